@@ -1,0 +1,254 @@
+"""What a user writes down: data set, device and system, each one YAML file, one frozen object.
+
+A system says what a device is, how devices are joined level by level, and what was calibrated
+on it. Datasheet values and calibrated values stand beside each other, each with its source.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from functools import lru_cache
+from itertools import pairwise
+from pathlib import Path
+from typing import Any, TypeVar
+
+from oracle.document import Fault, Node, Place, SpecError, from_data, load, read_text, suggest
+from oracle.schema import Between, Clash, Count, Fraction, Ratio, read
+from oracle.units import Bytes, BytesPerSecond, FlopPerSecond, Price, Seconds
+from typing import Annotated
+
+PRECISIONS = ("fp32", "tf32", "fp16", "bf16", "fp8")
+
+
+@dataclass(frozen=True, slots=True)
+class Dataset:
+    """A data set: how many samples, and how large one is."""
+
+    name: str
+    samples: Count
+    source: str
+    sample: tuple[Count, ...] = ()  # channels, then extents
+    size: Bytes | None = None  # on disk, all of it
+    files: Count | None = None
+    title: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Device:
+    """One accelerator: its datasheet, and beside it what was calibrated."""
+
+    name: str
+    memory: Bytes
+    memory_bandwidth: BytesPerSecond
+    peak: dict[str, FlopPerSecond]  # dense, by precision
+    source: str
+    launch: Seconds = 5e-6  # host-side cost of one kernel
+    processors: Count = 100  # SMs, cores: what a kernel's tiles are dealt to
+    cache: Bytes = 6e6
+    reserve: Bytes = 1.2e9  # context, framework and libraries, before the first tensor
+    price: Price | None = None
+    title: str = ""
+
+    def check(self) -> Iterator[Clash]:
+        for key in self.peak:
+            if key not in PRECISIONS:
+                yield Clash("peak", f"unknown precision `{key}`", suggest(key, PRECISIONS, "known"))
+        if not self.peak:
+            yield Clash("peak", "a device needs a peak for at least one precision", "fp32: …")
+
+
+@dataclass(frozen=True, slots=True)
+class Level:
+    """One level of the network: how the units below are joined, and at what α and 1/β."""
+
+    name: str
+    devices: Count  # devices joined at this level in all
+    bandwidth: BytesPerSecond  # one port, one direction
+    latency: Seconds  # α of a message whose route turns here
+    source: str
+    kind: str = "switch"  # a key of topology.KINDS
+    ports: Ratio | None = None  # of each unit below into this level; None: its inner ports
+    duplex: str = "full"
+    oversubscription: Annotated[float, Between(1, 1000)] = 1.0
+    shape: tuple[Count, ...] = ()  # extents of a torus, arities of a tree, …; meaning by kind
+    routing: str | None = None
+    interference: tuple[Ratio, ...] = ()  # impact of other jobs: (p50, p99) factors
+
+    def check(self) -> Iterator[Clash]:
+        if self.duplex not in ("full", "half"):
+            yield Clash("duplex", f"duplex is `full` or `half`, not `{self.duplex}`")
+        if self.ports is not None and self.ports <= 0:
+            yield Clash("ports", "a unit without a port cannot be joined", "1 or more")
+
+
+@dataclass(frozen=True, slots=True)
+class Calibrated:
+    """α and β of one operation at one level, fitted to measurements."""
+
+    op: str
+    level: str
+    algorithm: str
+    bandwidth: BytesPerSecond  # on the fullest link of one unit
+    source: str
+    protocol: str = ""
+    base: Seconds = 0.0  # per call
+    latency: Seconds = 0.0  # per step of the algorithm
+    concurrency: Ratio = 1.0  # groups in flight when measured
+    ranks: tuple[Count, ...] = ()  # range covered
+    sizes: tuple[Bytes, ...] = ()
+    uncertainty: dict[str, Ratio] = field(default_factory=dict)  # relative, 1σ
+
+
+@dataclass(frozen=True, slots=True)
+class Storage:
+    """Where samples come from: shared file system, and what a node keeps."""
+
+    bandwidth: BytesPerSecond  # of the shared file system, all clients together
+    source: str
+    local: BytesPerSecond | None = None  # of one node's own disk
+    metadata: Ratio | None = None  # file operations per second
+
+
+@dataclass(frozen=True)
+class System:
+    """A cluster of equal devices, joined level by level, innermost first."""
+
+    name: str
+    device: Device
+    levels: tuple[Level, ...]
+    source: str
+    title: str = ""
+    collectives: tuple[Calibrated, ...] = ()
+    storage: Storage | None = None
+    software: str = ""  # what the calibration ran under
+
+    def __hash__(self) -> int:
+        return id(self)
+
+    def __eq__(self, other: object) -> bool:
+        return self is other
+
+    @property
+    def devices(self) -> int:
+        return self.levels[-1].devices if self.levels else 1
+
+    @property
+    def node(self) -> int:
+        """Devices of the innermost level."""
+        return self.levels[0].devices if self.levels else 1
+
+    def check(self) -> Iterator[Clash]:
+        if not self.levels:
+            yield Clash("levels", "a system needs at least one level", "- {name: node, …}")
+        for i, (inner, outer) in enumerate(pairwise(self.levels)):
+            if outer.devices % inner.devices or outer.devices <= inner.devices:
+                yield Clash(
+                    f"levels.{i + 1}",
+                    f"`{outer.name}` joins {outer.devices} devices, "
+                    f"not whole copies of `{inner.name}` ({inner.devices})",
+                    f"a multiple of {inner.devices}",
+                )
+        names = [level.name for level in self.levels]
+        for i, name in enumerate(names):
+            if name in names[:i]:
+                yield Clash(
+                    f"levels.{i}", f"two levels are called `{name}`", "names tell them apart"
+                )
+        for i, entry in enumerate(self.collectives):
+            if entry.level not in names:
+                yield Clash(f"collectives.{i}", f"no level is called `{entry.level}`",
+                            suggest(entry.level, names, "levels"))  # fmt: skip
+
+
+S = TypeVar("S")
+FOLDERS: dict[type, str] = {Dataset: "datasets", Device: "devices", System: "systems"}
+
+
+def shelf() -> Path:
+    """The folder of shipped specs: inside the wheel, or beside the package in a checkout."""
+    inside = Path(__file__).parent / "shipped"
+    return inside if inside.is_dir() else Path(__file__).parents[1] / "specs"
+
+
+def shipped(folder: str) -> dict[str, Path]:
+    """name -> file, of the specs that come with the package."""
+    return {path.stem: path for path in sorted((shelf() / folder).glob("*.yaml"))}
+
+
+def find(name: str, folder: str) -> Path:
+    """The file of a shipped name, or of a path; a SpecError with the nearest name otherwise."""
+    if name.endswith((".yaml", ".yml", ".json")) or os.sep in name or Path(name).is_file():
+        return Path(name)
+    known = shelf() / folder / f"{name}.yaml"
+    if os.path.basename(name) == name and known.is_file():
+        return known
+    names = shipped(folder)
+    hint = suggest(name, names, f"shipped {folder}")
+    what = f"no shipped {folder[:-1]} is called `{name}`, and there is no such file"
+    raise SpecError(name, [Fault("E110", what, Place(), hint)])
+
+
+def document(
+    what: str | os.PathLike[str] | Mapping[str, Any], folder: str
+) -> tuple[Node, str, str]:
+    """(tree, name for messages, text) of a shipped name, a path, or a dict of the same content."""
+    if isinstance(what, Mapping):
+        return from_data(what), str(what.get("name", folder[:-1])), ""
+    path = find(os.fspath(what), folder)
+    text = read_text(path)
+    return load(text, str(path)), str(path), text
+
+
+def _spec(kind: type[S], what: Any) -> S:
+    if isinstance(what, kind):
+        return what
+    if isinstance(what, Mapping):
+        return _build(kind, what)
+    path = find(os.fspath(what), FOLDERS[kind])
+    stamp = path.stat().st_mtime_ns if path.is_file() else 0
+    return _cached(kind, str(path), stamp)  # type: ignore[no-any-return]
+
+
+@lru_cache(maxsize=64)
+def _cached(kind: type, path: str, stamp: int) -> Any:
+    return _build(kind, path)
+
+
+def _build(kind: type[S], what: Any) -> S:
+    node, name, text = document(what, FOLDERS[kind])
+    _open_references(kind, node)
+    return read(kind, node, name, text, label=kind.__name__.lower())
+
+
+def _open_references(kind: type, node: Node) -> None:
+    """`device: v100-sxm2-16gb` stands for the content of that shipped file."""
+    entry = node.entries.get("device") if kind is System else None
+    if entry is not None and entry.kind == "scalar" and not entry.empty:
+        if entry.text in shipped("devices") or entry.text.endswith((".yaml", ".yml")):
+            inner, name, text = document(entry.text, "devices")
+            read(Device, inner, name, text, label="device")
+            node.entries["device"] = inner
+        else:
+            hint = suggest(entry.text, shipped("devices"), "shipped devices")
+            what = f"no shipped device is called `{entry.text}`"
+            raise SpecError("system", [Fault("E110", what, entry.place, hint, len(entry.text))])
+
+
+def dataset(what: Any) -> Dataset:
+    """A data set by shipped name, path, or dict."""
+    return _spec(Dataset, what)
+
+
+def system(what: Any) -> System:
+    """A system by shipped name, path, or dict."""
+    return _spec(System, what)
+
+
+def device(what: Any) -> Device:
+    """A device by shipped name, path, or dict."""
+    return _spec(Device, what)
+
+
+__all__ = ["Calibrated", "Dataset", "Device", "Fraction", "Level", "Storage", "System"]
