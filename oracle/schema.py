@@ -106,8 +106,12 @@ class Reader:
         rest = [o for o in options if o is not type(None)]
         if len(rest) < len(options) and node.empty:
             return None
+        words = [o for o in rest if get_origin(o) is Literal]
+        if node.kind == "scalar" and any(node.text in get_args(o) for o in words):
+            return node.text
         wanted = {"scalar": _is_scalar, "sequence": _is_sequence, "mapping": _is_record}[node.kind]
-        return self.read(next((o for o in rest if wanted(o)), rest[0]), node, label)
+        numbers = [o for o in rest if o not in words]
+        return self.read(next((o for o in numbers if wanted(o)), rest[0]), node, label)
 
     def choice(self, options: tuple[Any, ...], node: Node, label: str) -> Any:
         if node.kind == "scalar" and node.text in options:

@@ -1,0 +1,453 @@
+"""A model as columns, one row a kernel; equal blocks folded with a repeat count.
+
+Every spec, importer and dict ends here. Rows carry shapes at full size for one sample;
+strategies cut them, the machine prices them. `units` are the pieces a pipeline may deal out:
+runs of rows between which exactly one tensor is passed on.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from functools import cached_property, lru_cache
+from typing import Any, Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+from oracle import specs
+from oracle.document import Fault, Node, SpecError, suggest
+from oracle.layers import Layer, Misfit, Placed, Row, Shape
+from oracle.layers import Add, Attention, Dense, Embedding, Loss, Mlp, Moe, Norm
+from oracle.schema import Clash, Count, Whole, read
+
+Floats = NDArray[np.float64]
+
+
+@dataclass(frozen=True)
+class Transformer:
+    """The family block: a stack of equal transformer layers between embedding and head."""
+
+    layers: Count
+    hidden: Count
+    heads: Count
+    vocab: Count
+    sequence: Count
+    kv_heads: Count | None = None
+    ffn: Count | None = None  # 4 × hidden if not said
+    width: Count | None = None  # of one head
+    gated: bool = False
+    causal: bool = True
+    tied_embeddings: bool = True
+    norm: Literal["layer", "rms"] | None = None  # rms when gated
+    positions: Literal["learned", "rotary", "none"] | None = None  # rotary when gated
+    bias: bool | None = None  # not when gated
+    qkv_bias: bool | None = None
+    dropout: bool = False
+    flash: bool = True
+    window: Count | None = None
+    experts: Whole = 0
+    active: Count = 2
+    shared: Whole = 0
+    segments: Whole = 0  # rows of a segment table (BERT has 2)
+    pooler: bool = False
+    final_norm: bool = True
+    embedding_norm: bool = False
+    head_transform: bool = False  # the dense + norm before BERT's vocabulary
+    head: bool = True
+
+    def check(self) -> Iterator[Clash]:
+        if self.width is None and self.hidden % self.heads:
+            yield Clash("heads", f"{self.heads} heads do not divide {self.hidden} channels",
+                        "a divisor of `hidden`, or say the `width` of a head")  # fmt: skip
+        if self.heads % (self.kv_heads or self.heads):
+            what = f"{self.kv_heads} key-value heads do not divide {self.heads} heads"
+            yield Clash("kv_heads", what, "a divisor of `heads`")
+        if self.experts and self.active > self.experts:
+            yield Clash("active", f"a token cannot visit {self.active} of {self.experts} experts")
+
+    def placed(self, node: Node) -> tuple[Placed, ...]:
+        """The same model as a list of layers."""
+        gated = self.gated
+        bias = not gated if self.bias is None else self.bias
+        norm = Norm(op=self.norm or ("rms" if gated else "layer"))
+        positions = self.positions or ("rotary" if gated else "learned")
+        attention = Attention(
+            self.heads, self.kv_heads, self.width, self.causal,
+            bias if self.qkv_bias is None else self.qkv_bias, positions == "rotary", self.flash,
+            self.dropout, self.window, name="attention",
+        )  # fmt: skip
+        ffn = self.ffn or 4 * self.hidden
+        mlp: Layer = (
+            Moe(self.experts, ffn, self.active, gated, self.shared, name="mlp")
+            if self.experts
+            else Mlp(ffn, gated, "silu" if gated else "gelu", bias, name="mlp")
+        )
+        add = Add(dropout=self.dropout, name="residual1", inputs=("block", "attention"))
+        out = Add(dropout=self.dropout, name="residual2", inputs=("residual1", "mlp"))
+        named = [_named(norm, "norm1"), attention, add, _named(norm, "norm2"), mlp, out]
+        table = Embedding(
+            self.vocab, self.hidden, self.sequence * (positions == "learned"), self.segments,
+            self.dropout, name="embedding",
+        )  # fmt: skip
+        head: list[Layer] = [table]
+        if self.embedding_norm:
+            head.append(_named(norm, "embedding.norm"))
+        tail: list[Layer] = [_named(norm, "norm")] if self.final_norm else []
+        if self.head_transform:
+            tail += [Dense(self.hidden, name="head.dense"), _named(norm, "head.norm")]
+        if self.head:
+            tail += [
+                Dense(self.vocab, bias=False, role="vocab", tied=self.tied_embeddings, name="head"),
+                Loss(name="loss"),
+            ]
+        block = Placed(node, None, self.layers, tuple(Placed(node, layer) for layer in named))
+        return (*(Placed(node, x) for x in head), block, *(Placed(node, x) for x in tail))
+
+
+def _named(norm: Norm, name: str) -> Norm:
+    return Norm(norm.op, norm.affine, norm.bias, name=name)
+
+
+@dataclass(frozen=True)
+class Network:
+    """A model spec: a list of layers after an input, or a family block."""
+
+    name: str
+    source: str
+    title: str = ""
+    input: tuple[Count, ...] = ()  # channels, then extents
+    layers: tuple[Placed, ...] = ()
+    transformer: Transformer | None = None
+    dataset: str = ""  # the data set it is usually trained on
+
+    def check(self) -> Iterator[Clash]:
+        if bool(self.layers) == bool(self.transformer):
+            yield Clash("name", "a model is either `layers:` or a family block",
+                        "write `input:` and `layers:`, or `transformer:`")  # fmt: skip
+        if self.layers and not self.input:
+            yield Clash("layers", "`layers:` need the shape of their `input:`", "[3, 224, 224]")
+
+
+@dataclass(frozen=True)
+class Segment:
+    """Rows start to stop, `repeat` times in a row."""
+
+    start: int
+    stop: int
+    repeat: int = 1
+
+
+@dataclass
+class _Builder:
+    """Places layers one after the other and keeps track of who made which tensor."""
+
+    name: str
+    text: str
+    rows: list[Row] = field(default_factory=list)
+    feeds: list[tuple[int, ...]] = field(default_factory=list)  # rows whose output a row takes
+    segments: list[Segment] = field(default_factory=list)
+    faults: list[Fault] = field(default_factory=list)
+    nested: bool = False
+
+    def place(
+        self, items: tuple[Placed, ...], at: tuple[Shape, int], scope: dict[str, tuple[Shape, int]]
+    ) -> tuple[Shape, int]:
+        for item in items:
+            at = self.block(item, at, scope) if item.layer is None else self.layer(item, at, scope)
+        return at
+
+    def layer(
+        self, item: Placed, at: tuple[Shape, int], scope: dict[str, tuple[Shape, int]]
+    ) -> tuple[Shape, int]:
+        layer = item.layer
+        assert layer is not None
+        given, feeds = [at[0]], [at[1]]
+        if layer.inputs:
+            taken = [scope.get(word) for word in layer.inputs]
+            for word, found in zip(layer.inputs, taken, strict=True):
+                if found is None:
+                    what = f"nothing above is called `{word}`"
+                    hint = suggest(word, scope, "names so far")
+                    self.faults.append(Fault("E110", what, item.node.place, hint))
+            known = [found for found in taken if found is not None]
+            if len(known) < len(taken):
+                return at
+            given, feeds = [shape for shape, _ in known], [row for _, row in known]
+        begin = len(self.rows)
+        try:
+            for row in layer.rows(given):
+                self.rows.append(row)
+                self.feeds.append(tuple(feeds))
+                feeds = [len(self.rows) - 1]
+        except Misfit as misfit:
+            kind = type(layer).__name__.lower()
+            self.faults.append(Fault("E111", f"`{layer.name or kind}`: {misfit}", item.node.place))
+            return at
+        if not self.nested:
+            self.segments.append(Segment(begin, len(self.rows)))
+        at = (self.rows[-1].made, len(self.rows) - 1)
+        if layer.name:
+            scope[layer.name] = at
+        return at
+
+    def block(
+        self, item: Placed, at: tuple[Shape, int], scope: dict[str, tuple[Shape, int]]
+    ) -> tuple[Shape, int]:
+        """A repeated block: placed once where its output has its input's shape, else unrolled."""
+        left = item.repeat
+        while left and not self.faults:
+            begin, entered = len(self.rows), at[0]
+            outer, self.nested = self.nested, True
+            at = self.place(item.block, at, {**scope, "block": at})
+            self.nested = outer
+            same = at[0] == entered
+            times = left if same and not self.nested else 1
+            if not self.nested and len(self.rows) > begin:
+                self.segments.append(Segment(begin, len(self.rows), times))
+            left -= times
+        return at
+
+
+@dataclass(frozen=True, eq=False)
+class Model:
+    """Columns of equal length L, one entry a row; `repeat` says how often each row recurs."""
+
+    name: str
+    rows: tuple[Row, ...]
+    feeds: tuple[tuple[int, ...], ...]
+    segments: tuple[Segment, ...]
+    title: str = ""
+    source: str = ""
+    dataset: specs.Dataset | None = None
+
+    def __len__(self) -> int:
+        return len(self.rows)
+
+    def column(self, read: Any) -> Floats:
+        return np.array([read(row) for row in self.rows], dtype=float)
+
+    @cached_property
+    def repeat(self) -> Floats:
+        found = np.ones(len(self.rows))
+        for segment in self.segments:
+            found[segment.start : segment.stop] = segment.repeat
+        return found
+
+    @cached_property
+    def folded(self) -> NDArray[np.bool_]:
+        """Rows that stand in a repeated block."""
+        return self.repeat > 1
+
+    @cached_property
+    def x(self) -> Floats:
+        return self.column(lambda row: row.given.size)
+
+    @cached_property
+    def y(self) -> Floats:
+        return self.column(lambda row: row.made.size)
+
+    @cached_property
+    def w(self) -> Floats:
+        return self.column(lambda row: row.weights)
+
+    @cached_property
+    def channels(self) -> Floats:
+        return self.column(lambda row: row.given.channels)
+
+    @cached_property
+    def filters(self) -> Floats:
+        return self.column(lambda row: row.made.channels)
+
+    @cached_property
+    def groups(self) -> Floats:
+        return self.column(lambda row: row.groups)
+
+    def _axes(self, read: Any) -> tuple[Floats, Floats, Floats]:
+        padded = np.array([(*read(row), 1, 1, 1)[:3] for row in self.rows], dtype=float)
+        return tuple(padded.T)  # type: ignore[return-value]
+
+    @cached_property
+    def given(self) -> tuple[Floats, Floats, Floats]:
+        """Input extents, three of them; what is not there is 1."""
+        return self._axes(lambda row: row.given.extents)
+
+    @cached_property
+    def made(self) -> tuple[Floats, Floats, Floats]:
+        return self._axes(lambda row: row.made.extents)
+
+    @cached_property
+    def window(self) -> tuple[Floats, Floats, Floats]:
+        return self._axes(lambda row: row.window)
+
+    @cached_property
+    def stride(self) -> tuple[Floats, Floats, Floats]:
+        return self._axes(lambda row: row.stride)
+
+    def mask(self, test: Any) -> NDArray[np.bool_]:
+        return np.array([bool(test(row)) for row in self.rows])
+
+    @cached_property
+    def weighted(self) -> NDArray[np.bool_]:
+        """Rows whose weights meet every input channel: convolutions and matrices."""
+        return self.mask(lambda row: row.work in ("gemm", "conv"))
+
+    @cached_property
+    def tokens(self) -> NDArray[np.bool_]:
+        """Rows whose first extent counts tokens."""
+        return self.mask(lambda row: row.made.tokens or row.given.tokens)
+
+    @cached_property
+    def kept(self) -> Floats:
+        """|elements| of each row's output, per sample, that the backward pass wants.
+
+        A tensor is kept once, whoever wants it: the row that made it or rows that read it.
+        """
+        wanted = np.zeros(len(self.rows), bool)
+        for i, row in enumerate(self.rows):
+            if "y" in row.needs:
+                wanted[self._origin(i)] = True
+            if "x" in row.needs:
+                for feed in self._feeders(i):
+                    if feed >= 0:
+                        wanted[self._origin(feed)] = True
+        kept = wanted * self.y + self.column(lambda row: row.extra_kept)
+        kept[0] += self.x[0]  # the samples themselves
+        return kept
+
+    def _feeders(self, i: int) -> tuple[int, ...]:
+        """Rows whose output row i reads; in a repeated block also the block's own last row."""
+        for segment in self.segments:
+            if segment.repeat > 1 and segment.start <= i < segment.stop:
+                outside = [feed for feed in self.feeds[i] if feed < segment.start]
+                return (*self.feeds[i], *([segment.stop - 1] if outside else []))
+        return self.feeds[i]
+
+    def _origin(self, i: int) -> int:
+        """The row whose memory row i's output lives in: flatten and reshape make none."""
+        while self.rows[i].kind in ("flatten", "reshape") and self.feeds[i][0] >= 0:
+            i = self.feeds[i][0]
+        return i
+
+    @cached_property
+    def kept_bytes(self) -> Floats:
+        return self.column(lambda row: row.extra_bytes)
+
+    @cached_property
+    def mac(self) -> Floats:
+        """Multiply-accumulates of a forward pass, per sample and row."""
+        return self.column(_mac)
+
+    @property
+    def parameters(self) -> float:
+        return float(self.repeat @ self.w)
+
+    @property
+    def flop(self) -> float:
+        """Forward and backward, per sample: 3 × 2 × MAC."""
+        return float(6 * self.repeat @ self.mac)
+
+    @cached_property
+    def units(self) -> tuple[Floats, Floats]:
+        """(U, L) counts of each row in each unit, and the row that ends each unit (U,)."""
+        counts, ends, begin = [], [], 0
+        for segment in self.segments:
+            if segment.repeat > 1 or self._closed(segment.stop):
+                one = np.zeros(len(self.rows))
+                one[begin : segment.stop] = 1
+                if begin < segment.start:  # open rows before a block join its first copy
+                    first = one.copy()
+                    counts.append(first)
+                    one = np.zeros(len(self.rows))
+                    one[segment.start : segment.stop] = 1
+                    copies = segment.repeat - 1
+                else:
+                    copies = segment.repeat
+                counts += [one] * copies
+                ends += [segment.stop - 1] * (len(counts) - len(ends))
+                begin = segment.stop
+        if begin < len(self.rows):
+            rest = np.zeros(len(self.rows))
+            rest[begin:] = 1
+            counts.append(rest)
+            ends.append(len(self.rows) - 1)
+        return np.array(counts), np.array(ends, dtype=float)
+
+    def _closed(self, stop: int) -> bool:
+        """Whether only the last tensor made is read from here on."""
+        return all(feed >= stop - 1 for i in range(stop, len(self.rows)) for feed in self.feeds[i])
+
+
+def _mac(row: Row) -> float:
+    if row.work == "conv":
+        window = float(np.prod(row.window))
+        if row.kind == "deconv":
+            return row.given.size * row.made.channels / row.groups * window
+        return row.made.size * row.given.channels / row.groups * window
+    if row.work == "gemm":
+        return float(row.given.size) * row.made.channels
+    if row.work == "attention":
+        queries = row.made.extents[0]
+        seen = (row.keys + 1) / 2 / row.keys if row.causal and row.keys == queries else 1.0
+        return 2.0 * row.heads * queries * row.keys * row.width * (seen if row.flash else 1.0)
+    return 0.0
+
+
+def model(what: Any, dataset: Any = None) -> Model:
+    """A model by shipped name, path or dict; `dataset` says how many samples an epoch has."""
+    if isinstance(what, Model):
+        found = what
+    elif isinstance(what, Mapping):
+        found = _load(what)
+    else:
+        path = specs.find(os.fspath(what), "models")
+        found = _cached(str(path), path.stat().st_mtime_ns if path.is_file() else 0)
+    if dataset is None:
+        return found
+    return _with_dataset(found, specs.dataset(dataset))
+
+
+def _with_dataset(found: Model, data: specs.Dataset) -> Model:
+    return Model(
+        found.name, found.rows, found.feeds, found.segments, found.title, found.source, data
+    )
+
+
+@lru_cache(maxsize=32)
+def _cached(path: str, stamp: int) -> Model:
+    return _load(path)
+
+
+def network(what: Any) -> tuple[Network, Node, str, str]:
+    """The model spec as written, with its tree, file name and text for messages."""
+    node, name, text = specs.document(what, "models")
+    return read(Network, node, name, text, label="model"), node, name, text
+
+
+def _load(what: Any) -> Model:
+    spec, node, name, text = network(what)
+    data = specs.dataset(spec.dataset) if spec.dataset else None
+    return build(spec, node, name, text, data)
+
+
+def build(
+    spec: Network, node: Node, name: str, text: str = "", data: specs.Dataset | None = None
+) -> Model:
+    """Shape inference: from a network as written to the columns of its rows."""
+    builder = _Builder(name, text)
+    if spec.transformer is not None:
+        items = spec.transformer.placed(node)
+        given = Shape(1, (spec.transformer.sequence,), tokens=True)
+    else:
+        items = spec.layers
+        given = Shape(spec.input[0], tuple(spec.input[1:]))
+    builder.place(items, (given, -1), {"input": (given, -1)})
+    if not builder.faults and not builder.rows:
+        builder.faults.append(Fault("E103", "a model needs at least one layer", node.place))
+    if builder.faults:
+        raise SpecError(name, builder.faults, text)
+    return Model(
+        spec.name, tuple(builder.rows), tuple(builder.feeds), tuple(builder.segments),
+        spec.title, spec.source, data,
+    )  # fmt: skip
