@@ -1,0 +1,24 @@
+"""What the devices of a plan say to each other: one kind of exchange that recurs."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Message:
+    """One kind of exchange that recurs in an iteration, before anything is priced.
+
+    `nbytes` by operation: allreduce, broadcast, reduce: the buffer of one rank; allgather,
+    reduce_scatter: the whole gathered or scattered buffer; alltoall: what one rank holds in all;
+    sendrecv: bytes to one neighbour; halo: bytes to one neighbour per face.
+    """
+
+    what: str  # "gradients", "activations": the line in the report
+    op: str  # allreduce reduce_scatter allgather broadcast reduce alltoall sendrecv halo
+    nbytes: Any  # of one call; broadcasts to (plans, layers)
+    axes: tuple[str, ...]  # names of the mesh axes whose devices form one group
+    calls: Any = 1  # per iteration; broadcasts to (plans, layers)
+    hides: str = ""  # what it may hide under: "backward", "compute", or nothing
+    axis: str = ""  # the strategy it belongs to
