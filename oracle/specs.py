@@ -16,10 +16,13 @@ from typing import Any, TypeVar
 
 from oracle.document import Fault, Node, Place, SpecError, from_data, load, read_text, suggest
 from oracle.schema import Between, Clash, Count, Fraction, Ratio, read
-from oracle.units import Bytes, BytesPerSecond, FlopPerSecond, Price, Seconds
+from oracle.units import Bytes, BytesPerSecond, Flop, FlopPerSecond, Price, Seconds
 from typing import Annotated
 
 PRECISIONS = ("fp32", "tf32", "fp16", "bf16", "fp8")
+FAMILIES = ("gemm", "conv", "winograd", "direct", "attention", "stream")
+PARTS = ("forward", "data", "weight", "backward")
+ORIGINS = ("measured", "fitted", "datasheet", "assumed")
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,6 +36,35 @@ class Dataset:
     size: Bytes | None = None  # on disk, all of it
     files: Count | None = None
     title: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Curve:
+    """How one family of kernels uses a device: six numbers, their origin and their reach.
+
+    `oracle.compute` has the equation; a fit writes one of these for each family, precision and
+    part (forward, data gradient, weight gradient) that it has measurements of.
+    """
+
+    family: str  # "gemm", "conv", "winograd", "direct", "attention", "stream"
+    source: str
+    precision: str = ""  # "" for any
+    part: str = ""  # "" for any
+    start: Seconds = 3e-6  # on the device, of one kernel
+    sustained: Fraction = 0.8  # of the peak, reached by a large kernel
+    traffic: Fraction = 0.8  # of the memory bandwidth, likewise
+    tile: Ratio = 32.0  # rows and columns that a kernel computes at least
+    prologue: Ratio = 64.0  # steps of the inner loop lost to its start and end
+    ramp: Ratio = 0.02  # waves of tiles at which half of the sustained rate is reached
+    origin: str = "fitted"
+    reach: tuple[Flop, ...] = ()  # of the smallest and of the largest kernel measured
+    uncertainty: Ratio = 0.2  # relative, 1σ, of one kernel
+
+    def check(self) -> Iterator[Clash]:
+        for name, known in (("family", FAMILIES), ("origin", ORIGINS), ("part", PARTS)):
+            value = getattr(self, name)
+            if value and value not in known:
+                yield Clash(name, f"unknown {name} `{value}`", suggest(value, known, "known"))
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,6 +82,7 @@ class Device:
     reserve: Bytes = 1.2e9  # context, framework and libraries, before the first tensor
     price: Price | None = None
     title: str = ""
+    kernels: tuple[Curve, ...] = ()  # calibrated; beside the datasheet, never over it
 
     def check(self) -> Iterator[Clash]:
         for key in self.peak:

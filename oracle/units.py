@@ -43,6 +43,7 @@ class Quantity:
 Seconds = Annotated[float, Quantity("s", zero=True, example="1.5 us")]
 Bytes = Annotated[float, Quantity("B", example="16 GiB")]
 BytesPerSecond = Annotated[float, Quantity("B/s", example="25 GB/s")]
+Flop = Annotated[float, Quantity("FLOP", example="2 GFLOP")]
 FlopPerSecond = Annotated[float, Quantity("FLOP/s", example="125 TFLOP/s")]
 Price = Annotated[float, Quantity("USD/s", zero=True, example="2.5 USD/h")]
 

@@ -1,0 +1,75 @@
+"""Attention, as one fused (flash) kernel or as products and softmax passes through memory."""
+
+from __future__ import annotations
+
+from typing import TypeAlias
+
+import numpy as np
+
+from oracle.compute.curve import WIDTH, curve, duration, launched, precision_on
+from oracle.compute.gemm import gemm
+from oracle.compute.stream import stream
+from oracle.specs import Device
+
+Number: TypeAlias = "np.ndarray | float"
+# FlashAttention-2 reaches up to 73 % of an A100's peak forward and 63 % backward (dao2023, §4)
+BACKWARD = 63 / 73
+
+
+def attention(
+    device: Device,
+    precision: str,
+    batch: Number,
+    heads: Number,
+    kv_heads: Number,
+    queries: Number,
+    keys: Number,
+    width: Number,
+    causal: bool = True,
+    part: str = "forward",
+    flash: bool = True,
+    dropout: bool = False,
+    *,
+    queued: bool = False,
+) -> np.ndarray:
+    """Seconds of softmax(QKᵀ)V of every head, or of its backward pass.
+
+    Flash (`dao2023`): 2 products forward and 5 backward, of the pairs that the mask leaves; only
+    Q, K, V, O pass through memory. Else the scores do: 2 or 4 batched products, then scale, mask
+    and softmax in one pass, dropout in another.
+    """
+    batch, queries, keys = (np.asarray(each, float) for each in (batch, queries, keys))
+    if not flash:
+        return unfused(
+            device, precision, batch * heads, queries, keys, width, part, dropout, queued
+        )
+    own = precision_on(device, precision)
+    masked = np.minimum(queries, keys) / 2 if causal else 0.0
+    seen = keys - masked * np.minimum(queries, keys) / queries  # keys that a query looks at
+    products, passes = (2, 1) if part == "forward" else (5, 2)
+    once = WIDTH[precision] * batch * width * 2 * (heads * queries + kv_heads * keys)
+    fitted = curve(device, "attention", own, part)
+    rate = device.peak[own] * (1 if fitted.part or part == "forward" else BACKWARD)
+    # a kernel works down the queries of one head; the width is the inner loop of its products
+    seconds = duration(
+        fitted, device, rate, queries, np.asarray(width, float), seen,
+        products * batch * heads, passes * once,
+    )  # fmt: skip
+    return launched(device, seconds, queued)
+
+
+def unfused(
+    device: Device, precision: str, count: Number, queries: Number, keys: Number, width: Number,
+    part: str, dropout: bool, queued: bool,
+) -> np.ndarray:  # fmt: skip
+    """The same through memory: products, softmax (2 passes, 3 backward), dropout and its mask."""
+    scores = count * queries * keys
+    size = WIDTH[precision]
+    into = gemm(device, precision, queries, keys, width, count, queued=queued)  # QKᵀ, dP
+    out = gemm(device, precision, queries, width, keys, count, queued=queued)  # PV, dQ
+    back = gemm(device, precision, keys, width, queries, count, queued=queued)  # dK, dV
+    softmax = stream(device, scores * size * (2 if part == "forward" else 3), queued=queued)
+    seconds = into + out + softmax + (0 if part == "forward" else 2 * back)
+    if dropout:
+        seconds = seconds + stream(device, scores * (2 * size + 1), queued=queued)
+    return seconds

@@ -1,0 +1,119 @@
+"""Seconds of one kernel from its causes: arithmetic, traffic, and what a start costs.
+
+    rows    = √(m² + tile²),  columns = √(n² + tile²)            a part of a tile costs a tile
+    waves   = count · rows · columns / (128² · processors)
+    math    = count · 2 · rows · columns · (k + prologue) / (peak · sustained) · (1 + √(ramp/waves))
+    traffic = bytes / (memory bandwidth · traffic)
+    seconds = max(start + √(math² + traffic²), launch)
+
+Every term grows with every extent, so more work is never faster (`williams2009`'s roofline with
+round corners instead of the steps of tile and wave quantisation). It costs five square roots
+and no power: a million plans are priced with it.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from oracle.specs import Curve, Device
+
+WIDTH = {"fp32": 4.0, "tf32": 4.0, "fp16": 2.0, "bf16": 2.0, "fp8": 1.0}  # bytes of an element
+AREA = 128.0 * 128.0  # of the tile that one processor works on at a time
+
+# what to compute in where a device has no unit for the precision asked for
+INSTEAD = {
+    "fp8": ("bf16", "fp16", "fp32"),
+    "bf16": ("fp32", "tf32"),
+    "fp16": ("bf16", "fp32"),
+    "tf32": ("fp32", "bf16"),
+    "fp32": ("tf32", "bf16"),
+}
+# whose curve to borrow where none was fitted at the precision computed in
+RELATED = {
+    "fp8": ("bf16", "fp16"),
+    "bf16": ("fp16", "tf32"),
+    "fp16": ("bf16", "tf32"),
+    "tf32": ("bf16", "fp16"),
+    "fp32": (),
+}
+ASSUMED = {
+    "gemm": Curve("gemm", "assumed", sustained=0.85, origin="assumed", uncertainty=0.3),
+    "conv": Curve("conv", "assumed", sustained=0.7, origin="assumed", uncertainty=0.4),
+    "direct": Curve("direct", "assumed", sustained=0.25, traffic=0.6, tile=1, prologue=0,
+                    origin="assumed", uncertainty=0.5),
+    "attention": Curve("attention", "assumed", sustained=0.6, origin="assumed", uncertainty=0.4),
+    "stream": Curve("stream", "assumed", start=2e-6, origin="assumed", uncertainty=0.3),
+}  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True)
+class Origin:
+    """Where a price comes from, and how far it can be trusted."""
+
+    kind: str  # measured, fitted, datasheet or assumed
+    source: str
+    uncertainty: float  # relative, 1σ, of one kernel
+    outside: bool  # of the range of work that was fitted
+
+
+def precision_on(device: Device, precision: str) -> str:
+    """The precision that the device really computes in."""
+    for known in (precision, *INSTEAD[precision], *device.peak):
+        if known in device.peak:
+            return known
+    raise ValueError(f"{device.name} has no peak for any precision")
+
+
+def curve(device: Device, family: str, precision: str = "", part: str = "") -> Curve:
+    """The curve that fits best: same precision and part, else a related one, else assumed."""
+    found = fitted(device, family, precision, part)
+    return ASSUMED[family] if found is None else found
+
+
+def fitted(device: Device, family: str, precision: str = "", part: str = "") -> Curve | None:
+    """The device's own curve of a family, or None where nothing was fitted."""
+    for wanted in (precision, *RELATED.get(precision, ()), ""):
+        for known in device.kernels:
+            if (known.family, known.precision) == (family, wanted) and known.part in (part, ""):
+                return known
+    return None
+
+
+def origin(
+    device: Device, family: str, precision: str = "", part: str = "", flop: float | None = None
+) -> Origin:
+    """Whether a price is measured, fitted or assumed, and whether `flop` lies outside the fit."""
+    used = curve(device, family, precision and precision_on(device, precision), part)
+    outside = used.origin == "assumed"
+    if flop is not None and used.reach:
+        outside = not used.reach[0] <= flop <= used.reach[-1]
+    borrowed = used.precision not in (precision, "") and used.origin != "assumed"
+    kind, spread = (
+        ("assumed", 2 * used.uncertainty) if borrowed else (used.origin, used.uncertainty)
+    )
+    return Origin(kind, used.source, spread, outside)
+
+
+def duration(
+    used: Curve,
+    device: Device,
+    rate: float,
+    m: np.ndarray | float,
+    n: np.ndarray | float,
+    k: np.ndarray | float,
+    count: np.ndarray | float,
+    nbytes: np.ndarray | float,
+) -> np.ndarray:
+    """Seconds on the device of `count` products (m×k)·(k×n) in one kernel, by `used`."""
+    area = np.sqrt(m * m + used.tile**2) * np.sqrt(n * n + used.tile**2) * count
+    ramped = 1 + np.sqrt(used.ramp * AREA * device.processors / area)
+    math = 2 * area * (k + used.prologue) * ramped / (rate * used.sustained)
+    traffic = nbytes / (device.memory_bandwidth * used.traffic)
+    return used.start + np.hypot(math, traffic)
+
+
+def launched(device: Device, seconds: np.ndarray, queued: bool) -> np.ndarray:
+    """At least what the host needs to launch it, unless the host runs ahead (`queued`)."""
+    return seconds if queued else np.maximum(seconds, device.launch)

@@ -1,0 +1,29 @@
+"""Matrix products: dense layers, projections, and what convolutions become."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from oracle.compute.curve import WIDTH, curve, duration, launched, precision_on
+from oracle.specs import Device
+
+
+def gemm(
+    device: Device,
+    precision: str,
+    m: np.ndarray | float,
+    n: np.ndarray | float,
+    k: np.ndarray | float,
+    count: np.ndarray | float = 1,
+    *,
+    queued: bool = False,
+) -> np.ndarray:
+    """Seconds of C(m×n) = A(m×k)·B(k×n), `count` of them batched in one kernel.
+
+    The gradients of a dense layer are two more: (m, k, n) for the data, (k, n, m) for the weight.
+    """
+    m, n, k = np.asarray(m, float), np.asarray(n, float), np.asarray(k, float)
+    own = precision_on(device, precision)
+    moved = WIDTH[precision] * count * (m * k + k * n + m * n)
+    used = curve(device, "gemm", own)
+    return launched(device, duration(used, device, device.peak[own], m, n, k, count, moved), queued)
