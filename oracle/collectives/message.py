@@ -19,6 +19,9 @@ class Message:
     op: str  # allreduce reduce_scatter allgather broadcast reduce alltoall sendrecv halo
     nbytes: Any  # of one call; broadcasts to (plans, layers)
     axes: tuple[str, ...]  # names of the mesh axes whose devices form one group
-    calls: Any = 1  # per iteration; broadcasts to (plans, layers)
-    hides: str = ""  # what it may hide under: "backward", "compute", or nothing
+    calls: Any = 1  # how often; broadcasts to (plans, layers)
+    when: str = "step"  # each row's "forward"/"backward", each "unit forward"/"unit backward",
+    #                     once a "step" with the bytes of a stage added up, or at a stage "border"
+    hides: str = ""  # what it may hide under: "forward", "backward", or nothing
+    hidden: Any = 1  # 0 where a knob forbids hiding
     axis: str = ""  # the strategy it belongs to

@@ -1,0 +1,41 @@
+"""Recomputation: what the backward pass needs is made again instead of kept."""
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from oracle.collectives import Message
+from oracle.model import Model
+from oracle.shard import Array, Shard
+from oracle.strategies.base import Strategy, words
+
+
+@dataclass(frozen=True)
+class Recompute(Strategy):
+    """Keep the input of each block, and run its forward pass again on the way back.
+
+        T_comp = D/p Σ (2 FW + BW)             full
+        M      = Σ_blocks B|x| + max_block B|kept|
+
+    `selective` makes only the attention core again: few FLOP, most of the bytes where
+    scores are kept (5 a s² b of 34 s b h + 5 a s² b a layer).
+    """
+
+    mode: Array = words("none", "selective", "full")
+
+    source = "chen2016, §4; korthikanti2022, §5"
+    nearness = 9
+    bound = ""
+    limited_by = ("computation redundancy: forward twice",)
+    multiplies = False
+    degrees = False
+    timing = ("mode",)
+
+    def limit(self, model: Model, batch: Array) -> Array:
+        return np.inf
+
+    def split(self, shard: Shard) -> Shard:
+        return shard
+
+    def talk(self, shard: Shard) -> list[Message]:
+        return []

@@ -1,0 +1,151 @@
+"""Spatial parallelism: every sample is cut into parts in space, along one to three extents."""
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from oracle.collectives import Message
+from oracle.model import Model
+from oracle.shard import Array, Shard, product
+from oracle.strategies.base import Strategy, words
+
+
+@dataclass(frozen=True)
+class Spatial(Strategy):
+    """Split each sample over p = p1·p2·p3 devices; swap borders with neighbours at each layer.
+
+        T_comp = D/p Σ (FW + BW) + D/B Σ WU
+        T_comm = T_gradients + 2 D/B Σ (2α + B(halo(|x|) + halo(|dL/dy|)) δβ)
+        M      = 2γδ Σ (B (|x| + |y|)/p + |w|)
+        halo   = C ⌊(K - 1)/2⌋ ∏ (extents not split)
+
+    The weights stay whole, so this axis joins the gradient exchange of `Data`. From the first
+    row that is too small for the grid on, rows stay whole; an allgather collects the
+    activations there, and a reduce-scatter spreads their gradients on the way back.
+    `halo=chain` is the blocking send-then-receive chain of the authors' code: 2(p - 1)
+    messages one after the other.
+
+    Differs from the source: even windows need ⌊K/2⌋ rows, strides shrink the border, each cut
+    extent has two faces of its own, and rows that cannot be cut are done by everybody.
+    """
+
+    height: Array = 0  # parts along the first extent; 0: the grid with the smallest border
+    width: Array = 0
+    halo: Array = words("pairwise", "chain")
+
+    source = "kahira2021, Table III 'Spatial'"
+    nearness = 4
+    bound = "pixels of the smallest layer that is cut"
+    limited_by = ("gradient exchange", "point-to-point cost: halos", "computation redundancy")
+
+    def limit(self, model: Model, batch: Array) -> Array:
+        images = model.mask(lambda row: row.work == "conv" and not row.made.tokens)
+        if not images.any():
+            return 1
+        first = int(np.flatnonzero(images)[0])
+        return min(product(model.made)[first], product(model.given)[first])
+
+    def grid(self, shard: Shard) -> tuple[Array, Array, Array]:
+        """Parts along each extent: as asked for, or the most even that the model's rank allows."""
+        p, asked = np.asarray(self.degree, float), np.asarray(self.height, float)
+        if shard.ideal and not asked.any():
+            return p, np.ones_like(p), np.ones_like(p)
+        rank = max((len(row.given.extents) for row in shard.model.rows), default=1)
+        distinct, where = np.unique(p, return_inverse=True)
+        chosen = np.array([even_grid(int(q), rank) for q in distinct])[where.reshape(p.shape)]
+        own = asked > 0
+        height = np.where(own, asked, chosen[..., 0])
+        width = np.where(own, np.maximum(self.width, 1), chosen[..., 1])
+        return height, width, p / (height * width)
+
+    def cut(self, shard: Shard) -> Array:
+        """Rows that are cut: up to the first whose parts would be thinner than a halo."""
+        model, grid = shard.model, self.grid(shard)
+        if shard.ideal:
+            return np.ones(len(model), bool)
+        able = model.mask(lambda row: not row.made.tokens and bool(row.made.extents))
+        for q, given, made, window in zip(grid, model.given, model.made, model.window, strict=True):
+            able = able & (q <= made) & ((q <= 1) | (given / q >= np.floor(window / 2)))
+        return np.logical_and.accumulate(able, axis=-1)
+
+    def split(self, shard: Shard) -> Shard:
+        p, cut = self.degree, self.cut(shard)
+        grid = self.grid(shard)
+        given = tuple(
+            np.where(cut, shard.deal(n, q), n) for n, q in zip(shard.given, grid, strict=True)
+        )
+        made = tuple(
+            np.where(cut, shard.deal(n, q), n) for n, q in zip(shard.made, grid, strict=True)
+        )
+        share_x = np.where(cut, product(given) / product(shard.given), 1)
+        share_y = np.where(cut, product(made) / product(shard.made), 1)
+        return shard.but(
+            given=given, made=made, x=shard.x * share_x, y=shard.y * share_y,
+            kept=shard.kept * share_y, kept_bytes=shard.kept_bytes * share_y,
+            work=shard.work * np.where(cut, 1 / p, 1),
+            replicas=(*shard.replicas, "spatial"),
+        )  # fmt: skip
+
+    def talk(self, shard: Shard) -> list[Message]:
+        model, cut, micro = shard.model, self.cut(shard), shard.micro * shard.delta
+        x_border, y_border, faces = 0.0, 0.0, 0.0
+        for i, q in enumerate(self.grid(shard)):
+            k, s = model.window[i], model.stride[i]
+            deep = (
+                np.floor((k - 1) / 2) if shard.ideal else np.maximum(0, np.floor(k / 2) * (k > s))
+            )
+            if not shard.ideal:
+                deep = deep * (k > 1)
+            given, made = product(shard.given) / shard.given[i], product(shard.made) / shard.made[i]
+            if shard.ideal:
+                given, made = (
+                    product(model.given) / model.given[i],
+                    product(model.made) / model.made[i],
+                )
+            crossed = (q > 1) * cut * (deep > 0)
+            x_border = x_border + crossed * shard.channels * deep * given
+            y_border = y_border + crossed * shard.filters * deep / (1 if shard.ideal else s) * made
+            faces = faces + crossed
+        chain = np.where(np.asarray(self.halo) == 1, np.maximum(self.degree - 1, 1), 1)
+        calls = np.where(faces > 0, faces, 0) * chain
+        found = [
+            Message("halo of x", "halo", micro * x_border / np.maximum(faces, 1), ("spatial",),
+                    calls, when="forward"),
+            Message("halo of dL/dy", "halo", micro * y_border / np.maximum(faces, 1), ("spatial",),
+                    calls, when="backward"),
+        ]  # fmt: skip
+        # the last row that is cut hands its output to everybody
+        last = cut & ~np.concatenate([cut[..., 1:], np.zeros_like(cut[..., :1])], axis=-1)
+        if shard.ideal:  # the published row of this strategy alone leaves the collection out
+            images = model.mask(lambda row: len(row.made.extents) > 0)
+            last = np.arange(len(model)) == (np.flatnonzero(images)[-1] if images.any() else -1)
+            collected = micro * shard.y * self.degree
+            calls = last * (shard.parts > 1)
+        else:
+            collected, calls = (
+                micro * shard.model.y,
+                last & (np.arange(len(model)) < len(model) - 1),
+            )
+        back = "allgather" if shard.ideal else "reduce_scatter"
+        return [
+            *found,
+            Message("collect at the split point", "allgather", collected, ("spatial",), calls * 1.0,
+                    when="forward"),
+            Message("spread at the split point", back, collected, ("spatial",), calls * 1.0,
+                    when="backward"),
+        ]  # fmt: skip
+
+    def whole(self, model: Model) -> list[str]:
+        able = model.mask(lambda row: not row.made.tokens and bool(row.made.extents))
+        return [row.name for row, cut in zip(model.rows, able, strict=True) if not cut]
+
+
+def even_grid(p: int, rank: int) -> tuple[int, int, int]:
+    """The factorisation of p into `rank` parts with the smallest sum: the least border."""
+    found = [
+        (a, b, p // (a * b))
+        for a in range(1, p + 1) if p % a == 0
+        for b in range(1, p // a + 1) if (p // a) % b == 0
+        if (rank > 2 or a * b == p) and (rank > 1 or a == p)
+    ]  # fmt: skip
+    return min(found, key=lambda parts: (sum(parts), -parts[0], -parts[1]))
