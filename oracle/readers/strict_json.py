@@ -1,0 +1,81 @@
+"""JSON as a log may hold it: no duplicate key, no NaN, no infinity, bounded depth.
+
+Python's own reader keeps the last of two equal keys and accepts `NaN`: both would pass a damaged
+measurement on as a good one.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import re
+from typing import Any
+
+DEEPEST = 64
+_MARK = re.compile(r'"(?:[^"\\]++|\\.)*+"|[][{}]', re.DOTALL)
+
+
+class Unfit(ValueError):
+    """JSON that is well formed and still not to be believed."""
+
+
+def loads(text: str) -> Any:
+    """The value of a JSON text; ValueError (`Unfit` or json's own) says what is wrong."""
+    depth = deepest = 0
+    if text.count("[") + text.count("{") > DEEPEST:
+        for match in _MARK.finditer(text):
+            mark = match[0]
+            depth += (mark in "[{") - (mark in "]}")
+            deepest = max(deepest, depth)
+        if deepest > DEEPEST:
+            raise Unfit(f"nested more than {DEEPEST} deep")
+    return json.loads(
+        text,
+        object_pairs_hook=_object,
+        parse_constant=_constant,
+        parse_float=_float,
+        parse_int=_integer,
+    )
+
+
+def closed(text: str) -> str:
+    """A text that was cut off, up to its last whole value, with the brackets that are missing."""
+    stack: list[str] = []
+    end, missing = 0, ""
+    for match in _MARK.finditer(text):
+        mark = match[0]
+        if mark in "[{":
+            stack.append("]" if mark == "[" else "}")
+            if len(stack) > DEEPEST:
+                raise Unfit(f"nested more than {DEEPEST} deep")
+        elif mark in "]}":
+            if not stack or stack.pop() != mark:
+                raise Unfit("its brackets do not match")
+            end, missing = match.end(), "".join(reversed(stack))
+    return text[:end] + missing
+
+
+def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    found = dict(pairs)
+    if len(found) != len(pairs):
+        keys = [key for key, _ in pairs]
+        twice = next(key for key in keys if keys.count(key) > 1)
+        raise Unfit(f"the key `{twice[:40]}` stands twice")
+    return found
+
+
+def _constant(word: str) -> float:
+    raise Unfit(f"`{word}` is not a number")
+
+
+def _float(text: str) -> float:
+    value = float(text)
+    if not math.isfinite(value):
+        raise Unfit(f"`{text[:20]}` is too large to be a number")
+    return value
+
+
+def _integer(text: str) -> int:
+    if len(text) > 20:
+        raise Unfit(f"`{text[:20]}…` is too large to be a number")
+    return int(text)

@@ -1,0 +1,111 @@
+"""Nothing but a Refusal may come out of a reader, whatever goes in, and soon."""
+
+from __future__ import annotations
+
+import random
+import time
+from pathlib import Path
+
+import pytest
+
+from oracle import readers
+
+LOGS = sorted((Path(__file__).parent / "data" / "logs").iterdir())
+INPUTS = 20_000
+WORDS = (
+    b"0 1 -1 nan inf N/A 1e999 1e308 4294967296 18446744073709551616 010 1_000 # size time busbw "
+    b"float sum { } [ ] < > \" ' , : = \\ \t \r \n \0 \xff \xe2\x80\xae <!DOCTYPE &a; GPU0 NV12 "
+    b"[0-999999999] Switches=leaf0 Rank Pid us) MB/s null true -0.0 0x10"
+).split(b" ")
+
+
+def mutated(seed: bytes, dice: random.Random) -> bytes:
+    """A log after one to four accidents; a few microseconds each."""
+    data = bytearray(seed)
+    for _ in range(dice.randrange(1, 5)):
+        kind, at = dice.randrange(7), int(dice.random() * (len(data) + 1))
+        end = at + int(dice.random() * 64)
+        if kind == 0:
+            data[at:at] = dice.choice(WORDS)
+        elif kind == 1:
+            data[at:end] = dice.choice(WORDS)
+        elif kind == 2:
+            del data[at:end]
+        elif kind == 3:
+            data[at:at] = data[at:end]
+        elif kind == 4 and at < len(data):
+            data[at] = dice.randrange(256)
+        elif kind == 5:
+            to = int(dice.random() * (len(data) + 1))
+            data[to:to] = data[at:end]
+        else:
+            del data[at + dice.randrange(1, 1 + len(data)) :]
+    return bytes(data)
+
+
+def survives(data: bytes) -> str:
+    """What became of it: a reading whose numbers are numbers, or a refusal in words."""
+    try:
+        reading = readers.parse(data, "log")
+    except readers.Refusal:
+        return "refused"
+    for sample in reading.samples:
+        assert 0 < sample.seconds < 1e9
+        assert 0 <= sample.nbytes <= readers.MOST
+        assert sample.ranks is None or sample.ranks > 0
+    return "read"
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("log", LOGS, ids=lambda path: path.name)
+def test_only_refusals_escape(log: Path) -> None:
+    seed, dice = log.read_bytes(), random.Random(log.name)
+    begin = time.process_time()
+    outcomes = [survives(mutated(seed, dice)) for _ in range(INPUTS)]
+    rate = INPUTS / (time.process_time() - begin)
+    assert outcomes.count("read") > INPUTS / 100
+    print(f"{log.name}: {rate:.0f} inputs a CPU-second, {outcomes.count('read')} read")
+
+
+@pytest.mark.parametrize("log", LOGS, ids=lambda path: path.name)
+def test_a_few_accidents(log: Path) -> None:
+    seed, dice = log.read_bytes(), random.Random(7)
+    for _ in range(150):
+        survives(mutated(seed, dice))
+
+
+MONSTERS = {
+    "digits": b"9" * 2**20,
+    "blanks": b" " * 2**20,
+    "lines": b"# nThread\n" + b"\n8 2 float" * 2**16,
+    "rows": b"# size count type redop time algbw busbw error\n"
+    + b"8 2 float sum 1 1 1 0 1 1 1 0\n" * 2**15,
+    "ranks": b"# nThread\n" + b"# Rank 0 Pid 1 on a device 0 [0x] x\n" * 2**14,
+    "osu": b"# OSU MPI Latency Test v5\n# Size  Latency (us)\n" + b"1 2\n" * 2**18,
+    "osu noise": b"# OSU MPI Latency Test v5\n" + b"x\n" * 2**19,
+    "brackets": b'{"oracle-measurement": 1, "machine": ' + b"[" * 2**20,
+    "objects": b'{"config":{},"results":' + b'[{"a":' * 2**17,
+    "cut json": b'{"config":{},"results":[' + b'{"size":1},' * 2**16,
+    "strings": b'{"config":{},"results":[' + b'"\\"' * 2**18,
+    "samples": b'{"oracle-measurement": 1}\n'
+    + b'{"operation":"allreduce","bytes":1,"seconds":1,"ranks":2}\n' * 2**14,
+    "elements": b"<system>" + b"<a>" * 2**18,
+    "wide elements": b"<system>" + b"<gpu/>" * 2**17,
+    "attributes": b"<system " + b'a="1" ' * 2**17 + b"/>",
+    "entities": b'<!DOCTYPE s [<!ENTITY a "b">]><system>&a;</system>',
+    "hosts": b"SwitchName=s Nodes=" + b"n[0-999]," * 2**16,
+    "nested hosts": b"SwitchName=s Nodes=" + b"n[0-9]" * 2**16,
+    "open hosts": b"SwitchName=s Nodes=" + b"[" * 2**19,
+    "chain": b"".join(b"SwitchName=s%d Switches=s%d\n" % (i, i + 1) for i in range(2**14)),
+    "star": b"".join(b"SwitchName=s%d Switches=s[0-99]\n" % i for i in range(1000)),
+    "continued": b"SwitchName=a Nodes=" + b"\\\n" * 2**18,
+    "yaml": b"- topology: a\n  tree: " + b"[" * 2**18,
+    "gpus": b"GPU0 " + b" ".join(b"GPU%d" % i for i in range(1, 2**14)) + b"\nGPU0 X NV1",
+}
+
+
+@pytest.mark.parametrize("name", MONSTERS)
+def test_a_mebibyte_is_bounded(name: str) -> None:
+    begin = time.process_time()
+    survives(MONSTERS[name])
+    assert time.process_time() - begin < 2
