@@ -56,6 +56,8 @@ class Curve:
     tile: Ratio = 32.0  # rows and columns that a kernel computes at least
     prologue: Ratio = 64.0  # steps of the inner loop lost to its start and end
     ramp: Ratio = 0.02  # waves of tiles at which half of the sustained rate is reached
+    granule: Ratio = 1.0  # channels that a convolution's inner loop takes at least
+    zeros: Fraction = 0.0  # share of the zeros of a strided data gradient that are multiplied
     origin: str = "fitted"
     reach: tuple[Flop, ...] = ()  # of the smallest and of the largest kernel measured
     uncertainty: Ratio = 0.2  # relative, 1σ, of one kernel

@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
-from typing import TypeAlias
-
 import numpy as np
 
-from oracle.compute.curve import WIDTH, curve, duration, launched, precision_on
+from oracle.compute.curve import WIDTH, Array, curve, duration, launched, precision_on
 from oracle.compute.gemm import gemm
 from oracle.compute.stream import stream
 from oracle.specs import Device
 
-Number: TypeAlias = "np.ndarray | float"
 # FlashAttention-2 reaches up to 73 % of an A100's peak forward and 63 % backward (dao2023, §4)
 BACKWARD = 63 / 73
 
@@ -19,19 +16,19 @@ BACKWARD = 63 / 73
 def attention(
     device: Device,
     precision: str,
-    batch: Number,
-    heads: Number,
-    kv_heads: Number,
-    queries: Number,
-    keys: Number,
-    width: Number,
+    batch: Array,
+    heads: Array,
+    kv_heads: Array,
+    queries: Array,
+    keys: Array,
+    width: Array,
     causal: bool = True,
     part: str = "forward",
     flash: bool = True,
     dropout: bool = False,
     *,
     queued: bool = False,
-) -> np.ndarray:
+) -> Array:
     """Seconds of softmax(QKᵀ)V of every head, or of its backward pass.
 
     Flash (`dao2023`): 2 products forward and 5 backward, of the pairs that the mask leaves; only
@@ -59,9 +56,9 @@ def attention(
 
 
 def unfused(
-    device: Device, precision: str, count: Number, queries: Number, keys: Number, width: Number,
+    device: Device, precision: str, count: Array, queries: Array, keys: Array, width: Array,
     part: str, dropout: bool, queued: bool,
-) -> np.ndarray:  # fmt: skip
+) -> Array:  # fmt: skip
     """The same through memory: products, softmax (2 passes, 3 backward), dropout and its mask."""
     scores = count * queries * keys
     size = WIDTH[precision]

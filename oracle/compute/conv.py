@@ -7,7 +7,7 @@ and a window of K points:
     data     m = B·P·strides  n = C/g   k = F/g·K/strides      the same FLOP, by the input's points
     weight   m = F/g          n = C/g·K k = B·P
 
-and, where it may be, by Winograd's F(2×2, 3×3) (`lavin2016`: 2.25 times fewer products) or, one
+and, where it may be, by Winograd's F(4×4, r×r) (`lavin2016`: 4 times fewer products) or, one
 filter a channel, directly; the library picks the fastest of its algorithms, hence the minimum.
 """
 
@@ -17,70 +17,69 @@ from typing import TypeAlias
 
 import numpy as np
 
-from oracle.compute.curve import WIDTH, curve, duration, fitted, launched, precision_on
-from oracle.specs import Device
+from oracle.compute.curve import WIDTH, Array, curve, duration, fitted, launched, precision_on
+from oracle.specs import Curve, Device
 
-Number: TypeAlias = "np.ndarray | float"
-Three: TypeAlias = "tuple[Number, Number, Number]"  # depth, height, width; 1 where there is none
-WINOGRAD = 2.25  # products saved by F(2×2, 3×3)
+Three: TypeAlias = "tuple[Array, Array, Array]"  # depth, height, width; 1 where there is none
+TILE = 4  # outputs of one Winograd tile along height and along width
 
 
 def conv(
     device: Device,
     precision: str,
-    batch: Number,
-    channels: Number,
-    filters: Number,
+    batch: Array,
+    channels: Array,
+    filters: Array,
     extents_out: Three,
     window: Three,
     stride: Three = (1, 1, 1),
-    groups: Number = 1,
+    groups: Array = 1,
     part: str = "forward",
     *,
     queued: bool = False,
-) -> np.ndarray:
+) -> Array:
     """Seconds of a convolution's forward pass, data gradient or weight gradient."""
     own = precision_on(device, precision)
     rate, batch = device.peak[own], np.asarray(batch, float)
     points, taps, strides = (product(three) for three in (extents_out, window, stride))
     inner, outer = np.asarray(channels, float) / groups, np.asarray(filters, float) / groups
-    # a stride beyond the window skips input that is never read
-    seen = points * np.minimum(strides, taps)
-    m, n, k = shape(part, batch, points, inner, outer, taps, np.minimum(strides, taps))
     moved = WIDTH[precision] * groups * (
-        batch * (inner * seen + outer * points) + inner * outer * taps
+        batch * (inner * points * strides + outer * points) + inner * outer * taps
     )  # fmt: skip
     used = curve(device, "conv", own, part)
-    seconds = duration(used, device, rate, m, n, k, groups, moved)
+    form = (part, batch, points, inner, outer, taps, strides)
+    seconds = duration(used, device, rate, *shape(used, *form), groups, moved)
     quick = fitted(device, "winograd", own, part)
     if quick is not None:
-        square = (window[0] == np.asarray(1)) & (window[1] == np.asarray(3))
-        square = square & (window[2] == np.asarray(3)) & (strides == 1)
-        saved = duration(quick, device, rate * WINOGRAD, m, n, k, groups, moved)
+        side = np.asarray(window[2])
+        square = (side >= 3) & (window[1] == side) & (taps == side**2) & (strides == 1)
+        saving = taps * TILE**2 / (TILE + side - 1) ** 2
+        saved = duration(quick, device, rate * saving, *shape(quick, *form), groups, moved)
         seconds = np.where(square, np.minimum(seconds, saved), seconds)
     if np.any(np.asarray(groups) > 1):
         plain = curve(device, "direct", "fp32", part)
         vector = device.peak.get("fp32", rate)
-        by_hand = duration(plain, device, vector, m, n, k, groups, moved)
+        by_hand = duration(plain, device, vector, *shape(plain, *form), groups, moved)
         seconds = np.where(np.asarray(groups) > 1, np.minimum(seconds, by_hand), seconds)
     return launched(device, seconds, queued)
 
 
 def shape(
-    part: str, batch: Number, points: Number, inner: Number, outer: Number, taps: Number,
-    strides: Number,
-) -> tuple[Number, Number, Number]:  # fmt: skip
+    used: Curve, part: str, batch: Array, points: Array, inner: Array, outer: Array,
+    taps: Array, strides: Array,
+) -> tuple[Array, Array, Array]:  # fmt: skip
     """m, n, k of the matrix product that this part of a convolution is, of one group."""
     if part == "forward":
-        return batch * points, outer, inner * taps
+        return batch * points, outer, np.hypot(inner, used.granule) * taps
     if part == "data":
-        return batch * points * strides, inner, outer * taps / strides
+        skipped = (1 - used.zeros) * (1 - 1 / strides)
+        return batch * points * strides, inner, np.hypot(outer, used.granule) * taps * (1 - skipped)
     if part == "weight":
-        return outer, inner * taps, batch * points
+        return outer, np.hypot(inner, used.granule) * taps, batch * points
     raise ValueError(f"a convolution has the parts forward, data and weight, not {part!r}")
 
 
-def product(three: Three) -> np.ndarray:
+def product(three: Three) -> Array:
     """The points of a box, as a float array."""
     depth, height, width = three
     return np.asarray(depth, float) * height * width

@@ -14,11 +14,13 @@ and no power: a million plans are priced with it.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any, TypeAlias
 
 import numpy as np
 
 from oracle.specs import Curve, Device
 
+Array: TypeAlias = Any  # a float or a numpy array, broadcastable to (plans, rows)
 WIDTH = {"fp32": 4.0, "tf32": 4.0, "fp16": 2.0, "bf16": 2.0, "fp8": 1.0}  # bytes of an element
 AREA = 128.0 * 128.0  # of the tile that one processor works on at a time
 
@@ -41,7 +43,7 @@ RELATED = {
 ASSUMED = {
     "gemm": Curve("gemm", "assumed", sustained=0.85, origin="assumed", uncertainty=0.3),
     "conv": Curve("conv", "assumed", sustained=0.7, origin="assumed", uncertainty=0.4),
-    "direct": Curve("direct", "assumed", sustained=0.25, traffic=0.6, tile=1, prologue=0,
+    "direct": Curve("direct", "assumed", sustained=0.25, traffic=0.6, tile=1, prologue=0, granule=0,
                     origin="assumed", uncertainty=0.5),
     "attention": Curve("attention", "assumed", sustained=0.6, origin="assumed", uncertainty=0.4),
     "stream": Curve("stream", "assumed", start=2e-6, origin="assumed", uncertainty=0.3),
@@ -85,27 +87,29 @@ def origin(
     device: Device, family: str, precision: str = "", part: str = "", flop: float | None = None
 ) -> Origin:
     """Whether a price is measured, fitted or assumed, and whether `flop` lies outside the fit."""
-    used = curve(device, family, precision and precision_on(device, precision), part)
+    own = precision and precision_on(device, precision)
+    used = curve(device, family, own, part)
     outside = used.origin == "assumed"
     if flop is not None and used.reach:
         outside = not used.reach[0] <= flop <= used.reach[-1]
-    borrowed = used.precision not in (precision, "") and used.origin != "assumed"
-    kind, spread = (
-        ("assumed", 2 * used.uncertainty) if borrowed else (used.origin, used.uncertainty)
-    )
-    return Origin(kind, used.source, spread, outside)
+    if used.origin == "assumed" or used.precision in (own, ""):
+        return Origin(used.origin, used.source, used.uncertainty, outside)
+    # the two 16-bit formats run on the same units at the same rate; other pairs are a guess
+    alike = {used.precision, own} == {"fp16", "bf16"}
+    kind, wider = (used.origin, 1.25) if alike else ("assumed", 2.0)
+    return Origin(kind, f"as {used.precision}: {used.source}", wider * used.uncertainty, outside)
 
 
 def duration(
     used: Curve,
     device: Device,
     rate: float,
-    m: np.ndarray | float,
-    n: np.ndarray | float,
-    k: np.ndarray | float,
-    count: np.ndarray | float,
-    nbytes: np.ndarray | float,
-) -> np.ndarray:
+    m: Array,
+    n: Array,
+    k: Array,
+    count: Array,
+    nbytes: Array,
+) -> Array:
     """Seconds on the device of `count` products (m×k)·(k×n) in one kernel, by `used`."""
     area = np.sqrt(m * m + used.tile**2) * np.sqrt(n * n + used.tile**2) * count
     ramped = 1 + np.sqrt(used.ramp * AREA * device.processors / area)
@@ -114,6 +118,6 @@ def duration(
     return used.start + np.hypot(math, traffic)
 
 
-def launched(device: Device, seconds: np.ndarray, queued: bool) -> np.ndarray:
+def launched(device: Device, seconds: Array, queued: bool) -> Array:
     """At least what the host needs to launch it, unless the host runs ahead (`queued`)."""
     return seconds if queued else np.maximum(seconds, device.launch)

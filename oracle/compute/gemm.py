@@ -4,20 +4,20 @@ from __future__ import annotations
 
 import numpy as np
 
-from oracle.compute.curve import WIDTH, curve, duration, launched, precision_on
+from oracle.compute.curve import WIDTH, Array, curve, duration, launched, precision_on
 from oracle.specs import Device
 
 
 def gemm(
     device: Device,
     precision: str,
-    m: np.ndarray | float,
-    n: np.ndarray | float,
-    k: np.ndarray | float,
-    count: np.ndarray | float = 1,
+    m: Array,
+    n: Array,
+    k: Array,
+    count: Array = 1,
     *,
     queued: bool = False,
-) -> np.ndarray:
+) -> Array:
     """Seconds of C(m×n) = A(m×k)·B(k×n), `count` of them batched in one kernel.
 
     The gradients of a dense layer are two more: (m, k, n) for the data, (k, n, m) for the weight.

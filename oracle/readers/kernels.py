@@ -1,0 +1,233 @@
+"""Kernel timings as CSV: DeepBench's tables, aiconfigurator's, and our own; told apart by columns.
+
+    m, n, k, *_ms                                   matrix products (both sources)
+    w, h, c, n, k, s_filter_w, …, fwd_ms, bwd_*_ms  DeepBench's convolutions, three timings a row
+    batch, seq, heads, kv_heads, head_dim, *_ms     attention, queries and keys equally many
+    family, precision, part, shape, seconds         ours; a shape is "m=1024 n=4096 k=4096"
+
+DeepBench's inference rows are other kernels (int8, padded, another library) and are passed over.
+"""
+
+from __future__ import annotations
+
+import csv
+import io
+import math
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from oracle.readers import LARGEST, Refusal
+from oracle.specs import PRECISIONS
+
+# what a shape of each family consists of, in order; a convolution's boxes are depth, height, width
+SHAPES: dict[str, tuple[str, ...]] = {
+    "gemm": ("m", "n", "k", "count"),
+    "conv": (
+        "batch", "channels", "filters", "out_depth", "out_height", "out_width",
+        "window_depth", "window_height", "window_width",
+        "stride_depth", "stride_height", "stride_width", "groups",
+    ),
+    "attention": ("batch", "heads", "kv_heads", "queries", "keys", "width", "causal"),
+    "stream": ("bytes",),
+}  # fmt: skip
+PARTS = {
+    "gemm": ("",),
+    "conv": ("forward", "data", "weight"),
+    "attention": ("forward", "backward"),
+    "stream": ("",),
+}
+DEFAULTS = {"count": 1.0, "groups": 1.0, "causal": 1.0} | {
+    f"{box}_{axis}": 1.0 for box in ("out", "window", "stride") for axis in ("depth", "height")
+}
+SCALES = {"ms": 1e-3, "us": 1e-6, "s": 1.0, "seconds": 1.0}
+
+
+@dataclass(frozen=True, slots=True)
+class Kernel:
+    """One measured kernel: its family, its local shape as `SHAPES` orders it, and seconds."""
+
+    family: str
+    precision: str
+    shape: tuple[float, ...]
+    seconds: float
+    part: str = ""
+    device: str = ""  # as the file calls it
+    where: str = ""  # file:line
+
+
+@dataclass(frozen=True, slots=True)
+class KernelReading:
+    """What a file of kernel timings says, and what was passed over and why."""
+
+    kernels: tuple[Kernel, ...]
+    skipped: tuple[tuple[int, str], ...]
+    format: str
+
+    @property
+    def devices(self) -> tuple[str, ...]:
+        return tuple(sorted({kernel.device for kernel in self.kernels}))
+
+
+def read(path: str | Path, device: str = "") -> KernelReading:
+    """The kernels of a file; only those whose device's name contains `device`, if one is given."""
+    path = Path(path)
+    if not path.is_file():
+        raise Refusal(str(path), 1, "there is no such file")
+    if path.stat().st_size > LARGEST:
+        raise Refusal(str(path), 1, f"more than {LARGEST >> 20} MiB", "give a part of it")
+    return parse(path.read_text(encoding="utf-8-sig", errors="replace"), path.name, device)
+
+
+def parse(text: str, name: str = "kernels.csv", device: str = "") -> KernelReading:
+    """The kernels in CSV text. `name` stands before the line number in `Kernel.where`."""
+    rows = csv.DictReader(io.StringIO(text))
+    columns = {(column or "").strip().lower() for column in rows.fieldnames or ()}
+    form = next((form for form in FORMATS if form[1] <= columns), None)
+    if form is None:
+        known = "; ".join(f"{title}: {', '.join(sorted(wanted))}" for title, wanted, _ in FORMATS)
+        raise Refusal(name, 1, "no table of kernel timings has these columns", f"known are {known}")
+    title, _, row_kernels = form
+    kernels: list[Kernel] = []
+    skipped: list[tuple[int, str]] = []
+    for row in rows:
+        line = rows.line_num
+        cells = {(key or "").strip().lower(): (value or "").strip()
+                 for key, value in row.items() if isinstance(value, str | None)}  # fmt: skip
+        try:
+            found = list(row_kernels(cells, f"{name}:{line}"))
+        except (ValueError, KeyError) as error:
+            skipped.append((line, str(error).strip("'\"")))
+            continue
+        kernels += [kernel for kernel in found if device.lower() in kernel.device.lower()]
+    return KernelReading(tuple(kernels), tuple(skipped), title)
+
+
+def text(kernels: Iterable[Kernel]) -> str:
+    """Kernels in our own format, which `parse` reads again.
+
+    >>> print(text([Kernel("gemm", "bf16", (256, 512, 1024, 1), 3.5e-6, device="a100")]))
+    device,family,precision,part,shape,seconds
+    a100,gemm,bf16,,m=256 n=512 k=1024 count=1,3.5e-06
+    """
+    out = io.StringIO()
+    write = csv.writer(out, lineterminator="\n").writerow
+    write(["device", "family", "precision", "part", "shape", "seconds"])
+    for each in kernels:
+        pairs = zip(SHAPES[each.family], each.shape, strict=True)
+        shape = " ".join(f"{name}={value:.15g}" for name, value in pairs)
+        write([each.device, each.family, each.precision, each.part, shape, repr(each.seconds)])
+    return out.getvalue().rstrip("\n")
+
+
+def own(cells: Mapping[str, str], where: str) -> Iterator[Kernel]:
+    family, part = cells["family"], cells.get("part", "")
+    if family not in SHAPES:
+        raise ValueError(f"unknown family {family!r}: {', '.join(SHAPES)}")
+    if part not in PARTS[family] and part:
+        raise ValueError(f"{family} has no part {part!r}")
+    given = dict(pair.partition("=")[::2] for pair in cells["shape"].split())
+    if unknown := set(given) - set(SHAPES[family]):
+        raise ValueError(f"{family} has no {', '.join(sorted(unknown))}")
+    shape = tuple(
+        positive(given[name], name, zero=name == "causal") if name in given else missing(name)
+        for name in SHAPES[family]
+    )
+    yield Kernel(
+        family, precision(cells["precision"]), shape, positive(cells["seconds"], "seconds"),
+        part or PARTS[family][0], cells.get("device", ""), where,
+    )  # fmt: skip
+
+
+def product(cells: Mapping[str, str], where: str) -> Iterator[Kernel]:
+    training(cells)
+    m, n, k = (positive(cells[name], name) for name in "mnk")
+    shape = (m, n, k, 1.0)
+    yield Kernel("gemm", typed(cells), shape, timed(cells), "", cells.get("device", ""), where)
+
+
+def convolution(cells: Mapping[str, str], where: str) -> Iterator[Kernel]:
+    training(cells)
+    names = ("w", "h", "c", "n", "k", "s_filter_w", "r_filter_h", "stride_w", "stride_h")
+    w, h, channels, batch, filters, wide, high, across, down = (
+        positive(cells[name], name) for name in names
+    )
+    beside, above = (positive(cells[name], name, zero=True) for name in ("pad_w", "pad_h"))
+    if beside >= wide or above >= high:
+        raise ValueError("padding as wide as the window: outputs that see no input")
+    # the tables' own P and Q are halves where the extent is odd
+    width = (w + 2 * beside - wide) // across + 1
+    height = (h + 2 * above - high) // down + 1
+    shape = (batch, channels, filters, 1, height, width, 1, high, wide, 1, down, across, 1)
+    timings = {"forward": "fwd_ms", "data": "bwd_inputs_ms", "weight": "bwd_weights_ms"}
+    for part, column in timings.items():
+        if cells.get(column):  # the first layer has no data gradient
+            seconds = positive(cells[column], column) * 1e-3
+            device = cells.get("device", "")
+            yield Kernel("conv", typed(cells), shape, seconds, part, device, where)
+
+
+def scores(cells: Mapping[str, str], where: str) -> Iterator[Kernel]:
+    batch, length, heads, kv_heads, width = (
+        positive(cells[name], name) for name in ("batch", "seq", "heads", "kv_heads", "head_dim")
+    )
+    shape = (batch, heads, kv_heads, length, length, width, 1.0)
+    part = "backward" if cells.get("pass_", "").startswith("backward") else "forward"
+    kind = precision(cells.get("dtype") or cells.get("precision") or "bf16")
+    yield Kernel("attention", kind, shape, timed(cells), part, cells.get("device", ""), where)
+
+
+def training(cells: Mapping[str, str]) -> None:
+    if cells.get("phase", "train") != "train":
+        raise ValueError(f"a {cells['phase']} row: other kernels than a training step's")
+
+
+def typed(cells: Mapping[str, str]) -> str:
+    return precision(cells.get("precision") or cells.get("dtype") or "")
+
+
+def precision(word: str) -> str:
+    """Our name of a precision; DeepBench's mixed mode multiplies 16-bit numbers.
+
+    >>> precision("Float"), precision("bfloat16"), precision("16 bit inputs, 32 bit multiplication")
+    ('fp32', 'bf16', 'fp16')
+    """
+    word = word.strip().lower()
+    names = {"float": "fp32", "float32": "fp32", "bfloat16": "bf16", "float16": "fp16",
+             "half": "fp16", "float8": "fp8"}  # fmt: skip
+    if word in PRECISIONS:
+        return word
+    if word.startswith("16 bit inputs"):
+        return "fp16"
+    if word in names:
+        return names[word]
+    raise ValueError(f"unknown precision {word!r}")
+
+
+def timed(cells: Mapping[str, str]) -> float:
+    for name, cell in cells.items():
+        stem, _, unit = name.rpartition("_")
+        if cell and unit in SCALES and stem in ("", "time", "latency"):
+            return positive(cell, name) * SCALES[unit]
+    raise ValueError("no column of time")
+
+
+def missing(name: str) -> float:
+    if name not in DEFAULTS:
+        raise ValueError(f"the shape lacks {name}")
+    return DEFAULTS[name]
+
+
+def positive(cell: str, name: str, zero: bool = False) -> float:
+    value = float(cell)
+    if not math.isfinite(value) or value < 0 or (value == 0 and not zero) or value > 2**62:
+        raise ValueError(f"{name} is {cell}")
+    return value
+
+
+FORMATS: tuple[tuple[str, set[str], Callable[[Mapping[str, str], str], Iterator[Kernel]]], ...] = (
+    ("own kernel measurement", {"family", "precision", "shape", "seconds"}, own),
+    ("DeepBench convolutions", {"w", "h", "c", "n", "k", "s_filter_w", "fwd_ms"}, convolution),
+    ("attention", {"batch", "seq", "heads", "kv_heads", "head_dim"}, scores),
+    ("matrix products", {"m", "n", "k"}, product),
+)
