@@ -1,0 +1,84 @@
+"""What went wrong on which rank: fault files, and which of several faults came first."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import re
+import signal
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+from oracle.executor.beacon import Sighting
+from oracle.executor.records import write_whole
+
+# Causes before consequences: when a rank dies, those it talked to raise a lost connection within
+# a second, and their errors say nothing. Within a kind, the first to be noticed is the cause.
+KINDS = ("killed", "memory", "raised", "missing", "stalled", "connection")
+_LOST = re.compile(
+    r"connection (closed|reset|refused)|broken pipe|gloo.*(timed out|connect)|socket timeout"
+    r"|timed out waiting|NCCL.*(remote|unhandled system)|peer.*(closed|terminated)|DistNetwork",
+    re.IGNORECASE,
+)
+_MEMORY = re.compile(r"out of memory|can't allocate memory|cannot allocate memory", re.IGNORECASE)
+
+
+@dataclass(frozen=True, slots=True)
+class Fault:
+    """One rank's failure, as found by whoever noticed it first."""
+
+    rank: int
+    host: str
+    kind: str  # one of KINDS
+    detail: str
+    where: str = ""
+    when: float = 0.0
+
+    def __str__(self) -> str:
+        place = f" at {self.where}" if self.where else ""
+        return f"rank {self.rank} on {self.host} {self.detail}{place}"
+
+
+def leave(folder: Path, fault: Fault) -> None:
+    """Write the fault down once; the first word of a rank stands."""
+    path = folder / f"fault-{fault.rank:05d}.json"
+    if not path.exists():
+        with contextlib.suppress(OSError):
+            write_whole(path, json.dumps(asdict(fault)))
+
+
+def found(folder: Path) -> list[Fault]:
+    """All faults written down so far."""
+    faults = []
+    with contextlib.suppress(OSError):
+        for name in sorted(os.listdir(folder)):
+            if name.startswith("fault-"):
+                with contextlib.suppress(OSError, ValueError, TypeError):
+                    faults.append(Fault(**json.loads((folder / name).read_bytes())))
+    return faults
+
+
+def root(faults: Sequence[Fault]) -> Fault:
+    """The one fault that the others followed from."""
+    return min(faults, key=lambda fault: (KINDS.index(fault.kind), fault.when))
+
+
+def of_exception(error: BaseException) -> tuple[str, str]:
+    """(kind, detail) of what a rank raised."""
+    text = " ".join(str(error).split())[:300]
+    name = type(error).__name__
+    if isinstance(error, MemoryError) or name == "OutOfMemoryError" or _MEMORY.search(text):
+        return "memory", f"ran out of memory ({name}: {text})"
+    lost = isinstance(error, ConnectionError) or name == "DistNetworkError" or _LOST.search(text)
+    return ("connection" if lost else "raised"), f"raised {name}: {text}"
+
+
+def of_exit(status: int, said: Sighting | None) -> tuple[str, str]:
+    """(kind, detail) of a process that ended without a word."""
+    if status < 0:
+        name = signal.Signals(-status).name
+        hint = " (the kernel does this when memory runs out)" if name == "SIGKILL" else ""
+        return "killed", f"was killed by {name}{hint}"
+    return "raised", f"ended with exit code {status}" + ("" if said else " before it began")

@@ -1,0 +1,333 @@
+"""Start ranks or join those a launcher started; watch them; end them all when one fails.
+
+Each process that calls `launch` is a warden. It never imports torch: the work is done by worker
+processes (`oracle.executor.rank`), one for each rank under `--local N`, one under torchrun, srun
+or mpirun. Wardens see each other's ranks through files in one folder, which all hosts share:
+heartbeats (`beacon`) and faults. A worker dies with its warden (PDEATHSIG), so nothing outlives
+them; a stall is told by the warden, not by torch, whose own time-out is set longer.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from types import FrameType
+from typing import Any
+
+from oracle.executor import faults
+from oracle.executor.beacon import Sighting, sighting
+from oracle.executor.faults import Fault
+from oracle.executor.records import lines, write_whole
+from oracle.executor.world import World, WorldError, host_name, recognise
+
+DONE, FAILED, INTERRUPTED, TERMINATED = 0, 3, 130, 143
+TIMEOUT = 60.0
+_LOOK = 0.1  # seconds between looks at one's own workers
+_LOOK_AROUND = 0.5  # … and at the files of everyone
+_SETTLE = 1.5  # a dying rank takes others along: wait for all faults, then name the first
+_STOP = {signal.SIGTERM: TERMINATED, signal.SIGINT: INTERRUPTED}
+
+Say = Callable[[str], None]
+
+
+def _unheard(_: str) -> None:
+    """Where progress goes when nobody listens."""
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """How a launch ended: exit code, and one message when it is not 0."""
+
+    code: int
+    message: str = ""
+    fault: Fault | None = None
+    seconds: float = 0.0
+    speaks: bool = True  # of several wardens, the one whose message should be shown
+    leads: bool = True  # … and the one that merges the results
+
+    @property
+    def complete(self) -> bool:
+        return self.code == DONE
+
+
+@dataclass(frozen=True)
+class Host:
+    """Where local ranks run: words before the command, and variables. Plain by default."""
+
+    prefix: Callable[[int], Sequence[str]] = lambda rank: ()
+    environment: Callable[[int], Mapping[str, str]] = field(default=lambda rank: {})
+
+
+def launch(
+    task: str,
+    arguments: Mapping[str, Any],
+    folder: Path,
+    *,
+    ranks: int | None = None,
+    timeout: float = TIMEOUT,
+    say: Say = _unheard,
+    trust: bool = False,
+    host: Host | None = None,
+    backend: str = "gloo",
+) -> Outcome:
+    """Run `task` ("module:function") on every rank and wait for the end.
+
+    With `ranks`, that many processes start here; without, the launcher's environment says which
+    rank this process is, and without a launcher there is one. Only functions of this package
+    run unless `trust` is given.
+    """
+    if not trust and not task.startswith("oracle."):
+        raise PermissionError(f"{task} is user code; it runs only when that is asked for")
+    joined = recognise(os.environ) if ranks is None else None
+    world = joined or World(size=ranks or 1)
+    folder.mkdir(parents=True, exist_ok=True)
+    job = {"task": task, "arguments": arguments, "timeout": timeout, "backend": backend}
+    warden = _Warden(folder.absolute(), world, joined is not None, timeout, say, host or Host())
+    with _signals(warden):
+        return warden.run(job)
+
+
+@contextlib.contextmanager
+def _signals(warden: _Warden) -> Iterator[None]:
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    before = {number: signal.signal(number, warden.asked_to_stop) for number in _STOP}
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+
+
+class _Warden:
+    def __init__(
+        self, folder: Path, world: World, joined: bool, timeout: float, say: Say, host: Host
+    ) -> None:
+        self.folder, self.world, self.joined = folder, world, joined
+        self.timeout, self.say, self.host = timeout, say, host
+        self.mine = [world.rank] if joined else list(range(world.size))
+        self.workers: dict[int, subprocess.Popen[bytes]] = {}
+        self.stop = 0  # the signal that asked, 0 for none
+        self.told = 0  # lines of progress passed on
+        self.seen: dict[int, tuple[int, float]] = {}  # rank -> last beat, when it changed
+        self.moved = (0, 0.0)  # operations entered by all ranks, when that changed
+        self.attempt = folder
+
+    def asked_to_stop(self, number: int, frame: FrameType | None) -> None:
+        if self.stop:  # asked twice: now
+            self._end_workers()
+        self.stop = self.stop or number
+
+    def run(self, job: Mapping[str, Any]) -> Outcome:
+        began = time.monotonic()
+        try:
+            self.attempt = self._meet() if self.joined else self._new_attempt()
+            if not self.joined or self.world.rank == 0:
+                write_whole(self.attempt / "job.json", json.dumps(job))
+            for rank in self.mine:
+                self._start(rank)
+            fault = self._watch()
+        except Absent as missing:
+            fault = missing.fault
+        finally:
+            self._end_workers()
+        return self._outcome(fault, time.monotonic() - began)
+
+    def _new_attempt(self) -> Path:
+        before = [int(p.name.split("-")[1]) for p in self.folder.glob("attempt-*")]
+        attempt = self.folder / f"attempt-{max(before, default=0) + 1:04d}"
+        attempt.mkdir()
+        return attempt
+
+    def _meet(self) -> Path:
+        """All wardens agree on one attempt: rank 0 opens it for exactly those that have come.
+
+        A number of its own in each arrival tells this run's ranks from those of an earlier one
+        that left its files behind, without clocks.
+        """
+        door, nonce = self.folder / "arrivals", os.urandom(8).hex()
+        limit = time.monotonic() + self.timeout
+        if self.world.rank == 0:
+            shutil.rmtree(door, ignore_errors=True)
+        while True:
+            door.mkdir(exist_ok=True)
+            mine = door / f"{self.world.rank:05d}-{nonce}"
+            with contextlib.suppress(OSError):
+                mine.write_text(host_name(os.environ))
+            if self.world.rank == 0:
+                here = {int(p.name.split("-")[0]): p.name for p in door.iterdir()}
+                if len(here) == self.world.size:
+                    attempt = self._new_attempt()
+                    opened = {"attempt": attempt.name, "came": sorted(here.values())}
+                    write_whole(self.folder / "open.json", json.dumps(opened))
+                    return attempt
+            else:
+                with contextlib.suppress(OSError, ValueError):
+                    opened = json.loads((self.folder / "open.json").read_bytes())
+                    if mine.name in opened["came"]:
+                        return self.folder / str(opened["attempt"])
+            if self.stop or time.monotonic() > limit:
+                raise Absent(self._absent(door))
+            time.sleep(0.2)
+
+    def _absent(self, door: Path) -> Fault:
+        here = {int(p.name.split("-")[0]) for p in door.iterdir()} if door.is_dir() else set()
+        rank = next((r for r in range(self.world.size) if r not in here), 0)
+        others = self.world.size - len(here) - 1
+        more = f" and {others} more" if others > 0 else ""
+        detail = f"{more} never arrived within {self.timeout:g} s (do all hosts see {self.folder}?)"
+        return Fault(rank, "an unknown host", "missing", detail.strip(), "start", time.time())
+
+    def _start(self, rank: int) -> None:
+        local = {} if self.joined else {"RANK": str(rank), "WORLD_SIZE": str(self.world.size)}
+        environment = {
+            **os.environ,
+            "OMP_NUM_THREADS": os.environ.get("OMP_NUM_THREADS", "1"),
+            **local,
+            **self.host.environment(rank),
+            "ORACLE_ATTEMPT": str(self.attempt),
+            "ORACLE_WORLD": f"{rank} {self.world.size}",
+            "ORACLE_LOCAL": str(self.world.local if self.joined else rank),
+            "ORACLE_JOINED": str(int(self.joined)),
+            "ORACLE_WARDEN": str(os.getpid()),
+        }
+        command = [*self.host.prefix(rank), sys.executable, "-m", "oracle.executor.rank"]
+        with open(self.attempt / f"log-{rank:05d}", "ab") as log:
+            self.workers[rank] = subprocess.Popen(
+                command,
+                env=environment,
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=log,
+                start_new_session=True,
+            )
+
+    def _watch(self) -> Fault | None:
+        """Until all workers have ended (None), or something is wrong (the cause)."""
+        asked, first, around = False, None, 0.0
+        while True:
+            time.sleep(_LOOK)
+            now = time.monotonic()
+            if self.stop and not asked:
+                asked = True
+                for worker in self.workers.values():
+                    with contextlib.suppress(OSError):
+                        worker.send_signal(signal.SIGTERM)
+            running = self._check_own()
+            if now - around > _LOOK_AROUND or not running:
+                around = now
+                self._pass_on_progress()
+                if self.world.rank in (0, self.world.size - 1) or not self.joined:
+                    self._check_everyone(now)
+            known = faults.found(self.attempt)
+            if known and first is None:
+                first = now
+            if first is not None and (now - first > _SETTLE or len(known) == self.world.size):
+                return faults.root(faults.found(self.attempt))
+            if not running and first is None:
+                return None
+
+    def _check_own(self) -> bool:
+        """Is any worker of ours still running? Those that ended badly leave a fault."""
+        running = False
+        for rank, worker in self.workers.items():
+            status = worker.poll()
+            if status is None:
+                running = True
+            elif status != 0:
+                said = sighting(self.attempt, rank)
+                kind, detail = faults.of_exit(status, said)
+                self._leave(rank, kind, detail + _last_words(self.attempt, rank, said), said)
+        return running
+
+    def _check_everyone(self, now: float) -> None:
+        """Whose heart stopped, who never came, and does anybody still move."""
+        sightings = [sighting(self.attempt, rank) for rank in range(self.world.size)]
+        for rank, said in enumerate(sightings):
+            beat = said.beat if said else -1
+            if said is None and rank in self.seen and self.seen[rank][0] >= 0:
+                continue  # caught in the act of writing
+            if rank not in self.seen or self.seen[rank][0] != beat:
+                self.seen[rank] = (beat, now)
+            quiet = now - self.seen[rank][1]
+            if quiet > self.timeout and (said is None or said.state == "running"):
+                kind = "stalled" if said else "missing"
+                detail = "stalled: no heartbeat" if said else "never began"
+                self._leave(rank, kind, f"{detail} for {quiet:.0f} s", said)
+        present = [said for said in sightings if said and said.state == "running"]
+        entered = sum(said.entered for said in present)
+        if entered != self.moved[0] or not present:
+            self.moved = (entered, now)
+        elif now - self.moved[1] > self.timeout and len(present) == self.world.size:
+            last = min(present, key=lambda said: said.entered)
+            lags = any(said.entered > last.entered for said in present)
+            why = "it lags" if lags else "all ranks wait in the same operation (a dead link?)"
+            detail = f"stalled: nothing has moved for {now - self.moved[1]:.0f} s, {why}"
+            self._leave(last.rank, "stalled", detail, last)
+
+    def _leave(self, rank: int, kind: str, detail: str, said: Sighting | None) -> None:
+        host = said.host if said else self.host.environment(rank).get("ORACLE_HOST", "?")
+        where = said.where() if said else "start"
+        faults.leave(self.attempt, Fault(rank, host, kind, detail, where, time.time()))
+
+    def _pass_on_progress(self) -> None:
+        spoken = list(lines(self.attempt / "progress"))
+        if not self.joined or self.world.rank == 0:
+            for line in spoken[self.told :]:
+                self.say(str(line.get("said", "")))
+        self.told = len(spoken)
+
+    def _end_workers(self) -> None:
+        for worker in self.workers.values():
+            with contextlib.suppress(OSError):
+                os.killpg(worker.pid, signal.SIGKILL)
+        for worker in self.workers.values():
+            with contextlib.suppress(subprocess.TimeoutExpired):
+                worker.wait(5)
+
+    def _outcome(self, fault: Fault | None, seconds: float) -> Outcome:
+        leads = self.world.rank == 0 or not self.joined
+        if fault is not None:
+            speaker = 1 if fault.rank == 0 and self.world.size > 1 else 0
+            speaks = not self.joined or self.world.rank == speaker
+            others = len(faults.found(self.attempt)) - 1
+            followed = f"; {others} other ranks failed in consequence" if others > 0 else ""
+            message = f"{fault}{followed}. Finished samples are kept; logs: {self.attempt}"
+            return Outcome(FAILED, message, fault, seconds, speaks, leads)
+        states = [sighting(self.attempt, rank) for rank in self.mine]
+        if self.stop or any(said and said.state == "stopped" for said in states):
+            code = _STOP.get(signal.Signals(self.stop or signal.SIGTERM), TERMINATED)
+            message = "stopped when asked to; finished samples are kept, run again to go on"
+            return Outcome(code, message, None, seconds, leads, leads)
+        return Outcome(DONE, seconds=seconds, leads=leads)
+
+
+class Absent(Exception):
+    def __init__(self, fault: Fault) -> None:
+        super().__init__(str(fault))
+        self.fault = fault
+
+
+def _last_words(attempt: Path, rank: int, said: Sighting | None) -> str:
+    """What a worker that never got to speak left in its log."""
+    if said is not None:
+        return ""
+    with contextlib.suppress(OSError):
+        log = (attempt / f"log-{rank:05d}").read_text(errors="replace").strip().splitlines()
+        if log:
+            return f" ({log[-1][:300]})"
+    return ""
+
+
+__all__ = ["DONE", "FAILED", "Host", "Outcome", "World", "WorldError", "launch", "recognise"]

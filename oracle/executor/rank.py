@@ -1,0 +1,201 @@
+"""One rank: the worker process that does the work, and what it offers to the task it runs."""
+
+from __future__ import annotations
+
+import contextlib
+import ctypes
+import importlib
+import json
+import os
+import signal
+import sys
+import time
+import traceback
+from collections.abc import Callable, Mapping
+from datetime import timedelta
+from pathlib import Path
+from typing import Any
+
+from oracle.executor import faults
+from oracle.executor.beacon import Beacon
+from oracle.executor.faults import Fault
+from oracle.executor.records import Records, write_whole
+from oracle.executor.world import host_name
+
+_PR_SET_PDEATHSIG = 1
+
+
+class Rank:
+    """What a task sees of the world: its place, how to say where it is, where results go."""
+
+    def __init__(self, beacon: Beacon, attempt: Path, rank: int, size: int, local: int) -> None:
+        self.beacon, self.attempt = beacon, attempt
+        self.rank, self.size, self.local = rank, size, local
+        self.hosts: list[str] = []
+        self.device: Any = None
+        self.control: Any = None
+        self.backend = "gloo"
+        self.records = Records(attempt.parent / f"rank-{rank:05d}.jsonl")
+        self.asked_to_stop = False
+
+    def at(self, phase: str, operation: str = "", step: int | None = None) -> None:
+        """Say which phase and operation begins; what a failure message will name."""
+        self.beacon.at(phase, operation, step)
+
+    def say(self, text: str) -> None:
+        """Progress, from rank 0 only."""
+        if self.rank == 0:
+            with open(self.attempt / "progress", "a", encoding="utf-8") as file:
+                file.write(json.dumps({"said": text}) + "\n")
+
+    def agree(self, value: float) -> float:
+        """The largest of all ranks' values, on all ranks."""
+        import torch
+        import torch.distributed as dist
+
+        seen = torch.tensor([value], dtype=torch.float64)
+        dist.all_reduce(seen, op=dist.ReduceOp.MAX, group=self.control)
+        return float(seen.item())
+
+    def go_on(self) -> bool:
+        """False, on all ranks at the same sample, once any rank was asked to stop."""
+        return self.agree(float(self.asked_to_stop)) == 0
+
+    def finished(self, key: str) -> bool:
+        """Has every rank finished this sample, now or in an earlier run?"""
+        return self.agree(float(key not in self.records.finished)) == 0
+
+    def record(self, key: str, **values: Any) -> None:
+        """Keep a finished sample, on disk at once."""
+        self.records.append({"key": key, "rank": self.rank, **values})
+
+    @property
+    def ranks_per_host(self) -> int:
+        return max(self.hosts.count(host) for host in self.hosts)
+
+    def _asked(self, *_: Any) -> None:
+        self.asked_to_stop = True
+
+
+def main() -> None:
+    """`python -m oracle.executor.rank`, as `launch` starts it."""
+    warden = int(os.environ["ORACLE_WARDEN"])
+    ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
+    if os.getppid() != warden:
+        os._exit(1)  # the warden died before it could be watched
+    attempt = Path(os.environ["ORACLE_ATTEMPT"])
+    number, size = map(int, os.environ["ORACLE_WORLD"].split())
+    beacon = Beacon(attempt, number, host_name(os.environ))
+    rank = Rank(beacon, attempt, number, size, int(os.environ["ORACLE_LOCAL"]))
+    signal.signal(signal.SIGTERM, rank._asked)
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # the warden hears it, and asks
+    try:
+        job = _job(attempt)
+        _join(rank, job)
+        module, _, name = job["task"].partition(":")
+        beacon.at("start", f"importing {module}")
+        task: Callable[[Rank, Mapping[str, Any]], None] = getattr(
+            importlib.import_module(module), name
+        )
+        task(rank, job["arguments"])
+        rank.at("end")
+        rank.records.close()
+        rank.agree(0)  # nobody leaves while another may still be talking to it
+        beacon.state("stopped" if rank.asked_to_stop else "done")
+    except BaseException as error:
+        said = beacon.said
+        kind, detail = faults.of_exception(error)
+        faults.leave(attempt, Fault(number, said.host, kind, detail, said.where(), time.time()))
+        traceback.print_exc()
+        _leave(1)
+    _leave(0)
+
+
+def _leave(code: int) -> None:
+    """End at once: destructors of process groups whose peers are gone may wait for ever."""
+    with contextlib.suppress(OSError, ValueError):
+        sys.stdout.flush()
+        sys.stderr.flush()
+    os._exit(code)
+
+
+def _job(attempt: Path) -> dict[str, Any]:
+    while not (attempt / "job.json").is_file():  # written by rank 0's warden
+        time.sleep(0.05)
+    job: dict[str, Any] = json.loads((attempt / "job.json").read_bytes())
+    return job
+
+
+def _join(rank: Rank, job: Mapping[str, Any]) -> None:
+    """torch.distributed among all ranks, by a store that needs no agreed port."""
+    rank.beacon.at("start", "importing torch")
+    import torch
+    import torch.distributed as dist
+
+    torch.set_num_threads(int(os.environ.get("OMP_NUM_THREADS", "1")))
+    rank.beacon.at("start", "rendezvous")
+    # longer than the warden's patience: torch would blame whoever notices first
+    patience = timedelta(seconds=2 * float(job["timeout"]) + 60)
+    if os.environ["ORACLE_JOINED"] == "0":
+        store: Any = dist.FileStore(str(rank.attempt / "store"), rank.size)
+        store.set_timeout(patience)
+    else:
+        store = _meet_over_tcp(rank, patience)
+    rank.backend = job["backend"]
+    on_gpu = rank.backend == "nccl"
+    rank.device = torch.device("cuda", rank.local) if on_gpu else torch.device("cpu")
+    if on_gpu:
+        torch.cuda.set_device(rank.device)
+    dist.init_process_group(
+        "cpu:gloo,cuda:nccl" if on_gpu else rank.backend,
+        store=store,
+        rank=rank.rank,
+        world_size=rank.size,
+        timeout=patience,
+    )
+    rank.control = dist.new_group(backend="gloo") if on_gpu else dist.group.WORLD
+    rank.hosts = _hosts(rank)
+
+
+def _meet_over_tcp(rank: Rank, patience: timedelta) -> Any:
+    """Rank 0 listens on a free port of its own choice and writes the address down."""
+    import socket
+
+    import torch.distributed as dist
+
+    address = rank.attempt / "address"
+    if rank.rank == 0:
+        name = os.environ.get("ORACLE_ADDRESS") or socket.gethostname()
+        if rank.size == rank_count_here():
+            name = "127.0.0.1"
+        store = dist.TCPStore(name, 0, rank.size, True, patience, wait_for_workers=False)
+        write_whole(address, json.dumps({"host": name, "port": store.port}))
+        return store
+    while not address.is_file():
+        time.sleep(0.05)
+    at = json.loads(address.read_bytes())
+    return dist.TCPStore(at["host"], at["port"], rank.size, False, patience)
+
+
+def rank_count_here() -> int:
+    """Ranks on this host by the launcher's word, 0 when it does not say."""
+    from oracle.executor.world import LAUNCHERS
+
+    names = (row[3] for row in LAUNCHERS.values() if row[3])
+    return next((int(os.environ[n]) for n in names if os.environ.get(n, "").isdigit()), 0)
+
+
+def _hosts(rank: Rank) -> list[str]:
+    """The host of every rank, as bytes: objects would travel as pickles."""
+    import torch
+    import torch.distributed as dist
+
+    name = host_name(os.environ).encode()[:64].ljust(64)
+    mine = torch.frombuffer(bytearray(name), dtype=torch.uint8)
+    seen = [torch.empty(64, dtype=torch.uint8) for _ in range(rank.size)]
+    dist.all_gather(seen, mine, group=rank.control)
+    return [bytes(s.tolist()).decode(errors="replace").strip() for s in seen]
+
+
+if __name__ == "__main__":
+    main()

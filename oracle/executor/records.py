@@ -1,0 +1,86 @@
+"""Result files that lose nothing: one append-only JSON-lines file a rank, merged atomically."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Iterable, Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+Record = dict[str, Any]
+
+
+class Records:
+    """One rank's finished samples, on disk as soon as each is finished.
+
+    A line is one `write`, so a kill leaves whole lines and at most one torn tail, which is cut
+    off when the file is opened again.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self.finished = {record["key"]: record for record in lines(path) if "key" in record}
+        self._file = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o644)
+        whole = path.read_bytes().rfind(b"\n") + 1
+        os.ftruncate(self._file, whole)
+
+    def append(self, record: Mapping[str, Any]) -> None:
+        line = json.dumps(record, allow_nan=False, sort_keys=True) + "\n"
+        os.write(self._file, line.encode())
+        self.finished[record["key"]] = dict(record)
+
+    def close(self) -> None:
+        os.fsync(self._file)
+        os.close(self._file)
+
+
+def lines(path: Path) -> Iterator[Record]:
+    """The whole records of a file; a torn last line is nobody's."""
+    if not path.is_file():
+        return
+    for line in path.read_bytes().split(b"\n")[:-1]:
+        try:
+            found = json.loads(line)
+        except ValueError:
+            continue
+        if isinstance(found, dict):
+            yield found
+
+
+def of_all_ranks(folder: Path, size: int) -> dict[str, list[Record]]:
+    """By key, that sample's record of each rank, for the samples that every rank finished."""
+    ranks = [
+        {record["key"]: record for record in lines(folder / f"rank-{rank:05d}.jsonl")}
+        for rank in range(size)
+    ]
+    return {
+        key: [finished[key] for finished in ranks]
+        for key in ranks[0]
+        if all(key in finished for finished in ranks)
+    }
+
+
+def write_lines(path: Path, records: Iterable[Mapping[str, Any]]) -> None:
+    """Write JSON lines atomically: the old file stays whole until the new one is."""
+    text = "".join(json.dumps(r, allow_nan=False, sort_keys=True) + "\n" for r in records)
+    write_whole(path, text)
+
+
+def write_whole(path: Path, text: str) -> None:
+    """Replace a file in one step: temporary file, fsync, rename, fsync of the folder."""
+    path = path.absolute()
+    temporary = path.with_name(f".{path.name}.{os.getpid()}")
+    try:
+        with open(temporary, "w", encoding="utf-8") as file:
+            file.write(text)
+            file.flush()
+            os.fsync(file.fileno())
+        os.replace(temporary, path)
+    except BaseException:
+        temporary.unlink(missing_ok=True)
+        raise
+    folder = os.open(path.parent, os.O_RDONLY)
+    try:
+        os.fsync(folder)
+    finally:
+        os.close(folder)

@@ -1,0 +1,272 @@
+"""Starting, watching and ending ranks: nothing finished is lost, and every failure has a name."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import threading
+import time
+from pathlib import Path
+
+import pytest
+
+from oracle.executor import faults, records
+from oracle.executor.beacon import Beacon, sighting
+from oracle.executor.faults import Fault
+from oracle.executor.launch import DONE, FAILED, TERMINATED, Host, launch
+from oracle.executor.world import World, WorldError, recognise
+
+HERE = Path(__file__).parent
+PATH = os.pathsep.join([str(HERE), str(HERE.parent)])
+TASK = "launch_tasks:exchange"
+HOST = Host(environment=lambda rank: {"PYTHONPATH": PATH, "ORACLE_HOST": f"node{rank}"})
+
+
+@pytest.mark.parametrize(
+    ("environment", "expected"),
+    [
+        ({}, None),
+        ({"RANK": "3", "WORLD_SIZE": "8", "LOCAL_RANK": "1"}, World(3, 8, 1, "torchrun")),
+        (
+            {"OMPI_COMM_WORLD_RANK": "2", "OMPI_COMM_WORLD_SIZE": "4", "SLURM_JOB_ID": "9"},
+            World(2, 4, 2, "mpirun (Open MPI)"),
+        ),
+        (
+            {"SLURM_PROCID": "5", "SLURM_STEP_NUM_TASKS": "6", "SLURM_LOCALID": "1"},
+            World(5, 6, 1, "srun"),
+        ),
+        ({"PMI_RANK": "0", "PMI_SIZE": "2"}, World(0, 2, 0, "mpiexec (PMI)")),
+        ({"SLURM_PROCID": "0", "SLURM_NTASKS": "8"}, None),  # a batch script
+        (
+            {"SLURM_PROCID": "0", "SLURM_STEP_NUM_TASKS": "8", "SLURM_STEP_ID": "4294967291"},
+            None,
+        ),
+        (
+            {"RANK": "1", "WORLD_SIZE": "2", "SLURM_PROCID": "0", "SLURM_STEP_NUM_TASKS": "1"},
+            World(1, 2, 1, "torchrun"),  # torchrun inside srun
+        ),
+    ],
+)
+def test_every_launcher_is_recognised(environment, expected):
+    assert recognise(environment) == expected
+
+
+@pytest.mark.parametrize("rank", ["8", "-1", "one", ""])
+def test_contradicting_launcher_is_refused(rank):
+    with pytest.raises(WorldError, match="torchrun"):
+        recognise({"RANK": rank, "WORLD_SIZE": "8"})
+
+
+def test_torn_tail_is_cut_and_whole_lines_are_kept(tmp_path):
+    path = tmp_path / "rank-00000.jsonl"
+    first = records.Records(path)
+    first.append({"key": "a", "seconds": 1.0})
+    first.close()
+    with open(path, "ab") as file:
+        file.write(b'{"key": "b", "sec')
+    again = records.Records(path)
+    again.append({"key": "c", "seconds": 2.0})
+    again.close()
+    assert [record["key"] for record in records.lines(path)] == ["a", "c"]
+
+
+def test_only_samples_of_all_ranks_are_merged(tmp_path):
+    for rank, keys in enumerate(["abc", "ab", "acb"]):
+        file = records.Records(tmp_path / f"rank-{rank:05d}.jsonl")
+        for key in keys:
+            file.append({"key": key, "rank": rank})
+        file.close()
+    assert sorted(records.of_all_ranks(tmp_path, 3)) == ["a", "b"]
+
+
+def test_failed_write_leaves_the_old_file(tmp_path):
+    path = tmp_path / "out.jsonl"
+    records.write_whole(path, "old\n")
+    with pytest.raises(ValueError, match="JSON compliant"):
+        records.write_lines(path, [{"seconds": float("nan")}])
+    assert path.read_text() == "old\n"
+    assert list(tmp_path.iterdir()) == [path]
+
+
+def test_cause_stands_before_consequence():
+    lost = Fault(0, "n0", "connection", "raised RuntimeError", when=1.0)
+    killed = Fault(2, "n2", "killed", "was killed by SIGKILL", when=1.4)
+    assert faults.root([lost, killed]) == killed
+
+
+@pytest.mark.parametrize(
+    ("error", "kind"),
+    [
+        (MemoryError(), "memory"),
+        (RuntimeError("DefaultCPUAllocator: can't allocate memory: you tried"), "memory"),
+        (RuntimeError("[gloo/transport/tcp/pair.cc:534] Connection closed by peer"), "connection"),
+        (ConnectionResetError(), "connection"),
+        (ValueError("shapes differ"), "raised"),
+    ],
+)
+def test_kinds_of_exceptions(error, kind):
+    assert faults.of_exception(error)[0] == kind
+
+
+def test_last_words_can_be_read_by_others(tmp_path):
+    beacon = Beacon(tmp_path, 3, "n3")
+    beacon.at("forward", "conv1", 7)
+    said = sighting(tmp_path, 3)
+    assert said is not None
+    assert (said.host, said.where()) == ("n3", "step 7, forward: conv1")
+    assert sighting(tmp_path, 4) is None
+
+
+def test_user_code_needs_an_explicit_word(tmp_path):
+    with pytest.raises(PermissionError, match="user code"):
+        launch(TASK, {}, tmp_path, ranks=1)
+
+
+def run(folder, ranks=3, timeout=20.0, **arguments):
+    pytest.importorskip("torch")
+    given = {"steps": 5, **arguments}
+    return launch(TASK, given, folder, ranks=ranks, timeout=timeout, trust=True, host=HOST)
+
+
+def pids_of(folder):
+    attempts = sorted(folder.glob("attempt-*"))
+    found = (sighting(attempts[-1], rank) for rank in range(8))
+    return [said.pid for said in found if said]
+
+
+def gone(pid):
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().split()[2] == "Z"
+    except OSError:
+        return True
+
+
+@pytest.mark.slow
+def test_resumes_where_it_was_ended(tmp_path):
+    assert run(tmp_path, steps=3).code == DONE
+    assert run(tmp_path, steps=5).code == DONE
+    found = records.of_all_ranks(tmp_path, 3)
+    assert sorted(found) == [f"step {step}" for step in range(1, 6)]
+    assert len(list(records.lines(tmp_path / "rank-00000.jsonl"))) == 5  # none was done twice
+    assert len({record["pid"] for of_ranks in found.values() for record in of_ranks}) == 6
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("how", "words"),
+    [
+        ("SIGKILL", "was killed by SIGKILL"),
+        ("raise", "raised ValueError: planted"),
+        ("memory", "ran out of memory"),
+        ("exit", "ended with exit code 7"),
+    ],
+)
+def test_failure_names_rank_host_phase_and_operation(tmp_path, how, words):
+    began = time.monotonic()
+    outcome = run(tmp_path, fails={"rank": 1, "step": 4, "how": how})
+    assert time.monotonic() - began < 20  # start-up included
+    assert outcome.code == FAILED
+    for part in ("rank 1 on node1", words, "step 4, exchange: allreduce of 1 KiB"):
+        assert part in outcome.message
+    assert sorted(records.of_all_ranks(tmp_path, 3)) == ["step 1", "step 2", "step 3"]
+    assert all(map(gone, pids_of(tmp_path)))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("how", ["SIGSTOP", "wait"])
+def test_stalled_rank_is_named(tmp_path, how):
+    """A stopped process has no heartbeat; a waiting one has, but has entered fewer operations."""
+    outcome = run(tmp_path, timeout=6.0, fails={"rank": 2, "step": 3, "how": how})
+    assert outcome.code == FAILED
+    assert "rank 2 on node2 stalled" in outcome.message
+    assert all(map(gone, pids_of(tmp_path)))
+
+
+WARDEN = f"""
+import sys
+from pathlib import Path
+sys.path[:0] = {PATH.split(os.pathsep)!r}
+from oracle.executor.launch import launch
+ranks = int(sys.argv[2]) or None
+fails = {{"rank": 1, "step": 4, "how": sys.argv[3]}} if sys.argv[3] else {{}}
+arguments = {{"steps": int(sys.argv[4]), "pause": 0.05, "fails": fails}}
+outcome = launch("{TASK}", arguments, Path(sys.argv[1]), ranks=ranks, timeout=8, trust=True)
+print(outcome.message if outcome.speaks else "", flush=True)
+sys.exit(outcome.code)
+"""
+
+
+def warden(folder, ranks=0, how="", steps=5, **variables):
+    pytest.importorskip("torch")
+    environment = os.environ | {"PYTHONPATH": PATH, **variables}
+    return subprocess.Popen(
+        [sys.executable, "-c", WARDEN, str(folder), str(ranks), how, str(steps)],
+        env=environment,
+        stdout=subprocess.PIPE,
+        text=True,
+    )
+
+
+def wait_for_steps(folder, count):
+    limit = time.monotonic() + 30
+    while time.monotonic() < limit:
+        if len(list(records.lines(folder / "rank-00000.jsonl"))) >= count:
+            return
+        time.sleep(0.05)
+    raise AssertionError("the ranks did not begin")
+
+
+@pytest.mark.slow
+def test_sigterm_finishes_the_sample(tmp_path):
+    process = warden(tmp_path, ranks=2, steps=1000)
+    wait_for_steps(tmp_path, 3)
+    process.send_signal(signal.SIGTERM)
+    said, _ = process.communicate(timeout=20)
+    assert process.returncode == TERMINATED, said
+    counts = [len(list(records.lines(tmp_path / f"rank-0000{r}.jsonl"))) for r in (0, 1)]
+    assert counts[0] == counts[1] < 1000  # all ranks stopped at the same sample
+
+
+@pytest.mark.slow
+def test_nothing_outlives_a_killed_warden(tmp_path):
+    process = warden(tmp_path, ranks=2, steps=1000)
+    wait_for_steps(tmp_path, 2)
+    process.kill()
+    process.communicate()
+    limit = time.monotonic() + 15
+    while not all(map(gone, pids_of(tmp_path))):
+        assert time.monotonic() < limit
+        time.sleep(0.1)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("how", ["", "SIGKILL"])
+def test_ranks_of_a_launcher_join_and_fail_together(tmp_path, how):
+    wardens = [warden(tmp_path, how=how, RANK=str(r), WORLD_SIZE="3") for r in range(3)]
+    said = [process.communicate(timeout=60)[0].strip() for process in wardens]
+    assert [process.returncode for process in wardens] == [FAILED if how else DONE] * 3
+    assert len(records.of_all_ranks(tmp_path, 3)) == (3 if how else 5)
+    assert len([text for text in said if text]) == (1 if how else 0)
+    if how:
+        assert "rank 1" in said[0]
+
+
+@pytest.mark.slow
+def test_rank_that_never_comes_is_named(tmp_path):
+    wardens = [warden(tmp_path, RANK=str(r), WORLD_SIZE="3") for r in (0, 2)]
+    said = [process.communicate(timeout=60)[0] for process in wardens]
+    assert [process.returncode for process in wardens] == [FAILED] * 2
+    assert "rank 1" in said[0]
+    assert "never arrived" in said[0]
+
+
+def test_launch_outside_the_main_thread_keeps_signal_handlers(tmp_path):
+    pytest.importorskip("torch")
+    before = signal.getsignal(signal.SIGTERM)
+    thread = threading.Thread(target=lambda: run(tmp_path, ranks=1, steps=1))
+    thread.start()
+    thread.join()
+    assert signal.getsignal(signal.SIGTERM) is before
+    job = json.loads((tmp_path / "attempt-0001" / "job.json").read_text())
+    assert job["arguments"]["steps"] == 1
