@@ -1,0 +1,100 @@
+"""Schedules: who sends how much to whom, step by step.
+
+A schedule is a list of `Steps`. Ranks are those of one group, 0 … p − 1; a share is a part of the
+message. Steps alike in form are kept together, so that long schedules stay short.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import ClassVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+Ids = NDArray[np.int64]
+Numbers = NDArray[np.float64]
+
+
+@dataclass(frozen=True, eq=False)
+class Steps:
+    """Some steps of one form: in step s every flow carries `share[s]`, `times[s]` times over."""
+
+    share: Numbers
+    times: Numbers
+    whole: ClassVar[bool] = True  # every rank sends once in every step
+
+    @property
+    def count(self) -> int:
+        return len(self.times)
+
+    def pairs(self, source: Ids, p: int, part: slice) -> Ids:
+        """Targets (steps, flows) of the given ranks in some of the steps."""
+        raise NotImplementedError
+
+
+@dataclass(frozen=True, eq=False)
+class Shift(Steps):
+    """Every rank r sends to r + `by`, modulo p."""
+
+    by: Ids
+
+    def pairs(self, source: Ids, p: int, part: slice) -> Ids:
+        return (source + self.by[part, None]) % p
+
+
+@dataclass(frozen=True, eq=False)
+class Exchange(Steps):
+    """Every rank r swaps with r ⊕ `mask`."""
+
+    mask: Ids
+
+    def pairs(self, source: Ids, p: int, part: slice) -> Ids:
+        return np.asarray(source ^ self.mask[part, None])
+
+
+@dataclass(frozen=True, eq=False)
+class Pairs(Steps):
+    """One step whose flows are listed; each carries its own `share`."""
+
+    source: Ids
+    target: Ids
+    stripes: int = field(default=1, kw_only=True)
+    whole: ClassVar[bool] = False
+
+
+def shift(by: object, share: object, times: object = 1.0) -> Shift:
+    """Shifts by each of `by`."""
+    offsets = np.atleast_1d(np.asarray(by, np.int64))
+    return Shift(_each(share, offsets), _each(times, offsets), offsets)
+
+
+def exchange(mask: object, share: object, times: object = 1.0) -> Exchange:
+    """Exchanges across each of `mask`."""
+    masks = np.atleast_1d(np.asarray(mask, np.int64))
+    return Exchange(_each(share, masks), _each(times, masks), masks)
+
+
+def pairs(source: object, target: object, share: object, times: float = 1.0) -> Pairs:
+    """One step of listed flows."""
+    sources, targets = np.broadcast_arrays(np.asarray(source, np.int64), np.asarray(target))
+    shares = np.broadcast_to(np.asarray(share, float), sources.shape).ravel()
+    return Pairs(shares, np.array([times]), sources.ravel(), targets.ravel().astype(np.int64))
+
+
+def _each(value: object, like: Ids) -> Numbers:
+    return np.broadcast_to(np.asarray(value, float), like.shape)
+
+
+def flows(schedule: list[Steps], p: int) -> list[tuple[Ids, Ids, Numbers, float]]:
+    """Every step spelt out: (source, target, share, times) each. For tests and drawings."""
+    out: list[tuple[Ids, Ids, Numbers, float]] = []
+    ranks = np.arange(p)
+    for steps in schedule:
+        if isinstance(steps, Pairs):
+            out.append((steps.source, steps.target, steps.share, float(steps.times[0])))
+            continue
+        targets = steps.pairs(ranks, p, slice(None))
+        for target, share, times in zip(targets, steps.share, steps.times, strict=True):
+            out.append((ranks, target, np.full(p, share), float(times)))
+    return out
