@@ -1,0 +1,159 @@
+"""Seconds of every row of a shard at its local shape: forward, data and weight gradient.
+
+The GPU works down a queue that the host fills, so a row's seconds are those of its kernels
+alone; `kernels` counts what the host must launch for it, and whoever adds up a pass takes the
+longer of the two: small layers are as slow as their launches.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from oracle.compute.attention import attention
+from oracle.compute.conv import conv
+from oracle.compute.gemm import gemm
+from oracle.compute.stream import stream
+from oracle.models import Model
+from oracle.shard import Array, Shard, product
+from oracle.specs import Device
+
+# kernels that a framework launches for one row, forward and backward: a matrix product brings
+# its bias, transpose or cast along; unfused attention is two products, scale, mask, softmax,
+# dropout and the copies between them
+KERNELS = {"gemm": (2, 4), "conv": (2, 4), "flash": (3, 5), "attention": (8, 12), "stream": (1, 2)}
+
+
+@dataclass(frozen=True, slots=True)
+class Passes:
+    """Per row and micro-batch: seconds of each pass, and how many kernels they are."""
+
+    forward: Array
+    data: Array  # gradient of the input
+    weight: Array  # gradient of the weights
+    kernels: tuple[Array, Array]  # forward, backward
+
+
+def passes(shard: Shard, device: Device, precision: str, profile: Any = None) -> Passes:
+    """Price every row, family by family; (plans, rows) each."""
+    model = shard.model
+    size = (np.broadcast_shapes(*map(np.shape, (shard.micro, shard.filters, shard.y)))[0]
+            if np.ndim(shard.micro) == 2 else 1)  # fmt: skip
+    found = {part: np.zeros((size, len(model))) for part in ("forward", "data", "weight")}
+    if shard.ideal:
+        return _ideal(shard, device, precision, found)
+    for family, columns in _families(model).items():
+        at = _At(shard, np.array(columns))
+        for part in found:
+            found[part][:, columns] = PRICE[family[0]](at, device, precision, part, family)
+    first = model.mask(lambda row: row.kind != "embedding")
+    entry = np.array([feeds == (-1,) for feeds in model.feeds])
+    found["data"] *= ~(entry & first)  # nobody wants the gradient of the samples
+    forward, backward = (np.array([_launches(row)[i] for row in model.rows], float) for i in (0, 1))
+    return Passes(found["forward"], found["data"], found["weight"], (forward, backward))
+
+
+def _ideal(shard: Shard, device: Device, precision: str, found: dict[str, Array]) -> Passes:
+    """FLOP over the peak: FW_l, BW_l per sample as the published table has them."""
+    from oracle.compute.curve import precision_on
+
+    rate = device.peak[precision_on(device, precision)]
+    forward = shard.micro * shard.work * 2 * shard.model.mac / rate
+    for part in found:
+        found[part] = found[part] + forward
+    none = np.zeros(len(shard.model))
+    return Passes(found["forward"], found["data"], found["weight"], (none, none))
+
+
+def _launches(row: Any) -> tuple[int, int]:
+    if row.kind in ("flatten", "reshape"):
+        return 0, 0
+    return KERNELS["flash" if row.work == "attention" and row.flash else row.work]
+
+
+def _families(model: Model) -> dict[tuple[Any, ...], list[int]]:
+    """Rows that one call prices together."""
+    found: dict[tuple[Any, ...], list[int]] = {}
+    for i, row in enumerate(model.rows):
+        key: tuple[Any, ...] = (row.work,)
+        if row.work == "attention":
+            key = ("attention", row.causal and row.keys == row.made.extents[0], row.flash)
+        elif row.work == "conv":
+            key = ("deconv" if row.kind == "deconv" else "conv",)
+        found.setdefault(key, []).append(i)
+    return found
+
+
+class _At:
+    """A shard seen at some of its rows."""
+
+    def __init__(self, shard: Shard, columns: Array) -> None:
+        self.shard, self.columns = shard, columns
+
+    def __call__(self, values: Array) -> Array:
+        values = np.asarray(values, float)
+        if values.ndim == 0 or values.shape[-1] == 1:
+            return values
+        return values[..., self.columns]
+
+    def row(self, read: Any) -> Array:
+        return np.array([read(self.shard.model.rows[i]) for i in self.columns], float)
+
+    def three(self, extents: Iterable[Array]) -> tuple[Array, Array, Array]:
+        """Three extents with what is not there in front, as convolutions are priced."""
+        first, second, third = (self(e) for e in extents)
+        return third, first, second
+
+
+def _gemm(at: _At, device: Device, precision: str, part: str, family: Any) -> Array:
+    shard = at.shard
+    m = at(shard.micro) * product([at(e) for e in shard.made])
+    n, k = at(shard.filters), at(shard.channels)
+    # a mixture: the tokens at hand are dealt to the experts held here, one product each
+    held = np.maximum(at.row(lambda r: r.experts if r.role == "expert" else 1) / shard.visits, 1)
+    held = np.where(at.row(lambda r: r.role == "expert") > 0, held, 1.0)
+    m = m / held
+    shapes = {"forward": (m, n, k), "data": (m, k, n), "weight": (k, n, m)}
+    return gemm(device, precision, *shapes[part], held, queued=True)
+
+
+def _conv(at: _At, device: Device, precision: str, part: str, family: Any) -> Array:
+    shard = at.shard
+    channels, filters, made = at(shard.channels), at(shard.filters), at.three(shard.made)
+    if family[0] == "deconv":  # the forward pass of one is the data gradient of the other
+        channels, filters, made = filters, channels, at.three(shard.given)
+        part = {"forward": "data", "data": "forward"}.get(part, part)
+    groups = np.minimum(at(shard.model.groups), np.minimum(channels, filters))
+    return conv(
+        device, precision, at(shard.micro), channels, filters, made, at.three(shard.model.window),
+        at.three(shard.model.stride), groups, part, queued=True,
+    )  # fmt: skip
+
+
+def _attention(at: _At, device: Device, precision: str, part: str, family: Any) -> Array:
+    if part == "weight":
+        return np.zeros(1)
+    shard, (_, causal, flash) = at.shard, family
+    row = shard.model.rows[at.columns[0]]
+    dropout = not row.flash and row.extra_kept > row.heads * row.made.extents[0] * row.keys
+    return attention(
+        device, precision, at(shard.micro), at(shard.heads), at(shard.kv_heads),
+        at(shard.model.made[0]), at.row(lambda r: r.keys), at.row(lambda r: r.width), causal,
+        "forward" if part == "forward" else "backward", flash, dropout, queued=True,
+    ) / shard.long  # fmt: skip
+
+
+def _stream(at: _At, device: Device, precision: str, part: str, family: Any) -> Array:
+    if part == "weight":
+        return np.zeros(1)
+    shard = at.shard
+    field = "reads" if part == "forward" else "rereads"
+    over_x, over_y = (at.row(lambda r, i=i: getattr(r, field)[i]) for i in (0, 1))
+    moved = at(shard.micro) * shard.delta * (over_x * at(shard.x) + over_y * at(shard.y))
+    return np.where(moved > 0, stream(device, moved, queued=True), 0.0)
+
+
+PRICE = {"gemm": _gemm, "conv": _conv, "deconv": _conv, "attention": _attention, "stream": _stream}

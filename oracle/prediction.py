@@ -1,0 +1,283 @@
+"""An estimate: what a prediction says of each plan, with its interval and its reasons."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from oracle import evaluate
+from oracle.document import Fault, Place, SpecError, suggest
+from oracle.evaluate import Block, Options
+from oracle.memory import KINDS, SLOTS
+from oracle.models import Model
+from oracle.plan import Plan, table
+from oracle.specs import PRECISIONS, System
+from oracle.units import show
+
+Floats = NDArray[np.float64]
+NINETY = 1.6449  # standard deviations to either side that hold 90 %
+PARTS = ("forward", "backward", "update", "bubble", "recompute")
+
+
+@dataclass(frozen=True, eq=False)
+class Estimate:
+    """Of each plan: seconds per iteration, bytes per device, and what rules it out.
+
+    The same type holds a measurement, so that prediction and measurement are compared like
+    with like.
+    """
+
+    model: Model
+    system: System
+    options: Options
+    plans: tuple[str, ...]
+    batch: Floats
+    devices: Floats
+    seconds: Floats
+    deviation: Floats  # 1σ, seconds
+    compute: dict[str, Floats]
+    exchange: tuple[tuple[dict[str, Any], ...], ...]  # one tuple of messages a plan
+    memory_kinds: dict[str, Floats]
+    stage: Floats  # the stage that needs most memory
+    pace: Floats  # the stage that sets the pace
+    limits: tuple[dict[str, tuple[float, float]], ...]
+
+    def __len__(self) -> int:
+        return len(self.plans)
+
+    @property
+    def memory(self) -> Floats:
+        """Bytes per device, at the worst moment on the worst device."""
+        return np.sum(list(self.memory_kinds.values()), axis=0)  # type: ignore[no-any-return]
+
+    @property
+    def seconds_low(self) -> Floats:
+        return self.seconds * np.exp(-self._spread)
+
+    @property
+    def seconds_high(self) -> Floats:
+        return self.seconds * np.exp(self._spread) * self.interference
+
+    @property
+    def interference(self) -> float:
+        """What other jobs may cost; it widens the interval and never moves the centre."""
+        factors = [level.interference[-1] for level in self.system.levels if level.interference]
+        return max([1.0, *factors])
+
+    @property
+    def _spread(self) -> Floats:
+        return NINETY * self.deviation / np.maximum(self.seconds, 1e-30)
+
+    @cached_property
+    def broken(self) -> tuple[tuple[str, ...], ...]:
+        """Of each plan, every limit it breaks, in words."""
+        return tuple(
+            tuple(
+                _words(rule, wanted, allowed, self.system)
+                for rule, (wanted, allowed) in rules.items()
+                if not wanted <= allowed
+            )
+            for rules in self.limits
+        )
+
+    @property
+    def feasible(self) -> NDArray[np.bool_]:
+        return np.array([not words for words in self.broken], bool)
+
+    @property
+    def iterations(self) -> Floats | None:
+        """Iterations per epoch, where a data set says how many samples there are."""
+        data = self.model.dataset
+        return None if data is None else np.ceil(data.samples / self.batch)
+
+    @property
+    def epoch(self) -> Floats | None:
+        """Seconds per epoch: D/B iterations."""
+        data = self.model.dataset
+        return None if data is None else self.seconds * data.samples / self.batch
+
+    def take(self, rows: Sequence[int]) -> Estimate:
+        """The same estimate of a selection of plans."""
+        at = list(rows)
+        return Estimate(
+            self.model, self.system, self.options, tuple(self.plans[i] for i in at),
+            self.batch[at], self.devices[at], self.seconds[at], self.deviation[at],
+            {k: v[at] for k, v in self.compute.items()}, tuple(self.exchange[i] for i in at),
+            {k: v[at] for k, v in self.memory_kinds.items()}, self.stage[at], self.pace[at],
+            tuple(self.limits[i] for i in at),
+        )  # fmt: skip
+
+    def table(self) -> Any:
+        """A pandas DataFrame, one row a plan, all parts."""
+        import pandas as pd
+
+        columns: dict[str, Any] = {
+            "plan": self.plans, "batch": self.batch, "devices": self.devices,
+            "seconds": self.seconds, "seconds_low": self.seconds_low,
+            "seconds_high": self.seconds_high, "feasible": self.feasible,
+            "broken": ["; ".join(words) for words in self.broken],
+        }  # fmt: skip
+        if self.epoch is not None:
+            columns["epoch_seconds"] = self.epoch
+        columns |= {f"compute.{part}": self.compute[part] for part in PARTS}
+        names = dict.fromkeys(m["what"] for messages in self.exchange for m in messages)
+        for name in names:
+            for what in ("seconds", "exposed"):
+                columns[f"exchange.{name}.{what}"] = [
+                    sum(m[what] for m in messages if m["what"] == name) for messages in self.exchange
+                ]
+        columns["memory"] = self.memory
+        columns |= {f"memory.{kind}": self.memory_kinds[kind] for kind in KINDS}
+        return pd.DataFrame(columns)
+
+    def plan_dict(self, row: int, rank: int | None = None) -> dict[str, Any]:
+        """One plan in the published JSON form."""
+        epoch = None if self.epoch is None else float(self.epoch[row])
+        return {
+            "plan": self.plans[row],
+            "rank": rank,
+            "feasible": bool(self.feasible[row]),
+            "broken": list(self.broken[row]),
+            "seconds": {
+                "iteration": float(self.seconds[row]),
+                "low": float(self.seconds_low[row]),
+                "high": float(self.seconds_high[row]),
+                "epoch": epoch,
+            },
+            "compute": {part: float(self.compute[part][row]) for part in PARTS},
+            "exchange": [dict(message) for message in self.exchange[row]],
+            "memory": {
+                "total": float(self.memory[row]),
+                **{kind: float(self.memory_kinds[kind][row]) for kind in KINDS},
+            },
+        }
+
+    def to_dict(self, ranks: Sequence[int | None] | None = None) -> dict[str, Any]:
+        """The published JSON form (schema 1)."""
+        given = ranks if ranks is not None else [1] * len(self) if len(self) == 1 else [None] * len(self)
+        return {
+            "schema": 1,
+            "model": self.model.name,
+            "system": self.system.name,
+            "devices": int(self.devices[0]) if len(self) else 0,
+            "batch": int(self.batch[0]) if len(self) else 0,
+            "precision": self.options.precision,
+            "optimizer": self.options.optimizer,
+            "dataset": self.model.dataset.name if self.model.dataset else None,
+            "ideal": self.options.ideal,
+            "plans": [self.plan_dict(row, given[row]) for row in range(len(self))],
+        }
+
+    def _repr_html_(self) -> str:
+        return str(self.table().to_html())
+
+
+def _words(rule: str, wanted: float, allowed: float, system: System) -> str:
+    if rule == "memory":
+        return (f"needs {show(wanted, 'B')} of {show(allowed, 'B')} a device: "
+                f"{show(wanted - allowed, 'B')} short")  # fmt: skip
+    if rule == "devices of the system":
+        return f"{wanted:g} devices, but {system.name} has {allowed:g}"
+    if rule.startswith("interleave"):
+        return "interleaved stages need the segments to be a multiple of the stages"
+    if rule.startswith("experts: a divisor"):
+        return "experts can be dealt to a divisor of the data axis only"
+    what, _, bound = rule.partition(": ")
+    return f"{what} {wanted:g} is more than the {allowed:g} {bound or 'allowed'}"
+
+
+def options_for(
+    model: Model, system: System, precision: str | None = None, optimizer: str | None = None,
+    ideal: bool = False, max_memory: float | None = None, gamma: float = 1.0,
+    algorithm: str | None = None,
+) -> Options:  # fmt: skip
+    """Options with what was not said filled in: the model's usual recipe on this device.
+
+    A model of tokens is trained in mixed precision with Adam, a model of pictures in fp32 with
+    momentum, unless somebody says otherwise.
+    """
+    tokens = bool(model.tokens.any())
+    if precision is None:
+        peak = system.device.peak
+        precision = next((p for p in ("bf16", "fp16") if p in peak), "fp32") if tokens else "fp32"
+    optimizer = optimizer or ("adam" if tokens else "momentum")
+    for word, known, name in ((precision, PRECISIONS, "precision"), (optimizer, SLOTS, "optimizer")):
+        if word not in known:
+            hint = suggest(word, known, "write one of")
+            raise SpecError("options", [Fault("E110", f"unknown {name} `{word}`", Place(), hint)])
+    return Options(precision, optimizer, ideal, max_memory, gamma, algorithm)
+
+
+def estimate(
+    model: Model, system: System, plans: str | Plan | Iterable[str | Plan],
+    batch: float | Sequence[float], options: Options, lines: Any = None,
+) -> Estimate:  # fmt: skip
+    """Estimate one plan or many; one entry a plan, in the order given."""
+    if isinstance(plans, str):
+        plans = [plans]
+    elif isinstance(plans, Plan):
+        return _joined(model, system, options, [(plans, list(range(len(plans))))], lines)
+    return _joined(model, system, options, list(table(plans, batch)), lines)
+
+
+def _joined(
+    model: Model, system: System, options: Options, tables: list[tuple[Plan, list[int]]], lines: Any
+) -> Estimate:
+    size = sum(len(rows) for _, rows in tables)
+    found: list[tuple[Any, Block]] = []
+    for plan, order in tables:
+        at = np.array(order)
+        found += [
+            (at[rows], part) for rows, part in evaluate.blocks(model, system, plan, options, lines)
+        ]
+
+    def column(read: Any) -> Floats:
+        whole = np.empty(size)
+        for rows, part in found:
+            whole[rows] = read(part)
+        return whole
+
+    texts: list[str] = [""] * size
+    exchange: list[tuple[dict[str, Any], ...]] = [()] * size
+    limits: list[dict[str, tuple[float, float]]] = [{}] * size
+    for rows, part in found:
+        for i, row in enumerate(rows):
+            texts[row] = part.plan.text(i)
+            exchange[row] = tuple(messages(part, i))
+            limits[row] = {
+                rule: (float(wanted[i]), float(allowed[i]))
+                for rule, (wanted, allowed) in part.limits.items()
+            }
+    return Estimate(
+        model, system, options, tuple(texts),
+        column(lambda b: b.plan.batch[:, 0]), column(lambda b: b.plan.devices[:, 0]),
+        column(lambda b: b.seconds), column(lambda b: b.deviation),
+        {part: column(lambda b, part=part: b.compute[part]) for part in PARTS},
+        tuple(exchange),
+        {kind: column(lambda b, kind=kind: b.held.kinds[kind]) for kind in KINDS},
+        column(lambda b: b.held.stage), column(lambda b: b.stage), tuple(limits),
+    )  # fmt: skip
+
+
+def messages(part: Block, row: int) -> Iterable[dict[str, Any]]:
+    """The exchanges of one plan that really happen."""
+    for one in part.exchange:
+        if one.group[row] > 1 and one.calls[row] > 0:
+            best = int(one.algorithm[row])
+            yield {
+                "what": one.what,
+                "op": one.op,
+                "algorithm": one.names[best] if one.names else "",
+                "group": int(one.group[row]),
+                "calls": float(one.calls[row]),
+                "bytes": float(one.nbytes[row]),
+                "seconds": float(one.seconds[row]),
+                "exposed": float(one.exposed[row]),
+                "phi": float(one.phi[row]),
+                "full": list(one.full[best]) if one.full else [],
+            }

@@ -1,0 +1,112 @@
+"""Stages of a pipeline: which units each device holds, and sums of rows over them."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from oracle.models import Model
+from oracle.shard import Array
+
+
+class Stages:
+    """Deals a model's units to p devices in v chunks each, and adds rows up by device."""
+
+    def __init__(self, model: Model, p: int, v: int, even: bool, load: Array) -> None:
+        self.counts, self.ends = model.units
+        self.p, self.v, self.model = p, v, model
+        chunks = min(p * v, len(self.ends))
+        self.chunks = chunks
+        if chunks <= 1:
+            self.cuts = np.array([[0, len(self.ends)]])
+        elif even and (dealt := even_cuts(model, chunks)) is not None:
+            self.cuts = dealt[None, :]
+        else:
+            self.cuts = balanced_cuts(load @ self.counts.T, chunks)
+
+    def total(self, values: Array) -> Array:
+        """(plans, rows) → (plans, p): what each device of a pipeline has in all."""
+        if self.chunks <= 1:
+            return np.atleast_2d(values) @ self.model.repeat[:, None]
+        return self.gather(np.atleast_2d(values) @ self.counts.T)
+
+    def gather(self, units: Array) -> Array:
+        """(plans, units) → (plans, p)."""
+        if self.chunks <= 1:
+            return np.sum(units, axis=-1, keepdims=True)
+        return self.fold(self.chunk(units))
+
+    def chunk(self, units: Array) -> Array:
+        """(plans, units) → (plans, chunks), from running sums at the cuts."""
+        running = np.concatenate([np.zeros((len(units), 1)), np.cumsum(units, axis=-1)], axis=-1)
+        cuts = np.broadcast_to(self.cuts, (len(running), self.cuts.shape[1]))
+        at = np.take_along_axis(running, cuts, axis=-1)
+        return np.diff(at, axis=-1)
+
+    def fold(self, chunks: Array) -> Array:
+        """Chunk c sits on device c mod p."""
+        missing = self.p * self.v - chunks.shape[-1]
+        padded = np.pad(chunks, [(0, 0), (0, missing)]) if missing > 0 else chunks
+        return padded.reshape(len(padded), self.v, self.p).sum(axis=1)
+
+    def most(self, units: Array) -> Array:
+        """(plans, units) → (plans, p): the largest single unit of each device."""
+        if self.chunks <= 1:
+            return units.max(axis=-1, keepdims=True)
+        cuts = np.broadcast_to(self.cuts, (len(units), self.cuts.shape[1]))
+        held = np.zeros((len(units), self.chunks))
+        for c in range(self.chunks):
+            inside = np.arange(units.shape[-1])[None, :]
+            mask = (inside >= cuts[:, c : c + 1]) & (inside < cuts[:, c + 1 : c + 2])
+            held[:, c] = np.where(mask, units, 0).max(axis=-1)
+        missing = self.p * self.v - self.chunks
+        padded = np.pad(held, [(0, 0), (0, missing)]) if missing > 0 else held
+        return padded.reshape(len(padded), self.v, self.p).max(axis=1)
+
+    def borders(self, values: Array) -> Array:
+        """(plans, rows) → (plans, chunks - 1): the row that ends each chunk but the last."""
+        rows = self.ends.astype(int)[self.cuts[:, 1:-1] - 1]
+        rows = np.broadcast_to(rows, (len(values), rows.shape[1]))
+        return np.take_along_axis(values, rows, axis=-1)
+
+
+def even_cuts(model: Model, chunks: int) -> Array | None:
+    """Equal blocks dealt evenly, what comes before on the first, what after on the last."""
+    counts, ends = model.units
+    folded = counts @ model.folded > 0
+    blocks = np.flatnonzero(folded)
+    if len(blocks) < chunks or blocks[-1] - blocks[0] + 1 != len(blocks):
+        return None
+    shares = [len(part) for part in np.array_split(blocks, chunks)]
+    cuts = blocks[0] + np.cumsum([0, *shares])
+    cuts[0], cuts[-1] = 0, len(ends)
+    return cuts
+
+
+def balanced_cuts(loads: Array, parts: int, rounds: int = 40) -> Array:
+    """(plans, units) loads → (plans, parts + 1) edges that make the fullest part least.
+
+    The least bound that a greedy sweep can keep, by bisection, for all plans at once; every
+    part gets at least one unit.
+    """
+    n, units = loads.shape
+    low = np.maximum(loads.max(axis=-1), loads.sum(axis=-1) / parts)
+    high = loads.sum(axis=-1)
+    for _ in range(rounds):
+        middle = (low + high) / 2
+        ends = _sweep(loads, parts, middle)
+        fits = ends[:, -1] >= units
+        high, low = np.where(fits, middle, high), np.where(fits, low, middle)
+    return _sweep(loads, parts, high * (1 + 1e-12))
+
+
+def _sweep(loads: Array, parts: int, bound: Array) -> Array:
+    n, units = loads.shape
+    running = np.concatenate([np.zeros((n, 1)), np.cumsum(loads, axis=-1)], axis=-1)
+    cuts = np.zeros((n, parts + 1), int)
+    rows = np.arange(n)
+    for part in range(parts):
+        limit = running[rows, cuts[:, part]] + bound * (1 + 1e-12)
+        reach = (running <= limit[:, None]).sum(axis=-1) - 1
+        left = parts - part - 1
+        cuts[:, part + 1] = np.clip(reach, cuts[:, part] + 1, np.maximum(units - left, 1))
+    return cuts
