@@ -38,7 +38,7 @@ class Stages:
     def chunk(self, units: Array) -> Array:
         """(plans, units) → (plans, chunks), from running sums at the cuts."""
         running = np.concatenate([np.zeros((len(units), 1)), np.cumsum(units, axis=-1)], axis=-1)
-        cuts = np.broadcast_to(self.cuts, (len(running), self.cuts.shape[1]))
+        running, cuts = _aligned(running, self.cuts)
         at = np.take_along_axis(running, cuts, axis=-1)
         return np.diff(at, axis=-1)
 
@@ -52,7 +52,7 @@ class Stages:
         """(plans, units) → (plans, p): the largest single unit of each device."""
         if self.chunks <= 1:
             return units.max(axis=-1, keepdims=True)
-        cuts = np.broadcast_to(self.cuts, (len(units), self.cuts.shape[1]))
+        units, cuts = _aligned(units, self.cuts)
         held = np.zeros((len(units), self.chunks))
         for c in range(self.chunks):
             inside = np.arange(units.shape[-1])[None, :]
@@ -64,9 +64,17 @@ class Stages:
 
     def borders(self, values: Array) -> Array:
         """(plans, rows) → (plans, chunks - 1): the row that ends each chunk but the last."""
-        rows = self.ends.astype(int)[self.cuts[:, 1:-1] - 1]
-        rows = np.broadcast_to(rows, (len(values), rows.shape[1]))
+        values, rows = _aligned(values, self.ends.astype(int)[self.cuts[:, 1:-1] - 1])
         return np.take_along_axis(values, rows, axis=-1)
+
+
+def _aligned(one: Array, other: Array) -> tuple[Array, Array]:
+    """Both with as many plans as the one that has more."""
+    plans = max(len(one), len(other))
+    return (
+        np.broadcast_to(one, (plans, one.shape[1])),
+        np.broadcast_to(other, (plans, other.shape[1])),
+    )
 
 
 def even_cuts(model: Model, chunks: int) -> Array | None:

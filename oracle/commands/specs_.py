@@ -1,0 +1,120 @@
+"""List, show and check model, system, device and data set files.
+
+oracle specs list [models|systems|devices|datasets]
+oracle specs show NAME
+oracle specs check FILE...
+oracle specs schema models|systems|devices|datasets      JSON Schema, for editors
+"""
+
+from __future__ import annotations
+
+import argparse
+from pathlib import Path
+
+from oracle.commands import Answer, as_json
+
+FOLDERS = ("models", "systems", "devices", "datasets")
+
+
+def arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("what", choices=["list", "show", "check", "schema"])
+    parser.add_argument("names", nargs="*", metavar="NAME")
+    parser.add_argument(
+        "--kind", choices=FOLDERS, help="what a checked file is; told by its fields"
+    )
+    parser.add_argument("--json", action="store_true", dest="as_json")
+
+
+def run(asked: argparse.Namespace) -> Answer:
+    if asked.what == "list":
+        return listed(asked)
+    if not asked.names:
+        from oracle.cli import Usage
+
+        raise _wrong(Usage(f"`oracle specs {asked.what}` takes at least one name"))
+    return {"show": shown, "check": checked, "schema": schema}[asked.what](asked)
+
+
+def listed(asked: argparse.Namespace) -> Answer:
+    from oracle.specs import shipped
+
+    wanted = [f for f in FOLDERS if not asked.names or f in asked.names]
+    if not wanted:
+        raise _unknown(asked.names[0], FOLDERS)
+    found = {folder: sorted(shipped(folder)) for folder in wanted}
+    if asked.as_json:
+        return Answer(as_json(found))
+    return Answer("\n".join(f"{folder}: {' '.join(names)}" for folder, names in found.items()))
+
+
+def shown(asked: argparse.Namespace) -> Answer:
+    from oracle.specs import read_text, shipped
+
+    texts = []
+    for name in asked.names:
+        paths = [shipped(folder)[name] for folder in FOLDERS if name in shipped(folder)]
+        if not paths and not Path(name).is_file():
+            raise _unknown(name, [n for folder in FOLDERS for n in shipped(folder)])
+        texts += [read_text(path).rstrip() for path in paths or [Path(name)]]
+    return Answer("\n---\n".join(texts))
+
+
+def checked(asked: argparse.Namespace) -> Answer:
+    from oracle.document import SpecError
+
+    lines, errors = [], []
+    for name in asked.names:
+        try:
+            kind = asked.kind or kind_of(name)
+            opened(kind, name)
+            lines.append(f"{name}: a sound {kind[:-1]} spec")
+        except SpecError as error:
+            errors.append(str(error))
+    return Answer("\n".join(lines), 2 if errors else 0, "\n\n".join(errors))
+
+
+def schema(asked: argparse.Namespace) -> Answer:
+    from oracle.models import Network
+    from oracle.schema import json_schema
+    from oracle.specs import Dataset, Device, System
+
+    kinds = {"models": Network, "systems": System, "devices": Device, "datasets": Dataset}
+    if asked.names[0] not in kinds:
+        raise _unknown(asked.names[0], kinds)
+    return Answer(as_json(json_schema(kinds[asked.names[0]], f"oracle {asked.names[0]}")))
+
+
+def kind_of(name: str) -> str:
+    """What a file is meant to be, by the fields only one kind has."""
+    from oracle.specs import document
+
+    node, _, _ = document(name, "models")
+    fields = set(node.entries)
+    if fields & {"layers", "transformer", "input"}:
+        return "models"
+    if fields & {"levels", "collectives"}:
+        return "systems"
+    if fields & {"peak", "memory_bandwidth"}:
+        return "devices"
+    return "datasets" if "samples" in fields else "systems"
+
+
+def opened(kind: str, name: str) -> object:
+    from oracle import models, specs
+
+    read = {"models": models.model, "systems": specs.system, "devices": specs.device,
+            "datasets": specs.dataset}  # fmt: skip
+    return read[kind](name)
+
+
+def _unknown(name: str, known: object) -> Exception:
+    from oracle.document import Fault, Place, SpecError, suggest
+
+    what = f"nothing is called `{name}`"
+    return SpecError("specs", [Fault("E110", what, Place(), suggest(name, list(known)))])  # type: ignore[call-overload]
+
+
+def _wrong(error: Exception) -> Exception:
+    from oracle.document import Fault, Place, SpecError
+
+    return SpecError("specs", [Fault("E112", str(error), Place(), "see `oracle specs --help`")])

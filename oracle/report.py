@@ -1,0 +1,203 @@
+"""Estimates and rankings as text: the first line answers, the rest says why.
+
+A figure carries a mark of where it comes from: `m` measured, `f` fitted to measurements,
+`d` datasheet, `a` assumed.
+"""
+
+from __future__ import annotations
+
+import shlex
+from typing import Any
+
+import numpy as np
+
+from oracle.prediction import PARTS, Estimate
+from oracle.search import Ranking
+from oracle.units import show
+
+WIDE = 80
+
+
+def ranking_text(ranking: Ranking, asked: Any = None) -> str:
+    """The first screen: what is best, does it fit, how sure, why not the others, what next."""
+    shown = ranking.estimate
+    head = _head(shown if len(shown) else ranking.misses, ranking)
+    if not len(shown):
+        return "\n".join([head, "", *_nothing_fits(ranking)])
+    likely = ranking.likely_best()
+    epoch = "" if shown.epoch is None else f", {show(shown.epoch[0], 's')} an epoch"
+    lines = [
+        head,
+        "",
+        _fit(f"{shown.plans[0]} is {_superlative(ranking)}: "
+             f"{_interval(shown, 0)} an iteration{epoch}"),
+        f"  memory    {_memory(shown, 0)}",
+        f"  bound by  {_bounds(shown, 0)}",
+        f"  sure?     {_sure(shown, likely)}",
+        "",
+        *_table(shown, likely),
+        "",
+        f"{ranking.fitting} of {ranking.tried} products of strategies fit; each with its best knobs.",
+    ]  # fmt: skip
+    if asked is not None and getattr(asked, "everything", False):
+        lines += ["", "These do not:", *_misses(ranking.misses)]
+    if asked is not None:
+        lines += _next(ranking, asked)
+    return "\n".join(lines)
+
+
+def _superlative(ranking: Ranking) -> str:
+    return {"time": "fastest", "cost": "cheapest", "memory": "leanest"}[ranking.objective]
+
+
+def _head(shown: Estimate, ranking: Ranking) -> str:
+    model, system = shown.model, shown.system
+    data = f" of {model.dataset.name}" if model.dataset else ""
+    options = shown.options
+    ideal = ", ideal assumptions" if options.ideal else ""
+    return _fit(f"{model.title or model.name} on {system.title or system.name}: "
+                f"{ranking.devices} devices, {ranking.batch} samples{data} an iteration, "
+                f"{options.precision}, {options.optimizer}{ideal}")  # fmt: skip
+
+
+def _fit(text: str) -> str:
+    """Broken at spaces so that no line is wider than the screen."""
+    import textwrap
+
+    return textwrap.fill(text, WIDE, subsequent_indent="  ", break_on_hyphens=False)
+
+
+def _interval(shown: Estimate, row: int) -> str:
+    low, mid, high = (
+        show(v[row], "s") for v in (shown.seconds_low, shown.seconds, shown.seconds_high)
+    )
+    return mid if low == high else f"{mid} ({low} to {high})"
+
+
+def _memory(shown: Estimate, row: int) -> str:
+    capacity = shown.options.max_memory or shown.system.device.memory
+    free = capacity - shown.memory[row]
+    kinds = sorted(((v[row], k) for k, v in shown.memory_kinds.items()), reverse=True)
+    most = ", ".join(f"{k} {show(v, 'B')}" for v, k in kinds[:2])
+    return (f"{show(shown.memory[row], 'B')} of {show(capacity, 'B')} a device, "
+            f"{show(free, 'B')} free; {most}")  # fmt: skip
+
+
+def parts(shown: Estimate, row: int) -> dict[str, float]:
+    """What an iteration's seconds are made of; exchanges by what nothing hides."""
+    found = {
+        "forward and backward": float(
+            shown.compute["forward"][row] + shown.compute["backward"][row]
+        )
+    }
+    for part in ("recompute", "bubble", "update"):
+        found[part] = float(shown.compute[part][row])
+    for message in shown.exchange[row]:
+        found[message["what"]] = found.get(message["what"], 0.0) + message["exposed"]
+    return found
+
+
+def _bounds(shown: Estimate, row: int) -> str:
+    total = shown.seconds[row]
+    ranked = sorted(parts(shown, row).items(), key=lambda item: -item[1])
+    return ", ".join(
+        f"{name} {100 * s / total:.0f} %" for name, s in ranked[:3] if s > 0.005 * total
+    )
+
+
+def origins(shown: Estimate) -> str:
+    """Where the figures of a prediction come from, in words."""
+    if shown.options.ideal:
+        return "ideal assumptions, no interval"
+    from oracle.compute.curve import origin, precision_on
+
+    device = shown.system.device
+    family = "conv" if any(r.work == "conv" for r in shown.model.rows) else "gemm"
+    kernel = origin(device, family, precision_on(device, shown.options.precision))
+    fitted = bool(shown.system.collectives)
+    return f"kernels {kernel.kind}, network {'fitted' if fitted else 'datasheet'}"
+
+
+def _sure(shown: Estimate, likely: Any) -> str:
+    text = origins(shown)
+    if len(likely) > 1 and likely[0] < 0.6 and not shown.options.ideal:
+        return f"{text}; cannot tell 1 and 2 apart ({likely[0]:.0%} against {likely[1]:.0%})"
+    return f"{text}; best of these with {likely[0]:.0%}" if len(likely) > 1 else text
+
+
+def _table(shown: Estimate, likely: Any) -> list[str]:
+    first = parts(shown, 0)
+    width = min(max(len(p) for p in shown.plans), 34)
+    lines = [f"  #  {'plan':<{width}}  {'iteration':>9}  {'memory':>8}  {'best?':>5}  why not"]
+    for row, plan in enumerate(shown.plans):
+        why = "" if row == 0 else why_not(first, parts(shown, row))
+        name = plan if len(plan) <= width else plan[: width - 1] + "…"
+        line = (f" {row + 1:>2}  {name:<{width}}  {show(shown.seconds[row], 's'):>9}  "
+                f"{show(shown.memory[row], 'B'):>8}  {likely[row]:>5.0%}  {why}")  # fmt: skip
+        lines.append(line.rstrip()[:WIDE])
+    return lines
+
+
+def why_not(best: dict[str, float], other: dict[str, float]) -> str:
+    """The part in which a plan loses most against the best."""
+    gaps = {name: s - best.get(name, 0.0) for name, s in other.items()}
+    if not gaps:
+        return ""
+    name = max(gaps, key=lambda key: gaps[key])
+    return f"+{show(gaps[name], 's')} {name}" if gaps[name] > 0 else "as fast"
+
+
+def _nothing_fits(ranking: Ranking) -> list[str]:
+    return [f"None of {ranking.tried} products of strategies fits. Nearest misses:",
+            *_misses(ranking.misses), "",
+            "Try more devices, a smaller batch, or a narrower --precision."]  # fmt: skip
+
+
+def _misses(misses: Estimate) -> list[str]:
+    lines = []
+    for plan, broken in zip(misses.plans, misses.broken, strict=True):
+        lines.append(f"  {plan}")
+        lines += [_fit(f"    {words}") for words in broken]
+    return lines
+
+
+def _next(ranking: Ranking, asked: Any) -> list[str]:
+    words = ["oracle", "explain", "--plan", ranking.best, asked.model, asked.system,
+             "--batch", str(ranking.batch)]  # fmt: skip
+    return ["next: " + " ".join(shlex.quote(word) for word in words)]
+
+
+def estimate_text(shown: Estimate, row: int = 0) -> str:
+    """One plan: seconds, parts, every exchange, memory by kind."""
+    epoch = "" if shown.epoch is None else f", {show(shown.epoch[row], 's')} an epoch"
+    model, system = shown.model, shown.system
+    lines = [
+        _fit(f"{shown.plans[row]} on {int(shown.devices[row])} devices of "
+             f"{system.title or system.name}: {_interval(shown, row)} an iteration{epoch}"),
+        _fit(f"  {model.title or model.name}, {int(shown.batch[row])} samples, "
+             f"{shown.options.precision}, {shown.options.optimizer}; {origins(shown)}"),
+    ]  # fmt: skip
+    if shown.broken[row]:
+        lines += ["  this plan cannot run:", *(f"    {words}" for words in shown.broken[row])]
+    lines += ["", "  compute"]
+    lines += [f"    {name:<34} {show(float(shown.compute[name][row]), 's'):>10}" for name in PARTS
+              if shown.compute[name][row] > 0]  # fmt: skip
+    if shown.exchange[row]:
+        lines += ["", f"  {'exchange':<36} {'exposed':>10} {'sent':>10}  how"]
+    for m in sorted(shown.exchange[row], key=lambda m: -m["exposed"]):
+        how = f"{m['calls']:.0f} × {show(m['bytes'], 'B')} {m['op']}, {m['algorithm']} of {m['group']}"
+        phi = f", φ = {m['phi']:.3g}" if m["phi"] > 1.005 else ""
+        lines.append(
+            f"    {m['what']:<34} {show(m['exposed'], 's'):>10} {show(m['seconds'], 's'):>10}  {how}{phi}"
+        )
+    lines += ["", f"  memory, stage {int(shown.stage[row])}: {_memory(shown, row)}"]
+    lines += [f"    {kind:<34} {show(float(v[row]), 'B'):>10}" for kind, v in shown.memory_kinds.items()
+              if v[row] > 0]  # fmt: skip
+    return "\n".join(lines)
+
+
+def faster(shown: Estimate, row: int) -> Any:
+    """Share of each part in an iteration, largest first, as (name, share) pairs."""
+    found = parts(shown, row)
+    total = float(np.sum(list(found.values())))
+    return sorted(((k, v / total) for k, v in found.items()), key=lambda item: -item[1])
