@@ -201,8 +201,9 @@ class Pool(Layer):
             raise Misfit(f"a window of {kernel} does not fit into {shape}")
         indices = 8.0 * math.prod(made) * shape.channels if self.op == "max" else 0.0
         yield Row(
-            self.name or "pool", "pool", "stream", shape, replace(shape, extents=made), kernel, stride,
-            reads=(1, 1), rereads=(1, 1), needs="x" if self.op == "max" else "", extra_bytes=indices,
+            self.name or "pool", "pool", "stream", shape, replace(shape, extents=made),
+            kernel, stride, reads=(1, 1), rereads=(1, 1),
+            needs="x" if self.op == "max" else "", extra_bytes=indices,
         )  # fmt: skip
 
 
@@ -229,6 +230,35 @@ class Reshape(Layer):
 
 
 @dataclass(frozen=True)
+class Upsample(Layer):
+    """The extents made larger by interpolation, by a factor or to given ones."""
+
+    factor: Count = 2
+    to: tuple[Count, ...] = ()
+
+    shorthand: ClassVar[str] = "factor"
+
+    def rows(self, given: Sequence[Shape]) -> Iterator[Row]:
+        shape = given[0]
+        extents = self.to or tuple(n * self.factor for n in shape.extents)
+        made = replace(shape, extents=_tuple(extents, len(shape.extents)))
+        yield Row(self.name or "upsample", "upsample", "stream", shape, made,
+                  reads=(1, 1), rereads=(1, 1))  # fmt: skip
+
+
+@dataclass(frozen=True)
+class First(Layer):
+    """The first token alone: where a classifier looks."""
+
+    def rows(self, given: Sequence[Shape]) -> Iterator[Row]:
+        if not given[0].tokens:
+            raise Misfit(f"only tokens have a first one, the input is {given[0]}")
+        made = replace(given[0], extents=(1,))
+        yield Row(self.name or "first", "first", "stream", given[0], made,
+                  reads=(0, 2), rereads=(1, 1))  # fmt: skip
+
+
+@dataclass(frozen=True)
 class Dense(Layer):
     """A matrix applied to the channels at every position."""
 
@@ -241,7 +271,7 @@ class Dense(Layer):
 
     def rows(self, given: Sequence[Shape]) -> Iterator[Row]:
         shape = given[0]
-        weights = 0 if self.tied else shape.channels * self.filters + self.bias * self.filters
+        weights = (0 if self.tied else shape.channels * self.filters) + self.bias * self.filters
         yield Row(
             self.name or "dense", "dense", "gemm", shape, replace(shape, channels=self.filters),
             weights=weights, role=self.role, needs="x", tied=self.tied,
@@ -430,10 +460,11 @@ class Mlp(Layer):
         shape, name = given[0], self.name or "mlp"
         up = replace(shape, channels=self.ffn * (1 + self.gated))
         mid = replace(shape, channels=self.ffn)
+        relu = self.activation == "relu" and not self.gated
         yield Row(f"{name}.up", "mlp", "gemm", shape, up, role="column", needs="x",
                   weights=up.channels * (shape.channels + self.bias))  # fmt: skip
         yield Row(f"{name}.{self.activation}", "mlp", "stream", up, mid, role="heads",
-                  reads=(1, 1), rereads=(2, 1), needs="x")  # fmt: skip
+                  reads=(1, 1), rereads=(2, 1), needs="y" if relu else "x")  # fmt: skip
         yield Row(f"{name}.down", "mlp", "gemm", mid, shape, role="row", needs="x",
                   weights=shape.channels * (self.ffn + self.bias))  # fmt: skip
 
@@ -499,6 +530,7 @@ class Placed:
     layer: Layer | None = None
     repeat: int = 1
     block: tuple[Placed, ...] = ()
+    name: str = ""  # of a block: what its last layer made
 
     @classmethod
     def from_node(cls, node: Node, reader: Reader) -> Placed | None:
@@ -536,17 +568,18 @@ class Placed:
     @classmethod
     def _block(cls, node: Node, reader: Reader) -> Placed | None:
         for key in node.entries:
-            if key not in ("repeat", "layers"):
+            if key not in ("name", "repeat", "layers"):
                 at = Node(node.keys[key], "scalar", key)
                 reader.fault(
-                    "E102", f"unknown field `{key}`", at, suggest(key, ["repeat", "layers"])
+                    "E102", f"unknown field `{key}`", at, suggest(key, ["name", "repeat", "layers"])
                 )
         times = 1
         if "repeat" in node.entries:
             hint = Annotated[int, Between(1, 10_000)]
             times = reader.read(hint, node.entries["repeat"], "repeat") or 1
+        name = reader.read(str, node.entries["name"], "name") if "name" in node.entries else ""
         inner = reader.read(tuple[Placed, ...], node.entries["layers"], "layers") or ()
-        return cls(node, None, times, tuple(p for p in inner if p is not None))
+        return cls(node, None, times, tuple(p for p in inner if p is not None), name or "")
 
     @classmethod
     def json_schema(cls, schema: Callable[[Any], dict[str, Any]]) -> dict[str, Any]:
@@ -556,7 +589,8 @@ class Placed:
             for word, kind in kinds().items()
         ]  # fmt: skip
         blocks = {"type": "object", "required": ["layers"], "additionalProperties": False,
-                  "properties": {"repeat": {"type": "integer"}, "layers": {"type": "array"}}}  # fmt: skip
+                  "properties": {"name": {"type": "string"}, "repeat": {"type": "integer"},
+                                 "layers": {"type": "array"}}}  # fmt: skip
         plain = sorted({*_ACTIVATIONS, *(w for w, k in kinds().items() if _plain(k))})
         return {"anyOf": [*options, blocks, {"enum": plain}]}
 

@@ -18,8 +18,23 @@ from numpy.typing import NDArray
 
 from oracle import specs
 from oracle.document import Fault, Node, SpecError, suggest
-from oracle.layers import Layer, Misfit, Placed, Row, Shape
-from oracle.layers import Add, Attention, Dense, Embedding, Loss, Mlp, Moe, Norm
+from oracle.layers import (
+    Activation,
+    Add,
+    Attention,
+    Dense,
+    Embedding,
+    First,
+    Layer,
+    Loss,
+    Misfit,
+    Mlp,
+    Moe,
+    Norm,
+    Placed,
+    Row,
+    Shape,
+)
 from oracle.schema import Clash, Count, Whole, read
 
 Floats = NDArray[np.float64]
@@ -44,6 +59,7 @@ class Transformer:
     positions: Literal["learned", "rotary", "none"] | None = None  # rotary when gated
     bias: bool | None = None  # not when gated
     qkv_bias: bool | None = None
+    activation: Literal["gelu", "relu", "silu"] | None = None  # silu when gated, else gelu
     dropout: bool = False
     flash: bool = True
     window: Count | None = None
@@ -51,7 +67,7 @@ class Transformer:
     active: Count = 2
     shared: Whole = 0
     segments: Whole = 0  # rows of a segment table (BERT has 2)
-    pooler: bool = False
+    pooler: bool = False  # BERT's second head, on the first token
     final_norm: bool = True
     embedding_norm: bool = False
     head_transform: bool = False  # the dense + norm before BERT's vocabulary
@@ -82,7 +98,7 @@ class Transformer:
         mlp: Layer = (
             Moe(self.experts, ffn, self.active, gated, self.shared, name="mlp")
             if self.experts
-            else Mlp(ffn, gated, "silu" if gated else "gelu", bias, name="mlp")
+            else Mlp(ffn, gated, self.activation or ("silu" if gated else "gelu"), bias, name="mlp")
         )
         add = Add(dropout=self.dropout, name="residual1", inputs=("block", "attention"))
         out = Add(dropout=self.dropout, name="residual2", inputs=("residual1", "mlp"))
@@ -99,10 +115,21 @@ class Transformer:
             tail += [Dense(self.hidden, name="head.dense"), _named(norm, "head.norm")]
         if self.head:
             tail += [
-                Dense(self.vocab, bias=False, role="vocab", tied=self.tied_embeddings, name="head"),
+                Dense(
+                    self.vocab, bias=self.head_transform, role="vocab", tied=self.tied_embeddings,
+                    name="head",
+                ),
                 Loss(name="loss"),
-            ]
-        block = Placed(node, None, self.layers, tuple(Placed(node, layer) for layer in named))
+            ]  # fmt: skip
+        if self.pooler:
+            of = ("norm" if self.final_norm else "layers",)
+            tail += [
+                First(name="pooler.token", inputs=of), Dense(self.hidden, name="pooler.dense"),
+                Activation("tanh"), Dense(2, name="pooler.head"), Loss(name="pooler.loss"),
+            ]  # fmt: skip
+        block = Placed(
+            node, None, self.layers, tuple(Placed(node, layer) for layer in named), "layers"
+        )
         return (*(Placed(node, x) for x in head), block, *(Placed(node, x) for x in tail))
 
 
@@ -207,6 +234,8 @@ class _Builder:
             if not self.nested and len(self.rows) > begin:
                 self.segments.append(Segment(begin, len(self.rows), times))
             left -= times
+        if item.name:
+            scope[item.name] = at
         return at
 
 
