@@ -34,9 +34,10 @@ NUMBERS = {
     "prologue": (1.0, 1024.0),
     "ramp": (1e-4, 5.0),
     "granule": (1.0, 256.0),
-    "zeros": (1e-3, 1.0),
+    "zeros": (1e-2, 30.0),
 }
 OWN = {"conv": tuple(NUMBERS), "stream": ("start", "traffic")}
+SHAPING = ("tile", "ramp", "prologue", "zeros")
 COMMON = ("start", "sustained", "traffic", "tile", "prologue", "ramp")
 
 
@@ -128,9 +129,9 @@ def one(
 
     if first.family == "conv":
         starts += [
-            [replace(known, tile=tile, ramp=ramp, prologue=prologue) for known in begin]
+            [replace(known, **dict(zip(SHAPING, numbers, strict=True))) for known in begin]
             for begin in starts[:2]
-            for tile, ramp, prologue in ((8, 0.5, 8), (100, 0.001, 16), (8, 0.001, 300))
+            for numbers in ((8, 0.5, 8, 0.3), (100, 0.001, 16, 3.0), (8, 0.001, 300, 0.3))
         ]
     # a second algorithm must pay for its numbers: an Akaike-like penalty on the loss
     best, _ = min((solved(seen, begin) for begin in starts), key=lambda pair: pair[1])
@@ -249,6 +250,25 @@ def report(result: Fit) -> str:
             f"{row.bias:>+8.1%}{row.spread:>9.1%}  {reach:<24} {row.worst}"
         )
     return "\n".join([*lines, *(f"not fitted: {line}" for line in result.skipped)])
+
+
+def entries(curves: Iterable[Curve]) -> list[dict[str, object]]:
+    """Curves as the `kernels:` of a device file lists them: four digits, every one with its unit."""
+    units = {"start": "s"}
+    listed: list[dict[str, object]] = []
+    for each in curves:
+        entry: dict[str, object] = {"family": each.family}
+        entry |= {
+            name: getattr(each, name) for name in ("precision", "part") if getattr(each, name)
+        }
+        for name in OWN.get("conv" if each.family == "winograd" else each.family, COMMON):
+            value = getattr(each, name)
+            entry[name] = show(value, units[name], 4) if name in units else float(f"{value:.4g}")
+        if each.reach:
+            entry["reach"] = [show(end, "FLOP", 4) for end in each.reach]
+        entry |= {"uncertainty": float(f"{each.uncertainty:.2g}"), "origin": each.origin}
+        listed.append(entry | {"source": each.source})
+    return listed
 
 
 def has(device: Device, family: str, precision: str, part: str = "") -> bool:

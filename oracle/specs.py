@@ -55,9 +55,9 @@ class Curve:
     traffic: Fraction = 0.8  # of the memory bandwidth, likewise
     tile: Ratio = 32.0  # rows and columns that a kernel computes at least
     prologue: Ratio = 64.0  # steps of the inner loop lost to its start and end
-    ramp: Ratio = 0.02  # waves of tiles at which half of the sustained rate is reached
+    ramp: Ratio = 0.05  # waves of tiles (128² a processor) that any kernel costs beyond its own
     granule: Ratio = 1.0  # channels that a convolution's inner loop takes at least
-    zeros: Fraction = 0.0  # share of the zeros of a strided data gradient that are multiplied
+    zeros: Ratio = 0.0  # taps that a strided data gradient multiplies by zeros
     origin: str = "fitted"
     reach: tuple[Flop, ...] = ()  # of the smallest and of the largest kernel measured
     uncertainty: Ratio = 0.2  # relative, 1σ, of one kernel

@@ -72,8 +72,8 @@ def shape(
     if part == "forward":
         return batch * points, outer, np.hypot(inner, used.granule) * taps
     if part == "data":
-        skipped = (1 - used.zeros) * (1 - 1 / strides)
-        return batch * points * strides, inner, np.hypot(outer, used.granule) * taps * (1 - skipped)
+        looped = taps / strides + used.zeros * (1 - 1 / strides)
+        return batch * points * strides, inner, np.hypot(outer, used.granule) * looped
     if part == "weight":
         return outer, np.hypot(inner, used.granule) * taps, batch * points
     raise ValueError(f"a convolution has the parts forward, data and weight, not {part!r}")

@@ -1,14 +1,14 @@
 """Seconds of one kernel from its causes: arithmetic, traffic, and what a start costs.
 
-    rows    = √(m² + tile²),  columns = √(n² + tile²)            a part of a tile costs a tile
-    waves   = count · rows · columns / (128² · processors)
-    math    = count · 2 · rows · columns · (k + prologue) / (peak · sustained) · (1 + √(ramp/waves))
-    traffic = bytes / (memory bandwidth · traffic)
+    area    = count · √(m² + tile²) · √(n² + tile²)          a part of a tile costs a tile
+    idle    = ramp · 128² · processors                       nor does part of a wave come free
+    math    = 2 · (area + idle) · (k + prologue) / (peak · sustained)
+    traffic = bytes / (memory bandwidth · share)
     seconds = max(start + √(math² + traffic²), launch)
 
 Every term grows with every extent, so more work is never faster (`williams2009`'s roofline with
-round corners instead of the steps of tile and wave quantisation). It costs five square roots
-and no power: a million plans are priced with it.
+round corners instead of the steps of tile and wave quantisation). It costs two square roots, a
+hypotenuse and no power: a million plans are priced with it.
 """
 
 from __future__ import annotations
@@ -41,11 +41,11 @@ RELATED = {
     "fp32": (),
 }
 ASSUMED = {
-    "gemm": Curve("gemm", "assumed", sustained=0.85, origin="assumed", uncertainty=0.3),
-    "conv": Curve("conv", "assumed", sustained=0.7, origin="assumed", uncertainty=0.4),
+    "gemm": Curve("gemm", "assumed", sustained=0.8, tile=16, prologue=72, ramp=0.03, origin="assumed", uncertainty=0.3),
+    "conv": Curve("conv", "assumed", sustained=0.7, prologue=16, ramp=0.3, origin="assumed", uncertainty=0.4),
     "direct": Curve("direct", "assumed", sustained=0.25, traffic=0.6, tile=1, prologue=0, granule=0,
                     origin="assumed", uncertainty=0.5),
-    "attention": Curve("attention", "assumed", sustained=0.6, origin="assumed", uncertainty=0.4),
+    "attention": Curve("attention", "assumed", sustained=0.5, prologue=196, ramp=2, origin="assumed", uncertainty=0.4),
     "stream": Curve("stream", "assumed", start=2e-6, origin="assumed", uncertainty=0.3),
 }  # fmt: skip
 
@@ -112,8 +112,8 @@ def duration(
 ) -> Array:
     """Seconds on the device of `count` products (m×k)·(k×n) in one kernel, by `used`."""
     area = np.sqrt(m * m + used.tile**2) * np.sqrt(n * n + used.tile**2) * count
-    ramped = 1 + np.sqrt(used.ramp * AREA * device.processors / area)
-    math = 2 * area * (k + used.prologue) * ramped / (rate * used.sustained)
+    idle = used.ramp * AREA * device.processors
+    math = 2 * (area + idle) * (k + used.prologue) / (rate * used.sustained)
     traffic = nbytes / (device.memory_bandwidth * used.traffic)
     return used.start + np.hypot(math, traffic)
 
