@@ -39,7 +39,7 @@ class Everyone(Steps):
 class Rotation(Algorithm):
     """In step k rank r sends to r + k and hears from r − k: T = (p − 1)(α + m/p β)."""
 
-    op, name, source = "alltoall", "pairwise", "thakur2005, §3.5"
+    op, name, source, menu = "alltoall", "pairwise", "thakur2005, §3.5", False
 
     def steps(self, p: Any) -> Any:
         return p - 1
@@ -54,7 +54,7 @@ class Rotation(Algorithm):
 class PairwiseExchange(Rotation):
     """In step k rank r swaps with r ⊕ k: T = (p − 1)(α + m/p β); powers of two only."""
 
-    name, menu = "exchange", False
+    name = "exchange"
 
     def fits(self, p: int, inner: int = 1) -> bool:
         return power_of_two(p)

@@ -91,7 +91,7 @@ class ShiftedHalvingDoubling(HalvingDoubling):
 class RecursiveDoubling(HalvingDoubling):
     """Swap everything with ever farther partners: T = log₂p (α + m β + m γ)."""
 
-    name, source = "recursive_doubling", "thakur2005, §4.4"
+    name, source, menu = "recursive_doubling", "thakur2005, §4.4", False
 
     def steps(self, p: Any) -> Any:
         whole = np.floor(np.log2(p))

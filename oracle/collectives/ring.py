@@ -26,6 +26,15 @@ class RingAllgather(Algorithm):
         return [shift(1, 1 / p, p - 1)]
 
 
+class RotationAllgather(RingAllgather):
+    """In step k every rank sends its own share to the k-th next: T as the ring's."""
+
+    name, source, menu = "rotation", "thakur2005, §3.1", False
+
+    def schedule(self, p: int, inner: int = 1) -> list[Steps]:
+        return [shift(np.arange(1, p), 1 / p)]
+
+
 class RingReduceScatter(RingAllgather):
     """The same way round, adding: T = (p − 1)(α + m/p β + m/p γ)."""
 
@@ -83,7 +92,8 @@ def _lanes(p: int, inner: int, share: float, times: float) -> Pairs:
     ]
     source = np.concatenate(orders)
     target = np.concatenate([np.roll(order, -1) for order in orders])
-    return pairs(source, target, share / inner, times)
+    flow = pairs(source, target, share / inner, times)
+    return Pairs(flow.share, flow.times, flow.source, flow.target, stripes=inner)
 
 
 class Rings(RingAllreduce):

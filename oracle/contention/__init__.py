@@ -7,7 +7,9 @@ on the links of the network, and the fullest link sets each step's pace.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TypeAlias
 from weakref import WeakKeyDictionary
 
 import numpy as np
@@ -32,19 +34,33 @@ class Line:
     uncertainty: float = 0.3  # relative, one standard deviation
 
 
+Cost: TypeAlias = tuple[float, float, float, tuple[str, ...]]
+
+
 def trace(
     topology: Topology, groups: Groups, schedule: list[Steps], reduce: bool = True
-) -> tuple[float, float, float, tuple[str, ...]]:
+) -> Cost:
     """(seconds to start, seconds per byte, φ, links that set the pace) of a schedule.
 
         T = Σ_steps times · (max α + m · max over links of load / capacity)
 
     The links reported are those of the costliest step, and any that set as much as a tenth.
     """
-    tolls: list[Toll] = [toll(topology, groups, steps, reduce) for steps in schedule]
+    return traces(topology, groups, [schedule], reduce)[0]
+
+
+def traces(
+    topology: Topology, groups: Groups, schedules: Sequence[list[Steps]], reduce: bool = True
+) -> list[Cost]:
+    """Several schedules of the same groups, counted in one go."""
+    tolls = iter(toll(topology, groups, [s for each in schedules for s in each], reduce))
+    return [_cost(topology, [next(tolls) for _ in each]) for each in schedules]
+
+
+def _cost(topology: Topology, tolls: list[Toll]) -> Cost:
     start = sum(float(t.times @ t.alpha) for t in tolls)
-    shared = np.concatenate([t.times * t.shared for t in tolls])
     solo = sum(float(t.times @ t.solo) for t in tolls)
+    shared = np.concatenate([t.times * t.shared for t in tolls])
     worst = np.concatenate([t.worst for t in tolls])
     per_byte = float(shared.sum())
     full: dict[str, float] = {}
@@ -83,13 +99,16 @@ def _lines(
     if groups.p == 1:
         return [Line(algorithm or "none", 0.0, 0.0, origin="datasheet", uncertainty=0.0)]
     topology, inner = of(system, devices), groups.inner(system.node)
-    offer = [named(op, algorithm)] if algorithm else menu(op, groups.p, inner)
-    return [_line(topology, groups, each, inner) for each in offer]
+    offer = [_fitting(op, algorithm, groups.p, inner)] if algorithm else menu(op, groups.p, inner)
+    costs = traces(topology, groups, [each.schedule(groups.p, inner) for each in offer])
+    return [Line(each.name, *cost) for each, cost in zip(offer, costs, strict=True)]
 
 
-def _line(topology: Topology, groups: Groups, algorithm: Algorithm, inner: int) -> Line:
-    start, per_byte, phi, full = trace(topology, groups, algorithm.schedule(groups.p, inner))
-    return Line(algorithm.name, start, per_byte, phi, full)
+def _fitting(op: str, name: str, p: int, inner: int) -> Algorithm:
+    algorithm = named(op, name)
+    if not algorithm.fits(p, inner):
+        raise ValueError(f"{op} by {name} does not serve {p} ranks, {inner} to a node")
+    return algorithm
 
 
 def alone(
@@ -124,4 +143,4 @@ def _ideal(algorithm: Algorithm, p: int, alpha: float, beta: float, where: str) 
                 float(algorithm.volume(p)) * beta, 1.0, (where,))  # fmt: skip
 
 
-__all__ = ["Groups", "Line", "Pattern", "alone", "lines", "replace", "trace"]
+__all__ = ["Groups", "Line", "Pattern", "alone", "lines", "trace", "traces"]

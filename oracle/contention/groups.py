@@ -51,15 +51,23 @@ class Groups:
         """Ranks after which the pattern begins anew."""
         return max((size * stride for size, stride in self.pattern), default=1)
 
-    def place(self, ranks: Ids) -> tuple[Ids, Ids]:
-        """(first rank of its group, number in its group) of each rank."""
-        number = np.zeros_like(ranks)
-        first = ranks.copy()
+    @cached_property
+    def number(self) -> Ids:
+        """Each rank's number in its group."""
+        ranks, number = np.arange(self.devices), np.zeros(self.devices, np.int64)
         for size, stride in self.pattern:
-            digit = ranks // stride % size
-            number = number * size + digit
-            first -= digit * stride
-        return first, number
+            number = number * size + ranks // stride % size
+        return number
+
+    @cached_property
+    def first(self) -> Ids:
+        """The first rank of each rank's group."""
+        return np.asarray(np.arange(self.devices) - self.offsets[self.number])
+
+    @cached_property
+    def bases(self) -> Ids:
+        """The first rank of every group."""
+        return np.flatnonzero(self.number == 0)
 
     def reach(self, mask: int) -> int:
         """Ranks after which an exchange across `mask` begins anew."""

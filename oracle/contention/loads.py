@@ -7,6 +7,7 @@ counted in one piece; where the network looks the same to all, one period of it 
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from math import lcm
 
@@ -32,120 +33,158 @@ class Toll:
     times: Numbers
 
 
-def toll(topology: Topology, groups: Groups, steps: Steps, reduce: bool = True) -> Toll:
-    """Count the flows of all groups on every link, step by step."""
-    if isinstance(steps, Pairs):
-        return _listed(topology, groups, steps, reduce)
-    if isinstance(steps, Everyone) and topology.tree and not topology.hop and reduce:
-        return everyone(topology, groups, steps)
-    spans, folds = _periods(topology, groups, steps) if reduce else (None, None)
-    parts = []
-    for first in range(0, steps.count):
-        if first and first < parts[-1][0].stop:
+@dataclass(frozen=True, eq=False)
+class Flows:
+    """All flows of one step, or of as many as `share` and `times` say, end to end.
+
+    `into` is where the way down is counted, `own` how many of the flows are the first group's
+    (0: alone means each flow by itself).
+    """
+
+    source: Ids
+    target: Ids
+    into: Ids
+    share: Numbers  # of each flow
+    each: int  # flows of one step
+    times: Numbers
+    many: float = 1.0  # flows that leave one rank at once
+    own: int = 0
+
+
+def toll(
+    topology: Topology, groups: Groups, schedule: Sequence[Steps], reduce: bool = True
+) -> list[Toll]:
+    """Count the flows of all groups on every link, step by step; one toll for each `Steps`."""
+    done: dict[int, list[Toll]] = {place: [] for place in range(len(schedule))}
+    held: list[tuple[int, Flows]] = []
+
+    def count() -> None:
+        at = 0
+        if held:
+            counted = _count(topology, [flows for _, flows in held])
+            for place, flows in held:
+                part = slice(at, at := at + len(flows.times))
+                done[place].append(Toll(*(getattr(counted, name)[part] for name in NAMES)))
+        held.clear()
+
+    weight = 0
+    for place, steps in enumerate(schedule):
+        if isinstance(steps, Everyone) and topology.tree and not topology.hop and reduce:
+            done[place].append(everyone(topology, groups, steps))
             continue
-        part = slice(first, steps.count)
-        if spans is not None:  # steps that repeat after the same number of ranks go together
-            same = np.flatnonzero(spans[part] != spans[first])
-            part = slice(first, first + int(same[0]) if len(same) else steps.count)
-        span = int(spans[first]) if spans is not None else groups.devices
-        fold = int(folds[first]) if folds is not None else 0
-        part = _bounded(topology, part, span * (groups.p if isinstance(steps, Everyone) else 1))
-        parts.append((part, _sent(topology, groups, steps, part, span, fold)))
-    joined = [np.concatenate(column) for column in zip(*(p for _, p in parts), strict=True)]
-    return Toll(*joined, times=steps.times)  # type: ignore[arg-type]
+        for flows in _flows(topology, groups, steps, reduce):
+            cost = len(flows.source) * 2 * len(topology.levels)
+            cost += len(flows.times) * topology.links // 4
+            if weight + cost > BLOCK:
+                count()
+                weight = 0
+            held.append((place, flows))
+            weight += cost
+    count()
+    return [_joined(parts) for parts in done.values()]
 
 
-def _bounded(topology: Topology, part: slice, flows: int) -> slice:
-    """As many steps as fit in memory."""
-    each = max(flows * 2 * max(3, len(topology.levels)), topology.links // 4, 1)
-    return slice(part.start, min(part.stop, part.start + max(1, BLOCK // each)))
+NAMES = ("alpha", "shared", "solo", "worst", "times")
 
 
-def _periods(topology: Topology, groups: Groups, steps: Steps) -> tuple[Ids | None, Ids | None]:
-    """Ranks after which each step repeats, and where the way down may be folded.
+def _joined(parts: Sequence[Toll]) -> Toll:
+    if len(parts) == 1:
+        return parts[0]
+    return Toll(*(np.concatenate([getattr(part, name) for part in parts]) for name in NAMES))
+
+
+def _flows(topology: Topology, groups: Groups, steps: Steps, reduce: bool) -> Iterator[Flows]:
+    """The flows of some steps, a handful of steps at a time."""
+    reduce = reduce and topology.tree and groups.device is None
+    if isinstance(steps, Pairs):
+        span = _period(topology, groups.block, groups.devices)[0] if reduce else groups.devices
+        bases = groups.bases[: int(np.searchsorted(groups.bases, span))]
+        source = groups.at((bases[:, None] + groups.offsets[steps.source]).ravel())
+        target = groups.at((bases[:, None] + groups.offsets[steps.target]).ravel())
+        own = len(steps.share) if steps.stripes > 1 else 0
+        share = np.tile(steps.share, len(bases))
+        yield Flows(source, target, target, share, len(source), steps.times, own=own)
+        return
+    first = 0
+    while first < steps.count:
+        last, span, fold = steps.count, groups.devices, 0
+        if reduce:
+            reach = _reach(groups, steps, first)
+            same = (_reach(groups, steps, k) == reach for k in range(first + 1, steps.count))
+            last = first + 1 + next((k for k, alike in enumerate(same) if not alike),
+                                    steps.count - first - 1)  # fmt: skip
+            span, period = _period(topology, reach, groups.devices)
+            turning = isinstance(steps, (Shift, Everyone)) and len(groups.pattern) == 1
+            if turning and span == reach and reach % period == 0:
+                span = fold = period
+        many = groups.p - 1 if isinstance(steps, Everyone) else 1
+        each = span * many
+        room = max(1, BLOCK // (each * 2 * len(topology.levels) + topology.links // 4))
+        part = slice(first, min(last, first + room))
+        to = steps.pairs(groups.number[:span], groups.p, part)
+        base = groups.first[:span] if many == 1 else np.repeat(groups.first[:span], many)
+        target = groups.at(base + groups.offsets[to]).ravel()
+        ranks = np.arange(span) if many == 1 else np.repeat(np.arange(span), many)
+        source = np.tile(groups.at(ranks), len(to))
+        yield Flows(source, target, target % fold if fold else target,
+                    np.repeat(steps.share[part], each), each, steps.times[part], many)  # fmt: skip
+        first = part.stop
+
+
+def _reach(groups: Groups, steps: Steps, k: int) -> int:
+    return groups.reach(int(steps.mask[k])) if isinstance(steps, Exchange) else groups.block
+
+
+def _period(topology: Topology, block: int, devices: int) -> tuple[int, int]:
+    """Ranks after which flows inside blocks repeat, and after which the network itself does.
 
     In a tree, whole blocks of ranks that fill whole units load those units' own links and no
-    others, and a block inside a unit never leaves it: so one block stands for all. A shift of
-    a whole ring moreover looks the same from every unit in it.
+    others, and a block inside a unit never leaves it: so one such stretch stands for all. A
+    shift of a whole ring moreover looks the same from every unit in it.
     """
-    if not topology.tree or groups.device is not None:
-        return None, None
-    n = groups.devices
-    if isinstance(steps, Exchange):
-        reach = np.array([groups.reach(int(mask)) for mask in steps.mask])
-    else:
-        reach = np.full(steps.count, groups.block)
-    spans, folds = np.empty_like(reach), np.zeros_like(reach)
-    seen: dict[int, tuple[int, int]] = {}
-    for k, block in enumerate(reach.tolist()):
-        if block not in seen:
-            span, period = block, 1
-            for fabric in topology.fabrics:
-                if fabric.unit % block:
-                    span = lcm(span, fabric.unit)
-                    period = lcm(period, fabric.unit)
-            turning = isinstance(steps, (Shift, Everyone)) and len(groups.pattern) == 1
-            if turning and span == block and block % period == 0 and n % block == 0:
-                seen[block] = period, period
-            else:
-                seen[block] = min(span, n), 0
-        spans[k], folds[k] = seen[block]
-    return spans, folds
+    span, period = block, 1
+    for fabric in topology.fabrics:
+        if fabric.unit % block:
+            span, period = lcm(span, fabric.unit), lcm(period, fabric.unit)
+    return min(span, devices), period
 
 
-def _sent(
-    topology: Topology, groups: Groups, steps: Steps, part: slice, span: int, fold: int
-) -> tuple[Numbers, Numbers, Numbers, Ids]:
-    """Steps of which every rank takes part in all."""
-    ranks = np.arange(span)
-    first, number = groups.place(ranks)
-    to = steps.pairs(number, groups.p, part)
-    many = to.shape[1] // span
-    ranks, first = np.repeat(ranks, many), np.repeat(first, many)
-    target = first + groups.offsets[to]
-    source, target = groups.at(ranks), groups.at(target)
-    source = np.broadcast_to(source, target.shape)
-    into = target % fold if fold else target
-    route = topology.route(source, target, into)
-    count, width = len(target), topology.links + 1
-    key = route + (np.arange(count) * width)[:, None]
-    load = np.bincount(key.ravel(), minlength=count * width).reshape(count, width)
-    busy = load / topology.capacity
-    worst = busy.argmax(axis=1)
-    share = steps.share[part]
-    slowest = topology.capacity[route].min(axis=0).min(axis=1)
-    alpha = topology.alpha(source, target).max(axis=1)
-    return alpha, share * busy[np.arange(count), worst], many * share / slowest, worst
-
-
-def _listed(topology: Topology, groups: Groups, steps: Pairs, reduce: bool) -> Toll:
-    """One step whose flows are listed, in every group."""
-    span = groups.devices
-    if reduce and topology.tree and groups.device is None:
-        span = groups.block
-        for fabric in topology.fabrics:
-            if fabric.unit % groups.block:
-                span = lcm(span, fabric.unit)
-        span = min(span, groups.devices)
-    ranks = np.arange(span)
-    bases = np.unique(groups.place(ranks)[0])
-    source = groups.at((bases[:, None] + groups.offsets[steps.source]).ravel())
-    target = groups.at((bases[:, None] + groups.offsets[steps.target]).ravel())
-    share = np.tile(steps.share, len(bases))
-    route = topology.route(source, target)
+def _count(topology: Topology, batch: list[Flows]) -> Toll:
+    """Lay the flows on their links and find each step's fullest."""
+    one = len(batch) == 1
+    source, target, into, share = (
+        getattr(batch[0], name) if one else np.concatenate([getattr(f, name) for f in batch])
+        for name in ("source", "target", "into", "share")
+    )
+    lengths = np.concatenate([np.full(len(f.times), f.each) for f in batch])
+    edges = np.concatenate([[0], np.cumsum(lengths)[:-1]])
+    steps, width = len(lengths), topology.links + 1
+    route, alpha = topology.trail(source, target, into)
+    key = route + np.repeat(np.arange(steps) * width, lengths)
     weight = np.broadcast_to(share, route.shape)
-    load = np.bincount(route.ravel(), weight.ravel(), minlength=topology.links + 1)
-    busy = load / topology.capacity
-    worst = busy.argmax()
-    solo = (share / topology.capacity[route].min(axis=0)).max()
-    alpha = topology.alpha(source, target).max()
-    return Toll(*map(np.atleast_1d, (alpha, busy[worst], solo, worst)), times=steps.times)
+    load = np.bincount(key.ravel(), weight.ravel(), steps * width).reshape(steps, width)
+    load *= topology.pace
+    worst = load.argmax(axis=1)
+    solo = np.maximum.reduceat(share * topology.pace[route].max(axis=0), edges)
+    solo *= np.concatenate([np.full(len(f.times), f.many) for f in batch])
+    step = 0
+    for f, edge in zip(batch, edges[np.cumsum([0, *(len(f.times) for f in batch[:-1])])],
+                       strict=True):  # fmt: skip
+        if f.own:  # lanes of one group are meant to share: alone is that group alone
+            mine = slice(int(edge), int(edge) + f.own)
+            links = route[:, mine].ravel()
+            own = np.bincount(links, weight[:, mine].ravel(), width)
+            solo[step] = (own * topology.pace).max()
+        step += len(f.times)
+    alpha = np.maximum.reduceat(alpha, edges)
+    times = np.concatenate([f.times for f in batch])
+    return Toll(alpha, load[np.arange(steps), worst], solo, worst, times)
 
 
 def everyone(topology: Topology, groups: Groups, steps: Steps) -> Toll:
     """All ranks to all at once, in a tree: loads from how many members each unit holds."""
     ranks = np.arange(groups.devices)
-    first, _ = groups.place(ranks)
+    first = groups.first
     device, p = groups.at(ranks), groups.p
     busy, solo, alpha, key = np.zeros(topology.links + 1), np.inf, 0.0, device
     for depth, fabric in enumerate(topology.fabrics):

@@ -66,6 +66,8 @@ class Topology:
         self.capacity: Numbers = np.concatenate(
             [f.capacities() for f in self.fabrics] + [np.array([np.inf])]
         )
+        self.hashes = any(fabric.routing == "ecmp" for fabric in self.fabrics)
+        self.pace: Numbers = 1 / self.capacity  # seconds a byte; nothing where there is no link
         self.half = any(level.duplex == "half" for level in self.levels)
 
     @property
@@ -82,13 +84,14 @@ class Topology:
 
     def alpha(self, source: Ids, target: Ids) -> Numbers:
         """Seconds before the first byte arrives; zero for a device and itself."""
-        if self.hop:
-            hops = (self.route(source, target) != self.links).sum(axis=0)
-            return np.asarray(hops * self.hop)
-        return np.where(source == target, 0.0, self.latency[self.turn(source, target)])
+        return self.trail(source, target)[1]
 
-    def route(self, source: Ids, target: Ids, into: Ids | None = None) -> Ids:
-        """Links of each flow: an array (columns, flows) of link numbers, padded.
+    def route(self, source: Ids, target: Ids) -> Ids:
+        """Links of each flow: an array (columns, flows) of link numbers, padded."""
+        return self.trail(source, target)[0]
+
+    def trail(self, source: Ids, target: Ids, into: Ids | None = None) -> tuple[Ids, Numbers]:
+        """Route and α of each flow.
 
         `into` counts the way down as if it ended at another device that stands for the target:
         one period of a network that looks the same everywhere then holds all of its traffic.
@@ -97,7 +100,7 @@ class Topology:
         source, target = np.broadcast_arrays(source, target)
         into = target if into is None else np.broadcast_to(into, source.shape)
         turn = np.where(source == target, -1, self.turn(source, target))
-        salt = (source * 2654435761 + target * 40503 + 12345) // 64
+        salt = source * 2654435761 + target * 40503 >> 6 if self.hashes else source
         up_key, down_key = target, into
         columns: list[Ids] = []
         for depth, fabric in enumerate(self.fabrics):
@@ -116,7 +119,9 @@ class Topology:
                     columns.append(np.where(here & (link != NOWHERE), base + link, self.links))
             up_key, down_key = fabric.number(target, up_key), fabric.number(into, down_key)
         route = np.stack(columns) if columns else np.full((1, *source.shape), self.links)
-        return self.pairing[route] if self.half else route
+        route = self.pairing[route] if self.half else route
+        alpha = (route != self.links).sum(axis=0) * self.hop if self.hop else self.latency[turn]
+        return route, np.asarray(alpha)
 
     @cached_property
     def labels(self) -> list[str]:
