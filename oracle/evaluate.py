@@ -86,7 +86,9 @@ class Block:
 
     @property
     def feasible(self) -> Array:
-        return np.logical_and.reduce([wanted <= allowed for wanted, allowed in self.limits.values()])
+        return np.logical_and.reduce(
+            [wanted <= allowed for wanted, allowed in self.limits.values()]
+        )
 
 
 def blocks(
@@ -255,7 +257,7 @@ def _priced(
     elif message.when == "border":
         nbytes = stages.borders(nbytes)
         calls = np.ones_like(nbytes)
-    columns = np.flatnonzero((calls * nbytes > 0).any(axis=0))
+    columns = np.flatnonzero((calls > 0).any(axis=0))
     each = np.zeros(nbytes.shape)
     each[:, columns], best, names, phi, full, rough = _menu(menu, row, nbytes[:, columns])
     sent = calls * each
@@ -405,8 +407,7 @@ def _assemble(
                 one.best[same], one.names, one.full, deviation,
             )
         )  # fmt: skip
-    few = plan[distinct(plan.columns())[0]] if False else plan
-    held = _held(plan, few, shard, stages, same, system, options)
+    held = _held(plan, shard, stages, same, system, options)
     return Block(
         plan, parts_of, exchange, held, seconds, np.sqrt(variance),
         _limits(plan, model, system, held, options), worst[:, 0],
@@ -425,8 +426,7 @@ def _ahead(seconds: Array, work: Array, one: _Priced, stages: Stages, same: Arra
 
 
 def _held(
-    plan: Plan, few: Plan, shard: Shard, stages: Stages, same: Array, system: System,
-    options: Options,
+    plan: Plan, shard: Shard, stages: Stages, same: Array, system: System, options: Options
 ) -> memory.Held:  # fmt: skip
     """Memory is of the plan, not of the distinct shard: schedule and recomputation decide it."""
     timing = plan.columns(
@@ -471,12 +471,15 @@ def _limits(
             allowed = np.broadcast_to(axis.limit(model, batch), batch.shape)
             found[f"{axis.name} degree: {axis.bound}"] = (axis.degree[:, 0], allowed[:, 0])
     data, sharded = plan.axis("data"), plan.axis("sharded")
-    pipeline, spatial = plan.axis("pipeline"), plan.axis("spatial")
+    pipeline = plan.axis("pipeline")
     replicas = data.degree * sharded.degree
     found["replicas: samples in the batch"] = (replicas[:, 0], batch[:, 0])
     pieces = replicas * pipeline.segments * data.accumulate
     found["micro-batches: samples of a device"] = (pieces[:, 0], np.maximum(batch, replicas)[:, 0])
-    found["experts: devices of the data axis"] = (plan.axis("expert").degree[:, 0], data.degree[:, 0])
+    found["experts: devices of the data axis"] = (
+        plan.axis("expert").degree[:, 0],
+        data.degree[:, 0],
+    )
     uneven = (data.degree % plan.axis("expert").degree != 0) * 1.0
     found["experts: a divisor of the data axis"] = (uneven[:, 0], np.zeros(len(plan)))
     ragged = ((pipeline.interleave > 1) & (pipeline.segments % pipeline.degree != 0)) * 1.0
@@ -484,7 +487,6 @@ def _limits(
     found["devices of the system"] = (plan.devices[:, 0], np.full(len(plan), float(system.devices)))
     capacity = options.max_memory or system.device.memory
     found["memory"] = (held.total, np.full(len(plan), float(capacity)))
-    del spatial
     return found
 
 

@@ -109,7 +109,9 @@ def _transient(shard: Shard) -> Array:
     """Bytes that live only while a row runs back: gradients of its two tensors."""
     moved = shard.model.mask(lambda row: row.kind not in ("flatten", "reshape"))
     own = shard.micro * shard.delta * (shard.x + shard.y) * moved
-    return np.atleast_2d(np.broadcast_to(own, np.broadcast_shapes(own.shape, (1, len(shard.model)))))
+    return np.atleast_2d(
+        np.broadcast_to(own, np.broadcast_shapes(own.shape, (1, len(shard.model))))
+    )
 
 
 def _buckets(plan: Plan, weights: Array) -> Array:
@@ -119,12 +121,16 @@ def _buckets(plan: Plan, weights: Array) -> Array:
 
 def _ideal(shard: Shard, stages: Stages, optimizer: str, gamma: float) -> Held:
     delta = shard.delta
-    tensors = 2 * gamma * delta * stages.total(shard.batch * (shard.x + shard.y))
+    tensors = (
+        2 * gamma * delta * stages.total(shard.batch * (shard.x + shard.y) * shard.model.layers)
+    )
     weights = gamma * delta * stages.total(shard.w * np.ones_like(shard.batch)) * shard.stored
     whole = tensors + 2 * weights
     stage = np.argmax(whole, axis=-1)
     kinds = {"weights": weights, "gradients": weights, "activations": tensors}
-    worst = {k: np.take_along_axis(v + 0 * whole, stage[:, None], -1)[:, 0] for k, v in kinds.items()}
+    worst = {
+        k: np.take_along_axis(v + 0 * whole, stage[:, None], -1)[:, 0] for k, v in kinds.items()
+    }
     return Held({k: worst.get(k, np.zeros(len(stage))) for k in KINDS}, stage)
 
 

@@ -323,6 +323,11 @@ class Model:
         return self.mask(lambda row: row.work in ("gemm", "conv"))
 
     @cached_property
+    def layers(self) -> NDArray[np.bool_]:
+        """Rows that count as a layer in the published table: matrices, attention, pooling."""
+        return self.weighted | self.mask(lambda row: row.work == "attention" or row.kind == "pool")
+
+    @cached_property
     def tokens(self) -> NDArray[np.bool_]:
         """Rows whose first extent counts tokens."""
         return self.mask(lambda row: row.made.tokens or row.given.tokens)

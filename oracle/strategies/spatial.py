@@ -5,7 +5,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from oracle.collectives import Message
-from oracle.model import Model
+from oracle.models import Model
 from oracle.shard import Array, Shard, product
 from oracle.strategies.base import Strategy, words
 
@@ -89,55 +89,51 @@ class Spatial(Strategy):
     def talk(self, shard: Shard) -> list[Message]:
         model, cut, micro = shard.model, self.cut(shard), shard.micro * shard.delta
         x_border, y_border, faces = 0.0, 0.0, 0.0
-        for i, q in enumerate(self.grid(shard)):
+        for i, parts in enumerate(self.grid(shard)):
             k, s = model.window[i], model.stride[i]
-            deep = (
-                np.floor((k - 1) / 2) if shard.ideal else np.maximum(0, np.floor(k / 2) * (k > s))
-            )
-            if not shard.ideal:
-                deep = deep * (k > 1)
-            given, made = product(shard.given) / shard.given[i], product(shard.made) / shard.made[i]
-            if shard.ideal:
-                given, made = (
-                    product(model.given) / model.given[i],
-                    product(model.made) / model.made[i],
-                )
-            crossed = (q > 1) * cut * (deep > 0)
-            x_border = x_border + crossed * shard.channels * deep * given
-            y_border = y_border + crossed * shard.filters * deep / (1 if shard.ideal else s) * made
+            if shard.ideal:  # every layer with a window pays its two messages
+                deep, shrunk, crossed = np.floor((k - 1) / 2), 1.0, (parts > 1) & windowed(model)
+                given, made = model.given, model.made
+            else:
+                deep, shrunk = np.floor(k / 2) * (k > s), s
+                crossed, given, made = (parts > 1) & cut & (deep > 0), shard.given, shard.made
+            x_border = x_border + crossed * shard.channels * deep * product(given) / given[i]
+            y_border = y_border + crossed * shard.filters * deep / shrunk * product(made) / made[i]
             faces = faces + crossed
         chain = np.where(np.asarray(self.halo) == 1, np.maximum(self.degree - 1, 1), 1)
-        calls = np.where(faces > 0, faces, 0) * chain
-        found = [
-            Message("halo of x", "halo", micro * x_border / np.maximum(faces, 1), ("spatial",),
-                    calls, when="forward"),
-            Message("halo of dL/dy", "halo", micro * y_border / np.maximum(faces, 1), ("spatial",),
-                    calls, when="backward"),
-        ]  # fmt: skip
-        # the last row that is cut hands its output to everybody
-        last = cut & ~np.concatenate([cut[..., 1:], np.zeros_like(cut[..., :1])], axis=-1)
-        if shard.ideal:  # the published row of this strategy alone leaves the collection out
-            images = model.mask(lambda row: len(row.made.extents) > 0)
-            last = np.arange(len(model)) == (np.flatnonzero(images)[-1] if images.any() else -1)
-            collected = micro * shard.y * self.degree
-            calls = last * (shard.parts > 1)
-        else:
-            collected, calls = (
-                micro * shard.model.y,
-                last & (np.arange(len(model)) < len(model) - 1),
-            )
-        back = "allgather" if shard.ideal else "reduce_scatter"
+        each = micro / np.maximum(faces, 1)
+        axes = ("spatial",)
         return [
-            *found,
-            Message("collect at the split point", "allgather", collected, ("spatial",), calls * 1.0,
+            Message("halo of x", "halo", each * x_border, axes, faces * chain, when="forward"),
+            Message("halo of dL/dy", "halo", each * y_border, axes, faces * chain, when="backward"),
+            *self.collect(shard, cut),
+        ]
+
+    def collect(self, shard: Shard, cut: Array) -> list[Message]:
+        """The last row that is cut hands its output to everybody, and gets its gradient back."""
+        model, rows = shard.model, np.arange(len(shard.model))
+        y = shard.micro * shard.delta * model.y
+        if shard.ideal:  # the published row of this strategy alone leaves the collection out
+            last = (rows == np.flatnonzero(windowed(model))[-1:]) & (shard.parts > 1)
+            back = "allgather"
+        else:
+            last = cut & ~np.concatenate([cut[..., 1:], np.zeros_like(cut[..., :1])], axis=-1)
+            last, back = last & (rows < len(model) - 1), "reduce_scatter"
+        return [
+            Message("collect at the split point", "allgather", y, ("spatial",), last * 1.0,
                     when="forward"),
-            Message("spread at the split point", back, collected, ("spatial",), calls * 1.0,
+            Message("spread at the split point", back, y, ("spatial",), last * 1.0,
                     when="backward"),
         ]  # fmt: skip
 
     def whole(self, model: Model) -> list[str]:
         able = model.mask(lambda row: not row.made.tokens and bool(row.made.extents))
         return [row.name for row, cut in zip(model.rows, able, strict=True) if not cut]
+
+
+def windowed(model: Model) -> np.ndarray:
+    """Layers that look at a neighbourhood."""
+    return model.layers & model.mask(lambda row: bool(row.window))
 
 
 def even_grid(p: int, rank: int) -> tuple[int, int, int]:

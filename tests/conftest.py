@@ -1,0 +1,70 @@
+from __future__ import annotations
+
+import pytest
+
+import oracle
+from oracle.models import Model
+from oracle.specs import System
+
+CONVOLUTIONS = {
+    "name": "unequal",
+    "source": "made up: no two sums agree by accident",
+    "input": [3, 120, 96],
+    "layers": [
+        {"conv": {"filters": 48, "kernel": 5, "padding": 2}},
+        "relu",
+        {"conv": {"filters": 96, "kernel": 3, "padding": 1}},
+        {"norm": "batch"},
+        "relu",
+        {"pool": {"kernel": 2}},
+        {"conv": {"filters": 64, "kernel": 1}},
+        {"conv": {"filters": 160, "kernel": 3, "padding": 1}},
+        {"pool": {"kernel": 2}},
+        {"conv": {"filters": 80, "kernel": 3, "padding": 1}},
+        "flatten",
+        {"dense": 640},
+        {"dense": 96},
+    ],
+}
+SYSTEM = {
+    "name": "small",
+    "source": "made up",
+    "device": {
+        "name": "toy",
+        "source": "made up",
+        "memory": "64 GiB",
+        "memory_bandwidth": "900 GB/s",
+        "peak": {"fp32": "15 TFLOP/s", "fp16": "120 TFLOP/s", "bf16": "120 TFLOP/s"},
+    },
+    "levels": [
+        {"name": "node", "devices": 4, "ports": 2, "bandwidth": "50 GB/s", "latency": "3 us",
+         "source": "made up"},
+        {"name": "rack", "devices": 64, "ports": 2, "bandwidth": "12 GB/s", "latency": "7 us",
+         "source": "made up"},
+        {"name": "all", "devices": 1024, "bandwidth": "12 GB/s", "latency": "9 us",
+         "oversubscription": 3, "source": "made up"},
+    ],
+}  # fmt: skip
+TRANSFORMER = {
+    "name": "small-transformer",
+    "source": "made up",
+    "transformer": {
+        "layers": 8, "hidden": 512, "heads": 8, "vocab": 4096, "sequence": 256,
+        "dropout": True, "flash": False,
+    },
+}  # fmt: skip
+
+
+@pytest.fixture(scope="session")
+def model() -> Model:
+    return oracle.model(CONVOLUTIONS)
+
+
+@pytest.fixture(scope="session")
+def transformer() -> Model:
+    return oracle.model(TRANSFORMER)
+
+
+@pytest.fixture(scope="session")
+def system() -> System:
+    return oracle.system(SYSTEM)
