@@ -133,7 +133,7 @@ class Conv(Layer):
         if self.padding == "same":
             sizes = zip(shape.extents, reach, stride, strict=True)
             return tuple(max((-(-n // s) - 1) * s + r - n, 0) for n, r, s in sizes)
-        return tuple(2 * p for p in _tuple(self.padding, len(reach)))  # type: ignore[arg-type]
+        return tuple(2 * p for p in _tuple(self.padding, len(reach)))
 
 
 @dataclass(frozen=True)
@@ -184,7 +184,7 @@ class Pool(Layer):
         if self.kernel == "global":
             made, kernel, stride = (1,) * rank, shape.extents, shape.extents
         else:
-            kernel = _tuple(self.kernel, rank)  # type: ignore[arg-type]
+            kernel = _tuple(self.kernel, rank)
             stride = _tuple(kernel if self.stride is None else self.stride, rank)
             pads = Conv(1, kernel, padding=self.padding).pads(shape, kernel, stride)
             sizes = list(zip(shape.extents, kernel, stride, pads, strict=True))
@@ -545,8 +545,12 @@ class Placed:
             return cls._block(node, reader)
         word, *rest = node.entries
         known = kinds()
-        if word in _ACTIVATIONS and not node.entries[word].entries:
-            return cls(node, Activation(op=word))  # type: ignore[arg-type]
+        if word in _ACTIVATIONS and not rest:  # `relu: {name: here}` says an activation's op
+            given = node.entries[word]
+            inner = Node(given.place, "mapping", entries={**given.entries}, keys={**given.keys})
+            inner.entries["op"] = Node(node.keys[word], "scalar", word)
+            plain = reader.record(Activation, inner, word)
+            return cls(node, plain) if plain is not None else None
         if word not in known:
             hint = suggest(word, [*known, *_ACTIVATIONS, "layers"], "layer kinds")
             place = node.keys[word]
@@ -595,7 +599,7 @@ class Placed:
         return {"anyOf": [*options, blocks, {"enum": plain}]}
 
 
-def _plain(kind: type[Layer]) -> bool:
+def _plain(kind: type) -> bool:
     return not any(required for _, _, required in fields_of(kind).values())
 
 
