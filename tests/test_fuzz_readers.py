@@ -23,6 +23,8 @@ def mutated(seed: bytes, dice: random.Random) -> bytes:
     """A log after one to four accidents; a few microseconds each."""
     data = bytearray(seed)
     for _ in range(dice.randrange(1, 5)):
+        if not data:
+            break
         kind, at = dice.randrange(7), int(dice.random() * (len(data) + 1))
         end = at + int(dice.random() * 64)
         if kind == 0:

@@ -1,0 +1,408 @@
+"""Calibration: from what logs say of a machine to α, β and their intervals in its system spec.
+
+Samples are pooled by operation and by whether a group stays in a node or leaves it; every pool
+is fitted by itself (`fit`), all its rank counts and sizes together, with the steps and volumes of
+`collectives`. An entry of a level serves that level and those above it that have none of their
+own. What cannot be fitted is listed with its reason and stays at its datasheet value.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import tempfile
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from oracle import specs
+from oracle.collectives import ALGORITHMS
+from oracle.document import read_text
+from oracle.fit import FASTEST, NORMAL90, Envelope, Numbers
+from oracle.pools import Pool, degenerate, pooled, pools
+from oracle.readers import Reading, Refusal
+from oracle.specs import Calibrated, System
+from oracle.units import show
+
+
+@dataclass(frozen=True, eq=False)
+class Fit:
+    """One pool, fitted: its envelope, the entries it makes, and what it cannot know."""
+
+    pool: Pool
+    found: Envelope
+    entries: tuple[Calibrated, ...]
+    notes: tuple[str, ...]
+
+    @cached_property
+    def error(self) -> Numbers:
+        return self.pool.error(self.found)
+
+    @cached_property
+    def without_size(self) -> Numbers:
+        return self.pool.left_out(self.pool.nbytes, self.found)
+
+    @cached_property
+    def without_ranks(self) -> Numbers:
+        if len(np.unique(self.pool.ranks)) < 3:
+            return np.full(len(self.pool.seconds), np.nan)
+        return self.pool.left_out(self.pool.ranks)
+
+    @property
+    def r2(self) -> float:
+        """Share of the variance of log seconds that the fit explains."""
+        logs = np.log(self.pool.seconds)
+        rest = np.log1p(self.error)
+        return float(1 - (rest**2).sum() / max(((logs - logs.mean()) ** 2).sum(), 1e-300))
+
+    def formulas(self) -> list[str]:
+        """The lines of the envelope with 90 % intervals, one text each."""
+        return [_formula(entry) for entry in self.entries]
+
+    def worst(self, count: int = 5) -> list[str]:
+        """The samples farthest from the fit; those beyond the noise are called outliers."""
+        outliers = set(self.found.outliers.tolist())
+        order = np.argsort(-np.abs(self.error), kind="stable")[:count]
+        return [
+            f"{'outlier ' if k in outliers else ''}{self.pool.samples[k].where}: "
+            f"{show(self.pool.nbytes[k], 'B')}, {self.pool.ranks[k]:.0f} ranks, "
+            f"measured {show(self.pool.seconds[k], 's')}, fitted {self.error[k]:+.1%} from it"
+            for k in order.tolist()
+        ]
+
+
+@dataclass(frozen=True, eq=False)
+class Calibration:
+    """What a set of logs says about a system: fits, refusals, and the new spec."""
+
+    system: System
+    original: str  # text of the system's file; empty where it came from none
+    origin: str
+    readings: tuple[Reading, ...]
+    fits: tuple[Fit, ...]
+    refused: tuple[tuple[str, str], ...]  # what, why
+
+    @property
+    def entries(self) -> tuple[Calibrated, ...]:
+        return tuple(entry for fit in self.fits for entry in fit.entries)
+
+    @property
+    def remaining(self) -> tuple[str, ...]:
+        """Operations and levels for which nothing is calibrated, here or in the system before."""
+        known = {(e.op, e.level) for e in (*self.entries, *self.system.collectives)}
+        inner = self.system.levels[0].name
+        rest = []
+        for op in ALGORITHMS:
+            at = {level for name, level in known if name == op}
+            if inner not in at:
+                rest.append(f"{op} in the {inner}")
+            if not at - {inner} and len(self.system.levels) > 1:
+                rest.append(f"{op} beyond it")
+        return tuple(rest)
+
+    def text(self) -> str:
+        """The fits as formulas with intervals, how well they do, and what they leave open."""
+        lines = [reading.summary() for reading in self.readings]
+        for fit in self.fits:
+            pool, big = fit.pool, fit.pool.nbytes >= 65536
+            ranks = ", ".join(f"{p:.0f}" for p in np.unique(pool.ranks))
+            low, high = pool.nbytes.min(), pool.nbytes.max()
+            lines += [
+                "",
+                f"{pool.op}, {pool.level}: {len(pool.seconds)} samples, {ranks} ranks, "
+                f"{show(low, 'B')} to {show(high, 'B')}",
+                "  seconds of m bytes among p ranks, the least of:",
+                *(f"    {formula}" for formula in fit.formulas()),
+                f"  R² of log seconds {fit.r2:.4f}, residual {fit.found.scale:.1%} (1σ, robust), "
+                f"{len(fit.found.outliers)} outliers",
+                f"  median error: fitted {_median(fit.error, big)}; a size left out "
+                f"{_median(fit.without_size, big)}; a rank count left out "
+                f"{_median(fit.without_ranks, big)}   (64 KiB and more / below)",
+                "  farthest off:",
+                *(f"    {worst}" for worst in fit.worst()),
+                *(f"  note: {note}" for note in fit.notes),
+            ]
+        if self.refused:
+            lines += ["", "not fitted:", *(f"  {what}: {why}" for what, why in self.refused)]
+        rest = ", ".join(self.remaining) or "nothing"
+        return "\n".join([*lines, "", f"still at datasheet values: {rest}"]) + "\n"
+
+    def to_dict(self) -> dict[str, Any]:
+        """The same for another program."""
+        return {
+            "system": self.system.name,
+            "readings": [
+                {"path": r.path, "format": r.format, "samples": len(r.samples),
+                 "skipped": dict(sorted(r.counts().items()))}
+                for r in self.readings
+            ],
+            "fits": [_as_dict(fit) for fit in self.fits],
+            "refused": [{"what": what, "why": why} for what, why in self.refused],
+            "datasheet": list(self.remaining),
+        }  # fmt: skip
+
+    def spec(self) -> str:
+        """The system file's own text, with its `collectives:` block replaced by the new one."""
+        if not self.original:
+            raise Refusal(self.system.name, 0, "this system came from no file",
+                          "calibrate onto a shipped name or a path")  # fmt: skip
+        fresh = {(entry.op, entry.level) for entry in self.entries}
+        old = [e for e in self.system.collectives if (e.op, e.level) not in fresh]
+        return with_block(self.original, block([*old, *self.entries]))
+
+    def write(self, path: str | Path) -> None:
+        """The new spec into a file of its own: whole or not at all, never over what it is from."""
+        target = Path(path)
+        inputs = [self.origin, *(reading.path for reading in self.readings)]
+        for name in inputs:
+            if name and target.exists() and Path(name).exists() and target.samefile(name):
+                raise Refusal(str(path), 0, "this file is an input", "name another output")
+        text = self.spec()
+        specs._build(System, _loaded(text))  # what is written can be read
+        try:
+            handle, beside = tempfile.mkstemp(dir=target.parent, prefix=f".{target.name[:99]}.")
+            try:
+                with os.fdopen(handle, "w", encoding="utf-8", newline="\n") as file:
+                    file.write(text)
+                    file.flush()
+                    os.fsync(file.fileno())
+                os.chmod(beside, 0o644)
+                os.replace(beside, target)
+            except BaseException:
+                os.unlink(beside)
+                raise
+        except OSError as error:
+            what = error.strerror or "it cannot be written"
+            raise Refusal(str(path), 0, what, "name a file in a folder you may write to") from None
+
+
+def calibrate(readings: Iterable[Reading], system: Any) -> Calibration:
+    """Fit all that the readings can tell about a system: a name, a path, or a `System`."""
+    readings = tuple(readings)
+    spec = specs.system(system)
+    origin = "" if isinstance(system, Mapping) else _file_of(system)
+    original = read_text(origin) if origin else ""
+    found_pools, refused = pools(readings, spec)
+    fits = []
+    for op, level, samples in found_pools:
+        what = f"{op}, {level}"
+        pool = pooled(op, level, samples)
+        why = degenerate(pool)
+        if why:
+            refused.append((what, why))
+            continue
+        found = pool.fitted()
+        notes = _notes(pool, found)
+        fits.append(Fit(pool, found, tuple(_entries(pool, found, _source(pool, readings))), notes))
+    return Calibration(spec, original, origin, readings, tuple(fits), tuple(refused))
+
+
+def _notes(pool: Pool, found: Envelope) -> tuple[str, ...]:
+    notes = []
+    counts = np.unique(pool.ranks)
+    if len(counts) == 1:
+        notes.append(
+            f"one rank count ({counts[0]:.0f}): what a call and what a step costs cannot be told "
+            "apart, so half is given to each; other counts follow the formula, unmeasured"
+        )
+    if len(np.unique(pool.inner)) == 1 and pool.inner[0] != pool.ranks[0]:
+        notes.append(f"always {pool.inner[0]:.0f} ranks a node: steps inside and between nodes "
+                     "share one latency")  # fmt: skip
+    if found.factors:
+        notes.append("the bandwidth differs by rank count: one entry for each, between them "
+                     "interpolated")  # fmt: skip
+    if any(line.values[2] * FASTEST <= 1 for line in found.lines):
+        notes.append("one line does not grow with size within the range")
+    return tuple(notes)
+
+
+def _source(pool: Pool, readings: Sequence[Reading]) -> str:
+    """Tool, files, date and machine of the readings that a pool is from."""
+    paths = {sample.where.rpartition(":")[0] for sample in pool.samples}
+    used = [r for r in readings if r.path in paths]
+    tools = dict.fromkeys(str(r.machine.get("tool", r.format)) for r in used)
+    dates = sorted({str(r.machine["date"]) for r in used if r.machine.get("date")})
+    machines = dict.fromkeys(str(r.machine["device"]) for r in used if r.machine.get("device"))
+    names = ", ".join(Path(r.path).name for r in used)
+    when = " to ".join(dict.fromkeys((dates[0], dates[-1]))) if dates else "date not in the log"
+    where = ", ".join(machines) or "machine not in the log"
+    return _plain(f"{', '.join(tools)}: {names}; {when}; {where}")
+
+
+def _plain(text: str) -> str:
+    return " ".join("".join(c if c.isprintable() else "?" for c in text).split())
+
+
+def _entries(pool: Pool, found: Envelope, source: str) -> Iterable[Calibrated]:
+    """One entry a line, and for each rank count where the bandwidth differs by it."""
+    order = sorted(found.lines, key=lambda line: _start(pool, line))
+    one_count = len(np.unique(pool.ranks)) == 1
+    for number, line in enumerate(order, 1):
+        mine = found.nearest == found.lines.index(line)
+        base, latency, slope = line.values.tolist()
+        shares = [s / v if v > 0 else 0.0 for s, v in zip(line.sigma, line.values, strict=True)]
+        steps = pool.forms[line.form].steps
+        if one_count and steps[0] > 1:
+            base, latency, shares[0] = steps[0] * latency / 2, latency / 2, shares[1]
+        relative = {
+            name: float(f"{share:.3g}")
+            for name, share in zip(("base", "latency", "bandwidth"), shares, strict=True)
+            if share > 0
+        }
+        for low, high, factor in _ranges(pool, found):
+            yield Calibrated(
+                op=pool.op,
+                level=pool.level,
+                algorithm=pool.forms[line.form].algorithm,
+                protocol=f"line {number} of {len(order)}",
+                base=_digits(base),
+                latency=_digits(latency),
+                bandwidth=_digits(min(FASTEST, 1 / max(slope * factor, 1 / FASTEST))),
+                concurrency=float(pool.samples[0].groups or 1),
+                ranks=(low, high),
+                sizes=(float(pool.nbytes[mine].min()), float(pool.nbytes[mine].max())),
+                uncertainty=relative | {"residual": float(f"{found.scale:.3g}")},
+                source=source,
+            )
+
+
+def _start(pool: Pool, line: Any) -> float:
+    return float(line.values[0] + pool.forms[line.form].steps.mean() * line.values[1])
+
+
+def _ranges(pool: Pool, found: Envelope) -> list[tuple[int, int, float]]:
+    """(first, last rank count, factor) of the entries a line needs."""
+    counts = [int(p) for p in np.unique(pool.ranks)]
+    if not found.factors:
+        return [(counts[0], counts[-1], 1.0)]
+    ranges = []
+    for low, high in zip(counts, [*counts[1:], None], strict=True):
+        ranges.append((low, low, found.factors[low]))
+        if high is not None and high > low + 1:
+            middle = float(np.sqrt((low + 1) * (high - 1)))
+            ranges.append((low + 1, high - 1, float(found.factor(np.array([middle]))[0])))
+    return ranges
+
+
+def _digits(value: float) -> float:
+    return float(f"{value:.5g}")
+
+
+def _formula(entry: Calibrated) -> str:
+    ranks = (
+        f"{entry.ranks[0]}" if len(set(entry.ranks)) == 1 else f"{entry.ranks[0]}-{entry.ranks[1]}"
+    )
+    parts = []
+    for name, value, after in (("base", entry.base, ""), ("latency", entry.latency, " × steps(p)")):
+        if value:
+            half = NORMAL90 * entry.uncertainty.get(name, 0.0)
+            parts.append(f"{show(value, 's')} ± {half:.1%}{after}")
+    half = NORMAL90 * entry.uncertainty.get("bandwidth", 0.0)
+    parts.append(f"volume(p) m / ({show(entry.bandwidth, 'B/s')} ± {half:.1%})")
+    low, high = (show(size, "B") for size in entry.sizes)
+    return f"{entry.algorithm}, p = {ranks}, {low} to {high}: {' + '.join(parts)}"
+
+
+def _median(error: Numbers, big: Numbers) -> str:
+    parts = []
+    for which in (big, ~big):
+        some = np.abs(error[which])
+        some = some[np.isfinite(some)]
+        parts.append(f"{np.median(some):.1%}" if len(some) else "–")
+    return " / ".join(parts)
+
+
+def _as_dict(fit: Fit) -> dict[str, Any]:
+    def median(error: Numbers, which: Numbers) -> float | None:
+        some = np.abs(error[which])
+        some = some[np.isfinite(some)]
+        return float(np.median(some)) if len(some) else None
+
+    pool, big = fit.pool, fit.pool.nbytes >= 65536
+    errors = {
+        name: {"large": median(error, big), "small": median(error, ~big)}
+        for name, error in (("fitted", fit.error), ("size left out", fit.without_size),
+                            ("ranks left out", fit.without_ranks))
+    }  # fmt: skip
+    return {
+        "op": pool.op,
+        "level": pool.level,
+        "samples": len(pool.seconds),
+        "ranks": np.unique(pool.ranks).tolist(),
+        "sizes": [float(pool.nbytes.min()), float(pool.nbytes.max())],
+        "r2": fit.r2,
+        "residual": fit.found.scale,
+        "errors": errors,
+        "outliers": [pool.samples[k].where for k in fit.found.outliers.tolist()],
+        "entries": [
+            {"algorithm": e.algorithm, "protocol": e.protocol, "base": e.base,
+             "latency": e.latency, "bandwidth": e.bandwidth, "ranks": list(e.ranks),
+             "sizes": list(e.sizes), "uncertainty": e.uncertainty}
+            for e in fit.entries
+        ],
+        "notes": list(fit.notes),
+    }  # fmt: skip
+
+
+def block(entries: Sequence[Calibrated]) -> str:
+    """The `collectives:` block of a system spec."""
+    lines = ["collectives:"]
+    for e in entries:
+        fields = [f"op: {e.op}", f"level: {e.level}", f"algorithm: {e.algorithm}"]
+        fields += [f"protocol: {e.protocol}"] if e.protocol else []
+        fields += [f"base: {_seconds(e.base)}", f"latency: {_seconds(e.latency)}"]
+        fields += [f"bandwidth: {e.bandwidth / 1e9:.6g} GB/s"]
+        fields += [f"concurrency: {e.concurrency:g}"] if e.concurrency != 1 else []
+        fields += [f"ranks: [{', '.join(str(p) for p in e.ranks)}]"] if e.ranks else []
+        fields += [f"sizes: [{', '.join(f'{size:.0f} B' for size in e.sizes)}]"] if e.sizes else []
+        if e.uncertainty:
+            pairs = ", ".join(f"{name}: {value:.4g}" for name, value in e.uncertainty.items())
+            fields.append(f"uncertainty: {{{pairs}}}")
+        lines.append(f"  - {fields[0]}")
+        lines += [f"    {text}" for text in fields[1:]]
+        lines += ["    source: >-", *_folded(e.source)]
+    return "\n".join(lines) + "\n"
+
+
+def _seconds(value: float) -> str:
+    return f"{value * 1e6:.6g} us" if value else "0 s"
+
+
+def _folded(text: str) -> list[str]:
+    lines, line = [], ""
+    for word in _plain(text).split(" "):
+        if line and len(line) + len(word) > 92:
+            lines.append(line)
+            line = word
+        else:
+            line = f"{line} {word}".strip()
+    return [f"      {part}" for part in [*lines, line]]
+
+
+def with_block(text: str, entries: str) -> str:
+    """A spec's text with its top-level `collectives:` replaced, or added at the end."""
+    lines = text.splitlines(keepends=True)
+    first = next((k for k, s in enumerate(lines) if re.match(r"collectives\s*:", s)), None)
+    if first is None:
+        return text + ("" if text.endswith("\n") else "\n") + entries
+    last = first + 1
+    while last < len(lines) and not re.match(r"[^\s#-]", lines[last]):
+        last += 1
+    return "".join(lines[:first]) + entries + "".join(lines[last:])
+
+
+def _file_of(system: Any) -> str:
+    if isinstance(system, System):
+        path = specs.shipped("systems").get(system.name)
+        return str(path) if path else ""
+    return str(specs.find(os.fspath(system), "systems"))
+
+
+def _loaded(text: str) -> Any:
+    import yaml
+
+    return yaml.safe_load(text)

@@ -1,0 +1,306 @@
+"""Fits of timed collectives: the lower envelope of a few α-β lines, robust, with covariances.
+
+    seconds = min over lines of  base + steps(p) · latency + volume(p) · m / bandwidth
+
+Each line is one algorithm under one protocol; a library takes about the best of them, and so does
+the envelope: it is continuous and grows with m. Lines are found by relative error under a soft
+loss (p ≥ 0, three unknowns a line, exact by active sets), samples going to the line that is
+lowest for them; one more line is kept while Bayes' information criterion [schwarz1978] says that
+the data pay for it. No random number is drawn: the same samples give the same lines.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+from itertools import combinations
+from typing import Any, TypeAlias
+
+import numpy as np
+
+Numbers: TypeAlias = Any  # a numpy array of floats
+
+MOST_LINES = 6
+SOFT = 0.05  # relative error from which the loss grows linearly, until the data give a scale
+FASTEST = 1e15  # bytes per second of a line whose slope the data cannot tell from zero
+NORMAL90 = 1.6448536269514722
+_SETS = [list(some) for size in (3, 2, 1) for some in combinations(range(3), size)]
+
+
+@dataclass(frozen=True, eq=False)
+class Form:
+    """One algorithm, seen by every sample: its steps, and the bytes it puts on the wire."""
+
+    algorithm: str
+    steps: Numbers
+    wire: Numbers
+
+
+@dataclass(frozen=True, eq=False)
+class Line:
+    """One line of the envelope: seconds per call, per step and per wire byte, 1σ of each."""
+
+    form: int  # which Form
+    values: Numbers  # (base, latency, 1/bandwidth)
+    covariance: Numbers = field(default_factory=lambda: np.zeros((3, 3)))
+
+    @property
+    def sigma(self) -> Numbers:
+        return np.sqrt(np.maximum(np.diag(self.covariance), 0.0))
+
+
+@dataclass(frozen=True, eq=False)
+class Envelope:
+    """A fitted envelope: its lines, the factor on wire bytes by rank count, and its evidence."""
+
+    lines: tuple[Line, ...]
+    factors: dict[float, float]  # rank count -> factor; empty when one bandwidth serves all
+    scale: float  # robust relative standard deviation of the residuals
+    criterion: float  # Bayes' information criterion; less is better
+    residual: Numbers  # measured / fitted − 1, by sample
+    nearest: Numbers  # the line each sample is on
+
+    @property
+    def outliers(self) -> Numbers:
+        """Samples that lie farther off than five standard deviations, and a tenth."""
+        return np.flatnonzero(np.abs(np.log1p(self.residual)) > max(5 * self.scale, 0.1))
+
+    @property
+    def parameters(self) -> int:
+        return _parameters(self.lines) + max(0, len(self.factors) - 1)
+
+    def factor(self, ranks: Numbers) -> Numbers:
+        """The factor at any rank count: between those measured by log-log interpolation."""
+        if not self.factors:
+            return np.ones_like(ranks)
+        known = np.array(sorted(self.factors))
+        logs = np.log([self.factors[p] for p in known.tolist()])
+        return np.exp(np.interp(np.log(ranks), np.log(known), logs))
+
+
+class Problem:
+    """Samples to fit, and the work shared by every trial: rows of relative unknowns."""
+
+    def __init__(
+        self, seconds: Numbers, nbytes: Numbers, ranks: Numbers, forms: Sequence[Form]
+    ) -> None:
+        self.seconds, self.nbytes, self.ranks, self.forms = seconds, nbytes, ranks, list(forms)
+        self.soft = SOFT
+        self.one = np.ones_like(seconds)
+        # with one number of steps a call's base and its steps' latency are the same column
+        several = len(np.unique(np.stack([f.steps for f in forms]), axis=1).T) > 1
+        self.base = self.one if several else 0 * self.one
+        self.rows = self._rows(np.ones_like(ranks))
+
+    def _rows(self, factor: Numbers) -> list[Numbers]:
+        return [
+            np.stack([self.base, form.steps, form.wire * factor], 1) / self.seconds[:, None]
+            for form in self.forms
+        ]
+
+    def scaled(self, factors: dict[float, float]) -> None:
+        """Count wire bytes at each rank count by its factor."""
+        per = np.array([factors.get(p, 1.0) for p in self.ranks.tolist()])
+        self.rows = self._rows(per)
+
+    def relative(self, lines: Sequence[Line]) -> Numbers:
+        """Fitted over measured, by line and sample."""
+        return np.stack([self.rows[line.form] @ line.values for line in lines])
+
+    def loss(self, residual: Numbers) -> float:
+        """Σ 2c² (√(1 + (r/c)²) − 1): squares near zero, straight far away."""
+        c = self.soft
+        return float(2 * c * c * (np.sqrt(1 + (residual / c) ** 2) - 1).sum())
+
+    def refined(self, lines: list[Line], rounds: int) -> tuple[float, list[Line]]:
+        """Deal samples to their lowest line and fit each line anew, until nothing improves."""
+        best, found, stale = np.inf, lines, 0
+        for _ in range(rounds):
+            times = self.relative(lines)
+            residual = np.log(np.maximum(times.min(axis=0), 1e-9))
+            loss = self.loss(residual)
+            stale = 0 if loss < best * (1 - 1e-7) else stale + 1
+            if loss < best:
+                best, found = loss, lines
+            if stale > 3:
+                break
+            nearest = times.argmin(axis=0)
+            weight = 1 / np.sqrt(1 + (residual / self.soft) ** 2)
+            lines = [self._refit(line, nearest == k, weight) for k, line in enumerate(lines)]
+        return best, found
+
+    def _refit(self, line: Line, mine: Numbers, weight: Numbers) -> Line:
+        if mine.sum() < 2:
+            return line
+        return Line(line.form, nonnegative(self.rows[line.form][mine], weight[mine]))
+
+    def windows(self) -> list[Numbers]:
+        """Runs of samples by size, from all of them down to an eighth."""
+        order, n = np.argsort(self.nbytes, kind="stable"), len(self.seconds)
+        runs = [order]
+        for part in (2, 4, 8):
+            width = max(4, n // part)
+            runs += [order[k : k + width] for k in range(0, n - width + 1, max(1, width // 2))]
+        return runs
+
+    def grown(self, most: int = MOST_LINES) -> list[Line]:
+        """Lines added one at a time, the best next one of every algorithm and place tried."""
+        n, windows = len(self.seconds), self.windows()
+        starts = [
+            Line(k, nonnegative(self.rows[k][run], self.one[run]))
+            for k in range(len(self.forms))
+            for run in windows
+        ]
+        starts = [start for start in starts if start.values.any()]
+        kept: list[Line] = []
+        lowest = np.inf
+        for _ in range(most):
+            below = self.relative(kept).min(axis=0) if kept else np.full(n, np.inf)
+            trial = np.minimum(self.relative(starts), below)
+            losses = [self.loss(row) for row in np.log(np.maximum(trial, 1e-9))]
+            tries = [
+                self.refined([*kept, starts[k]], 8) for k in np.argsort(losses, kind="stable")[:10]
+            ]
+            _, lines = min(tries, key=lambda found: found[0])
+            loss, lines = self.refined(lines, 40)
+            criterion = self.criterion(loss, _parameters(lines))
+            if criterion > lowest - 2:
+                break
+            lowest, kept = criterion, lines
+        return kept
+
+    def criterion(self, loss: float, parameters: int) -> float:
+        """Bayes': n ln(loss/n) + k ln n."""
+        n = len(self.seconds)
+        return float(n * np.log(max(loss, 1e-12) / n) + parameters * np.log(n))
+
+    def finished(self, lines: list[Line], factors: dict[float, float]) -> Envelope:
+        """The envelope at the data's own scale, without lines that are nowhere lowest."""
+        for _ in range(2):
+            times = self.relative(lines)
+            used = sorted(set(times.argmin(axis=0).tolist()))
+            lines = [lines[k] for k in used]
+            residual = np.log(self.relative(lines).min(axis=0))
+            self.soft = min(max(1.5 * spread(residual), 0.01), 0.15)
+            _, lines = self.refined(lines, 40)
+        self.soft = SOFT
+        times = self.relative(lines)
+        nearest, residual = times.argmin(axis=0), np.log(np.maximum(times.min(axis=0), 1e-9))
+        extra = max(0, len(factors) - 1)
+        criterion = self.criterion(self.loss(residual), _parameters(lines) + extra)
+        scale = spread(residual)
+        spare = len(self.seconds) - _parameters(lines) - extra
+        lines = [
+            replace(line, covariance=self.covariance(line, nearest == k, residual, spare))
+            for k, line in enumerate(lines)
+        ]
+        return Envelope(tuple(lines), factors, scale, criterion, np.expm1(-residual), nearest)
+
+    def covariance(self, line: Line, mine: Numbers, residual: Numbers, spare: int) -> Numbers:
+        """That of an M-estimate [huber1981, §7.6]: Σψ² / (Σψ′)² scaled by (XᵀX)⁻¹."""
+        full = np.zeros((3, 3))
+        active = np.flatnonzero(line.values > 0)
+        n = len(residual)
+        if not len(active) or not mine.any():
+            return full
+        c = max(1.5 * spread(residual), 0.01)
+        root = np.sqrt(1 + (residual / c) ** 2)
+        psi, slope = residual / root, 1 / root**3
+        variance = (psi**2).sum() / max(spare, 1) / (slope.sum() / n) ** 2
+        rows = self.rows[line.form][np.ix_(mine, active)]
+        norm = np.sqrt((rows**2).sum(axis=0))
+        inverse = np.linalg.pinv((rows / norm).T @ (rows / norm), rcond=1e-10)
+        full[np.ix_(active, active)] = variance * inverse / np.outer(norm, norm)
+        return full
+
+    def by_ranks(self, lines: list[Line], rounds: int = 6) -> tuple[list[Line], dict[float, float]]:
+        """Lines that share base and latency, and a factor on wire bytes for each rank count."""
+        counts = np.unique(self.ranks)
+        factors = dict.fromkeys(counts.tolist(), 1.0)
+        grid = np.exp(np.linspace(-2.2, 2.2, 89))
+        for turn in range(rounds):
+            self.scaled({})
+            parts = [(self.rows[line.form] * line.values) for line in lines]
+            fixed = np.stack([part[:, :2].sum(axis=1) for part in parts])
+            moving = np.stack([part[:, 2] for part in parts])
+            steps = grid if turn == 0 else np.exp(np.linspace(-0.3, 0.3, 61) / 2 ** (turn - 1))
+            for p in counts.tolist():
+                mine = self.ranks == p
+                tries = (factors[p] if turn else 1.0) * steps
+                losses = [
+                    self.loss(np.log((fixed[:, mine] + t * moving[:, mine]).min(axis=0)))
+                    for t in tries
+                ]
+                factors[p] = float(tries[int(np.argmin(losses))])
+            middle = float(np.exp(np.mean(np.log(list(factors.values())))))
+            factors = {p: value / middle for p, value in factors.items()}
+            self.scaled(factors)
+            _, lines = self.refined(lines, 12)
+        return lines, factors
+
+
+def envelope(
+    seconds: Numbers,
+    nbytes: Numbers,
+    ranks: Numbers,
+    forms: Sequence[Form],
+    most: int = MOST_LINES,
+) -> Envelope:
+    """The envelope that the samples pay for, with one bandwidth or one for each rank count."""
+    problem = Problem(seconds, nbytes, ranks, forms)
+    one = problem.finished(problem.grown(most), {})
+    if len(np.unique(ranks)) < 2:
+        return one
+    lines, factors = problem.by_ranks(list(one.lines))
+    # lines found without factors may stand in for them: grow them again with the factors in
+    lines = problem.grown(most) or lines
+    lines, factors = problem.by_ranks(lines)
+    many = problem.finished(lines, factors)
+    return many if many.criterion < one.criterion - 10 else one
+
+
+def again(problem: Problem, known: Envelope) -> Envelope:
+    """The envelope of the same structure for other samples, from where `known` stands."""
+    factors: dict[float, float] = {}
+    _, lines = problem.refined(list(known.lines), 25)
+    if known.factors:
+        lines, factors = problem.by_ranks(lines, 4)
+    return problem.finished(lines, factors)
+
+
+def predicted(found: Envelope, forms: Sequence[Form], ranks: Numbers) -> Numbers:
+    """Seconds of other samples, seen through the same forms."""
+    factor = found.factor(ranks)
+    times = [
+        line.values[0]
+        + forms[line.form].steps * line.values[1]
+        + forms[line.form].wire * factor * line.values[2]
+        for line in found.lines
+    ]
+    return np.min(times, axis=0)
+
+
+def nonnegative(rows: Numbers, weight: Numbers) -> Numbers:
+    """The x ≥ 0 that minimises Σ weight (rows x − 1)²: the best of the seven sets of unknowns."""
+    weighted = rows * weight[:, None]
+    square, right = weighted.T @ rows, weighted.sum(axis=0)
+    norm = np.sqrt(np.maximum(np.diag(square), 1e-300))
+    square, right = square / np.outer(norm, norm), right / norm
+    best, value = np.zeros(3), 0.0
+    for some in _SETS:
+        part = square[np.ix_(some, some)] + 1e-10 * np.eye(len(some))
+        x = np.linalg.solve(part, right[some])
+        if (x >= 0).all() and (gain := float(right[some] @ x)) > value + 1e-12:
+            value = gain
+            best = np.zeros(3)
+            best[some] = x
+    return best / norm
+
+
+def spread(residual: Numbers) -> float:
+    """Robust standard deviation: 1.4826 times the median absolute deviation from zero."""
+    return float(1.4826 * np.median(np.abs(residual)))
+
+
+def _parameters(lines: Sequence[Line]) -> int:
+    return sum(int((line.values > 0).sum()) + 1 for line in lines)
