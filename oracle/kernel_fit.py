@@ -3,14 +3,15 @@
 Each family, precision and part has its own `Curve`. Its six numbers minimise the soft-L1 loss of
 the logarithm of predicted over measured seconds, so that a kernel that is off by a factor (another
 algorithm, a cold cache) pulls no more than linearly, and weakly lean on the assumed values, so that
-what the data do not show stays where it was. A random fifth is held out, and the spread that a
-curve states is what it shows on kernels it has not seen.
+what the data do not show stays where it was. Each random fifth of the kernels is held out in turn,
+and the spread that a curve states is what it shows on kernels it has not seen.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 
@@ -20,9 +21,9 @@ from oracle.readers.kernels import Kernel
 from oracle.specs import Curve, Device
 from oracle.units import show
 
-HELD_OUT = 0.2
+FOLDS = 5
 SEED = 20211
-FEWEST = 12  # kernels of one family, precision and part that a curve is fitted to
+FEWEST = 15  # kernels of one family, precision and part that a curve is fitted to
 KNEE = 0.1  # relative error from which on a residual counts linearly
 LEAN = 2.0  # 1σ of the prior, in units of the logarithm: a factor of seven
 # what is fitted: its least and its most, and the families that have it
@@ -43,19 +44,23 @@ COMMON = ("start", "sustained", "traffic", "tile", "prologue", "ramp")
 
 @dataclass(frozen=True, slots=True)
 class Residual:
-    """How well one curve says kernels again: relative errors, on those held out and on all."""
+    """How well a curve predicts kernels it has not seen: each is held out once, in a fifth."""
 
     family: str
     precision: str
     part: str
     kernels: int
-    held_out: int
-    median: float  # of |predicted - measured| / measured, held out
+    first: float  # median of |predicted - measured| / measured over the first fifth alone
+    median: float  # the same over all kernels, each by the fit that did not see it
     p90: float
-    bias: float  # median of predicted / measured - 1, held out
-    spread: float  # robust 1σ of the logarithm, held out
-    worst: str  # where the worst prediction of all kernels is, and how far off
+    bias: float  # median of predicted / measured - 1
+    spread: float  # robust 1σ of the logarithm
+    worst: str  # where the worst prediction is, and how far off
     reach: tuple[float, float]  # FLOP of the smallest and the largest kernel (bytes of a stream)
+
+    @property
+    def title(self) -> str:
+        return " ".join(filter(None, (self.family, self.precision, self.part)))
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,8 +73,8 @@ class Fit:
 
     @property
     def held_out(self) -> float:
-        """Median relative error over the held-out kernels, mean of all curves."""
-        return float(np.mean([residual.median for residual in self.residuals]))
+        """Median relative error over held-out kernels, the worst of all curves."""
+        return max((residual.median for residual in self.residuals), default=0.0)
 
 
 def fit(
@@ -82,8 +87,8 @@ def fit(
 ) -> Fit:
     """Fit a curve for each family, precision and part that has enough kernels.
 
-    `everything` refits on all kernels after the held-out errors are known, as a shipped device
-    wants it; without it the curves have seen four fifths.
+    `everything`: the curves are fitted to all kernels once the held-out errors are known, as a
+    shipped device wants it; without it they have not seen the first fifth.
     """
     groups: dict[tuple[str, str, str], list[Kernel]] = {}
     for sample in samples:
@@ -112,73 +117,93 @@ def one(
     first = kernels[0]
     shapes = np.array([kernel.shape for kernel in kernels]).T
     seconds = np.array([kernel.seconds for kernel in kernels])
-    held, seen = split(len(kernels), seed)
-    # what is fitted forward serves backward too, at a published ratio, until that is measured
-    part = "" if first.family == "attention" and first.part == "forward" else first.part
-    start = replace(
-        ASSUMED[first.family], origin="fitted", precision=first.precision, part=part,
-        source=source or ", ".join(sorted({each.where.rpartition(":")[0] for each in kernels})),
-    )  # fmt: skip
-    starts = [[start]]
-    if first.family == "conv":
-        starts.append([start, replace(start, family="winograd")])
+    files = ", ".join(sorted({each.where.rpartition(":")[0] for each in kernels}))
+    starts = begin(first, source or files)
     price = pricer(first.family, first.precision, first.part, device)
 
-    def solved(chosen: np.ndarray, begin: list[Curve]) -> tuple[list[Curve], float]:
-        return solve(begin, lambda trial: price(trial, shapes[:, chosen]), seconds[chosen])
+    def best(seen: np.ndarray) -> list[Curve]:
+        # a second algorithm must pay for its numbers: an Akaike-like penalty on the loss
+        tried = (
+            solve(start, lambda trial: price(trial, shapes[:, seen]), seconds[seen])
+            for start in starts
+        )
+        return min(tried, key=lambda pair: pair[1])[0]
 
-    if first.family == "conv":
-        starts += [
-            [replace(known, **dict(zip(SHAPING, numbers, strict=True))) for known in begin]
-            for begin in starts[:2]
-            for numbers in ((8, 0.5, 8, 0.3), (100, 0.001, 16, 3.0), (8, 0.001, 300, 0.3))
-        ]
-    # a second algorithm must pay for its numbers: an Akaike-like penalty on the loss
-    best, _ = min((solved(seen, begin) for begin in starts), key=lambda pair: pair[1])
-    error = np.log(price(best, shapes) / seconds)
-    relative, unseen = np.expm1(error), error[held]
-    spread = float(1.4826 * np.median(np.abs(unseen - np.median(unseen))))
-    spread = float(np.hypot(spread, np.median(unseen)))
+    error = np.empty(len(kernels))
+    folds = [split(len(kernels), fifth, seed) for fifth in range(FOLDS)]
+    found = [best(seen) for _, seen in folds]
+    for (held, _), curves in zip(folds, found, strict=True):
+        error[held] = np.log(price(curves, shapes[:, held]) / seconds[held])
+    chosen = best(np.arange(len(kernels))) if everything else found[0]
+    relative, middle = np.expm1(error), float(np.median(error))
+    spread = float(np.hypot(1.4826 * np.median(np.abs(error - middle)), middle))
     work = size(first.family, shapes)
     reach = (float(work.min()), float(work.max()))
     at = int(np.argmax(np.abs(error)))
+    off = np.abs(relative)
     residual = Residual(
-        first.family, first.precision, first.part, len(kernels), len(held),
-        float(np.median(np.abs(relative[held]))), float(np.quantile(np.abs(relative[held]), 0.9)),
-        float(np.median(relative[held])), spread,
-        f"{kernels[at].where} {relative[at]:+.0%}", reach,
+        first.family, first.precision, first.part, len(kernels),
+        float(np.median(off[folds[0][0]])), float(np.median(off)), float(np.quantile(off, 0.9)),
+        float(np.median(relative)), spread, f"{kernels[at].where} {relative[at]:+.0%}", reach,
     )  # fmt: skip
-    if everything:
-        best, _ = solved(np.arange(len(kernels)), best)
     bounds = () if first.family == "stream" else reach
-    return [replace(c, uncertainty=spread, reach=bounds) for c in best], residual
+    return [replace(curve, uncertainty=spread, reach=bounds) for curve in chosen], residual
 
 
-def split(count: int, seed: int) -> tuple[np.ndarray, np.ndarray]:
-    """Which kernels are held out (a random fifth) and which are seen."""
+def begin(first: Kernel, source: str) -> list[list[Curve]]:
+    """Where the search starts: for convolutions from several places, without and with Winograd."""
+    # what is fitted forward serves backward too, at a published ratio, until that is measured
+    part = "" if first.family == "attention" and first.part == "forward" else first.part
+    assumed = ASSUMED[first.family]
+    plain = replace(assumed, origin="fitted", precision=first.precision, part=part, source=source)
+    if first.family != "conv":
+        return [[plain]]
+    alone, both = [plain], [plain, replace(plain, family="winograd")]
+    return [alone, both] + [
+        [altered(known, SHAPING, numbers) for known in start]
+        for start in (alone, both)
+        for numbers in ((8, 0.5, 8, 0.3), (100, 0.001, 16, 3.0), (8, 0.001, 300, 0.3))
+    ]
+
+
+def applies(name: str, known: Curve) -> bool:
+    """Whether a curve of this family and part has the number."""
+    if known.family == "stream":
+        return name in ("start", "traffic")
+    convolution = known.family in ("conv", "winograd")
+    data = convolution and known.part == "data"
+    return {"granule": convolution, "zeros": data and known.family == "conv"}.get(name, True)
+
+
+def altered(known: Curve, names: Iterable[str], numbers: Iterable[float]) -> Curve:
+    """The same curve with other values of the named numbers."""
+    changes: dict[str, Any] = dict(zip(names, numbers, strict=True))
+    return replace(known, **changes)
+
+
+def split(count: int, fifth: int, seed: int) -> tuple[np.ndarray, np.ndarray]:
+    """Which kernels are held out (one random fifth of five) and which are seen."""
     order = np.random.default_rng(seed).permutation(count)
-    held = max(1, round(HELD_OUT * count))
-    return order[:held], order[held:]
+    held = np.arange(count) % FOLDS == fifth
+    return order[held], order[~held]
 
 
 def solve(
-    begin: list[Curve], price: Callable[[list[Curve]], np.ndarray], seconds: np.ndarray
+    start: list[Curve], price: Callable[[list[Curve]], np.ndarray], seconds: np.ndarray
 ) -> tuple[list[Curve], float]:
-    """The numbers of `begin` that fit best, and their penalised loss."""
+    """The numbers of `start` that fit best, and their penalised loss."""
     from scipy.optimize import least_squares
 
-    names = OWN.get(begin[0].family, COMMON)
-    low, high = np.log([NUMBERS[name] for name in names]).T
-    least, most = np.tile(low, len(begin)), np.tile(high, len(begin))
-    assumed = [max(getattr(known, name), 1e-9) for known in begin for name in names]
+    owned = [[name for name in NUMBERS if applies(name, known)] for known in start]
+    least, most = np.log([NUMBERS[name] for names in owned for name in names]).T
+    pairs = list(zip(start, owned, strict=True))
+    assumed = [max(getattr(known, name), 1e-9) for known, names in pairs for name in names]
     origin = np.clip(np.log(assumed), least + 1e-6, most - 1e-6)
+    cuts = np.cumsum([len(names) for names in owned])[:-1]
 
     def curves(numbers: np.ndarray) -> list[Curve]:
-        rows = np.exp(numbers).reshape(len(begin), -1).tolist()
-        return [
-            replace(known, **dict(zip(names, row, strict=True)))
-            for known, row in zip(begin, rows, strict=True)
-        ]
+        rows = np.split(np.exp(numbers), cuts)
+        return [altered(*pair, row.tolist()) for pair, row in zip(pairs, rows, strict=True)]
 
     def residuals(numbers: np.ndarray) -> np.ndarray:
         off = np.log(price(curves(numbers)) / seconds)
@@ -217,12 +242,15 @@ def seconds_of(
             queued=True,
         ))  # fmt: skip
     if family == "attention":
-        *extents, causal = shapes
-        return np.where(
-            causal > 0,
-            compute.attention(device, precision, *extents, True, part, queued=True),
-            compute.attention(device, precision, *extents, False, part, queued=True),
-        )
+        batch, heads, kv_heads, queries, keys, width, causal = shapes
+        masked, full = (
+            np.asarray(compute.attention(
+                device, precision, batch, heads, kv_heads, queries, keys, width, mask, part,
+                queued=True,
+            ))
+            for mask in (True, False)
+        )  # fmt: skip
+        return np.where(causal > 0, masked, full)
     return np.asarray(compute.stream(device, shapes[0], queued=True))
 
 
@@ -238,22 +266,21 @@ def size(family: str, shapes: np.ndarray) -> np.ndarray:
 
 
 def report(result: Fit) -> str:
-    """The residuals of a fit as a table in text."""
-    lines = [f"{'kernels of':<26}{'number':>7}{'held out':>9}{'median':>8}{'90 %':>8}{'bias':>8}"
+    """The residuals of a fit as a table in text; every error is of kernels held out."""
+    lines = [f"{'kernels of':<22}{'number':>7}{'1st 5th':>9}{'median':>8}{'90 %':>8}{'bias':>8}"
              f"{'1 sigma':>9}  {'reach':<24} worst"]  # fmt: skip
     for row in result.residuals:
-        title = " ".join(filter(None, (row.family, row.precision, row.part)))
         unit = "B" if row.family == "stream" else "FLOP"
         reach = " … ".join(show(end, unit) for end in row.reach)
         lines.append(
-            f"{title:<26}{row.kernels:>7}{row.held_out:>9}{row.median:>8.1%}{row.p90:>8.1%}"
+            f"{row.title:<22}{row.kernels:>7}{row.first:>9.1%}{row.median:>8.1%}{row.p90:>8.1%}"
             f"{row.bias:>+8.1%}{row.spread:>9.1%}  {reach:<24} {row.worst}"
         )
     return "\n".join([*lines, *(f"not fitted: {line}" for line in result.skipped)])
 
 
 def entries(curves: Iterable[Curve]) -> list[dict[str, object]]:
-    """Curves as the `kernels:` of a device file lists them: four digits, every one with its unit."""
+    """Curves as the `kernels:` of a device file lists them: four digits, units where due."""
     units = {"start": "s"}
     listed: list[dict[str, object]] = []
     for each in curves:
@@ -261,7 +288,7 @@ def entries(curves: Iterable[Curve]) -> list[dict[str, object]]:
         entry |= {
             name: getattr(each, name) for name in ("precision", "part") if getattr(each, name)
         }
-        for name in OWN.get("conv" if each.family == "winograd" else each.family, COMMON):
+        for name in (name for name in NUMBERS if applies(name, each)):
             value = getattr(each, name)
             entry[name] = show(value, units[name], 4) if name in units else float(f"{value:.4g}")
         if each.reach:

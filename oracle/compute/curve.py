@@ -13,7 +13,7 @@ hypotenuse and no power: a million plans are priced with it.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -40,13 +40,16 @@ RELATED = {
     "tf32": ("bf16", "fp16"),
     "fp32": (),
 }
+# what kernels do on a device that nobody measured: round figures of those that were
+GUESS = Curve("", "assumed: round figures of measured devices", origin="assumed", uncertainty=0.3)
 ASSUMED = {
-    "gemm": Curve("gemm", "assumed", sustained=0.8, tile=16, prologue=72, ramp=0.03, origin="assumed", uncertainty=0.3),
-    "conv": Curve("conv", "assumed", sustained=0.7, prologue=16, ramp=0.3, origin="assumed", uncertainty=0.4),
-    "direct": Curve("direct", "assumed", sustained=0.25, traffic=0.6, tile=1, prologue=0, granule=0,
-                    origin="assumed", uncertainty=0.5),
-    "attention": Curve("attention", "assumed", sustained=0.5, prologue=196, ramp=2, origin="assumed", uncertainty=0.4),
-    "stream": Curve("stream", "assumed", start=2e-6, origin="assumed", uncertainty=0.3),
+    "gemm": replace(GUESS, family="gemm", tile=16, prologue=72, ramp=0.03),
+    "conv": replace(GUESS, family="conv", sustained=0.7, prologue=16, ramp=0.3, uncertainty=0.4),
+    "direct": replace(GUESS, family="direct", sustained=0.25, traffic=0.6, tile=1, prologue=0,
+                      granule=0, uncertainty=0.5),
+    "attention": replace(GUESS, family="attention", sustained=0.5, prologue=196, ramp=2,
+                         uncertainty=0.4),
+    "stream": replace(GUESS, family="stream", start=2e-6),
 }  # fmt: skip
 
 

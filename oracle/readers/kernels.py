@@ -40,6 +40,7 @@ PARTS = {
 DEFAULTS = {"count": 1.0, "groups": 1.0, "causal": 1.0} | {
     f"{box}_{axis}": 1.0 for box in ("out", "window", "stride") for axis in ("depth", "height")
 }
+SAMPLE_CHANNELS = 4  # at most, of what a network is fed: sound has 1, an image 3 or 4
 SCALES = {"ms": 1e-3, "us": 1e-6, "s": 1.0, "seconds": 1.0}
 
 
@@ -161,7 +162,9 @@ def convolution(cells: Mapping[str, str], where: str) -> Iterator[Kernel]:
     shape = (batch, channels, filters, 1, height, width, 1, high, wide, 1, down, across, 1)
     timings = {"forward": "fwd_ms", "data": "bwd_inputs_ms", "weight": "bwd_weights_ms"}
     for part, column in timings.items():
-        if cells.get(column):  # the first layer has no data gradient
+        # some tables time the data gradient of a network's input too, which no training wants
+        wanted = part != "data" or channels > SAMPLE_CHANNELS
+        if cells.get(column) and wanted:
             seconds = positive(cells[column], column) * 1e-3
             device = cells.get("device", "")
             yield Kernel("conv", typed(cells), shape, seconds, part, device, where)
