@@ -21,7 +21,7 @@ import numpy as np
 from oracle import compute, memory
 from oracle.collectives import Message
 from oracle.compute.rows import Passes, passes
-from oracle.mesh import distinct, slices
+from oracle.mesh import Groups, distinct
 from oracle.models import Model
 from oracle.plan import Plan
 from oracle.shard import Array, Shard, serial
@@ -120,11 +120,12 @@ def block(model: Model, system: System, plan: Plan, options: Options, lines: Lin
     times = passes(shard, system.device, options.precision)
     stages = _stages(model, few, times)
     flow = _flow(shard, stages, times, system, options)
+    groups = Groups(few)
     talk = [
-        _priced(message, axis.name, shard, few, stages, system, options, lines)
+        _priced(message, axis.name, shard, groups, stages, system, options, lines)
         for axis in few.axes
         for message in axis.talk(shard)
-        if _speaks(message, few)
+        if groups(message.axes).talk and np.any(message.calls)
     ]
     return _assemble(plan, same, shard, stages, flow, talk, system, model, options)
 
@@ -210,10 +211,6 @@ def _rough(model: Model, device: Any, options: Options) -> float:
     return float(np.hypot(common, 0.04))
 
 
-def _speaks(message: Message, plan: Plan) -> bool:
-    return bool(np.any(slices(plan, message.axes)[2] > 1)) and bool(np.any(message.calls))
-
-
 @dataclass(frozen=True)
 class _Priced:
     """A message with its price on each stage, per micro-batch or per iteration."""
@@ -233,15 +230,16 @@ class _Priced:
 
 
 def _priced(
-    message: Message, axis: str, shard: Shard, plan: Plan, stages: Stages, system: System,
+    message: Message, axis: str, shard: Shard, groups: Groups, stages: Stages, system: System,
     options: Options, lines: Lines,
 ) -> _Priced:  # fmt: skip
-    patterns, row, group = slices(plan, message.axes)
+    found = groups(message.axes)
+    row, group = found.row, found.size
     menu = [
         lines(system, message.op, pattern, devices, options.algorithm) if pattern else ()
-        for pattern, devices in patterns
+        for pattern, devices in found.patterns
     ]
-    size = len(plan)
+    size = len(group)
     nbytes = np.broadcast_to(message.nbytes, (size, len(shard.model)))
     calls = np.broadcast_to(np.asarray(message.calls, float), nbytes.shape) * (group > 1)
     pieces = np.ones(1)
@@ -252,7 +250,7 @@ def _priced(
             pieces = np.maximum(1.0, np.ceil(nbytes / BUCKET))
             calls, nbytes = calls * pieces, nbytes / pieces
     elif message.when.startswith("unit"):
-        nbytes = nbytes @ stages.counts.T
+        nbytes = stages.units(nbytes)
         calls = np.broadcast_to(np.max(calls, axis=-1, keepdims=True), nbytes.shape) * (nbytes > 0)
     elif message.when == "border":
         nbytes = stages.borders(nbytes)
@@ -455,15 +453,14 @@ def _take(shard: Shard, rows: Array) -> Shard:
             return value[rows]
         return value
 
-    names = ("batch channels filters heads kv_heads given made x y w kept kept_bytes work visits "
-             "segments stored graded stated slices parts long spread expert").split()  # fmt: skip
+    names = ["batch", "channels", "filters", "heads", "kv_heads", "given", "made", "x", "y", "w", "kept", "kept_bytes", "work", "visits", "segments", "stored", "graded", "stated", "slices", "parts", "long", "spread", "expert"]  # fmt: skip
     return replace(shard, **{name: pick(getattr(shard, name)) for name in names})
 
 
 def _limits(
     plan: Plan, model: Model, system: System, held: memory.Held, options: Options
 ) -> dict[str, tuple[Array, Array]]:
-    """rule in words -> (what the plan wants, what is allowed), (plans,) each."""
+    """Rule in words -> (what the plan wants, what is allowed), (plans,) each."""
     found: dict[str, tuple[Array, Array]] = {}
     batch = plan.batch
     for axis in plan.axes:

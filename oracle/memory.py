@@ -46,8 +46,8 @@ def held(
     width = 2.0 if mixed else 4.0
     # masters and slots are fp32 whatever the precision; mixed gradients are added up in fp32
     state = 4.0 * (SLOTS[optimizer] + mixed)
-    unit = shard.w @ stages.counts.T  # weights of each unit: what a gather brings at once
-    gathered = np.where(shard.stored < 1, 2 * stages.most(np.atleast_2d(unit)), 0.0)
+    unit = stages.units(np.atleast_2d(shard.w))  # what a gather brings at once
+    gathered = np.where(shard.stored < 1, 2 * stages.most(unit), 0.0)
     micro = shard.micro
     kept = micro * (shard.kept * shard.delta + shard.kept_bytes)
     recompute = plan.axis("recompute").mode
@@ -57,7 +57,7 @@ def held(
         "gradients": weights * (4.0 if mixed else width) * shard.graded,
         "optimizer": weights * state * shard.stated,
         "activations": activations * _in_flight(plan, stages) + working,
-        "workspace": stages.most(_transient(shard) @ (stages.counts > 0).T),
+        "workspace": _worst(_transient(shard), stages),
         "buffers": np.where(shard.stored < 1, gathered * 4.0, 0.0) + _buckets(plan, weights),
         "reserve": np.full_like(weights, device.reserve),
     }
@@ -82,11 +82,8 @@ def _activations(
     outputs = micro * shard.y * shard.delta * core  # q, k, v in and the result stay
     selective = stages.total(kept - np.maximum(inner - outputs, 0))
     # full: each unit keeps the tensor it was given; what it makes again lives while it runs back
-    begins = np.zeros_like(stages.counts)
-    first = np.argmax(stages.counts > 0, axis=-1)
-    begins[np.arange(len(first)), first] = 1
-    given = np.atleast_2d(micro * shard.x * shard.delta) @ begins.T
-    units = np.atleast_2d(kept) @ stages.counts.T
+    given = np.atleast_2d(micro * shard.x * shard.delta)[:, stages.begin]
+    units = stages.units(np.atleast_2d(kept))
     block = (stages.counts @ model.folded > 0) | (~model.folded).all()
     full = stages.gather(np.where(block, given, units))
     working = stages.most(np.where(block, units, 0.0))
@@ -112,6 +109,13 @@ def _transient(shard: Shard) -> Array:
     return np.atleast_2d(
         np.broadcast_to(own, np.broadcast_shapes(own.shape, (1, len(shard.model))))
     )
+
+
+def _worst(rows: Array, stages: Stages) -> Array:
+    """The largest row of the fullest unit of each device."""
+    ends = np.stack([stages.begin, stages.stop], axis=-1).ravel()
+    padded = np.concatenate([rows, np.zeros((len(rows), 1))], axis=-1)
+    return stages.most(np.maximum.reduceat(padded, ends, axis=-1)[:, ::2])
 
 
 def _buckets(plan: Plan, weights: Array) -> Array:

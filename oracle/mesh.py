@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 import numpy as np
 
 from oracle.plan import Plan
@@ -10,29 +12,54 @@ from oracle.shard import Array
 Pattern = tuple[tuple[int, int], ...]  # (size, stride) pairs, outermost first
 
 
-def slices(plan: Plan, axes: tuple[str, ...]) -> tuple[list[tuple[Pattern, int]], Array, Array]:
-    """(distinct patterns with the number of devices, each row's pattern, each row's group size).
+@dataclass(frozen=True, slots=True)
+class Slice:
+    """The groups of some axes: distinct patterns, which of them each plan has, and their size."""
+
+    patterns: list[tuple[Pattern, int]]  # with the number of devices in all
+    row: Array
+    size: Array
+
+    @property
+    def talk(self) -> bool:
+        return bool((self.size > 1).any())
+
+
+class Groups:
+    """Groups of a table of plans by the axes they span.
 
     A plan's axes nest outermost first, so the stride of an axis is the product of the degrees
     inside it. `expert` is the inner part of the data axis, `data/expert` the rest of it.
     """
-    sizes, strides = {}, {}
-    stride = np.ones_like(plan.batch)
-    for axis in reversed([axis for axis in plan.axes if axis.multiplies]):
-        sizes[axis.name], strides[axis.name] = axis.degree, stride
-        stride = stride * axis.degree
-    devices = stride
-    expert = plan.axis("expert").degree
-    sizes["expert"], strides["expert"] = expert, strides["data"]
-    sizes["data/expert"], strides["data/expert"] = sizes["data"] / expert, strides["data"] * expert
-    table = np.hstack([*(c for a in axes for c in (sizes[a], strides[a])), devices])
-    group = np.prod([sizes[a] for a in axes], axis=0)
-    distinct, row = _unique(table)
-    patterns = [
-        (merge([(int(n), int(s)) for n, s in zip(line[:-1:2], line[1:-1:2], strict=True)]), int(line[-1]))
-        for line in distinct.tolist()
-    ]  # fmt: skip
-    return patterns, row, group
+
+    def __init__(self, plan: Plan) -> None:
+        self.sizes: dict[str, Array] = {}
+        self.strides: dict[str, Array] = {}
+        stride = np.ones_like(plan.batch)
+        for axis in reversed([axis for axis in plan.axes if axis.multiplies]):
+            self.sizes[axis.name], self.strides[axis.name] = axis.degree, stride
+            stride = stride * axis.degree
+        self.devices = stride
+        expert = plan.axis("expert").degree
+        self.sizes["expert"], self.strides["expert"] = expert, self.strides["data"]
+        self.sizes["data/expert"] = self.sizes["data"] / expert
+        self.strides["data/expert"] = self.strides["data"] * expert
+        self.known: dict[tuple[str, ...], Slice] = {}
+
+    def __call__(self, axes: tuple[str, ...]) -> Slice:
+        if axes not in self.known:
+            self.known[axes] = self.slice(axes)
+        return self.known[axes]
+
+    def slice(self, axes: tuple[str, ...]) -> Slice:
+        pairs = (column for a in axes for column in (self.sizes[a], self.strides[a]))
+        few, row = _unique(np.hstack([*pairs, self.devices]))
+        patterns = [
+            (merge([(int(line[i]), int(line[i + 1])) for i in range(0, len(line) - 1, 2)]),
+             int(line[-1]))
+            for line in few.tolist()
+        ]  # fmt: skip
+        return Slice(patterns, row, np.prod([self.sizes[a] for a in axes], axis=0))
 
 
 def merge(pairs: list[tuple[int, int]]) -> Pattern:

@@ -33,12 +33,12 @@ class Plan:
 
     @classmethod
     def of(cls, batch: Array, *axes: Strategy) -> Plan:
-        """Any number may be an array; all are broadcast to one length. Axes outermost first."""
+        """Axes outermost first; those not named have degree 1 and move nobody, so sit innermost.
+
+        Any number may be an array; all are broadcast to one length.
+        """
         given = {type(axis) for axis in axes}
-        missing = [new() for new in strategies().values() if new not in given]
-        axes = (*axes, *missing) if axes else tuple(missing)
-        if list(axes) and [type(a) for a in axes] and not _ordered(axes, given):
-            axes = tuple(sorted(axes, key=lambda axis: axis.nearness))
+        axes = (*axes, *(new() for new in strategies().values() if new not in given))
         values = [batch, *(getattr(a, f.name) for a in axes for f in fields(a))]
         columns = np.broadcast_arrays(*(np.reshape(v, -1) for v in values))
         column = iter([c.astype(float)[:, None] for c in columns])
@@ -79,11 +79,6 @@ class Plan:
 
     def __str__(self) -> str:
         return self.text()
-
-
-def _ordered(axes: tuple[Strategy, ...], given: set[type[Strategy]]) -> bool:
-    """Whether axes that were named keep their order: those not named sit where they belong."""
-    return len(given) > 1 and [a.nearness for a in axes] != sorted(a.nearness for a in axes)
 
 
 def _map(axis: Strategy, change: Callable[[Array], Array]) -> Strategy:
@@ -173,13 +168,7 @@ def _parse(text: str, batch: float) -> Plan:
         faults.append(_fault("the plan is empty", 0, "", "`serial`, or e.g. `data:16 filter:4`"))
     if faults:
         raise SpecError("plan", faults, text)
-    return Plan.of(batch, *_with_rest(axes))
-
-
-def _with_rest(axes: Sequence[Strategy]) -> list[Strategy]:
-    """Axes not named have degree 1 and sit innermost: they move nobody."""
-    return [*axes, *(new() for name, new in strategies().items()
-                     if name not in {axis.name for axis in axes})]  # fmt: skip
+    return Plan.of(batch, *axes)
 
 
 def _fault(what: str, column: int, word: str, hint: str = "") -> Fault:
@@ -217,7 +206,9 @@ def _knob(cls: type[Strategy], text: str, at: int, faults: list[Fault]) -> dict[
     return {}
 
 
-def table(plans: Iterable[str | Plan], batch: float | Sequence[float]) -> Iterator[tuple[Plan, list[int]]]:
+def table(
+    plans: Iterable[str | Plan], batch: float | Sequence[float]
+) -> Iterator[tuple[Plan, list[int]]]:
     """Plans as text, gathered into tables of equal nesting, with the rows each came from."""
     texts = list(plans)
     batches = np.broadcast_to(np.asarray(batch, float), (len(texts),))

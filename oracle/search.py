@@ -10,20 +10,19 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
-from itertools import product
 from typing import Any
 
 import numpy as np
 
 from oracle import evaluate
 from oracle.document import Fault, Place, SpecError, suggest
-from oracle.prediction import Estimate, Options, estimate
 from oracle.models import Model
-from oracle.plan import Plan
+from oracle.plan import Plan, join
+from oracle.prediction import Estimate, Options, estimate
 from oracle.specs import System
 from oracle.strategies import strategies
 
-MOST = 60_000  # candidates before knobs are thinned out
+KEPT = 32  # products that get their knobs turned, and three times as many that do not fit yet
 NEAREST = 5  # misses to show when nothing fits
 
 
@@ -98,13 +97,20 @@ def recommend(
         counts = [d for d in range(1, devices + 1) if devices % d == 0]
     score, fits, miss, texts, keys = [], [], [], [], []
     for count in counts:
-        for plan in candidates(model, system, count, batch, allowed, options):
-            for _, part in evaluate.blocks(model, system, plan, options, lines):
+        grid = Grid(model, count, batch, allowed, options)
+        for plain in (True, False):  # every product plainly, then the knobs where they may help
+            tables = list(grid.tables(plain))
+            at = len(score)
+            for _, part in (
+                evaluate.blocks(model, system, join(tables), options, lines) if tables else ()
+            ):
                 score.append(_score(part, objective))
                 fits.append(part.feasible)
                 miss.append(_shortage(part))
                 texts.append(part.plan)
                 keys.append(_degrees(part.plan))
+            if plain and len(score) > at:
+                grid.keep(*(np.concatenate(column[at:]) for column in (keys, score, fits, miss)))
     if not score:
         raise SpecError("plans", [Fault("E112", "no strategy is left to choose from", Place(),
                                         "allow more with --only, or drop --without")])  # fmt: skip
@@ -128,6 +134,14 @@ def recommend(
 
 
 def _score(part: evaluate.Block, objective: str) -> Any:
+    """What is ranked by; of two settings within half a percent the plainer one is preferred."""
+    plan = part.plan
+    turned = (plan.axis("data").zero > 0) * 1.0 + (plan.axis("recompute").mode > 0)
+    turned = turned + (plan.axis("data").accumulate > 1)
+    return _value(part, objective) * (1 + 0.005 * turned[:, 0])
+
+
+def _value(part: evaluate.Block, objective: str) -> Any:
     if objective == "memory":
         return part.held.total
     if objective == "cost":
@@ -137,7 +151,10 @@ def _score(part: evaluate.Block, objective: str) -> Any:
 
 def _shortage(part: evaluate.Block) -> Any:
     """How far a plan is from feasible: the sum over broken limits of how much is missing."""
-    over = [np.maximum(wanted / np.maximum(allowed, 1e-9), 1) - 1 for wanted, allowed in part.limits.values()]
+    over = [
+        np.maximum(wanted / np.maximum(allowed, 1e-9), 1) - 1
+        for wanted, allowed in part.limits.values()
+    ]
     broken = sum(o > 0 for o in over)
     return 10.0 * (broken - 1) + np.minimum(sum(over), 1e6)
 
@@ -166,85 +183,117 @@ def _allowed(model: Model, only: Iterable[str], without: Iterable[str]) -> list[
     for word in (*only, *without):
         if word not in known:
             hint = suggest(word, known, "strategies")
-            raise SpecError("plans", [Fault("E110", f"no strategy is called `{word}`", Place(), hint)])
+            raise SpecError(
+                "plans", [Fault("E110", f"no strategy is called `{word}`", Place(), hint)]
+            )
     return [name for name in known if (not only or name in only) and name not in without]
 
 
-def candidates(
-    model: Model, system: System, devices: int, batch: int, allowed: Sequence[str], options: Options
-) -> Iterator[Plan]:
-    """Tables of plans: every product of degrees, and the knobs worth trying for each."""
-    known = strategies()
-    limits = {
-        name: int(min(np.max(known[name]().limit(model, batch)), devices))
-        for name in allowed
-        if known[name].degrees and known[name].multiplies
-    }
-    if "sharded" in limits and "data" in limits:
-        limits.pop("sharded")  # a knob of `data`; as an axis it is for hybrid sharding, by hand
-    if options.ideal and "channel" in limits and "filter" in limits:
-        pass  # the published table ranks both: they tie
-    axes = [name for name, limit in limits.items() if limit > 1]
-    rows = np.array(_products(devices, tuple(limits[name] for name in axes)), dtype=float)
-    if not len(rows):
-        rows = np.array([[min(devices, limits[name]) for name in axes]], dtype=float)
-    degree = {name: rows[:, i] for i, name in enumerate(axes)}
-    ones = np.ones(len(rows))
-    p = degree.get("pipeline", ones)
-    replicas = degree.get("data", ones) * degree.get("sharded", ones)
-    share = np.maximum(np.ceil(batch / replicas), 1)
-    found: list[dict[str, dict[str, Any]]] = []
-    for knobs in _knobs(model, allowed, options, len(rows)):
-        size = knobs.get("micro", 0)
-        pieces = np.maximum(np.floor(share / size), 1) if size else ones
-        columns = {name: {"degree": degree[name]} for name in axes}
-        keep = np.ones(len(rows), bool)
+class Grid:
+    """Every product of degrees, and the knobs worth trying for each."""
+
+    def __init__(
+        self, model: Model, devices: int, batch: int, allowed: Sequence[str], options: Options
+    ) -> None:
+        self.model, self.batch, self.allowed, self.options = model, batch, allowed, options
+        known = strategies()
+        limits = {
+            name: int(min(np.max(known[name]().limit(model, batch)), devices))
+            for name in allowed
+            if known[name].degrees and known[name].multiplies
+        }
+        if "data" in limits:  # sharding is a knob of `data`; as an axis it is for hybrids, by hand
+            limits.pop("sharded", None)
+        self.axes = [name for name, limit in limits.items() if limit > 1]
+        rows = _products(devices, tuple(limits[name] for name in self.axes))
+        if not rows:  # too many devices for every product: show how far off the widest is
+            rows = [tuple(min(devices, limits[name]) for name in self.axes)]
+        self.rows = np.array(rows, float).reshape(len(rows), len(self.axes))
+
+    def keep(self, key: Any, score: Any, fits: Any, miss: Any) -> None:
+        """Only products that are fast, or would be if they fitted, get their knobs turned."""
+        own = _degrees(next(self.tables(True, bare=True)))
+        short = (miss > 0) & (miss < 1e5)
+        fast = key[np.argsort(np.where(fits, score, np.inf), kind="stable")][: 4 * KEPT]
+        near = key[np.argsort(np.where(short, score, np.inf), kind="stable")][: 16 * KEPT]
+        chosen = [*dict.fromkeys(fast.tolist())][:KEPT] + [*dict.fromkeys(near.tolist())][
+            : 3 * KEPT
+        ]
+        self.rows = self.rows[np.isin(own, chosen)]
+
+    def tables(self, plain: bool, bare: bool = False) -> Iterator[Plan]:
+        """One table a setting of the knobs; `bare`: the degrees alone."""
+        known, rows = strategies(), self.rows
+        for knobs in [Knobs()] if bare else settings(self.model, self.allowed, self.options):
+            if not bare and knobs.plain != plain:
+                continue
+            columns = {name: {"degree": rows[:, i]} for i, name in enumerate(self.axes)}
+            keep = np.ones(len(rows), bool)
+            if not bare:
+                keep = self.turn(columns, knobs)
+            if keep.any():
+                cut = {
+                    n: {k: np.asarray(v)[keep] for k, v in c.items()} for n, c in columns.items()
+                }
+                yield Plan.of(self.batch, *(new(**cut.get(n, {})) for n, new in known.items()))
+
+    def turn(self, columns: dict[str, dict[str, Any]], knobs: Knobs) -> Any:
+        """Set the knobs in place; which rows this setting is a setting of its own for."""
+        ones = np.ones(len(self.rows))
+        p = columns["pipeline"]["degree"] if "pipeline" in columns else ones
+        replicas = columns["data"]["degree"] if "data" in columns else ones
+        share = np.maximum(np.ceil(self.batch / replicas), 1)
+        size = knobs.micro or share
+        pieces = np.maximum(np.floor(share / size), 1)
+        # no two settings that come to the same
+        keep = (size <= share) & ((pieces * size == share) | (np.asarray(size) == 1))
+        if knobs.micro:
+            keep &= (knobs.micro < share) | (p > 1)
+            keep &= ("data" in columns) | (p > 1)
         if "pipeline" in columns:
             columns["pipeline"] |= {"segments": np.where(p > 1, pieces, 1)}
         if "data" in columns:
-            columns["data"] |= {
-                "accumulate": np.where(p > 1, 1, pieces),
-                "zero": np.where(degree["data"] > 1, knobs.get("zero", 0), 0),
-            }
-            if knobs.get("zero", 0):
-                keep &= degree["data"] > 1
-        elif size and size < share.max():
-            keep &= p > 1
+            columns["data"] |= {"accumulate": np.where(p > 1, 1, pieces)}
+            columns["data"] |= {"zero": np.where(replicas > 1, knobs.zero, 0)}
+        keep &= (replicas > 1) | (knobs.zero == 0)
         if "tensor" in columns:
-            columns["tensor"] |= {"sequence": np.where(degree["tensor"] > 1, 1, 0)}
-        if knobs.get("mode", 0):
-            columns["recompute"] = {"mode": np.full(len(rows), knobs["mode"])}
-        if knobs.get("expert", 1) > 1:
-            spread = np.gcd(degree.get("data", ones).astype(int), int(knobs["expert"]))
-            columns["expert"] = {"degree": spread}
-            keep &= spread == knobs["expert"]
-        if size:  # no two settings that come to the same
-            keep &= (size <= share) & ((size == share) | (pieces * size == share) | (size == 1))
-        if keep.any():
-            found.append({n: {k: np.asarray(v)[keep] for k, v in c.items()} for n, c in columns.items()})
-    for columns in found:
-        axes_built = [known[name](**values) for name, values in columns.items()]
-        yield Plan.of(batch, *axes_built)
+            columns["tensor"] |= {"sequence": columns["tensor"]["degree"] > 1}
+        if knobs.recompute:
+            columns["recompute"] = {"mode": ones * knobs.recompute}
+        if knobs.expert > 1:
+            columns["expert"] = {"degree": ones * knobs.expert}
+            keep &= replicas % knobs.expert == 0
+        return keep
 
 
-def _knobs(model: Model, allowed: Sequence[str], options: Options, products_: int) -> Iterator[dict[str, int]]:
-    """Settings worth trying: micro-batch size, sharding stage, recomputation, expert degree."""
+@dataclass(frozen=True, slots=True)
+class Knobs:
+    """Micro-batch size (0: the whole share), sharding stage, recomputation, expert degree."""
+
+    micro: int = 0
+    zero: int = 0
+    recompute: int = 0
+    expert: int = 1
+
+    @property
+    def plain(self) -> bool:
+        return not self.recompute and not self.zero and self.micro in (0, 1, 4)
+
+
+def settings(model: Model, allowed: Sequence[str], options: Options) -> list[Knobs]:
+    """Settings worth trying, plainest first."""
     if options.ideal:
-        yield {}
-        yield from ({"micro": size} for size in (1, 4) if "pipeline" in allowed)
-        return
+        return [Knobs(micro) for micro in ((0, 1, 4) if "pipeline" in allowed else (0,))]
     tokens = bool(model.tokens.any())
-    micro = (1, 2, 4, 8) if tokens else (0, 8, 32)
-    zero = (0, 1, 3) if tokens else (0, 3)
-    mode = (0, 1, 2) if tokens else (0, 2)
-    mode = mode if "recompute" in allowed else (0,)
     experts = max([row.experts for row in model.rows], default=0)
-    spread = tuple(e for e in (1, 2, 4, 8, 16, 32, 64) if e <= max(experts, 1)) if "expert" in allowed else (1,)
-    settings = list(product(micro, zero, mode, spread))
-    if products_ * len(settings) > MOST:
-        settings = [s for s in settings if s[0] in (micro[0], micro[-2]) and s[1] != 3]
-    for size, stage, again, dealt in settings:
-        yield {"micro": size, "zero": stage, "mode": again, "expert": dealt}
+    return [
+        Knobs(micro, zero, mode, expert)
+        for mode in (((0, 1, 2) if tokens else (0, 2)) if "recompute" in allowed else (0,))
+        for zero in ((0, 1, 3) if tokens else (0, 3))
+        for micro in ((0, 1, 2, 4, 8) if tokens else (0, 4, 16))
+        for expert in (1, 2, 4, 8, 16, 32, 64)
+        if expert == 1 or (expert <= experts and "expert" in allowed)
+    ]
 
 
 @lru_cache(maxsize=256)

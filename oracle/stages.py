@@ -13,6 +13,8 @@ class Stages:
 
     def __init__(self, model: Model, p: int, v: int, even: bool, load: Array) -> None:
         self.counts, self.ends = model.units
+        self.begin = np.argmax(self.counts > 0, axis=-1)  # a unit is a run of rows
+        self.stop = self.counts.shape[1] - np.argmax(self.counts[:, ::-1] > 0, axis=-1)
         self.p, self.v, self.model = p, v, model
         chunks = min(p * v, len(self.ends))
         self.chunks = chunks
@@ -22,12 +24,20 @@ class Stages:
             self.cuts = dealt[None, :]
         else:
             self.cuts = balanced_cuts(load @ self.counts.T, chunks)
+        # where all plans share their cuts, a device's rows are one count each
+        self.rows = self.gather(self.counts.T).T if len(self.cuts) == 1 else None
 
     def total(self, values: Array) -> Array:
         """(plans, rows) → (plans, p): what each device of a pipeline has in all."""
-        if self.chunks <= 1:
-            return np.atleast_2d(values) @ self.model.repeat[:, None]
-        return self.gather(np.atleast_2d(values) @ self.counts.T)
+        if self.rows is not None:
+            return np.atleast_2d(values) @ self.rows.T
+        return self.gather(self.units(np.atleast_2d(values)))
+
+    def units(self, values: Array) -> Array:
+        """(plans, rows) → (plans, units), by running sums: a unit is a run of rows."""
+        running = np.zeros((len(values), values.shape[1] + 1))
+        np.cumsum(values, axis=-1, out=running[:, 1:])
+        return running[:, self.stop] - running[:, self.begin]
 
     def gather(self, units: Array) -> Array:
         """(plans, units) → (plans, p)."""
