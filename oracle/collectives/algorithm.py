@@ -25,6 +25,7 @@ class Algorithm(ABC):
     name: ClassVar[str]
     source: ClassVar[str]  # citation key and place
     menu: ClassVar[bool] = True  # offered when no algorithm is named
+    chases: ClassVar[bool] = False  # pieces pass from hop to hop, never waiting for a whole step
     nodal: ClassVar[bool] = False  # its schedule depends on how many ranks share a node
 
     def fits(self, p: int, inner: int = 1) -> bool:

@@ -15,6 +15,7 @@ class RingAllgather(Algorithm):
     """Each share goes round once: T = (p − 1)(α + m/p β), m the gathered whole."""
 
     op, name, source = "allgather", "ring", "thakur2005, §3.1"
+    chases = True
 
     def steps(self, p: Any) -> Any:
         return p - 1
@@ -30,6 +31,7 @@ class RotationAllgather(RingAllgather):
     """In step k every rank sends its own share to the k-th next: T as the ring's."""
 
     name, source, menu = "rotation", "thakur2005, §3.1", False
+    chases = False
 
     def schedule(self, p: int, inner: int = 1) -> list[Steps]:
         return [shift(np.arange(1, p), 1 / p)]

@@ -155,17 +155,17 @@ class DoubleTree(Algorithm):
         mirror = n - 1 - node if n % 2 == 0 else (node + 1) % n
         child = node[up >= 0]
         trees = [(child, up[child]), (mirror[child], mirror[up[child]])]
-        source, target = [], []
-        for lane in range(inner):
-            for below, above in trees:
-                source.append(below * inner + lane)
-                target.append(above * inner + lane)
-            chain = (lane + np.arange(inner)) % inner
-            rest, lead = chain[1:], chain[:-1]
-            for copy in range(2):  # both trees' halves pass through each node's chain
-                source.append((node[:, None] * inner + rest).ravel())
-                target.append((node[:, None] * inner + lead).ravel())
-        below, above = np.concatenate(source), np.concatenate(target)
+        lane = np.arange(inner)[:, None]
+        below = np.concatenate([(low * inner + lane).ravel() for low, _ in trees])
+        above = np.concatenate([(high * inner + lane).ravel() for _, high in trees])
+        # every lane's chain takes all links of its node's ring but one, for both its trees
+        ranks = np.arange(p)
+        chained = ranks if inner > 1 else ranks[:0]
+        ahead = chained // inner * inner + (chained + 1) % inner
+        weight = np.concatenate(
+            [np.full(len(below), 1.0), np.full(len(chained), 2.0 * (inner - 1))]
+        )
+        below, above = np.concatenate([below, ahead]), np.concatenate([above, chained])
         ends = np.concatenate([below, above]), np.concatenate([above, below])
         depth = 2 * int(log2(n)) if n > 1 else 0
         across = pairs(*trees[0], 0.0, depth) if inner == 1 else pairs(
@@ -173,7 +173,7 @@ class DoubleTree(Algorithm):
         steps: list[Steps] = [across]
         if inner > 1:
             steps.append(pairs(np.arange(1, inner), np.arange(inner - 1), 0.0, 2 * (inner - 1)))
-        flow = pairs(*ends, 0.5 / inner)
+        flow = pairs(*ends, np.tile(weight, 2) * 0.5 / inner)
         return [*steps, Pairs(flow.share, flow.times, flow.source, flow.target, stripes=inner)]
 
 

@@ -37,9 +37,7 @@ class Line:
 Cost: TypeAlias = tuple[float, float, float, tuple[str, ...]]
 
 
-def trace(
-    topology: Topology, groups: Groups, schedule: list[Steps], reduce: bool = True
-) -> Cost:
+def trace(topology: Topology, groups: Groups, schedule: list[Steps], reduce: bool = True) -> Cost:
     """(seconds to start, seconds per byte, φ, links that set the pace) of a schedule.
 
         T = Σ_steps times · (max α + m · max over links of load / capacity)

@@ -26,11 +26,20 @@ BLOCK = 4_000_000  # link numbers held at once
 class Toll:
     """What each step of some costs: seconds to start, seconds per byte, alone and as it is."""
 
-    alpha: Numbers
+    turns: Numbers  # (steps, levels + 1): part of the flows that turn at each level
+    alpha: Numbers  # of the farthest flow
     shared: Numbers
     solo: Numbers
     worst: Ids  # the link that sets the pace
     times: Numbers
+
+    def chased(self, latency: Numbers) -> float:
+        """Seconds to start where what travels passes on at once: the mean α of a step's flows."""
+        return float(self.times @ (self.turns @ latency))
+
+    def stepped(self, latency: Numbers) -> float:
+        """Seconds to start where every step waits for the farthest of the one before."""
+        return float(self.times @ np.where(self.turns > 0, latency, 0.0).max(axis=1))
 
 
 @dataclass(frozen=True, eq=False)
@@ -84,7 +93,7 @@ def toll(
     return [_joined(parts) for parts in done.values()]
 
 
-NAMES = ("alpha", "shared", "solo", "worst", "times")
+NAMES = ("turns", "alpha", "shared", "solo", "worst", "times")
 
 
 def _joined(parts: Sequence[Toll]) -> Toll:
@@ -159,7 +168,7 @@ def _count(topology: Topology, batch: list[Flows]) -> Toll:
     lengths = np.concatenate([np.full(len(f.times), f.each) for f in batch])
     edges = np.concatenate([[0], np.cumsum(lengths)[:-1]])
     steps, width = len(lengths), topology.links + 1
-    route, alpha = topology.trail(source, target, into)
+    route, turn = topology.trail(source, target, into)
     key = route + np.repeat(np.arange(steps) * width, lengths)
     weight = np.broadcast_to(share, route.shape)
     load = np.bincount(key.ravel(), weight.ravel(), steps * width).reshape(steps, width)
@@ -176,9 +185,15 @@ def _count(topology: Topology, batch: list[Flows]) -> Toll:
             own = np.bincount(links, weight[:, mine].ravel(), width)
             solo[step] = (own * topology.pace).max()
         step += len(f.times)
-    alpha = np.maximum.reduceat(alpha, edges)
+    stages = len(topology.latency)
+    at = np.repeat(np.arange(steps) * stages, lengths) + turn % stages
+    turns = np.bincount(at, minlength=steps * stages).reshape(steps, stages) / lengths[:, None]
+    if topology.hop:
+        alpha = np.maximum.reduceat(topology.delay(route), edges)
+    else:
+        alpha = np.where(turns > 0, topology.latency, 0.0).max(axis=1)
     times = np.concatenate([f.times for f in batch])
-    return Toll(alpha, load[np.arange(steps), worst], solo, worst, times)
+    return Toll(turns, alpha, load[np.arange(steps), worst], solo, worst, times)
 
 
 def everyone(topology: Topology, groups: Groups, steps: Steps) -> Toll:
@@ -186,14 +201,13 @@ def everyone(topology: Topology, groups: Groups, steps: Steps) -> Toll:
     ranks = np.arange(groups.devices)
     first = groups.first
     device, p = groups.at(ranks), groups.p
-    busy, solo, alpha, key = np.zeros(topology.links + 1), np.inf, 0.0, device
+    busy, key, top = np.zeros(topology.links + 1), device, -1
     for depth, fabric in enumerate(topology.fabrics):
         unit, start = device // fabric.unit, topology.starts[depth]
         here = _tally(first, unit)
         leaving = p - here
         if leaving.any():
-            alpha = topology.latency[depth] if depth < len(topology.spans) else 0.0
-            solo = min(solo, fabric.lane)
+            top = depth
         if fabric.gates:
             down = fabric.gate(device, key, key)
             busy += np.bincount(start + fabric.gates + down, leaving, len(busy))
@@ -231,13 +245,14 @@ def everyone(topology: Topology, groups: Groups, steps: Steps) -> Toll:
                 to = (a + apart) % fabric.width
                 met = _met(first, unit, home * fabric.width + to)
                 busy += np.bincount(base + a * fabric.width + to, met, len(busy))
-            solo = min(solo, topology.capacity[start + 2 * fabric.gates :].min())
         key = fabric.number(device, key)
     busy /= topology.capacity
     worst = int(busy.argmax())
     each = steps.share[0]
-    solo_ = (p - 1) * each / topology.capacity[busy > 0].min() if busy.any() else 0.0
-    return Toll(*map(np.atleast_1d, (alpha, each * busy[worst], solo_, worst)), times=steps.times)
+    alone = (p - 1) * each / topology.capacity[busy > 0].min() if busy.any() else 0.0
+    turns = np.eye(len(topology.latency))[top]
+    return Toll(turns[None], topology.latency[[top]], *map(np.atleast_1d, (each * busy[worst], alone,
+                worst)), steps.times)  # fmt: skip
 
 
 def _tally(first: Ids, unit: Ids) -> Ids:

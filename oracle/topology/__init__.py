@@ -84,14 +84,19 @@ class Topology:
 
     def alpha(self, source: Ids, target: Ids) -> Numbers:
         """Seconds before the first byte arrives; zero for a device and itself."""
-        return self.trail(source, target)[1]
+        route, turn = self.trail(source, target)
+        return self.delay(route) if self.hop else np.asarray(self.latency[turn])
+
+    def delay(self, route: Ids) -> Numbers:
+        """α of routes that cost so much a link."""
+        return np.asarray((route != self.links).sum(axis=0) * self.hop)
 
     def route(self, source: Ids, target: Ids) -> Ids:
         """Links of each flow: an array (columns, flows) of link numbers, padded."""
         return self.trail(source, target)[0]
 
-    def trail(self, source: Ids, target: Ids, into: Ids | None = None) -> tuple[Ids, Numbers]:
-        """Route and α of each flow.
+    def trail(self, source: Ids, target: Ids, into: Ids | None = None) -> tuple[Ids, Ids]:
+        """Route of each flow, and the level where it turns (−1: it stays where it is).
 
         `into` counts the way down as if it ended at another device that stands for the target:
         one period of a network that looks the same everywhere then holds all of its traffic.
@@ -105,23 +110,27 @@ class Topology:
         columns: list[Ids] = []
         for depth, fabric in enumerate(self.fabrics):
             start = self.starts[depth]
-            crossing, here = turn >= depth, turn == depth
-            first, last = source // fabric.unit, into // fabric.unit
-            a, b = first % fabric.width, target // fabric.unit % fabric.width
+            inside = bool(fabric.inner_links)
+            if inside:
+                here, first = turn == depth, source // fabric.unit
+                a, b = first % fabric.width, target // fabric.unit % fabric.width
             if fabric.gates:
-                ports = crossing & ~(here & fabric.bypass(a, b))
+                ports = turn >= depth
+                if inside:
+                    ports &= ~(here & fabric.bypass(a, b))
                 up = start + fabric.gate(source, up_key, salt)
                 down = start + fabric.gates + fabric.gate(into, down_key, salt)
                 columns += [np.where(ports, up, self.links), np.where(ports, down, self.links)]
-            if fabric.inner_links:
+            if inside:
                 base = start + 2 * fabric.gates + first // fabric.width * fabric.inner_links
                 for link in fabric.path(a, b, source, target):
                     columns.append(np.where(here & (link != NOWHERE), base + link, self.links))
-            up_key, down_key = fabric.number(target, up_key), fabric.number(into, down_key)
+            if depth + 1 < len(self.fabrics):
+                up_key = fabric.number(target, up_key)
+                down_key = up_key if into is target else fabric.number(into, down_key)
         route = np.stack(columns) if columns else np.full((1, *source.shape), self.links)
         route = self.pairing[route] if self.half else route
-        alpha = (route != self.links).sum(axis=0) * self.hop if self.hop else self.latency[turn]
-        return route, np.asarray(alpha)
+        return route, turn
 
     @cached_property
     def labels(self) -> list[str]:

@@ -18,7 +18,7 @@ class Dragonfly(Fabric):
     """
 
     kind = "dragonfly"
-    spread = "striped"
+    spread = "affinity"
     tree = False
 
     @property

@@ -19,7 +19,7 @@ class Loop(Fabric):
     """
 
     kind = "loop"
-    spread = "striped"
+    spread = "affinity"
     tree = False
 
     @property

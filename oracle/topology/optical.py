@@ -19,7 +19,7 @@ class Optical(Fabric):
     """
 
     kind = "optical"
-    spread = "striped"
+    spread = "affinity"
     tree = False
     circuits = False  # whether they are set
 

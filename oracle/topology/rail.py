@@ -17,7 +17,10 @@ class Rail(Fabric):
 
     kind = "rail"
     spread = "affinity"
-    tree = False
+
+    @property
+    def tree(self) -> bool:  # type: ignore[override]
+        return not self.core()
 
     @property
     def period(self) -> int:
@@ -27,7 +30,8 @@ class Rail(Fabric):
         return float(self.unit)
 
     def core(self) -> int:
-        return 2 * max(1, round(self.ports))
+        """Rails to the spine and back; at full bisection the ports fill up before they do."""
+        return 0 if self.level.oversubscription <= 1 else 2 * max(1, round(self.ports))
 
     def path(self, start: Ids, end: Ids, source: Ids, target: Ids) -> list[Ids]:
         """Rail up and rail down of flows between devices, where their rails differ."""

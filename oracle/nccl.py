@@ -1,0 +1,139 @@
+"""As NCCL would: its public cost model of ring and tree, and the choice it makes from it.
+
+    time = latency + bytes / bandwidth,   the least over algorithm × protocol
+
+The constants are NCCL's own [nccl, src/graph/tuning.cc], of 2.8 and of 2.30. NCCL assumes that
+nobody else talks; `contention` puts φ on top.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, TypeAlias
+
+import numpy as np
+
+PROTOCOLS = ("LL", "LL128", "Simple")
+US = 1e-6
+Three: TypeAlias = tuple[float, float, float]
+Hops: TypeAlias = dict[str, dict[str, Three]]
+
+# seconds · 10⁶ by protocol
+BASE: dict[str, dict[str, Three]] = {
+    "2.8": {"tree": (4.4, 4.4, 0.0), "ring": (3.6, 10.0, 8.4)},
+    "2.30": {"tree": (6.8, 14.0, 8.4), "ring": (6.6, 14.0, 8.4)},
+}
+HOP: dict[str, Hops] = {
+    "2.8": {
+        "nvlink": {"tree": (0.52, 1.25, 28.0), "ring": (0.47, 1.9, 3.4)},
+        "pci": {"tree": (1.0, 1.9, 28.0), "ring": (1.0, 2.5, 5.7)},
+        "net": {"tree": (5.0, 8.5, 28.0), "ring": (2.7, 4.0, 9.6)},
+    },
+    "2.30": {
+        "nvlink": {"tree": (0.6, 1.25, 4.0), "ring": (0.6, 1.9, 3.4)},
+        "pci": {"tree": (1.0, 1.9, 4.0), "ring": (1.0, 2.5, 5.7)},
+        "net": {"tree": (5.0, 8.5, 14.0), "ring": (2.7, 4.0, 14.0)},
+    },
+}
+PLATEAU = {"2.8": 1.9, "2.30": 1.4}  # ring Simple between nodes, from 64 B a channel and rank
+LL_PART = {"2.8": 0.25, "2.30": 0.5}  # of the ring's bandwidth that is payload
+# GB/s by architecture and by nodes: 1, 2, 4 and more
+LL_MOST = {"volta": (39, 39, 20.4), "ampere": (87.7, 22.5, 19), "hopper": (141, 45, 35),
+           "blackwell": (282, 90, 70)}  # fmt: skip
+TREE_MOST = {"volta": (26.5, 18.5, 10), "ampere": (24, 23.6, 17.8), "hopper": (38.7, 41.4, 36),
+             "blackwell": (70, 42.8, 24)}  # fmt: skip
+RING_LL128_MOST = {"volta": 20.0, "ampere": 20.0, "hopper": 36.7, "blackwell": 40.0}
+# what trees reach of the model at 64 B · 2^k
+TREE_PART = (
+    (1, 1, 1, 1, .9, .8, .7, .7, .7, .7, .6, .5, .4, .4, .5, .6, .7, .8, .9, 1, 1, 1, 1),
+    (1, 1, 1, 1, 1, .9, .8, .8, .8, .7, .6, .6, .6, .6, .6, .6, .8, .9, .9, .9, .9, 1, 1),
+    (.9, .9, .9, .9, .9, .9, .9, .8, .7, .6, .6, .5, .5, .5, .5, .6, .7, .8, .7, .7, .8, .9, .9),
+)  # fmt: skip
+# a channel is opened for so many bytes: threads × bytes a thread, × ranks in a ring
+THREADS = {"LL": 512 * 8, "LL128": 640 * 8, "Simple": 512 * 64}
+STEPS = {"allreduce": 2, "reduce_scatter": 1, "allgather": 1}  # times (p − 1)
+
+
+@dataclass(frozen=True)
+class Network:
+    """What NCCL's graph search found: channels, and GB/s of one inside and between nodes."""
+
+    ranks: int
+    nodes: int
+    channels: int
+    inside: float
+    between: float
+    link: str = "nvlink"
+    architecture: str = "volta"
+    version: str = "2.8"
+    ll128: bool = True  # off where the way between nodes is not direct from the devices
+    delay: float = 0.0  # s of one network port
+
+    @property
+    def row(self) -> int:
+        """Column of the by-nodes tables: one, two, or four and more."""
+        return min(2, int(np.log2(self.nodes)))
+
+
+def model(op: str, net: Network) -> dict[tuple[str, str], tuple[float, float]]:
+    """(algorithm, protocol) -> (seconds, bytes per second of the message)."""
+    p, n = net.ranks, net.nodes
+    steps = STEPS[op] * (p - 1)
+    between = STEPS[op] * (n - 1)
+    if net.version == "2.8" and op == "allreduce" and n > 1:
+        between = 2 * n  # as that version counts them
+    bus = net.channels * (net.inside if n <= 2 else net.between)
+    most = LL_MOST[net.architecture][net.row]
+    ring = (min(most, LL_PART[net.version] * bus),
+            min(0.92 * bus, net.channels * RING_LL128_MOST[net.architecture]), bus)  # fmt: skip
+    whole = min(0.92 * bus, net.channels * TREE_MOST[net.architecture][net.row])
+    tree = (min(whole / 3.8, most), whole * (7 / 9 if n == 1 else 120 / 128), whole)
+    hops, base, out = HOP[net.version], BASE[net.version], {}
+    for k, protocol in enumerate(PROTOCOLS):
+        if protocol == "LL128" and not net.ll128:
+            continue
+        port = net.delay * (2 if protocol == "Simple" else 1)
+        inner, outer = hops[net.link]["ring"][k], hops["net"]["ring"][k]
+        seconds = (base["ring"][k] + (steps - between) * inner + between * outer) * US
+        out["ring", protocol] = seconds + between * port, ring[k] * p / steps * 1e9
+        if op == "allreduce":
+            inner, outer = hops[net.link]["tree"][k], hops["net"]["tree"][k]
+            depth = int(np.log2(n))
+            seconds = base["tree"][k] + 2 * ((p / n - 1) * inner + depth * outer)
+            out["tree", protocol] = seconds * US + 2 * depth * port, tree[k] / 2 * 1e9
+    return out
+
+
+def terms(op: str, net: Network, nbytes: Any) -> dict[tuple[str, str], tuple[Any, Any]]:
+    """(algorithm, protocol) -> (seconds of latency, seconds of transfer) of messages."""
+    m, out = np.asarray(nbytes, float), {}
+    size = np.floor(np.log2(np.maximum(m, 64) / 64)).astype(int)
+    for (algorithm, protocol), (latency, bandwidth) in model(op, net).items():
+        wait, part = np.full_like(m, latency), np.ones_like(m)
+        if algorithm == "tree":
+            table = np.array(TREE_PART[PROTOCOLS.index(protocol)], float)
+            part = table[np.minimum(size, len(table) - 1)]
+        elif protocol == "Simple" and net.nodes > 1 and op == "allreduce":
+            full = m / (net.channels * net.ranks) >= 64
+            wait = np.where(full, latency * PLATEAU[net.version], latency)
+        out[algorithm, protocol] = wait, m / (bandwidth * part)
+    return out
+
+
+def opened(algorithm: str, protocol: str, net: Network, nbytes: Any) -> Any:
+    """Part of the channels that NCCL opens for a message once it has chosen [nccl, enqueue.cc]."""
+    each = THREADS[protocol] * (net.ranks if (algorithm, protocol) == ("ring", "LL") else 1)
+    return np.clip(np.floor(np.asarray(nbytes, float) / each), 1, net.channels) / net.channels
+
+
+def choice(op: str, net: Network, nbytes: Any) -> tuple[Any, Any]:
+    """What NCCL would take, "ring/LL", and the seconds it then needs.
+
+    The choice counts on all channels; a short message then goes over fewer.
+    """
+    table = terms(op, net, nbytes)
+    best = np.stack([wait + wire for wait, wire in table.values()]).argmin(axis=0)
+    seconds = np.stack([wait + wire / opened(*key, net, nbytes)
+                        for key, (wait, wire) in table.items()])  # fmt: skip
+    names = np.array(["/".join(key) for key in table])
+    return names[best], np.take_along_axis(seconds, best[None], 0)[0]
