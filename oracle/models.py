@@ -347,7 +347,7 @@ class Model:
                     if feed >= 0:
                         wanted[self._origin(feed)] = True
         kept = wanted * self.y + self.column(lambda row: row.extra_kept)
-        kept[0] += self.x[0]  # the samples themselves
+        kept[0] += self.x[0] / self.repeat[0]  # the samples themselves
         return kept
 
     def _feeders(self, i: int) -> tuple[int, ...]:
