@@ -1,0 +1,1 @@
+"""Figures the README and the docs quote, each reprinted by one command."""

@@ -1,0 +1,175 @@
+"""How near predictions come to published measurements, table by table.
+
+    python -m benchmarks.fidelity [--quick] [--json] [--table NAME] [--rows] [--reference DIR]
+
+No constant belongs to a table or a row; systems may be calibrated on kernels and collectives.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+from collections import defaultdict
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+import oracle
+from benchmarks.published import TABLES, Case, Table, rows
+
+REFERENCE = Path(__file__).parents[2] / "shared" / "reference"
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--quick", action="store_true", help="every fifth row of the long tables")
+    parser.add_argument("--json", action="store_true", dest="as_json")
+    parser.add_argument("--table", action="append", choices=sorted(TABLES))
+    parser.add_argument("--rows", action="store_true", help="every row, predicted and measured")
+    parser.add_argument("--reference", type=Path, default=REFERENCE)
+    asked = parser.parse_args()
+    found, lines = {}, []
+    for name, table in TABLES.items():
+        if asked.table and name not in asked.table:
+            continue
+        path = asked.reference / "published" / table.file
+        if not path.is_file():
+            lines.append({"table": name, "skipped": f"no {path.name} under the reference folder"})
+            continue
+        result = judge(table, path, quick=asked.quick)
+        lines.append({"table": name, "goal": table.goal, "peers": table.peers, **result["summary"]})
+        found[name] = result
+    figures = {
+        f"{line['table']}.{key}": {"value": value, "unit": unit(key), "goal": line.get("goal", "")}
+        for line in lines for key, value in line.items()
+        if isinstance(value, float | int) and not isinstance(value, bool)
+    }  # fmt: skip
+    if asked.as_json:
+        every = [row for name, result in found.items() for row in result["rows"]]
+        print(
+            json.dumps(
+                {"figures": figures, "rows": [*lines, *(every if asked.rows else [])]}, indent=1
+            )
+        )
+    else:
+        print(text(lines))
+        if asked.rows:
+            for result in found.values():
+                for row in result["rows"]:
+                    print(f"{row['error']:+7.1%} {row['predicted']:12.5g} {row['measured']:12.5g}  "
+                          f"{row['group']}  {row['plan']}  B={row['batch']}")  # fmt: skip
+    return 0
+
+
+def unit(key: str) -> str:
+    """What a figure is counted in."""
+    return (
+        "%"
+        if key
+        in ("mape", "bias", "max", "best_pick", "regret_mean", "regret_max", "coverage", "median")
+        else ""
+    )
+
+
+def judge(table: Table, path: Path, quick: bool = False) -> dict[str, Any]:
+    """Predict every row of a table and sum up how near it comes."""
+    cases = list(table.cases(rows(path)))
+    if quick and len(cases) > 100:
+        cases = cases[::5]
+    predicted, low, high, refused = predict(cases)
+    measured = np.array([case.measured for case in cases])
+    error = predicted / measured - 1
+    known = np.isfinite(error)
+    groups: dict[Any, list[int]] = defaultdict(list)
+    for i, case in enumerate(cases):
+        if known[i]:
+            groups[(case.system, *case.group)].append(i)
+    ranks = [ranking(predicted[g], measured[g]) for g in groups.values() if len(g) > 2]
+    summary: dict[str, Any] = {"rows": int(known.sum()), "refused": refused}
+    if known.any():
+        summary |= {
+            "mape": 100 * float(np.abs(error[known]).mean()),
+            "median": 100 * float(np.median(np.abs(error[known]))),
+            "bias": 100 * float(error[known].mean()),
+            "max": 100 * float(np.abs(error[known]).max()),
+            "coverage": 100 * float(((low <= measured) & (measured <= high))[known].mean()),
+        }
+    if ranks and cases[0].kind == "seconds":
+        taus, picks, regrets = (np.array(column) for column in zip(*ranks, strict=True))
+        summary |= {
+            "groups": len(ranks), "tau": float(np.nanmean(taus)),
+            "best_pick": 100 * float(picks.mean()), "regret_mean": 100 * float(regrets.mean()),
+            "regret_max": 100 * float(regrets.max()),
+        }  # fmt: skip
+    lines = [
+        {"table": table.name, "group": "/".join(map(str, case.group)), "plan": case.plan,
+         "batch": case.batch, "measured": case.measured, "predicted": float(predicted[i]),
+         "low": float(low[i]), "high": float(high[i]), "error": float(error[i])}
+        for i, case in enumerate(cases) if known[i]
+    ]  # fmt: skip
+    return {"summary": summary, "rows": lines}
+
+
+def predict(cases: list[Case]) -> tuple[Any, Any, Any, int]:
+    """Predicted seconds or bytes with their interval; NaN where a system is not shipped."""
+    values, low, high = (np.full(len(cases), np.nan) for _ in range(3))
+    together: dict[Any, list[int]] = defaultdict(list)
+    for i, case in enumerate(cases):
+        together[(str(case.model), case.system, str(sorted(case.options.items())))].append(i)
+    refused = 0
+    for members in together.values():
+        one = cases[members[0]]
+        try:
+            found = oracle.estimate(
+                one.model, one.system, [cases[i].plan for i in members],
+                [cases[i].batch for i in members], **one.options,
+            )  # fmt: skip
+        except oracle.SpecError as error:
+            print(f"refused: {error}", file=sys.stderr)
+            refused += len(members)
+            continue
+        if one.kind == "memory":
+            values[members] = found.memory
+            low[members], high[members] = 0.9 * found.memory, 1.1 * found.memory
+        else:
+            values[members] = found.seconds
+            low[members], high[members] = found.seconds_low, found.seconds_high
+    return values, low, high, refused
+
+
+def ranking(predicted: Any, measured: Any) -> tuple[float, bool, float]:
+    """(Kendall τ, whether our pick is the measured best, its regret) of a group."""
+    from scipy.stats import kendalltau
+
+    tau = float(kendalltau(predicted, measured).statistic)
+    pick = int(np.argmin(predicted))
+    regret = float(measured[pick] / measured.min() - 1)
+    return tau, regret < 1e-9, regret
+
+
+def text(lines: list[dict[str, Any]]) -> str:
+    """The summary as a table."""
+    head = f"{'table':<18} {'rows':>5} {'MAPE':>7} {'median':>7} {'bias':>7} {'max':>7} {'τ':>5} {'best':>6} {'regret':>12} {'in 90 %':>8}  goal"
+    out = [head]
+    for line in lines:
+        if "mape" not in line:
+            out.append(f"{line['table']:<18} {line.get('skipped', 'no row could be predicted')}")
+            continue
+        tau = (
+            f"{line['tau']:5.2f} {line['best_pick']:5.0f}% {line['regret_mean']:5.2f}/{line['regret_max']:5.1f}%"
+            if "tau" in line
+            else f"{'':>25}"
+        )
+        out.append(f"{line['table']:<18} {line['rows']:>5} {line['mape']:6.1f}% {line['median']:6.1f}% {line['bias']:+6.1f}% "
+                   f"{line['max']:6.1f}% {tau} {line['coverage']:7.0f}%  {line['goal']}")  # fmt: skip
+        if line["peers"]:
+            out.append(f"{'':<18} peers: {line['peers']}")
+    return "\n".join(out)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,331 @@
+"""Published measurements of whole training steps, each row as a case to predict.
+
+A table is one function that reads a CSV and yields cases; nothing here is fitted, and no row
+carries a constant of its own. What a table's software did (attention fused or not, dropout,
+optimizer, how replicas share state) is said once a table, with its source.
+"""
+
+from __future__ import annotations
+
+import csv
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+Row = dict[str, str]
+
+
+@dataclass(frozen=True)
+class Case:
+    """One measured step: what was run, and what came out."""
+
+    group: tuple[Any, ...]  # cases of equal work, to be ranked against each other
+    model: Any  # a shipped name, or a spec
+    system: str
+    plan: str
+    batch: int
+    measured: float  # seconds per iteration, or bytes
+    options: dict[str, Any] = field(default_factory=dict)
+    kind: str = "seconds"  # or "memory"
+
+
+@dataclass(frozen=True)
+class Table:
+    """A published table: where it is, how to read it, what is to be reached, what peers reach."""
+
+    name: str
+    file: str
+    cases: Callable[[list[Row]], Iterator[Case]]
+    goal: str
+    peers: str = ""
+
+
+TABLES: dict[str, Table] = {}
+
+
+def table(name: str, file: str, goal: str, peers: str = "") -> Callable[[Any], Any]:
+    """Register a table's reader under its name."""
+
+    def add(cases: Any) -> Any:
+        TABLES[name] = Table(name, file, cases, goal, peers)
+        return cases
+
+    return add
+
+
+def rows(path: Path) -> list[Row]:
+    """The rows of a CSV file as text."""
+    with path.open(newline="", encoding="utf-8") as file:
+        return list(csv.DictReader(file))
+
+
+def number(row: Row, key: str, default: float = 0) -> int:
+    """A whole number of a cell, or the default where the cell is empty."""
+    text = (row.get(key) or "").strip()
+    return round(float(text)) if text else round(default)
+
+
+def gpt(row: Row, **more: Any) -> dict[str, Any]:
+    """A GPT of the Megatron era: dropout, learned positions, attention through memory."""
+    body: dict[str, Any] = {
+        "layers": number(row, "layers"), "hidden": number(row, "hidden"),
+        "heads": number(row, "heads"), "vocab": 51200, "sequence": 2048,
+        "dropout": True, "flash": False, **more,
+    }  # fmt: skip
+    return {"name": row.get("model", "GPT"), "source": row.get("source", ""), "transformer": body}
+
+
+def grid(pp: int, dp: int, tp: int, segments: int, rest: str = "", tensor: str = "",
+         data: str = "") -> str:  # fmt: skip
+    """Megatron's nesting: tensor inside data inside pipeline."""
+    words = []
+    if pp > 1:
+        words.append(f"pipeline:{pp},segments={segments}")
+        words.append(f"data:{dp}{data}" if dp > 1 or data else "")
+    else:
+        cut = f",accumulate={segments}" if segments > 1 else ""
+        words.append(f"data:{dp}{cut}{data}" if dp > 1 or cut else "")
+    words.append(f"tensor:{tp}{tensor}" if tp > 1 else "")
+    words.append(rest)
+    return " ".join(word for word in words if word) or "serial"
+
+
+RECOMPUTE = {"full": "recompute:full", "none": "", "selective": "recompute:selective"}
+
+
+def _vtrain(found: list[Row], system: str) -> Iterator[Case]:
+    for row in found:
+        pp, dp, tp = (number(row, key) for key in ("pp", "dp", "tp"))
+        batch, micro = number(row, "batch"), number(row, "microbatch")
+        plan = grid(
+            pp, dp, tp, batch // dp // micro, RECOMPUTE[row["recompute"]], data=",overlap=off"
+        )
+        yield Case(
+            (row["model"], row["gpus"], batch), gpt(row, sequence=number(row, "seq")), system,
+            plan.replace("data:1,overlap=off", "").strip(), batch,
+            float(row["measured_value"]) / 1e3, {"precision": "fp16", "optimizer": "adam"},
+        )  # fmt: skip
+
+
+@table("vtrain_multi", "vtrain_multi_3.6B_39.1B.csv", "MAPE ≤ 8 %, τ ≥ 0.75, regret ≤ 1 %",
+       "Calculon 15.3 %, τ 0.58; SimuMax 16.3 %, 0.63; dlcalc 39.1 %, 0.66; regret 1.27 %")  # fmt: skip
+def vtrain_multi(found: list[Row]) -> Iterator[Case]:
+    """Megatron-DeepSpeed on A100 nodes with 800 Gbit/s; the exchange follows the backward pass."""
+    yield from _vtrain(found, "a100-800g")
+
+
+@table("vtrain_single", "vtrain_single.csv", "MAPE ≤ 12 %, τ ≥ 0.85, best ≥ 75 %, regret ≤ 2 %",
+       "SimuMax 22.7 %, τ 0.72, 46 %, 6.2 %; Calculon 39 %, 0.46, 51 %, 10 %; vTrain 8.37 %")  # fmt: skip
+def vtrain_single(found: list[Row]) -> Iterator[Case]:
+    """The same within one node, small models: launch-bound."""
+    yield from _vtrain(found, "a100-800g")
+
+
+SIZES = {  # arXiv 2205.05198, Table 3: layers, hidden, heads
+    "megatron-22B": (48, 6144, 64), "gpt3-175B": (96, 12288, 96),
+    "turing-530B": (105, 20480, 128), "megatron-1T": (128, 25600, 160),
+}  # fmt: skip
+INTERLEAVE = {"gpt3-175B": 3, "turing-530B": 3}  # the same table
+
+
+@table(
+    "megatron_table5", "megatron_selective_recompute_table5.csv", "MAPE ≤ 3 %", "Calculon 3.65 %"
+)
+def megatron_table5(found: list[Row]) -> Iterator[Case]:
+    """Selene; interleaved schedules as in that paper's Table 3; sequence parallel with seqsel."""
+    for row in found:
+        layers, hidden, heads = SIZES[row["model"]]
+        pp, tp, dp = (number(row, key) for key in ("pp", "tp", "dp"))
+        batch = number(row, "batch")
+        sequence = ",sequence=on" if row["recompute"] == "seqsel" else ""
+        mode = "recompute:selective" if sequence else "recompute:full"
+        plan = grid(pp, dp, tp, batch // dp // number(row, "microbatch"), mode, sequence)
+        if v := INTERLEAVE.get(row["model"]):
+            plan = plan.replace("segments=", f"interleave={v},segments=")
+        shape = {"layers": str(layers), "hidden": str(hidden), "heads": str(heads), **row}
+        yield Case((row["model"],), gpt(shape), "dgx-a100", plan, batch,
+                   float(row["measured_value"]), {"precision": "fp16", "optimizer": "adam"})  # fmt: skip
+
+
+@table("llm_foundry", "llm_foundry_a100.csv", "MAPE ≤ 10 %")
+def llm_foundry(found: list[Row]) -> Iterator[Case]:
+    """MPT under FSDP with flash attention (Triton) on A100s over RoCE; no biases, no dropout."""
+    for row in found:
+        dp, batch, micro = (
+            number(row, key) for key in ("dp", "global_batch", "micro_batch_per_gpu")
+        )
+        pieces = max(1, number(row, "grad_accum", 1))
+        if dp * micro * pieces != batch:
+            pieces = max(1, round(batch / dp / micro))
+        model = gpt(row, vocab=number(row, "vocab"), sequence=number(row, "seq_len"), bias=False,
+                    dropout=False, flash=True)  # fmt: skip
+        rest = "recompute:full" if row["activation_checkpointing"] == "True" else ""
+        cut = f",accumulate={pieces}" if pieces > 1 else ""
+        system = "a100-roce1600" if "80GB" in row["gpu"] else "a100-roce1600-40gb"
+        yield Case((row["model"], row["gpus"], row["seq_len"], row["gpu"]), model, system,
+                   f"data:{dp},zero=3{cut} {rest}".strip(), batch,
+                   float(row["iter_time_s_derived"]), {"precision": "bf16", "optimizer": "adam"})  # fmt: skip
+
+
+@table("bloom", "bloom_a100.csv", "MAPE ≤ 10 %")
+def bloom(found: list[Row]) -> Iterator[Case]:
+    """Jean Zay: Megatron-DeepSpeed, full recomputation, ZeRO-1 unless said otherwise."""
+    for row in found:
+        pp, dp, tp = (number(row, key) for key in ("pp", "dp", "tp"))
+        micro, batch = number(row, "micro_batch"), number(row, "global_batch")
+        if (
+            not row["iter_time_s"]
+            or not row["heads"]
+            or "!=" in row["note"]
+            or pp * dp * tp != number(row, "gpus")
+        ):
+            continue
+        if number(row, "hidden") % number(row, "heads") or number(row, "layers") % pp:
+            pass
+        model = gpt(row, vocab=number(row, "vocab"), dropout=True)
+        if number(row, "hidden") % number(row, "heads"):
+            model["transformer"]["width"] = number(row, "hidden") // number(row, "heads")
+        data = f",zero={row['zero_stage']}" if number(row, "zero_stage") else ""
+        yield Case((row["gpus"], row["section"]), model, "jean-zay",
+                   grid(pp, dp, tp, max(1, batch // dp // micro), "recompute:full",
+                        data=data + ",overlap=off"),
+                   batch // (dp * micro) * dp * micro, float(row["iter_time_s"]),
+                   {"precision": "fp16", "optimizer": "adam"})  # fmt: skip
+
+
+@table("dlperf_v100", "dlperf_gpt_v100_megatron.csv", "MAPE ≤ 10 %")
+def dlperf(found: list[Row]) -> Iterator[Case]:
+    """GPT on V100 nodes with one EDR link, Megatron-LM, full recomputation."""
+    for row in found:
+        pp, dp, tp = (number(row, key) for key in ("pp", "dp", "tp"))
+        batch = number(row, "global_batch")
+        segments = max(1, batch // dp // number(row, "micro_batch"))
+        yield Case((row["gpus"],), gpt(row), "v100-ib100",
+                   grid(pp, dp, tp, segments, "recompute:full", data=",overlap=off" if dp > 1 else ""),
+                   batch, float(row["iter_time_ms"]) / 1e3,
+                   {"precision": "fp16", "optimizer": "adam"})  # fmt: skip
+
+
+@table("narayanan2021", "transformers_mixed.csv", "MAPE ≤ 10 %")
+def narayanan(found: list[Row]) -> Iterator[Case]:
+    """Selene, arXiv 2104.04473 Table 1: full recomputation; interleaved from three stages on."""
+    for row in found:
+        if not row["framework"].startswith("Megatron-LM 2021") or not row["iter_time_s"]:
+            continue
+        pp, dp, tp = (number(row, key, 1) for key in ("pp", "dp", "tp"))
+        batch, micro = number(row, "global_batch"), number(row, "micro_batch", 1)
+        if pp * dp * tp != number(row, "gpus"):
+            continue
+        model = gpt(row, vocab=number(row, "vocab"), sequence=number(row, "seq_len"))
+        yield Case((row["model"],), model, "dgx-a100",
+                   grid(pp, dp, tp, max(1, batch // dp // micro), "recompute:full",
+                        data=",overlap=off" if dp > 1 else ""),
+                   batch, float(row["iter_time_s"]),
+                   {"precision": "fp16", "optimizer": "adam"})  # fmt: skip
+
+
+@table("b200_llama3", "simumax_b200_llama3_70b.csv", "MAPE ≤ 10 %", "SimuMax 5.62 %, memory 0.46 %")
+def b200(found: list[Row]) -> Iterator[Case]:
+    """Twelve layers of Llama-3 70B on eight B200s: Megatron-LM, distributed optimizer, flash."""
+    for row in found:
+        yield _b200(row, float(row["measured_value"]) / 1e3, "seconds")
+
+
+@table("b200_memory", "simumax_b200_llama3_70b.csv", "mean ≤ 5 %", "SimuMax 0.46 %")
+def b200_memory(found: list[Row]) -> Iterator[Case]:
+    """The same steps' allocated bytes."""
+    for row in found:
+        yield _b200(row, float(row["measured_alloc_GiB"]) * 2**30, "memory")
+
+
+def _b200(row: Row, measured: float, kind: str) -> Case:
+    tp, pp, dp, cp = (number(row, key) for key in ("tp", "pp", "dp", "cp"))
+    batch, micro = number(row, "batch"), number(row, "microbatch")
+    model = {"name": row["model"], "source": row["source"], "transformer": {
+        "layers": 12, "hidden": 8192, "heads": 64, "kv_heads": 8, "ffn": 28672, "gated": True,
+        "vocab": 128256, "sequence": number(row, "seq"), "tied_embeddings": False}}  # fmt: skip
+    sequence = ",sequence=on" if tp > 1 else ""
+    zero = ",zero=1" if dp > 1 else ""
+    plan = grid(pp, dp, tp, max(1, batch // dp // micro), "", sequence, zero)
+    if cp > 1:
+        parts = plan.split()
+        parts.insert(len(parts) - (tp > 1), f"context:{cp}")
+        plan = " ".join(p for p in parts if p != "serial")
+    return Case((row["seq"], row["batch"]), model, "dgx-b200", plan, batch, measured,
+                {"precision": "bf16", "optimizer": "adam"}, kind)  # fmt: skip
+
+
+@table("torchtitan_memory", "memory.csv", "mean ≤ 5 %")
+def torchtitan_memory(found: list[Row]) -> Iterator[Case]:
+    """Llama-3.1 8B under FSDP2 on H100 96 GB, peak reserved over ranks."""
+    for row in found:
+        if row["model"] != "Llama-3.1 8B" or row["unit"] != "GiB" or "float8" in row["precision"]:
+            continue
+        yield titan(row, float(row["value"]) * 2**30, "memory")
+
+
+@table("torchtitan", "transformers_mixed.csv", "MAPE ≤ 10 %")
+def torchtitan(found: list[Row]) -> Iterator[Case]:
+    """The same steps' seconds."""
+    for row in found:
+        if row["framework"].startswith("torchtitan") and row["tokens_per_s_per_gpu"]:
+            if "float8" in row["precision"] or number(row, "layers") != 32:
+                continue
+            tokens = number(row, "global_batch") * number(row, "seq_len")
+            seconds = tokens / (float(row["tokens_per_s_per_gpu"]) * number(row, "gpus"))
+            yield titan(row, seconds, "seconds")
+
+
+def titan(row: Row, measured: float, kind: str) -> Case:
+    """A row of torchtitan's tables as a plan: sharded outside, context, tensor inside."""
+    tp, cp, shards = number(row, "tp", 1), number(row, "cp", 1), number(row, "fsdp", 1)
+    model = {"name": "llama3-8b", "source": row["source"], "transformer": {
+        "layers": 32, "hidden": 4096, "heads": 32, "kv_heads": 8, "ffn": 14336, "gated": True,
+        "vocab": 128256, "sequence": number(row, "seq_len"), "tied_embeddings": False}}  # fmt: skip
+    plan = f"data:{shards},zero=3" if shards > 1 else ""
+    plan += f" context:{cp}" if cp > 1 else ""
+    plan += f" tensor:{tp},sequence=on" if tp > 1 else ""
+    plan += {"full AC": " recompute:full", "selective op AC": " recompute:selective"}.get(
+        row["recompute"], ""
+    )
+    return Case((row["seq_len"], row["gpus"]), model, "h100-96gb", plan.strip(),
+                number(row, "global_batch"), measured,
+                {"precision": "bf16", "optimizer": "adam"}, kind)  # fmt: skip
+
+
+CNN = {"ResNet-50": "resnet50", "ResNet-50 v1.5": "resnet50", "ResNet-152": "resnet152",
+       "VGG16": "vgg16", "AlexNet": "alexnet", "InceptionV3": "inception-v3"}  # fmt: skip
+CARDS = {"P100-SXM2": "dgx-1-p100", "V100-SXM2-16GB": "v100-ib100", "V100-SXM2-32GB": "dgx-1-v100",
+         "V100-SXM3-32GB": "dgx-1-v100", "A100-SXM4-80GB": "dgx-a100", "A100-SXM4-40GB": "dgx-a100-40gb",
+         "DGX A100 80GB": "dgx-a100"}  # fmt: skip
+HALF = ("AMP", "mixed", "FP16")
+
+
+@table("cnn", "cnn_data_parallel.csv", "MAPE ≤ 12 % up to 64 GPUs, one GPU within 10 % median")
+def cnn(found: list[Row]) -> Iterator[Case]:
+    """Images per second of convolutional networks under data parallelism, real or synthetic data."""
+    for row in found:
+        name, card = (
+            CNN.get(row["model"]),
+            next((c for c in CARDS if row["gpu"].startswith(c)), None),
+        )
+        gpus = number(row, "gpus")
+        try:
+            each, rate = int(float(row["batch_per_gpu"])), float(row["images_per_s"])
+        except ValueError:
+            continue
+        if name is None or card is None or not 0 < gpus <= 64 or "XLA" in row["variable_update"]:
+            continue
+        if (
+            "parameter" in row["variable_update"]
+            and gpus > 1
+            and "replicated" not in row["variable_update"]
+        ):
+            continue  # a parameter server on the host's CPUs is another machine
+        text = row["precision"]
+        precision = "fp16" if any(h in text for h in HALF) else "tf32" if text == "TF32" else "fp32"
+        system = "dgx-a100" if card.startswith(("DGX A100", "A100")) else CARDS[card]
+        yield Case((row["system"], row["model"], each, precision), name, system,
+                   f"data:{gpus}" if gpus > 1 else "serial", each * gpus, each * gpus / rate,
+                   {"precision": precision, "optimizer": "momentum"})  # fmt: skip
