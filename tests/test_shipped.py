@@ -1,0 +1,155 @@
+"""Every shipped file can be read, says where its numbers come from, and can be used."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from oracle import specs
+from oracle.models import model, network
+from oracle.topology import KINDS, Topology
+
+FOLDERS = ("datasets", "devices", "models", "systems")
+FILES = [path for folder in FOLDERS for path in specs.shipped(folder).values()]
+READ = {
+    "datasets": specs.dataset, "devices": specs.device, "models": model, "systems": specs.system,
+}  # fmt: skip
+# what a source may be: a paper, a document with an owner, code in a repository, or a plain guess
+TRACEABLE = re.compile(
+    r"arXiv \d{4}\.\d{4,5}|[A-Za-z0-9-]+/[A-Za-z0-9_.-]+, |Proc\. |CACM|NIPS|et al\.|assumed"
+    r"|data ?sheet|white ?paper|user guide|reference architecture|documentation|tuning\.cc"
+    r"|top500\.org|PCI-SIG|IDRIS|CSCS|NERSC|Hugging Face|torchvision|FanStore|pytorch/examples"
+)
+ROOT = Path(__file__).parents[1]
+
+
+def identity(path: Path) -> str:
+    return f"{path.parent.name}/{path.stem}"
+
+
+def sources(tree: Any) -> list[str]:
+    """Every `source:` of a document, wherever it stands."""
+    if isinstance(tree, dict):
+        inner = [s for value in tree.values() for s in sources(value)]
+        return [tree["source"], *inner] if "source" in tree else inner
+    return [s for value in tree for s in sources(value)] if isinstance(tree, list) else []
+
+
+@pytest.mark.parametrize("path", FILES, ids=identity)
+def test_a_file_is_read_and_bears_its_name(path: Path) -> None:
+    read = READ[path.parent.name](str(path))
+    assert read.name == path.stem
+    assert read.title, "a title is what a list shows"
+
+
+@pytest.mark.parametrize("path", FILES, ids=identity)
+def test_a_file_is_written_to_be_read(path: Path) -> None:
+    text = path.read_text(encoding="utf-8")
+    assert text.endswith("\n")
+    assert "\t" not in text
+    most = 120 if path.parent.name == "devices" else 100  # fitted curves are written by a program
+    assert max(map(len, text.splitlines())) <= most
+
+
+@pytest.mark.parametrize("path", FILES, ids=identity)
+def test_its_sources_can_be_looked_up(path: Path) -> None:
+    found = sources(yaml.safe_load(path.read_text(encoding="utf-8")))
+    assert found
+    if path.parent.name != "devices":  # those name pages of their makers
+        for source in found:
+            assert TRACEABLE.search(source), source
+
+
+def test_names_are_told_apart_whatever_the_kind() -> None:
+    for folder in FOLDERS:
+        names = [re.sub(r"[^a-z0-9]", "", name) for name in specs.shipped(folder)]
+        assert len(set(names)) == len(names), folder
+    assert not set(specs.shipped("models")) & set(specs.shipped("systems"))
+
+
+@pytest.mark.parametrize("name", specs.shipped("systems"))
+def test_a_system_can_be_built(name: str) -> None:
+    system = specs.system(name)
+    assert {level.kind for level in system.levels} <= set(KINDS)
+    devices = min(system.devices, 2048)
+    topology = Topology(system.levels, devices)
+    assert (topology.capacity > 0).all()
+    far = topology.alpha(0, devices - 1)
+    near = topology.alpha(0, min(1, devices - 1))
+    assert far >= near
+    if devices > 1:
+        route = topology.route(0, devices - 1)
+        assert (route != topology.links).any(), "two devices and no link between them"
+
+
+@pytest.mark.parametrize("name", specs.shipped("systems"))
+def test_a_system_slows_down_outward(name: str) -> None:
+    """Further out α does not shrink, nor does a device's share of the bandwidth grow."""
+    levels = specs.system(name).levels
+    alphas = [level.latency for level in levels]
+    assert alphas == sorted(alphas)
+    shares, unit = [], 1
+    for level in levels:
+        if level.ports is not None:
+            shares.append(level.ports * level.bandwidth / unit)
+        unit = level.devices
+    assert shares == sorted(shares, reverse=True)
+
+
+@pytest.mark.parametrize("name", specs.shipped("models"))
+def test_a_model_says_what_it_is_trained_on(name: str) -> None:
+    spec, *_ = network(name)
+    assert spec.dataset in specs.shipped("datasets")
+    data = specs.dataset(spec.dataset)
+    if spec.layers and data.sample:  # same channels, same number of extents
+        assert (data.sample[0], len(data.sample)) == (spec.input[0], len(spec.input))
+
+
+@pytest.mark.parametrize("name", specs.shipped("models"))
+def test_a_model_is_whole(name: str) -> None:
+    found = model(name)
+    counts, ends = found.units
+    assert (counts.sum(axis=0) == found.repeat).all(), "its pieces make the whole"
+    assert len(ends) == len(counts)
+    assert (found.y > 0).all()
+    assert found.flop > 0
+    assert len(found.rows) <= 400, "equal blocks are folded"
+
+
+def test_data_sets_of_the_fanstore_study() -> None:
+    """Files and sizes of its table, to the digits it prints."""
+    table = {"imagenet": (1.3e6, 140e9), "neural-image": (0.6e6, 500e9),
+             "reactor-status": (0.17e6, 65e9)}  # fmt: skip
+    for name, (files, size) in table.items():
+        data = specs.dataset(name)
+        assert data.files == pytest.approx(files, rel=0.02)
+        assert data.size == size
+
+
+def test_systems_of_the_papers() -> None:
+    """Devices and a node's bandwidth, typed in once more: (devices, a node, inside, outside)."""
+    table = {
+        "abci": (4352, 4, 150e9, 25e9),
+        "abci-a": (960, 8, 300e9, 100e9),
+        "dgx-a100": (4480, 8, 300e9, 200e9),
+        "dgx-h100": (4608, 8, 450e9, 400e9),
+        "dgx-b200": (1024, 8, 900e9, 400e9),
+        "dgx-1-v100": (1024, 8, 150e9, 50e9),
+        "dgx-1-p100": (1024, 8, 80e9, 50e9),
+        "perlmutter": (6144, 4, 300e9, 100e9),
+        "jean-zay": (416, 8, 300e9, 50e9),
+        "a100-800g": (512, 8, 300e9, 100e9),
+        "a100-roce1600": (1024, 8, 300e9, 200e9),
+    }
+    for name, (devices, node, inside, outside) in table.items():
+        system = specs.system(name)
+        inner, outer = system.levels[:2]
+        assert (system.devices, inner.devices) == (devices, node), name
+        assert inner.ports is not None
+        assert outer.ports is not None
+        assert inner.ports * inner.bandwidth == inside, name
+        assert outer.ports * outer.bandwidth == outside, name
