@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property, lru_cache
 from typing import Any, Literal
 
@@ -295,7 +295,7 @@ class Model:
 
     def _axes(self, read: Any) -> tuple[Floats, Floats, Floats]:
         padded = np.array([(*read(row), 1, 1, 1)[:3] for row in self.rows], dtype=float)
-        return tuple(padded.T)  # type: ignore[return-value]
+        return tuple(padded.T)
 
     @cached_property
     def given(self) -> tuple[Floats, Floats, Floats]:
@@ -385,7 +385,9 @@ class Model:
     @cached_property
     def units(self) -> tuple[Floats, Floats]:
         """(U, L) counts of each row in each unit, and the row that ends each unit (U,)."""
-        counts, ends, begin = [], [], 0
+        counts: list[Floats] = []
+        ends: list[int] = []
+        begin = 0
         for segment in self.segments:
             if segment.repeat > 1 or self._closed(segment.stop):
                 one = np.zeros(len(self.rows))
@@ -443,9 +445,18 @@ def model(what: Any, dataset: Any = None) -> Model:
 
 
 def _with_dataset(found: Model, data: specs.Dataset) -> Model:
+    data = _as_read(data, found.rows[0].given)
     return Model(
         found.name, found.rows, found.feeds, found.segments, found.title, found.source, data
     )
+
+
+def _as_read(data: specs.Dataset, given: Shape) -> specs.Dataset:
+    """The data set as a model reads it: text is cut into sequences of the model's own length."""
+    if not given.tokens or len(data.sample) != 2 or data.sample[1:] == given.extents:
+        return data
+    samples = max(1, data.samples * data.sample[1] // given.extents[0])
+    return replace(data, samples=samples, sample=(data.sample[0], *given.extents))
 
 
 @lru_cache(maxsize=32)
@@ -483,5 +494,5 @@ def build(
         raise SpecError(name, builder.faults, text)
     return Model(
         spec.name, tuple(builder.rows), tuple(builder.feeds), tuple(builder.segments),
-        spec.title, spec.source, data,
+        spec.title, spec.source, data and _as_read(data, given),
     )  # fmt: skip

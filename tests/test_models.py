@@ -587,3 +587,13 @@ def test_kept_tensors_are_counted_once() -> None:
                    {"conv": {"filters": 5, "kernel": 1}}],
     })  # fmt: skip
     assert np.allclose(found.kept, [3 * 64, 4 * 64, 0])
+
+
+def test_text_is_cut_into_sequences_of_the_models_length() -> None:
+    """An epoch sees every token once, whatever the sequence; pictures stay as they are."""
+    for name in ("gpt2", "gpt3-175b", "mixtral-8x7b"):
+        data = model(name, dataset="openwebtext").dataset
+        assert data is not None
+        sequence = written(name)["transformer"]["sequence"]
+        assert data.samples * sequence == pytest.approx(9_035_582_198, rel=1e-4)
+    assert model("resnet50-226", dataset="imagenet").dataset is specs.dataset("imagenet")
