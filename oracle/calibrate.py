@@ -8,9 +8,11 @@ own. What cannot be fitted is listed with its reason and stays at its datasheet 
 
 from __future__ import annotations
 
+import json
 import os
 import re
 import tempfile
+import textwrap
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -27,6 +29,8 @@ from oracle.pools import Pool, degenerate, pooled, pools
 from oracle.readers import Reading, Refusal
 from oracle.specs import Calibrated, System
 from oracle.units import show
+
+ALIKE = 0.03  # bandwidths of neighbouring rank counts that share an entry
 
 
 @dataclass(frozen=True, eq=False)
@@ -213,8 +217,8 @@ def _notes(pool: Pool, found: Envelope) -> tuple[str, ...]:
         notes.append(f"always {pool.inner[0]:.0f} ranks a node: steps inside and between nodes "
                      "share one latency")  # fmt: skip
     if found.factors:
-        notes.append("the bandwidth differs by rank count: one entry for each, between them "
-                     "interpolated")  # fmt: skip
+        notes.append("the bandwidth differs by rank count: one entry for each, interpolated "
+                     "between them, shared where within 3 %")  # fmt: skip
     if any(line.values[2] * FASTEST <= 1 for line in found.lines):
         notes.append("one line does not grow with size within the range")
     return tuple(notes)
@@ -280,12 +284,19 @@ def _ranges(pool: Pool, found: Envelope) -> list[tuple[int, int, float]]:
     if not found.factors:
         return [(counts[0], counts[-1], 1.0)]
     ranges = []
-    for low, high in zip(counts, [*counts[1:], None], strict=True):
+    for low, high in zip(counts, [*counts[1:], counts[-1]], strict=True):
         ranges.append((low, low, found.factors[low]))
-        if high is not None and high > low + 1:
+        if high > low + 1:
             middle = float(np.sqrt((low + 1) * (high - 1)))
             ranges.append((low + 1, high - 1, float(found.factor(np.array([middle]))[0])))
-    return ranges
+    joined = [ranges[0]]
+    for low, high, factor in ranges[1:]:
+        first, _, before = joined[-1]
+        if abs(factor / before - 1) < ALIKE:
+            joined[-1] = first, high, float(np.sqrt(factor * before))
+        else:
+            joined.append((low, high, factor))
+    return joined
 
 
 def _digits(value: float) -> float:
@@ -352,8 +363,9 @@ def block(entries: Sequence[Calibrated]) -> str:
     """The `collectives:` block of a system spec."""
     lines = ["collectives:"]
     for e in entries:
-        fields = [f"op: {e.op}", f"level: {e.level}", f"algorithm: {e.algorithm}"]
-        fields += [f"protocol: {e.protocol}"] if e.protocol else []
+        fields = [f"op: {_word(e.op)}", f"level: {_word(e.level)}"]
+        fields += [f"algorithm: {_word(e.algorithm)}"]
+        fields += [f"protocol: {_word(e.protocol)}"] if e.protocol else []
         fields += [f"base: {_seconds(e.base)}", f"latency: {_seconds(e.latency)}"]
         fields += [f"bandwidth: {e.bandwidth / 1e9:.6g} GB/s"]
         fields += [f"concurrency: {e.concurrency:g}"] if e.concurrency != 1 else []
@@ -362,25 +374,24 @@ def block(entries: Sequence[Calibrated]) -> str:
         if e.uncertainty:
             pairs = ", ".join(f"{name}: {value:.4g}" for name, value in e.uncertainty.items())
             fields.append(f"uncertainty: {{{pairs}}}")
-        lines.append(f"  - {fields[0]}")
-        lines += [f"    {text}" for text in fields[1:]]
-        lines += ["    source: >-", *_folded(e.source)]
+        words = ", ".join([*fields, f"source: {json.dumps(_plain(e.source))}"])
+        lines += textwrap.wrap(
+            f"{{{words}}}",
+            99,
+            initial_indent="  - ",
+            subsequent_indent="     ",
+            break_long_words=False,
+            break_on_hyphens=False,
+        )
     return "\n".join(lines) + "\n"
+
+
+def _word(text: str) -> str:
+    return text if re.fullmatch(r"[A-Za-z][\w -]*\w", text) else json.dumps(text)
 
 
 def _seconds(value: float) -> str:
     return f"{value * 1e6:.6g} us" if value else "0 s"
-
-
-def _folded(text: str) -> list[str]:
-    lines, line = [], ""
-    for word in _plain(text).split(" "):
-        if line and len(line) + len(word) > 92:
-            lines.append(line)
-            line = word
-        else:
-            line = f"{line} {word}".strip()
-    return [f"      {part}" for part in [*lines, line]]
 
 
 def with_block(text: str, entries: str) -> str:

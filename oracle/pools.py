@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from oracle.collectives import ALGORITHMS, Algorithm, menu
+from oracle.collectives import ALGORITHMS, Algorithm
 from oracle.fit import Envelope, Form, Numbers, Problem, again, envelope, predicted
 from oracle.readers import Reading, Sample
 from oracle.specs import System
@@ -21,7 +21,8 @@ from oracle.units import show
 
 LIBRARIES = ("nccl", "mpi", "gloo", "")  # the first that has samples of an operation is fitted
 FEWEST = 6  # samples that a fit takes at least
-UNFIT = frozenset(("leader",))  # its steps inside a node need an α of their own
+# not tried: a leader's steps inside its node need an α of their own; no library offers the others
+UNFIT = frozenset(("leader", "parameter_server", "in_network", "bidirectional_ring"))
 
 
 @dataclass(frozen=True, eq=False)
@@ -72,25 +73,26 @@ class Pool:
 
 
 def pooled(op: str, level: str, samples: Sequence[Sample]) -> Pool:
-    """Samples as arrays, with every algorithm on offer for all of them."""
+    """Samples as arrays, with every algorithm that serves all of them."""
     ranks = np.array([float(s.ranks or 1) for s in samples])
     inner = np.array([float(s.ranks_per_node or 1) for s in samples])
     nbytes = np.array([s.nbytes for s in samples])
     seconds = np.array([s.seconds for s in samples])
     pairs = np.unique(np.stack([ranks, inner], 1), axis=0)
-    offers = [menu(op, int(p), int(q)) for p, q in pairs.tolist()]
     forms: list[Form] = []
     seen: set[bytes] = set()
-    for algorithm in offers[0] if offers else ():
-        if algorithm.name in UNFIT or any(algorithm not in offer for offer in offers):
+    offer = ALGORITHMS.get(op, {})
+    for name in sorted(offer, key=lambda name: (name != "ring", list(offer).index(name))):
+        algorithm = offer[name]
+        if name in UNFIT or not all(algorithm.fits(int(p), int(q)) for p, q in pairs.tolist()):
             continue
         steps, volume = counted(algorithm, ranks, inner)
-        key = np.round(np.concatenate([steps, volume]), 9).tobytes()
-        if key not in seen:  # two algorithms of one cost are one hypothesis
+        key = np.round(np.concatenate([steps / steps[0], volume / volume[0]]), 9).tobytes()
+        if key not in seen:  # algorithms whose costs are in proportion are one hypothesis
             seen.add(key)
-            forms.append(Form(algorithm.name, steps, volume * nbytes))
+            forms.append(Form(name, steps, volume * nbytes))
     if len(pairs) == 1:  # one rank count: any form has the same two unknowns, so the plainest
-        forms = [next((f for f in forms if f.algorithm == "ring"), forms[0])] if forms else []
+        forms = forms[:1]
     return Pool(op, level, tuple(samples), seconds, nbytes, ranks, inner, tuple(forms))
 
 

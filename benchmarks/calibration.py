@@ -1,0 +1,343 @@
+"""Calibration, judged: logs parsed, errors on what was left out, planted truths found again.
+
+    python -m benchmarks.calibration [--quick] [--json] [--reference DIR]
+
+Measured tables and logs are looked for in DIR (`../shared/reference` beside the repository);
+where they are absent those tables are skipped, and named.
+"""
+
+from __future__ import annotations
+
+import argparse
+import csv
+import json
+import sys
+import time
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from oracle import fit, readers
+from oracle.calibrate import Calibration, block, calibrate
+from oracle.pools import Pool, pooled
+from oracle.readers import Reading, Refusal, Sample
+
+HERE = Path(__file__).resolve().parents[1]
+LARGE = 65536  # bytes from which the tighter goal holds
+GOALS = {"large": 0.06, "small": 0.12, "ranks": 0.12}
+SHIPPED = ("abci", "a100-node", "h100-node")
+DATES = {"nccl_intranode": "NCCL 2.27 to 2.29", "nccl_v100_a100": "NCCL version not said"}
+OPERATIONS = {
+    "all_reduce": "allreduce",
+    "all_gather": "allgather",
+    "reduce_scatter": "reduce_scatter",
+    "alltoall": "alltoall",
+}
+
+
+@dataclass
+class Table:
+    """Pools of one source, with the errors of all that was left out."""
+
+    name: str
+    pools: list[tuple[str, Pool]]
+
+
+def logs(reference: Path) -> list[dict[str, Any]]:
+    """Every log there is: how many samples, how many lines skipped and why, or the refusal."""
+    rows = []
+    for path in sorted((reference / "logs").rglob("*")):
+        if path.is_dir() or path.name.endswith(".source.json"):
+            continue
+        row: dict[str, Any] = {"log": str(path.relative_to(reference / "logs"))}
+        try:
+            found = readers.read(path)
+        except Refusal as refusal:
+            rows.append({**row, "refused": f"line {refusal.line}: {refusal.what}"})
+            continue
+        counts = sorted(readers.sizes(found.samples).items())
+        operations = ", ".join(f"{n} {op}" for op, n in counts)
+        why = ", ".join(f"{n} {reason}" for reason, n in sorted(found.counts().items()))
+        rows.append({**row, "format": found.format, "samples": operations,
+                     "skipped": why or "none"})  # fmt: skip
+    return rows
+
+
+def abci(reference: Path) -> Table:
+    """NCCL allreduce inside a node and between 2 and 32 nodes."""
+    found: list[Reading] = [
+        readers.read(path)
+        for path in sorted((reference / "logs" / "abci-vnode").glob("allreduce-*/*.nccl"))
+    ]
+    samples = [sample for reading in found for sample in reading.samples]
+    inside = [s for s in samples if s.nodes == 1]
+    between = [s for s in samples if s.nodes != 1]
+    pools = [
+        ("4 ranks, one node", pooled("allreduce", "node", inside)),
+        ("2 to 32 nodes", pooled("allreduce", "network", between)),
+    ]
+    return Table("abci_vnode", pools)
+
+
+def _table(
+    path: Path,
+    name: str,
+    key: Callable[[dict[str, str]], str],
+    sample: Callable[[dict[str, str]], Sample],
+) -> Table:
+    groups: dict[str, list[Sample]] = {}
+    with path.open(newline="") as file:
+        for row in csv.DictReader(file):
+            groups.setdefault(key(row), []).append(sample(row))
+    pools = [
+        (label, pooled(samples[0].operation, "node", samples))
+        for label, samples in groups.items()
+        if len(samples) >= 12
+    ]
+    return Table(name, pools)
+
+
+def intranode(reference: Path) -> Table:
+    """NCCL inside A100 and H100 nodes, four operations."""
+
+    def sample(row: dict[str, str]) -> Sample:
+        ranks = int(row["gpus"])
+        op, size = OPERATIONS[row["op"]], float(row["message_bytes"])
+        return Sample(op, size, float(row["latency_ms"]) * 1e-3, ranks, 1, ranks)
+
+    def key(row: dict[str, str]) -> str:
+        return f"{row['system']} {row['nccl_version']} {row['op']} {row['dtype']}"
+
+    path = reference / "collectives" / "nccl_intranode_a100_h100.csv"
+    return _table(path, "nccl_intranode", key, sample)
+
+
+def vtrain(reference: Path) -> Table:
+    """NCCL allreduce among 2 to 8 devices of V100 and A100 nodes."""
+
+    def sample(row: dict[str, str]) -> Sample:
+        ranks = int(row["gpus"])
+        seconds = float(row["time_us"]) * 1e-6
+        return Sample("allreduce", float(row["bytes"]), seconds, ranks, 1, ranks)
+
+    path = reference / "collectives" / "nccl_allreduce_v100_a100.csv"
+    return _table(path, "nccl_v100_a100", lambda row: row["gpu"], sample)
+
+
+def deepbench(reference: Path) -> Table:
+    """Allreduce over PCIe and InfiniBand, and over Omni-Path.
+
+    Up to 8 devices share a node of the NVIDIA systems, and a Xeon Phi is a node: baidu-research,
+    DeepBench, README, "Topology for NVIDIA 8 GPU System" and the two sections after it.
+    """
+
+    def sample(row: dict[str, str]) -> Sample:
+        ranks, size = int(row["ranks"]), float(row["size_bytes"])
+        inner = min(ranks, 8) if row["device"].startswith("NV_") else 1
+        nodes, seconds = ranks // inner, float(row["time_ms"]) * 1e-3
+        return Sample("allreduce", size, seconds, ranks, nodes, inner)
+
+    def key(row: dict[str, str]) -> str:
+        inside = row["device"].startswith("NV_") and int(row["ranks"]) <= 8
+        where = "in a node" if inside else "between nodes"
+        return f"{row['device']} {row['algorithm']} {where}"
+
+    return _table(reference / "collectives" / "deepbench_allreduce.csv", "deepbench", key, sample)
+
+
+def shipped(reference: Path, name: str) -> Calibration:
+    """What the shipped systems' fitted entries are made from: one calibration by name."""
+    folder = reference / "logs" / "abci-vnode"
+    if name == "abci":
+        readings = [readers.read(path) for path in sorted(folder.glob("allreduce-*/*.nccl"))]
+        # one pair in two nodes: so says the bandwidth log of the same job
+        pair = readers.read(folder / "pt2pt-inter" / "job01.sh.7249112.gpu.latency")
+        one = tuple(replace(sample, groups=1) for sample in pair.samples)
+        facts = {**pair.machine, "date": "2021-06", "device": "Tesla V100-SXM2-16GB"}
+        alone = replace(pair, samples=one, machine=facts)
+        return calibrate([*readings, alone.given(nodes=2)], "abci")
+    device = name.partition("-")[0]
+    readings = []
+    for table, tool in (
+        (intranode(reference), "NCCL, ai-dynamo/aiconfigurator@095f58a51c nccl_perf.parquet"),
+        (vtrain(reference), "NCCL, VIA-Research/vTrain trace"),
+    ):
+        chosen = [pool for label, pool in table.pools if device in label]
+        samples = [sample for pool in chosen for sample in pool.samples]
+        path = f"{table.name}.csv"
+        placed = tuple(replace(sample, where=f"{path}:{k}") for k, sample in enumerate(samples))
+        machine = {"tool": tool, "device": f"{device.upper()} SXM node, {DATES[table.name]}"}
+        readings += [Reading(path, "table", placed, machine)] if samples else []
+    return calibrate(readings, f"dgx-{device}")
+
+
+def judged(table: Table, quick: bool) -> tuple[list[dict[str, Any]], dict[str, float]]:
+    """A row for each pool, and the medians over all samples of the table."""
+    rows, sizes, counts, large = [], [], [], []
+    for label, pool in table.pools:
+        found = pool.fitted()
+        by_size = np.abs(pool.left_out(pool.nbytes, found if quick else None))
+        by_ranks = np.full_like(by_size, np.nan)
+        if len(np.unique(pool.ranks)) > 2:
+            by_ranks = np.abs(pool.left_out(pool.ranks))
+        big = pool.nbytes >= LARGE
+        algorithms = sorted({pool.forms[line.form].algorithm for line in found.lines})
+        rows.append(
+            {"table": table.name, "pool": label, "samples": len(big),
+             "lines": len(found.lines), "algorithms": " ".join(algorithms),
+             "one bandwidth": not found.factors,
+             "fitted": _median(np.abs(found.residual)),
+             "large": _median(by_size[big]), "small": _median(by_size[~big]),
+             "ranks": _median(by_ranks)}
+        )  # fmt: skip
+        sizes.append(by_size)
+        counts.append(by_ranks)
+        large.append(big)
+    size, big, rank = np.concatenate(sizes), np.concatenate(large), np.concatenate(counts)
+    medians = {"large": _median(size[big]), "small": _median(size[~big]), "ranks": _median(rank)}
+    return rows, {name: value for name, value in medians.items() if value is not None}
+
+
+def _median(values: Any) -> float | None:
+    some = values[np.isfinite(values)]
+    return float(np.median(some)) if len(some) else None
+
+
+def plant(seed: int, protocols: int) -> tuple[list[Sample], dict[str, float]]:
+    """A ring allreduce of known cost, with 5 % noise and 5 % outliers (1.5 to 4 times slower)."""
+    dice = np.random.default_rng(seed)
+    base, latency = dice.uniform(5e-6, 20e-6), np.exp(dice.uniform(np.log(1e-6), np.log(1e-5)))
+    bandwidth = np.exp(dice.uniform(np.log(5e9), np.log(200e9)))
+    samples = []
+    for ranks in (2, 4, 8, 16, 32):
+        for size in 2.0 ** np.arange(10, 29):
+            steps, wire = 2 * (ranks - 1), 2 * (ranks - 1) / ranks * size
+            times = [base + steps * latency * 4**k + wire / (bandwidth * 3**k)
+                     for k in range(protocols)]  # fmt: skip
+            seconds = min(times) * np.exp(dice.normal(0, 0.05))
+            seconds *= dice.uniform(1.5, 4) if dice.random() < 0.05 else 1.0
+            samples.append(Sample("allreduce", float(size), float(seconds), ranks, 1, ranks))
+    slope = 1 / (bandwidth * 3 ** (protocols - 1))
+    return samples, {"latency": float(latency), "slope": float(slope), "base": float(base)}
+
+
+def planted(seeds: int, protocols: int) -> dict[str, Any]:
+    """How near the fits come to the truth, and how often their 90 % intervals hold it."""
+    errors: dict[str, list[float]] = {"latency": [], "slope": [], "base": []}
+    holds: dict[str, list[bool]] = {"latency": [], "slope": [], "base": []}
+    right = 0
+    for seed in range(seeds):
+        samples, truth = plant(seed, protocols)
+        pool = pooled("allreduce", "node", samples)
+        found = pool.fitted()
+        first = min(found.lines, key=lambda line: float(line.values[1]))
+        last = min(found.lines, key=lambda line: float(line.values[2]))
+        names = {pool.forms[line.form].algorithm for line in found.lines}
+        right += names == {"ring"} and len(found.lines) == protocols and not found.factors
+        for name, line, k in (("latency", first, 1), ("slope", last, 2), ("base", first, 0)):
+            off = float(line.values[k]) - truth[name]
+            errors[name].append(abs(off) / truth[name])
+            holds[name].append(abs(off) <= fit.NORMAL90 * float(line.sigma[k]))
+    return {
+        "protocols": protocols,
+        "seeds": seeds,
+        "structure found": right / seeds,
+        **{f"{name} error": float(np.median(errors[name])) for name in errors},
+        **{f"{name} covered": float(np.mean(holds[name])) for name in holds},
+    }
+
+
+def measured(reference: Path, quick: bool) -> dict[str, Any]:
+    """All tables and their figures."""
+    figures: dict[str, dict[str, Any]] = {}
+    rows: list[dict[str, Any]] = []
+    skipped: list[str] = []
+
+    def figure(name: str, value: float, unit: str, goal: str = "") -> None:
+        figures[name] = {"value": round(value, 5), "unit": unit, "goal": goal}
+
+    if (reference / "logs").is_dir():
+        parsed = logs(reference)
+        rows += [{"table": "logs", **row} for row in parsed]
+        figure("logs.found", len(parsed), "logs")
+        figure("logs.refused", sum("refused" in row for row in parsed), "logs", "each with a line")
+    else:
+        skipped.append("logs")
+    for source in (abci, intranode, vtrain, deepbench):
+        try:
+            table = source(reference)
+        except OSError:
+            table = Table(source.__name__, [])
+        if not table.pools or not all(len(pool.seconds) for _, pool in table.pools):
+            skipped.append(source.__name__)
+            continue
+        if quick and source is intranode:
+            table = replace(table, pools=[p for p in table.pools if "half" in p[0]])
+        found, medians = judged(table, quick)
+        rows += found
+        for name, value in medians.items():
+            kind = {"large": "size_left_out.from_64KiB", "small": "size_left_out.below_64KiB"}
+            goal = f"median at most {GOALS[name]:.0%}"
+            figure(f"{table.name}.{kind.get(name, 'ranks_left_out')}", value, "relative", goal)
+    for protocols in (1, 2):
+        found_again = planted(30 if quick else 200, protocols)
+        rows.append({"table": "planted", **found_again})
+        for name in ("latency", "slope"):
+            label = f"planted{protocols}.{name}"
+            figure(f"{label}.error", found_again[f"{name} error"], "relative", "median at most 2%")
+            cover = found_again[f"{name} covered"]
+            figure(f"{label}.covered", cover, "share", "85 to 95% of 90% intervals")
+    return {"figures": figures, "rows": rows, "skipped": skipped}
+
+
+def shown(result: dict[str, Any]) -> str:
+    """The same as text."""
+    lines: list[str] = []
+    titles: tuple[str, ...] = ()
+    for row in result["rows"]:
+        if tuple(row) != titles:
+            titles = tuple(row)
+            lines += ["", "  ".join(titles)]
+        lines.append("  ".join(_cell(value) for value in row.values()))
+    lines += ["", "figures"]
+    lines += [f"  {name}: {_cell(each['value'])} {each['unit']}"
+              + (f"   (goal: {each['goal']})" if each["goal"] else "")
+              for name, each in result["figures"].items()]  # fmt: skip
+    lines += [f"skipped, for want of its files: {name}" for name in result["skipped"]]
+    return "\n".join(lines)
+
+
+def _cell(value: Any) -> str:
+    if value is None:
+        return "–"
+    return f"{value:.4f}" if isinstance(value, float) else str(value)
+
+
+def main(arguments: Iterable[str] | None = None) -> int:
+    """Command line."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--quick", action="store_true", help="under a minute: fewer seeds, one "
+                        "precision, structures kept when a size is left out")  # fmt: skip
+    parser.add_argument("--json", action="store_true")
+    parser.add_argument("--entries", choices=SHIPPED, help="print the entries of a shipped spec")
+    parser.add_argument("--reference", type=Path, default=HERE.parent / "shared" / "reference")
+    asked = parser.parse_args(None if arguments is None else list(arguments))
+    if asked.entries:
+        found = shipped(asked.reference, asked.entries)
+        report = "".join(f"# {line}".rstrip() + "\n" for line in found.text().splitlines())
+        sys.stdout.write(report + block(found.entries))
+        return 0
+    began = time.process_time()
+    result = measured(asked.reference, asked.quick)
+    result["figures"]["calibration.cpu"] = {
+        "value": round(time.process_time() - began, 1), "unit": "CPU-s", "goal": ""}  # fmt: skip
+    text = json.dumps(result, indent=1, ensure_ascii=False) if asked.json else shown(result)
+    sys.stdout.write(text + "\n")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
