@@ -155,7 +155,8 @@ def begin(first: Kernel, source: str) -> list[list[Curve]]:
     # what is fitted forward serves backward too, at a published ratio, until that is measured
     part = "" if first.family == "attention" and first.part == "forward" else first.part
     assumed = ASSUMED[first.family]
-    plain = replace(assumed, origin="fitted", precision=first.precision, part=part, source=source)
+    precision = "" if first.family == "stream" else first.precision
+    plain = replace(assumed, origin="fitted", precision=precision, part=part, source=source)
     if first.family != "conv":
         return [[plain]]
     alone, both = [plain], [plain, replace(plain, family="winograd")]

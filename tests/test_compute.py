@@ -1,0 +1,272 @@
+"""Laws of the kernel model: monotone, within the roofline, local shape decides, units are right."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from oracle import compute, specs
+from oracle.compute.curve import ASSUMED
+from oracle.specs import Curve, Device
+
+TOY = Device(
+    "toy", 16e9, 900e9, {"fp32": 15e12, "fp16": 120e12, "bf16": 120e12}, "made up",
+    processors=80, launch=4e-6,
+)  # fmt: skip
+NAMES = sorted(specs.shipped("devices"))
+DEVICES = [TOY, *map(specs.device, NAMES)]
+IDS = ["toy", *NAMES]
+extent = st.integers(1, 1 << 17)
+small = st.integers(1, 512)
+devices = st.sampled_from(DEVICES)
+precisions = st.sampled_from(("fp32", "tf32", "fp16", "bf16", "fp8"))
+parts = st.sampled_from(("forward", "data", "weight"))
+ULP = 1 + 1e-12
+
+
+def convolution(device: Device, precision: str, part: str, shape: tuple[int, ...]) -> float:
+    batch, channels, filters, height, width, window, stride = shape
+    return float(compute.conv(
+        device, precision, batch, channels, filters, (1, height, width),
+        (1, window, window), (1, stride, stride), part=part, queued=True,
+    ))  # fmt: skip
+
+
+@given(devices, precisions, st.tuples(extent, extent, extent, small), st.integers(0, 3),
+       st.floats(1, 8))  # fmt: skip
+def test_a_larger_product_is_never_faster(device, precision, shape, which, factor):
+    grown = list(map(float, shape))
+    grown[which] *= factor
+    before = compute.gemm(device, precision, *shape)
+    assert compute.gemm(device, precision, *grown) * ULP >= before
+
+
+@given(devices, precisions, parts,
+       st.tuples(small, small, small, small, small, st.sampled_from((1, 3, 5, 7)),
+                 st.sampled_from((1, 2))),
+       st.integers(0, 4), st.integers(2, 5))  # fmt: skip
+def test_a_larger_convolution_is_never_faster(device, precision, part, shape, which, factor):
+    grown = list(shape)
+    grown[which] *= factor
+    before = convolution(device, precision, part, shape)
+    assert convolution(device, precision, part, tuple(grown)) * ULP >= before
+
+
+@given(devices, st.sampled_from(("forward", "backward")), st.booleans(), st.booleans(),
+       st.tuples(small, small, small, extent, extent, small), st.integers(0, 5),
+       st.integers(2, 5))  # fmt: skip
+def test_more_attention_is_never_faster(device, part, causal, flash, shape, which, factor):
+    grown = list(shape)
+    grown[which] *= factor
+    before = compute.attention(device, "bf16", *shape, causal, part, flash)
+    assert compute.attention(device, "bf16", *grown, causal, part, flash) * ULP >= before
+
+
+@given(st.tuples(extent, extent, extent), st.floats(1, 10), precisions)
+def test_a_faster_device_is_never_slower(shape, factor, precision):
+    before = compute.gemm(TOY, precision, *shape)
+    quicker = (
+        replace(TOY, memory_bandwidth=TOY.memory_bandwidth * factor),
+        replace(TOY, peak={name: rate * factor for name, rate in TOY.peak.items()}),
+        replace(TOY, launch=TOY.launch / factor),
+    )
+    for device in quicker:
+        assert compute.gemm(device, precision, *shape) <= before * ULP
+
+
+@given(devices, st.tuples(extent, extent, extent), precisions)
+def test_no_product_beats_the_peak_or_the_memory(device, shape, precision):
+    m, n, k = map(float, shape)
+    seconds = compute.gemm(device, precision, m, n, k)
+    width = {"fp32": 4, "tf32": 4, "fp16": 2, "bf16": 2, "fp8": 1}[precision]
+    rate = device.peak[compute.curve.precision_on(device, precision)]
+    assert seconds >= 2 * m * n * k / rate
+    assert seconds >= width * (m * k + k * n + m * n) / device.memory_bandwidth
+    assert seconds >= device.launch
+
+
+@pytest.mark.parametrize("device", DEVICES, ids=IDS)
+@pytest.mark.parametrize("part", ["forward", "data", "weight"])
+def test_no_convolution_beats_its_products(device, part):
+    """Winograd saves 4 of 4 products of a 3×3 window at most; nothing saves any of a 1×1."""
+    for window, saving in ((1, 1.0), (3, 4.0)):
+        seconds = convolution(device, "fp32", part, (64, 256, 256, 28, 28, window, 1))
+        flop = 2 * 64 * 256 * 256 * 28 * 28 * window**2
+        rate = device.peak[compute.curve.precision_on(device, "fp32")]
+        assert seconds >= flop / rate / saving
+
+
+@pytest.mark.parametrize("device", DEVICES, ids=IDS)
+def test_a_part_of_a_product_takes_more_than_its_share(device):
+    """The reason that splitting filters stops paying: n/p columns take longer than time/p."""
+    p = np.array([2, 4, 8, 16, 32, 64])
+    whole = compute.gemm(device, "bf16", 2048, 4096, 4096, queued=True)
+    share = compute.gemm(device, "bf16", 2048, 4096 / p, 4096, queued=True)
+    assert np.all(share > whole / p)
+    assert np.all(np.diff(share * p) > 0)  # the waste grows with p
+    assert share[-1] * 64 > 1.05 * whole
+
+
+def test_filter_parallel_resnet_layer_stops_scaling():
+    device = specs.device("v100-sxm2-16gb")
+    p = np.array([1, 2, 4, 8, 16, 32, 64])
+    for part in ("forward", "data", "weight"):
+        seconds = compute.conv(
+            device, "fp32", 32, 256, 256 / p, (1, 14, 14), (1, 3, 3), part=part, queued=True
+        )
+        assert np.all(np.diff(seconds) < 0)
+        assert seconds[0] / seconds[-1] < 16  # of 64
+
+
+def test_one_call_prices_a_table_of_plans_as_its_rows():
+    m, n = np.array([[128.0], [1000.0], [8192.0]]), np.array([64.0, 4096.0])
+    table = compute.gemm(TOY, "fp16", m, n, 512)
+    assert table.shape == (3, 2)
+    rows = [[float(compute.gemm(TOY, "fp16", a, b, 512)) for b in n] for a in m[:, 0]]
+    np.testing.assert_array_equal(table, rows)
+
+
+def test_large_a100_products_reach_what_megatron_sees():
+    """Whole steps reach 130-175 of 312 TFLOP/s, so products alone must be well above."""
+    device = specs.device("a100-sxm4-80gb")
+    for shape in ((16384, 12288, 12288), (2048, 49152 // 8, 12288), (8192, 4096, 4096)):
+        rate = 2 * np.prod(shape) / compute.gemm(device, "fp16", *shape)
+        assert 220e12 < rate < 280e12
+    skinny = 2 * 16 * 4096**2 / compute.gemm(device, "fp16", 16, 4096, 4096)
+    assert skinny < 40e12
+
+
+def test_flash_attention_leaves_out_the_scores():
+    shape = (1, 32, 32, 4096, 4096, 128)
+    device = specs.device("a100-sxm4-80gb")
+    flash = compute.attention(device, "bf16", *shape, True)
+    assert flash < compute.attention(device, "bf16", *shape, True, flash=False) / 2
+    full = compute.attention(device, "bf16", *shape, False, queued=True)
+    assert 1.6 < full / compute.attention(device, "bf16", *shape, True, queued=True) < 2
+    backward = compute.attention(device, "bf16", *shape, True, "backward", queued=True)
+    assert 2 < backward / flash < 3.5
+
+
+def test_dropout_on_scores_costs_a_pass():
+    shape = (4, 16, 16, 1024, 1024, 64)
+    plain = compute.attention(TOY, "fp16", *shape, flash=False, queued=True)
+    dropped = compute.attention(TOY, "fp16", *shape, flash=False, dropout=True, queued=True)
+    passed = compute.stream(TOY, 4 * 16 * 1024 * 1024 * 5, queued=True)
+    assert dropped - plain == pytest.approx(float(passed))
+
+
+def test_depthwise_convolution_is_priced_by_its_bytes():
+    """One filter a channel would waste a tile of a matrix product; a direct kernel does not."""
+    channels = 512
+    seconds = compute.conv(
+        TOY, "fp32", 32, channels, channels, (1, 28, 28), (1, 3, 3), groups=channels, queued=True
+    )
+    moved = 4 * 32 * channels * 28 * 28 * 2
+    assert seconds < 4 * compute.stream(TOY, moved)
+
+
+def test_a_volume_costs_as_its_slices():
+    """A 3-D window of depth 1 is the 2-D convolution of every slice."""
+    flat = compute.conv(TOY, "fp32", 4 * 16, 32, 64, (1, 32, 32), (1, 5, 5), queued=True)
+    deep = compute.conv(TOY, "fp32", 4, 32, 64, (16, 32, 32), (1, 5, 5), queued=True)
+    assert flat == pytest.approx(deep)
+    line = compute.conv(TOY, "fp32", 4, 32, 64, (1, 1, 4096), (1, 1, 9), queued=True)
+    assert line > 0
+
+
+def test_a_strided_data_gradient_multiplies_some_zeros():
+    curve = replace(ASSUMED["conv"], precision="fp32", part="data")
+    skips = replace(TOY, kernels=(replace(curve, zeros=0.0),))
+    multiplies = replace(TOY, kernels=(replace(curve, zeros=1.0),))
+    strided = [convolution(d, "fp32", "data", (64, 512, 512, 14, 14, 1, 2))
+               for d in (skips, multiplies)]  # fmt: skip
+    dense = [convolution(d, "fp32", "data", (64, 512, 512, 14, 14, 1, 1))
+             for d in (skips, multiplies)]  # fmt: skip
+    assert strided[0] < strided[1]
+    assert dense[0] == dense[1]
+
+
+@pytest.mark.parametrize("optimizer", ["sgd", "momentum", "adam", "lars", "lamb"])
+def test_updates_are_memory_bound(optimizer):
+    weights = 25.6e6
+    fused = compute.update(TOY, "fp32", optimizer, weights, 161)
+    plain = compute.update(TOY, "fp32", optimizer, weights, 161, fused=False)
+    assert fused >= 3 * 4 * weights / TOY.memory_bandwidth
+    assert plain > fused
+    assert compute.update(TOY, "fp32", "adam", weights) > compute.update(
+        TOY, "fp32", "momentum", weights
+    )
+
+
+def test_small_kernels_wait_for_the_host_unless_it_runs_ahead():
+    slow = replace(TOY, launch=50e-6)
+    assert compute.stream(slow, 4096) == slow.launch
+    assert compute.stream(slow, 4096, queued=True) < 5e-6
+    assert compute.gemm(slow, "fp16", 64, 64, 64) == slow.launch
+
+
+def test_a_device_without_fits_says_so():
+    assert compute.origin(TOY, "gemm", "fp16").kind == "assumed"
+    assert compute.origin(TOY, "gemm", "fp16").outside
+
+
+def test_a_fit_says_its_file_and_its_reach():
+    device = specs.device("a100-sxm4-80gb")
+    inside = compute.origin(device, "gemm", "bf16", flop=1e12)
+    assert (inside.kind, inside.outside) == ("fitted", False)
+    assert inside.source.endswith(".csv")
+    assert compute.origin(device, "gemm", "bf16", flop=1e6).outside
+    # fp16 runs on the same units; tf32 does not
+    assert compute.origin(device, "gemm", "fp16").kind == "fitted"
+    assert compute.origin(device, "gemm", "tf32").kind == "assumed"
+
+
+def test_a_device_without_the_precision_computes_in_another():
+    device = specs.device("v100-sxm2-16gb")
+    shape = (4096, 4096, 4096)
+    assert compute.gemm(device, "bf16", *shape) > 5 * compute.gemm(device, "fp16", *shape)
+    assert compute.gemm(device, "fp8", *shape) < 2 * compute.gemm(device, "fp16", *shape)
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_every_shipped_number_has_a_source(name):
+    device = specs.device(name)
+    assert len(device.source) > 20
+    assert device.kernels
+    for curve in device.kernels:
+        assert curve.source
+        assert curve.uncertainty > 0
+        assert (curve.origin == "fitted") <= bool(curve.reach)
+
+
+def test_quantities_give_seconds():
+    """The equation of `duration`, run on physical quantities."""
+    pint = pytest.importorskip("pint")
+    units = pint.UnitRegistry()
+    units.define("FLOP = [operation]")
+    second, byte, flop = units.second, units.byte, units.FLOP
+    curve = Curve("gemm", "made up", start=2e-6)
+    m, n, k = 512.0, 256.0, 1024.0
+    area = np.sqrt(m * m + curve.tile**2) * np.sqrt(n * n + curve.tile**2)
+    idle = curve.ramp * 128**2 * TOY.processors
+    math = 2 * flop * (area + idle) * (k + curve.prologue) / (
+        TOY.peak["fp32"] * flop / second * curve.sustained
+    )  # fmt: skip
+    traffic = 1e6 * byte / (TOY.memory_bandwidth * byte / second * curve.traffic)
+    seconds = curve.start * second + np.sqrt(math**2 + traffic**2)
+    assert seconds.check("[time]")
+    bare = compute.curve.duration(curve, TOY, TOY.peak["fp32"], m, n, k, 1, 1e6)
+    assert seconds.to("second").magnitude == pytest.approx(float(bare))
+
+
+@settings(deadline=None)
+@given(st.floats(1e3, 1e12), st.floats(1, 100))
+def test_streams_are_a_start_and_a_slope(nbytes, factor):
+    one, more = (compute.stream(TOY, size, queued=True) for size in (nbytes, nbytes * factor))
+    used = ASSUMED["stream"]
+    slope = nbytes * (factor - 1) / (TOY.memory_bandwidth * used.traffic)
+    assert float(more - one) == pytest.approx(slope, rel=1e-6, abs=1e-12)
