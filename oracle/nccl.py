@@ -137,3 +137,49 @@ def choice(op: str, net: Network, nbytes: Any) -> tuple[Any, Any]:
                         for key, (wait, wire) in table.items()])  # fmt: skip
     names = np.array(["/".join(key) for key in table])
     return names[best], np.take_along_axis(seconds, best[None], 0)[0]
+
+
+# What the model says of any network, for `contention` to put its φ on.
+KNOWN = frozenset(("ring", "rings", "double_tree", "scattered", "direct", "pairwise", "chain"))
+REACH = {"nvlink": 20 / 25, "pci": 12 / 16, "net": 12 / 12.5}  # of a link's datasheet bandwidth
+PART = {"ring": (0.5, 0.92, 1.0), "double_tree": (0.92 / 3.8, 0.92 * 120 / 128, 0.92)}
+
+
+def serves(system: Any) -> bool:
+    """Whether the library runs on a system's devices."""
+    return "NVIDIA" in system.device.title
+
+
+def link(level: Any) -> str:
+    """What joins a level: the one whose LL128 ring hop is nearest to its latency."""
+    hops = HOP["2.30"]
+    return min(hops, key=lambda name: abs(hops[name]["ring"][1] * US - level.latency))
+
+
+def reach(system: Any) -> tuple[float, ...]:
+    """Part of each level's bandwidth that messages get."""
+    return tuple(REACH[link(level)] for level in system.levels)
+
+
+def offered(algorithm: str) -> tuple[str, ...]:
+    """Protocols of an operation: point-to-point traffic knows no LL128."""
+    return (
+        PROTOCOLS
+        if algorithm in ("ring", "rings", "bidirectional_ring", "double_tree")
+        else ("LL", "Simple")
+    )
+
+
+def constants(algorithm: str, protocol: str, levels: Any) -> tuple[float, float, Any]:
+    """(seconds of a call, part of the bandwidth, seconds of a hop at each level and none)."""
+    tree = "tree" if algorithm == "double_tree" else "ring"
+    k = PROTOCOLS.index(protocol)
+    plateau = PLATEAU["2.30"] if (tree, protocol) == ("ring", "Simple") else 1.0
+    hops = [
+        max(HOP["2.30"][link(level)][tree][k] * US,
+            HOP["2.30"][link(level)][tree][k] * US + level.latency
+            - HOP["2.30"][link(level)]["ring"][1] * US) * (plateau if link(level) == "net" else 1)
+        for level in levels
+    ]  # fmt: skip
+    part = PART["double_tree" if tree == "tree" else "ring"][k]
+    return BASE["2.30"][tree][k] * US, part, np.array([*hops, 0.0])

@@ -174,7 +174,7 @@ class DoubleTree(Algorithm):
         if inner > 1:
             steps.append(pairs(np.arange(1, inner), np.arange(inner - 1), 0.0, 2 * (inner - 1)))
         flow = pairs(*ends, np.tile(weight, 2) * 0.5 / inner)
-        return [*steps, Pairs(flow.share, flow.times, flow.source, flow.target, stripes=inner)]
+        return [*steps, Pairs(flow.share, flow.times, flow.source, flow.target, stripes=inner + 1)]
 
 
 class ParameterServer(Algorithm):

@@ -140,6 +140,11 @@ def _flows(topology: Topology, groups: Groups, steps: Steps, reduce: bool) -> It
         first = part.stop
 
 
+def flows_of(topology: Topology, groups: Groups, steps: Steps) -> Iterator[Flows]:
+    """Every flow of every group in some steps."""
+    return _flows(topology, groups, steps, reduce=False)
+
+
 def _reach(groups: Groups, steps: Steps, k: int) -> int:
     return groups.reach(int(steps.mask[k])) if isinstance(steps, Exchange) else groups.block
 

@@ -12,6 +12,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from functools import cached_property
 from importlib import import_module
+from itertools import zip_longest
 from pkgutil import iter_modules
 from typing import TYPE_CHECKING, Any
 from weakref import WeakKeyDictionary
@@ -45,19 +46,20 @@ class Topology:
     property of a level: both ways of its links are then one.
     """
 
-    def __init__(self, levels: Sequence[Level], devices: int, hop: float = 0.0) -> None:
+    def __init__(
+        self, levels: Sequence[Level], devices: int, hop: float = 0.0, circuits: bool = False
+    ) -> None:
         self.devices, self.hop = devices, hop
         self.levels = tuple(_stages(levels, devices))
         self.fabrics: list[Fabric] = []
-        unit, inner = 1, 1.0
-        for depth, level in enumerate(self.levels):
+        below, inner = None, 1.0
+        for level in self.levels:
             if level.kind not in KINDS:
                 raise ValueError(f"level {level.name}: no kind is called {level.kind!r}; "
                                  f"known: {', '.join(sorted(KINDS))}")  # fmt: skip
-            fabric = KINDS[level.kind](level, unit, inner, devices, depth)
+            fabric = KINDS[level.kind](level, below, inner, devices, circuits)
             self.fabrics.append(fabric)
-            inner = fabric.ports * fabric.width
-            unit = level.devices
+            below, inner = level, fabric.ports * fabric.width
         self.spans = np.array([level.devices for level in self.levels], np.int64)
         self.latency = np.array([level.latency for level in self.levels] + [0.0])
         sizes = [2 * f.gates + f.inner_links * f.copies for f in self.fabrics]
@@ -141,8 +143,8 @@ class Topology:
     def ends(self) -> list[tuple[str, str]]:
         """The two vertices of each link."""
         ends: list[tuple[str, str]] = []
-        for depth, f in enumerate(self.fabrics):
-            name, unit_name = f.level.name, self.unit_name(depth)
+        for f in self.fabrics:
+            name, unit_name = f.level.name, f.unit_name
 
             def switch(copy: int, number: int, f: Fabric = f, name: str = name) -> str:
                 one = f.routing not in ("d-mod-k", "ecmp") and not f.inner_links
@@ -161,10 +163,6 @@ class Topology:
                         f"{unit_name} {copy * f.width + b}" if b < f.width else switch(copy, b),
                     ))  # fmt: skip
         return ends
-
-    def unit_name(self, depth: int) -> str:
-        """What one unit of a level is called."""
-        return "device" if depth == 0 else self.levels[depth - 1].name
 
     @cached_property
     def pairing(self) -> Ids:
@@ -201,7 +199,7 @@ class Topology:
             for copy in range(-(-self.devices // level.devices)):
                 unit = f"{level.name} {copy}"
                 inside = [v for v in graph if v.startswith(f"{unit}.")] or [
-                    f"{self.unit_name(depth)} {u}"
+                    f"{self.fabrics[depth].unit_name} {u}"
                     for u in range(copy * self.fabrics[depth].width,
                                    min((copy + 1) * self.fabrics[depth].width,
                                        self.fabrics[depth].units))
@@ -235,15 +233,25 @@ def _stages(levels: Sequence[Level], devices: int) -> Iterable[Level]:
         raise ValueError(f"the network joins {unit} devices, not {devices}")
 
 
-_BUILT: WeakKeyDictionary[System, dict[int, Topology]] = WeakKeyDictionary()
+_BUILT: WeakKeyDictionary[System, dict[object, Topology]] = WeakKeyDictionary()
 
 
-def of(system: System, devices: int) -> Topology:
-    """The network below the first `devices` devices of a system, built once."""
+def of(
+    system: System, devices: int, reach: tuple[float, ...] = (), circuits: bool = False
+) -> Topology:
+    """The network below the first `devices` devices of a system, built once.
+
+    `reach` is the part of each level's datasheet bandwidth that messages get (all of it); with
+    `circuits`, optical circuits are set.
+    """
     built = _BUILT.setdefault(system, {})
-    if devices not in built:
-        built[devices] = Topology(system.levels, devices)
-    return built[devices]
+    key = devices, reach, circuits
+    if key not in built:
+        levels = [replace(level, bandwidth=level.bandwidth * part)
+                  for level, part in zip_longest(system.levels, reach, fillvalue=1.0)
+                  if isinstance(level, Level)]  # fmt: skip
+        built[key] = Topology(levels, devices, circuits=circuits)
+    return built[key]
 
 
 def _level(name: str, devices: int, bandwidth: float, latency: float, **more: Any) -> Level:
@@ -262,7 +270,7 @@ def fat_tree(
     down: Sequence[int], up: Sequence[float], bandwidth: float, latency: float = 1e-6,
     duplex: str = "full", hop: float = 0.0,
 ) -> Topology:  # fmt: skip
-    """A fat tree by its arities: `down[i]` units below a switch of stage i, `up[i]` links above each.
+    """A fat tree by its arities: stage i has `down[i]` units a switch, `up[i]` links above each.
 
     The first stage is the hosts and their leaf, so `up[0]` is the links of one host (1), and
     `up[1]` those of one leaf switch; above, those of one switch of the stage.

@@ -8,13 +8,14 @@ from oracle.topology.fabric import NOWHERE, Fabric, Ids
 
 
 class Dragonfly(Fabric):
-    """Groups × routers × units; routers of a group all linked, groups linked pair by pair [kim2008].
+    """Groups × routers × units: routers of a group all linked, groups pair by pair [kim2008].
 
     `shape` is (groups, routers, units per router) and may go on with the number of links between
     two groups taken together. The link from group g to h hangs on router (h − [h > g]) mod
     routers; `routing: matched` hangs it on router h instead. Minimal: own group's gateway, the
     global link, then inside the target's group. `routing: valiant` goes by way of a third group,
-    chosen by a hash of the two ends [valiant1982].
+    chosen by a hash of the two ends [valiant1982]. `routing: adaptive` is the best that load
+    balance can do: the links out of a router, and those out of a group, fill up evenly.
     """
 
     kind = "dragonfly"
@@ -37,6 +38,8 @@ class Dragonfly(Fabric):
 
     def core(self) -> int:
         groups, routers, _ = self.extents
+        if self.level.routing == "adaptive":
+            return 2 * groups * routers + 2 * groups
         return groups * routers * routers + groups * groups
 
     def gateway(self, here: Ids, there: Ids) -> Ids:
@@ -49,6 +52,8 @@ class Dragonfly(Fabric):
     def path(self, start: Ids, end: Ids, source: Ids, target: Ids) -> list[Ids]:
         groups, routers, units = self.extents
         at, to = start // units, end // units
+        if self.level.routing == "adaptive":
+            return self.balanced(at, to)
         if self.level.routing != "valiant" or groups < 3:
             return self.minimal(at, to)
         from_, into = at // routers, to // routers
@@ -62,6 +67,18 @@ class Dragonfly(Fabric):
         first = self.minimal(at, middle)
         second = self.minimal(middle, to)
         return first + second
+
+    def balanced(self, at: Ids, to: Ids) -> list[Ids]:
+        """Out of the router, out of the group, into the group, into the router."""
+        groups, routers, _ = self.extents
+        from_, into, all_ = at // routers, to // routers, groups * routers
+        moved, apart = at != to, from_ != into
+        return [
+            np.where(moved, at, NOWHERE),
+            np.where(apart, 2 * all_ + from_, NOWHERE),
+            np.where(apart, 2 * all_ + groups + into, NOWHERE),
+            np.where(moved, all_ + to, NOWHERE),
+        ]
 
     def minimal(self, at: Ids, to: Ids) -> list[Ids]:
         """Router to router: local link, global link, local link, as far as needed."""
@@ -82,6 +99,12 @@ class Dragonfly(Fabric):
         groups, routers, _ = self.extents
         each, first = self.level.bandwidth, self.width
         trunk = each * (self.level.shape[3] if len(self.level.shape) > 3 else 1)
+        if self.level.routing == "adaptive":
+            out = [(first + r, first + r, each * max(1, routers - 1), "local links")
+                   for r in range(groups * routers)]  # fmt: skip
+            far = [(first + g * routers, first + g * routers, trunk * max(1, groups - 1),
+                    "global links") for g in range(groups)]  # fmt: skip
+            return out + out + far + far
         links = [
             (first + g * routers + a, first + g * routers + b, each, "local links")
             for g in range(groups)
@@ -96,7 +119,6 @@ class Dragonfly(Fabric):
                               "global links"))  # fmt: skip
         return links
 
-    @property
-    def gate_switch(self):  # type: ignore[no-untyped-def]
+    def gate_switch(self, unit: int, lane: int) -> int:
         units = self.extents[2]
-        return lambda unit, lane: self.width + unit % self.width // units
+        return self.width + unit % self.width // units

@@ -7,7 +7,7 @@ it crosses the links of the level's own kind. Each kind is one file beside this 
 
 from __future__ import annotations
 
-from typing import Any, ClassVar
+from typing import ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -20,7 +20,7 @@ NOWHERE = -1  # a link number that stands for "no link here"
 
 
 class Fabric:
-    """One level of a network as flat arrays: a switch that joins all units, unless a kind says more.
+    """One level of a network as flat arrays: one switch for all units, unless a kind says more.
 
     `spread` says which of its ports a unit sends a flow over: `striped` over all of them as if
     they were one, `affinity` by the device's place in its unit, `d-mod-k` by the target's port
@@ -32,15 +32,19 @@ class Fabric:
     has_ports: ClassVar[bool] = True
     tree: ClassVar[bool] = True  # a unit's traffic stays on that unit's own links
 
-    def __init__(self, level: Level, unit: int, inner: float, devices: int, depth: int) -> None:
-        self.level, self.unit, self.devices = level, unit, devices
+    def __init__(
+        self, level: Level, below: Level | None, inner: float, devices: int, circuits: bool = False
+    ) -> None:
+        unit, depth = (below.devices, 1) if below else (1, 0)
+        self.level, self.unit, self.devices, self.circuits = level, unit, devices, circuits
+        self.unit_name = below.name if below else "device"
         self.width = max(1, level.devices // unit)  # units joined by one copy of the level
         self.units = -(-devices // unit)
         self.copies = -(-self.units // self.width)
         self.ports = level.ports or self.default_ports(inner)
         self.routing = level.routing if level.routing in ROUTINGS else self.habit(depth)
         striped = self.routing == "striped"
-        self.lanes = 1 if striped else max(1, round(self.ports))
+        self.lanes = 1 if striped else max(1, int(self.ports + 1e-9))
         self.lane = self.ports * level.bandwidth / self.lanes  # B/s of one of them
         self.gates = self.units * self.lanes if self.has_ports else 0
         self.inner_links = self.core()
@@ -86,7 +90,7 @@ class Fabric:
 
     def labels(self) -> list[str]:
         """What each link is, in words, in the order of `capacities`."""
-        unit, name = self.level.name, self.level.name
+        unit, name = self.unit_name, self.level.name
         ports = [f"{unit} uplinks"] * self.gates + [f"{unit} downlinks"] * self.gates
         return ports + [f"{name} {link[3]}" for link in self.inside()] * self.copies
 
@@ -108,11 +112,9 @@ class Fabric:
             return key
         return device // self.unit * self.lanes + device % self.unit * self.lanes // self.unit
 
-    @property
-    def gate_switch(self) -> Any:
-        """Which of the level's own switches each unit's ports lead to: (unit, lane) -> number."""
-        fanned = self.routing in ("d-mod-k", "ecmp")
-        return lambda unit, lane: self.width + (lane if fanned else 0)
+    def gate_switch(self, unit: int, lane: int) -> int:
+        """Which of the level's own switches a unit's port leads to."""
+        return self.width + (lane if self.routing in ("d-mod-k", "ecmp") else 0)
 
 
 ROUTINGS = ("striped", "affinity", "d-mod-k", "ecmp")

@@ -93,7 +93,6 @@ class Loop(Fabric):
                     links.append((first + switch, first + to, self.level.bandwidth, what))
         return links
 
-    @property
-    def gate_switch(self):  # type: ignore[no-untyped-def]
+    def gate_switch(self, unit: int, lane: int) -> int:
         hosts = self.extents[1]
-        return lambda unit, lane: self.width + unit % self.width // hosts
+        return self.width + unit % self.width // hosts

@@ -21,7 +21,6 @@ class Optical(Fabric):
     kind = "optical"
     spread = "affinity"
     tree = False
-    circuits = False  # whether they are set
 
     @property
     def period(self) -> int:

@@ -47,6 +47,5 @@ class Rail(Fabric):
         up = [(self.width + j, spine, each, "rails to the spine") for j in range(count)]
         return up + [(spine, self.width + j, each, "spine to the rails") for j in range(count)]
 
-    @property
-    def gate_switch(self):  # type: ignore[no-untyped-def]
-        return lambda unit, lane: self.width + lane
+    def gate_switch(self, unit: int, lane: int) -> int:
+        return self.width + lane

@@ -1,0 +1,280 @@
+"""Lines: the price of an operation by every algorithm on offer, on a system as it is known.
+
+Where a system carries calibrated entries they set α and β, and the network only says how much
+fuller its fullest link gets than it was when measured. Elsewhere the datasheet's links are laid
+out, with NCCL's public constants [nccl] for the devices that it serves: then `origin` says so.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from inspect import signature
+from math import log
+from typing import Any, TypeAlias
+from weakref import WeakKeyDictionary
+
+import numpy as np
+
+from oracle import nccl
+from oracle.collectives import ALGORITHMS, Algorithm, Steps, menu, named
+from oracle.contention.groups import Groups, Pattern
+from oracle.contention.loads import Toll, toll
+from oracle.specs import Calibrated, System
+from oracle.topology import Topology, of
+
+
+@dataclass(frozen=True, slots=True)
+class Line:
+    """The price of one operation by one algorithm: start + per_byte · m seconds."""
+
+    algorithm: str
+    start: float
+    per_byte: float  # seconds per byte of the message
+    phi: float = 1.0  # how many times slower than if each flow had its links to itself
+    full: tuple[str, ...] = ()  # names of the links that set the pace
+    origin: str = "datasheet"  # or "fitted", "assumed"
+    uncertainty: float = 0.3  # relative, one standard deviation
+
+
+@dataclass(frozen=True, eq=False)
+class Cost:
+    """What a schedule costs on a network, before any latency is put in."""
+
+    tolls: Sequence[Toll]
+    start: float
+    per_byte: float
+    phi: float
+    full: tuple[str, ...]
+
+    def waits(self, latency: Any, chases: bool) -> float:
+        """Seconds to start at the given α of each level."""
+        return sum(t.chased(latency) if chases else t.stepped(latency) for t in self.tolls)
+
+
+def trace(
+    topology: Topology, groups: Groups, schedule: Sequence[Steps], reduce: bool = True
+) -> Cost:
+    """What a schedule costs, every group running it at once.
+
+        T = Σ_steps times · (max α + m · max over links of load / capacity)
+
+    `full` names the links that set the pace of a tenth of the time or more.
+    """
+    return traces(topology, groups, [schedule], reduce)[0]
+
+
+def traces(
+    topology: Topology, groups: Groups, schedules: Sequence[Sequence[Steps]], reduce: bool = True
+) -> list[Cost]:
+    """Several schedules of the same groups, counted in one go."""
+    tolls = iter(toll(topology, groups, [s for each in schedules for s in each], reduce))
+    return [_cost(topology, [next(tolls) for _ in each]) for each in schedules]
+
+
+def _cost(topology: Topology, tolls: list[Toll]) -> Cost:
+    start = sum(float(t.times @ t.alpha) for t in tolls)
+    solo = sum(float(t.times @ t.solo) for t in tolls)
+    shared = np.concatenate([t.times * t.shared for t in tolls])
+    worst = np.concatenate([t.worst for t in tolls])
+    per_byte = float(shared.sum())
+    full: dict[str, float] = {}
+    for link, seconds in zip(worst.tolist(), shared.tolist(), strict=True):
+        if link < topology.links:
+            name = topology.labels[link]
+            full[name] = full.get(name, 0.0) + seconds
+    pace = sorted(full, key=lambda name: -full[name])
+    return Cost(tolls, start, per_byte, per_byte / solo if solo else 1.0,
+                tuple(name for name in pace if full[name] >= 0.1 * per_byte))  # fmt: skip
+
+
+_KNOWN: WeakKeyDictionary[System, dict[object, Any]] = WeakKeyDictionary()
+NOTHING = (Line("none", 0.0, 0.0, uncertainty=0.0),)
+Key: TypeAlias = tuple[object, ...]
+
+
+def lines(
+    system: System, op: str, pattern: Pattern, devices: int, algorithm: str | None = None
+) -> tuple[Line, ...]:
+    """Every algorithm on offer (or the named one) for groups of `pattern` among `devices`."""
+    known = _KNOWN.setdefault(system, {})
+    key: Key = ("lines", op, pattern, devices, algorithm)
+    if key not in known:
+        groups = Groups(tuple(pair for pair in pattern if pair[0] > 1), devices)
+        known[key] = tuple(_lines(system, op, groups, algorithm)) if groups.p > 1 else NOTHING
+    found: tuple[Line, ...] = known[key]
+    return found
+
+
+def alone(
+    system: System, op: str, pattern: Pattern, devices: int, algorithm: str | None = None
+) -> tuple[Line, ...]:
+    """The ideal: the ring's closed form with α and β of the lowest level that spans the group.
+
+    No other group talks (φ = 1), one link of that level carries each flow [kahira2021].
+    """
+    known = _KNOWN.setdefault(system, {})
+    key: Key = ("alone", op, pattern, devices, algorithm)
+    if key not in known:
+        groups = Groups(tuple(pair for pair in pattern if pair[0] > 1), devices)
+        known[key] = (_ideal(system, op, groups, algorithm),) if groups.p > 1 else NOTHING
+    found: tuple[Line, ...] = known[key]
+    return found
+
+
+def _ideal(system: System, op: str, groups: Groups, algorithm: str | None) -> Line:
+    plain = {"alltoall": "pairwise", "sendrecv": "direct", "halo": "pairwise"}
+    by = named(op, algorithm or plain.get(op, "ring"))
+    level = system.levels[spanning(system, groups)]
+    return Line(by.name, float(by.steps(groups.p)) * level.latency,
+                float(by.volume(groups.p)) / level.bandwidth, 1.0, (level.name,))  # fmt: skip
+
+
+def spanning(system: System, groups: Groups) -> int:
+    """The lowest level that holds every group whole."""
+    reach, last = int(groups.offsets[-1]), len(system.levels) - 1
+    for depth, level in enumerate(system.levels):
+        even = level.devices % groups.block == 0 or groups.devices <= level.devices
+        if reach < level.devices and even:
+            return depth
+    return last
+
+
+def node(system: System) -> int:
+    """Devices that share a node: those of the innermost level, unless that is a network."""
+    inner = system.levels[0]
+    return inner.devices if inner.kind in ("switch", "mesh", "pcie") else 1
+
+
+def _lines(system: System, op: str, groups: Groups, algorithm: str | None) -> Iterator[Line]:
+    inner = groups.inner(node(system))
+    fitted = list(_fitted(system, op, groups, inner, algorithm))
+    if fitted:
+        yield from fitted
+        return
+    served = nccl.serves(system)
+    reach = nccl.reach(system) if served else ()
+    bare = of(system, groups.devices, reach)
+    offer = _offer(op, groups.p, inner, algorithm, served)
+    both = ALGORITHMS[op].get("bidirectional_ring")
+    if both and not algorithm and not bare.tree and both.fits(groups.p):
+        offer = [*offer, both]  # neighbours have a link each way there
+    schedules = [each.schedule(groups.p, inner) for each in offer]
+    for by, cost in zip(offer, traces(bare, groups, schedules), strict=True):
+        yield from _priced(system, op, by, cost, bare, served)
+    optical = [f for f in bare.fabrics if f.kind == "optical"]
+    if optical:  # and once more with circuits set, for what is worth the wait
+        lit = of(system, groups.devices, reach, circuits=True)
+        wait = sum(getattr(f, "setting", 0.0) for f in optical)
+        for by, cost in zip(offer, traces(lit, groups, schedules), strict=True):
+            for line in _priced(system, op, by, cost, lit, served):
+                yield replace(line, algorithm=f"{line.algorithm} on circuits",
+                              start=line.start + wait)  # fmt: skip
+
+
+def _offer(op: str, p: int, inner: int, algorithm: str | None, served: bool) -> list[Algorithm]:
+    if algorithm:
+        by = named(op, algorithm)
+        if not by.fits(p, inner):
+            raise ValueError(f"{op} by {algorithm} does not serve {p} ranks, {inner} to a node")
+        return [by]
+    offer = menu(op, p, inner)
+    if not served:
+        return offer
+    # NCCL knows rings and trees only, and its rings use every way out of a node
+    drop = {"ring"} if any(by.name == "rings" for by in offer) else set()
+    return [by for by in offer if by.name in nccl.KNOWN - drop] or offer
+
+
+def _priced(
+    system: System, op: str, by: Algorithm, cost: Cost, topology: Topology, served: bool
+) -> Iterator[Line]:
+    if not served:
+        latency = topology.latency
+        start = cost.start if topology.hop else cost.waits(latency, by.chases)
+        yield Line(by.name, start, cost.per_byte, cost.phi, cost.full, "datasheet", 0.3)
+        return
+    for protocol in nccl.offered(by.name):
+        base, part, hops = nccl.constants(by.name, protocol, topology.levels)
+        yield Line(f"{by.name}/{protocol}", base + cost.waits(hops, by.chases),
+                   cost.per_byte / part, cost.phi, cost.full, "assumed", 0.25)  # fmt: skip
+
+
+def _fitted(
+    system: System, op: str, groups: Groups, inner: int, algorithm: str | None
+) -> Iterator[Line]:
+    """Lines from calibrated entries: measured α and β, and the φ of these groups on top."""
+    for entry, doubt in _entries(system, op, groups, algorithm):
+        p = groups.p
+        by = _as_run(op, entry.algorithm, p, inner)
+        now = _load(system, op, by, groups, inner)
+        apart = max(1, round(entry.concurrency))
+        then = Groups(((p, apart),), p * apart)
+        packed = then.inner(node(system))
+        was = _load(system, op, _as_run(op, entry.algorithm, p, packed), then, packed)
+        form = named(op, entry.algorithm)
+        steps = float(_counted(form.steps, p, inner))
+        slope = float(_counted(form.volume, p, packed)) / entry.bandwidth
+        known = [entry.uncertainty.get(name, 0.0) for name in ("bandwidth", "residual")]
+        yield Line(entry.algorithm, entry.base + steps * entry.latency,
+                   slope * now.per_byte / was.per_byte, now.phi, now.full, "fitted",
+                   min(1.0, doubt + max(0.03, *known)))  # fmt: skip
+
+
+def _load(system: System, op: str, by: Algorithm, groups: Groups, inner: int) -> Cost:
+    """What an algorithm costs on the bare network, remembered."""
+    known = _KNOWN.setdefault(system, {})
+    key: Key = ("load", op, by.name, groups.pattern, groups.devices)
+    if key not in known:
+        topology = of(system, groups.devices)
+        known[key] = trace(topology, groups, by.schedule(groups.p, inner))
+    cost: Cost = known[key]
+    return cost
+
+
+def _as_run(op: str, name: str, p: int, inner: int) -> Algorithm:
+    """The schedule behind a measured name: rings take every way out of a node that they can."""
+    by, lanes = named(op, name), ALGORITHMS[op].get("rings")
+    plain = ALGORITHMS[op].get("ring", by)
+    if name in ("ring", "rings") and lanes:
+        return lanes if lanes.fits(p, inner) else plain
+    return by if by.fits(p, inner) else plain
+
+
+def _counted(count: Any, p: int, inner: int) -> Any:
+    return count(p, inner) if "q" in signature(count).parameters else count(p)
+
+
+def _entries(
+    system: System, op: str, groups: Groups, algorithm: str | None
+) -> Iterator[tuple[Calibrated, float]]:
+    """Entries that speak for these groups, one a protocol, and how much to doubt them besides.
+
+    An entry of a level serves that level and those above without their own; what was measured
+    inside a node says nothing of the way out of it. A ring of another operation that runs the
+    same way round serves an operation that has no entry.
+    """
+    names = [level.name for level in system.levels]
+    at = spanning(system, groups)
+    kin = {"allgather": "allreduce", "reduce_scatter": "allreduce"}
+    for source, doubt in ((op, 0.0), (kin.get(op, ""), 0.1)):
+        mine = [e for e in system.collectives if e.op == source and names.index(e.level) <= at]
+        if algorithm:
+            mine = [e for e in mine if e.algorithm == algorithm]
+        if doubt:
+            mine = [e for e in mine if e.algorithm in ("ring", "rings")]
+        highest = max((names.index(e.level) for e in mine), default=-1)
+        if highest < 0 or (highest == 0 and at > 0):
+            continue
+        best: dict[str, tuple[float, Calibrated]] = {}
+        for entry in mine:
+            if names.index(entry.level) != highest:
+                continue
+            low, high = (*entry.ranks, groups.p, groups.p)[:2]
+            away = max(0.0, log(low / groups.p), log(groups.p / high))
+            key = f"{entry.algorithm} {entry.protocol}"
+            if key not in best or away < best[key][0]:
+                best[key] = away, entry
+        for away, entry in best.values():
+            yield entry, doubt + 0.05 * away + 0.05 * (at - highest)
+        return
