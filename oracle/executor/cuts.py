@@ -1,0 +1,147 @@
+"""How a plan cuts each row, read off the strategies that priced it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from oracle.executor.graph import Graph, Operation
+from oracle.executor.operators import NotExecuted, weights_of
+from oracle.executor.parts import Interval, deal
+from oracle.executor.wire import Mesh
+from oracle.layers import Mlp
+from oracle.models import Model
+from oracle.plan import Plan
+from oracle.shard import Shard, serial
+from oracle.stages import balanced_cuts, even_cuts
+from oracle.strategies.filter import cut_rows
+
+RUN = ("data", "sharded", "spatial", "filter", "channel", "pipeline", "tensor")
+
+
+def shard_of(model: Model, plan: Plan, delta: float) -> Shard:
+    """What the plan leaves on one device, as priced."""
+    shard = serial(model, plan.batch, delta)
+    for axis in sorted(plan.axes, key=lambda axis: axis.nearness):
+        shard = axis.split(shard)
+    return shard
+
+
+@dataclass(frozen=True)
+class Cuts:
+    """What is cut, row by row, and how deep."""
+
+    plan: Plan
+    mesh: Mesh
+    filtered: np.ndarray  # rows whose filters are dealt
+    channeled: np.ndarray
+    spaced: np.ndarray  # rows whose extents are dealt
+    grid: tuple[int, ...]
+    rebuilt: np.ndarray  # filter: rows whose output is gathered again
+    sequence: bool
+
+    @classmethod
+    def of(cls, graph: Graph, plan: Plan, mesh: Mesh) -> Cuts:
+        for axis in plan.axes:
+            if axis.multiplies and axis.name not in RUN and float(axis.degree[0, 0]) > 1:
+                raise NotExecuted(f"the strategy `{axis.name}` is priced but not executed yet")
+        model, none = graph.model, np.zeros(len(graph.model), bool)
+        filter_, channel, spatial, tensor = (
+            plan.axis(name) for name in ("filter", "channel", "spatial", "tensor")
+        )
+        filtered = cut_rows(model) if mesh.degree("filter") > 1 else none
+        channeled = channel.cut(model) if mesh.degree("channel") > 1 else none
+        if filtered.any() and filter_.back[0, 0]:
+            raise NotExecuted("`filter` with back=scatter")
+        spaced, grid = none, (1, 1, 1)
+        if mesh.degree("spatial") > 1:
+            shard = serial(model, plan.batch, 4.0)
+            spaced = np.broadcast_to(spatial.cut(shard), (1, len(model)))[0].astype(bool)
+            grid = tuple(int(np.ravel(q)[0]) for q in spatial.grid(shard))  # type: ignore[assignment]
+            if spatial.halo[0, 0]:
+                raise NotExecuted("`spatial` with halo=chain")
+        if mesh.degree("tensor") > 1 and (filtered | channeled | spaced).any():
+            raise NotExecuted("`tensor` together with filter, channel or spatial")
+        last = np.flatnonzero(filtered)[-1] if filtered.any() else -1
+        rebuilt = filtered.copy()
+        # the last output is never rebuilt, where nothing but the loss reads it
+        if last >= 0 and all(row.kind == "loss" for row in model.rows[last + 1 :]):
+            rebuilt[last] = False
+        return cls(plan, mesh, filtered, channeled, spaced, grid, rebuilt,
+                   mesh.degree("tensor") > 1 and bool(tensor.sequence[0, 0]))  # fmt: skip
+
+    def role(self, op: Operation) -> str:
+        """How tensor parallelism cuts the operation, "" when it does not."""
+        return op.shape.role if self.mesh.degree("tensor") > 1 else ""
+
+    def kept(self, op: Operation) -> dict[str, list[list[Interval]]]:
+        """Of each weight, the intervals held here, of its first and of its second axis."""
+        found: dict[str, list[list[Interval]]] = {}
+        for name, shape in weights_of(op).items():
+            found[name] = [[(0, n)] for n in shape]
+        role, mesh = self.role(op), self.mesh
+        if role:
+            p, i = mesh.degree("tensor"), mesh.at["tensor"]
+            if role == "column":
+                rows = [deal(n, p, begin)[i] for begin, n in _pieces(op, p)]
+                for name in found:
+                    found[name][0] = rows
+            elif role == "row":
+                found["weight"][1] = [deal(op.shape.given.channels, p)[i]]
+                if "bias" in found:
+                    found["bias"][0] = [deal(op.shape.made.channels, p)[i]]
+            elif role == "vocab":
+                for name, shape in weights_of(op).items():
+                    found[name][0] = [deal(shape[0], p)[i]]
+        if self.filtered[op.row]:
+            p, i = mesh.degree("filter"), mesh.at["filter"]
+            groups = op.shape.groups
+            if groups > 1 and groups % p:
+                raise NotExecuted(f"{op.label}: {groups} groups over {p} devices")
+            for name in found:
+                found[name][0] = [deal(op.shape.made.channels, p)[i]]
+        if self.channeled[op.row]:
+            p, i = mesh.degree("channel"), mesh.at["channel"]
+            found["weight"][1] = [deal(op.shape.given.channels, p)[i]]
+            if "bias" in found:
+                (begin, end), *_ = found["bias"][0]
+                found["bias"][0] = [deal(end - begin, p, begin)[i]]
+        return found
+
+
+def _pieces(op: Operation, p: int) -> list[tuple[int, int]]:
+    """Outputs of a column-cut matrix that are cut each by itself: q, k and v; gate and up."""
+    if op.part == "qkv":
+        layer, width = op.layer, op.shape.made.channels
+        heads = layer.heads  # type: ignore[attr-defined]
+        kv_heads = layer.kv_heads or heads  # type: ignore[attr-defined]
+        if kv_heads % p or heads % p:
+            raise NotExecuted(f"{op.label}: {kv_heads} key-value heads over {p} devices")
+        one = width // (heads + 2 * kv_heads)
+        q, k = heads * one, kv_heads * one
+        return [(0, q), (q, k), (q + k, k)]
+    if isinstance(op.layer, Mlp) and op.layer.gated:
+        half = op.shape.made.channels // 2
+        return [(0, half), (half, half)]
+    return [(0, op.shape.made.channels)]
+
+
+def stages_of(graph: Graph, plan: Plan, edges: list[int] | None) -> list[Interval]:
+    """The units of each pipeline stage: as given, dealt evenly, or balanced by FLOP."""
+    p = int(plan.axis("pipeline").degree[0, 0])
+    if p == 1:
+        return [(0, graph.units)]
+    if int(plan.axis("pipeline").interleave[0, 0]) > 1:
+        raise NotExecuted("`pipeline` with interleave above 1")
+    if p > graph.units:
+        raise NotExecuted(f"{p} stages of a model that can be cut into {graph.units} units")
+    found = edges
+    if found is None and not plan.axis("pipeline").cuts[0, 0]:
+        dealt = even_cuts(graph.model, p)
+        found = None if dealt is None else [int(n) for n in dealt]
+    if found is None:
+        counts, _ = graph.model.units
+        load = counts @ (graph.model.mac * 3 + graph.model.x + graph.model.y)
+        found = [int(n) for n in balanced_cuts(load[None, :], p)[0]]
+    return list(zip(found[:-1], found[1:], strict=True))

@@ -1,0 +1,130 @@
+"""A model unrolled: one operation a row and copy, in the order in which they run.
+
+The columns of a `Model` fold equal blocks and hold shapes only. To run it, each copy needs
+weights of its own and each operation what its layer said: padding, function, bias.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from oracle.layers import Layer, Placed, Row, Shape
+from oracle.models import Model, Network, network
+from oracle.models import model as read_model
+
+
+@dataclass(frozen=True, slots=True)
+class Operation:
+    """One row of one copy: what runs, on whose outputs, with whose weights."""
+
+    index: int
+    row: int  # in the model's columns
+    shape: Row
+    layer: Layer
+    part: str  # which row of its layer: "" when it has only one, else "qkv", "core", "up", …
+    feeds: tuple[int, ...]  # operations whose outputs it takes; -1 is the input
+    unit: int = 0  # the piece of the model that a pipeline deals out
+
+    @property
+    def label(self) -> str:
+        return f"{self.index} {self.shape.name}"
+
+
+@dataclass(frozen=True)
+class Graph:
+    """All operations of a model, and the model they are rows of."""
+
+    model: Model
+    operations: tuple[Operation, ...]
+
+    @property
+    def units(self) -> int:
+        return self.operations[-1].unit + 1
+
+    def of_units(self, start: int, stop: int) -> list[Operation]:
+        return [op for op in self.operations if start <= op.unit < stop]
+
+    def last_use(self) -> dict[int, int]:
+        """Operation -> the last one that reads its output."""
+        return {feed: op.index for op in self.operations for feed in op.feeds}
+
+
+def graph(what: Any) -> Graph:
+    """Unroll a model by shipped name, path or dict."""
+    spec, node, _, _ = network(what)
+    model = read_model(what)
+    if spec.transformer is not None:
+        items: Sequence[Placed] = spec.transformer.placed(node)
+        given = Shape(1, (spec.transformer.sequence,), tokens=True)
+    else:
+        items, given = spec.layers, Shape(spec.input[0], tuple(spec.input[1:]))
+    walk = _Walk(spec, model)
+    walk.place(items, (given, -1), {"input": (given, -1)})
+    if walk.row != len(model):
+        raise ValueError(f"{spec.name}: {walk.row} rows were found of {len(model)}")
+    return Graph(model, tuple(_with_units(model, walk.operations)))
+
+
+At = tuple[Shape, int]
+
+
+class _Walk:
+    """Follows a spec as shape inference does, but through every copy of a repeated block."""
+
+    def __init__(self, spec: Network, model: Model) -> None:
+        self.spec, self.model = spec, model
+        self.operations: list[Operation] = []
+        self.row, self.nested = 0, False
+
+    def place(self, items: Sequence[Placed], at: At, scope: dict[str, At]) -> At:
+        for item in items:
+            at = self.block(item, at, scope) if item.layer is None else self.one(item, at, scope)
+        return at
+
+    def one(self, item: Placed, at: At, scope: dict[str, At]) -> At:
+        layer = item.layer
+        assert layer is not None
+        given = [scope[word] for word in layer.inputs] or [at]
+        feeds = tuple(index for _, index in given)
+        rows = list(layer.rows([shape for shape, _ in given]))
+        for shape in rows:
+            part = shape.name.rpartition(".")[2] if len(rows) > 1 else ""
+            index = len(self.operations)
+            self.operations.append(Operation(index, self.row, shape, layer, part, feeds))
+            feeds, self.row = (index,), self.row + 1
+        at = (rows[-1].made, len(self.operations) - 1)
+        if layer.name:
+            scope[layer.name] = at
+        return at
+
+    def block(self, item: Placed, at: At, scope: dict[str, At]) -> At:
+        """Copies that the columns fold run over the same rows again."""
+        left = item.repeat
+        while left:
+            begin, entered = self.row, at[0]
+            outer, self.nested = self.nested, True
+            at = self.place(item.block, at, {**scope, "block": at})
+            self.nested = outer
+            folded = left if at[0] == entered and not self.nested else 1
+            for _ in range(folded - 1):
+                self.row, self.nested = begin, True
+                at = self.place(item.block, at, {**scope, "block": at})
+                self.nested = outer
+            left -= folded
+        return at
+
+
+def _with_units(model: Model, operations: Sequence[Operation]) -> Iterator[Operation]:
+    """Deal the operations to units: each takes its rows in order."""
+    counts, _ = model.units
+    after = iter(operations)
+    for unit, rows in enumerate(np.asarray(counts)):
+        for row in np.flatnonzero(rows):
+            op = next(after)
+            if op.row != row:
+                raise ValueError(f"unit {unit} wants row {row}, {op.label} is row {op.row}")
+            yield Operation(op.index, op.row, op.shape, op.layer, op.part, op.feeds, unit)

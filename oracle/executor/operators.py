@@ -1,0 +1,273 @@
+"""What each operation computes, given its inputs and its own part of the weights.
+
+Tokens are held as (batch, tokens, channels), everything else as (batch, channels, extents…).
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.nn import functional
+
+from oracle.executor.graph import Operation
+from oracle.layers import Conv, Deconv, Embedding, Mlp, Norm, Pool, Position, Shape, _tuple
+
+_POOLS = {
+    ("max", 1): functional.max_pool1d,
+    ("max", 2): functional.max_pool2d,
+    ("max", 3): functional.max_pool3d,
+    ("mean", 1): functional.avg_pool1d,
+    ("mean", 2): functional.avg_pool2d,
+    ("mean", 3): functional.avg_pool3d,
+}
+_FUNCTIONS: dict[str, Any] = {
+    "relu": functional.relu,
+    "leaky_relu": functional.leaky_relu,
+    "gelu": functional.gelu,
+    "silu": functional.silu,
+    "swish": functional.silu,
+    "tanh": torch.tanh,
+    "sigmoid": torch.sigmoid,
+}
+
+
+class NotExecuted(NotImplementedError):
+    """A layer or combination that the oracle prices and this executor does not run."""
+
+
+def weights_of(op: Operation) -> dict[str, tuple[int, ...]]:
+    """The full shapes of an operation's weights, by name."""
+    shape, layer = op.shape, op.layer
+    c, f = shape.given.channels, shape.made.channels
+    found: dict[str, tuple[int, ...]] = {}
+    if shape.tied or shape.weights == 0:
+        return found
+    if isinstance(layer, Deconv):
+        found["weight"] = (c, f // shape.groups, *shape.window)
+    elif isinstance(layer, Conv):
+        found["weight"] = (f, c // shape.groups, *shape.window)
+    elif shape.work == "gemm":
+        found["weight"] = (f, c)
+    elif isinstance(layer, Norm):
+        found["weight"] = (c,)
+    elif isinstance(layer, Embedding):
+        found["table"] = (layer.vocab, layer.hidden)
+        if layer.positions:
+            found["positions"] = (layer.positions, layer.hidden)
+        if layer.extra:
+            found["extra"] = (layer.extra, layer.hidden)
+    elif isinstance(layer, Position):
+        found["positions"] = (shape.made.extents[0], c)
+        if layer.extra_tokens:
+            found["extra"] = (layer.extra_tokens, c)
+    else:
+        raise NotExecuted(f"{op.label}: {shape.kind} has weights that cannot be run yet")
+    rest = shape.weights - sum(map(math.prod, found.values()))
+    if rest == f:
+        found["bias"] = (f,)
+    elif rest:
+        raise NotExecuted(f"{op.label}: {rest} weights more than the executor knows of")
+    return found
+
+
+def paddings(op: Operation) -> list[tuple[int, int]]:
+    """(before, after) of each extent of a convolution or pool."""
+    shape, layer = op.shape, op.layer
+    rank, extents = len(shape.window), shape.given.extents
+    padding: Any = layer.padding  # type: ignore[attr-defined]
+    if padding == "valid":
+        return [(0, 0)] * rank
+    reach = reaches(op)
+    if padding == "same":
+        sizes = zip(extents, shape.made.extents, shape.stride, reach, strict=True)
+        both = [max((m - 1) * s + r - n, 0) for n, m, s, r in sizes]
+        return [(b // 2, b - b // 2) for b in both]
+    return [(p, p) for p in _tuple(padding, rank)]
+
+
+def dilations(op: Operation) -> tuple[int, ...]:
+    dilation = op.layer.dilation if isinstance(op.layer, Conv) else 1
+    return _tuple(dilation, len(op.shape.window))
+
+
+def reaches(op: Operation) -> list[int]:
+    return [d * (k - 1) + 1 for k, d in zip(op.shape.window, dilations(op), strict=True)]
+
+
+def convolution(op: Operation, x: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
+    """Of the whole extents; groups follow from the channels at hand."""
+    pads, rank = paddings(op), len(op.shape.window)
+    groups = x.shape[1] // weight.shape[1]
+    symmetric = [before for before, _ in pads]
+    if any(before != after for before, after in pads):
+        x = functional.pad(x, [p for pair in reversed(pads) for p in pair])
+        symmetric = [0] * rank
+    return torch.convolution(
+        x, weight, bias, list(op.shape.stride), symmetric, list(dilations(op)), False,
+        [0] * rank, groups,
+    )  # fmt: skip
+
+
+def deconvolution(op: Operation, x: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
+    layer, rank = op.layer, len(op.shape.window)
+    assert isinstance(layer, Deconv)
+    return torch.convolution(
+        x, weight, bias, list(op.shape.stride), list(_tuple(layer.padding, rank)), [1] * rank, True,
+        list(_tuple(layer.output_padding, rank)), op.shape.groups,
+    )  # fmt: skip
+
+
+def pool(op: Operation, x: Tensor) -> Tensor:
+    """Of the whole extents. Padding counts as zeros for the mean and never wins the maximum."""
+    layer = op.layer
+    assert isinstance(layer, Pool)
+    if layer.kernel == "global":
+        dims = list(range(2, x.dim()))
+        whole = x.amax(dims, keepdim=True) if layer.op == "max" else x.mean(dims, keepdim=True)
+        return whole
+    pads: list[int] = []
+    sizes = zip(paddings(op), x.shape[2:], op.shape.made.extents, op.shape.stride,
+                op.shape.window, strict=True)  # fmt: skip
+    for (before, _), n, m, s, k in sizes:
+        pads = [before, max((m - 1) * s + k - n - before, 0), *pads]
+    if any(pads):
+        x = functional.pad(x, pads, value=fill(op))
+    return pool_padded(op, x)
+
+
+def fill(op: Operation) -> float:
+    """What padding holds."""
+    return -math.inf if isinstance(op.layer, Pool) and op.layer.op == "max" else 0.0
+
+
+def pool_padded(op: Operation, x: Tensor) -> Tensor:
+    layer = op.layer
+    assert isinstance(layer, Pool)
+    made: Tensor = _POOLS[layer.op, x.dim() - 2](x, op.shape.window, op.shape.stride)
+    return made
+
+
+def norm(op: Operation, x: Tensor, weight: Tensor | None, bias: Tensor | None) -> Tensor:
+    """Normalise with the statistics of what is at hand."""
+    layer = op.layer
+    assert isinstance(layer, Norm)
+    tokens = op.shape.given.tokens
+    if layer.op in ("layer", "rms"):
+        last = x if tokens else x.movedim(1, -1)
+        if layer.op == "layer":
+            made = functional.layer_norm(last, last.shape[-1:], weight, bias)
+        else:
+            made = functional.rms_norm(last, last.shape[-1:], weight, 1e-5)
+        return made if tokens else made.movedim(-1, 1)
+    if tokens:
+        x = x.movedim(-1, 1)
+    if layer.op == "batch":
+        made = functional.batch_norm(x, None, None, weight, bias, training=True)
+    elif layer.op == "instance":
+        made = functional.instance_norm(x, None, None, weight, bias)
+    else:
+        groups = math.gcd(32, x.shape[1])
+        made = functional.group_norm(x, groups, weight, bias)
+    return made.movedim(1, -1) if tokens else made
+
+
+def activation(op: Operation, x: Tensor) -> Tensor:
+    name = op.layer.op  # type: ignore[attr-defined]
+    if name == "softmax":
+        return x.softmax(-1 if op.shape.given.tokens else 1)
+    made: Tensor = _FUNCTIONS[name](x)
+    return made
+
+
+def gate(op: Operation, x: Tensor) -> Tensor:
+    """The function between the matrices of an MLP; gated, it weighs the other half."""
+    layer = op.layer
+    assert isinstance(layer, Mlp)
+    if not layer.gated:
+        return torch.as_tensor(_FUNCTIONS[layer.activation](x))
+    weighed, other = x.chunk(2, -1)
+    return torch.as_tensor(_FUNCTIONS[layer.activation](weighed) * other)
+
+
+def matrix(op: Operation, x: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
+    """Applied to the channels at every position."""
+    if op.shape.given.tokens or x.dim() == 2:
+        return functional.linear(x, weight, bias)
+    return functional.linear(x.movedim(1, -1), weight, bias).movedim(-1, 1)
+
+
+def rotary(x: Tensor, heads: int, kv_heads: int, width: int) -> Tensor:
+    """Turn queries and keys by their position."""
+    positions = torch.arange(x.shape[1], dtype=x.dtype, device=x.device)
+    steps = torch.arange(0, width // 2, dtype=x.dtype, device=x.device)
+    angle = positions[:, None] * 10000.0 ** (-steps / (width // 2))
+    turned, rest = x.split([(heads + kv_heads) * width, kv_heads * width], -1)
+    a, b = turned.unflatten(-1, (-1, 2, width // 2)).unbind(-2)
+    cos, sin = angle.cos()[:, None], angle.sin()[:, None]
+    both = torch.stack([a * cos - b * sin, a * sin + b * cos], -2).flatten(-3)
+    return torch.cat([both, rest], -1)
+
+
+def core(op: Operation, x: Tensor, heads: int, kv_heads: int) -> Tensor:
+    """Softmax of queries times keys, times values; x is all three, side by side."""
+    width = op.shape.width
+    q, k, v = x.split([heads * width, kv_heads * width, kv_heads * width], -1)
+    q, k, v = (t.unflatten(-1, (-1, width)).transpose(1, 2) for t in (q, k, v))
+    if kv_heads != heads:
+        k, v = (t.repeat_interleave(heads // kv_heads, 1) for t in (k, v))
+    if op.shape.keys != x.shape[1]:
+        raise NotExecuted(f"{op.label}: attention over a window")
+    if op.shape.flash:
+        made = functional.scaled_dot_product_attention(q, k, v, is_causal=op.shape.causal)
+    else:
+        scores = q @ k.transpose(-2, -1) / math.sqrt(width)
+        if op.shape.causal:
+            hidden = torch.ones(scores.shape[-2:], dtype=torch.bool, device=x.device).triu(1)
+            scores = scores.masked_fill(hidden, -math.inf)
+        made = scores.softmax(-1) @ v
+    return made.transpose(1, 2).flatten(-2)
+
+
+def lookup(tokens: Tensor, table: Tensor, first: int) -> Tensor:
+    """Rows of a table of which `first` and the following are here; zeros for the others."""
+    mine = (tokens >= first) & (tokens < first + table.shape[0])
+    if bool(mine.all()):
+        return functional.embedding(tokens - first, table)
+    return functional.embedding(torch.where(mine, tokens - first, 0), table) * mine[..., None]
+
+
+def positioned(x: Tensor, positions: Tensor, first: int) -> Tensor:
+    """Add the vectors of positions `first` and following to theirs."""
+    last = min(first + positions.shape[0], x.shape[1])
+    if first == 0 and last == x.shape[1]:
+        return x + positions[:last]
+    padded = functional.pad(positions[: max(last - first, 0)], (0, 0, first, x.shape[1] - last))
+    return x + padded
+
+
+def reshaped(x: Tensor, given: Shape, made: Shape) -> Tensor:
+    """The same elements, channels first, under another shape."""
+    if given.tokens:
+        x = x.movedim(-1, 1)
+    x = x.reshape(x.shape[0], made.channels, *made.extents)
+    return x.movedim(1, -1) if made.tokens else x
+
+
+def cross_entropy(x: Tensor, target: Tensor, tokens: bool) -> Tensor:
+    """Summed over samples and positions."""
+    return functional.cross_entropy(x.movedim(-1, 1) if tokens else x, target, reduction="sum")
+
+
+def total_of(op: Operation, x: Tensor, target: Tensor) -> Tensor:
+    """The loss, summed over samples and positions."""
+    name: Any = getattr(op.layer, "op", "cross_entropy")
+    if name == "cross_entropy":
+        return cross_entropy(x, target, op.shape.given.tokens)
+    scored = (x - target) ** 2 if name == "mse" else functional.binary_cross_entropy_with_logits(
+        x, target, reduction="none"
+    )  # fmt: skip
+    return scored.sum() / op.shape.given.channels

@@ -1,0 +1,73 @@
+"""Who holds which part of an extent, and what a window over it needs from the neighbours."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+Interval = tuple[int, int]
+
+
+def deal(count: int, p: int, begin: int = 0) -> list[Interval]:
+    """`count` things dealt to p devices in order, as evenly as can be; the largest part is ⌈n/p⌉.
+
+    >>> deal(7, 3)
+    [(0, 3), (3, 5), (5, 7)]
+    """
+    each, more = divmod(count, p)
+    edges = [begin + each * i + min(i, more) for i in range(p + 1)]
+    return list(zip(edges[:-1], edges[1:], strict=True))
+
+
+def overlap(one: Interval, other: Interval) -> Interval:
+    """What two intervals share; empty when it ends before it begins."""
+    return max(one[0], other[0]), min(one[1], other[1])
+
+
+@dataclass(frozen=True, slots=True)
+class Window:
+    """A window sliding along one extent that is dealt to `parts` devices."""
+
+    given: int  # length of the input, all parts together
+    made: int
+    reach: int  # input positions under one window, dilation included
+    kernel: int
+    stride: int
+    before: int  # padding ahead of the first position
+    parts: int
+
+    @property
+    def inputs(self) -> list[Interval]:
+        return deal(self.given, self.parts)
+
+    @property
+    def outputs(self) -> list[Interval]:
+        return deal(self.made, self.parts)
+
+    @property
+    def deep(self) -> int:
+        """Border that is exchanged in both directions: ⌊K/2⌋ where windows overlap."""
+        return self.kernel // 2 if self.kernel > self.stride else 0
+
+    def seen(self, outputs: Interval) -> Interval:
+        """Input positions under the windows of these outputs; padding has numbers outside."""
+        first = outputs[0] * self.stride - self.before
+        return first, (outputs[1] - 1) * self.stride - self.before + self.reach
+
+    def wanted(self, part: int) -> Interval:
+        """Inputs that a part works on: what its windows see, and whole borders of its own."""
+        low, high = self.seen(self.outputs[part])
+        begin, end = self.inputs[part]
+        edge = self.deep if self.parts > 1 else 0
+        return max(0, min(low, begin - edge)), min(self.given, max(high, end + edge))
+
+    def touched(self, part: int) -> Interval:
+        """Outputs whose windows see an input of this part: what its gradient needs."""
+        begin, end = self.inputs[part]
+        low = -((self.reach - 1 - begin - self.before) // self.stride)
+        high = (end - 1 + self.before) // self.stride + 1
+        own = self.outputs[part]
+        edge = self.deep // self.stride if self.parts > 1 else 0
+        return (
+            max(0, min(low, own[0] - edge, self.made)),
+            min(self.made, max(high, own[1] + edge, 0)),
+        )

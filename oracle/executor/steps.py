@@ -1,0 +1,377 @@
+"""Training steps of a plan: micro-batches in the schedule's order, gradients, update."""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from oracle.executor.graph import Graph
+from oracle.executor.operators import NotExecuted
+from oracle.executor.parts import Interval, deal
+from oracle.executor.program import Bundle, Program
+from oracle.layers import Embedding, Loss
+
+BUCKET = 25e6  # bytes of gradients exchanged at once while the backward pass runs
+PHASES = ("forward", "backward", "exchange", "update")
+
+
+@dataclass(frozen=True)
+class Optimizer:
+    """sgd, momentum or adam, on flat buffers."""
+
+    name: str = "momentum"
+    rate: float = 0.01
+    momentum: float = 0.9
+    betas: tuple[float, float] = (0.9, 0.999)
+    tiny: float = 1e-8
+
+    def __post_init__(self) -> None:
+        if self.name not in ("sgd", "momentum", "adam"):
+            raise NotExecuted(f"the optimizer `{self.name}`")
+
+    @property
+    def slots(self) -> int:
+        return {"sgd": 0, "momentum": 1, "adam": 2}[self.name]
+
+    def update(self, weights: Tensor, gradients: Tensor, slots: list[Tensor], step: int) -> None:
+        """In place, on the part of the state that is held here."""
+        if self.name == "sgd":
+            weights.add_(gradients, alpha=-self.rate)
+        elif self.name == "momentum":
+            slots[0].mul_(self.momentum).add_(gradients)
+            weights.add_(slots[0], alpha=-self.rate)
+        else:
+            first, second = self.betas
+            slots[0].mul_(first).add_(gradients, alpha=1 - first)
+            slots[1].mul_(second).addcmul_(gradients, gradients, value=1 - second)
+            scale = math.sqrt(1 - second**step)
+            rate = self.rate / (1 - first**step)
+            weights.addcdiv_(slots[0], slots[1].sqrt().div_(scale).add_(self.tiny), value=-rate)
+
+
+def inputs(graph: Graph, batch: int, seed: int, dtype: torch.dtype) -> tuple[Tensor, Tensor]:
+    """A global batch and its targets, the same on every device."""
+    random = torch.Generator().manual_seed(77_003 * seed + 1)
+    first, last = graph.operations[0], graph.operations[-1]
+    given, made = first.shape.given, last.shape.made
+    if isinstance(first.layer, Embedding):
+        x = torch.randint(first.layer.vocab, (batch, *given.extents), generator=random)
+    else:
+        sizes = (
+            (*given.extents, given.channels) if given.tokens else (given.channels, *given.extents)
+        )
+        x = torch.randn((batch, *sizes), generator=random, dtype=torch.float64).to(dtype)
+    if isinstance(last.layer, Loss) and last.layer.op != "cross_entropy":
+        sizes = (*made.extents, made.channels) if made.tokens else (made.channels, *made.extents)
+        target = torch.rand((batch, *sizes), generator=random, dtype=torch.float64).to(dtype)
+    else:
+        target = torch.randint(made.channels, (batch, *made.extents), generator=random)
+    return x, target
+
+
+@dataclass
+class Clock:
+    """Seconds by phase; what is exchanged inside a pass is taken out of it."""
+
+    exchanged: Callable[[], float]
+    synchronise: Callable[[], None]
+    seconds: dict[str, float] = field(default_factory=lambda: dict.fromkeys(PHASES, 0.0))
+
+    @contextmanager
+    def phase(self, name: str) -> Iterator[None]:
+        self.synchronise()
+        began, before = time.perf_counter(), self.exchanged()
+        yield
+        self.synchronise()
+        inside = self.exchanged() - before
+        spent = time.perf_counter() - began
+        self.seconds[name] += spent - inside
+        self.seconds["exchange"] += inside
+
+
+class Trainer:
+    """One device of a plan, ready to step."""
+
+    def __init__(self, program: Program, optimizer: Optimizer) -> None:
+        self.program, self.optimizer, self.wire = program, optimizer, program.wire
+        plan, mesh = program.plan, program.mesh
+        pipeline, data = plan.axis("pipeline"), plan.axis("data")
+        self.segments = int(pipeline.segments[0, 0] * data.accumulate[0, 0])
+        self.eager = not int(pipeline.schedule[0, 0])  # gpipe: all forward, then all back
+        self.steps = 0
+        begin, end = program.samples
+        if end - begin < self.segments:
+            what = f"{end - begin} samples on a device cannot be cut into {self.segments} parts"
+            raise NotExecuted(what)
+        self.micros: list[Interval] = deal(end - begin, self.segments, begin)
+        self.borders = [Border.of(program, end) for end in ("into", "out of")]
+        mesh_replicas = mesh.degree(*program.replicas)
+        overlap = int(plan.axis("data").overlap[0, 0])
+        self.buckets = (
+            Buckets(program, program.bundles[0])
+            if overlap and mesh_replicas > 1 and not program.zero
+            else None
+        )
+        for bundle in program.bundles:
+            own = bundle.weights[bundle.own]
+            bundle.slots = [torch.zeros_like(own) for _ in range(optimizer.slots)]
+            if program.zero >= 3:
+                bundle.release()
+        self.clock = Clock(lambda: self.wire.seconds, self.wire.synchronise)
+
+    def step(self, x: Tensor, target: Tensor) -> float:
+        """One iteration on a global batch; this device's part of the mean loss."""
+        self.steps += 1
+        self.clock = Clock(lambda: self.wire.seconds, self.wire.synchronise)
+        for bundle in self.program.bundles:
+            bundle.gradients.zero_()
+        loss = self._micro_batches(x, target)
+        with self.clock.phase("exchange"):
+            self._agree()
+        with self.clock.phase("update"):
+            self._update()
+        with self.clock.phase("exchange"):
+            self._renew()
+        return loss
+
+    # --- schedules -----------------------------------------------------------------------
+
+    def _micro_batches(self, x: Tensor, target: Tensor) -> float:
+        program, p = self.program, len(self.program.stages)
+        own = [self._cut(x, target, micro) for micro in self.micros]
+        ahead = self.segments if self.eager else min(self.segments, p - program.stage)
+        losses: list[float] = []
+        waiting: list[tuple[Tensor, Tensor]] = []
+        sending: list[Callable[[], None]] = []
+        forward = backward = 0
+        while backward < self.segments:
+            if forward < self.segments and forward - backward < ahead:
+                waiting.append(self._forward(*own[forward], losses, sending))
+                forward += 1
+            else:
+                final = backward == self.segments - 1
+                self._backward(*waiting.pop(0), final, sending)
+                backward += 1
+        for sent in sending:
+            sent()
+        return sum(losses)
+
+    def _cut(self, x: Tensor, target: Tensor, micro: Interval) -> tuple[Tensor, Tensor]:
+        """A micro-batch of the global batch, cut in space where the first layer is."""
+        a, b = micro
+        x = x[a:b]
+        if self.program.spaced(-1):
+            for i, (start, stop) in enumerate(self.program.box(x.shape[2:])):
+                x = x.narrow(2 + i, start, stop - start)
+        device = self.program.device
+        return x.to(device).contiguous(), target[a:b].to(device)
+
+    def _forward(
+        self, x: Tensor, target: Tensor, losses: list[float], sending: list[Callable[[], None]]
+    ) -> tuple[Tensor, Tensor]:
+        program, (into, out) = self.program, self.borders
+        with self.clock.phase("forward"):
+            if into:
+                room = into.room(len(x))
+                x = self.wire.receive(room, into.rank, "pipeline: stage borders")
+                x.requires_grad_()
+            y = program.forward(x, target, self._with_weights if program.zero >= 3 else None)
+            if out:
+                sending.append(self.wire.send(y.detach(), out.rank, "pipeline: stage borders"))
+            else:
+                y = y if y.dim() == 0 else _mean_square(y, program.batch)
+                losses.append(float(y.detach()))
+        return x, y
+
+    def _backward(
+        self, x: Tensor, y: Tensor, final: bool, sending: list[Callable[[], None]]
+    ) -> None:
+        into, out = self.borders
+        with self.clock.phase("backward"):
+            self.wire.at("backward", "")
+            if self.buckets:
+                self.buckets.armed = final
+            if out:
+                room = torch.empty(y.shape, dtype=y.dtype, device=y.device)
+                gradient = self.wire.receive(room, out.rank, "pipeline: stage borders")
+                torch.autograd.backward([y], [gradient])
+            else:
+                y.backward()
+            if into:
+                assert x.grad is not None
+                sending.append(self.wire.send(x.grad, into.rank, "pipeline: stage borders"))
+            for bundle in self.program.bundles if self.program.zero >= 3 else ():
+                bundle.release()
+
+    def _with_weights(self, unit: int, call: Callable[[Tensor], Tensor], x: Tensor) -> Tensor:
+        """Run a unit on weights that are fetched for it, and fetched again for its gradient."""
+        program = self.program
+        bundle = program.bundles[unit - program.units[0]]
+        if not bundle.helds:
+            return call(x)
+
+        def fetch(what: str) -> None:
+            if not bundle.here:
+                name = program.shards[0]
+                whole = self.wire.allgather(bundle.shard, program.shards, f"{name}: {what}")
+                bundle.restore().copy_(whole.flatten())
+
+        fetch("weights")
+        y = call(x)
+        bundle.release()
+        y.register_hook(lambda _: fetch("weights again"))
+        if x.requires_grad:
+            x.register_hook(lambda _: bundle.release())
+        return y
+
+    # --- gradients and weights ---------------------------------------------------------------
+
+    def _agree(self) -> None:
+        program, wire = self.program, self.wire
+        if program.cuts.sequence:  # norms see a part of the tokens each
+            for held in program.helds:
+                if held.op.shape.sequence and held.value.grad is not None:
+                    wire.allreduce(held.value.grad, ("tensor",), "tensor: norms of cut tokens")
+        if self.buckets:
+            self.buckets.finish()
+            return
+        if not program.zero:
+            for bundle in program.bundles:
+                wire.allreduce(bundle.gradients, program.replicas, "data: gradients")
+            return
+        name = program.shards[0]
+        whole = torch.cat([b.gradients.view(b.parts, -1) for b in program.bundles], 1)
+        own = wire.reduce_scatter(whole, program.shards, f"{name}: gradients scattered")
+        rest = tuple(a for a in program.replicas if a not in program.shards)
+        wire.allreduce(own, rest, "data: gradients")
+        for bundle, part in zip(program.bundles, own.split(self._widths()), strict=True):
+            bundle.gradients[bundle.own].copy_(part)
+
+    def _widths(self) -> list[int]:
+        return [bundle.size // bundle.parts for bundle in self.program.bundles]
+
+    def _update(self) -> None:
+        for bundle in self.program.bundles:
+            weights = bundle.weights[bundle.own] if bundle.here else bundle.shard
+            self.optimizer.update(
+                weights.detach(), bundle.gradients[bundle.own], bundle.slots, self.steps
+            )
+
+    def _renew(self) -> None:
+        """ZeRO 1 and 2: each has renewed its share of the weights."""
+        program = self.program
+        if program.zero not in (1, 2):
+            return
+        name = program.shards[0]
+        for bundle in program.bundles:
+            own = bundle.weights[bundle.own].clone()
+            whole = self.wire.allgather(own, program.shards, f"{name}: weights renewed")
+            bundle.weights.copy_(whole.flatten())
+
+    def gathered(self) -> None:
+        """Have all weights here, to look at them."""
+        for bundle in self.program.bundles:
+            if not bundle.here:
+                whole = self.wire.allgather(bundle.shard, self.program.shards, "to look at")
+                bundle.restore().copy_(whole.flatten())
+
+
+def _mean_square(y: Tensor, batch: int) -> Tensor:
+    """A loss for models that end without one."""
+    return (y**2).sum() / (batch * math.prod(y.shape[1:]))
+
+
+@dataclass(frozen=True)
+class Border:
+    """Where a stage meets the next: with whom, and the shape of what crosses."""
+
+    rank: int
+    shape: tuple[int, ...]
+    dtype: torch.dtype
+    device: Any
+
+    @classmethod
+    def of(cls, program: Program, end: str) -> Border | None:
+        mesh, stage = program.mesh, program.stage
+        if (end == "into" and program.first) or (end == "out of" and program.last):
+            return None
+        other = stage - 1 if end == "into" else stage + 1
+        unit = program.units[0] - 1 if end == "into" else program.units[1] - 1
+        op = program.graph.of_units(unit, unit + 1)[-1]
+        extents = list(op.shape.made.extents)
+        if program.spaced(op.index):
+            extents = [stop - start for start, stop in program.box(extents)]
+        if program.cuts.sequence and op.shape.made.tokens:
+            p, i = mesh.degree("tensor"), mesh.at["tensor"]
+            start, stop = deal(extents[0], p)[i]
+            extents = [stop - start]
+        channels = op.shape.made.channels
+        shape = (*extents, channels) if op.shape.made.tokens else (channels, *extents)
+        rank = mesh.rank_at({**mesh.at, "pipeline": other})
+        return cls(rank, tuple(shape), program.dtype, program.device)
+
+    def room(self, batch: int) -> Tensor:
+        return torch.empty((batch, *self.shape), dtype=self.dtype, device=self.device)
+
+
+class Buckets:
+    """Gradients exchanged piece by piece while the backward pass still runs."""
+
+    def __init__(self, program: Program, bundle: Bundle) -> None:
+        self.program, self.bundle, self.armed = program, bundle, False
+        nbytes = bundle.size * bundle.gradients.element_size()
+        pieces = max(1, math.ceil(nbytes / BUCKET))
+        self.pieces = deal(bundle.size, pieces)
+        self.missing = [0] * pieces
+        self.waits: list[Callable[[], None]] = []
+        self._reset()
+        for held in bundle.helds:
+            held.value.register_post_accumulate_grad_hook(self._hook(held))
+
+    def _over(self, held: Any) -> list[int]:
+        stop = held.at + math.prod(held.shape)
+        return [i for i, (a, b) in enumerate(self.pieces) if a < stop and held.at < b]
+
+    def _reset(self) -> None:
+        self.missing = [0] * len(self.pieces)
+        for held in self.bundle.helds:
+            for piece in self._over(held):
+                self.missing[piece] += 1
+
+    def _hook(self, held: Any) -> Callable[[Tensor], None]:
+        pieces = self._over(held)
+
+        def ready(_: Tensor) -> None:
+            if not self.armed:
+                return
+            for piece in pieces:
+                self.missing[piece] -= 1
+                if self.missing[piece] == 0 and not self.program.cuts.sequence:
+                    self._send(piece)
+
+        return ready
+
+    def _send(self, piece: int) -> None:
+        a, b = self.pieces[piece]
+        self.waits.append(
+            self.program.wire.allreduce_later(
+                self.bundle.gradients[a:b], self.program.replicas, "data: gradients"
+            )
+        )
+
+    def finish(self) -> None:
+        """Send what is left, wait for all."""
+        for piece, missing in enumerate(self.missing):
+            if missing or self.program.cuts.sequence:
+                self._send(piece)
+        for wait in self.waits:
+            wait()
+        self.waits = []
+        self._reset()

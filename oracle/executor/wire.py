@@ -1,0 +1,269 @@
+"""All that the ranks of a plan say to each other, through one place that counts it.
+
+`nbytes` are those of the oracle's messages: the buffer of one rank for allreduce, the whole
+gathered buffer for allgather and reduce_scatter, what this rank sends for sendrecv and halo.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import torch
+import torch.distributed as dist
+from torch import Tensor
+
+from oracle.executor.collectives import newest
+from oracle.executor.parts import Interval, overlap
+from oracle.plan import Plan
+
+_MADE: dict[tuple[int, ...], Any] = {}  # process groups of this process, by their ranks
+
+
+@dataclass(frozen=True)
+class Group:
+    """A slice of the mesh: who is in it, and this rank's place."""
+
+    members: tuple[int, ...]
+    place: int
+    handle: Any
+
+    @property
+    def size(self) -> int:
+        return len(self.members)
+
+
+class Mesh:
+    """The devices of a plan, axes nested outermost first, on ranks 0 … N - 1."""
+
+    def __init__(self, plan: Plan, rank: int, ranks: int) -> None:
+        self.degrees = {axis.name: int(axis.degree[0, 0]) for axis in plan.axes if axis.multiplies}
+        self.size = int(plan.devices[0, 0])
+        if self.size > ranks:
+            raise ValueError(f"the plan is for {self.size} devices, here are {ranks}")
+        self.rank, self.ranks = rank, ranks
+        self.taking_part = rank < self.size
+        self.at = self.coordinates(rank % self.size)
+        self._groups: dict[tuple[str, ...], Group] = {}
+
+    def degree(self, *axes: str) -> int:
+        found = 1
+        for axis in axes:
+            found *= self.degrees.get(axis, 1)
+        return found
+
+    def coordinates(self, rank: int) -> dict[str, int]:
+        found = {}
+        for name, degree in reversed(self.degrees.items()):
+            rank, found[name] = divmod(rank, degree)
+        return found
+
+    def rank_at(self, at: dict[str, int]) -> int:
+        rank = 0
+        for name, degree in self.degrees.items():
+            rank = rank * degree + at[name]
+        return rank
+
+    def group(self, axes: Sequence[str]) -> Group:
+        """The ranks that differ from this one along `axes` only. All ranks must ask alike."""
+        wanted = tuple(name for name in self.degrees if name in axes)
+        if wanted not in self._groups:
+            slices: dict[tuple[int, ...], list[int]] = {}
+            for rank in range(self.size):
+                at = self.coordinates(rank)
+                key = tuple(at[name] for name in self.degrees if name not in wanted)
+                slices.setdefault(key, []).append(rank)
+            for members in map(tuple, slices.values()):
+                if len(members) > 1 and members not in _MADE:
+                    _MADE[members] = dist.new_group(list(members))
+            mine = next((m for m in map(tuple, slices.values()) if self.rank in m), (self.rank,))
+            place = mine.index(self.rank)
+            self._groups[wanted] = Group(mine, place, _MADE.get(mine))
+        return self._groups[wanted]
+
+
+@dataclass
+class Sent:
+    """What was said of one kind: how often, how many bytes, how long it took."""
+
+    op: str
+    group: int
+    calls: int = 0
+    nbytes: float = 0.0
+    seconds: float = 0.0
+
+
+@dataclass
+class Wire:
+    """Speaks for one rank of a mesh, and keeps the account."""
+
+    mesh: Mesh
+    at: Callable[[str, str], None] = lambda phase, operation: None
+    sent: dict[str, Sent] = field(default_factory=dict)
+    seconds: float = 0.0  # in exchanges so far
+    timed: bool = True
+    synchronise: Callable[[], None] = lambda: None
+
+    def _said(self, what: str, op: str, group: int, nbytes: float, began: float) -> None:
+        self.synchronise()
+        spent = time.perf_counter() - began
+        entry = self.sent.setdefault(what, Sent(op, group))
+        entry.calls += 1
+        entry.nbytes += nbytes
+        entry.seconds += spent
+        self.seconds += spent
+
+    def _begin(self, what: str) -> float:
+        self.at("exchange", what)
+        self.synchronise()
+        return time.perf_counter()
+
+    def allreduce(self, buffer: Tensor, axes: Sequence[str], what: str, op: Any = None) -> Tensor:
+        """Sum (or `op`) in place."""
+        group = self.mesh.group(axes)
+        if group.size > 1:
+            began = self._begin(what)
+            dist.all_reduce(buffer, op=op or dist.ReduceOp.SUM, group=group.handle)
+            self._said(what, "allreduce", group.size, _bytes(buffer), began)
+        return buffer
+
+    def allreduce_later(self, buffer: Tensor, axes: Sequence[str], what: str) -> Callable[[], None]:
+        """Begin to sum in place; call what is returned to wait for the end."""
+        group = self.mesh.group(axes)
+        if group.size == 1:
+            return lambda: None
+        work = dist.all_reduce(buffer, group=group.handle, async_op=True)
+
+        def wait() -> None:
+            waited = self._begin(what)
+            work.wait()
+            self._said(what, "allreduce", group.size, _bytes(buffer), waited)
+
+        return wait
+
+    def allgather(self, part: Tensor, axes: Sequence[str], what: str) -> Tensor:
+        """Equal parts of all, stacked along a new first axis."""
+        group = self.mesh.group(axes)
+        if group.size == 1:
+            return part[None]
+        began = self._begin(what)
+        whole = part.new_empty((group.size * part.shape[0], *part.shape[1:]))
+        newest("all_gather_single", "all_gather_into_tensor")(
+            whole, part.contiguous(), group=group.handle
+        )
+        self._said(what, "allgather", group.size, _bytes(whole), began)
+        return whole.view(group.size, *part.shape)
+
+    def reduce_scatter(self, parts: Tensor, axes: Sequence[str], what: str) -> Tensor:
+        """Sum stacks of equal parts; each keeps its own."""
+        group = self.mesh.group(axes)
+        if group.size == 1:
+            return parts[0]
+        began = self._begin(what)
+        part = parts.new_empty(parts.shape[1:])
+        newest("reduce_scatter_single", "reduce_scatter_tensor")(
+            part.view(-1), parts.contiguous().view(-1), group=group.handle
+        )
+        self._said(what, "reduce_scatter", group.size, _bytes(parts), began)
+        return part
+
+    def swap(self, given: dict[int, Tensor], made: dict[int, Tensor], what: str) -> None:
+        """Send to and receive from these ranks at once."""
+        began = self._begin(what)
+        work = [dist.irecv(made[rank], rank) for rank in sorted(made)]
+        work += [dist.isend(given[rank].contiguous(), rank) for rank in sorted(given)]
+        for one in work:
+            one.wait()
+        if given or made:
+            self._said(what, "halo", len(given) + 1, sum(map(_bytes, given.values())), began)
+
+    def send(self, tensor: Tensor, to: int, what: str) -> Callable[[], None]:
+        """Begin to send; call what is returned before the buffer goes."""
+        began = self._begin(what)
+        whole = tensor.contiguous()
+        work = dist.isend(whole, to)
+        self._said(what, "sendrecv", 2, _bytes(whole), began)
+
+        def wait() -> None:
+            work.wait()
+            whole.numel()  # the buffer lives until here
+
+        return wait
+
+    def receive(self, like: Tensor, source: int, what: str) -> Tensor:
+        began = self._begin(what)
+        dist.recv(like, source)
+        self._said(what, "received", 2, _bytes(like), began)
+        return like
+
+    def borders(
+        self, x: Tensor, dim: int, place: int, held: Sequence[Interval],
+        wanted: Sequence[Interval], ranks: Sequence[int], what: str,
+    ) -> Tensor:  # fmt: skip
+        """What this part wants along `dim`: its own and what others hold of it."""
+        given, made, pieces = {}, {}, []
+        for other, rank in enumerate(ranks):
+            if other == place:
+                continue
+            low, high = overlap(held[place], wanted[other])
+            if low < high:
+                given[rank] = x.narrow(dim, low - held[place][0], high - low)
+            low, high = overlap(held[other], wanted[place])
+            if low < high:
+                shape = list(x.shape)
+                shape[dim] = high - low
+                made[rank] = x.new_empty(shape)
+                pieces.append((low, made[rank]))
+        if given or made:
+            self.swap(given, made, what)
+        low, high = overlap(held[place], wanted[place])
+        own = x.narrow(dim, low - held[place][0], max(high - low, 0))
+        ordered = sorted([*pieces, (low, own)], key=lambda piece: piece[0])
+        return torch.cat([p for _, p in ordered], dim) if pieces else own
+
+    def give_back(
+        self, x: Tensor, dim: int, place: int, held: Sequence[Interval],
+        wanted: Sequence[Interval], ranks: Sequence[int], what: str,
+    ) -> Tensor:  # fmt: skip
+        """The reverse of `borders`: what was got of others is sent back and added up there."""
+        given, made = {}, {}
+        for other, rank in enumerate(ranks):
+            if other == place:
+                continue
+            low, high = overlap(held[other], wanted[place])
+            if low < high:
+                given[rank] = x.narrow(dim, low - wanted[place][0], high - low)
+            low, high = overlap(held[place], wanted[other])
+            if low < high:
+                shape = list(x.shape)
+                shape[dim] = high - low
+                made[rank] = x.new_empty(shape)
+        if given or made:
+            self.swap(given, made, what)
+        shape = list(x.shape)
+        shape[dim] = held[place][1] - held[place][0]
+        own = x.new_zeros(shape)
+        low, high = overlap(held[place], wanted[place])
+        if low < high:
+            part = x.narrow(dim, low - wanted[place][0], high - low)
+            own.narrow(dim, low - held[place][0], high - low).copy_(part)
+        for other, rank in enumerate(ranks):
+            if rank in made:
+                low, high = overlap(held[place], wanted[other])
+                own.narrow(dim, low - held[place][0], high - low).add_(made[rank])
+        return own
+
+
+def _bytes(tensor: Tensor) -> int:
+    return int(tensor.numel() * tensor.element_size())
+
+
+def total(accounts: Iterable[dict[str, Sent]]) -> dict[str, float]:
+    """Bytes by what was said, over several ranks."""
+    found: dict[str, float] = {}
+    for account in accounts:
+        for what, sent in account.items():
+            found[what] = found.get(what, 0.0) + sent.nbytes
+    return found

@@ -1,0 +1,131 @@
+"""What ranks do in the proof of equality: run a case split and serial, and compare."""
+
+import traceback
+
+import torch
+import torch.distributed as dist
+
+from oracle.executor.cuts import Cuts
+from oracle.executor.graph import graph
+from oracle.executor.parts import deal
+from oracle.executor.program import Ghost, Program
+from oracle.executor.steps import Optimizer, Trainer, inputs
+from oracle.executor.wire import Mesh, Wire
+from oracle.plan import parse
+
+torch.use_deterministic_algorithms(True)
+
+
+def prove(rank, arguments):
+    """Run all cases; one that raises is a result as well, alike on all ranks of its mesh."""
+    for case in arguments["cases"]:
+        rank.at("measure", case["name"])
+        try:
+            found = one(rank, case)
+        except Exception:
+            found = {"error": traceback.format_exc()[-1500:]}
+        rank.record(case["name"], **found)
+        # an error on one rank only would leave others waiting; here all see the same shapes
+        dist.barrier()
+
+
+def one(rank, case):
+    dtype = getattr(torch, case.get("dtype", "float64"))
+    layers = graph(case["model"])
+    plan = parse(case["plan"], case["batch"])
+    mesh = Mesh(plan, rank.rank, rank.size)
+    wire = Wire(mesh)
+    optimizer = Optimizer(case.get("optimizer", "momentum"), case.get("rate", 0.005))
+    program = Program(layers, plan, wire, dtype=dtype, seed=3)
+    if not mesh.taking_part:
+        return {"sent": {}, "loss": [], "serial": [], "weights": 0.0, "gradients": 0.0}
+    serial, alone = lone(layers, plan, mesh, case["batch"], dtype, optimizer)
+    trainer = Trainer(program, optimizer)
+    losses, of_serial, gradients, heard = [], [], 0.0, raw(wire)
+    for step in range(case["steps"]):
+        x, target = inputs(layers, case["batch"], step, dtype)
+        with heard:
+            losses.append(trainer.step(x, target))
+        of_serial.append(alone.step(x, target))
+        gradients = max(gradients, worst_gradient(program, serial))
+    account = {what: [s.op, s.calls, s.nbytes] for what, s in wire.sent.items()}
+    trainer.gathered()
+    weights = max((distance(held, serial) for held in program.helds), default=0.0)
+    return {
+        "sent": account,
+        "raw": heard.nbytes,
+        "loss": losses,
+        "serial": of_serial,
+        "gradients": gradients,
+        "weights": weights,
+        "stages": program.stages,
+    }
+
+
+def lone(layers, plan, mesh, batch, dtype, optimizer):
+    """The serial run, its norms over the parts of batch and extents that the split run has."""
+    single = parse("serial", batch)
+    cuts = Cuts.of(layers, plan, mesh)
+    wire = Wire(Mesh(single, 0, 1))
+    parts = [(0, batch)]
+    for axis in mesh.degrees:
+        if axis in ("data", "sharded"):
+            parts = [i for a, b in parts for i in deal(b - a, mesh.degree(axis), a)]
+    segments = int(plan.axis("pipeline").segments[0, 0] * plan.axis("data").accumulate[0, 0])
+    parts = [i for a, b in parts for i in deal(b - a, segments, a)]
+    ghost = Ghost(tuple(parts), cuts.grid, [bool(cut) for cut in cuts.spaced])
+    program = Program(layers, single, wire, dtype=dtype, seed=3, ghost=ghost)
+    return program, Trainer(program, optimizer)
+
+
+def relative(own, whole):
+    if not own.numel():
+        return 0.0
+    return float((own - whole).abs().max()) / (float(whole.abs().max()) + 1e-30)
+
+
+def distance(held, serial):
+    whole = serial.of[held.op.index, held.name].value.detach()
+    return relative(held.value.detach(), held.cut(whole))
+
+
+def worst_gradient(program, serial):
+    """Where gradients are sharded, of the elements that are held here."""
+    worst = 0.0
+    for bundle in program.bundles:
+        whole = torch.cat(
+            [held.cut(serial.of[held.op.index, held.name].value.grad).flatten()
+             for held in bundle.helds] or [torch.zeros(0, dtype=program.dtype)]
+        )  # fmt: skip
+        whole = torch.nn.functional.pad(whole, (0, bundle.size - whole.numel()))
+        kept = bundle.own if program.zero else slice(None)
+        worst = max(worst, relative(bundle.gradients[kept], whole[kept]))
+    return worst
+
+
+class raw:
+    """Counts what reaches torch.distributed, below the executor's own account."""
+
+    NAMES = ("all_reduce", "isend", "all_gather_single", "all_gather_into_tensor",
+             "reduce_scatter_single", "reduce_scatter_tensor")  # fmt: skip
+
+    def __init__(self, wire):
+        self.nbytes = 0.0
+
+    def __enter__(self):
+        self.originals = {n: getattr(dist, n) for n in self.NAMES if hasattr(dist, n)}
+        for name, call in self.originals.items():
+            setattr(dist, name, self.counting(name, call))
+
+    def __exit__(self, *_):
+        for name, call in self.originals.items():
+            setattr(dist, name, call)
+
+    def counting(self, name, call):
+        buffer = 1 if name.startswith("reduce_scatter") else 0
+
+        def counted(*args, **kwargs):
+            self.nbytes += args[buffer].numel() * args[buffer].element_size()
+            return call(*args, **kwargs)
+
+        return counted
