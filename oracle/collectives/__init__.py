@@ -14,7 +14,7 @@ for _module in iter_modules(__path__):
     import_module(f"{__name__}.{_module.name}")
 
 ALGORITHMS: dict[str, dict[str, Algorithm]] = {}
-for _kind in descendants(Algorithm):
+for _kind in descendants(Algorithm):  # type: ignore[type-abstract]
     ALGORITHMS.setdefault(_kind.op, {})[_kind.name] = _kind()
 
 

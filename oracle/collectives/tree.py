@@ -93,10 +93,11 @@ class ScatterBroadcast(Algorithm):
 
     def scatter(self, p: int) -> list[Steps]:
         """Half of what is left goes to the rank half as far again."""
-        masks = _farthest_first(p).tolist()
-        return [step for mask, steps in zip(masks, _down(p), strict=True)
-                for step in [pairs(steps.source, steps.target, mask / p)]
-                if isinstance(steps, Pairs)]  # type: ignore[attr-defined]  # fmt: skip
+        steps: list[Steps] = []
+        for mask in _farthest_first(p).tolist():
+            source = np.arange(0, p - mask, 2 * mask)
+            steps.append(pairs(source, source + mask, mask / p))
+        return steps
 
 
 class ScatterDoublingBroadcast(ScatterBroadcast):

@@ -177,7 +177,7 @@ def _count(topology: Topology, batch: list[Flows]) -> Toll:
     key = route + np.repeat(np.arange(steps) * width, lengths)
     weight = np.broadcast_to(share, route.shape)
     load = np.bincount(key.ravel(), weight.ravel(), steps * width).reshape(steps, width)
-    load *= topology.pace
+    load = load * topology.pace
     worst = load.argmax(axis=1)
     solo = np.maximum.reduceat(share * topology.pace[route].max(axis=0), edges)
     solo *= np.concatenate([np.full(len(f.times), f.many) for f in batch])
@@ -256,8 +256,8 @@ def everyone(topology: Topology, groups: Groups, steps: Steps) -> Toll:
     each = steps.share[0]
     alone = (p - 1) * each / topology.capacity[busy > 0].min() if busy.any() else 0.0
     turns = np.eye(len(topology.latency))[top]
-    return Toll(turns[None], topology.latency[[top]], *map(np.atleast_1d, (each * busy[worst], alone,
-                worst)), steps.times)  # fmt: skip
+    one = [np.atleast_1d(value) for value in (each * busy[worst], alone, worst)]
+    return Toll(turns[None], topology.latency[[top]], one[0], one[1], one[2], steps.times)
 
 
 def _tally(first: Ids, unit: Ids) -> Ids:

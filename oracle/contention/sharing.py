@@ -56,7 +56,7 @@ class Contention:
 
     @cached_property
     def pace(self) -> Numbers:
-        """Penalty of each flow by the load of its fullest link [casanova2014]: what a step costs."""
+        """Penalty of each flow by the load of its fullest link: what a step costs."""
         links = self.topology.links
         weight = np.broadcast_to(self.nbytes, self.route.shape)
         load = np.bincount(self.route.ravel(), weight.ravel(), links + 1) * self.topology.pace
