@@ -338,25 +338,27 @@ class Model:
 
         A tensor is kept once, whoever wants it: the row that made it or rows that read it.
         """
-        wanted = np.zeros(len(self.rows), bool)
+        here, next_, after = np.zeros((3, len(self.rows)), bool)
         for i, row in enumerate(self.rows):
             if "y" in row.needs:
-                wanted[self._origin(i)] = True
-            if "x" in row.needs:
-                for feed in self._feeders(i):
-                    if feed >= 0:
-                        wanted[self._origin(feed)] = True
-        kept = wanted * self.y + self.column(lambda row: row.extra_kept)
+                here[self._origin(i)] = True
+            if "x" not in row.needs:
+                continue
+            own = self._segment(i)
+            for feed in self.feeds[i]:
+                if feed < own.start and own.repeat > 1:  # from the second copy on: the copy before
+                    next_[self._origin(own.stop - 1)] = True
+                if feed >= 0:
+                    made = self._segment(feed)
+                    (here if made is own or made.repeat == 1 else after)[self._origin(feed)] = True
+        # the last row of a repeated block: all copies but one are read by the next copy
+        share = np.maximum(here, ((self.repeat - 1) * next_ + after) / self.repeat)
+        kept = share * self.y + self.column(lambda row: row.extra_kept)
         kept[0] += self.x[0] / self.repeat[0]  # the samples themselves
         return kept
 
-    def _feeders(self, i: int) -> tuple[int, ...]:
-        """Rows whose output row i reads; in a repeated block also the block's own last row."""
-        for segment in self.segments:
-            if segment.repeat > 1 and segment.start <= i < segment.stop:
-                outside = [feed for feed in self.feeds[i] if feed < segment.start]
-                return (*self.feeds[i], *([segment.stop - 1] if outside else []))
-        return self.feeds[i]
+    def _segment(self, i: int) -> Segment:
+        return next(s for s in self.segments if s.start <= i < s.stop)
 
     def _origin(self, i: int) -> int:
         """The row whose memory row i's output lives in: flatten and reshape make none."""
@@ -389,23 +391,21 @@ class Model:
         ends: list[int] = []
         begin = 0
         for segment in self.segments:
-            if segment.repeat > 1 or self._closed(segment.stop):
-                one = np.zeros(len(self.rows))
-                one[begin : segment.stop] = 1
-                if begin < segment.start:  # open rows before a block join its first copy
-                    first = one.copy()
-                    counts.append(first)
-                    one = np.zeros(len(self.rows))
-                    one[segment.start : segment.stop] = 1
-                    copies = segment.repeat - 1
-                else:
-                    copies = segment.repeat
-                counts += [one] * copies
-                ends += [segment.stop - 1] * (len(counts) - len(ends))
-                begin = segment.stop
+            if not self._closed(segment.stop):
+                continue
+            one = np.zeros(len(self.rows))
+            one[begin : segment.stop] = self.repeat[begin : segment.stop]
+            if segment.repeat > 1:  # open rows before a block join its first copy
+                one[segment.start : segment.stop] = 1
+            counts.append(one)
+            one = np.zeros(len(self.rows))
+            one[segment.start : segment.stop] = 1
+            counts += [one] * (segment.repeat - 1)
+            ends += [segment.stop - 1] * segment.repeat
+            begin = segment.stop
         if begin < len(self.rows):
             rest = np.zeros(len(self.rows))
-            rest[begin:] = 1
+            rest[begin:] = self.repeat[begin:]
             counts.append(rest)
             ends.append(len(self.rows) - 1)
         return np.array(counts), np.array(ends, dtype=float)

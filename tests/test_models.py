@@ -597,3 +597,31 @@ def test_text_is_cut_into_sequences_of_the_models_length() -> None:
         sequence = written(name)["transformer"]["sequence"]
         assert data.samples * sequence == pytest.approx(9_035_582_198, rel=1e-4)
     assert model("resnet50-226", dataset="imagenet").dataset is specs.dataset("imagenet")
+
+
+def unrolled(layers: list[Any]) -> list[Any]:
+    """The same layers with every repeated block written out."""
+    found: list[Any] = []
+    for layer in layers:
+        if isinstance(layer, dict) and "layers" in layer:
+            one = {**layer, "layers": unrolled(layer["layers"])}
+            times = one.pop("repeat", 1)
+            name = one.pop("name", None)
+            found += [{"layers": one["layers"]} for _ in range(times)]
+            if name:
+                found[-1]["name"] = name
+        else:
+            found.append(layer)
+    return found
+
+
+@pytest.mark.parametrize("name", ["resnet50", "resnet152", "deepcam", "vit-l16"])
+def test_folding_changes_nothing(name: str) -> None:
+    spec = written(name)
+    folded, plain = model(spec), model({**spec, "layers": unrolled(spec["layers"])})
+    assert len(folded) < len(plain)
+    assert (plain.repeat == 1).all()
+    for column in ("x", "y", "w", "mac", "kept", "kept_bytes"):
+        one, other = folded.repeat @ getattr(folded, column), getattr(plain, column).sum()
+        assert one == pytest.approx(other, rel=1e-12), column
+    assert len(folded.units[0]) == len(plain.units[0]), "as many places to cut a pipeline"

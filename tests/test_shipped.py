@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib.metadata
 import re
 from pathlib import Path
 from typing import Any
@@ -153,3 +154,16 @@ def test_systems_of_the_papers() -> None:
         assert outer.ports is not None
         assert inner.ports * inner.bandwidth == inside, name
         assert outer.ports * outer.bandwidth == outside, name
+
+
+def test_a_wheel_carries_every_file() -> None:
+    """An installed wheel lists all of them as its own, where `specs.shelf` looks for them."""
+    try:
+        listed = importlib.metadata.files("oracle-training") or []
+    except importlib.metadata.PackageNotFoundError:
+        pytest.skip("not installed: the files are read from the checkout")
+    held = {str(file) for file in listed}
+    if "oracle/specs.py" not in held:
+        pytest.skip("installed in place: the files are read from the checkout")
+    for path in FILES:
+        assert f"oracle/shipped/{path.parent.name}/{path.name}" in held
