@@ -1,0 +1,164 @@
+"""Kill a sweep at random moments until it is done: nothing lost, nothing doubled.
+
+    python -m benchmarks.sweep_kills [--kills 300] [--quick] [--json]
+
+A sweep runs with two workers; at a random moment either everything, the parent alone or one
+worker is killed with SIGKILL, and the same command runs again. When a sweep is done its result
+is held against that of an unbroken run, byte by byte, and the next one begins.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import random
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+from typing import Any
+
+HOME = Path(__file__).parents[1]
+ASKED = ["resnet50", "abci", "--devices", "1..40:all", "--batch-per-device", "1,2,4,8,16",
+         "--plan", "data:*", "--plan", "spatial:*", "--what-if", "network=2", "--quiet"]  # fmt: skip
+
+
+def command(folder: Path, jobs: int) -> list[str]:
+    return [sys.executable, "-m", "oracle", "sweep", *ASKED, "--jobs", str(jobs),
+            "--out", str(folder)]  # fmt: skip
+
+
+def kept(folder: Path) -> list[int]:
+    """Points of whole lines in the files of all processes, doubles and all."""
+    found = []
+    for place in (folder / "rows").glob("*.jsonl"):
+        for line in place.read_bytes().split(b"\n")[:-1]:
+            found.append(int(json.loads(line)[0]))
+    return found
+
+
+def torn(folder: Path) -> int:
+    """Files whose last line a kill has cut off."""
+    places = [place.read_bytes() for place in (folder / "rows").glob("*.jsonl")]
+    return sum(bool(content) and not content.endswith(b"\n") for content in places)
+
+
+def children(pid: int) -> list[int]:
+    try:
+        return [int(word) for word in
+                Path(f"/proc/{pid}/task/{pid}/children").read_text().split()]  # fmt: skip
+    except OSError:
+        return []
+
+
+def strike(process: subprocess.Popen[bytes], rng: random.Random) -> str:
+    """Kill everything, the parent, or one worker."""
+    below = children(process.pid)
+    what = rng.choice(["all", "parent", "worker"] if below else ["all", "parent"])
+    if what == "worker":
+        for pid in [rng.choice(below)]:
+            try:
+                os.kill(pid, signal.SIGKILL)
+            except ProcessLookupError:
+                return "missed"
+    elif what == "parent":
+        process.kill()
+    else:
+        os.killpg(process.pid, signal.SIGKILL)
+    return what
+
+
+def kills(count: int = 300, seed: int = 0, jobs: int = 2, longest: float = 2.0) -> dict[str, Any]:
+    """Figures of `count` kills."""
+    rng = random.Random(seed)
+    rows: list[dict[str, Any]] = []
+    found = dict.fromkeys(("kills", "sweeps", "lost", "doubled", "unequal", "torn", "again"), 0)
+    begin = time.monotonic()
+    with tempfile.TemporaryDirectory() as scratch:
+        whole = Path(scratch) / "unbroken"
+        subprocess.run(command(whole, 1), cwd=HOME, check=True, stdout=subprocess.DEVNULL)
+        want = (whole / "result.csv").read_bytes()
+        points = want.count(b"\n") - 1
+        while found["kills"] < count:
+            folder = Path(scratch) / f"sweep{found['sweeps']}"
+            one = _until_done(folder, rng, jobs, longest, count - found["kills"])
+            found["sweeps"] += 1
+            have = (folder / "result.csv").read_bytes()
+            numbers = [int(line.split(b",")[0]) for line in have.splitlines()[1:]]
+            one["doubled"] = len(numbers) - len(set(numbers))
+            one["lost"] += points - len(set(numbers))
+            one["unequal"] = int(have != want)
+            one["again"] = len(kept(folder)) - points
+            one["torn"] = torn(folder)
+            rows.append(one)
+            for name in ("kills", "lost", "doubled", "unequal", "torn", "again"):
+                found[name] += one[name]
+    goals = {"kills": "≥ 300", "lost": "0", "doubled": "0", "unequal": "0"}
+    units = {"lost": "rows", "doubled": "rows", "unequal": "files", "torn": "files",
+             "again": "rows computed twice"}  # fmt: skip
+    figures = {f"sweep_kills.{name}": {"value": float(value), "unit": units.get(name, ""),
+                                       "goal": goals.get(name, "")}
+               for name, value in found.items()}  # fmt: skip
+    figures["sweep_kills.points"] = {"value": float(points), "unit": "rows a sweep", "goal": ""}
+    seconds = time.monotonic() - begin
+    figures["sweep_kills.seconds"] = {"value": round(seconds, 1), "unit": "s", "goal": ""}
+    return {"figures": figures, "rows": rows}
+
+
+def _until_done(
+    folder: Path, rng: random.Random, jobs: int, longest: float, most: int
+) -> dict[str, Any]:
+    """Run, kill, run again; the last run is let be."""
+    one: dict[str, Any] = {"kills": 0, "lost": 0, "all": 0, "parent": 0, "worker": 0}
+    before: set[int] = set()
+    while True:
+        process = subprocess.Popen(command(folder, jobs), cwd=HOME, start_new_session=True,
+                                   stdout=subprocess.DEVNULL)  # fmt: skip
+        delay = rng.uniform(0.05, longest) if one["kills"] < most else 600.0
+        try:
+            code = process.wait(timeout=delay)
+        except subprocess.TimeoutExpired:
+            what = strike(process, rng)
+            if what in one:
+                one["kills"] += 1
+                one[what] += 1
+            # a sweep whose worker was killed hires another and may go on to its end
+            try:
+                code = process.wait(timeout=rng.uniform(0.05, longest))
+            except subprocess.TimeoutExpired:
+                os.killpg(process.pid, signal.SIGKILL)
+                code = process.wait()
+                one["kills"] += 1
+                one["all"] += 1
+        now = set(kept(folder)) if (folder / "rows").is_dir() else set()
+        one["lost"] += len(before - now)
+        before = now
+        if code == 0:
+            return one
+        if code > 0:
+            raise RuntimeError(f"the sweep ended by itself with {code}")
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--kills", type=int, default=300)
+    parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--quick", action="store_true", help="20 kills")
+    parser.add_argument("--json", action="store_true")
+    asked = parser.parse_args()
+    found = kills(20 if asked.quick else asked.kills, asked.seed)
+    if asked.json:
+        print(json.dumps(found, indent=1))
+    else:
+        for name, figure in found["figures"].items():
+            goal = f"   goal {figure['goal']}" if figure["goal"] else ""
+            print(f"{name:<24} {figure['value']:>10g} {figure['unit']}{goal}")
+    bad = sum(found["figures"][f"sweep_kills.{n}"]["value"] for n in ("lost", "doubled", "unequal"))
+    return int(bad > 0)
+
+
+if __name__ == "__main__":
+    sys.exit(main())
