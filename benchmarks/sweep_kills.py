@@ -22,8 +22,21 @@ from pathlib import Path
 from typing import Any
 
 HOME = Path(__file__).parents[1]
-ASKED = ["resnet50", "abci", "--devices", "1..40:all", "--batch-per-device", "1,2,4,8,16",
-         "--plan", "data:*", "--plan", "spatial:*", "--what-if", "network=2", "--quiet"]  # fmt: skip
+ASKED = [
+    "resnet50",
+    "abci",
+    "--devices",
+    "1..40:all",
+    "--batch-per-device",
+    "1,2,4,8,16",
+    "--plan",
+    "data:*",
+    "--plan",
+    "spatial:*",
+    "--what-if",
+    "network=2",
+    "--quiet",
+]
 
 
 def command(folder: Path, jobs: int) -> list[str]:

@@ -87,7 +87,9 @@ def test_families_use_every_strategy_they_name():
     of = {(r["way"], r["devices"]): r for r in found.rows}
     assert of["each:data", 8]["plan"].startswith("data:8")
     plan = of["each:data+filter", 8]["plan"]
-    assert "data:" in plan and "filter:" in plan and of["each:data+filter", 8]["status"] == "ok"
+    assert "data:" in plan
+    assert "filter:" in plan
+    assert of["each:data+filter", 8]["status"] == "ok"
     assert of["each:filter", 128]["status"] != "ok", "ResNet-50 has 64 filters in its first layer"
     assert of["each:filter", 128]["why"]
 
@@ -132,7 +134,8 @@ def test_every_shape_of_process_gives_the_same_bytes(tmp_path):
         shard = sweep(SMALL, tmp_path / "c", jobs=1, shard=(part, 3))
     contents = {found.place.read_bytes() for found in (alone, together, shard)}
     assert len(contents) == 1
-    assert alone.complete and len(alone.rows) == len(SMALL)
+    assert alone.complete
+    assert len(alone.rows) == len(SMALL)
 
 
 def test_only_missing_points_are_computed(tmp_path, monkeypatch):
@@ -145,7 +148,8 @@ def test_only_missing_points_are_computed(tmp_path, monkeypatch):
         crew, "row", lambda grid, point: seen.append(point.number) or real(grid, point)
     )
     found = sweep(SMALL, tmp_path, jobs=1)
-    assert seen == [1, 3, 5, 7] and found.complete
+    assert seen == [1, 3, 5, 7]
+    assert found.complete
 
 
 def test_a_line_torn_anywhere_is_computed_again(tmp_path):
@@ -169,7 +173,8 @@ def test_a_line_torn_anywhere_is_computed_again(tmp_path):
 def test_a_strange_line_is_no_row(tmp_path, line):
     ledger = Ledger(tmp_path, SMALL)
     (tmp_path / "rows/one.jsonl").write_bytes(line + b"\n")
-    assert ledger.done() == set() and ledger.merged() == []
+    assert ledger.done() == set()
+    assert ledger.merged() == []
 
 
 def test_a_row_that_two_processes_wrote_counts_once(tmp_path):
@@ -200,7 +205,7 @@ def test_a_changed_spec_is_another_sweep(tmp_path):
     sweep(grid, tmp_path / "out", jobs=1, shard=(1, 2))
     place.write_text(text.replace("4.0 us", "4.5 us"))
     os.utime(place, ns=(1, 1))
-    with pytest.raises(SpecError, match="mine.yaml"):
+    with pytest.raises(SpecError, match=r"mine.yaml"):
         sweep(grid, tmp_path / "out", jobs=1)
 
 
@@ -210,7 +215,8 @@ def test_formats(tmp_path):
     assert content.splitlines()[0] == ",".join(COLUMNS)
     assert len(content.splitlines()) == len(SMALL) + 1
     again = json.loads(written(rows, "json"))
-    assert again["schema"] == 1 and again["rows"] == rows
+    assert again["schema"] == 1
+    assert again["rows"] == rows
 
 
 def test_parquet_or_a_clear_word(tmp_path):
@@ -230,14 +236,18 @@ def test_no_cell_is_a_formula():
     grid = Grid(("resnet50",), ("abci",), (1,), (8.0,))
     hostile = row(grid, grid.point(0)) | {"model": "=cmd|' /C calc'!A0", "plan": "@x", "why": "a,b"}
     line = written([hostile], "csv").decode().splitlines()[1]
-    assert "'=cmd" in line and ",'@x," in line and '"a,b"' in line
+    assert "'=cmd" in line
+    assert ",'@x," in line
+    assert '"a,b"' in line
 
 
 def test_command_line(tmp_path, capsys):
     words = ["resnet50", "abci", "--devices", "1..4", "--batch-per-device", "8", "--plan", "data:*"]
     assert main(["sweep", *words]) == 0
     out = capsys.readouterr()
-    assert "data:4" in out.out and "efficiency" in out.out and out.err == ""
+    assert "data:4" in out.out
+    assert "efficiency" in out.out
+    assert out.err == ""
     assert main(["sweep", *words, "--format", "csv"]) == 0
     assert capsys.readouterr().out.startswith("point,model,")
     assert main(["sweep", *words, "--json"]) == 0
@@ -272,8 +282,21 @@ def test_bad_usage_is_said_and_exits_2(words, capsys, tmp_path, monkeypatch):
 
 
 def long_sweep(folder: Path) -> list[str]:
-    return command("resnet50", "abci", "--devices", "1..64:all", "--batch-per-device", "1,2,4,8,16",
-                   "--plan", "data:*", "--plan", "spatial:*", "--out", str(folder), "--quiet")  # fmt: skip
+    return command(
+        "resnet50",
+        "abci",
+        "--devices",
+        "1..64:all",
+        "--batch-per-device",
+        "1,2,4,8,16",
+        "--plan",
+        "data:*",
+        "--plan",
+        "spatial:*",
+        "--out",
+        str(folder),
+        "--quiet",
+    )
 
 
 @pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
@@ -285,11 +308,13 @@ def test_one_signal_ends_the_row_and_keeps_it(tmp_path, number, code, jobs):
     while not any(p.stat().st_size for p in tmp_path.glob("rows/*")) and time.monotonic() < end:
         time.sleep(0.02)
     process.send_signal(number)
-    out, err = process.communicate(timeout=60)
+    _out, err = process.communicate(timeout=60)
     assert process.returncode == code, err
-    assert b"Traceback" not in err and b"goes on from there" in err
+    assert b"Traceback" not in err
+    assert b"goes on from there" in err
     lines = b"".join(p.read_bytes() for p in tmp_path.glob("rows/*"))
-    assert lines.endswith(b"\n") and not (tmp_path / "result.csv").exists()
+    assert lines.endswith(b"\n")
+    assert not (tmp_path / "result.csv").exists()
 
 
 def test_a_worker_that_dies_is_replaced(tmp_path):
@@ -311,7 +336,8 @@ def test_a_worker_that_dies_is_replaced(tmp_path):
         found = sweep(grid, tmp_path / "shot", jobs=2)
     finally:
         crew.Worker.give = give
-    assert killed == [5, 40] and found.place.read_bytes() == want
+    assert killed == [5, 40]
+    assert found.place.read_bytes() == want
 
 
 def test_a_point_that_always_kills_is_named(tmp_path, monkeypatch):
@@ -351,7 +377,9 @@ def test_progress_in_a_log_is_a_line_now_and_then(monkeypatch, capsys):
         now[0] += 1.0
         say(done, 100, now[0])
     lines = capsys.readouterr().err.splitlines()
-    assert 2 <= len(lines) <= 4 and "of 100 rows" in lines[0] and "s left" in lines[0]
+    assert 2 <= len(lines) <= 4
+    assert "of 100 rows" in lines[0]
+    assert "s left" in lines[0]
 
 
 @pytest.mark.slow

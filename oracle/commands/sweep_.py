@@ -34,10 +34,20 @@ def arguments(parser: argparse.ArgumentParser) -> None:
     size = parser.add_mutually_exclusive_group(required=True)
     size.add_argument("--batch", metavar="RANGE", help="samples per iteration, all devices")
     size.add_argument("--batch-per-device", metavar="LIST", help="samples per device")
-    parser.add_argument("--each", type=names, default=[], metavar="A,B+C",
-                        help="a curve for each family of strategies; the best plan otherwise")  # fmt: skip
-    parser.add_argument("--plan", action="append", default=[], metavar="PLAN",
-                        help='a curve of a plan with one degree left open: "data:* filter:4"')  # fmt: skip
+    parser.add_argument(
+        "--each",
+        type=names,
+        default=[],
+        metavar="A,B+C",
+        help="a curve for each family of strategies; the best plan otherwise",
+    )
+    parser.add_argument(
+        "--plan",
+        action="append",
+        default=[],
+        metavar="PLAN",
+        help='a curve of a plan with one degree left open: "data:* filter:4"',
+    )
     parser.add_argument("--what-if", action="append", default=[], metavar="X=K,…",
                         help="beside the system as it is: network, latency, memory, "
                         "memory-bandwidth, kernels or launch times K")  # fmt: skip

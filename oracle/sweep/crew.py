@@ -160,9 +160,11 @@ def on_dask(
 ) -> Iterator[int]:
     """Answer points on a Dask cluster; rows are kept here as they come."""
     try:
-        from distributed import Client, as_completed
+        from distributed import Client, as_completed  # type: ignore[import-not-found,unused-ignore]
     except ImportError:
-        raise unusable("Dask is not installed here", "pip install 'oracle-training[scale]'") from None  # fmt: skip
+        raise unusable(
+            "Dask is not installed here", "pip install 'oracle-training[scale]'"
+        ) from None
     local: dict[str, Any] = {"processes": True, "dashboard_address": None}
     try:
         client = Client(**local) if address == "local" else Client(address, timeout=15)

@@ -95,8 +95,10 @@ class Grid:
     def from_dict(cls, data: dict[str, Any]) -> Grid:
         """The grid that `to_dict` wrote."""
         known = {f.name for f in fields(cls)}
-        return cls(**{k: tuple(v) if isinstance(v, list) else v
-                      for k, v in data.items() if k in known})  # fmt: skip
+        given: dict[str, Any] = {
+            k: tuple(v) if isinstance(v, list) else v for k, v in data.items() if k in known
+        }
+        return cls(**given)
 
     def check(self) -> None:
         """Open every spec, read every factor, plan and strategy; a SpecError for the first fault."""

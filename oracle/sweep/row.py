@@ -34,8 +34,10 @@ def row(grid: Grid, point: Point) -> dict[str, Any]:
     )  # fmt: skip
     found["capacity"] = _figure(grid.max_memory or system.device.memory)
     if point.devices > system.devices:
-        return found | {"status": "impossible",
-                        "why": f"{point.devices} devices, but {system.name} has {system.devices}"}  # fmt: skip
+        return found | {
+            "status": "impossible",
+            "why": f"{point.devices} devices, but {system.name} has {system.devices}",
+        }
     try:
         shown, at, why = _answer(grid, point, model, system, options)
     except SpecError as error:

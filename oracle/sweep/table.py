@@ -48,8 +48,8 @@ def _json(rows: Rows) -> bytes:
 
 def _parquet(rows: Rows) -> bytes:
     try:
-        import pyarrow
-        from pyarrow import parquet
+        import pyarrow  # type: ignore[import-not-found,unused-ignore]
+        from pyarrow import parquet  # type: ignore[import-not-found,unused-ignore]
     except ImportError:
         hint = "pip install 'oracle-training[parquet]', or --format csv"
         raise unusable("parquet needs pyarrow, which is not installed here", hint) from None
@@ -78,7 +78,9 @@ def text(rows: Rows) -> str:
 
     curves: dict[tuple[str, ...], list[dict[str, Any]]] = {}
     for row in rows:
-        curves.setdefault(tuple(str(row[n]) for n in ("model", "system", "what_if", "way")), []).append(row)  # fmt: skip
+        curves.setdefault(
+            tuple(str(row[n]) for n in ("model", "system", "what_if", "way")), []
+        ).append(row)
     lines: list[str] = []
     for members in curves.values():
         first = next((row for row in members if row["status"] == "ok"), None)
