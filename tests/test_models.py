@@ -625,3 +625,30 @@ def test_folding_changes_nothing(name: str) -> None:
         one, other = folded.repeat @ getattr(folded, column), getattr(plain, column).sum()
         assert one == pytest.approx(other, rel=1e-12), column
     assert len(folded.units[0]) == len(plain.units[0]), "as many places to cut a pipeline"
+
+
+@needs_torch
+def test_fused_attention_keeps_what_pytorch_keeps() -> None:
+    """Queries, keys, values, what comes out, and one sum in fp32 a query and head."""
+    s, h, a, batch = 128, 256, 4, 2
+    layers = nn.ModuleDict({
+        "norm1": nn.LayerNorm(h), "qkv": nn.Linear(h, 3 * h), "out": nn.Linear(h, h),
+        "norm2": nn.LayerNorm(h), "up": nn.Linear(h, 4 * h), "down": nn.Linear(4 * h, h),
+    }).bfloat16()  # fmt: skip
+
+    def run() -> Tensor:
+        x = given
+        for _ in range(2):
+            packed = layers["qkv"](layers["norm1"](x)).view(batch, s, 3, a, h // a)
+            q, k, v = packed.permute(2, 0, 3, 1, 4)
+            mixed = F.scaled_dot_product_attention(q, k, v, is_causal=True)
+            x = x + layers["out"](mixed.transpose(1, 2).reshape(batch, s, h))
+            x = x + layers["down"](F.gelu(layers["up"](layers["norm2"](x))))
+        return x
+
+    given = torch.randn(batch, s, h, dtype=torch.bfloat16, requires_grad=True)
+    kept = sum(n for _, n in saved(run, *layers.parameters()))
+    found = variant("mpt-7b", layers=2, sequence=s, hidden=h, heads=a)
+    layer = found.folded
+    ours = 2 * (2 * found.kept[layer].sum() + found.kept_bytes[layer].sum())
+    assert batch * ours == pytest.approx(kept, rel=0.01)
