@@ -20,7 +20,7 @@ import numpy as np
 
 from oracle import compute, memory
 from oracle.collectives import Message
-from oracle.compute.rows import Passes, passes
+from oracle.compute.rows import AROUND, Passes, passes
 from oracle.mesh import Groups, distinct
 from oracle.models import Model
 from oracle.plan import Plan
@@ -29,6 +29,7 @@ from oracle.specs import System
 from oracle.stages import Stages
 
 BLOCK = 2048  # plans at a time, so that the temporaries of a block stay in cache
+CALL = 2  # a collective costs the host as much as this many kernels
 BUCKET = 25e6  # bytes of gradients exchanged at once while the backward pass runs
 WIDTH = {"fp32": 4.0, "tf32": 4.0, "fp16": 2.0, "bf16": 2.0, "fp8": 2.0}  # of an activation
 MIXED = ("fp16", "bf16", "fp8")
@@ -155,15 +156,22 @@ class _Flow:
     core: Array  # forward of attention cores: made again by selective recomputation
     blocks: Array  # forward of what full recomputation makes again
     update: Array
-    rows: Passes
+    host: tuple[Array, ...]  # what the host needs to launch forward, backward, core, blocks
+    launch: float  # of one kernel
     rough: float  # relative 1σ of compute
 
 
 def _flow(shard: Shard, stages: Stages, times: Passes, system: System, options: Options) -> _Flow:
     device, model = system.device, shard.model
-    launch = 0.0 if shard.ideal else device.launch
-    kernels = [stages.total(k * np.ones_like(times.forward)) * launch for k in times.kernels]
-    forward = np.maximum(stages.total(times.forward), kernels[0])
+    launch = 0.0 if shard.ideal else device.launch + system.dispatch
+    core = model.mask(lambda row: row.work == "attention")
+    again = model.folded if model.folded.any() else np.ones(len(model), bool)
+    ahead, back = times.kernels
+    host = tuple(
+        (stages.total(each[None, :]) + around) * launch
+        for each, around in ((ahead, AROUND), (back, 0), (ahead * core, 0), (ahead * again, 0))
+    )
+    forward = stages.total(times.forward)
     backward = stages.total(times.data + times.weight)
     weights = stages.total(shard.w * np.ones_like(shard.batch)) * shard.stated
     if shard.ideal:
@@ -174,13 +182,11 @@ def _flow(shard: Shard, stages: Stages, times: Passes, system: System, options: 
     else:
         grows = shard.segments > 1  # gradients of micro-batches are added up
         added = compute.stream(device, 12.0 * stages.total(shard.w), queued=True) * grows
-        backward = np.maximum(backward + added, kernels[1])
+        backward = backward + added
         update = _update(weights, stages, device, model, options)
-    core = model.mask(lambda row: row.work == "attention")
-    again = model.folded if model.folded.any() else np.ones(len(model), bool)
     return _Flow(
         forward, backward, stages.total(times.forward * core), stages.total(times.forward * again),
-        update, times, _rough(model, device, options),
+        update, host, launch, _rough(model, device, options),
     )  # fmt: skip
 
 
@@ -188,9 +194,9 @@ def _update(weights: Array, stages: Stages, device: Any, model: Model, options: 
     """The optimizer's passes, and what mixed precision and clipping add to them."""
     tensors = stages.total(np.where(model.w > 0, 2.0, 0.0)[None, :])
     seconds = compute.update(device, options.precision, options.optimizer, weights, tensors)
-    # unscale and check for overflow, cast gradients up and weights down: bytes per weight
-    casts = (8 + 6 + 6) if options.mixed else 0
-    clipped = 12 if options.clip and options.optimizer in ("adam", "lamb") else 0
+    # cast gradients up, unscale them, cast weights down; read them for their norm: bytes a weight
+    casts = (6 + 8 + 6) if options.mixed else 0
+    clipped = 4 if options.clip and options.optimizer in ("adam", "lamb") else 0
     return seconds + compute.stream(device, weights * (casts + clipped), queued=True)
 
 
@@ -319,6 +325,7 @@ def _assemble(
     again = np.where(mode == 2, flow.blocks[same], np.where(mode == 1, flow.core[same], 0.0))
     in_forward, in_backward, after = (np.zeros((n, p)) for _ in range(3))
     border = np.zeros((n, 1))
+    said = [np.zeros((n, p)), np.zeros((n, p))]  # host seconds to launch exchanges, either pass
     parts: list[tuple[_Priced, Array, Array, Array]] = []  # price, seconds, exposed, calls
     for one in talk:
         seconds, when = one.seconds[same], one.message.when
@@ -338,16 +345,27 @@ def _assemble(
             exposed = np.where(calls > 0, exposed, 0.0)
         if when in ("forward", "unit forward"):
             in_forward = in_forward + exposed
+            said[0] = said[0] + CALL * flow.launch * one.calls[same]
             # a full recomputation says it all again
             if not ideal:
                 in_backward = in_backward + np.where(mode == 2, exposed, 0.0)
+                said[1] = said[1] + (mode == 2) * CALL * flow.launch * one.calls[same]
         elif when in ("backward", "unit backward"):
             in_backward = in_backward + exposed
+            said[1] = said[1] + CALL * flow.launch * one.calls[same]
         elif when == "step":
             after = after + exposed
         else:
             border = seconds[:, :1]
         parts.append((one, seconds, exposed, one.calls[same]))
+    # the device waits for the host where kernels are shorter than their launches
+    host = flow.host
+    redone = np.where(mode == 2, host[3], np.where(mode == 1, host[2], 0.0))
+    waits = (
+        np.maximum(host[0] + said[0] - forward - in_forward, 0.0),
+        np.maximum(host[1] + said[1] + redone - backward - again - in_backward, 0.0),
+    )
+    forward, backward = forward + waits[0], backward + waits[1]
     f, b = forward + in_forward, backward + again + in_backward
     v = stages.v
     crossings = 2 * (p + S - 2) * v if p > 1 else np.zeros_like(S)

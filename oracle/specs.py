@@ -137,6 +137,15 @@ class Calibrated:
 
 
 @dataclass(frozen=True, slots=True)
+class Collectives:
+    """Calibrated entries that several systems share: the same nodes, the same software."""
+
+    name: str
+    collectives: tuple[Calibrated, ...]
+    title: str = ""
+
+
+@dataclass(frozen=True, slots=True)
 class Storage:
     """Where samples come from: shared file system, and what a node keeps."""
 
@@ -158,6 +167,7 @@ class System:
     collectives: tuple[Calibrated, ...] = ()
     storage: Storage | None = None
     software: str = ""  # what the calibration ran under
+    dispatch: Seconds = 20e-6  # a framework's own work on the host for each kernel it launches
 
     def __hash__(self) -> int:
         return id(self)
@@ -253,22 +263,30 @@ def _cached(kind: type, path: str, stamp: int) -> Any:
 
 def _build(kind: type[S], what: Any) -> S:
     node, name, text = document(what, FOLDERS[kind])
-    _open_references(kind, node)
+    _open_references(kind, node, name, text)
     return read(kind, node, name, text, label=kind.__name__.lower())
 
 
-def _open_references(kind: type, node: Node) -> None:
-    """`device: v100-sxm2-16gb` stands for the content of that shipped file."""
+def _open_references(kind: type, node: Node, name: str, text: str) -> None:
+    """`device: v100-sxm2-16gb` and `collectives: abci-nccl` stand for shipped files' content."""
+    fitted = node.entries.get("collectives") if kind is System else None
+    if fitted is not None and fitted.kind == "scalar" and not fitted.empty:
+        inner = _referred(fitted, "collectives", name, text)
+        node.entries["collectives"] = inner.entries["collectives"]
     entry = node.entries.get("device") if kind is System else None
     if entry is not None and entry.kind == "scalar" and not entry.empty:
-        if entry.text in shipped("devices") or entry.text.endswith((".yaml", ".yml")):
-            inner, name, text = document(entry.text, "devices")
-            read(Device, inner, name, text, label="device")
-            node.entries["device"] = inner
-        else:
-            hint = suggest(entry.text, shipped("devices"), "shipped devices")
-            what = f"no shipped device is called `{entry.text}`"
-            raise SpecError("system", [Fault("E110", what, entry.place, hint, len(entry.text))])
+        node.entries["device"] = _referred(entry, "devices", name, text)
+
+
+def _referred(entry: Node, folder: str, name: str, text: str) -> Node:
+    """The tree of the shipped file, or of the path, that a scalar names; sound by itself."""
+    if entry.text not in shipped(folder) and not entry.text.endswith((".yaml", ".yml")):
+        hint = suggest(entry.text, shipped(folder), f"shipped {folder}")
+        what = f"no shipped {folder} file is called `{entry.text}`"
+        raise SpecError(name, [Fault("E110", what, entry.place, hint, len(entry.text))], text)
+    inner, where, body = document(entry.text, folder)
+    read(Device if folder == "devices" else Collectives, inner, where, body, label=folder)
+    return inner
 
 
 def dataset(what: Any) -> Dataset:

@@ -21,10 +21,14 @@ from oracle.models import Model
 from oracle.shard import Array, Shard, product
 from oracle.specs import Device
 
-# kernels that a framework launches for one row, forward and backward: a matrix product brings
-# its bias, transpose or cast along; unfused attention is two products, scale, mask, softmax,
-# dropout and the copies between them
-KERNELS = {"gemm": (2, 4), "conv": (2, 4), "flash": (3, 5), "attention": (8, 12), "stream": (1, 2)}
+# what a framework dispatches for one row, forward and backward: a matrix product brings its bias,
+# views and casts along; attention through memory is two products, scale, mask, softmax, dropout
+# and the copies between them; a loss in fp32 is written out pass by pass
+DISPATCHED = {
+    "gemm": (3, 4), "conv": (2, 3), "flash": (5, 6), "attention": (12, 16), "stream": (2, 3),
+    "loss": (15, 8),
+}  # fmt: skip
+AROUND = 60  # dispatched around each micro-batch: fetching it, scaling its loss, bookkeeping
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,7 +75,9 @@ def _ideal(shard: Shard, device: Device, precision: str, found: dict[str, Array]
 def _launches(row: Any) -> tuple[int, int]:
     if row.kind in ("flatten", "reshape"):
         return 0, 0
-    return KERNELS["flash" if row.work == "attention" and row.flash else row.work]
+    if row.kind == "loss":
+        return DISPATCHED["loss"]
+    return DISPATCHED["flash" if row.work == "attention" and row.flash else row.work]
 
 
 def _families(model: Model) -> dict[tuple[Any, ...], list[int]]:
@@ -152,7 +158,9 @@ def _stream(at: _At, device: Device, precision: str, part: str, family: Any) -> 
     shard = at.shard
     field = "reads" if part == "forward" else "rereads"
     over_x, over_y = (at.row(lambda r, i=i: getattr(r, field)[i]) for i in (0, 1))
-    moved = at(shard.micro) * shard.delta * (over_x * at(shard.x) + over_y * at(shard.y))
+    # a loss is taken in fp32 whatever the precision
+    width = np.where(at.row(lambda r: r.kind == "loss") > 0, 4.0, shard.delta)
+    moved = at(shard.micro) * width * (over_x * at(shard.x) + over_y * at(shard.y))
     return np.where(moved > 0, stream(device, moved, queued=True), 0.0)
 
 
