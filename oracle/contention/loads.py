@@ -83,7 +83,6 @@ def toll(
             continue
         for flows in _flows(topology, groups, steps, reduce):
             cost = len(flows.source) * 2 * len(topology.levels)
-            cost += len(flows.times) * topology.links // 4
             if weight + cost > BLOCK:
                 count()
                 weight = 0
@@ -123,12 +122,14 @@ def _flows(topology: Topology, groups: Groups, steps: Steps, reduce: bool) -> It
             last = first + 1 + next((k for k, alike in enumerate(same) if not alike),
                                     steps.count - first - 1)  # fmt: skip
             span, period = _period(topology, reach, groups.devices)
-            turning = isinstance(steps, (Shift, Everyone)) and len(groups.pattern) == 1
+            turning = len(groups.pattern) == 1 and (
+                not isinstance(steps, Exchange) or _even(topology, groups)
+            )
             if turning and span == reach and reach % period == 0:
                 span = fold = period
         many = groups.p - 1 if isinstance(steps, Everyone) else 1
         each = span * many
-        room = max(1, BLOCK // (each * 2 * len(topology.levels) + topology.links // 4))
+        room = max(1, BLOCK // (each * 2 * len(topology.levels) * 2))
         part = slice(first, min(last, first + room))
         to = steps.pairs(groups.number[:span], groups.p, part)
         base = groups.first[:span] if many == 1 else np.repeat(groups.first[:span], many)
@@ -147,6 +148,12 @@ def flows_of(topology: Topology, groups: Groups, steps: Steps) -> Iterator[Flows
 
 def _reach(groups: Groups, steps: Steps, k: int) -> int:
     return groups.reach(int(steps.mask[k])) if isinstance(steps, Exchange) else groups.block
+
+
+def _even(topology: Topology, groups: Groups) -> bool:
+    """Whether all is in powers of two, so that an exchange looks the same from every unit."""
+    sizes = [groups.block, *(size for f in topology.fabrics for size in (f.unit, f.lanes))]
+    return not any(size & (size - 1) for size in sizes)
 
 
 def _period(topology: Topology, block: int, devices: int) -> tuple[int, int]:
@@ -172,13 +179,16 @@ def _count(topology: Topology, batch: list[Flows]) -> Toll:
     )
     lengths = np.concatenate([np.full(len(f.times), f.each) for f in batch])
     edges = np.concatenate([[0], np.cumsum(lengths)[:-1]])
-    steps, width = len(lengths), topology.links + 1
+    steps = len(lengths)
     route, turn = topology.trail(source, target, into)
-    key = route + np.repeat(np.arange(steps) * width, lengths)
+    used = np.flatnonzero(np.bincount(route.ravel(), minlength=topology.links + 1))
+    width, short = len(used), np.empty(topology.links + 1, np.int64)
+    short[used] = np.arange(width)
+    key = short[route] + np.repeat(np.arange(steps) * width, lengths)
     weight = np.broadcast_to(share, route.shape)
     load = np.bincount(key.ravel(), weight.ravel(), steps * width).reshape(steps, width)
-    load = load * topology.pace
-    worst = load.argmax(axis=1)
+    busy = load * topology.pace[used]
+    worst = busy.argmax(axis=1)
     solo = np.maximum.reduceat(share * topology.pace[route].max(axis=0), edges)
     solo *= np.concatenate([np.full(len(f.times), f.many) for f in batch])
     step = 0
@@ -187,7 +197,7 @@ def _count(topology: Topology, batch: list[Flows]) -> Toll:
         if f.own:  # lanes of one group are meant to share: alone is that group alone
             mine = slice(int(edge), int(edge) + f.own)
             links = route[:, mine].ravel()
-            own = np.bincount(links, weight[:, mine].ravel(), width)
+            own = np.bincount(links, weight[:, mine].ravel(), topology.links + 1)
             solo[step] = (own * topology.pace).max()
         step += len(f.times)
     stages = len(topology.latency)
@@ -198,7 +208,7 @@ def _count(topology: Topology, batch: list[Flows]) -> Toll:
     else:
         alpha = np.where(turns > 0, topology.latency, 0.0).max(axis=1)
     times = np.concatenate([f.times for f in batch])
-    return Toll(turns, alpha, load[np.arange(steps), worst], solo, worst, times)
+    return Toll(turns, alpha, busy[np.arange(steps), worst], solo, used[worst], times)
 
 
 def everyone(topology: Topology, groups: Groups, steps: Steps) -> Toll:
