@@ -26,6 +26,7 @@ class Algorithm(ABC):
     source: ClassVar[str]  # citation key and place
     menu: ClassVar[bool] = True  # offered when no algorithm is named
     chases: ClassVar[bool] = False  # pieces pass from hop to hop, never waiting for a whole step
+    like: ClassVar[tuple[str, float]] = ("", 1.0)  # runs that operation's schedule, so many times
     nodal: ClassVar[bool] = False  # its schedule depends on how many ranks share a node
 
     def fits(self, p: int, inner: int = 1) -> bool:

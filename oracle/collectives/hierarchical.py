@@ -133,6 +133,7 @@ class HierarchicalReduceScatter(HierarchicalAllgather):
     """The mirror image of the allgather, adding."""
 
     op = "reduce_scatter"
+    like = ("allgather", 1.0)
 
     def reduced(self, p: Any, q: Any = 1) -> Any:
         return self.volume(p, q)

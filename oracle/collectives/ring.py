@@ -41,6 +41,7 @@ class RingReduceScatter(RingAllgather):
     """The same way round, adding: T = (p − 1)(α + m/p β + m/p γ)."""
 
     op, name, source = "reduce_scatter", "ring", "thakur2005, §3.2"
+    like = ("allgather", 1.0)
 
     def reduced(self, p: Any) -> Any:
         return (p - 1) / p
@@ -50,6 +51,7 @@ class RingAllreduce(RingReduceScatter):
     """Reduce-scatter, then allgather: T = 2(p − 1)(α + m/p β) + (p − 1)/p m γ."""
 
     op, name, source = "allreduce", "ring", "patarasuk2009, §3"
+    like = ("allgather", 2.0)
 
     def steps(self, p: Any) -> Any:
         return 2 * (p - 1)
@@ -68,6 +70,7 @@ class BidirectionalRing(RingAllreduce):
     """
 
     name, source, menu = "bidirectional_ring", "jain2010, §4 (rings both ways)", False
+    like = ("", 1.0)
 
     def fits(self, p: int, inner: int = 1) -> bool:
         return p > 2
@@ -129,6 +132,7 @@ class RingsReduceScatter(RingsAllgather):
     """Reduce-scatter by one ring for each rank of a node."""
 
     op = "reduce_scatter"
+    like = ("allgather", 1.0)
 
     def reduced(self, p: Any) -> Any:
         return (p - 1) / p

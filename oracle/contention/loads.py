@@ -14,7 +14,7 @@ from math import lcm
 import numpy as np
 
 from oracle.collectives.alltoall import Everyone
-from oracle.collectives.schedule import Exchange, Pairs, Shift, Steps
+from oracle.collectives.schedule import Exchange, Pairs, Steps
 from oracle.contention.groups import Groups
 from oracle.topology import Topology
 from oracle.topology.fabric import Ids, Numbers

@@ -46,10 +46,19 @@ class Cost:
     per_byte: float
     phi: float
     full: tuple[str, ...]
+    again: float = 1.0  # how often the schedule is run
 
     def waits(self, latency: Any, chases: bool) -> float:
         """Seconds to start at the given α of each level."""
-        return sum(t.chased(latency) if chases else t.stepped(latency) for t in self.tolls)
+        once = (t.chased(latency) if chases else t.stepped(latency) for t in self.tolls)
+        return self.again * sum(once)
+
+    def times(self, count: float) -> Cost:
+        """The same schedule run so many times."""
+        if count == 1.0:
+            return self
+        return replace(self, start=self.start * count, per_byte=self.per_byte * count,
+                       again=self.again * count)  # fmt: skip
 
 
 def trace(
@@ -159,17 +168,35 @@ def _lines(system: System, op: str, groups: Groups, algorithm: str | None) -> It
     both = ALGORITHMS[op].get("bidirectional_ring")
     if both and not algorithm and not bare.tree and both.fits(groups.p):
         offer = [*offer, both]  # neighbours have a link each way there
-    schedules = [each.schedule(groups.p, inner) for each in offer]
-    for by, cost in zip(offer, traces(bare, groups, schedules), strict=True):
+    for by, cost in zip(offer, _costs(system, bare, groups, inner, offer, reach), strict=True):
         yield from _priced(system, op, by, cost, bare, served)
     optical = [f for f in bare.fabrics if f.kind == "optical"]
     if optical:  # and once more with circuits set, for what is worth the wait
         lit = of(system, groups.devices, reach, circuits=True)
         wait = sum(getattr(f, "setting", 0.0) for f in optical)
-        for by, cost in zip(offer, traces(lit, groups, schedules), strict=True):
+        costs = _costs(system, lit, groups, inner, offer, (*reach, True))
+        for by, cost in zip(offer, costs, strict=True):
             for line in _priced(system, op, by, cost, lit, served):
                 yield replace(line, algorithm=f"{line.algorithm} on circuits",
                               start=line.start + wait)  # fmt: skip
+
+
+def _costs(
+    system: System, topology: Topology, groups: Groups, inner: int, offer: Sequence[Algorithm],
+    which: Key,
+) -> list[Cost]:  # fmt: skip
+    """What each algorithm costs; schedules that several operations share are counted once."""
+    known = _KNOWN.setdefault(system, {})
+    keys = [("cost", by.like[0] or by.op, by.name, groups.pattern, groups.devices, which)
+            for by in offer]  # fmt: skip
+    new = [k for k, key in enumerate(keys) if key not in known]
+    bases = [ALGORITHMS[by.like[0]][by.name] if by.like[0] else by for by in offer]
+    fresh = (
+        traces(topology, groups, [bases[k].schedule(groups.p, inner) for k in new]) if new else []
+    )
+    for k, cost in zip(new, fresh, strict=True):
+        known[keys[k]] = cost
+    return [known[key].times(by.like[1]) for by, key in zip(offer, keys, strict=True)]
 
 
 def _offer(op: str, p: int, inner: int, algorithm: str | None, served: bool) -> list[Algorithm]:
@@ -223,13 +250,7 @@ def _fitted(
 
 def _load(system: System, op: str, by: Algorithm, groups: Groups, inner: int) -> Cost:
     """What an algorithm costs on the bare network, remembered."""
-    known = _KNOWN.setdefault(system, {})
-    key: Key = ("load", op, by.name, groups.pattern, groups.devices)
-    if key not in known:
-        topology = of(system, groups.devices)
-        known[key] = trace(topology, groups, by.schedule(groups.p, inner))
-    cost: Cost = known[key]
-    return cost
+    return _costs(system, of(system, groups.devices), groups, inner, [by], ())[0]
 
 
 def _as_run(op: str, name: str, p: int, inner: int) -> Algorithm:

@@ -37,7 +37,7 @@ class Optical(Fabric):
     def bypass(self, start: Ids, end: Ids) -> NDArray[np.bool_] | bool:
         apart = (end - start) % self.width
         beside = (apart == 1) | (apart == self.width - 1)
-        return beside & self.circuits
+        return np.asarray(beside & self.circuits, np.bool_)
 
     def path(self, start: Ids, end: Ids, source: Ids, target: Ids) -> list[Ids]:
         """The circuit from unit to unit, where they are neighbours on the ring."""
