@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 
 from oracle import compute
-from oracle.compute.curve import ASSUMED, fitted
+from oracle.compute.curve import ASSUMED
 from oracle.readers.kernels import Kernel
 from oracle.specs import Curve, Device
 from oracle.units import show
@@ -299,6 +299,14 @@ def entries(curves: Iterable[Curve]) -> list[dict[str, object]]:
     return listed
 
 
-def has(device: Device, family: str, precision: str, part: str = "") -> bool:
-    """Whether the device carries a curve of its own for these kernels."""
-    return fitted(device, family, precision, part) is not None
+def onto(device: Device, curves: Iterable[Curve]) -> Device:
+    """The device with these curves in place of its own of the same kernels; the rest stays."""
+    fresh = tuple(curves)
+    algorithms = {"winograd": "conv"}
+
+    def key(curve: Curve) -> tuple[str, str, str]:
+        return algorithms.get(curve.family, curve.family), curve.precision, curve.part
+
+    replaced = {key(curve) for curve in fresh}
+    kept = tuple(curve for curve in device.kernels if key(curve) not in replaced)
+    return replace(device, kernels=kept + fresh)

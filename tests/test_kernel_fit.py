@@ -156,6 +156,17 @@ def test_entries_of_a_device_file_are_read_back():
         assert (again.family, again.part, again.source) == (known.family, known.part, known.source)
 
 
+def test_new_curves_stand_beside_what_they_do_not_replace():
+    device = specs.device("v100-sxm2-16gb")
+    fresh = [Curve("conv", "new", precision="fp32", part="data")]
+    merged = kernel_fit.onto(device, fresh)
+    keys = [(c.family, c.precision, c.part) for c in merged.kernels]
+    assert ("winograd", "fp32", "data") not in keys  # it belonged to the old fit
+    assert keys.count(("conv", "fp32", "data")) == 1
+    assert ("conv", "fp32", "forward") in keys
+    assert merged.peak == device.peak
+
+
 def test_sizes_are_the_textbook_flop():
     assert kernel_fit.size("gemm", np.array([[2.0], [3.0], [5.0], [7.0]])) == 2 * 2 * 3 * 5 * 7
     conv = np.array([[8, 4, 6, 1, 10, 12, 1, 3, 3, 1, 2, 2, 2]], float).T

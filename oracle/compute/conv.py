@@ -70,12 +70,13 @@ def shape(
 ) -> tuple[Array, Array, Array]:  # fmt: skip
     """m, n, k of the matrix product that this part of a convolution is, of one group."""
     if part == "forward":
-        return batch * points, outer, np.hypot(inner, used.granule) * taps
+        return batch * points, outer, np.sqrt(inner * inner + used.granule**2) * taps
     if part == "data":
         looped = taps / strides + used.zeros * (1 - 1 / strides)
-        return batch * points * strides, inner, np.hypot(outer, used.granule) * looped
+        deep = np.sqrt(outer * outer + used.granule**2)
+        return batch * points * strides, inner, deep * looped
     if part == "weight":
-        return outer, np.hypot(inner, used.granule) * taps, batch * points
+        return outer, np.sqrt(inner * inner + used.granule**2) * taps, batch * points
     raise ValueError(f"a convolution has the parts forward, data and weight, not {part!r}")
 
 

@@ -7,8 +7,8 @@
     seconds = max(start + √(math² + traffic²), launch)
 
 Every term grows with every extent, so more work is never faster (`williams2009`'s roofline with
-round corners instead of the steps of tile and wave quantisation). It costs two square roots, a
-hypotenuse and no power: a million plans are priced with it.
+round corners instead of the steps of tile and wave quantisation). It costs two square roots
+and no power: a million plans are priced with it.
 """
 
 from __future__ import annotations
@@ -114,11 +114,12 @@ def duration(
     nbytes: Array,
 ) -> Array:
     """Seconds on the device of `count` products (m×k)·(k×n) in one kernel, by `used`."""
-    area = np.sqrt(m * m + used.tile**2) * np.sqrt(n * n + used.tile**2) * count
-    idle = used.ramp * AREA * device.processors
-    math = 2 * (area + idle) * (k + used.prologue) / (rate * used.sustained)
-    traffic = nbytes / (device.memory_bandwidth * used.traffic)
-    return used.start + np.hypot(math, traffic)
+    tile, idle = used.tile**2, used.ramp * AREA * device.processors
+    area = np.sqrt((m * m + tile) * (n * n + tile)) * count
+    math = (area + idle) * (k + used.prologue) * (2 / (rate * used.sustained))
+    traffic = nbytes * (1 / (device.memory_bandwidth * used.traffic))
+    # np.hypot guards against overflow that cannot be here, at five times the price
+    return used.start + np.sqrt(math * math + traffic * traffic)
 
 
 def launched(device: Device, seconds: Array, queued: bool) -> Array:
