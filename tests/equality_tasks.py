@@ -59,6 +59,7 @@ def one(rank, case):
         "gradients": gradients,
         "weights": weights,
         "stages": program.stages,
+        "counts": not any(mesh.at[axis] for axis in ("filter", "channel", "tensor")),
     }
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from itertools import pairwise
 
 import numpy as np
 
@@ -144,4 +145,4 @@ def stages_of(graph: Graph, plan: Plan, edges: list[int] | None) -> list[Interva
         counts, _ = graph.model.units
         load = counts @ (graph.model.mac * 3 + graph.model.x + graph.model.y)
         found = [int(n) for n in balanced_cuts(load[None, :], p)[0]]
-    return list(zip(found[:-1], found[1:], strict=True))
+    return list(pairwise(found))

@@ -131,19 +131,6 @@ class Sliced(torch.autograd.Function):
         return join(gradient, ctx.dim, ctx.count, ctx.talk, ctx.talk.back), None, None
 
 
-class Gathered(torch.autograd.Function):
-    """Forward: allgather. Backward: reduce-scatter, for each adds its part of the gradient."""
-
-    @staticmethod
-    def forward(ctx: Any, x: Tensor, dim: int, count: int, talk: Talk) -> Tensor:
-        ctx.dim, ctx.talk = dim, talk
-        return join(x, dim, count, talk, talk.what)
-
-    @staticmethod
-    def backward(ctx: Any, gradient: Tensor) -> Any:
-        return scatter(gradient, ctx.dim, ctx.talk, ctx.talk.back), None, None, None
-
-
 class Scattered(torch.autograd.Function):
     """Forward: reduce-scatter of partial sums. Backward: allgather."""
 
@@ -204,13 +191,31 @@ class Grid:
         ]
 
 
+def _corners(x: Tensor, before: Sequence[Window], grid: Grid, made: bool) -> float:
+    """How much of x is borders already fetched along other extents: it travels on as corners."""
+    own = 1.0
+    for i, window in enumerate(before):
+        start, stop = (window.outputs if made else window.inputs)[grid.at[i]]
+        own *= min(1.0, (stop - start) / x.shape[i + 2])
+    return 1 - own
+
+
 def _bordered(x: Tensor, grid: Grid, windows: Sequence[Window], fill: float, what: str) -> Tensor:
     """The input of the own outputs: borders fetched, trimmed to what is seen, padding written."""
     pads: list[int] = []
     for i, window in enumerate(windows):
         at, dim = grid.at[i], i + 2
         wanted = [window.wanted(k) for k in range(window.parts)]
-        x = grid.wire.borders(x, dim, at, window.inputs, wanted, grid.ranks[i], what)
+        x = grid.wire.borders(
+            x,
+            dim,
+            at,
+            window.inputs,
+            wanted,
+            grid.ranks[i],
+            what,
+            _corners(x, windows[:i], grid, False),
+        )
         low, high = window.seen(window.outputs[at])
         begin, end = max(low, 0), min(high, window.given)
         x = x.narrow(dim, begin - wanted[at][0], end - begin)
@@ -235,9 +240,8 @@ class SpatialConvolution(torch.autograd.Function):
         ctx.of = (grid, windows, list(dilation), groups, names, bias is not None)
         stride = [window.stride for window in windows]
         zeros = [0] * len(windows)
-        made = torch.convolution(seen, weight, bias, stride, zeros,
+        return torch.convolution(seen, weight, bias, stride, zeros,
                                  list(dilation), False, zeros, groups)  # fmt: skip
-        return made
 
     @staticmethod
     def backward(ctx: Any, gradient: Tensor) -> Any:
@@ -255,8 +259,9 @@ class SpatialConvolution(torch.autograd.Function):
         wide, shape = gradient, [gradient.shape[0], weight.shape[1] * groups]
         for i, window in enumerate(windows):
             wanted = [window.touched(k) for k in range(window.parts)]
+            corners = _corners(wide, windows[:i], grid, True)
             wide = grid.wire.borders(
-                wide, i + 2, grid.at[i], window.outputs, wanted, grid.ranks[i], names[1]
+                wide, i + 2, grid.at[i], window.outputs, wanted, grid.ranks[i], names[1], corners
             )
             low, high = window.seen(wanted[grid.at[i]])
             shape.append(high - low)

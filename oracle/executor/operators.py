@@ -6,7 +6,6 @@ Tokens are held as (batch, tokens, channels), everything else as (batch, channel
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
 from typing import Any
 
 import torch
@@ -127,8 +126,7 @@ def pool(op: Operation, x: Tensor) -> Tensor:
     assert isinstance(layer, Pool)
     if layer.kernel == "global":
         dims = list(range(2, x.dim()))
-        whole = x.amax(dims, keepdim=True) if layer.op == "max" else x.mean(dims, keepdim=True)
-        return whole
+        return x.amax(dims, keepdim=True) if layer.op == "max" else x.mean(dims, keepdim=True)
     pads: list[int] = []
     sizes = zip(paddings(op), x.shape[2:], op.shape.made.extents, op.shape.stride,
                 op.shape.window, strict=True)  # fmt: skip

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from itertools import pairwise
 
 Interval = tuple[int, int]
 
@@ -15,7 +16,7 @@ def deal(count: int, p: int, begin: int = 0) -> list[Interval]:
     """
     each, more = divmod(count, p)
     edges = [begin + each * i + min(i, more) for i in range(p + 1)]
-    return list(zip(edges[:-1], edges[1:], strict=True))
+    return list(pairwise(edges))
 
 
 def overlap(one: Interval, other: Interval) -> Interval:

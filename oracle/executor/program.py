@@ -9,14 +9,13 @@ from typing import Any
 
 import torch
 from torch import Tensor
-from torch.utils.checkpoint import checkpoint
+from torch.utils.checkpoint import checkpoint, set_checkpoint_early_stop
 
 from oracle.executor import operators as run
 from oracle.executor.cuts import Cuts, stages_of
 from oracle.executor.exchange import (
     Borders,
     Collected,
-    Gathered,
     Grid,
     Rebuilt,
     ReducedBack,
@@ -187,8 +186,10 @@ class Program:
         for op in self.operations:
             if op.shape.tied:
                 tables = [h for h in self.helds if h.name == "table"]
-                if not tables:
-                    raise NotExecuted(f"{op.label}: its table is held by another stage")
+                if not tables or self.zero >= 3:
+                    raise NotExecuted(f"{op.label}: its table is held elsewhere")
+                if self.cuts.filtered[op.row] or self.cuts.channeled[op.row]:
+                    raise NotExecuted(f"{op.label}: a table that is cut in one of its two uses")
                 self.of[op.index, "weight"] = tables[0]
 
     def weight(self, op: Operation, name: str = "weight") -> Tensor | None:
@@ -274,7 +275,7 @@ class Program:
             return made[operations[-1].index]
 
         if self.recompute == 2 and bool(self.graph.model.folded[operations[0].row]):
-            return lambda x: checkpoint(call, x, use_reentrant=False)
+            return lambda x: _again(call, x)
         return call
 
     def _taken(
@@ -300,7 +301,7 @@ class Program:
             heads = shape.heads // (self.mesh.degree("tensor") if self.cuts.role(op) else 1)
             kv = shape.kv_heads * heads // shape.heads
             if self.recompute == 1:
-                return _tensor(checkpoint(run.core, op, x, heads, kv, use_reentrant=False))
+                return _again(run.core, op, x, heads, kv)
             return run.core(op, x, heads, kv)
         if kind == "pool":
             return self._pool(op, x)
@@ -459,15 +460,23 @@ class Program:
         if x.shape[dim] < op.shape.given.channels:
             talk = self.talk(axis, "loss")
             first = deal(op.shape.given.channels, talk.size)[talk.place][0]
-            if name != "cross_entropy":
-                raise NotExecuted(f"{op.label}: {name} of outputs that are dealt out")
-            value = _tensor(ShardedCrossEntropy.apply(x, target, dim, first, talk))
+            if name == "cross_entropy":
+                value = _tensor(ShardedCrossEntropy.apply(x, target, dim, first, talk))
+            else:
+                own = run.total_of(op, x, target.narrow(dim, first, x.shape[dim]))
+                value = _tensor(Summed.apply(own, talk))
         else:
             value = run.total_of(op, x, target)
         positions = math.prod(op.shape.given.extents)
         # what all devices of the grid compute alike must count once
         alike = 1 if spaced or self.grid is None else self.mesh.degree("spatial")
         return value / (self.batch * positions * alike)
+
+
+def _again(call: Callable[..., Tensor], *given: Any) -> Tensor:
+    """Run now, keep nothing, and run all of it again on the way back, as it was priced."""
+    with set_checkpoint_early_stop(False):
+        return _tensor(checkpoint(call, *given, use_reentrant=False))
 
 
 def _tensor(found: Any) -> Tensor:

@@ -56,7 +56,7 @@ def _in_a_step(
         times = calls * model.repeat * segments * again
         total = float(devices * (nbytes * times).sum())
         said = max(float(((nbytes > 0) * times) @ _inside(counts, s)) for s in stages)
-        return total * _faces(message, plan), said
+        return total * _faces(message, plan, shard), said
     if message.when == "step":
         once = calls.max()
         return float(devices * (nbytes @ model.repeat) * once), float(once)
@@ -73,16 +73,9 @@ def _inside(counts: np.ndarray, stage: Interval) -> np.ndarray:
     return np.asarray(counts[stage[0] : stage[1]].sum(0) > 0, float)
 
 
-def _faces(message: Message, plan: Plan) -> float:
+def _faces(message: Message, plan: Plan, shard: Shard) -> float:
     """Neighbours that a device has along a cut extent, on average: 2(q - 1)/q."""
     if message.op != "halo":
         return 1.0
-    spatial = plan.axis("spatial")
-    p, height = float(spatial.degree[0, 0]), float(spatial.height[0, 0])
-    q = height if height > 1 else (p if height == 1 else _even(p))
+    q = max(float(np.ravel(parts)[0]) for parts in plan.axis("spatial").grid(shard))
     return 2 * (q - 1) / q
-
-
-def _even(p: float) -> float:
-    root = round(p**0.5)
-    return float(root) if root * root == p else p

@@ -169,15 +169,20 @@ class Wire:
         self._said(what, "reduce_scatter", group.size, _bytes(parts), began)
         return part
 
-    def swap(self, given: dict[int, Tensor], made: dict[int, Tensor], what: str) -> None:
+    def swap(
+        self, given: dict[int, Tensor], made: dict[int, Tensor], what: str, corners: float = 0.0
+    ) -> None:
         """Send to and receive from these ranks at once."""
         began = self._begin(what)
         work = [dist.irecv(made[rank], rank) for rank in sorted(made)]
         work += [dist.isend(given[rank].contiguous(), rank) for rank in sorted(given)]
         for one in work:
             one.wait()
-        if given or made:
-            self._said(what, "halo", len(given) + 1, sum(map(_bytes, given.values())), began)
+        nbytes = sum(map(_bytes, given.values()))
+        self._said(what, "halo", len(given) + 1, nbytes * (1 - corners), began)
+        if corners:
+            more = self.sent.setdefault(f"{what}, corners", Sent("halo", len(given) + 1))
+            more.calls, more.nbytes = more.calls + 1, more.nbytes + nbytes * corners
 
     def send(self, tensor: Tensor, to: int, what: str) -> Callable[[], None]:
         """Begin to send; call what is returned before the buffer goes."""
@@ -195,14 +200,17 @@ class Wire:
     def receive(self, like: Tensor, source: int, what: str) -> Tensor:
         began = self._begin(what)
         dist.recv(like, source)
-        self._said(what, "received", 2, _bytes(like), began)
+        self._said(f"{what}, received", "received", 2, _bytes(like), began)
         return like
 
     def borders(
         self, x: Tensor, dim: int, place: int, held: Sequence[Interval],
-        wanted: Sequence[Interval], ranks: Sequence[int], what: str,
+        wanted: Sequence[Interval], ranks: Sequence[int], what: str, corners: float = 0.0,
     ) -> Tensor:  # fmt: skip
-        """What this part wants along `dim`: its own and what others hold of it."""
+        """What this part wants along `dim`: its own and what others hold of it.
+
+        `corners` is the part of x that was itself fetched from others; it has its own account.
+        """
         given, made, pieces = {}, {}, []
         for other, rank in enumerate(ranks):
             if other == place:
@@ -217,7 +225,7 @@ class Wire:
                 made[rank] = x.new_empty(shape)
                 pieces.append((low, made[rank]))
         if given or made:
-            self.swap(given, made, what)
+            self.swap(given, made, what, corners)
         low, high = overlap(held[place], wanted[place])
         own = x.narrow(dim, low - held[place][0], max(high - low, 0))
         ordered = sorted([*pieces, (low, own)], key=lambda piece: piece[0])

@@ -1,0 +1,167 @@
+"""Models and plans of the proof of equality: odd shapes, strides, kernels, uneven parts."""
+
+
+def network(name, shape, layers):
+    return {"name": name, "source": "made for tests", "input": shape, "layers": layers}
+
+
+def conv(filters, kernel=3, **more):
+    return {"conv": {"filters": filters, "kernel": kernel, "padding": (kernel - 1) // 2, **more}}
+
+
+VGG = network("vgg", [3, 16, 12], [
+    conv(8), "relu", conv(16), {"pool": {"kernel": 2}}, "relu", conv(8, bias=False), "flatten",
+    {"dense": 12}, "loss",
+])  # fmt: skip
+RESNET = network("resnet", [3, 32, 32], [
+    conv(8, 7, stride=2, bias=False), "norm", "relu", {"pool": {"kernel": 3, "stride": 2,
+                                                                "padding": 1}},
+    {"layers": [
+        conv(8, bias=False), "norm", "relu", conv(16, bias=False), {"norm": {"name": "branch"}},
+        {"conv": {"from": ["block"], "filters": 16, "kernel": 1, "bias": False}},
+        {"norm": {"name": "projection"}}, {"add": {"from": ["branch", "projection"]}}, "relu"]},
+    {"repeat": 2, "layers": [
+        conv(16, bias=False), "norm", "relu", conv(16, bias=False), {"norm": {"name": "branch"}},
+        {"add": {"from": ["branch", "block"]}}, "relu"]},
+    {"pool": {"kernel": "global", "op": "mean"}}, "flatten", {"dense": 12}, "loss",
+])  # fmt: skip
+ODD = network("odd", [4, 17, 13], [
+    {"conv": {"filters": 6, "kernel": 5, "stride": 2, "padding": 1}}, "gelu",
+    {"conv": {"filters": 9, "kernel": 4, "padding": "same"}}, {"norm": "instance"}, "leaky_relu",
+    {"conv": {"filters": 7, "kernel": 3, "padding": 2, "dilation": 2}}, "tanh",
+    {"pool": {"kernel": 3, "stride": 2, "op": "mean", "padding": 1}}, {"norm": "layer"},
+    "flatten", {"dense": 11}, "sigmoid", {"dense": 5}, "loss",
+])  # fmt: skip
+GROUPED = network("grouped", [4, 12, 12], [
+    conv(8), "relu", conv(8, groups=8), {"norm": "group"}, "silu", conv(16, 1), conv(8, groups=4),
+    {"pool": {"kernel": "global", "op": "max"}}, "flatten", {"dense": 4}, {"loss": "mse"},
+])  # fmt: skip
+CUBES = network("cubes", [2, 16, 8, 8], [
+    conv(4), {"pool": {"kernel": 2}}, "leaky_relu", conv(8, stride=2), "relu", conv(8), "relu",
+    "flatten", {"dense": 8}, {"loss": "mse"},
+])  # fmt: skip
+WAVES = network("waves", [2, 48], [conv(6, 5), "relu", conv(6, 5, stride=2), "relu",
+                                   "flatten", {"dense": 5}, "loss"])  # fmt: skip
+PIXELS = network("pixels", [3, 16, 16], [conv(8), "relu", conv(8), "relu", conv(4, 1), "loss"])
+GPT = {"name": "gpt", "source": "made for tests", "transformer": {
+    "layers": 2, "hidden": 16, "heads": 4, "vocab": 32, "sequence": 8,
+    "tied_embeddings": False}}  # fmt: skip
+LLAMA = {"name": "llama", "source": "made for tests", "transformer": {
+    "layers": 2, "hidden": 24, "heads": 4, "kv_heads": 2, "ffn": 40, "gated": True, "vocab": 30,
+    "sequence": 7, "tied_embeddings": True, "flash": False}}  # fmt: skip
+
+PLANS = {
+    "vgg": [
+        "serial",
+        "data:2",
+        "data:4",
+        "data:3",
+        "data:2,overlap=off",
+        "data:2,accumulate=2",
+        "data:2,zero=1",
+        "data:2,zero=2",
+        "data:4,zero=3",
+        "sharded:2",
+        "sharded:4,zero=1",
+        "data:2 sharded:2",
+        "filter:2",
+        "filter:4",
+        "channel:2",
+        "channel:4",
+        "spatial:2",
+        "spatial:2x2",
+        "spatial:4x1",
+        "spatial:1x2",
+        "pipeline:2,segments=4",
+        "pipeline:3,segments=4,schedule=gpipe",
+        "pipeline:4,segments=8,cuts=balanced",
+        "data:2 filter:2",
+        "data:4 filter:2",
+        "data:2 channel:2",
+        "data:2 spatial:2",
+        "data:2 spatial:2x2",
+        "filter:2 channel:2",
+        "spatial:2 filter:2",
+        "spatial:2 channel:2",
+        "pipeline:2,segments=2 data:2",
+        "pipeline:2,segments=2 filter:2",
+        "pipeline:2,segments=2 data:2 spatial:2",
+        "data:2,zero=1 filter:2",
+    ],
+    "resnet": [
+        "data:2",
+        "data:4,zero=3",
+        "filter:2",
+        "filter:8",
+        "channel:2",
+        "spatial:2",
+        "spatial:2x2",
+        "spatial:8x1",
+        "pipeline:2,segments=2,schedule=gpipe",
+        "data:2 filter:2",
+        "data:2 spatial:2",
+        "data:2 channel:2",
+        "pipeline:2,segments=4 data:2",
+        "recompute:full",
+    ],
+    "odd": [
+        "data:5",
+        "spatial:2",
+        "spatial:3x1",
+        "spatial:2x2",
+        "filter:2",
+        "filter:5",
+        "channel:3",
+        "data:2 spatial:2 filter:2",
+        "pipeline:3,segments=5",
+    ],
+    "grouped": ["filter:2", "filter:4", "channel:2", "spatial:2", "data:2 filter:4"],
+    "cubes": [
+        "data:2",
+        "spatial:2",
+        "spatial:2x2",
+        "spatial:2x2x2",
+        "filter:4",
+        "channel:2",
+        "pipeline:2,segments=2",
+        "data:2 spatial:2",
+    ],
+    "waves": ["spatial:2", "spatial:4", "filter:3", "data:2 spatial:2"],
+    "pixels": ["spatial:2", "spatial:2x2", "data:2 spatial:2", "filter:2"],
+    "gpt": [
+        "data:4",
+        "data:2,zero=3",
+        "tensor:2",
+        "tensor:4",
+        "tensor:2,sequence=on",
+        "filter:2",
+        "channel:2",
+        "data:2 tensor:2",
+        "data:2,zero=1 tensor:2",
+        "sharded:2 tensor:2",
+        "pipeline:2,segments=4 tensor:2,sequence=on",
+        "pipeline:2,segments=2 data:2 tensor:2",
+        "recompute:full",
+        "recompute:selective",
+        "tensor:2 recompute:full",
+        "pipeline:2,segments=4 recompute:full",
+    ],
+    "llama": ["data:2", "tensor:2", "tensor:2,sequence=on", "data:2 tensor:2", "data:3,zero=1"],
+}
+BATCH = {"odd": 10, "llama": 6, "vgg": 24}
+MODELS = {m["name"]: m for m in (VGG, RESNET, ODD, GROUPED, CUBES, WAVES, PIXELS, GPT, LLAMA)}
+
+
+def cases():
+    """Every model under every plan; in double precision, but for a few."""
+    for name, plans in PLANS.items():
+        for plan in plans:
+            yield {"name": f"{name} {plan}", "model": MODELS[name], "plan": plan, "steps": 3,
+                   "batch": BATCH.get(name, 8)}  # fmt: skip
+    for optimizer in ("sgd", "adam"):
+        for plan in ("data:2,zero=1", "filter:2", "pipeline:2,segments=2"):
+            yield {"name": f"vgg {plan} {optimizer}", "model": VGG, "plan": plan, "steps": 3,
+                   "batch": 8, "optimizer": optimizer}  # fmt: skip
+    for plan in ("data:2", "filter:2", "channel:2", "spatial:2", "pipeline:2,segments=2"):
+        yield {"name": f"resnet {plan} fp32", "model": RESNET, "plan": plan, "steps": 3, "batch": 8,
+               "dtype": "float32"}  # fmt: skip
