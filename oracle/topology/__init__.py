@@ -54,9 +54,6 @@ class Topology:
         self.fabrics: list[Fabric] = []
         below, inner = None, 1.0
         for level in self.levels:
-            if level.kind not in KINDS:
-                raise ValueError(f"level {level.name}: no kind is called {level.kind!r}; "
-                                 f"known: {', '.join(sorted(KINDS))}")  # fmt: skip
             fabric = KINDS[level.kind](level, below, inner, devices, circuits)
             self.fabrics.append(fabric)
             below, inner = level, fabric.ports * fabric.width
@@ -212,25 +209,18 @@ class Topology:
 
 
 def _stages(levels: Sequence[Level], devices: int) -> Iterable[Level]:
-    """The levels a job of `devices` devices reaches; a fat tree of several arities unrolled."""
+    """The levels that a job of `devices` devices reaches, those of several stages unrolled."""
     unit = 1
     for level in levels:
-        stages = level.shape if level.kind == "fat-tree" and len(level.shape) > 1 else ()
-        span = unit
-        for number, arity in enumerate(stages[:-1]):
-            span *= arity
-            first = {"ports": level.ports} if number == 0 else {"ports": None}
-            slim = 1.0 if number == 0 else level.oversubscription
-            yield replace(level, name=f"{level.name} stage {number + 1}", devices=span, shape=(),
-                          oversubscription=slim, **first)  # fmt: skip
-            if span >= devices:
+        if level.kind not in KINDS:
+            raise ValueError(f"level {level.name}: no kind is called {level.kind!r}; "
+                             f"known: {', '.join(sorted(KINDS))}")  # fmt: skip
+        for stage in KINDS[level.kind].stages(level, unit):
+            yield stage
+            unit = stage.devices
+            if unit >= devices:
                 return
-        yield replace(level, ports=None, shape=()) if stages else level
-        if level.devices >= devices:
-            return
-        unit = level.devices
-    if unit < devices:
-        raise ValueError(f"the network joins {unit} devices, not {devices}")
+    raise ValueError(f"the network joins {unit} devices, not {devices}")
 
 
 _BUILT: WeakKeyDictionary[System, dict[object, Topology]] = WeakKeyDictionary()

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 
+from oracle.specs import Level
 from oracle.topology.fabric import NOWHERE, Fabric, Ids
 
 
@@ -15,7 +18,8 @@ class Dragonfly(Fabric):
     routers; `routing: matched` hangs it on router h instead. Minimal: own group's gateway, the
     global link, then inside the target's group. `routing: valiant` goes by way of a third group,
     chosen by a hash of the two ends [valiant1982]. `routing: adaptive` is the best that load
-    balance can do: the links out of a router, and those out of a group, fill up evenly.
+    balance can do: the links out of a router, and those out of a group, fill up evenly, which
+    is a tree of routers and groups (`stages`).
     """
 
     kind = "dragonfly"
@@ -32,14 +36,27 @@ class Dragonfly(Fabric):
             )
         return shape[0], shape[1], shape[2]
 
+    @classmethod
+    def stages(cls, level: Level, unit: int) -> list[Level]:
+        """The tree that an adaptive dragonfly comes to."""
+        if level.routing != "adaptive":
+            return [level]
+        groups, routers, hosts = level.shape[:3]
+        trunk = level.shape[3] if len(level.shape) > 3 else 1
+        plain = replace(level, kind="switch", shape=(), routing=None)
+        return [
+            replace(plain, name=f"{level.name} router", devices=unit * hosts),
+            replace(plain, name=f"{level.name} group", devices=unit * hosts * routers,
+                    ports=max(1, routers - 1), routing="striped"),
+            replace(plain, ports=max(1, groups - 1) * trunk, routing="striped"),
+        ]  # fmt: skip
+
     @property
     def period(self) -> int:
         return self.level.devices
 
     def core(self) -> int:
         groups, routers, _ = self.extents
-        if self.level.routing == "adaptive":
-            return 2 * groups * routers + 2 * groups
         return groups * routers * routers + groups * groups
 
     def gateway(self, here: Ids, there: Ids) -> Ids:
@@ -52,8 +69,6 @@ class Dragonfly(Fabric):
     def path(self, start: Ids, end: Ids, source: Ids, target: Ids) -> list[Ids]:
         groups, routers, units = self.extents
         at, to = start // units, end // units
-        if self.level.routing == "adaptive":
-            return self.balanced(at, to)
         if self.level.routing != "valiant" or groups < 3:
             return self.minimal(at, to)
         from_, into = at // routers, to // routers
@@ -67,18 +82,6 @@ class Dragonfly(Fabric):
         first = self.minimal(at, middle)
         second = self.minimal(middle, to)
         return first + second
-
-    def balanced(self, at: Ids, to: Ids) -> list[Ids]:
-        """Out of the router, out of the group, into the group, into the router."""
-        groups, routers, _ = self.extents
-        from_, into, all_ = at // routers, to // routers, groups * routers
-        moved, apart = at != to, from_ != into
-        return [
-            np.where(moved, at, NOWHERE),
-            np.where(apart, 2 * all_ + from_, NOWHERE),
-            np.where(apart, 2 * all_ + groups + into, NOWHERE),
-            np.where(moved, all_ + to, NOWHERE),
-        ]
 
     def minimal(self, at: Ids, to: Ids) -> list[Ids]:
         """Router to router: local link, global link, local link, as far as needed."""
@@ -99,12 +102,6 @@ class Dragonfly(Fabric):
         groups, routers, _ = self.extents
         each, first = self.level.bandwidth, self.width
         trunk = each * (self.level.shape[3] if len(self.level.shape) > 3 else 1)
-        if self.level.routing == "adaptive":
-            out = [(first + r, first + r, each * max(1, routers - 1), "local links")
-                   for r in range(groups * routers)]  # fmt: skip
-            far = [(first + g * routers, first + g * routers, trunk * max(1, groups - 1),
-                    "global links") for g in range(groups)]  # fmt: skip
-            return out + out + far + far
         links = [
             (first + g * routers + a, first + g * routers + b, each, "local links")
             for g in range(groups)

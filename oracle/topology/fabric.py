@@ -49,6 +49,11 @@ class Fabric:
         self.gates = self.units * self.lanes if self.has_ports else 0
         self.inner_links = self.core()
 
+    @classmethod
+    def stages(cls, level: Level, unit: int) -> list[Level]:
+        """The levels that one level of a spec stands for."""
+        return [level]
+
     def default_ports(self, inner: float) -> float:
         """Ports of a unit when the spec gives none: its inner ports over the oversubscription."""
         return inner / self.level.oversubscription

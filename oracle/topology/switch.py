@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
+from oracle.specs import Level
 from oracle.topology.fabric import Fabric
 
 
@@ -31,3 +34,19 @@ class FatTree(Fabric):
 
     kind = "fat-tree"
     spread = "d-mod-k"
+
+    @classmethod
+    def stages(cls, level: Level, unit: int) -> list[Level]:
+        """One level a stage, where `shape` lists arities: hosts a leaf first."""
+        if len(level.shape) < 2:
+            return [replace(level, shape=())]
+        stages, span = [], unit
+        for number, arity in enumerate(level.shape, 1):
+            span *= arity
+            first, last = number == 1, number == len(level.shape)
+            stages.append(replace(
+                level, devices=span, shape=(), ports=level.ports if first else None,
+                name=level.name if last else f"{level.name} stage {number}",
+                oversubscription=1.0 if first else level.oversubscription,
+            ))  # fmt: skip
+        return stages
