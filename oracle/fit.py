@@ -13,7 +13,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
-from itertools import combinations
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -24,7 +23,7 @@ MOST_LINES = 6
 SOFT = 0.05  # relative error from which the loss grows linearly, until the data give a scale
 FASTEST = 1e15  # bytes per second of a line whose slope the data cannot tell from zero
 NORMAL90 = 1.6448536269514722
-_SETS = [list(some) for size in (3, 2, 1) for some in combinations(range(3), size)]
+RIDGE = 1e-10 * np.eye(3)  # two columns may be the same
 
 
 @dataclass(frozen=True, eq=False)
@@ -285,16 +284,24 @@ def nonnegative(rows: Numbers, weight: Numbers) -> Numbers:
     weighted = rows * weight[:, None]
     square, right = weighted.T @ rows, weighted.sum(axis=0)
     norm = np.sqrt(np.maximum(np.diag(square), 1e-300))
-    square, right = square / np.outer(norm, norm), right / norm
-    best, value = np.zeros(3), 0.0
-    for some in _SETS:
-        part = square[np.ix_(some, some)] + 1e-10 * np.eye(len(some))
-        x = np.linalg.solve(part, right[some])
-        if (x >= 0).all() and (gain := float(right[some] @ x)) > value + 1e-12:
-            value = gain
-            best = np.zeros(3)
-            best[some] = x
-    return best / norm
+    square, right = square / np.outer(norm, norm) + RIDGE, right / norm
+    x = np.linalg.solve(square, right)
+    if (x >= 0).all():
+        return x / norm
+    (_, a, b), (_, _, c), _ = square.tolist()
+    r = right.tolist()
+    best, value = [0.0, 0.0, 0.0], 0.0
+    for i, j, off in ((0, 1, a), (0, 2, b), (1, 2, c)):
+        det = (1 + 1e-10) ** 2 - off * off
+        first, second = (r[i] - off * r[j]) / det, (r[j] - off * r[i]) / det
+        if first >= 0 and second >= 0 and (gain := r[i] * first + r[j] * second) > value + 1e-12:
+            best, value = [0.0, 0.0, 0.0], gain
+            best[i], best[j] = first, second
+    for i in range(3):
+        if r[i] * r[i] > value + 1e-12:
+            best, value = [0.0, 0.0, 0.0], r[i] * r[i]
+            best[i] = r[i]
+    return np.array(best) / norm
 
 
 def spread(residual: Numbers) -> float:
