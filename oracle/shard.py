@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from oracle.model import Model
+from oracle.models import Model
 
 Array = Any  # a float or a numpy array, broadcastable to (plans, rows)
 Extents = tuple[Array, Array, Array]

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any, ClassVar
 
 from oracle.collectives import Message
-from oracle.model import Model
+from oracle.models import Model
 from oracle.shard import Array, Shard
 
 

@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 
 from oracle.collectives import Message
-from oracle.model import Model
+from oracle.models import Model
 from oracle.shard import Array, Shard
 from oracle.strategies.base import Strategy
 

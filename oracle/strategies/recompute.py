@@ -5,7 +5,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from oracle.collectives import Message
-from oracle.model import Model
+from oracle.models import Model
 from oracle.shard import Array, Shard
 from oracle.strategies.base import Strategy, words
 
