@@ -38,7 +38,7 @@ class Hierarchical(Algorithm):
     one α and β for both, and q = 1.
     """
 
-    op, name, source, nodal = "allreduce", "hierarchical", "jia2018, §4; cho2019, §3", True
+    op, name, source, nodal = "allreduce", "hierarchical", "jia2018scalable, §3; cho2019, §3", True
 
     def fits(self, p: int, inner: int = 1) -> bool:
         return 1 < inner < p and p % inner == 0
@@ -61,7 +61,7 @@ class Hierarchical(Algorithm):
 class HierarchicalDoubling(Hierarchical):
     """Hierarchical, with halving-doubling across nodes: T = … + 2 log₂n α + 2(n − 1)/qn m β."""
 
-    name, source, menu = "hierarchical_doubling", "jia2018, §4; thakur2005, §4.4", False
+    name, source, menu = "hierarchical_doubling", "jia2018scalable, §3; thakur2005, §4.4", False
 
     def fits(self, p: int, inner: int = 1) -> bool:
         return super().fits(p, inner) and power_of_two(p // inner)
@@ -81,7 +81,7 @@ class Leader(Hierarchical):
     T = 2⌈log₂q⌉(α_in + m β_in) + 2(n − 1)(α + m/n β)
     """
 
-    name, source, menu = "leader", "jia2018, §4 (single leader)", False
+    name, source, menu = "leader", "jia2018scalable, §3 (single leader)", False
 
     def steps(self, p: Any, q: Any = 1) -> Any:
         return 2 * log2(q) + 2 * (p / q - 1)
@@ -112,7 +112,7 @@ class HierarchicalAllgather(Algorithm):
     T = (n − 1)(α + m/qn β) + (q − 1)(α_in + m/q β_in)
     """
 
-    op, name, source, nodal = "allgather", "hierarchical", "jia2018, §4", True
+    op, name, source, nodal = "allgather", "hierarchical", "jia2018scalable, §3", True
 
     def fits(self, p: int, inner: int = 1) -> bool:
         return 1 < inner < p and p % inner == 0
