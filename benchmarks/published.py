@@ -286,7 +286,7 @@ def titan(row: Row, measured: float, kind: str) -> Case:
     plan = f"data:{shards},zero=3" if shards > 1 else ""
     plan += f" context:{cp}" if cp > 1 else ""
     plan += f" tensor:{tp},sequence=on" if tp > 1 else ""
-    plan += {"full AC": " recompute:full", "selective op AC": " recompute:selective"}.get(
+    plan += {"full AC": " recompute:full", "selective op AC": " recompute:operators"}.get(
         row["recompute"], ""
     )
     return Case((row["seq_len"], row["gpus"]), model, "h100-96gb", plan.strip(),

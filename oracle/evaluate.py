@@ -153,10 +153,10 @@ class _Flow:
 
     forward: Array
     backward: Array
-    core: Array  # forward of attention cores: made again by selective recomputation
-    blocks: Array  # forward of what full recomputation makes again
+    again: tuple[Array, ...]  # forward of what each kind of recomputation makes again
     update: Array
-    host: tuple[Array, ...]  # what the host needs to launch forward, backward, core, blocks
+    host: tuple[Array, Array]  # what the host needs to launch forward and backward
+    redone: tuple[Array, ...]  # and what each kind of recomputation makes again
     launch: float  # of one kernel
     rough: float  # relative 1σ of compute
 
@@ -164,12 +164,11 @@ class _Flow:
 def _flow(shard: Shard, stages: Stages, times: Passes, system: System, options: Options) -> _Flow:
     device, model = system.device, shard.model
     launch = 0.0 if shard.ideal else device.launch + system.dispatch
-    core = model.mask(lambda row: row.work == "attention")
-    again = model.folded if model.folded.any() else np.ones(len(model), bool)
     ahead, back = times.kernels
-    host = tuple(
-        (stages.total(each[None, :]) + around) * launch
-        for each, around in ((ahead, AROUND), (back, 0), (ahead * core, 0), (ahead * again, 0))
+    parts = recomputed(model)
+    host = (
+        (stages.total((ahead + 0.0)[None, :]) + AROUND) * launch,
+        stages.total(back[None, :]) * launch,
     )
     forward = stages.total(times.forward)
     backward = stages.total(times.data + times.weight)
@@ -185,9 +184,26 @@ def _flow(shard: Shard, stages: Stages, times: Passes, system: System, options: 
         backward = backward + added
         update = _update(weights, stages, device, model, options)
     return _Flow(
-        forward, backward, stages.total(times.forward * core), stages.total(times.forward * again),
-        update, host, launch, _rough(model, device, options),
+        forward, backward, tuple(stages.total(times.forward * part) for part in parts),
+        update, host, tuple(stages.total((ahead * part)[None, :]) * launch for part in parts),
+        launch, _rough(model, device, options),
     )  # fmt: skip
+
+
+def recomputed(model: Model) -> tuple[Array, Array, Array]:
+    """Shares of each row's forward pass made again: selective, full, by operators."""
+    inside = model.folded if model.folded.any() else np.ones(len(model), bool)
+    core = model.mask(lambda row: row.work == "attention")
+    matrices = model.weighted & inside
+    return 1.0 * core, 1.0 * inside, inside * np.where(core, 0.0, np.where(matrices, 0.5, 1.0))
+
+
+def _chosen(mode: Array, parts: tuple[Array, ...], same: Array | None) -> Array:
+    """What each plan's kind of recomputation makes again, of all kinds."""
+    found = 0.0
+    for kind, part in enumerate(parts, 1):
+        found = found + (mode == kind) * (part if same is None else part[same])
+    return found
 
 
 def _update(weights: Array, stages: Stages, device: Any, model: Model, options: Options) -> Array:
@@ -322,7 +338,7 @@ def _assemble(
     S = np.broadcast_to(shard.segments, (len(flow.forward), 1))[same]
     forward, backward = flow.forward[same], flow.backward[same]
     mode = plan.axis("recompute").mode
-    again = np.where(mode == 2, flow.blocks[same], np.where(mode == 1, flow.core[same], 0.0))
+    again = _chosen(mode, flow.again, same)
     in_forward, in_backward, after = (np.zeros((n, p)) for _ in range(3))
     border = np.zeros((n, 1))
     said = [np.zeros((n, p)), np.zeros((n, p))]  # host seconds to launch exchanges, either pass
@@ -360,7 +376,7 @@ def _assemble(
         parts.append((one, seconds, exposed, one.calls[same]))
     # the device waits for the host where kernels are shorter than their launches
     host = flow.host
-    redone = np.where(mode == 2, host[3], np.where(mode == 1, host[2], 0.0))
+    redone = _chosen(mode, flow.redone, None)
     waits = (
         np.maximum(host[0] + said[0] - forward - in_forward, 0.0),
         np.maximum(host[1] + said[1] + redone - backward - again - in_backward, 0.0),

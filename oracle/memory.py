@@ -87,8 +87,13 @@ def _activations(
     block = (stages.counts @ model.folded > 0) | (~model.folded).all()
     full = stages.gather(np.where(block, given, units))
     working = stages.most(np.where(block, units, 0.0))
+    matrices = model.weighted & model.folded
+    operators = stages.total(kept * np.where(model.folded, np.where(core, 1, 0), 1)
+                             + 0.5 * micro * shard.y * shard.delta * matrices)  # fmt: skip
+    operators = operators + stages.gather(np.where(block, given, 0.0))
     chosen = np.where(recompute == 2, full, np.where(recompute == 1, selective, none))
-    return chosen, np.where(recompute == 2, working, 0.0)
+    chosen = np.where(recompute == 3, operators, chosen)
+    return chosen, np.where(recompute >= 2, working, 0.0)
 
 
 def _in_flight(plan: Plan, stages: Stages) -> Array:

@@ -85,6 +85,8 @@ class Device:
     price: Price | None = None
     title: str = ""
     kernels: tuple[Curve, ...] = ()  # calibrated; beside the datasheet, never over it
+    # of the rate that a short benchmark shows, what matrix units keep up under training's power
+    loaded: Annotated[float, Between(0.1, 1)] = 1.0
 
     def check(self) -> Iterator[Clash]:
         for key in self.peak:
@@ -270,9 +272,14 @@ def _build(kind: type[S], what: Any) -> S:
 def _open_references(kind: type, node: Node, name: str, text: str) -> None:
     """`device: v100-sxm2-16gb` and `collectives: abci-nccl` stand for shipped files' content."""
     fitted = node.entries.get("collectives") if kind is System else None
-    if fitted is not None and fitted.kind == "scalar" and not fitted.empty:
-        inner = _referred(fitted, "collectives", name, text)
-        node.entries["collectives"] = inner.entries["collectives"]
+    if fitted is not None and not fitted.empty and fitted.kind != "mapping":
+        given = [fitted] if fitted.kind == "scalar" else fitted.items
+        opened = Node(fitted.place, "sequence")
+        for item in given:
+            shared = item.kind == "scalar" and not item.empty
+            inner = _referred(item, "collectives", name, text) if shared else None
+            opened.items += inner.entries["collectives"].items if inner else [item]
+        node.entries["collectives"] = opened
     entry = node.entries.get("device") if kind is System else None
     if entry is not None and entry.kind == "scalar" and not entry.empty:
         node.entries["device"] = _referred(entry, "devices", name, text)

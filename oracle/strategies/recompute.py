@@ -18,10 +18,11 @@ class Recompute(Strategy):
         M      = Σ_blocks B|x| + max_block B|kept|
 
     `selective` makes only the attention core again: few FLOP, most of the bytes where
-    scores are kept (5 a s² b of 34 s b h + 5 a s² b a layer).
+    scores are kept (5 a s² b of 34 s b h + 5 a s² b a layer). `operators` keeps what attention
+    and every other matrix made, and makes the rest again, matrix or not.
     """
 
-    mode: Array = words("none", "selective", "full")
+    mode: Array = words("none", "selective", "full", "operators")
 
     source = "chen2016, §4; korthikanti2022, §5"
     nearness = 9

@@ -69,7 +69,8 @@ class Tensor(Strategy):
             kept=shard.kept * share_y,
             kept_bytes=shard.kept_bytes * np.where(_lookup(model), 1 / along, share_y),
             work=shard.work * np.where(cut, 1 / p, np.where(token, 1 / along, 1.0)),
-            spread=shard.spread * along,
+            # each sends its part over a border between stages and gathers it on the other side
+            spread=shard.spread * p,
         )
 
     def talk(self, shard: Shard) -> list[Message]:
