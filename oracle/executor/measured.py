@@ -1,0 +1,189 @@
+"""A measurement: what a plan really took, in the words and fields of an estimate."""
+
+from __future__ import annotations
+
+import json
+import statistics
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any
+
+from oracle.executor import records
+
+STRAGGLES = 1.5  # times the median of all ranks' own work
+SCHEMA = 1
+
+
+@dataclass(frozen=True)
+class Said:
+    """One kind of exchange, per step: of the rank that spent most time on it."""
+
+    what: str
+    op: str
+    group: int
+    calls: float
+    bytes: float  # of one call
+    seconds: float
+
+
+@dataclass(frozen=True)
+class Measurement:
+    """One plan, run: medians over its steps, a step as long as its slowest rank's."""
+
+    model: str
+    plan: str
+    batch: int
+    devices: int
+    seconds: float  # of an iteration
+    each: tuple[float, ...]  # of every timed step
+    compute: dict[str, float]  # forward, backward, update: of the slowest rank
+    exchange: tuple[Said, ...]
+    memory: float  # bytes, the largest peak of a rank
+    ranks: tuple[dict[str, Any], ...]  # host, own work and peak of each
+    options: dict[str, Any] = field(default_factory=dict)
+    environment: dict[str, Any] = field(default_factory=dict)
+    stages: tuple[tuple[int, int], ...] = ()
+    complete: bool = True
+
+    @property
+    def spread(self) -> float:
+        """Relative standard deviation of the steps."""
+        if len(self.each) < 2:
+            return 0.0
+        return statistics.stdev(self.each) / statistics.mean(self.each)
+
+    @property
+    def stragglers(self) -> list[str]:
+        """Ranks whose own work took far longer than the others'."""
+        work = [rank["work"] for rank in self.ranks]
+        middle = statistics.median(work)
+        return [
+            f"rank {i} on {rank['host']}: {rank['work'] / middle:.1f} times the median"
+            for i, rank in enumerate(self.ranks)
+            if rank["work"] > STRAGGLES * middle and len(self.stages) < 2
+        ]
+
+    def as_json(self) -> dict[str, Any]:
+        """As an estimate prints one plan, and beside it what only a measurement has."""
+        low, high = min(self.each), max(self.each)
+        exchange = [asdict(said) | {"exposed": said.seconds} for said in self.exchange]
+        return {
+            "plan": self.plan,
+            "seconds": {"iteration": self.seconds, "low": low, "high": high},
+            "compute": self.compute,
+            "exchange": exchange,
+            "memory": {"total": self.memory},
+            "measured": {
+                "model": self.model,
+                "batch": self.batch,
+                "devices": self.devices,
+                "each": list(self.each),
+                "spread": self.spread,
+                "ranks": list(self.ranks),
+                "stragglers": self.stragglers,
+                "options": self.options,
+                "environment": self.environment,
+                "stages": [list(stage) for stage in self.stages],
+                "complete": self.complete,
+            },
+        }
+
+    @classmethod
+    def from_json(cls, entry: Mapping[str, Any]) -> Measurement:
+        own = entry["measured"]
+        said = tuple(
+            Said(**{k: e[k] for k in ("what", "op", "group", "calls", "bytes", "seconds")})
+            for e in entry["exchange"]
+        )
+        return cls(
+            own["model"], entry["plan"], own["batch"], own["devices"],
+            entry["seconds"]["iteration"], tuple(own["each"]), dict(entry["compute"]), said,
+            entry["memory"]["total"], tuple(own["ranks"]), own["options"], own["environment"],
+            tuple((a, b) for a, b in own["stages"]), own["complete"],
+        )  # fmt: skip
+
+
+def write(path: Path, found: Sequence[Measurement]) -> None:
+    """All measurements of a launch as one JSON document, atomically."""
+    document = {
+        "schema": SCHEMA,
+        "measured": True,
+        "model": found[0].model if found else "",
+        "plans": [one.as_json() for one in found],
+    }
+    records.write_whole(path, json.dumps(document, indent=1, allow_nan=False) + "\n")
+
+
+def read(path: Path) -> list[Measurement]:
+    """The measurements of a file; a ValueError with its name when it is none of ours."""
+    try:
+        document = json.loads(path.read_text(encoding="utf-8"))
+        if document.get("measured") is not True or document.get("schema") != SCHEMA:
+            raise ValueError("it does not say so")
+        return [Measurement.from_json(entry) for entry in document["plans"]]
+    except (ValueError, KeyError, TypeError, AttributeError) as error:
+        raise ValueError(f"{path} is no measurement of plans: {error}") from None
+
+
+def join(parts: Path, size: int, complete: bool) -> Iterator[Measurement]:
+    """From the ranks' files: every run of which all ranks finished at least one step."""
+    found = records.of_all_ranks(parts, size)
+    runs = [key for key in found if key.endswith("/plan")]
+    for key in runs:
+        run = key.removesuffix("/plan")
+        about = found[key]
+        mine = [i for i, record in enumerate(about) if record["takes_part"]]
+        steps = [of for k, of in found.items() if k.startswith(f"{run}/step ")]
+        if steps:
+            yield _one(about, [[of[i] for i in mine] for of in steps], mine, complete)
+
+
+def _one(
+    about: Sequence[Mapping[str, Any]], steps: Sequence[Sequence[Mapping[str, Any]]],
+    mine: Sequence[int], complete: bool,
+) -> Measurement:  # fmt: skip
+    first = about[mine[0]]
+    each = [max(rank["seconds"] for rank in step) for step in steps]
+    work = [
+        {
+            phase: statistics.median(step[i]["phases"][phase] for step in steps)
+            for phase in ("forward", "backward", "update", "exchange")
+        }
+        for i in range(len(mine))
+    ]
+    own = [w["forward"] + w["backward"] + w["update"] for w in work]
+    slowest = max(range(len(mine)), key=lambda i: own[i])
+    return Measurement(
+        model=first["model"],
+        plan=first["plan"],
+        batch=first["batch"],
+        devices=len(mine),
+        seconds=statistics.median(each),
+        each=tuple(each),
+        compute={k: v for k, v in work[slowest].items() if k != "exchange"},
+        exchange=tuple(_said(steps)),
+        memory=max(rank["memory"] for step in steps for rank in step),
+        ranks=tuple(
+            {"host": about[i]["host"], "work": own[k], "memory": steps[-1][k]["memory"]}
+            for k, i in enumerate(mine)
+        ),
+        options=first["options"],
+        environment=first["environment"],
+        stages=tuple((a, b) for a, b in first["stages"]),
+        complete=complete and len(steps) >= first["steps"],
+    )
+
+
+def _said(steps: Sequence[Sequence[Mapping[str, Any]]]) -> Iterator[Said]:
+    """Per step, of the rank that spent most on each kind."""
+    kinds = dict.fromkeys(what for step in steps for rank in step for what in rank["said"])
+    for what in kinds:
+        spent = []
+        for step in steps:
+            of = [rank["said"][what] for rank in step if what in rank["said"]]
+            spent.append(max(of, key=lambda one: one["seconds"]))
+        calls = spent[0]["calls"]
+        seconds = statistics.median(one["seconds"] for one in spent)
+        size = spent[0]["bytes"] / max(calls, 1)
+        yield Said(what, spent[0]["op"], spent[0]["group"], calls, size, seconds)

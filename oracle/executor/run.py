@@ -1,0 +1,232 @@
+"""Run plans for real: warm-up, timed steps, what each phase and each exchange took."""
+
+from __future__ import annotations
+
+import os
+import platform
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from oracle.executor import measured
+from oracle.executor.launch import TIMEOUT, Host, Outcome, Say, _unheard, launch
+from oracle.executor.world import recognise
+
+if TYPE_CHECKING:
+    from oracle.executor.rank import Rank
+    from oracle.executor.wire import Sent
+
+DTYPES = {"fp32": "float32", "fp64": "float64", "bf16": "bfloat16", "fp16": "float16"}
+
+
+@dataclass(frozen=True)
+class Job:
+    """One plan to run, of one model."""
+
+    model: Any  # a shipped name, a path, or the same content as a dict
+    plan: str
+    batch: int
+    steps: int = 8
+    warm_up: int = 2
+    optimizer: str = "momentum"
+    precision: str = "fp32"
+    stages: tuple[int, ...] = ()  # edges of the pipeline's stages, in units; () to decide here
+    seed: int = 0
+
+
+def run(
+    jobs: Job | Sequence[Job],
+    out: Path,
+    *,
+    ranks: int | None = None,
+    replay: bool = False,
+    timeout: float = TIMEOUT,
+    backend: str = "gloo",
+    say: Say = _unheard,
+    host: Host | None = None,
+) -> tuple[Outcome, list[measured.Measurement]]:
+    """Execute plans one after the other and write `out`; finished steps of before are kept.
+
+    With `replay` only the messages are played, in the order and at the sizes that were priced.
+    """
+    wanted = [jobs] if isinstance(jobs, Job) else list(jobs)
+    parts = out.with_name(out.name + ".parts")
+    for job in wanted:
+        if job.precision not in DTYPES:
+            raise ValueError(f"{job.precision}: the executor runs {', '.join(DTYPES)}")
+    arguments = {"jobs": [asdict(job) for job in wanted], "replay": replay}
+    outcome = launch(
+        "oracle.executor.run:task", arguments, parts, ranks=ranks, timeout=timeout, say=say,
+        host=host, backend=backend,
+    )  # fmt: skip
+    world = recognise(os.environ) if ranks is None else None
+    size = ranks or (world.size if world else 1)
+    found = list(measured.join(parts, size, outcome.complete)) if outcome.leads else []
+    if outcome.leads and found:
+        measured.write(out, found)
+    return outcome, found
+
+
+def task(rank: Rank, arguments: Mapping[str, Any]) -> None:
+    """What each rank does."""
+    for number, entry in enumerate(arguments["jobs"]):
+        job = Job(**entry)
+        if not rank.go_on():
+            return
+        name = f"{number} {job.plan}"
+        if rank.finished(f"{name}/plan") and rank.finished(f"{name}/step {job.steps}"):
+            continue
+        rank.say(f"{number + 1}/{len(arguments['jobs'])} {job.plan}, batch {job.batch}")
+        play = _Replayed if arguments["replay"] else _Trained
+        if not _steps(rank, name, job, play(rank, job)):
+            return
+
+
+def _steps(rank: Rank, name: str, job: Job, played: _Played) -> bool:
+    """Warm up, then the timed steps that are not done yet; False when asked to stop."""
+    import torch.distributed as dist
+
+    wire, takes_part = played.wire, played.wire.mesh.taking_part
+    if not rank.finished(f"{name}/plan"):
+        rank.record(
+            f"{name}/plan",
+            model=played.title,
+            plan=job.plan,
+            batch=job.batch,
+            steps=job.steps,
+            host=rank.hosts[rank.rank],
+            takes_part=takes_part,
+            stages=[list(stage) for stage in played.stages],
+            options={"precision": job.precision, "optimizer": job.optimizer},
+            environment=environment(rank),
+        )
+    for step in range(1 - job.warm_up, job.steps + 1):
+        if step > 0 and rank.finished(f"{name}/step {step}"):
+            continue
+        if not rank.go_on():
+            return False
+        wire.at = lambda phase, what, step=step: rank.at(phase, what, max(step, 0))  # type: ignore[misc]
+        rank.at("measure" if step > 0 else "warm-up", job.plan, max(step, 0))
+        wire.sent, wire.seconds = {}, 0.0
+        forget_peak()
+        dist.barrier(group=rank.control)
+        began = time.perf_counter()
+        phases = played.step() if takes_part else {}
+        wire.synchronise()
+        seconds = time.perf_counter() - began
+        if step > 0:
+            said = {what: _said(sent) for what, sent in wire.sent.items()}
+            rank.record(
+                f"{name}/step {step}", seconds=seconds if takes_part else 0.0, phases=phases,
+                said=said, memory=peak(rank),
+            )  # fmt: skip
+    return True
+
+
+def _said(sent: Sent) -> dict[str, Any]:
+    return {"op": sent.op, "group": sent.group, "calls": sent.calls, "bytes": sent.nbytes,
+            "seconds": sent.seconds}  # fmt: skip
+
+
+class _Played:
+    """What is stepped: training, or its messages alone."""
+
+    def __init__(self, rank: Rank, job: Job) -> None:
+        import torch
+
+        from oracle.executor.graph import graph
+        from oracle.executor.wire import Mesh, Wire
+        from oracle.plan import parse
+
+        self.rank, self.job = rank, job
+        self.graph = graph(job.model)
+        self.title = self.graph.model.name
+        self.plan = parse(job.plan, job.batch)
+        on_gpu = rank.backend == "nccl"
+        synchronise = torch.cuda.synchronize if on_gpu else lambda: None
+        self.wire = Wire(Mesh(self.plan, rank.rank, rank.size), synchronise=synchronise)
+        self.stages: list[tuple[int, int]] = []
+
+    def step(self) -> dict[str, float]:
+        raise NotImplementedError
+
+
+class _Trained(_Played):
+    def __init__(self, rank: Rank, job: Job) -> None:
+        import torch
+
+        from oracle.executor.program import Program
+        from oracle.executor.steps import Optimizer, Trainer, inputs
+
+        super().__init__(rank, job)
+        dtype = getattr(torch, DTYPES[job.precision])
+        edges = list(job.stages) or None
+        program = Program(self.graph, self.plan, self.wire, dtype=dtype, device=rank.device,
+                          seed=job.seed, edges=edges)  # fmt: skip
+        self.stages = program.stages
+        self.x, self.target = inputs(self.graph, job.batch, job.seed, dtype)
+        if self.wire.mesh.taking_part:
+            self.trainer = Trainer(program, Optimizer(job.optimizer, rate=1e-4))
+
+    def step(self) -> dict[str, float]:
+        self.trainer.step(self.x, self.target)
+        return dict(self.trainer.clock.seconds)
+
+
+class _Replayed(_Played):
+    def __init__(self, rank: Rank, job: Job) -> None:
+        from oracle.executor.cuts import stages_of
+        from oracle.executor.replay import script
+
+        super().__init__(rank, job)
+        self.stages = stages_of(self.graph, self.plan, list(job.stages) or None)
+        width = 8 if job.precision == "fp64" else 4 if job.precision == "fp32" else 2
+        self.lines = script(self.graph, self.plan, self.stages, self.wire.mesh, width)
+
+    def step(self) -> dict[str, float]:
+        from oracle.executor.replay import play
+
+        began = time.perf_counter()
+        play(self.lines, self.wire, self.rank.device)
+        spent = time.perf_counter() - began
+        return {"forward": 0.0, "backward": 0.0, "update": 0.0, "exchange": spent}
+
+
+def environment(rank: Rank) -> dict[str, Any]:
+    """Versions and hardware: no paths, no variables."""
+    import torch
+
+    from oracle.executor.collectives import facts, oracle_version
+
+    return facts(rank) | {
+        "oracle": oracle_version(),
+        "python": platform.python_version(),
+        "threads": torch.get_num_threads(),
+    }
+
+
+def forget_peak() -> None:
+    """Let the peak of memory begin anew."""
+    import torch
+
+    if torch.cuda.is_available():
+        torch.cuda.reset_peak_memory_stats()
+        return
+    try:
+        Path("/proc/self/clear_refs").write_text("5")
+    except OSError:
+        return
+
+
+def peak(rank: Rank) -> float:
+    """Bytes, of the device where there is one, else of the process."""
+    import torch
+
+    if rank.backend == "nccl":
+        return float(torch.cuda.max_memory_reserved())
+    for line in Path("/proc/self/status").read_text().splitlines():
+        if line.startswith("VmHWM:"):
+            return float(line.split()[1]) * 1024
+    return 0.0
