@@ -25,7 +25,7 @@ FOLDS = 5
 SEED = 20211
 FEWEST = 15  # kernels of one family, precision and part that a curve is fitted to
 KNEE = 0.1  # relative error from which on a residual counts linearly
-LEAN = 2.0  # 1σ of the prior, in units of the logarithm: a factor of seven
+LEAN = 4.0  # 1σ of the prior, in units of the logarithm: weak, a factor of fifty
 # what is fitted: its least and its most, and the families that have it
 NUMBERS = {
     "start": (1e-7, 5e-5),

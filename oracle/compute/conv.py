@@ -7,8 +7,9 @@ and a window of K points:
     data     m = B·P·strides  n = C/g   k = F/g·K/strides      the same FLOP, by the input's points
     weight   m = F/g          n = C/g·K k = B·P
 
-and, where it may be, by Winograd's F(4×4, r×r) (`lavin2016`: 4 times fewer products) or, one
-filter a channel, directly; the library picks the fastest of its algorithms, hence the minimum.
+and, where it may be, by Winograd's 6×6 tiles (`lavin2016`: 4 times fewer products of a 3×3
+window) or, one filter a channel, directly; the library picks the fastest of its algorithms,
+hence the minimum.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ from oracle.compute.curve import WIDTH, Array, curve, duration, fitted, launched
 from oracle.specs import Curve, Device
 
 Three: TypeAlias = "tuple[Array, Array, Array]"  # depth, height, width; 1 where there is none
-TILE = 4  # outputs of one Winograd tile along height and along width
+TRANSFORM = 6  # points of a Winograd tile along height and along width
 
 
 def conv(
@@ -52,10 +53,12 @@ def conv(
     quick = fitted(device, "winograd", own, part)
     if quick is not None:
         side = np.asarray(window[2])
-        square = (side >= 3) & (window[1] == side) & (taps == side**2) & (strides == 1)
-        saving = taps * TILE**2 / (TILE + side - 1) ** 2
+        square = (side >= 3) & (side <= 5) & (window[1] == side) & (taps == side**2)
+        # a tile makes 4×4 outputs of a 3×3 window, 2×2 of a 5×5
+        made = np.maximum(TRANSFORM + 1 - side, 1)
+        saving = taps * (made / TRANSFORM) ** 2
         saved = duration(quick, device, rate * saving, *shape(quick, *form), groups, moved)
-        seconds = np.where(square, np.minimum(seconds, saved), seconds)
+        seconds = np.where(square & (strides == 1), np.minimum(seconds, saved), seconds)
     if np.any(np.asarray(groups) > 1):
         plain = curve(device, "direct", "fp32", part)
         vector = device.peak.get("fp32", rate)
