@@ -24,7 +24,7 @@ class SparsePairwise(Algorithm):
 
     density: float = 0.001
     index: float = 1.0
-    op, name, source = "sparse_allreduce", "pairwise", "nguyen2018sparse, §III"
+    op, name, source = "sparse_allreduce", "pairwise", "nguyen2019sparse, §III"
 
     def steps(self, p: Any) -> Any:
         return 2 * (p - 1)
@@ -51,7 +51,7 @@ class SparseSwitching(SparsePairwise):
     """
 
     overhead: float = 0.05
-    name, source = "switching", "renggli2019, §5; nguyen2018sparse, §III"
+    name, source = "switching", "renggli2019, §5; nguyen2019sparse, §III"
 
     def parts(self, p: int) -> Any:
         """Part of a dense share that is sent in each of the 2(p − 1) steps."""

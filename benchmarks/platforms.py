@@ -1,0 +1,166 @@
+"""The simulated platforms and collectives of a SimGrid reference table, in our own terms."""
+
+from __future__ import annotations
+
+import csv
+import math
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from oracle import topology
+from oracle.collectives import Steps, named
+from oracle.contention import Groups, trace
+from oracle.topology import Topology
+
+ENVELOPE = 16  # bytes that SimGrid adds to every message
+
+# (collective, algorithm) there -> the schedules here, one after the other
+ALGORITHMS: dict[tuple[str, str], tuple[tuple[str, str], ...]] = {
+    ("ring", "own"): (("allreduce", "ring"),),
+    ("hd", "own"): (("allreduce", "halving_doubling"),),
+    ("hdr", "own"): (("allreduce", "rabenseifner"),),
+    ("shd", "own"): (("allreduce", "shifted_halving_doubling"),),
+    ("ps", "own"): (("allreduce", "parameter_server"),),
+    ("allreduce", "lr"): (("allreduce", "ring"),),
+    ("allreduce", "ompi_ring_segmented"): (("allreduce", "ring"),),
+    ("allreduce", "rab_rdb"): (("allreduce", "halving_doubling"),),
+    ("allreduce", "rab"): (("allreduce", "halving_doubling"),),
+    ("allreduce", "rab1+allgather:rdb"): (("allreduce", "rabenseifner"),),
+    ("allreduce", "rdb"): (("allreduce", "recursive_doubling"),),
+    ("allreduce", "redbcast+reduce:binomial+bcast:binomial_tree"): (("allreduce", "binomial"),),
+    ("allgather", "ring"): (("allgather", "rotation"),),
+    ("allgather", "rdb"): (("allgather", "recursive_doubling"),),
+    ("allgather", "bruck"): (("allgather", "bruck"),),
+    ("alltoall", "pair"): (("alltoall", "exchange"),),
+    ("alltoall", "ring"): (("alltoall", "pairwise"),),
+    ("alltoall", "bruck"): (("alltoall", "bruck"),),
+    ("alltoall", "basic_linear"): (("alltoall", "scattered"),),
+    ("bcast", "binomial_tree"): (("broadcast", "binomial"),),
+    ("bcast", "scatter_LR_allgather"): (("broadcast", "scatter_ring"),),
+    ("bcast", "scatter_rdb_allgather"): (("broadcast", "scatter_doubling"),),
+    ("reduce", "binomial"): (("reduce", "binomial"),),
+    ("reduce_scatter", "ompi_ring"): (("reduce_scatter", "ring"),),
+    ("reduce_scatter", "ompi_basic_recursivehalving"): (
+        ("reduce_scatter", "recursive_halving_far"),
+    ),
+}
+
+
+@dataclass(frozen=True)
+class Row:
+    """One simulated case, and what we say of it."""
+
+    platform: str
+    collective: str
+    algorithm: str
+    layout: str
+    groups: int
+    ranks: int
+    nbytes: int
+    simulated: float
+    predicted: float
+
+    @property
+    def error(self) -> float:
+        return self.predicted / self.simulated - 1
+
+
+@cache
+def platform(name: str, description: str, bandwidth: float, latency: float) -> Topology:
+    """The topology of a platform: its shape by name (`flat_*`) or by description."""
+    family, kind, rest = name.split("_", 2)
+    numbers = [int(n) for n in re.findall(r"\d+", rest)]
+    if family == "builtin":
+        return _builtin(kind, numbers, description, bandwidth, latency)
+    if kind == "xbar":
+        return topology.crossbar(numbers[0], bandwidth, latency)
+    if kind == "ft2":
+        leaves, hosts, spines = numbers
+        return topology.fat_tree((hosts, leaves), (1, spines), bandwidth, latency)
+    if kind == "torus":
+        return topology.torus(numbers, bandwidth, latency)
+    if kind == "dfly":
+        return topology.dragonfly(*numbers, bandwidth, latency)
+    if kind == "dln":
+        q, hosts, *longest = numbers
+        return topology.loop(1 << q, hosts, bandwidth, latency, *longest)
+    if kind == "gpu":
+        count, devices, ports, leaf, spines = numbers
+        return topology.nodes(count, devices, ports, 150e9, bandwidth, leaf, spines, latency)
+    raise ValueError(f"no platform is called {name!r}")
+
+
+def _builtin(
+    kind: str, numbers: list[int], description: str, bandwidth: float, latency: float
+) -> Topology:
+    """SimGrid's own clusters: so many seconds a link."""
+    words = [[int(n) for n in part.split(",")] for part in
+             re.findall(r"\d+(?:,\d+)*", description.split("every link")[0])]  # fmt: skip
+    if kind == "xbar":
+        return topology.crossbar(numbers[0], bandwidth, 0.0, hop=latency)
+    if kind.startswith("ft"):
+        _, down, up, *parallel = words
+        links = [u * k for u, k in zip(up, (parallel or [[1] * len(up)])[0], strict=True)]
+        return topology.fat_tree(down, links, bandwidth, 0.0, hop=latency)
+    if kind == "torus":
+        return topology.torus(words[0], bandwidth, 0.0, hop=latency)
+    if kind == "dfly":
+        (groups, trunk), _, (routers, _), (hosts,) = words
+        return topology.dragonfly(groups, routers, hosts, bandwidth, 0.0, hop=latency,
+                                  routing="matched", trunk=trunk)  # fmt: skip
+    raise ValueError(f"no cluster is called {kind!r}")
+
+
+def schedule(collective: str, algorithm: str, p: int) -> list[Steps] | None:
+    """The steps of a case among p ranks; None where the algorithm has no such p."""
+    inner = 1
+    if match := re.fullmatch(r"hier(par)?(\d+)", collective):
+        inner = int(match[2])
+        parts: Any = (("allreduce", "hierarchical" if match[1] else "leader"),)
+    else:
+        parts = ALGORITHMS.get((collective, algorithm))
+    if parts is None:
+        return None
+    runs = [named(op, name) for op, name in parts]
+    if not all(run.fits(p, inner) for run in runs):
+        return None
+    return [steps for run in runs for steps in run.schedule(p, inner)]
+
+
+def compared(path: Path) -> Iterator[Row]:
+    """Every case of a table that we have a schedule for, predicted."""
+    known: dict[Any, Any] = {}
+    with path.open(newline="", encoding="utf-8") as file:
+        for row in csv.DictReader(file):
+            ranks, count = int(row["ranks"]), int(row["groups"])
+            p = ranks // count
+            pattern = ((p, count if row["layout"] == "stride" else 1),)
+            key = row["platform"], row["collective"], row["algorithm"], pattern
+            if key not in known:
+                steps = schedule(row["collective"], row["algorithm"], p)
+                if steps is None:
+                    known[key] = None
+                else:
+                    net = platform(row["platform"], row["platform_desc"],
+                                   float(row["link_bw_Bps"]), _alpha(row))  # fmt: skip
+                    groups = Groups(pattern, ranks)
+                    each = [replace(s, share=np.sign(s.share)) for s in steps]
+                    known[key] = trace(net, groups, steps), trace(net, groups, each)
+            if known[key] is None:
+                continue
+            cost, messages = known[key]
+            nbytes = int(row["bytes"])
+            predicted = cost.start + cost.per_byte * nbytes + messages.per_byte * ENVELOPE
+            yield Row(row["platform"], row["collective"], row["algorithm"], row["layout"], count,
+                      ranks, nbytes, float(row["seconds_simulated"]), predicted)  # fmt: skip
+
+
+def _alpha(row: dict[str, str]) -> float:
+    text = row["latency_s"]
+    return float(text) if text and math.isfinite(float(text)) else 1e-6
