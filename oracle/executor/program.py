@@ -99,6 +99,14 @@ class Bundle:
         return self.weights.untyped_storage().size() > 0
 
 
+class Watcher:
+    """Is told as operations run; this one does not listen."""
+
+    def before(self, op: Operation) -> None: ...
+    def after(self, op: Operation, y: Tensor) -> None: ...
+    def came_back(self) -> None: ...
+
+
 @dataclass(frozen=True)
 class Ghost:
     """Norm statistics as a split run has them: over these parts of batch and extents."""
@@ -169,7 +177,7 @@ class Program:
             value = held.cut(initial(held.op, held.name, held.full, seed))
             with torch.no_grad():
                 held.value.copy_(value)
-        self._collected: dict[int, Tensor] = {}
+        self.watch = Watcher()
 
     # --- weights -------------------------------------------------------------------------
 
@@ -269,9 +277,11 @@ class Program:
             made = {entry: x}
             collected: dict[int, Tensor] = {}
             for op in operations:
-                taken = [self._taken(op, feed, made, collected) for feed in op.feeds]
                 self.wire.at("forward", op.label)
+                self.watch.before(op)
+                taken = [self._taken(op, feed, made, collected) for feed in op.feeds]
                 made[op.index] = self._apply(op, taken, target)
+                self.watch.after(op, made[op.index])
             return made[operations[-1].index]
 
         if self.recompute == 2 and bool(self.graph.model.folded[operations[0].row]):

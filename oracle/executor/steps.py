@@ -204,6 +204,7 @@ class Trainer:
                 torch.autograd.backward([y], [gradient])
             else:
                 y.backward()
+            self.program.watch.came_back()
             if into:
                 assert x.grad is not None
                 sending.append(self.wire.send(x.grad, into.rank, "pipeline: stage borders"))

@@ -1,0 +1,98 @@
+"""A wire on which nothing is said: what others would send is there already, as zeros."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Sequence
+from itertools import pairwise
+from typing import Any
+
+from torch import Tensor
+
+from oracle.executor.graph import Operation
+from oracle.executor.program import Watcher
+from oracle.executor.wire import Mesh, Wire
+
+
+class Mute(Wire):
+    """The same buffers again and again, so that not even writing them takes time."""
+
+    def __init__(self, mesh: Mesh, synchronise: Callable[[], None] = lambda: None) -> None:
+        super().__init__(mesh, synchronise=synchronise)
+        self.ready: dict[Any, Tensor] = {}
+
+    def _buffer(self, like: Tensor, shape: Sequence[int]) -> Tensor:
+        key = (tuple(shape), like.dtype)
+        if key not in self.ready:
+            self.ready[key] = like.new_zeros(tuple(shape))
+        return self.ready[key]
+
+    def allreduce(self, buffer: Tensor, axes: Sequence[str], what: str, op: Any = None) -> Tensor:
+        return buffer
+
+    def allreduce_later(self, buffer: Tensor, axes: Sequence[str], what: str) -> Callable[[], None]:
+        return lambda: None
+
+    def allgather(self, part: Tensor, axes: Sequence[str], what: str) -> Tensor:
+        size = self.mesh.group(axes).size
+        return part[None] if size == 1 else self._buffer(part, (size, *part.shape))
+
+    def reduce_scatter(self, parts: Tensor, axes: Sequence[str], what: str) -> Tensor:
+        if self.mesh.group(axes).size == 1:
+            return parts[0]
+        return self._buffer(parts, parts.shape[1:]).clone()
+
+    def swap(
+        self, given: dict[int, Tensor], made: dict[int, Tensor], what: str, corners: float = 0.0
+    ) -> None:
+        for tensor in made.values():
+            tensor.zero_()
+
+    def send(self, tensor: Tensor, to: int, what: str) -> Callable[[], None]:
+        tensor.contiguous()
+        return lambda: None
+
+    def receive(self, like: Tensor, source: int, what: str) -> Tensor:
+        return like.zero_()
+
+
+class Watch(Watcher):
+    """Times each operation: forward from its beginning to its end, backward from its gradient's
+
+    coming to the coming of the next one's.
+    """
+
+    def __init__(self, synchronise: Callable[[], None]) -> None:
+        self.synchronise = synchronise
+        self.forget()
+
+    def forget(self) -> None:
+        self.forward: dict[int, list[float]] = {}
+        self.back: dict[int, float] = {}
+        self.coming: list[tuple[float, int]] = []
+        self.began = 0.0
+
+    def _now(self) -> float:
+        self.synchronise()
+        return time.perf_counter()
+
+    def before(self, op: Operation) -> None:
+        self.began = self._now()
+
+    def after(self, op: Operation, y: Tensor) -> None:
+        self.forward.setdefault(op.row, []).append(self._now() - self.began)
+        if y.requires_grad:
+            y.register_hook(lambda _, row=op.row: self.coming.append((self._now(), row)))
+
+    def came_back(self) -> None:
+        events = [*sorted(self.coming), (self._now(), -1)]
+        for (at, row), (after, _) in pairwise(events):
+            self.back[row] = self.back.get(row, 0.0) + after - at
+        self.coming = []
+
+    def rows(self) -> dict[int, tuple[float, float]]:
+        """Row -> seconds forward and backward, of one copy in one micro-batch."""
+        return {
+            row: (sum(times) / len(times), self.back.get(row, 0.0) / len(times))
+            for row, times in self.forward.items()
+        }

@@ -1,0 +1,172 @@
+"""Seconds of each row of work at its local shape, measured on the devices of a plan.
+
+Every device runs its own part of the plan, as `run` does and all at once, but nobody talks: what
+would come from others is there already. So a row's seconds hold its kernels and the copies that
+assemble its input, in the state in which a real step finds the caches, and no exchange.
+"""
+
+from __future__ import annotations
+
+import statistics
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from oracle.executor import records
+from oracle.executor.launch import TIMEOUT, Host, Outcome, Say, _unheard, launch
+from oracle.executor.run import DTYPES, Job
+from oracle.shard import Shard
+
+if TYPE_CHECKING:
+    from oracle.executor.rank import Rank
+
+MARK = "oracle-profile"
+
+
+def signature(shard: Shard, row: int, plan: int = 0) -> str:
+    """What tells one row's work on one device from another's: its kind and local shape."""
+    what = shard.model.rows[row]
+
+    def at(values: Any) -> str:
+        value = np.broadcast_to(values, (plan + 1, len(shard.model)))[plan, row]
+        return f"{value + 0.0:g}"
+
+    def three(values: Sequence[Any]) -> str:
+        return "x".join(at(value) for value in values)
+
+    parts = [
+        what.kind, what.work, f"n{at(shard.micro)}", f"c{at(shard.channels)}",
+        f"f{at(shard.filters)}", f"i{three(shard.given)}", f"o{three(shard.made)}",
+        f"x{at(shard.x)}", f"y{at(shard.y)}", f"w{what.weights}", f"g{what.groups}",
+        f"k{'x'.join(map(str, what.window))}", f"s{'x'.join(map(str, what.stride))}",
+        f"h{at(shard.heads)}",
+        f"r{what.reads}{what.rereads}{'first' if shard.model.feeds[row] == (-1,) else ''}",
+    ]  # fmt: skip
+    return " ".join(parts).replace(", ", ",")
+
+
+@dataclass
+class Profile:
+    """Measured seconds by signature, forward and backward, of one micro-batch."""
+
+    rows: dict[str, tuple[float, float]] = field(default_factory=dict)
+    spread: dict[str, float] = field(default_factory=dict)  # relative, between ranks and steps
+    updates: list[tuple[str, float, float]] = field(default_factory=list)  # optimizer, weights, s
+
+    def lookup(self, shard: Shard, plan: int, row: int) -> tuple[float, float] | None:
+        return self.rows.get(signature(shard, row, plan))
+
+
+def read(path: Path) -> Profile:
+    """A profile as `measure_compute` wrote it."""
+    found = list(records.lines(path))
+    if not found or found[0].get(MARK) != 1:
+        raise ValueError(f"{path} is no compute profile")
+    profile = Profile()
+    for line in found[1:]:
+        if "row" in line:
+            profile.rows[line["row"]] = (line["forward"], line["backward"])
+            profile.spread[line["row"]] = line["spread"]
+        elif "optimizer" in line:
+            profile.updates.append((line["optimizer"], line["weights"], line["seconds"]))
+    return profile
+
+
+def measure_compute(
+    jobs: Job | Sequence[Job],
+    out: Path,
+    *,
+    ranks: int | None = None,
+    timeout: float = TIMEOUT,
+    backend: str = "gloo",
+    say: Say = _unheard,
+    host: Host | None = None,
+) -> Outcome:
+    """Time every row of these plans at its local shape, and the updates; write `out`."""
+    wanted = [jobs] if isinstance(jobs, Job) else list(jobs)
+    parts = out.with_name(out.name + ".parts")
+    outcome = launch(
+        "oracle.executor.profile:task", {"jobs": [asdict(job) for job in wanted]}, parts,
+        ranks=ranks, timeout=timeout, say=say, host=host, backend=backend,
+    )  # fmt: skip
+    if outcome.leads:
+        lines = [
+            line for path in sorted(parts.glob("rank-*.jsonl")) for line in records.lines(path)
+        ]
+        records.write_lines(out, [{MARK: 1, "complete": outcome.complete}, *_joined(lines)])
+    return outcome
+
+
+def _joined(lines: Sequence[Mapping[str, Any]]) -> Iterator[dict[str, Any]]:
+    """Medians over steps and ranks."""
+    rows: dict[str, list[tuple[float, float]]] = {}
+    updates: dict[tuple[str, float], list[float]] = {}
+    for line in lines:
+        for row, times in line.get("rows", {}).items():
+            rows.setdefault(row, []).extend((f, b) for f, b in times)
+        if "update" in line:
+            updates.setdefault((line["optimizer"], line["weights"]), []).extend(line["update"])
+    for row, times in sorted(rows.items()):
+        both = [f + b for f, b in times]
+        yield {
+            "row": row,
+            "forward": statistics.median(f for f, _ in times),
+            "backward": statistics.median(b for _, b in times),
+            "spread": statistics.pstdev(both) / max(statistics.mean(both), 1e-12),
+            "samples": len(times),
+        }
+    for (optimizer, weights), seconds in sorted(updates.items()):
+        found = statistics.median(seconds)
+        yield {"optimizer": optimizer, "weights": weights, "seconds": found}
+
+
+def task(rank: Rank, arguments: Mapping[str, Any]) -> None:
+    """What each rank does."""
+    import torch
+    import torch.distributed as dist
+
+    from oracle.executor.cuts import shard_of
+    from oracle.executor.graph import graph
+    from oracle.executor.mute import Mute, Watch
+    from oracle.executor.program import Program
+    from oracle.executor.steps import Optimizer, Trainer, inputs
+    from oracle.executor.wire import Mesh
+    from oracle.plan import parse
+
+    for number, entry in enumerate(arguments["jobs"]):
+        job, key = Job(**entry), f"{number} {entry['plan']}"
+        if rank.finished(key):
+            continue
+        if not rank.go_on():
+            return
+        rank.say(f"{number + 1}/{len(arguments['jobs'])} compute of {job.plan}, batch {job.batch}")
+        layers, plan = graph(job.model), parse(job.plan, job.batch)
+        dtype = getattr(torch, DTYPES[job.precision])
+        wire = Mute(Mesh(plan, rank.rank, rank.size))
+        program = Program(layers, plan, wire, dtype=dtype, device=rank.device, seed=job.seed,
+                          edges=list(job.stages) or None)  # fmt: skip
+        shard = shard_of(layers.model, plan, torch.empty(0, dtype=dtype).element_size())
+        names = {op.row: signature(shard, op.row) for op in program.operations}
+        found: dict[str, list[tuple[float, float]]] = {}
+        updates = []
+        if wire.mesh.taking_part:
+            trainer = Trainer(program, Optimizer(job.optimizer, rate=1e-6))
+            watch = Watch(trainer.wire.synchronise)
+            program.watch = watch
+            x, target = inputs(layers, job.batch, job.seed, dtype)
+        for step in range(1 - job.warm_up, job.steps + 1):
+            rank.at("measure" if step > 0 else "warm-up", f"compute of {job.plan}", max(step, 0))
+            dist.barrier(group=rank.control)
+            if not wire.mesh.taking_part:
+                continue
+            watch.forget()
+            trainer.step(x, target)
+            if step > 0:
+                for row, pair in watch.rows().items():
+                    found.setdefault(names[row], []).append(pair)
+                updates.append(trainer.clock.seconds["update"])
+        held = sum(b.weights[b.own].numel() if b.here else b.shard.numel() for b in program.bundles)
+        rank.record(key, rows=found, optimizer=job.optimizer, weights=held, update=updates)
