@@ -222,14 +222,13 @@ def _rough(model: Model, device: Any, options: Options) -> float:
         return 0.0
     from oracle.compute.curve import origin
 
-    family = {"gemm": "gemm", "conv": "conv", "attention": "attention", "stream": "stream"}
-    work = model.repeat * (model.mac + 1)
-    spread = {
-        name: origin(device, name, "" if name == "stream" else options.precision).uncertainty
-        for name in family
-    }
-    each = np.array([spread[row.work] for row in model.rows])
-    common = float(work @ each / work.sum()) / 3  # most of a family's spread is shape by shape
+    spread = {}
+    for name in ("gemm", "conv", "attention", "stream"):
+        known = origin(device, name, "" if name == "stream" else options.precision)
+        # most of a fitted family's spread is shape by shape; what is assumed errs as a whole
+        spread[name] = known.uncertainty / (3 if known.kind == "fitted" else 1.5)
+    work = model.repeat * (model.mac + model.y)
+    common = float(work @ np.array([spread[row.work] for row in model.rows]) / work.sum())
     return float(np.hypot(common, 0.04))
 
 

@@ -438,7 +438,7 @@ class Attention(Layer):
         yield Row(
             f"{name}.core", "attention", "attention", packed, mixed, role="heads", needs="xy",
             heads=self.heads, kv_heads=kv_heads, width=width, keys=keys, causal=self.causal,
-            flash=self.flash,
+            flash=self.flash, reads=(2, 2), rereads=(2, 2),  # q, k, v and the result laid out anew
             # unfused: softmax output and what dropout leaves of it; flash: one sum a query
             extra_kept=0.0 if self.flash else scores * (1 + self.dropout),
             extra_bytes=4.0 * self.heads * tokens if self.flash else scores * self.dropout,

@@ -152,11 +152,12 @@ def _attention(at: _At, device: Device, precision: str, part: str, family: Any) 
     shard, (_, causal, flash) = at.shard, family
     row = shard.model.rows[at.columns[0]]
     dropout = not row.flash and row.extra_kept > row.heads * row.made.extents[0] * row.keys
-    return attention(
+    core = attention(
         device, precision, at(shard.micro), at(shard.heads), at(shard.kv_heads),
         at(shard.model.made[0]), at.row(lambda r: r.keys), at.row(lambda r: r.width), causal,
         "forward" if part == "forward" else "backward", flash, dropout, queued=True,
     ) / shard.long  # fmt: skip
+    return core + _stream(at, device, precision, part, family)
 
 
 def _stream(at: _At, device: Device, precision: str, part: str, family: Any) -> Array:

@@ -168,7 +168,10 @@ def _lines(system: System, op: str, groups: Groups, algorithm: str | None) -> It
     both = ALGORITHMS[op].get("bidirectional_ring")
     if both and not algorithm and not bare.tree and both.fits(groups.p):
         offer = [*offer, both]  # neighbours have a link each way there
-    for by, cost in zip(offer, _costs(system, bare, groups, inner, offer, reach), strict=True):
+    costs = _costs(system, bare, groups, inner, offer, reach)
+    if served:
+        costs = _as_chosen(offer, costs, groups.p)
+    for by, cost in zip(offer, costs, strict=True):
         yield from _priced(system, op, by, cost, bare, served)
     optical = [f for f in bare.fabrics if f.kind == "optical"]
     if optical:  # and once more with circuits set, for what is worth the wait
@@ -179,6 +182,22 @@ def _lines(system: System, op: str, groups: Groups, algorithm: str | None) -> It
             for line in _priced(system, op, by, cost, lit, served):
                 yield replace(line, algorithm=f"{line.algorithm} on circuits",
                               start=line.start + wait)  # fmt: skip
+
+
+def _as_chosen(offer: Sequence[Algorithm], costs: list[Cost], p: int) -> list[Cost]:
+    """Trees at no more than the bandwidth that NCCL's tuner grants them.
+
+    It takes 0.92 of a ring's bus bandwidth and half of that for the way up and down, so large
+    messages go round rings also where a tree between two nodes would be faster [nccl].
+    """
+    rings = [cost for by, cost in zip(offer, costs, strict=True) if by.name in ("ring", "rings")]
+    if not rings:
+        return costs
+    least = min(cost.per_byte for cost in rings) * p / (p - 1) / 0.92
+    return [
+        replace(cost, per_byte=max(cost.per_byte, least)) if by.name == "double_tree" else cost
+        for by, cost in zip(offer, costs, strict=True)
+    ]
 
 
 def _costs(
