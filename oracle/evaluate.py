@@ -373,12 +373,13 @@ def _assemble(
         else:
             border = seconds[:, :1]
         parts.append((one, seconds, exposed, one.calls[same]))
-    # the device waits for the host where kernels are shorter than their launches
-    host = flow.host
-    redone = _chosen(mode, flow.redone, None)
+    # a pass is a mix of short kernels, for which the device waits for the host, and long ones,
+    # under which the host runs ahead: neither hides wholly under the other
+    host, redone = flow.host, _chosen(mode, flow.redone, None)
+    ahead, back = forward + in_forward, backward + again + in_backward
     waits = (
-        np.maximum(host[0] + said[0] - forward - in_forward, 0.0),
-        np.maximum(host[1] + said[1] + redone - backward - again - in_backward, 0.0),
+        _mixed(ahead, host[0] + said[0]) - ahead,
+        _mixed(back, host[1] + said[1] + redone) - back,
     )
     forward, backward = forward + waits[0], backward + waits[1]
     f, b = forward + in_forward, backward + again + in_backward
@@ -443,6 +444,11 @@ def _assemble(
         plan, parts_of, exchange, held, seconds, np.sqrt(variance),
         _limits(plan, model, system, held, options), worst[:, 0],
     )  # fmt: skip
+
+
+def _mixed(device: Array, host: Array) -> Array:
+    """Seconds of a pass in which device and host take turns to be the slower: their 3-norm."""
+    return np.where(host > 0, np.cbrt(device**3 + host**3), device)
 
 
 def plan_knob(plan: Plan, one: _Priced, hidden: Array) -> Array:
