@@ -264,8 +264,10 @@ def _fine_grained(config: Config) -> dict[str, Any]:
         config.notes.append("the norms of queries and keys are left out")
     dense = block.get("ffn", 4 * block["hidden"])
     width = config.whole("moe_intermediate_size", default=dense) or dense
-    experts = config.whole("num_experts", "n_routed_experts", default=60) or 60
+    experts = config.whole("num_experts", "n_routed_experts", "num_local_experts") or 0
     active = config.whole("num_experts_per_tok", default=4) or 4
+    if not experts:
+        config.fault("num_experts", "how many experts a layer has is missing")
     shared = config.whole("n_shared_experts", default=0, least=0) or 0
     if together := config.whole("shared_expert_intermediate_size", least=0):
         shared = round(together / width)
