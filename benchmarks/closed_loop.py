@@ -1,0 +1,391 @@
+"""The closed loop: calibrate a lab of hosts, predict plans on it, run them, compare.
+
+    python -m benchmarks.closed_loop [--quick] [--json] [--out DIR]
+
+The lab is this machine cut into hosts (tests/lab). Collectives are calibrated from
+`measure collectives`, compute from `measure compute`: no time of a whole step is used. It needs
+root, torch, and about twenty minutes; --quick takes one setting and a few plans.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import statistics
+import sys
+import tempfile
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+sys.path[:0] = [str(Path(__file__).parents[1])]
+
+from oracle import evaluate, prediction, specs  # noqa: E402 (the path above comes first)
+from oracle.calibrate import calibrate  # noqa: E402
+from oracle.compute.rows import Passes, passes  # noqa: E402
+from oracle.executor.collectives import Shape, measure_collectives  # noqa: E402
+from oracle.executor.launch import Host  # noqa: E402
+from oracle.executor.measured import Measurement  # noqa: E402
+from oracle.executor.profile import Profile, measure_compute  # noqa: E402
+from oracle.executor.profile import read as read_profile  # noqa: E402
+from oracle.executor.run import Job, run  # noqa: E402
+from oracle.models import model as read_model  # noqa: E402
+from oracle.plan import parse  # noqa: E402
+from oracle.readers import read  # noqa: E402
+from oracle.specs import Curve, System  # noqa: E402
+from tests.lab.network import Lab, Wiring, missing  # noqa: E402
+
+GOALS = {"accuracy": 0.92, "strategy": 0.85, "regret": 0.03, "within": 0.90, "coverage": 0.85}
+
+
+def _conv(filters: int, **more: Any) -> dict[str, Any]:
+    return {"conv": {"filters": filters, "kernel": 3, "padding": 1, **more}}
+
+
+def _network(name: str, shape: list[int], layers: list[Any]) -> dict[str, Any]:
+    return {"name": name, "source": "made for the lab", "input": shape, "layers": layers}
+
+
+def _residual(filters: int, stride: int) -> list[Any]:
+    """A basic block with a projection."""
+    return [{"layers": [
+        _conv(filters, stride=stride, bias=False), {"norm": "batch"}, "relu",
+        _conv(filters, bias=False), {"norm": {"name": "branch"}},
+        {"conv": {"from": ["block"], "filters": filters, "kernel": 1, "stride": stride,
+                  "bias": False}},
+        {"norm": {"name": "projection"}}, {"add": {"from": ["branch", "projection"]}}, "relu",
+    ]}]  # fmt: skip
+
+
+MODELS = {
+    "vgg": _network("vgg", [3, 32, 32], [
+        _conv(32), "relu", _conv(32), "relu", {"pool": {"kernel": 2}},
+        _conv(64), "relu", _conv(64), "relu", {"pool": {"kernel": 2}},
+        _conv(128), "relu", _conv(128), "relu", {"pool": {"kernel": 2}},
+        "flatten", {"dense": 256}, "relu", {"dense": 16}, "loss"]),
+    "resnet": _network("resnet", [3, 32, 32], [
+        _conv(32, bias=False), {"norm": "batch"}, "relu", *_residual(32, 1), *_residual(64, 2),
+        *_residual(128, 2), {"pool": {"kernel": "global", "op": "mean"}}, "flatten",
+        {"dense": 16}, "loss"]),
+    "cubes": _network("cubes", [2, 32, 16, 16], [
+        _conv(16), "leaky_relu", {"pool": {"kernel": 2}}, _conv(32), "leaky_relu",
+        {"pool": {"kernel": 2}}, _conv(64), "leaky_relu", "flatten", {"dense": 64}, "relu",
+        {"dense": 8}, {"loss": "mse"}]),
+    "transformer": {"name": "transformer", "source": "made for the lab", "transformer": {
+        "layers": 4, "hidden": 128, "heads": 8, "vocab": 512, "sequence": 64,
+        "tied_embeddings": False}},
+}  # fmt: skip
+BATCH = {"vgg": 64, "resnet": 64, "cubes": 32, "transformer": 64}
+OFF = "data:1,overlap=off"
+PLANS: dict[int, dict[str, list[str]]] = {
+    2: {
+        "vgg": ["data:2,overlap=off", f"{OFF} filter:2", f"{OFF} channel:2", f"{OFF} spatial:2",
+                f"pipeline:2,segments=4 {OFF}"],
+        "resnet": ["data:2,overlap=off", "data:2,zero=1,overlap=off", f"{OFF} spatial:2",
+                   f"{OFF} channel:2"],
+        "cubes": ["data:2,overlap=off", f"{OFF} spatial:2", f"{OFF} filter:2"],
+        "transformer": ["data:2,overlap=off", f"{OFF} tensor:2", "sharded:2,overlap=off",
+                        f"pipeline:2,segments=4 {OFF}"],
+    },
+    4: {
+        "vgg": ["data:4,overlap=off", f"{OFF} filter:4", "data:2,overlap=off filter:2",
+                f"{OFF} spatial:4", "pipeline:2,segments=4 data:2,overlap=off"],
+        "resnet": ["data:4,overlap=off", "data:2,overlap=off spatial:2", f"{OFF} spatial:4",
+                   "data:4,zero=1,overlap=off", "data:2,overlap=off channel:2"],
+        "cubes": ["data:4,overlap=off", f"{OFF} spatial:4", "data:2,overlap=off filter:2"],
+        "transformer": ["data:4,overlap=off", f"{OFF} tensor:4", "data:2,overlap=off tensor:2",
+                        f"pipeline:4,segments=8 {OFF}", f"{OFF} tensor:4,sequence=on"],
+    },
+    8: {
+        "vgg": ["data:8,overlap=off", "data:4,overlap=off filter:2", "data:4,overlap=off spatial:2",
+                "pipeline:2,segments=4 data:4,overlap=off"],
+        "resnet": ["data:8,overlap=off", "data:4,overlap=off spatial:2",
+                   "data:4,overlap=off channel:2"],
+        "cubes": ["data:8,overlap=off", f"{OFF} spatial:8", "data:4,overlap=off spatial:2"],
+        "transformer": ["data:8,overlap=off", "data:4,overlap=off tensor:2",
+                        "pipeline:2,segments=4 data:4,overlap=off"],
+    },
+}  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Setting:
+    """A lab: hosts, link rates, and what share of a core a host has."""
+
+    hosts: int
+    rate: float
+    uplink: float = 0.0
+    share: float = 0.2
+
+    @property
+    def title(self) -> str:
+        tree = f", uplinks {self.uplink / 1e6:g} Mbit/s" if self.uplink else ""
+        return f"{self.hosts} hosts, {self.rate / 1e6:g} Mbit/s{tree}"
+
+
+SETTINGS = [
+    Setting(2, 200e6, share=0.5), Setting(2, 400e6, share=0.5),
+    Setting(4, 200e6, share=0.35), Setting(4, 400e6, share=0.35),
+    Setting(8, 200e6), Setting(8, 200e6, uplink=400e6),
+]  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Row:
+    """A plan predicted and measured."""
+
+    setting: str
+    model: str
+    plan: str
+    strategy: str
+    predicted: float
+    low: float
+    high: float
+    measured: float
+    spread: float
+    parts: dict[str, float]  # predicted compute and exchange
+    took: dict[str, float]  # measured
+
+    @property
+    def accuracy(self) -> float:
+        return 1 - abs(self.predicted - self.measured) / self.measured
+
+    @property
+    def bias(self) -> float:
+        return self.predicted / self.measured - 1
+
+    @property
+    def covered(self) -> bool:
+        return self.low <= self.measured <= self.high
+
+
+def system_of(setting: Setting) -> System:
+    """The lab as a spec: what is known of it before anything is measured."""
+    hosts, rate = setting.hosts, f"{setting.rate / 8:.0f} B/s"
+    lab = "the lab: shaped links between network namespaces"
+    levels: list[dict[str, Any]] = [
+        {"name": "host", "devices": 1, "bandwidth": "10 GB/s", "latency": "1 us", "source": lab}
+    ]
+    if setting.uplink:
+        inside = hosts // 2
+        levels.append({"name": "leaf", "devices": inside, "bandwidth": rate, "latency": "200 us",
+                       "source": lab})  # fmt: skip
+        over = inside * setting.rate / setting.uplink
+        levels.append({"name": "spine", "devices": hosts, "bandwidth": rate, "latency": "200 us",
+                       "oversubscription": max(over, 1.0), "source": lab})  # fmt: skip
+    else:
+        levels.append({"name": "switch", "devices": hosts, "bandwidth": rate, "latency": "200 us",
+                       "source": lab})  # fmt: skip
+    device = {"name": "host", "memory": "16 GiB", "memory_bandwidth": "10 GB/s",
+              "peak": {"fp32": "20 GFLOP/s"}, "launch": "0 s", "reserve": "200 MB",
+              "source": lab}  # fmt: skip
+    return specs.system({"name": "lab", "device": device, "levels": levels, "source": lab})
+
+
+def jobs_of(setting: Setting, quick: bool) -> list[Job]:
+    """The plans of a setting, with the pipeline's stages as the executor will cut them."""
+    names = ["vgg", "transformer"] if quick else list(MODELS)
+    steps = 5 if quick else 8
+    return [
+        Job(MODELS[name], plan, BATCH[name], steps=steps, warm_up=2)
+        for name in names
+        for plan in PLANS[setting.hosts][name]
+    ]
+
+
+def calibrated(
+    setting: Setting, lab: Lab, jobs: Sequence[Job], folder: Path
+) -> tuple[System, Profile]:
+    """The lab's system with what was measured on it, and the profile of compute."""
+    host, hosts = lab.placed(), setting.hosts
+    collectives, compute = folder / "collectives.jsonl", folder / "compute.jsonl"
+    sizes = [2**10, 2**14, 2**16, 2**18, 2**20, 2**22]
+    whole = [Shape(2**k) for k in range(1, hosts.bit_length()) if 2**k <= hosts]
+    outcome = measure_collectives(
+        collectives, ranks=hosts, sizes=sizes, shapes=whole, repeats=5, longest=4.0, host=host,
+        operations=["allreduce", "reduce_scatter", "allgather", "sendrecv", "halo"], say=_say,
+    )  # fmt: skip
+    assert outcome.complete, outcome.message
+    profiled = [replace(job, steps=5, warm_up=2) for job in jobs]
+    outcome = measure_compute(profiled, compute, ranks=hosts, host=host, say=_say)
+    assert outcome.complete, outcome.message
+    found = calibrate([read(str(collectives))], system_of(setting))
+    (folder / "fit.txt").write_text(found.text())
+    profile = read_profile(compute)
+    system = replace(found.system, collectives=found.entries)
+    return replace(system, device=replace(system.device, kernels=(_updates(profile),))), profile
+
+
+def _updates(profile: Profile) -> Curve:
+    """Memory-bound kernels from the measured updates: momentum moves 20 bytes a weight."""
+    weights = np.array([w for _, w, _ in profile.updates])
+    seconds = np.array([s for *_, s in profile.updates])
+    slope = float(np.median(seconds / weights)) / 20
+    share = min(max(1 / (slope * 10e9), 1e-3), 1.0)
+    return Curve("stream", "measured updates", start=0.0, traffic=share, uncertainty=0.1)
+
+
+@contextmanager
+def profiled(profile: Profile) -> Iterator[list[str]]:
+    """Rows are priced by the profile where it has them; yields what it had not."""
+    lacking: list[str] = []
+
+    def looked_up(shard: Any, device: Any, precision: str, own: Any = None) -> Passes:
+        found = passes(shard, device, precision)
+        forward, data, weight = (np.array(p) for p in (found.forward, found.data, found.weight))
+        plans, rows = forward.shape
+        for plan in range(plans):
+            for row in range(rows):
+                known = profile.lookup(shard, plan, row)
+                if known is None:
+                    lacking.append(shard.model.rows[row].name)
+                else:
+                    forward[plan, row], data[plan, row] = known
+                    weight[plan, row] = 0.0
+        return Passes(forward, data, weight, found.kernels)
+
+    before = evaluate.passes
+    evaluate.passes = looked_up  # type: ignore[assignment]
+    try:
+        yield lacking
+    finally:
+        evaluate.passes = before
+
+
+def strategy_of(plan: str) -> str:
+    """The axes of a plan that are wider than one."""
+    words = [word.partition(",")[0] for word in plan.split()]
+    names = [w.partition(":")[0] for w in words if not w.endswith(":1")]
+    zero = "zero " if "zero=" in plan else ""
+    return zero + "+".join(names)
+
+
+def loop(setting: Setting, folder: Path, quick: bool) -> Iterator[Row]:
+    """Calibrate, predict, run, compare."""
+    folder.mkdir(parents=True, exist_ok=True)
+    jobs = jobs_of(setting, quick)
+    wiring = Wiring(setting.hosts, setting.rate, setting.uplink, share=setting.share)
+    with Lab(wiring) as lab:
+        system, profile = calibrated(setting, lab, jobs, folder)
+        predicted = [_predicted(job, system, profile) for job in jobs]
+        found = _measured(jobs, setting.hosts, folder, lab.placed())
+    for job, estimate, measurement in zip(jobs, predicted, found, strict=True):
+        parts = {k: float(v[0]) for k, v in estimate.compute.items()}
+        parts |= {e["what"]: e["exposed"] for e in estimate.exchange[0]}
+        took = dict(measurement.compute) | {s.what: s.seconds for s in measurement.exchange}
+        yield Row(
+            setting.title, measurement.model, job.plan, strategy_of(job.plan),
+            float(estimate.seconds[0]), float(estimate.seconds_low[0]),
+            float(estimate.seconds_high[0]), measurement.seconds, measurement.spread, parts, took,
+        )  # fmt: skip
+
+
+def _predicted(job: Job, system: System, profile: Profile) -> prediction.Estimate:
+    """What the oracle says, before the plan was ever run."""
+    network = read_model(job.model)
+    options = evaluate.Options(precision="fp32", optimizer="momentum", clip=False)
+    with profiled(profile) as lacking:
+        found = prediction.estimate(network, system, parse(job.plan, job.batch), job.batch, options)
+    if lacking:
+        _say(f"{job.plan}: no profile of {', '.join(sorted(set(lacking))[:5])}")
+    return found
+
+
+def _measured(jobs: Sequence[Job], hosts: int, folder: Path, host: Host) -> list[Measurement]:
+    outcome, found = run(jobs, folder / "runs.json", ranks=hosts, host=host, say=_say, timeout=120)
+    assert outcome.complete, outcome.message
+    return found
+
+
+def figures(rows: Sequence[Row]) -> dict[str, dict[str, Any]]:
+    """Accuracy over all and by strategy, ranking, regret, coverage, noise."""
+    found: dict[str, dict[str, Any]] = {}
+
+    def put(name: str, value: float, unit: str = "", goal: str = "") -> None:
+        found[name] = {"value": round(float(value), 4), "unit": unit, "goal": goal}
+
+    put("closed_loop.plans", len(rows), "plans", ">= 30")
+    put("closed_loop.accuracy", statistics.mean(r.accuracy for r in rows), "", ">= 0.92")
+    put("closed_loop.bias", statistics.mean(r.bias for r in rows))
+    for strategy in sorted({row.strategy for row in rows}):
+        own = [row.accuracy for row in rows if row.strategy == strategy]
+        put(f"closed_loop.{strategy}.accuracy", statistics.mean(own), "", ">= 0.85")
+    groups = {(row.setting, row.model) for row in rows}
+    taus, regrets = [], []
+    for group in sorted(groups):
+        own_rows = [row for row in rows if (row.setting, row.model) == group]
+        if len(own_rows) > 1:
+            taus.append(tau(own_rows))
+            pick = min(own_rows, key=lambda row: row.predicted)
+            regrets.append(pick.measured / min(row.measured for row in own_rows) - 1)
+    if taus:
+        put("closed_loop.tau", statistics.mean(taus))
+        put("closed_loop.regret", statistics.mean(regrets))
+        put("closed_loop.picks_within_3_percent", statistics.mean(r <= 0.03 for r in regrets), "",
+            ">= 0.90")  # fmt: skip
+    put("closed_loop.coverage", statistics.mean(r.covered for r in rows), "", "0.85 to 0.95")
+    put("closed_loop.noise", statistics.median(r.spread for r in rows), "relative, of repeats")
+    return found
+
+
+def tau(rows: Sequence[Row]) -> float:
+    """Kendall's τ between predicted and measured times."""
+    signs = [
+        np.sign((a.predicted - b.predicted) * (a.measured - b.measured))
+        for i, a in enumerate(rows)
+        for b in rows[:i]
+    ]
+    return float(np.mean(signs))
+
+
+def table(rows: Sequence[Row], found: Mapping[str, Mapping[str, Any]]) -> str:
+    lines = [f"{'setting':34} {'model':12} {'plan':44} {'predicted':>9} {'measured':>9} "
+             f"{'accuracy':>8} {'noise':>6} in"]  # fmt: skip
+    for row in rows:
+        plan = row.plan.replace(",overlap=off", "").replace("data:1 ", "").replace(" data:1", "")
+        lines.append(
+            f"{row.setting:34} {row.model:12} {plan:44} {row.predicted:9.3f} {row.measured:9.3f} "
+            f"{row.accuracy:8.1%} {row.spread:6.1%} {'yes' if row.covered else 'no'}"
+        )
+    lines += [""] + [f"{name:44} {f['value']:>9} {f['goal']}" for name, f in found.items()]
+    return "\n".join(lines)
+
+
+def _say(text: str) -> None:
+    sys.stderr.write(f"{time.strftime('%H:%M:%S')} {text}\n")
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--quick", action="store_true", help="one setting, a few plans")
+    parser.add_argument("--json", action="store_true")
+    parser.add_argument("--out", type=Path, help="keep all files here; finished runs are kept")
+    parser.add_argument("--settings", default="", help="numbers of the settings, e.g. 0,2")
+    given = parser.parse_args()
+    if missing():
+        sys.exit("the lab needs " + "; ".join(missing()))
+    chosen = [int(n) for n in given.settings.split(",") if n] or range(len(SETTINGS))
+    settings = [SETTINGS[0]] if given.quick else [SETTINGS[i] for i in chosen]
+    with tempfile.TemporaryDirectory() as scratch:
+        out = given.out or Path(scratch)
+        rows = [
+            row
+            for setting in settings
+            for row in loop(setting, out / setting.title.replace(", ", "_").replace("/", ""),
+                            given.quick)
+        ]  # fmt: skip
+    found = figures(rows)
+    if given.json:
+        document = {"figures": found, "rows": [asdict(row) for row in rows]}
+        sys.stdout.write(json.dumps(document, indent=1) + "\n")
+    else:
+        sys.stdout.write(table(rows, found) + "\n")
+
+
+if __name__ == "__main__":
+    main()
