@@ -95,6 +95,7 @@ def flows(schedule: list[Steps], p: int) -> list[tuple[Ids, Ids, Numbers, float]
             out.append((steps.source, steps.target, steps.share, float(steps.times[0])))
             continue
         targets = steps.pairs(ranks, p, slice(None))
+        source = np.repeat(ranks, targets.shape[1] // p)
         for target, share, times in zip(targets, steps.share, steps.times, strict=True):
-            out.append((ranks, target, np.full(p, share), float(times)))
+            out.append((source, target, np.full(len(source), share), float(times)))
     return out

@@ -123,7 +123,7 @@ def _flows(topology: Topology, groups: Groups, steps: Steps, reduce: bool) -> It
                                     steps.count - first - 1)  # fmt: skip
             span, period = _period(topology, reach, groups.devices)
             turning = len(groups.pattern) == 1 and (
-                not isinstance(steps, Exchange) or _even(topology, groups)
+                _even(topology, groups) if isinstance(steps, Exchange) else _round(topology, reach)
             )
             if turning and span == reach and reach % period == 0:
                 span = fold = period
@@ -154,6 +154,17 @@ def _even(topology: Topology, groups: Groups) -> bool:
     """Whether all is in powers of two, so that an exchange looks the same from every unit."""
     sizes = [groups.block, *(size for f in topology.fabrics for size in (f.unit, f.lanes))]
     return not any(size & (size - 1) for size in sizes)
+
+
+def _round(topology: Topology, block: int) -> bool:
+    """Whether port numbers start anew with each block, so that going round keeps every lane."""
+    ports, unit = 1, 1
+    for fabric in topology.fabrics:
+        if fabric.routing == "d-mod-k" and block // unit * ports % fabric.lanes:
+            return False
+        if fabric.routing == "affinity":
+            ports, unit = fabric.lanes, fabric.unit
+    return True
 
 
 def _period(topology: Topology, block: int, devices: int) -> tuple[int, int]:

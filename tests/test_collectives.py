@@ -1,0 +1,207 @@
+"""Laws over every collective algorithm there is: a new file is tested the moment it exists."""
+
+from __future__ import annotations
+
+from inspect import signature
+from pathlib import Path
+
+import numpy as np
+import pint
+import pytest
+
+from oracle import nccl, topology
+from oracle.collectives import ALGORITHMS, Message, flows, menu, named
+from oracle.collectives.sparse import SparsePairwise, SparseSwitching, compressed
+from oracle.contention import Groups, trace
+
+EVERY = [by for table in ALGORITHMS.values() for by in table.values()]
+RANKS = (2, 3, 4, 5, 6, 8, 12, 16, 20, 32)
+ALPHA, BANDWIDTH = 1e-6, 1e9
+
+
+def cases():
+    return list(_cases())
+
+
+def _cases():
+    for by in EVERY:
+        for p in RANKS:
+            inner = 4 if by.nodal and p % 4 == 0 and p > 4 else 1
+            if by.fits(p, inner):
+                yield pytest.param(by, p, inner, id=f"{by.op}-{by.name}-{p}-{inner}")
+
+
+def counted(count, p, inner):
+    return float(count(p, inner) if "q" in signature(count).parameters else count(p))
+
+
+@pytest.mark.parametrize(("by", "p", "inner"), cases())
+def test_closed_form_is_what_the_schedule_costs_where_no_link_is_shared(by, p, inner):
+    graph = topology.crossbar(p, BANDWIDTH, ALPHA)
+    cost = trace(graph, Groups(((p, 1),), p), by.schedule(p, inner))
+    assert cost.start == pytest.approx(counted(by.steps, p, inner) * ALPHA, rel=1e-12)
+    volume = counted(by.volume, p, inner)
+    if by.name == "double_tree":  # the busiest rank of a small tree has fewer than four edges
+        assert cost.per_byte <= volume / BANDWIDTH * (1 + 1e-12)
+        assert cost.per_byte >= 1.5 / BANDWIDTH * (1 - 1e-12)
+    else:
+        one_of_two = 2 if by.name == "bidirectional_ring" else 1  # both ways share the one port
+        assert cost.per_byte == pytest.approx(one_of_two * volume / BANDWIDTH, rel=1e-12)
+
+
+@pytest.mark.parametrize(("by", "p", "inner"), cases())
+def test_what_the_operation_promises_arrives(by, p, inner):
+    """Follow who has heard of whom: enough news must reach everybody who is owed it."""
+    if by.name == "in_network":
+        pytest.skip("switches do the adding: its schedule stands for their load, not for routes")
+    heard = np.eye(p, dtype=bool)
+    for source, target, share, times in flows(by.schedule(p, inner), p):
+        assert ((source >= 0) & (source < p) & (target >= 0) & (target < p)).all()
+        assert (source != target).all()
+        assert (share >= 0).all()
+        pieces = by.op in ("broadcast", "reduce") or by.name == "double_tree"
+        for _ in range(int(min(times, p)) if not pieces else p):
+            before = heard.copy()
+            np.logical_or.at(heard, target, before[source])
+    everybody = {"allreduce", "allgather", "alltoall", "reduce_scatter", "sparse_allreduce"}
+    if by.op in everybody:
+        assert heard.all()
+    elif by.op == "broadcast":
+        assert heard[:, 0].all()
+    elif by.op == "reduce":
+        assert heard[0].all()
+    elif by.op == "sendrecv":
+        assert heard[np.arange(1, p), np.arange(p - 1)].all()
+    else:
+        assert by.op == "halo"
+        assert heard[np.arange(p - 1), np.arange(1, p)].all()
+        assert heard[np.arange(1, p), np.arange(p - 1)].all()
+
+
+LEAST = {  # bytes that the busiest rank cannot avoid sending or hearing, as parts of the message
+    "allreduce": lambda p: (p - 1) / p,
+    "allgather": lambda p: (p - 1) / p,
+    "reduce_scatter": lambda p: (p - 1) / p,
+    "alltoall": lambda p: (p - 1) / p,
+    "broadcast": lambda p: 1.0,
+    "reduce": lambda p: 1.0,
+    "sendrecv": lambda p: 1.0,
+    "halo": lambda p: 2.0,
+    "sparse_allreduce": lambda p: 0.0,
+}
+
+
+@pytest.mark.parametrize(("by", "p", "inner"), cases())
+def test_no_algorithm_beats_the_lower_bound(by, p, inner):
+    assert counted(by.volume, p, inner) >= LEAST[by.op](p) - 1e-12
+    assert counted(by.steps, p, inner) >= 1
+    assert float(by.reduced(p)) >= 0
+
+
+@pytest.mark.parametrize("by", EVERY, ids=lambda by: f"{by.op}-{by.name}")
+def test_sources_are_in_the_bibliography(by):
+    bib = Path("oracle/citations.bib").read_text(encoding="utf-8")
+    for part in by.source.split(";"):
+        key = part.strip().split(",")[0].split(" ")[0]
+        assert f"{{{key}," in bib, key
+    assert by.__doc__
+
+
+@pytest.mark.parametrize("by", EVERY, ids=lambda by: f"{by.op}-{by.name}")
+def test_equations_take_physical_quantities_and_arrays(by):
+    unit = pint.UnitRegistry()
+    p = 16
+    one = by.seconds(p, 4e6 * unit.byte, 2e-6 * unit.second, 8e-11 * unit.second / unit.byte,
+                     1e-12 * unit.second / unit.byte)  # fmt: skip
+    assert one.check("[time]")
+    sizes = np.array([0.0, 1e3, 1e6])
+    table = by.seconds(p, sizes, 2e-6, 8e-11)
+    assert table == pytest.approx([by.seconds(p, m, 2e-6, 8e-11) for m in sizes])
+    assert (np.diff(table) > 0).all()
+
+
+def test_published_forms_typed_in():
+    p, m, a, b = 64, 1e6, 1e-6, 1 / 12.5e9
+    forms = {
+        ("allreduce", "ring"): 2 * (p - 1) * (a + m / p * b),
+        ("allreduce", "recursive_doubling"): 6 * (a + m * b),
+        ("allreduce", "halving_doubling"): 12 * a + 2 * (p - 1) / p * m * b,
+        ("allreduce", "rabenseifner"): 12 * a + 2 * (p - 1) / p * m * b,
+        ("allreduce", "shifted_halving_doubling"): 12 * a + 2 * (p - 1) / p * m * b,
+        ("allreduce", "binomial"): 12 * (a + m * b),
+        ("allreduce", "parameter_server"): 2 * a + 2 * (p - 1) * m * b,
+        ("broadcast", "binomial"): 6 * (a + m * b),
+        ("alltoall", "pairwise"): (p - 1) * (a + m / p * b),
+        ("alltoall", "scattered"): a + (p - 1) * m / p * b,
+        ("alltoall", "bruck"): 6 * (a + m / 2 * b),
+        ("halo", "chain"): 2 * (p - 1) * (a + m * b),
+        ("halo", "pairwise"): 2 * (a + m * b),
+    }
+    for (op, name), seconds in forms.items():
+        assert named(op, name).seconds(p, m, a, b) == pytest.approx(seconds, rel=1e-12), name
+
+
+def test_every_algorithm_of_the_field_is_there():
+    assert {"ring", "bidirectional_ring", "binomial", "double_tree", "halving_doubling",
+            "shifted_halving_doubling", "rabenseifner", "parameter_server", "hierarchical",
+            "leader", "in_network"} <= set(ALGORITHMS["allreduce"])  # fmt: skip
+    assert {"pairwise", "bruck", "scattered", "exchange"} <= set(ALGORITHMS["alltoall"])
+    assert set(ALGORITHMS) >= {"allreduce", "reduce_scatter", "allgather", "broadcast", "reduce",
+                               "alltoall", "sendrecv", "halo", "sparse_allreduce"}  # fmt: skip
+
+
+def test_unknown_names_are_refused_with_those_there_are():
+    with pytest.raises(ValueError, match="halving_doubling"):
+        named("allreduce", "rign")
+    with pytest.raises(ValueError, match="allgather"):
+        menu("gather", 4)
+
+
+def test_menu_leaves_out_what_does_not_fit():
+    names = {by.name for by in menu("allreduce", 2)}
+    assert "ring" in names
+    assert not names & {"double_tree", "hierarchical", "rings"}
+    assert "hierarchical" in {by.name for by in menu("allreduce", 16, 4)}
+
+
+def test_dense_switch_never_costs_more_than_a_dense_ring_and_its_overhead():
+    ring = named("allreduce", "ring")
+    for density in (1e-4, 1e-3, 1e-2, 0.3):
+        for p in (4, 64, 1024):
+            switching = SparseSwitching(density=density)
+            dense = float(ring.volume(p))
+            assert switching.volume(p) <= dense * (1 + switching.overhead) + 1e-12
+            assert switching.overhead < 0.1
+    sparse, switching = SparsePairwise(density=1e-4), SparseSwitching(density=1e-4)
+    assert sparse.volume(8) < named("allreduce", "ring").volume(8)
+    assert sparse.volume(100_000) > switching.volume(100_000)  # union of supports fills up
+    assert compressed(1e9, 0.01) == pytest.approx(2e7)
+    assert compressed(1e9, 0.9) == 1e9
+
+
+def test_nccl_goes_from_latency_to_bandwidth_protocols():
+    net = nccl.Network(ranks=64, nodes=16, channels=2, inside=12, between=12, ll128=False)
+    sizes = 4.0 * 2 ** np.arange(24)
+    choice, seconds = nccl.choice("allreduce", net, sizes)
+    assert choice[0] == "tree/LL"
+    assert choice[-1] == "ring/Simple"
+    order = [list(dict.fromkeys(choice)).index(c) for c in choice]
+    assert order == sorted(order)  # once left, a choice does not come back
+    assert (seconds > 0).all()
+    bandwidth = sizes[-1] / seconds[-1] * 2 * 63 / 64
+    assert 0.6 * 24e9 < bandwidth < 24e9  # near what two channels of 12 GB/s can carry
+
+
+def test_nccl_latency_by_hand():
+    net = nccl.Network(ranks=8, nodes=2, channels=2, inside=12, between=12)
+    table = nccl.model("allreduce", net)
+    assert table["ring", "LL"][0] == pytest.approx((3.6 + 10 * 0.47 + 4 * 2.7) * 1e-6)
+    assert table["tree", "LL"][0] == pytest.approx((4.4 + 2 * (3 * 0.52 + 5.0)) * 1e-6)
+    assert table["ring", "Simple"][1] == pytest.approx(24e9 * 8 / 14)
+
+
+def test_message_is_a_frozen_description():
+    message = Message("gradients", "allreduce", 1e6, ("data",))
+    assert (message.calls, message.hides, message.axis) == (1, "", "")
+    with pytest.raises(AttributeError):
+        message.op = "reduce"

@@ -1,0 +1,310 @@
+"""Topologies against their definitions, typed in here a second time, link by link."""
+
+from __future__ import annotations
+
+from collections import Counter, deque
+from itertools import product
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from oracle import specs, topology
+from oracle.specs import Level
+from oracle.topology import KINDS, Topology
+
+B = 12.5e9
+
+
+def crossed(graph, source, target):
+    """(from, to) of every link on the route, in no order."""
+    route = graph.route(np.array([source]), np.array([target]))[:, 0]
+    return Counter(graph.ends[link] for link in route if link < graph.links)
+
+
+def walk(graph, source, target):
+    """Whether the links of a route, put in order, lead from source to target."""
+    left, at = crossed(graph, source, target), f"device {source}"
+    while left:
+        steps = [link for link in left if link[0].split(".")[0] == at.split(".")[0]]
+        exact = [link for link in steps if link[0] == at] or steps
+        if not exact:
+            return False
+        left[exact[0]] -= 1
+        left += Counter()
+        at = exact[0][1]
+    return at == f"device {target}"
+
+
+@pytest.mark.parametrize("graph", [
+    topology.crossbar(6, B), topology.fat_tree((4, 4), (1, 2), B),
+    topology.fat_tree((4, 4, 4), (1, 4, 2), B), topology.torus((4, 3, 2), B),
+    topology.torus((4, 3), B, kind="grid"), topology.dragonfly(5, 4, 3, B),
+    topology.dragonfly(4, 4, 2, B, routing="valiant"), topology.loop(16, 2, B),
+    topology.loop(32, 1, B, longest=4), topology.nodes(8, 4, 2, 150e9, B, 4, 4),
+], ids=lambda graph: "-".join(level.kind for level in graph.levels) + str(graph.devices))  # fmt: skip
+def test_routes_lead_from_source_to_target(graph):
+    for source, target in product(range(graph.devices), repeat=2):
+        if graph.levels[-1].routing == "valiant" and source // 8 != target // 8:
+            continue  # may pass a router twice, so the order is not unique
+        assert walk(graph, source, target), (source, target)
+    assert (graph.route(np.arange(3), np.arange(3)) == graph.links).all()
+    assert (graph.alpha(np.arange(3), np.arange(3)) == 0).all()
+
+
+def loads(routes):
+    return Counter(link for route in routes for link in route)
+
+
+def all_loads(graph, pairs):
+    source, target = np.array(pairs).T
+    route = graph.route(source, target)
+    count = np.bincount(route.ravel(), minlength=graph.links + 1)[:-1]
+    return Counter({graph.ends[k]: int(c) for k, c in enumerate(count) if c})
+
+
+@pytest.mark.parametrize("extents", [(4, 4), (5, 3), (4, 3, 2), (8,)])
+def test_torus_goes_by_dimensions_the_shorter_way(extents):
+    n = int(np.prod(extents))
+    graph = topology.torus(extents, B)
+    pace = np.cumprod([1, *extents[:-1]]).tolist()
+    every = []
+    pairs = [(s, d) for s in range(n) for d in range(n) if s != d]
+    for source, target in pairs:
+        here = source
+        for extent, step in zip(extents, pace, strict=True):
+            way = 1 if (target // step - here // step) % extent <= extent // 2 else -1
+            while here // step % extent != target // step % extent:
+                at = here // step % extent
+                there = here + ((at + way) % extent - at) * step
+                every.append((f"device {here}", f"device {there}"))
+                here = there
+        assert here == target
+    want = Counter(every)
+    have = all_loads(graph, pairs)
+    if 2 in extents:  # both ways lead to the same neighbour there
+        assert sum(have.values()) == sum(want.values())
+    else:
+        assert have == want
+
+
+@pytest.mark.parametrize(("groups", "routers", "hosts"), [(4, 4, 4), (5, 4, 3), (9, 4, 2)])
+def test_dragonfly_takes_the_one_link_between_groups(groups, routers, hosts):
+    graph = topology.dragonfly(groups, routers, hosts, B)
+    n = groups * routers * hosts
+
+    def gateway(here, there):
+        return (there - 1 if there > here else there) % routers
+
+    def name(group, router):
+        return f"dragonfly 0.{group * routers + router}"
+
+    every, pairs = [], [(s, d) for s in range(n) for d in range(n) if s != d]
+    for source, target in pairs:
+        (gs, rs), (gd, rd) = divmod(source // hosts, routers), divmod(target // hosts, routers)
+        path = [(gs, rs)]
+        if gs != gd:
+            path += [(gs, gateway(gs, gd)), (gd, gateway(gd, gs))]
+        path.append((gd, rd))
+        stops = [f"device {source}", *dict.fromkeys(name(*at) for at in path), f"device {target}"]
+        every += list(zip(stops, stops[1:], strict=False))
+    assert all_loads(graph, pairs) == Counter(every)
+
+
+@pytest.mark.parametrize(("q", "hosts", "longest"), [(4, 1, None), (4, 4, None), (5, 2, 4)])
+def test_loop_goes_the_shortest_way(q, hosts, longest):
+    ring = 1 << q
+    graph = topology.loop(ring, hosts, B, longest=longest)
+    lengths = [1 << k for k in range(q) if longest is None or 1 << k <= longest]
+    distance, queue = {0: 0}, deque([0])
+    while queue:
+        at = queue.popleft()
+        for length, way in product(lengths, (1, -1)):
+            to = (at + way * length) % ring
+            if to not in distance:
+                distance[to] = distance[at] + 1
+                queue.append(to)
+    for source, target in product(range(ring * hosts), repeat=2):
+        if source != target:
+            hops = crossed(graph, source, target).total() - 2
+            assert hops == distance[(target // hosts - source // hosts) % ring]
+
+
+def test_fat_tree_spine_is_the_target_modulo_the_uplinks():
+    leaves, hosts, spines = 4, 6, 3
+    graph = topology.fat_tree((hosts, leaves), (1, spines), B)
+    for source, target in product(range(24), repeat=2):
+        if source // hosts != target // hosts:
+            links = crossed(graph, source, target)
+            assert (f"leaf {source // hosts}", f"spine 0.{target % spines}") in links
+            assert (f"spine 0.{target % spines}", f"leaf {target // hosts}") in links
+
+
+def test_node_ports_belong_to_their_devices():
+    graph = topology.nodes(4, 4, 2, 150e9, B, 4, 4)
+    capacity = graph.capacity[graph.route(np.array([0]), np.array([4]))]
+    assert capacity.min() == B
+    up = [graph.route(np.array([s]), np.array([5]))[2, 0] for s in range(4)]
+    assert up[0] == up[1] != up[2] == up[3]
+
+
+def test_shifts_never_collide_in_a_full_fat_tree():
+    graph = topology.fat_tree((8, 8), (1, 8), B)
+    ranks = np.arange(64)
+    for by in range(1, 64):
+        route = graph.route(ranks, (ranks + by) % 64)
+        assert np.bincount(route.ravel(), minlength=graph.links + 1)[:-1].max() == 1
+
+
+def test_half_duplex_is_one_link_for_both_ways():
+    full, half = (topology.loop(8, 1, B, duplex=duplex) for duplex in ("full", "half"))
+    source, target = np.array([0, 1]), np.array([1, 0])
+    assert np.bincount(full.route(source, target).ravel())[:-1].max() == 1
+    assert np.bincount(half.route(source, target).ravel(), minlength=half.links + 1)[:-1].max() == 2
+
+
+def level(name, devices, **more):
+    return Level(name, devices, B, 1e-6, source="made up", **more)
+
+
+def test_fat_tree_of_several_arities_is_as_many_levels():
+    one = Topology([level("net", 64, kind="fat-tree", shape=(4, 4, 4), oversubscription=2)], 64)
+    many = topology.fat_tree((4, 4, 4), (1, 2, 2), B)
+    assert [stage.devices for stage in one.levels] == [4, 16, 64]
+    source, target = np.arange(64), (np.arange(64) * 7 + 3) % 64
+    assert (one.route(source, target) == many.route(source, target)).all()
+
+
+def test_adaptive_dragonfly_fills_its_links_evenly():
+    shape = (4, 4, 4)
+    plain, spread = (
+        Topology([level("net", 64, kind="dragonfly", shape=shape, routing=routing)], 64)
+        for routing in (None, "adaptive")
+    )
+    ranks = np.arange(64)
+    worst = [
+        (np.bincount(g.route(ranks, (ranks + 16) % 64).ravel(), minlength=g.links + 1)
+         * g.pace).max()
+        for g in (plain, spread)
+    ]  # fmt: skip
+    assert worst[0] == pytest.approx(16 / B)  # one link between two groups
+    assert worst[1] == pytest.approx(16 / 3 / B)  # all three links out of the group
+
+
+def test_valiant_takes_a_third_group_and_spreads():
+    graph = topology.dragonfly(6, 4, 4, B, routing="valiant")
+    ranks = np.arange(96)
+    used = graph.route(ranks, (ranks + 16) % 96)
+    labels = np.array([*graph.labels, ""])[used]
+    assert ((labels == "dragonfly global links").sum(axis=0) == 2).all()
+    direct = topology.dragonfly(6, 4, 4, B)
+    worst = [np.bincount(g.route(ranks, (ranks + 16) % 96).ravel(), minlength=g.links + 1)[:-1]
+             .max() for g in (graph, direct)]  # fmt: skip
+    assert worst[0] < worst[1] == 16
+
+
+def test_ecmp_is_a_fixed_hash_that_uses_every_lane():
+    tree = [level("leaf", 16), level("spine", 128, kind="fat-tree", ports=4, routing="ecmp")]
+    graph = Topology(tree, 128)
+    source, target = (a.ravel() for a in np.meshgrid(np.arange(16), np.arange(16, 128)))
+    route = graph.route(source, target)
+    assert (route == graph.route(source, target)).all()
+    labels = np.array([*graph.labels, ""])
+    ups = route[np.isin(labels[route], ["leaf uplinks"])]
+    share = np.unique(ups, return_counts=True)[1] / len(source)
+    assert len(share) == 4
+    assert share.min() > 0.2
+
+
+def test_rails_meet_at_the_spine_only():
+    levels = [
+        level("node", 4, ports=8),
+        level("pod", 64, kind="rail", ports=4, oversubscription=2),
+    ]
+    graph = Topology(levels, 64)
+    same, other = (graph.route(np.array([1]), np.array([d]))[:, 0] for d in (5, 6))
+    labels = np.array([*graph.labels, ""])
+    assert not any("spine" in label for label in labels[same])
+    assert sum("spine" in label for label in labels[other]) == 2
+    full = Topology([levels[0], level("pod", 64, kind="rail", ports=4)], 64)
+    assert full.tree  # at full bisection nothing fills up behind the ports
+    assert not graph.tree
+
+
+def test_circuits_serve_neighbours_once_they_are_set():
+    levels = [level("optical", 8, kind="optical", shape=(4, 20))]
+    dark, lit = (Topology(levels, 8, circuits=circuits) for circuits in (False, True))
+    labels = np.array([*lit.labels, ""])
+    ranks = np.arange(8)
+    for by, serves in ((1, True), (-1, True), (2, False)):
+        on = labels[lit.route(ranks, (ranks + by) % 8)] == "optical circuits"
+        assert on.any() == serves
+    assert not (labels[dark.route(ranks, (ranks + 1) % 8)] == "optical circuits").any()
+    assert lit.fabrics[0].setting == pytest.approx(20e-6)
+    assert lit.capacity[lit.route(ranks, (ranks + 1) % 8)].min() == 4 * B
+
+
+def test_sockets_share_one_way_up():
+    graph = topology.of(specs.system("gpu-server"), 8)
+    route = graph.route(np.arange(4), np.arange(4, 8))
+    assert np.bincount(route.ravel(), minlength=graph.links + 1)[:-1].max() == 4
+
+
+@pytest.mark.parametrize("name", sorted(specs.shipped("systems")))
+def test_every_shipped_system_has_a_network(name):
+    system = specs.system(name)
+    devices = min(system.devices, 4 * max(2, system.node))
+    graph = topology.of(system, devices)
+    ranks = np.arange(devices)
+    if devices > 1:
+        route = graph.route(ranks, (ranks + 1) % devices)
+        assert ((route < graph.links).sum(axis=0) >= 1).all()
+        assert (graph.alpha(ranks, (ranks + 1) % devices) > 0).all()
+    assert topology.of(system, devices) is graph
+
+
+def test_graph_to_look_at_is_connected():
+    import networkx as nx
+
+    for graph in (topology.of(specs.system("abci"), 272), topology.loop(16, 2, B),
+                  topology.nodes(8, 4, 2, 150e9, B, 4, 4)):  # fmt: skip
+        seen = graph.graph()
+        devices = [v for v in seen if v.startswith("device ")]
+        assert len(devices) >= graph.devices
+        component = nx.node_connected_component(seen.to_undirected(), "device 0")
+        assert {f"device {d}" for d in range(graph.devices)} <= component
+
+
+def test_faults_are_named():
+    with pytest.raises(ValueError, match=r"no kind is called 'tours'.*torus"):
+        Topology([level("net", 8, kind="tours")], 8)
+    with pytest.raises(ValueError, match="does not hold 8 units"):
+        Topology([level("net", 8, kind="torus", shape=(3, 3))], 8)
+    with pytest.raises(ValueError, match="joins 8 devices, not 9"):
+        Topology([level("net", 8)], 9)
+    with pytest.raises(ValueError, match="a dragonfly of 8 units needs shape"):
+        Topology([level("net", 8, kind="dragonfly", shape=(3, 3, 3))], 8)
+
+
+def test_all_kinds_are_found():
+    assert set(KINDS) >= {"switch", "mesh", "ring", "torus", "grid", "pcie", "fat-tree",
+                          "dragonfly", "loop", "rail", "optical"}  # fmt: skip
+
+
+@settings(deadline=None, max_examples=30)
+@given(st.data())
+def test_folding_the_way_down_keeps_what_a_period_holds(data):
+    """One period of a shift over a tree holds as much on its fullest link as all of it."""
+    hosts = data.draw(st.sampled_from([2, 3, 4, 8]))
+    leaves = data.draw(st.integers(2, 6))
+    n = hosts * leaves
+    spines = data.draw(st.sampled_from([k for k in range(1, 9) if n % k == 0]))
+    graph = topology.fat_tree((hosts, leaves), (1, spines), B)
+    by = data.draw(st.integers(1, n - 1))
+    ranks, part = np.arange(n), np.arange(hosts)
+    whole = np.bincount(graph.route(ranks, (ranks + by) % n).ravel(), minlength=graph.links + 1)
+    target = (part + by) % n
+    folded = np.bincount(graph.trail(part, target, target % hosts)[0].ravel(),
+                         minlength=graph.links + 1)  # fmt: skip
+    assert whole[:-1].max() == folded[:-1].max()
