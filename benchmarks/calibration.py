@@ -20,10 +20,12 @@ from typing import Any
 
 import numpy as np
 
-from oracle import fit, readers
-from oracle.calibrate import Calibration, block, calibrate
+from oracle import fit, readers, specs
+from oracle.calibrate import Calibration, calibrate
+from oracle.contention import lines
 from oracle.pools import Pool, pooled
 from oracle.readers import Reading, Refusal, Sample
+from oracle.spec_block import block
 
 HERE = Path(__file__).resolve().parents[1]
 LARGE = 65536  # bytes from which the tighter goal holds
@@ -201,6 +203,29 @@ def judged(table: Table, quick: bool) -> tuple[list[dict[str, Any]], dict[str, f
     return rows, {name: value for name, value in medians.items() if value is not None}
 
 
+def priced(reference: Path, quick: bool) -> tuple[list[dict[str, Any]], dict[str, float]]:
+    """The samples again, as the shipped systems price them: spec text, contention and all."""
+    rows, medians = [], {}
+    for source, name in ((abci, "abci"), (intranode, "dgx-a100"), (intranode, "dgx-h100")):
+        device = name.rpartition("-")[2]
+        system, errors = specs.system(name), []
+        for label, pool in source(reference).pools:
+            if source is intranode and (device not in label or (quick and "half" not in label)):
+                continue
+            error = np.empty_like(pool.seconds)
+            for ranks in np.unique(pool.ranks).astype(int).tolist():
+                mine = pool.ranks == ranks
+                on = lines(system, pool.op, ((ranks, 1),), ranks)
+                times = [line.start + line.per_byte * pool.nbytes[mine] for line in on]
+                error[mine] = np.abs(np.min(times, axis=0) / pool.seconds[mine] - 1)
+            big = pool.nbytes >= LARGE
+            rows.append({"table": "priced", "system": name, "pool": label, "samples": len(big),
+                         "large": _median(error[big]), "small": _median(error[~big])})  # fmt: skip
+            errors.append(error)
+        medians[name] = float(np.median(np.concatenate(errors))) if errors else float("nan")
+    return rows, medians
+
+
 def _median(values: Any) -> float | None:
     some = values[np.isfinite(values)]
     return float(np.median(some)) if len(some) else None
@@ -282,6 +307,11 @@ def measured(reference: Path, quick: bool) -> dict[str, Any]:
             kind = {"large": "size_left_out.from_64KiB", "small": "size_left_out.below_64KiB"}
             goal = f"median at most {GOALS[name]:.0%}"
             figure(f"{table.name}.{kind.get(name, 'ranks_left_out')}", value, "relative", goal)
+    if not {"abci", "intranode"} & set(skipped):
+        found, medians = priced(reference, quick)
+        rows += found
+        for name, value in medians.items():
+            figure(f"priced.{name}", value, "relative", "median of all samples of its fits")
     for protocols in (1, 2):
         found_again = planted(30 if quick else 200, protocols)
         rows.append({"table": "planted", **found_again})
@@ -295,19 +325,19 @@ def measured(reference: Path, quick: bool) -> dict[str, Any]:
 
 def shown(result: dict[str, Any]) -> str:
     """The same as text."""
-    lines: list[str] = []
+    text: list[str] = []
     titles: tuple[str, ...] = ()
     for row in result["rows"]:
         if tuple(row) != titles:
             titles = tuple(row)
-            lines += ["", "  ".join(titles)]
-        lines.append("  ".join(_cell(value) for value in row.values()))
-    lines += ["", "figures"]
-    lines += [f"  {name}: {_cell(each['value'])} {each['unit']}"
+            text += ["", "  ".join(titles)]
+        text.append("  ".join(_cell(value) for value in row.values()))
+    text += ["", "figures"]
+    text += [f"  {name}: {_cell(each['value'])} {each['unit']}"
               + (f"   (goal: {each['goal']})" if each["goal"] else "")
               for name, each in result["figures"].items()]  # fmt: skip
-    lines += [f"skipped, for want of its files: {name}" for name in result["skipped"]]
-    return "\n".join(lines)
+    text += [f"skipped, for want of its files: {name}" for name in result["skipped"]]
+    return "\n".join(text)
 
 
 def _cell(value: Any) -> str:

@@ -8,11 +8,8 @@ own. What cannot be fitted is listed with its reason and stays at its datasheet 
 
 from __future__ import annotations
 
-import json
 import os
-import re
 import tempfile
-import textwrap
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -27,6 +24,7 @@ from oracle.document import read_text
 from oracle.fit import FASTEST, NORMAL90, Envelope, Numbers
 from oracle.pools import Pool, degenerate, pooled, pools
 from oracle.readers import Reading, Refusal
+from oracle.spec_block import block, plain, with_block
 from oracle.specs import Calibrated, System
 from oracle.units import show
 
@@ -66,6 +64,15 @@ class Fit:
     def formulas(self) -> list[str]:
         """The lines of the envelope with 90 % intervals, one text each."""
         return [_formula(entry) for entry in self.entries]
+
+    def residuals(self) -> list[tuple[float, float, float, float, int]]:
+        """(bytes, median, lowest, highest fitted / measured − 1, samples) of every size."""
+        rows = []
+        for size in np.unique(self.pool.nbytes).tolist():
+            some = self.error[self.pool.nbytes == size]
+            row = float(np.median(some)), float(some.min()), float(some.max())
+            rows.append((float(size), *row, len(some)))
+        return rows
 
     def worst(self, count: int = 5) -> list[str]:
         """The samples farthest from the fit; those beyond the noise are called outliers."""
@@ -126,6 +133,13 @@ class Calibration:
                 f"  median error: fitted {_median(fit.error, big)}; a size left out "
                 f"{_median(fit.without_size, big)}; a rank count left out "
                 f"{_median(fit.without_ranks, big)}   (64 KiB and more / below)",
+                "  fitted / measured − 1 by size: median [lowest, highest]",
+                *_columns(
+                    [
+                        f"{show(size, 'B')} {mid:+.1%} [{least:+.0%}, {most:+.0%}]"
+                        for size, mid, least, most, _ in fit.residuals()
+                    ]
+                ),
                 "  farthest off:",
                 *(f"    {worst}" for worst in fit.worst()),
                 *(f"  note: {note}" for note in fit.notes),
@@ -234,11 +248,7 @@ def _source(pool: Pool, readings: Sequence[Reading]) -> str:
     names = ", ".join(Path(r.path).name for r in used)
     when = " to ".join(dict.fromkeys((dates[0], dates[-1]))) if dates else "date not in the log"
     where = ", ".join(machines) or "machine not in the log"
-    return _plain(f"{', '.join(tools)}: {names}; {when}; {where}")
-
-
-def _plain(text: str) -> str:
-    return " ".join("".join(c if c.isprintable() else "?" for c in text).split())
+    return plain(f"{', '.join(tools)}: {names}; {when}; {where}")
 
 
 def _entries(pool: Pool, found: Envelope, source: str) -> Iterable[Calibrated]:
@@ -318,6 +328,14 @@ def _formula(entry: Calibrated) -> str:
     return f"{entry.algorithm}, p = {ranks}, {low} to {high}: {' + '.join(parts)}"
 
 
+def _columns(cells: list[str], across: int = 3) -> list[str]:
+    """Cells side by side, read down then right."""
+    down = -(-len(cells) // across)
+    width = max(map(len, cells)) + 3
+    rows = [cells[k::down] for k in range(down)]
+    return ["    " + "".join(cell.ljust(width) for cell in row).rstrip() for row in rows]
+
+
 def _median(error: Numbers, big: Numbers) -> str:
     parts = []
     for which in (big, ~big):
@@ -348,6 +366,10 @@ def _as_dict(fit: Fit) -> dict[str, Any]:
         "r2": fit.r2,
         "residual": fit.found.scale,
         "errors": errors,
+        "residuals": [
+            {"bytes": size, "median": mid, "low": least, "high": most, "samples": count}
+            for size, mid, least, most, count in fit.residuals()
+        ],
         "outliers": [pool.samples[k].where for k in fit.found.outliers.tolist()],
         "entries": [
             {"algorithm": e.algorithm, "protocol": e.protocol, "base": e.base,
@@ -357,53 +379,6 @@ def _as_dict(fit: Fit) -> dict[str, Any]:
         ],
         "notes": list(fit.notes),
     }  # fmt: skip
-
-
-def block(entries: Sequence[Calibrated]) -> str:
-    """The `collectives:` block of a system spec."""
-    lines = ["collectives:"]
-    for e in entries:
-        fields = [f"op: {_word(e.op)}", f"level: {_word(e.level)}"]
-        fields += [f"algorithm: {_word(e.algorithm)}"]
-        fields += [f"protocol: {_word(e.protocol)}"] if e.protocol else []
-        fields += [f"base: {_seconds(e.base)}", f"latency: {_seconds(e.latency)}"]
-        fields += [f"bandwidth: {e.bandwidth / 1e9:.6g} GB/s"]
-        fields += [f"concurrency: {e.concurrency:g}"] if e.concurrency != 1 else []
-        fields += [f"ranks: [{', '.join(str(p) for p in e.ranks)}]"] if e.ranks else []
-        fields += [f"sizes: [{', '.join(f'{size:.0f} B' for size in e.sizes)}]"] if e.sizes else []
-        if e.uncertainty:
-            pairs = ", ".join(f"{name}: {value:.4g}" for name, value in e.uncertainty.items())
-            fields.append(f"uncertainty: {{{pairs}}}")
-        words = ", ".join([*fields, f"source: {json.dumps(_plain(e.source))}"])
-        lines += textwrap.wrap(
-            f"{{{words}}}",
-            99,
-            initial_indent="  - ",
-            subsequent_indent="     ",
-            break_long_words=False,
-            break_on_hyphens=False,
-        )
-    return "\n".join(lines) + "\n"
-
-
-def _word(text: str) -> str:
-    return text if re.fullmatch(r"[A-Za-z][\w -]*\w", text) else json.dumps(text)
-
-
-def _seconds(value: float) -> str:
-    return f"{value * 1e6:.6g} us" if value else "0 s"
-
-
-def with_block(text: str, entries: str) -> str:
-    """A spec's text with its top-level `collectives:` replaced, or added at the end."""
-    lines = text.splitlines(keepends=True)
-    first = next((k for k, s in enumerate(lines) if re.match(r"collectives\s*:", s)), None)
-    if first is None:
-        return text + ("" if text.endswith("\n") else "\n") + entries
-    last = first + 1
-    while last < len(lines) and not re.match(r"[^\s#-]", lines[last]):
-        last += 1
-    return "".join(lines[:first]) + entries + "".join(lines[last:])
 
 
 def _file_of(system: Any) -> str:

@@ -19,7 +19,7 @@ import numpy as np
 
 Numbers: TypeAlias = Any  # a numpy array of floats
 
-MOST_LINES = 6
+MOST_LINES, TRIES = 8, 5
 SOFT = 0.05  # relative error from which the loss grows linearly, until the data give a scale
 FASTEST = 1e15  # bytes per second of a line whose slope the data cannot tell from zero
 NORMAL90 = 1.6448536269514722
@@ -142,31 +142,46 @@ class Problem:
             runs += [order[k : k + width] for k in range(0, n - width + 1, max(1, width // 2))]
         return runs
 
-    def grown(self, most: int = MOST_LINES) -> list[Line]:
-        """Lines added one at a time, the best next one of every algorithm and place tried."""
-        n, windows = len(self.seconds), self.windows()
-        starts = [
+    def starts(self) -> list[Line]:
+        """A line of every algorithm through every run of samples."""
+        lines = [
             Line(k, nonnegative(self.rows[k][run], self.one[run]))
+            for run in self.windows()
             for k in range(len(self.forms))
-            for run in windows
         ]
-        starts = [start for start in starts if start.values.any()]
+        return [line for line in lines if line.values.any()]
+
+    def grown(self, most: int = MOST_LINES) -> list[Line]:
+        """Lines added one at a time; with each, the earlier ones are reconsidered."""
+        starts = self.starts()
+        ahead = self.relative(starts)
         kept: list[Line] = []
         lowest = np.inf
         for _ in range(most):
-            below = self.relative(kept).min(axis=0) if kept else np.full(n, np.inf)
-            trial = np.minimum(self.relative(starts), below)
-            losses = [self.loss(row) for row in np.log(np.maximum(trial, 1e-9))]
-            tries = [
-                self.refined([*kept, starts[k]], 8) for k in np.argsort(losses, kind="stable")[:10]
-            ]
-            _, lines = min(tries, key=lambda found: found[0])
-            loss, lines = self.refined(lines, 40)
+            loss, lines = self._with_one_more(kept, starts, ahead)
+            for _ in range(2 if kept else 0):
+                before = loss
+                for k in range(len(lines)):
+                    tried = self._with_one_more(lines[:k] + lines[k + 1 :], starts, ahead)
+                    if tried[0] < loss * (1 - 1e-4):
+                        loss, lines = tried
+                if loss == before:
+                    break
             criterion = self.criterion(loss, _parameters(lines))
             if criterion > lowest - 2:
                 break
             lowest, kept = criterion, lines
         return kept
+
+    def _with_one_more(
+        self, kept: list[Line], starts: list[Line], ahead: Numbers
+    ) -> tuple[float, list[Line]]:
+        """The best next line, of the few that look best before anything is fitted anew."""
+        below = self.relative(kept).min(axis=0) if kept else np.inf
+        losses = [self.loss(row) for row in np.log(np.maximum(np.minimum(ahead, below), 1e-9))]
+        best = np.argsort(losses, kind="stable")[:TRIES]
+        tries = [self.refined([*kept, starts[k]], 8) for k in best]
+        return self.refined(min(tries, key=lambda found: found[0])[1], 40)
 
     def criterion(self, loss: float, parameters: int) -> float:
         """Bayes': n ln(loss/n) + k ln n."""
@@ -255,7 +270,9 @@ def envelope(
     lines = problem.grown(most) or lines
     lines, factors = problem.by_ranks(lines)
     many = problem.finished(lines, factors)
-    return many if many.criterion < one.criterion - 10 else one
+    # a factor for each count extrapolates worse than one bandwidth: it must be worth a quarter
+    less = problem.loss(np.log1p(many.residual)) < 0.75 * problem.loss(np.log1p(one.residual))
+    return many if less and many.criterion < one.criterion - 10 else one
 
 
 def again(problem: Problem, known: Envelope) -> Envelope:

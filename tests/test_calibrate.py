@@ -15,10 +15,11 @@ from hypothesis import strategies as st
 
 from oracle import calibrate as calibration
 from oracle import fit, readers, specs
-from oracle.calibrate import block, calibrate, with_block
+from oracle.calibrate import calibrate
 from oracle.document import SpecError
 from oracle.pools import pooled
 from oracle.readers import Reading, Refusal, Sample
+from oracle.spec_block import block, with_block
 
 SIZES = 2.0 ** np.arange(10, 29)
 RANKS = (2, 4, 8, 16, 32)
@@ -241,10 +242,11 @@ def test_the_report_has_all_that_was_asked_of_it(toy: Path) -> None:
     )
     text = found.text()
     for part in ("ring", "±", "R²", "a size left out", "a rank count left out", "farthest off",
-                 "still at datasheet values", "1 KiB to 256 MiB"):  # fmt: skip
+                 "by size", "still at datasheet values", "1 KiB to 256 MiB"):  # fmt: skip
         assert part in text
     data = found.to_dict()
     assert data["fits"][0]["r2"] > 0.99
+    assert [row["bytes"] for row in data["fits"][0]["residuals"]] == SIZES.tolist()
     assert data["fits"][0]["errors"]["ranks left out"]["large"] < 0.1
 
 
