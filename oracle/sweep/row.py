@@ -44,15 +44,16 @@ def row(grid: Grid, point: Point) -> dict[str, Any]:
         return found | {"status": "impossible", "why": error.faults[0].what}
     if shown is None:
         return found | {"why": why}
-    return found | _numbers(shown, at, model)
+    return found | figures(shown, at)
 
 
-def _numbers(shown: Any, at: int, model: Any) -> dict[str, Any]:
+def figures(shown: Any, at: int) -> dict[str, Any]:
+    """One plan of an estimate as the figures of a row."""
     seconds = shown.seconds[at]
-    data = model.dataset
+    data = shown.model.dataset
     epoch = None if data is None else seconds * data.samples / shown.batch[at]
     messages = shown.exchange[at]
-    figures = {
+    numbers = {
         "seconds": seconds,
         "seconds_low": shown.seconds_low[at],
         "seconds_high": shown.seconds_high[at],
@@ -63,13 +64,15 @@ def _numbers(shown: Any, at: int, model: Any) -> dict[str, Any]:
         "exchange": sum(message["seconds"] for message in messages),
         "exposed": sum(message["exposed"] for message in messages),
         "memory": shown.memory[at],
+        "capacity": shown.options.max_memory or shown.system.device.memory,
     }
     broken = "; ".join(shown.broken[at])
     return {
         "status": "infeasible" if broken else "ok",
         "plan": shown.plans[at],
+        "devices": int(shown.devices[at]),
         "why": broken,
-        **{name: _figure(value) for name, value in figures.items()},
+        **{name: _figure(value) for name, value in numbers.items()},
     }
 
 
