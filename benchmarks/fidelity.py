@@ -132,9 +132,11 @@ def predict(cases: list[Case]) -> tuple[Any, Any, Any, int]:
             print(f"refused: {error}", file=sys.stderr)
             refused += len(members)
             continue
-        if one.kind == "memory":
-            values[members] = found.memory
-            low[members], high[members] = 0.9 * found.memory, 1.1 * found.memory
+        if one.kind != "seconds":
+            tensors = one.kind == "allocated"
+            held = found.memory - tensors * found.memory_kinds["reserve"]
+            values[members] = held
+            low[members], high[members] = 0.9 * held, 1.1 * held
         else:
             values[members] = found.seconds
             low[members], high[members] = found.seconds_low, found.seconds_high

@@ -27,7 +27,7 @@ class Case:
     batch: int
     measured: float  # seconds per iteration, or bytes
     options: dict[str, Any] = field(default_factory=dict)
-    kind: str = "seconds"  # or "memory"
+    kind: str = "seconds"  # or "memory", or "allocated": tensors alone
 
 
 @dataclass(frozen=True)
@@ -86,7 +86,8 @@ def grid(pp: int, dp: int, tp: int, segments: int, rest: str = "", tensor: str =
     else:
         cut = f",accumulate={segments}" if segments > 1 else ""
         words.append(f"data:{dp}{cut}{data}" if dp > 1 or cut else "")
-    words.append(f"tensor:{tp}{tensor}" if tp > 1 else "")
+    # before 2022 nothing hid under the products of a row
+    words.append(f"tensor:{tp}{tensor or ',overlap=off'}" if tp > 1 else "")
     words.append(rest)
     return " ".join(word for word in words if word) or "serial"
 
@@ -138,8 +139,8 @@ def megatron_table5(found: list[Row]) -> Iterator[Case]:
         layers, hidden, heads = SIZES[row["model"]]
         pp, tp, dp = (number(row, key) for key in ("pp", "tp", "dp"))
         batch = number(row, "batch")
-        sequence = ",sequence=on" if row["recompute"] == "seqsel" else ""
-        mode = "recompute:selective" if sequence else "recompute:full"
+        sequence = ",sequence=on" if row["recompute"] == "seqsel" else ",overlap=on"
+        mode = "recompute:selective" if "sequence" in sequence else "recompute:full"
         plan = grid(pp, dp, tp, batch // dp // number(row, "microbatch"), mode, sequence)
         if v := INTERLEAVE.get(row["model"]):
             plan = plan.replace("segments=", f"interleave={v},segments=")
@@ -236,7 +237,7 @@ def b200(found: list[Row]) -> Iterator[Case]:
 def b200_memory(found: list[Row]) -> Iterator[Case]:
     """The same steps' allocated bytes."""
     for row in found:
-        yield _b200(row, float(row["measured_alloc_GiB"]) * 2**30, "memory")
+        yield _b200(row, float(row["measured_alloc_GiB"]) * 2**30, "allocated")
 
 
 def _b200(row: Row, measured: float, kind: str) -> Case:
@@ -246,7 +247,7 @@ def _b200(row: Row, measured: float, kind: str) -> Case:
         "layers": 12, "hidden": 8192, "heads": 64, "kv_heads": 8, "ffn": 28672, "gated": True,
         "vocab": 128256, "sequence": number(row, "seq"), "tied_embeddings": False}}  # fmt: skip
     sequence = ",sequence=on" if tp > 1 else ""
-    zero = ",zero=1" if dp > 1 else ""
+    zero = ",zero=1" if dp * cp > 1 else ""
     plan = grid(pp, dp, tp, max(1, batch // dp // micro), "", sequence, zero)
     if cp > 1:
         parts = plan.split()

@@ -123,7 +123,7 @@ def block(model: Model, system: System, plan: Plan, options: Options, lines: Lin
     flow = _flow(shard, stages, times, system, options)
     groups = Groups(few)
     talk = [
-        _priced(message, axis.name, shard, groups, stages, system, options, lines)
+        _priced(message, axis.name, shard, groups, stages, times, system, options, lines)
         for axis in few.axes
         for message in axis.talk(shard)
         if groups(message.axes).talk and np.any(message.calls)
@@ -251,8 +251,8 @@ class _Priced:
 
 
 def _priced(
-    message: Message, axis: str, shard: Shard, groups: Groups, stages: Stages, system: System,
-    options: Options, lines: Lines,
+    message: Message, axis: str, shard: Shard, groups: Groups, stages: Stages, times: Passes,
+    system: System, options: Options, lines: Lines,
 ) -> _Priced:  # fmt: skip
     found = groups(message.axes)
     row, group = found.row, found.size
@@ -280,8 +280,12 @@ def _priced(
     each = np.zeros(nbytes.shape)
     each[:, columns], best, names, phi, full, rough = _menu(menu, row, nbytes[:, columns])
     sent = calls * each
+    largest = np.where(calls > 0, nbytes, 0.0).max(axis=-1, initial=0.0)
+    left = None
     if message.when in ("forward", "backward"):
         per_stage, count = stages.total(sent), stages.total(calls)
+        if message.hides in ("data", "weight"):  # under a product of the row that sends
+            left = stages.total(np.maximum(sent - getattr(times, message.hides), 0.0))
     elif message.when.startswith("unit"):
         per_stage, count = stages.gather(sent), stages.gather(calls)
     elif message.when == "border":
@@ -290,8 +294,8 @@ def _priced(
     else:
         per_stage, count = sent, calls
     return _Priced(
-        message, f"{axis}: {message.what}", group, nbytes.max(axis=-1, initial=0.0), count,
-        per_stage, per_stage, phi, best, names, full, rough,
+        message, f"{axis}: {message.what}", group, largest, count,
+        per_stage, per_stage if left is None else left, phi, best, names, full, rough,
     )  # fmt: skip
 
 
@@ -344,11 +348,11 @@ def _assemble(
     parts: list[tuple[_Priced, Array, Array, Array]] = []  # price, seconds, exposed, calls
     for one in talk:
         seconds, when = one.seconds[same], one.message.when
-        hidden = np.asarray(one.message.hidden, float)
-        if np.ndim(hidden) == 2 and len(hidden) != n:
-            hidden = plan_knob(plan, one, hidden)
+        hidden = _overlap(plan, one)
         exposed = seconds
-        if one.message.hides == "forward":
+        if one.message.hides in ("data", "weight"):
+            exposed = np.where(hidden > 0, one.exposed[same], seconds)
+        elif one.message.hides == "forward":
             exposed = np.where(hidden > 0, _ahead(seconds, forward, one, stages, same), seconds)
         elif one.message.hides == "backward" and when != "step":
             exposed = np.where(hidden > 0, _ahead(seconds, backward, one, stages, same), seconds)
@@ -451,9 +455,9 @@ def _mixed(device: Array, host: Array) -> Array:
     return np.where(host > 0, np.cbrt(device**3 + host**3), device)
 
 
-def plan_knob(plan: Plan, one: _Priced, hidden: Array) -> Array:
-    """The overlap knob of the axis that sends, row by row: it was left out of the prices."""
-    return np.asarray(plan.axis(one.name.split(":")[0]).overlap, float)
+def _overlap(plan: Plan, one: _Priced) -> Array:
+    """Whether the axis that sends may hide its messages, plan by plan: prices leave that open."""
+    return np.asarray(getattr(plan.axis(one.name.split(":")[0]), "overlap", 1.0), float)
 
 
 def _ahead(seconds: Array, work: Array, one: _Priced, stages: Stages, same: Array) -> Array:

@@ -19,7 +19,7 @@ from oracle.specs import Device
 from oracle.stages import Stages
 
 SLOTS = {"sgd": 0, "momentum": 1, "adam": 2, "lars": 1, "lamb": 2}  # fp32 values per weight
-SLACK = 0.02  # of what the allocator hands out: rounding and holes between blocks
+SLACK = 0.05  # of what the allocator hands out: rounding and holes between blocks
 KINDS = ("weights", "gradients", "optimizer", "activations", "workspace", "buffers", "reserve")
 
 

@@ -108,7 +108,7 @@ def _axis_text(axis: Strategy) -> str:
     else:
         head = f"{axis.degree:g}"
     # a degree of one splits nothing; only knobs that do something by themselves are worth a word
-    alone = {k: v for k, v in said.items() if k in ("accumulate",)}
+    alone = {k: v for k, v in said.items() if k in ("accumulate", "zero")}
     if axis.degree == 1:
         said = alone
     if axis.degree == 1 and not said:

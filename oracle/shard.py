@@ -40,6 +40,7 @@ class Shard:
     work: Array = 1.0  #      share of the row's serial work that is done here
     visits: Array = 1.0  #      expert rows: distinct experts here, each a kernel of its own
     segments: Array = 1.0  # S    micro-batches an iteration is cut into
+    zero: Array = 0.0  #      stage of sharding that replicas of the weights agree on
     stored: Array = 1.0  #      share of the weights kept between uses (ZeRO-3: 1/p)
     graded: Array = 1.0  #      share of the gradients kept (ZeRO-2)
     stated: Array = 1.0  #      share of the optimizer state kept and updated (ZeRO-1)

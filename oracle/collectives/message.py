@@ -22,6 +22,6 @@ class Message:
     calls: Any = 1  # how often; broadcasts to (plans, layers)
     when: str = "step"  # each row's "forward"/"backward", each "unit forward"/"unit backward",
     #                     once a "step" with the bytes of a stage added up, or at a stage "border"
-    hides: str = ""  # what it may hide under: "forward", "backward", or nothing
-    hidden: Any = 1  # 0 where a knob forbids hiding
+    hides: str = ""  # under which it may: the "forward" or "backward" pass, its own row's "data" or
+    #                   "weight" gradient, or nothing; a knob `overlap` of its axis forbids it
     axis: str = ""  # the strategy it belongs to

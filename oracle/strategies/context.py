@@ -8,6 +8,7 @@ from oracle.collectives import Message
 from oracle.models import Model
 from oracle.shard import Array, Shard
 from oracle.strategies.base import Strategy, words
+from oracle.strategies.sharded import cut_state
 
 
 @dataclass(frozen=True)
@@ -40,7 +41,7 @@ class Context(Strategy):
     def split(self, shard: Shard) -> Shard:
         p, model = self.degree, shard.model
         cut = model.tokens if any(row.work == "attention" for row in model.rows) else False
-        return shard.but(
+        return cut_state(shard, shard.zero, p).but(
             given=(np.where(cut, shard.deal(shard.given[0], p), shard.given[0]), *shard.given[1:]),
             made=(np.where(cut, shard.deal(shard.made[0], p), shard.made[0]), *shard.made[1:]),
             x=np.where(cut, shard.x / p, shard.x),

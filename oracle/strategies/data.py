@@ -19,7 +19,7 @@ class Data(Strategy):
 
     The exchange spans every replica of the weights, whichever strategy made it. `zero`
     shards what replicas hold in common: the optimizer state (1), the gradients (2), the
-    weights (3). `accumulate` cuts the batch of a device into micro-batches.
+    weights (3), along every axis that replicates them. `accumulate` cuts the batch of a device into micro-batches.
 
     Differs from the source: a device's batch is ⌈B/p⌉, and the exchange hides under the
     backward pass unless `overlap=off`.
@@ -45,7 +45,8 @@ class Data(Strategy):
             segments=shard.segments * self.accumulate,
             replicas=(*shard.replicas, "data"),
             parts=shard.parts * self.degree,
+            zero=self.zero,
         )
 
     def talk(self, shard: Shard) -> list[Message]:
-        return exchange(shard, self.zero, shard.replicas, shard.w / shard.slices, self.overlap)
+        return exchange(shard, self.zero, shard.replicas, shard.w / shard.slices)

@@ -43,7 +43,7 @@ class Sharded(Strategy):
         return shard.but(batch=batch, slices=shard.slices * p, parts=shard.parts * p)
 
     def talk(self, shard: Shard) -> list[Message]:
-        return exchange(shard, self.zero + 1, ("sharded",), shard.w, self.overlap)
+        return exchange(shard, self.zero + 1, ("sharded",), shard.w)
 
 
 def cut_state(shard: Shard, zero: Array, p: Array) -> Shard:
@@ -56,9 +56,7 @@ def cut_state(shard: Shard, zero: Array, p: Array) -> Shard:
     )
 
 
-def exchange(
-    shard: Shard, zero: Array, axes: tuple[str, ...], w: Array, overlap: Array
-) -> list[Message]:
+def exchange(shard: Shard, zero: Array, axes: tuple[str, ...], w: Array) -> list[Message]:
     """What devices with the same weights say to each other, at each stage of sharding.
 
     Stage 0 is one allreduce of the gradients. Stages 1 and 2 reduce-scatter them and allgather
@@ -84,17 +82,17 @@ def exchange(
         if not shard.ideal:
             found.append(
                 Message(f"{prefix}gradients", "allreduce", buffer, group, (stage == 0) * 1.0,
-                        when=when, hides="backward", hidden=overlap)
+                        when=when, hides="backward")
             )  # fmt: skip
         found += [
             Message(f"{prefix}gradients scattered", "reduce_scatter", buffer, group,
-                    (stage >= 1) * 1.0, when=when, hides="backward", hidden=overlap),
+                    (stage >= 1) * 1.0, when=when, hides="backward"),
             Message(f"{prefix}weights renewed", "allgather", buffer, group,
                     ((stage == 1) | (stage == 2)) * 1.0, when=when),
             Message(f"{prefix}weights", "allgather", buffer, group, (stage == 3) * 1.0,
-                    when="unit forward", hides="forward", hidden=overlap),
+                    when="unit forward", hides="forward"),
             Message(f"{prefix}weights again", "allgather", buffer, group, (stage == 3) * 1.0,
-                    when="unit backward", hides="backward", hidden=overlap),
+                    when="unit backward", hides="backward"),
         ]  # fmt: skip
     return found
 

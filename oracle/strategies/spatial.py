@@ -8,6 +8,7 @@ from oracle.collectives import Message
 from oracle.models import Model
 from oracle.shard import Array, Shard, product
 from oracle.strategies.base import Strategy, words
+from oracle.strategies.sharded import cut_state
 
 
 @dataclass(frozen=True)
@@ -79,7 +80,7 @@ class Spatial(Strategy):
         )
         share_x = np.where(cut, product(given) / product(shard.given), 1)
         share_y = np.where(cut, product(made) / product(shard.made), 1)
-        return shard.but(
+        return cut_state(shard, shard.zero, p).but(
             given=given, made=made, x=shard.x * share_x, y=shard.y * share_y,
             kept=shard.kept * share_y, kept_bytes=shard.kept_bytes * share_y,
             work=shard.work * np.where(cut, 1 / p, 1),

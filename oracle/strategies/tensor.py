@@ -21,14 +21,17 @@ class Tensor(Strategy):
     The 4: two allreduces a block forward (after attention, after the MLP), two back, each
     2(p - 1) ring steps. With `sequence=on` each becomes a reduce-scatter after and an
     allgather before: the same bytes; norms, sums and what they keep are cut along the
-    tokens too, and the backward pass gathers its inputs once more.
+    tokens too, and the backward pass gathers its inputs once more. What goes back hides under
+    the two products of its own row, unless `overlap=off`.
 
     Column and row cuts in turn are `Filter` and `Channel` in turn, so nothing needs
     rebuilding in between. Rows that belong to no such pair stay whole.
     """
 
     sequence: Array = words("off", "on")
+    overlap: Array = words("off", "on", default="on")
 
+    timing = ("overlap",)
     source = "shoeybi2019, §3; korthikanti2022, §4.2.2 (sequence)"
     nearness = 7
     bound = "key-value heads, inner width"
