@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter, deque
-from itertools import product
+from itertools import pairwise, product
 
 import numpy as np
 import pytest
@@ -43,7 +43,7 @@ def walk(graph, source, target):
     topology.torus((4, 3), B, kind="grid"), topology.dragonfly(5, 4, 3, B),
     topology.dragonfly(4, 4, 2, B, routing="valiant"), topology.loop(16, 2, B),
     topology.loop(32, 1, B, longest=4), topology.nodes(8, 4, 2, 150e9, B, 4, 4),
-], ids=lambda graph: "-".join(level.kind for level in graph.levels) + str(graph.devices))  # fmt: skip
+], ids=lambda graph: f"{graph.levels[-1].kind}-{graph.devices}")  # fmt: skip
 def test_routes_lead_from_source_to_target(graph):
     for source, target in product(range(graph.devices), repeat=2):
         if graph.levels[-1].routing == "valiant" and source // 8 != target // 8:
@@ -108,7 +108,7 @@ def test_dragonfly_takes_the_one_link_between_groups(groups, routers, hosts):
             path += [(gs, gateway(gs, gd)), (gd, gateway(gd, gs))]
         path.append((gd, rd))
         stops = [f"device {source}", *dict.fromkeys(name(*at) for at in path), f"device {target}"]
-        every += list(zip(stops, stops[1:], strict=False))
+        every += list(pairwise(stops))
     assert all_loads(graph, pairs) == Counter(every)
 
 

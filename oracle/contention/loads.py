@@ -15,31 +15,13 @@ import numpy as np
 
 from oracle.collectives.alltoall import Everyone
 from oracle.collectives.schedule import Exchange, Pairs, Steps
+from oracle.contention.everyone import scattered
 from oracle.contention.groups import Groups
+from oracle.contention.toll import Toll
 from oracle.topology import Topology
 from oracle.topology.fabric import Ids, Numbers
 
 BLOCK = 4_000_000  # link numbers held at once
-
-
-@dataclass(frozen=True, eq=False)
-class Toll:
-    """What each step of some costs: seconds to start, seconds per byte, alone and as it is."""
-
-    turns: Numbers  # (steps, levels + 1): part of the flows that turn at each level
-    alpha: Numbers  # of the farthest flow
-    shared: Numbers
-    solo: Numbers
-    worst: Ids  # the link that sets the pace
-    times: Numbers
-
-    def chased(self, latency: Numbers) -> float:
-        """Seconds to start where what travels passes on at once: the mean α of a step's flows."""
-        return float(self.times @ (self.turns @ latency))
-
-    def stepped(self, latency: Numbers) -> float:
-        """Seconds to start where every step waits for the farthest of the one before."""
-        return float(self.times @ np.where(self.turns > 0, latency, 0.0).max(axis=1))
 
 
 @dataclass(frozen=True, eq=False)
@@ -79,7 +61,7 @@ def toll(
     weight = 0
     for place, steps in enumerate(schedule):
         if isinstance(steps, Everyone) and topology.tree and not topology.hop and reduce:
-            done[place].append(everyone(topology, groups, steps))
+            done[place].append(scattered(topology, groups, steps))
             continue
         for flows in _flows(topology, groups, steps, reduce):
             cost = len(flows.source) * 2 * len(topology.levels)
@@ -220,78 +202,3 @@ def _count(topology: Topology, batch: list[Flows]) -> Toll:
         alpha = np.where(turns > 0, topology.latency, 0.0).max(axis=1)
     times = np.concatenate([f.times for f in batch])
     return Toll(turns, alpha, busy[np.arange(steps), worst], solo, used[worst], times)
-
-
-def everyone(topology: Topology, groups: Groups, steps: Steps) -> Toll:
-    """All ranks to all at once, in a tree: loads from how many members each unit holds."""
-    ranks = np.arange(groups.devices)
-    first = groups.first
-    device, p = groups.at(ranks), groups.p
-    busy, key, top = np.zeros(topology.links + 1), device, -1
-    for depth, fabric in enumerate(topology.fabrics):
-        unit, start = device // fabric.unit, topology.starts[depth]
-        here = _tally(first, unit)
-        leaving = p - here
-        if leaving.any():
-            top = depth
-        if fabric.gates:
-            down = fabric.gate(device, key, key)
-            busy += np.bincount(start + fabric.gates + down, leaving, len(busy))
-            if fabric.routing == "d-mod-k":
-                # a unit's members send to all members outside it, port by the target's number
-                lane = key % fabric.lanes
-                order = np.lexsort((lane, first))
-                pairs_ = np.stack([first, lane])[:, order]
-                new = np.flatnonzero(np.any(np.diff(pairs_, prepend=-1), axis=0))
-                group_lane = pairs_[:, new]
-                amount = np.diff(new, append=len(order))
-                homes, held = np.unique(np.stack([first, unit]), axis=1, return_counts=True)
-                at = (
-                    np.searchsorted(group_lane[0], homes[0]),
-                    np.searchsorted(group_lane[0], homes[0], side="right"),
-                )
-                many = at[1] - at[0]
-                home = np.repeat(np.arange(len(held)), many)
-                row = (
-                    np.arange(many.sum())
-                    - np.repeat(np.cumsum(many) - many, many)
-                    + np.repeat(at[0], many)
-                )
-                up = start + homes[1][home] * fabric.lanes + group_lane[1][row]
-                busy += np.bincount(up, held[home] * amount[row], len(busy))
-                own = start + unit * fabric.lanes + lane  # but not to those inside
-                busy -= np.bincount(own, here, len(busy))
-            else:
-                up = start + fabric.gate(device, key, key)
-                busy += np.bincount(up, leaving, len(busy))
-        if fabric.inner_links:
-            a, home = unit % fabric.width, unit // fabric.width
-            base = start + 2 * fabric.gates + home * fabric.inner_links
-            for apart in range(1, fabric.width):
-                to = (a + apart) % fabric.width
-                met = _met(first, unit, home * fabric.width + to)
-                busy += np.bincount(base + a * fabric.width + to, met, len(busy))
-        key = fabric.number(device, key)
-    busy /= topology.capacity
-    worst = int(busy.argmax())
-    each = steps.share[0]
-    alone = (p - 1) * each / topology.capacity[busy > 0].min() if busy.any() else 0.0
-    turns = np.eye(len(topology.latency))[top]
-    one = [np.atleast_1d(value) for value in (each * busy[worst], alone, worst)]
-    return Toll(turns[None], topology.latency[[top]], one[0], one[1], one[2], steps.times)
-
-
-def _tally(first: Ids, unit: Ids) -> Ids:
-    """How many of each rank's group share its unit."""
-    _, where, count = np.unique(first * (unit.max() + 1) + unit, return_inverse=True,
-                                return_counts=True)  # fmt: skip
-    return count[where]
-
-
-def _met(first: Ids, unit: Ids, other: Ids) -> Numbers:
-    """How many of each rank's group are in another unit."""
-    width = max(unit.max(), other.max()) + 1
-    keys, count = np.unique(first * width + unit, return_counts=True)
-    wanted = first * width + other
-    at = np.minimum(np.searchsorted(keys, wanted), len(keys) - 1)
-    return np.where(keys[at] == wanted, count[at], 0).astype(float)

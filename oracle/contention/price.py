@@ -19,7 +19,8 @@ import numpy as np
 from oracle import nccl
 from oracle.collectives import ALGORITHMS, Algorithm, Steps, menu, named
 from oracle.contention.groups import Groups, Pattern
-from oracle.contention.loads import Toll, toll
+from oracle.contention.loads import toll
+from oracle.contention.toll import Toll
 from oracle.specs import Calibrated, System
 from oracle.topology import Topology, of
 

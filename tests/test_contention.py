@@ -1,0 +1,345 @@
+"""What simultaneous flows see: counted in short equals counted in full; fair shares; φ; prices."""
+
+from __future__ import annotations
+
+import time
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from oracle import contention, specs, topology
+from oracle.collectives import ALGORITHMS, menu, named
+from oracle.contention import (
+    Contention,
+    Groups,
+    alone,
+    fair,
+    interference,
+    lines,
+    loads,
+    sentence,
+    trace,
+)
+from oracle.specs import Calibrated, Device, Level, System
+from oracle.topology import Topology
+
+B = 12.5e9
+DEVICE = Device("toy", 16e9, 900e9, {"fp32": 15e12}, "made up")
+
+
+def level(name, devices, bandwidth=B, latency=1e-6, **more):
+    return Level(name, devices, bandwidth, latency, source="made up", **more)
+
+
+def system(*levels, **more):
+    return System("toy", DEVICE, tuple(levels), "made up", **more)
+
+
+def costs_agree(graph, groups, schedule):
+    short, full = (trace(graph, groups, schedule, reduce=reduce) for reduce in (True, False))
+    assert short.per_byte == pytest.approx(full.per_byte, rel=1e-12)
+    assert short.start == pytest.approx(full.start, rel=1e-12)
+    assert short.phi == pytest.approx(full.phi, rel=1e-12)
+
+
+@st.composite
+def trees(draw):
+    """A tower of levels of any sizes, ports and spreads, and a job on part of it."""
+    tower, span = [], 1
+    for depth in range(draw(st.integers(1, 4))):
+        width = draw(st.sampled_from([2, 3, 4, 5, 8]))
+        span *= width
+        kind = draw(st.sampled_from(["switch", "fat-tree", "mesh", "rail", "pcie"]))
+        ports = draw(st.sampled_from([None, 1, 2, 3, 4, 8])) if depth else None
+        routing = draw(st.sampled_from([None, "affinity", "d-mod-k", "striped"]))
+        slim = draw(st.sampled_from([1.0, 2.0, 3.0])) if kind != "rail" else 1.0
+        tower.append(level(f"l{depth}", span, kind=kind, ports=ports, routing=routing,
+                           bandwidth=draw(st.sampled_from([B, 2 * B, 10 * B])),
+                           latency=draw(st.sampled_from([1e-6, 5e-6])),
+                           oversubscription=slim))  # fmt: skip
+        if span > 150:
+            break
+    sizes = [2, 3, 4, 8]
+    devices, pattern, stride = 1, [], 1
+    inner = draw(st.sampled_from([1, 2, 3, 4]))
+    if inner <= span:
+        devices = stride = inner
+    while devices * 2 <= span and len(pattern) < 3:
+        size = draw(st.sampled_from(sizes))
+        if devices * size > span:
+            break
+        if draw(st.booleans()) or not pattern:
+            pattern.insert(0, (size, stride))
+        devices *= size
+        stride = devices
+    return tower, tuple(pattern), devices
+
+
+@settings(deadline=None, max_examples=150)
+@given(trees(), st.data())
+def test_counting_one_period_equals_counting_everything(case, data):
+    tower, pattern, devices = case
+    if not pattern:
+        return
+    graph = Topology(tower, devices)
+    groups = Groups(pattern, devices)
+    op = data.draw(st.sampled_from(["allreduce", "alltoall", "allgather", "sendrecv", "halo"]))
+    inner = groups.inner(tower[0].devices)
+    offer = [by for by in ALGORITHMS[op].values() if by.fits(groups.p, inner)]
+    by = data.draw(st.sampled_from(offer))
+    costs_agree(graph, groups, by.schedule(groups.p, inner))
+
+
+@pytest.mark.parametrize("graph", [
+    topology.torus((8, 8), B), topology.dragonfly(4, 4, 4, B), topology.loop(16, 4, B),
+    topology.fat_tree((8, 8), (1, 3), B, duplex="half"),
+], ids=["torus", "dragonfly", "loop", "half"])  # fmt: skip
+@pytest.mark.parametrize("pattern", [((64, 1),), ((16, 4),), ((8, 1),), ((4, 16), (2, 2))])
+@pytest.mark.parametrize(("op", "name"), [
+    ("allreduce", "ring"), ("allreduce", "halving_doubling"), ("alltoall", "pairwise"),
+    ("alltoall", "scattered"),
+])  # fmt: skip
+def test_other_networks_are_counted_in_full(graph, pattern, op, name):
+    groups = Groups(pattern, 64)
+    costs_agree(graph, groups, named(op, name).schedule(groups.p))
+
+
+def test_load_of_every_link_by_hand():
+    """Four rings of four across four nodes of four devices and two ports: two rings a port."""
+    graph = topology.nodes(4, 4, 2, 150e9, B, 4, 4)
+    cost = trace(graph, Groups(((4, 4),), 16), named("allreduce", "ring").schedule(4))
+    assert cost.phi == pytest.approx(2)
+    assert cost.per_byte == pytest.approx(2 * 2 * 3 / 4 / B)
+    assert cost.full[0] == "node uplinks"
+
+
+@pytest.mark.parametrize(("flows", "want"), [
+    # a crossbar; the textbook's rates, by hand
+    ([(0, 1)], [1.0]),
+    ([(0, 1), (0, 2)], [2.0, 2.0]),
+    ([(0, 1), (0, 2), (0, 3)], [3.0, 3.0, 3.0]),
+    ([(1, 0), (2, 0)], [2.0, 2.0]),
+    ([(0, 1), (1, 0)], [1.0, 1.0]),
+    ([(0, 1), (0, 2), (3, 2), (4, 2)], [1.5, 3.0, 3.0, 3.0]),
+    ([(a, b) for a in range(3) for b in range(3, 6)], [3.0] * 9),
+])  # fmt: skip
+def test_fair_shares_by_hand(flows, want):
+    source, target = np.array(flows).T
+    graph = topology.crossbar(6, B)
+    seen = Contention(graph, source, target, np.full(len(flows), 1e6))
+    assert seen.phi == pytest.approx(want)
+
+
+@settings(deadline=None, max_examples=60)
+@given(st.data())
+def test_fair_shares_fill_links_and_are_fair(data):
+    links, flows = data.draw(st.integers(2, 8)), data.draw(st.integers(1, 12))
+    capacity = np.array([*data.draw(st.lists(st.sampled_from([1.0, 2.0, 5.0]), min_size=links,
+                                             max_size=links)), np.inf])  # fmt: skip
+    route = np.array(
+        data.draw(st.lists(st.lists(st.integers(0, links - 1), min_size=3, max_size=3, unique=True)
+                           if links >= 3 else st.just([0, 1, links]), min_size=flows,
+                           max_size=flows))
+    ).T  # fmt: skip
+    rate = fair(capacity, route)
+    used = np.bincount(route.ravel(), np.broadcast_to(rate, route.shape).ravel(), links + 1)[:-1]
+    assert (used <= capacity[:-1] * (1 + 1e-9)).all()
+    for flow in range(flows):  # a full link on the way, on which nobody gets more
+        held = [
+            link for link in route[:, flow] if link < links
+            and used[link] >= capacity[link] * (1 - 1e-9)
+            and rate[flow] >= rate[(route == link).any(axis=0)].max() * (1 - 1e-9)
+        ]  # fmt: skip
+        assert held
+
+
+def test_fullest_link_paces_a_step_as_fair_shares_do():
+    """With equal sizes that start together the last flow is done when the fullest link is."""
+    rng = np.random.default_rng(5)
+    for graph in (topology.torus((4, 4), B), topology.fat_tree((4, 4), (1, 2), B)):
+        for _ in range(10):
+            target = rng.permutation(16)
+            source = np.flatnonzero(target != np.arange(16))
+            step = Contention(graph, source, target[source], np.full(len(source), 1e6))
+            bound = 1e-6 + float((step.pace * 1e6 / step.solo).max())
+            assert step.seconds() == pytest.approx(bound, rel=1e-9)
+
+
+def test_contention_graph_has_an_edge_where_two_flows_share_a_link():
+    graph = topology.nodes(2, 4, 2, 150e9, B, 2, 1)
+    seen = Contention(graph, np.arange(4), np.arange(4) + 4, np.full(4, 1.0)).graph()
+    assert sorted(seen.edges) == [(0, 1), (2, 3)]
+    assert seen.edges[0, 1]["links"] == {"node uplinks", "node downlinks"}
+    assert seen.nodes[0]["phi"] == pytest.approx(2)
+
+
+def test_phi_on_abci_is_derived():
+    abci = specs.system("abci")
+    pairs = Contention(topology.of(abci, 8), np.arange(4), np.arange(4) + 4, np.full(4, 4e6))
+    assert pairs.phi == pytest.approx(np.full(4, 2.0))  # osu_mbw_mr, measured: 2.00
+    line = lines(abci, "allreduce", ((16, 4),), 64, "ring")[-1]
+    assert line.phi == pytest.approx(2)
+    words = sentence(abci, "gradients", ((16, 4),), 64, line)
+    assert words == "gradients: 4 groups leave each node over 2 ports: φ = 2"
+    racks = lines(abci, "allreduce", ((32, 136),), 4352, "ring")[-1]
+    assert racks.phi > 5
+    assert racks.full[0] == "rack uplinks"
+    lead = Contention(topology.of(abci, 64), np.arange(0, 64, 4), np.roll(np.arange(0, 64, 4), -1),
+                      np.ones(16))  # fmt: skip
+    assert lead.phi == pytest.approx(np.ones(16))
+
+
+def test_placement_moves_contention():
+    graph = topology.nodes(4, 4, 2, 150e9, B, 4, 4)
+    steps = named("allreduce", "ring").schedule(4)
+    dealt = np.arange(16).reshape(4, 4).T.ravel()  # round robin over the nodes
+    apart, inside = (trace(graph, Groups(((4, 1),), 16, place), steps) for place in (dealt, None))
+    assert apart.phi == pytest.approx(2)
+    assert inside.per_byte < apart.per_byte / 10
+
+
+def test_ideal_is_the_published_table():
+    """ParaDL's ring with the α and β of the lowest level that spans the group."""
+    two = system(level("node", 4, 50e9, 2e-6), level("all", 64, B, 5e-6, ports=1))
+    (inside,) = alone(two, "allreduce", ((4, 1),), 64)
+    assert (inside.start, inside.per_byte) == pytest.approx((2 * 3 * 2e-6, 2 * 3 / 4 / 50e9))
+    (across,) = alone(two, "allgather", ((16, 4),), 64)
+    assert (across.start, across.per_byte) == pytest.approx((15 * 5e-6, 15 / 16 / B))
+    (hop,) = alone(two, "sendrecv", ((16, 4),), 64)
+    assert (hop.start, hop.per_byte, hop.phi) == pytest.approx((5e-6, 1 / B, 1))
+    assert alone(two, "allreduce", ((1, 1),), 64)[0].per_byte == 0
+
+
+def test_contended_is_never_faster_than_the_same_alone():
+    two = system(level("node", 4, 50e9, 2e-6), level("all", 64, B, 5e-6, ports=2))
+    for pattern in (((16, 4),), ((8, 8),), ((4, 1),), ((64, 1),)):
+        (ideal,) = alone(two, "allreduce", pattern, 64)
+        (ring,) = lines(two, "allreduce", pattern, 64, "ring")
+        assert ring.per_byte >= ideal.per_byte * (1 - 1e-9)
+        assert ring.phi >= 1
+
+
+def test_prices_come_from_the_datasheet_unless_a_library_is_known():
+    two = system(level("node", 4), level("all", 64, ports=2))
+    found = lines(two, "allreduce", ((16, 1),), 64)
+    assert {line.origin for line in found} == {"datasheet"}
+    assert {line.algorithm for line in found} == {by.name for by in menu("allreduce", 16, 4)}
+    known = replace(two, device=replace(DEVICE, title="NVIDIA something"))
+    served = lines(known, "allreduce", ((16, 1),), 64)
+    assert {line.origin for line in served} == {"assumed"}
+    assert {line.algorithm for line in served} == {
+        f"{name}/{p}" for name in ("rings", "double_tree") for p in ("LL", "LL128", "Simple")
+    }
+    assert lines(known, "allreduce", ((16, 1),), 64) is served
+    with pytest.raises(ValueError, match="does not serve 6 ranks"):
+        lines(two, "allgather", ((6, 1),), 6, "recursive_doubling")
+
+
+def entry(**more):
+    given_ = {"op": "allreduce", "level": "all", "algorithm": "ring", "bandwidth": 20e9,
+              "source": "made up", "base": 10e-6, "latency": 4e-6, "ranks": (8, 64),
+              "uncertainty": {"bandwidth": 0.04}}  # fmt: skip
+    return Calibrated(**(given_ | more))
+
+
+def test_what_was_measured_is_given_back_and_contention_comes_on_top():
+    two = system(level("node", 4, 50e9), level("all", 64, ports=2), collectives=(entry(),))
+    (packed,) = lines(two, "allreduce", ((16, 1),), 16)
+    assert packed.origin == "fitted"
+    assert packed.start == pytest.approx(10e-6 + 2 * 15 * 4e-6)
+    assert packed.per_byte == pytest.approx(2 * 15 / 16 / 20e9)
+    assert packed.uncertainty == pytest.approx(0.04)
+    # 16 rings leave the four ports of … each node holds four rings on its two ports, where the
+    # packed ring, dealt over both ports, was measured with half a ring's bytes on each
+    (strided,) = lines(two, "allreduce", ((16, 4),), 64)
+    assert strided.phi == pytest.approx(2)
+    assert strided.per_byte == pytest.approx(4 * packed.per_byte)
+    # nothing measured inside a node: the datasheet speaks there
+    assert {line.origin for line in lines(two, "allreduce", ((4, 1),), 64)} == {"datasheet"}
+
+
+def test_entries_serve_their_range_first_and_outside_it_with_more_doubt():
+    near = entry(ranks=(8, 16), bandwidth=20e9)
+    far = entry(ranks=(17, 64), bandwidth=10e9)
+    two = system(level("node", 4, 50e9), level("all", 1024, ports=2), collectives=(near, far))
+    small, large, beyond = (lines(two, "allreduce", ((p, 1),), p)[0] for p in (16, 32, 512))
+    assert small.per_byte == pytest.approx(2 * 15 / 16 / 20e9)
+    assert large.per_byte == pytest.approx(2 * 31 / 32 / 10e9)
+    assert beyond.uncertainty > large.uncertainty
+    gathered = lines(two, "allgather", ((16, 1),), 16)[0]  # a ring goes round the same way
+    assert gathered.origin == "fitted"
+    assert gathered.per_byte == pytest.approx(small.per_byte / 2)
+    assert gathered.uncertainty > small.uncertainty
+    assert {x.origin for x in lines(two, "alltoall", ((16, 1),), 16)} == {"datasheet"}
+
+
+def test_circuits_win_for_big_messages_only():
+    ring = system(level("fabric", 16, 1e9, 1e-6, kind="optical", shape=(10, 50)))
+    offer = lines(ring, "allreduce", ((16, 1),), 16, "ring")
+    dark, lit = offer
+    assert lit.algorithm == "ring on circuits"
+    assert lit.start == pytest.approx(dark.start + 50e-6)
+    assert lit.per_byte == pytest.approx(dark.per_byte / 10)
+
+
+def test_other_jobs_widen_and_never_shift():
+    calm = system(level("node", 4), level("all", 64, ports=2))
+    busy = replace(calm, levels=(calm.levels[0], replace(calm.levels[1], interference=(1.1, 2.5))))
+    assert interference(calm, ((16, 4),), 64) == (1, 1)
+    assert interference(busy, ((16, 4),), 64) == (1.1, 2.5)
+    assert interference(busy, ((4, 1),), 64) == (1, 1)
+    for one, other in zip(lines(calm, "allreduce", ((16, 4),), 64),
+                          lines(busy, "allreduce", ((16, 4),), 64), strict=True):  # fmt: skip
+        assert one == other
+
+
+def test_loads_fill_the_links_that_the_line_names():
+    two = system(level("node", 4, 50e9), level("all", 64, ports=2))
+    for op in ("allreduce", "alltoall", "sendrecv", "allgather", "halo"):
+        for pattern in (((16, 4),), ((64, 1),), ((4, 1),)):
+            seen = loads(two, op, pattern, 64)
+            assert len(seen.nbytes) == seen.topology.links
+            assert 0 < seen.seconds.max() <= seen.line.per_byte * (1 + 1e-9)
+            assert seen.use.max() <= 1 + 1e-9
+            assert seen.line.full[0] in seen.by_label()
+    ring = loads(two, "allreduce", ((16, 4),), 64, "ring")
+    mean, highest = ring.by_label()["node uplinks"]
+    assert (mean, highest) == pytest.approx((1, 1))
+
+
+@pytest.mark.parametrize("name", ["abci", "dgx-h100", "perlmutter", "frontera", "tpu-v3-pod"])
+def test_every_operation_has_a_finite_price_everywhere(name):
+    known = specs.system(name)
+    devices = min(known.devices, 64)
+    for op in ("allreduce", "reduce_scatter", "allgather", "broadcast", "reduce", "alltoall",
+               "sendrecv", "halo"):  # fmt: skip
+        for pattern in (((2, 1),), ((devices, 1),), ((devices // 4, 4),), ((4, 16), (2, 2))):
+            for line in lines(known, op, pattern, devices):
+                assert 0 < line.start < 1
+                assert 0 < line.per_byte < 1e-6
+                assert line.phi > 0
+                assert 0 <= line.uncertainty <= 1
+
+
+def test_patterns_that_do_not_divide_are_refused():
+    with pytest.raises(ValueError, match="does not divide"):
+        Groups(((3, 4),), 16)
+
+
+def test_a_query_of_a_thousand_ranks_is_quick():
+    graph = topology.fat_tree((32, 32), (1, 16), B)
+    for op, name in (("allreduce", "ring"), ("allreduce", "halving_doubling"),
+                     ("alltoall", "pairwise")):  # fmt: skip
+        start = time.process_time()
+        trace(graph, Groups(((256, 4),), 1024), named(op, name).schedule(256))
+        assert time.process_time() - start < 0.5  # some 0.005 on a free machine
+
+
+def test_public_names():
+    assert set(contention.__all__) == {
+        "Contention", "Cost", "Groups", "Line", "Loads", "Pattern", "alone", "fair",
+        "interference", "lines", "loads", "sentence", "trace", "traces",
+    }  # fmt: skip
