@@ -29,6 +29,7 @@ from oracle.specs import System
 from oracle.stages import Stages
 
 BLOCK = 2048  # plans at a time, so that the temporaries of a block stay in cache
+STEP = 0.07  # relative 1σ of a step whose kernels were known exactly: what is not modelled
 CALL = 2  # a collective costs the host as much as this many kernels
 BUCKET = 25e6  # bytes of gradients exchanged at once while the backward pass runs
 WIDTH = {"fp32": 4.0, "tf32": 4.0, "fp16": 2.0, "bf16": 2.0, "fp8": 2.0}  # of an activation
@@ -166,9 +167,10 @@ def _flow(shard: Shard, stages: Stages, times: Passes, system: System, options: 
     launch = 0.0 if shard.ideal else device.launch + system.dispatch
     ahead, back = times.kernels
     parts = recomputed(model)
+    each = np.ones((len(times.forward), 1))
     host = (
-        (stages.total((ahead + 0.0)[None, :]) + AROUND) * launch,
-        stages.total(back[None, :]) * launch,
+        (stages.total(ahead * each) + AROUND) * launch,
+        stages.total(back * each) * launch,
     )
     forward = stages.total(times.forward)
     backward = stages.total(times.data + times.weight)
@@ -185,7 +187,7 @@ def _flow(shard: Shard, stages: Stages, times: Passes, system: System, options: 
         update = _update(weights, stages, device, model, options)
     return _Flow(
         forward, backward, tuple(stages.total(times.forward * part) for part in parts),
-        update, host, tuple(stages.total((ahead * part)[None, :]) * launch for part in parts),
+        update, host, tuple(stages.total(ahead * part * each) * launch for part in parts),
         launch, _rough(model, device, options),
     )  # fmt: skip
 
@@ -198,11 +200,11 @@ def recomputed(model: Model) -> tuple[Array, Array, Array]:
     return 1.0 * core, 1.0 * inside, inside * np.where(core, 0.0, np.where(matrices, 0.5, 1.0))
 
 
-def _chosen(mode: Array, parts: tuple[Array, ...], same: Array | None) -> Array:
+def _chosen(mode: Array, parts: tuple[Array, ...], same: Array) -> Array:
     """What each plan's kind of recomputation makes again, of all kinds."""
     found = 0.0
     for kind, part in enumerate(parts, 1):
-        found = found + (mode == kind) * (part if same is None else part[same])
+        found = found + (mode == kind) * part[same]
     return found
 
 
@@ -229,7 +231,7 @@ def _rough(model: Model, device: Any, options: Options) -> float:
         spread[name] = known.uncertainty / (3 if known.kind == "fitted" else 1.5)
     work = model.repeat * (model.mac + model.y)
     common = float(work @ np.array([spread[row.work] for row in model.rows]) / work.sum())
-    return float(np.hypot(common, 0.04))
+    return float(np.hypot(common, STEP))
 
 
 @dataclass(frozen=True)
@@ -257,7 +259,10 @@ def _priced(
     found = groups(message.axes)
     row, group = found.row, found.size
     menu = [
-        lines(system, message.op, pattern, devices, options.algorithm) if pattern else ()
+        lines(system, message.op, pattern, devices, options.algorithm)
+        # what reaches past the system is not priced: it is infeasible, and says so
+        if pattern and devices <= system.devices
+        else ()
         for pattern, devices in found.patterns
     ]
     size = len(group)
@@ -379,7 +384,8 @@ def _assemble(
         parts.append((one, seconds, exposed, one.calls[same]))
     # a pass is a mix of short kernels, for which the device waits for the host, and long ones,
     # under which the host runs ahead: neither hides wholly under the other
-    host, redone = flow.host, _chosen(mode, flow.redone, None)
+    host = [seconds[same] for seconds in flow.host]
+    redone = _chosen(mode, flow.redone, same)
     ahead, back = forward + in_forward, backward + again + in_backward
     waits = (
         _mixed(ahead, host[0] + said[0]) - ahead,

@@ -1,0 +1,124 @@
+"""How fast the oracle answers: cold commands, plans per CPU second, memory of a million plans.
+
+    python -m benchmarks.speed [--quick] [--json]
+
+CPU seconds, medians of several runs; the peer's figure stands beside ours for scale.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import resource
+import statistics
+import subprocess
+import sys
+import time
+from itertools import product
+from typing import Any
+
+import numpy as np
+
+import oracle
+from oracle import evaluate
+from oracle.evaluate import Options
+from oracle.plan import Plan
+from oracle.strategies import strategies
+
+COMMANDS = {
+    "help": (["--help"], 0.15),
+    "recommend_resnet50_1024": (
+        "recommend resnet50 abci --dataset imagenet --devices 1024 --batch-per-device 64".split(),
+        0.5,
+    ),
+    "recommend_vgg16_1024": (
+        "recommend vgg16 abci --devices 1024 --batch-per-device 64".split(), 0.5,
+    ),
+    "recommend_gpt3_1024": ("recommend gpt3-175b dgx-a100 --devices 1024 --batch 1536".split(), 1.0),
+}  # fmt: skip
+CALCULON = 142.0  # evaluations per second on one quiet core, measured by us
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--quick", action="store_true")
+    parser.add_argument("--json", action="store_true", dest="as_json")
+    asked = parser.parse_args()
+    figures: dict[str, dict[str, Any]] = {}
+    for name, (words, goal) in COMMANDS.items():
+        seconds = statistics.median(cold(words) for _ in range(3 if asked.quick else 7))
+        figures[f"{name}.cpu_seconds"] = {"value": seconds, "unit": "s", "goal": f"≤ {goal} s"}
+    count = 50_000 if asked.quick else 1_000_000
+    for name, system in (("resnet50", "abci"), ("gpt3-175b", "dgx-a100")):
+        seconds, plans, growth = many(name, system, count)
+        goal = "≤ 10 s"
+        figures[f"{name}.plans"] = {"value": plans, "unit": "plans", "goal": ""}
+        figures[f"{name}.cpu_seconds_per_million"] = {
+            "value": seconds * 1e6 / plans, "unit": "s", "goal": goal}  # fmt: skip
+        figures[f"{name}.plans_per_cpu_second"] = {
+            "value": plans / seconds, "unit": "1/s", "goal": f"Calculon: {CALCULON:.0f}"}  # fmt: skip
+        figures[f"{name}.memory_growth"] = {"value": growth, "unit": "MiB", "goal": "flat"}
+    if asked.as_json:
+        print(json.dumps({"figures": figures, "rows": []}, indent=1))
+    else:
+        for name, figure in figures.items():
+            value = (
+                f"{figure['value']:,.3g}" if figure["value"] < 1e4 else f"{figure['value']:,.0f}"
+            )
+            print(f"{name:<42} {value:>12} {figure['unit']:<6} {figure['goal']}")
+    return 0
+
+
+def cold(words: list[str]) -> float:
+    """CPU seconds of a fresh process, those of its children included."""
+    before = resource.getrusage(resource.RUSAGE_CHILDREN)
+    subprocess.run([sys.executable, "-m", "oracle", *words], check=True, capture_output=True)
+    after = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
+
+
+def many(name: str, system_name: str, count: int) -> tuple[float, int, float]:
+    """(CPU seconds, plans, growth of memory in MiB) of a table of distinct plans."""
+    model, system = oracle.model(name), oracle.system(system_name)
+    tokens = bool(model.tokens.any())
+    options = Options("bf16" if tokens else "fp32", "adam" if tokens else "momentum")
+    plan = table(count, tokens)
+    for _ in evaluate.blocks(model, system, plan[np.arange(min(64, len(plan)))], options):
+        pass  # patterns are priced once
+    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    start, best = time.process_time(), np.inf
+    for _, part in evaluate.blocks(model, system, plan, options):
+        best = min(best, float(part.seconds.min()))
+    spent = time.process_time() - start
+    return spent, len(plan), (resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - peak) / 1024
+
+
+def table(count: int, tokens: bool) -> Plan:
+    """Distinct plans: every product of powers of two, batches and knobs, the first `count`."""
+    twos = [1, 2, 4, 8, 16, 32, 64]
+    inner = {"tensor": twos[:4], "context": twos[:3]} if tokens else {
+        "filter": twos[:4], "spatial": twos[:4]}  # fmt: skip
+    columns = {
+        "batch": [256, 512, 768, 1024, 1536, 2048, 3072, 4096],
+        "pipeline": twos[:5], "segments": twos[1:], "data": [2, 4, 8, 16, 32, 64, 128],
+        "zero": [0, 1, 2, 3], "mode": [0, 1, 2], "schedule": [0, 1], "accumulate": [1, 2], **inner,
+    }  # fmt: skip
+    rows = np.fromiter(
+        (value for row, _ in zip(product(*columns.values()), range(count), strict=False)
+         for value in row), float,
+    ).reshape(-1, len(columns))  # fmt: skip
+    at = dict(zip(columns, rows.T, strict=True))
+    known = strategies()
+    given = {
+        "pipeline": {"degree": at["pipeline"], "segments": at["segments"], "schedule": at["schedule"]},
+        "data": {"degree": at["data"], "zero": at["zero"], "accumulate": at["accumulate"]},
+        "recompute": {"mode": at["mode"]},
+        **{name: {"degree": at[name]} for name in inner},
+    }  # fmt: skip
+    return Plan.of(at["batch"], *(new(**given.get(name, {})) for name, new in known.items()))
+
+
+if __name__ == "__main__":
+    sys.exit(main())
