@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
+from functools import cache
 from inspect import signature
 from math import log
 from typing import Any, TypeAlias
@@ -251,21 +252,33 @@ def _fitted(
     system: System, op: str, groups: Groups, inner: int, algorithm: str | None
 ) -> Iterator[Line]:
     """Lines from calibrated entries: measured α and β, and the φ of these groups on top."""
+    p = groups.p
     for entry, doubt in _entries(system, op, groups, algorithm):
-        p = groups.p
-        by = _as_run(op, entry.algorithm, p, inner)
-        now = _load(system, op, by, groups, inner)
-        apart = max(1, round(entry.concurrency))
+        form = named(op, entry.algorithm)
+        now = _load(system, op, _as_run(system, op, entry.algorithm, p, inner), groups, inner)
+        was, packed = _measured(system, op, entry, p)
+        start = entry.base + _counted(form, "steps", p, inner) * entry.latency
+        slope = _counted(form, "volume", p, packed) / entry.bandwidth * now.per_byte / was.per_byte
+        known = [entry.uncertainty.get(name, 0.0) for name in ("bandwidth", "residual")]
+        yield Line(entry.algorithm, start, slope, now.phi, now.full, "fitted",
+                   min(1.0, doubt + max(0.03, *known)))  # fmt: skip
+
+
+def _measured(system: System, op: str, entry: Calibrated, p: int) -> tuple[Cost, int]:
+    """What an entry's algorithm cost as it was measured: packed on whole nodes, nobody else.
+
+    With `concurrency` groups at once they were dealt round the ranks.
+    """
+    apart = max(1, round(entry.concurrency))
+    known = _KNOWN.setdefault(system, {})
+    key: Key = ("measured", op, entry.algorithm, p, apart)
+    if key not in known:
         then = Groups(((p, apart),), p * apart)
         packed = then.inner(node(system))
-        was = _load(system, op, _as_run(op, entry.algorithm, p, packed), then, packed)
-        form = named(op, entry.algorithm)
-        steps = float(_counted(form.steps, p, inner))
-        slope = float(_counted(form.volume, p, packed)) / entry.bandwidth
-        known = [entry.uncertainty.get(name, 0.0) for name in ("bandwidth", "residual")]
-        yield Line(entry.algorithm, entry.base + steps * entry.latency,
-                   slope * now.per_byte / was.per_byte, now.phi, now.full, "fitted",
-                   min(1.0, doubt + max(0.03, *known)))  # fmt: skip
+        by = _as_run(system, op, entry.algorithm, p, packed)
+        known[key] = _load(system, op, by, then, packed), packed
+    found: tuple[Cost, int] = known[key]
+    return found
 
 
 def _load(system: System, op: str, by: Algorithm, groups: Groups, inner: int) -> Cost:
@@ -273,17 +286,29 @@ def _load(system: System, op: str, by: Algorithm, groups: Groups, inner: int) ->
     return _costs(system, of(system, groups.devices), groups, inner, [by], ())[0]
 
 
-def _as_run(op: str, name: str, p: int, inner: int) -> Algorithm:
-    """The schedule behind a measured name: rings take every way out of a node that they can."""
-    by, lanes = named(op, name), ALGORITHMS[op].get("rings")
-    plain = ALGORITHMS[op].get("ring", by)
-    if name in ("ring", "rings") and lanes:
-        return lanes if lanes.fits(p, inner) else plain
-    return by if by.fits(p, inner) else plain
+def _as_run(system: System, op: str, name: str, p: int, inner: int) -> Algorithm:
+    """The schedule behind a measured name.
+
+    Rings take every way out of a node that they can; where the library is known to have rings
+    and trees only, a line that some other form fits best was a tree.
+    """
+    by, offer = named(op, name), ALGORITHMS[op]
+    if name not in ("ring", "rings") and "double_tree" in offer and nccl.serves(system):
+        by = offer["double_tree"]
+    elif name in ("ring", "rings"):
+        by = offer.get("rings", by)
+    return by if by.fits(p, inner) else offer.get("ring", by)
 
 
-def _counted(count: Any, p: int, inner: int) -> Any:
-    return count(p, inner) if "q" in signature(count).parameters else count(p)
+@cache
+def _by_node(kind: type[Algorithm]) -> bool:
+    return "q" in signature(kind.steps).parameters
+
+
+def _counted(by: Algorithm, what: str, p: int, inner: int) -> float:
+    """Steps or volume among p ranks, `inner` of them to a node."""
+    count = getattr(by, what)
+    return float(count(p, inner) if _by_node(type(by)) and what != "reduced" else count(p))
 
 
 def _entries(
