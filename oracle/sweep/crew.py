@@ -14,6 +14,7 @@ import selectors
 import signal
 import subprocess
 import sys
+import traceback
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any, cast
@@ -28,7 +29,7 @@ AHEAD = 2  # points a worker has before it
 
 
 class Lost(RuntimeError):
-    """A point that ended its process every time."""
+    """A point that cannot be answered: a fault of ours, or its process ends every time."""
 
 
 def alone(grid: Grid, ledger: Ledger, points: Sequence[int], stop: Stop) -> Iterator[int]:
@@ -75,6 +76,8 @@ class Worker:
         assert self.process.stdout is not None
         data = os.read(self.process.stdout.fileno(), 65536)
         *said, self._rest = (self._rest + data).split(b"\n")
+        if faults := [word for word in said if word.startswith(b"fault ")]:
+            raise Lost(faults[0][6:].decode())
         found = [int(word) for word in said]
         for number in found:
             self.owed.remove(number)
@@ -202,8 +205,13 @@ def work() -> int:
     try:
         while line := sys.stdin.buffer.readline():
             number = int(line)
-            ledger.append(number, row(grid, grid.point(number)))
-            sys.stdout.buffer.write(b"%d\n" % number)
+            try:
+                ledger.append(number, row(grid, grid.point(number)))
+                said = str(number)
+            except Exception as error:
+                traceback.print_exc()
+                said = f"fault {grid.point(number)}: {type(error).__name__}: {error!r:.300}"
+            sys.stdout.buffer.write(said.replace("\n", " ").encode() + b"\n")
             sys.stdout.buffer.flush()
     except BrokenPipeError:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
