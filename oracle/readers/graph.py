@@ -17,8 +17,9 @@ from oracle.document import Fault, Place, SpecError
 
 INPUT = -1
 Dims = tuple[int, ...]
-BRANCHES = ("add", "concat")
+FUNCTIONS = {"relu", "leaky_relu", "gelu", "silu", "tanh", "sigmoid", "softmax", "swish"}
 CURVED = {"tanh": "gelu", "erf": "gelu", "sigmoid": "silu", "rsqrt": "", "sqrt": ""}
+WEIGHTLESS = ("pass", "multiply", "add", "concat", "mean", "dropout")
 MLP_FUNCTIONS = ("gelu", "relu", "silu")
 
 
@@ -69,6 +70,7 @@ class Graph:
     batch: int
     sample: Shape
     ops: list[Op] = field(default_factory=list)
+    outputs: list[int] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
 
     def stop(self, what: str, hint: str = "") -> SpecError:
@@ -84,15 +86,16 @@ class Graph:
             i = self.ops[i].feeds[0]
         return i
 
-    def layers(self, output: int) -> list[Any]:
-        """The layers of a spec, in order, equal blocks folded."""
-        self._collapse(output)
-        items = Emitter(self, output).items()
-        return Folded(items).layers()
+    def layers(self, *outputs: int) -> list[Any]:
+        """The layers of a spec, in order, equal blocks folded; a loss after each output."""
+        self.outputs = list(dict.fromkeys(outputs))
+        self._collapse()
+        return Folded(Emitter(self).items()).layers()
 
-    def live(self, output: int) -> list[int]:
-        """What the output depends on, in order."""
-        seen, stack = set(), [self.root(output)]
+    def live(self) -> list[int]:
+        """What the outputs depend on, in order."""
+        seen: set[int] = set()
+        stack = [self.root(output) for output in self.outputs]
         while stack:
             i = stack.pop()
             if i < 0 or i in seen:
@@ -101,10 +104,10 @@ class Graph:
             stack += [self.root(feed) for feed in self.ops[i].feeds]
         return sorted(seen)
 
-    def readers(self, output: int) -> dict[int, list[int]]:
+    def readers(self) -> dict[int, list[int]]:
         """Which live operations read each one."""
         found: dict[int, list[int]] = {}
-        for i in self.live(output):
+        for i in self.live():
             for feed in self.ops[i].feeds:
                 found.setdefault(self.root(feed), []).append(i)
         return found
@@ -121,45 +124,96 @@ class Graph:
                 continue
             seen.add(at)
             op = self.ops[at] if at >= 0 else None
-            if op is None or op.kind not in ("pass", "multiply", "add", "concat", "mean"):
+            if op is None or op.kind not in WEIGHTLESS:
                 sources.append(at)
                 continue
             met.add(op.fields.get("op", op.kind))
             stack += op.feeds
         return sorted(set(sources)), met
 
-    def _collapse(self, output: int) -> None:
+    def _collapse(self) -> None:
         for i in range(len(self.ops)):
             if self.ops[i].kind == "multiply":
                 self._function(i)
-        for i in self.live(output):
+        for i in self.live():
             if self.ops[i].kind in ("core", "product"):
-                self._attention(i, output)
-        for i in self.live(output):
+                self._attention(i)
+        for i in self.live():
             if self.ops[i].kind == "dense":
-                self._mlp(i, output)
-        for i in self.live(output):
+                self._mlp(i)
+        for i in self.live():
             if self.ops[i].kind == "add":
                 self._embedding(i)
+            elif self.ops[i].kind == "position":
+                self._tokens(self.ops[i])
+        readers = self.readers()
+        for i in self.live():
+            if self.ops[i].kind in ("add", "dropout"):
+                self._dropped(i, readers)
 
     def _function(self, i: int) -> None:
         """x · f(x) is an activation; x · rsqrt(mean(x²)) is the inside of a norm."""
         op = self.ops[i]
-        if len(op.feeds) != 2:
+        for one, other in (op.feeds, op.feeds[::-1]) if len(op.feeds) == 2 else ():
+            x = self.root(one)
+            sources, met = self._back(other, x)
+            known = [word for word in CURVED if word in met]
+            if sources != {x} or not known:
+                continue
+            if function := next((CURVED[word] for word in known if CURVED[word]), ""):
+                self.ops[i] = Op("activation", [x], op.given, {"op": function}, last=op.last)
+            else:
+                self.ops[i] = Op("pass", [x], op.given, {"op": "normed"})
             return
-        both = [_through(self, feed) for feed in op.feeds]
-        met = both[0][1] | both[1][1]
-        known = [word for word in CURVED if word in met]
-        common = set(both[0][0]) & set(both[1][0])
-        if not known or len(common) != 1 or set(both[0][0]) != set(both[1][0]):
-            return
-        source = common.pop()
-        if function := next((CURVED[word] for word in known if CURVED[word]), ""):
-            self.ops[i] = Op("activation", [source], op.given, {"op": function}, last=op.last)
-        else:
-            self.ops[i] = Op("pass", [source], op.given, {"op": "normed"})
 
-    def _attention(self, i: int, output: int) -> None:
+    def _back(self, i: int, stop: int) -> tuple[set[int], set[str]]:
+        """(operations that i is made of, words of what was done to them), no further than `stop`.
+
+        Functions count as passed through here.
+        """
+        sources: set[int] = set()
+        met: set[str] = set()
+        seen: set[int] = set()
+        stack = [i]
+        while stack:
+            at = stack.pop()
+            if at in seen:
+                continue
+            seen.add(at)
+            op = self.ops[at] if at >= 0 and at != stop else None
+            if op is None or op.kind not in ("pass", "mean", "add", "multiply", "activation"):
+                sources.add(at)
+                continue
+            met.add(op.fields.get("op", op.kind))
+            stack += op.feeds
+        return sources, met
+
+    def _dropped(self, i: int, readers: dict[int, list[int]]) -> None:
+        """Dropout of a branch is part of the sum that it joins, or of the table it follows."""
+        op = self.ops[i]
+        if op.kind == "dropout":
+            made = self.root(op.feeds[0])
+            if made >= 0 and self.ops[made].kind == "embedding" and i in readers.get(made, []):
+                self.ops[made].fields["dropout"] = True
+                self.ops[i] = Op("pass", op.feeds)
+            return
+        for n, feed in enumerate(op.feeds):
+            made = self.root(feed)
+            if made >= 0 and self.ops[made].kind == "dropout" and readers.get(made) == [i]:
+                op.feeds[n] = self.ops[made].feeds[0]
+                op.fields["dropout"] = True
+
+    def _tokens(self, op: Op) -> None:
+        """Class tokens were joined on the way to a position table."""
+        i, extra = op.feeds[0], 0
+        while i >= 0 and self.ops[i].kind == "pass":
+            extra += self.ops[i].fields.get("extra", 0)
+            i = self.ops[i].feeds[0]
+        if extra:
+            op.fields = {"extra_tokens": extra}
+            op.given = (op.given[0], op.given[1] - extra, *op.given[2:])
+
+    def _attention(self, i: int) -> None:
         """Projections, core and output projection become one layer."""
         op = self.ops[i]
         if op.kind == "core":
@@ -170,8 +224,9 @@ class Graph:
                 return
             value = [feed for feed in op.feeds if self._scores(feed) is None]
             ends = [*self.ops[first].feeds, *value]
-            says = {**self.ops[first].fields, "flash": False}
-            says["causal"] = says.get("causal") or self._masked(op.feeds)
+            says = {**self.ops[first].fields, "flash": self._said("flash", op.feeds),
+                    "causal": self._said("causal", op.feeds),
+                    "dropout": self._said("rate", op.feeds)}  # fmt: skip
         sources: list[int] = []
         met: set[str] = set()
         for end in ends:
@@ -191,7 +246,7 @@ class Graph:
                 "attention whose queries and keys come from different tensors is no layer kind",
                 "describe one stack only, or write the spec by hand",
             )
-        out = self._next(i, output)
+        out = self._next(i)
         if out is None:
             raise self.stop("attention without an output projection is no layer kind")
         heads, width = says["heads"], says["width"]
@@ -213,6 +268,8 @@ class Graph:
             fields["bias"] = False
         if "multiply" in met:
             fields["rotary"] = True
+        if says.get("dropout"):
+            fields["dropout"] = True
         if not says.get("flash", True):
             fields["flash"] = False
         weights = frozenset[str]().union(*(self.ops[j].weights for j in (*projections, out)))
@@ -236,21 +293,22 @@ class Graph:
             i = op.feeds[0]
         return None
 
-    def _masked(self, feeds: list[int]) -> bool:
+    def _said(self, word: str, feeds: list[int]) -> bool:
+        """Whether an operation between two products says so."""
         stack, seen = list(feeds), set()
         while stack:
             i = stack.pop()
             if i < 0 or i in seen or self.ops[i].kind in ("dense", "product"):
                 continue
             seen.add(i)
-            if self.ops[i].fields.get("causal"):
+            if self.ops[i].fields.get(word):
                 return True
             stack += self.ops[i].feeds
         return False
 
-    def _next(self, i: int, output: int) -> int | None:
+    def _next(self, i: int) -> int | None:
         """The one matrix that reads i, through whatever has no weights."""
-        readers = self.readers(output)
+        readers = self.readers()
         for _ in range(20):
             found = readers.get(i, [])
             if len(set(found)) != 1:
@@ -260,16 +318,19 @@ class Graph:
                 return i
         return None
 
-    def _mlp(self, i: int, output: int) -> None:
+    def _mlp(self, i: int) -> None:
         """Two matrices with a function between, or three with a gate."""
         down = self.ops[i]
         if len(down.given) < 2 or not down.feeds:
             return
         inside = self.root(down.feeds[0])
-        readers = self.readers(output)
+        readers = self.readers()
         if inside < 0 or len(set(readers.get(inside, []))) != 1:
             return
         op = self.ops[inside]
+        if op.kind == "dropout":
+            self._note("dropout inside MLPs is left out")
+            op = self.ops[self.root(op.feeds[0])]
         gated = op.kind == "multiply" and len(op.feeds) == 2
         ends = [self.root(feed) for feed in op.feeds]
         if gated:
@@ -323,44 +384,31 @@ class Graph:
             self.notes.append(text)
 
 
-def _through(graph: Graph, i: int) -> tuple[list[int], set[str]]:
-    """Like `trace`, but activations are passed through as well."""
-    sources: list[int] = []
-    met: set[str] = set()
-    seen: set[int] = set()
-    stack = [i]
-    while stack:
-        at = stack.pop()
-        if at in seen:
-            continue
-        seen.add(at)
-        op = graph.ops[at] if at >= 0 else None
-        if op is not None and op.kind == "activation" and op.fields["op"] in CURVED:
-            met.add(op.fields["op"])
-            stack += op.feeds
-        elif op is None or op.kind not in ("pass", "mean"):
-            sources.append(at)
-        elif op.fields.get("op") in (None, "pass", "normed") and op.kind == "pass" and at != i:
-            stack += op.feeds
-        else:
-            met.add(op.fields.get("op", op.kind))
-            stack += op.feeds
-    return sorted(set(sources)), met
-
-
 class Emitter:
     """Turns live operations to items, with views made explicit where a shape asks for it."""
 
-    def __init__(self, graph: Graph, output: int) -> None:
-        self.graph, self.output = graph, graph.root(output)
+    def __init__(self, graph: Graph) -> None:
+        self.graph = graph
         self.at: dict[int, int] = {INPUT: INPUT}  # operation -> item
         self.made: list[Item] = []
 
     def items(self) -> list[Item]:
-        for i in self.graph.live(self.output):
-            self.emit(i, self.graph.ops[i])
+        graph = self.graph
+        table = next((op for op in graph.ops if op.kind in ("embedding", "table")), None)
+        ends = {graph.root(output) for output in graph.outputs}
+        for i in ends:
+            op = graph.ops[i] if i >= 0 else None
+            if table is not None and op is not None and op.kind == "dense":
+                if op.fields["filters"] >= table.fields["vocab"]:
+                    op.fields["role"] = "vocab"
+                if op.weights & table.weights:
+                    op.fields["tied"] = True
+        for i in graph.live():
+            self.emit(i, graph.ops[i])
+            if i in ends:
+                self.put("loss", {}, [self.at[i]], self.shape(self.at[i]))
         if not self.made:
-            raise self.graph.stop("the output does not depend on the input through any layer")
+            raise graph.stop("the output does not depend on the input through any layer")
         return self.made
 
     def shape(self, item: int) -> Shape:
@@ -394,6 +442,8 @@ class Emitter:
             if not op.last
             else math.prod(have.extents) == math.prod(want.extents)
         )
+        if op.last and not have.tokens and (len(op.given) == 3 or op.kind == "attention"):
+            same = same and len(have.extents) < 2  # a picture becomes tokens
         bare = not want.extents and bool(have.extents) and not have.tokens
         if same and not bare:
             return item
@@ -487,7 +537,8 @@ class Emitter:
         for item in feeds[1:]:
             if self.shape(item) != first:
                 raise self.graph.stop("a sum of different shapes is no layer kind")
-        return self.put("add", {}, feeds, first)
+        dropped = {"dropout": True} if op.fields.get("dropout") else {}
+        return self.put("add", dropped, feeds, first)
 
     def _multiply(self, op: Op, feeds: list[int]) -> int:
         if len(feeds) < 2:
@@ -505,8 +556,8 @@ class Emitter:
         return self.put("concat", {}, feeds, made)
 
     def _position(self, op: Op, feeds: list[int]) -> int:
-        have, extra = self.shape(self.fit(op, feeds[0])), op.fields.get("extra_tokens", 0)
         item = self.fit(op, feeds[0])
+        have, extra = self.shape(item), op.fields.get("extra_tokens", 0)
         tokens = math.prod(have.extents) + extra
         fields = {"extra_tokens": extra} if extra else {}
         return self.put("position", fields, [item], Shape(have.channels, (tokens,), True))
@@ -596,7 +647,7 @@ class Folded:
     def _tail(self, at: int) -> bool:
         """Whether a piece is a mere activation, which belongs to the block before it."""
         found = [self.items[i] for i in self.pieces[at]] if at < len(self.pieces) else []
-        return len(found) == 1 and not found[0].fields and found[0].kind not in ("flatten", "first")
+        return len(found) == 1 and found[0].kind in FUNCTIONS
 
     def _write(self, begin: int, end: int, entry: str) -> list[Any]:
         wanted = {feed for i in range(begin, end) for feed in self.items[i].feeds

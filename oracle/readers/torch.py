@@ -28,7 +28,7 @@ BATCH = 7  # samples traced: a number that no layer has by accident
 UNARY = {
     "relu": "relu", "relu_": "relu", "leaky_relu": "leaky_relu", "leaky_relu_": "leaky_relu",
     "gelu": "gelu", "silu": "silu", "silu_": "silu", "tanh": "tanh", "tanh_": "tanh",
-    "sigmoid": "sigmoid", "sigmoid_": "sigmoid", "_softmax": "softmax", "softmax": "softmax",
+    "sigmoid": "sigmoid", "sigmoid_": "sigmoid", "_softmax": "softmax", "softmax": "softmax", "_safe_softmax": "softmax",
     "hardtanh": "relu", "hardtanh_": "relu", "relu6": "relu", "hardswish": "swish",
     "hardswish_": "swish", "hardsigmoid": "sigmoid", "hardsigmoid_": "sigmoid", "elu": "silu",
     "elu_": "silu", "mish": "silu", "mish_": "silu", "_log_softmax": "softmax", "celu": "silu",
@@ -111,8 +111,8 @@ def convert(
     except Exception as error:  # somebody else's code: anything may come
         hint = "a forward pass that looks at values (experts, decoding) cannot be traced"
         raise _stop(name, "E110", f"its forward pass failed: {_said(error)}", hint) from None
-    layers = graph.layers(tape.output(out))
-    layers, lost = _headed(layers, graph, tape)
+    layers = graph.layers(*tape.outputs(out))
+    lost = [f"left out: {one}" for one in sorted(tape.strange)]
     spec = {
         "name": plain_name(name, "torch"),
         "source": f"torch {type(module).__name__}, traced on the meta device",
@@ -120,24 +120,6 @@ def convert(
     }  # fmt: skip
     notes = [*graph.notes, *_compared(spec, module), *lost]
     return Imported(spec, tuple(dict.fromkeys(notes)))
-
-
-def _headed(layers: list[Any], graph: Graph, tape: Tape) -> tuple[list[Any], list[str]]:
-    """The last matrix after an embedding is the vocabulary's; a loss ends the step."""
-    last = layers[-1] if layers else None
-    table = next((one["embedding"] for one in layers if "embedding" in _kinds(one)), None)
-    if isinstance(last, dict) and "dense" in last and table is not None:
-        fields = last["dense"] if isinstance(last["dense"], dict) else {"filters": last["dense"]}
-        final = next(op for op in reversed(graph.ops) if op.kind == "dense")
-        first = next(op for op in graph.ops if op.kind in ("embedding", "table"))
-        tied = bool(final.weights & first.weights)
-        fields = {**fields, "role": "vocab", **({"tied": True} if tied else {})}
-        layers = [*layers[:-1], {"dense": fields}]
-    return [*layers, "loss"], [f"{one}: left out" for one in sorted(tape.strange)]
-
-
-def _kinds(layer: Any) -> set[str]:
-    return set(layer) if isinstance(layer, dict) else {layer}
 
 
 def _compared(spec: dict[str, Any], module: torch.nn.Module) -> list[str]:
@@ -180,8 +162,8 @@ class Fused(TorchFunctionMode):
                    for i, w in enumerate(("query", "key", "value")))  # fmt: skip
         mask = args[3] if len(args) > 3 else kwargs.get("attn_mask")
         causal = bool(args[5] if len(args) > 5 else kwargs.get("is_causal", False))
-        self.tape.core(q, k, v, causal or (mask is not None and _key(mask) in self.tape.triangles))
         out = q.new_empty((*q.shape[:-1], v.shape[-1]))
+        self.tape.core(q, k, v, causal or (mask is not None and _key(mask) in self.tape.triangles))
         self.tape.made(out)
         return out
 
@@ -204,18 +186,17 @@ class Tape(TorchDispatchMode):
             if square and (buffer.dtype == torch.bool or "mask" in low or low.endswith("bias")):
                 self.triangles.add(_key(buffer))
 
-    def output(self, out: Any) -> int:
-        """The operation that made the first tensor of the module's output."""
-        first = getattr(out, "logits", None)
-        tensors = [t for t in tree_flatten(out)[0] if isinstance(t, torch.Tensor)]
-        if not tensors and hasattr(out, "to_tuple"):
-            tensors = [t for t in tree_flatten(out.to_tuple())[0] if isinstance(t, torch.Tensor)]
-        for tensor in [*([first] if isinstance(first, torch.Tensor) else []), *tensors]:
-            if _key(tensor) in self.where:
-                if len(tensors) > 1 and first is None:
-                    self.graph.notes.append("of several outputs the first is followed")
-                return self.where[_key(tensor)]
-        raise self.graph.stop("the output is no tensor that depends on the input")
+    def outputs(self, out: Any) -> list[int]:
+        """The operations that made the tensors of the module's output."""
+        plain = out.to_tuple() if hasattr(out, "to_tuple") else out
+        found = [
+            self.where[_key(t)]
+            for t in tree_flatten(plain)[0]
+            if isinstance(t, torch.Tensor) and t.is_floating_point() and _key(t) in self.where
+        ]
+        if not found:
+            raise self.graph.stop("the output is no tensor that depends on the input")
+        return found
 
     def made(self, out: Any) -> None:
         """The last operation noted made these tensors."""
@@ -234,6 +215,8 @@ class Tape(TorchDispatchMode):
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         kwargs = kwargs or {}
+        if func is torch.ops.aten._local_scalar_dense.default and self._answered(args[0]):
+            return True
         out = func(*args, **kwargs)
         tensors = [t for t in tree_flatten((args, kwargs))[0] if isinstance(t, torch.Tensor)]
         name = func._schema.name.partition("::")[2]
@@ -249,6 +232,16 @@ class Tape(TorchDispatchMode):
         self._note(name, args, kwargs, out, moving, held, results)
         self.made(out)
         return out
+
+    def _answered(self, asked: torch.Tensor) -> bool:
+        """Whether a yes-or-no that does not depend on the sample may be taken as yes.
+
+        Such questions guard the common case: no padding, no packed sequences.
+        """
+        plain = asked.dtype == torch.bool and _key(asked) not in self.where
+        if plain:
+            self.graph.notes.append("a question about constant values was answered with yes")
+        return plain
 
     def _constant(
         self, name: str, tensors: list[torch.Tensor], held: list[torch.Tensor],
@@ -280,14 +273,16 @@ class Tape(TorchDispatchMode):
         given = tuple(moving[0].shape)
         weights = self._weights(held)
         if name in UNARY:
-            fields = {"op": UNARY[name]}
+            fields: dict[str, Any] = {"op": UNARY[name], "flash": name == "_safe_softmax"}
             self.graph.put(Op("activation", feeds[:1], given, fields, weights))
         elif name in NORMS:
             self._norm(name, args, held, feeds, given, weights)
         elif method := METHODS.get(name):
             op = method(self, args, kwargs, out, moving, held)
+            if op[0] == "pass":
+                op[1].setdefault("op", name)
             self.graph.put(Op(op[0], op[2] if len(op) > 2 else feeds, given, op[1], weights,
-                              op[0] in ("dense", "attention", "position")))  # fmt: skip
+                              op[0] in ("dense", "norm", "position")))  # fmt: skip
         else:
             self._plain(name, feeds, given, weights, moving, held, results)
 
@@ -310,8 +305,6 @@ class Tape(TorchDispatchMode):
     ) -> None:  # fmt: skip
         """Operations without a kind of their own: element by element, or moving data about."""
         fields: dict[str, Any] = {"op": name}
-        if any(_key(t) in self.triangles for t in self._all):
-            fields["causal"] = True
         if held and results:
             wide = max(held, key=torch.Tensor.numel)
             if name in ("mul", "mul_") and wide.numel() == wide.shape[-1]:
@@ -322,8 +315,6 @@ class Tape(TorchDispatchMode):
                 return
             self.strange.add(f"parameters of `{name}`: {', '.join(sorted(weights))}"[:200])
         self.graph.put(Op("pass", feeds, given, fields, weights))
-
-    _all: tuple[torch.Tensor, ...] = ()
 
 
 Row = tuple[Any, ...]
@@ -422,7 +413,15 @@ def _multiply(tape: Tape, args: Any, kwargs: Any, out: Any, moving: Any, held: A
         if wide.numel() == wide.shape[-1]:
             return "norm", {"op": "rms"}, [tape.feed(moving[0])]
         tape.strange.add("parameters that multiply")
-    return ("multiply" if len(moving) > 1 or _tensors(args) > 1 else "pass"), {"op": "multiply"}
+    ops = tape.graph.ops
+    noise = [t for t in moving if (i := tape.graph.root(tape.feed(t))) >= 0
+             and ops[i].kind == "noise"]  # fmt: skip
+    if noise and len(moving) > 1:
+        rate = ops[tape.graph.root(tape.feed(noise[0]))].fields["rate"]
+        return "dropout", {"rate": rate}, [tape.feed(t) for t in moving if t is not noise[0]]
+    if len(moving) > 1 or _tensors(args) > 1:
+        return "multiply", {}
+    return "pass", {"op": "scale"}
 
 
 def _tensors(args: Any) -> int:
@@ -435,7 +434,12 @@ def _sum(tape: Tape, args: Any, kwargs: Any, out: Any, moving: Any, held: Any) -
         wide = max(held, key=torch.Tensor.numel)
         if wide.numel() > wide.shape[-1]:
             return "position", {}
-        tape.strange.add("a parameter that is added to channels")
+        made = tape.graph.root(tape.feed(moving[0]))
+        if made >= 0 and tape.graph.ops[made].kind == "dense":
+            op = tape.graph.ops[made]
+            op.fields["bias"], op.weights = True, op.weights | tape._weights(held)
+        else:
+            tape.strange.add("a parameter that is added to channels")
         return "pass", {}
     if len(moving) > 1 and moving[0].shape == moving[1].shape:
         return "add", {}
@@ -469,7 +473,12 @@ def _lookup(tape: Tape, args: Any, kwargs: Any, out: Any, moving: Any, held: Any
     return "embedding", {"vocab": args[0].shape[0], "hidden": args[0].shape[1]}
 
 
-@_noted("native_dropout", "dropout", "bernoulli")
+@_noted("bernoulli_")
+def _noise(tape: Tape, args: Any, kwargs: Any, out: Any, moving: Any, held: Any) -> Row:
+    return "noise", {"rate": round(1 - float(args[1]), 6) if len(args) > 1 else 0.5}, []
+
+
+@_noted("native_dropout", "dropout")
 def _dropped(tape: Tape, args: Any, kwargs: Any, out: Any, moving: Any, held: Any) -> Row:
     rate = float(args[1]) if len(args) > 1 else 0.1
     return ("dropout", {"rate": rate}) if rate else ("pass", {})

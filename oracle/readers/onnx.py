@@ -1,0 +1,333 @@
+"""A model spec from an ONNX file: its graph and the shapes of its weights, never their values."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+from oracle.document import Fault, Place, SpecError
+from oracle.readers.graph import INPUT, Graph, Op, Shape, _short
+from oracle.readers.huggingface import Imported
+from oracle.readers.network import plain_name
+
+LARGEST = 2**31  # bytes; a protocol buffer cannot be longer
+BATCH = 7  # where the file leaves the batch open
+FUNCTIONS = {
+    "Relu": "relu", "LeakyRelu": "leaky_relu", "PRelu": "leaky_relu", "Clip": "relu",
+    "Gelu": "gelu", "Sigmoid": "sigmoid", "HardSigmoid": "sigmoid", "Tanh": "tanh",
+    "Softmax": "softmax", "LogSoftmax": "softmax", "HardSwish": "swish", "Elu": "silu",
+    "Selu": "silu", "Softplus": "silu", "Swish": "silu", "Mish": "silu", "Erf": "",
+}  # fmt: skip
+NORMS = {"BatchNormalization": "batch", "LayerNormalization": "layer",
+         "SimplifiedLayerNormalization": "rms", "RMSNormalization": "rms",
+         "GroupNormalization": "group", "InstanceNormalization": "instance"}  # fmt: skip
+LIGHT = {"Sqrt": "sqrt", "Reciprocal": "rsqrt", "Pow": "pow", "Sub": "sub", "Div": "div"}
+
+
+def read(
+    path: str | Path, sample: Sequence[int] | None = None, tokens: int | None = None, name: str = ""
+) -> Imported:
+    """The spec of an `.onnx` file; `sample` or `tokens` fill in extents that it leaves open."""
+    import onnx
+    from google.protobuf.message import DecodeError
+
+    place = Path(path)
+    if not place.is_file():
+        raise _stop(path, "E100", "there is no such file")
+    if place.stat().st_size > LARGEST:
+        raise _stop(path, "E100", "this is more than an ONNX file can have")
+    try:
+        proto = onnx.load(str(place), load_external_data=False)
+    except (DecodeError, ValueError, RuntimeError) as error:
+        raise _stop(path, "E101", f"this is no ONNX file: {str(error)[:200]}") from None
+    if not proto.graph.node:
+        raise _stop(path, "E101", "this is no ONNX file, or its graph is empty")
+    return convert(proto, str(path), sample, tokens, name or place.stem)
+
+
+def convert(
+    proto: Any, path: str, sample: Sequence[int] | None = None, tokens: int | None = None,
+    name: str = "onnx",
+) -> Imported:  # fmt: skip
+    """The spec of a model already loaded."""
+    import onnx
+
+    held = {one.name: tuple(one.dims) for one in proto.graph.initializer}
+    inputs = [one for one in proto.graph.input if one.name not in held]
+    if not inputs:
+        raise _stop(path, "E110", "the graph has no input")
+    dims = _opened(path, inputs[0], sample, tokens)
+    try:
+        proto = onnx.shape_inference.infer_shapes(proto, data_prop=True)
+    except (ValueError, RuntimeError, onnx.shape_inference.InferenceError) as error:
+        raise _stop(path, "E111", f"its shapes do not fit: {str(error)[:200]}") from None
+    words = inputs[0].type.tensor_type.elem_type in (6, 7, 12, 13)
+    if words:
+        one = Shape(1, dims[1:])
+    elif len(dims) == 3:
+        one = Shape(dims[2], dims[1:2], True)
+    else:
+        one = Shape(dims[1], dims[2:])
+    graph = Graph(path, dims[0], one)
+    tracer = Tracer(graph, proto, held)
+    tracer.at[inputs[0].name] = INPUT
+    for node in proto.graph.node:
+        tracer.note(node)
+    outputs = [tracer.at[out.name] for out in proto.graph.output if out.name in tracer.at]
+    if not outputs:
+        raise _stop(path, "E110", "no output depends on the input")
+    layers = graph.layers(*outputs[:1])
+    spec = {"name": plain_name(name, "onnx"), "source": "ONNX graph, shapes inferred",
+            "input": [one.channels, *one.extents], "layers": layers}  # fmt: skip
+    return Imported(spec, tuple(graph.notes))
+
+
+def _opened(
+    path: str, given: Any, sample: Sequence[int] | None, tokens: int | None
+) -> tuple[int, ...]:
+    """The input's dimensions, those left open filled in (also in the file, for inference)."""
+    said = given.type.tensor_type.shape.dim
+    wanted = [tokens] if tokens else list(sample or ())
+    if len(said) < 2 or (wanted and len(wanted) != len(said) - 1):
+        what = f"its input `{given.name[:60]}` has {len(said)} dimensions, batch included"
+        raise _stop(path, "E111", what, "say --input or --tokens to fit")
+    dims = []
+    for i, dim in enumerate(said):
+        value = dim.dim_value
+        if value <= 0:
+            value = BATCH if i == 0 else (wanted[i - 1] if wanted else 0)
+            if value <= 0:
+                what = f"dimension {i} of its input `{given.name[:60]}` is left open"
+                raise _stop(path, "E111", what, "say --input C,H,W or --tokens T")
+            dim.dim_value = value
+        dims.append(int(value))
+    return tuple(dims)
+
+
+def _stop(path: Any, code: str, what: str, hint: str = "") -> SpecError:
+    return SpecError(str(path), [Fault(code, what, Place(), hint)])
+
+
+class Tracer:
+    """Follows the nodes of a graph in their order, by the names of tensors."""
+
+    def __init__(self, graph: Graph, proto: Any, held: dict[str, tuple[int, ...]]) -> None:
+        self.graph, self.held = graph, dict(held)
+        self.at: dict[str, int] = {}
+        self.values: dict[str, list[int]] = {}
+        self.dims: dict[str, tuple[int, ...]] = dict(held)
+        for one in (*proto.graph.value_info, *proto.graph.input, *proto.graph.output):
+            self.dims[one.name] = tuple(d.dim_value for d in one.type.tensor_type.shape.dim)
+
+    def note(self, node: Any) -> None:
+        feeds = [self.at[name] for name in node.input if name in self.at]
+        if not feeds:
+            self._constant(node)
+            return
+        first = next(name for name in node.input if name in self.at)
+        given, made = self.dims.get(first, ()), self.dims.get(node.output[0], ())
+        for dims, name in ((given, first), (made, node.output[0])):
+            if node.op_type in METHODS and (not dims or min(dims) < 1):
+                what = f"the shape of `{name[:60]}` cannot be inferred"
+                raise self.graph.stop(what, "say --input or --tokens, or export with fixed shapes")
+        weights = [name for name in node.input if name in self.held]
+        words = {one.name: one for one in node.attribute}
+        if node.op_type in FUNCTIONS and FUNCTIONS[node.op_type]:
+            op = Op("activation", feeds[:1], given, {"op": FUNCTIONS[node.op_type]})
+        elif node.op_type in NORMS:
+            op = self._norm(node, feeds, given, weights)
+        elif method := METHODS.get(node.op_type):
+            op = method(self, node, feeds, given, made, weights, words)
+        elif any(one.type in (5, 10) for one in node.attribute):  # a graph inside
+            raise self.graph.stop(f"`{node.op_type[:40]}` runs a graph of its own: no layer kind")
+        else:
+            op = Op("pass", feeds, given, {"op": LIGHT.get(node.op_type, node.op_type.lower())})
+        op.weights |= frozenset(weights)
+        i = self.graph.put(op)
+        self.at.update({name: i for name in node.output if name})
+
+    def _constant(self, node: Any) -> None:
+        """Weights remade stay weights; a table looked up at constant places is one of positions."""
+        made = self.dims.get(node.output[0], ())
+        if node.op_type == "Gather" and node.input[0] in self.held:
+            dims = self.held[node.input[0]]
+            if len(dims) == 2 and len(made) > 1:
+                fields = {"vocab": dims[0], "hidden": dims[1]}
+                self.at[node.output[0]] = self.graph.put(
+                    Op("table", [], (), fields, frozenset(node.input[:1]))
+                )
+                return
+        if any(name in self.held for name in node.input) and made:
+            self.held[node.output[0]] = made
+
+    def _norm(self, node: Any, feeds: list[int], given: Any, weights: list[str]) -> Op:
+        op = NORMS[node.op_type]
+        fields: dict[str, Any] = {"op": op}
+        if op in ("layer", "rms") and (len(node.input) > 2) != (op == "layer"):
+            fields["bias"] = len(node.input) > 2
+        return Op("norm", feeds[:1], given, fields, last=op in ("layer", "rms"))
+
+
+Method = Callable[..., Op]
+METHODS: dict[str, Method] = {}
+
+
+def _noted(*names: str) -> Callable[[Method], Method]:
+    def remember(function: Method) -> Method:
+        METHODS.update(dict.fromkeys(names, function))
+        return function
+
+    return remember
+
+
+def _window(words: dict[str, Any], given: Any, made: Any, kernel: list[int]) -> dict[str, Any]:
+    """Stride, padding and holes as a spec says them."""
+    rank = len(kernel)
+
+    def ints(name: str, otherwise: int) -> list[int]:
+        return list(words[name].ints) if name in words else [otherwise] * rank
+
+    pads = list(words["pads"].ints) if "pads" in words else [0] * (2 * rank)
+    fields: dict[str, Any] = {"kernel": _short(kernel), "stride": _short(ints("strides", 1))}
+    if "auto_pad" in words and words["auto_pad"].s not in (b"NOTSET", b"VALID"):
+        fields["padding"] = "same"
+    elif pads[:rank] == pads[rank:]:
+        fields["padding"] = _short(pads[:rank])
+    else:
+        fields["padding"] = pads
+    return {**fields, "dilation": _short(ints("dilations", 1)), "made": list(made[1:])}
+
+
+@_noted("Conv", "ConvTranspose")
+def _conv(t: Tracer, node: Any, feeds: Any, given: Any, made: Any, weights: Any, words: Any) -> Op:
+    dims = t.held.get(node.input[1]) or t.dims.get(node.input[1], ())
+    fields = {"filters": made[1], **_window(words, given, made, list(dims[2:]))}
+    fields |= {"groups": words["group"].i if "group" in words else 1, "bias": len(node.input) > 2}
+    if fields["padding"] != "same" and isinstance(fields["padding"], list) and len(
+        fields["padding"]
+    ) > len(dims) - 2:  # fmt: skip
+        raise t.graph.stop("a convolution padded on one side only is no layer kind")
+    if node.op_type == "ConvTranspose":
+        if fields.pop("dilation") != 1:
+            raise t.graph.stop("a transposed convolution with holes is no layer kind")
+        extra = list(words["output_padding"].ints) if "output_padding" in words else [0]
+        fields["output_padding"] = _short(extra)
+        return Op("deconv", feeds[:1], given, fields, last=False)
+    return Op("conv", feeds[:1], given, fields, last=False)
+
+
+@_noted("MaxPool", "AveragePool")
+def _pool(t: Tracer, node: Any, feeds: Any, given: Any, made: Any, weights: Any, words: Any) -> Op:
+    kernel = list(words["kernel_shape"].ints)
+    fields = _window(words, given, made, kernel)
+    fields.pop("dilation")
+    if fields["stride"] == fields["kernel"]:
+        fields.pop("stride")
+    if fields["padding"] == 0:
+        fields.pop("padding")
+    elif isinstance(fields["padding"], list) and len(fields["padding"]) > len(kernel):
+        fields["padding"] = "same"  # one side only: the nearest that the layer kind has
+    if "ceil_mode" in words and words["ceil_mode"].i:
+        fields["ceil"] = True
+    if node.op_type == "AveragePool":
+        fields["op"] = "mean"
+    fields["made"] = list(made[2:])
+    return Op("pool", feeds[:1], given, fields, last=False)
+
+
+@_noted("GlobalAveragePool", "GlobalMaxPool", "ReduceMean")
+def _mean(t: Tracer, node: Any, feeds: Any, given: Any, made: Any, weights: Any, words: Any) -> Op:
+    return Op("mean", feeds[:1], given, {"op": "mean", "size": math.prod(made)})
+
+
+@_noted("Gemm", "MatMul")
+def _matrix(
+    t: Tracer, node: Any, feeds: Any, given: Any, made: Any, weights: Any, words: Any
+) -> Op:
+    if not weights:
+        if len(feeds) < 2:
+            return Op("pass", feeds, given, {"op": "matrix with a constant"})
+        heads = math.prod(given[:-2]) // t.graph.batch or 1
+        return Op("product", feeds[:2], given, {"heads": heads, "width": given[-1]})
+    fields = {"filters": made[-1], "channels": given[-1], "bias": len(node.input) > 2}
+    return Op("dense", feeds[:1], given, fields)
+
+
+@_noted("Add")
+def _add(t: Tracer, node: Any, feeds: Any, given: Any, made: Any, weights: Any, words: Any) -> Op:
+    graph = t.graph
+    if weights:
+        dims = t.held[weights[0]]
+        if math.prod(dims) > (dims[-1] if dims else 1):
+            return Op("position", feeds[:1], given, {})
+        i = graph.root(feeds[0])
+        if i >= 0 and graph.ops[i].kind == "dense":
+            graph.ops[i].fields["bias"] = True
+            graph.ops[i].weights |= frozenset(weights)
+        return Op("pass", feeds[:1], given)
+    if len(feeds) > 1:
+        kinds = {graph.ops[i].kind for i in map(graph.root, feeds) if i >= 0}
+        other = t.dims.get(node.input[1], ())
+        if given == other or kinds <= {"embedding", "table", "add"}:
+            return Op("add", feeds, given)
+    return Op("pass", feeds, given, {"op": "masked", "causal": len(given) == 4})
+
+
+@_noted("Mul")
+def _mul(t: Tracer, node: Any, feeds: Any, given: Any, made: Any, weights: Any, words: Any) -> Op:
+    dims = t.held[weights[0]] if weights else ()
+    if dims and math.prod(dims) == dims[-1] == given[-1] > 1:
+        return Op("norm", feeds[:1], given, {"op": "rms"})
+    if len(feeds) > 1:
+        return Op("multiply", feeds[:2], given)
+    constant = next((name for name in node.input if name not in t.at), "")
+    turned = math.prod(t.dims.get(constant, ())) > 1  # by a table of angles
+    return Op("multiply" if turned else "pass", feeds, given, {} if turned else {"op": "scale"})
+
+
+@_noted("Where")
+def _where(
+    t: Tracer, node: Any, feeds: Any, given: Any, made: Any, weights: Any, words: Any
+) -> Op:
+    kept = [t.at[name] for name in node.input[1:] if name in t.at]
+    return Op("pass", kept or feeds, made, {"op": "masked", "causal": len(made) == 4})
+
+
+@_noted("Erf")
+def _erf(t: Tracer, node: Any, feeds: Any, given: Any, made: Any, weights: Any, words: Any) -> Op:
+    return Op("pass", feeds, given, {"op": "erf"})
+
+
+@_noted("Concat")
+def _cat(t: Tracer, node: Any, feeds: Any, given: Any, made: Any, weights: Any, words: Any) -> Op:
+    axis = words["axis"].i % len(made)
+    if weights:
+        return Op("pass", feeds[:1], given, {"op": "tokens", "extra": made[1] - given[1]})
+    whole = len(feeds) == len(node.input) and axis in (1, len(made) - 1)
+    return Op("concat" if whole else "pass", feeds, given, {} if whole else {"op": "cat"})
+
+
+@_noted("Gather")
+def _lookup(
+    t: Tracer, node: Any, feeds: Any, given: Any, made: Any, weights: Any, words: Any
+) -> Op:
+    dims = t.held.get(node.input[0], ())
+    if len(dims) == 2:
+        return Op("embedding", feeds[:1], given, {"vocab": dims[0], "hidden": dims[1]})
+    return Op("pass", feeds, given, {"op": "gather"})
+
+
+@_noted("Resize", "Upsample")
+def _resize(
+    t: Tracer, node: Any, feeds: Any, given: Any, made: Any, weights: Any, words: Any
+) -> Op:
+    return Op("upsample", feeds[:1], given, {"to": list(made[2:])}, last=False)
+
+
+@_noted("LSTM", "GRU", "RNN")
+def _recurrent(
+    t: Tracer, node: Any, feeds: Any, given: Any, made: Any, weights: Any, words: Any
+) -> Op:
+    raise t.graph.stop(f"`{node.op_type}` is no layer kind", "recurrent networks are not described")
