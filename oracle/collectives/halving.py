@@ -7,13 +7,18 @@ from typing import Any
 import numpy as np
 
 from oracle.collectives.algorithm import Algorithm, log2, power_of_two
-from oracle.collectives.schedule import Steps, exchange, pairs, shift
+from oracle.collectives.schedule import Ids, Steps, exchange, pairs, shift
 
 
 def _excess(p: int) -> tuple[int, int]:
     """(largest power of two, ranks beyond it)."""
     core = 1 << (p.bit_length() - 1)
     return core, p - core
+
+
+def _real(number: Ids, beyond: int) -> Ids:
+    """The rank that plays a number of the power of two: the odd ones of the first pairs."""
+    return np.where(number < beyond, 2 * number + 1, number + beyond)
 
 
 def _distances(p: int) -> Any:
@@ -25,8 +30,9 @@ class HalvingDoubling(Algorithm):
 
         T = 2 log₂p α + 2 (p − 1)/p m β + (p − 1)/p m γ
 
-    The largest part goes to the nearest partner. Ranks beyond a power of two first fold their
-    message into a partner's and are told the result: two more steps of m.
+    The largest part goes to the nearest partner. Where p is r more than a power of two, the
+    first r even ranks fold their message into their odd neighbours' and are told the result:
+    two more steps of m.
     """
 
     op, name, source = "allreduce", "halving_doubling", "thakur2005, §4.4"
@@ -48,11 +54,12 @@ class HalvingDoubling(Algorithm):
         masks = _distances(core)
         if not beyond:
             return [exchange(masks, self.shares(core), 2)]
-        ranks, extra = np.arange(core), np.arange(beyond)
-        steps: list[Steps] = [pairs(core + extra, extra, 1.0)]
+        ranks, extra = np.arange(core), 2 * np.arange(beyond)
+        real = _real(ranks, beyond)
+        steps: list[Steps] = [pairs(extra, extra + 1, 1.0)]
         for mask, share in zip(masks, self.shares(core), strict=True):
-            steps.append(pairs(ranks, ranks ^ mask, share, 2))
-        return [*steps, pairs(extra, core + extra, 1.0)]
+            steps.append(pairs(real, _real(ranks ^ mask, beyond), share, 2))
+        return [*steps, pairs(extra + 1, extra, 1.0)]
 
     def shares(self, core: int) -> Any:
         """Part of the message that crosses each distance, nearest first."""
@@ -109,9 +116,11 @@ class RecursiveDoubling(HalvingDoubling):
         masks = _distances(core)
         if not beyond:
             return [exchange(masks, 1.0)]
-        ranks, extra = np.arange(core), np.arange(beyond)
-        swaps: list[Steps] = [pairs(ranks, ranks ^ mask, 1.0) for mask in masks]
-        return [pairs(core + extra, extra, 1.0), *swaps, pairs(extra, core + extra, 1.0)]
+        ranks, extra = np.arange(core), 2 * np.arange(beyond)
+        swaps: list[Steps] = [
+            pairs(_real(ranks, beyond), _real(ranks ^ mask, beyond), 1.0) for mask in masks
+        ]
+        return [pairs(extra, extra + 1, 1.0), *swaps, pairs(extra + 1, extra, 1.0)]
 
 
 class DoublingAllgather(Algorithm):
