@@ -108,7 +108,8 @@ def intranode(reference: Path) -> Table:
     def sample(row: dict[str, str]) -> Sample:
         ranks = int(row["gpus"])
         op, size = OPERATIONS[row["op"]], float(row["message_bytes"])
-        return Sample(op, size, float(row["latency_ms"]) * 1e-3, ranks, 1, ranks)
+        seconds = float(row["latency_ms"]) * 1e-3
+        return Sample(op, size, seconds, ranks, 1, ranks, library="nccl")
 
     def key(row: dict[str, str]) -> str:
         return f"{row['system']} {row['nccl_version']} {row['op']} {row['dtype']}"
@@ -123,7 +124,8 @@ def vtrain(reference: Path) -> Table:
     def sample(row: dict[str, str]) -> Sample:
         ranks = int(row["gpus"])
         seconds = float(row["time_us"]) * 1e-6
-        return Sample("allreduce", float(row["bytes"]), seconds, ranks, 1, ranks)
+        size = float(row["bytes"])
+        return Sample("allreduce", size, seconds, ranks, 1, ranks, library="nccl")
 
     path = reference / "collectives" / "nccl_allreduce_v100_a100.csv"
     return _table(path, "nccl_v100_a100", lambda row: row["gpu"], sample)
@@ -140,7 +142,8 @@ def deepbench(reference: Path) -> Table:
         ranks, size = int(row["ranks"]), float(row["size_bytes"])
         inner = min(ranks, 8) if row["device"].startswith("NV_") else 1
         nodes, seconds = ranks // inner, float(row["time_ms"]) * 1e-3
-        return Sample("allreduce", size, seconds, ranks, nodes, inner)
+        library = "nccl" if "NCCL" in row["algorithm"] else "mpi"
+        return Sample("allreduce", size, seconds, ranks, nodes, inner, library=library)
 
     def key(row: dict[str, str]) -> str:
         inside = row["device"].startswith("NV_") and int(row["ranks"]) <= 8

@@ -270,8 +270,8 @@ def envelope(
     lines = problem.grown(most) or lines
     lines, factors = problem.by_ranks(lines)
     many = problem.finished(lines, factors)
-    # a factor for each count extrapolates worse than one bandwidth: it must be worth a quarter
-    less = problem.loss(np.log1p(many.residual)) < 0.75 * problem.loss(np.log1p(one.residual))
+    # a factor for each count extrapolates worse than one bandwidth: it must be worth a seventh
+    less = problem.loss(np.log1p(many.residual)) < 0.85 * problem.loss(np.log1p(one.residual))
     return many if less and many.criterion < one.criterion - 10 else one
 
 

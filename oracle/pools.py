@@ -13,6 +13,7 @@ from typing import Any
 
 import numpy as np
 
+from oracle import nccl
 from oracle.collectives import ALGORITHMS, Algorithm
 from oracle.fit import Envelope, Form, Numbers, Problem, again, envelope, predicted
 from oracle.readers import Reading, Sample
@@ -82,6 +83,9 @@ def pooled(op: str, level: str, samples: Sequence[Sample]) -> Pool:
     forms: list[Form] = []
     seen: set[bytes] = set()
     offer = ALGORITHMS.get(op, {})
+    if {sample.library for sample in samples} == {"nccl"}:
+        # a label decides how the fit is carried over to other groups: only what NCCL runs
+        offer = {name: each for name, each in offer.items() if name in nccl.KNOWN}
     for name in sorted(offer, key=lambda name: (name != "ring", list(offer).index(name))):
         algorithm = offer[name]
         if name in UNFIT or not all(algorithm.fits(int(p), int(q)) for p, q in pairs.tolist()):
