@@ -13,8 +13,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from oracle.options import Options
 from oracle.plan import Plan
-from oracle.shard import Array, Shard, product
+from oracle.shard import Array, Shard
 from oracle.specs import Device
 from oracle.stages import Stages
 
@@ -36,64 +37,64 @@ class Held:
 
 
 def held(
-    shard: Shard, plan: Plan, stages: Stages, device: Device, mixed: bool, optimizer: str,
-    gamma: float = 1.0,
+    shard: Shard, few: Plan, plan: Plan, same: Array, stages: Stages, device: Device,
+    options: Options,
 ) -> Held:  # fmt: skip
-    """Peak bytes of the fullest stage, by kind."""
-    if shard.ideal:
-        return _ideal(shard, stages, optimizer, gamma)
-    weights = stages.total(shard.w)
-    width = 2.0 if mixed else 4.0
+    """Peak bytes of the fullest stage of each plan, by kind.
+
+    Distinct shards are few; schedule and recomputation choose among what each of them may keep.
+    """
+    if options.ideal:
+        found = _ideal(shard, stages, options.gamma)
+        return Held({kind: values[same] for kind, values in found.kinds.items()}, found.stage[same])
+    weights = stages.total(shard.w * np.ones_like(shard.batch))
+    width = 2.0 if options.mixed else 4.0
     # masters and slots are fp32 whatever the precision; mixed gradients are added up in fp32
-    state = 4.0 * (SLOTS[optimizer] + mixed)
-    unit = stages.units(np.atleast_2d(shard.w))  # what a gather brings at once
-    gathered = np.where(shard.stored < 1, 2 * stages.most(unit), 0.0)
-    micro = shard.micro
-    kept = micro * (shard.kept * shard.delta + shard.kept_bytes)
-    recompute = plan.axis("recompute").mode
-    activations, working = _activations(shard, stages, plan, kept, recompute)
-    kinds = {
+    state = 4.0 * (SLOTS[options.optimizer] + options.mixed)
+    largest = stages.most(stages.units(shard.w * np.ones_like(shard.batch)))
+    gathered = (shard.stored < 1) * 2 * largest  # the unit at work and the one that comes next
+    mode = plan.axis("recompute").mode
+    kept, working = _activations(shard, stages, bool((mode > 0).any()))
+    flight = _in_flight(plan, stages)
+    activations = sum((mode == kind) * each[same] for kind, each in enumerate(kept)) * flight
+    fixed = {
         "weights": weights * width * shard.stored + gathered * width,
-        "gradients": weights * (4.0 if mixed else width) * shard.graded,
+        "gradients": weights * (4.0 if options.mixed else width) * shard.graded,
         "optimizer": weights * state * shard.stated,
-        "activations": activations * _in_flight(plan, stages) + working,
         "workspace": _worst(_transient(shard), stages),
-        "buffers": np.where(shard.stored < 1, gathered * 4.0, 0.0) + _buckets(plan, weights),
-        "reserve": np.full_like(weights, device.reserve),
+        "buffers": gathered * 4.0 + _buckets(few, weights),
     }
-    whole = sum(kinds.values())
-    slack = SLACK * (whole - kinds["reserve"])
-    kinds["reserve"] = kinds["reserve"] + slack
+    base = sum(fixed.values())[same]
+    whole = base + activations + (mode >= 2) * working[same]
     stage = np.argmax(whole, axis=-1)
-    worst = {k: np.take_along_axis(v, stage[:, None], -1)[:, 0] for k, v in kinds.items()}
-    return Held(worst, stage)
+    rows = np.arange(len(plan))
+    worst = {kind: values[same, stage] for kind, values in fixed.items()}
+    worst["activations"] = (activations + (mode >= 2) * working[same])[rows, stage]
+    worst["reserve"] = device.reserve + SLACK * whole[rows, stage]
+    return Held({kind: worst[kind] for kind in KINDS}, stage)
 
 
-def _activations(
-    shard: Shard, stages: Stages, plan: Plan, kept: Array, recompute: Array
-) -> tuple[Array, Array]:
-    """(kept per micro-batch, working set of the unit whose backward pass runs) by stage."""
+def _activations(shard: Shard, stages: Stages, some: bool) -> tuple[list[Array], Array]:
+    """(kept per micro-batch under each kind of recomputation, working set of a unit) by stage."""
     model, micro = shard.model, shard.micro
+    kept = micro * (shard.kept * shard.delta + shard.kept_bytes) * np.ones_like(shard.batch)
     none = stages.total(kept)
-    if not np.any(recompute > 0):
-        return none, np.zeros_like(none)
+    if not some:
+        return [none], np.zeros_like(none)
     core = model.mask(lambda row: row.work == "attention")
-    inner = micro * (shard.kept * shard.delta + shard.kept_bytes - micro * 0) * core
-    outputs = micro * shard.y * shard.delta * core  # q, k, v in and the result stay
-    selective = stages.total(kept - np.maximum(inner - outputs, 0))
+    outputs = micro * shard.y * shard.delta  # q, k, v in and the result stay
+    selective = none - stages.total(np.maximum(kept - outputs, 0) * core)
     # full: each unit keeps the tensor it was given; what it makes again lives while it runs back
-    given = np.atleast_2d(micro * shard.x * shard.delta)[:, stages.begin]
-    units = stages.units(np.atleast_2d(kept))
+    given = (micro * shard.x * shard.delta * np.ones(len(model)))[:, stages.begin]
+    units = stages.units(kept)
     block = (stages.counts @ model.folded > 0) | (~model.folded).all()
-    full = stages.gather(np.where(block, given, units))
+    inputs = stages.gather(np.where(block, given, 0.0))
+    full = stages.gather(np.where(block, 0.0, units)) + inputs
     working = stages.most(np.where(block, units, 0.0))
-    matrices = model.weighted & model.folded
-    operators = stages.total(kept * np.where(model.folded, np.where(core, 1, 0), 1)
-                             + 0.5 * micro * shard.y * shard.delta * matrices)  # fmt: skip
-    operators = operators + stages.gather(np.where(block, given, 0.0))
-    chosen = np.where(recompute == 2, full, np.where(recompute == 1, selective, none))
-    chosen = np.where(recompute == 3, operators, chosen)
-    return chosen, np.where(recompute >= 2, working, 0.0)
+    # operators: the core's tensors and every other matrix's output
+    share = np.where(model.folded, core, 1.0)
+    half = 0.5 * outputs * (model.weighted & model.folded)
+    return [none, selective, full, stages.total(kept * share + half) + inputs], working
 
 
 def _in_flight(plan: Plan, stages: Stages) -> Array:
@@ -128,7 +129,7 @@ def _buckets(plan: Plan, weights: Array) -> Array:
     return np.where(plan.axis("data").degree > 1, np.minimum(4 * weights, 2 * 25e6), 0.0)
 
 
-def _ideal(shard: Shard, stages: Stages, optimizer: str, gamma: float) -> Held:
+def _ideal(shard: Shard, stages: Stages, gamma: float) -> Held:
     delta = shard.delta
     tensors = (
         2 * gamma * delta * stages.total(shard.batch * (shard.x + shard.y) * shard.model.layers)
@@ -141,6 +142,3 @@ def _ideal(shard: Shard, stages: Stages, optimizer: str, gamma: float) -> Held:
         k: np.take_along_axis(v + 0 * whole, stage[:, None], -1)[:, 0] for k, v in kinds.items()
     }
     return Held({k: worst.get(k, np.zeros(len(stage))) for k in KINDS}, stage)
-
-
-__all__ = ["KINDS", "SLOTS", "Held", "held", "product"]

@@ -52,6 +52,9 @@ class Groups:
         return self.known[axes]
 
     def slice(self, axes: tuple[str, ...]) -> Slice:
+        size = np.prod([self.sizes[a] for a in axes], axis=0)
+        if not (size > 1).any():  # nobody to talk to
+            return Slice([((), 1)], np.zeros(len(size), int), size)
         pairs = (column for a in axes for column in (self.sizes[a], self.strides[a]))
         few, row = _unique(np.hstack([*pairs, self.devices]))
         patterns = [
@@ -59,7 +62,7 @@ class Groups:
              int(line[-1]))
             for line in few.tolist()
         ]  # fmt: skip
-        return Slice(patterns, row, np.prod([self.sizes[a] for a in axes], axis=0))
+        return Slice(patterns, row, size)
 
 
 def merge(pairs: list[tuple[int, int]]) -> Pattern:

@@ -12,9 +12,10 @@ from numpy.typing import NDArray
 
 from oracle import evaluate
 from oracle.document import Fault, Place, SpecError, suggest
-from oracle.evaluate import Block, Options
+from oracle.evaluate import Block
 from oracle.memory import KINDS, SLOTS
 from oracle.models import Model
+from oracle.options import Options
 from oracle.plan import Plan, table
 from oracle.specs import PRECISIONS, System
 from oracle.units import show
@@ -129,7 +130,8 @@ class Estimate:
         for name in names:
             for what in ("seconds", "exposed"):
                 columns[f"exchange.{name}.{what}"] = [
-                    sum(m[what] for m in messages if m["what"] == name) for messages in self.exchange
+                    sum(m[what] for m in messages if m["what"] == name)
+                    for messages in self.exchange
                 ]
         columns["memory"] = self.memory
         columns |= {f"memory.{kind}": self.memory_kinds[kind] for kind in KINDS}
@@ -159,7 +161,13 @@ class Estimate:
 
     def to_dict(self, ranks: Sequence[int | None] | None = None) -> dict[str, Any]:
         """The published JSON form (schema 1)."""
-        given = ranks if ranks is not None else [1] * len(self) if len(self) == 1 else [None] * len(self)
+        given = (
+            ranks
+            if ranks is not None
+            else [1] * len(self)
+            if len(self) == 1
+            else [None] * len(self)
+        )
         return {
             "schema": 1,
             "model": self.model.name,
@@ -206,7 +214,10 @@ def options_for(
         peak = system.device.peak
         precision = next((p for p in ("bf16", "fp16") if p in peak), "fp32") if tokens else "fp32"
     optimizer = optimizer or ("adam" if tokens else "momentum")
-    for word, known, name in ((precision, PRECISIONS, "precision"), (optimizer, SLOTS, "optimizer")):
+    for word, known, name in (
+        (precision, PRECISIONS, "precision"),
+        (optimizer, SLOTS, "optimizer"),
+    ):
         if word not in known:
             hint = suggest(word, known, "write one of")
             raise SpecError("options", [Fault("E110", f"unknown {name} `{word}`", Place(), hint)])
@@ -256,11 +267,11 @@ def _joined(
     return Estimate(
         model, system, options, tuple(texts),
         column(lambda b: b.plan.batch[:, 0]), column(lambda b: b.plan.devices[:, 0]),
-        column(lambda b: b.seconds), column(lambda b: b.deviation),
-        {part: column(lambda b, part=part: b.compute[part]) for part in PARTS},
+        column(lambda b: b.seconds), column(lambda b: b.step.deviation),
+        {part: column(lambda b, part=part: b.step.compute[part]) for part in PARTS},
         tuple(exchange),
         {kind: column(lambda b, kind=kind: b.held.kinds[kind]) for kind in KINDS},
-        column(lambda b: b.held.stage), column(lambda b: b.stage), tuple(limits),
+        column(lambda b: b.held.stage), column(lambda b: b.step.stage), tuple(limits),
     )  # fmt: skip
 
 

@@ -17,8 +17,9 @@ import numpy as np
 from oracle import evaluate
 from oracle.document import Fault, Place, SpecError, suggest
 from oracle.models import Model
+from oracle.options import Options
 from oracle.plan import Plan, join
-from oracle.prediction import Estimate, Options, estimate
+from oracle.prediction import Estimate, estimate
 from oracle.specs import System
 from oracle.strategies import strategies
 

@@ -27,17 +27,29 @@ class Stages:
         # where all plans share their cuts, a device's rows are one count each
         self.rows = self.gather(self.counts.T).T if len(self.cuts) == 1 else None
 
-    def total(self, values: Array) -> Array:
-        """(plans, rows) → (plans, p): what each device of a pipeline has in all."""
-        if self.rows is not None:
-            return np.atleast_2d(values) @ self.rows.T
-        return self.gather(self.units(np.atleast_2d(values)))
+    def total(self, values: Array, columns: Array | None = None) -> Array:
+        """(plans, rows) → (plans, p): what each device of a pipeline has in all.
 
-    def units(self, values: Array) -> Array:
+        `columns` names the rows that hold anything, where they are few.
+        """
+        values = np.atleast_2d(values)
+        if self.rows is not None:
+            return (
+                values @ self.rows.T
+                if columns is None
+                else values[:, columns] @ self.rows.T[columns]
+            )
+        return self.gather(self.units(values, columns))
+
+    def units(self, values: Array, columns: Array | None = None) -> Array:
         """(plans, rows) → (plans, units), by running sums: a unit is a run of rows."""
+        begin, stop = self.begin, self.stop
+        if columns is not None:
+            values = values[:, columns]
+            begin, stop = np.searchsorted(columns, begin), np.searchsorted(columns, stop)
         running = np.zeros((len(values), values.shape[1] + 1))
         np.cumsum(values, axis=-1, out=running[:, 1:])
-        return running[:, self.stop] - running[:, self.begin]
+        return running[:, stop] - running[:, begin]
 
     def gather(self, units: Array) -> Array:
         """(plans, units) → (plans, p)."""
@@ -106,7 +118,7 @@ def balanced_cuts(loads: Array, parts: int, rounds: int = 40) -> Array:
     The least bound that a greedy sweep can keep, by bisection, for all plans at once; every
     part gets at least one unit.
     """
-    n, units = loads.shape
+    units = loads.shape[-1]
     low = np.maximum(loads.max(axis=-1), loads.sum(axis=-1) / parts)
     high = loads.sum(axis=-1)
     for _ in range(rounds):

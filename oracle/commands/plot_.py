@@ -120,7 +120,9 @@ def _rows(asked: argparse.Namespace) -> list[dict[str, Any]]:
 
     if asked.rows:
         return read_rows(asked.rows)
-    if not (asked.model and asked.system and asked.devices and (asked.batch or asked.batch_per_device)):  # fmt: skip
+    if not (
+        asked.model and asked.system and asked.devices and (asked.batch or asked.batch_per_device)
+    ):
         raise unusable("nothing to draw", "MODEL SYSTEM --devices … --batch …, or --rows FILE")
     return sweep(grid(asked), asked.out, jobs=asked.jobs).rows
 
@@ -139,9 +141,13 @@ def read_rows(path: str) -> list[dict[str, Any]]:
             data = json.loads(text)
             found = data["rows"] if isinstance(data, dict) else data
             return [dict(row) for row in found]
-        return [{k: _cell(v) for k, v in row.items() if k} for row in csv.DictReader(io.StringIO(text))]  # fmt: skip
+        return [
+            {k: _cell(v) for k, v in row.items() if k} for row in csv.DictReader(io.StringIO(text))
+        ]
     except (ValueError, TypeError, KeyError, AttributeError, csv.Error, RecursionError) as error:
-        raise unusable(f"{path} has no rows to read: {error}", "CSV with a header, or JSON") from None  # fmt: skip
+        raise unusable(
+            f"{path} has no rows to read: {error}", "CSV with a header, or JSON"
+        ) from None
 
 
 def _cell(text: str | None) -> Any:
@@ -173,7 +179,9 @@ def _columns(rows: Sequence[dict[str, Any]], wanted: Sequence[str], path: str) -
                 "model",
                 "system",
                 "what_if",
-            ) and not (isinstance(value, int | float) and 0 <= value < 1e30 or value in ("", None)):
+            ) and not (
+                (isinstance(value, int | float) and 0 <= value < 1e30) or value in ("", None)
+            ):
                 raise unusable(f"{path}, row {number}: {name} is {value!r}", "a number from 0 on")
 
 
@@ -241,7 +249,9 @@ def _pareto(asked: argparse.Namespace) -> Any:
 def _rows_wanted(asked: argparse.Namespace) -> None:
     from oracle.sweep import unusable
 
-    if not (asked.model and asked.system and asked.devices and (asked.batch or asked.batch_per_device)):  # fmt: skip
+    if not (
+        asked.model and asked.system and asked.devices and (asked.batch or asked.batch_per_device)
+    ):
         raise unusable("nothing to draw", "MODEL SYSTEM --devices … --batch …, or --rows FILE")
 
 
@@ -254,8 +264,15 @@ def _plans(asked: argparse.Namespace) -> Any:
         batch = asked.batch or _batch(asked)
         shown = api.estimate(asked.model, asked.system, asked.plan, batch, **options)
     elif asked.devices:
-        ranking = api.recommend(asked.model, asked.system, asked.devices, asked.batch,
-                                batch_per_device=asked.batch_per_device, top=asked.top, **options)  # fmt: skip
+        ranking = api.recommend(
+            asked.model,
+            asked.system,
+            asked.devices,
+            asked.batch,
+            batch_per_device=asked.batch_per_device,
+            top=asked.top,
+            **options,
+        )
         shown = ranking.estimate if len(ranking) else ranking.misses
     else:
         raise unusable("no plan to draw", "--devices N or --plan PLAN")
@@ -283,7 +300,9 @@ def _timeline(asked: argparse.Namespace) -> Any:
     from oracle import api
     from oracle.plot import timeline
 
-    shown = api.estimate(asked.model, asked.system, [asked.plan], asked.batch, **prediction_options(asked))  # fmt: skip
+    shown = api.estimate(
+        asked.model, asked.system, [asked.plan], asked.batch, **prediction_options(asked)
+    )
     return timeline(shown, 0, asked.title or f"{asked.plan}: {asked.model} on {asked.system}")
 
 
@@ -322,8 +341,10 @@ def groups_of(plan: str, axes: Sequence[str]) -> tuple[tuple[tuple[int, int], ..
     wanted = tuple(axes) or tuple(split[:1])
     unknown = [name for name in wanted if name not in split]
     if unknown or not wanted:
-        raise unusable(f"`{plan}` does not split {', '.join(unknown) or 'anything'}",
-                       f"--axes {','.join(split)}" if split else "a plan with a degree above 1")  # fmt: skip
+        raise unusable(
+            f"`{plan}` does not split {', '.join(unknown) or 'anything'}",
+            f"--axes {','.join(split)}" if split else "a plan with a degree above 1",
+        )
     return Groups(table)(wanted).patterns[0]
 
 

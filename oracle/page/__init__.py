@@ -72,13 +72,15 @@ def answer(ranking: Ranking) -> Html:
     likely = ranking.likely_best()
     total = float(shown.seconds[0])
     biggest = sorted(parts(shown, 0).items(), key=lambda item: -item[1])[:3]
-    bound = ", ".join(f"{name} {100 * s / total:.0f} %" for name, s in biggest if s > 0.005 * total)
+    bound = ", ".join(
+        f"{name} {100 * s / total:.0f}\u00a0%" for name, s in biggest if s > 0.005 * total
+    )
     interval = f"{show(shown.seconds_low[0], 's')} to {show(shown.seconds_high[0], 's')}"
     tiles = [
         tile(show(total, "s"), "an iteration", interval + " (90 %)" if not shown.options.ideal else ""),
         None if shown.epoch is None else tile(
             show(shown.epoch[0], "s"), f"an epoch of {_data(shown)}",
-            f"{shown.epoch[0] * shown.devices[0] / 3600:,.3g} device-hours"),
+            _hours(shown)),
         tile(show(shown.memory[0], "B"), f"of {show(capacity, 'B')} a device",
              f"{show(free, 'B')} free"),
         tile(f"{likely[0]:.0%}", "likely the fastest of these",
@@ -96,6 +98,11 @@ def _data(shown: Any) -> str:
     return f"{data.samples:,} samples of {data.title or data.name}"
 
 
+def _hours(shown: Any) -> str:
+    hours = float(shown.epoch[0] * shown.devices[0] / 3600)
+    return f"{hours:,.0f} device-hours" if hours >= 100 else f"{hours:.3g} device-hours"
+
+
 def tile(number: str, what: str, more: str = "") -> Html:
     return tag("div", tag("b", number), tag("span", what), tag("span", more) if more else None,
                class_="tile")  # fmt: skip
@@ -103,8 +110,10 @@ def tile(number: str, what: str, more: str = "") -> Html:
 
 def nothing(ranking: Ranking) -> Html:
     """When no plan fits: what comes nearest, and by how much it misses."""
-    rows = [tag("li", tag("code", plan), tag("ul", [tag("li", words) for words in broken]))
-            for plan, broken in zip(ranking.misses.plans, ranking.misses.broken, strict=True)]  # fmt: skip
+    rows = [
+        tag("li", tag("code", plan), tag("ul", [tag("li", words) for words in broken]))
+        for plan, broken in zip(ranking.misses.plans, ranking.misses.broken, strict=True)
+    ]
     return join([
         tag("p", tag("strong", f"None of {ranking.tried} products of strategies fits.",
                      class_="warn"), " Nearest misses:"),
@@ -199,7 +208,7 @@ def table(heads: Sequence[str], rows: Sequence[Sequence[Any]]) -> Html:
                                         scope="col") for head in heads])),
             tag("tbody", [tag("tr", [cell(v, h) for v, h in zip(row, heads, strict=True)])
                           for row in rows])),
-        class_="table",
+        class_="table" if len(heads) > 3 or "why it does not fit" in heads else "table small",
     )  # fmt: skip
 
 

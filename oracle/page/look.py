@@ -28,6 +28,7 @@ figcaption { color: var(--faint); font-size: .9rem; }
 .table { overflow-x: auto; margin: .6rem 0; }
 table { border-collapse: collapse; width: 100%; font-size: .92rem;
   font-variant-numeric: tabular-nums; }
+.small table { width: auto; min-width: 26rem; }
 th, td { text-align: left; padding: .38rem .7rem .38rem 0; border-bottom: 1px solid var(--rule);
   vertical-align: top; }
 th { color: var(--faint); font-weight: 600; white-space: nowrap; }

@@ -18,7 +18,7 @@ MOST_BOXES = 6000  # passes of a pipeline that are drawn
 
 def figures(ranking: Ranking) -> Iterator[tuple[str, str, Html]]:
     """(heading, what one sees in it, SVG) of each picture of a ranking."""
-    from oracle.plot import memory, parts, pareto, timeline
+    from oracle.plot import memory, pareto, parts, timeline
     from oracle.sweep.row import figures as row_of
 
     shown = ranking.estimate if len(ranking.estimate) else ranking.misses

@@ -18,6 +18,16 @@ from oracle.plot.style import SUFFIXES, rendered, save
 from oracle.plot.timeline import timeline
 
 __all__ = [
-    "SUFFIXES", "bar", "breakdown", "contention", "measured", "memory", "parts", "pareto",
-    "rendered", "save", "scaling", "timeline",
+    "SUFFIXES",
+    "bar",
+    "breakdown",
+    "contention",
+    "measured",
+    "memory",
+    "pareto",
+    "parts",
+    "rendered",
+    "save",
+    "scaling",
+    "timeline",
 ]  # fmt: skip

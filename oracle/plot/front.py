@@ -45,7 +45,11 @@ def pareto(rows: Sequence[Row], title: str = "", names: int = 6) -> Figure:
     price = hours if epochs else devices * seconds
     label = "device-hours an epoch" if epochs else "device-seconds an iteration"
     # what lies within a thousandth is the same; a plan beaten by less is not called beaten
-    costs = np.round(np.log(np.stack([seconds, held, price], axis=1)), 3) if len(rows) else np.zeros((0, 3))  # fmt: skip
+    costs = (
+        np.round(np.log(np.stack([seconds, held, price], axis=1)), 3)
+        if len(rows)
+        else np.zeros((0, 3))
+    )
     best = unbeaten(costs)
     divide, unit = style.scale(seconds if len(rows) else [0.0], "s")
     gigas, bytes_ = style.scale(held if len(rows) else [0.0], "B")
@@ -102,5 +106,13 @@ def _called(axes: Any, rows: Sequence[Row], x: Any, y: Any, most: int) -> None:
         plan = style.shorter(str(rows[at]["plan"]), 54)
         lines.append(f"{number}  {rows[at]['devices']:,}: {plan}")
     if lines:
-        axes.annotate("\n".join(lines), (0.0, -0.15), xycoords="axes fraction", va="top",
-                      fontsize=9, color=style.INK, linespacing=1.5, annotation_clip=False)  # fmt: skip
+        axes.annotate(
+            "\n".join(lines),
+            (0.0, -0.15),
+            xycoords="axes fraction",
+            va="top",
+            fontsize=9,
+            color=style.INK,
+            linespacing=1.5,
+            annotation_clip=False,
+        )

@@ -21,8 +21,12 @@ def memory(shown: Estimate, title: str = "") -> Figure:
     divide, unit = style.scale([capacity], "B")
     kinds = {k: v for k, v in shown.memory_kinds.items() if np.any(v > 0.001 * capacity)}
     total = shown.memory
-    alt = (f"Memory of {len(shown)} plans by kind against {show(capacity, 'B')} of a device; "
-           f"the first needs {show(float(total[0]), 'B')}" if len(shown) else "No plan")  # fmt: skip
+    alt = (
+        f"Memory of {len(shown)} plans by kind against {show(capacity, 'B')} of a device; "
+        f"the first needs {show(float(total[0]), 'B')}"
+        if len(shown)
+        else "No plan"
+    )
     with style.look():
         figure = style.canvas(11, 1.7 + 0.42 * max(len(shown), 1), alt)
         axes = figure.subplots()
@@ -42,9 +46,16 @@ def memory(shown: Estimate, title: str = "") -> Figure:
         for at, value in zip(y, total, strict=True):
             over = value > capacity
             words = show(value - capacity, "B") + " short" if over else show(value, "B")
-            axes.annotate(words, (value / divide, at), (5, 0), textcoords="offset points",
-                          va="center", fontsize=9, color=style.RED if over else style.INK,
-                          bbox={"facecolor": style.PAPER, "edgecolor": "none", "pad": 1.2})  # fmt: skip
+            axes.annotate(
+                words,
+                (value / divide, at),
+                (5, 0),
+                textcoords="offset points",
+                va="center",
+                fontsize=9,
+                color=style.RED if over else style.INK,
+                bbox={"facecolor": style.PAPER, "edgecolor": "none", "pad": 1.2},
+            )
         axes.set_yticks(y, [style.shorter(plan, 62) for plan in shown.plans])
         axes.set_ylim(-0.6, max(len(shown), 1) - 0.4)
         axes.set_xlim(0, right * 1.16)

@@ -45,7 +45,9 @@ def contention(
     flat = topology.fabrics[-1]
     plane = type(flat).kind in FLAT and flat.units > 8
     with style.look():
-        figure = style.canvas(13, 6.2, f"{op}, {words}. {sentence(system, op, pattern, devices, line)}")  # fmt: skip
+        figure = style.canvas(
+            13, 6.2, f"{op}, {words}. {sentence(system, op, pattern, devices, line)}"
+        )
         axes, bars = figure.subplots(1, 2, width_ratios=[3.1, 1])
         (_plane if plane else _tower)(axes, topology, use)
         axes.axis("off")
@@ -123,8 +125,11 @@ def _own(topology: Topology, depth: int, use: NDArray[np.float64]) -> tuple[Any,
 def _tower(axes: Any, topology: Topology, use: NDArray[np.float64]) -> None:
     """Levels as beams over what they join; every link a strand between two of them."""
     fabrics = topology.fabrics
-    low = 0 if topology.devices <= SINGLY else next(
-        (d for d, f in enumerate(fabrics) if d > 0 and f.units <= MOST), len(fabrics) - 1)  # fmt: skip
+    low = (
+        0
+        if topology.devices <= SINGLY
+        else next((d for d, f in enumerate(fabrics) if d > 0 and f.units <= MOST), len(fabrics) - 1)
+    )
     x = _places(topology, low)
     _feet(axes, topology, low, x, use)
     at = x
@@ -136,7 +141,7 @@ def _tower(axes: Any, topology: Topology, use: NDArray[np.float64]) -> None:
         _strands(axes, at, foot, beam, up, down)
         pairs = [(a, b) for a, b, _, _ in fabric.inside()]
         own = [(i, a, b) for i, (a, b) in enumerate(pairs) if max(a, b) < fabric.width]
-        arcs = 0 < len(own) and fabric.units <= SINGLY and depth == low
+        arcs = len(own) > 0 and fabric.units <= SINGLY and depth == low
         centres = []
         for copy in range(fabric.copies):
             mine = at[copy * fabric.width : (copy + 1) * fabric.width]
@@ -170,7 +175,9 @@ def _feet(axes: Any, topology: Topology, low: int, x: Any, use: Any) -> None:
 
     if low == 0:
         boxes = [Rectangle((at - 0.34, -0.1), 0.68, 0.2) for at in x]
-        axes.add_collection(PatchCollection(boxes, facecolor=style.PALE, edgecolor=style.FAINT, lw=0.6))  # fmt: skip
+        axes.add_collection(
+            PatchCollection(boxes, facecolor=style.PALE, edgecolor=style.FAINT, lw=0.6)
+        )
         if len(x) <= 32:
             for number, at in enumerate(x):
                 axes.text(at, 0, str(number), ha="center", va="center", fontsize=7.5)
@@ -197,7 +204,9 @@ def _feet(axes: Any, topology: Topology, low: int, x: Any, use: Any) -> None:
         boxes.append(
             Rectangle((x[unit] - 0.4 + column * wide, 0.08 - (row + 1) * tall), wide, tall)
         )
-    axes.add_collection(PatchCollection(boxes, facecolor=_shade(cell), edgecolor=style.PAPER, lw=0.5))  # fmt: skip
+    axes.add_collection(
+        PatchCollection(boxes, facecolor=_shade(cell), edgecolor=style.PAPER, lw=0.5)
+    )
 
 
 def _strands(axes: Any, x: Any, low: float, high: float, up: Any, down: Any) -> None:
@@ -239,8 +248,8 @@ def _beam(axes: Any, left: float, right: float, y: float, core: float | None) ->
 
 def _arcs(axes: Any, x: Any, own: Any, used: Any, many: int) -> None:
     """Links between neighbours of one copy, hung below them."""
-    from matplotlib.path import Path
     from matplotlib.patches import PathPatch
+    from matplotlib.path import Path
 
     best: dict[tuple[int, int], float] = {}
     for i, a, b in own:
@@ -272,8 +281,16 @@ def _say(axes: Any, topology: Topology, depth: int, low: int, x: Any, beam: floa
             words = f"{fabric.units:,} devices"
         else:
             below = topology.fabrics[low - 1]
-            words = f"{fabric.units:,} {topology.fabrics[low].unit_name}s of\n{below.width} {topology.fabrics[low - 1].unit_name}s"  # fmt: skip
-        axes.text(left, 0.0 if low == 0 else -0.22, words, ha="right", va="center", fontsize=10, weight="bold")  # fmt: skip
+            words = f"{fabric.units:,} {topology.fabrics[low].unit_name}s of\n{below.width} {topology.fabrics[low - 1].unit_name}s"
+        axes.text(
+            left,
+            0.0 if low == 0 else -0.22,
+            words,
+            ha="right",
+            va="center",
+            fontsize=10,
+            weight="bold",
+        )
 
 
 def _plane(axes: Any, topology: Topology, use: NDArray[np.float64]) -> None:
@@ -301,8 +318,13 @@ def _plane(axes: Any, topology: Topology, use: NDArray[np.float64]) -> None:
     if dense:  # the ways round a large torus would hide all else
         straight = [i for i, line in enumerate(lines) if len(line) == 2]
         lines, keys = [lines[i] for i in straight], [keys[i] for i in straight]
-    axes.add_collection(LineCollection(lines, colors=_shade([best[k] for k in keys]),
-                                       lw=2.2 if dense else float(np.clip(900 / max(len(lines), 1), 0.7, 3))))  # fmt: skip
+    axes.add_collection(
+        LineCollection(
+            lines,
+            colors=_shade([best[k] for k in keys]),
+            lw=2.2 if dense else float(np.clip(900 / max(len(lines), 1), 0.7, 3)),
+        )
+    )
     units, switches = place[: fabric.width], place[fabric.width :]
     size = float(np.clip(6000 / len(units), 3, 90))
     axes.scatter(*units.T, s=size, color=style.PALE, edgecolor=style.FAINT, lw=0.6, zorder=3)
@@ -334,13 +356,13 @@ def _spots(fabric: Any, vertices: int) -> NDArray[np.float64]:
     own = vertices - width
     if not own:
         angle = np.pi / 2 - 2 * np.pi * np.arange(width) / width
-        return np.stack([np.cos(angle), np.sin(angle)], axis=1) * width / 6
+        return np.asarray(np.stack([np.cos(angle), np.sin(angle)], axis=1) * width / 6)
     each = width / own
     turn = np.pi / 2 - 2 * np.pi * (np.arange(width) + 0.5 - each / 2) / width
     ring = np.pi / 2 - 2 * np.pi * np.arange(own) / own
     outer = np.stack([np.cos(turn), np.sin(turn)], axis=1) * 1.25
     inner = np.stack([np.cos(ring), np.sin(ring)], axis=1)
-    return np.concatenate([outer, inner]) * width / 6
+    return np.asarray(np.concatenate([outer, inner]) * width / 6)
 
 
 def _drawn(a: Any, b: Any) -> Any:

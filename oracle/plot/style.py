@@ -7,7 +7,7 @@ marker too. Figures are made without pyplot, so a notebook's settings and backen
 from __future__ import annotations
 
 import io
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from oracle.document import Fault, Place, SpecError
+from oracle.sweep.ledger import write
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -61,7 +62,8 @@ def look() -> AbstractContextManager[Any]:
         hint = "pip install 'oracle-training[plot]'"
         fault = Fault("E109", "matplotlib is not installed here", Place(), hint)
         raise SpecError("plot", [fault]) from None
-    return mpl.rc_context(SETTINGS)
+    settings: Any = SETTINGS
+    return mpl.rc_context(settings)
 
 
 def canvas(width: float, height: float, alt: str) -> Figure:
@@ -77,7 +79,8 @@ def canvas(width: float, height: float, alt: str) -> Figure:
             return rendered(self, "png", dpi=110)
 
     figure = Picture(figsize=(width, height), layout="constrained")
-    figure.get_layout_engine().set(w_pad=0.08, h_pad=0.08)  # type: ignore[union-attr]
+    engine: Any = figure.get_layout_engine()
+    engine.set(w_pad=0.08, h_pad=0.08)
     figure.alt = alt
     return figure
 
@@ -87,17 +90,17 @@ def rendered(figure: Figure, form: str, dpi: float = 160, text: bool = False) ->
     from oracle import __version__
 
     maker = f"oracle {__version__}"
-    metadata: Mapping[str, Any] = {
+    every: dict[str, dict[str, Any]] = {
         "svg": {"Date": None, "Creator": maker, "Title": getattr(figure, "alt", "")},
         "pdf": {"CreationDate": None, "ModDate": None, "Creator": maker, "Producer": maker},
         "png": {"Software": maker},
-    }[form]
+    }
     out = io.BytesIO()
     with look() as _:
         import matplotlib as mpl
 
         with mpl.rc_context({"svg.fonttype": "none" if text else "path"}):
-            figure.savefig(out, format=form, dpi=dpi, metadata=dict(metadata))
+            figure.savefig(out, format=form, dpi=dpi, metadata=every[form])
     return out.getvalue()
 
 
@@ -109,13 +112,7 @@ def save(figure: Figure, path: str | Path) -> Path:
         hint = "end the name in .svg, .png or .pdf"
         fault = Fault("E109", f"`{place.name}` does not say what kind of picture", Place(), hint)
         raise SpecError("plot", [fault])
-    content = rendered(figure, form)
-    beside = place.with_name(f".{place.name}.part")
-    try:
-        beside.write_bytes(content)
-        beside.replace(place)
-    finally:
-        beside.unlink(missing_ok=True)
+    write(place, rendered(figure, form))
     return place
 
 
@@ -155,7 +152,7 @@ def plain_log(axis: Any) -> None:
 
     low, high = axis.get_view_interval()
     span = high / max(low, 1e-300)
-    subs = (1.0, 1.5, 2.0, 3.0, 4.0, 6.0, 8.0) if span < 15 else (1.0, 2.0, 5.0)
+    subs: tuple[float, ...] = (1.0, 1.5, 2.0, 3.0, 4.0, 6.0, 8.0) if span < 15 else (1.0, 2.0, 5.0)
     subs = subs if span < 300 else (1.0,)
     if span < 2.5:  # too narrow for a decade's steps: plain ones
         from matplotlib.ticker import MaxNLocator
@@ -169,7 +166,7 @@ def plain_log(axis: Any) -> None:
     axis.set_minor_formatter(NullFormatter())
 
 
-def paler(colour: str, part: float = 0.45) -> tuple[float, ...]:
+def paler(colour: str, part: float = 0.45) -> Any:
     """A colour mixed with paper, opaque."""
     from matplotlib.colors import to_rgb
 

@@ -45,7 +45,11 @@ def order(p: int, v: int, stage: int, pieces: int, gpipe: bool) -> Iterator[tupl
         chunk, micro = divmod(within, p) if v > 1 else (0, within)
         return (v - 1 - chunk if back else chunk, group * p + micro, back)
 
-    ahead = total if gpipe else min(total, 2 * (p - stage - 1) + (v - 1) * p if v > 1 else p - stage - 1)  # fmt: skip
+    ahead = (
+        total
+        if gpipe
+        else min(total, 2 * (p - stage - 1) + (v - 1) * p if v > 1 else p - stage - 1)
+    )
     yield from (at(k, False) for k in range(ahead))
     for k in range(ahead, total):
         yield at(k, False)
@@ -60,7 +64,8 @@ def replay(
     """Every pass with its start and end; seconds are of a stage and micro-batch, all chunks."""
     p, v = len(forward), chunks
     todo = [list(order(p, v, stage, pieces, gpipe)) for stage in range(p)]
-    at, free, done = [0] * p, [0.0] * p, {}
+    at, free = [0] * p, [0.0] * p
+    done: dict[tuple[int, int, bool], float] = {}
     boxes: list[Box] = []
     last = p * v - 1
     moved = True
@@ -117,7 +122,9 @@ def passes_of(shown: Estimate, row: int = 0) -> Passes:
     times = passes(shard, shown.system.device, shown.options.precision)
     pipeline = plan.axis("pipeline")
     p, v = int(pipeline.degree[0, 0]), int(pipeline.interleave[0, 0])
-    stages = Stages(shown.model, p, v, not pipeline.cuts[0, 0], times.forward + times.data + times.weight)  # fmt: skip
+    stages = Stages(
+        shown.model, p, v, not pipeline.cuts[0, 0], times.forward + times.data + times.weight
+    )
     f, b = stages.total(times.forward)[0], stages.total(times.data + times.weight)[0]
     pieces = max(1, round(float(np.ravel(shard.segments)[0])))
     pace = min(int(shown.pace[row]), p - 1)
@@ -201,7 +208,9 @@ def _draw(axes: Any, boxes: Sequence[Box], what: Passes, divide: float, edges: b
         for chunk in range(chunks):
             alpha = 1.0 - 0.45 * chunk / max(chunks, 1)
             for stage in range(len(own)):
-                mine = [box for box in boxes if (box.stage, box.chunk, box.back) == (stage, chunk, back)]  # fmt: skip
+                mine = [
+                    box for box in boxes if (box.stage, box.chunk, box.back) == (stage, chunk, back)
+                ]
                 spans = [(box.start / divide, own[stage] / chunks / divide) for box in mine]
                 line = {"edgecolor": style.PAPER, "linewidth": 0.5 if edges else 0.0}
                 axes.broken_barh(spans, (stage - 0.4, 0.8), facecolor=shade, alpha=alpha, **line)

@@ -288,9 +288,7 @@ def _mul(t: Tracer, node: Any, feeds: Any, given: Any, made: Any, weights: Any, 
 
 
 @_noted("Where")
-def _where(
-    t: Tracer, node: Any, feeds: Any, given: Any, made: Any, weights: Any, words: Any
-) -> Op:
+def _where(t: Tracer, node: Any, feeds: Any, given: Any, made: Any, weights: Any, words: Any) -> Op:
     kept = [t.at[name] for name in node.input[1:] if name in t.at]
     return Op("pass", kept or feeds, made, {"op": "masked", "causal": len(made) == 4})
 

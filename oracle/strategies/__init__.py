@@ -10,7 +10,7 @@ for _module in iter_modules(__path__):
 
 
 def strategies() -> dict[str, type[Strategy]]:
-    """name -> strategy, outermost first; one defined elsewhere is here the moment it exists."""
+    """Name -> strategy, outermost first; one defined elsewhere is here the moment it exists."""
     found = sorted(Strategy.__subclasses__(), key=lambda cls: cls.nearness)
     return {cls.name: cls for cls in found}
 

@@ -19,7 +19,8 @@ class Data(Strategy):
 
     The exchange spans every replica of the weights, whichever strategy made it. `zero`
     shards what replicas hold in common: the optimizer state (1), the gradients (2), the
-    weights (3), along every axis that replicates them. `accumulate` cuts the batch of a device into micro-batches.
+    weights (3), along every axis that replicates them. `accumulate` cuts the batch of a
+    device into micro-batches.
 
     Differs from the source: a device's batch is ⌈B/p⌉, and the exchange hides under the
     backward pass unless `overlap=off`.
@@ -33,7 +34,6 @@ class Data(Strategy):
     nearness = 1
     bound = "samples in the batch"
     limited_by = ("gradient exchange", "memory redundancy: weights replicated", "weight update")
-    timing = ("overlap",)
 
     def limit(self, model: Model, batch: Array) -> Array:
         return batch

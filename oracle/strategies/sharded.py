@@ -31,7 +31,6 @@ class Sharded(Strategy):
     nearness = 2
     bound = "samples in the batch"
     limited_by = ("gradient exchange", "layer-wise exchange: weights are gathered to be used")
-    timing = ("overlap",)
 
     def limit(self, model: Model, batch: Array) -> Array:
         return batch

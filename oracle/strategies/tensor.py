@@ -31,7 +31,6 @@ class Tensor(Strategy):
     sequence: Array = words("off", "on")
     overlap: Array = words("off", "on", default="on")
 
-    timing = ("overlap",)
     source = "shoeybi2019, §3; korthikanti2022, §4.2.2 (sequence)"
     nearness = 7
     bound = "key-value heads, inner width"

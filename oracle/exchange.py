@@ -1,0 +1,164 @@
+"""Messages with their price: what each stage sends, and how much of it nothing hides."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from oracle.collectives import Message
+from oracle.compute.rows import Passes
+from oracle.mesh import Groups
+from oracle.options import Options
+from oracle.shard import Array, Shard
+from oracle.specs import System
+from oracle.stages import Stages
+from oracle.strategies import Strategy
+
+BUCKET = 25e6  # bytes of gradients exchanged at once while the backward pass runs
+
+Lines = Callable[..., Any]  # contention.lines or contention.alone
+
+
+@dataclass(frozen=True)
+class Priced:
+    """A message with its price on each stage: (plans, p), or (plans,) where said."""
+
+    message: Message
+    axis: str  # the strategy that sends it
+    group: Array  # (plans,)
+    nbytes: Array  # (plans,) of the largest call
+    calls: Array  # per micro-batch, per iteration (`step`), or per crossing (`border`)
+    seconds: Array  # as often
+    exposed: Array  # of that, what nothing hides
+    phi: Array  # (plans,)
+    best: Array  # (plans,) index into names
+    names: tuple[str, ...]  # of algorithms
+    full: tuple[tuple[str, ...], ...]  # links that set the pace, by the same index
+    rough: Array  # (plans,) relative 1σ
+
+    @property
+    def name(self) -> str:
+        return f"{self.axis}: {self.message.what}"
+
+
+@dataclass(frozen=True)
+class Exchange:
+    """One kind of message in an iteration, (plans,) each."""
+
+    what: str  # "data: gradients"
+    op: str
+    group: Array
+    calls: Array
+    nbytes: Array  # of one call
+    seconds: Array  # sent in all, on the busiest device
+    exposed: Array  # of that, what nothing hides
+    phi: Array
+    algorithm: Array  # index into `names`
+    names: tuple[str, ...]
+    full: tuple[tuple[str, ...], ...]  # links that set the pace, by the same index
+    deviation: Array  # 1σ of `exposed`, seconds
+
+
+def price(
+    message: Message, axis: Strategy, shard: Shard, groups: Groups, stages: Stages, times: Passes,
+    system: System, options: Options, lines: Lines,
+) -> Priced:  # fmt: skip
+    """What a message takes on each stage, and what is left of it beside the work it hides under."""
+    found = groups(message.axes)
+    row, group = found.row, found.size
+    menu = [
+        lines(system, message.op, pattern, devices, options.algorithm)
+        # what reaches past the system is not priced: it is infeasible, and says so
+        if pattern and devices <= system.devices
+        else ()
+        for pattern, devices in found.patterns
+    ]
+    size = len(group)
+    nbytes = np.broadcast_to(message.nbytes, (size, len(shard.model)))
+    calls = np.broadcast_to(np.asarray(message.calls, float), nbytes.shape) * (group > 1)
+    if message.when == "step":
+        nbytes = stages.total(nbytes)
+        calls = np.broadcast_to(np.max(calls, axis=-1, keepdims=True), nbytes.shape)
+        if message.hides and not shard.ideal:
+            pieces = np.maximum(1.0, np.ceil(nbytes / BUCKET))
+            calls, nbytes = calls * pieces, nbytes / pieces
+    elif message.when.startswith("unit"):
+        nbytes = stages.units(nbytes)
+        calls = np.broadcast_to(np.max(calls, axis=-1, keepdims=True), nbytes.shape) * (nbytes > 0)
+    elif message.when == "border":
+        nbytes = stages.borders(nbytes)
+        calls = np.ones_like(nbytes)
+    columns = np.flatnonzero((calls > 0).any(axis=0))
+    each = np.zeros(nbytes.shape)
+    each[:, columns], best, names, phi, full, rough = _menu(menu, row, nbytes[:, columns])
+    sent = calls * each
+    if message.when in ("forward", "backward"):
+        seconds, count = stages.total(sent, columns), stages.total(calls, columns)
+    elif message.when.startswith("unit"):
+        seconds, count = stages.gather(sent), stages.gather(calls)
+    elif message.when == "border":
+        worst = each.max(axis=-1, keepdims=True) if each.size else np.zeros((size, 1))
+        seconds, count = np.repeat(worst, stages.p, axis=1), np.ones((size, stages.p))
+    else:
+        seconds, count = sent, calls
+    exposed = seconds
+    if message.hides and not (shard.ideal and message.when == "step"):
+        may = np.asarray(getattr(axis, "overlap", 1.0), float) > 0
+        if message.hides in ("data", "weight"):  # under a product of the row that sends
+            cover = getattr(times, message.hides)
+            left = stages.total(np.maximum(sent - cover, 0.0), columns)
+        else:
+            left = _beside(message, seconds, count, stages, times)
+        exposed = np.where(may, left, seconds)
+    largest = np.where(calls > 0, nbytes, 0.0).max(axis=-1, initial=0.0)
+    return Priced(
+        message, axis.name, group[:, 0], largest, count, seconds, exposed, phi, best, names, full,
+        rough,
+    )  # fmt: skip
+
+
+def _beside(message: Message, seconds: Array, calls: Array, stages: Stages, times: Passes) -> Array:
+    """What is left of messages sent beside a pass: the first gather, or the last bucket, at least.
+
+    A bucket of gradients can be sent when it is full, so the first must wait for its share of
+    the backward pass.
+    """
+    work = stages.total(times.forward if message.hides == "forward" else times.data + times.weight)
+    number = np.maximum(calls, 1)
+    window = work * (1 - 1 / number) if message.when == "step" else work
+    return np.where(calls > 0, np.maximum(seconds - window, seconds / number), 0.0)
+
+
+def _menu(menu: list[Any], row: Array, nbytes: Array) -> tuple[Array, ...]:
+    """The cheapest line of each row's menu at each size, and which it was at the largest."""
+    names: list[str] = []
+    full: list[tuple[str, ...]] = []
+    most = max((len(options) for options in menu), default=0)
+    table = np.full((4, len(menu), max(most, 1)), np.inf)
+    table[2:] = 0.0
+    index = np.zeros((len(menu), max(most, 1)), int)
+    for i, options in enumerate(menu):
+        if not options:
+            table[:2, i, 0] = 0.0
+        for j, line in enumerate(options):
+            if (line.algorithm, line.full) not in list(zip(names, full, strict=True)):
+                names.append(line.algorithm)
+                full.append(tuple(line.full))
+            index[i, j] = list(zip(names, full, strict=True)).index((line.algorithm, line.full))
+            table[:, i, j] = line.start, line.per_byte, line.phi, line.uncertainty
+    largest = nbytes.max(axis=-1, initial=0.0)
+    price, at = None, np.zeros(len(row), int)
+    lowest = np.full(len(row), np.inf)
+    for j in range(table.shape[2]):
+        start, slope = table[0, row, j], table[1, row, j]
+        with np.errstate(invalid="ignore"):
+            line = start[:, None] + np.where(nbytes > 0, slope[:, None] * nbytes, 0.0)
+            top = start + np.where(largest > 0, slope * largest, 0.0)
+        price = line if price is None else np.minimum(price, line)
+        at = np.where(top < lowest, j, at)
+        lowest = np.minimum(top, lowest)
+    found = index[row, at] if names else np.zeros(len(row), int)
+    return (price, found, tuple(names), table[2, row, at], tuple(full), table[3, row, at])

@@ -1,0 +1,239 @@
+"""An iteration from the seconds of its stages: passes, schedule, exchange, update.
+
+What does not depend on the schedule or on recomputation is priced once for each distinct shard
+(u of them); `same` says which of them each of the n plans has.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+
+from oracle import compute
+from oracle.compute.curve import origin, precision_on
+from oracle.compute.rows import AROUND, Passes
+from oracle.exchange import Exchange, Priced
+from oracle.models import Model
+from oracle.options import Options
+from oracle.plan import Plan
+from oracle.shard import Array, Shard
+from oracle.specs import System
+from oracle.stages import Stages
+
+STEP = 0.07  # relative 1σ of a step whose kernels were known exactly: what is not modelled
+CALL = 2  # a collective costs the host as much as this many kernels
+
+
+@dataclass(frozen=True)
+class Flow:
+    """Seconds of each stage, per micro-batch and per iteration: (u, p)."""
+
+    forward: Array
+    backward: Array
+    again: tuple[Array, ...]  # forward of what each kind of recomputation makes again
+    update: Array
+    host: tuple[Array, Array]  # what the host needs to launch forward and backward
+    redone: tuple[Array, ...]  # and what each kind of recomputation makes again
+    segments: Array  # (u, 1)
+    rough: float  # relative 1σ of compute
+
+
+@dataclass(frozen=True)
+class Sent:
+    """Exchanges added up by when they happen, (u, p): seconds exposed, host seconds, variance."""
+
+    forward: Array
+    backward: Array
+    after: Array
+    border: Array
+    launches: tuple[Array, Array]  # host seconds of either pass
+    variance: dict[str, Array]
+
+
+def flow(shard: Shard, stages: Stages, times: Passes, system: System, options: Options) -> Flow:
+    device, model = system.device, shard.model
+    launch = 0.0 if shard.ideal else device.launch + system.dispatch
+    ahead, back = times.kernels
+    parts = recomputed(model)
+    each = np.ones((len(times.forward), 1))
+    host = (
+        (stages.total(ahead * each) + AROUND) * launch,
+        stages.total(back * each) * launch,
+    )
+    forward = stages.total(times.forward)
+    backward = stages.total(times.data + times.weight)
+    weights = stages.total(shard.w * np.ones_like(shard.batch)) * shard.stated
+    if shard.ideal:
+        rate = device.peak[precision_on(device, options.precision)]
+        update = 2 * weights / rate
+    else:
+        grows = shard.segments > 1  # gradients of micro-batches are added up
+        added = compute.stream(device, 12.0 * stages.total(shard.w), queued=True) * grows
+        backward = backward + added
+        update = _update(weights, stages, device, model, options)
+    return Flow(
+        forward, backward, tuple(stages.total(times.forward * part) for part in parts),
+        update, host, tuple(stages.total(ahead * part * each) * launch for part in parts),
+        shard.segments * each, _rough(model, device, options),
+    )  # fmt: skip
+
+
+def recomputed(model: Model) -> tuple[Array, Array, Array]:
+    """Shares of each row's forward pass made again: selective, full, by operators."""
+    inside = model.folded if model.folded.any() else np.ones(len(model), bool)
+    core = model.mask(lambda row: row.work == "attention")
+    matrices = model.weighted & inside
+    return 1.0 * core, 1.0 * inside, inside * np.where(core, 0.0, np.where(matrices, 0.5, 1.0))
+
+
+def _update(weights: Array, stages: Stages, device: Any, model: Model, options: Options) -> Array:
+    """The optimizer's passes, and what mixed precision and clipping add to them."""
+    tensors = stages.total(np.where(model.w > 0, 2.0, 0.0)[None, :])
+    seconds = compute.update(device, options.precision, options.optimizer, weights, tensors)
+    # cast gradients up, unscale them, cast weights down; read them for their norm: bytes a weight
+    casts = (6 + 8 + 6) if options.mixed else 0
+    clipped = 4 if options.clip and options.optimizer in ("adam", "lamb") else 0
+    return seconds + compute.stream(device, weights * (casts + clipped), queued=True)
+
+
+def _rough(model: Model, device: Any, options: Options) -> float:
+    """Relative 1σ of compute: kernels err independently, the model of a step errs as a whole."""
+    if options.ideal:
+        return 0.0
+    spread = {}
+    for name in ("gemm", "conv", "attention", "stream"):
+        known = origin(device, name, "" if name == "stream" else options.precision)
+        # most of a fitted family's spread is shape by shape; what is assumed errs as a whole
+        spread[name] = known.uncertainty / (3 if known.kind == "fitted" else 1.5)
+    work = model.repeat * (model.mac + model.y)
+    common = float(work @ np.array([spread[row.work] for row in model.rows]) / work.sum())
+    return float(np.hypot(common, STEP))
+
+
+def sent(talk: list[Priced], flow: Flow, system: System, ideal: bool) -> Sent:
+    """What all messages come to on each stage."""
+    shape = flow.forward.shape
+    launch = 0.0 if ideal else CALL * (system.device.launch + system.dispatch)
+    found = {when: np.zeros(shape) for when in ("forward", "backward", "step", "border")}
+    host = {when: np.zeros(shape) for when in ("forward", "backward")}
+    variance = {when: np.zeros(shape) for when in found}
+    for one in talk:
+        when = one.message.when.removeprefix("unit ")
+        found[when] = found[when] + one.exposed
+        variance[when] = variance[when] + (one.rough[:, None] * one.exposed) ** 2
+        if when in host:
+            host[when] = host[when] + launch * one.calls
+    return Sent(
+        found["forward"], found["backward"], found["step"], found["border"],
+        (host["forward"], host["backward"]), variance,
+    )  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Step:
+    """The seconds of an iteration of each plan, (n,) each, and the stages that set them."""
+
+    compute: dict[str, Array]  # forward backward update bubble recompute
+    seconds: Array
+    deviation: Array  # 1σ, seconds
+    stage: Array  # which sets the pace
+    end: Array  # which ends last
+    talk: list[Priced]
+    same: Array
+    segments: Array
+    crossings: Array
+    twice: Array  # forward messages are said again where everything is recomputed
+
+    @cached_property
+    def exchange(self) -> list[Exchange]:
+        """Each kind of message over a whole iteration, on the stage that sets the pace."""
+        return [self._whole(one) for one in self.talk]
+
+    def _whole(self, one: Priced) -> Exchange:
+        when, same = one.message.when.removeprefix("unit "), self.same
+        stage = self.end if when == "step" else self.stage
+        times = {"step": np.ones(len(same)), "border": self.crossings,
+                 "forward": self.segments * self.twice}.get(when, self.segments)  # fmt: skip
+        calls, seconds, exposed = (
+            times * values[same, stage] for values in (one.calls, one.seconds, one.exposed)
+        )
+        return Exchange(
+            one.name, one.message.op, one.group[same], calls, one.nbytes[same], seconds, exposed,
+            one.phi[same], one.best[same], one.names, one.full, one.rough[same] * exposed,
+        )  # fmt: skip
+
+
+def step(
+    plan: Plan, same: Array, stages: Stages, flow: Flow, talk: list[Priced], system: System,
+    options: Options,
+) -> Step:  # fmt: skip
+    """Fill, work and drain the pipeline, then exchange what is left and update.
+
+    T = S max (FW_i + BW_i) + Σ_others (FW_i + BW_i)/v + borders + max (exchange_i + WU_i)
+    """
+    n, p, ideal = len(plan), stages.p, options.ideal
+    said = sent(talk, flow, system, ideal)
+    S, mode = flow.segments[same], plan.axis("recompute").mode
+    forward, backward = flow.forward[same], flow.backward[same]
+    into, back = said.forward[same], said.backward[same]
+    again = _chosen(mode, flow.again, same)
+    redone = flow.host[1][same] + said.launches[1][same] + _chosen(mode, flow.redone, same)
+    if not ideal:  # a full recomputation says everything again
+        back = back + (mode == 2) * into
+        redone = redone + (mode == 2) * said.launches[0][same]
+    # a pass is a mix of short kernels, for which the device waits for the host, and long ones,
+    # under which the host runs ahead: neither hides wholly under the other
+    f = _mixed(forward + into, (flow.host[0] + said.launches[0])[same])
+    b = _mixed(backward + again + back, redone)
+    update, v = flow.update[same], stages.v
+    tails = update + said.after[same]
+    crossings = 2 * (p + S[:, 0] - 2) * v if p > 1 else np.zeros(n)
+    rows = np.arange(n)
+    stage = np.argmax(f + b, axis=-1)
+    end = np.argmax(update if ideal else tails, axis=-1)
+    if ideal:  # eq. 12 takes the slowest stage of each pass by itself
+        slow = np.argmax(f, axis=-1), np.argmax(b, axis=-1)
+        busy = S[:, 0] * (f.max(-1) + b.max(-1))
+        steady = busy * (p + S[:, 0] - 1) / S[:, 0]
+        tail = update.max(-1) + said.after[same].max(-1)
+    else:
+        slow = stage, stage
+        slowest = (f + b)[rows, stage]
+        busy = S[:, 0] * slowest
+        steady = busy + ((f + b).sum(-1) - slowest) / v
+        tail = tails[rows, end]
+    seconds = steady + tail + crossings * said.border[same, 0]
+    s = S[:, 0]
+    parts = {
+        "forward": s * (f - into)[rows, slow[0]],
+        "backward": s * (b - back - again)[rows, slow[1]],
+        "update": update[rows, end],
+        "bubble": steady - busy,
+        "recompute": s * np.broadcast_to(again, b.shape)[rows, stage],
+    }
+    twice = np.where((mode[:, 0] == 2) & (not ideal), 2.0, 1.0)
+    spread = {when: values[same, end if when == "step" else stage]
+              for when, values in said.variance.items()}  # fmt: skip
+    variance = (
+        (flow.rough * sum(parts.values())) ** 2
+        + s**2 * (twice**2 * spread["forward"] + spread["backward"])
+        + spread["step"] + crossings**2 * spread["border"]
+    )  # fmt: skip
+    return Step(parts, seconds, np.sqrt(variance), stage, end, talk, same, s, crossings, twice)
+
+
+def _chosen(mode: Array, parts: tuple[Array, ...], same: Array) -> Array:
+    """What each plan's kind of recomputation makes again, of all kinds."""
+    found: Any = 0.0
+    for kind, part in enumerate(parts, 1):
+        if (mode == kind).any():
+            found = found + (mode == kind) * part[same]
+    return found
+
+
+def _mixed(device: Array, host: Array) -> Array:
+    """Seconds of a pass in which device and host take turns to be the slower: their 3-norm."""
+    return np.where(host > 0, np.cbrt(device**3 + host**3), device)
