@@ -14,6 +14,7 @@ from oracle import contention, specs, topology
 from oracle.collectives import ALGORITHMS, menu, named
 from oracle.contention import (
     Contention,
+    Exchange,
     Groups,
     alone,
     fair,
@@ -21,10 +22,11 @@ from oracle.contention import (
     lines,
     loads,
     sentence,
+    together,
     trace,
 )
 from oracle.specs import Calibrated, Device, Level, System
-from oracle.topology import Topology
+from oracle.topology import Topology, placement
 
 B = 12.5e9
 DEVICE = Device("toy", 16e9, 900e9, {"fp32": 15e12}, "made up")
@@ -195,10 +197,18 @@ def test_phi_on_abci_is_derived():
 def test_placement_moves_contention():
     graph = topology.nodes(4, 4, 2, 150e9, B, 4, 4)
     steps = named("allreduce", "ring").schedule(4)
-    dealt = np.arange(16).reshape(4, 4).T.ravel()  # round robin over the nodes
-    apart, inside = (trace(graph, Groups(((4, 1),), 16, place), steps) for place in (dealt, None))
+    places = (placement.round_robin(16, 4), placement.block(16), None)
+    apart, inside, plain = (trace(graph, Groups(((4, 1),), 16, place), steps) for place in places)
     assert apart.phi == pytest.approx(2)
     assert inside.per_byte < apart.per_byte / 10
+    assert inside.per_byte == pytest.approx(plain.per_byte)
+    # a mesh data 4 × filter 4: filter innermost, or laid out with data innermost
+    turned = placement.by_axis((4, 4), (1, 0))
+    assert turned.tolist() == placement.round_robin(16, 4).tolist()
+    assert placement.by_axis((4, 4), (0, 1)).tolist() == list(range(16))
+    data = trace(graph, Groups(((4, 4),), 16, turned), steps)
+    assert data.per_byte == pytest.approx(inside.per_byte)
+    assert placement.by_axis((2, 3, 4), (2, 0, 1))[:5].tolist() == [0, 6, 12, 18, 1]
 
 
 def test_ideal_is_the_published_table():
@@ -234,8 +244,40 @@ def test_prices_come_from_the_datasheet_unless_a_library_is_known():
         f"{name}/{p}" for name in ("rings", "double_tree") for p in ("LL", "LL128", "Simple")
     }
     assert lines(known, "allreduce", ((16, 1),), 64) is served
-    with pytest.raises(ValueError, match="does not serve 6 ranks"):
-        lines(two, "allgather", ((6, 1),), 6, "recursive_doubling")
+
+
+def test_a_name_is_for_a_whole_plan():
+    two = system(level("node", 4), level("all", 64, ports=2))
+    offer = lines(two, "allreduce", ((16, 1),), 64)
+    for asked, given_ in (("tree", "double_tree"), ("hd", "halving_doubling"), ("ring", "ring")):
+        (line,) = lines(two, "allreduce", ((16, 1),), 64, asked)
+        assert line.algorithm == given_
+        assert line in offer or line.algorithm == given_
+    assert lines(two, "allreduce", ((16, 1),), 64, "best") == offer
+    # an operation without it, and ranks it does not fit, take what is on offer
+    assert lines(two, "sendrecv", ((16, 1),), 64, "hd") == lines(two, "sendrecv", ((16, 1),), 64)
+    six = lines(two, "allgather", ((6, 1),), 6, "recursive_doubling")
+    assert {line.algorithm for line in six} == {by.name for by in menu("allgather", 6, 2)}
+    with pytest.raises(ValueError, match=r"no algorithm is called 'rign'; known: best, nccl"):
+        lines(two, "allreduce", ((16, 1),), 64, "rign")
+    known = replace(two, device=replace(DEVICE, title="NVIDIA something"), collectives=(entry(),))
+    assert {x.origin for x in lines(known, "allreduce", ((16, 1),), 64)} == {"fitted"}
+    assert {x.origin for x in lines(known, "allreduce", ((16, 1),), 64, "nccl")} == {"assumed"}
+
+
+def test_exchanges_that_overlap_share_the_links():
+    two = system(level("node", 4, 50e9), level("all", 64, ports=2))
+    ring = Exchange("allreduce", ((16, 4),), 1e8, "ring")
+    alone_, phi = together(two, [ring], 64)
+    assert phi == pytest.approx((1,))
+    both, phi = together(two, [ring, ring], 64)
+    assert both == pytest.approx(2 * alone_, rel=0.01)
+    assert phi == pytest.approx((2, 2), rel=0.01)
+    inside = Exchange("allgather", ((4, 1),), 1e6, "ring")  # on other links altogether
+    both, phi = together(two, [ring, inside], 64)
+    assert both == pytest.approx(alone_)
+    assert phi[0] == pytest.approx(1)
+    assert together(two, [], 64) == (0, ())
 
 
 def entry(**more):
@@ -340,6 +382,6 @@ def test_a_query_of_a_thousand_ranks_is_quick():
 
 def test_public_names():
     assert set(contention.__all__) == {
-        "Contention", "Cost", "Groups", "Line", "Loads", "Pattern", "alone", "fair",
-        "interference", "lines", "loads", "sentence", "trace", "traces",
+        "Contention", "Cost", "Exchange", "Groups", "Line", "Loads", "Pattern", "alone", "fair",
+        "interference", "lines", "loads", "sentence", "together", "trace", "traces",
     }  # fmt: skip

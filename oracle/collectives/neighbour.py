@@ -45,7 +45,7 @@ class PairwiseHalo(Algorithm):
 class ChainedHalo(Algorithm):
     """Blocking sends that wait for one another down the line and back: T = 2(p − 1)(α + m β)."""
 
-    op, name, source, menu = "halo", "chain", "kahira2021 (their implementation)", False
+    op, name, source, menu = "halo", "chain", "kahira2021, their implementation", False
 
     def steps(self, p: Any) -> Any:
         return 2 * (p - 1)

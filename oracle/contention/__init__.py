@@ -5,18 +5,21 @@ for each algorithm on offer. Contention is counted, not assumed: the flows of al
 on the links of the network, and the fullest link sets each step's pace. `alone` is the ideal.
 """
 
+from oracle.contention.cost import Cost, Line, trace, traces
 from oracle.contention.groups import Groups, Pattern
-from oracle.contention.price import Cost, Line, alone, lines, trace, traces
+from oracle.contention.price import alone, lines
 from oracle.contention.sharing import (
     Contention,
+    Exchange,
     Loads,
     fair,
     interference,
     loads,
     sentence,
+    together,
 )
 
 __all__ = [
-    "Contention", "Cost", "Groups", "Line", "Loads", "Pattern", "alone", "fair", "interference",
-    "lines", "loads", "sentence", "trace", "traces",
+    "Contention", "Cost", "Exchange", "Groups", "Line", "Loads", "Pattern", "alone", "fair",
+    "interference", "lines", "loads", "sentence", "together", "trace", "traces",
 ]  # fmt: skip

@@ -237,6 +237,8 @@ def of(
     built = _BUILT.setdefault(system, {})
     key = devices, reach, circuits
     if key not in built:
+        if len(built) >= 64:  # a sweep asks for every size once
+            del built[next(iter(built))]
         levels = [replace(level, bandwidth=level.bandwidth * part)
                   for level, part in zip_longest(system.levels, reach, fillvalue=1.0)
                   if isinstance(level, Level)]  # fmt: skip
