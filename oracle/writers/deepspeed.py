@@ -1,0 +1,78 @@
+"""The configuration file of DeepSpeed."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+from oracle.writers.job import Job
+
+TITLE = "DeepSpeed configuration (JSON)"
+OPTIMIZERS: dict[str, tuple[str, dict[str, Any]]] = {
+    "sgd": ("SGD", {}),
+    "momentum": ("SGD", {"momentum": 0.9}),
+    "adam": ("AdamW", {"betas": [0.9, 0.95], "eps": 1e-8}),
+    "lamb": ("Lamb", {}),
+}
+
+
+def files(job: Job) -> dict[str, str]:
+    return {"ds_config.json": json.dumps(configuration(job), indent=2) + "\n"}
+
+
+def configuration(job: Job) -> dict[str, Any]:
+    """Batch, precision, optimizer and state sharding; stages and tensors where it knows them."""
+    job.only("DeepSpeed", ("data", "sharded", "pipeline", "tensor"))
+    options = job.estimate.options
+    if options.optimizer not in OPTIMIZERS:
+        raise job.refuse("DeepSpeed", f"has no `{options.optimizer}`", "adam, lamb or momentum")
+    kind, values = OPTIMIZERS[options.optimizer]
+    found: dict[str, Any] = {
+        "train_batch_size": job.batch,
+        "train_micro_batch_size_per_gpu": job.micro,
+        "gradient_accumulation_steps": job.segments,
+        "optimizer": {"type": kind, "params": {"lr": 1e-4, **values}},
+        "gradient_clipping": 1.0,
+    }
+    if options.precision in ("fp16", "bf16"):
+        found[options.precision] = {"enabled": True}
+    elif options.precision == "fp8":
+        raise job.refuse("DeepSpeed", "has no fp8 of its own", "--precision bf16")
+    if job.zero:
+        found["zero_optimization"] = _sharding(job)
+    if job.degree("pipeline") > 1:
+        found["pipeline"] = _stages(job)
+    if job.degree("tensor") > 1:
+        found["tensor_parallel"] = {"autotp_size": job.degree("tensor")}
+    if job.recompute == "selective":
+        raise job.refuse("DeepSpeed", "cannot recompute selectively", "recompute:full, or none")
+    if job.recompute == "full":
+        found["activation_checkpointing"] = {"partition_activations": False,
+                                             "contiguous_memory_optimization": False}  # fmt: skip
+    return found
+
+
+def _sharding(job: Job) -> dict[str, Any]:
+    stage = job.zero
+    found: dict[str, Any] = {"stage": stage, "overlap_comm": True}
+    if job.degree("sharded") > 1 and job.degree("data") > 1:
+        if stage != 3:
+            what = f"shards stage {stage} over all replicas or none, not within groups"
+            raise job.refuse("DeepSpeed", what, "sharded:N,zero=3, or data:N,zero=1")
+        found["mics_shard_size"] = job.degree("sharded")
+    if stage > 1 and job.degree("pipeline") > 1:
+        what = f"does not combine a pipeline with ZeRO stage {stage}"
+        raise job.refuse("DeepSpeed", what, "zero=1")
+    if stage == 3 and job.degree("tensor") > 1:
+        raise job.refuse("DeepSpeed", "does not combine tensor parallelism with ZeRO stage 3",
+                         "zero=1 or zero=2")  # fmt: skip
+    return found
+
+
+def _stages(job: Job) -> dict[str, Any]:
+    if job.knob("pipeline", "interleave") > 1:
+        raise job.refuse("DeepSpeed", "does not interleave stages", "interleave=1")
+    if job.knob("pipeline", "schedule") == 0 and job.segments > 1:
+        raise job.refuse("DeepSpeed", "schedules 1F1B only", "schedule=1f1b")
+    balanced = job.knob("pipeline", "cuts") == 1
+    return {"stages": job.degree("pipeline"), "partition": "parameters" if balanced else "uniform"}

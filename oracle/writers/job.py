@@ -1,0 +1,153 @@
+"""What is exported: one plan of one model on one system, and what was predicted of it."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+from oracle.models import Transformer
+from oracle.plan import Plan
+from oracle.prediction import Estimate
+from oracle.readers.network import plain_name
+from oracle.units import show
+from oracle.writers import Refusal
+
+RESERVED = 86_400 * 1000  # seconds; nobody is given a queue slot for longer
+
+
+@dataclass(frozen=True, eq=False)
+class Job:
+    """An estimate of one plan, and the model's family block where it has one."""
+
+    estimate: Estimate
+    plan: Plan
+    transformer: Transformer | None = None
+
+    def degree(self, axis: str) -> int:
+        return int(self.plan.axis(axis).degree[0, 0])
+
+    def knob(self, axis: str, name: str) -> int:
+        """The number of a knob; of one that takes words, the word's number."""
+        return int(getattr(self.plan.axis(axis), name)[0, 0])
+
+    @property
+    def axes(self) -> list[tuple[str, int]]:
+        """(name, degree) of every axis that takes devices, outermost first."""
+        found = [(a.name, int(a.degree[0, 0])) for a in self.plan.axes if a.multiplies]
+        return [(name, degree) for name, degree in found if degree > 1]
+
+    @cached_property
+    def devices(self) -> int:
+        return int(self.plan.devices[0, 0])
+
+    @property
+    def per_node(self) -> int:
+        """Ranks started on each node."""
+        node = self.estimate.system.node
+        if self.devices <= node:
+            return self.devices
+        if self.devices % node:
+            what = f"{self.devices} devices do not fill nodes of {node}"
+            raise Refusal("export", what, f"a multiple of {node}, or fewer than {node}")
+        return node
+
+    @property
+    def nodes(self) -> int:
+        return self.devices // self.per_node
+
+    @property
+    def replicas(self) -> int:
+        """Into how many the batch is dealt."""
+        return self.degree("data") * self.degree("sharded")
+
+    @property
+    def batch(self) -> int:
+        return int(self.plan.batch[0, 0])
+
+    @property
+    def segments(self) -> int:
+        """Micro-batches of one device in one iteration."""
+        return self.knob("pipeline", "segments") * self.knob("data", "accumulate")
+
+    @property
+    def micro(self) -> int:
+        """Samples of one micro-batch; launchers take only whole ones."""
+        pieces = self.replicas * self.segments
+        if self.batch % pieces:
+            near = max(1, round(self.batch / pieces)) * pieces
+            what = (f"a batch of {self.batch} is not {self.replicas} replicas × {self.segments} "
+                    "micro-batches of equal size")  # fmt: skip
+            raise Refusal("export", what, f"e.g. --batch {near}")
+        return self.batch // pieces
+
+    @property
+    def zero(self) -> int:
+        """The stage of state sharding, whichever axis does it."""
+        own = self.knob("data", "zero") if self.degree("data") > 1 else 0
+        return max(own, self.knob("sharded", "zero") + 1 if self.degree("sharded") > 1 else 0)
+
+    @property
+    def recompute(self) -> str:
+        return ("none", "selective", "full")[self.knob("recompute", "mode")]
+
+    @property
+    def text(self) -> str:
+        return self.estimate.plans[0]
+
+    @property
+    def name(self) -> str:
+        return plain_name(self.estimate.model.name, "model")
+
+    @property
+    def system(self) -> str:
+        return plain_name(self.estimate.system.name, "system")
+
+    @property
+    def seconds(self) -> float:
+        return float(self.estimate.seconds[0])
+
+    def about(self) -> list[str]:
+        """Two lines for the head of a file: what it is for and what was predicted."""
+        low, high = (float(x[0]) for x in (self.estimate.seconds_low, self.estimate.seconds_high))
+        return [
+            f"{self.name} on {self.system}: {self.text}, batch {self.batch}",
+            f"predicted: {show(self.seconds, 's')} an iteration "
+            f"({show(low, 's')} to {show(high, 's')})",
+        ]
+
+    def only(self, title: str, axes: Iterable[str]) -> None:
+        """Refuse the axes that a format has no word for."""
+        known = set(axes)
+        strange = [name for name, _ in self.axes if name not in known]
+        if strange:
+            words = " and ".join(f"`{name}`" for name in strange)
+            hint = f"--without {','.join(strange)} in `oracle recommend`, or the torchrun format"
+            raise Refusal("export", f"{title} has no {words} parallelism", hint)
+
+    def refuse(self, title: str, what: str, hint: str = "") -> Refusal:
+        return Refusal("export", f"{title} {what}", hint)
+
+    def block(self, title: str) -> Transformer:
+        """The family block, which launchers for transformers are given."""
+        if self.transformer is None:
+            what = f"builds transformers only; {self.name} is a list of layers"
+            raise self.refuse(title, what, "a model with a `transformer:` block")
+        return self.transformer
+
+    def minutes(self, steps: int) -> int:
+        """Minutes that so many iterations take at the upper end of the interval, and a tenth."""
+        wanted = float(self.estimate.seconds_high[0]) * steps * 1.1 + 600
+        return math.ceil(min(wanted, RESERVED) / 60)
+
+
+def options(pairs: Iterable[tuple[str, Any]]) -> str:
+    """Command line options, one a line: `None` leaves one out, `True` has no value."""
+    lines = []
+    for flag, value in pairs:
+        if value is None or value is False:
+            continue
+        lines.append(flag if value is True else f"{flag} {value}")
+    return "\n".join(lines) + "\n"
