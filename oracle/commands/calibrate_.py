@@ -1,0 +1,85 @@
+"""Fit α, β or kernel curves to measurements, and write them beside the datasheet's values.
+
+oracle calibrate LOG... --onto SYSTEM -o NEW.yaml            nccl-tests, OSU, our own files
+oracle calibrate compute TABLE... --onto DEVICE -o NEW.yaml  measured kernels
+"""
+
+from __future__ import annotations
+
+import argparse
+from pathlib import Path
+from typing import Any
+
+from oracle.commands import Answer, as_json
+
+
+def arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("files", nargs="+", metavar="FILE", help="`compute` first for kernels")
+    parser.add_argument("--onto", required=True, metavar="SYSTEM", help="a system, or a device")
+    parser.add_argument("-o", "--output", metavar="NEW.yaml", help="the new spec; never the old")
+    parser.add_argument("--plot", metavar="FILE", help="points, fits and residuals as a figure")
+    parser.add_argument("--json", action="store_true", dest="as_json")
+
+
+def run(asked: argparse.Namespace) -> Answer:
+    if asked.files[0] == "compute":
+        return kernels(asked)
+    from oracle.calibrate import calibrate
+    from oracle.readers import read
+
+    found = calibrate([read(path) for path in asked.files], asked.onto)
+    note = ""
+    if asked.output:
+        found.write(asked.output)
+        note = f"wrote {asked.output}"
+    if asked.plot:
+        from oracle.plot.fits import fits
+        from oracle.plot.style import save
+
+        save(fits(found), asked.plot)
+        note += f"{', ' if note else 'wrote '}{asked.plot}"
+    code = 0 if found.fits else 1
+    return Answer(as_json(found.to_dict()) if asked.as_json else found.text().rstrip(), code, note)
+
+
+def kernels(asked: argparse.Namespace) -> Answer:
+    """Curves of kernels onto a device; a system stands for its device."""
+    from oracle import kernel_fit, specs
+    from oracle.readers.kernels import read
+
+    try:
+        device = specs.device(asked.onto)
+    except specs.SpecError:
+        device = specs.system(asked.onto).device
+    readings = [read(path) for path in asked.files[1:]]
+    samples = [kernel for reading in readings for kernel in reading.kernels]
+    source = ", ".join(Path(path).name for path in asked.files[1:])
+    fit = kernel_fit.fit(samples, device, source=source)
+    note = ""
+    if asked.output:
+        write(asked.output, kernel_fit.onto(device, fit.kernels))
+        note = f"wrote {asked.output}"
+    if asked.as_json:
+        return Answer(as_json({"kernels": kernel_fit.entries(fit.kernels)}), 0, note)
+    return Answer(kernel_fit.report(fit).rstrip(), 0 if fit.kernels else 1, note)
+
+
+def write(path: str, device: Any) -> None:
+    """A device file with the new curves: whole or not at all, never over a file that is there."""
+    import yaml
+
+    from oracle import kernel_fit
+    from oracle.units import exact
+    from oracle.writers import put
+
+    body: dict[str, Any] = {
+        "name": device.name, "title": device.title or device.name,
+        "memory": exact(device.memory, "B"),
+        "memory_bandwidth": exact(device.memory_bandwidth, "B/s"),
+        "peak": {name: exact(rate, "FLOP/s") for name, rate in device.peak.items()},
+        "processors": device.processors, "cache": exact(device.cache, "B"),
+        "launch": exact(device.launch, "s"), "reserve": exact(device.reserve, "B"),
+        "loaded": device.loaded, "source": device.source,
+        "kernels": kernel_fit.entries(device.kernels),
+    }  # fmt: skip
+    put({path: yaml.safe_dump(body, sort_keys=False, allow_unicode=True, width=100)})

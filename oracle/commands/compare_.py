@@ -1,0 +1,52 @@
+"""Hold predictions against measurements: accuracy, parts, interval, ranking, regret.
+
+oracle compare RUN.json... MODEL SYSTEM [--at-least 0.9]
+"""
+
+from __future__ import annotations
+
+import argparse
+
+from oracle.commands import Answer, as_json
+
+
+def arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("files", nargs="+", metavar="RUN.json … MODEL SYSTEM")
+    parser.add_argument("--at-least", type=float, metavar="A",
+                        help="exit 1 if the mean accuracy is lower")  # fmt: skip
+    parser.add_argument("--precision", metavar="P")
+    parser.add_argument("--optimizer", metavar="O")
+    parser.add_argument("--plot", metavar="FILE", help="predicted against measured, as a figure")
+    parser.add_argument("--json", action="store_true", dest="as_json")
+
+
+def run(asked: argparse.Namespace) -> Answer:
+    from oracle.document import Fault, Place, SpecError
+
+    if len(asked.files) < 3:
+        hint = "oracle compare run.json resnet50 abci"
+        what = "name at least one measurement, then the model and the system"
+        raise SpecError("compare", [Fault("E103", what, Place(), hint)])
+    *files, model, system = asked.files
+    from oracle.compare import compare
+
+    try:
+        found = compare(files, model, system, precision=asked.precision, optimizer=asked.optimizer)
+    except OSError as error:
+        raise SpecError(
+            files[0], [Fault("E100", error.strerror or "unreadable", Place())]
+        ) from None
+    code = 0
+    if asked.at_least is not None and float(found.accuracy.mean()) < asked.at_least:
+        code = 1
+    note = ""
+    if asked.plot:
+        from oracle.plot.against import measured
+        from oracle.plot.style import save
+
+        rows = [
+            {"group": files[0], "label": row["plan"], **row} for row in found.to_dict()["plans"]
+        ]
+        save(measured(rows, found.predicted.model.name), asked.plot)
+        note = f"wrote {asked.plot}"
+    return Answer(as_json(found.to_dict()) if asked.as_json else found.text(), code, note)

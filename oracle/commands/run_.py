@@ -1,0 +1,55 @@
+"""Really train a few steps under a plan, and time them.
+
+    oracle run MODEL --local 4 --batch 64 --plan "data:2 filter:2" -o run.json
+    srun -N4 oracle run MODEL --batch 256 --plan data:4 -o run.json
+
+The executor runs the very splits and sends the very messages that are priced. `--replay` sends
+the messages alone.
+"""
+
+from __future__ import annotations
+
+import argparse
+from pathlib import Path
+
+from oracle.commands import Answer, whole
+from oracle.commands.measure_ import ended, launch_arguments, launched, need_torch
+
+
+def arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("model", metavar="MODEL")
+    parser.add_argument("--plan", action="append", required=True, metavar="PLAN")
+    parser.add_argument("--batch", type=whole, required=True, metavar="B")
+    parser.add_argument("-o", "--output", required=True, metavar="FILE")
+    parser.add_argument("--steps", type=whole, default=8, metavar="K", help="timed steps")
+    parser.add_argument("--warm-up", type=whole, default=2, metavar="K")
+    parser.add_argument("--precision", default="fp32", metavar="P", help="fp32, fp64, bf16, fp16")
+    parser.add_argument("--optimizer", default="momentum", metavar="O")
+    parser.add_argument("--replay", action="store_true", help="the messages alone")
+    launch_arguments(parser)
+
+
+def run(asked: argparse.Namespace) -> Answer:
+    need_torch()
+    from oracle.executor.run import Job
+    from oracle.executor.run import run as execute
+    from oracle.models import model
+    from oracle.plan import parse
+    from oracle.units import show
+
+    model(asked.model)  # bad input is said here, once, not by every rank
+    for plan in asked.plan:
+        parse(plan, asked.batch)
+    jobs = [
+        Job(asked.model, plan, asked.batch, asked.steps, asked.warm_up, asked.optimizer,
+            asked.precision)
+        for plan in asked.plan
+    ]  # fmt: skip
+    outcome, found = execute(jobs, Path(asked.output), replay=asked.replay, **launched(asked))
+    lines = [
+        f"{one.plan}: {show(one.seconds, 's')} an iteration (± {one.spread:.0%} over "
+        f"{len(one.each)} steps), {show(one.memory, 'B')} at most"
+        for one in found
+    ]
+    answer = ended(outcome, f"wrote {asked.output}")
+    return Answer("\n".join(lines), answer.code, answer.note)
