@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import difflib
 import os
+import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -162,6 +163,14 @@ def load(text: str, name: str) -> Node:
     return root
 
 
+# what makes a text look other than it is: bidirectional marks, controls, halves of characters
+_HIDING = re.compile(r"[\x00-\x08\x0b\x0c\x0e-\x1f\x7f\u202a-\u202e\u2066-\u2069\ud800-\udfff]")
+
+
+def _hides(char: str) -> str:
+    return f"a control character (U+{ord(char):04X}) that hides what is written"
+
+
 class _Reader:
     """Turns YAML events into nodes, iteratively: depth never reaches the C stack."""
 
@@ -175,11 +184,12 @@ class _Reader:
     def read(self) -> Node:
         import yaml
 
-        for number, line in enumerate(self.text.split("\n"), 1):
-            for column, char in enumerate(line, 1):
-                if char in "‪‫‬‭‮⁦⁧⁨⁩\0" or "\ud800" <= char <= "\udfff":
-                    what = f"a control character (U+{ord(char):04X}) that hides what is written"
-                    raise self.stop("E101", what, Place(number, column), "delete it")
+        if found := _HIDING.search(self.text):
+            before = self.text[: found.start()]
+            place = Place(before.count("\n") + 1, found.start() - before.rfind("\n"))
+            raise self.stop("E101", _hides(found.group()), place, "delete it")
+        if sum(map(self.text.count, ",:\n")) > MOST_NODES:  # at a glance, before any parsing
+            raise self.stop("E108", f"more than {MOST_NODES} values", Place(1, 1))
         loader = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
         root: Node | None = None
         stack: list[tuple[Node, list[Node]]] = []  # an open mapping keeps its pending key
@@ -199,6 +209,8 @@ class _Reader:
                 if isinstance(event, (yaml.MappingEndEvent, yaml.SequenceEndEvent)):
                     node, _ = stack.pop()
                 elif isinstance(event, yaml.ScalarEvent):
+                    if found := _HIDING.search(event.value):  # written as an escape
+                        raise self.stop("E101", _hides(found.group()), place, "delete it")
                     node = Node(place, "scalar", event.value, event.style in ("'", '"'))
                 elif isinstance(event, (yaml.MappingStartEvent, yaml.SequenceStartEvent)):
                     is_map = isinstance(event, yaml.MappingStartEvent)
@@ -244,18 +256,21 @@ class _Reader:
                 parent.entries[key.text], parent.keys[key.text] = node, key.place
 
 
-def from_data(data: Any, path: str = "") -> Node:
+def from_data(data: Any, path: str = "", depth: int = 0) -> Node:
     """The same tree from Python data: a dict as `yaml.safe_load` would give it."""
     place = Place(path=path)
+    if depth > DEEPEST:
+        at = Place(path=path[:60])
+        raise SpecError("spec", [Fault("E108", f"nested more than {DEEPEST} deep", at)])
     if isinstance(data, Mapping):
         node = Node(place, "mapping")
         for key, value in data.items():
             inner = f"{path}.{key}" if path else str(key)
-            node.entries[str(key)] = from_data(value, inner)
+            node.entries[str(key)] = from_data(value, inner, depth + 1)
             node.keys[str(key)] = Place(path=inner)
         return node
     if isinstance(data, Sequence) and not isinstance(data, str | bytes):
-        items = [from_data(value, f"{path}[{i}]") for i, value in enumerate(data)]
+        items = [from_data(value, f"{path}[{i}]", depth + 1) for i, value in enumerate(data)]
         return Node(place, "sequence", items=items)
     if data is None:
         return Node(place, "scalar", "")

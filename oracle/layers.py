@@ -548,6 +548,10 @@ class Placed:
         known = kinds()
         if word in _ACTIVATIONS and not rest:  # `relu: {name: here}` says an activation's op
             given = node.entries[word]
+            if given.kind != "mapping" and not given.empty:
+                what = f"`{word}` takes fields such as `name`, not a {given.kind}"
+                reader.fault("E104", what, given, f"write `- {word}`")
+                return None
             inner = Node(given.place, "mapping", entries={**given.entries}, keys={**given.keys})
             inner.entries["op"] = Node(node.keys[word], "scalar", word)
             plain = reader.record(Activation, inner, word)
@@ -589,15 +593,23 @@ class Placed:
     @classmethod
     def json_schema(cls, schema: Callable[[Any], dict[str, Any]]) -> dict[str, Any]:
         options: list[dict[str, Any]] = [
-            {"type": "object", "properties": {word: schema(kind)}, "required": [word],
+            {"type": "object", "properties": {word: _said(kind, schema)}, "required": [word],
              "additionalProperties": False}
-            for word, kind in kinds().items()
+            for word, kind in {**kinds(), **dict.fromkeys(_ACTIVATIONS, Activation)}.items()
         ]  # fmt: skip
         blocks = {"type": "object", "required": ["layers"], "additionalProperties": False,
                   "properties": {"name": {"type": "string"}, "repeat": {"type": "integer"},
                                  "layers": {"type": "array"}}}  # fmt: skip
         plain = sorted({*_ACTIVATIONS, *(w for w, k in kinds().items() if _plain(k))})
         return {"anyOf": [*options, blocks, {"enum": plain}]}
+
+
+def _said(kind: type[Layer], schema: Callable[[Any], dict[str, Any]]) -> dict[str, Any]:
+    """Its fields; or the one field it is mostly about; or nothing, where nothing must be said."""
+    forms = [schema(kind)]
+    if shorthand := getattr(kind, "shorthand", None):
+        forms.append(schema(fields_of(kind)[shorthand][1]))
+    return {"anyOf": [*forms, *([{"type": "null"}] if _plain(kind) else [])]}
 
 
 def _plain(kind: type) -> bool:

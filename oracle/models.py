@@ -438,7 +438,7 @@ def model(what: Any, dataset: Any = None) -> Model:
         found = _load(what)
     else:
         path = specs.find(os.fspath(what), "models")
-        found = _cached(str(path), path.stat().st_mtime_ns if path.is_file() else 0)
+        found = _cached(str(path), path.stat().st_mtime_ns if os.path.isfile(path) else 0)
     if dataset is None:
         return found
     return _with_dataset(found, specs.dataset(dataset))

@@ -176,9 +176,12 @@ class Reader:
         self.fault("E109", clash.what, inner or node, clash.hint)
 
 
+_FLOAT = r"[-+]?([0-9]{1,400}\.?[0-9]{0,400}|\.[0-9]{1,400})([eE][-+]?[0-9]{1,3})?"
+
+
 def _quantity(text: str, rule: Quantity) -> float:
     if re.fullmatch(r"[-+]?\.?(nan|inf|infinity)\b.*", text.strip().lower()):
-        raise ValueError(f"`{text.strip()}` is not a number")
+        raise ValueError(f"`{text.strip()[:60]}` is not a number")
     value = parse(text, rule.unit)
     if value < 0 or (value == 0 and not rule.zero):
         raise ValueError(
@@ -189,10 +192,10 @@ def _quantity(text: str, rule: Quantity) -> float:
 
 def _plain(kind: Any, rule: Between, node: Node) -> float | int:
     text = node.text.strip()
-    pattern = r"[-+]?\d{1,400}" if kind is int else r"[-+]?(\d+\.?\d*|\.\d+)([eE][-+]?\d{1,3})?"
-    if kind is int and re.fullmatch(r"\d+(\.0*)?[eE]\d{1,2}|\d+\.0+", text):
+    pattern = r"[-+]?[0-9]{1,400}" if kind is int else _FLOAT
+    if kind is int and re.fullmatch(r"[0-9]{1,400}(\.0*)?[eE][0-9]{1,2}|[0-9]{1,400}\.0+", text):
         text = str(int(float(text)))
-    if node.quoted or not re.fullmatch(pattern, text) or re.fullmatch(r"[-+]?0\d+", text):
+    if node.quoted or not re.fullmatch(pattern, text) or re.fullmatch(r"[-+]?0[0-9]+", text):
         wanted = "a whole number" if kind is int else "a plain number"
         raise ValueError(f"`{node.text[:40]}` is not {wanted}")
     value = kind(text)
@@ -272,9 +275,27 @@ def _record_schema(kind: Any, definitions: dict[str, Any]) -> Iterator[tuple[str
     known = fields_of(kind)
     yield "type", "object"
     yield "description", (kind.__doc__ or "").split("\n")[0]
-    yield "properties", {key: _schema(hint, definitions) for key, (_, hint, _) in known.items()}
+    given = {f.metadata.get("key", f.name) for f in dataclasses.fields(kind)
+             if f.metadata.get("named")}  # fmt: skip
+    yield (
+        "properties",
+        {
+            key: _or_named(_schema(hint, definitions))
+            if key in given
+            else _schema(hint, definitions)
+            for key, (_, hint, _) in known.items()
+        },
+    )
     yield "required", [key for key, (_, _, required) in known.items() if required]
     yield "additionalProperties", False
+
+
+def _or_named(body: dict[str, Any]) -> dict[str, Any]:
+    """Or the name of a shipped file, which stands for its content."""
+    name = {"type": "string", "description": "a shipped file, or a path"}
+    if body.get("type") == "array":
+        body = {**body, "items": {"anyOf": [name, body["items"]]}}
+    return {"anyOf": [name, body]}
 
 
 def _number_schema(arguments: tuple[Any, ...]) -> dict[str, Any]:

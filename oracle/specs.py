@@ -162,11 +162,11 @@ class System:
     """A cluster of equal devices, joined level by level, innermost first."""
 
     name: str
-    device: Device
+    device: Device = field(metadata={"named": True})
     levels: tuple[Level, ...]
     source: str
     title: str = ""
-    collectives: tuple[Calibrated, ...] = ()
+    collectives: tuple[Calibrated, ...] = field(default=(), metadata={"named": True})
     storage: Storage | None = None
     software: str = ""  # what the calibration ran under
     dispatch: Seconds = 20e-6  # a framework's own work on the host for each kernel it launches
@@ -226,10 +226,10 @@ def shipped(folder: str) -> dict[str, Path]:
 
 def find(name: str, folder: str) -> Path:
     """The file of a shipped name, or of a path; a SpecError with the nearest name otherwise."""
-    if name.endswith((".yaml", ".yml", ".json")) or os.sep in name or Path(name).is_file():
+    if name.endswith((".yaml", ".yml", ".json")) or os.sep in name or os.path.isfile(name):
         return Path(name)
     known = shelf() / folder / f"{name}.yaml"
-    if os.path.basename(name) == name and known.is_file():
+    if os.path.basename(name) == name and os.path.isfile(known):
         return known
     names = shipped(folder)
     hint = suggest(name, names, f"shipped {folder}")
@@ -254,7 +254,7 @@ def _spec(kind: type[S], what: Any) -> S:
     if isinstance(what, Mapping):
         return _build(kind, what)
     path = find(os.fspath(what), FOLDERS[kind])
-    stamp = path.stat().st_mtime_ns if path.is_file() else 0
+    stamp = path.stat().st_mtime_ns if os.path.isfile(path) else 0
     return _cached(kind, str(path), stamp)  # type: ignore[no-any-return]
 
 

@@ -20,7 +20,7 @@ _BASE = {
     "s": ("s", "1"), "min": ("s", "60"), "h": ("s", "3600"), "day": ("s", "86400"),
     "B": ("B", "1"), "bit": ("B", "0.125"), "FLOP": ("FLOP", "1"), "USD": ("USD", "1"),
 }  # fmt: skip
-_NUMBER = r"[-+]?(?:\d+\.?\d*|\.\d+)(?:[eE][-+]?\d{1,3})?"
+_NUMBER = r"[-+]?(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][-+]?[0-9]{1,3})?"
 _TEXT = re.compile(
     rf"({_NUMBER})\s*([KMGTP]i|[nuµμmkKMGTPE]?)(min|day|USD|FLOP|bit|s|h|B)(?:/(s|h))?"
 )
@@ -55,7 +55,7 @@ def parse(text: str, unit: str) -> float:
     (25000000000.0, 25000000000.0, 2e-05)
     """
     text = text.strip()
-    match = _TEXT.fullmatch(text)
+    match = _TEXT.fullmatch(text) if len(text) <= 400 else None
     if match is None:
         raise ValueError(_unreadable(text, unit))
     number, prefix, base, per = match.groups(default="")
@@ -74,6 +74,7 @@ def parse(text: str, unit: str) -> float:
 
 
 def _unreadable(text: str, unit: str) -> str:
+    text = text if len(text) <= 60 else f"{text[:57]}..."
     if _BARE.fullmatch(text):
         return f"a number needs its unit here: write `{text} {unit}` if that is what is meant"
     if loose := _AMBIGUOUS.fullmatch(text):
