@@ -169,11 +169,13 @@ class Reader:
         return built
 
     def clash(self, clash: Clash, node: Node) -> None:
-        at, _, rest = clash.field.partition(".")
-        inner = node.entries.get(at)
-        if inner is not None and inner.kind == "sequence" and rest.isdigit():
-            inner = inner.items[int(rest)] if int(rest) < len(inner.items) else inner
-        self.fault("E109", clash.what, inner or node, clash.hint)
+        at: Node | None = node
+        for step in clash.field.split("."):
+            if at is not None:
+                node = at
+                numbered = {str(i): item for i, item in enumerate(at.items)}
+                at = (at.entries or numbered).get(step)
+        self.fault("E109", clash.what, at or node, clash.hint)
 
 
 _FLOAT = r"[-+]?([0-9]{1,400}\.?[0-9]{0,400}|\.[0-9]{1,400})([eE][-+]?[0-9]{1,3})?"
@@ -219,7 +221,7 @@ def _is_scalar(kind: Any) -> bool:
 
 @cache
 def fields_of(kind: type) -> dict[str, tuple[str, Any, bool]]:
-    """key in a file -> (attribute, type hint, required)."""
+    """Key in a file -> (attribute, type hint, required)."""
     hints = get_type_hints(kind, include_extras=True)
     found = {}
     for f in dataclasses.fields(kind):  # type: ignore[arg-type]

@@ -12,12 +12,11 @@ from dataclasses import dataclass, field
 from functools import lru_cache
 from itertools import pairwise
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Annotated, Any, TypeVar
 
 from oracle.document import Fault, Node, Place, SpecError, from_data, load, read_text, suggest
 from oracle.schema import Between, Clash, Count, Fraction, Ratio, read
 from oracle.units import Bytes, BytesPerSecond, Flop, FlopPerSecond, Price, Seconds
-from typing import Annotated
 
 PRECISIONS = ("fp32", "tf32", "fp16", "bf16", "fp8")
 FAMILIES = ("gemm", "conv", "winograd", "direct", "attention", "stream")
@@ -192,7 +191,7 @@ class System:
         for i, (inner, outer) in enumerate(pairwise(self.levels)):
             if outer.devices % inner.devices or outer.devices <= inner.devices:
                 yield Clash(
-                    f"levels.{i + 1}",
+                    f"levels.{i + 1}.devices",
                     f"`{outer.name}` joins {outer.devices} devices, "
                     f"not whole copies of `{inner.name}` ({inner.devices})",
                     f"a multiple of {inner.devices}",
@@ -201,11 +200,11 @@ class System:
         for i, name in enumerate(names):
             if name in names[:i]:
                 yield Clash(
-                    f"levels.{i}", f"two levels are called `{name}`", "names tell them apart"
+                    f"levels.{i}.name", f"two levels are called `{name}`", "names tell them apart"
                 )
         for i, entry in enumerate(self.collectives):
             if entry.level not in names:
-                yield Clash(f"collectives.{i}", f"no level is called `{entry.level}`",
+                yield Clash(f"collectives.{i}.level", f"no level is called `{entry.level}`",
                             suggest(entry.level, names, "levels"))  # fmt: skip
 
 
@@ -220,7 +219,7 @@ def shelf() -> Path:
 
 
 def shipped(folder: str) -> dict[str, Path]:
-    """name -> file, of the specs that come with the package."""
+    """Name -> file, of the specs that come with the package."""
     return {path.stem: path for path in sorted((shelf() / folder).glob("*.yaml"))}
 
 
