@@ -126,7 +126,9 @@ class raw:
         buffer = 1 if name.startswith("reduce_scatter") else 0
 
         def counted(*args, **kwargs):
-            self.nbytes += args[buffer].numel() * args[buffer].element_size()
+            # a gather between two is a swap of halves: the whole is twice what is sent
+            whole = 2 if name == "isend" and kwargs.get("group") is not None else 1
+            self.nbytes += whole * args[buffer].numel() * args[buffer].element_size()
             return call(*args, **kwargs)
 
         return counted

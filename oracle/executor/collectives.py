@@ -312,8 +312,28 @@ def _reduce_scatter(rank: Rank, groups: _Groups, size: int) -> Call:
 def _allgather(rank: Rank, groups: _Groups, size: int) -> Call:
     share = _share(groups, size)
     whole, part = _buffer(rank, share * groups.shape.size), _buffer(rank, share)
-    call = newest("all_gather_single", "all_gather_into_tensor")
-    return lambda: call(whole, part, group=groups.mine), whole.numel() * 4
+    return lambda: gather(whole, part, groups.mine), whole.numel() * 4
+
+
+def gather(whole: Any, part: Any, group: Any) -> None:
+    """Allgather equal parts into one buffer.
+
+    Between two ranks gloo has one connection, and its allgather half the time sends one way
+    after the other (1.5 times the time, measured); a swap that receives first never does.
+    """
+    import torch.distributed as dist
+
+    if dist.get_world_size(group) != 2 or dist.get_backend(group) != "gloo" or part.is_cuda:
+        newest("all_gather_single", "all_gather_into_tensor")(whole, part, group=group)
+        return
+    me = dist.get_rank(group)
+    halves = whole.view(-1).chunk(2)
+    other = dist.get_global_rank(group, 1 - me)
+    coming = dist.irecv(halves[1 - me], other, group=group)
+    going = dist.isend(part.view(-1), other, group=group)
+    halves[me].copy_(part.view(-1))
+    coming.wait()
+    going.wait()
 
 
 def newest(name: str, older: str) -> Callable[..., Any]:

@@ -101,26 +101,49 @@ def measure_compute(
 
 
 def _joined(lines: Sequence[Mapping[str, Any]]) -> Iterator[dict[str, Any]]:
-    """Medians over steps and ranks."""
-    rows: dict[str, list[tuple[float, float]]] = {}
+    """Each row's median, scaled so that the rows of a part add up to what a step waits for.
+
+    A pause hits one row of many, so medians of rows add up to less than a pass takes; and a
+    step takes as long as its slowest device.
+    """
+    parts: dict[tuple[str, str], list[Mapping[str, Any]]] = {}
     updates: dict[tuple[str, float], list[float]] = {}
     for line in lines:
-        for row, times in line.get("rows", {}).items():
-            rows.setdefault(row, []).extend((f, b) for f, b in times)
-        if "update" in line:
+        if line.get("rows"):
+            parts.setdefault((line["key"], " ".join(sorted(line["rows"]))), []).append(line)
+        if line.get("update"):
             updates.setdefault((line["optimizer"], line["weights"]), []).extend(line["update"])
-    for row, times in sorted(rows.items()):
-        both = [f + b for f, b in times]
-        yield {
-            "row": row,
-            "forward": statistics.median(f for f, _ in times),
-            "backward": statistics.median(b for _, b in times),
-            "spread": statistics.pstdev(both) / max(statistics.mean(both), 1e-12),
-            "samples": len(times),
+    rows: dict[str, list[tuple[float, float, float]]] = {}
+    for ranks in parts.values():
+        alike = {row: [pair for rank in ranks for pair in rank["rows"][row]]
+                 for row in ranks[0]["rows"]}  # fmt: skip
+        medians = {
+            row: tuple(statistics.median(pair[way] for pair in pairs) for way in (0, 1))
+            for row, pairs in alike.items()
         }
+        scales = [_waited(ranks, way) / sum(m[way] for m in medians.values()) for way in (0, 1)]
+        for row, (forward, backward) in medians.items():
+            both = [f + b for f, b in alike[row]]
+            spread = statistics.pstdev(both) / max(statistics.mean(both), 1e-12)
+            rows.setdefault(row, []).append((forward * scales[0], backward * scales[1], spread))
+    for row, found in sorted(rows.items()):
+        forward, backward, spread = (
+            statistics.median(column) for column in zip(*found, strict=True)
+        )
+        yield {"row": row, "forward": forward, "backward": backward, "spread": spread,
+               "samples": len(found)}  # fmt: skip
     for (optimizer, weights), seconds in sorted(updates.items()):
-        found = statistics.median(seconds)
-        yield {"optimizer": optimizer, "weights": weights, "seconds": found}
+        yield {"optimizer": optimizer, "weights": weights, "seconds": statistics.median(seconds)}
+
+
+def _waited(ranks: Sequence[Mapping[str, Any]], way: int) -> float:
+    """Median over the steps of the slowest device's rows, all together."""
+    steps = min(len(pairs) for rank in ranks for pairs in rank["rows"].values())
+    totals = [
+        max(sum(pairs[step][way] for pairs in rank["rows"].values()) for rank in ranks)
+        for step in range(steps)
+    ]
+    return max(statistics.median(totals), 1e-12)
 
 
 def task(rank: Rank, arguments: Mapping[str, Any]) -> None:

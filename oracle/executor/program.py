@@ -153,6 +153,8 @@ class Program:
         self.first, self.last = self.stage == 0, self.stage == len(self.stages) - 1
         self.operations = graph.of_units(*self.units)
         self.recompute = int(plan.axis("recompute").mode[0, 0])
+        if self.recompute > 2:
+            raise NotExecuted("recomputation by operators")
         self.replicas = ("data", "sharded", "spatial")
         data, sharded = plan.axis("data"), plan.axis("sharded")
         self.zero = int(data.zero[0, 0]) if mesh.degree("data") > 1 else 0

@@ -15,7 +15,7 @@ import torch
 import torch.distributed as dist
 from torch import Tensor
 
-from oracle.executor.collectives import newest
+from oracle.executor.collectives import gather, newest
 from oracle.executor.parts import Interval, overlap
 from oracle.plan import Plan
 
@@ -150,9 +150,7 @@ class Wire:
             return part[None]
         began = self._begin(what)
         whole = part.new_empty((group.size * part.shape[0], *part.shape[1:]))
-        newest("all_gather_single", "all_gather_into_tensor")(
-            whole, part.contiguous(), group=group.handle
-        )
+        gather(whole, part.contiguous(), group.handle)
         self._said(what, "allgather", group.size, _bytes(whole), began)
         return whole.view(group.size, *part.shape)
 

@@ -1,0 +1,198 @@
+"""Reliability: ranks killed and stopped at random points, and what is left of the measurement.
+
+    python -m benchmarks.reliability [--quick] [--json] [--kills N] [--stalls N] [--ranks N]
+
+Each trial measures collectives among a few ranks and hits one of them at a random moment. The
+message must name that rank, its phase and its operation; no process may outlive the launch; what
+was finished must still be there, and a second run must go on from it.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import random
+import signal
+import statistics
+import sys
+import tempfile
+import threading
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+from oracle.executor.beacon import sighting
+from oracle.executor.collectives import measure_collectives
+from oracle.executor.launch import FAILED, Outcome
+from oracle.executor.records import lines, of_all_ranks
+
+SIZES = [2**10, 2**14, 2**18, 2**20]
+STALL = 8.0  # seconds without a sign, in these trials; 60 by default
+
+
+@dataclass(frozen=True)
+class Trial:
+    """One rank hit once."""
+
+    how: str
+    rank: int
+    code: int
+    noticed: float  # seconds from the blow to the message
+    named: bool  # rank, host, phase and operation
+    orphans: int
+    before: int  # samples that all ranks had finished at the blow
+    after: int  # … and that the file has
+    message: str
+
+    @property
+    def passed(self) -> bool:
+        bound = 10.0 if self.how == "SIGKILL" else STALL + 5
+        whole = self.named and not self.orphans and self.after >= self.before
+        return self.code == FAILED and whole and self.noticed <= bound
+
+
+def strike(how: str, ranks: int, folder: Path, chance: random.Random) -> Trial:
+    """Measure, and hit a random rank after a random number of samples."""
+    out, victim, when = folder / "out.jsonl", chance.randrange(ranks), chance.randrange(2, 30)
+    blow = _Blow(how, victim, folder / "out.jsonl.parts", ranks, chance.uniform(0, 0.2))
+    heard = 0
+
+    def say(_: str) -> None:
+        nonlocal heard
+        heard += 1
+        if heard >= when:
+            blow.soon()
+
+    outcome = _measure(out, ranks, STALL if how == "SIGSTOP" else 60.0, say)
+    ended = time.monotonic()
+    time.sleep(0.2)
+    message = outcome.message
+    named = outcome.fault is not None and outcome.fault.rank == victim
+    named = named and outcome.fault is not None and ":" in outcome.fault.where
+    kept = sum(1 for line in lines(out) if "seconds" in line)
+    alive = sum(not _gone(pid) for pid in blow.pids)
+    return Trial(
+        how, victim, outcome.code, ended - blow.at, named, alive, blow.finished, kept, message
+    )
+
+
+def _measure(out: Path, ranks: int, timeout: float, say: Callable[[str], None]) -> Outcome:
+    return measure_collectives(
+        out, ranks=ranks, sizes=SIZES, repeats=5, longest=0.5, timeout=timeout, say=say
+    )
+
+
+class _Blow:
+    """Falls once, on one rank, a moment after it was called for."""
+
+    def __init__(self, how: str, victim: int, parts: Path, ranks: int, delay: float) -> None:
+        self.how, self.victim, self.parts, self.ranks = how, victim, parts, ranks
+        self.delay, self.at, self.finished = delay, 0.0, 0
+        self.pids: list[int] = []
+        self.called = False
+
+    def soon(self) -> None:
+        if not self.called:
+            self.called = True
+            threading.Timer(self.delay, self.fall).start()
+
+    def fall(self) -> None:
+        attempt = sorted(self.parts.glob("attempt-*"))[-1]
+        seen = [sighting(attempt, rank) for rank in range(self.ranks)]
+        self.pids = [said.pid for said in seen if said]
+        self.finished = len(of_all_ranks(self.parts, self.ranks)) - 1  # less the header's
+        self.at = time.monotonic()
+        said = seen[self.victim]
+        if said:
+            os.kill(said.pid, getattr(signal, self.how))
+
+
+def _gone(pid: int) -> bool:
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().split()[2] == "Z"
+    except OSError:
+        return True
+
+
+def trials(how: str, count: int, ranks: int, seed: int) -> list[Trial]:
+    found = []
+    for number in range(count):
+        with tempfile.TemporaryDirectory() as folder:
+            found.append(strike(how, ranks, Path(folder), random.Random(seed * 1000 + number)))
+        trial = found[-1]
+        state = "ok" if trial.passed else "FAILED"
+        sys.stderr.write(f"{number + 1}/{count} {how} of rank {trial.rank}: {state}, "
+                         f"{trial.noticed:.1f} s\n")  # fmt: skip
+    return found
+
+
+def resumed(ranks: int, kills: int, seed: int) -> tuple[int, int]:
+    """One measurement killed again and again, then finished: (samples lost, samples doubled)."""
+    chance = random.Random(seed)
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder)
+        most = 0
+        for _ in range(kills):
+            most = max(most, strike("SIGKILL", ranks, path, chance).after)
+        outcome = _measure(path / "out.jsonl", ranks, 60.0, lambda _: None)
+        assert outcome.complete, outcome.message
+        samples = [(s["operation"], s["bytes"], s["note"]) for s in lines(path / "out.jsonl")
+                   if "seconds" in s]  # fmt: skip
+        keys = [line["key"] for line in lines(path / "out.jsonl.parts" / "rank-00000.jsonl")]
+    return max(most - len(samples), 0), len(keys) - len(set(keys))
+
+
+def figures(found: Sequence[Trial], again: tuple[int, int]) -> dict[str, dict[str, Any]]:
+    goal = {"SIGKILL": "<= 10", "SIGSTOP": f"<= {STALL + 5:g}"}
+    made: dict[str, dict[str, Any]] = {}
+    for how, name in (("SIGKILL", "kill"), ("SIGSTOP", "stall")):
+        own = [trial for trial in found if trial.how == how]
+        if not own:
+            continue
+        noticed = [trial.noticed for trial in own]
+        made[f"{name}.trials"] = _figure(len(own), "")
+        made[f"{name}.passed"] = _figure(statistics.mean(t.passed for t in own), "1", "= 1")
+        made[f"{name}.named"] = _figure(statistics.mean(t.named for t in own), "1", "= 1")
+        made[f"{name}.noticed_median"] = _figure(statistics.median(noticed), "s")
+        made[f"{name}.noticed_most"] = _figure(max(noticed), "s", goal[how])
+        made[f"{name}.orphans"] = _figure(sum(t.orphans for t in own), "processes", "= 0")
+        lost = sum(max(t.before - t.after, 0) for t in own)
+        made[f"{name}.samples_lost"] = _figure(lost, "samples", "= 0")
+    made["resume.samples_lost"] = _figure(again[0], "samples", "= 0")
+    made["resume.samples_doubled"] = _figure(again[1], "samples", "= 0")
+    return made
+
+
+def _figure(value: float, unit: str, goal: str = "") -> dict[str, Any]:
+    return {"value": round(float(value), 3), "unit": unit, "goal": goal}
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--quick", action="store_true", help="a few trials, under a minute")
+    parser.add_argument("--json", action="store_true")
+    parser.add_argument("--kills", type=int, default=50)
+    parser.add_argument("--stalls", type=int, default=20)
+    parser.add_argument("--ranks", type=int, default=4)
+    parser.add_argument("--seed", type=int, default=1)
+    given = parser.parse_args()
+    kills, stalls = (4, 1) if given.quick else (given.kills, given.stalls)
+    found = trials("SIGKILL", kills, given.ranks, given.seed)
+    found += trials("SIGSTOP", stalls, given.ranks, given.seed)
+    made = figures(found, resumed(given.ranks, 2 if given.quick else 8, given.seed))
+    if given.json:
+        document = {"figures": made, "rows": [asdict(trial) for trial in found]}
+        sys.stdout.write(json.dumps(document, indent=1) + "\n")
+        return
+    for trial in found:
+        if not trial.passed:
+            sys.stdout.write(f"FAILED {trial}\n")
+    for name, figure in made.items():
+        sys.stdout.write(f"{name:28} {figure['value']:>8} {figure['unit']:10} {figure['goal']}\n")
+
+
+if __name__ == "__main__":
+    main()

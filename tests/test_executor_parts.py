@@ -1,0 +1,78 @@
+"""Who holds what, what a window wants, how a model unrolls: no torch needed for any of it."""
+
+from itertools import pairwise
+
+import numpy as np
+import pytest
+from equality_cases import CUBES, GPT, RESNET, VGG
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from oracle.executor.graph import graph
+from oracle.executor.parts import Window, deal
+from oracle.executor.profile import signature
+from oracle.models import model
+from oracle.shard import serial
+
+
+@given(st.integers(0, 500), st.integers(1, 17))
+def test_dealing_is_even_and_complete(count, p):
+    parts = deal(count, p)
+    sizes = [stop - start for start, stop in parts]
+    assert parts[0][0] == 0
+    assert parts[-1][1] == count
+    assert max(sizes) == -(-count // p)
+    assert max(sizes) - min(sizes) <= 1
+    assert all(a[1] == b[0] for a, b in pairwise(parts))
+
+
+@given(
+    st.integers(8, 60), st.integers(1, 7), st.integers(1, 3), st.integers(0, 3), st.integers(1, 2),
+    st.integers(1, 4),
+)  # fmt: skip
+@settings(max_examples=200)
+def test_what_is_wanted_is_what_windows_see(given_, kernel, stride, before, dilation, parts):
+    reach = dilation * (kernel - 1) + 1
+    made = (given_ + 2 * before - reach) // stride + 1
+    if made < parts or before >= reach:
+        return
+    window = Window(given_, made, reach, kernel, stride, before, parts)
+    taps = dilation * np.arange(kernel)
+    sees = np.array([[o * stride - before + taps] for o in range(made)]).reshape(made, kernel)
+    for part in range(parts):
+        start, stop = window.outputs[part]
+        seen = {int(x) for x in sees[start:stop].ravel() if 0 <= x < given_}
+        low, high = window.wanted(part)
+        assert seen <= set(range(low, high))
+        own = set(range(*window.inputs[part]))
+        touching = {o for o in range(made) if own & {int(x) for x in sees[o]}}
+        low, high = window.touched(part)
+        assert touching <= set(range(low, high))
+
+
+def test_equal_borders_where_parts_are_equal():
+    window = Window(given=32, made=32, reach=3, kernel=3, stride=1, before=1, parts=4)
+    assert [window.wanted(k) for k in range(4)] == [(0, 9), (7, 17), (15, 25), (23, 32)]
+    assert [window.touched(k) for k in range(4)] == [(0, 9), (7, 17), (15, 25), (23, 32)]
+
+
+@pytest.mark.parametrize(
+    "name", ["resnet50", "vgg16", "gpt2", "resnet152", RESNET, VGG, CUBES, GPT]
+)  # fmt: skip
+def test_unrolled_model_has_every_weight(name):
+    layers = graph(name)
+    assert sum(op.shape.weights for op in layers.operations) == layers.model.parameters
+    assert all(feed < op.index for op in layers.operations for feed in op.feeds)
+    assert layers.units == len(layers.model.units[0])
+    for op in layers.operations:  # a unit reads nothing from before but the last tensor made
+        first = layers.of_units(op.unit, op.unit + 1)[0].index
+        assert all(feed >= first - 1 for feed in op.feeds)
+
+
+def test_copies_of_a_block_share_a_signature_and_others_do_not():
+    network = model(RESNET)
+    shard = serial(network, 8.0, 4.0)
+    rows = [signature(shard, row) for row in range(len(network))]
+    assert len(set(rows)) > len(rows) / 2
+    halved = serial(network, 4.0, 4.0)
+    assert signature(halved, 0) != rows[0]

@@ -1,0 +1,111 @@
+"""Runs give measurements: complete or marked, resumable, in the words of an estimate."""
+
+import json
+from pathlib import Path
+
+import pytest
+from equality_cases import RESNET, VGG
+
+from oracle.executor import measured
+from oracle.executor.launch import DONE
+from oracle.executor.measured import Measurement, Said
+from oracle.executor.profile import measure_compute
+from oracle.executor.profile import read as read_profile
+from oracle.executor.run import Job, run
+
+ONE = Measurement(
+    "m", "data:2", 8, 2, 0.5, (0.5, 0.6, 0.4), {"forward": 0.1, "backward": 0.2, "update": 0.01},
+    (Said("data: gradients", "allreduce", 2, 1.0, 4096.0, 0.1),), 1e6,
+    ({"host": "a", "work": 1.0, "memory": 1e6}, {"host": "b", "work": 1.1, "memory": 1e6},
+     {"host": "c", "work": 1.9, "memory": 1e6}),
+    {"precision": "fp32"}, {"torch": "2"}, ((0, 3),),
+)  # fmt: skip
+
+
+def test_measurement_survives_its_file(tmp_path):
+    measured.write(tmp_path / "m.json", [ONE])
+    assert measured.read(tmp_path / "m.json") == [ONE]
+
+
+def test_straggler_is_named_with_its_host():
+    assert ONE.stragglers == ["rank 2 on c: 1.7 times the median"]
+
+
+OTHERS = [
+    "", "[]", "{}", '{"schema": 1}', '{"measured": true, "schema": 9}',
+    '{"measured": true, "schema": 1, "plans": [{}]}',
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("text", OTHERS)
+def test_other_files_are_refused_by_name(tmp_path, text):
+    path = tmp_path / "other.json"
+    path.write_text(text)
+    with pytest.raises(ValueError, match=r"other\.json"):
+        measured.read(path)
+
+
+def test_precision_that_cannot_be_run_is_refused():
+    with pytest.raises(ValueError, match="fp8"):
+        run(Job(VGG, "serial", 8, precision="fp8"), Path("unused"), ranks=1)
+
+
+@pytest.mark.slow
+def test_run_resume_and_replay(tmp_path):
+    pytest.importorskip("torch")
+    plans = ["serial", "data:2", "filter:2", "pipeline:2,segments=2"]
+    jobs = [Job(RESNET, plan, 8, steps=2, warm_up=1) for plan in plans]
+    out, said = tmp_path / "m.json", []
+    outcome, found = run(jobs[:2], out, ranks=2, say=said.append)
+    assert outcome.code == DONE, outcome.message
+    assert [one.plan for one in found] == plans[:2]
+    outcome, found = run(jobs, out, ranks=2, say=said.append)
+    assert outcome.code == DONE, outcome.message
+    assert len(said) == 4  # the first two were not run again
+    assert [one.plan for one in found] == plans
+    assert [one.devices for one in found] == [1, 2, 2, 2]
+    assert all(one.complete and len(one.each) == 2 and one.seconds > 0 for one in found)
+    exchange = {said.what: said for said in found[1].exchange}
+    assert set(exchange) == {"data: gradients"}
+    assert exchange["data: gradients"].bytes == pytest.approx(
+        4 * sum(row.weights * n for row, n in _rows())
+    )
+    document = json.loads(out.read_text())
+    assert set(document["plans"][1]["compute"]) == {"forward", "backward", "update"}
+    assert document["plans"][1]["measured"]["environment"]["backend"] == "gloo"
+
+    outcome, played = run(jobs[1:3], tmp_path / "r.json", ranks=2, replay=True)
+    assert outcome.code == DONE, outcome.message
+    for one, real in zip(played, found[1:3], strict=True):
+        told = {s.what: s for s in real.exchange if "loss" not in s.what}
+        assert {s.what: s.calls for s in one.exchange} == {w: s.calls for w, s in told.items()}
+        for said_ in one.exchange:
+            assert said_.bytes == pytest.approx(told[said_.what].bytes, rel=1e-6)
+
+
+def _rows():
+    from oracle.models import model
+
+    network = model(RESNET)
+    return zip(network.rows, network.repeat, strict=True)
+
+
+@pytest.mark.slow
+def test_profile_has_every_row_of_the_plans_at_its_local_shape(tmp_path):
+    pytest.importorskip("torch")
+    from oracle.executor.cuts import shard_of
+    from oracle.models import model
+    from oracle.plan import parse
+
+    plans = ["serial", "data:2", "filter:2", "pipeline:2,segments=2"]
+    jobs = [Job(RESNET, plan, 8, steps=2, warm_up=1) for plan in plans]
+    outcome = measure_compute(jobs, tmp_path / "p.jsonl", ranks=2)
+    assert outcome.code == DONE, outcome.message
+    profile, network = read_profile(tmp_path / "p.jsonl"), model(RESNET)
+    for plan in plans:
+        shard = shard_of(network, parse(plan, 8), 4.0)
+        for row in range(len(network)):
+            forward, backward = profile.lookup(shard, 0, row)
+            assert forward > 0
+            assert backward >= 0
+    assert {weights for _, weights, _ in profile.updates} >= {network.parameters}
