@@ -47,6 +47,10 @@ class Block:
         return self.step.seconds
 
     @property
+    def deviation(self) -> Array:
+        return self.step.deviation
+
+    @property
     def exchange(self) -> list[Exchange]:
         return self.step.exchange
 

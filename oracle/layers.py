@@ -10,7 +10,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Annotated, Any, ClassVar, Literal
+from typing import Annotated, Any, ClassVar, Literal, cast
 
 from oracle.document import Node, suggest
 from oracle.schema import Between, Count, Fraction, Reader, Whole, fields_of
@@ -613,7 +613,7 @@ def _said(kind: type[Layer], schema: Callable[[Any], dict[str, Any]]) -> dict[st
 
 
 def _plain(kind: type) -> bool:
-    return not any(required for _, _, required in fields_of(kind).values())
+    return not any(required for _, _, required in fields_of(cast(Any, kind)).values())
 
 
 _ACTIVATIONS = ("relu", "leaky_relu", "gelu", "silu", "tanh", "sigmoid", "softmax", "swish")

@@ -128,7 +128,9 @@ def parse(text: str, batch: float) -> Plan:
 
 @cache
 def _parse(text: str, batch: float) -> Plan:
-    known, faults, axes = strategies(), [], []
+    known = strategies()
+    faults: list[Fault] = []
+    axes: list[Strategy] = []
     for match in re.finditer(r"\S+", text):
         word, start = match.group(), match.start()
         if word == "serial":
@@ -142,7 +144,8 @@ def _parse(text: str, batch: float) -> Plan:
         if any(axis.name == name for axis in axes):
             faults.append(_fault(f"`{name}` stands twice", start, word, "write it once"))
             continue
-        cls, values = known[name], {}
+        cls = known[name]
+        values: dict[str, float] = {}
         if not colon:
             faults.append(_fault(f"`{name}` lacks its degree", start, word, f"`{name}:2`"))
         elif cls.degrees:

@@ -13,7 +13,17 @@ import types
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cache
-from typing import Annotated, Any, Literal, TypeVar, Union, get_args, get_origin, get_type_hints
+from typing import (
+    Annotated,
+    Any,
+    Literal,
+    TypeVar,
+    Union,
+    cast,
+    get_args,
+    get_origin,
+    get_type_hints,
+)
 
 from oracle.document import Fault, Node, Place, SpecError, suggest
 from oracle.units import Quantity, parse
@@ -69,7 +79,7 @@ class Reader:
         if origin is dict:
             return self.mapping(arguments[1], node, label)
         if dataclasses.is_dataclass(kind):
-            return self.record(kind, node, label)
+            return self.record(cast(Any, kind), node, label)
         if kind in (int, float):
             return self.number((kind, Between()), node, label)
         return self.word(kind, node, label)
@@ -137,7 +147,7 @@ class Reader:
             return None
         return {key: self.read(kind, value, key) for key, value in node.entries.items()}
 
-    def record(self, kind: type[T], node: Node, label: str) -> T | None:
+    def record(self, kind: Any, node: Node, label: str) -> Any:
         if node.kind != "mapping":
             if shorthand := getattr(kind, "shorthand", None):
                 entry = Node(node.place, "mapping", entries={shorthand: node})
@@ -220,11 +230,11 @@ def _is_scalar(kind: Any) -> bool:
 
 
 @cache
-def fields_of(kind: type) -> dict[str, tuple[str, Any, bool]]:
+def fields_of(kind: Any) -> dict[str, tuple[str, Any, bool]]:
     """Key in a file -> (attribute, type hint, required)."""
     hints = get_type_hints(kind, include_extras=True)
     found = {}
-    for f in dataclasses.fields(kind):  # type: ignore[arg-type]
+    for f in dataclasses.fields(kind):
         if f.metadata.get("hidden"):
             continue
         missing = f.default is dataclasses.MISSING and f.default_factory is dataclasses.MISSING

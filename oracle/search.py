@@ -96,7 +96,11 @@ def recommend(
     counts = [devices]
     if objective == "cost":  # fewer devices may be cheaper for the same work
         counts = [d for d in range(1, devices + 1) if devices % d == 0]
-    score, fits, miss, texts, keys = [], [], [], [], []
+    score: list[Any] = []
+    fits: list[Any] = []
+    miss: list[Any] = []
+    texts: list[Plan] = []
+    keys: list[Any] = []
     for count in counts:
         grid = Grid(model, count, batch, allowed, options)
         for plain in (True, False):  # every product plainly, then the knobs where they may help
@@ -121,7 +125,7 @@ def recommend(
     inside = np.concatenate([np.arange(len(plan)) for plan in texts])
 
     def name(row: int) -> Plan:
-        return texts[owner[row]][[int(inside[row])]]
+        return texts[int(owner[row])][[int(inside[row])]]
 
     order = np.argsort(np.where(fitting, value, np.inf), kind="stable")
     best = _first_of_each(order[: np.count_nonzero(fitting)], key, top)

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from functools import lru_cache
 from itertools import pairwise
 from pathlib import Path
-from typing import Annotated, Any, TypeVar
+from typing import Annotated, Any, TypeVar, cast
 
 from oracle.document import Fault, Node, Place, SpecError, from_data, load, read_text, suggest
 from oracle.schema import Between, Clash, Count, Fraction, Ratio, read
@@ -254,7 +254,8 @@ def _spec(kind: type[S], what: Any) -> S:
         return _build(kind, what)
     path = find(os.fspath(what), FOLDERS[kind])
     stamp = path.stat().st_mtime_ns if os.path.isfile(path) else 0
-    return _cached(kind, str(path), stamp)  # type: ignore[no-any-return]
+    found: S = _cached(cast(Any, kind), str(path), stamp)
+    return found
 
 
 @lru_cache(maxsize=64)

@@ -45,11 +45,12 @@ def run(asked: argparse.Namespace) -> Answer:
 def kernels(asked: argparse.Namespace) -> Answer:
     """Curves of kernels onto a device; a system stands for its device."""
     from oracle import kernel_fit, specs
+    from oracle.document import SpecError
     from oracle.readers.kernels import read
 
     try:
         device = specs.device(asked.onto)
-    except specs.SpecError:
+    except SpecError:
         device = specs.system(asked.onto).device
     readings = [read(path) for path in asked.files[1:]]
     samples = [kernel for reading in readings for kernel in reading.kernels]

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import argparse
 from pathlib import Path
+from typing import Any
 
 from oracle.commands import Answer, as_json
 
@@ -48,7 +49,8 @@ def listed(asked: argparse.Namespace) -> Answer:
 
 
 def shown(asked: argparse.Namespace) -> Answer:
-    from oracle.specs import read_text, shipped
+    from oracle.document import read_text
+    from oracle.specs import shipped
 
     texts = []
     for name in asked.names:
@@ -102,7 +104,7 @@ def kind_of(name: str) -> str:
 def opened(kind: str, name: str) -> object:
     from oracle import models, specs
 
-    read = {"models": models.model, "systems": specs.system, "devices": specs.device,
+    read: dict[str, Any] = {"models": models.model, "systems": specs.system, "devices": specs.device,
             "datasets": specs.dataset}  # fmt: skip
     return read[kind](name)
 

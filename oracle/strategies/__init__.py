@@ -16,3 +16,5 @@ def strategies() -> dict[str, type[Strategy]]:
 
 
 STRATEGIES = strategies()
+
+__all__ = ["STRATEGIES", "Strategy", "strategies"]

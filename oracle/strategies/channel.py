@@ -34,7 +34,7 @@ class Channel(Strategy):
     def limit(self, model: Model, batch: Array) -> Array:
         return min(model.channels[self.cut(model)], default=1)
 
-    def cut(self, model: Model) -> np.ndarray:
+    def cut(self, model: Model) -> Array:
         rows = cut_rows(model) & (model.groups == 1)
         return rows & (np.cumsum(rows) > 1)
 

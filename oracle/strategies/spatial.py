@@ -89,7 +89,10 @@ class Spatial(Strategy):
 
     def talk(self, shard: Shard) -> list[Message]:
         model, cut, micro = shard.model, self.cut(shard), shard.micro * shard.delta
-        x_border, y_border, faces = 0.0, 0.0, 0.0
+        x_border: Array = 0.0
+        y_border: Array = 0.0
+        faces: Array = 0.0
+        shrunk: Array
         for i, parts in enumerate(self.grid(shard)):
             k, s = model.window[i], model.stride[i]
             if shard.ideal:  # every layer with a window pays its two messages
