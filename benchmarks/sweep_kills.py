@@ -22,6 +22,7 @@ from pathlib import Path
 from typing import Any
 
 HOME = Path(__file__).parents[1]
+NAMES = ("kills", "working", "lost", "doubled", "unequal", "torn", "again")
 ASKED = [
     "resnet50",
     "abci",
@@ -88,7 +89,7 @@ def kills(count: int = 300, seed: int = 0, jobs: int = 2, longest: float = 2.0) 
     """Figures of `count` kills."""
     rng = random.Random(seed)
     rows: list[dict[str, Any]] = []
-    found = dict.fromkeys(("kills", "sweeps", "lost", "doubled", "unequal", "torn", "again"), 0)
+    found = dict.fromkeys(("sweeps", *NAMES), 0)
     begin = time.monotonic()
     with tempfile.TemporaryDirectory() as scratch:
         whole = Path(scratch) / "unbroken"
@@ -107,11 +108,13 @@ def kills(count: int = 300, seed: int = 0, jobs: int = 2, longest: float = 2.0) 
             one["again"] = len(kept(folder)) - points
             one["torn"] = torn(folder)
             rows.append(one)
-            for name in ("kills", "lost", "doubled", "unequal", "torn", "again"):
+            for name in NAMES:
                 found[name] += one[name]
     goals = {"kills": "≥ 300", "lost": "0", "doubled": "0", "unequal": "0"}
-    units = {"lost": "rows", "doubled": "rows", "unequal": "files", "torn": "files",
-             "again": "rows computed twice"}  # fmt: skip
+    units = {
+        "working": "after rows were kept", "lost": "rows", "doubled": "rows", "unequal": "files",
+        "torn": "files", "again": "rows computed twice",
+    }  # fmt: skip
     figures = {f"sweep_kills.{name}": {"value": float(value), "unit": units.get(name, ""),
                                        "goal": goals.get(name, "")}
                for name, value in found.items()}  # fmt: skip
@@ -125,7 +128,7 @@ def _until_done(
     folder: Path, rng: random.Random, jobs: int, longest: float, most: int
 ) -> dict[str, Any]:
     """Run, kill, run again; the last run is let be."""
-    one: dict[str, Any] = {"kills": 0, "lost": 0, "all": 0, "parent": 0, "worker": 0}
+    one: dict[str, Any] = dict.fromkeys(("kills", "working", "lost", "all", "parent", "worker"), 0)
     before: set[int] = set()
     while True:
         process = subprocess.Popen(command(folder, jobs), cwd=HOME, start_new_session=True,
@@ -148,6 +151,7 @@ def _until_done(
                 one["all"] += 1
         now = set(kept(folder)) if (folder / "rows").is_dir() else set()
         one["lost"] += len(before - now)
+        one["working"] += code < 0 and len(now) > len(before)
         before = now
         if code == 0:
             return one

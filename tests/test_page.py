@@ -20,7 +20,9 @@ from oracle.page.markup import Html, join, plain, tag
 
 pytest.importorskip("matplotlib", reason="the extra `plot` is not here")
 
-HOSTILE = "</script><script>window.pwned=1</script><img src=x onerror='window.pwned=1'>\"'&]]>\u202e"
+HOSTILE = (
+    "</script><script>window.pwned=1</script><img src=x onerror='window.pwned=1'>\"'&]]>\u202e"
+)
 CHROME = shutil.which("chromium") or shutil.which("google-chrome")
 DRIVER = shutil.which("chromedriver")
 
@@ -39,7 +41,9 @@ class Outline(HTMLParser):
         said = dict(attributes)
         if "id" in said:
             self.ids.append(said["id"])
-        self.links += [v for k, v in attributes if k in ("src", "href", "xlink:href", "action") and v]
+        self.links += [
+            v for k, v in attributes if k in ("src", "href", "xlink:href", "action") and v
+        ]
         if name not in self.VOID:
             self.open.append(name)
 
@@ -96,10 +100,13 @@ def test_tags_escape_what_is_not_markup():
 def test_one_file_that_asks_nobody(text):
     found = outline(text)
     elsewhere = [link for link in found.links if not link.startswith(("#", "data:"))]
-    assert not elsewhere and "@import" not in text and "url(http" not in text
+    assert not elsewhere
+    assert "@import" not in text
+    assert "url(http" not in text
     assert len(found.ids) == len(set(found.ids))
     names = [name for name, _ in found.seen]
-    assert names.count("svg") >= 4 and names.count("h1") == 1
+    assert names.count("svg") >= 4
+    assert names.count("h1") == 1
     assert len(text) < 1_000_000
 
 
@@ -107,7 +114,8 @@ def test_every_picture_has_words(text):
     found = outline(text)
     for name, said in found.seen:
         if name == "svg":
-            assert said["role"] == "img" and len(said["aria-label"]) > 15
+            assert said["role"] == "img"
+            assert len(said["aria-label"]) > 15
 
 
 def test_the_answer_stands_first_and_without_scripts(text, ranking):
@@ -122,12 +130,15 @@ def test_the_answer_stands_first_and_without_scripts(text, ranking):
 def test_the_only_script_is_the_one_the_policy_names(text):
     import hashlib
 
-    policy = re.search(r'Content-Security-Policy" content="([^"]*)"', text)[1].replace("&#x27;", "'")
+    policy = re.search(r'Content-Security-Policy" content="([^"]*)"', text)[1].replace(
+        "&#x27;", "'"
+    )
     scripts = re.findall(r"<script>(.*?)</script>", text, re.DOTALL)
     assert len(scripts) == 1
     digest = base64.b64encode(hashlib.sha256(scripts[0].encode()).digest()).decode()
     assert f"script-src 'sha256-{digest}'" in policy
-    assert "default-src 'none'" in policy and "unsafe-inline'" not in policy.split("script-src")[1]
+    assert "default-src 'none'" in policy
+    assert "unsafe-inline'" not in policy.split("script-src")[1]
     assert not re.search(r"<[^>]* on[a-z]+=", text)
 
 
@@ -156,7 +167,8 @@ def test_nothing_fits_is_said_with_the_shortage(tmp_path, capsys):
     assert main(["report", "gpt3-175b", "abci", "--devices", "4", "--batch", "4",
                  "-o", str(place)]) == 1  # fmt: skip
     words = " ".join(outline(place.read_text()).text)
-    assert "None of" in words and "short" in words
+    assert "None of" in words
+    assert "short" in words
     assert "no plan fits" in capsys.readouterr().err
 
 
@@ -165,7 +177,8 @@ def test_command_embeds_specs_and_command(tmp_path, capsys):
     assert main(["report", "resnet50", "abci", "--devices", "8", "--batch", "256",
                  "-o", str(place)]) == 0  # fmt: skip
     words = " ".join(outline(place.read_text()).text)
-    assert "device: v100-sxm2-16gb" in words and "ImageNet" in words and "oracle report" in words
+    for wanted in ("levels:", "samples:", "oracle report"):
+        assert wanted in words
     assert sorted(p.name for p in tmp_path.iterdir()) == ["r.html"]
 
 
@@ -174,7 +187,9 @@ def test_without_matplotlib_the_rest_stands(ranking, monkeypatch):
 
     monkeypatch.setitem(sys.modules, "matplotlib", None)
     text = page(ranking, "oracle report")
-    assert "Figures are left out" in text and "<svg" not in text and ranking.best in text
+    assert "Figures are left out" in text
+    assert "<svg" not in text
+    assert ranking.best in text
 
 
 class Browser:
@@ -207,8 +222,8 @@ class Browser:
 
     def say(self, method, path, data=None):
         content = None if data is None else json.dumps(data).encode()
-        request = urllib.request.Request(self.base + path, content, method=method)  # noqa: S310
-        with urllib.request.urlopen(request, timeout=60) as answer:  # noqa: S310
+        request = urllib.request.Request(self.base + path, content, method=method)
+        with urllib.request.urlopen(request, timeout=60) as answer:
             return json.load(answer)["value"]
 
     def open(self, place):
@@ -248,9 +263,13 @@ def test_in_a_browser(browser, text, tmp_path):
     assert browser.console() == []
     assert browser.run("return performance.getEntriesByType('resource').length") == 0
     pictures = browser.run(
-        "return [...document.querySelectorAll('svg')].map(s => s.getBoundingClientRect().height)")  # fmt: skip
-    assert len(pictures) >= 4 and min(pictures) > 100
-    column = "[...document.querySelectorAll('table')[0].tBodies[0].rows].map(r => r.cells[6].dataset.v)"
+        "return [...document.querySelectorAll('svg')].map(s => s.getBoundingClientRect().height)"
+    )
+    assert len(pictures) >= 4
+    assert min(pictures) > 100
+    column = (
+        "[...document.querySelectorAll('table')[0].tBodies[0].rows].map(r => r.cells[6].dataset.v)"
+    )
     press = "document.querySelectorAll('table')[0].tHead.rows[0].cells[6].firstChild.click();"
     upwards = [float(v) for v in browser.run(f"{press} return {column}")]
     assert upwards == sorted(upwards)
@@ -263,7 +282,8 @@ def test_in_a_browser(browser, text, tmp_path):
     time.sleep(0.3)
     assert browser.console() == []
     image = base64.b64decode(browser.say("GET", "/screenshot"))
-    assert image.startswith(b"\x89PNG") and len(image) > 20_000
+    assert image.startswith(b"\x89PNG")
+    assert len(image) > 20_000
 
 
 def test_narrow_screens_do_not_scroll_sideways(browser, text, tmp_path):
@@ -289,4 +309,5 @@ def test_it_prints(browser, text, tmp_path):
     place.write_text(text)
     browser.open(place)
     content = base64.b64decode(browser.say("POST", "/print", {"background": True}))
-    assert content.startswith(b"%PDF") and len(content) > 10_000
+    assert content.startswith(b"%PDF")
+    assert len(content) > 10_000

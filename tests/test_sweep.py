@@ -355,6 +355,24 @@ def test_a_point_that_always_kills_is_named(tmp_path, monkeypatch):
         sweep(SMALL, tmp_path, jobs=2)
 
 
+@pytest.mark.parametrize("jobs", ["1", "2"])
+def test_a_full_disk_is_said_plainly(tmp_path, jobs):
+    """The first process to write finds no room; nothing that was kept is hurt."""
+    sweep(SMALL, tmp_path, jobs=1, shard=(1, 2))
+    before = {p.name: p.read_bytes() for p in tmp_path.glob("rows/*")}
+    words = ["resnet50", "abci", "--devices", "1..8", "--batch-per-device", "16,32", "--plan",
+             "data:*", "--out", str(tmp_path), "--jobs", jobs, "--quiet"]  # fmt: skip
+    done = subprocess.run(
+        ["bash", "-c", 'ulimit -f 0; trap "" XFSZ; exec "$@"', "-", *command(*words)],
+        cwd=HOME, capture_output=True, timeout=120, check=False,
+    )  # fmt: skip
+    assert done.returncode == 2, done.stderr
+    assert b"File too large" in done.stderr
+    assert b"Traceback" not in done.stderr
+    assert {n: (tmp_path / "rows" / n).read_bytes() for n in before} == before
+    assert sweep(SMALL, tmp_path, jobs=1).complete
+
+
 def test_on_a_dask_cluster(tmp_path):
     pytest.importorskip("distributed", reason="the extra `scale` (dask[distributed]) is not here")
     done = subprocess.run(

@@ -15,9 +15,6 @@ oracle plot contention abci --devices 64 --pattern 16x4 --op allreduce --algorit
 from __future__ import annotations
 
 import argparse
-import csv
-import io
-import json
 import re
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -30,8 +27,6 @@ from oracle.commands import (
     prediction_options,
     whole,
 )
-
-LARGEST = 2**26  # bytes of a file of rows
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:
@@ -116,6 +111,7 @@ def run(asked: argparse.Namespace) -> Answer:
 
 def _rows(asked: argparse.Namespace) -> list[dict[str, Any]]:
     from oracle.commands.sweep_ import grid
+    from oracle.plot.rows import read_rows
     from oracle.sweep import sweep, unusable
 
     if asked.rows:
@@ -127,83 +123,16 @@ def _rows(asked: argparse.Namespace) -> list[dict[str, Any]]:
     return sweep(grid(asked), asked.out, jobs=asked.jobs).rows
 
 
-def read_rows(path: str) -> list[dict[str, Any]]:
-    """Rows of a CSV or JSON file; cells that are numbers are numbers."""
-    from oracle.sweep import unusable
-
-    with open(path, "rb") as file:
-        content = file.read(LARGEST + 1)
-    if len(content) > LARGEST:
-        raise unusable(f"{path} is larger than {LARGEST} bytes")
-    try:
-        text = content.decode("utf-8-sig")
-        if text.lstrip()[:1] in ("{", "["):
-            data = json.loads(text)
-            found = data["rows"] if isinstance(data, dict) else data
-            return [dict(row) for row in found]
-        return [
-            {k: _cell(v) for k, v in row.items() if k} for row in csv.DictReader(io.StringIO(text))
-        ]
-    except (ValueError, TypeError, KeyError, AttributeError, csv.Error, RecursionError) as error:
-        raise unusable(
-            f"{path} has no rows to read: {error}", "CSV with a header, or JSON"
-        ) from None
-
-
-def _cell(text: str | None) -> Any:
-    if text is None or text == "":
-        return None if text is None else ""
-    try:
-        value = float(text)
-    except ValueError:
-        return text.removeprefix("'")
-    return int(value) if value.is_integer() and text.isdigit() else value
-
-
-def _columns(rows: Sequence[dict[str, Any]], wanted: Sequence[str], path: str) -> None:
-    from oracle.sweep import unusable
-
-    missing = [name for name in wanted if not rows or name not in rows[0]]
-    if missing:
-        raise unusable(
-            f"{path} has no column {', '.join(missing)}", f"columns: {', '.join(wanted)}"
-        )
-    for number, row in enumerate(rows, 2):
-        for name in wanted:
-            value = row[name]
-            if name not in (
-                "plan",
-                "way",
-                "group",
-                "status",
-                "model",
-                "system",
-                "what_if",
-            ) and not (
-                (isinstance(value, int | float) and 0 <= value < 1e30) or value in ("", None)
-            ):
-                raise unusable(f"{path}, row {number}: {name} is {value!r}", "a number from 0 on")
-
-
-ALIASES = {"strategy": "group", "way": "group", "p": "devices", "comp_s": "computation",
-           "comm_s": "communication", "total_s": "total"}  # fmt: skip
-
-
-def read_bars(path: str) -> list[dict[str, Any]]:
-    """Measured bars; where a `who` column tells models from measurements, the latter."""
-    rows = [{ALIASES.get(k, k): v for k, v in row.items()} for row in read_rows(path)]
-    rows = [row for row in rows if row.get("who", "measured") in ("measured", "empirical")]
-    _columns(rows, ("group", "devices", "computation", "communication"), path)
-    return [row for row in rows if row["computation"] not in ("", None)]
-
-
 def _breakdown(asked: argparse.Namespace) -> Any:
     from oracle.plot import bar, breakdown
+    from oracle.plot.rows import SWEPT, columns, read_bars
 
     rows = _rows(asked)
     if rows and "way" in rows[0]:
-        _columns(rows, ("devices", "forward", "backward", "exposed"), asked.rows or "the sweep")
+        columns(rows, SWEPT, asked.rows or "the sweep")
         rows = [bar(row) for row in rows]
+    else:
+        columns(rows, ("group", "devices", "computation", "communication"), str(asked.rows))
     measured = read_bars(asked.measured) if asked.measured else []
     shown = {(row["group"], row["devices"]) for row in rows}
     measured = [row for row in measured if (row["group"], row["devices"]) in shown]
@@ -212,9 +141,10 @@ def _breakdown(asked: argparse.Namespace) -> Any:
 
 def _scaling(asked: argparse.Namespace) -> Any:
     from oracle.plot import scaling
+    from oracle.plot.rows import SWEPT, columns
 
     rows = _rows(asked)
-    _columns(rows, ("devices", "batch", "seconds", "status", "way"), asked.rows or "the sweep")
+    columns(rows, SWEPT, asked.rows or "the sweep")
     return scaling(rows, asked.title or _title(asked))
 
 
@@ -229,11 +159,12 @@ def _pareto(asked: argparse.Namespace) -> Any:
     from oracle import api
     from oracle.commands.sweep_ import grid
     from oracle.plot import pareto
+    from oracle.plot.rows import columns, read_rows
     from oracle.sweep.row import figures
 
     if asked.rows:
         rows = read_rows(asked.rows)
-        _columns(rows, ("plan", "devices", "seconds", "memory", "capacity"), asked.rows)
+        columns(rows, ("plan", "devices", "seconds", "memory", "capacity"), asked.rows)
         return pareto(rows, asked.title)
     _rows_wanted(asked)
     found: list[dict[str, Any]] = []
@@ -289,11 +220,11 @@ def _batch(asked: argparse.Namespace) -> list[int]:
 
 def _measured(asked: argparse.Namespace) -> Any:
     from oracle.plot import measured
+    from oracle.plot.rows import columns, read_rows
 
     rows = read_rows(asked.file)
-    _columns(rows, ("predicted", "measured"), asked.file)
-    kept = [row for row in rows if row["predicted"] and row["measured"]]
-    return measured(kept, asked.title)
+    columns(rows, ("predicted", "measured"), asked.file)
+    return measured(rows, asked.title)
 
 
 def _timeline(asked: argparse.Namespace) -> Any:
@@ -349,6 +280,12 @@ def groups_of(plan: str, axes: Sequence[str]) -> tuple[tuple[tuple[int, int], ..
 
 
 DRAW: dict[str, Callable[[argparse.Namespace], Any]] = {
-    "breakdown": _breakdown, "scaling": _scaling, "parts": _plans, "memory": _plans, "pareto": _pareto,
-    "measured": _measured, "timeline": _timeline, "contention": _contention,
-}  # fmt: skip
+    "breakdown": _breakdown,
+    "scaling": _scaling,
+    "parts": _plans,
+    "memory": _plans,
+    "pareto": _pareto,
+    "measured": _measured,
+    "timeline": _timeline,
+    "contention": _contention,
+}

@@ -75,9 +75,9 @@ def answer(ranking: Ranking) -> Html:
     bound = ", ".join(
         f"{name} {100 * s / total:.0f}\u00a0%" for name, s in biggest if s > 0.005 * total
     )
-    interval = f"{show(shown.seconds_low[0], 's')} to {show(shown.seconds_high[0], 's')}"
+    interval = f"{show(shown.seconds_low[0], 's')} to {show(shown.seconds_high[0], 's')} (90 %)"
     tiles = [
-        tile(show(total, "s"), "an iteration", interval + " (90 %)" if not shown.options.ideal else ""),
+        tile(show(total, "s"), "an iteration", "" if shown.options.ideal else interval),
         None if shown.epoch is None else tile(
             show(shown.epoch[0], "s"), f"an epoch of {_data(shown)}",
             _hours(shown)),
@@ -141,11 +141,12 @@ def tables(ranking: Ranking) -> Html:
     """All plans, the exchanges and the memory of the best, and what does not fit."""
     shown, likely = ranking.estimate, ranking.likely_best()
     first = parts(shown, 0)
+    rates = [float(b / s) for b, s in zip(shown.batch, shown.seconds, strict=True)]
     plans = table(
         ["#", "plan", "time", "low", "high", "samples/s", "memory", "best?", "why not"],
         [[row + 1, tag("code", plan), seconds(shown.seconds[row]), seconds(shown.seconds_low[row]),
           seconds(shown.seconds_high[row]),
-          (float(shown.batch[row] / shown.seconds[row]), f"{shown.batch[row] / shown.seconds[row]:,.4g}"),
+          (rates[row], f"{rates[row]:,.4g}"),
           nbytes(shown.memory[row]), (float(likely[row]), f"{likely[row]:.0%}"),
           "" if row == 0 else why_not(first, parts(shown, row))]
          for row, plan in enumerate(shown.plans)],

@@ -34,10 +34,13 @@ th, td { text-align: left; padding: .38rem .7rem .38rem 0; border-bottom: 1px so
 th { color: var(--faint); font-weight: 600; white-space: nowrap; }
 td.n, th.n { text-align: right; white-space: nowrap; }
 td code { overflow-wrap: anywhere; }
-th button { all: unset; cursor: pointer; } th button:focus-visible { outline: 2px solid var(--link); }
-th[aria-sort] button::after { content: " ↑"; } th[aria-sort=descending] button::after { content: " ↓"; }
-button.copy { font: inherit; font-size: .85rem; color: var(--link); background: none; padding: .1rem .5rem;
-  border: 1px solid var(--rule); border-radius: .3rem; cursor: pointer; margin: .2rem .4rem .2rem 0; }
+th button { all: unset; cursor: pointer; }
+th button:focus-visible { outline: 2px solid var(--link); }
+th[aria-sort] button::after { content: " ↑"; }
+th[aria-sort=descending] button::after { content: " ↓"; }
+button.copy { font: inherit; font-size: .85rem; color: var(--link); background: none;
+  border: 1px solid var(--rule); border-radius: .3rem; cursor: pointer; padding: .1rem .5rem;
+  margin: .2rem .4rem .2rem 0; }
 details { margin: .5rem 0; } summary { cursor: pointer; }
 pre { background: var(--wait); padding: .8rem 1rem; overflow: auto; max-height: 32rem; }
 @media print { :root { --ink: #000; --faint: #444; --rule: #bbb; --paper: #fff; --wait: #f1f1f1;

@@ -3,8 +3,8 @@
     from oracle.plot import scaling, save
     save(scaling(sweep(grid).rows), "scaling.svg")
 
-`breakdown`, `scaling` and `pareto` take rows of a sweep, `parts`, `memory` and `timeline` an estimate,
-`measured` pairs of seconds, `contention` a system and a pattern of groups.
+`breakdown`, `scaling` and `pareto` take rows of a sweep, `parts`, `memory` and `timeline` an
+estimate, `measured` pairs of seconds, `contention` a system and a pattern of groups.
 """
 
 from oracle.plot.against import measured

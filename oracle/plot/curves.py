@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 Row = Mapping[str, Any]
-TOLD = ("model", "system", "what_if", "way", "batch")
+TOLD = ("model", "system", "what_if", "way")
 MOST = 9  # curves that can be told apart
 
 
@@ -59,29 +59,26 @@ def scaling(rows: Sequence[Row], title: str = "") -> Figure:
 
 
 def curves_of(rows: Sequence[Row]) -> dict[str, list[Row]]:
-    """Rows by what tells them apart, sorted by devices; `batch` only where it does."""
+    """Rows by what tells them apart, each curve sorted by devices; batches only where they do."""
     from oracle.sweep.row import label
 
-    grows = len({(row["batch"] / row["devices"]) for row in rows}) == 1
-    per_device = len({row["batch"] for row in rows}) > 1 and not grows
-    keys = [key for key in TOLD if key != "batch" or per_device]
-    told = tuple(key for key in keys if len({row[key] for row in rows}) > 1)
-    if "batch" in told and _alike(rows):
-        told = tuple(key for key in told if key != "batch")
+    told = tuple(key for key in TOLD if len({row[key] for row in rows}) > 1)
+    questions = [tuple(row[key] for key in (*TOLD, "devices")) for row in rows]
+    batches = len(set(questions)) < len(questions)
+    shares = {row["batch"] / row["devices"] for row in rows}
+    totals = {row["batch"] for row in rows}
     found: dict[str, list[Row]] = {}
     for row in rows:
-        name = label(row, told) if told else label(row, ("way",))
+        name = label(row, told or ("way",))
         if "what_if" in told and not row["what_if"]:
             name = f"{name} · as it is" if name else "as it is"
-        found.setdefault(name, []).append(row)
+        if batches and len(shares) <= len(totals):
+            name = f"{name} · {row['batch'] / row['devices']:g} a device"
+        elif batches:
+            name = f"{name} · batch {row['batch']:,}"
+        found.setdefault(name.removeprefix(" · "), []).append(row)
     return {name: sorted(members, key=lambda row: row["devices"])
             for name, members in found.items()}  # fmt: skip
-
-
-def _alike(rows: Sequence[Row]) -> bool:
-    """Whether each question has one batch at each size, so that it needs no saying."""
-    keys = [(r["model"], r["system"], r["what_if"], r["way"], r["devices"]) for r in rows]
-    return len(set(keys)) == len(keys)
 
 
 def _ideal(panel: Any, good: Sequence[Row]) -> None:

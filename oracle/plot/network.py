@@ -21,6 +21,7 @@ SINGLY = 72  # devices that can be drawn one by one
 MOST = 160  # units that can stand side by side
 STRANDS = 150  # links that can be drawn strand by strand
 FULL = 0.995
+ROUND = "round,pad=0,rounding_size=0.05"
 SHADES = ("#dde5ec", "#9cc9ea", "#0072b2", "#0a2c4d")
 FLAT = ("torus", "grid", "ring", "loop", "dragonfly")  # kinds that are drawn as a plane
 
@@ -210,7 +211,7 @@ def _feet(axes: Any, topology: Topology, low: int, x: Any, use: Any) -> None:
 
 
 def _strands(axes: Any, x: Any, low: float, high: float, up: Any, down: Any) -> None:
-    """Ports of units: a strand up and one down each, or one for all where they would run together."""
+    """Ports of units: a strand up and one down each; one for all where they would merge."""
     from matplotlib.collections import LineCollection
 
     if not up.size:  # links of another kind join them; the lines say only what belongs where
@@ -242,7 +243,7 @@ def _beam(axes: Any, left: float, right: float, y: float, core: float | None) ->
     from matplotlib.patches import FancyBboxPatch
 
     face = "#eeeeef" if core is None else tuple(_shade([core])[0])
-    axes.add_patch(FancyBboxPatch((left, y), right - left, 0.12, boxstyle="round,pad=0,rounding_size=0.05",
+    axes.add_patch(FancyBboxPatch((left, y), right - left, 0.12, boxstyle=ROUND,
                                   facecolor=face, edgecolor=style.FAINT, lw=0.8))  # fmt: skip
 
 
@@ -281,7 +282,7 @@ def _say(axes: Any, topology: Topology, depth: int, low: int, x: Any, beam: floa
             words = f"{fabric.units:,} devices"
         else:
             below = topology.fabrics[low - 1]
-            words = f"{fabric.units:,} {topology.fabrics[low].unit_name}s of\n{below.width} {topology.fabrics[low - 1].unit_name}s"
+            words = f"{fabric.units:,} {fabric.unit_name}s of\n{below.width} {below.unit_name}s"
         axes.text(
             left,
             0.0 if low == 0 else -0.22,
@@ -333,7 +334,8 @@ def _plane(axes: Any, topology: Topology, use: NDArray[np.float64]) -> None:
                      edgecolor=style.INK, lw=0.9, zorder=3)  # fmt: skip
     name = topology.fabrics[depth].unit_name
     left_out = "; ways round not drawn" if dense and type(fabric).kind == "torus" else ""
-    axes.annotate(f"{fabric.units:,} {name}s, {type(fabric).kind} {_shape(fabric)}{left_out}", (0.0, 1.0),
+    head = f"{fabric.units:,} {name}s, {type(fabric).kind} {_shape(fabric)}{left_out}"
+    axes.annotate(head, (0.0, 1.0),
                   xycoords="axes fraction", va="top", fontsize=10, weight="bold")  # fmt: skip
     axes.set_aspect("equal")
     axes.margins(0.08)

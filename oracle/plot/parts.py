@@ -1,4 +1,4 @@
-"""What an iteration of each plan is made of: passes, waiting, update, exchanges that nothing hides."""
+"""What an iteration of each plan is made of: passes, waiting, update, exposed exchanges."""
 
 from __future__ import annotations
 

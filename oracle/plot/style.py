@@ -81,7 +81,7 @@ def canvas(width: float, height: float, alt: str) -> Figure:
     figure = Picture(figsize=(width, height), layout="constrained")
     engine: Any = figure.get_layout_engine()
     engine.set(w_pad=0.08, h_pad=0.08)
-    figure.alt = alt
+    figure.alt = printable(alt)
     return figure
 
 
@@ -173,9 +173,14 @@ def paler(colour: str, part: float = 0.45) -> Any:
     return tuple(c + (1 - c) * part for c in to_rgb(colour))
 
 
+def printable(text: str) -> str:
+    """Text without control characters: they break SVG, and hide what stands beside them."""
+    return "".join(c if c.isprintable() else "�" for c in text)
+
+
 def shorter(text: str, most: int) -> str:
     """Text that fits, its middle left out if need be; never read as mathematics."""
-    text = "".join(c if c.isprintable() else "�" for c in text)
+    text = printable(text)
     if len(text) > most:
         half = (most - 1) // 2
         text = f"{text[: most - 1 - half]}…{text[len(text) - half :]}"

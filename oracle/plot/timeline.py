@@ -186,9 +186,10 @@ def timeline(shown: Estimate, row: int = 0, title: str = "") -> Figure:
         axes.grid(visible=False)
         axes.spines["left"].set_visible(False)
         axes.set_xlabel(f"time, {unit}")
+        again = ", with recomputation" if shown.compute["recompute"][row] > 0 else ""
         entries = [
             (Patch(facecolor=style.BLUE), "forward"),
-            (Patch(facecolor=style.SKY), "backward" + (", with recomputation" if shown.compute["recompute"][row] > 0 else "")),
+            (Patch(facecolor=style.SKY), "backward" + again),
             (Patch(facecolor=style.RED), "exchange that nothing hides"),
             (Patch(facecolor=style.ORANGE), "hidden exchange"),
             (Patch(facecolor=style.GREY), "update"),

@@ -77,7 +77,8 @@ class Worker:
         data = os.read(self.process.stdout.fileno(), 65536)
         *said, self._rest = (self._rest + data).split(b"\n")
         if faults := [word for word in said if word.startswith(b"fault ")]:
-            raise Lost(faults[0][6:].decode())
+            code, _, words = faults[0][6:].decode().partition(" ")
+            raise OSError(int(code), os.strerror(int(code)), words) if int(code) else Lost(words)
         found = [int(word) for word in said]
         for number in found:
             self.owed.remove(number)
@@ -194,6 +195,11 @@ def on_dask(
             ledger.close()
 
 
+def _number(error: Exception) -> int:
+    """The system's number of an error that is not ours: a full disk, a lost mount."""
+    return (error.errno or 0) if isinstance(error, OSError) else 0
+
+
 def work() -> int:
     """A worker's life: the grid, then points, until nobody asks any more."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # whoever started it decides when to end
@@ -209,8 +215,9 @@ def work() -> int:
                 ledger.append(number, row(grid, grid.point(number)))
                 said = str(number)
             except Exception as error:
-                traceback.print_exc()
-                said = f"fault {grid.point(number)}: {type(error).__name__}: {error!r:.300}"
+                if not _number(error):
+                    traceback.print_exc()
+                said = f"fault {_number(error)} {grid.point(number)}: {error!r:.300}"
             sys.stdout.buffer.write(said.replace("\n", " ").encode() + b"\n")
             sys.stdout.buffer.flush()
     except BrokenPipeError:

@@ -101,7 +101,7 @@ class Grid:
         return cls(**given)
 
     def check(self) -> None:
-        """Open every spec, read every factor, plan and strategy; a SpecError for the first fault."""
+        """Open every spec, read every factor, plan and strategy; a SpecError says what is wrong."""
         from oracle import models, specs
         from oracle.prediction import options_for
         from oracle.sweep.row import family, template

@@ -67,8 +67,11 @@ class Ledger:
             flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_APPEND
             self._file = os.open(self.rows / name, flags, 0o644)
         line = json.dumps([number, row], separators=(",", ":"), allow_nan=False).encode() + b"\n"
-        while line:  # a full disk or a signal may take only part of it
-            line = line[os.write(self._file, line) :]
+        try:
+            while line:  # a full disk or a signal may take only part of it
+                line = line[os.write(self._file, line) :]
+        except OSError as error:
+            raise OSError(error.errno, error.strerror, str(self.rows)) from None
         if time.monotonic() - self._synced > SYNC:
             self.sync()
 

@@ -1,0 +1,414 @@
+"""Figures: what they draw, the schedules behind them, files that are the same each time."""
+
+import csv
+import json
+import re
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+pytest.importorskip("matplotlib", reason="the extra `plot` is not here")
+
+import contextlib
+import itertools
+
+from oracle import api, plot
+from oracle.cli import main
+from oracle.document import SpecError
+from oracle.plot import style
+from oracle.plot.curves import curves_of
+from oracle.plot.front import unbeaten
+from oracle.plot.rows import read_bars, read_rows
+from oracle.plot.timeline import order, passes_of, replay
+from oracle.specs import system
+from oracle.sweep import Grid, sweep
+from oracle.sweep.row import figures
+
+
+@pytest.fixture(scope="module")
+def rows():
+    grid = Grid(("resnet50",), ("abci",), (1, 4, 16, 64, 128), (16.0,), True,
+                ways=("each:data", "each:filter"))  # fmt: skip
+    return sweep(grid, jobs=1).rows
+
+
+@pytest.fixture(scope="module")
+def ranking():
+    return api.recommend("gpt2", "dgx-a100", 16, batch=64, top=12)
+
+
+def words(figure):
+    """All text of a figure, as its SVG holds it."""
+    found = plot.rendered(figure, "svg", text=True).decode()
+    return re.sub(r"<[^>]+>", " ", found)
+
+
+def bars(axes):
+    return [p for p in axes.patches if hasattr(p, "get_height") and p.get_height() > 0]
+
+
+def test_breakdown_adds_up_to_the_iteration(rows):
+    good = [row for row in rows if row["status"] == "ok"]
+    figure = plot.breakdown([plot.bar(row) for row in rows])
+    tops = {}
+    divide, _ = style.scale([row["seconds"] for row in good], "s")
+    for axes, group in zip(figure.axes, ("each:data", "each:filter"), strict=True):
+        for patch in bars(axes):
+            key = (group, round(patch.get_x() + patch.get_width() / 2))
+            tops[key] = max(tops.get(key, 0), patch.get_y() + patch.get_height())
+    for row in good:
+        at = [1, 4, 16, 64, 128].index(row["devices"])
+        assert tops[row["way"], at] * divide == pytest.approx(row["seconds"], rel=0.02)
+    assert "cannot run" in words(figure), "128 devices are more than 64 filters"
+
+
+def test_breakdown_with_measured_bars(rows):
+    predicted = [plot.bar(row) for row in rows if row["way"] == "each:data"]
+    measured = [{"group": "data", "devices": 16, "computation": 0.05, "communication": 0.02}]
+    figure = plot.breakdown(predicted, measured, "a title")
+    shown = words(figure)
+    for wanted in ("predicted", "measured", "computation", "communication", "a title"):
+        assert wanted in shown
+    assert "predicted beside measured" in figure.alt
+
+
+def test_scaling_has_a_band_and_a_gap(rows):
+    figure = plot.scaling(rows)
+    left = figure.axes[0]
+    line = next(line for line in left.lines if line.get_label() == "filter")
+    assert np.isnan(line.get_ydata()[-1]), "what cannot run leaves a gap"
+    data = next(line for line in left.lines if line.get_label() == "data")
+    assert np.isfinite(data.get_ydata()).all()
+    assert len(left.collections) == 2, "one band a curve"
+
+
+def test_curves_are_told_apart_by_what_differs(rows):
+    assert list(curves_of(rows)) == ["data", "filter"]
+    grid = Grid(("resnet50",), ("abci",), (1, 2), (16.0, 32.0), True, what_ifs=("", "network=2"),
+                ways=("plan:data:*",))  # fmt: skip
+    found = curves_of(sweep(grid, jobs=1).rows)
+    assert {name: len(members) for name, members in found.items()} == {
+        "as it is · 16 a device": 2, "as it is · 32 a device": 2,
+        "network=2 · 16 a device": 2, "network=2 · 32 a device": 2,
+    }  # fmt: skip
+
+
+def test_memory_names_capacity_and_shortage():
+    shown = api.estimate("gpt2-xl", "abci", ["data:4", "data:4,zero=3"], 64)
+    figure = plot.memory(shown)
+    text = words(figure)
+    assert "a device" in text
+    assert ("short" in text) == bool((~shown.feasible).any())
+
+
+def test_parts_add_up(ranking):
+    shown = ranking.estimate
+    figure = plot.parts(shown)
+    axes = figure.axes[0]
+    divide, _ = style.scale([float(shown.seconds.max())], "s")
+    for row in range(len(shown)):
+        y = len(shown) - 1 - row
+        ends = [p.get_x() + p.get_width() for p in axes.patches
+                if abs(p.get_y() + p.get_height() / 2 - y) < 0.01]  # fmt: skip
+        assert max(ends) * divide == pytest.approx(float(shown.seconds[row]), rel=0.05)
+
+
+def test_pareto_rings_the_unbeaten(ranking):
+    found = [figures(ranking.estimate, at) for at in range(len(ranking))]
+    figure = plot.pareto(found)
+    assert "unbeaten" in words(figure)
+    assert found[0]["plan"].split()[0] in words(figure)
+
+
+@given(st.lists(st.tuples(*[st.integers(0, 5)] * 3), min_size=1, max_size=30))
+def test_unbeaten_are_those_that_nobody_beats(points):
+    costs = np.array(points, float)
+    found = unbeaten(costs)
+    for at, mine in enumerate(costs):
+        beaten = ((costs <= mine).all(axis=1) & (costs < mine).any(axis=1)).any()
+        assert found[at] == (not beaten)
+
+
+@given(p=st.integers(1, 6), rounds=st.integers(1, 4), v=st.sampled_from([1, 2, 3]),
+       gpipe=st.booleans())  # fmt: skip
+@settings(max_examples=60)
+def test_every_stage_does_every_pass_once_and_in_order(p, rounds, v, gpipe):
+    pieces = p * rounds
+    gpipe = gpipe and v == 1
+    v = v if p > 1 else 1
+    boxes = replay(np.ones(p), np.full(p, 2.0), pieces, v, gpipe)
+    assert len(boxes) == 2 * p * v * pieces
+    assert len({(b.stage, b.chunk, b.micro, b.back) for b in boxes}) == len(boxes)
+    ends = {(b.chunk * p + b.stage, b.micro, b.back): b for b in boxes}
+    for (place, micro, back), box in ends.items():
+        if back:
+            before = (place, micro, False) if place == p * v - 1 else (place + 1, micro, True)
+        else:
+            before = (place - 1, micro, False)
+        if before in ends:
+            assert ends[before].end <= box.start + 1e-9
+    for stage in range(p):
+        mine = sorted((b for b in boxes if b.stage == stage), key=lambda b: b.start)
+        assert all(a.end <= b.start + 1e-9 for a, b in itertools.pairwise(mine))
+
+
+@pytest.mark.parametrize(("p", "pieces"), [(2, 4), (4, 8), (8, 32)])
+def test_a_uniform_pipeline_takes_what_the_formula_says(p, pieces):
+    """(S + p - 1)(f + b), interleaved (S + (p - 1)/v)(f + b) [narayanan2021]."""
+    for gpipe in (False, True):
+        boxes = replay(np.ones(p), np.full(p, 2.0), pieces, gpipe=gpipe)
+        assert max(b.end for b in boxes) == pytest.approx(3 * (pieces + p - 1))
+    boxes = replay(np.ones(p), np.full(p, 2.0), pieces, 2)
+    assert max(b.end for b in boxes) == pytest.approx(3 * (pieces + (p - 1) / 2))
+
+
+def test_1f1b_holds_no_more_than_its_stages():
+    for stage in range(4):
+        held = most = 0
+        for _, _, back in order(4, 1, stage, 16, False):
+            held += -1 if back else 1
+            most = max(most, held)
+        assert most == 4 - stage
+
+
+@pytest.mark.parametrize(
+    "plan", ["pipeline:4,segments=8 data:2", "data:8", "pipeline:2,segments=4 tensor:4,sequence=on",
+             "data:4,accumulate=2 tensor:2"]
+)  # fmt: skip
+def test_the_timeline_ends_when_the_estimate_says(plan):
+    shown = api.estimate("gpt2", "dgx-a100", [plan], 64)
+    what = passes_of(shown)
+    f, b = what.forward + what.talk_forward, what.backward + what.talk_backward
+    boxes = replay(f, b, what.pieces, what.chunks, what.gpipe, what.crossing)
+    end = max(box.end for box in boxes) + sum(e for _, _, e in what.step) + what.update
+    assert end == pytest.approx(float(shown.seconds[0]), rel=0.12)
+    assert "update" in words(plot.timeline(shown))
+
+
+@pytest.mark.parametrize(
+    ("name", "devices", "pattern"),
+    [("abci", 64, ((16, 4),)), ("abci", 1024, ((256, 4),)), ("dgx-a100", 1024, ((128, 8),)),
+     ("dgx-a100", 8, ((8, 1),))],
+)  # fmt: skip
+def test_contention_says_what_is_full(name, devices, pattern):
+    figure = plot.contention(system(name), pattern, devices, algorithm="ring")
+    text = words(figure)
+    assert f"{devices:,} devices" in text
+    assert "φ" in text
+    assert "uplinks" in text
+    size = len(plot.rendered(figure, "svg"))
+    assert size < 1_500_000
+
+
+@pytest.mark.parametrize(
+    ("kind", "shape", "devices"),
+    [("torus", [8, 8], 64), ("torus", [4, 4, 4], 64), ("torus", [32, 32], 1024),
+     ("loop", [16, 4], 64), ("dragonfly", [4, 4, 4], 64), ("ring", [16], 16), ("grid", [4, 4], 16)],
+)  # fmt: skip
+def test_contention_on_planes(kind, shape, devices):
+    where = system({
+        "name": "made", "source": "test",
+        "device": {"name": "d", "memory": "16 GiB", "memory_bandwidth": "900 GB/s",
+                   "peak": {"fp32": "15 TFLOP/s"}, "source": "test"},
+        "levels": [{"name": "net", "devices": devices, "kind": kind, "shape": shape,
+                    "bandwidth": "25 GB/s", "latency": "1 us", "source": "test"}],
+    })  # fmt: skip
+    figure = plot.contention(where, ((devices // 4, 4),), devices, algorithm="ring")
+    assert kind in words(figure)
+
+
+def test_measured_counts_the_band():
+    pairs = [{"predicted": 1.0, "measured": 1.05, "group": "a"},
+             {"predicted": 2.0, "measured": 1.0, "group": "b", "label": "far off"}]  # fmt: skip
+    text = words(plot.measured(pairs))
+    assert "1 of 2 within" in text
+    assert "far off" in text
+
+
+def test_figures_of_nothing_are_figures():
+    assert plot.measured([]).axes
+    assert plot.pareto([]).axes
+    assert plot.scaling([]).axes
+    assert plot.breakdown([]).axes
+
+
+@pytest.mark.parametrize("form", plot.SUFFIXES)
+def test_files_are_the_same_each_time(rows, form, tmp_path):
+    contents = {
+        plot.save(plot.scaling(rows), tmp_path / f"{i}.{form}").read_bytes() for i in (1, 2)
+    }
+    assert len(contents) == 1
+    assert sorted(p.name for p in tmp_path.iterdir()) == [f"1.{form}", f"2.{form}"]
+
+
+def test_names_are_never_read_as_mathematics(rows):
+    hostile = [row | {"way": "each:$\\frac{x}$ \x1b[0m <b>&"} for row in rows[:4]]
+    text = words(plot.scaling(hostile, "$ a $"))
+    assert "frac" in text
+    assert "\x1b" not in text
+
+
+def test_a_notebook_shows_a_figure(rows):
+    assert plot.scaling(rows)._repr_png_().startswith(b"\x89PNG")
+
+
+def test_plotting_leaves_settings_alone(rows):
+    import matplotlib as mpl
+
+    before = dict(mpl.rcParams)
+    plot.rendered(plot.scaling(rows), "png")
+    assert dict(mpl.rcParams) == before
+
+
+def luminance(colour):
+    from matplotlib.colors import to_rgb
+
+    parts = [c / 12.92 if c <= 0.04045 else ((c + 0.055) / 1.055) ** 2.4 for c in to_rgb(colour)]
+    return float(np.dot(parts, (0.2126, 0.7152, 0.0722)))
+
+
+# what people with the three kinds of colour blindness see of linear RGB [machado2009, severity 1]
+SEEN = {
+    "protan": [[0.152286, 1.052583, -0.204868], [0.114503, 0.786281, 0.099216],
+               [-0.003882, -0.048116, 1.051998]],
+    "deutan": [[0.367322, 0.860646, -0.227968], [0.280085, 0.672501, 0.047413],
+               [-0.011820, 0.042940, 0.968881]],
+    "tritan": [[1.255528, -0.076749, -0.178779], [-0.078411, 0.930809, 0.147602],
+               [0.004733, 0.691367, 0.303900]],
+}  # fmt: skip
+
+
+def lab(colour, kind):
+    """CIE L*a*b* of a colour as somebody of that kind sees it."""
+    from matplotlib.colors import to_rgb
+
+    rgb = np.array(to_rgb(colour))
+    linear = np.where(rgb <= 0.04045, rgb / 12.92, ((rgb + 0.055) / 1.055) ** 2.4)
+    linear = np.clip(np.array(SEEN[kind]) @ linear, 0, 1)
+    xyz = np.array([[0.4124, 0.3576, 0.1805], [0.2126, 0.7152, 0.0722],
+                    [0.0193, 0.1192, 0.9505]]) @ linear / [0.9505, 1.0, 1.089]  # fmt: skip
+    x, y, z = np.where(xyz > 0.008856, np.cbrt(xyz), 7.787 * xyz + 16 / 116)
+    return np.array([116 * y - 16, 500 * (x - y), 200 * (y - z)])
+
+
+@pytest.mark.parametrize("kind", SEEN)
+def test_colours_that_touch_are_told_apart(kind):
+    """A difference of 10 in L*a*b* is plain to see; 2.3 is just noticeable."""
+    stacks = [
+        [style.KINDS[k][0] for k in style.KINDS],
+        [style.BLUE, style.SKY, style.RED, style.ORANGE, style.GREY, style.PALE],
+        [style.SKY, style.RED, style.ORANGE, style.PINK, style.YELLOW, style.GREEN],
+        list(style.CURVES[:4]),
+    ]
+    for stack in stacks:
+        for a, b in itertools.pairwise(stack):
+            assert np.linalg.norm(lab(a, kind) - lab(b, kind)) > 10, (a, b)
+
+
+def test_text_has_contrast():
+    for colour in (style.INK, style.FAINT):
+        ratio = (luminance(style.PAPER) + 0.05) / (luminance(colour) + 0.05)
+        assert ratio >= 4.5
+
+
+COMMANDS = {
+    "breakdown": "resnet50 abci --devices 4..16 --batch-per-device 16 --each data",
+    "scaling": "resnet50 abci --devices 1..8 --batch-per-device 16 --plan data:*",
+    "parts": "resnet50 abci --devices 8 --batch 128",
+    "memory": "resnet50 abci --batch 128 --plan data:8 --plan filter:8",
+    "pareto": "resnet50 abci --devices 8 --batch 128 --top 5",
+    "timeline": "resnet50 abci --plan pipeline:4,segments=8 --batch 64",
+    "contention": "abci --devices 16 --pattern 4x4",
+}
+
+
+@pytest.mark.parametrize("kind", COMMANDS)
+def test_command_line(kind, tmp_path, capsys):
+    place = tmp_path / "figure.svg"
+    assert main(["plot", kind, *COMMANDS[kind].split(), "-o", str(place)]) == 0
+    assert place.read_bytes().startswith(b"<?xml")
+    out = capsys.readouterr()
+    assert out.out == ""
+    assert str(place) in out.err
+
+
+def test_rows_of_a_sweep_are_drawn_without_computing(tmp_path, rows):
+    from oracle.sweep import written
+
+    for form in ("csv", "json"):
+        place = tmp_path / f"rows.{form}"
+        place.write_bytes(written(rows, form))
+        for kind in ("scaling", "breakdown", "pareto"):
+            assert main(["plot", kind, "--rows", str(place), "-o", str(tmp_path / "x.svg")]) == 0
+
+
+@pytest.mark.parametrize(
+    "words_",
+    [
+        "scaling -o x.svg", "scaling resnet50 abci --devices 4 -o x.svg",
+        "contention abci -o x.svg", "contention abci --plan data:4 --axes filter -o x.svg",
+        "contention abci --plan serial -o x.svg",
+        "contention abci --devices 8 --pattern 3x3 -o x.svg",
+        "contention abci --devices 8 --pattern 4x1 --op nothing -o x.svg",
+        "contention abci --devices 8192 --pattern 4x1 -o x.svg",
+        "contention abci --devices 8 --pattern 4 -o x.svg",
+        "memory resnet50 abci --batch 8 -o x.svg",
+        "parts resnet50 abci --devices 4 --batch 8 -o x.gif", "nothing -o x.svg",
+        "measured missing.csv -o x.svg",
+    ],
+)  # fmt: skip
+def test_bad_usage_exits_2(words_, tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    assert main(["plot", *words_.split()]) == 2
+    assert capsys.readouterr().err.startswith("error")
+    assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.parametrize(
+    "content",
+    [b"", b"a,b\n1,2\n", b"{", b"[1]", b'{"rows": 3}', b"\xff\xfe", b"predicted,measured\n-1,2\n",
+     b"predicted,measured\nnan,2\n", b"predicted,measured\n1,inf\n", b"predicted,measured\n0,1\n",
+     b"predicted,measured\nx,1\n", b'[{"predicted": 1, "measured": 1}, {"predicted": 2}]',
+     b"[" * 5000, b'[{"predicted": 1e999, "measured": 1}]', b'"text"', b"predicted,measured\n1\n"],
+)  # fmt: skip
+def test_files_that_are_no_rows_are_refused(content, tmp_path, capsys):
+    place = tmp_path / "rows"
+    place.write_bytes(content)
+    assert main(["plot", "measured", str(place), "-o", str(tmp_path / "x.svg")]) == 2
+    assert "Traceback" not in capsys.readouterr().err
+
+
+@given(st.binary(max_size=200))
+@settings(max_examples=200)
+def test_any_bytes_are_rows_or_refused(tmp_path_factory, content):
+    place = tmp_path_factory.mktemp("rows") / "x"
+    place.write_bytes(content)
+    with contextlib.suppress(SpecError):
+        read_rows(str(place))
+
+
+def test_measured_bars_are_read_by_their_names(tmp_path):
+    place = tmp_path / "bars.csv"
+    with place.open("w", newline="") as file:
+        writer = csv.writer(file)
+        writer.writerow(["strategy", "p", "who", "comp_s", "comm_s"])
+        writer.writerow(["data", 16, "model", 0.1, 0.1])
+        writer.writerow(["data", 16, "empirical", 0.2, 0.3])
+    assert read_bars(str(place)) == [{"group": "data", "devices": 16, "who": "empirical",
+                                      "computation": 0.2, "communication": 0.3}]  # fmt: skip
+    (tmp_path / "b.json").write_text(json.dumps([{"strategy": "data"}]))
+    with pytest.raises(SpecError):
+        read_bars(str(tmp_path / "b.json"))
+
+
+def test_without_matplotlib_the_extra_is_named(rows, monkeypatch, tmp_path, capsys):
+    import sys
+
+    monkeypatch.setitem(sys.modules, "matplotlib", None)
+    code = main(
+        ["plot", "contention", *COMMANDS["contention"].split(), "-o", str(tmp_path / "x.svg")]
+    )
+    assert code == 2
+    assert "oracle-training[plot]" in capsys.readouterr().err
