@@ -82,7 +82,7 @@ def pooled(op: str, level: str, samples: Sequence[Sample]) -> Pool:
     pairs = np.unique(np.stack([ranks, inner], 1), axis=0)
     forms: list[Form] = []
     seen: set[bytes] = set()
-    offer = ALGORITHMS.get(op, {})
+    offer = ALGORITHMS.get(op, {}) if samples else {}
     if {sample.library for sample in samples} == {"nccl"}:
         # a label decides how the fit is carried over to other groups: only what NCCL runs
         offer = {name: each for name, each in offer.items() if name in nccl.KNOWN}

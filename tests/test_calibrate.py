@@ -16,6 +16,7 @@ from hypothesis import strategies as st
 from oracle import calibrate as calibration
 from oracle import fit, readers, specs
 from oracle.calibrate import calibrate
+from oracle.contention import lines
 from oracle.document import SpecError
 from oracle.pools import pooled
 from oracle.readers import Reading, Refusal, Sample
@@ -179,6 +180,18 @@ def test_whatever_the_samples_the_envelope_is_monotone_and_positive(seconds: lis
     if all(form.algorithm in names for form in pool.forms):
         forms = [names[form.algorithm] for form in pool.forms]
         assert (np.diff(fit.predicted(found, forms, ranks)) >= 0).all()
+
+
+def test_a_fit_carries_over_to_groups_the_log_did_not_have(toy: Path, tmp_path: Path) -> None:
+    """Two ranks of two nodes, four pairs at once: no faster than the wires, near to them."""
+    between = planted(9e-6, 4e-6, 20e9, ranks=(8, 16, 32), nodes=True)
+    calibrate([reading(between)], toy).write(tmp_path / "new.yaml")
+    system = specs.system(tmp_path / "new.yaml")
+    (packed,) = lines(system, "allreduce", ((8, 1),), 8)
+    assert packed.per_byte == pytest.approx(2 * 7 / 8 / 20e9, rel=1e-3)
+    (strided,) = lines(system, "allreduce", ((2, 4),), 8)
+    wires = 4 / (4 * 12e9)  # of each byte four leave a node, which has a port for each device
+    assert wires <= strided.per_byte <= 1.5 * wires
 
 
 # what is refused, and what is said

@@ -23,9 +23,12 @@ def fitted(
     for entry, doubt in _entries(system, op, groups, algorithm):
         form = named(op, entry.algorithm)
         now = _load(system, op, _as_run(system, op, entry.algorithm, p, inner), groups, inner)
-        was, packed = _measured(system, op, entry, p)
+        low, high = (*entry.ranks, p, p)[:2]
+        seen = min(max(p, low), high)  # its bandwidth was measured at no other rank count
+        was, packed = _measured(system, op, entry, seen)
         start = entry.base + _counted(form, "steps", p, inner) * entry.latency
-        slope = _counted(form, "volume", p, packed) / entry.bandwidth * now.per_byte / was.per_byte
+        volume = _counted(form, "volume", seen, packed)
+        slope = volume / entry.bandwidth * now.per_byte / was.per_byte
         known = [entry.uncertainty.get(name, 0.0) for name in ("bandwidth", "residual")]
         yield Line(entry.algorithm, start, slope, now.phi, now.full, "fitted",
                    min(1.0, doubt + max(0.03, *known)))  # fmt: skip
