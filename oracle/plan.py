@@ -98,7 +98,7 @@ def _axis_text(axis: Strategy) -> str:
     }
     if axis.name == "spatial" and said:
         grid = [int(axis.height), max(1, int(axis.width))]  # type: ignore[attr-defined]
-        third = round(axis.degree / (grid[0] * grid[1]))
+        third = round(axis.degree / max(1, grid[0] * grid[1]))
         head = "x".join(map(str, [*grid, *([third] if third > 1 else [])]))
         said = {k: v for k, v in said.items() if k not in ("height", "width")}
         if not axis.height:  # type: ignore[attr-defined]
