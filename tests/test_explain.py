@@ -1,0 +1,154 @@
+"""Explanations: every strategy and code; a plan's parts add up; flips really flip."""
+
+from __future__ import annotations
+
+import json
+import re
+from dataclasses import replace
+
+import pytest
+
+import oracle
+from oracle import contention, explain, prediction
+from oracle.cli import main
+from oracle.document import CODES
+from oracle.explain import factors, flips, sources, words
+from oracle.prediction import options_for
+from oracle.strategies import strategies
+
+TABLE = {
+    "useful computation", "gradient exchange", "layer-wise exchange", "point-to-point cost",
+    "congestion", "I/O", "memory redundancy", "fragmentation", "weight update",
+    "workload balance", "computation redundancy", "number of devices", "host-bound launches",
+}  # fmt: skip
+PLANS = [
+    ("resnet50", "abci", "data:64", 4096),
+    ("resnet50", "abci", "data:16 filter:4", 1024),
+    ("resnet50", "abci", "data:4 channel:4", 256),
+    ("cosmoflow-512", "abci", "data:2 spatial:2x2x2", 4),
+    ("gpt2-xl", "dgx-a100", "pipeline:4,segments=8 data:2 tensor:4", 64),
+    ("gpt3-175b", "dgx-a100", "data:64,zero=3 tensor:8,sequence=on recompute:full", 512),
+]
+
+
+def said(capsys: pytest.CaptureFixture[str], *line: str) -> tuple[int, str]:
+    code = main(["explain", *line])
+    return code, capsys.readouterr().out
+
+
+@pytest.mark.parametrize("name", strategies())
+def test_every_strategy_is_explained_from_its_own_docstring(name, capsys):
+    code, text = said(capsys, name)
+    assert code == 0
+    told = words.strategy(name)
+    assert told["equations"]
+    assert all(equation in text for equation in told["equations"])
+    assert "source" in text
+    for source in told["source"]:
+        key = re.search(r"\((\w+)[,;)]", source)
+        assert key is not None, source
+        assert re.search(r"(19|20)\d\d", source)
+    for knob in told["knobs"]:
+        assert f"{knob['knob']}=" in text
+    code, text = said(capsys, name, "--json")
+    assert json.loads(text)["strategy"] == name
+
+
+@pytest.mark.parametrize("code", CODES)
+def test_every_error_code_has_a_meaning(code, capsys):
+    done, text = said(capsys, code.lower())
+    assert done == 0
+    assert CODES[code][:30] in " ".join(text.split())
+
+
+def test_a_wrong_word_gets_the_nearest(capsys):
+    assert main(["explain", "filtr"]) == 2
+    assert "did you mean `filter`?" in capsys.readouterr().err
+    assert main(["explain", "--plan", "data:4", "resnet50"]) == 2
+    assert main(["explain"]) == 0
+
+
+def test_every_source_is_readable():
+    for key in sources.bibliography():
+        text = sources.citation(key)
+        assert not re.search(r"[{}\\]", text), text
+        assert text.count(": ") >= 1
+
+
+@pytest.mark.parametrize(("model", "system", "plan", "batch"), PLANS)
+def test_causes_add_up_to_the_step_and_speak_the_tables_words(model, system, plan, batch):
+    what, where = oracle.model(model), oracle.system(system)
+    found = factors.anatomy(what, where, plan, batch, options_for(what, where))
+    total = float(found.shown.seconds[0])
+    assert sum(f.seconds for f in found.factors) == pytest.approx(total, rel=1e-6)
+    assert all(f.seconds >= -1e-9 * total for f in found.factors)
+    assert {f.name for f in (*found.factors, *found.notes)} <= TABLE
+
+
+def test_links_that_are_full_are_named():
+    what, where = oracle.model("resnet50"), oracle.system("abci")
+    found = factors.anatomy(what, where, "data:16 filter:4", 1024, options_for(what, where))
+    assert any("4 groups leave each node over 2 ports: φ = 2" in t.sentence for t in found.talks)
+    (whole,) = found.whole
+    assert whole["strategy"] == "filter"
+    assert whole["kinds"]["norm"] == 53
+
+
+def test_a_flip_flips():
+    """On the far side of the factor the winner leads, on the near side it does not."""
+    what, where = oracle.model("vgg16"), oracle.system("abci")
+    options = options_for(what, where)
+    found = explain.plan(what, where, "data:64", 2048, options)
+    assert found.against is not None
+    assert found.against.flips
+    for flip in found.against.flips[:2]:
+        machine = flips.machines(where, options)[flip.cause]
+        lead = {}
+        for side, factor in (("near", flip.factor**0.9), ("far", flip.factor**1.1)):
+            other, lines = machine(factor)
+            times = prediction.estimate(
+                what, other, [flip.winner, flip.loser], 2048, options, lines
+            ).seconds
+            lead[side] = times[0] < times[1]
+        assert lead == {"near": False, "far": True}, flip
+
+
+def test_a_faster_network_is_a_faster_network():
+    """Scaling the prices is scaling the links: the same as a system with other numbers."""
+    what, where = oracle.model("resnet50"), oracle.system("abci")
+    options = options_for(what, where)
+    other, lines = flips.machines(where, options)["network"](4.0)
+    base = prediction.estimate(what, where, ["data:4 filter:4"], 256, options)
+    fast = prediction.estimate(what, other, ["data:4 filter:4"], 256, options, lines)
+    for slow, quick in zip(base.exchange[0], fast.exchange[0], strict=True):
+        assert quick["seconds"] == pytest.approx(slow["seconds"] / 4)
+    offer = contention.lines(where, "allreduce", ((16, 1),), 16)
+    assert offer
+    assert replace(offer[0]).start > 0
+
+
+def test_shared_doubts_are_not_open():
+    assert flips.settling({"a": 1.0, "b": 2.0}, {"a": 1.0, "b": 0.5}) == ("b", 1.0)
+    assert flips.settling({"a": 1.0}, {"a": 1.0}) is None
+
+
+@pytest.mark.parametrize(("model", "system", "plan", "batch"), PLANS[1:2] + PLANS[4:5])
+def test_a_plan_is_explained_on_one_screen_and_as_data(model, system, plan, batch, capsys):
+    line = ("--plan", plan, model, system, "--batch", str(batch))
+    code, text = said(capsys, *line)
+    assert code in (0, 1)
+    for word in ("where the time goes", "bottleneck", "ranking", "links"):
+        assert word in text
+    assert max(map(len, text.splitlines())) <= 80
+    code, text = said(capsys, *line, "--json")
+    data = json.loads(text)
+    assert data["schema"] == 1
+    assert data["bottleneck"] in TABLE
+    assert sum(f["share"] for f in data["factors"]) == pytest.approx(1)
+
+
+def test_ideal_assumptions_are_explained_too(capsys):
+    code, text = said(capsys, "--plan", "data:4 filter:4", "resnet50", "abci", "--batch", "256",
+                      "--ideal")  # fmt: skip
+    assert code in (0, 1)
+    assert "layer-wise exchange" in text
