@@ -9,8 +9,6 @@ from __future__ import annotations
 import shlex
 from typing import Any
 
-import numpy as np
-
 from oracle.prediction import PARTS, Estimate
 from oracle.search import Ranking
 from oracle.units import show
@@ -37,7 +35,7 @@ def ranking_text(ranking: Ranking, asked: Any = None) -> str:
         "",
         *_table(shown, likely),
         "",
-        f"{ranking.fitting} of {ranking.tried} products of strategies fit; each with its best knobs.",
+        f"{ranking.fitting} of {ranking.tried} products of strategies fit, each at its best.",
     ]  # fmt: skip
     if asked is not None and getattr(asked, "everything", False):
         lines += ["", "These do not:", *_misses(ranking.misses)]
@@ -112,8 +110,9 @@ def origins(shown: Estimate) -> str:
     from oracle.compute.curve import origin, precision_on
 
     device = shown.system.device
-    family = "conv" if any(r.work == "conv" for r in shown.model.rows) else "gemm"
-    kernel = origin(device, family, precision_on(device, shown.options.precision))
+    pictures = any(row.work == "conv" for row in shown.model.rows)
+    family, part = ("conv", "forward") if pictures else ("gemm", "")
+    kernel = origin(device, family, precision_on(device, shown.options.precision), part)
     fitted = bool(shown.system.collectives)
     return f"kernels {kernel.kind}, network {'fitted' if fitted else 'datasheet'}"
 
@@ -126,13 +125,18 @@ def _sure(shown: Estimate, likely: Any) -> str:
 
 
 def _table(shown: Estimate, likely: Any) -> list[str]:
+    """One line a plan; two where plans are too long to stand beside their figures."""
     first = parts(shown, 0)
-    width = min(max(len(p) for p in shown.plans), 34)
+    width = max(len(plan) for plan in shown.plans)
+    wide = width > 30
+    width = 4 if wide else width
     lines = [f"  #  {'plan':<{width}}  {'iteration':>9}  {'memory':>8}  {'best?':>5}  why not"]
     for row, plan in enumerate(shown.plans):
         why = "" if row == 0 else why_not(first, parts(shown, row))
-        name = plan if len(plan) <= width else plan[: width - 1] + "…"
-        line = (f" {row + 1:>2}  {name:<{width}}  {show(shown.seconds[row], 's'):>9}  "
+        if wide:
+            lines.append(f" {row + 1:>2}  {plan}"[:WIDE])
+        head = " " * 4 if wide else f" {row + 1:>2} "
+        line = (f"{head} {'' if wide else plan:<{width}}  {show(shown.seconds[row], 's'):>9}  "
                 f"{show(shown.memory[row], 'B'):>8}  {likely[row]:>5.0%}  {why}")  # fmt: skip
         lines.append(line.rstrip()[:WIDE])
     return lines
@@ -144,7 +148,13 @@ def why_not(best: dict[str, float], other: dict[str, float]) -> str:
     if not gaps:
         return ""
     name = max(gaps, key=lambda key: gaps[key])
-    return f"+{show(gaps[name], 's')} {name}" if gaps[name] > 0 else "as fast"
+    return f"+{show(gaps[name], 's')} {short(name)}" if gaps[name] > 0 else "as fast"
+
+
+def short(name: str) -> str:
+    """A part's name in two words, for a table."""
+    axis, _, what = name.partition(": ")
+    return f"{axis} {what.split()[0]}" if what else name.replace("forward and backward", "kernels")
 
 
 def _nothing_fits(ranking: Ranking) -> list[str]:
@@ -185,19 +195,11 @@ def estimate_text(shown: Estimate, row: int = 0) -> str:
     if shown.exchange[row]:
         lines += ["", f"  {'exchange':<36} {'exposed':>10} {'sent':>10}  how"]
     for m in sorted(shown.exchange[row], key=lambda m: -m["exposed"]):
-        how = f"{m['calls']:.0f} × {show(m['bytes'], 'B')} {m['op']}, {m['algorithm']} of {m['group']}"
-        phi = f", φ = {m['phi']:.3g}" if m["phi"] > 1.005 else ""
-        lines.append(
-            f"    {m['what']:<34} {show(m['exposed'], 's'):>10} {show(m['seconds'], 's'):>10}  {how}{phi}"
-        )
+        size, phi = show(m["bytes"], "B"), f", φ = {m['phi']:.3g}" if m["phi"] > 1.005 else ""
+        how = f"{m['calls']:.0f} × {size} {m['op']}, {m['algorithm']} of {m['group']}{phi}"
+        exposed, sent = show(m["exposed"], "s"), show(m["seconds"], "s")
+        lines.append(f"    {m['what']:<34} {exposed:>10} {sent:>10}  {how}")
     lines += ["", f"  memory, stage {int(shown.stage[row])}: {_memory(shown, row)}"]
-    lines += [f"    {kind:<34} {show(float(v[row]), 'B'):>10}" for kind, v in shown.memory_kinds.items()
-              if v[row] > 0]  # fmt: skip
+    kinds = shown.memory_kinds.items()
+    lines += [f"    {kind:<34} {show(float(v[row]), 'B'):>10}" for kind, v in kinds if v[row] > 0]
     return "\n".join(lines)
-
-
-def faster(shown: Estimate, row: int) -> Any:
-    """Share of each part in an iteration, largest first, as (name, share) pairs."""
-    found = parts(shown, row)
-    total = float(np.sum(list(found.values())))
-    return sorted(((k, v / total) for k, v in found.items()), key=lambda item: -item[1])

@@ -105,7 +105,8 @@ def _rough(model: Model, device: Any, options: Options) -> float:
         return 0.0
     spread = {}
     for name in ("gemm", "conv", "attention", "stream"):
-        known = origin(device, name, "" if name == "stream" else options.precision)
+        part = "forward" if name == "conv" else ""
+        known = origin(device, name, "" if name == "stream" else options.precision, part)
         # most of a fitted family's spread is shape by shape; what is assumed errs as a whole
         spread[name] = known.uncertainty / (3 if known.kind == "fitted" else 1.5)
     work = model.repeat * (model.mac + model.y)
