@@ -85,6 +85,8 @@ def _optional(parser: argparse.ArgumentParser) -> None:
             action.nargs, action.required = "?", False
         elif action.dest == "devices":
             action.required = False
+        elif action.dest in ("as_json", "form", "shard", "dask"):
+            action.help = argparse.SUPPRESS
     for group in parser._mutually_exclusive_groups:
         group.required = False
 

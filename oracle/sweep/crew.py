@@ -217,7 +217,8 @@ def work() -> int:
             except Exception as error:
                 if not _number(error):
                     traceback.print_exc()
-                said = f"fault {_number(error)} {grid.point(number)}: {error!r:.300}"
+                where = getattr(error, "filename", None)
+                said = f"fault {_number(error)} {where or f'{grid.point(number)}: {error!r:.300}'}"
             sys.stdout.buffer.write(said.replace("\n", " ").encode() + b"\n")
             sys.stdout.buffer.flush()
     except BrokenPipeError:
