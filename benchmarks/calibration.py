@@ -30,7 +30,7 @@ from oracle.spec_block import block
 HERE = Path(__file__).resolve().parents[1]
 LARGE = 65536  # bytes from which the tighter goal holds
 GOALS = {"large": 0.06, "small": 0.12, "ranks": 0.12}
-SHIPPED = ("abci", "a100-node", "h100-node")
+SHIPPED = ("abci", "a100-node", "h100-node", "v100-node")
 DATES = {"nccl_intranode": "NCCL 2.27 to 2.29", "nccl_v100_a100": "NCCL version not said"}
 OPERATIONS = {
     "all_reduce": "allreduce",
@@ -176,7 +176,7 @@ def shipped(reference: Path, name: str) -> Calibration:
         placed = tuple(replace(sample, where=f"{path}:{k}") for k, sample in enumerate(samples))
         machine = {"tool": tool, "device": f"{device.upper()} SXM node, {DATES[table.name]}"}
         readings += [Reading(path, "table", placed, machine)] if samples else []
-    return calibrate(readings, f"dgx-{device}")
+    return calibrate(readings, "dgx-1-v100" if device == "v100" else f"dgx-{device}")
 
 
 def judged(table: Table, quick: bool) -> tuple[list[dict[str, Any]], dict[str, float]]:

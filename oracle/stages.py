@@ -112,7 +112,7 @@ def even_cuts(model: Model, chunks: int) -> Array | None:
     return cuts
 
 
-def balanced_cuts(loads: Array, parts: int, rounds: int = 40) -> Array:
+def balanced_cuts(loads: Array, parts: int, rounds: int = 34) -> Array:
     """(plans, units) loads → (plans, parts + 1) edges that make the fullest part least.
 
     The least bound that a greedy sweep can keep, by bisection, for all plans at once; every

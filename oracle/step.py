@@ -23,7 +23,7 @@ from oracle.shard import Array, Shard
 from oracle.specs import System
 from oracle.stages import Stages
 
-STEP = 0.07  # relative 1σ of a step whose kernels were known exactly: what is not modelled
+STEP = 0.09  # relative 1σ of a step whose kernels were known exactly: what is not modelled
 CALL = 2  # a collective costs the host as much as this many kernels
 
 
