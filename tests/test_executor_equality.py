@@ -27,28 +27,18 @@ UNPRICED = {  # small exchanges that no strategy speaks of
     "filter: loss",
     "tensor: loss",
     "tensor: norms of cut tokens",
+    "tensor: borders gathered",
     "spatial: halo of x, corners",
     "spatial: halo of dL/dy, corners",
     "spatial: halo of dL/dx, pooling",
 }
 
-# Where the priced message is not what has to be said; each is a line of the price, not of the run.
-SPATIAL = "spatial:"
-OVERPRICED = {
-    "spatial: halo of dL/dy": "the first layer has no dL/dx, and pools send dL/dx instead",
-    "spatial: collect at the split point": "counted for every copy of a folded block",
-    "spatial: spread at the split point": "counted for every copy of a folded block",
-    "channel: activations": "together with filter, only the own filters are summed",
-    "filter: input gradients": "below an embedding the first matrix has them too",
-    "pipeline: stage borders": "with cut tokens the cut is taken twice",
-}
-AFFECTED = {
-    "spatial: halo of dL/dy": lambda name: SPATIAL in name,
-    "spatial: collect at the split point": lambda name: name.startswith("resnet"),
-    "spatial: spread at the split point": lambda name: name.startswith("resnet"),
+# where the price is not what has to be said
+OTHERWISE = {
+    # a pool sends back what it adds to its neighbours' dL/dx; their dL/dy is priced
+    "spatial: halo of dL/dy": lambda name: name.startswith("resnet"),
+    # together with filter only the own filters are summed; all are priced
     "channel: activations": lambda name: "filter:2 channel:2" in name,
-    "filter: input gradients": lambda name: name.startswith("gpt"),
-    "pipeline: stage borders": lambda name: "sequence=on" in name,
 }
 
 
@@ -101,7 +91,7 @@ def test_bytes_sent_are_those_of_talk(proved, name):
                 sent[what] = sent.get(what, 0.0) + nbytes / case["steps"]
     stages = [tuple(stage) for stage in ranks[0]["stages"]]
     talk = {e.what: e.nbytes for e in expected(layers, plan, width, stages)}
-    for what, affects in AFFECTED.items():
+    for what, affects in OTHERWISE.items():
         if affects(name):
             sent.pop(what, None)
             talk.pop(what, None)

@@ -16,6 +16,7 @@ from oracle.executor.graph import Graph
 from oracle.executor.operators import NotExecuted
 from oracle.executor.parts import Interval, deal
 from oracle.executor.program import Bundle, Program
+from oracle.executor.wire import Wire
 from oracle.layers import Embedding, Loss
 
 BUCKET = 25e6  # bytes of gradients exchanged at once while the backward pass runs
@@ -179,12 +180,10 @@ class Trainer:
         program, (into, out) = self.program, self.borders
         with self.clock.phase("forward"):
             if into:
-                room = into.room(len(x))
-                x = self.wire.receive(room, into.rank, "pipeline: stage borders")
-                x.requires_grad_()
+                x = into.receive(self.wire, len(x)).requires_grad_()
             y = program.forward(x, target, self._with_weights if program.zero >= 3 else None)
             if out:
-                sending.append(self.wire.send(y.detach(), out.rank, "pipeline: stage borders"))
+                sending.append(out.send(self.wire, y.detach()))
             else:
                 y = y if y.dim() == 0 else _mean_square(y, program.batch)
                 losses.append(float(y.detach()))
@@ -199,15 +198,13 @@ class Trainer:
             if self.buckets:
                 self.buckets.armed = final
             if out:
-                room = torch.empty(y.shape, dtype=y.dtype, device=y.device)
-                gradient = self.wire.receive(room, out.rank, "pipeline: stage borders")
-                torch.autograd.backward([y], [gradient])
+                torch.autograd.backward([y], [out.receive(self.wire, len(y))])
             else:
                 y.backward()
             self.program.watch.came_back()
             if into:
                 assert x.grad is not None
-                sending.append(self.wire.send(x.grad, into.rank, "pipeline: stage borders"))
+                sending.append(into.send(self.wire, x.grad))
             for bundle in self.program.bundles if self.program.zero >= 3 else ():
                 bundle.release()
 
@@ -291,12 +288,18 @@ def _mean_square(y: Tensor, batch: int) -> Tensor:
 
 @dataclass(frozen=True)
 class Border:
-    """Where a stage meets the next: with whom, and the shape of what crosses."""
+    """Where a stage meets the next: with whom, and the shape of what crosses.
+
+    Tensor-parallel ranks hold the same output: each sends its share, and it is gathered again
+    on the other side [narayanan2021, §4.1].
+    """
 
     rank: int
     shape: tuple[int, ...]
     dtype: torch.dtype
     device: Any
+    alike: int  # ranks that hold the same
+    place: int
 
     @classmethod
     def of(cls, program: Program, end: str) -> Border | None:
@@ -316,10 +319,22 @@ class Border:
         channels = op.shape.made.channels
         shape = (*extents, channels) if op.shape.made.tokens else (channels, *extents)
         rank = mesh.rank_at({**mesh.at, "pipeline": other})
-        return cls(rank, tuple(shape), program.dtype, program.device)
+        alike = 1 if program.cuts.sequence else mesh.degree("tensor")
+        if math.prod(shape) % alike:
+            alike = 1
+        return cls(rank, tuple(shape), program.dtype, program.device, alike, mesh.at["tensor"])
 
-    def room(self, batch: int) -> Tensor:
-        return torch.empty((batch, *self.shape), dtype=self.dtype, device=self.device)
+    def send(self, wire: Wire, whole: Tensor) -> Callable[[], None]:
+        share = whole.reshape(self.alike, -1)[self.place if self.alike > 1 else 0]
+        return wire.send(share, self.rank, "pipeline: stage borders")
+
+    def receive(self, wire: Wire, batch: int) -> Tensor:
+        count = batch * math.prod(self.shape) // self.alike
+        share = torch.empty(count, dtype=self.dtype, device=self.device)
+        wire.receive(share, self.rank, "pipeline: stage borders")
+        if self.alike > 1:
+            share = wire.allgather(share, ("tensor",), "tensor: borders gathered")
+        return share.view(batch, *self.shape)
 
 
 class Buckets:

@@ -92,7 +92,9 @@ class Spatial(Strategy):
         x_border: Array = 0.0
         y_border: Array = 0.0
         faces: Array = 0.0
+        faces_back: Array = 0.0
         shrunk: Array
+        entry = np.array([feeds == (-1,) for feeds in model.feeds])
         for i, parts in enumerate(self.grid(shard)):
             k, s = model.window[i], model.stride[i]
             if shard.ideal:  # every layer with a window pays its two messages
@@ -102,16 +104,18 @@ class Spatial(Strategy):
                 deep, shrunk = np.floor(k / 2) * (k > s), s
                 crossed, given, made = (parts > 1) & cut & (deep > 0), shard.given, shard.made
             x_border = x_border + crossed * shard.channels * deep * product(given) / given[i]
-            y_border = y_border + crossed * shard.filters * deep / shrunk * product(made) / made[i]
-            faces = faces + crossed
+            back = crossed if shard.ideal else crossed & ~entry  # samples need no gradient
+            y_border = y_border + back * shard.filters * deep / shrunk * product(made) / made[i]
+            faces, faces_back = faces + crossed, faces_back + back
         chain = np.where(np.asarray(self.halo) == 1, np.maximum(self.degree - 1, 1), 1)
-        each = micro / np.maximum(faces, 1)
+        each, each_back = micro / np.maximum(faces, 1), micro / np.maximum(faces_back, 1)
         axes = ("spatial",)
         return [
             Message("halo of x", "halo", each * x_border, axes, faces * chain, when="forward"),
-            Message("halo of dL/dy", "halo", each * y_border, axes, faces * chain, when="backward"),
+            Message("halo of dL/dy", "halo", each_back * y_border, axes, faces_back * chain,
+                    when="backward"),
             *self.collect(shard, cut),
-        ]
+        ]  # fmt: skip
 
     def collect(self, shard: Shard, cut: Array) -> list[Message]:
         """The last row that is cut hands its output to everybody, and gets its gradient back."""
@@ -122,7 +126,9 @@ class Spatial(Strategy):
             back = "allgather"
         else:
             last = cut & ~np.concatenate([cut[..., 1:], np.zeros_like(cut[..., :1])], axis=-1)
+            # of the copies of a folded block only the last one hands over
             last, back = last & (rows < len(model) - 1), "reduce_scatter"
+            last = last / model.repeat
         return [
             Message("collect at the split point", "allgather", y, ("spatial",), last * 1.0,
                     when="forward"),

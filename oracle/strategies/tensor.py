@@ -72,7 +72,7 @@ class Tensor(Strategy):
             kept_bytes=shard.kept_bytes * np.where(_lookup(model), 1 / along, share_y),
             work=shard.work * np.where(cut, 1 / p, np.where(token, 1 / along, 1.0)),
             # each sends its part over a border between stages and gathers it on the other side
-            spread=shard.spread * p,
+            spread=shard.spread * p / along,
         )
 
     def talk(self, shard: Shard) -> list[Message]:
