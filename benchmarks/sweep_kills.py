@@ -124,6 +124,44 @@ def kills(count: int = 300, seed: int = 0, jobs: int = 2, longest: float = 2.0) 
     return {"figures": figures, "rows": rows}
 
 
+WRITE = """
+import sys
+from oracle.sweep import Grid, Ledger
+folder, first, step, rows = sys.argv[1], *map(int, sys.argv[2:])
+grid = Grid(("resnet50",), ("abci",), tuple(range(1, rows + 1)), (1.0,))
+ledger = Ledger(folder, grid)
+for number in range(first, rows, step):
+    ledger.append(number, {"point": number, "why": "x" * (number % 200)})
+ledger.close()
+"""
+
+
+def writers(count: int = 64, rows: int = 100_000) -> dict[str, Any]:
+    """Processes that write to one folder at once, with no lock: what the merge finds."""
+    sys.path.insert(0, str(HOME))
+    from oracle.sweep import Grid, Ledger
+
+    begin = time.monotonic()
+    with tempfile.TemporaryDirectory() as scratch:
+        crew = [
+            subprocess.Popen([sys.executable, "-c", WRITE, scratch, str(i), str(count), str(rows)],
+                             cwd=HOME) for i in range(count)
+        ]  # fmt: skip
+        codes = [process.wait() for process in crew]
+        grid = Grid(("resnet50",), ("abci",), tuple(range(1, rows + 1)), (1.0,))
+        merged = Ledger(scratch, grid).merged()
+    whole = [row["point"] for row in merged] == list(range(rows)) and all(
+        len(row["why"]) == row["point"] % 200 for row in merged
+    )
+    values = {"processes": count, "rows": len(merged), "failed": sum(map(bool, codes)),
+              "lost": rows - len(merged), "whole": whole,
+              "seconds": round(time.monotonic() - begin, 1)}  # fmt: skip
+    goals = {"lost": "0", "failed": "0", "whole": "1", "rows": "100000"}
+    return {"figures": {f"sweep_writers.{name}": {"value": float(value), "unit": "",
+                                                  "goal": goals.get(name, "")}
+                        for name, value in values.items()}, "rows": []}  # fmt: skip
+
+
 def _until_done(
     folder: Path, rng: random.Random, jobs: int, longest: float, most: int
 ) -> dict[str, Any]:
@@ -167,13 +205,16 @@ def main() -> int:
     parser.add_argument("--json", action="store_true")
     asked = parser.parse_args()
     found = kills(20 if asked.quick else asked.kills, asked.seed)
+    found["figures"] |= writers(*(8, 8_000) if asked.quick else (64, 100_000))["figures"]
     if asked.json:
         print(json.dumps(found, indent=1))
     else:
         for name, figure in found["figures"].items():
             goal = f"   goal {figure['goal']}" if figure["goal"] else ""
             print(f"{name:<24} {figure['value']:>10g} {figure['unit']}{goal}")
-    bad = sum(found["figures"][f"sweep_kills.{n}"]["value"] for n in ("lost", "doubled", "unequal"))
+    bad = found["figures"]["sweep_writers.lost"]["value"] + sum(
+        found["figures"][f"sweep_kills.{n}"]["value"] for n in ("lost", "doubled", "unequal")
+    )
     return int(bad > 0)
 
 

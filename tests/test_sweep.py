@@ -408,3 +408,13 @@ def test_thirty_kills_lose_nothing():
     value = {name.partition(".")[2]: figure["value"] for name, figure in found["figures"].items()}
     assert value["kills"] >= 30
     assert value["lost"] == value["doubled"] == value["unequal"] == 0, found
+
+
+@pytest.mark.slow
+def test_many_writers_share_a_folder_without_a_lock():
+    from benchmarks.sweep_kills import writers
+
+    figures = writers(8, 8_000)["figures"]
+    value = {name.partition(".")[2]: figure["value"] for name, figure in figures.items()}
+    assert value["failed"] == value["lost"] == 0
+    assert value["whole"] == 1

@@ -154,7 +154,8 @@ def _title(asked: argparse.Namespace) -> str:
     if asked.rows:
         return ""
     size = f"{asked.batch} samples" if asked.batch else f"{asked.batch_per_device} samples a device"
-    return f"{asked.model} on {asked.system}, {size}"
+    model, system_ = (text.replace(",", ", ") for text in (asked.model, asked.system))
+    return f"{model} on {system_}, {size}"
 
 
 def _pareto(asked: argparse.Namespace) -> Any:

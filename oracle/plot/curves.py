@@ -42,7 +42,9 @@ def scaling(rows: Sequence[Row], title: str = "") -> Figure:
                 (left, mid / divide, low / divide, high / divide),
                 (right, cells["samples_per_second"], cells["batch"] / high, cells["batch"] / low),
             ):
-                panel.fill_between(x, below, over, color=colour, alpha=0.16, lw=0)
+                panel.fill_between(
+                    x, below, over, color=colour, alpha=0.16 if len(curves) < 4 else 0.09, lw=0
+                )
                 panel.plot(x, line, color=colour, marker=marker, mec=style.PAPER, mew=0.8,
                            label=name)  # fmt: skip
         for panel in (left, right):
