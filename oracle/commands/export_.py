@@ -44,7 +44,9 @@ def run(asked: argparse.Namespace) -> Answer:
     if batch is None:
         batch = max(1, round(asked.batch_per_device * int(parse(asked.plan, 1).devices[0, 0])))
     module = writer(asked.format)
-    found = api.estimate(asked.model, asked.system, [asked.plan], batch, **prediction_options(asked))
+    found = api.estimate(
+        asked.model, asked.system, [asked.plan], batch, **prediction_options(asked)
+    )
     job = Job(found, parse(asked.plan, float(batch)), block(asked.model))
     files = module.files(job)
     code = 0 if found.feasible[0] else 1

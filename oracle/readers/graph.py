@@ -403,6 +403,9 @@ class Emitter:
                     op.fields["role"] = "vocab"
                 if op.weights & table.weights:
                     op.fields["tied"] = True
+        if graph.sample.tokens:
+            to = {"to": [graph.sample.channels, *graph.sample.extents], "tokens": True}
+            self.at[INPUT] = self.put("reshape", to, [INPUT], graph.sample)
         for i in graph.live():
             self.emit(i, graph.ops[i])
             if i in ends:
@@ -564,7 +567,7 @@ class Emitter:
 
     def _embedding(self, op: Op, feeds: list[int]) -> int:
         sample = self.graph.sample
-        return self.put("embedding", op.fields, feeds[:1] or [INPUT],
+        return self.put("embedding", op.fields, feeds[:1] or [self.at[INPUT]],
                         Shape(op.fields["hidden"], sample.extents, True))  # fmt: skip
 
 

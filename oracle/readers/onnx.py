@@ -134,7 +134,7 @@ class Tracer:
                 raise self.graph.stop(what, "say --input or --tokens, or export with fixed shapes")
         weights = [name for name in node.input if name in self.held]
         words = {one.name: one for one in node.attribute}
-        if node.op_type in FUNCTIONS and FUNCTIONS[node.op_type]:
+        if FUNCTIONS.get(node.op_type):
             op = Op("activation", feeds[:1], given, {"op": FUNCTIONS[node.op_type]})
         elif node.op_type in NORMS:
             op = self._norm(node, feeds, given, weights)

@@ -25,6 +25,7 @@ from oracle.readers.huggingface import Imported
 from oracle.readers.network import plain_name
 
 BATCH = 7  # samples traced: a number that no layer has by accident
+RECURRENT = ("lstm", "gru", "rnn_tanh", "rnn_relu", "lstm_cell", "gru_cell", "rnn_tanh_cell")
 UNARY = {
     "relu": "relu", "relu_": "relu", "leaky_relu": "leaky_relu", "leaky_relu_": "leaky_relu",
     "gelu": "gelu", "silu": "silu", "silu_": "silu", "tanh": "tanh", "tanh_": "tanh",
@@ -156,6 +157,9 @@ class Fused(TorchFunctionMode):
 
     def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         kwargs = kwargs or {}
+        if getattr(func, "__name__", "") in RECURRENT:
+            what = f"`{func.__name__}` is no layer kind"
+            raise self.tape.graph.stop(what, "recurrent networks are not described")
         if func is not torch.nn.functional.scaled_dot_product_attention:
             return func(*args, **kwargs)
         q, k, v = (args[i] if i < len(args) else kwargs[w]

@@ -56,10 +56,8 @@ def _sharding(job: Job) -> dict[str, Any]:
     stage = job.zero
     found: dict[str, Any] = {"stage": stage, "overlap_comm": True}
     if job.degree("sharded") > 1 and job.degree("data") > 1:
-        if stage != 3:
-            what = f"shards stage {stage} over all replicas or none, not within groups"
-            raise job.refuse("DeepSpeed", what, "sharded:N,zero=3, or data:N,zero=1")
-        found["mics_shard_size"] = job.degree("sharded")
+        raise job.refuse("DeepSpeed", "shards over all replicas, not within groups of them",
+                         "sharded alone, or data:N,zero=3")  # fmt: skip
     if stage > 1 and job.degree("pipeline") > 1:
         what = f"does not combine a pipeline with ZeRO stage {stage}"
         raise job.refuse("DeepSpeed", what, "zero=1")

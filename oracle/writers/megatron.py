@@ -22,6 +22,11 @@ def model(job: Job) -> list[tuple[str, Any]]:
     block = job.block("Megatron-LM")
     if block.embedding_norm or block.segments or block.pooler or not block.final_norm:
         raise job.refuse("Megatron-LM's GPT", "has no such embedding or heads", "a GPT-like model")
+    function = block.activation or ("silu" if block.gated else "gelu")
+    if function != ("silu" if block.gated else "gelu"):
+        raise job.refuse("Megatron-LM", f"has no flag for {'gated ' * block.gated}`{function}`")
+    if not block.causal or block.window:
+        raise job.refuse("Megatron-LM's GPT", "attends to all words before, no more and no fewer")
     gated, kv_heads = block.gated, block.kv_heads or block.heads
     bias = not gated if block.bias is None else block.bias
     positions = block.positions or ("rotary" if gated else "learned")
@@ -38,7 +43,7 @@ def model(job: Job) -> list[tuple[str, Any]]:
         ("--vocab-size", block.vocab), ("--make-vocab-size-divisible-by", 128),
         ("--position-embedding-type", words[positions]),
         ("--normalization", "RMSNorm" if rms else "LayerNorm"),
-        ("--swiglu", gated and (block.activation or "silu") == "silu"),
+        ("--swiglu", gated),
         ("--disable-bias-linear", not bias),
         ("--add-qkv-bias", bool(block.qkv_bias) and not bias),
         ("--untie-embeddings-and-output-weights", not block.tied_embeddings),
@@ -66,8 +71,8 @@ def parallel(job: Job) -> list[tuple[str, Any]]:
     if order != sorted(order, key=wanted.index):
         raise job.refuse(title, f"cannot nest {' outside '.join(order)}",
                          "pipeline, data, context, tensor in this order")  # fmt: skip
-    if swapped and "context" in order:
-        raise job.refuse(title, "cannot put context inside a pipeline that is inside data")
+    if swapped and job.degree("expert") > 1:
+        raise job.refuse(title, "deals experts inside the pipeline here", "pipeline outermost")
     if job.degree("pipeline") > 1:
         if job.knob("pipeline", "schedule") == 0 and job.segments > 1:
             raise job.refuse(title, "schedules 1F1B only", "schedule=1f1b")
@@ -77,6 +82,9 @@ def parallel(job: Job) -> list[tuple[str, Any]]:
                                                                             "interleave")  # fmt: skip
         if block.layers % chunks:
             raise job.refuse(title, f"cannot deal {block.layers} layers to {chunks} chunks evenly")
+    whole = job.degree("tensor") > 1 and job.knob("tensor", "sequence") == 0
+    if whole and job.transformer is not None and job.transformer.experts:
+        raise job.refuse(title, "cuts mixtures by tensor only with the tokens", "sequence=on")
     interleave = job.knob("pipeline", "interleave") if job.degree("pipeline") > 1 else 1
     context, turned = job.degree("context"), job.knob("context", "kind") == 1
     sharded = job.degree("sharded") > 1 and job.degree("data") > 1

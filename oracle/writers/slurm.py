@@ -34,14 +34,15 @@ set -euo pipefail
 
 STEPS="${{STEPS:-{STEPS}}}"
 export STEPS
-MASTER_ADDR="$(scontrol show hostnames "$SLURM_JOB_NODELIST" | head -n 1)"
-MASTER_PORT="$((20000 + SLURM_JOB_ID % 20000))"
+JOB_ID="${{SLURM_JOB_ID:?start this with sbatch}}"
+MASTER_ADDR="$(scontrol show hostnames "${{SLURM_JOB_NODELIST:?}}" | head -n 1)"
+MASTER_PORT="$((20000 + JOB_ID % 20000))"
 export MASTER_ADDR MASTER_PORT
 
 trap 'kill -TERM "$step" 2>/dev/null' TERM
 srun --kill-on-bad-exit=1 torchrun \\
   --nnodes={job.nodes} --nproc-per-node={job.per_node} \\
-  --rdzv-backend=c10d --rdzv-id="$SLURM_JOB_ID" \\
+  --rdzv-backend=c10d --rdzv-id="$JOB_ID" \\
   --rdzv-endpoint="$MASTER_ADDR:$MASTER_PORT" \\
   "${{TRAIN_SCRIPT:-train.py}}" "$@" &
 step=$!

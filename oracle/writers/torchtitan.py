@@ -36,6 +36,11 @@ def parallel(job: Job) -> list[tuple[str, Any]]:
     split = job.degree("sharded") if hybrid else job.degree("data") if job.zero else 1
     if hybrid and job.degree("data") > 1 and job.knob("data", "zero"):
         raise job.refuse(title, "shards along one axis only", "data:N without zero")
+    if job.degree("context") > 1 and job.knob("context", "kind") == 1:
+        raise job.refuse(title, "passes keys round a ring only", "kind=ring")
+    if job.degree("expert") > 1 and job.degree("tensor") * job.degree("context") > 1:
+        raise job.refuse(title, "deals experts over tensor and context ranks too",
+                         "expert parallelism without tensor and context")  # fmt: skip
     shards = "always" if job.zero == 3 else "never"
     sequence = job.knob("tensor", "sequence") == 1
     p = "--parallelism."
@@ -87,10 +92,8 @@ def training(job: Job) -> list[tuple[str, Any]]:
     param = "bfloat16" if said.precision == "bf16" else "float32"
     local = job.micro * job.knob("pipeline", "segments")
     t = "--training."
-    recompute = {"none": "activation_checkpoint:none", "full": "activation_checkpoint:full-ac.config",
-                 "selective": "activation_checkpoint:selective-ac.config"}  # fmt: skip
     return [
         (t + "local_batch_size", local), (t + "global_batch_size", job.batch),
         (t + "seq_len", block.sequence), (t + "mixed_precision_param", param),
-        (recompute[job.recompute], True),
+        (f"activation_checkpoint:{job.recompute}", True),
     ]  # fmt: skip

@@ -1,0 +1,486 @@
+"""Exports checked by their readers: torchrun, DeepSpeed, torchtitan, shellcheck, trace viewers."""
+
+from __future__ import annotations
+
+import argparse
+import ast
+import importlib.util
+import json
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import oracle
+from oracle import writers
+from oracle.cli import main
+from oracle.commands.export_ import FORMATS
+from oracle.document import SpecError
+from oracle.plan import parse
+from oracle.writers import trace
+from oracle.writers.job import Job
+
+GPT = "gpt2"
+A100 = "dgx-a100"
+PLANS = [  # model, system, plan, batch
+    ("resnet50", "abci", "data:16", 1024),
+    ("resnet50", "abci", "data:16 filter:4", 1024),
+    ("resnet50", "abci", "data:4 spatial:2x2", 64),
+    (GPT, A100, "data:8,zero=2,accumulate=4", 64),
+    (GPT, A100, "sharded:8", 64),
+    (GPT, A100, "data:2 sharded:8", 64),
+    (GPT, A100, "pipeline:4,segments=8", 32),
+    (GPT, A100, "pipeline:4,segments=8,schedule=gpipe", 32),
+    (GPT, A100, "pipeline:4,segments=8,interleave=3", 32),
+    (GPT, A100, "data:2 context:4", 8),
+    ("mixtral-8x7b", "dgx-h100", "data:8,zero=3 expert:4", 8),
+    ("megatron-18.4b", A100, "pipeline:2,segments=8 data:4,zero=1 tensor:8,sequence=on "
+                             "recompute:full", 64),
+    (GPT, A100, "serial", 8),
+]  # fmt: skip
+
+
+def job(model: Any, system: Any, plan: str, batch: int, **options: Any) -> Job:
+    from oracle.models import network
+
+    found = oracle.estimate(model, system, [plan], batch, **options)
+    return Job(found, parse(plan, float(batch)), network(model)[0].transformer)
+
+
+def written(format: str, *args: Any, **options: Any) -> dict[str, str]:
+    return dict(writers.writer(format).files(job(*args, **options)))
+
+
+def lines(text: str) -> list[str]:
+    return [word for line in text.splitlines() for word in line.split()]
+
+
+def test_every_format_is_found_and_named() -> None:
+    assert set(writers.formats()) == set(FORMATS)
+    assert all(writers.formats().values())
+    with pytest.raises(SpecError, match="did you mean `slurm`"):
+        writers.writer("slrum")
+
+
+# --------------------------------------------------------------- launchers
+
+
+@pytest.mark.parametrize("asked", PLANS, ids=lambda a: a[2])
+def test_torchrun_reads_the_line(asked: Any, tmp_path: Path) -> None:
+    run = pytest.importorskip("torch.distributed.run")
+    script = written("torchrun", *asked)["launch.sh"]
+    seen = tmp_path / "seen"
+    fake = tmp_path / "bin" / "torchrun"
+    fake.parent.mkdir()
+    fake.write_text(f'#!/bin/sh\nfor word; do printf "%s\\n" "$word"; done > "{seen}"\n')
+    fake.chmod(0o755)
+    (tmp_path / "launch.sh").write_text(script)
+    env = {"PATH": f"{fake.parent}:{os.environ['PATH']}", "MASTER_ADDR": "node0"}
+    subprocess.run(["bash", str(tmp_path / "launch.sh"), "--lr", "0.1"], check=True, env=env)
+    found = run.get_args_parser().parse_args(seen.read_text().splitlines())
+    devices = int(parse(asked[2], 1).devices[0, 0])
+    assert int(found.nnodes) * int(found.nproc_per_node) == devices
+    assert found.training_script == "train.py"
+    assert found.training_script_args == ["--lr", "0.1"]
+
+
+@pytest.mark.parametrize("asked", PLANS, ids=lambda a: a[2])
+def test_the_mesh_numbers_ranks_as_the_plan_does(asked: Any, tmp_path: Path) -> None:
+    pytest.importorskip("torch")
+    import torch.distributed as dist
+    from torch.testing._internal.distributed.fake_pg import FakeStore
+
+    from oracle.mesh import Groups
+
+    file = tmp_path / "mesh.py"
+    file.write_text(written("torchrun", *asked)["mesh.py"])
+    spec = importlib.util.spec_from_file_location("mesh", file)
+    assert spec is not None and spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    plan = parse(asked[2], float(asked[3]))
+    devices = int(plan.devices[0, 0])
+    dist.init_process_group("fake", store=FakeStore(), rank=0, world_size=devices)
+    try:
+        mesh = module.mesh("cpu")
+        groups = Groups(plan)
+        for dim, name in enumerate(module.NAMES):
+            expert = plan.axis("expert").degree[0, 0] > 1
+            axis = "data/expert" if name == "data" and expert else name
+            assert mesh.size(dim) == groups.sizes[axis][0, 0]
+            stride = int(mesh.mesh.stride(dim))
+            assert mesh.size(dim) == 1 or stride == groups.strides[axis][0, 0]
+    finally:
+        dist.destroy_process_group()
+    assert module.MICRO_BATCH * module.MICRO_BATCHES * (
+        plan.axis("data").degree * plan.axis("sharded").degree
+    ) == asked[3]  # fmt: skip
+
+
+def shell(text: str, tmp_path: Path) -> None:
+    file = tmp_path / "script.sh"
+    file.write_text(text)
+    subprocess.run(["bash", "-n", str(file)], check=True)
+    beside = Path(sys.executable).parent / "shellcheck"
+    check = shutil.which("shellcheck") or (str(beside) if beside.exists() else None)
+    if check:
+        ran = subprocess.run([check, "-s", "bash", "-o", "all", "-e", "SC2250,SC2312,SC2310",
+                              str(file)], capture_output=True, text=True, check=False)  # fmt: skip
+        assert ran.returncode == 0, ran.stdout
+
+
+@pytest.mark.parametrize("asked", PLANS, ids=lambda a: a[2])
+def test_scripts_are_sound(asked: Any, tmp_path: Path) -> None:
+    script = written("slurm", *asked)["job.sbatch"]
+    shell(script, tmp_path)
+    shell(written("torchrun", *asked)["launch.sh"], tmp_path)
+    said = dict(
+        line.removeprefix("#SBATCH --").split("=", 1)
+        for line in script.splitlines()
+        if line.startswith("#SBATCH") and "=" in line
+    )
+    devices = int(parse(asked[2], 1).devices[0, 0])
+    assert int(said["nodes"]) * int(said["gpus-per-node"]) == devices
+    hours, minutes, _ = said["time"].split(":")
+    assert int(hours) * 60 + int(minutes) >= 1
+
+
+def test_batches_that_launchers_cannot_deal_are_refused() -> None:
+    with pytest.raises(SpecError, match="--batch"):
+        written("torchrun", "resnet50", "abci", "data:16", 1000)
+    with pytest.raises(SpecError, match="do not fill nodes"):
+        written("slurm", "resnet50", "abci", "data:6", 60)
+
+
+# --------------------------------------------------------------- frameworks
+
+DEEPSPEED = [
+    (GPT, A100, "data:8,zero=2,accumulate=4", 64), (GPT, A100, "sharded:8", 64),
+    (GPT, A100, "pipeline:4,segments=8 data:2,zero=1", 64),
+    (GPT, A100, "data:8,zero=1 tensor:4 recompute:full", 64), ("resnet50", "abci", "data:16", 1024),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("asked", DEEPSPEED, ids=lambda a: a[2])
+def test_deepspeed_configuration(asked: Any) -> None:
+    found = json.loads(written("deepspeed", *asked)["ds_config.json"])
+    plan = parse(asked[2], float(asked[3]))
+    replicas = int((plan.axis("data").degree * plan.axis("sharded").degree)[0, 0])
+    assert found["train_batch_size"] == asked[3] == (
+        found["train_micro_batch_size_per_gpu"] * found["gradient_accumulation_steps"] * replicas
+    )  # fmt: skip
+    assert ("zero_optimization" in found) == ("zero" in asked[2] or "sharded" in asked[2])
+
+
+@pytest.mark.filterwarnings("ignore")
+@pytest.mark.parametrize("asked", DEEPSPEED, ids=lambda a: a[2])
+def test_deepspeed_reads_it(asked: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("DS_ACCELERATOR", "cpu")
+    config = pytest.importorskip("deepspeed.runtime.config", exc_type=ImportError)
+    plan = parse(asked[2], float(asked[3]))
+    replicas = int((plan.axis("data").degree * plan.axis("sharded").degree)[0, 0])
+
+    class Mesh:
+        get_data_parallel_world_size = staticmethod(lambda: replicas)
+
+    monkeypatch.setattr(config.dist, "get_rank", lambda: 0)
+    given = json.loads(written("deepspeed", *asked)["ds_config.json"])
+    found = config.DeepSpeedConfig(given, mpu=Mesh())
+    assert found.train_batch_size == asked[3]
+    assert found.zero_optimization_stage == given.get("zero_optimization", {}).get("stage", 0)
+    assert found.bfloat16_config.enabled == ("bf16" in given)
+
+
+@pytest.mark.parametrize(
+    "asked", [p for p in PLANS if p[0].startswith(("gpt", "meg", "mix"))], ids=lambda a: a[2]
+)
+def test_megatron_arguments_say_the_plan(asked: Any) -> None:
+    if "gpipe" in asked[2] or "data:2 sharded" in asked[2]:
+        with pytest.raises(SpecError, match="Megatron"):
+            written("megatron", *asked)
+        return
+    text = written("megatron", *asked)["megatron.args"]
+    found = _megatron().parse_args(lines(text))
+    plan = parse(asked[2], float(asked[3]))
+    whole = {
+        "tensor": found.tensor_model_parallel_size, "context": found.context_parallel_size,
+        "pipeline": found.pipeline_model_parallel_size, "expert": found.expert_model_parallel_size,
+    }  # fmt: skip
+    for axis, degree in whole.items():
+        assert degree == plan.axis(axis).degree[0, 0]
+    replicas = int((plan.axis("data").degree * plan.axis("sharded").degree)[0, 0])
+    assert found.global_batch_size % (found.micro_batch_size * replicas) == 0
+    model = oracle.model(asked[0])
+    layers = sum(row.work == "attention" for row in model.rows) * model.repeat.max()
+    assert found.num_layers == layers
+
+
+def _megatron() -> argparse.ArgumentParser:
+    """The flags of Megatron-LM that are written, with the types its own parser gives them."""
+    parser = argparse.ArgumentParser(allow_abbrev=False, exit_on_error=False)
+    for flag in ["num-layers", "hidden-size", "num-attention-heads", "ffn-hidden-size", "kv-channels", "num-query-groups", "seq-length", "max-position-embeddings", "vocab-size", "make-vocab-size-divisible-by", "num-experts", "moe-router-topk", "moe-ffn-hidden-size", "moe-shared-expert-intermediate-size", "num-virtual-stages-per-pipeline-rank", "num-distributed-optimizer-instances", "micro-batch-size", "global-batch-size", "recompute-num-layers"]:  # fmt: skip
+        parser.add_argument(f"--{flag}", type=int)
+    for flag in ["tensor-model", "pipeline-model", "context", "expert-model"]:
+        parser.add_argument(f"--{flag}-parallel-size", type=int, default=1)
+    for flag in ["attention-dropout", "hidden-dropout", "clip-grad", "sgd-momentum"]:
+        parser.add_argument(f"--{flag}", type=float)
+    for flag in ["swiglu", "sequence-parallel", "bf16", "fp16", "disable-bias-linear", "add-qkv-bias", "untie-embeddings-and-output-weights", "group-query-attention", "use-megatron-fsdp", "use-distributed-optimizer", "overlap-grad-reduce", "overlap-param-gather", "use-tp-pp-dp-mapping"]:  # fmt: skip
+        parser.add_argument(f"--{flag}", action="store_true")
+    for flag, words in {
+        "position-embedding-type": "learned_absolute rope none", "normalization":
+        "LayerNorm RMSNorm", "attention-backend": "flash fused unfused local auto",
+        "recompute-granularity": "full selective", "recompute-method": "uniform block",
+        "optimizer": "adam sgd", "fp8-format": "e4m3 hybrid", "cp-comm-type": "p2p a2a",
+        "data-parallel-sharding-strategy": "no_shard optim optim_grads optim_grads_params",
+    }.items():  # fmt: skip
+        parser.add_argument(f"--{flag}", choices=words.split())
+    return parser
+
+
+TITAN = [
+    ("llama3-8b", "dgx-h100", "pipeline:2,segments=4 data:4,zero=3 tensor:8,sequence=on", 64),
+    ("llama3-8b", "dgx-h100", "data:2 sharded:8 recompute:selective", 64),
+    ("llama3-8b", "dgx-h100", "pipeline:4,segments=8,interleave=2 sharded:4,zero=2", 64),
+    ("llama3-8b", "dgx-h100", "sharded:8 context:4 recompute:full", 64),
+]
+
+
+@pytest.mark.parametrize("asked", TITAN, ids=lambda a: a[2])
+def test_torchtitan_overrides_say_the_plan(asked: Any) -> None:
+    words = lines(written("torchtitan", *asked)["torchtitan.args"])
+    assert words[:4] == ["--module", "llama3", "--config", "llama3_8b"]
+    said = dict(zip(words, words[1:], strict=False))
+    p = "--parallelism."
+    product = 1
+    for name in ("data_parallel_replicate", "data_parallel_shard", "tensor_parallel",
+                 "context_parallel", "pipeline_parallel"):  # fmt: skip
+        product *= int(said[f"{p}{name}_degree"])
+    assert product == parse(asked[2], 1).devices[0, 0]
+
+
+@pytest.mark.filterwarnings("ignore")
+@pytest.mark.parametrize("asked", TITAN, ids=lambda a: a[2])
+def test_torchtitan_reads_them(asked: Any) -> None:
+    tyro = pytest.importorskip("tyro")
+    configs = pytest.importorskip("torchtitan.config.configs", exc_type=ImportError)
+    from dataclasses import field, make_dataclass
+
+    from torchtitan.config.manager import custom_registry
+    from torchtitan.distributed import activation_checkpoint as recomputed
+
+    kinds = {"training": configs.TrainingConfig, "parallelism": configs.ParallelismConfig}
+    whole = make_dataclass("Whole", [
+        *((name, kind, field(default_factory=kind)) for name, kind in kinds.items()),
+        ("activation_checkpoint", recomputed.ActivationCheckpointingConfig,
+         field(default_factory=recomputed.SelectiveAC.Config)),
+    ])  # fmt: skip
+    words = lines(written("torchtitan", *asked)["torchtitan.args"])[4:]
+    found: Any = tyro.cli(whole, args=words, registry=custom_registry, config=())
+    plan = parse(asked[2], float(asked[3]))
+    assert found.parallelism.pipeline_parallel_degree == plan.axis("pipeline").degree[0, 0]
+    assert found.training.global_batch_size == asked[3]
+    assert (found.activation_checkpoint is None) == ("recompute" not in asked[2])
+
+
+REFUSED = [
+    ("megatron", (GPT, A100, "filter:4", 8), "filter"),
+    ("megatron", ("resnet50", "abci", "data:4", 64), "list of layers"),
+    ("megatron", (GPT, A100, "tensor:4 data:2", 8), "nest"),
+    ("megatron", ("opt-175b", A100, "tensor:8", 8), "relu"),
+    ("megatron", ("bert-large", A100, "data:8", 8), "GPT"),
+    ("deepspeed", ("resnet50", "abci", "data:4 spatial:2x2", 64), "spatial"),
+    ("deepspeed", (GPT, A100, "pipeline:4,segments=8,interleave=3", 32), "interleave"),
+    ("deepspeed", (GPT, A100, "pipeline:2,segments=2 data:2,zero=3", 32), "ZeRO stage 3"),
+    ("deepspeed", (GPT, A100, "data:2 context:4", 8), "context"),
+    ("deepspeed", (GPT, A100, "data:2 sharded:8", 64), "within groups"),
+    ("torchtitan", ("resnet50", "abci", "data:4", 64), "transformers|list of layers"),
+    ("torchtitan", (GPT, A100, "data:8,zero=1", 64), "optimizer alone"),
+    ("torchtitan", (GPT, A100, "data:4 filter:2", 64), "filter"),
+    ("trace", (GPT, A100, "pipeline:4,segments=100000", 100000), "viewer"),
+]
+
+
+@pytest.mark.parametrize(("format", "asked", "word"), REFUSED, ids=lambda a: str(a)[:40])
+def test_what_a_format_cannot_say_is_refused_in_words(format: str, asked: Any, word: str) -> None:
+    with pytest.raises(SpecError, match=word):
+        written(format, *asked)
+
+
+@pytest.mark.parametrize("optimizer", ["lars"])
+def test_optimizers_a_framework_lacks(optimizer: str) -> None:
+    for format in ("deepspeed", "megatron", "torchtitan"):
+        with pytest.raises(SpecError, match=optimizer):
+            written(format, GPT, A100, "data:8", 64, optimizer=optimizer)
+
+
+# -------------------------------------------------------------------- trace
+
+
+@pytest.mark.parametrize("asked", PLANS, ids=lambda a: a[2])
+def test_a_trace_is_well_formed_and_adds_up(asked: Any) -> None:
+    found = json.loads(written("trace", *asked)["trace.json"])
+    bars = [one for one in found["traceEvents"] if one["ph"] == "X"]
+    assert {one["ph"] for one in found["traceEvents"]} == {"X", "M"}
+    tracks: dict[tuple[int, int], list[tuple[float, float]]] = {}
+    for one in bars:
+        assert one["dur"] >= 0 and one["ts"] >= 0 and one["name"]
+        tracks.setdefault((one["pid"], one["tid"]), []).append((one["ts"], one["ts"] + one["dur"]))
+    for spans in tracks.values():
+        spans.sort()
+        for (_, stop), (start, _) in zip(spans, spans[1:], strict=False):
+            assert start >= stop - 2e-3  # of a microsecond: the third digit is rounded
+    plan = parse(asked[2], float(asked[3]))
+    stages = int(plan.axis("pipeline").degree[0, 0])
+    pieces = int((plan.axis("pipeline").segments * plan.axis("data").accumulate)[0, 0])
+    chunks = int(plan.axis("pipeline").interleave[0, 0]) if stages > 1 else 1
+    for word in ("forward", "backward"):
+        names = [one for one in bars if one["tid"] == 0 and one["name"].startswith(word)]
+        assert len(names) == stages * pieces * chunks
+    said = found["otherData"]
+    near = 1e-9 if stages == 1 else 0.1
+    assert said["drawn_seconds"] == pytest.approx(said["predicted_seconds"], rel=near)
+
+
+@pytest.mark.parametrize("asked", [p for p in PLANS if "pipeline" in p[2]], ids=lambda a: a[2])
+def test_a_stage_waits_for_what_it_needs(asked: Any) -> None:
+    found = trace.trace(job(*asked))
+    begun: dict[tuple[str, str], dict[int, tuple[float, float]]] = {}
+    for one in found["traceEvents"]:
+        if one["ph"] == "X" and one["tid"] == 0 and one["name"] != "update":
+            word, micro = one["name"].split()
+            begun.setdefault((word, micro), {})[one["pid"]] = (one["ts"], one["ts"] + one["dur"])
+    for (word, _), stages in begun.items():
+        order = sorted(stages, reverse=word == "backward")
+        for before, after in zip(order, order[1:], strict=False):
+            assert stages[after][0] >= stages[before][1] - 2e-3
+
+
+@pytest.mark.filterwarnings("ignore")
+def test_perfetto_reads_a_trace(tmp_path: Path) -> None:
+    pytest.importorskip("perfetto")
+    shell_path = os.environ.get("TRACE_PROCESSOR_SHELL")
+    if not shell_path:
+        pytest.skip("no trace_processor_shell at hand")
+    from perfetto.trace_processor import TraceProcessor, TraceProcessorConfig
+
+    file = tmp_path / "trace.json"
+    file.write_text(written("trace", GPT, A100, "pipeline:4,segments=8", 32)["trace.json"])
+    with TraceProcessor(trace=str(file), config=TraceProcessorConfig(bin_path=shell_path)) as tp:
+        assert next(iter(tp.query("select count(*) as n from slice"))).n > 60
+
+
+# -------------------------------------------------------------- hostile names
+
+HOSTILE = ['$(touch pwned)', '"; touch pwned; "', "`touch pwned`", "a\n#SBATCH --wrap=touch pwned",
+           "=cmd|' /C touch pwned'!A0", "<script>touch('pwned')</script>", "]]>pwned",
+           "x' || touch pwned || '", '"""\nimport os; os.mknod("pwned")\n"""', "../../pwned",
+           "--help", "\\\n touch pwned"]  # fmt: skip
+
+
+def hostile(name: str) -> tuple[dict[str, Any], dict[str, Any]]:
+    level = {"name": "node", "devices": 8, "bandwidth": "300 GB/s", "latency": "5 us",
+             "source": name}  # fmt: skip
+    device = {"name": name, "memory": "80 GB", "memory_bandwidth": "2 TB/s", "source": name,
+              "peak": {"fp32": "19.5 TFLOP/s", "bf16": "312 TFLOP/s"}}  # fmt: skip
+    model = {"name": name, "title": name, "source": name, "transformer": {
+        "layers": 4, "hidden": 256, "heads": 4, "vocab": 1000, "sequence": 128}}  # fmt: skip
+    return model, {"name": name, "device": device, "levels": [level], "source": name}
+
+
+@pytest.mark.parametrize("name", HOSTILE)
+def test_hostile_names_run_nothing(name: str, tmp_path: Path) -> None:
+    model, system = hostile(name)
+    bin = tmp_path / "bin"
+    bin.mkdir()
+    for tool in ("torchrun", "srun", "scontrol"):
+        (bin / tool).write_text("#!/bin/sh\nexit 0\n")
+        (bin / tool).chmod(0o755)
+    place = tmp_path / "job"
+    place.mkdir()
+    for format in FORMATS:
+        for file, text in written(format, model, system, "data:8", 64).items():
+            for line in text.splitlines():  # what is left of it is words in comments and strings
+                assert not line.startswith("#SBATCH --wrap")
+            (place / file).write_text(text)
+            if file.endswith((".sh", ".sbatch")):
+                shell(text, tmp_path)
+                env = {"PATH": f"{bin}:{os.environ['PATH']}", "SLURM_JOB_ID": "7",
+                       "SLURM_JOB_NODELIST": "n0"}  # fmt: skip
+                subprocess.run(["bash", file], cwd=place, env=env, check=False, timeout=20)
+            elif file.endswith(".py"):
+                tree = ast.parse(text)
+                calls = [n.func for n in ast.walk(tree) if isinstance(n, ast.Call)]
+                assert [getattr(c, "id", "") for c in calls] == ["init_device_mesh"]
+            elif file.endswith(".json"):
+                json.loads(text)
+            else:
+                assert all(line.startswith(("--", "activation_checkpoint:")) for line in
+                           text.splitlines())  # fmt: skip
+                assert not set(text) & set("$`;|&<>\"'\\(){}*!#~")
+    assert not [p for p in tmp_path.rglob("*pwned*")]
+
+
+# --------------------------------------------------------------------- files
+
+
+def ask(*more: str) -> list[str]:
+    return ["export", "slurm", "resnet50", "abci", "--plan", "data:8", "--batch", "64", *more]
+
+
+def test_files_are_never_written_over(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    folder = tmp_path / "a b; $(x)\nc"
+    assert main(ask("-o", str(folder))) == 0
+    assert sorted(p.name for p in folder.iterdir()) == ["job.sbatch", "mesh.py"]
+    assert os.access(folder / "job.sbatch", os.X_OK) and not os.access(folder / "mesh.py", os.X_OK)
+    (folder / "mesh.py").write_text("mine")
+    (folder / "job.sbatch").unlink()
+    assert main(ask("-o", str(folder))) == 2
+    assert (folder / "mesh.py").read_text() == "mine"
+    assert not (folder / "job.sbatch").exists()  # all or nothing
+    assert "--force" in capsys.readouterr().err
+    assert main(ask("-o", str(folder), "--force")) == 0
+    assert "init_device_mesh" in (folder / "mesh.py").read_text()
+
+
+def test_a_failed_write_leaves_the_old_file(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    file = tmp_path / "x"
+    file.write_text("old")
+
+    def full(*_: Any) -> None:
+        raise OSError(28, "No space left on device", str(file))
+
+    for place in ("fsync", "replace"):
+        with monkeypatch.context() as patched:
+            patched.setattr(os, place, full)
+            with pytest.raises(OSError, match="No space"):
+                writers.put({str(file): "new"}, force=True)
+        assert file.read_text() == "old"
+        assert [p.name for p in tmp_path.iterdir()] == ["x"]
+
+
+def test_targets_that_are_no_plain_place_are_refused(tmp_path: Path) -> None:
+    (tmp_path / "link").symlink_to(tmp_path / "nowhere")
+    for place in (tmp_path, tmp_path / "link"):
+        with pytest.raises(SpecError):
+            writers.put({str(place): "x"})
+    (tmp_path / "file").write_text("")
+    assert main(ask("-o", str(tmp_path / "file"))) == 2
+
+
+def test_without_a_folder_the_first_file_is_printed(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(ask()) == 0
+    said = capsys.readouterr()
+    assert said.out.startswith("#!/usr/bin/env bash")
+    assert "mesh.py" in said.err
+
+
+def test_a_plan_that_does_not_fit_is_said(capsys: pytest.CaptureFixture[str]) -> None:
+    code = main(["export", "torchrun", "gpt3-175b", "dgx-a100", "--plan", "data:8", "--batch", "8"])
+    assert code == 1
+    assert "does not work" in capsys.readouterr().err
