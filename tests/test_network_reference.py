@@ -1,6 +1,6 @@
 """Our times against SimGrid's, case by case: a small sample kept here, the whole table if there.
 
-`data/simgrid_sample.csv`: SimGrid 3.32, model CM02 with all factors 1 (α-β and max-min sharing),
+`data/simgrid_*.csv`: SimGrid 3.32, model CM02 with all factors 1 (α-β and max-min sharing),
 one line a simulated collective.
 """
 
@@ -31,6 +31,25 @@ def test_sample_of_simulated_collectives():
     assert np.median(flat) <= 1e-6
     assert flat.max() <= 0.01
     assert errors(rows, lambda r: r.platform.startswith("builtin")).max() <= 0.08
+
+
+def test_other_sizes_and_topologies():
+    """Non-powers of two, three-stage trees, 256-switch loops, uneven leaves: simulated here."""
+    rows = list(platforms.compared(HERE / "data" / "simgrid_others.csv"))
+    assert len({row.platform for row in rows}) >= 15
+    assert np.median(errors(rows)) <= 1e-6
+    even = errors(
+        rows,
+        lambda r: (
+            r.platform.startswith("flat")
+            and r.collective != "alltoall"
+            and not (r.ranks // r.groups) & (r.ranks // r.groups - 1)
+        ),
+    )
+    assert len(even) > 100
+    assert even.max() <= 1e-3
+    assert (errors(rows) <= 0.01).mean() >= 0.85
+    assert errors(rows).max() <= 0.25  # ranks that drift apart between unequal steps
 
 
 @pytest.mark.skipif(not TABLE.is_file(), reason=f"{TABLE} is not there")

@@ -57,9 +57,11 @@ class HalvingDoubling(Algorithm):
         ranks, extra = np.arange(core), 2 * np.arange(beyond)
         real = _real(ranks, beyond)
         steps: list[Steps] = [pairs(extra, extra + 1, 1.0)]
-        for mask, share in zip(masks, self.shares(core), strict=True):
-            steps.append(pairs(real, _real(ranks ^ mask, beyond), share, 2))
-        return [*steps, pairs(extra + 1, extra, 1.0)]
+        there = [
+            pairs(real, _real(ranks ^ mask, beyond), share)
+            for mask, share in zip(masks, self.shares(core), strict=True)
+        ]
+        return [*steps, *there, *there[::-1], pairs(extra + 1, extra, 1.0)]
 
     def shares(self, core: int) -> Any:
         """Part of the message that crosses each distance, nearest first."""

@@ -12,6 +12,7 @@ import numpy as np
 from oracle.collectives import ALGORITHMS, Algorithm, Steps
 from oracle.contention.groups import Groups
 from oracle.contention.loads import toll
+from oracle.contention.path import longest, uneven
 from oracle.contention.toll import Toll
 from oracle.specs import System
 from oracle.topology import Topology
@@ -61,7 +62,8 @@ def trace(
 
         T = Σ_steps times · (max α + m · max over links of load / capacity)
 
-    `full` names the links that set the pace of a tenth of the time or more.
+    Where some ranks sit out a step, the sum runs along the longest chain of steps instead
+    (`path`). `full` names the links that set the pace of a tenth of the time or more.
     """
     return traces(topology, groups, [schedule], reduce)[0]
 
@@ -71,7 +73,19 @@ def traces(
 ) -> list[Cost]:
     """Several schedules of the same groups, counted in one go."""
     tolls = iter(toll(topology, groups, [s for each in schedules for s in each], reduce))
-    return [_cost(topology, [next(tolls) for _ in each]) for each in schedules]
+    found = [_cost(topology, [next(tolls) for _ in each]) for each in schedules]
+    return [
+        _relieved(cost, longest(topology, groups, schedule, reduce))
+        if uneven(schedule, groups.p)
+        else cost
+        for cost, schedule in zip(found, schedules, strict=True)
+    ]
+
+
+def _relieved(cost: Cost, per_byte: float) -> Cost:
+    """The cost where ranks that sit a step out are ahead of the others."""
+    solo = cost.per_byte / cost.phi
+    return replace(cost, per_byte=per_byte, phi=per_byte / solo if solo else 1.0)
 
 
 def _cost(topology: Topology, tolls: list[Toll]) -> Cost:

@@ -123,9 +123,11 @@ def _flows(topology: Topology, groups: Groups, steps: Steps, reduce: bool) -> It
         first = part.stop
 
 
-def flows_of(topology: Topology, groups: Groups, steps: Steps) -> Iterator[Flows]:
-    """Every flow of every group in some steps."""
-    return _flows(topology, groups, steps, reduce=False)
+def flows_of(
+    topology: Topology, groups: Groups, steps: Steps, reduce: bool = False
+) -> Iterator[Flows]:
+    """Every flow of every group in some steps; with `reduce`, of a stretch that stands for all."""
+    return _flows(topology, groups, steps, reduce)
 
 
 def _reach(groups: Groups, steps: Steps, k: int) -> int:
