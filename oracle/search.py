@@ -255,6 +255,8 @@ class Grid:
         if knobs.micro:
             keep &= (knobs.micro < share) | (p > 1)
             keep &= ("data" in columns) | (p > 1)
+            if knobs.plain:  # a batch is cut where a pipeline asks for it; elsewhere, as a knob
+                keep &= p > 1
         if "pipeline" in columns:
             columns["pipeline"] |= {"segments": np.where(p > 1, pieces, 1)}
         if "data" in columns:

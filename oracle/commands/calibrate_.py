@@ -10,13 +10,15 @@ import argparse
 from pathlib import Path
 from typing import Any
 
-from oracle.commands import Answer, as_json
+from oracle.commands import Answer, as_json, whole
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("files", nargs="+", metavar="FILE", help="`compute` first for kernels")
     parser.add_argument("--onto", required=True, metavar="SYSTEM", help="a system, or a device")
     parser.add_argument("-o", "--output", metavar="NEW.yaml", help="the new spec; never the old")
+    parser.add_argument("--ranks", type=whole, metavar="P", help="where the logs do not say")
+    parser.add_argument("--nodes", type=whole, metavar="N", help="where the logs do not say")
     parser.add_argument("--plot", metavar="FILE", help="points, fits and residuals as a figure")
     parser.add_argument("--json", action="store_true", dest="as_json")
 
@@ -27,7 +29,11 @@ def run(asked: argparse.Namespace) -> Answer:
     from oracle.calibrate import calibrate
     from oracle.readers import read
 
-    found = calibrate([read(path) for path in asked.files], asked.onto)
+    readings = [read(path) for path in asked.files]
+    if asked.ranks or asked.nodes:
+        said = {"ranks": asked.ranks, "nodes": asked.nodes}
+        readings = [r.given(**{k: v for k, v in said.items() if v}) for r in readings]
+    found = calibrate(readings, asked.onto)
     note = ""
     if asked.output:
         found.write(asked.output)
