@@ -134,20 +134,17 @@ def _beside(message: Message, seconds: Array, calls: Array, stages: Stages, time
 
 def _menu(menu: list[Any], row: Array, nbytes: Array) -> tuple[Array, ...]:
     """The cheapest line of each row's menu at each size, and which it was at the largest."""
-    names: list[str] = []
-    full: list[tuple[str, ...]] = []
-    most = max((len(options) for options in menu), default=0)
+    kept = [envelope(options) for options in menu]
+    known: dict[tuple[str, tuple[str, ...]], int] = {}
+    most = max((len(options) for options in kept), default=0)
     table = np.full((4, len(menu), max(most, 1)), np.inf)
     table[2:] = 0.0
     index = np.zeros((len(menu), max(most, 1)), int)
-    for i, options in enumerate(menu):
+    for i, options in enumerate(kept):
         if not options:
             table[:2, i, 0] = 0.0
         for j, line in enumerate(options):
-            if (line.algorithm, line.full) not in list(zip(names, full, strict=True)):
-                names.append(line.algorithm)
-                full.append(tuple(line.full))
-            index[i, j] = list(zip(names, full, strict=True)).index((line.algorithm, line.full))
+            index[i, j] = known.setdefault((line.algorithm, tuple(line.full)), len(known))
             table[:, i, j] = line.start, line.per_byte, line.phi, line.uncertainty
     largest = nbytes.max(axis=-1, initial=0.0)
     price, at = None, np.zeros(len(row), int)
@@ -160,5 +157,22 @@ def _menu(menu: list[Any], row: Array, nbytes: Array) -> tuple[Array, ...]:
         price = line if price is None else np.minimum(price, line)
         at = np.where(top < lowest, j, at)
         lowest = np.minimum(top, lowest)
-    found = index[row, at] if names else np.zeros(len(row), int)
-    return (price, found, tuple(names), table[2, row, at], tuple(full), table[3, row, at])
+    found = index[row, at] if known else np.zeros(len(row), int)
+    names = tuple(algorithm for algorithm, _ in known)
+    return (
+        price,
+        found,
+        names,
+        table[2, row, at],
+        tuple(full for _, full in known),
+        table[3, row, at],
+    )
+
+
+def envelope(options: Any) -> list[Any]:
+    """The lines that are cheapest at some size."""
+    kept: list[Any] = []
+    for line in sorted(options, key=lambda line: (line.start, line.per_byte)):
+        if not kept or line.per_byte < kept[-1].per_byte:
+            kept.append(line)
+    return kept

@@ -139,11 +139,11 @@ def recommend(
 
 
 def _score(part: evaluate.Block, objective: str) -> Any:
-    """What is ranked by; of two settings within half a percent the plainer one is preferred."""
+    """What is ranked by; a knob that gains less than two percent stays plain."""
     plan = part.plan
     turned = (plan.axis("data").zero > 0) * 1.0 + (plan.axis("recompute").mode > 0)
     turned = turned + (plan.axis("data").accumulate > 1)
-    return _value(part, objective) * (1 + 0.005 * turned[:, 0])
+    return _value(part, objective) * (1 + 0.02 * turned[:, 0])
 
 
 def _value(part: evaluate.Block, objective: str) -> Any:
