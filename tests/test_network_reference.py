@@ -48,8 +48,8 @@ def test_other_sizes_and_topologies():
     )
     assert len(even) > 100
     assert even.max() <= 1e-3
-    assert (errors(rows) <= 0.01).mean() >= 0.85
-    assert errors(rows).max() <= 0.25  # ranks that drift apart between unequal steps
+    assert (errors(rows) <= 0.01).mean() >= 0.88
+    assert errors(rows).max() <= 0.2  # ranks that drift apart between unequal steps
 
 
 @pytest.mark.skipif(not TABLE.is_file(), reason=f"{TABLE} is not there")
