@@ -28,7 +28,8 @@ sys.path[:0] = [str(Path(__file__).parents[1])]
 from oracle import evaluate, prediction, specs  # noqa: E402 (the path above comes first)
 from oracle.calibrate import calibrate  # noqa: E402
 from oracle.compute.rows import Passes, passes  # noqa: E402
-from oracle.executor.collectives import Shape, measure_collectives  # noqa: E402
+from oracle.executor.calls import Shape  # noqa: E402
+from oracle.executor.collectives import measure_collectives  # noqa: E402
 from oracle.executor.launch import Host  # noqa: E402
 from oracle.executor.measured import Measurement  # noqa: E402
 from oracle.executor.profile import Profile, measure_compute  # noqa: E402
@@ -190,7 +191,7 @@ def system_of(setting: Setting) -> System:
 def jobs_of(setting: Setting, quick: bool) -> list[Job]:
     """The plans of a setting, with the pipeline's stages as the executor will cut them."""
     names = ["vgg", "transformer"] if quick else list(MODELS)
-    steps = 5 if quick else 8
+    steps = 5 if quick else 6
     return [
         Job(MODELS[name], plan, BATCH[name], steps=steps, warm_up=2)
         for name in names
@@ -205,14 +206,14 @@ def calibrated(
     host, hosts = lab.placed(), setting.hosts
     collectives, compute = folder / "collectives.jsonl", folder / "compute.jsonl"
     # a token bucket lets messages below its burst through for nothing: fit where messages are
-    sizes = [2**10, 2**18, 2**19, 2**20, 2**21, 2**22, 2**23]
+    sizes = [2**10, 2**18, 2**19, 2**20, 2**22, 2**23]
     whole = [Shape(2**k) for k in range(1, hosts.bit_length()) if 2**k <= hosts]
     outcome = measure_collectives(
-        collectives, ranks=hosts, sizes=sizes, shapes=whole, repeats=7, longest=6.0, host=host,
+        collectives, ranks=hosts, sizes=sizes, shapes=whole, repeats=5, longest=4.0, host=host,
         operations=["allreduce", "reduce_scatter", "allgather", "sendrecv", "halo"], say=_say,
     )  # fmt: skip
     assert outcome.complete, outcome.message
-    profiled = [replace(job, steps=5, warm_up=2) for job in jobs]
+    profiled = [replace(job, steps=4, warm_up=1) for job in jobs]
     outcome = measure_compute(profiled, compute, ranks=hosts, host=host, say=_say)
     assert outcome.complete, outcome.message
     found = calibrate([read(str(collectives))], system_of(setting))

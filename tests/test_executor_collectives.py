@@ -5,7 +5,8 @@ from pathlib import Path
 import pytest
 
 from oracle.executor import collectives
-from oracle.executor.collectives import OPERATIONS, Shape, measure_collectives, shapes_of
+from oracle.executor.calls import Shape
+from oracle.executor.collectives import OPERATIONS, measure_collectives, shapes_of
 from oracle.executor.launch import DONE
 from oracle.executor.records import Records, lines
 from oracle.readers import read

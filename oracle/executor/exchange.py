@@ -77,7 +77,11 @@ def part(x: Tensor, dim: int, talk: Talk) -> Tensor:
     return x.narrow(dim, start, stop - start)
 
 
-class Rebuilt(torch.autograd.Function):
+class _Exchange(torch.autograd.Function):  # type: ignore[misc]  # torch is untyped here
+    """Something said in the forward pass, and what is said back for its gradient."""
+
+
+class Rebuilt(_Exchange):
     """Forward: allgather. Backward: the own part, for all compute the same gradient."""
 
     @staticmethod
@@ -90,7 +94,7 @@ class Rebuilt(torch.autograd.Function):
         return part(gradient, ctx.dim, ctx.talk), None, None, None
 
 
-class ReducedBack(torch.autograd.Function):
+class ReducedBack(_Exchange):
     """Forward: nothing. Backward: allreduce, for each sees a part of what reads x."""
 
     @staticmethod
@@ -105,7 +109,7 @@ class ReducedBack(torch.autograd.Function):
         return talk.wire.allreduce(whole, talk.axes, talk.back), None
 
 
-class Summed(torch.autograd.Function):
+class Summed(_Exchange):
     """Forward: allreduce of partial sums. Backward: nothing."""
 
     @staticmethod
@@ -118,7 +122,7 @@ class Summed(torch.autograd.Function):
         return gradient, None
 
 
-class Sliced(torch.autograd.Function):
+class Sliced(_Exchange):
     """Forward: the own part. Backward: allgather."""
 
     @staticmethod
@@ -131,7 +135,7 @@ class Sliced(torch.autograd.Function):
         return join(gradient, ctx.dim, ctx.count, ctx.talk, ctx.talk.back), None, None
 
 
-class Scattered(torch.autograd.Function):
+class Scattered(_Exchange):
     """Forward: reduce-scatter of partial sums. Backward: allgather."""
 
     @staticmethod
@@ -144,7 +148,7 @@ class Scattered(torch.autograd.Function):
         return join(gradient, ctx.dim, ctx.count, ctx.talk, ctx.talk.back), None, None
 
 
-class SequenceColumn(torch.autograd.Function):
+class SequenceColumn(_Exchange):
     """A matrix cut by columns on tokens that are cut: gather x, multiply; keep only the part.
 
     Backward the input is gathered again, as one keeps a part of it [korthikanti2022, §4.2.2].
@@ -223,7 +227,7 @@ def _bordered(x: Tensor, grid: Grid, windows: Sequence[Window], fill: float, wha
     return functional.pad(x, pads, value=fill) if any(pads) else x
 
 
-class SpatialConvolution(torch.autograd.Function):
+class SpatialConvolution(_Exchange):
     """A convolution on a part of the sample: borders of x forward, of dL/dy back.
 
     dL/dx of the own part needs the dL/dy of all windows that see it; dL/dw needs only the own
@@ -285,7 +289,7 @@ def _cropped(x: Tensor, dim: int, held: Interval, wanted: Interval) -> Tensor:
     return functional.pad(inner, pads)
 
 
-class Borders(torch.autograd.Function):
+class Borders(_Exchange):
     """Forward: the input of the own windows. Backward: gradients of borders go home and add up."""
 
     @staticmethod
@@ -311,7 +315,7 @@ class Borders(torch.autograd.Function):
         return gradient, None, None, None, None
 
 
-class Collected(torch.autograd.Function):
+class Collected(_Exchange):
     """Forward: the whole sample from its parts, on every device. Backward: reduce-scatter."""
 
     @staticmethod
@@ -357,7 +361,7 @@ def _pads(x: Tensor, wanted: Sequence[int]) -> list[int]:
     return pads
 
 
-class ShardedCrossEntropy(torch.autograd.Function):
+class ShardedCrossEntropy(_Exchange):
     """Softmax and cross-entropy, summed, of logits whose channels are dealt out.
 
     Three small exchanges a call: the largest logit, the sum of exponentials, the target's own.

@@ -121,7 +121,7 @@ class _Warden:
         self.stop = 0  # the signal that asked, 0 for none
         self.told = 0  # lines of progress passed on
         self.seen: dict[int, tuple[int, float]] = {}  # rank -> last beat, when it changed
-        self.moved = (0, 0.0)  # operations entered by all ranks, when that changed
+        self.moved = (-1, 0.0)  # operations entered by all ranks, when that changed
         self.attempt = folder
 
     def asked_to_stop(self, number: int, frame: FrameType | None) -> None:

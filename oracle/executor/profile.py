@@ -139,7 +139,7 @@ def _joined(lines: Sequence[Mapping[str, Any]]) -> Iterator[dict[str, Any]]:
 def _waited(ranks: Sequence[Mapping[str, Any]], way: int) -> float:
     """Median over the steps of the slowest device's rows, all together."""
     steps = min(len(pairs) for rank in ranks for pairs in rank["rows"].values())
-    totals = [
+    totals: list[float] = [
         max(sum(pairs[step][way] for pairs in rank["rows"].values()) for rank in ranks)
         for step in range(steps)
     ]

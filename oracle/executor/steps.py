@@ -15,7 +15,8 @@ from torch import Tensor
 from oracle.executor.graph import Graph
 from oracle.executor.operators import NotExecuted
 from oracle.executor.parts import Interval, deal
-from oracle.executor.program import Bundle, Program
+from oracle.executor.program import Program
+from oracle.executor.weights import Bundle
 from oracle.executor.wire import Wire
 from oracle.layers import Embedding, Loss
 

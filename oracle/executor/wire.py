@@ -15,7 +15,7 @@ import torch
 import torch.distributed as dist
 from torch import Tensor
 
-from oracle.executor.collectives import gather, newest
+from oracle.executor.calls import gather, newest
 from oracle.executor.parts import Interval, overlap
 from oracle.plan import Plan
 

@@ -5,7 +5,8 @@ import time
 
 import pytest
 
-from oracle.executor.collectives import Shape, measure_collectives
+from oracle.executor.calls import Shape
+from oracle.executor.collectives import measure_collectives
 from oracle.executor.launch import FAILED
 from oracle.executor.records import lines
 from tests.lab.network import Lab, Wiring, missing

@@ -1,0 +1,183 @@
+"""The calls of torch.distributed that stand for the operations which the oracle prices."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from oracle.executor.rank import Rank
+
+
+@dataclass(frozen=True, slots=True)
+class Shape:
+    """Groups that talk at once: `groups` of `size` ranks, `stride` apart within a group."""
+
+    size: int
+    stride: int = 1
+    groups: int = 1
+
+    def __str__(self) -> str:
+        return f"{self.size}x{self.stride}" + (f"*{self.groups}" if self.groups > 1 else "")
+
+    def members(self, ranks: int) -> list[list[int]]:
+        """The ranks of each group, nearest neighbours first in line.
+
+        >>> Shape(2, 4, 2).members(8)
+        [[0, 4], [1, 5]]
+        """
+        span = self.size * self.stride
+        starts = (block + i for block in range(0, ranks, span) for i in range(self.stride))
+        whole = [[s + k * self.stride for k in range(self.size)] for s in starts]
+        return [group for group in whole if group[-1] < ranks][: self.groups]
+
+
+class Groups:
+    """Own group of a shape, and how many hosts such a group spans."""
+
+    def __init__(self, rank: Rank, shape: Shape) -> None:
+        import torch.distributed as dist
+
+        self.shape, self.all = shape, shape.members(rank.size)
+        if not self.all:
+            raise ValueError(f"no group of shape {shape} fits into {rank.size} ranks")
+        made = [dist.new_group(group) for group in self.all]  # all ranks make all groups
+        at = next((i for i, group in enumerate(self.all) if rank.rank in group), None)
+        self.mine = None if at is None else made[at]
+        self.members = [] if at is None else self.all[at]
+        self.nodes = len({rank.hosts[member] for member in self.all[0]})
+
+
+# Each maker returns the call to be timed and the bytes that it stands for.
+Call = tuple[Callable[[], Any], int]
+
+
+def _buffer(rank: Rank, elements: int) -> Any:
+    import torch
+
+    return torch.ones(elements, dtype=torch.float32, device=rank.device)
+
+
+def _allreduce(rank: Rank, groups: Groups, size: int) -> Call:
+    import torch.distributed as dist
+
+    buffer = _buffer(rank, max(size // 4, 1)).zero_()  # ones would overflow, repeated
+    return lambda: dist.all_reduce(buffer, group=groups.mine), buffer.numel() * 4
+
+
+def _share(groups: Groups, size: int) -> int:
+    return max(size // 4 // groups.shape.size, 1)
+
+
+def _reduce_scatter(rank: Rank, groups: Groups, size: int) -> Call:
+    share = _share(groups, size)
+    whole, part = _buffer(rank, share * groups.shape.size), _buffer(rank, share)
+    call = newest("reduce_scatter_single", "reduce_scatter_tensor")
+    return lambda: call(part, whole, group=groups.mine), whole.numel() * 4
+
+
+def _allgather(rank: Rank, groups: Groups, size: int) -> Call:
+    share = _share(groups, size)
+    whole, part = _buffer(rank, share * groups.shape.size), _buffer(rank, share)
+    return lambda: gather(whole, part, groups.mine), whole.numel() * 4
+
+
+def gather(whole: Any, part: Any, group: Any) -> None:
+    """Allgather equal parts into one buffer.
+
+    Between two ranks gloo has one connection, and its allgather half the time sends one way
+    after the other (1.5 times the time, measured); a swap that receives first never does.
+    """
+    import torch.distributed as dist
+
+    if dist.get_world_size(group) != 2 or dist.get_backend(group) != "gloo" or part.is_cuda:
+        newest("all_gather_single", "all_gather_into_tensor")(whole, part, group=group)
+        return
+    me = dist.get_rank(group)
+    halves = whole.view(-1).chunk(2)
+    other = dist.get_global_rank(group, 1 - me)
+    coming = dist.irecv(halves[1 - me], other, group=group)
+    going = dist.isend(part.view(-1), other, group=group)
+    halves[me].copy_(part.view(-1))
+    coming.wait()
+    going.wait()
+
+
+def newest(name: str, older: str) -> Callable[..., Any]:
+    """torch.distributed's function by its name of today, or by that of older releases."""
+    import torch.distributed as dist
+
+    found: Callable[..., Any] = getattr(dist, name, None) or getattr(dist, older)
+    return found
+
+
+def _broadcast(rank: Rank, groups: Groups, size: int) -> Call:
+    import torch.distributed as dist
+
+    buffer = _buffer(rank, max(size // 4, 1))
+    root = groups.members[0]
+    return lambda: dist.broadcast(buffer, root, group=groups.mine), buffer.numel() * 4
+
+
+def _alltoall(rank: Rank, groups: Groups, size: int) -> Call:
+    import torch.distributed as dist
+
+    given = _buffer(rank, _share(groups, size) * groups.shape.size)
+    made = given.clone()
+    return lambda: dist.all_to_all_single(made, given, group=groups.mine), given.numel() * 4
+
+
+def _neighbours(rank: Rank, groups: Groups) -> Iterator[int]:
+    """Before and after this rank in its group, where there is one."""
+    place = groups.members.index(rank.rank)
+    for other in (place - 1, place + 1):
+        if 0 <= other < len(groups.members):
+            yield groups.members[other]
+
+
+def _sendrecv(rank: Rank, groups: Groups, size: int) -> Call:
+    """Every rank sends to the next at once, the last to the first."""
+    import torch.distributed as dist
+
+    place, ranks = groups.members.index(rank.rank), len(groups.members)
+    after, before = groups.members[(place + 1) % ranks], groups.members[place - 1]
+    given, made = _buffer(rank, max(size // 4, 1)), _buffer(rank, max(size // 4, 1))
+
+    def call() -> None:
+        # the receiver first: over one connection its notice would wait behind the data
+        coming = dist.irecv(made, before, group=groups.mine)
+        going = dist.isend(given, after, group=groups.mine)
+        coming.wait()
+        going.wait()
+
+    return call, given.numel() * 4
+
+
+def _halo(rank: Rank, groups: Groups, size: int) -> Call:
+    """Every rank swaps a border with each of its neighbours, pairwise and at once."""
+    import torch.distributed as dist
+
+    others = list(_neighbours(rank, groups))
+    given = [_buffer(rank, max(size // 4, 1)) for _ in others]
+    made = [_buffer(rank, max(size // 4, 1)) for _ in others]
+
+    def call() -> None:
+        pairs = list(zip(others, made, given, strict=True))
+        under_way = [dist.irecv(border, other, group=groups.mine) for other, border, _ in pairs]
+        under_way += [dist.isend(border, other, group=groups.mine) for other, _, border in pairs]
+        for work in under_way:
+            work.wait()
+
+    return call, given[0].numel() * 4
+
+
+OF: dict[str, Callable[[Rank, Groups, int], Call]] = {
+    "allreduce": _allreduce,
+    "reduce_scatter": _reduce_scatter,
+    "allgather": _allgather,
+    "broadcast": _broadcast,
+    "alltoall": _alltoall,
+    "sendrecv": _sendrecv,
+    "halo": _halo,
+}

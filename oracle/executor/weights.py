@@ -1,0 +1,90 @@
+"""Weights as they are held on one device: parts of full tensors, in flat buffers."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+import torch
+from torch import Tensor
+
+from oracle.executor.graph import Operation
+from oracle.executor.parts import Interval
+
+
+@dataclass
+class Held:
+    """The part of one weight that is held here."""
+
+    op: Operation
+    name: str
+    full: tuple[int, ...]
+    kept: list[list[Interval]]  # by axis
+    at: int = 0  # where it begins in its bundle
+    value: Tensor = field(default_factory=lambda: torch.empty(0))
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        return tuple(sum(stop - start for start, stop in axis) for axis in self.kept)
+
+    def cut(self, whole: Tensor) -> Tensor:
+        """The same part of a tensor of full size."""
+        for dim, intervals in enumerate(self.kept):
+            if intervals != [(0, self.full[dim])]:
+                whole = torch.cat([whole.narrow(dim, a, b - a) for a, b in intervals], dim)
+        return whole
+
+
+class Bundle:
+    """Weights that travel together: one flat buffer, one of gradients, and the optimizer's."""
+
+    def __init__(self, helds: Sequence[Held], parts: int, place: int, like: Tensor) -> None:
+        self.helds, self.parts, self.place = list(helds), parts, place
+        end = 0
+        for held in self.helds:
+            held.at, end = end, end + math.prod(held.shape)
+        self.size = -(-end // parts) * parts
+        self.weights = like.new_zeros(self.size)
+        self.gradients = like.new_zeros(self.size)
+        self.slots: list[Tensor] = []
+        self.steps = 0
+        for held in self.helds:
+            begin, count = held.at, math.prod(held.shape)
+            # .data: an alias with a version of its own, so that a gather may write under it
+            alias = self.weights.data[begin : begin + count].view(held.shape)
+            held.value = alias.requires_grad_()
+            held.value.grad = self.gradients.data[begin : begin + count].view(held.shape)
+        self.shard = self.weights[:0]  # what is kept while the whole is away
+
+    @property
+    def own(self) -> slice:
+        each = self.size // self.parts
+        return slice(self.place * each, (self.place + 1) * each)
+
+    def release(self) -> None:
+        """Drop the whole; the shard stays."""
+        if self.weights.untyped_storage().size():
+            self.shard = self.weights[self.own].clone()
+            self.weights.untyped_storage().resize_(0)
+
+    def restore(self) -> Tensor:
+        """Room for the whole again."""
+        self.weights.untyped_storage().resize_(self.size * self.weights.element_size())
+        return self.weights
+
+    @property
+    def here(self) -> bool:
+        return bool(self.weights.untyped_storage().size())
+
+
+def initial(op: Operation, name: str, shape: tuple[int, ...], seed: int) -> Tensor:
+    """The same weights for every plan, in double precision."""
+    mark = sum(ord(c) * 31**i for i, c in enumerate(name)) % 99991
+    random = torch.Generator().manual_seed(seed * 1_000_003 + op.index * 100_003 + mark)
+    values = torch.randn(shape, generator=random, dtype=torch.float64)
+    if len(shape) == 1:
+        return 0.1 * values + (1.0 if name == "weight" else 0.0)
+    if name in ("table", "positions", "extra"):
+        return 0.5 * values
+    return values * math.sqrt(2 / math.prod(shape[1:]))
