@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import ast
 import importlib.util
+import itertools
 import json
 import os
 import shutil
@@ -99,7 +100,8 @@ def test_the_mesh_numbers_ranks_as_the_plan_does(asked: Any, tmp_path: Path) -> 
     file = tmp_path / "mesh.py"
     file.write_text(written("torchrun", *asked)["mesh.py"])
     spec = importlib.util.spec_from_file_location("mesh", file)
-    assert spec is not None and spec.loader is not None
+    assert spec is not None
+    assert spec.loader is not None
     module = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)
     plan = parse(asked[2], float(asked[3]))
@@ -222,13 +224,25 @@ def test_megatron_arguments_say_the_plan(asked: Any) -> None:
 def _megatron() -> argparse.ArgumentParser:
     """The flags of Megatron-LM that are written, with the types its own parser gives them."""
     parser = argparse.ArgumentParser(allow_abbrev=False, exit_on_error=False)
-    for flag in ["num-layers", "hidden-size", "num-attention-heads", "ffn-hidden-size", "kv-channels", "num-query-groups", "seq-length", "max-position-embeddings", "vocab-size", "make-vocab-size-divisible-by", "num-experts", "moe-router-topk", "moe-ffn-hidden-size", "moe-shared-expert-intermediate-size", "num-virtual-stages-per-pipeline-rank", "num-distributed-optimizer-instances", "micro-batch-size", "global-batch-size", "recompute-num-layers"]:  # fmt: skip
+    for flag in [
+        "num-layers", "hidden-size", "num-attention-heads", "ffn-hidden-size",
+        "kv-channels", "num-query-groups", "seq-length", "max-position-embeddings",
+        "vocab-size", "make-vocab-size-divisible-by", "num-experts", "moe-router-topk",
+        "moe-ffn-hidden-size", "moe-shared-expert-intermediate-size",
+        "num-virtual-stages-per-pipeline-rank", "num-distributed-optimizer-instances",
+        "micro-batch-size", "global-batch-size", "recompute-num-layers",
+    ]:  # fmt: skip
         parser.add_argument(f"--{flag}", type=int)
     for flag in ["tensor-model", "pipeline-model", "context", "expert-model"]:
         parser.add_argument(f"--{flag}-parallel-size", type=int, default=1)
     for flag in ["attention-dropout", "hidden-dropout", "clip-grad", "sgd-momentum"]:
         parser.add_argument(f"--{flag}", type=float)
-    for flag in ["swiglu", "sequence-parallel", "bf16", "fp16", "disable-bias-linear", "add-qkv-bias", "untie-embeddings-and-output-weights", "group-query-attention", "use-megatron-fsdp", "use-distributed-optimizer", "overlap-grad-reduce", "overlap-param-gather", "use-tp-pp-dp-mapping"]:  # fmt: skip
+    for flag in [
+        "swiglu", "sequence-parallel", "bf16", "fp16", "disable-bias-linear",
+        "add-qkv-bias", "untie-embeddings-and-output-weights", "group-query-attention",
+        "use-megatron-fsdp", "use-distributed-optimizer", "overlap-grad-reduce",
+        "overlap-param-gather", "use-tp-pp-dp-mapping",
+    ]:  # fmt: skip
         parser.add_argument(f"--{flag}", action="store_true")
     for flag, words in {
         "position-embedding-type": "learned_absolute rope none", "normalization":
@@ -253,7 +267,7 @@ TITAN = [
 def test_torchtitan_overrides_say_the_plan(asked: Any) -> None:
     words = lines(written("torchtitan", *asked)["torchtitan.args"])
     assert words[:4] == ["--module", "llama3", "--config", "llama3_8b"]
-    said = dict(zip(words, words[1:], strict=False))
+    said = dict(itertools.pairwise(words))
     p = "--parallelism."
     product = 1
     for name in ("data_parallel_replicate", "data_parallel_shard", "tensor_parallel",
@@ -327,11 +341,13 @@ def test_a_trace_is_well_formed_and_adds_up(asked: Any) -> None:
     assert {one["ph"] for one in found["traceEvents"]} == {"X", "M"}
     tracks: dict[tuple[int, int], list[tuple[float, float]]] = {}
     for one in bars:
-        assert one["dur"] >= 0 and one["ts"] >= 0 and one["name"]
+        assert one["dur"] >= 0
+        assert one["ts"] >= 0
+        assert one["name"]
         tracks.setdefault((one["pid"], one["tid"]), []).append((one["ts"], one["ts"] + one["dur"]))
     for spans in tracks.values():
         spans.sort()
-        for (_, stop), (start, _) in zip(spans, spans[1:], strict=False):
+        for (_, stop), (start, _) in itertools.pairwise(spans):
             assert start >= stop - 2e-3  # of a microsecond: the third digit is rounded
     plan = parse(asked[2], float(asked[3]))
     stages = int(plan.axis("pipeline").degree[0, 0])
@@ -355,7 +371,7 @@ def test_a_stage_waits_for_what_it_needs(asked: Any) -> None:
             begun.setdefault((word, micro), {})[one["pid"]] = (one["ts"], one["ts"] + one["dur"])
     for (word, _), stages in begun.items():
         order = sorted(stages, reverse=word == "backward")
-        for before, after in zip(order, order[1:], strict=False):
+        for before, after in itertools.pairwise(order):
             assert stages[after][0] >= stages[before][1] - 2e-3
 
 
@@ -421,7 +437,7 @@ def test_hostile_names_run_nothing(name: str, tmp_path: Path) -> None:
                 assert all(line.startswith(("--", "activation_checkpoint:")) for line in
                            text.splitlines())  # fmt: skip
                 assert not set(text) & set("$`;|&<>\"'\\(){}*!#~")
-    assert not [p for p in tmp_path.rglob("*pwned*")]
+    assert not list(tmp_path.rglob("*pwned*"))
 
 
 # --------------------------------------------------------------------- files
@@ -435,7 +451,8 @@ def test_files_are_never_written_over(tmp_path: Path, capsys: pytest.CaptureFixt
     folder = tmp_path / "a b; $(x)\nc"
     assert main(ask("-o", str(folder))) == 0
     assert sorted(p.name for p in folder.iterdir()) == ["job.sbatch", "mesh.py"]
-    assert os.access(folder / "job.sbatch", os.X_OK) and not os.access(folder / "mesh.py", os.X_OK)
+    assert os.access(folder / "job.sbatch", os.X_OK)
+    assert not os.access(folder / "mesh.py", os.X_OK)
     (folder / "mesh.py").write_text("mine")
     (folder / "job.sbatch").unlink()
     assert main(ask("-o", str(folder))) == 2

@@ -52,7 +52,7 @@ def run(asked: argparse.Namespace) -> Answer:
     code = 0 if found.feasible[0] else 1
     warning = [f"this plan does not work: {'; '.join(found.broken[0])}"] if code else []
     if asked.output is None:
-        name, text = next(iter(files.items()))
+        _name, text = next(iter(files.items()))
         others = [f"{', '.join(list(files)[1:])}: written with -o DIR"] if len(files) > 1 else []
         return Answer(text.rstrip("\n"), code, "\n".join([*warning, *others]))
     folder = Path(asked.output)

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 from oracle.commands import Answer, as_json, whole
 
 if TYPE_CHECKING:
-    from oracle.readers.huggingface import Imported
+    from oracle.readers.config_json import Imported
 
 FORMATS = ("torch", "onnx", "huggingface")
 

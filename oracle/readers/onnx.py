@@ -8,8 +8,9 @@ from pathlib import Path
 from typing import Any
 
 from oracle.document import Fault, Place, SpecError
-from oracle.readers.graph import INPUT, Graph, Op, Shape, _short
-from oracle.readers.huggingface import Imported
+from oracle.readers.config_json import Imported
+from oracle.readers.graph import INPUT, Graph, Op, Shape, short
+from oracle.readers.layering import layers
 from oracle.readers.network import plain_name
 
 LARGEST = 2**31  # bytes; a protocol buffer cannot be longer
@@ -31,7 +32,6 @@ def read(
 ) -> Imported:
     """The spec of an `.onnx` file; `sample` or `tokens` fill in extents that it leaves open."""
     import onnx
-    from google.protobuf.message import DecodeError
 
     place = Path(path)
     if not place.is_file():
@@ -40,7 +40,7 @@ def read(
         raise _stop(path, "E100", "this is more than an ONNX file can have")
     try:
         proto = onnx.load(str(place), load_external_data=False)
-    except (DecodeError, ValueError, RuntimeError) as error:
+    except Exception as error:  # whatever the protocol buffers at hand raise
         raise _stop(path, "E101", f"this is no ONNX file: {str(error)[:200]}") from None
     if not proto.graph.node:
         raise _stop(path, "E101", "this is no ONNX file, or its graph is empty")
@@ -78,9 +78,9 @@ def convert(
     outputs = [tracer.at[out.name] for out in proto.graph.output if out.name in tracer.at]
     if not outputs:
         raise _stop(path, "E110", "no output depends on the input")
-    layers = graph.layers(*outputs[:1])
+    found = layers(graph, outputs[:1])
     spec = {"name": plain_name(name, "onnx"), "source": "ONNX graph, shapes inferred",
-            "input": [one.channels, *one.extents], "layers": layers}  # fmt: skip
+            "input": [one.channels, *one.extents], "layers": found}  # fmt: skip
     return Imported(spec, tuple(graph.notes))
 
 
@@ -190,14 +190,14 @@ def _window(words: dict[str, Any], given: Any, made: Any, kernel: list[int]) -> 
         return list(words[name].ints) if name in words else [otherwise] * rank
 
     pads = list(words["pads"].ints) if "pads" in words else [0] * (2 * rank)
-    fields: dict[str, Any] = {"kernel": _short(kernel), "stride": _short(ints("strides", 1))}
+    fields: dict[str, Any] = {"kernel": short(kernel), "stride": short(ints("strides", 1))}
     if "auto_pad" in words and words["auto_pad"].s not in (b"NOTSET", b"VALID"):
         fields["padding"] = "same"
     elif pads[:rank] == pads[rank:]:
-        fields["padding"] = _short(pads[:rank])
+        fields["padding"] = short(pads[:rank])
     else:
         fields["padding"] = pads
-    return {**fields, "dilation": _short(ints("dilations", 1)), "made": list(made[1:])}
+    return {**fields, "dilation": short(ints("dilations", 1)), "made": list(made[1:])}
 
 
 @_noted("Conv", "ConvTranspose")
@@ -213,7 +213,7 @@ def _conv(t: Tracer, node: Any, feeds: Any, given: Any, made: Any, weights: Any,
         if fields.pop("dilation") != 1:
             raise t.graph.stop("a transposed convolution with holes is no layer kind")
         extra = list(words["output_padding"].ints) if "output_padding" in words else [0]
-        fields["output_padding"] = _short(extra)
+        fields["output_padding"] = short(extra)
         return Op("deconv", feeds[:1], given, fields, last=False)
     return Op("conv", feeds[:1], given, fields, last=False)
 

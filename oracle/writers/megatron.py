@@ -78,14 +78,15 @@ def parallel(job: Job) -> list[tuple[str, Any]]:
             raise job.refuse(title, "schedules 1F1B only", "schedule=1f1b")
         if job.knob("pipeline", "cuts") == 1:
             raise job.refuse(title, "deals layers evenly", "cuts=even")
-        block, chunks = job.block(title), job.degree("pipeline") * job.knob("pipeline",
-                                                                            "interleave")  # fmt: skip
+        block = job.block(title)
+        chunks = job.degree("pipeline") * job.knob("pipeline", "interleave")
         if block.layers % chunks:
             raise job.refuse(title, f"cannot deal {block.layers} layers to {chunks} chunks evenly")
     whole = job.degree("tensor") > 1 and job.knob("tensor", "sequence") == 0
     if whole and job.transformer is not None and job.transformer.experts:
         raise job.refuse(title, "cuts mixtures by tensor only with the tokens", "sequence=on")
     interleave = job.knob("pipeline", "interleave") if job.degree("pipeline") > 1 else 1
+    expert = job.degree("expert")
     context, turned = job.degree("context"), job.knob("context", "kind") == 1
     sharded = job.degree("sharded") > 1 and job.degree("data") > 1
     if sharded and job.zero != 1:
@@ -98,7 +99,7 @@ def parallel(job: Job) -> list[tuple[str, Any]]:
         ("--use-tp-pp-dp-mapping", swapped),
         ("--context-parallel-size", context),
         ("--cp-comm-type", ("a2a" if turned else "p2p") if context > 1 else None),
-        ("--expert-model-parallel-size", job.degree("expert") if job.degree("expert") > 1 else None),
+        ("--expert-model-parallel-size", expert if expert > 1 else None),
         ("--use-distributed-optimizer", job.zero >= 1),
         ("--num-distributed-optimizer-instances", job.degree("data") if sharded else None),
         ("--use-megatron-fsdp", job.zero >= 2),

@@ -104,7 +104,9 @@ class Costs:
 
         def dealt(part: str, work: Any) -> np.ndarray:
             share = np.atleast_2d(stages.total(work))[0]
-            return float(found.compute[part][0]) / segments * share / max(share[pace], 1e-30)
+            return np.asarray(
+                float(found.compute[part][0]) / segments * share / max(share[pace], 1e-30)
+            )
 
         back = times.data + times.weight
         again = dealt("recompute", times.forward)

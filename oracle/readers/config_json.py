@@ -1,0 +1,91 @@
+"""The fields of a model's `config.json`, read by type, every fault remembered."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from oracle.document import Fault, Place
+
+MOST = 2**40  # of any count in a config; more is a slip or an attack
+NAMES: dict[str, tuple[str, ...]] = {  # what each field is called, in the order of preference
+    "layers": ("num_hidden_layers", "n_layer", "n_layers", "num_layers"),
+    "hidden": ("hidden_size", "n_embd", "d_model", "dim"),
+    "heads": ("num_attention_heads", "n_head", "n_heads"),
+    "kv_heads": ("num_key_value_heads", "num_kv_heads", "n_head_kv"),
+    "ffn": ("intermediate_size", "n_inner", "ffn_dim", "ffn_hidden_size"),
+    "vocab": ("vocab_size",),
+    "sequence": (
+        "max_position_embeddings", "n_positions", "max_seq_len", "seq_length", "n_ctx",
+    ),
+    "width": ("head_dim",),
+}  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True)
+class Imported:
+    """A model spec as a dict that `oracle.model` loads, and what it leaves out, in words."""
+
+    spec: dict[str, Any]
+    notes: tuple[str, ...] = ()
+
+
+@dataclass
+class Config:
+    """The fields of one config file, read by type; every fault is remembered."""
+
+    path: str
+    fields: Mapping[str, Any]
+    faults: list[Fault] = field(default_factory=list)
+    notes: list[str] = field(default_factory=list)
+
+    def fault(self, key: str, what: str, hint: str = "") -> None:
+        self.faults.append(Fault("E105", what, Place(path=key), hint))
+
+    def whole(self, *keys: str, default: int | None = None, least: int = 1) -> int | None:
+        """The first of these fields that is there, as a whole number."""
+        for key in keys:
+            value = self.fields.get(key)
+            if value is None:
+                continue
+            if isinstance(value, float) and value.is_integer():
+                value = int(value)
+            if isinstance(value, bool) or not isinstance(value, int) or not least <= value <= MOST:
+                self.fault(key, f"`{key}` is not a whole number from {least} on")
+                return default
+            return value
+        return default
+
+    def known(self, what: str, default: int | None = None) -> int | None:
+        return self.whole(*NAMES[what], default=default)
+
+    def due(self, what: str) -> int:
+        value = self.known(what)
+        if value is None:
+            if not any(key in self.fields for key in NAMES[what]):
+                hint = f"a config says it as `{NAMES[what][0]}`"
+                self.faults.append(Fault("E103", f"`{what}` is missing", Place(), hint))
+            return 1
+        return value
+
+    def flag(self, key: str, default: bool = False) -> bool:
+        value = self.fields.get(key)
+        if value is None:
+            return default
+        if not isinstance(value, bool):
+            self.fault(key, f"`{key}` is a yes-or-no")
+            return default
+        return value
+
+    def text(self, key: str, default: str = "") -> str:
+        value = self.fields.get(key)
+        return value if isinstance(value, str) else default
+
+    def rate(self, *keys: str) -> float:
+        found = [self.fields.get(key) for key in keys]
+        return max((float(v) for v in found if isinstance(v, int | float)), default=0.0)
+
+    def inner(self, key: str) -> Mapping[str, Any]:
+        value = self.fields.get(key)
+        return value if isinstance(value, Mapping) else {}

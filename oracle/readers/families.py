@@ -1,0 +1,318 @@
+"""Families of transformers as Hugging Face configs name them, each as a block or as layers.
+
+A family is one function from a config to the body of a spec; it is known by its `model_type`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from oracle.document import Fault, Place
+from oracle.readers.config_json import NAMES, Config
+
+DEFAULT_SEQUENCE = 2048
+DROPOUTS = ("attention_dropout", "attention_probs_dropout_prob", "attn_pdrop", "dropout",
+            "embd_pdrop", "hidden_dropout", "hidden_dropout_prob", "resid_pdrop")  # fmt: skip
+Family = Callable[[Config], dict[str, Any]]
+FAMILIES: dict[str, Family] = {}
+
+
+def family(*names: str) -> Callable[[Family], Family]:
+    def remember(function: Family) -> Family:
+        FAMILIES.update(dict.fromkeys(names, function))
+        return function
+
+    return remember
+
+
+def _base(config: Config) -> dict[str, Any]:
+    """The sizes that every family has."""
+    sequence = config.known("sequence")
+    if sequence is None:
+        sequence = DEFAULT_SEQUENCE
+        config.notes.append(f"no length is given: a sequence of {sequence} is assumed")
+    block: dict[str, Any] = {
+        "layers": config.due("layers"), "hidden": config.due("hidden"),
+        "heads": config.due("heads"), "vocab": config.due("vocab"), "sequence": sequence,
+    }  # fmt: skip
+    kv_heads, width = config.known("kv_heads"), config.known("width")
+    if kv_heads and kv_heads != block["heads"]:
+        block["kv_heads"] = kv_heads
+    if width and width * block["heads"] != block["hidden"]:
+        block["width"] = width
+    ffn = config.known("ffn")
+    if ffn and ffn != 4 * block["hidden"]:
+        block["ffn"] = ffn
+    if config.rate(*DROPOUTS):
+        block["dropout"] = True
+    return block
+
+
+def _function(config: Config, otherwise: str, *keys: str) -> str:
+    """The nearest activation the block has to the one the config names."""
+    word = next((config.text(key) for key in keys if config.text(key)), otherwise)
+    if word in ("swish", "swiglu"):
+        return "silu"
+    return next((known for known in ("gelu", "relu", "silu") if known in word), "gelu")
+
+
+def _llama_like(config: Config) -> dict[str, Any]:
+    block = {**_base(config), "gated": True}
+    block["tied_embeddings"] = config.flag("tie_word_embeddings", False)
+    if config.flag("attention_bias") or config.flag("qkv_bias"):
+        block["qkv_bias"] = True
+    function = _function(config, "silu", "hidden_act", "hidden_activation")
+    if function != "silu":
+        block["activation"] = function
+    window = config.whole("sliding_window", least=0)
+    if window and config.flag("use_sliding_window", True) and window < block["sequence"]:
+        block["window"] = window
+    return block
+
+
+@family("llama", "mistral", "phi3", "granite", "internlm2", "smollm3", "ministral")
+def _llama(config: Config) -> dict[str, Any]:
+    return {"transformer": _llama_like(config)}
+
+
+@family("qwen2")
+def _qwen2(config: Config) -> dict[str, Any]:
+    fields = {"use_sliding_window": False, **config.fields}
+    block = _llama_like(Config(config.path, fields, config.faults, config.notes))
+    return {"transformer": {**block, "qkv_bias": True}}
+
+
+@family("qwen3", "olmo2")
+def _qwen3(config: Config) -> dict[str, Any]:
+    fields = {"use_sliding_window": False, **config.fields}
+    config.notes.append("the norms of queries and keys are left out")
+    return {"transformer": _llama_like(Config(config.path, fields, config.faults, config.notes))}
+
+
+@family("gemma", "gemma2", "gemma3_text")
+def _gemma(config: Config) -> dict[str, Any]:
+    fields = {"tie_word_embeddings": True, "hidden_act": "gelu_pytorch_tanh", **config.fields}
+    later = config.text("model_type") != "gemma"
+    if later:  # every second or sixth layer is local: all are counted as global
+        fields["sliding_window"] = None
+        config.notes.append("local and global layers in turn: all are counted as global")
+        config.notes.append("the norms after attention and after the MLP are left out")
+    inner = Config(config.path, fields, config.faults, config.notes)
+    return {"transformer": {**_llama_like(inner), "activation": "gelu"}}
+
+
+@family("mixtral", "phimoe")
+def _mixtral(config: Config) -> dict[str, Any]:
+    block = _llama_like(config)
+    block["experts"] = config.whole("num_local_experts", default=8)
+    block["active"] = config.whole("num_experts_per_tok", default=2)
+    return {"transformer": block}
+
+
+@family("qwen2_moe", "qwen3_moe", "olmoe", "deepseek")
+def _fine_grained(config: Config) -> dict[str, Any]:
+    """Many small experts, some of them visited by every token, in all or in some layers."""
+    fields = {"use_sliding_window": False, **config.fields}
+    inner = Config(config.path, fields, config.faults, config.notes)
+    block = _llama_like(inner)
+    kind = config.text("model_type")
+    if kind == "qwen2_moe":
+        block["qkv_bias"] = True
+    if kind in ("qwen3_moe", "olmoe"):
+        config.notes.append("the norms of queries and keys are left out")
+    dense = block.get("ffn", 4 * block["hidden"])
+    width = config.whole("moe_intermediate_size", default=dense) or dense
+    experts = config.whole("num_experts", "n_routed_experts", "num_local_experts") or 0
+    active = config.whole("num_experts_per_tok", default=4) or 4
+    if not experts:
+        config.fault("num_experts", "how many experts a layer has is missing")
+    shared = config.whole("n_shared_experts", default=0, least=0) or 0
+    if together := config.whole("shared_expert_intermediate_size", least=0):
+        shared = round(together / width)
+        if shared * width != together:
+            config.notes.append(f"the shared expert of {together} is counted as {shared} × {width}")
+    return _stack(config, block, width, {"experts": experts, "active": active, "shared": shared})
+
+
+def _stack(
+    config: Config, block: dict[str, Any], width: int, mixture: dict[str, int]
+) -> dict[str, Any]:
+    """A family block where all layers are sparse; a list of layers where some are dense."""
+    first = config.whole("first_k_dense_replace", default=0, least=0) or 0
+    step = config.whole("decoder_sparse_step", "moe_layer_freq", default=1) or 1
+    only = config.fields.get("mlp_only_layers") or []
+    layers = block["layers"]
+    if layers > 10_000:
+        config.fault(NAMES["layers"][0], f"{layers} layers")
+        return {}
+    odd = [i for i in range(layers) if i < first or (i + 1) % step or i in only]
+    if not odd:
+        mixture = {k: v for k, v in mixture.items() if v}
+        return {"transformer": {**block, "ffn": width, **mixture}}
+    attention = {"name": "attention", "heads": block["heads"], "causal": True, "rotary": True,
+                 "bias": bool(block.get("qkv_bias"))}  # fmt: skip
+    attention |= {k: block[k] for k in ("kv_heads", "width", "window") if k in block}
+    dense = {"name": "mlp", "ffn": block.get("ffn", 4 * block["hidden"]), "gated": True,
+             "activation": "silu", "bias": False}  # fmt: skip
+    moe = {"name": "mlp", "ffn": width, "gated": True, **mixture}
+
+    def one(times: int, kind: str, fields: dict[str, Any]) -> dict[str, Any]:
+        return {"repeat": times, "layers": [
+            {"norm": {"op": "rms"}}, {"attention": attention},
+            {"add": {"name": "middle", "from": ["block", "attention"]}},
+            {"norm": {"op": "rms"}}, {kind: fields}, {"add": {"from": ["middle", "mlp"]}},
+        ]}  # fmt: skip
+
+    runs: list[list[int]] = []  # (dense or not, how many) in turn
+    for i in range(layers):
+        if runs and runs[-1][0] == (i in odd):
+            runs[-1][1] += 1
+        else:
+            runs.append([i in odd, 1])
+    blocks = [one(n, "mlp", dense) if plain else one(n, "moe", moe) for plain, n in runs]
+    head = {"filters": block["vocab"], "bias": False, "role": "vocab",
+            "tied": block["tied_embeddings"]}  # fmt: skip
+    table = {"vocab": block["vocab"], "hidden": block["hidden"]}
+    return {"input": [1, block["sequence"]], "layers": [
+        {"embedding": table}, *blocks, {"norm": {"op": "rms"}}, {"dense": head}, "loss",
+    ]}  # fmt: skip
+
+
+@family("deepseek_v2", "deepseek_v3", "kimi_k2")
+def _latent(config: Config) -> dict[str, Any]:
+    what = "attention through a latent vector (`kv_lora_rank`) is no layer kind here"
+    config.faults.append(Fault("E110", what, Place(path="model_type"), "write the spec by hand, "
+                         "with `width` and `kv_heads` of the nearest plain attention"))  # fmt: skip
+    return {}
+
+
+@family("gpt2", "gpt_bigcode")
+def _gpt2(config: Config) -> dict[str, Any]:
+    fields = {"resid_pdrop": 0.1, **config.fields}
+    block = _base(Config(config.path, fields, config.faults, config.notes))
+    if config.text("model_type") == "gpt_bigcode" and config.flag("multi_query", True):
+        block["kv_heads"] = 1
+    if _function(config, "gelu", "activation_function") != "gelu":
+        block["activation"] = _function(config, "gelu", "activation_function")
+    if not config.flag("tie_word_embeddings", True):
+        block["tied_embeddings"] = False
+    return {"transformer": block}
+
+
+@family("gpt_neox", "starcoder2", "stablelm")
+def _neox(config: Config) -> dict[str, Any]:
+    kind = config.text("model_type")
+    block = {**_base(config), "positions": "rotary"}
+    block["tied_embeddings"] = config.flag("tie_word_embeddings", kind == "starcoder2")
+    if kind == "stablelm":
+        block |= {"gated": True, "norm": "layer", "qkv_bias": config.flag("use_qkv_bias")}
+    elif not config.flag("use_bias" if kind == "starcoder2" else "attention_bias", True):
+        block["bias"] = False
+    return {"transformer": block}
+
+
+@family("opt")
+def _opt(config: Config) -> dict[str, Any]:
+    block = {**_base(config), "activation": _function(config, "relu", "activation_function")}
+    if config.whole("word_embed_proj_dim", default=block["hidden"]) != block["hidden"]:
+        config.notes.append("the projection behind the embedding is left out")
+    config.notes.append("two spare rows of the position table are left out")
+    return {"transformer": block}
+
+
+@family("bloom")
+def _bloom(config: Config) -> dict[str, Any]:
+    block = {**_base(config), "positions": "none", "embedding_norm": True}
+    return {"transformer": block}
+
+
+@family("mpt")
+def _mpt(config: Config) -> dict[str, Any]:
+    block = _base(config)
+    ratio = config.whole("expansion_ratio", default=4) or 4
+    if ratio != 4:
+        block["ffn"] = ratio * block["hidden"]
+    attention = config.inner("attn_config")
+    if attention.get("alibi") or not config.flag("learned_pos_emb", True):
+        block["positions"] = "none"
+    if isinstance(attention.get("kv_n_heads"), int):
+        block["kv_heads"] = attention["kv_n_heads"]
+    if config.flag("no_bias"):
+        block["bias"] = False
+        config.notes.append("its norms have no shift: one vector a norm too many is counted")
+    if attention.get("attn_impl") == "torch":
+        block["flash"] = False
+    return {"transformer": block}
+
+
+@family("falcon", "RefinedWeb", "RefinedWebModel")
+def _falcon(config: Config) -> dict[str, Any]:
+    block = _base(config)
+    newer = config.flag("new_decoder_architecture")
+    if not newer and config.flag("multi_query", True):
+        block["kv_heads"] = 1
+    elif not newer:
+        block.pop("kv_heads", None)
+    block["positions"] = "none" if config.flag("alibi") else "rotary"
+    if not config.flag("bias"):
+        block["bias"] = False
+    if not newer and config.flag("parallel_attn", True):
+        config.notes.append("attention and MLP share one norm: two are counted")
+    return {"transformer": block}
+
+
+@family("bert", "roberta", "xlm-roberta", "camembert")
+def _bert(config: Config) -> dict[str, Any]:
+    fields = {"hidden_dropout_prob": 0.1, **config.fields}
+    block = _base(Config(config.path, fields, config.faults, config.notes))
+    plain = config.text("model_type") == "bert"
+    if not plain:  # positions start behind the padding index
+        block["sequence"] -= 2 * (block["sequence"] % 16 == 2)
+        config.notes.append("two spare rows of the position table are left out")
+    heads = config.fields.get("architectures")
+    kind = str(heads[0]) if isinstance(heads, list) and heads else ""
+    segments = config.whole("type_vocab_size", default=2 if plain else 1, least=0)
+    block |= {"segments": segments, "causal": False, "embedding_norm": True, "final_norm": False}
+    if "PreTraining" in kind:
+        block |= {"head_transform": True, "pooler": True}
+    elif not kind or "MaskedLM" in kind:
+        block["head_transform"] = True
+    else:
+        block["head"] = False
+        config.notes.append(f"of {kind[:60]} only the encoder is described")
+    if _function(config, "gelu", "hidden_act") != "gelu":
+        block["activation"] = _function(config, "gelu", "hidden_act")
+    return {"transformer": block}
+
+
+@family("vit", "deit")
+def _vit(config: Config) -> dict[str, Any]:
+    """An image becomes patches, patches become tokens."""
+    hidden, heads, layers = (config.due(what) for what in ("hidden", "heads", "layers"))
+    ffn = config.known("ffn") or 4 * hidden
+    image = config.whole("image_size", default=224) or 224
+    patch = config.whole("patch_size", default=16) or 16
+    channels = config.whole("num_channels", default=3)
+    labels = config.fields.get("id2label")
+    classes = len(labels) if isinstance(labels, Mapping) and labels else 2  # as the library does
+    if image < patch or image > 2**16 or layers > 10_000:
+        config.fault("image_size", f"an image of {image} in patches of {patch}, {layers} layers")
+        return {}
+    extra = 2 if config.text("model_type") == "deit" else 1
+    side = image // patch
+    attention = {"name": "attention", "heads": heads}
+    if not config.flag("qkv_bias", True):
+        attention["bias"] = False
+    return {"dataset": "imagenet", "input": [channels, image, image], "layers": [
+        {"conv": {"filters": hidden, "kernel": patch, "stride": patch}},
+        {"reshape": {"to": [hidden, side * side], "tokens": True}},
+        {"position": {"extra_tokens": extra}},
+        {"repeat": layers, "layers": [
+            {"norm": "layer"}, {"attention": attention},
+            {"add": {"name": "middle", "from": ["block", "attention"]}},
+            {"norm": "layer"}, {"mlp": {"name": "mlp", "ffn": ffn}},
+            {"add": {"from": ["middle", "mlp"]}},
+        ]},
+        {"norm": "layer"}, "first", {"dense": classes}, "loss",
+    ]}  # fmt: skip
