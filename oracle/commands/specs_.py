@@ -88,8 +88,11 @@ def schema(asked: argparse.Namespace) -> Answer:
 
 def kind_of(name: str) -> str:
     """What a file is meant to be, by the fields only one kind has."""
-    from oracle.specs import document
+    from oracle.specs import document, shipped
 
+    for folder in FOLDERS:
+        if name in shipped(folder):
+            return folder
     node, _, _ = document(name, "models")
     fields = set(node.entries)
     if fields & {"layers", "transformer", "input"}:
