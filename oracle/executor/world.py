@@ -66,4 +66,5 @@ def recognise(environment: Mapping[str, str]) -> World | None:
 
 def host_name(environment: Mapping[str, str]) -> str:
     """Name of this host in messages; ORACLE_HOST overrides it where hosts share a name."""
-    return environment.get("ORACLE_HOST") or socket.gethostname()
+    told = environment.get("ORACLE_HOST") or environment.get("SLURMD_NODENAME")
+    return told or socket.gethostname()

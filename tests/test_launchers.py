@@ -1,0 +1,175 @@
+"""Under real launchers: torchrun, Open MPI and Slurm start the ranks, and they find each other."""
+
+import contextlib
+import os
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from oracle.executor.launch import FAILED
+from oracle.executor.records import lines
+from oracle.readers import read
+
+pytestmark = pytest.mark.slow
+ROOT = Path(__file__).parents[1]
+RANKS = 3
+MEASURE = ["-m", "oracle", "measure", "collectives", "--operations", "allreduce,halo",
+           "--repeats", "3", "--timeout", "20", "-o"]  # fmt: skip
+SLURM = """ClusterName=test
+SlurmctldHost={host}
+SlurmctldPort={port}
+SlurmUser=root
+AuthType=auth/munge
+AuthInfo=socket={folder}/munge.socket
+ProctrackType=proctrack/linuxproc
+TaskPlugin=task/none
+JobAcctGatherType=jobacct_gather/none
+MpiDefault=none
+SlurmdParameters=config_overrides
+ReturnToService=2
+StateSaveLocation={folder}/state
+SlurmdSpoolDir={folder}/spool.%n
+SlurmctldPidFile={folder}/slurmctld.pid
+SlurmdPidFile={folder}/slurmd.%n.pid
+SlurmctldLogFile={folder}/slurmctld.log
+SlurmdLogFile={folder}/slurmd.%n.log
+NodeName=n[0-2] NodeHostname={host} NodeAddr=127.0.0.1 Port=[{first}-{last}] CPUs=2
+PartitionName=all Nodes=ALL Default=YES MaxTime=10 State=UP
+"""
+
+
+def environment(**more):
+    kept = {k: v for k, v in os.environ.items() if not k.startswith(("SLURM", "OMPI", "PMI"))}
+    return kept | {"PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": "1", **more}
+
+
+def free_ports(count):
+    with contextlib.ExitStack() as stack:
+        sockets = [stack.enter_context(socket.socket()) for _ in range(count)]
+        for one in sockets:
+            one.bind(("127.0.0.1", 0))
+        return [one.getsockname()[1] for one in sockets]
+
+
+@pytest.fixture(scope="module")
+def slurm(tmp_path_factory):
+    """A real controller and three node daemons, as root, in a folder of their own."""
+    lacking = [t for t in ("slurmctld", "slurmd", "srun", "munged") if shutil.which(t) is None]
+    if lacking or os.geteuid() != 0:
+        pytest.skip("needs root and " + ", ".join(lacking or ["nothing else"]))
+    folder = Path("/tmp") / f"slurm{os.getpid()}"  # a socket's path must be short
+    for name in ("state", "spool.n0", "spool.n1", "spool.n2", "seed"):
+        (folder / name).mkdir(parents=True)
+    (folder / "key").write_bytes(os.urandom(128))
+    (folder / "key").chmod(0o600)
+    (port,) = free_ports(1)
+    first = port + 1 if port < 65000 else port - 9
+    text = SLURM.format(host=socket.gethostname(), port=port, folder=folder, first=first,
+                        last=first + 2)  # fmt: skip
+    (folder / "slurm.conf").write_text(text)
+    env = environment(SLURM_CONF=str(folder / "slurm.conf"))
+    munge = ["munged", "--foreground", "--force", f"--key-file={folder}/key",
+             f"--socket={folder}/munge.socket", f"--pid-file={folder}/munge.pid",
+             f"--log-file={folder}/munge.log", f"--seed-file={folder}/seed/seed"]  # fmt: skip
+    commands = [munge, ["slurmctld", "-D"], *(["slurmd", "-D", "-N", f"n{i}"] for i in range(3))]
+    daemons = []
+    try:
+        for command in commands:
+            daemons.append(subprocess.Popen(command, env=env, stdout=subprocess.DEVNULL,
+                                            stderr=subprocess.DEVNULL))  # fmt: skip
+            time.sleep(0.5)
+        limit = time.monotonic() + 30
+        while "idle" not in state(env):
+            if time.monotonic() > limit:
+                raise AssertionError((folder / "slurmctld.log").read_text()[-2000:])
+            time.sleep(0.5)
+        yield env
+    finally:
+        for daemon in reversed(daemons):
+            daemon.terminate()
+        for daemon in daemons:
+            with contextlib.suppress(subprocess.TimeoutExpired):
+                daemon.wait(5)
+            daemon.kill()
+            daemon.wait()
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+def state(env):
+    asked = subprocess.run(["sinfo", "-h", "-o", "%T %D"], env=env, capture_output=True, text=True)
+    return asked.stdout if f" {RANKS}" in asked.stdout else ""
+
+
+def launched(command, env, folder, *arguments):
+    pytest.importorskip("torch")
+    out = folder / "out.jsonl"
+    done = subprocess.run(
+        [*command, sys.executable, *MEASURE, str(out), *arguments], env=env, cwd=ROOT,
+        capture_output=True, text=True, timeout=120,
+    )  # fmt: skip
+    return out, done
+
+
+def check(out, done):
+    assert done.returncode == 0, done.stderr[-2000:]
+    reading = read(str(out))
+    assert not reading.skipped
+    assert {sample.ranks for sample in reading.samples} == {2, RANKS}
+    assert reading.machine["ranks"] == RANKS
+    return reading
+
+
+def test_torchrun(tmp_path):
+    torchrun = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--no-python",
+                "--nproc-per-node", str(RANKS)]  # fmt: skip
+    check(*launched(torchrun, environment(), tmp_path, "--sizes", "1024"))
+
+
+def test_open_mpi(tmp_path):
+    if shutil.which("mpirun.openmpi") is None:
+        pytest.skip("needs mpirun.openmpi (package openmpi-bin)")
+    mpirun = ["mpirun.openmpi", "--allow-run-as-root", "--oversubscribe", "-n", str(RANKS)]
+    check(*launched(mpirun, environment(), tmp_path, "--sizes", "1024"))
+
+
+def test_slurm(slurm, tmp_path):
+    srun = ["srun", "-N", str(RANKS), "-n", str(RANKS)]
+    reading = check(*launched(srun, slurm, tmp_path, "--sizes", "1024"))
+    assert reading.machine["nodes"] == RANKS
+
+
+def test_rank_killed_under_slurm_ends_the_step_with_its_name(slurm, tmp_path):
+    pytest.importorskip("torch")
+    out, sizes = tmp_path / "out.jsonl", ",".join(str(2**k) for k in range(8, 25))
+    command = ["srun", "-N", str(RANKS), "-n", str(RANKS), sys.executable, *MEASURE, str(out)]
+    process = subprocess.Popen(
+        [*command, "--sizes", sizes], env=slurm, cwd=ROOT, stderr=subprocess.PIPE, text=True
+    )
+    victim = worker(tmp_path / "out.jsonl.parts", 1)
+    os.kill(victim, signal.SIGKILL)
+    began = time.monotonic()
+    _, said = process.communicate(timeout=60)
+    assert time.monotonic() - began < 15
+    assert process.returncode == FAILED, said[-2000:]
+    assert "rank 1 on n1 was killed by SIGKILL" in said
+    assert list(lines(out))[-1]["end"] == "incomplete"
+
+
+def worker(parts, rank):
+    """The process of a rank that has begun to measure."""
+    from oracle.executor.beacon import sighting
+
+    limit = time.monotonic() + 60
+    while time.monotonic() < limit:
+        for attempt in parts.glob("attempt-*"):
+            said = sighting(attempt, rank)
+            if said and said.phase == "measure":
+                return said.pid
+        time.sleep(0.1)
+    raise AssertionError("the ranks did not begin")
