@@ -11,6 +11,7 @@ import argparse
 import json
 import sys
 from collections import defaultdict
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -36,11 +37,12 @@ def main() -> int:
     for name, table in TABLES.items():
         if asked.table and name not in asked.table:
             continue
-        path = asked.reference / "published" / table.file
-        if not path.is_file():
-            lines.append({"table": name, "skipped": f"no {path.name} under the reference folder"})
+        paths = sorted((asked.reference / "published").glob(table.file))
+        if not paths:
+            missing = f"skipped: no published/{table.file} under {asked.reference.name}"
+            lines.append({"table": name, "skipped": missing})
             continue
-        result = judge(table, path, quick=asked.quick)
+        result = judge(table, paths, quick=asked.quick)
         lines.append({"table": name, "goal": table.goal, "peers": table.peers, **result["summary"]})
         found[name] = result
     figures = {
@@ -75,9 +77,9 @@ def unit(key: str) -> str:
     )
 
 
-def judge(table: Table, path: Path, quick: bool = False) -> dict[str, Any]:
+def judge(table: Table, paths: Sequence[Path], quick: bool = False) -> dict[str, Any]:
     """Predict every row of a table and sum up how near it comes."""
-    cases = list(table.cases(rows(path)))
+    cases = list(table.cases([row for path in paths for row in rows(path)]))
     if quick and len(cases) > 100:
         cases = cases[::5]
     predicted, low, high, refused = predict(cases)
@@ -153,23 +155,31 @@ def ranking(predicted: Any, measured: Any) -> tuple[float, bool, float]:
     return tau, regret < 1e-9, regret
 
 
+COLUMNS = ("rows", "mape", "median", "bias", "max", "tau", "best_pick", "regret_mean", "coverage")
+HEADS = ("rows", "MAPE", "median", "bias", "max", "τ", "best", "regret", "in 90 %")
+
+
+def cell(key: str, line: dict[str, Any]) -> str:
+    """A figure of the summary as text; empty where a table has no groups to rank."""
+    if key not in line:
+        return ""
+    value = line[key]
+    if key in ("rows", "tau"):
+        return f"{value:.2f}" if key == "tau" else str(value)
+    return f"{value:+.1f}%" if key == "bias" else f"{value:.1f}%"
+
+
 def text(lines: list[dict[str, Any]]) -> str:
     """The summary as a table."""
-    head = f"{'table':<18} {'rows':>5} {'MAPE':>7} {'median':>7} {'bias':>7} {'max':>7} {'τ':>5} {'best':>6} {'regret':>12} {'in 90 %':>8}  goal"
-    out = [head]
+    out = [f"{'table':<18}" + "".join(f"{head:>9}" for head in HEADS) + "  goal"]
     for line in lines:
         if "mape" not in line:
             out.append(f"{line['table']:<18} {line.get('skipped', 'no row could be predicted')}")
             continue
-        tau = (
-            f"{line['tau']:5.2f} {line['best_pick']:5.0f}% {line['regret_mean']:5.2f}/{line['regret_max']:5.1f}%"
-            if "tau" in line
-            else f"{'':>25}"
-        )
-        out.append(f"{line['table']:<18} {line['rows']:>5} {line['mape']:6.1f}% {line['median']:6.1f}% {line['bias']:+6.1f}% "
-                   f"{line['max']:6.1f}% {tau} {line['coverage']:7.0f}%  {line['goal']}")  # fmt: skip
+        cells = "".join(f"{cell(key, line):>9}" for key in COLUMNS)
+        out.append(f"{line['table']:<18}{cells}  {line['goal']}")
         if line["peers"]:
-            out.append(f"{'':<18} peers: {line['peers']}")
+            out.append(f"{'':<20}peers: {line['peers']}")
     return "\n".join(out)
 
 

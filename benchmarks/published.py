@@ -35,13 +35,15 @@ class Table:
     """A published table: where it is, how to read it, what is to be reached, what peers reach."""
 
     name: str
-    file: str
+    file: str  # a pattern: all files that match are read
     cases: Callable[[list[Row]], Iterator[Case]]
     goal: str
     peers: str = ""
 
 
 TABLES: dict[str, Table] = {}
+HALF_ADAM = {"precision": "fp16", "optimizer": "adam"}
+BRAIN_ADAM = {"precision": "bf16", "optimizer": "adam"}
 
 
 def table(name: str, file: str, goal: str, peers: str = "") -> Callable[[Any], Any]:
@@ -105,19 +107,19 @@ def _vtrain(found: list[Row], system: str) -> Iterator[Case]:
         yield Case(
             (row["model"], row["gpus"], batch), gpt(row, sequence=number(row, "seq")), system,
             plan.replace("data:1,overlap=off", "").strip(), batch,
-            float(row["measured_value"]) / 1e3, {"precision": "fp16", "optimizer": "adam"},
+            float(row["measured_value"]) / 1e3, HALF_ADAM,
         )  # fmt: skip
 
 
-@table("vtrain_multi", "vtrain_multi_3.6B_39.1B.csv", "MAPE ≤ 8 %, τ ≥ 0.75, regret ≤ 1 %",
-       "Calculon 15.3 %, τ 0.58; SimuMax 16.3 %, 0.63; dlcalc 39.1 %, 0.66; regret 1.27 %")  # fmt: skip
+@table("vtrain_multi", "vtrain_multi*.csv", "MAPE ≤ 8 %, τ ≥ 0.75, regret ≤ 1 %",
+       "Calculon 15.3 %, τ 0.58; SimuMax 16.3 %, 0.63; dlcalc 39.1 %, 0.66")  # fmt: skip
 def vtrain_multi(found: list[Row]) -> Iterator[Case]:
     """Megatron-DeepSpeed on A100 nodes with 800 Gbit/s; the exchange follows the backward pass."""
     yield from _vtrain(found, "a100-800g")
 
 
-@table("vtrain_single", "vtrain_single.csv", "MAPE ≤ 12 %, τ ≥ 0.85, best ≥ 75 %, regret ≤ 2 %",
-       "SimuMax 22.7 %, τ 0.72, 46 %, 6.2 %; Calculon 39 %, 0.46, 51 %, 10 %; vTrain 8.37 %")  # fmt: skip
+@table("vtrain_single", "vtrain_single*.csv", "MAPE ≤ 12 %, τ ≥ 0.85, best ≥ 75 %, regret ≤ 2 %",
+       "SimuMax 22.7 %, τ 0.72, 46 %, 6.2 %; Calculon 39 %, 0.46, 51 %, 10 %")  # fmt: skip
 def vtrain_single(found: list[Row]) -> Iterator[Case]:
     """The same within one node, small models: launch-bound."""
     yield from _vtrain(found, "a100-800g")
@@ -130,9 +132,7 @@ SIZES = {  # arXiv 2205.05198, Table 3: layers, hidden, heads
 INTERLEAVE = {"gpt3-175B": 3, "turing-530B": 3}  # the same table
 
 
-@table(
-    "megatron_table5", "megatron_selective_recompute_table5.csv", "MAPE ≤ 3 %", "Calculon 3.65 %"
-)
+@table("megatron_table5", "megatron_selective*.csv", "MAPE ≤ 3 %", "Calculon 3.65 %")
 def megatron_table5(found: list[Row]) -> Iterator[Case]:
     """Selene; interleaved schedules as in that paper's Table 3; sequence parallel with seqsel."""
     for row in found:
@@ -146,10 +146,10 @@ def megatron_table5(found: list[Row]) -> Iterator[Case]:
             plan = plan.replace("segments=", f"interleave={v},segments=")
         shape = {"layers": str(layers), "hidden": str(hidden), "heads": str(heads), **row}
         yield Case((row["model"],), gpt(shape), "dgx-a100", plan, batch,
-                   float(row["measured_value"]), {"precision": "fp16", "optimizer": "adam"})  # fmt: skip
+                   float(row["measured_value"]), HALF_ADAM)  # fmt: skip
 
 
-@table("llm_foundry", "llm_foundry_a100.csv", "MAPE ≤ 10 %")
+@table("llm_foundry", "llm_foundry*.csv", "MAPE ≤ 10 %")
 def llm_foundry(found: list[Row]) -> Iterator[Case]:
     """MPT under FSDP with flash attention (Triton) on A100s over RoCE; no biases, no dropout."""
     for row in found:
@@ -166,10 +166,10 @@ def llm_foundry(found: list[Row]) -> Iterator[Case]:
         system = "a100-roce1600" if "80GB" in row["gpu"] else "a100-roce1600-40gb"
         yield Case((row["model"], row["gpus"], row["seq_len"], row["gpu"]), model, system,
                    f"data:{dp},zero=3{cut} {rest}".strip(), batch,
-                   float(row["iter_time_s_derived"]), {"precision": "bf16", "optimizer": "adam"})  # fmt: skip
+                   float(row["iter_time_s_derived"]), BRAIN_ADAM)  # fmt: skip
 
 
-@table("bloom", "bloom_a100.csv", "MAPE ≤ 10 %")
+@table("bloom", "bloom*.csv", "MAPE ≤ 10 %")
 def bloom(found: list[Row]) -> Iterator[Case]:
     """Jean Zay: Megatron-DeepSpeed, full recomputation, ZeRO-1 unless said otherwise."""
     for row in found:
@@ -192,10 +192,10 @@ def bloom(found: list[Row]) -> Iterator[Case]:
                    grid(pp, dp, tp, max(1, batch // dp // micro), "recompute:full",
                         data=data + ",overlap=off"),
                    batch // (dp * micro) * dp * micro, float(row["iter_time_s"]),
-                   {"precision": "fp16", "optimizer": "adam"})  # fmt: skip
+                   HALF_ADAM)  # fmt: skip
 
 
-@table("dlperf_v100", "dlperf_gpt_v100_megatron.csv", "MAPE ≤ 10 %")
+@table("dlperf_v100", "dlperf_gpt*.csv", "MAPE ≤ 10 %")
 def dlperf(found: list[Row]) -> Iterator[Case]:
     """GPT on V100 nodes with one EDR link, Megatron-LM, full recomputation."""
     for row in found:
@@ -203,12 +203,12 @@ def dlperf(found: list[Row]) -> Iterator[Case]:
         batch = number(row, "global_batch")
         segments = max(1, batch // dp // number(row, "micro_batch"))
         yield Case((row["gpus"],), gpt(row), "v100-ib100",
-                   grid(pp, dp, tp, segments, "recompute:full", data=",overlap=off" if dp > 1 else ""),
+                   grid(pp, dp, tp, segments, "recompute:full", data=",overlap=off" * (dp > 1)),
                    batch, float(row["iter_time_ms"]) / 1e3,
-                   {"precision": "fp16", "optimizer": "adam"})  # fmt: skip
+                   HALF_ADAM)  # fmt: skip
 
 
-@table("narayanan2021", "transformers_mixed.csv", "MAPE ≤ 10 %")
+@table("narayanan2021", "transformers_mixed*.csv", "MAPE ≤ 10 %")
 def narayanan(found: list[Row]) -> Iterator[Case]:
     """Selene, arXiv 2104.04473 Table 1: full recomputation; interleaved from three stages on."""
     for row in found:
@@ -223,17 +223,17 @@ def narayanan(found: list[Row]) -> Iterator[Case]:
                    grid(pp, dp, tp, max(1, batch // dp // micro), "recompute:full",
                         data=",overlap=off" if dp > 1 else ""),
                    batch, float(row["iter_time_s"]),
-                   {"precision": "fp16", "optimizer": "adam"})  # fmt: skip
+                   HALF_ADAM)  # fmt: skip
 
 
-@table("b200_llama3", "simumax_b200_llama3_70b.csv", "MAPE ≤ 10 %", "SimuMax 5.62 %, memory 0.46 %")
+@table("b200_llama3", "simumax_b200*.csv", "MAPE ≤ 10 %", "SimuMax 5.62 %, memory 0.46 %")
 def b200(found: list[Row]) -> Iterator[Case]:
     """Twelve layers of Llama-3 70B on eight B200s: Megatron-LM, distributed optimizer, flash."""
     for row in found:
         yield _b200(row, float(row["measured_value"]) / 1e3, "seconds")
 
 
-@table("b200_memory", "simumax_b200_llama3_70b.csv", "mean ≤ 5 %", "SimuMax 0.46 %")
+@table("b200_memory", "simumax_b200*.csv", "mean ≤ 5 %", "SimuMax 0.46 %")
 def b200_memory(found: list[Row]) -> Iterator[Case]:
     """The same steps' allocated bytes."""
     for row in found:
@@ -254,10 +254,10 @@ def _b200(row: Row, measured: float, kind: str) -> Case:
         parts.insert(len(parts) - (tp > 1), f"context:{cp}")
         plan = " ".join(p for p in parts if p != "serial")
     return Case((row["seq"], row["batch"]), model, "dgx-b200", plan, batch, measured,
-                {"precision": "bf16", "optimizer": "adam"}, kind)  # fmt: skip
+                BRAIN_ADAM, kind)  # fmt: skip
 
 
-@table("torchtitan_memory", "memory.csv", "mean ≤ 5 %")
+@table("torchtitan_memory", "memory*.csv", "mean ≤ 5 %")
 def torchtitan_memory(found: list[Row]) -> Iterator[Case]:
     """Llama-3.1 8B under FSDP2 on H100 96 GB, peak reserved over ranks."""
     for row in found:
@@ -266,7 +266,7 @@ def torchtitan_memory(found: list[Row]) -> Iterator[Case]:
         yield titan(row, float(row["value"]) * 2**30, "memory")
 
 
-@table("torchtitan", "transformers_mixed.csv", "MAPE ≤ 10 %")
+@table("torchtitan", "transformers_mixed*.csv", "MAPE ≤ 10 %")
 def torchtitan(found: list[Row]) -> Iterator[Case]:
     """The same steps' seconds."""
     for row in found:
@@ -292,20 +292,21 @@ def titan(row: Row, measured: float, kind: str) -> Case:
     )
     return Case((row["seq_len"], row["gpus"]), model, "h100-96gb", plan.strip(),
                 number(row, "global_batch"), measured,
-                {"precision": "bf16", "optimizer": "adam"}, kind)  # fmt: skip
+                BRAIN_ADAM, kind)  # fmt: skip
 
 
 CNN = {"ResNet-50": "resnet50", "ResNet-50 v1.5": "resnet50", "ResNet-152": "resnet152",
        "VGG16": "vgg16", "AlexNet": "alexnet", "InceptionV3": "inception-v3"}  # fmt: skip
 CARDS = {"P100-SXM2": "dgx-1-p100", "V100-SXM2-16GB": "v100-ib100", "V100-SXM2-32GB": "dgx-1-v100",
-         "V100-SXM3-32GB": "dgx-1-v100", "A100-SXM4-80GB": "dgx-a100", "A100-SXM4-40GB": "dgx-a100-40gb",
+         "V100-SXM3-32GB": "dgx-1-v100", "A100-SXM4-80GB": "dgx-a100",
+         "A100-SXM4-40GB": "dgx-a100-40gb",
          "DGX A100 80GB": "dgx-a100"}  # fmt: skip
 HALF = ("AMP", "mixed", "FP16")
 
 
-@table("cnn", "cnn_data_parallel.csv", "MAPE ≤ 12 % up to 64 GPUs, one GPU within 10 % median")
+@table("cnn", "cnn_data_parallel*.csv", "MAPE ≤ 12 % up to 64 GPUs, one GPU within 10 % median")
 def cnn(found: list[Row]) -> Iterator[Case]:
-    """Images per second of convolutional networks under data parallelism, real or synthetic data."""
+    """Images a second of convolutional networks under data parallelism."""
     for row in found:
         name, card = (
             CNN.get(row["model"]),
