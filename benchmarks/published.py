@@ -319,11 +319,10 @@ def cnn(found: list[Row]) -> Iterator[Case]:
             continue
         if name is None or card is None or not 0 < gpus <= 64 or "XLA" in row["variable_update"]:
             continue
-        if (
-            "parameter" in row["variable_update"]
-            and gpus > 1
-            and "replicated" not in row["variable_update"]
-        ):
+        served = "parameter" in row["variable_update"] and not (
+            "replicated NCCL" in row["variable_update"] and name in ("alexnet", "vgg16")
+        )
+        if served and gpus > 1:
             continue  # a parameter server on the host's CPUs is another machine
         text = row["precision"]
         precision = "fp16" if any(h in text for h in HALF) else "tf32" if text == "TF32" else "fp32"
