@@ -113,6 +113,8 @@ def run(asked: argparse.Namespace) -> Answer:
             form=form if form != "text" else "csv", stop=lambda: bool(caught),
             progress=(lambda *_: None) if asked.quiet else progress(),
         )  # fmt: skip
+    if sys.stderr.isatty() and not asked.quiet:
+        sys.stderr.write("\r\x1b[K")
     count = f"{len(found.rows)} of {len(questions)} rows"
     if caught:
         again = "; the same command goes on from there" if asked.out else ""
@@ -150,19 +152,19 @@ def progress() -> Callable[[int, int, float], None]:
     """Rows done, rate and time left, to standard error: one line on a terminal, few in a log."""
     terminal = sys.stderr.isatty()
     begin = last = time.monotonic()
-    first: list[int] = []
+    first: list[tuple[int, float]] = []
 
     def say(done: int, size: int, seconds: float) -> None:
         nonlocal last
         now = time.monotonic()
-        first[:] = first or [done - 1]
+        first[:] = first or [(done, seconds)]  # processes take a while to begin
         over = terminal and done == size and last > begin
         if not over and (now - begin < 2 or now - last < (0.2 if terminal else LOG_EVERY)):
             return
         last = now
-        rate = (done - first[0]) / max(seconds, 1e-9)
-        left = (size - done) / rate
-        line = f"{done} of {size} rows, {rate:.3g} a second, {left:.0f} s left"
+        rate = (done - first[0][0]) / max(seconds - first[0][1], 1e-9)
+        pace = f", {rate:.3g} a second, {(size - done) / rate:.0f} s left" if rate else ""
+        line = f"{done} of {size} rows{pace}"
         sys.stderr.write(f"\r\x1b[K{'' if over else line}" if terminal else line + "\n")
         sys.stderr.flush()
 

@@ -184,17 +184,10 @@ def _feet(axes: Any, topology: Topology, low: int, x: Any, use: Any) -> None:
                 axes.text(at, 0, str(number), ha="center", va="center", fontsize=7.5)
         return
     below = topology.fabrics[low - 1]
-    up, down, inside = _own(topology, low - 1, use)
     cell = np.zeros(below.units)
-    if up.size:
-        cell = np.maximum(up.max(axis=1), down.max(axis=1))
-    elif inside.size:
-        for i, (a, b, _, _) in enumerate(below.inside()):
-            for end in (a, b):
-                if end < below.width:
-                    at = np.arange(below.copies) * below.width + end
-                    good = at < below.units
-                    cell[at[good]] = np.maximum(cell[at[good]], inside[good, i])
+    for depth in range(low):  # a cell is as full as the fullest link in it or of it
+        fabric, each = topology.fabrics[depth], _busiest(topology, depth, use)
+        np.maximum.at(cell, np.arange(fabric.units) * fabric.unit // below.unit, each)
     columns = max(1, min(4, round(below.width / 8))) if len(x) <= 40 else 1
     rows = -(-below.width // columns)
     wide, tall = 0.8 / columns, 0.62 / rows
@@ -208,6 +201,21 @@ def _feet(axes: Any, topology: Topology, low: int, x: Any, use: Any) -> None:
     axes.add_collection(
         PatchCollection(boxes, facecolor=_shade(cell), edgecolor=style.PAPER, lw=0.5)
     )
+
+
+def _busiest(topology: Topology, depth: int, use: NDArray[np.float64]) -> NDArray[np.float64]:
+    """The fullest of each unit's links, up, down or to its neighbours."""
+    fabric = topology.fabrics[depth]
+    up, down, inside = _own(topology, depth, use)
+    each = np.zeros(fabric.copies * fabric.width)
+    if up.size:
+        each[: fabric.units] = np.maximum(up.max(axis=1), down.max(axis=1))
+    for i, (a, b, _, _) in enumerate(fabric.inside()):
+        for end in (a, b):
+            if end < fabric.width:
+                at = np.arange(fabric.copies) * fabric.width + end
+                each[at] = np.maximum(each[at], inside[:, i])
+    return np.asarray(each[: fabric.units])
 
 
 def _strands(axes: Any, x: Any, low: float, high: float, up: Any, down: Any) -> None:
