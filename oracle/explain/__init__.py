@@ -134,7 +134,7 @@ def plan(model: Model, system: System, text: str, batch: int, options: Options) 
     measure = None
     if against and against.rivals and not options.ideal:
         rival = anatomy(model, system, against.rivals[0], batch, options)
-        mine, other = (doubts(model, system, a, options) for a in (own, rival))
+        mine, other = (doubts(model, a) for a in (own, rival))
         measure = settling(mine, other)
     return Explanation(own, against, measure)
 

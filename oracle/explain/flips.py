@@ -14,7 +14,6 @@ from typing import Any
 import numpy as np
 
 from oracle import contention, prediction, search
-from oracle.compute.curve import origin, precision_on
 from oracle.explain.factors import Anatomy
 from oracle.models import Model
 from oracle.options import Options
@@ -181,7 +180,7 @@ def _bisect(
     return exp((low + high) / 2), far_lag[1] if near_lag[0] <= 0 else near_lag[1]
 
 
-def doubts(model: Model, system: System, own: Anatomy, options: Options) -> dict[str, float]:
+def doubts(model: Model, own: Anatomy) -> dict[str, float]:
     """1σ in seconds that each kind of measurement would take away from a prediction."""
     talk: dict[str, float] = {}
     for each in own.talks:
@@ -194,8 +193,7 @@ def doubts(model: Model, system: System, own: Anatomy, options: Options) -> dict
     families = {row.work for row in model.rows} & {"conv", "attention"} | {"gemm"}
     work = model.repeat * model.mac
     family = max(families, key=lambda f: sum(work[model.mask(lambda row: row.work == f)]))
-    known = origin(system.device, family, precision_on(system.device, options.precision))
-    key = f"{family} kernels at the local shapes ({known.kind} now)"
+    key = f"{family} kernels at the local shapes"
     return {**talk, key: max(rest, 0.0) ** 0.5}
 
 
