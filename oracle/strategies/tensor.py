@@ -5,6 +5,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from oracle.collectives import Message
+from oracle.layers import Row
 from oracle.models import Model
 from oracle.shard import Array, Shard
 from oracle.strategies.base import Strategy, words
@@ -38,13 +39,13 @@ class Tensor(Strategy):
 
     def limit(self, model: Model, batch: Array) -> Array:
         heads = [row.kv_heads for row in model.rows if row.heads]
-        inner = [row.made.channels for row in model.rows if row.role == "column"]
+        inner = [row.made.channels for row in model.rows if cut_as(row) == "column"]
         return min([*heads, *inner], default=1)
 
     def split(self, shard: Shard) -> Shard:
         p, model = np.asarray(self.degree, float), shard.model
         column, row, heads, vocab = (
-            model.mask(lambda r, role=role: r.role == role)
+            model.mask(lambda r, role=role: cut_as(r) == role)
             for role in ("column", "row", "heads", "vocab")
         )
         matrix = model.weighted
@@ -82,9 +83,9 @@ class Tensor(Strategy):
         tokens = shard.micro * shard.context_tokens
         into, out = tokens * width * shard.delta, tokens * model.filters * shard.delta
         column = model.mask(
-            lambda r: r.role == "column" or (r.role == "vocab" and r.work == "gemm")
+            lambda r: cut_as(r) == "column" or (r.role == "vocab" and r.work == "gemm")
         )
-        row = model.mask(lambda r: r.role == "row")
+        row = model.mask(lambda r: cut_as(r) == "row")
         table = row | (_lookup(model) & model.mask(lambda r: r.role == "vocab"))
         return [
             Message("activations", "allreduce", out, axes, table * ~sequence, when="forward"),
@@ -103,7 +104,13 @@ class Tensor(Strategy):
         ]  # fmt: skip
 
     def whole(self, model: Model) -> list[str]:
-        return [r.name for r in model.rows if r.role not in ("column", "row", "heads", "vocab")]
+        return [r.name for r in model.rows if cut_as(r) not in ("column", "row", "heads", "vocab")]
+
+
+def cut_as(row: Row) -> str:
+    """How a row is cut: by its role; an expert as the MLP that it is."""
+    inner = {"up": "column", "act": "heads", "down": "row"}
+    return inner.get(row.name.rpartition(".")[2], "") if row.role == "expert" else row.role
 
 
 def _lookup(model: Model) -> np.ndarray:
