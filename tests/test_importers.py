@@ -181,6 +181,27 @@ def test_nothing_but_a_spec_error_comes_out() -> None:
     assert 100 < refused < 3000
 
 
+def test_fields_of_any_kind_are_read_or_refused() -> None:
+    dice = random.Random(5)
+    seeds = [*CONFIGS.values(), *({"model_type": k, **SMALL} for k in huggingface.FAMILIES)]
+    values: list[Any] = [None, True, False, -1, 0, 1, 2, 7, 2**31, 2**40 + 1, 1e300, 0.5, "x", "",
+                         [], {}, [1], {"a": 1}, [None], "8", 3.0]  # fmt: skip
+    keys = sorted({key for seed in seeds for key in seed} - {"model_type"} | {
+        "mlp_only_layers", "num_experts", "first_k_dense_replace", "decoder_sparse_step",
+        "attn_config", "text_config", "moe_intermediate_size", "shared_expert_intermediate_size",
+    })  # fmt: skip
+    read = 0
+    for number in range(4000):
+        fields = dict(seeds[number % len(seeds)])
+        fields |= {dice.choice(keys): dice.choice(values) for _ in range(dice.randrange(1, 4))}
+        try:
+            assert oracle.model(huggingface.convert(fields).spec).parameters > 0
+            read += 1
+        except SpecError:
+            pass
+    assert 500 < read < 3900
+
+
 HOSTILE = ['$(touch pwned)"; x', "a\nb: &x [*x]", "=cmd|' /C calc'!A0", "<script>alert(1)</script>",
            "]]>", "../../etc/passwd", "‮live", "yes", "!!python/object:os.system"]  # fmt: skip
 
@@ -296,8 +317,29 @@ def test_branches_that_are_joined(zoo: Any) -> None:
     assert str(model.rows[-1].made) == "2×32×32"
 
 
+SHAPES = {"Growing": (16, 8, 8), "Squeezed": (16, 8, 8), "Volume": (16, 8, 8, 8),
+          "Wide": (16, 8, 8), "TwoHeads": (16, 8, 8), "Encoder": (12, 16)}  # fmt: skip
+
+
+@pytest.mark.parametrize("factory", SHAPES)
+def test_modules_of_all_kinds_keep_their_parameters(zoo: Any, factory: str) -> None:
+    import torch
+    from torch.utils.flop_counter import FlopCounterMode
+
+    from oracle.readers import torch as reader
+
+    found = reader.read(f"zoo:{factory}", SHAPES[factory], trust=True)
+    model, module = oracle.model(found.spec), getattr(zoo, factory)()
+    assert model.parameters == sum(p.numel() for p in module.parameters())
+    with FlopCounterMode(display=False) as counter, torch.no_grad():
+        module.train()(torch.zeros((2, *SHAPES[factory])))
+    assert model.flop / 3 == pytest.approx(counter.get_total_flops() / 2, rel=1e-3)
+    assert [row.kind for row in model.rows].count("loss") == 1 + (factory == "TwoHeads")
+
+
 REFUSED = [
-    ("zoo:Looks", "looks at values"), ("zoo:Recurrent", "lstm"), ("zoo:broken", "no such luck"),
+    ("zoo:Crossed", "different tensors"), ("zoo:Looks", "looks at values"),
+    ("zoo:Recurrent", "lstm"), ("zoo:broken", "no such luck"),
     ("zoo:ResNet5", "did you mean `ResNet50`"), ("zoo:number", "neither"), ("zoo", "written"),
     ("zoo:__import__('os')", "written"), ("no_such_package:x", "No module named"),
     ("os:getcwd", "not an nn.Module"),
@@ -320,6 +362,7 @@ def test_no_code_is_run_without_trust(zoo: Any, capsys: pytest.CaptureFixture[st
     assert "No module" not in said
 
 
+@pytest.mark.slow
 def test_seventy_billion_parameters_within_a_gibibyte(zoo: Any) -> None:
     code = (
         "import resource, sys\n"

@@ -497,6 +497,11 @@ def test_without_a_folder_the_first_file_is_printed(capsys: pytest.CaptureFixtur
     assert "mesh.py" in said.err
 
 
+def test_all_files_as_json(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(ask("--json")) == 0
+    assert list(json.loads(capsys.readouterr().out)["files"]) == ["job.sbatch", "mesh.py"]
+
+
 def test_a_plan_that_does_not_fit_is_said(capsys: pytest.CaptureFixture[str]) -> None:
     code = main(["export", "torchrun", "gpt3-175b", "dgx-a100", "--plan", "data:8", "--batch", "8"])
     assert code == 1

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 
 from oracle.commands import (
     Answer,
+    as_json,
     batch_arguments,
     prediction_arguments,
     prediction_options,
@@ -51,6 +52,8 @@ def run(asked: argparse.Namespace) -> Answer:
     files = module.files(job)
     code = 0 if found.feasible[0] else 1
     warning = [f"this plan does not work: {'; '.join(found.broken[0])}"] if code else []
+    if asked.as_json:
+        return Answer(as_json({"files": files, "broken": list(found.broken[0])}), code)
     if asked.output is None:
         _name, text = next(iter(files.items()))
         others = [f"{', '.join(list(files)[1:])}: written with -o DIR"] if len(files) > 1 else []

@@ -141,7 +141,8 @@ def _stack(
     """A family block where all layers are sparse; a list of layers where some are dense."""
     first = config.whole("first_k_dense_replace", default=0, least=0) or 0
     step = config.whole("decoder_sparse_step", "moe_layer_freq", default=1) or 1
-    only = config.fields.get("mlp_only_layers") or []
+    said = config.fields.get("mlp_only_layers")
+    only = said if isinstance(said, list) else []
     layers = block["layers"]
     if layers > 10_000:
         config.fault(NAMES["layers"][0], f"{layers} layers")

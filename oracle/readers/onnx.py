@@ -24,6 +24,9 @@ FUNCTIONS = {
 NORMS = {"BatchNormalization": "batch", "LayerNormalization": "layer",
          "SimplifiedLayerNormalization": "rms", "RMSNormalization": "rms",
          "GroupNormalization": "group", "InstanceNormalization": "instance"}  # fmt: skip
+FLOATS = (1, 10, 11, 16)  # single, half, double, brain: what weights are
+REMADE = ("Transpose", "Reshape", "Cast", "Expand", "Identity", "Squeeze", "Unsqueeze", "Concat")
+COMPARED = ("Trilu", "LessOrEqual", "Less", "GreaterOrEqual", "Greater")
 LIGHT = {"Sqrt": "sqrt", "Reciprocal": "rsqrt", "Pow": "pow", "Sub": "sub", "Div": "div"}
 
 
@@ -54,8 +57,13 @@ def convert(
     """The spec of a model already loaded."""
     import onnx
 
-    held = {one.name: tuple(one.dims) for one in proto.graph.initializer}
-    inputs = [one for one in proto.graph.input if one.name not in held]
+    stored = {one.name for one in proto.graph.initializer}
+    held = {
+        one.name: tuple(one.dims)
+        for one in proto.graph.initializer
+        if one.data_type in FLOATS and math.prod(one.dims) > 1
+    }
+    inputs = [one for one in proto.graph.input if one.name not in stored]
     if not inputs:
         raise _stop(path, "E110", "the graph has no input")
     dims = _opened(path, inputs[0], sample, tokens)
@@ -114,9 +122,9 @@ class Tracer:
     """Follows the nodes of a graph in their order, by the names of tensors."""
 
     def __init__(self, graph: Graph, proto: Any, held: dict[str, tuple[int, ...]]) -> None:
-        self.graph, self.held = graph, dict(held)
+        self.graph, self.held = graph, held
         self.at: dict[str, int] = {}
-        self.values: dict[str, list[int]] = {}
+        self.triangles: set[str] = set()  # constants made by comparing places
         self.dims: dict[str, tuple[int, ...]] = dict(held)
         for one in (*proto.graph.value_info, *proto.graph.input, *proto.graph.output):
             self.dims[one.name] = tuple(d.dim_value for d in one.type.tensor_type.shape.dim)
@@ -151,6 +159,8 @@ class Tracer:
     def _constant(self, node: Any) -> None:
         """Weights remade stay weights; a table looked up at constant places is one of positions."""
         made = self.dims.get(node.output[0], ())
+        if node.op_type in COMPARED or self.triangular(node):
+            self.triangles.update(node.output)
         if node.op_type == "Gather" and node.input[0] in self.held:
             dims = self.held[node.input[0]]
             if len(dims) == 2 and len(made) > 1:
@@ -159,8 +169,12 @@ class Tracer:
                     Op("table", [], (), fields, frozenset(node.input[:1]))
                 )
                 return
-        if any(name in self.held for name in node.input) and made:
+        if node.op_type in REMADE and node.input[0] in self.held and made:
             self.held[node.output[0]] = made
+
+    def triangular(self, node: Any) -> bool:
+        """Whether a mask that hides later words goes in."""
+        return any(name in self.triangles for name in node.input)
 
     def _norm(self, node: Any, feeds: list[int], given: Any, weights: list[str]) -> Op:
         op = NORMS[node.op_type]
@@ -258,7 +272,7 @@ def _matrix(
 @_noted("Add")
 def _add(t: Tracer, node: Any, feeds: Any, given: Any, made: Any, weights: Any, words: Any) -> Op:
     graph = t.graph
-    if weights:
+    if weights and len(given) < 4:
         dims = t.held[weights[0]]
         if math.prod(dims) > (dims[-1] if dims else 1):
             return Op("position", feeds[:1], given, {})
@@ -272,7 +286,7 @@ def _add(t: Tracer, node: Any, feeds: Any, given: Any, made: Any, weights: Any, 
         other = t.dims.get(node.input[1], ())
         if given == other or kinds <= {"embedding", "table", "add"}:
             return Op("add", feeds, given)
-    return Op("pass", feeds, given, {"op": "masked", "causal": len(given) == 4})
+    return Op("pass", feeds, given, {"op": "masked", "causal": t.triangular(node)})
 
 
 @_noted("Mul")
@@ -290,7 +304,7 @@ def _mul(t: Tracer, node: Any, feeds: Any, given: Any, made: Any, weights: Any, 
 @_noted("Where")
 def _where(t: Tracer, node: Any, feeds: Any, given: Any, made: Any, weights: Any, words: Any) -> Op:
     kept = [t.at[name] for name in node.input[1:] if name in t.at]
-    return Op("pass", kept or feeds, made, {"op": "masked", "causal": len(made) == 4})
+    return Op("pass", kept or feeds, made, {"op": "masked", "causal": t.triangular(node)})
 
 
 @_noted("Erf")

@@ -275,6 +275,8 @@ class Tape(TorchDispatchMode):  # type: ignore[misc]
         given: tuple[int, ...], weights: frozenset[str],
     ) -> None:  # fmt: skip
         op = NORMS[name]
+        if op == "batch" and given[0] == 1 < BATCH:  # each sample by itself: samples as channels
+            op, given = "instance", (BATCH, given[1] // BATCH, *given[2:])
         fields: dict[str, Any] = {"op": op}
         vectors = len(held)
         if not vectors:

@@ -224,6 +224,93 @@ class ViTL16(nn.Module):
         return self.head(self.norm(self.body(x))[:, 0])
 
 
+class Growing(nn.Module):
+    """Every layer reads all that were made before it."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.body = nn.ModuleList(nn.Conv2d(16 + 8 * i, 8, 3, padding=1) for i in range(4))
+        self.head = nn.Linear(48, 10)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        for conv in self.body:
+            x = torch.cat([x, F.relu(conv(x))], 1)
+        return self.head(x.mean((2, 3)))
+
+
+class Squeezed(nn.Module):
+    """Channels are weighed by a branch of their own."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.stem, self.norm = nn.Conv2d(16, 32, 3, 2, 1), nn.BatchNorm2d(32)
+        self.each = nn.Conv2d(32, 32, 3, 1, 1, groups=32)
+        self.less, self.more, self.head = nn.Linear(32, 8), nn.Linear(8, 32), nn.Linear(32, 5)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        x = F.hardswish(self.norm(self.stem(x)))
+        y = self.each(x)
+        gate = F.relu(self.less(F.adaptive_avg_pool2d(y, 1).flatten(1)))
+        y = y * torch.sigmoid(self.more(gate))[:, :, None, None]
+        return self.head((x + y).mean([2, 3]))
+
+
+class Volume(nn.Module):
+    """Three extents, a norm of each sample, upsampling."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.a, self.norm = nn.Conv3d(16, 4, 3, padding=1), nn.InstanceNorm3d(4, affine=True)
+        self.b, self.c = nn.Conv3d(4, 8, 3, 2, 1), nn.Conv3d(12, 2, 1)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        kept = F.leaky_relu(self.norm(self.a(x)))
+        return self.c(torch.cat([kept, F.interpolate(F.relu(self.b(kept)), scale_factor=2)], 1))
+
+
+class Wide(nn.Module):
+    """Norms and matrices with the channels last, sums with the channels second."""
+
+    def __init__(self, channels: int = 16) -> None:
+        super().__init__()
+        self.each = nn.Conv2d(channels, channels, 7, padding=3, groups=channels)
+        self.norm, self.scale = nn.LayerNorm(channels), nn.Parameter(torch.ones(channels))
+        self.up, self.down = nn.Linear(channels, 64), nn.Linear(64, channels)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        y = self.norm(self.each(x).permute(0, 2, 3, 1))
+        return x + (self.scale * self.down(F.gelu(self.up(y)))).permute(0, 3, 1, 2)
+
+
+class TwoHeads(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.body, self.a, self.b = nn.Conv2d(16, 8, 3), nn.Linear(8, 3), nn.Linear(8, 4)
+
+    def forward(self, x: torch.Tensor) -> dict[str, torch.Tensor]:
+        y = F.relu(self.body(x)).mean((2, 3))
+        return {"main": self.a(y), "aside": self.b(y)}
+
+
+class Encoder(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        layer = nn.TransformerEncoderLayer(16, 4, 64, batch_first=True)
+        self.body = nn.TransformerEncoder(layer, 3)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return self.body(x)
+
+
+class Crossed(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.body = nn.Transformer(8, 2, 1, 1, 16, batch_first=True)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return self.body(x, x[:, :2])
+
+
 class Looks(nn.Module):
     """Decides by a value: there is nothing to trace."""
 
