@@ -20,10 +20,10 @@ def exchange(rank, arguments):
         if due and fails["how"] == "wait":
             time.sleep(1000)
         rank.at("exchange", "allreduce of 1 KiB", step)
-        if due:
+        if due and fails["how"] != "shape":
             fail(fails["how"])
         began = time.perf_counter()
-        dist.all_reduce(torch.ones(256))
+        dist.all_reduce(torch.ones(1000 if due else 256))
         time.sleep(arguments.get("pause", 0.0))
         rank.record(key, seconds=time.perf_counter() - began, pid=os.getpid())
 

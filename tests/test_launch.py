@@ -183,6 +183,15 @@ def test_stalled_rank_is_named(tmp_path, how):
     assert all(map(gone, pids_of(tmp_path)))
 
 
+@pytest.mark.slow
+def test_ranks_that_disagree_on_a_shape_end_with_the_operation_named(tmp_path):
+    outcome = run(tmp_path, timeout=6.0, fails={"rank": 1, "step": 3, "how": "shape"})
+    assert outcome.code == FAILED
+    assert "step 3, exchange: allreduce of 1 KiB" in outcome.message
+    assert sorted(records.of_all_ranks(tmp_path, 3)) == ["step 1", "step 2"]
+    assert all(map(gone, pids_of(tmp_path)))
+
+
 WARDEN = f"""
 import sys
 from pathlib import Path

@@ -269,12 +269,17 @@ class _Warden:
         entered = sum(said.entered for said in present)
         if entered != self.moved[0] or not present:
             self.moved = (entered, now)
-        elif now - self.moved[1] > self.timeout and len(present) == self.world.size:
+        elif now - self.moved[1] > self._patience(present) and len(present) == self.world.size:
             last = min(present, key=lambda said: said.entered)
             lags = any(said.entered > last.entered for said in present)
             why = "it lags" if lags else "all ranks wait in the same operation (a dead link?)"
             detail = f"stalled: nothing has moved for {now - self.moved[1]:.0f} s, {why}"
             self._leave(last.rank, "stalled", detail, last)
+
+    def _patience(self, present: Sequence[Sighting]) -> float:
+        """Seconds in which something should move; starting up is slow on a shared file system."""
+        starting = all(said.phase == "start" for said in present)
+        return max(self.timeout, TIMEOUT) if starting else self.timeout
 
     def _leave(self, rank: int, kind: str, detail: str, said: Sighting | None) -> None:
         host = said.host if said else self.host.environment(rank).get("ORACLE_HOST", "?")
