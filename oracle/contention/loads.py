@@ -14,7 +14,7 @@ from math import lcm
 import numpy as np
 
 from oracle.collectives.alltoall import Everyone
-from oracle.collectives.schedule import Exchange, Pairs, Steps
+from oracle.collectives.schedule import Exchange, Pairs, Shift, Steps
 from oracle.contention.everyone import scattered
 from oracle.contention.groups import Groups
 from oracle.contention.toll import Toll
@@ -40,6 +40,7 @@ class Flows:
     times: Numbers
     many: float = 1.0  # flows that leave one rank at once
     own: int = 0
+    wheel: bool = False  # one turn of a wheel stands for all: links count as their counterparts
 
 
 def toll(
@@ -85,6 +86,7 @@ def _joined(parts: Sequence[Toll]) -> Toll:
 
 def _flows(topology: Topology, groups: Groups, steps: Steps, reduce: bool) -> Iterator[Flows]:
     """The flows of some steps, a handful of steps at a time."""
+    spins = reduce and groups.device is None and topology.wheel < groups.devices
     reduce = reduce and topology.tree and groups.device is None
     if isinstance(steps, Pairs):
         span = _period(topology, groups.block, groups.devices)[0] if reduce else groups.devices
@@ -109,6 +111,8 @@ def _flows(topology: Topology, groups: Groups, steps: Steps, reduce: bool) -> It
             )
             if turning and span == reach and reach % period == 0:
                 span = fold = period
+        wheel = spins and not reduce and _spun(groups, steps)
+        span = topology.wheel if wheel else span
         many = groups.p - 1 if isinstance(steps, Everyone) else 1
         each = span * many
         room = max(1, BLOCK // (each * 2 * len(topology.levels) * 2))
@@ -119,8 +123,15 @@ def _flows(topology: Topology, groups: Groups, steps: Steps, reduce: bool) -> It
         ranks = np.arange(span) if many == 1 else np.repeat(np.arange(span), many)
         source = np.tile(groups.at(ranks), len(to))
         yield Flows(source, target, target % fold if fold else target,
-                    np.repeat(steps.share[part], each), each, steps.times[part], many)  # fmt: skip
+                    np.repeat(steps.share[part], each), each, steps.times[part], many,
+                    wheel=wheel)  # fmt: skip
         first = part.stop
+
+
+def _spun(groups: Groups, steps: Steps) -> bool:
+    """Whether all devices take part alike in a shift round all of them."""
+    round_ = isinstance(steps, (Shift, Everyone)) and len(groups.pattern) == 1
+    return round_ and groups.block == groups.devices
 
 
 def flows_of(
@@ -176,6 +187,9 @@ def _count(topology: Topology, batch: list[Flows]) -> Toll:
     edges = np.concatenate([[0], np.cumsum(lengths)[:-1]])
     steps = len(lengths)
     route, turn = topology.trail(source, target, into)
+    if any(f.wheel for f in batch):
+        spun = np.repeat([f.wheel for f in batch], [len(f.source) for f in batch])
+        route = np.where(spun, topology.folded[route], route)
     used = np.flatnonzero(np.bincount(route.ravel(), minlength=topology.links + 1))
     width, short = len(used), np.empty(topology.links + 1, np.int64)
     short[used] = np.arange(width)

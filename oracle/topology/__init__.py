@@ -74,6 +74,24 @@ class Topology:
         """Whether each unit's traffic keeps to that unit's own links, whatever others do."""
         return not self.half and all(f.tree and f.routing != "ecmp" for f in self.fabrics)
 
+    @cached_property
+    def wheel(self) -> int:
+        """Devices after which a torus or a loop looks the same; all of them where it never does."""
+        fabric = self.fabrics[0]
+        whole = len(self.fabrics) == 1 and fabric.level.devices == self.devices
+        return fabric.period if whole and not self.half else self.devices
+
+    @cached_property
+    def folded(self) -> Ids:
+        """Each link's counterpart in the first turn of the wheel."""
+        fabric, turns = self.fabrics[0], self.devices // self.wheel
+        link = np.arange(self.links + 1)
+        for start, size in ((0, fabric.gates), (fabric.gates, fabric.gates),
+                            (2 * fabric.gates, fabric.inner_links)):  # fmt: skip
+            part = slice(start, start + size)
+            link[part] = start + (link[part] - start) % max(1, size // turns)
+        return link
+
     def turn(self, source: Ids, target: Ids) -> Ids:
         """The level at which two devices meet."""
         turn = np.zeros(np.broadcast_shapes(np.shape(source), np.shape(target)), np.int64)
