@@ -64,9 +64,8 @@ def exchange(shard: Shard, zero: Array, axes: tuple[str, ...], w: Array) -> list
     """
     stage, w = np.asarray(zero), w * shard.delta
     if shard.ideal:  # the published rows agree axis by axis, each with a ring of its own
-        rings = axes if (stage == 0).all() else axes[-1:]
         plain = [Message(_named(axis, axes), "allreduce", w, (axis,), (stage == 0) * 1.0,
-                         when="step") for axis in rings]  # fmt: skip
+                         when="step") for axis in axes]  # fmt: skip
     else:
         plain = []
     found = list(plain)

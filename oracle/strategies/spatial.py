@@ -122,7 +122,8 @@ class Spatial(Strategy):
         model, rows = shard.model, np.arange(len(shard.model))
         y = shard.micro * shard.delta * model.y
         if shard.ideal:  # the published row of this strategy alone leaves the collection out
-            last = (rows == np.flatnonzero(windowed(model))[-1:]) & (shard.parts > 1)
+            end = np.max(np.flatnonzero(windowed(model)), initial=-1)  # of the windows, if any
+            last = (rows == end) & (shard.parts > 1)
             back = "allgather"
         else:
             last = cut & ~np.concatenate([cut[..., 1:], np.zeros_like(cut[..., :1])], axis=-1)
