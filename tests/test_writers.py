@@ -481,6 +481,39 @@ def test_a_failed_write_leaves_the_old_file(
         assert [p.name for p in tmp_path.iterdir()] == ["x"]
 
 
+def test_of_several_files_all_are_written_or_none(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    real, calls = os.fsync, []
+
+    def second(handle: int) -> None:
+        calls.append(handle)
+        if len(calls) == 2:
+            raise OSError(28, "No space left on device")
+        real(handle)
+
+    monkeypatch.setattr(os, "fsync", second)
+    with pytest.raises(OSError, match="No space"):
+        writers.put({str(tmp_path / "a"): "1", str(tmp_path / "b"): "2"})
+    assert not list(tmp_path.iterdir())
+
+
+def test_a_file_that_appears_meanwhile_is_kept(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    file, real = tmp_path / "x", os.link
+
+    def raced(one: str, other: Path) -> None:
+        file.write_text("theirs")
+        real(one, other)
+
+    monkeypatch.setattr(os, "link", raced)
+    with pytest.raises(SpecError, match="by now"):
+        writers.put({str(file): "ours"})
+    assert [p.name for p in tmp_path.iterdir()] == ["x"]
+    assert file.read_text() == "theirs"
+
+
 def test_targets_that_are_no_plain_place_are_refused(tmp_path: Path) -> None:
     (tmp_path / "link").symlink_to(tmp_path / "nowhere")
     for place in (tmp_path, tmp_path / "link"):

@@ -1,6 +1,6 @@
 """Write a model spec from a torch module, an ONNX file or a Hugging Face config.
 
-oracle import huggingface CONFIG.json -o model.yaml
+oracle import huggingface CONFIG.json -o model.yaml       (--tokens T: another length)
 oracle import torch package.module:factory --input 3,224,224 --trust-code -o model.yaml
 oracle import torch package.module:factory --tokens 2048 --trust-code
 oracle import onnx MODEL.onnx -o model.yaml

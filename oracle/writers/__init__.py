@@ -48,12 +48,20 @@ def put(files: Mapping[str, str], force: bool = False) -> None:
             raise Refusal(str(place), "this is a directory", "name a file in it")
         if (place.exists() or place.is_symlink()) and not force:
             raise Refusal(str(place), "there is such a file already", "say --force to replace it")
-    for place, text in places.items():
-        place.parent.mkdir(parents=True, exist_ok=True)
-        _write(place, text)
+    staged: dict[Path, str] = {}
+    try:
+        for place, text in places.items():
+            place.parent.mkdir(parents=True, exist_ok=True)
+            staged[place] = _staged(place, text)
+        for place, name in staged.items():
+            _named(place, name, force)
+    finally:
+        for name in staged.values():
+            Path(name).unlink(missing_ok=True)
 
 
-def _write(place: Path, text: str) -> None:
+def _staged(place: Path, text: str) -> str:
+    """The name of a finished file beside the place where it shall stand."""
     handle, name = tempfile.mkstemp(prefix=".oracle-", suffix=".part", dir=place.parent)
     try:
         with os.fdopen(handle, "w", encoding="utf-8") as file:
@@ -62,12 +70,24 @@ def _write(place: Path, text: str) -> None:
             os.fsync(file.fileno())
         umask = os.umask(0)
         os.umask(umask)
-        runs = text.startswith("#!")
-        os.chmod(name, (0o777 if runs else 0o666) & ~umask)
-        os.replace(name, place)
+        os.chmod(name, (0o777 if text.startswith("#!") else 0o666) & ~umask)
     except BaseException:
         Path(name).unlink(missing_ok=True)
         raise
+    return name
+
+
+def _named(place: Path, name: str, force: bool) -> None:
+    """Give a finished file its name, in one step; without `force` never over another."""
+    if force:
+        os.replace(name, place)
+    else:
+        try:
+            os.link(name, place)
+        except FileExistsError:
+            raise Refusal(str(place), "there is such a file by now", "say --force") from None
+        except OSError:  # a file system without links
+            os.replace(name, place)
     if hasattr(os, "O_DIRECTORY"):  # the new name itself is made durable
         folder = os.open(place.parent, os.O_RDONLY | os.O_DIRECTORY)
         try:
