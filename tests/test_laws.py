@@ -1,0 +1,803 @@
+"""What must hold whatever the numbers are, over every strategy there is."""
+
+from __future__ import annotations
+
+import copy
+import itertools
+import json
+import math
+import os
+import subprocess
+import sys
+from dataclasses import fields
+from typing import Any
+
+import numpy as np
+import pytest
+from conftest import CONVOLUTIONS, SYSTEM, TRANSFORMER
+from hypothesis import HealthCheck, assume, given, settings
+from hypothesis import strategies as st
+
+import oracle
+from oracle import evaluate
+from oracle.models import Model
+from oracle.plan import Plan, join, parse
+from oracle.prediction import NINETY, PARTS, estimate, options_for
+from oracle.search import Grid, recommend
+from oracle.stages import Stages, balanced_cuts, even_cuts
+from oracle.strategies import Strategy, strategies
+
+VOLUMES = {
+    "name": "volumes", "source": "made up", "input": [4, 32, 32, 32],
+    "layers": [
+        {"conv": {"filters": 16, "kernel": 3, "padding": 1}}, {"pool": {"kernel": 2}},
+        {"conv": {"filters": 32, "kernel": 2}}, {"pool": {"kernel": 3}},
+        "flatten", {"dense": 128}, {"dense": 4},
+    ],
+}  # fmt: skip
+EXPERTS = {
+    "name": "experts", "source": "made up",
+    "transformer": {"layers": 4, "hidden": 256, "heads": 8, "kv_heads": 4, "ffn": 512,
+                    "gated": True, "vocab": 2048, "sequence": 128, "experts": 8, "active": 2},
+}  # fmt: skip
+
+
+def named(spec: Any) -> Any:
+    """The same model with a name for each layer, so that rows can be told apart."""
+    tree = copy.deepcopy(spec)
+    for number, layer in enumerate(tree.get("layers", ())):
+        if isinstance(layer, dict):
+            ((kind, body),) = layer.items()
+            if isinstance(body, dict):
+                body["name"] = f"{kind} {number}"
+            else:
+                layer[kind] = {"filters" if kind == "dense" else "op": body,
+                               "name": f"{kind} {number}"}  # fmt: skip
+    return tree
+
+
+MODELS = {spec["name"]: oracle.model(named(spec))
+          for spec in (CONVOLUTIONS, TRANSFORMER, VOLUMES, EXPERTS)}  # fmt: skip
+BUILT = oracle.system(SYSTEM)
+KNOBS = {"spatial": ["halo=chain"], "pipeline": ["schedule=gpipe", "cuts=balanced"]}
+names = st.sampled_from(sorted(MODELS))
+batches = st.sampled_from([16, 48, 64, 100, 256])
+TURNED = 0.07  # a knob must gain two percent to be turned, and there are three
+law = settings(max_examples=30, deadline=None, suppress_health_check=list(HealthCheck))
+
+
+@st.composite
+def plans(draw: st.DrawFn, most: int = 8) -> str:
+    """A plan that may or may not be feasible: any axes, any knobs, any order."""
+    chosen = draw(st.lists(st.sampled_from(sorted(strategies())), unique=True, max_size=4))
+    degrees = {name: draw(st.sampled_from([1, 2, 3, 4, 8])) for name in chosen}
+    if "expert" in chosen:
+        degrees["data"] = degrees["expert"] * draw(st.sampled_from([1, 2]))
+        chosen = list(dict.fromkeys([*chosen, "data"]))
+    text = []
+    for name in chosen:
+        cls, word = strategies()[name], f"{name}:{degrees[name]}"
+        if not cls.degrees:
+            modes = next(f for f in fields(cls) if f.name == "mode").metadata["words"]
+            text.append(f"{name}:{draw(st.sampled_from(modes))}")
+            continue
+        for f in fields(cls):
+            words = f.metadata.get("words")
+            if words and draw(st.booleans()):
+                word += f",{f.name}={draw(st.sampled_from(words))}"
+            elif f.name == "segments" and draw(st.booleans()):
+                word += f",segments={draw(st.sampled_from([1, 2, 4, 8]))}"
+            elif f.name == "interleave" and draw(st.integers(0, 3)) == 0:
+                word += ",interleave=2"
+            elif f.name == "accumulate" and degrees.get("pipeline", 1) == 1 and draw(st.booleans()):
+                word += f",accumulate={draw(st.sampled_from([1, 2, 4]))}"
+        text.append(word)
+    return " ".join(text) or "serial"
+
+
+def found(
+    model: Model, plan: Any, batch: Any = 64, system: Any = BUILT, precision: str = "fp32",
+    optimizer: str = "adam", ideal: bool = False, **more: Any,
+) -> oracle.Estimate:  # fmt: skip
+    return oracle.estimate(
+        model, system, plan, batch, precision=precision, optimizer=optimizer, ideal=ideal, **more
+    )
+
+
+def numbers(tree: Any) -> list[float]:
+    if isinstance(tree, dict):
+        return [n for value in tree.values() for n in numbers(value)]
+    if isinstance(tree, list | tuple):
+        return [n for value in tree for n in numbers(value)]
+    return [] if isinstance(tree, str | bool | None) else [float(tree)]
+
+
+# --- strategies ------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("ideal", [False, True])
+@pytest.mark.parametrize("name", MODELS)
+@pytest.mark.parametrize("new", strategies().values(), ids=lambda new: new.name)
+def test_degree_one_changes_nothing(new: type[Strategy], name: str, ideal: bool) -> None:
+    model, serial = MODELS[name], found(MODELS[name], "serial", ideal=ideal)
+    words = [
+        (f.name, number)
+        for f in fields(new)
+        if f.name not in ("degree", "mode")
+        for number in range(len(f.metadata.get("words", ())))
+    ]
+    for knobs in ({}, *({name: number} for name, number in words)):
+        one = Plan.of(64, new(**({"degree": 1} if new.degrees else {}), **knobs))
+        same = found(model, one, ideal=ideal)
+        assert same.seconds == serial.seconds, knobs
+        assert same.memory == serial.memory, knobs
+        assert same.exchange == serial.exchange == ((),)
+
+
+SPLITTING = [cls for cls in strategies().values() if cls.degrees and cls.multiplies]
+
+
+@pytest.mark.parametrize("p", [2, 4])
+@pytest.mark.parametrize("name", MODELS)
+@pytest.mark.parametrize("new", SPLITTING, ids=lambda new: new.name)
+def test_devices_together_do_the_work_of_one(new: type[Strategy], name: str, p: int) -> None:
+    """But for rows that are declared to stay whole: everybody does all of those."""
+    model, batch = MODELS[name], 64.0
+    axis = new(degree=np.array([[float(p)]]))
+    if not (np.asarray(axis.limit(model, batch)) >= p).all():
+        pytest.skip("too wide for this model")
+    plan = Plan.of(batch, axis)
+    shard = evaluate.split(model, plan, options_for(model, BUILT, "fp32", "sgd"))
+    share = np.broadcast_to(shard.batch / batch * shard.work, (1, len(model)))[0]
+    if new.name == "pipeline":
+        stages = Stages(model, p, 1, True, np.ones((1, len(model))))
+        assert (stages.rows.sum(axis=0) == model.repeat).all()
+        share = share / p
+    whole = {row for row in axis.whole(model)} if new.name != "spatial" else set()
+    if new.name == "spatial":  # from the split point on rows are whole, wherever that is
+        cut = np.broadcast_to(plan.axis("spatial").cut(shard), (1, len(model)))[0]
+        whole = {row.name for row, inside in zip(model.rows, cut, strict=True) if not inside}
+    for row, work, mac in zip(model.rows, share, model.mac, strict=True):
+        if mac:
+            expected = 1.0 if row.name in whole else 1 / p
+            assert work == pytest.approx(expected, rel=1e-12), row.name
+
+
+@pytest.mark.parametrize("p", [2, 4])
+@pytest.mark.parametrize("name", MODELS)
+@pytest.mark.parametrize("new", SPLITTING, ids=lambda new: new.name)
+def test_weights_are_replicated_or_cut(new: type[Strategy], name: str, p: int) -> None:
+    """An axis that joins the gradient exchange holds all weights; any other one holds 1/p."""
+    model = MODELS[name]
+    axis = new(degree=np.array([[float(p)]]))
+    if not (np.asarray(axis.limit(model, 64.0)) >= p).all():
+        pytest.skip("too wide for this model")
+    shard = evaluate.split(model, Plan.of(64.0, axis), options_for(model, BUILT, "fp32", "sgd"))
+    held = np.broadcast_to(shard.w, (1, len(model)))[0]
+    if new.name in shard.replicas or new.name in ("sharded", "pipeline"):
+        assert (held == model.w).all()
+    else:
+        cut = held < model.w
+        assert cut.any()
+        assert held[cut] == pytest.approx(model.w[cut] / p)
+        assert (held[~cut] == model.w[~cut]).all()
+
+
+@law
+@given(names, plans(), batches)
+def test_no_axis_makes_anything_out_of_nothing(name: str, text: str, batch: int) -> None:
+    """A device never holds or does more than the serial job; all hold the weights at least once."""
+    model = MODELS[name]
+    plan = parse(text, batch)
+    shard = evaluate.split(model, plan, options_for(model, BUILT, "fp32", "sgd"))
+    for part, whole in ((shard.w, model.w), (shard.x, model.x), (shard.y, model.y),
+                        (shard.channels, model.channels), (shard.filters, model.filters),
+                        (shard.kept, model.kept), (shard.batch, batch)):  # fmt: skip
+        assert (part <= np.asarray(whole) * (1 + 1e-12)).all()
+        assert (np.asarray(part) >= 0).all()
+    owners = float(plan.devices[0, 0]) * float(plan.axis("expert").degree[0, 0])
+    assert (shard.w * owners >= model.w * (1 - 1e-12)).all()
+
+
+# --- one path --------------------------------------------------------------------------------
+
+
+@law
+@given(names, st.lists(st.tuples(plans(), batches), min_size=2, max_size=7), st.booleans())
+def test_plans_together_are_plans_alone(
+    name: str, asked: list[tuple[str, int]], ideal: bool
+) -> None:
+    model = MODELS[name]
+    texts, sizes = zip(*asked, strict=True)
+    together = found(model, texts, sizes, ideal=ideal)
+    for row, (text, size) in enumerate(asked):
+        same_as_alone(together, row, found(model, text, size, ideal=ideal))
+
+
+def same_as_alone(together: oracle.Estimate, row: int, alone: oracle.Estimate) -> None:
+    near = {"rel": 1e-12, "abs": 1e-15}
+    assert together.plans[row] == alone.plans[0]
+    assert together.seconds[row] == pytest.approx(alone.seconds[0], **near)
+    assert together.memory[row] == pytest.approx(alone.memory[0], **near)
+    assert together.feasible[row] == alone.feasible[0]
+    if "pipeline" in alone.plans[0]:
+        return  # of two stages equally slow either may stand for both
+    assert together.deviation[row] == pytest.approx(alone.deviation[0], **near)
+    for part in PARTS:
+        assert together.compute[part][row] == pytest.approx(alone.compute[part][0], **near)
+    many, one = together.exchange[row], alone.exchange[0]
+    assert [m["what"] for m in many] == [m["what"] for m in one]
+    for ours, theirs in zip(many, one, strict=True):
+        assert ours["op"] == theirs["op"]
+        assert ours["seconds"] == pytest.approx(theirs["seconds"], **near)
+        assert ours["exposed"] == pytest.approx(theirs["exposed"], **near)
+        assert ours["bytes"] == pytest.approx(theirs["bytes"], **near)
+
+
+@st.composite
+def tables(draw: st.DrawFn) -> Plan:
+    """A table in one nesting whose rows differ in everything that a row may differ in."""
+    rows = draw(st.integers(2, 8))
+
+    def column(values: list[float]) -> Any:
+        return np.array([draw(st.sampled_from(values)) for _ in range(rows)])
+
+    axes = []
+    for cls in strategies().values():
+        columns: dict[str, Any] = {"degree": column([1, 1, 1, 2, 4])} if cls.degrees else {}
+        for f in fields(cls):
+            if f.metadata.get("words"):
+                columns[f.name] = column(list(range(len(f.metadata["words"]))))
+        if cls.name == "pipeline":
+            columns |= {"segments": column([1, 2, 4]), "interleave": column([1, 1, 2])}
+        if cls.name == "expert":
+            columns["degree"] = np.ones(rows)
+        axes.append(cls(**columns))
+    return Plan.of(column([32, 64, 100]), *axes)
+
+
+@law
+@given(names, tables(), st.booleans())
+def test_a_table_is_its_rows(name: str, table: Plan, ideal: bool) -> None:
+    model, options = MODELS[name], options_for(MODELS[name], BUILT, "fp16", "adam", ideal)
+    together = estimate(model, BUILT, table, 64, options)
+    for row in range(len(table)):
+        same_as_alone(together, row, estimate(model, BUILT, table[[row]], 64, options))
+
+
+@law
+@given(names, st.lists(plans(), min_size=2, max_size=5, unique=True), st.randoms())
+def test_the_order_of_plans_is_nothing(name: str, texts: list[str], rng: Any) -> None:
+    shuffled = list(range(len(texts)))
+    rng.shuffle(shuffled)
+    one = found(MODELS[name], texts)
+    other = found(MODELS[name], [texts[i] for i in shuffled])
+    assert np.allclose(one.seconds[shuffled], other.seconds, rtol=1e-12, atol=0)
+
+
+def test_tables_longer_than_a_block_are_their_rows(monkeypatch: Any) -> None:
+    model = MODELS["unequal"]
+    table = join([parse(f"data:{d} filter:{f}", 64) for d in (1, 2, 4) for f in (1, 2, 4, 8)])
+    options = options_for(model, BUILT, "fp32", "sgd")
+    whole = estimate(model, BUILT, table, 64, options).seconds
+    monkeypatch.setattr(evaluate, "BLOCK", 5)
+    parts = estimate(model, BUILT, table, 64, options).seconds
+    assert np.allclose(parts, whole, rtol=1e-12, atol=0)
+
+
+# --- numbers ---------------------------------------------------------------------------------
+
+
+@law
+@given(names, plans(), batches, st.sampled_from(["fp32", "fp16", "bf16", "fp8", "tf32"]),
+       st.sampled_from(["sgd", "momentum", "adam", "lars", "lamb"]), st.booleans())  # fmt: skip
+def test_every_number_is_one(
+    name: str, text: str, batch: int, precision: str, optimizer: str, ideal: bool
+) -> None:
+    result = found(MODELS[name], text, batch, precision=precision, optimizer=optimizer, ideal=ideal)
+    every = numbers(result.to_dict())
+    assert all(math.isfinite(n) and n >= 0 for n in every)
+    assert result.seconds[0] > 0
+    assert result.memory[0] > 0
+    assert json.loads(json.dumps(result.to_dict(), allow_nan=False)) == result.to_dict()
+
+
+@law
+@given(names, plans(), batches, st.booleans())
+def test_the_interval_holds_the_prediction(name: str, text: str, batch: int, ideal: bool) -> None:
+    result = found(MODELS[name], text, batch, ideal=ideal)
+    assert result.seconds_low[0] <= result.seconds[0] <= result.seconds_high[0]
+    if not ideal:  # nothing is known exactly
+        assert result.seconds_high[0] > result.seconds_low[0]
+        assert np.log(result.seconds_high / result.seconds_low)[0] == pytest.approx(
+            2 * NINETY * result.deviation[0] / result.seconds[0]
+        )
+
+
+@law
+@given(names, plans(), batches, st.booleans())
+def test_the_parts_make_the_whole(name: str, text: str, batch: int, ideal: bool) -> None:
+    result = found(MODELS[name], text, batch, ideal=ideal)
+    total = sum(result.compute[part][0] for part in PARTS)
+    total += sum(message["exposed"] for message in result.exchange[0])
+    if ideal and "pipeline" in text:
+        return  # eq. 12 takes the slowest stage of each pass by itself
+    assert total == pytest.approx(result.seconds[0], rel=1e-9)
+
+
+@law
+@given(names, plans(), batches)
+def test_nothing_is_exposed_that_was_not_sent(name: str, text: str, batch: int) -> None:
+    for message in found(MODELS[name], text, batch).exchange[0]:
+        assert message["exposed"] <= message["seconds"] * (1 + 1e-9), message
+        assert message["phi"] >= 1 - 1e-9 or parse(text, batch).devices > BUILT.devices
+        assert message["group"] > 1
+
+
+@law
+@given(names, batches)
+def test_one_device_talks_to_nobody(name: str, batch: int) -> None:
+    assert found(MODELS[name], "serial", batch).exchange == ((),)
+
+
+@law
+@given(names, plans(), batches)
+def test_nothing_is_faster_than_the_peak(name: str, text: str, batch: int) -> None:
+    """Kernels at their local shape take at least their FLOP over the datasheet's rate."""
+    model = MODELS[name]
+    real, ideal = (found(model, text, batch, ideal=way) for way in (False, True))
+    if "pipeline" in text:
+        return
+    for part in ("forward", "backward"):
+        assert real.compute[part][0] >= ideal.compute[part][0] * (1 - 1e-9)
+
+
+# --- monotony --------------------------------------------------------------------------------
+
+
+def changed(what: str, factor: float) -> Any:
+    """The system with one physical property multiplied."""
+    tree: Any = copy.deepcopy(SYSTEM)
+    levels, device = tree["levels"], tree["device"]
+
+    def scale(holder: Any, key: str) -> None:
+        number, unit = holder[key].split()
+        holder[key] = f"{float(number) * factor!r} {unit}"
+
+    if what in ("latency", "bandwidth"):
+        for level in levels:
+            scale(level, what)
+    elif what == "peak":
+        for precision in device["peak"]:
+            scale(device["peak"], precision)
+    else:
+        device.setdefault("launch", "5 us")
+        scale(device, what)
+    return oracle.system(tree)
+
+
+FASTER = {
+    (what, factor): changed(what, factor)
+    for what, factors in {
+        "latency": (0.9, 0.5, 0.01), "bandwidth": (1.1, 2, 50), "peak": (1.1, 2, 50),
+        "memory_bandwidth": (1.1, 2, 50), "launch": (0.9, 0.5, 0.01),
+    }.items()
+    for factor in factors
+}  # fmt: skip
+
+
+@pytest.mark.xfail(reason="each of two kinds hides under the whole pass, not under what is left")
+def test_two_kinds_of_messages_do_not_hide_under_the_same_work() -> None:
+    """Faster kernels leave less to hide under: an iteration must not get longer for them."""
+    text, model = "filter:2 context:3", MODELS["experts"]
+    before = found(model, text, 16)
+    after = found(model, text, 16, system=FASTER["peak", 1.1])
+    assert after.seconds[0] <= before.seconds[0] * (1 + 1e-9)
+
+
+def hidden(name: str, text: str) -> int:
+    """How many kinds of messages hide under the same pass, at most."""
+    model, plan = MODELS[name], parse(text, 64)
+    shard = evaluate.split(model, plan, options_for(model, BUILT, "fp32", "sgd"))
+    kinds = [m.hides for axis in plan.axes if (axis.degree > 1).any() for m in axis.talk(shard)
+             if np.any(m.calls)]  # fmt: skip
+    return max(kinds.count("forward"), kinds.count("backward"))
+
+
+@settings(max_examples=80, deadline=None, suppress_health_check=list(HealthCheck))
+@given(names, plans(), batches, st.sampled_from(sorted(FASTER)), st.booleans())
+def test_a_better_machine_is_never_slower(
+    name: str, text: str, batch: int, what: tuple[str, float], ideal: bool
+) -> None:
+    text = text.replace("cuts=balanced", "cuts=even")
+    assume(ideal or hidden(name, text) < 2)
+    before = found(MODELS[name], text, batch, ideal=ideal)
+    after = found(MODELS[name], text, batch, system=FASTER[what], ideal=ideal)
+    assert after.seconds[0] <= before.seconds[0] * (1 + 1e-9), what
+    assert after.memory[0] == before.memory[0]
+
+
+@law
+@given(names, plans(), st.integers(1, 200), st.integers(1, 5))
+def test_more_samples_are_never_faster_nor_leaner(
+    name: str, text: str, batch: int, times: int
+) -> None:
+    text = text.replace("cuts=balanced", "cuts=even")
+    both = found(MODELS[name], [text, text], [batch, batch * times])
+    assert both.seconds[1] >= both.seconds[0] * (1 - 1e-9)
+    assert both.memory[1] >= both.memory[0] * (1 - 1e-9)
+
+
+@law
+@given(st.sampled_from([1, 2, 4]), st.sampled_from([2, 4, 8]), batches,
+       st.sampled_from(["fp32", "bf16"]), st.sampled_from(["sgd", "momentum", "adam"]),
+       st.sampled_from(["llama2-7b", "small-transformer"]))  # fmt: skip
+def test_sharding_more_holds_less(
+    tensor: int, data: int, batch: int, precision: str, optimizer: str, name: str
+) -> None:
+    model = MODELS[name] if name in MODELS else oracle.model(name)
+    held = found(
+        model, [f"data:{data},zero={z} tensor:{tensor}" for z in range(4)], batch,
+        precision=precision, optimizer=optimizer,
+    )  # fmt: skip
+    kinds = held.memory_kinds
+    assert (np.diff(held.memory[:3]) <= 0).all()
+    assert (np.diff(kinds["optimizer"]) <= 0).all()
+    assert (np.diff(kinds["gradients"]) <= 0).all()
+    # stage 3 gathers what it uses: two units at a time, which a small stack must make up for
+    gathered = kinds["buffers"][3] * 2
+    assert held.memory[3] <= held.memory[2] + gathered
+    if name == "llama2-7b":
+        assert held.memory[3] <= held.memory[2]
+
+
+@law
+@given(names, plans(), batches)
+def test_making_again_saves_memory_and_costs_time(name: str, text: str, batch: int) -> None:
+    bare = " ".join(word for word in text.split() if not word.startswith("recompute")) or "serial"
+    bare = "" if bare == "serial" else bare
+    modes = [f"{bare} recompute:{mode}".strip() for mode in ("none", "selective", "full")]
+    none, selective, full = (found(MODELS[name], mode, batch) for mode in modes)
+    assert full.seconds[0] >= none.seconds[0]
+    assert selective.seconds[0] >= none.seconds[0] * (1 - 1e-12)
+    assert selective.memory[0] <= none.memory[0] * (1 + 1e-12)
+    # a stage of a single block keeps what it was given, and makes all the rest at once
+    if name in ("small-transformer", "experts") and "pipeline" not in text:
+        assert full.memory_kinds["activations"][0] <= none.memory_kinds["activations"][0]
+        assert full.seconds[0] >= selective.seconds[0]
+
+
+@law
+@given(names, st.sampled_from([2, 3, 4, 8]), st.sampled_from([2, 3, 4]), batches)
+def test_more_replicas_never_hold_more(name: str, few: int, times: int, batch: int) -> None:
+    held = found(MODELS[name], [f"data:{few}", f"data:{few * times}"], batch).memory
+    assert held[1] <= held[0]
+
+
+@law
+@given(names, st.sampled_from([1, 2, 4, 16]), st.sampled_from([2, 4, 8]))
+def test_equal_shares_compute_alike(name: str, share: int, p: int) -> None:
+    """Data parallelism at p·b samples has the kernels of one device at b samples."""
+    both = found(MODELS[name], ["serial", f"data:{p}"], [share, share * p])
+    for part in ("forward", "backward", "update"):
+        assert both.compute[part][0] == pytest.approx(both.compute[part][1], rel=1e-12)
+
+
+@law
+@given(names, plans(), batches, st.floats(1e8, 1e12))
+def test_a_memory_limit_only_rules_out(name: str, text: str, batch: int, limit: float) -> None:
+    free, bound = found(MODELS[name], text, batch), found(MODELS[name], text, batch,
+                                                          max_memory=limit)  # fmt: skip
+    assert bound.seconds == free.seconds
+    assert bound.memory == free.memory
+    short = any("needs" in words for words in bound.broken[0])
+    assert short == bool(bound.memory[0] > limit)
+    assert bound.feasible[0] == (not bound.broken[0])
+
+
+@law
+@given(names, batches, st.integers(1, 10**7))
+def test_an_epoch_is_its_iterations(name: str, batch: int, samples: int) -> None:
+    data = {"name": "d", "source": "x", "samples": samples}
+    result = found(MODELS[name], "data:2", batch, dataset=data)
+    assert result.epoch is not None
+    assert result.iterations is not None
+    assert result.epoch[0] == pytest.approx(result.seconds[0] * samples / batch)
+    assert result.iterations[0] == math.ceil(samples / batch)
+
+
+# --- specs -----------------------------------------------------------------------------------
+
+REWRITTEN = {
+    "50 GB/s": ["400 Gbit/s", "50000 MB/s", "0.05 TB/s", "5e10 B/s"],
+    "12 GB/s": ["96 Gbit/s", "12e9 B/s", "12000 MB/s"],
+    "3 us": ["3000 ns", "0.003 ms", "3e-6 s"],
+    "7 us": ["7 µs", "7000 ns"],
+    "9 us": ["9 μs", "0.009 ms"],
+    "64 GiB": ["65536 MiB", "68719476736 B"],
+    "900 GB/s": ["0.9 TB/s", "7200 Gbit/s"],
+    "15 TFLOP/s": ["15000 GFLOP/s", "0.015 PFLOP/s"],
+    "120 TFLOP/s": ["0.12 PFLOP/s", "1.2e14 FLOP/s"],
+}
+
+
+@law
+@given(names, plans(), batches, st.randoms(use_true_random=False))
+def test_another_way_to_write_a_system_changes_nothing(
+    name: str, text: str, batch: int, rng: Any
+) -> None:
+    tree: Any = json.loads(json.dumps(SYSTEM))
+    holders = [tree["device"], tree["device"]["peak"], *tree["levels"]]
+    for holder in holders:
+        for key, value in holder.items():
+            if isinstance(value, str) and value in REWRITTEN:
+                holder[key] = rng.choice(REWRITTEN[value])
+    tree["name"] = tree["device"]["name"] = "renamed"
+    tree = {key: tree[key] for key in rng.sample(sorted(tree), len(tree))}
+    one, other = found(MODELS[name], text, batch), found(MODELS[name], text, batch,
+                                                         system=oracle.system(tree))  # fmt: skip
+    assert other.seconds == pytest.approx(one.seconds, rel=1e-13)
+    assert other.memory == pytest.approx(one.memory, rel=1e-13)
+
+
+PLAIN = oracle.model(CONVOLUTIONS)
+
+
+@law
+@given(plans(), batches, st.booleans())
+def test_names_of_layers_are_nothing(text: str, batch: int, ideal: bool) -> None:
+    one = found(MODELS["unequal"], text, batch, ideal=ideal)
+    other = found(PLAIN, text, batch, ideal=ideal)
+    assert other.seconds == one.seconds
+    assert other.memory == one.memory
+
+
+BLOCK = [
+    {"conv": {"filters": 32, "kernel": 3, "padding": 1, "name": "c"}}, {"norm": "batch"}, "relu",
+    {"conv": {"filters": 32, "kernel": 1, "name": "d"}}, {"add": {"from": ["d", "block"]}}, "relu",
+]  # fmt: skip
+
+
+def stacked(times: int, folded: bool) -> Model:
+    """The same stack, as a repeated block or written out copy by copy."""
+    head = [{"conv": {"filters": 32, "kernel": 3, "padding": 1}}, "relu"]
+    tail = [{"pool": {"kernel": "global", "op": "mean"}}, "flatten", {"dense": 10}]
+    once: Any = [{"layers": copy.deepcopy(BLOCK)} for _ in range(times)]
+    body: Any = [{"repeat": times, "layers": BLOCK}] if folded else once
+    return oracle.model({"name": "stack", "source": "x", "input": [3, 32, 32],
+                         "layers": [*head, *body, *tail]})  # fmt: skip
+
+
+STACKS = {(n, folded): stacked(n, folded) for n in (2, 3, 7) for folded in (True, False)}
+
+
+@law
+@given(plans(), batches, st.sampled_from([2, 3, 7]), st.booleans())
+def test_a_repeated_block_is_its_copies(text: str, batch: int, times: int, ideal: bool) -> None:
+    """Folding rows saves time and changes nothing."""
+    assume("recompute" not in text and "cuts=even" not in text)  # which go by blocks
+    assume(not ("spatial" in text and "pipeline" in text))  # whose split point is one copy's
+    text = " ".join(
+        word + (",cuts=balanced" if word.startswith("pipeline") and "cuts" not in word else "")
+        for word in text.split()
+    )
+    one, other = (
+        found(STACKS[times, folded], text, batch, ideal=ideal) for folded in (True, False)
+    )
+    assert one.model.parameters == other.model.parameters
+    assert one.model.flop == other.model.flop
+    assert one.seconds == pytest.approx(other.seconds, rel=1e-9)
+    assert one.memory == pytest.approx(other.memory, rel=1e-9)
+
+
+# --- stages ----------------------------------------------------------------------------------
+
+
+def fullest(load: list[float], cuts: Any) -> float:
+    return max(sum(load[a:b]) for a, b in itertools.pairwise(cuts))
+
+
+@settings(max_examples=200, deadline=None)
+@given(st.lists(st.floats(0.01, 100), min_size=2, max_size=9), st.integers(2, 5))
+def test_the_fullest_stage_is_the_least_there_is(load: list[float], parts: int) -> None:
+    assume(parts <= len(load))
+    cuts = balanced_cuts(np.array([load]), parts)[0]
+    assert cuts[0] == 0
+    assert cuts[-1] == len(load)
+    assert (np.diff(cuts) >= 1).all()
+    best = min(
+        fullest(load, (0, *inner, len(load)))
+        for inner in itertools.combinations(range(1, len(load)), parts - 1)
+    )
+    assert fullest(load, cuts) == pytest.approx(best, rel=1e-6)
+
+
+@law
+@given(names, st.sampled_from([2, 3, 4, 8]), st.sampled_from([1, 2]), st.booleans())
+def test_every_unit_sits_on_one_stage(name: str, p: int, v: int, even: bool) -> None:
+    model = MODELS[name]
+    assume(p * v <= len(model.units[1]))
+    stages = Stages(model, p, v, even, np.ones((1, len(model))))
+    held = stages.total(np.ones((1, len(model))))
+    assert held.sum() == model.repeat.sum()
+    if stages.rows is not None:
+        assert (stages.rows.sum(axis=0) == model.repeat).all()
+    cuts = stages.cuts[0]
+    assert (np.diff(cuts) >= 1).all()
+
+
+def test_equal_blocks_are_dealt_evenly() -> None:
+    model = MODELS["small-transformer"]
+    for chunks in (2, 4, 8):
+        cuts = even_cuts(model, chunks)
+        assert cuts is not None
+        counts = model.units[0]
+        folded = counts @ model.folded > 0
+        shares = [folded[a:b].sum() for a, b in itertools.pairwise(cuts)]
+        assert shares == [8 // chunks] * chunks
+    assert even_cuts(model, 16) is None
+
+
+# --- activations -----------------------------------------------------------------------------
+
+
+def activations(layers: int, plan: str, batch: int) -> float:
+    spec = {"name": "t", "source": "x", "transformer": {**TRANSFORMER["transformer"],
+                                                        "layers": layers}}  # fmt: skip
+    return float(
+        found(oracle.model(spec), plan, batch, precision="fp16").memory_kinds["activations"][0]
+    )
+
+
+@law
+@given(st.sampled_from([1, 2, 5]))
+def test_a_layer_keeps_34_sbh(batch: int) -> None:
+    """[korthikanti2022], eqs. 1, 4 and 6: 34 sbh + 5 a s² b a layer; cut by t; 34 sbh / t."""
+    s, h, a = 256, 512, 8
+    sbh = s * batch * h
+
+    def layer(plan: str, samples: int = batch) -> float:
+        return (activations(8, plan, samples) - activations(4, plan, samples)) / 4
+
+    assert layer("serial") == pytest.approx(sbh * (34 + 5 * a * s / h))
+    assert layer("recompute:selective") == pytest.approx(sbh * 34)
+    for t in (2, 4):
+        assert layer(f"tensor:{t}") == pytest.approx(sbh * (10 + 24 / t + 5 * a * s / (h * t)))
+        on = f"tensor:{t},sequence=on"
+        assert layer(on) == pytest.approx(sbh / t * (34 + 5 * a * s / h))
+        assert layer(f"{on} recompute:selective") == pytest.approx(sbh / t * 34)
+    assert layer("recompute:full") == pytest.approx(2 * sbh, rel=1e-9)
+
+
+# --- the search ------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(("name", "devices", "batch", "objective"), [
+    ("unequal", 8, 64, "time"), ("unequal", 12, 48, "time"), ("small-transformer", 8, 64, "time"),
+    ("experts", 8, 64, "time"), ("volumes", 16, 16, "time"), ("unequal", 8, 64, "memory"),
+    ("unequal", 8, 64, "cost"),
+])  # fmt: skip
+def test_the_winner_is_the_best_of_all_that_was_tried(
+    name: str, devices: int, batch: int, objective: str
+) -> None:
+    """Against every setting of every product, estimated one table at a time."""
+    model, options = MODELS[name], options_for(MODELS[name], BUILT, "fp16", "adam")
+    ranking = recommend(model, BUILT, devices, batch, options, objective=objective, top=20)
+    best = math.inf
+    counts = [d for d in range(1, devices + 1) if devices % d == 0 or d == devices]
+    for count in counts if objective == "cost" else [devices]:
+        grid = Grid(model, count, batch, list(strategies()), options)
+        for plain in (True, False):
+            for table in grid.tables(plain):
+                all_ = estimate(model, BUILT, table, batch, options)
+                value = {"time": all_.seconds, "memory": all_.memory,
+                         "cost": all_.seconds * all_.devices}[objective]  # fmt: skip
+                best = min([best, *value[all_.feasible]])
+    first = ranking.estimate.take([0])
+    value = {"time": first.seconds, "memory": first.memory,
+             "cost": first.seconds * first.devices}[objective][0]  # fmt: skip
+    assert best <= value <= best * (1 + TURNED)
+    assert ranking.estimate.feasible.all()
+    assert not ranking.misses.feasible.any()
+
+
+@pytest.mark.parametrize("name", MODELS)
+def test_a_ranking_is_in_order_and_each_product_stands_once(name: str) -> None:
+    ranking = oracle.recommend(MODELS[name], BUILT, devices=16, batch=64, top=30)
+    shown = ranking.estimate
+    assert (shown.seconds[1:] >= shown.seconds[:-1] / (1 + TURNED)).all()
+    assert len(set(shown.plans)) == len(shown)
+    assert (shown.devices == 16).all()
+    assert (shown.batch == 64).all(), "equal work for every plan"
+    alone = found(MODELS[name], shown.plans, 64, precision=shown.options.precision,
+                  optimizer=shown.options.optimizer)  # fmt: skip
+    assert np.allclose(alone.seconds, shown.seconds, rtol=1e-12)
+    chances = ranking.likely_best()
+    assert chances.sum() == pytest.approx(1)
+    assert (chances >= 0).all()
+
+
+def test_a_choice_among_fewer_is_never_better() -> None:
+    model = MODELS["unequal"]
+    free = oracle.recommend(model, BUILT, 16, 64)
+    for words in ({"only": ["data"]}, {"only": ["filter", "data"]}, {"without": ["data"]},
+                  {"without": ["spatial", "pipeline"]}):  # fmt: skip
+        bound = oracle.recommend(model, BUILT, 16, 64, **words)
+        assert bound.estimate.seconds[0] >= free.estimate.seconds[0] * (1 - TURNED)
+        for plan in (*bound.estimate.plans, *bound.misses.plans):
+            used = {word.split(":")[0].split(",")[0] for word in plan.split()}
+            assert not used & set(words.get("without", ())), plan
+            assert used <= {*words.get("only", used), "serial"}, plan
+
+
+# --- same in, same out -----------------------------------------------------------------------
+
+
+def test_the_same_question_has_the_same_answer_whatever_the_hash_seed() -> None:
+    lines = [
+        ["recommend", "resnet50", "abci", "--devices", "64", "--batch", "4096", "--json"],
+        ["recommend", "mixtral-8x7b", "dgx-h100", "--devices", "64", "--batch", "64", "--json"],
+    ]
+    for line in lines:
+        answers = set()
+        for seed in ("0", "1", "4242"):
+            done = subprocess.run(
+                [sys.executable, "-m", "oracle", *line], capture_output=True, check=False,
+                env={**os.environ, "PYTHONHASHSEED": seed}, timeout=120,
+            )  # fmt: skip
+            assert done.returncode == 0, done.stderr
+            answers.add(done.stdout)
+        assert len(answers) == 1, line
+
+
+# --- what is known of real jobs --------------------------------------------------------------
+
+
+def used(plan: str) -> set[str]:
+    return {word.split(":")[0].split(",")[0] for word in plan.split()}
+
+
+def test_gpt3_needs_its_model_to_be_cut() -> None:
+    """175 B parameters and Adam are 2.8 TB: no 80 GB device holds them whole."""
+    plain = oracle.estimate("gpt3-175b", "dgx-a100", ["data:1024", "data:1024,zero=1",
+                                                      "data:1024 recompute:full"], 1536)  # fmt: skip
+    assert not plain.feasible.any()
+    assert all(any("short" in words for words in broken) for broken in plain.broken)
+    ranking = oracle.recommend("gpt3-175b", "dgx-a100", devices=1024, batch=1536)
+    assert len(ranking)
+    for plan in ranking.estimate.plans:
+        assert used(plan) & {"tensor", "pipeline"} or "zero=3" in plan, plan
+    alone = oracle.recommend("gpt3-175b", "dgx-a100", 1024, 1536, only=["data"])
+    assert all("zero=3" in plan for plan in alone.estimate.plans)
+
+
+def test_large_cosmoflow_needs_its_samples_to_be_cut() -> None:
+    for devices, batch in ((256, 64), (512, 128)):
+        free = oracle.recommend("cosmoflow-512", "abci", devices=devices, batch=batch)
+        assert len(free)
+        assert all("spatial" in used(plan) for plan in free.estimate.plans)
+        without = oracle.recommend("cosmoflow-512", "abci", devices, batch, without=["spatial"])
+        assert not len(without)
+        assert all(without.misses.broken)
+
+
+def test_vgg_is_held_up_by_its_gradients() -> None:
+    """138 M parameters on few samples a device: the exchange outweighs the computation."""
+    small = oracle.estimate("vgg16", "abci", "data:1024", 1024)
+    sent = sum(m["seconds"] for m in small.exchange[0] if "gradients" in m["what"])
+    assert sent > 0.5 * small.seconds[0]
+    share = [
+        sum(m["exposed"] for m in e.exchange[0]) / e.seconds[0]
+        for e in (oracle.estimate("vgg16", "abci", "data:1024", b) for b in (1024, 65536))
+    ]
+    assert share[0] > 0.3
+    assert share[1] < share[0] / 2
+    slim = oracle.estimate("resnet50", "abci", "data:1024", 65536)
+    assert sum(m["exposed"] for m in slim.exchange[0]) < 0.3 * slim.seconds[0]
+
+
+def test_filters_stop_scaling() -> None:
+    """Kernels with a share of the filters are less efficient ones, as was measured."""
+    wide = oracle.estimate("resnet50", "abci", [f"filter:{p}" for p in (1, 2, 64)], 32)
+    compute = wide.compute["forward"] + wide.compute["backward"]
+    assert compute[2] > compute[0] / 16
