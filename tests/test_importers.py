@@ -307,6 +307,20 @@ def test_flop_agree_with_the_counter_of_torch(zoo: Any) -> None:
         assert found.flop / 3 == pytest.approx(counter.get_total_flops(), rel=1e-3)
 
 
+def test_an_imported_module_is_predicted_like_the_shipped_model(zoo: Any) -> None:
+    from oracle.readers import torch as reader
+
+    for factory, name, sample, system, plan in (
+        ("ResNet50", "resnet50", (3, 224, 224), "abci", "data:16 filter:2"),
+        ("GPT2", "gpt2", (1024,), "dgx-a100", "pipeline:2,segments=4 data:4 tensor:2"),
+    ):
+        found = reader.read(f"zoo:{factory}", sample, tokens=name == "gpt2", trust=True)
+        ours = oracle.estimate(found.spec, system, [plan], 512)
+        known = oracle.estimate(name, system, [plan], 512)
+        assert ours.seconds == pytest.approx(known.seconds, rel=1e-9)
+        assert ours.memory == pytest.approx(known.memory, rel=1e-9)
+
+
 def test_branches_that_are_joined(zoo: Any) -> None:
     from oracle.readers import torch as reader
 
