@@ -7,39 +7,36 @@ skipped. ParaDL's bars are in `benchmarks/data`.
 from __future__ import annotations
 
 import argparse
+import json
+import subprocess
 import sys
 from pathlib import Path
 
-sys.path.insert(0, str(Path(__file__).parents[1]))
+ROOT = Path(__file__).parents[1]
+sys.path.insert(0, str(ROOT))
 REFERENCE = Path(__file__).parents[2] / "shared" / "reference"
 
 
 def markdown(reference: Path) -> str:
     """Every table that can be judged, one line each; then ParaDL's bars."""
-    from benchmarks.fidelity import judge
-    from benchmarks.published import TABLES
-
+    command = [sys.executable, "-m", "benchmarks.fidelity", "--json", "--reference", str(reference)]
+    said = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True).stdout
     head = "| table | rows | MAPE | bias | largest | τ | regret | in 90 % | goal |"
-    lines, missing = [head, "|---|" + "---:|" * 7 + "---|"], []
-    for name, table in TABLES.items():
-        path = reference / "published" / table.file
-        if not path.is_file():
-            missing.append(f"`{name}`")
-            continue
-        found = judge(table, path)["summary"]
+    lines, missing = [], []
+    for found in json.loads(said)["rows"]:
         if "mape" not in found:
-            missing.append(f"`{name}`")
+            missing.append(f"`{found['table']}`")
             continue
         tau = f"{found['tau']:.2f} | {found['regret_mean']:.2f} %" if "tau" in found else " | "
         lines.append(
-            f"| `{name}` | {found['rows']} | {found['mape']:.1f} % | {found['bias']:+.1f} % | "
-            f"{found['max']:.1f} % | {tau} | {found['coverage']:.0f} % | {table.goal} |"
+            f"| `{found['table']}` | {found['rows']} | {found['mape']:.1f} % | "
+            f"{found['bias']:+.1f} % | {found['max']:.1f} % | {tau} | {found['coverage']:.0f} % | "
+            f"{found['goal']} |"
         )
+    if lines:
+        lines = [head, "|---|" + "---:|" * 7 + "---|", *lines, ""]
     if missing:
-        said = "Not judged here, for want of their measurements: "
-        lines += ["", said + ", ".join(missing) + "."]
-    if len(lines) > 2 and len(missing) == len(TABLES):
-        lines = lines[3:]
+        lines += ["Not judged here, for want of their measurements: " + ", ".join(missing) + "."]
     return "\n".join([*lines, "", *bars()])
 
 
