@@ -43,6 +43,7 @@ def estimate(
     options = prediction.options_for(
         what, where, precision, optimizer, ideal, _bytes(max_memory), gamma, algorithm
     )
+    _check_options(gamma, algorithm)
     _check_batch(batch)
     return prediction.estimate(what, where, plan, batch, options)
 
@@ -76,6 +77,7 @@ def recommend(
     options = prediction.options_for(
         what, where, precision, optimizer, ideal, _bytes(max_memory), gamma, algorithm
     )
+    _check_options(gamma, algorithm)
     if (batch is None) == (batch_per_device is None):
         raise _unusable("say the global batch, or the batch per device", "one of the two")
     if batch is None:
@@ -98,10 +100,28 @@ def _bytes(value: float | str | None) -> float | None:
 
     if isinstance(value, str):
         try:
-            return parse(value, "B")
+            value = parse(value, "B")
         except ValueError as error:
             raise _unusable(f"the memory limit: {error}", "e.g. 16 GiB") from None
+    if value is not None and not 0 < value < float("inf"):
+        raise _unusable(f"a memory limit of {value:g} bytes", "e.g. 16 GiB")
     return value
+
+
+def _check_options(gamma: float, algorithm: str | None) -> None:
+    from oracle.collectives import ALGORITHMS
+    from oracle.document import suggest
+
+    if not 0 < gamma < float("inf"):
+        raise _unusable(f"a memory reuse gamma of {gamma:g}", "a number above zero")
+    if algorithm is None:
+        return
+    from oracle.contention.price import ALIASES
+
+    known = {"best", "nccl", *ALIASES, *(name for each in ALGORITHMS.values() for name in each)}
+    if algorithm not in known:
+        hint = suggest(algorithm, sorted(known), "known")
+        raise _unusable(f"no algorithm is called `{algorithm}`", hint)
 
 
 def _check_batch(batch: Any) -> None:

@@ -72,6 +72,10 @@ def main(argv: list[str] | None = None) -> int:
     except BrokenPipeError:  # the reader has seen enough
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 0
+    except OSError as error:  # what was to be said cannot be: a full disk, say
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        print(_plain(error), file=sys.stderr)
+        return 2
     except KeyboardInterrupt:
         print("interrupted", file=sys.stderr)
         return 130
@@ -132,7 +136,7 @@ def _run(verb: str, rest: list[str]) -> int:
 
 def _plain(error: Exception) -> str:
     if isinstance(error, OSError) and error.strerror:
-        return f"error[E100]: {error.strerror}: {error.filename}"
+        return f"error[E100]: {error.strerror}: {error.filename or 'standard output'}"
     return str(error)
 
 

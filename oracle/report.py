@@ -31,7 +31,7 @@ def ranking_text(ranking: Ranking, asked: Any = None) -> str:
              f"{_interval(shown, 0)} an iteration{epoch}"),
         f"  memory    {_memory(shown, 0)}",
         f"  bound by  {_bounds(shown, 0)}",
-        f"  sure?     {_sure(shown, likely)}",
+        _fit(f"  sure?     {_sure(shown, likely)}"),
         "",
         *_table(shown, likely),
         "",
@@ -76,9 +76,12 @@ def _memory(shown: Estimate, row: int) -> str:
     capacity = shown.options.max_memory or shown.system.device.memory
     free = capacity - shown.memory[row]
     kinds = sorted(((v[row], k) for k, v in shown.memory_kinds.items()), reverse=True)
-    most = ", ".join(f"{k} {show(v, 'B')}" for v, k in kinds[:2])
-    return (f"{show(shown.memory[row], 'B')} of {show(capacity, 'B')} a device, "
-            f"{show(free, 'B')} free; {most}")  # fmt: skip
+    text = (f"{show(shown.memory[row], 'B')} of {show(capacity, 'B')} a device, "
+            f"{show(free, 'B')} free")  # fmt: skip
+    for sign, (size, kind) in zip(";,", kinds, strict=False):  # the largest, as far as they fit
+        more = f"{sign} {kind} {show(size, 'B')}"
+        text += more if len(text + more) <= WIDE - 12 else ""
+    return text
 
 
 def parts(shown: Estimate, row: int) -> dict[str, float]:
@@ -98,9 +101,10 @@ def parts(shown: Estimate, row: int) -> dict[str, float]:
 def _bounds(shown: Estimate, row: int) -> str:
     total = shown.seconds[row]
     ranked = sorted(parts(shown, row).items(), key=lambda item: -item[1])
-    return ", ".join(
-        f"{name} {100 * s / total:.0f} %" for name, s in ranked[:3] if s > 0.005 * total
-    )
+    shares = [f"{name} {100 * s / total:.0f} %" for name, s in ranked[:3] if s > 0.005 * total]
+    while len(", ".join(shares)) > WIDE - 12 and len(shares) > 1:
+        shares.pop()
+    return ", ".join(shares)
 
 
 def origins(shown: Estimate) -> str:

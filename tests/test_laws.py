@@ -63,7 +63,7 @@ KNOBS = {"spatial": ["halo=chain"], "pipeline": ["schedule=gpipe", "cuts=balance
 names = st.sampled_from(sorted(MODELS))
 batches = st.sampled_from([16, 48, 64, 100, 256])
 TURNED = 0.07  # a knob must gain two percent to be turned, and there are three
-law = settings(max_examples=30, deadline=None, suppress_health_check=list(HealthCheck))
+law = settings(max_examples=20, deadline=None, suppress_health_check=list(HealthCheck))
 
 
 @st.composite
@@ -404,7 +404,7 @@ def hidden(name: str, text: str) -> int:
     return max(kinds.count("forward"), kinds.count("backward"))
 
 
-@settings(max_examples=80, deadline=None, suppress_health_check=list(HealthCheck))
+@settings(max_examples=50, deadline=None, suppress_health_check=list(HealthCheck))
 @given(names, plans(), batches, st.sampled_from(sorted(FASTER)), st.booleans())
 def test_a_better_machine_is_never_slower(
     name: str, text: str, batch: int, what: tuple[str, float], ideal: bool
