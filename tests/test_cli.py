@@ -84,8 +84,17 @@ def test_help_lists_every_verb_and_examples(capsys: Any) -> None:
 
 PLAN_FIELDS = {"plan": str, "feasible": bool, "broken": list, "seconds": dict, "compute": dict,
                "exchange": list, "memory": dict}  # fmt: skip
-MESSAGE_FIELDS = {"what": str, "op": str, "algorithm": str, "group": int, "calls": (int, float),
-                  "bytes": (int, float), "seconds": float, "exposed": float, "phi": float}  # fmt: skip
+MESSAGE_FIELDS = {
+    "what": str,
+    "op": str,
+    "algorithm": str,
+    "group": int,
+    "calls": (int, float),
+    "bytes": (int, float),
+    "seconds": float,
+    "exposed": float,
+    "phi": float,
+}
 
 
 def check_contract(found: Any, devices: int, batch: int) -> None:

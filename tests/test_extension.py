@@ -1,4 +1,4 @@
-"""Adding a strategy or a layer kind is writing one class: it is found, read and held to the laws."""
+"""A new strategy or layer kind is one class: it is found, read, and held to the laws."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import pytest
 from conftest import CONVOLUTIONS, SYSTEM
 
 import oracle
-from oracle import plan
+from oracle import plan as grammar
 from oracle.collectives import Message
 from oracle.document import SpecError
 from oracle.layers import Layer, Row, Shape, kinds
@@ -60,7 +60,7 @@ def halves() -> Iterator[type[Strategy]]:
 
 def _forget(kind: type, registry: type) -> None:
     """Out of the registry again: a class is there for as long as somebody holds it."""
-    plan._parse.cache_clear()
+    grammar._parse.cache_clear()
     fields_of.cache_clear()
     kind.__bases__ = (_Retired[registry],)
 

@@ -153,7 +153,7 @@ def test_devices_together_do_the_work_of_one(new: type[Strategy], name: str, p: 
         stages = Stages(model, p, 1, True, np.ones((1, len(model))))
         assert (stages.rows.sum(axis=0) == model.repeat).all()
         share = share / p
-    whole = {row for row in axis.whole(model)} if new.name != "spatial" else set()
+    whole = set(axis.whole(model)) if new.name != "spatial" else set()
     if new.name == "spatial":  # from the split point on rows are whole, wherever that is
         cut = np.broadcast_to(plan.axis("spatial").cut(shard), (1, len(model)))[0]
         whole = {row.name for row, inside in zip(model.rows, cut, strict=True) if not inside}
@@ -759,8 +759,9 @@ def used(plan: str) -> set[str]:
 
 def test_gpt3_needs_its_model_to_be_cut() -> None:
     """175 B parameters and Adam are 2.8 TB: no 80 GB device holds them whole."""
-    plain = oracle.estimate("gpt3-175b", "dgx-a100", ["data:1024", "data:1024,zero=1",
-                                                      "data:1024 recompute:full"], 1536)  # fmt: skip
+    plain = oracle.estimate(
+        "gpt3-175b", "dgx-a100", ["data:1024", "data:1024,zero=1", "data:1024 recompute:full"], 1536
+    )
     assert not plain.feasible.any()
     assert all(any("short" in words for words in broken) for broken in plain.broken)
     ranking = oracle.recommend("gpt3-175b", "dgx-a100", devices=1024, batch=1536)

@@ -240,9 +240,12 @@ def test_kernels_are_priced_in_seconds(name: str) -> None:
     """A kernel's price on quantities: bytes over bytes a second, FLOP over FLOP a second."""
     model, device = MODELS[name], scaled(1.0).device
     shard = serial(model, np.full((2, 1), 8.0), 4.0)
-    fast = replace(device, peak={k: 2 * v for k, v in device.peak.items()},
-                   memory_bandwidth=2 * device.memory_bandwidth,
-                   kernels=tuple(replace(c, start=c.start / 2) for c in device.kernels))  # fmt: skip
+    fast = replace(
+        device,
+        peak={k: 2 * v for k, v in device.peak.items()},
+        memory_bandwidth=2 * device.memory_bandwidth,
+        kernels=tuple(replace(c, start=c.start / 2) for c in device.kernels),
+    )
     for precision in ("fp32", "bf16"):
         one, half = (passes(shard, d, precision) for d in (device, fast))
         for part in ("forward", "data", "weight"):
