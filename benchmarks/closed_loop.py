@@ -132,7 +132,7 @@ class Setting:
 SETTINGS = [
     Setting(2, 200e6, share=0.5), Setting(2, 400e6, share=0.5),
     Setting(4, 200e6, share=0.35), Setting(4, 400e6, share=0.35),
-    Setting(8, 200e6), Setting(8, 200e6, uplink=400e6),
+    Setting(8, 200e6), Setting(8, 200e6, uplink=200e6),
 ]  # fmt: skip
 
 
