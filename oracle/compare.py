@@ -118,7 +118,7 @@ def compare(files: Sequence[str | Path], model: Any, system: Any, **options: Any
     parts = tuple(
         {**one.compute, **{f"{said.what}": said.seconds for said in one.exchange}} for one in found
     )
-    return Comparison(
-        predicted, np.array([one.seconds for one in found]), np.array([one.spread for one in found]),
-        parts, np.array([one.memory for one in found]),
-    )  # fmt: skip
+    seconds, spread, memory = (
+        np.array([getattr(one, name) for one in found]) for name in ("seconds", "spread", "memory")
+    )
+    return Comparison(predicted, seconds, spread, parts, memory)

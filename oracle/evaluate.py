@@ -19,7 +19,7 @@ import numpy as np
 
 from oracle import memory
 from oracle.compute.rows import Passes, passes
-from oracle.exchange import Exchange, Lines, price
+from oracle.exchange import Cover, Exchange, Lines, price
 from oracle.limits import limits
 from oracle.mesh import Groups, distinct
 from oracle.models import Model
@@ -87,16 +87,15 @@ def block(model: Model, system: System, plan: Plan, options: Options, lines: Lin
     shard = split(model, few, options)
     times = passes(shard, system.device, options.precision)
     stages = _stages(model, few, times)
-    groups = Groups(few)
+    groups, work = Groups(few), flow(shard, stages, times, system, options)
+    cover = Cover(*work.passes)
     talk = [
-        price(message, axis, shard, groups, stages, times, system, options, lines)
+        price(message, axis, shard, groups, stages, times, cover, system, options, lines)
         for axis in few.axes
         for message in axis.talk(shard)
         if groups(message.axes).talk and np.any(message.calls)
     ]
-    taken = step(
-        plan, same, stages, flow(shard, stages, times, system, options), talk, system, options
-    )
+    taken = step(plan, same, stages, work, talk, system, options)
     held = memory.held(shard, few, plan, same, stages, system.device, options)
     return Block(plan, taken, held, limits(plan, model, system, held, options))
 

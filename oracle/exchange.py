@@ -64,7 +64,7 @@ class Exchange:
 
 def price(
     message: Message, axis: Strategy, shard: Shard, groups: Groups, stages: Stages, times: Passes,
-    system: System, options: Options, lines: Lines,
+    cover: Cover, system: System, options: Options, lines: Lines,
 ) -> Priced:  # fmt: skip
     """What a message takes on each stage, and what is left of it beside the work it hides under."""
     found = groups(message.axes)
@@ -108,11 +108,11 @@ def price(
     if message.hides and not (shard.ideal and message.when == "step"):
         may = np.asarray(getattr(axis, "overlap", 1.0), float) > 0
         if message.hides in ("data", "weight"):  # under a product of the row that sends
-            cover = getattr(times, message.hides)
-            left = stages.total(np.maximum(sent - cover, 0.0), columns)
+            alone = getattr(times, message.hides)
+            left = stages.total(np.maximum(sent - alone, 0.0), columns)
+            exposed = np.where(may, left, seconds)
         else:
-            left = _beside(message, seconds, count, stages, times)
-        exposed = np.where(may, left, seconds)
+            exposed = cover.hide(message, seconds, count, may)
     largest = np.where(calls > 0, nbytes, 0.0).max(axis=-1, initial=0.0)
     return Priced(
         message, axis.name, group[:, 0], largest, count, seconds, exposed, phi, best, names, full,
@@ -120,16 +120,26 @@ def price(
     )  # fmt: skip
 
 
-def _beside(message: Message, seconds: Array, calls: Array, stages: Stages, times: Passes) -> Array:
-    """What is left of messages sent beside a pass: the first gather, or the last bucket, at least.
+class Cover:
+    """The work that messages may hide under, pass by pass; what hides one hides no other."""
 
-    A bucket of gradients can be sent when it is full, so the first must wait for its share of
-    the backward pass.
-    """
-    work = stages.total(times.forward if message.hides == "forward" else times.data + times.weight)
-    number = np.maximum(calls, 1)
-    window = work * (1 - 1 / number) if message.when == "step" else work
-    return np.where(calls > 0, np.maximum(seconds - window, seconds / number), 0.0)
+    def __init__(self, forward: Array, backward: Array) -> None:
+        self.work = {"forward": forward, "backward": backward}
+        self.used = {name: np.zeros_like(work) for name, work in self.work.items()}
+
+    def hide(self, message: Message, seconds: Array, calls: Array, may: Array) -> Array:
+        """What is left of messages sent beside a pass: the first gather or last bucket, at least.
+
+        A bucket of gradients can be sent when it is full, so the first must wait for its share
+        of the backward pass.
+        """
+        number, work = np.maximum(calls, 1), self.work[message.hides]
+        window = work * (1 - 1 / number) if message.when == "step" else work
+        free = np.maximum(window - self.used[message.hides], 0.0)
+        left = np.where(calls > 0, np.maximum(seconds - free, seconds / number), 0.0)
+        left = np.where(may, left, seconds)
+        self.used[message.hides] = self.used[message.hides] + seconds - left
+        return left
 
 
 def _menu(menu: list[Any], row: Array, nbytes: Array) -> tuple[Array, ...]:

@@ -608,7 +608,7 @@ def _said(kind: type[Layer], schema: Callable[[Any], dict[str, Any]]) -> dict[st
     """Its fields; or the one field it is mostly about; or nothing, where nothing must be said."""
     forms = [schema(kind)]
     if shorthand := getattr(kind, "shorthand", None):
-        forms.append(schema(fields_of(kind)[shorthand][1]))
+        forms.append(schema(fields_of(cast(Any, kind))[shorthand][1]))
     return {"anyOf": [*forms, *([{"type": "null"}] if _plain(kind) else [])]}
 
 

@@ -40,6 +40,11 @@ class Flow:
     segments: Array  # (u, 1)
     rough: float  # relative 1σ of compute
 
+    @property
+    def passes(self) -> tuple[Array, Array]:
+        """How long either pass takes, the host's launches included: what messages hide under."""
+        return _mixed(self.forward, self.host[0]), _mixed(self.backward, self.host[1])
+
 
 @dataclass(frozen=True)
 class Sent:

@@ -12,8 +12,10 @@ from dataclasses import dataclass
 from decimal import Decimal, InvalidOperation
 from typing import Annotated
 
-_TEN = {"n": "1e-9", "u": "1e-6", "µ": "1e-6", "μ": "1e-6", "m": "1e-3", "": "1",
-        "k": "1e3", "K": "1e3", "M": "1e6", "G": "1e9", "T": "1e12", "P": "1e15", "E": "1e18"}  # fmt: skip
+_TEN = {
+    "n": "1e-9", "u": "1e-6", "µ": "1e-6", "μ": "1e-6", "m": "1e-3", "": "1",
+    "k": "1e3", "K": "1e3", "M": "1e6", "G": "1e9", "T": "1e12", "P": "1e15", "E": "1e18",
+}  # fmt: skip
 _TWO = {"Ki": 2**10, "Mi": 2**20, "Gi": 2**30, "Ti": 2**40, "Pi": 2**50}
 _SCALE = {prefix: Decimal(scale) for prefix, scale in (_TEN | _TWO).items()}
 _BASE = {

@@ -386,7 +386,6 @@ FASTER = {
 }  # fmt: skip
 
 
-@pytest.mark.xfail(reason="each of two kinds hides under the whole pass, not under what is left")
 def test_two_kinds_of_messages_do_not_hide_under_the_same_work() -> None:
     """Faster kernels leave less to hide under: an iteration must not get longer for them."""
     text, model = "filter:2 context:3", MODELS["experts"]

@@ -107,8 +107,12 @@ def kind_of(name: str) -> str:
 def opened(kind: str, name: str) -> object:
     from oracle import models, specs
 
-    read: dict[str, Any] = {"models": models.model, "systems": specs.system, "devices": specs.device,
-            "datasets": specs.dataset}  # fmt: skip
+    read: dict[str, Any] = {
+        "models": models.model,
+        "systems": specs.system,
+        "devices": specs.device,
+        "datasets": specs.dataset,
+    }
     return read[kind](name)
 
 
