@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import os
 import resource
 import statistics
 import subprocess
@@ -17,13 +18,15 @@ import time
 from itertools import product
 from typing import Any
 
-import numpy as np
+os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")  # one core, as the command line does
 
-import oracle
-from oracle import evaluate
-from oracle.evaluate import Options
-from oracle.plan import Plan
-from oracle.strategies import strategies
+import numpy as np  # noqa: E402 (the line above comes first)
+
+import oracle  # noqa: E402
+from oracle import evaluate  # noqa: E402
+from oracle.evaluate import Options  # noqa: E402
+from oracle.plan import Plan  # noqa: E402
+from oracle.strategies import strategies  # noqa: E402
 
 COMMANDS = {
     "help": ("--help", 0.15),

@@ -10,6 +10,7 @@ errors to standard error.
 from __future__ import annotations
 
 import argparse
+import gc
 import os
 import sys
 from importlib import import_module
@@ -100,6 +101,9 @@ def _main(arguments: list[str]) -> int:
 
 
 def _run(verb: str, rest: list[str]) -> int:
+    if verb not in ("run", "measure"):  # tables of plans are small: threads would only spin
+        os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
+        gc.set_threshold(100_000)  # answers are short-lived; collecting them young costs a tenth
     module = import_module(f"oracle.commands.{verb}_")
     parser = Parser(
         prog=f"oracle {verb}", description=module.__doc__, allow_abbrev=False,
