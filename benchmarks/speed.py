@@ -18,15 +18,15 @@ import time
 from itertools import product
 from typing import Any
 
-os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")  # one core, as the command line does
+os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")  # one core, as the command line
 
-import numpy as np  # noqa: E402 (the line above comes first)
+import numpy as np
 
-import oracle  # noqa: E402
-from oracle import evaluate  # noqa: E402
-from oracle.evaluate import Options  # noqa: E402
-from oracle.plan import Plan  # noqa: E402
-from oracle.strategies import strategies  # noqa: E402
+import oracle
+from oracle import evaluate
+from oracle.evaluate import Options
+from oracle.plan import Plan
+from oracle.strategies import strategies
 
 COMMANDS = {
     "help": ("--help", 0.15),
