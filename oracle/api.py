@@ -35,7 +35,7 @@ def estimate(
     """How long an iteration takes under a plan, or under each of many; and what it needs.
 
     >>> import oracle
-    >>> found = oracle.estimate("resnet50", "abci", ["data:16", "data:4 filter:4"], batch=1024)
+    >>> found = oracle.estimate("resnet50", "abci", ["data:16", "data:4 filter:4"], batch=512)
     >>> found.seconds.shape, bool(found.feasible.all())
     ((2,), True)
     """

@@ -124,6 +124,6 @@ def exact(value: float, unit: str) -> str:
     """Write `value` so that `parse` gives the very same float again.
 
     >>> exact(2.5e10, "B/s"), parse(exact(1.7e-6, "s"), "s") == 1.7e-6
-    ('2.5e+10 B/s', True)
+    ('25000000000.0 B/s', True)
     """
     return f"{value!r} {unit}"
