@@ -63,12 +63,10 @@ def exchange(shard: Shard, zero: Array, axes: tuple[str, ...], w: Array) -> list
     every micro-batch. Experts are replicated along what is left of the data axis.
     """
     stage, w = np.asarray(zero), w * shard.delta
+    found: list[Message] = []
     if shard.ideal:  # the published rows agree axis by axis, each with a ring of its own
-        plain = [Message(_named(axis, axes), "allreduce", w, (axis,), (stage == 0) * 1.0,
-                         when="step") for axis in axes]  # fmt: skip
-    else:
-        plain = []
-    found = list(plain)
+        found += [Message(_named(axis, axes), "allreduce", w, (axis,), (stage == 0) * 1.0,
+                          when="step") for axis in axes]  # fmt: skip
     experts = shard.model.mask(lambda row: row.role == "expert")
     for prefix, rows, group in (
         ("", ~experts, axes),
@@ -76,17 +74,17 @@ def exchange(shard: Shard, zero: Array, axes: tuple[str, ...], w: Array) -> list
     ):
         if not rows.any():
             continue
-        buffer, when = w * rows, "step"
+        buffer = w * rows
         if not shard.ideal:
             found.append(
                 Message(f"{prefix}gradients", "allreduce", buffer, group, (stage == 0) * 1.0,
-                        when=when, hides="backward")
+                        when="step", hides="backward")
             )  # fmt: skip
         found += [
             Message(f"{prefix}gradients scattered", "reduce_scatter", buffer, group,
-                    (stage >= 1) * 1.0, when=when, hides="backward"),
+                    (stage >= 1) * 1.0, when="step", hides="backward"),
             Message(f"{prefix}weights renewed", "allgather", buffer, group,
-                    ((stage == 1) | (stage == 2)) * 1.0, when=when),
+                    ((stage == 1) | (stage == 2)) * 1.0, when="step"),
             Message(f"{prefix}weights", "allgather", buffer, group, (stage == 3) * 1.0,
                     when="unit forward", hides="forward"),
             Message(f"{prefix}weights again", "allgather", buffer, group, (stage == 3) * 1.0,
