@@ -15,6 +15,4 @@ def strategies() -> dict[str, type[Strategy]]:
     return {cls.name: cls for cls in found}
 
 
-STRATEGIES = strategies()
-
-__all__ = ["STRATEGIES", "Strategy", "strategies"]
+__all__ = ["Strategy", "strategies"]
