@@ -194,6 +194,38 @@ def test_phi_on_abci_is_derived():
     assert lead.phi == pytest.approx(np.ones(16))
 
 
+@pytest.mark.parametrize(("name", "devices", "op", "pattern", "algorithm", "want"), [
+    # a packed ring has every uplink for itself and fills it: shared by nobody's harm
+    ("abci", 64, "allreduce", ((64, 1),), "ring",
+     "x: no flow slows another; the node uplinks set the pace (φ = 1)"),
+    ("abci", 64, "alltoall", ((64, 1),), "nccl",
+     "x: 4 members of one group leave each node over 2 ports: φ = 1.9"),
+    ("abci", 256, "alltoall", ((64, 4),), "nccl",
+     "x: 4 groups leave each rack over 24 ports: φ = 3.24"),
+    ("abci", 4352, "alltoall", ((1088, 4),), "nccl",
+     "x: 4 groups enter each rack over 24 ports: φ = 5.82"),
+    ("gpu-server", 8, "allreduce", ((2, 4),), "ring",
+     "x: 4 groups leave each socket over 1 port: φ = 4"),
+    ("frontera", 96, "alltoall", ((96, 1),), "bruck",
+     "x: the device uplinks and leaf uplinks are full: φ = 1.11"),
+])  # fmt: skip
+def test_a_sentence_says_who_meets_where(name, devices, op, pattern, algorithm, want):
+    known = specs.system(name)
+    line = lines(known, op, pattern, devices, algorithm)[0]
+    assert sentence(known, "x", pattern, devices, line) == want
+
+
+def test_a_sentence_never_counts_one_group_as_many_nor_denies_what_it_says():
+    two = system(level("node", 4, 50e9, 2e-6), level("all", 64, B, 5e-6, ports=2))
+    for pattern in (((16, 1),), ((16, 4),), ((4, 16),), ((2, 1),), ((1, 1),)):
+        for op in ("allreduce", "alltoall", "sendrecv"):
+            for line in (*lines(two, op, pattern, 64), *alone(two, op, pattern, 64)):
+                words = sentence(two, op, pattern, 64, line)
+                assert " 1 groups" not in words
+                assert ("no flow slows another" in words) == (line.phi < 1.005 and line.full != ())
+                assert (f"φ = {line.phi:.3g}" in words) == (line.full != ()), words
+
+
 def test_placement_moves_contention():
     graph = topology.nodes(4, 4, 2, 150e9, B, 4, 4)
     steps = named("allreduce", "ring").schedule(4)

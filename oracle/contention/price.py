@@ -58,8 +58,9 @@ def _ideal(system: System, op: str, groups: Groups, algorithm: str | None) -> Li
     plain = {"alltoall": "pairwise", "sendrecv": "direct", "halo": "pairwise"}
     by = named(op, _asked(op, algorithm, groups.p, 1) or plain.get(op, "ring"))
     level = system.levels[spanning(system, groups)]
-    return Line(by.name, float(by.steps(groups.p)) * level.latency,
-                float(by.volume(groups.p)) / level.bandwidth, 1.0, (level.name,))  # fmt: skip
+    start = float(by.steps(groups.p)) * level.latency
+    per_byte = float(by.volume(groups.p)) / level.bandwidth
+    return Line(by.name, start, per_byte, 1.0, (f"{level.name} links",))
 
 
 def _lines(system: System, op: str, groups: Groups, algorithm: str | None) -> Iterator[Line]:

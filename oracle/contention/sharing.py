@@ -174,19 +174,25 @@ def loads(
 
 
 def sentence(system: System, what: str, pattern: Pattern, devices: int, line: Line) -> str:
-    """What limits an exchange, in words: "4 groups leave each node over 2 ports: φ = 2"."""
-    if not line.full or line.phi < 1.005:
-        return f"{what}: no link is shared by two flows (φ = 1)"
+    """What limits an exchange, in words: "4 groups leave each node over 2 ports: φ = 2".
+
+    At φ = 1 links may well be full, and shared; but no flow is slower than it would be alone.
+    """
+    if not line.full:
+        return f"{what}: nothing is sent"
+    if line.phi < 1.005:
+        return f"{what}: no flow slows another; the {line.full[0]} set the pace (φ = 1)"
     topology, groups = of(system, devices), Groups(tuple(p for p in pattern if p[0] > 1), devices)
-    unit_name = line.full[0].rsplit(" ", 1)[0]
+    unit_name, _, way = line.full[0].rpartition(" ")
     for fabric in topology.fabrics:
-        if fabric.unit_name == unit_name and fabric.gates:
-            ranks = np.arange(min(fabric.unit, devices))
-            leaving = len(np.unique(groups.first[ranks]))
+        inside = min(fabric.unit, devices)
+        if fabric.unit_name == unit_name and fabric.gates and inside > 1:
             ports = f"{fabric.ports:.3g} port" + ("s" if fabric.ports > 1 else "")
-            return (f"{what}: {leaving} groups leave each {unit_name} over {ports}: "
-                    f"φ = {line.phi:.3g}")  # fmt: skip
-    return f"{what}: the {line.full[0]} are full: φ = {line.phi:.3g}"
+            meeting = len(np.unique(groups.first[:inside]))
+            who = f"{meeting} groups" if meeting > 1 else f"{inside} members of one group"
+            verb = "enter" if way == "downlinks" else "leave"
+            return f"{what}: {who} {verb} each {unit_name} over {ports}: φ = {line.phi:.3g}"
+    return f"{what}: the {' and '.join(line.full)} are full: φ = {line.phi:.3g}"
 
 
 def interference(system: System, pattern: Pattern, devices: int) -> tuple[float, float]:

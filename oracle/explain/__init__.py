@@ -79,8 +79,8 @@ class Explanation:
             lines += [_row(f"  {said}", 4) for said in dict.fromkeys(shared)]
             rest = len(own.talks) - len(shared)
             if rest:
-                lines.append(_row(f"  {rest} of {len(own.talks)} kinds of exchange have their "
-                                  "links to themselves (φ = 1)", 4))  # fmt: skip
+                lines.append(_row(f"  {rest} of {len(own.talks)} kinds of exchange are slowed by "
+                                  "no other flow (φ = 1)", 4))  # fmt: skip
         for w in own.whole:
             kinds = ", ".join(f"{n} {k}" for k, n in sorted(w["kinds"].items(), key=_most)[:4])
             lines += ["", _row(f"{w['strategy']} leaves {w['rows']} of {w['of']} rows whole "
