@@ -105,14 +105,15 @@ class Calibration:
     def remaining(self) -> tuple[str, ...]:
         """Operations and levels for which nothing is calibrated, here or in the system before."""
         known = {(e.op, e.level) for e in (*self.entries, *self.system.collectives)}
-        inner = self.system.levels[0].name
+        names = [level.name for level in self.system.levels]
+        inside, beyond = names[: self.system.inside], names[self.system.inside :]
         rest = []
         for op in ALGORITHMS:
             at = {level for name, level in known if name == op}
-            if inner not in at:
-                rest.append(f"{op} in the {inner}")
-            if not at - {inner} and len(self.system.levels) > 1:
-                rest.append(f"{op} beyond it")
+            if inside and not at & set(inside):
+                rest.append(f"{op} in the {inside[-1]}")
+            if beyond and not at & set(beyond):
+                rest.append(f"{op} beyond it" if inside else op)
         return tuple(rest)
 
     def text(self) -> str:

@@ -26,13 +26,13 @@ BASE: dict[str, dict[str, Three]] = {
 HOP: dict[str, Hops] = {
     "2.8": {
         "nvlink": {"tree": (0.52, 1.25, 28.0), "ring": (0.47, 1.9, 3.4)},
-        "pci": {"tree": (1.0, 1.9, 28.0), "ring": (1.0, 2.5, 5.7)},
-        "net": {"tree": (5.0, 8.5, 28.0), "ring": (2.7, 4.0, 9.6)},
+        "pcie": {"tree": (1.0, 1.9, 28.0), "ring": (1.0, 2.5, 5.7)},
+        "network": {"tree": (5.0, 8.5, 28.0), "ring": (2.7, 4.0, 9.6)},
     },
     "2.30": {
         "nvlink": {"tree": (0.6, 1.25, 4.0), "ring": (0.6, 1.9, 3.4)},
-        "pci": {"tree": (1.0, 1.9, 4.0), "ring": (1.0, 2.5, 5.7)},
-        "net": {"tree": (5.0, 8.5, 14.0), "ring": (2.7, 4.0, 14.0)},
+        "pcie": {"tree": (1.0, 1.9, 4.0), "ring": (1.0, 2.5, 5.7)},
+        "network": {"tree": (5.0, 8.5, 14.0), "ring": (2.7, 4.0, 14.0)},
     },
 }
 PLATEAU = {"2.8": 1.9, "2.30": 1.4}  # ring Simple between nodes, from 64 B a channel and rank
@@ -93,11 +93,11 @@ def model(op: str, net: Network) -> dict[tuple[str, str], tuple[float, float]]:
         if protocol == "LL128" and not net.ll128:
             continue
         port = net.delay * (2 if protocol == "Simple" else 1)
-        inner, outer = hops[net.link]["ring"][k], hops["net"]["ring"][k]
+        inner, outer = hops[net.link]["ring"][k], hops["network"]["ring"][k]
         seconds = (base["ring"][k] + (steps - between) * inner + between * outer) * US
         out["ring", protocol] = seconds + between * port, ring[k] * p / steps * 1e9
         if op == "allreduce":
-            inner, outer = hops[net.link]["tree"][k], hops["net"]["tree"][k]
+            inner, outer = hops[net.link]["tree"][k], hops["network"]["tree"][k]
             depth = int(np.log2(n))
             seconds = base["tree"][k] + 2 * ((p / n - 1) * inner + depth * outer)
             out["tree", protocol] = seconds * US + 2 * depth * port, tree[k] / 2 * 1e9
@@ -141,7 +141,8 @@ def choice(op: str, net: Network, nbytes: Any) -> tuple[Any, Any]:
 
 # What the model says of any network, for `contention` to put its φ on.
 KNOWN = frozenset(("ring", "rings", "double_tree", "scattered", "direct", "pairwise", "chain"))
-REACH = {"nvlink": 20 / 25, "pci": 12 / 16, "net": 12 / 12.5}  # of a link's datasheet bandwidth
+# of a link's datasheet bandwidth
+REACH = {"nvlink": 20 / 25, "pcie": 12 / 16, "network": 12 / 12.5}
 PART = {"ring": (0.5, 0.92, 1.0), "double_tree": (0.92 / 3.8, 0.92 * 120 / 128, 0.92)}
 
 
@@ -150,15 +151,9 @@ def serves(system: Any) -> bool:
     return "NVIDIA" in system.device.title
 
 
-def link(level: Any) -> str:
-    """What joins a level: the one whose LL128 ring hop is nearest to its latency."""
-    hops = HOP["2.30"]
-    return min(hops, key=lambda name: abs(hops[name]["ring"][1] * US - level.latency))
-
-
 def reach(system: Any) -> tuple[float, ...]:
     """Part of each level's bandwidth that messages get."""
-    return tuple(REACH[link(level)] for level in system.levels)
+    return tuple(REACH[level.link] for level in system.levels)
 
 
 def offered(algorithm: str) -> tuple[str, ...]:
@@ -171,15 +166,17 @@ def offered(algorithm: str) -> tuple[str, ...]:
 
 
 def constants(algorithm: str, protocol: str, levels: Any) -> tuple[float, float, Any]:
-    """(seconds of a call, part of the bandwidth, seconds of a hop at each level and none)."""
+    """(seconds of a call, part of the bandwidth, seconds of a hop at each level and none).
+
+    A level's hop is that of its link; a latency beyond the LL128 ring's comes on top.
+    """
     tree = "tree" if algorithm == "double_tree" else "ring"
     k = PROTOCOLS.index(protocol)
-    plateau = PLATEAU["2.30"] if (tree, protocol) == ("ring", "Simple") else 1.0
-    hops = [
-        max(HOP["2.30"][link(level)][tree][k] * US,
-            HOP["2.30"][link(level)][tree][k] * US + level.latency
-            - HOP["2.30"][link(level)]["ring"][1] * US) * (plateau if link(level) == "net" else 1)
-        for level in levels
-    ]  # fmt: skip
+    hops = []
+    for level in levels:
+        known = HOP["2.30"][level.link]
+        beyond = max(0.0, level.latency - known["ring"][1] * US)
+        slower = (tree, protocol, level.link) == ("ring", "Simple", "network")
+        hops.append((known[tree][k] * US + beyond) * (PLATEAU["2.30"] if slower else 1))
     part = PART["double_tree" if tree == "tree" else "ring"][k]
     return BASE["2.30"][tree][k] * US, part, np.array([*hops, 0.0])

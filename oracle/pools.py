@@ -120,9 +120,10 @@ def pools(
             key = sample.operation, why
             refused[key] = refused.get(key, 0) + 1
             continue
-        extent = (placed.nodes or 1) * system.node if (placed.nodes or 1) > 1 else 1
+        nodes, ranks = placed.nodes or 1, placed.ranks or 1
+        extent = nodes * system.node if nodes > 1 else ranks
         level = next(k for k, at in enumerate(system.levels) if at.devices >= extent)
-        found.setdefault((placed.operation, min(level, 1)), []).append((placed, level))
+        found.setdefault((placed.operation, nodes > 1), []).append((placed, level))
     pools = []
     for (op, _), members in sorted(found.items()):
         name = system.levels[min(level for _, level in members)].name

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from itertools import pairwise
 from pathlib import Path
@@ -22,6 +22,7 @@ PRECISIONS = ("fp32", "tf32", "fp16", "bf16", "fp8")
 FAMILIES = ("gemm", "conv", "winograd", "direct", "attention", "stream")
 PARTS = ("forward", "data", "weight", "backward")
 ORIGINS = ("measured", "fitted", "datasheet", "assumed")
+LINKS = ("nvlink", "pcie", "network")  # what joins a level; the first network leaves the node
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,6 +106,7 @@ class Level:
     latency: Seconds  # α of a message whose route turns here
     source: str
     kind: str = "switch"  # a key of topology.KINDS
+    link: str = ""  # of LINKS; by the kind and the place where the file is silent: `linked`
     ports: Ratio | None = None  # of each unit below into this level; None: its inner ports
     duplex: str = "full"
     oversubscription: Annotated[float, Between(1, 1000)] = 1.0
@@ -115,6 +117,8 @@ class Level:
     def check(self) -> Iterator[Clash]:
         if self.duplex not in ("full", "half"):
             yield Clash("duplex", f"duplex is `full` or `half`, not `{self.duplex}`")
+        if self.link and self.link not in LINKS:
+            yield Clash("link", f"unknown link `{self.link}`", suggest(self.link, LINKS, "known"))
         if self.ports is not None and self.ports <= 0:
             yield Clash("ports", "a unit without a port cannot be joined", "1 or more")
 
@@ -170,6 +174,9 @@ class System:
     software: str = ""  # what the calibration ran under
     dispatch: Seconds = 20e-6  # a framework's own work on the host for each kernel it launches
 
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "levels", tuple(linked(self.levels)))
+
     def __hash__(self) -> int:
         return id(self)
 
@@ -181,9 +188,15 @@ class System:
         return self.levels[-1].devices if self.levels else 1
 
     @property
+    def inside(self) -> int:
+        """How many levels lie inside a node: those below the first that is a network."""
+        links = [level.link for level in self.levels]
+        return links.index("network") if "network" in links else len(links)
+
+    @property
     def node(self) -> int:
-        """Devices of the innermost level."""
-        return self.levels[0].devices if self.levels else 1
+        """Devices that share a node and its network ports; 1 where each is a node of its own."""
+        return self.levels[self.inside - 1].devices if self.inside else 1
 
     def check(self) -> Iterator[Clash]:
         if not self.levels:
@@ -196,6 +209,10 @@ class System:
                     f"not whole copies of `{inner.name}` ({inner.devices})",
                     f"a multiple of {inner.devices}",
                 )
+        for i, level in enumerate(self.levels[self.inside :], self.inside):
+            if level.link != "network":
+                what = f"`{level.name}` lies above a network, so it is one"
+                yield Clash(f"levels.{i}.link", what, "network, or nothing")
         names = [level.name for level in self.levels]
         for i, name in enumerate(names):
             if name in names[:i]:
@@ -206,6 +223,21 @@ class System:
             if entry.level not in names:
                 yield Clash(f"collectives.{i}.level", f"no level is called `{entry.level}`",
                             suggest(entry.level, names, "levels"))  # fmt: skip
+
+
+def linked(levels: tuple[Level, ...]) -> Iterator[Level]:
+    """The levels with their links said.
+
+    Where the file is silent a `mesh` is of NVLinks, `pcie` is what it says, the innermost switch
+    joins a node's devices by NVLinks, and every other level is a network.
+    """
+    outside = False
+    for depth, level in enumerate(levels):
+        inner = {"mesh": "nvlink", "pcie": "pcie", "switch": "" if depth else "nvlink"}
+        habit = "" if outside else inner.get(level.kind, "")
+        link = level.link or habit or "network"
+        outside = outside or link == "network"
+        yield replace(level, link=link)
 
 
 S = TypeVar("S")

@@ -243,6 +243,46 @@ def test_levels_are_kept_apart_and_host_buffers_out(toy: Path) -> None:
     assert any("host" in why for _, why in found.refused)
 
 
+def test_a_node_of_two_sockets_is_one_node(tmp_path: Path) -> None:
+    """Six devices of two sockets are inside; a log of twelve ranks is of two nodes."""
+    path = tmp_path / "two.yaml"
+    socket = "  - {name: socket, devices: 3, bandwidth: 25 GB/s, latency: 2 us, source: made up}\n"
+    path.write_text(SYSTEM.replace("devices: 4,", "devices: 6, link: pcie,")
+                    .replace("devices: 128", "devices: 96")
+                    .replace("  - {name: node", f"{socket}  - {{name: node"))  # fmt: skip
+    inside = planted(2e-6, 1e-6, 1e11, ranks=(6,))
+    between = [replace(s, nodes=None, ranks_per_node=None)
+               for s in planted(9e-6, 4e-6, 1e10, ranks=(12, 24, 48))]  # fmt: skip
+    found = calibrate([reading([*inside, *between])], path)
+    assert {entry.level for entry in found.entries} == {"node", "room"}
+    assert {s.nodes for fit in found.fits for s in fit.pool.samples} == {1, 2, 4, 8}
+    found.write(tmp_path / "new.yaml")
+    known = specs.system(tmp_path / "new.yaml")
+    (six,) = lines(known, "allreduce", ((6, 1),), 6)
+    assert (six.origin, six.per_byte) == ("fitted", pytest.approx(2 * 5 / 6 / 1e11, rel=1e-3))
+    # a socket was not measured, and what a node says is not of the way out of it
+    assert {x.origin for x in lines(known, "allreduce", ((3, 1),), 6)} == {"datasheet"}
+    (twelve,) = lines(known, "allreduce", ((12, 1),), 12)
+    assert twelve.start == pytest.approx(9e-6 + 2 * 11 * 4e-6, rel=1e-3)
+    only = calibrate([reading(inside)], path)
+    assert "allreduce beyond it" in only.remaining
+    assert "allreduce in the node" not in only.remaining
+    only.write(tmp_path / "only.yaml")
+    beyond = lines(specs.system(tmp_path / "only.yaml"), "allreduce", ((12, 1),), 12)
+    assert {x.origin for x in beyond} == {"datasheet"}
+
+
+def test_devices_that_are_nodes_are_one_pool() -> None:
+    """Where a device is a node of its own, every rank count is between nodes."""
+    samples = [replace(s, nodes=None, ranks_per_node=None, library="mpi", memory="host")
+               for s in planted(9e-6, 4e-6, 1e10, ranks=(2, 4, 8, 16))]  # fmt: skip
+    found = calibrate([reading(samples)], "cori-knl")
+    assert [fit.pool.level for fit in found.fits] == ["system"]
+    assert {s.nodes for s in found.fits[0].pool.samples} == {2, 4, 8, 16}
+    assert "allreduce" not in found.remaining
+    assert "allgather" in found.remaining
+
+
 def test_nodes_that_a_log_leaves_out_are_taken_as_packed(toy: Path) -> None:
     samples = [replace(s, nodes=None, ranks_per_node=None)
                for s in planted(9e-6, 4e-6, 1e10, ranks=(8, 16))]  # fmt: skip

@@ -278,6 +278,46 @@ def test_prices_come_from_the_datasheet_unless_a_library_is_known():
     assert lines(known, "allreduce", ((16, 1),), 64) is served
 
 
+@pytest.mark.parametrize("name", ["abci", "summit", "gpu-server", "ethernet-pair", "dgx-a100"])
+@pytest.mark.parametrize(("what", "factors"), [
+    ("latency", (0.01, 0.3, 0.5, 0.9, 1.0, 1.1, 1.4, 2, 8)),
+    ("bandwidth", (50, 2, 1.1, 1.0, 0.9, 0.5, 0.01)),
+])  # fmt: skip
+def test_a_slower_link_is_the_same_kind_of_link_and_never_faster(name, what, factors):
+    """The kind is declared: halving a latency never turns a bus into an NVLink."""
+    known = specs.system(name)
+    pattern, devices = ((min(known.devices, 16), 1),), min(known.devices, 16)
+    for depth in range(len(known.levels)):
+        before = None
+        for factor in factors:
+            levels = list(known.levels)
+            value = getattr(levels[depth], what) * factor
+            levels[depth] = replace(levels[depth], **{what: value})
+            changed = replace(known, levels=tuple(levels))
+            assert [a.link for a in changed.levels] == [a.link for a in known.levels]
+            for op in ("allreduce", "alltoall", "sendrecv"):
+                now = lines(changed, op, pattern, devices, "nccl")
+                seconds = np.array([line.start + line.per_byte * m for line in now
+                                    for m in (8, 1e4, 1e8)])  # fmt: skip
+                if before is not None and op in before:
+                    assert (seconds >= before[op] * (1 - 1e-12)).all(), (depth, factor, op)
+                before = {**(before or {}), op: seconds}
+
+
+def test_links_follow_the_kind_where_the_file_is_silent():
+    def links(*levels):
+        return [each.link for each in system(*levels).levels]
+
+    assert links(level("node", 4), level("all", 64)) == ["nvlink", "network"]
+    assert links(level("node", 4, kind="mesh"), level("box", 8, kind="pcie"),
+                 level("all", 64, kind="rail")) == ["nvlink", "pcie", "network"]  # fmt: skip
+    assert links(level("all", 64, kind="torus")) == ["network"]
+    assert links(level("leaf", 8, link="network"), level("all", 64, kind="mesh")) == ["network"] * 2
+    two = system(level("socket", 3), level("node", 6, link="pcie"), level("all", 24))
+    assert (two.inside, two.node) == (2, 6)
+    assert two.levels[1].link == "pcie"
+
+
 def test_a_name_is_for_a_whole_plan():
     two = system(level("node", 4), level("all", 64, ports=2))
     offer = lines(two, "allreduce", ((16, 1),), 64)

@@ -149,11 +149,27 @@ def test_systems_of_the_papers() -> None:
     for name, (devices, node, inside, outside) in table.items():
         system = specs.system(name)
         inner, outer = system.levels[:2]
-        assert (system.devices, inner.devices) == (devices, node), name
+        assert (system.devices, inner.devices, system.node) == (devices, node, node), name
         assert inner.ports is not None
         assert outer.ports is not None
         assert inner.ports * inner.bandwidth == inside, name
         assert outer.ports * outer.bandwidth == outside, name
+
+
+def test_a_node_is_what_shares_the_network_s_ports() -> None:
+    """Two sockets are one node; a device on the network is a node; a server without one is one."""
+    table = {"summit": 6, "gpu-server": 8, "ethernet-pair": 4, "frontera": 1, "cori-knl": 1,
+             "piz-daint": 1, "tpu-v3-pod": 1, "laptop": 1}  # fmt: skip
+    assert {name: specs.system(name).node for name in table} == table
+
+
+@pytest.mark.parametrize("name", specs.shipped("systems"))
+def test_a_link_is_what_the_source_says_of_the_latency(name: str) -> None:
+    """Latencies from NCCL's table are those of the link that is declared or follows."""
+    words = {"nvlink": "over NVLink", "pcie": "over PCI", "network": "over the network"}
+    for level in specs.system(name).levels:
+        said = [link for link, word in words.items() if word in " ".join(level.source.split())]
+        assert said in ([], [level.link]), level.name
 
 
 def test_a_wheel_carries_every_file() -> None:

@@ -410,6 +410,17 @@ def test_values_that_do_not_go_together(tmp_path: Path) -> None:
     error = refused(tmp_path, SYSTEM + second)
     assert codes(error) == ["E109"]
     assert error.faults[0].place.line == 16
+
+    def third(link: str) -> str:
+        return second.replace("devices: 6", f"devices: 8, link: {link}")
+
+    error = refused(tmp_path, SYSTEM + third("infiniband"))
+    assert codes(error) == ["E109"]
+    assert "unknown link `infiniband`" in str(error)
+    inner = SYSTEM.replace("    devices: 4\n", "    devices: 4\n    link: network\n")
+    error = refused(tmp_path, inner + third("nvlink"))
+    assert "`rack` lies above a network" in str(error)
+    assert error.faults[0].place.line == 17
     for change, code in {
         "- conv: {filters: 16, kernel: 99}": "E111",
         "- add: {from: [nobody, input]}": "E110",

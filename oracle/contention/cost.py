@@ -127,10 +127,12 @@ def spanning(system: System, groups: Groups) -> int:
     return last
 
 
-def node(system: System) -> int:
-    """Devices that share a node: those of the innermost level, unless that is a network."""
-    inner = system.levels[0]
-    return inner.devices if inner.kind in ("switch", "mesh", "pcie") else 1
+def nest(system: System) -> int:
+    """Devices that are joined most closely, in a node or a socket of it; 1 where none are.
+
+    Rings and hierarchies go round these before they leave them.
+    """
+    return system.levels[0].devices if system.inside else 1
 
 
 def costs(

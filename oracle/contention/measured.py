@@ -9,7 +9,7 @@ from math import log
 
 from oracle import nccl
 from oracle.collectives import ALGORITHMS, Algorithm, named
-from oracle.contention.cost import Cost, Key, Line, costs, memory, node, spanning
+from oracle.contention.cost import Cost, Key, Line, costs, memory, nest, spanning
 from oracle.contention.groups import Groups
 from oracle.specs import Calibrated, System
 from oracle.topology import of
@@ -19,14 +19,14 @@ def fitted(
     system: System, op: str, groups: Groups, inner: int, algorithm: str | None
 ) -> Iterator[Line]:
     """Lines from calibrated entries: measured α and β, and the φ of these groups on top."""
-    p = groups.p
+    p, to_a_node = groups.p, groups.inner(system.node)
     for entry, doubt in _entries(system, op, groups, algorithm):
         form = named(op, entry.algorithm)
         now = _load(system, op, _as_run(system, op, entry.algorithm, p, inner), groups, inner)
         low, high = (*entry.ranks, p, p)[:2]
         seen = min(max(p, low), high)  # its bandwidth was measured at no other rank count
         was, packed = _measured(system, op, entry, seen)
-        start = entry.base + _counted(form, "steps", p, inner) * entry.latency
+        start = entry.base + _counted(form, "steps", p, to_a_node) * entry.latency
         volume = _counted(form, "volume", seen, packed)
         slope = volume / entry.bandwidth * now.per_byte / was.per_byte
         known = [entry.uncertainty.get(name, 0.0) for name in ("bandwidth", "residual")]
@@ -44,9 +44,9 @@ def _measured(system: System, op: str, entry: Calibrated, p: int) -> tuple[Cost,
     key: Key = ("measured", op, entry.algorithm, p, apart)
     if key not in known:
         then = Groups(((p, apart),), p * apart)
-        packed = then.inner(node(system))
+        packed = then.inner(nest(system))
         by = _as_run(system, op, entry.algorithm, p, packed)
-        known[key] = _load(system, op, by, then, packed), packed
+        known[key] = _load(system, op, by, then, packed), then.inner(system.node)
     found: tuple[Cost, int] = known[key]
     return found
 
@@ -100,7 +100,7 @@ def _entries(
         if doubt:
             mine = [e for e in mine if e.algorithm in ("ring", "rings")]
         highest = max((names.index(e.level) for e in mine), default=-1)
-        if highest < 0 or (highest == 0 and at > 0):
+        if highest < 0 or highest < system.inside <= at:
             continue
         best: dict[str, tuple[float, Calibrated]] = {}
         for entry in mine:

@@ -12,7 +12,7 @@ from dataclasses import replace
 
 from oracle import nccl
 from oracle.collectives import ALGORITHMS, Algorithm, menu, named
-from oracle.contention.cost import Cost, Key, Line, costs, memory, node, spanning
+from oracle.contention.cost import Cost, Key, Line, costs, memory, nest, spanning
 from oracle.contention.groups import Groups, Pattern
 from oracle.contention.measured import fitted
 from oracle.specs import System
@@ -64,7 +64,7 @@ def _ideal(system: System, op: str, groups: Groups, algorithm: str | None) -> Li
 
 
 def _lines(system: System, op: str, groups: Groups, algorithm: str | None) -> Iterator[Line]:
-    inner = groups.inner(node(system))
+    inner = groups.inner(nest(system))
     asked = _asked(op, algorithm, groups.p, inner)
     known = [] if algorithm == "nccl" else list(fitted(system, op, groups, inner, asked))
     if known:

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from oracle.collectives import menu, named
-from oracle.contention.cost import Line, node, spanning
+from oracle.contention.cost import Line, nest, spanning
 from oracle.contention.groups import Groups, Pattern
 from oracle.contention.loads import flows_of
 from oracle.contention.price import lines
@@ -159,7 +159,7 @@ def loads(
     topology = of(system, devices, circuits="circuits" in line.algorithm)
     total = np.zeros(topology.links + 1)
     if groups.p > 1:
-        inner = groups.inner(node(system))
+        inner = groups.inner(nest(system))
         name = line.algorithm.split("/")[0].split(" ")[0]
         fitting = {by.name: by for by in menu(op, groups.p, inner)}
         by = fitting.get(name) or named(op, name)
