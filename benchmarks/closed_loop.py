@@ -16,7 +16,6 @@ import sys
 import tempfile
 import time
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -25,18 +24,20 @@ import numpy as np
 
 sys.path[:0] = [str(Path(__file__).parents[1])]
 
-from oracle import evaluate, prediction, specs  # noqa: E402 (the path above comes first)
+import oracle  # noqa: E402 (the path above comes first)
+from oracle import evaluate, specs  # noqa: E402
 from oracle.calibrate import calibrate  # noqa: E402
-from oracle.compute.rows import Passes, passes  # noqa: E402
 from oracle.executor.calls import Shape  # noqa: E402
 from oracle.executor.collectives import measure_collectives  # noqa: E402
 from oracle.executor.launch import Host  # noqa: E402
 from oracle.executor.measured import Measurement  # noqa: E402
-from oracle.executor.profile import Profile, measure_compute  # noqa: E402
-from oracle.executor.profile import read as read_profile  # noqa: E402
+from oracle.executor.profile import measure_compute  # noqa: E402
 from oracle.executor.run import Job, run  # noqa: E402
 from oracle.models import model as read_model  # noqa: E402
 from oracle.plan import parse  # noqa: E402
+from oracle.prediction import Estimate  # noqa: E402
+from oracle.profile import Profile  # noqa: E402
+from oracle.profile import profile as read_profile  # noqa: E402
 from oracle.readers import read  # noqa: E402
 from oracle.specs import Curve, System  # noqa: E402
 from tests.lab.network import Lab, Wiring, missing  # noqa: E402
@@ -225,38 +226,11 @@ def calibrated(
 
 def _updates(profile: Profile) -> Curve:
     """Memory-bound kernels from the measured updates: momentum moves 20 bytes a weight."""
-    weights = np.array([w for _, w, _ in profile.updates])
-    seconds = np.array([s for *_, s in profile.updates])
+    weights = np.array([each.weights for each in profile.updates])
+    seconds = np.array([each.seconds for each in profile.updates])
     slope = float(np.median(seconds / weights)) / 20
     share = min(max(1 / (slope * 10e9), 1e-3), 1.0)
     return Curve("stream", "measured updates", start=0.0, traffic=share, uncertainty=0.1)
-
-
-@contextmanager
-def profiled(profile: Profile) -> Iterator[list[str]]:
-    """Rows are priced by the profile where it has them; yields what it had not."""
-    lacking: list[str] = []
-
-    def looked_up(shard: Any, device: Any, precision: str, own: Any = None) -> Passes:
-        found = passes(shard, device, precision)
-        forward, data, weight = (np.array(p) for p in (found.forward, found.data, found.weight))
-        plans, rows = forward.shape
-        for plan in range(plans):
-            for row in range(rows):
-                known = profile.lookup(shard, plan, row)
-                if known is None:
-                    lacking.append(shard.model.rows[row].name)
-                else:
-                    forward[plan, row], data[plan, row] = known
-                    weight[plan, row] = 0.0
-        return Passes(forward, data, weight, found.kernels)
-
-    before = evaluate.passes
-    evaluate.passes = looked_up  # type: ignore[assignment]
-    try:
-        yield lacking
-    finally:
-        evaluate.passes = before
 
 
 def strategy_of(plan: str) -> str:
@@ -287,12 +261,15 @@ def loop(setting: Setting, folder: Path, quick: bool) -> Iterator[Row]:
         )  # fmt: skip
 
 
-def _predicted(job: Job, system: System, profile: Profile) -> prediction.Estimate:
+def _predicted(job: Job, system: System, profile: Profile) -> Estimate:
     """What the oracle says, before the plan was ever run."""
     network = read_model(job.model)
-    options = evaluate.Options(precision="fp32", optimizer="momentum", clip=False)
-    with profiled(profile) as lacking:
-        found = prediction.estimate(network, system, parse(job.plan, job.batch), job.batch, options)
+    found = oracle.estimate(
+        network, system, parse(job.plan, job.batch), job.batch,
+        precision="fp32", optimizer="momentum", profile=profile,
+    )  # fmt: skip
+    shard = evaluate.split(network, parse(job.plan, job.batch), found.options)
+    lacking = [row.name for i, row in enumerate(network.rows) if not profile.lookup(shard, 0, i)]
     if lacking:
         _say(f"{job.plan}: no profile of {', '.join(sorted(set(lacking))[:5])}")
     return found

@@ -31,8 +31,11 @@ def estimate(
     max_memory: float | str | None = None,
     gamma: float = 1.0,
     algorithm: str | None = None,
+    profile: Any = None,
 ) -> Estimate:
     """How long an iteration takes under a plan, or under each of many; and what it needs.
+
+    `profile` is a file of `oracle measure compute`: rows that it has take what they took there.
 
     >>> import oracle
     >>> found = oracle.estimate("resnet50", "abci", ["data:16", "data:4 filter:4"], batch=512)
@@ -41,8 +44,9 @@ def estimate(
     """
     what, where = load_model(model, dataset), load_system(system)
     options = prediction.options_for(
-        what, where, precision, optimizer, ideal, _bytes(max_memory), gamma, algorithm
-    )
+        what, where, precision, optimizer, ideal, _bytes(max_memory), gamma, algorithm,
+        profile,
+    )  # fmt: skip
     _check_options(gamma, algorithm)
     _check_batch(batch)
     return prediction.estimate(what, where, plan, batch, options)
@@ -66,6 +70,7 @@ def recommend(
     max_memory: float | str | None = None,
     gamma: float = 1.0,
     algorithm: str | None = None,
+    profile: Any = None,
 ) -> Ranking:
     """The fastest ways to split the training over `devices` that fit, best first.
 
@@ -75,8 +80,9 @@ def recommend(
     """
     what, where = load_model(model, dataset), load_system(system)
     options = prediction.options_for(
-        what, where, precision, optimizer, ideal, _bytes(max_memory), gamma, algorithm
-    )
+        what, where, precision, optimizer, ideal, _bytes(max_memory), gamma, algorithm,
+        profile,
+    )  # fmt: skip
     _check_options(gamma, algorithm)
     if (batch is None) == (batch_per_device is None):
         raise _unusable("say the global batch, or the batch per device", "one of the two")

@@ -85,7 +85,7 @@ def block(model: Model, system: System, plan: Plan, options: Options, lines: Lin
     first, same = distinct(plan.columns(lambda axis, knob: knob not in timing[axis.name]))
     few = plan[first]
     shard = split(model, few, options)
-    times = passes(shard, system.device, options.precision)
+    times = passes(shard, system.device, options.precision, options.profile)
     stages = _stages(model, few, times)
     groups, work = Groups(few), flow(shard, stages, times, system, options)
     cover = Cover(*work.passes)

@@ -3,6 +3,10 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from oracle.profile import Profile
 
 MIXED = ("fp16", "bf16", "fp8")
 WIDTH = {"fp32": 4.0, "tf32": 4.0, "fp16": 2.0, "bf16": 2.0, "fp8": 2.0}  # of an activation
@@ -19,6 +23,7 @@ class Options:
     gamma: float = 1.0
     algorithm: str | None = None  # of collectives; the best of the menu if not said
     clip: bool = True  # the norm of the gradients is taken, and checked for overflow if mixed
+    profile: Profile | None = None  # rows that were measured
 
     @property
     def width(self) -> float:

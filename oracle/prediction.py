@@ -17,6 +17,7 @@ from oracle.memory import KINDS, SLOTS
 from oracle.models import Model
 from oracle.options import Options
 from oracle.plan import Plan, table
+from oracle.profile import profile as opened
 from oracle.specs import PRECISIONS, System
 from oracle.units import show
 
@@ -202,12 +203,12 @@ def _words(rule: str, wanted: float, allowed: float, system: System) -> str:
 def options_for(
     model: Model, system: System, precision: str | None = None, optimizer: str | None = None,
     ideal: bool = False, max_memory: float | None = None, gamma: float = 1.0,
-    algorithm: str | None = None,
+    algorithm: str | None = None, profile: Any = None,
 ) -> Options:  # fmt: skip
     """Options with what was not said filled in: the model's usual recipe on this device.
 
     A model of tokens is trained in mixed precision with Adam, a model of pictures in fp32 with
-    momentum, unless somebody says otherwise.
+    momentum, unless somebody says otherwise. A profile is one of this system's device.
     """
     tokens = bool(model.tokens.any())
     if precision is None:
@@ -221,7 +222,10 @@ def options_for(
         if word not in known:
             hint = suggest(word, known, "write one of")
             raise SpecError("options", [Fault("E110", f"unknown {name} `{word}`", Place(), hint)])
-    return Options(precision, optimizer, ideal, max_memory, gamma, algorithm)
+    measured = None if profile is None else opened(profile).on(system.device)
+    return Options(
+        precision, optimizer, ideal, max_memory, gamma, algorithm, profile=measured
+    )  # fmt: skip
 
 
 def estimate(

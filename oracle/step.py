@@ -17,7 +17,7 @@ from oracle.compute.curve import origin, precision_on
 from oracle.compute.rows import AROUND, Passes
 from oracle.exchange import Exchange, Priced
 from oracle.models import Model
-from oracle.options import Options
+from oracle.options import MIXED, Options
 from oracle.plan import Plan
 from oracle.shard import Array, Shard
 from oracle.specs import System
@@ -97,11 +97,17 @@ def recomputed(model: Model) -> tuple[Array, Array, Array]:
 def _update(weights: Array, stages: Stages, device: Any, model: Model, options: Options) -> Array:
     """The optimizer's passes, and what mixed precision and clipping add to them."""
     tensors = stages.total(np.where(model.w > 0, 2.0, 0.0)[None, :])
-    seconds = compute.update(device, options.precision, options.optimizer, weights, tensors)
-    # cast gradients up, unscale them, cast weights down; read them for their norm: bytes a weight
-    casts = (6 + 8 + 6) if options.mixed else 0
-    clipped = 4 if options.clip and options.optimizer in ("adam", "lamb") else 0
-    return seconds + compute.stream(device, weights * (casts + clipped), queued=True)
+
+    def price(device: Any, precision: str, weights: Array) -> Array:
+        seconds = compute.update(device, precision, options.optimizer, weights, tensors)
+        # cast gradients up, unscale them, cast weights down; read them for their norm: bytes
+        casts = (6 + 8 + 6) if precision in MIXED else 0
+        clipped = 4 if options.clip and options.optimizer in ("adam", "lamb") else 0
+        return seconds + compute.stream(device, weights * (casts + clipped), queued=True)
+
+    if options.profile is None:
+        return price(device, options.precision, weights)
+    return options.profile.update(options.optimizer, weights, device, options.precision, price)
 
 
 def _rough(model: Model, device: Any, options: Options) -> float:

@@ -21,7 +21,8 @@ ROOT = Path(__file__).parents[1]
 SMALL = ["resnet50", "abci", "--devices", "16", "--batch", "1024"]
 ONE = ["resnet50", "abci", "--plan", "data:4 filter:4", "--batch", "256"]
 PREDICT = {"--dataset", "--max-memory", "--precision", "--optimizer", "--ideal", "--gamma",
-           "--algorithm", "--json", "-q", "--quiet", "-v", "--verbose", "-h", "--help"}  # fmt: skip
+           "--algorithm", "--profile", "--json", "-q", "--quiet", "-v", "--verbose", "-h",
+           "--help"}  # fmt: skip
 BATCH = {"--batch", "--batch-per-device"}
 OPTIONS = {
     "recommend": PREDICT | BATCH | {"--devices", "--top", "--objective", "--only", "--without",
@@ -213,7 +214,7 @@ def test_an_infeasible_estimate_is_a_no_in_words(capsys: Any) -> None:
     (["recommend", "resnet50"], "required"),
     (["estimate", "resnet50", "abci", "--plan", "dat:4", "--batch", "8"], "did you mean `data`"),
     (["estimate", "resnet50", "abci", "--plan", "", "--batch", "8"], "the plan is empty"),
-    (["estimate", *ONE, "--gamma", "nan"], "gamma"),
+    (["estimate", *ONE, "--gamma", "--profile", "nan"], "gamma"),
     (["estimate", *ONE, "--gamma", "-1"], "gamma"),
     (["estimate", *ONE, "--algorithm", "rong"], "algorithm"),
     (["specs", "lst"], "list"),

@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 
 from oracle.executor.graph import graph
 from oracle.executor.parts import Window, deal
-from oracle.executor.profile import signature
 from oracle.models import model
+from oracle.profile import signature
 from oracle.shard import serial
 
 

@@ -10,8 +10,8 @@ from oracle.executor import measured
 from oracle.executor.launch import DONE
 from oracle.executor.measured import Measurement, Said
 from oracle.executor.profile import measure_compute
-from oracle.executor.profile import read as read_profile
 from oracle.executor.run import Job, run
+from oracle.profile import profile as read_profile
 
 ONE = Measurement(
     "m", "data:2", 8, 2, 0.5, (0.5, 0.6, 0.4), {"forward": 0.1, "backward": 0.2, "update": 0.01},
@@ -105,7 +105,7 @@ def test_profile_has_every_row_of_the_plans_at_its_local_shape(tmp_path):
     for plan in plans:
         shard = shard_of(network, parse(plan, 8), 4.0)
         for row in range(len(network)):
-            forward, backward = profile.lookup(shard, 0, row)
-            assert forward > 0
-            assert backward >= 0
-    assert {weights for _, weights, _ in profile.updates} >= {network.parameters}
+            found = profile.lookup(shard, 0, row)
+            assert found.forward > 0
+            assert found.backward >= 0
+    assert {each.weights for each in profile.updates} >= {network.parameters}

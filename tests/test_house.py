@@ -18,11 +18,11 @@ from oracle.strategies import Strategy, strategies
 
 ROOT = Path(__file__).parents[1]
 FLOORS = [
-    {"units", "document", "nccl", "options"},
+    {"units", "document", "nccl", "options", "strict_json"},
     {"schema"},
     {"specs", "layers"},
     {"models", "spec_block"},
-    {"shard", "topology", "collectives", "compute"},
+    {"shard", "topology", "collectives", "compute", "profile"},
     {"contention", "strategies"},
     {"plan"},
     {"mesh", "stages"},

@@ -14,9 +14,10 @@ from typing import Any
 import pytest
 
 import oracle
+from oracle import strict_json
 from oracle.cli import main
 from oracle.document import SpecError
-from oracle.readers import huggingface, strict_json
+from oracle.readers import huggingface
 from oracle.readers.network import plain_name, spec_text
 
 HERE = Path(__file__).parent

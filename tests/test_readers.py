@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from oracle import readers
-from oracle.readers import Refusal, nccl_tests, strict_json
+from oracle import readers, strict_json
+from oracle.readers import Refusal, nccl_tests
 from oracle.readers.slurm_topology import Hosts
 
 LOGS = Path(__file__).parent / "data" / "logs"

@@ -57,7 +57,14 @@ def prediction_arguments(parser: argparse.ArgumentParser, *, system: bool = True
     parser.add_argument("--ideal", action="store_true", help="the published table's assumptions")
     parser.add_argument("--gamma", type=float, default=1.0, help="memory reuse, with --ideal")
     parser.add_argument("--algorithm", metavar="A", help="of collectives: ring, tree, nccl, …")
+    profile_argument(parser)
     parser.add_argument("--json", action="store_true", dest="as_json", help="for another program")
+
+
+def profile_argument(parser: argparse.ArgumentParser) -> None:
+    """Measured rows, for every verb that predicts."""
+    parser.add_argument("--profile", metavar="FILE",
+                        help="rows as `oracle measure compute` timed them")  # fmt: skip
 
 
 def batch_arguments(parser: argparse.ArgumentParser) -> None:
@@ -77,4 +84,5 @@ def prediction_options(asked: argparse.Namespace) -> dict[str, Any]:
         "max_memory": asked.max_memory,
         "gamma": asked.gamma,
         "algorithm": asked.algorithm,
+        "profile": asked.profile,
     }

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import argparse
 
-from oracle.commands import Answer, as_json
+from oracle.commands import Answer, as_json, profile_argument
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:
@@ -16,6 +16,7 @@ def arguments(parser: argparse.ArgumentParser) -> None:
                         help="exit 1 if the mean accuracy is lower")  # fmt: skip
     parser.add_argument("--precision", metavar="P")
     parser.add_argument("--optimizer", metavar="O")
+    profile_argument(parser)
     parser.add_argument("--plot", metavar="FILE", help="predicted against measured, as a figure")
     parser.add_argument("--json", action="store_true", dest="as_json")
 
@@ -31,7 +32,10 @@ def run(asked: argparse.Namespace) -> Answer:
     from oracle.compare import compare
 
     try:
-        found = compare(files, model, system, precision=asked.precision, optimizer=asked.optimizer)
+        found = compare(
+            files, model, system, precision=asked.precision, optimizer=asked.optimizer,
+            profile=asked.profile,
+        )  # fmt: skip
     except OSError as error:
         raise SpecError(
             files[0], [Fault("E100", error.strerror or "unreadable", Place())]

@@ -88,7 +88,7 @@ def compute(asked: argparse.Namespace) -> Answer:
         for plan in asked.plan
     ]
     outcome = measure_compute(jobs, Path(asked.output), **launched(asked))
-    return ended(outcome, f"wrote {asked.output}")
+    return ended(outcome, f"wrote {asked.output}; next: oracle estimate … --profile {asked.output}")
 
 
 def need_torch() -> None:

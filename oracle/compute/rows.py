@@ -18,6 +18,7 @@ from oracle.compute.conv import conv
 from oracle.compute.gemm import gemm
 from oracle.compute.stream import stream
 from oracle.models import Model
+from oracle.profile import Profile
 from oracle.shard import Array, Shard, product
 from oracle.specs import Device
 
@@ -39,9 +40,20 @@ class Passes:
     data: Array  # gradient of the input
     weight: Array  # gradient of the weights
     kernels: tuple[Array, Array]  # forward, backward
+    measured: Array = 0  # 2 at a shape that was measured, 1 scaled from others of the layer
 
 
-def passes(shard: Shard, device: Device, precision: str, profile: Any = None) -> Passes:
+def passes(
+    shard: Shard, device: Device, precision: str, profile: Profile | None = None
+) -> Passes:  # fmt: skip
+    """Seconds of every row, as a profile has them or else as kernels are priced."""
+    if profile is None or shard.ideal:
+        return priced(shard, device, precision)
+    found: Passes = profile.passes(shard, device, precision, priced)
+    return found
+
+
+def priced(shard: Shard, device: Device, precision: str) -> Passes:
     """Price every row, family by family; (plans, rows) each."""
     model = shard.model
     size = (np.broadcast_shapes(*map(np.shape, (shard.micro, shard.filters, shard.y)))[0]
@@ -156,7 +168,7 @@ def _attention(at: _At, device: Device, precision: str, part: str, family: Any) 
         device, precision, at(shard.micro), at(shard.heads), at(shard.kv_heads),
         at(shard.model.made[0]), at.row(lambda r: r.keys), at.row(lambda r: r.width), causal,
         "forward" if part == "forward" else "backward", flash, dropout, queued=True,
-    ) / shard.long  # fmt: skip
+    ) / at(shard.long)  # fmt: skip
     return core + _stream(at, device, precision, part, family)
 
 

@@ -9,70 +9,19 @@ from __future__ import annotations
 
 import statistics
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
-
-import numpy as np
 
 from oracle.executor import records
 from oracle.executor.launch import TIMEOUT, Host, Outcome, Say, _unheard, launch
 from oracle.executor.run import DTYPES, Job
-from oracle.shard import Shard
+from oracle.options import WIDTH
+from oracle.profile import signature
+from oracle.profile.file import MARK
 
 if TYPE_CHECKING:
     from oracle.executor.rank import Rank
-
-MARK = "oracle-profile"
-
-
-def signature(shard: Shard, row: int, plan: int = 0) -> str:
-    """What tells one row's work on one device from another's: its kind and local shape."""
-    what = shard.model.rows[row]
-
-    def at(values: Any) -> str:
-        value = np.broadcast_to(values, (plan + 1, len(shard.model)))[plan, row]
-        return f"{value + 0.0:g}"
-
-    def three(values: Sequence[Any]) -> str:
-        return "x".join(at(value) for value in values)
-
-    parts = [
-        what.kind, what.work, f"n{at(shard.micro)}", f"c{at(shard.channels)}",
-        f"f{at(shard.filters)}", f"i{three(shard.given)}", f"o{three(shard.made)}",
-        f"x{at(shard.x)}", f"y{at(shard.y)}", f"w{what.weights}", f"g{what.groups}",
-        f"k{'x'.join(map(str, what.window))}", f"s{'x'.join(map(str, what.stride))}",
-        f"h{at(shard.heads)}",
-        f"r{what.reads}{what.rereads}{'first' if shard.model.feeds[row] == (-1,) else ''}",
-    ]  # fmt: skip
-    return " ".join(parts).replace(", ", ",")
-
-
-@dataclass
-class Profile:
-    """Measured seconds by signature, forward and backward, of one micro-batch."""
-
-    rows: dict[str, tuple[float, float]] = field(default_factory=dict)
-    spread: dict[str, float] = field(default_factory=dict)  # relative, between ranks and steps
-    updates: list[tuple[str, float, float]] = field(default_factory=list)  # optimizer, weights, s
-
-    def lookup(self, shard: Shard, plan: int, row: int) -> tuple[float, float] | None:
-        return self.rows.get(signature(shard, row, plan))
-
-
-def read(path: Path) -> Profile:
-    """A profile as `measure_compute` wrote it."""
-    found = list(records.lines(path))
-    if not found or found[0].get(MARK) != 1:
-        raise ValueError(f"{path} is no compute profile")
-    profile = Profile()
-    for line in found[1:]:
-        if "row" in line:
-            profile.rows[line["row"]] = (line["forward"], line["backward"])
-            profile.spread[line["row"]] = line["spread"]
-        elif "optimizer" in line:
-            profile.updates.append((line["optimizer"], line["weights"], line["seconds"]))
-    return profile
 
 
 def measure_compute(
@@ -96,7 +45,10 @@ def measure_compute(
         lines = [
             line for path in sorted(parts.glob("rank-*.jsonl")) for line in records.lines(path)
         ]
-        records.write_lines(out, [{MARK: 1, "complete": outcome.complete}, *_joined(lines)])
+        head: dict[str, Any] = {MARK: 1, "complete": outcome.complete}
+        if len(said := {job.precision for job in wanted}) == 1 and said <= set(WIDTH):
+            head |= {"precision": said.pop()}
+        records.write_lines(out, [head, *_joined(lines)])
     return outcome
 
 

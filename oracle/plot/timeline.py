@@ -119,7 +119,7 @@ def passes_of(shown: Estimate, row: int = 0) -> Passes:
 
     plan = parse(shown.plans[row], float(shown.batch[row]))
     shard = split(shown.model, plan, shown.options)
-    times = passes(shard, shown.system.device, shown.options.precision)
+    times = passes(shard, shown.system.device, shown.options.precision, shown.options.profile)
     pipeline = plan.axis("pipeline")
     p, v = int(pipeline.degree[0, 0]), int(pipeline.interleave[0, 0])
     stages = Stages(

@@ -10,8 +10,8 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from oracle import strict_json
 from oracle.document import Fault, Place, SpecError, read_text, suggest
-from oracle.readers import strict_json
 from oracle.readers.config_json import NAMES, Config, Imported
 from oracle.readers.families import FAMILIES
 from oracle.readers.network import plain_name

@@ -22,7 +22,7 @@ from __future__ import annotations
 from typing import Any
 
 from oracle.readers import MOST, Reading, Refusal, Sample, usable
-from oracle.readers.strict_json import Unfit, loads
+from oracle.strict_json import Unfit, loads
 
 TITLE = "an oracle measurement"
 MARK = "oracle-measurement"

@@ -11,7 +11,7 @@ from typing import Any
 
 from oracle.readers import MOST, Reading, Refusal, Sample, kept_environment, usable
 from oracle.readers.nccl_tests import PROGRAMS, Half, Row, deduce, readable
-from oracle.readers.strict_json import Unfit, closed, loads
+from oracle.strict_json import Unfit, closed, loads
 
 TITLE = "nccl-tests JSON"
 

@@ -15,6 +15,7 @@ from dataclasses import asdict, dataclass, fields, replace
 from typing import Any, NamedTuple
 
 from oracle.document import Fault, Place, SpecError, suggest
+from oracle.profile import profile
 from oracle.specs import System
 
 MOST_POINTS = 1_000_000
@@ -54,6 +55,7 @@ class Grid:
     objective: str = "time"
     only: tuple[str, ...] = ()
     without: tuple[str, ...] = ()
+    profile: str | None = None  # a file of measured rows
 
     def __post_init__(self) -> None:
         for name in ("models", "systems", "devices", "batches", "what_ifs", "ways"):
@@ -111,7 +113,8 @@ class Grid:
                 supposed(specs.system(name), factors)
         for name in self.models:
             found = models.model(name, self.dataset)
-            options_for(found, specs.system(self.systems[0]), self.precision, self.optimizer)
+            options_for(found, specs.system(self.systems[0]), self.precision, self.optimizer,
+                        profile=self.profile)  # fmt: skip
         for way in self.ways:
             kind, _, text = way.partition(":")
             if kind == "each":
@@ -125,6 +128,8 @@ class Grid:
 
         found = {f"model {n}": repr(models.model(n, self.dataset)) for n in self.models}
         found |= {f"system {n}": repr(specs.system(n)) for n in self.systems}
+        if self.profile is not None:
+            found |= {f"profile {self.profile}": repr(profile(self.profile))}
         return {k: hashlib.sha256(v.encode()).hexdigest()[:16] for k, v in sorted(found.items())}
 
 

@@ -30,7 +30,7 @@ def row(grid: Grid, point: Point) -> dict[str, Any]:
     del found["number"]
     options = options_for(
         model, system, grid.precision, grid.optimizer, grid.ideal, grid.max_memory, grid.gamma,
-        grid.algorithm,
+        grid.algorithm, _profile(grid.profile, point.system),
     )  # fmt: skip
     found["capacity"] = _figure(grid.max_memory or system.device.memory)
     if point.devices > system.devices:
@@ -147,6 +147,14 @@ def _system(name: str, what_if: str) -> Any:
     from oracle.specs import system
 
     return supposed(system(name), what_if)
+
+
+@lru_cache(maxsize=64)
+def _profile(name: str | None, system: str) -> Any:
+    """Of the device as it is, whatever is supposed of it."""
+    from oracle.profile import profile
+
+    return None if name is None else profile(name).on(_system(system, "").device)
 
 
 @lru_cache(maxsize=64)

@@ -95,7 +95,7 @@ class Costs:
         """From the estimate's totals, dealt to stages as the estimate dealt their work."""
         found, plan = job.estimate, job.plan
         shard = evaluate.split(found.model, plan, found.options)
-        times = passes(shard, found.system.device, found.options.precision)
+        times = passes(shard, found.system.device, found.options.precision, found.options.profile)
         p = job.degree("pipeline")
         v = job.knob("pipeline", "interleave") if p > 1 else 1
         even = job.knob("pipeline", "cuts") == 0
