@@ -413,7 +413,11 @@ def test_a_better_machine_is_never_slower(
     before = found(MODELS[name], text, batch, ideal=ideal)
     after = found(MODELS[name], text, batch, system=FASTER[what], ideal=ideal)
     assert after.seconds[0] <= before.seconds[0] * (1 + 1e-9), what
-    assert after.memory[0] == before.memory[0]
+    pipeline = parse(text, batch).axis("pipeline")
+    chunks = int(pipeline.degree[0, 0] * pipeline.interleave[0, 0])
+    # unequal layers are cut by their seconds, so another machine may deal them otherwise
+    if chunks == 1 or even_cuts(MODELS[name], chunks) is not None:
+        assert after.memory[0] == before.memory[0]
 
 
 @law
