@@ -31,6 +31,7 @@ from oracle.stages import Stages
 from oracle.step import Step, flow, step
 
 BLOCK = 8192  # plans at a time, so that memory stays flat and temporaries in cache
+SPAN = 2**18  # plans among which those that share a pipeline's shape are looked for
 
 
 @dataclass(frozen=True)
@@ -69,14 +70,20 @@ def blocks(
         from oracle import contention
 
         lines = contention.alone if options.ideal else contention.lines
+    for rows in _alike(plan):
+        yield rows, block(model, system, plan[rows], options, lines)
+
+
+def _alike(plan: Plan) -> Iterator[Array]:
+    """Rows of plans that share a pipeline's shape, fewest stages first."""
     pipeline = plan.axis("pipeline")
-    shared = np.hstack([pipeline.degree, pipeline.interleave, pipeline.cuts])
-    kinds, kind = np.unique(shared, axis=0, return_inverse=True)
-    for number in range(len(kinds)):
-        found = np.flatnonzero(kind.reshape(-1) == number)
-        for i in range(0, len(found), BLOCK):
-            rows = found[i : i + BLOCK]
-            yield rows, block(model, system, plan[rows], options, lines)
+    columns = (pipeline.degree, pipeline.interleave, pipeline.cuts)
+    for begin in range(0, len(plan), SPAN):
+        shape = np.hstack([column[begin : begin + SPAN] for column in columns])
+        first, kind = distinct(shape)
+        for number in np.lexsort(shape[first].T[::-1]):
+            rows = begin + np.flatnonzero(kind == number)
+            yield from (rows[i : i + BLOCK] for i in range(0, len(rows), BLOCK))
 
 
 def block(model: Model, system: System, plan: Plan, options: Options, lines: Lines) -> Block:
@@ -91,7 +98,8 @@ def block(model: Model, system: System, plan: Plan, options: Options, lines: Lin
     cover = Cover(*work.passes)
     talk = [
         price(message, axis, shard, groups, stages, times, cover, system, options, lines)
-        for axis in few.axes
+        for axis in few.lean
+        if axis.name == "data" or np.any(axis.degree > 1)  # `data` speaks for all replicas
         for message in axis.talk(shard)
         if groups(message.axes).talk and np.any(message.calls)
     ]
@@ -103,7 +111,7 @@ def block(model: Model, system: System, plan: Plan, options: Options, lines: Lin
 def split(model: Model, plan: Plan, options: Options) -> Shard:
     """What one device of each plan is left with."""
     shard = serial(model, plan.batch, options.width, options.ideal)
-    for axis in sorted(plan.axes, key=lambda axis: axis.nearness):
+    for axis in sorted(plan.lean, key=lambda axis: axis.nearness):
         shard = axis.split(shard)
     return shard
 

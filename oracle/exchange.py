@@ -147,12 +147,10 @@ def _menu(menu: list[Any], row: Array, nbytes: Array) -> tuple[Array, ...]:
     kept = [envelope(options) for options in menu]
     known: dict[tuple[str, tuple[str, ...]], int] = {}
     most = max((len(options) for options in kept), default=0)
-    table = np.full((4, len(menu), max(most, 1)), np.inf)
-    table[2:] = 0.0
+    table = np.zeros((4, len(menu), max(most, 1)))
     index = np.zeros((len(menu), max(most, 1)), int)
     for i, options in enumerate(kept):
-        if not options:
-            table[:2, i, 0] = 0.0
+        table[0, i, max(len(options), 1) :] = np.inf  # no line: never the cheapest
         for j, line in enumerate(options):
             index[i, j] = known.setdefault((line.algorithm, tuple(line.full)), len(known))
             table[:, i, j] = line.start, line.per_byte, line.phi, line.uncertainty
@@ -161,10 +159,10 @@ def _menu(menu: list[Any], row: Array, nbytes: Array) -> tuple[Array, ...]:
     lowest = np.full(len(row), np.inf)
     for j in range(table.shape[2]):
         start, slope = table[0, row, j], table[1, row, j]
-        with np.errstate(invalid="ignore"):
-            line = start[:, None] + np.where(nbytes > 0, slope[:, None] * nbytes, 0.0)
-            top = start + np.where(largest > 0, slope * largest, 0.0)
-        price = line if price is None else np.minimum(price, line)
+        line = slope[:, None] * nbytes
+        line += start[:, None]
+        top = start + slope * largest
+        price = line if price is None else np.minimum(price, line, out=price)
         at = np.where(top < lowest, j, at)
         lowest = np.minimum(top, lowest)
     found = index[row, at] if known else np.zeros(len(row), int)

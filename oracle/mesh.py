@@ -56,11 +56,12 @@ class Groups:
         if not (size > 1).any():  # nobody to talk to
             return Slice([((), 1)], np.zeros(len(size), int), size)
         pairs = (column for a in axes for column in (self.sizes[a], self.strides[a]))
-        few, row = _unique(np.hstack([*pairs, self.devices]))
+        table = np.hstack([*pairs, self.devices])
+        first, row = distinct(table)
         patterns = [
             (merge([(int(line[i]), int(line[i + 1])) for i in range(0, len(line) - 1, 2)]),
              int(line[-1]))
-            for line in few.tolist()
+            for line in table[first].tolist()
         ]  # fmt: skip
         return Slice(patterns, row, size)
 
@@ -80,24 +81,17 @@ def merge(pairs: list[tuple[int, int]]) -> Pattern:
     return tuple(found)
 
 
-def _unique(table: Array) -> tuple[Array, Array]:
-    """Distinct rows and each row's number, cheap where all are equal."""
-    if (table == table[:1]).all():
-        return table[:1], np.zeros(len(table), int)
-    # one number a row: products of a few irrational weights tell rows apart, exactly checked
-    weights = np.sqrt(np.arange(2.0, 2.0 + table.shape[1]) * 1.7)
-    key = table @ weights
-    _, first, row = np.unique(key, return_index=True, return_inverse=True)
-    row = row.reshape(-1)
-    if not (table[first][row] == table).all():
-        distinct, row = np.unique(table, axis=0, return_inverse=True)
-        return distinct, row.reshape(-1)
-    return table[first], row
-
-
 def distinct(table: Array) -> tuple[Array, Array]:
-    """(row numbers of one of each kind, each row's kind) of a table of numbers."""
-    _, row = _unique(table)
-    first = np.full(row.max() + 1, len(row))
-    np.minimum.at(first, row, np.arange(len(row)))
-    return first, row
+    """(row number of the first of each kind, each row's kind) of a table of numbers."""
+    table = table[:, (table != table[:1]).any(axis=0)]  # most columns are one value
+    if not table.shape[1]:
+        return np.zeros(1, int), np.zeros(len(table), int)
+    # one number a row: the sines of 1, 2, 3, … are independent over the rationals
+    key = table @ np.sin(np.arange(1.0, 1.0 + table.shape[1]))
+    order = np.argsort(key)
+    new = np.diff(key[order], prepend=np.nan) != 0
+    first, row = np.minimum.reduceat(order, np.flatnonzero(new)), np.empty(len(key), int)
+    row[order] = np.cumsum(new) - 1
+    if not (table[first[row]] == table).all():  # but not over numbers that were rounded
+        _, first, row = np.unique(table, axis=0, return_index=True, return_inverse=True)
+    return first, row.reshape(-1)

@@ -12,7 +12,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import Field, dataclass, fields, replace
-from functools import cache
+from functools import cache, cached_property
 from typing import Any
 
 import numpy as np
@@ -52,6 +52,11 @@ class Plan:
 
     def axis(self, name: str) -> Any:
         return next(axis for axis in self.axes if axis.name == name)
+
+    @cached_property
+    def lean(self) -> tuple[Strategy, ...]:
+        """The axes, with one number for a column of equal ones: what does not vary costs once."""
+        return tuple(_map(a, lambda c: c[:1] if (c == c[0]).all() else c) for a in self.axes)
 
     @property
     def devices(self) -> Array:

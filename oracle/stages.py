@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
+from oracle.mesh import distinct
 from oracle.models import Model
 from oracle.shard import Array
 
@@ -13,6 +14,7 @@ class Stages:
 
     def __init__(self, model: Model, p: int, v: int, even: bool, load: Array) -> None:
         self.counts, self.ends = model.units
+        self.inside = (self.counts > 0).T * 1.0  # (rows, units)
         self.begin = np.argmax(self.counts > 0, axis=-1)  # a unit is a run of rows
         self.stop = self.counts.shape[1] - np.argmax(self.counts[:, ::-1] > 0, axis=-1)
         self.p, self.v, self.model = p, v, model
@@ -42,14 +44,10 @@ class Stages:
         return self.gather(self.units(values, columns))
 
     def units(self, values: Array, columns: Array | None = None) -> Array:
-        """(plans, rows) → (plans, units), by running sums: a unit is a run of rows."""
-        begin, stop = self.begin, self.stop
-        if columns is not None:
-            values = values[:, columns]
-            begin, stop = np.searchsorted(columns, begin), np.searchsorted(columns, stop)
-        running = np.zeros((len(values), values.shape[1] + 1))
-        np.cumsum(values, axis=-1, out=running[:, 1:])
-        return running[:, stop] - running[:, begin]
+        """(plans, rows) → (plans, units)."""
+        if columns is None:
+            return values @ self.inside
+        return values[:, columns] @ self.inside[columns]
 
     def gather(self, units: Array) -> Array:
         """(plans, units) → (plans, p)."""
@@ -57,12 +55,14 @@ class Stages:
             return np.sum(units, axis=-1, keepdims=True)
         return self.fold(self.chunk(units))
 
-    def chunk(self, units: Array) -> Array:
-        """(plans, units) → (plans, chunks), from running sums at the cuts."""
-        running = np.concatenate([np.zeros((len(units), 1)), np.cumsum(units, axis=-1)], axis=-1)
-        running, cuts = _aligned(running, self.cuts)
-        at = np.take_along_axis(running, cuts, axis=-1)
-        return np.diff(at, axis=-1)
+    def chunk(self, units: Array, joined: np.ufunc = np.add) -> Array:
+        """(plans, units) → (plans, chunks): their sums, or whatever `joined` makes of them.
+
+        Equal chunks come to equal sums, to the last bit: of stages that tie the first is named.
+        """
+        units, begin = _aligned(units, self.cuts[:, :-1])
+        begin = begin + np.arange(len(units))[:, None] * units.shape[1]
+        return joined.reduceat(units.ravel(), begin.ravel()).reshape(begin.shape)
 
     def fold(self, chunks: Array) -> Array:
         """Chunk c sits on device c mod p."""
@@ -74,12 +74,7 @@ class Stages:
         """(plans, units) → (plans, p): the largest single unit of each device."""
         if self.chunks <= 1:
             return units.max(axis=-1, keepdims=True)
-        units, cuts = _aligned(units, self.cuts)
-        held = np.zeros((len(units), self.chunks))
-        for c in range(self.chunks):
-            inside = np.arange(units.shape[-1])[None, :]
-            mask = (inside >= cuts[:, c : c + 1]) & (inside < cuts[:, c + 1 : c + 2])
-            held[:, c] = np.where(mask, units, 0).max(axis=-1)
+        held = self.chunk(units, np.maximum)
         missing = self.p * self.v - self.chunks
         padded = np.pad(held, [(0, 0), (0, missing)]) if missing > 0 else held
         return padded.reshape(len(padded), self.v, self.p).max(axis=1)
@@ -116,9 +111,10 @@ def balanced_cuts(loads: Array, parts: int, rounds: int = 34) -> Array:
     """(plans, units) loads → (plans, parts + 1) edges that make the fullest part least.
 
     The least bound that a greedy sweep can keep, by bisection, for all plans at once; every
-    part gets at least one unit.
+    part gets at least one unit. Plans with the same loads are cut once.
     """
-    units = loads.shape[-1]
+    first, row = distinct(loads)
+    loads, units = loads[first], loads.shape[-1]
     low = np.maximum(loads.max(axis=-1), loads.sum(axis=-1) / parts)
     high = loads.sum(axis=-1)
     for _ in range(rounds):
@@ -126,7 +122,7 @@ def balanced_cuts(loads: Array, parts: int, rounds: int = 34) -> Array:
         ends = _sweep(loads, parts, middle)
         fits = ends[:, -1] >= units
         high, low = np.where(fits, middle, high), np.where(fits, low, middle)
-    return _sweep(loads, parts, high * (1 + 1e-12))
+    return _sweep(loads, parts, high * (1 + 1e-12))[row]
 
 
 def _sweep(loads: Array, parts: int, bound: Array) -> Array:

@@ -52,8 +52,9 @@ class Spatial(Strategy):
         if shard.ideal and not asked.any():
             return p, np.ones_like(p), np.ones_like(p)
         rank = max((len(row.given.extents) for row in shard.model.rows), default=1)
-        distinct, where = np.unique(p, return_inverse=True)
-        chosen = np.array([even_grid(int(q), rank) for q in distinct])[where.reshape(p.shape)]
+        distinct = np.unique(p)
+        grids = np.array([even_grid(int(q), rank) for q in distinct])
+        chosen = grids[np.searchsorted(distinct, p)]
         own = asked > 0
         height = np.where(own, asked, chosen[..., 0])
         width = np.where(own, np.maximum(self.width, 1), chosen[..., 1])
