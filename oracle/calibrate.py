@@ -11,7 +11,7 @@ from __future__ import annotations
 import os
 import tempfile
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -24,8 +24,9 @@ from oracle.document import read_text
 from oracle.fit import FASTEST, NORMAL90, Envelope, Numbers
 from oracle.pools import Pool, degenerate, pooled, pools
 from oracle.readers import Reading, Refusal
-from oracle.spec_block import block, plain, with_block
+from oracle.spec_block import block, plain, with_block, with_levels
 from oracle.specs import Calibrated, System
+from oracle.structure import Structure, learned
 from oracle.units import show
 
 ALIKE = 0.03  # bandwidths of neighbouring rank counts that share an entry
@@ -88,14 +89,16 @@ class Fit:
 
 @dataclass(frozen=True, eq=False)
 class Calibration:
-    """What a set of logs says about a system: fits, refusals, and the new spec."""
+    """What logs and topology files say about a system: fits, refusals, and the new spec."""
 
-    system: System
+    system: System  # with what was learned of its levels
+    before: System
     original: str  # text of the system's file; empty where it came from none
     origin: str
     readings: tuple[Reading, ...]
     fits: tuple[Fit, ...]
     refused: tuple[tuple[str, str], ...]  # what, why
+    structure: Structure
 
     @property
     def entries(self) -> tuple[Calibrated, ...]:
@@ -118,7 +121,7 @@ class Calibration:
 
     def text(self) -> str:
         """The fits as formulas with intervals, how well they do, and what they leave open."""
-        lines = [reading.summary() for reading in self.readings]
+        lines = [reading.summary() for reading in self.readings] + self.structure.text()
         for fit in self.fits:
             pool, big = fit.pool, fit.pool.nbytes >= 65536
             ranks = ", ".join(f"{p:.0f}" for p in np.unique(pool.ranks))
@@ -162,16 +165,27 @@ class Calibration:
             "fits": [_as_dict(fit) for fit in self.fits],
             "refused": [{"what": what, "why": why} for what, why in self.refused],
             "datasheet": list(self.remaining),
+            "structure": [asdict(finding) for finding in self.structure.findings],
+            "dropped": list(self.structure.dropped),
         }  # fmt: skip
 
     def spec(self) -> str:
-        """The system file's own text, with its `collectives:` block replaced by the new one."""
+        """The system file's own text, but for the levels and the `collectives:` that are new."""
         if not self.original:
             raise Refusal(self.system.name, 0, "this system came from no file",
                           "calibrate onto a shipped name or a path")  # fmt: skip
-        fresh = {(entry.op, entry.level) for entry in self.entries}
+        text, entries = self.original, self.entries
+        if self.system is not self.before:
+            try:
+                text = with_levels(text, self.before.levels, self.system.levels)
+            except ValueError as error:
+                hint = "begin each with `- name: …`, its other fields below"
+                raise Refusal(self.origin, 0, str(error), hint) from None
+        fresh = {(entry.op, entry.level) for entry in entries}
         old = [e for e in self.system.collectives if (e.op, e.level) not in fresh]
-        return with_block(self.original, block([*old, *self.entries]))
+        if not entries and old == list(self.before.collectives):
+            return text
+        return with_block(text, block([*old, *entries]))
 
     def write(self, path: str | Path) -> None:
         """The new spec into a file of its own: whole or not at all, never over what it is from."""
@@ -202,7 +216,9 @@ class Calibration:
 def calibrate(readings: Iterable[Reading], system: Any) -> Calibration:
     """Fit all that the readings can tell about a system: a name, a path, or a `System`."""
     readings = tuple(readings)
-    spec = specs.system(system)
+    before = specs.system(system)
+    structure = learned(readings, before)
+    spec = structure.system
     origin = "" if isinstance(system, Mapping) else _file_of(system)
     original = read_text(origin) if origin else ""
     found_pools, refused = pools(readings, spec)
@@ -217,7 +233,9 @@ def calibrate(readings: Iterable[Reading], system: Any) -> Calibration:
         found = pool.fitted()
         notes = _notes(pool, found)
         fits.append(Fit(pool, found, tuple(_entries(pool, found, _source(pool, readings))), notes))
-    return Calibration(spec, original, origin, readings, tuple(fits), tuple(refused))
+    return Calibration(
+        spec, before, original, origin, readings, tuple(fits), tuple(refused), structure
+    )
 
 
 def _notes(pool: Pool, found: Envelope) -> tuple[str, ...]:

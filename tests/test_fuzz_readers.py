@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+import contextlib
 import random
 import time
 from pathlib import Path
 
 import pytest
 
-from oracle import readers
+from oracle import readers, specs, structure
 
-LOGS = sorted((Path(__file__).parent / "data" / "logs").iterdir())
+DATA = Path(__file__).parent / "data"
+LOGS = sorted([*(DATA / "logs").iterdir(), *(DATA / "topology").iterdir()])
 INPUTS = 20_000
 WORDS = (
     b"0 1 -1 nan inf N/A 1e999 1e308 4294967296 18446744073709551616 010 1_000 # size time busbw "
@@ -51,6 +53,11 @@ def survives(data: bytes) -> str:
         reading = readers.parse(data, "log")
     except readers.Refusal:
         return "refused"
+    if reading.levels:
+        with contextlib.suppress(readers.Refusal):
+            system = structure.learned([reading], specs.system("abci")).system
+            assert not list(system.check())
+            assert not [clash for level in system.levels for clash in level.check()]
     for sample in reading.samples:
         assert 0 < sample.seconds < 1e9
         assert 0 <= sample.nbytes <= readers.MOST
@@ -93,6 +100,9 @@ MONSTERS = {
     + b'{"operation":"allreduce","bytes":1,"seconds":1,"ranks":2}\n' * 2**14,
     "elements": b"<system>" + b"<a>" * 2**18,
     "wide elements": b"<system>" + b"<gpu/>" * 2**17,
+    "many devices": b"<system>"
+    + b"".join(b'<pci busid="%d"><gpu/></pci>' % k for k in range(2**14))
+    + b"</system>",
     "attributes": b"<system " + b'a="1" ' * 2**17 + b"/>",
     "entities": b'<!DOCTYPE s [<!ENTITY a "b">]><system>&a;</system>',
     "hosts": b"SwitchName=s Nodes=" + b"n[0-999]," * 2**16,

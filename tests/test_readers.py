@@ -298,7 +298,8 @@ def test_another_version_of_our_measurements_is_refused() -> None:
 
 def test_topology_matrix() -> None:
     found = read("topo_matrix.txt")
-    (level,) = found.levels
+    level, network = found.levels
+    assert network["ports"] == 2
     # 12 links to each of three peers are more than a device has: they end at a switch
     assert (level["devices"], level["kind"], level["ports"]) == (4, "switch", 12)
     assert ("GPU0", "GPU1", "NV12") in found.links

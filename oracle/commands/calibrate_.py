@@ -1,6 +1,7 @@
 """Fit α, β or kernel curves to measurements, and write them beside the datasheet's values.
 
-oracle calibrate LOG... --onto SYSTEM -o NEW.yaml            nccl-tests, OSU, our own files
+oracle calibrate FILE... --onto SYSTEM -o NEW.yaml           nccl-tests, OSU, our own files;
+                                                             nvidia-smi topo -m, NCCL's XML, Slurm
 oracle calibrate compute TABLE... --onto DEVICE -o NEW.yaml  measured kernels
 """
 
@@ -44,7 +45,7 @@ def run(asked: argparse.Namespace) -> Answer:
 
         save(fits(found), asked.plot)
         note += f"{', ' if note else 'wrote '}{asked.plot}"
-    code = 0 if found.fits else 1
+    code = 0 if found.fits or found.structure.findings else 1
     return Answer(as_json(found.to_dict()) if asked.as_json else found.text().rstrip(), code, note)
 
 

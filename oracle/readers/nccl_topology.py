@@ -11,9 +11,10 @@ from typing import Any
 from xml.parsers import expat
 
 from oracle.readers import Reading, Refusal, number
+from oracle.readers.node_levels import node_levels
 
 TITLE = "NCCL topology XML"
-DEEPEST, MOST_ELEMENTS = 64, 100_000
+DEEPEST, MOST_ELEMENTS, MOST_DEVICES = 64, 100_000, 1024
 SWITCH = "0x068000"  # PCI class of an NVSwitch
 # bytes per second of one NVLink in one direction, by compute capability (NCCL: topo.h)
 NVLINK = {60: 18.0e9, 70: 20.0e9, 80: 20.0e9, 90: 20.6e9, 100: 40.1e9}
@@ -38,7 +39,11 @@ class _Walk:
         self.parser.StartDoctypeDeclHandler = self.doctype
         self.depth = self.count = 0
         self.bus: list[str] = []
+        self.cpu = ""
+        self.slot: float | None = None
         self.gpus: dict[str, dict[str, str]] = {}
+        self.sockets: dict[str, str] = {}  # bus of a device -> its CPU's NUMA node
+        self.lanes: list[float] = []  # bytes per second of the slots that hold devices
         self.nvlinks: list[tuple[str, str, str, int]] = []
         self.nets: list[tuple[str, float | None]] = []
         self.skipped: list[tuple[int, str]] = []
@@ -55,11 +60,19 @@ class _Walk:
         line = self.parser.CurrentLineNumber
         if self.depth > DEEPEST or self.count > MOST_ELEMENTS:
             raise self.refuse("nested too deeply, or too many elements, to be a node")
+        if len(self.gpus) > MOST_DEVICES:
+            raise self.refuse(f"more than {MOST_DEVICES} devices are no node")
         if self.depth == 1 and name != "system":
             raise self.refuse(f"the outermost element is <{name[:20]}>, not <system>")
         self.bus.append(said.get("busid", self.bus[-1] if self.bus else ""))
-        if name == "gpu":
+        if name == "cpu":
+            self.cpu = said.get("numaid", "")
+        elif name == "pci":
+            self.slot = _lanes(said)
+        elif name == "gpu":
             self.gpus[self.bus[-1]] = said
+            self.sockets[self.bus[-1]] = self.cpu
+            self.lanes += [self.slot] if self.slot else []
         elif name == "nvlink":
             count = number(said.get("count", "1"))
             if count is None or not 1 <= count <= 64:
@@ -105,33 +118,37 @@ def parse(text: str, path: str) -> Reading:
 
 
 def _levels(walk: _Walk, path: str) -> tuple[dict[str, Any], ...]:
-    source = f"NCCL topology file, {path.rpartition('/')[2]}"
-    levels: list[dict[str, Any]] = []
-    each: dict[str, int] = dict.fromkeys(walk.gpus, 0)
-    for bus, _, _, count in walk.nvlinks:
-        if bus in each:
-            each[bus] += count
-    ports = min(each.values())
-    if len(each) > 1:
-        node: dict[str, Any] = {"name": "node", "devices": len(each), "source": source}
-        if ports:
-            switched = any(kind == "switch" for _, _, kind, _ in walk.nvlinks)
-            node |= {"kind": "switch" if switched else "mesh", "ports": ports}
-            sm = number(next(iter(walk.gpus.values())).get("sm", "")) or 0
-            known = [capability for capability in NVLINK if capability <= sm]
-            if known:
-                node["bandwidth"] = f"{NVLINK[max(known)] / 1e9:g} GB/s"
-        else:
-            node |= {"kind": "switch", "ports": 1, "note": "no NVLink in the file"}
-        levels.append(node)
+    source = f"{TITLE}, {path.rpartition('/')[2]}"
+    devices = list(walk.gpus)
+    direct: dict[tuple[str, str], int] = {}
+    switched: dict[str, int] = {}
+    for bus, target, kind, count in walk.nvlinks:
+        if bus in walk.gpus and kind == "switch":
+            switched[bus] = switched.get(bus, 0) + count
+        elif bus in walk.gpus and target in walk.gpus and bus < target:  # each end lists it
+            direct[bus, target] = direct.get((bus, target), 0) + count
+    levels = node_levels(devices, direct, switched, walk.sockets, source)
+    sm = number(next(iter(walk.gpus.values())).get("sm", "")) or 0
+    known = [capability for capability in NVLINK if capability <= sm]
+    for level in levels:
+        if level["link"] == "nvlink" and known:
+            level["bandwidth"] = f"{NVLINK[max(known)] / 1e9:g} GB/s"
+        elif level["link"] == "pcie" and walk.lanes:
+            level["bandwidth"] = f"{min(walk.lanes) / 1e9:.4g} GB/s"
     speeds = [speed for _, speed in walk.nets if speed]
     if speeds:
-        levels.append(
-            {
-                "name": "network",
-                "ports": len(speeds),
-                "bandwidth": f"{min(speeds) / 1e9:g} GB/s",
-                "source": source,
-            }
-        )
+        network = {"name": "network", "ports": len(speeds), "source": source}
+        levels.append(network | {"bandwidth": f"{min(speeds) / 1e9:g} GB/s"})
     return tuple(levels)
+
+
+def _lanes(said: dict[str, str]) -> float | None:
+    """Bytes per second of a PCIe slot, as its link_speed and link_width say [PCI-SIG].
+
+    Up to 5 GT/s ten bits carry eight, beyond 130 carry 128.
+    """
+    rate = number(said.get("link_speed", "").split(" ")[0])
+    width = number(said.get("link_width", ""))
+    if not rate or not width or rate > 1000 or width > 32:
+        return None
+    return rate * 1e9 * width * (8 / 10 if rate <= 5 else 128 / 130) / 8

@@ -11,9 +11,11 @@ import re
 from typing import Any
 
 from oracle.readers import LONGEST, Reading, Refusal, unknown_line
+from oracle.readers.node_levels import node_levels
 
 TITLE = "nvidia-smi topo -m"
 CELLS = frozenset(("X", "SYS", "NODE", "PHB", "PXB", "PIX", "PSB", "SOC", "N/A", "OK"))
+NEAR = frozenset(("NODE", "PHB", "PXB", "PIX", "PSB"))  # of one socket
 MOST_LINKS = 18  # NVLinks of one device, to date
 
 _ANSI = re.compile(r"\x1b\[[0-9;]{0,12}m")
@@ -69,8 +71,11 @@ def parse(text: str, path: str) -> Reading:
     nics = [aliases.get(name, name) for name in names if not name.startswith("GPU")]
     if nics:
         machine["network ports"] = len(nics)
-    levels = _levels(gpus, names, rows, path)
-    return Reading(path, TITLE, (), machine, tuple(skipped), levels, tuple(links))
+    source = f"{TITLE}, {path.rpartition('/')[2]}"
+    levels = _levels(gpus, names, rows, source)
+    if nics:
+        levels.append({"name": "network", "ports": len(nics), "source": source})
+    return Reading(path, TITLE, (), machine, tuple(skipped), tuple(levels), tuple(links))
 
 
 def _names(fields: list[str]) -> list[str]:
@@ -83,22 +88,23 @@ def _names(fields: list[str]) -> list[str]:
 
 
 def _levels(
-    gpus: list[str], names: list[str], rows: dict[str, list[str]], path: str
-) -> tuple[dict[str, Any], ...]:
-    if len(gpus) < 2:
-        return ()
-    columns = [names.index(gpu) for gpu in gpus]
-    counts = [[int(rows[g][k][2:]) if rows[g][k].startswith("NV") else 0 for k in columns if
-               names[k] != g] for g in gpus]  # fmt: skip
-    level: dict[str, Any] = {"name": "node", "devices": len(gpus)}
-    every = {count for row in counts for count in row}
-    total = min(sum(row) for row in counts)
-    if len(every) == 1 and total > MOST_LINKS:
-        level |= {"kind": "switch", "ports": every.pop()}
-    elif total:
-        level |= {"kind": "mesh", "ports": total}
-    else:
-        kinds = sorted({rows[g][k] for g in gpus for k in columns if names[k] != g})
-        level |= {"kind": "switch", "ports": 1, "note": f"no NVLink: {', '.join(kinds)}"}
-    level["source"] = f"nvidia-smi topo -m, {path.rpartition('/')[2]}"
-    return (level,)
+    gpus: list[str], names: list[str], rows: dict[str, list[str]], source: str
+) -> list[dict[str, Any]]:
+    cells = {(g, other): cell for g in gpus for other, cell in zip(names, rows[g], strict=False)
+             if other in gpus and other != g}  # fmt: skip
+    nvlinks = {(a, b): int(cell[2:]) for (a, b), cell in cells.items()
+               if a < b and _NVLINK.fullmatch(cell)}  # fmt: skip
+    totals = [sum(links for pair, links in nvlinks.items() if gpu in pair) for gpu in gpus]
+    even = len(set(nvlinks.values())) == 1 and 2 * len(nvlinks) == len(gpus) * (len(gpus) - 1)
+    switched = {}
+    if even and min(totals) > MOST_LINKS:
+        switched, nvlinks = dict.fromkeys(gpus, next(iter(nvlinks.values()))), {}
+    sockets: dict[str, str] = {}
+    for gpu in gpus:  # of the first device that it reaches without the way between sockets
+        near = (a for a in gpus if a in sockets and cells[gpu, a] in NEAR)
+        sockets[gpu] = sockets.get(next(near, ""), gpu)
+    levels = node_levels(gpus, nvlinks, switched, sockets, source)
+    for level in levels:
+        if level.get("note") == "no NVLink":
+            level["note"] += f": {', '.join(sorted(set(cells.values())))}"
+    return levels
