@@ -160,7 +160,7 @@ def shipped(reference: Path, name: str) -> Calibration:
         readings = [readers.read(path) for path in sorted(folder.glob("allreduce-*/*.nccl"))]
         # one pair in two nodes: so says the bandwidth log of the same job
         pair = readers.read(folder / "pt2pt-inter" / "job01.sh.7249112.gpu.latency")
-        one = tuple(replace(sample, groups=1) for sample in pair.samples)
+        one = tuple(sample._replace(groups=1) for sample in pair.samples)
         facts = {**pair.machine, "date": "2021-06", "device": "Tesla V100-SXM2-16GB"}
         alone = replace(pair, samples=one, machine=facts)
         return calibrate([*readings, alone.given(nodes=2)], "abci")
@@ -173,7 +173,7 @@ def shipped(reference: Path, name: str) -> Calibration:
         chosen = [pool for label, pool in table.pools if device in label]
         samples = [sample for pool in chosen for sample in pool.samples]
         path = f"{table.name}.csv"
-        placed = tuple(replace(sample, where=f"{path}:{k}") for k, sample in enumerate(samples))
+        placed = tuple(sample._replace(where=f"{path}:{k}") for k, sample in enumerate(samples))
         machine = {"tool": tool, "device": f"{device.upper()} SXM node, {DATES[table.name]}"}
         readings += [Reading(path, "table", placed, machine)] if samples else []
     return calibrate(readings, "dgx-1-v100" if device == "v100" else f"dgx-{device}")

@@ -158,7 +158,7 @@ def _placed(sample: Sample, system: System) -> tuple[Sample | None, str]:
         return None, f"{sample.ranks} ranks on {nodes} nodes do not fit into {system.name}"
     if sample.ranks % nodes:
         return None, "the nodes hold unequal numbers of ranks"
-    return replace(sample, nodes=nodes, ranks_per_node=sample.ranks // nodes), ""
+    return sample._replace(nodes=nodes, ranks_per_node=sample.ranks // nodes), ""
 
 
 def _by_library(samples: list[Sample]) -> tuple[list[Sample], dict[str, int]]:

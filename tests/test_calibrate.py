@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
-from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -66,7 +65,7 @@ def planted(
 
 
 def reading(samples: list[Sample], name: str = "log.txt") -> Reading:
-    placed = tuple(replace(sample, where=f"{name}:{k}") for k, sample in enumerate(samples, 1))
+    placed = tuple(sample._replace(where=f"{name}:{k}") for k, sample in enumerate(samples, 1))
     return Reading(name, "nccl-tests text", placed,
                    {"tool": "nccl-tests 2.19", "date": "2024-05-06", "device": "Toy"})  # fmt: skip
 
@@ -101,7 +100,7 @@ def test_two_protocols_come_back() -> None:
 def test_outliers_are_named_and_do_not_move_the_fit(seed: int) -> None:
     samples = planted(7e-6, 3e-6, 40e9, noise=0.02, seed=seed)
     bad = {3, 20, 47, 77}
-    samples = [replace(s, seconds=s.seconds * 3) if k in bad else s for k, s in enumerate(samples)]
+    samples = [s._replace(seconds=s.seconds * 3) if k in bad else s for k, s in enumerate(samples)]
     found = pooled("allreduce", "node", samples).fitted()
     assert set(found.outliers.tolist()) == bad
     (line,) = found.lines
@@ -117,7 +116,7 @@ def test_planted_truths_lie_in_their_intervals() -> None:
         )
         samples = planted(truth[0], truth[1], 1 / truth[2], noise=0.05, seed=seed)
         hit = dice.random(len(samples)) < 0.05
-        samples = [replace(s, seconds=s.seconds * 2) if h else s
+        samples = [s._replace(seconds=s.seconds * 2) if h else s
                    for s, h in zip(samples, hit, strict=True)]  # fmt: skip
         (line,) = pooled("allreduce", "node", samples).fitted().lines
         off = np.abs(line.values - truth)
@@ -148,7 +147,7 @@ def test_the_algorithm_is_found_by_evidence(name: str, steps, volume) -> None:
 
 
 def test_a_bandwidth_that_differs_by_rank_count_is_seen() -> None:
-    samples = [replace(s, seconds=s.seconds * (1.6 if s.ranks == 4 else 1.0))
+    samples = [s._replace(seconds=s.seconds * (1.6 if s.ranks == 4 else 1.0))
                for s in planted(1e-7, 1e-7, 40e9, ranks=(2, 4, 8))]  # fmt: skip
     found = pooled("allreduce", "node", samples).fitted()
     assert found.factors[4.0] / found.factors[8.0] == pytest.approx(1.6, rel=0.02)
@@ -203,14 +202,14 @@ def test_a_fit_carries_over_to_groups_the_log_did_not_have(toy: Path, tmp_path: 
         (planted(7e-6, 3e-6, 4e10, sizes=np.array([1024.0])), "one size only"),
         (planted(7e-6, 3e-6, 4e10, sizes=np.array([1024.0, 2048.0, 4096.0])), "factor of eight"),
         (planted(7e-6, 3e-6, 4e10, ranks=(4,), sizes=SIZES[:3] ** 2), "too few"),
-        ([replace(s, ranks=None) for s in planted(7e-6, 3e-6, 4e10)], "how many ranks"),
-        ([replace(s, per_rank=True) for s in planted(7e-6, 3e-6, 4e10)], "how many ranks"),
-        ([replace(s, window=64) for s in planted(7e-6, 3e-6, 4e10)], "no latency"),
-        ([replace(s, groups=None) for s in planted(7e-6, 3e-6, 4e10)], "pairs talked"),
-        ([replace(s, operation="gossip") for s in planted(7e-6, 3e-6, 4e10)], "priced"),
-        ([replace(s, nodes=3, ranks=8) for s in planted(7e-6, 3e-6, 4e10)], "unequal"),
-        ([replace(s, nodes=99, ranks=396) for s in planted(7e-6, 3e-6, 4e10)], "do not fit"),
-        ([replace(s, operation="sendrecv", nodes=None, ranks=2) for s in planted(7e-6, 3e-6, 4e10)],
+        ([s._replace(ranks=None) for s in planted(7e-6, 3e-6, 4e10)], "how many ranks"),
+        ([s._replace(per_rank=True) for s in planted(7e-6, 3e-6, 4e10)], "how many ranks"),
+        ([s._replace(window=64) for s in planted(7e-6, 3e-6, 4e10)], "no latency"),
+        ([s._replace(groups=None) for s in planted(7e-6, 3e-6, 4e10)], "pairs talked"),
+        ([s._replace(operation="gossip") for s in planted(7e-6, 3e-6, 4e10)], "priced"),
+        ([s._replace(nodes=3, ranks=8) for s in planted(7e-6, 3e-6, 4e10)], "unequal"),
+        ([s._replace(nodes=99, ranks=396) for s in planted(7e-6, 3e-6, 4e10)], "do not fit"),
+        ([s._replace(operation="sendrecv", nodes=None, ranks=2) for s in planted(7e-6, 3e-6, 4e10)],
          "share a node"),
     ],
 )  # fmt: skip
@@ -234,7 +233,7 @@ def test_one_rank_count_says_what_it_cannot_know(toy: Path) -> None:
 def test_levels_are_kept_apart_and_host_buffers_out(toy: Path) -> None:
     inside = planted(2e-6, 1e-6, 1e11, ranks=(2, 4))
     between = planted(9e-6, 4e-6, 1e10, ranks=(8, 16, 32), nodes=True)
-    hosts = [replace(s, memory="host", seconds=s.seconds * 9) for s in between]
+    hosts = [s._replace(memory="host", seconds=s.seconds * 9) for s in between]
     found = calibrate([reading([*inside, *between, *hosts])], toy)
     by_level = {entry.level: entry for entry in found.entries}
     assert by_level["node"].bandwidth == pytest.approx(1e11, rel=1e-3)
@@ -251,7 +250,7 @@ def test_a_node_of_two_sockets_is_one_node(tmp_path: Path) -> None:
                     .replace("devices: 128", "devices: 96")
                     .replace("  - {name: node", f"{socket}  - {{name: node"))  # fmt: skip
     inside = planted(2e-6, 1e-6, 1e11, ranks=(6,))
-    between = [replace(s, nodes=None, ranks_per_node=None)
+    between = [s._replace(nodes=None, ranks_per_node=None)
                for s in planted(9e-6, 4e-6, 1e10, ranks=(12, 24, 48))]  # fmt: skip
     found = calibrate([reading([*inside, *between])], path)
     assert {entry.level for entry in found.entries} == {"node", "room"}
@@ -274,7 +273,7 @@ def test_a_node_of_two_sockets_is_one_node(tmp_path: Path) -> None:
 
 def test_devices_that_are_nodes_are_one_pool() -> None:
     """Where a device is a node of its own, every rank count is between nodes."""
-    samples = [replace(s, nodes=None, ranks_per_node=None, library="mpi", memory="host")
+    samples = [s._replace(nodes=None, ranks_per_node=None, library="mpi", memory="host")
                for s in planted(9e-6, 4e-6, 1e10, ranks=(2, 4, 8, 16))]  # fmt: skip
     found = calibrate([reading(samples)], "cori-knl")
     assert [fit.pool.level for fit in found.fits] == ["system"]
@@ -284,7 +283,7 @@ def test_devices_that_are_nodes_are_one_pool() -> None:
 
 
 def test_nodes_that_a_log_leaves_out_are_taken_as_packed(toy: Path) -> None:
-    samples = [replace(s, nodes=None, ranks_per_node=None)
+    samples = [s._replace(nodes=None, ranks_per_node=None)
                for s in planted(9e-6, 4e-6, 1e10, ranks=(8, 16))]  # fmt: skip
     assert {e.level for e in calibrate([reading(samples)], toy).entries} == {"room"}
 
@@ -328,7 +327,7 @@ def test_calibrating_again_replaces_and_keeps_the_rest(toy: Path, tmp_path: Path
     inside = planted(2e-6, 1e-6, 1e11, ranks=(2, 4))
     between = planted(9e-6, 4e-6, 1e10, ranks=(8, 16, 32), nodes=True)
     written(calibrate([reading([*inside, *between])], toy), first)
-    slower = [replace(s, seconds=s.seconds * 2) for s in inside]
+    slower = [s._replace(seconds=s.seconds * 2) for s in inside]
     text = written(calibrate([reading(slower, "newer.txt")], first), second)
     by_level = {e.level: e for e in specs.system(second).collectives}
     assert by_level["node"].bandwidth == pytest.approx(5e10, rel=1e-3)

@@ -82,7 +82,7 @@ def parse(text: str, path: str) -> Reading:
         if len(line) > LONGEST:
             skipped.append((at, f"a line of more than {LONGEST} characters"))
             continue
-        if not line[0].isdecimal() or ":" in line:
+        if "[" in line or ":" in line:
             line = _PREFIX.sub("", line)
         if "#" in line[:2]:
             test = _header(line, test, machine)
@@ -169,35 +169,32 @@ def _row(
     skipped: list[tuple[int, str]],
 ) -> None:
     barrier = test.operation == "barrier"
-    values = [number(word) for word in fields]
-    if not values or values[0] is None or (not barrier and not fields[0].isdecimal()):
+    first = number(fields[0]) if fields else None
+    if first is None or (not barrier and not fields[0].isdecimal()):
         skipped.append((at, unknown_line(" ".join(fields))))
         return
-    column = test.column if not barrier or test.column < len(values) else 0
-    value = values[column] if column < len(values) else None
-    size = 0.0 if barrier else values[0]
+    column = test.column if not barrier or test.column < len(fields) else 0
+    value = _value(fields, column)
+    size = 0.0 if barrier else first
     if not test.operation:
         skipped.append((at, f"nothing that is priced: {test.name[:40] or 'no title'}"))
-    elif value is None or value == 0 or size > MOST:
+    elif not value or size > MOST:
         skipped.append(
             (at, "the row ends before its number" if value is None else "no usable time")
         )
     elif test.kind != "latency" and size == 0:
         skipped.append((at, "0 bytes have no bandwidth"))
     else:
-        pairs = test.pairs
         seconds = value * 1e-6
         if test.kind != "latency":
-            streams = (pairs or 1) * (2 if test.kind == "bidirectional" else 1)
+            streams = (test.pairs or 1) * (2 if test.kind == "bidirectional" else 1)
             seconds = size * streams / (value * 1e6)
         if not usable(seconds):
             skipped.append((at, "no usable time"))
             return
-        bounds = [values[k] if k is not None and k < len(values) else None
-                  for k in (test.least, test.most)]  # fmt: skip
-        low, high = bounds
+        low, high = _value(fields, test.least), _value(fields, test.most)
         spread = (high - low) / value / 2 if low is not None and high is not None else None
-        count = values[test.iterations] if test.iterations and test.iterations < len(values) else 0
+        count = _value(fields, test.iterations)
         samples.append(
             Sample(
                 test.operation,
@@ -205,7 +202,7 @@ def _row(
                 seconds,
                 test.ranks,
                 iterations=int(count) if count else None,
-                groups=pairs,
+                groups=test.pairs,
                 window=test.window,
                 per_rank=test.operation in PARTS,
                 spread=spread if spread is None or spread >= 0 else None,
@@ -214,3 +211,8 @@ def _row(
                 where=f"{path}:{at}",
             )
         )
+
+
+def _value(fields: list[str], column: int | None) -> float | None:
+    """The number in a column, where there is such a column and it holds one."""
+    return number(fields[column]) if column is not None and column < len(fields) else None
