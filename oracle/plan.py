@@ -157,10 +157,10 @@ def _parse(text: str, batch: float) -> Plan:
             values |= _degree(cls, degree, start + len(name) + 1, faults)
         else:
             knob = next(iter(_knobs(cls)))
-            values |= _knob(cls, f"{knob}={degree}", start + len(name) + 1, faults)
+            values |= _knob(cls, knob, degree, start + len(name) + 1, faults)
         at = start + len(head) + 1
         for knob in knobs:
-            values |= _knob(cls, knob, at, faults)
+            values |= _turned(cls, knob, at, faults)
             at += len(knob) + 1
         axes.append(cls(**values))
     by_name = {axis.name: axis for axis in axes}
@@ -194,23 +194,34 @@ def _degree(cls: type[Strategy], text: str, at: int, faults: list[Fault]) -> dic
     return {"degree": float(text)}
 
 
-def _knob(cls: type[Strategy], text: str, at: int, faults: list[Fault]) -> dict[str, float]:
-    name, _, value = text.partition("=")
-    known = {k: f for k, f in _knobs(cls).items() if k not in ("height", "width")}
+def _turned(cls: type[Strategy], text: str, at: int, faults: list[Fault]) -> dict[str, float]:
+    """A knob as it stands in a plan, `segments=8`."""
+    name, equals, value = text.partition("=")
+    known = [knob for knob in _knobs(cls) if knob not in ("height", "width")]
     if name not in known:
         hint = suggest(name, known, f"knobs of {cls.name}")
         faults.append(_fault(f"{cls.name} has no knob `{name}`", at, name, hint))
         return {}
-    choices = known[name].metadata.get("words")
+    if not equals:
+        faults.append(_fault(f"`{name}` lacks its value", at, name, f"`{name}=…`"))
+        return {}
+    return _knob(cls, name, value, at + len(name) + 1, faults)
+
+
+def _knob(
+    cls: type[Strategy], name: str, value: str, at: int, faults: list[Fault]
+) -> dict[str, float]:
+    """The value of a knob, which begins at a column."""
+    choices = _knobs(cls)[name].metadata.get("words")
     if choices:
         if value in choices:
             return {name: float(choices.index(value))}
         hint = suggest(value, choices, "write one of")
-        faults.append(_fault(f"`{name}` cannot be `{value}`", at, text, hint))
+        faults.append(_fault(f"`{name}` cannot be `{value}`", at, value, hint))
     elif re.fullmatch(r"[1-9]\d{0,6}", value):
         return {name: float(value)}
     else:
-        faults.append(_fault(f"`{value}` is not a number for `{name}`", at, text, "from 1 on"))
+        faults.append(_fault(f"`{value}` is not a number for `{name}`", at, value, "from 1 on"))
     return {}
 
 

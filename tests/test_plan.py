@@ -125,7 +125,7 @@ def test_any_text_is_a_plan_or_refused(text: str) -> None:
     ("data:4 data:4", "stands twice"),
     ("data:4,zeroo=1", "did you mean `zero`?"),
     ("data:4,zero=4", "cannot be `4`"),
-    ("data:4,zero", "cannot be ``"),
+    ("data:4,zero", "lacks its value"),
     ("data:4,=1", "has no knob ``"),
     ("data:4,", "has no knob ``"),
     ("data:4,degree=2", "has no knob `degree`"),
