@@ -106,6 +106,25 @@ def verbs() -> str:
     return "\n".join(["| verb | what it does |", "|---|---|", *rows])
 
 
+def settings() -> str:
+    """The options that may be set, with what they take."""
+    from oracle.commands import VERBS, options, parser_of
+    from oracle.config import SETTINGS, variable
+
+    takers: dict[str, list[str]] = {key: [] for key in SETTINGS}
+    for verb in VERBS:
+        flags = {flag for action in options(parser_of(verb)) for flag in action.option_strings}
+        for key in SETTINGS:
+            if f"--{key}" in flags:
+                takers[key].append(verb)
+    rows = [
+        f"| `{key}` | `{variable(key)}` | "
+        f"{'every command' if len(verbs) == len(VERBS) else ', '.join(verbs)} |"
+        for key, verbs in takers.items()
+    ]
+    return "\n".join(["| key | variable | of |", "|---|---|---|", *rows])
+
+
 def shipped() -> str:
     """Systems and models that come along."""
     import oracle
@@ -142,7 +161,8 @@ def peers() -> str:
 FILLED: dict[str, Callable[[], str]] = {
     f"{{{{{fill.__name__}}}}}": fill
     for fill in (
-        strategies, algorithms, topologies, references, codes, verbs, shipped, accuracy, peers,
+        strategies, algorithms, topologies, references, codes, verbs, settings, shipped, accuracy,
+        peers,
     )
 }  # fmt: skip
 

@@ -9,7 +9,6 @@ own. What cannot be fitted is listed with its reason and stays at its datasheet 
 from __future__ import annotations
 
 import os
-import tempfile
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from functools import cached_property
@@ -21,12 +20,14 @@ import numpy as np
 from oracle import specs
 from oracle.collectives import ALGORITHMS
 from oracle.document import read_text
+from oracle.files import write
 from oracle.fit import FASTEST, NORMAL90, Envelope, Numbers
 from oracle.pools import Pool, degenerate, pooled, pools
 from oracle.readers import Reading, Refusal
 from oracle.spec_block import block, plain, with_block, with_levels
 from oracle.specs import Calibrated, System
 from oracle.structure import Structure, learned
+from oracle.table import Tabular
 from oracle.units import show
 
 ALIKE = 0.03  # bandwidths of neighbouring rank counts that share an entry
@@ -88,7 +89,7 @@ class Fit:
 
 
 @dataclass(frozen=True, eq=False)
-class Calibration:
+class Calibration(Tabular):
     """What logs and topology files say about a system: fits, refusals, and the new spec."""
 
     system: System  # with what was learned of its levels
@@ -169,6 +170,16 @@ class Calibration:
             "dropped": list(self.structure.dropped),
         }  # fmt: skip
 
+    def rows(self) -> list[dict[str, Any]]:
+        """One flat row for each line that was fitted."""
+        return [
+            {"op": entry.op, "level": entry.level, "algorithm": entry.algorithm,
+             "base": entry.base, "latency": entry.latency, "bandwidth": entry.bandwidth,
+             "ranks": " ".join(map(str, entry.ranks)), "samples": len(fit.pool.seconds),
+             "r2": float(fit.r2), "residual": float(fit.found.scale)}
+            for fit in self.fits for entry in fit.entries
+        ]  # fmt: skip
+
     def spec(self) -> str:
         """The system file's own text, but for the levels and the `collectives:` that are new."""
         if not self.original:
@@ -197,17 +208,7 @@ class Calibration:
         text = self.spec()
         specs._build(System, _loaded(text))  # what is written can be read
         try:
-            handle, beside = tempfile.mkstemp(dir=target.parent, prefix=f".{target.name[:99]}.")
-            try:
-                with os.fdopen(handle, "w", encoding="utf-8", newline="\n") as file:
-                    file.write(text)
-                    file.flush()
-                    os.fsync(file.fileno())
-                os.chmod(beside, 0o644)
-                os.replace(beside, target)
-            except BaseException:
-                os.unlink(beside)
-                raise
+            write(target, text.encode())
         except OSError as error:
             what = error.strerror or "it cannot be written"
             raise Refusal(str(path), 0, what, "name a file in a folder you may write to") from None

@@ -9,30 +9,16 @@ errors to standard error.
 
 from __future__ import annotations
 
-import argparse
 import gc
 import os
 import sys
+import time
 from importlib import import_module
-from typing import NoReturn
+from pathlib import Path
+from typing import Any
 
-from oracle import __version__
-
-VERBS = {
-    "recommend": "rank the ways to split a training over N devices",
-    "estimate": "predict one plan, with its parts",
-    "explain": "a strategy's equations; or what bounds a plan and what would change that",
-    "sweep": "scaling curves over devices, batches, what-if factors; resumable",
-    "report": "one self-contained HTML file of a recommendation",
-    "plot": "figures: breakdown, scaling, memory, Pareto, contention, timeline",
-    "specs": "list, show, check model, system and data set files",
-    "import": "a model spec from torch, ONNX or a Hugging Face config",
-    "export": "launch files of a plan: torchrun, slurm, deepspeed, megatron, trace",
-    "measure": "time collectives or kernels on this machine",
-    "calibrate": "fit α, β and kernel efficiency to measurements",
-    "run": "really train under a plan, and time it",
-    "compare": "predictions against measurements",
-}
+from oracle import __version__, terminal
+from oracle.commands import VERBS, Answer, Usage, parser_of
 
 EXAMPLES = """\
   oracle recommend resnet50 abci --devices 64 --batch 4096
@@ -41,33 +27,17 @@ EXAMPLES = """\
   oracle explain filter
   oracle calibrate nccl.log --onto abci -o my-system.yaml
 """
-
-
-class Usage(Exception):
-    """A command line that cannot be used."""
-
-
-class Parser(argparse.ArgumentParser):
-    """argparse that suggests the nearest flag and never exits by itself."""
-
-    def error(self, message: str) -> NoReturn:
-        raise Usage(self._nearer(message))
-
-    def _nearer(self, message: str) -> str:
-        from oracle.document import nearest
-
-        words = message.split()
-        if message.startswith("unrecognized arguments:"):
-            flags = [flag for action in self._actions for flag in action.option_strings]
-            for word in words[2:]:
-                if word.startswith("-") and (meant := nearest(word.split("=")[0], flags)):
-                    return f"unknown option `{word}`; did you mean `{meant}`?"
-        return message
+OURS = """\
+This is a fault of oracle, not of what you asked. Please report it with the lines above and:
+  oracle   {version}, Python {python}, {platform}
+  command  {command}"""
 
 
 def main(argv: list[str] | None = None) -> int:
     """Run one command line; the exit code."""
     arguments = list(sys.argv[1:] if argv is None else argv)
+    for stream in (sys.stdout, sys.stderr):
+        terminal.spell(stream)
     try:
         return _main(arguments)
     except BrokenPipeError:  # the reader has seen enough
@@ -80,10 +50,14 @@ def main(argv: list[str] | None = None) -> int:
     except KeyboardInterrupt:
         print("interrupted", file=sys.stderr)
         return 130
+    except Exception:
+        return _ours(arguments)
 
 
 def _main(arguments: list[str]) -> int:
     verb, rest = (arguments[0], arguments[1:]) if arguments else ("--help", [])
+    if verb == "help" and rest:
+        verb, rest = rest[0], ["--help"]
     if verb in ("-h", "--help", "help"):
         print(overview())
         return 0
@@ -91,36 +65,36 @@ def _main(arguments: list[str]) -> int:
         print(f"oracle {__version__}")
         return 0
     if verb not in VERBS:
-        from oracle.document import suggest
+        from oracle.document import nearest, suggest
 
-        print(
-            f"error: unknown command `{verb}`; {suggest(verb, VERBS, 'commands')}", file=sys.stderr
-        )
+        flag = nearest(verb, ("--help", "--version")) if verb.startswith("-") else ""
+        what = "option" if verb.startswith("-") else "command"
+        hint = f"did you mean `{flag}`?" if flag else suggest(verb, VERBS, "commands")
+        print(f"error: unknown {what} `{verb}`; {hint}", file=sys.stderr)
         return 2
     return _run(verb, rest)
 
 
 def _run(verb: str, rest: list[str]) -> int:
+    begin = time.perf_counter()
     if verb not in ("run", "measure"):  # tables of plans are small: threads would only spin
         os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
         gc.set_threshold(100_000)  # answers are short-lived; collecting them young costs a tenth
-    module = import_module(f"oracle.commands.{verb}_")
-    parser = Parser(
-        prog=f"oracle {verb}", description=module.__doc__, allow_abbrev=False,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-    )  # fmt: skip
-    parser.add_argument("-q", "--quiet", action="store_true", help="say only what was asked for")
-    parser.add_argument("-v", "--verbose", action="store_true", help="say more")
-    module.arguments(parser)
+    parser = parser_of(verb)
+    colour = "auto"
     try:
+        from oracle.config import settle
+
+        set_elsewhere = settle(parser, verb)
         asked = parser.parse_args(rest)
+        colour = asked.color
+        answer = import_module(f"oracle.commands.{verb}_").run(asked)
+        _give(answer, asked)
     except Usage as error:
-        print(f"error: {error}\n       `oracle {verb} --help` lists what it takes", file=sys.stderr)
+        _talk(f"error: {error}\n       `oracle {verb} --help` lists what it takes", colour)
         return 2
     except SystemExit as end:  # --help has printed itself
         return int(end.code or 0)
-    try:
-        answer = module.run(asked)
     except (OSError, ValueError) as error:
         if not (
             isinstance(error, OSError) or getattr(error, "faults", None) or hasattr(error, "hint")
@@ -128,14 +102,60 @@ def _run(verb: str, rest: list[str]) -> int:
             raise  # a fault of ours keeps its traceback
         if isinstance(error, BrokenPipeError):
             raise
-        print(_plain(error), file=sys.stderr)
+        _talk(_plain(error), colour)
         return 2
-    if answer.note and (answer.code or not asked.quiet):
-        print(answer.note, file=sys.stderr)
-    if answer.text:
-        print(answer.text)
-        sys.stdout.flush()
+    if asked.verbose and not asked.quiet:
+        _talk("\n".join(_story(asked, set_elsewhere, time.perf_counter() - begin)), colour)
     return int(answer.code)
+
+
+def _give(answer: Answer, asked: Any) -> None:
+    """Say the note, and put the answer where it was wanted."""
+    if answer.note and (answer.code or not asked.quiet):
+        _talk(answer.note, asked.color)
+    place = getattr(asked, "to", None) or "-"
+    if answer.text and place != "-":
+        from oracle.files import write
+
+        write(Path(place), f"{answer.text}\n".encode())
+        if not asked.quiet:
+            _talk(f"wrote {place}", asked.color)
+    elif answer.text:
+        plain = (getattr(asked, "form", None) or "text") != "text"
+        in_colour = not plain and terminal.takes_colour(sys.stdout, asked.color)
+        print(terminal.painted(answer.text) if in_colour else answer.text)
+        sys.stdout.flush()
+
+
+def _talk(text: str, colour: str) -> None:
+    in_colour = terminal.takes_colour(sys.stderr, colour)
+    print(terminal.painted(text) if in_colour else text, file=sys.stderr)
+
+
+def _story(asked: Any, set_elsewhere: dict[str, Any], seconds: float) -> list[str]:
+    """What `-v` adds: what was read, what was set where, how long it took."""
+    lines = [f"set: {key} = {one.text} ({one.origin})" for key, one in set_elsewhere.items()]
+    if getattr(asked, "model", None) and getattr(asked, "system", None):
+        from oracle.provenance import specs_read
+
+        read = specs_read(asked.model, asked.system, asked.dataset, asked.profile)
+        lines += [f"read: {one.kind} {one.name}, sha256 {one.sha256[:16]}…" for one in read]
+    return [*lines, f"took {seconds:.2f} s"]
+
+
+def _ours(arguments: list[str]) -> int:
+    """A fault of ours: its traceback, and what to send us."""
+    import platform
+    import shlex
+    import traceback
+
+    traceback.print_exc()
+    said = OURS.format(
+        version=__version__, python=platform.python_version(), platform=platform.platform(),
+        command=shlex.join(["oracle", *arguments]),
+    )  # fmt: skip
+    print(said, file=sys.stderr)
+    return 4
 
 
 def _plain(error: Exception) -> str:

@@ -10,11 +10,12 @@ from typing import Any
 import numpy as np
 
 from oracle.prediction import Estimate
+from oracle.table import Tabular
 from oracle.units import show
 
 
 @dataclass(frozen=True)
-class Comparison:
+class Comparison(Tabular):
     """Measured plans beside what was predicted of them."""
 
     predicted: Estimate
@@ -66,6 +67,17 @@ class Comparison:
             "accuracy": float(np.mean(self.accuracy)), "coverage": float(np.mean(self.covered)),
             "tau": None if np.isnan(tau) else tau, "regret": self.regret, "plans": rows,
         }  # fmt: skip
+
+    def rows(self) -> list[dict[str, Any]]:
+        """One flat row a plan."""
+        found = self.to_dict()
+        return [
+            {"model": found["model"], "system": found["system"],
+             **{name: value for name, value in row.items() if name not in ("parts", "memory")},
+             "memory_predicted": row["memory"]["predicted"],
+             "memory_measured": row["memory"]["measured"]}
+            for row in found["plans"]
+        ]  # fmt: skip
 
     def compared(self, row: int) -> dict[str, dict[str, float]]:
         """Each part predicted and measured, seconds."""

@@ -13,13 +13,12 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from oracle.options import Options
+from oracle.options import SLOTS, Options
 from oracle.plan import Plan
 from oracle.shard import Array, Shard
 from oracle.specs import Device
 from oracle.stages import Stages
 
-SLOTS = {"sgd": 0, "momentum": 1, "adam": 2, "lars": 1, "lamb": 2}  # fp32 values per weight
 SLACK = 0.05  # of what the allocator hands out: rounding and holes between blocks
 KINDS = ("weights", "gradients", "optimizer", "activations", "workspace", "buffers", "reserve")
 

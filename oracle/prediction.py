@@ -11,14 +11,16 @@ import numpy as np
 from numpy.typing import NDArray
 
 from oracle import evaluate
+from oracle.compute.curve import precision_on
 from oracle.document import Fault, Place, SpecError, suggest
 from oracle.evaluate import Block
-from oracle.memory import KINDS, SLOTS
+from oracle.memory import KINDS
 from oracle.models import Model
-from oracle.options import Options
+from oracle.options import SLOTS, Options
 from oracle.plan import Plan, table
 from oracle.profile import profile as opened
 from oracle.specs import PRECISIONS, System
+from oracle.table import Tabular
 from oracle.units import show
 
 Floats = NDArray[np.float64]
@@ -27,7 +29,7 @@ PARTS = ("forward", "backward", "update", "bubble", "recompute")
 
 
 @dataclass(frozen=True, eq=False)
-class Estimate:
+class Estimate(Tabular):
     """Of each plan: seconds per iteration, bytes per device, and what rules it out.
 
     The same type holds a measurement, so that prediction and measurement are compared like
@@ -138,6 +140,51 @@ class Estimate:
         columns |= {f"memory.{kind}": self.memory_kinds[kind] for kind in KINDS}
         return pd.DataFrame(columns)
 
+    def figures(self, row: int) -> dict[str, Any]:
+        """One plan as flat figures, SI: the columns of a CSV file."""
+        seconds, data, messages = self.seconds[row], self.model.dataset, self.exchange[row]
+        epoch = None if data is None else seconds * data.samples / self.batch[row]
+        numbers = {
+            "seconds": seconds,
+            "seconds_low": self.seconds_low[row],
+            "seconds_high": self.seconds_high[row],
+            "epoch_seconds": epoch,
+            "samples_per_second": self.batch[row] / seconds,
+            "device_hours_per_epoch": None if epoch is None else epoch * self.devices[row] / 3600,
+            **{part: values[row] for part, values in self.compute.items()},
+            "exchange": sum(message["seconds"] for message in messages),
+            "exposed": sum(message["exposed"] for message in messages),
+            "memory": self.memory[row],
+            "capacity": self.options.max_memory or self.system.device.memory,
+        }
+        broken = "; ".join(self.broken[row])
+        return {
+            "status": "infeasible" if broken else "ok",
+            "plan": self.plans[row],
+            "devices": int(self.devices[row]),
+            "why": broken,
+            # what a different order of additions may change lies beyond nine digits
+            **{name: None if value is None else float(f"{float(value):.9g}")
+               for name, value in numbers.items()},
+        }  # fmt: skip
+
+    def rows(self) -> list[dict[str, Any]]:
+        """One flat row a plan."""
+        head = {"model": self.model.name, "system": self.system.name}
+        return [
+            {**head, "batch": int(self.batch[row]), **self.figures(row)} for row in range(len(self))
+        ]
+
+    @property
+    def speed_of_light(self) -> Floats:
+        """Seconds if every device computed at its datasheet's peak and nothing were sent.
+
+        t = B · FLOP / (p · peak)        FLOP of a sample, forward and backward
+        """
+        device = self.system.device
+        peak = device.peak[precision_on(device, self.options.precision)]
+        return self.batch * self.model.flop / (self.devices * peak)
+
     def plan_dict(self, row: int, rank: int | None = None) -> dict[str, Any]:
         """One plan in the published JSON form."""
         epoch = None if self.epoch is None else float(self.epoch[row])
@@ -151,6 +198,7 @@ class Estimate:
                 "low": float(self.seconds_low[row]),
                 "high": float(self.seconds_high[row]),
                 "epoch": epoch,
+                "speed_of_light": float(self.speed_of_light[row]),
             },
             "compute": {part: float(self.compute[part][row]) for part in PARTS},
             "exchange": [dict(message) for message in self.exchange[row]],
@@ -181,9 +229,6 @@ class Estimate:
             "ideal": self.options.ideal,
             "plans": [self.plan_dict(row, given[row]) for row in range(len(self))],
         }
-
-    def _repr_html_(self) -> str:
-        return str(self.table().to_html())
 
 
 def _words(rule: str, wanted: float, allowed: float, system: System) -> str:

@@ -11,9 +11,8 @@ from typing import Any
 
 from oracle.prediction import PARTS, Estimate
 from oracle.search import Ranking
+from oracle.terminal import width
 from oracle.units import show
-
-WIDE = 80
 
 
 def ranking_text(ranking: Ranking, asked: Any = None) -> str:
@@ -31,11 +30,12 @@ def ranking_text(ranking: Ranking, asked: Any = None) -> str:
              f"{_interval(shown, 0)} an iteration{epoch}"),
         f"  memory    {_memory(shown, 0)}",
         f"  bound by  {_bounds(shown, 0)}",
+        _fit(f"  at peak   {_light(shown, 0)}"),
         _fit(f"  sure?     {_sure(shown, likely)}"),
         "",
         *_table(shown, likely),
         "",
-        f"{ranking.fitting} of {ranking.tried} products of strategies fit, each at its best.",
+        _fit(f"{ranking.fitting} of {ranking.tried} products of strategies fit, each at its best."),
     ]  # fmt: skip
     if asked is not None and getattr(asked, "everything", False):
         lines += ["", "These do not:", *_misses(ranking.misses)]
@@ -62,7 +62,7 @@ def _fit(text: str) -> str:
     """Broken at spaces so that no line is wider than the screen."""
     import textwrap
 
-    return textwrap.fill(text, WIDE, subsequent_indent="  ", break_on_hyphens=False)
+    return textwrap.fill(text, width(), subsequent_indent="  ", break_on_hyphens=False)
 
 
 def _interval(shown: Estimate, row: int) -> str:
@@ -80,7 +80,7 @@ def _memory(shown: Estimate, row: int) -> str:
             f"{show(free, 'B')} free")  # fmt: skip
     for sign, (size, kind) in zip(";,", kinds, strict=False):  # the largest, as far as they fit
         more = f"{sign} {kind} {show(size, 'B')}"
-        text += more if len(text + more) <= WIDE - 12 else ""
+        text += more if len(text + more) <= width() - 12 else ""
     return text
 
 
@@ -102,9 +102,16 @@ def _bounds(shown: Estimate, row: int) -> str:
     total = shown.seconds[row]
     ranked = sorted(parts(shown, row).items(), key=lambda item: -item[1])
     shares = [f"{name} {100 * s / total:.0f} %" for name, s in ranked[:3] if s > 0.005 * total]
-    while len(", ".join(shares)) > WIDE - 12 and len(shares) > 1:
+    while len(", ".join(shares)) > width() - 12 and len(shares) > 1:
         shares.pop()
     return ", ".join(shares)
+
+
+def _light(shown: Estimate, row: int) -> str:
+    """The bound that no plan beats, and how much of it is reached."""
+    light = float(shown.speed_of_light[row])
+    return (f"{show(light, 's')} with every device at datasheet peak; "
+            f"{light / shown.seconds[row]:.0%} of it reached")  # fmt: skip
 
 
 def origins(shown: Estimate) -> str:
@@ -131,18 +138,18 @@ def _sure(shown: Estimate, likely: Any) -> str:
 def _table(shown: Estimate, likely: Any) -> list[str]:
     """One line a plan; two where plans are too long to stand beside their figures."""
     first = parts(shown, 0)
-    width = max(len(plan) for plan in shown.plans)
-    wide = width > 30
-    width = 4 if wide else width
-    lines = [f"  #  {'plan':<{width}}  {'iteration':>9}  {'memory':>8}  {'best?':>5}  why not"]
+    longest = max(len(plan) for plan in shown.plans)
+    two = longest > width() - 50
+    column = 4 if two else longest
+    lines = [f"  #  {'plan':<{column}}  {'iteration':>9}  {'memory':>8}  {'best?':>5}  why not"]
     for row, plan in enumerate(shown.plans):
         why = "" if row == 0 else why_not(first, parts(shown, row))
-        if wide:
-            lines.append(f" {row + 1:>2}  {plan}"[:WIDE])
-        head = " " * 4 if wide else f" {row + 1:>2} "
-        line = (f"{head} {'' if wide else plan:<{width}}  {show(shown.seconds[row], 's'):>9}  "
+        if two:
+            lines.append(f" {row + 1:>2}  {plan}"[: width()])
+        head = " " * 4 if two else f" {row + 1:>2} "
+        line = (f"{head} {'' if two else plan:<{column}}  {show(shown.seconds[row], 's'):>9}  "
                 f"{show(shown.memory[row], 'B'):>8}  {likely[row]:>5.0%}  {why}")  # fmt: skip
-        lines.append(line.rstrip()[:WIDE])
+        lines.append(line.rstrip()[: width()])
     return lines
 
 

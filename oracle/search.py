@@ -22,13 +22,15 @@ from oracle.plan import Plan, join
 from oracle.prediction import Estimate, estimate
 from oracle.specs import System
 from oracle.strategies import strategies
+from oracle.table import Tabular
 
+SEED = 0  # of the draws that say how likely a plan is the best
 KEPT = 32  # products that get their knobs turned, and three times as many that do not fit yet
 NEAREST = 5  # misses to show when nothing fits
 
 
 @dataclass(frozen=True, eq=False)
-class Ranking:
+class Ranking(Tabular):
     """Feasible plans, best first; and what came nearest among the others."""
 
     estimate: Estimate  # the plans to show, best first
@@ -64,8 +66,21 @@ class Ranking:
             entry["probability_best"] = float(best[row])
         return {
             **found, "devices": self.devices, "batch": self.batch, "objective": self.objective,
-            "tried": self.tried, "fitting": self.fitting, "plans": [*ranked, *show],
+            "tried": self.tried, "fitting": self.fitting, "seed": SEED,
+            "plans": [*ranked, *show],
         }  # fmt: skip
+
+    def rows(self, with_misses: bool = False) -> list[dict[str, Any]]:
+        """One flat row a plan, best first; infeasible ones have no rank."""
+        ranked = [
+            {"rank": rank, "probability_best": float(likely), **row}
+            for rank, (likely, row) in enumerate(
+                zip(self.likely_best(), self.estimate.rows(), strict=True), 1
+            )
+        ]
+        bare = {"rank": None, "probability_best": None}
+        missed = self.misses.rows() if with_misses or not ranked else []
+        return [*ranked, *({**bare, **row} for row in missed)]
 
     def likely_best(self, draws: int = 2000) -> Any:
         """How likely each shown plan is the fastest, given how sure each prediction is.
@@ -76,7 +91,7 @@ class Ranking:
         shown = self.estimate
         if not len(shown):
             return np.zeros(0)
-        rng = np.random.default_rng(0)
+        rng = np.random.default_rng(SEED)
         spread = shown.deviation / shown.seconds * np.sqrt(0.5)
         times = np.log(shown.seconds) + spread * rng.standard_normal((draws, len(shown)))
         return np.bincount(times.argmin(axis=1), minlength=len(shown)) / draws

@@ -3,6 +3,7 @@ from __future__ import annotations
 import pytest
 
 import oracle
+from oracle.config import SETTINGS, variable
 from oracle.models import Model
 from oracle.specs import System
 
@@ -53,6 +54,16 @@ TRANSFORMER = {
         "dropout": True, "flash": False,
     },
 }  # fmt: skip
+
+
+@pytest.fixture(autouse=True)
+def nothing_is_set(monkeypatch: pytest.MonkeyPatch, tmp_path_factory: pytest.TempPathFactory):
+    """What whoever runs the tests has set for themselves must not reach them."""
+    nowhere = tmp_path_factory.getbasetemp() / "nowhere"
+    monkeypatch.setenv("XDG_CONFIG_HOME", str(nowhere))
+    monkeypatch.setenv("XDG_CONFIG_DIRS", str(nowhere))
+    for key in SETTINGS:
+        monkeypatch.delenv(variable(key), raising=False)
 
 
 @pytest.fixture(scope="session")

@@ -20,17 +20,18 @@ from oracle.cli import main
 ROOT = Path(__file__).parents[1]
 SMALL = ["resnet50", "abci", "--devices", "16", "--batch", "1024"]
 ONE = ["resnet50", "abci", "--plan", "data:4 filter:4", "--batch", "256"]
-PREDICT = {"--dataset", "--max-memory", "--precision", "--optimizer", "--ideal", "--gamma",
-           "--algorithm", "--profile", "--json", "-q", "--quiet", "-v", "--verbose", "-h",
-           "--help"}  # fmt: skip
+ALWAYS = {"-q", "--quiet", "-v", "--verbose", "-h", "--help", "--color"}
+RESULT = {"--json", "--format", "-o", "--output"}
+PREDICT = ALWAYS | RESULT | {"--dataset", "--max-memory", "--precision", "--optimizer", "--ideal",
+                             "--gamma", "--algorithm", "--profile"}  # fmt: skip
 BATCH = {"--batch", "--batch-per-device"}
 OPTIONS = {
     "recommend": PREDICT | BATCH | {"--devices", "--top", "--objective", "--only", "--without",
                                     "--all"},
     "estimate": PREDICT | BATCH | {"--plan"},
-    "specs": {"--kind", "--json", "-q", "--quiet", "-v", "--verbose", "-h", "--help"},
+    "specs": ALWAYS | RESULT | {"--kind"},
     "sweep": PREDICT | BATCH | {"--devices", "--each", "--plan", "--what-if", "--objective",
-                                "--only", "--without", "--jobs", "--out", "--format", "--shard",
+                                "--only", "--without", "--jobs", "--out", "--shard",
                                 "--dask"},
 }  # fmt: skip
 
@@ -51,7 +52,7 @@ def spawn(*line: str, python: tuple[str, ...] = (), **more: Any) -> Any:
 def test_verbs_are_pinned() -> None:
     assert list(cli.VERBS) == [
         "recommend", "estimate", "explain", "sweep", "report", "plot", "specs", "import", "export",
-        "measure", "calibrate", "run", "compare",
+        "measure", "calibrate", "run", "compare", "config", "schema", "completion", "selftest",
     ]  # fmt: skip
 
 
@@ -192,7 +193,7 @@ def test_an_infeasible_estimate_is_a_no_in_words(capsys: Any) -> None:
 
 @pytest.mark.parametrize(("line", "says"), [
     (["recomend"], "did you mean `recommend`"),
-    (["--hlep"], "commands"),
+    (["--hlep"], "did you mean `--help`"),
     (["recommend", "resnet5", "abci", "--devices", "4", "--batch", "8"], "did you mean `resnet50`"),
     (["recommend", "resnet50", "abcii", "--devices", "4", "--batch", "8"], "did you mean `abci`"),
     (["recommend", *SMALL, "--dataset", "imagnet"], "did you mean `imagenet`"),

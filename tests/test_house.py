@@ -18,10 +18,10 @@ from oracle.strategies import Strategy, strategies
 
 ROOT = Path(__file__).parents[1]
 FLOORS = [
-    {"units", "document", "nccl", "options", "strict_json"},
+    {"units", "document", "nccl", "options", "terminal", "table", "files", "strict_json"},
     {"schema"},
     {"specs", "layers"},
-    {"models", "spec_block"},
+    {"models", "spec_block", "provenance", "contract"},
     {"shard", "topology", "collectives", "compute", "profile"},
     {"contention", "strategies"},
     {"plan"},
@@ -43,9 +43,9 @@ FLOORS = [
         "explain",
         "structure",
     },
-    {"page"},
+    {"page", "selftest"},
     {"__init__"},
-    {"cli", "commands", "__main__"},
+    {"cli", "commands", "config", "completion", "__main__"},
 ]
 FLOOR = {module: level for level, floor in enumerate(FLOORS) for module in floor}
 HEAVY = {"scipy", "pandas", "networkx", "matplotlib", "torch", "onnx", "rich", "dask", "pyarrow"}

@@ -24,7 +24,6 @@ from oracle.plot.rows import read_bars, read_rows
 from oracle.plot.timeline import order, passes_of, replay
 from oracle.specs import system
 from oracle.sweep import Grid, sweep
-from oracle.sweep.row import figures
 
 
 @pytest.fixture(scope="module")
@@ -116,7 +115,7 @@ def test_parts_add_up(ranking):
 
 
 def test_pareto_rings_the_unbeaten(ranking):
-    found = [figures(ranking.estimate, at) for at in range(len(ranking))]
+    found = [ranking.estimate.figures(at) for at in range(len(ranking))]
     figure = plot.pareto(found)
     assert "unbeaten" in words(figure)
     assert found[0]["plan"].split()[0] in words(figure)

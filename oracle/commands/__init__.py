@@ -1,11 +1,46 @@
-"""The verbs of the command line, one file each: `arguments(parser)` and `run(asked)`."""
+"""The verbs of the command line, one file each: `arguments(parser)` and `run(asked)`.
+
+An option is declared once, in its verb's `arguments`: the parser, the configuration, the shell
+completions and the manual page all read that declaration.
+"""
 
 from __future__ import annotations
 
 import argparse
 import json
+import re
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from importlib import import_module
+from typing import Any, NoReturn
+
+from oracle.options import SLOTS, WIDTH
+
+VERBS = {
+    "recommend": "rank the ways to split a training over N devices",
+    "estimate": "predict one plan, with its parts",
+    "explain": "a strategy's equations; or what bounds a plan and what would change that",
+    "sweep": "scaling curves over devices, batches, what-if factors; resumable",
+    "report": "one self-contained HTML file of a recommendation",
+    "plot": "figures: breakdown, scaling, memory, Pareto, contention, timeline",
+    "specs": "list, show, check model, system and data set files",
+    "import": "a model spec from torch, ONNX or a Hugging Face config",
+    "export": "launch files of a plan: torchrun, slurm, deepspeed, megatron, trace",
+    "measure": "time collectives or kernels on this machine",
+    "calibrate": "fit α, β and kernel efficiency to measurements",
+    "run": "really train under a plan, and time it",
+    "compare": "predictions against measurements",
+    "config": "what is set where: flags, environment, files, defaults",
+    "schema": "JSON Schema of spec files and of every answer in JSON",
+    "completion": "completions for bash, zsh and fish; the manual page",
+    "selftest": "is this installation sound? a few seconds",
+}
+FORMATS = ("text", "json", "csv", "md")
+BRIEF = ("plan", "status", "seconds", "seconds_low", "seconds_high", "memory", "capacity", "why")
+
+
+class Usage(Exception):
+    """A command line that cannot be used."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -17,9 +52,96 @@ class Answer:
     note: str = ""
 
 
+class Parser(argparse.ArgumentParser):
+    """argparse that suggests the nearest word and never exits by itself."""
+
+    def error(self, message: str) -> NoReturn:
+        raise Usage(self._nearer(message))
+
+    def _nearer(self, message: str) -> str:
+        from oracle.document import nearest, suggest
+
+        words = message.split()
+        if message.startswith("unrecognized arguments:"):
+            flags = [flag for action in options(self) for flag in action.option_strings]
+            for word in words[2:]:
+                if word.startswith("-") and (meant := nearest(word.split("=")[0], flags)):
+                    return f"unknown option `{word}`; did you mean `{meant}`?"
+        if found := re.fullmatch(r"(.*): invalid choice: '(.*)' \(choose from (.*)\)", message):
+            known = [word.strip("' ") for word in found[3].split(",")]
+            return f"{found[1]}: unknown `{found[2]}`; {suggest(found[2], known, 'write one of')}"
+        return message
+
+
+def parser_of(verb: str) -> Parser:
+    """Everything that a verb takes."""
+    module = import_module(f"oracle.commands.{verb}_")
+    parser = Parser(
+        prog=f"oracle {verb}", description=module.__doc__, allow_abbrev=False,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )  # fmt: skip
+    parser.add_argument("-q", "--quiet", action="store_true", help="say only what was asked for")
+    parser.add_argument("-v", "--verbose", action="store_true",
+                        help="say what was read, what is set where, how long it took")  # fmt: skip
+    parser.add_argument("--color", choices=["auto", "always", "never"], default="auto",
+                        metavar="WHEN", help="auto, always or never")  # fmt: skip
+    module.arguments(parser)
+    return parser
+
+
+def parsers(parser: argparse.ArgumentParser) -> Iterator[argparse.ArgumentParser]:
+    """A parser and those of its own verbs."""
+    yield parser
+    for action in parser._actions:
+        if isinstance(action, argparse._SubParsersAction):
+            for inner in action.choices.values():
+                yield from parsers(inner)
+
+
+def options(parser: argparse.ArgumentParser) -> Iterator[argparse.Action]:
+    """Every option of a parser and of its own verbs."""
+    for one in parsers(parser):
+        yield from (action for action in one._actions if action.option_strings)
+
+
 def as_json(data: Any) -> str:
     """JSON for another program: no NaN, keys in the order they are documented."""
     return json.dumps(data, indent=2, allow_nan=False)
+
+
+def told(
+    asked: argparse.Namespace, text: Callable[[], str], data: Callable[[], Any],
+    rows: Callable[[], Iterable[Mapping[str, Any]]], code: int = 0, note: str = "",
+    brief: Sequence[str] | None = None,
+) -> Answer:  # fmt: skip
+    """A result in the form that was asked for; only that form is made.
+
+    `brief` are the columns of a table for people, where the rows have more than they read.
+    """
+    form = asked.form or "text"
+    if form == "json":
+        return Answer(as_json(data()), code, note)
+    if form == "text":
+        return Answer(text().rstrip("\n"), code, note)
+    from oracle.table import as_csv, as_markdown
+
+    found = list(rows())
+    written = as_csv(found) if form == "csv" else as_markdown(found, brief)
+    return Answer(written.rstrip("\n"), code, note)
+
+
+def result_arguments(
+    parser: argparse.ArgumentParser, forms: Iterable[str] = FORMATS, *, file: bool = True
+) -> None:
+    """What every verb that prints a result takes."""
+    known = list(forms)
+    parser.add_argument("--format", choices=known, dest="form", metavar="F",
+                        help=either(known))  # fmt: skip
+    parser.add_argument("--json", action="store_const", const="json", dest="form",
+                        help="short for --format json")  # fmt: skip
+    if file:
+        parser.add_argument("-o", "--output", dest="to", metavar="FILE",
+                            help="write it there, whole or not at all; - prints it")  # fmt: skip
 
 
 def whole(text: str) -> int:
@@ -52,13 +174,23 @@ def prediction_arguments(parser: argparse.ArgumentParser, *, system: bool = True
         parser.add_argument("system", metavar="SYSTEM", help="a shipped system, or a file")
     parser.add_argument("--dataset", metavar="D", help="a shipped data set, or a file")
     parser.add_argument("--max-memory", metavar="M", help="of a device, e.g. `14 GiB`")
-    parser.add_argument("--precision", metavar="P", help="fp32, tf32, fp16, bf16 or fp8")
-    parser.add_argument("--optimizer", metavar="O", help="sgd, momentum, adam, lars or lamb")
+    recipe_arguments(parser)
     parser.add_argument("--ideal", action="store_true", help="the published table's assumptions")
     parser.add_argument("--gamma", type=float, default=1.0, help="memory reuse, with --ideal")
     parser.add_argument("--algorithm", metavar="A", help="of collectives: ring, tree, nccl, …")
     profile_argument(parser)
-    parser.add_argument("--json", action="store_true", dest="as_json", help="for another program")
+
+
+def recipe_arguments(parser: argparse.ArgumentParser) -> None:
+    """How it is trained; not said, as is usual for the model on the device."""
+    parser.add_argument("--precision", choices=list(WIDTH), metavar="P", help=either(WIDTH))
+    parser.add_argument("--optimizer", choices=list(SLOTS), metavar="O", help=either(SLOTS))
+
+
+def either(known: Iterable[str]) -> str:
+    """`a, b or c`."""
+    *most, last = known
+    return f"{', '.join(most)} or {last}"
 
 
 def profile_argument(parser: argparse.ArgumentParser) -> None:

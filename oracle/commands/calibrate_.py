@@ -11,7 +11,7 @@ import argparse
 from pathlib import Path
 from typing import Any
 
-from oracle.commands import Answer, as_json, whole
+from oracle.commands import Answer, result_arguments, told, whole
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:
@@ -21,7 +21,7 @@ def arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--ranks", type=whole, metavar="P", help="where the logs do not say")
     parser.add_argument("--nodes", type=whole, metavar="N", help="where the logs do not say")
     parser.add_argument("--plot", metavar="FILE", help="points, fits and residuals as a figure")
-    parser.add_argument("--json", action="store_true", dest="as_json")
+    result_arguments(parser, file=False)
 
 
 def run(asked: argparse.Namespace) -> Answer:
@@ -46,13 +46,16 @@ def run(asked: argparse.Namespace) -> Answer:
         save(fits(found), asked.plot)
         note += f"{', ' if note else 'wrote '}{asked.plot}"
     code = 0 if found.fits or found.structure.findings else 1
-    return Answer(as_json(found.to_dict()) if asked.as_json else found.text().rstrip(), code, note)
+    from oracle.provenance import stamped
+
+    return told(asked, found.text, lambda: stamped(found.to_dict()), found.rows, code, note)
 
 
 def kernels(asked: argparse.Namespace) -> Answer:
     """Curves of kernels onto a device; a system stands for its device."""
     from oracle import kernel_fit, specs
     from oracle.document import SpecError
+    from oracle.provenance import stamped
     from oracle.readers.kernels import read
 
     try:
@@ -67,9 +70,11 @@ def kernels(asked: argparse.Namespace) -> Answer:
     if asked.output:
         write(asked.output, kernel_fit.onto(device, fit.kernels))
         note = f"wrote {asked.output}"
-    if asked.as_json:
-        return Answer(as_json({"kernels": kernel_fit.entries(fit.kernels)}), 0, note)
-    return Answer(kernel_fit.report(fit).rstrip(), 0 if fit.kernels else 1, note)
+    entries = kernel_fit.entries(fit.kernels)
+    return told(
+        asked, lambda: kernel_fit.report(fit), lambda: stamped({"kernels": entries}),
+        lambda: entries, 0 if fit.kernels else 1, note,
+    )  # fmt: skip
 
 
 def write(path: str, device: Any) -> None:

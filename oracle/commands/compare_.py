@@ -7,18 +7,23 @@ from __future__ import annotations
 
 import argparse
 
-from oracle.commands import Answer, as_json, profile_argument
+from oracle.commands import (
+    Answer,
+    profile_argument,
+    recipe_arguments,
+    result_arguments,
+    told,
+)
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("files", nargs="+", metavar="RUN.json … MODEL SYSTEM")
     parser.add_argument("--at-least", type=float, metavar="A",
                         help="exit 1 if the mean accuracy is lower")  # fmt: skip
-    parser.add_argument("--precision", metavar="P")
-    parser.add_argument("--optimizer", metavar="O")
+    recipe_arguments(parser)
     profile_argument(parser)
     parser.add_argument("--plot", metavar="FILE", help="predicted against measured, as a figure")
-    parser.add_argument("--json", action="store_true", dest="as_json")
+    result_arguments(parser)
 
 
 def run(asked: argparse.Namespace) -> Answer:
@@ -53,4 +58,7 @@ def run(asked: argparse.Namespace) -> Answer:
         ]
         save(measured(rows, found.predicted.model.name), asked.plot)
         note = f"wrote {asked.plot}"
-    return Answer(as_json(found.to_dict()) if asked.as_json else found.text(), code, note)
+    from oracle.provenance import specs_read, stamped
+
+    read = specs_read(model, system, None, asked.profile)
+    return told(asked, found.text, lambda: stamped(found.to_dict(), read), found.rows, code, note)

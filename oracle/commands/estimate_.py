@@ -5,11 +5,13 @@ from __future__ import annotations
 import argparse
 
 from oracle.commands import (
+    BRIEF,
     Answer,
-    as_json,
     batch_arguments,
     prediction_arguments,
     prediction_options,
+    result_arguments,
+    told,
 )
 
 
@@ -18,20 +20,22 @@ def arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--plan", action="append", required=True, metavar="PLAN",
                         help='e.g. "data:16 filter:4"; may be given several times')  # fmt: skip
     batch_arguments(parser)
+    result_arguments(parser)
 
 
 def run(asked: argparse.Namespace) -> Answer:
     from oracle import api
     from oracle.plan import parse
+    from oracle.provenance import signed
+    from oracle.report import estimate_text
 
     batch = asked.batch
     if batch is None:
         devices = [int(parse(text, 1).devices[0, 0]) for text in asked.plan]
         batch = [max(1, round(asked.batch_per_device * count)) for count in devices]
     found = api.estimate(asked.model, asked.system, asked.plan, batch, **prediction_options(asked))
-    code = 0 if found.feasible.any() else 1
-    if asked.as_json:
-        return Answer(as_json(found.to_dict()), code)
-    from oracle.report import estimate_text
-
-    return Answer("\n\n".join(estimate_text(found, row) for row in range(len(found))), code)
+    return told(
+        asked, lambda: "\n\n".join(estimate_text(found, row) for row in range(len(found))),
+        lambda: signed(found.to_dict(), asked), found.rows, 0 if found.feasible.any() else 1,
+        brief=BRIEF,
+    )  # fmt: skip

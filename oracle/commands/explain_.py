@@ -11,10 +11,11 @@ import argparse
 
 from oracle.commands import (
     Answer,
-    as_json,
     batch_arguments,
     prediction_arguments,
     prediction_options,
+    result_arguments,
+    told,
 )
 
 
@@ -22,6 +23,7 @@ def arguments(parser: argparse.ArgumentParser) -> None:
     prediction_arguments(parser)
     parser.add_argument("--plan", metavar="PLAN", help='e.g. "data:16 filter:4"')
     batch_arguments(parser)
+    result_arguments(parser)
     for action in parser._actions:  # a word is enough where no plan is asked for
         if action.dest in ("model", "system"):
             action.nargs, action.required = "?", False
@@ -52,17 +54,25 @@ def run(asked: argparse.Namespace) -> Answer:
     )
     found = explain.plan(what, where, asked.plan, batch, options)
     code = 0 if found.own.shown.feasible[0] else 1
-    return Answer(as_json(found.to_dict()) if asked.as_json else found.text(), code)
+    from oracle.provenance import signed
+
+    return told(asked, found.text, lambda: signed(found.to_dict(), asked), found.rows, code)
 
 
 def _words(asked: argparse.Namespace) -> Answer:
     from oracle.document import CODES
     from oracle.explain import words
+    from oracle.strategies import strategies
 
     if not asked.model:
-        return Answer(words.overview())
+        every = [{"code": code, "means": what} for code, what in CODES.items()]
+        data = {"strategies": [words.strategy(name) for name in strategies()], "codes": every}
+        return told(asked, words.overview, lambda: data, lambda: every)
     name = words.subject(asked.model)
     if name in CODES:
-        text = words.code_text(name)
-        return Answer(as_json({"code": name, "means": CODES[name]}) if asked.as_json else text)
-    return Answer(as_json(words.strategy(name)) if asked.as_json else words.strategy_text(name))
+        one = {"code": name, "means": CODES[name]}
+        return told(asked, lambda: words.code_text(name), lambda: one, lambda: [one])
+    return told(
+        asked, lambda: words.strategy_text(name), lambda: words.strategy(name),
+        lambda: words.strategy(name)["knobs"],
+    )  # fmt: skip

@@ -32,6 +32,7 @@ def arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--plan", required=True, metavar="PLAN", help='e.g. "data:16 filter:4"')
     batch_arguments(parser)
     parser.add_argument("-o", "--output", metavar="DIR", help="where to write; else it is printed")
+    parser.add_argument("--json", action="store_true", dest="as_json", help="all files as JSON")
     parser.add_argument("--force", action="store_true", help="write over files that are there")
 
 

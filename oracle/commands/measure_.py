@@ -15,7 +15,10 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from oracle.commands import Answer, names, whole
+from oracle.commands import Answer, either, names, whole
+from oracle.options import SLOTS
+
+EXECUTED = ["fp32", "fp64", "bf16", "fp16"]
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:
@@ -27,15 +30,22 @@ def arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--model", metavar="MODEL")
     parser.add_argument("--plan", action="append", metavar="PLAN", help="whose local shapes")
     parser.add_argument("--batch", type=whole, metavar="B")
-    parser.add_argument("--precision", default="fp32", metavar="P")
-    parser.add_argument("--optimizer", default="momentum", metavar="O")
+    executed_arguments(parser)
     launch_arguments(parser)
+
+
+def executed_arguments(parser: argparse.ArgumentParser) -> None:
+    """What the executor can run."""
+    parser.add_argument("--precision", choices=EXECUTED, default="fp32", metavar="P",
+                        help=either(EXECUTED))  # fmt: skip
+    parser.add_argument("--optimizer", choices=list(SLOTS), default="momentum", metavar="O",
+                        help=either(SLOTS))  # fmt: skip
 
 
 def launch_arguments(parser: argparse.ArgumentParser) -> None:
     """How ranks are started and watched."""
     parser.add_argument("--local", type=whole, metavar="N", help="start N ranks on this machine")
-    parser.add_argument("--backend", default="gloo", help="gloo, nccl or mpi")
+    parser.add_argument("--backend", default="gloo", metavar="B", help="gloo, nccl or mpi")
     parser.add_argument("--timeout", type=float, default=60.0, metavar="S",
                         help="seconds after which a silent rank is called stalled")  # fmt: skip
 

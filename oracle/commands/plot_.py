@@ -45,7 +45,7 @@ def arguments(parser: argparse.ArgumentParser) -> None:
 
         one = kind(name, what)
         one.add_argument("--rows", metavar="FILE", help="of a sweep, instead of MODEL and SYSTEM")
-        sweep_.arguments(one)
+        sweep_.question(one)
         _optional(one)
         if name == "breakdown":
             one.add_argument("--measured", metavar="FILE", help="CSV: strategy, devices, "
@@ -85,8 +85,6 @@ def _optional(parser: argparse.ArgumentParser) -> None:
             action.nargs, action.required = "?", False
         elif action.dest == "devices":
             action.required = False
-        elif action.dest in ("as_json", "form", "shard", "dask"):
-            action.help = argparse.SUPPRESS
     for group in parser._mutually_exclusive_groups:
         group.required = False
 
@@ -163,7 +161,6 @@ def _pareto(asked: argparse.Namespace) -> Any:
     from oracle.commands.sweep_ import grid
     from oracle.plot import pareto
     from oracle.plot.rows import columns, read_rows
-    from oracle.sweep.row import figures
 
     if asked.rows:
         rows = read_rows(asked.rows)
@@ -176,7 +173,7 @@ def _pareto(asked: argparse.Namespace) -> Any:
             point.model, point.system, point.devices, point.batch, top=asked.top, only=asked.only,
             without=asked.without, objective=asked.objective, **prediction_options(asked),
         )  # fmt: skip
-        found += [figures(ranking.estimate, at) for at in range(len(ranking))]
+        found += [ranking.estimate.figures(at) for at in range(len(ranking))]
     return pareto(found, asked.title or _title(asked))
 
 

@@ -3,19 +3,31 @@
 from __future__ import annotations
 
 import argparse
+from typing import TYPE_CHECKING
 
 from oracle.commands import (
+    BRIEF,
     Answer,
-    as_json,
     batch_arguments,
     names,
     prediction_arguments,
     prediction_options,
+    result_arguments,
+    told,
     whole,
 )
 
+if TYPE_CHECKING:
+    from oracle.search import Ranking
+
 
 def arguments(parser: argparse.ArgumentParser) -> None:
+    question(parser)
+    result_arguments(parser)
+
+
+def question(parser: argparse.ArgumentParser) -> None:
+    """What is asked, whatever the answer is to look like."""
     prediction_arguments(parser)
     parser.add_argument("--devices", type=whole, required=True, metavar="N")
     batch_arguments(parser)
@@ -27,17 +39,25 @@ def arguments(parser: argparse.ArgumentParser) -> None:
                         help="list infeasible plans too, with what they break")  # fmt: skip
 
 
-def run(asked: argparse.Namespace) -> Answer:
+def ranked(asked: argparse.Namespace) -> Ranking:
+    """The answer."""
     from oracle import api
 
-    ranking = api.recommend(
+    return api.recommend(
         asked.model, asked.system, asked.devices, asked.batch,
         batch_per_device=asked.batch_per_device, top=asked.top, only=asked.only,
         without=asked.without, objective=asked.objective, **prediction_options(asked),
     )  # fmt: skip
-    code = 0 if len(ranking) else 1
-    if asked.as_json:
-        return Answer(as_json(ranking.to_dict(asked.everything)), code)
+
+
+def run(asked: argparse.Namespace) -> Answer:
+    from oracle.provenance import signed
     from oracle.report import ranking_text
 
-    return Answer(ranking_text(ranking, asked), code)
+    ranking = ranked(asked)
+    return told(
+        asked, lambda: ranking_text(ranking, asked),
+        lambda: signed(ranking.to_dict(asked.everything), asked),
+        lambda: ranking.rows(asked.everything), 0 if len(ranking) else 1,
+        brief=("rank", *BRIEF, "probability_best"),
+    )  # fmt: skip

@@ -12,8 +12,14 @@ from __future__ import annotations
 import argparse
 from pathlib import Path
 
-from oracle.commands import Answer, whole
-from oracle.commands.measure_ import ended, launch_arguments, launched, need_torch
+from oracle.commands import Answer, result_arguments, told, whole
+from oracle.commands.measure_ import (
+    ended,
+    executed_arguments,
+    launch_arguments,
+    launched,
+    need_torch,
+)
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:
@@ -23,10 +29,10 @@ def arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("-o", "--output", required=True, metavar="FILE")
     parser.add_argument("--steps", type=whole, default=8, metavar="K", help="timed steps")
     parser.add_argument("--warm-up", type=whole, default=2, metavar="K")
-    parser.add_argument("--precision", default="fp32", metavar="P", help="fp32, fp64, bf16, fp16")
-    parser.add_argument("--optimizer", default="momentum", metavar="O")
+    executed_arguments(parser)
     parser.add_argument("--replay", action="store_true", help="the messages alone")
     launch_arguments(parser)
+    result_arguments(parser, file=False)
 
 
 def run(asked: argparse.Namespace) -> Answer:
@@ -35,6 +41,7 @@ def run(asked: argparse.Namespace) -> Answer:
     from oracle.executor.run import run as execute
     from oracle.models import model
     from oracle.plan import parse
+    from oracle.provenance import stamped
     from oracle.units import show
 
     model(asked.model)  # bad input is said here, once, not by every rank
@@ -52,4 +59,13 @@ def run(asked: argparse.Namespace) -> Answer:
         for one in found
     ]
     answer = ended(outcome, f"wrote {asked.output}")
-    return Answer("\n".join(lines), answer.code, answer.note)
+    rows = [
+        {"model": one.model, "plan": one.plan, "batch": one.batch, "devices": one.devices,
+         "seconds": one.seconds, "spread": one.spread, "memory": one.memory}
+        for one in found
+    ]  # fmt: skip
+    return told(
+        asked, lambda: "\n".join(lines),
+        lambda: stamped({"plans": [one.as_json() for one in found]}), lambda: rows,
+        answer.code, answer.note,
+    )  # fmt: skip

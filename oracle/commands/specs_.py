@@ -12,7 +12,7 @@ import argparse
 from pathlib import Path
 from typing import Any
 
-from oracle.commands import Answer, as_json
+from oracle.commands import Answer, Usage, as_json, result_arguments, told
 
 FOLDERS = ("models", "systems", "devices", "datasets")
 
@@ -23,15 +23,13 @@ def arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--kind", choices=FOLDERS, help="what a checked file is; told by its fields"
     )
-    parser.add_argument("--json", action="store_true", dest="as_json")
+    result_arguments(parser)
 
 
 def run(asked: argparse.Namespace) -> Answer:
     if asked.what == "list":
         return listed(asked)
     if not asked.names:
-        from oracle.cli import Usage
-
         raise _wrong(Usage(f"`oracle specs {asked.what}` takes at least one name"))
     return {"show": shown, "check": checked, "schema": schema}[asked.what](asked)
 
@@ -43,9 +41,9 @@ def listed(asked: argparse.Namespace) -> Answer:
     if not wanted:
         raise _unknown(asked.names[0], FOLDERS)
     found = {folder: sorted(shipped(folder)) for folder in wanted}
-    if asked.as_json:
-        return Answer(as_json(found))
-    return Answer("\n".join(f"{folder}: {' '.join(names)}" for folder, names in found.items()))
+    rows = [{"kind": folder, "name": name} for folder, names in found.items() for name in names]
+    lines = [f"{folder}: {' '.join(names)}" for folder, names in found.items()]
+    return told(asked, lambda: "\n".join(lines), lambda: found, lambda: rows)
 
 
 def shown(asked: argparse.Namespace) -> Answer:
@@ -76,14 +74,19 @@ def checked(asked: argparse.Namespace) -> Answer:
 
 
 def schema(asked: argparse.Namespace) -> Answer:
+    if asked.names[0] not in FOLDERS:
+        raise _unknown(asked.names[0], FOLDERS)
+    return Answer(as_json(schema_of(asked.names[0])))
+
+
+def schema_of(kind: str) -> dict[str, Any]:
+    """The JSON Schema of a kind of spec file."""
     from oracle.models import Network
     from oracle.schema import json_schema
     from oracle.specs import Dataset, Device, System
 
     kinds = {"models": Network, "systems": System, "devices": Device, "datasets": Dataset}
-    if asked.names[0] not in kinds:
-        raise _unknown(asked.names[0], kinds)
-    return Answer(as_json(json_schema(kinds[asked.names[0]], f"oracle {asked.names[0]}")))
+    return json_schema(kinds[kind], f"oracle {kind}")
 
 
 def kind_of(name: str) -> str:

@@ -23,12 +23,21 @@ from pathlib import Path
 from types import FrameType
 from typing import Any
 
-from oracle.commands import Answer, names, prediction_arguments, whole
+from oracle.commands import Answer, names, prediction_arguments, result_arguments, whole
 
 LOG_EVERY = 30.0  # seconds between two lines of progress in a log
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:
+    question(parser)
+    parser.add_argument("--shard", type=share, default=(1, 1), metavar="I/N",
+                        help="the I-th of N tasks that share --out")  # fmt: skip
+    parser.add_argument("--dask", metavar="ADDRESS", help="of a scheduler; `local` starts one")
+    result_arguments(parser, ["text", "json", "csv", "md", "parquet"])
+
+
+def question(parser: argparse.ArgumentParser) -> None:
+    """What is asked, whatever the answer is to look like."""
     prediction_arguments(parser)
     parser.add_argument("--devices", required=True, metavar="RANGE")
     size = parser.add_mutually_exclusive_group(required=True)
@@ -56,11 +65,6 @@ def arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--without", type=names, default=[], metavar="A,B")
     parser.add_argument("--jobs", type=whole, metavar="J", help="processes; all cores if not said")
     parser.add_argument("--out", metavar="DIR", help="keep rows here as they come")
-    parser.add_argument("--format", choices=["text", "csv", "json", "parquet"], dest="form",
-                        help="text, or csv with --out")  # fmt: skip
-    parser.add_argument("--shard", type=share, default=(1, 1), metavar="I/N",
-                        help="the I-th of N tasks that share --out")  # fmt: skip
-    parser.add_argument("--dask", metavar="ADDRESS", help="of a scheduler; `local` starts one")
 
 
 def share(text: str) -> tuple[int, int]:
@@ -102,7 +106,7 @@ def run(asked: argparse.Namespace) -> Answer:
     from oracle.sweep import sweep, unusable, written
 
     questions = grid(asked)
-    form = asked.form or ("json" if asked.as_json else "csv" if asked.out else "text")
+    form = asked.form or ("csv" if asked.out else "text")
     if asked.shard != (1, 1) and not asked.out:
         raise unusable("tasks that share a sweep need a folder to share", "--out DIR")
     if form == "parquet" and not asked.out:

@@ -17,11 +17,13 @@ from oracle.models import Model
 from oracle.options import Options
 from oracle.report import estimate_text, origins
 from oracle.specs import System
+from oracle.table import Tabular
+from oracle.terminal import width
 from oracle.units import show
 
 
 @dataclass(frozen=True, eq=False)
-class Explanation:
+class Explanation(Tabular):
     """One plan explained: its parts, what bounds it, what would change its place."""
 
     own: Anatomy
@@ -59,6 +61,15 @@ class Explanation:
             "measure": None if self.measure is None else {
                 "what": self.measure[0], "share": self.measure[1]},
         }  # fmt: skip
+
+    def rows(self) -> list[dict[str, Any]]:
+        """One flat row for each thing that the time goes to."""
+        total = float(self.own.shown.seconds[0])
+        return [
+            {"plan": self.own.shown.plans[0], "factor": f.name, "seconds": float(f.seconds),
+             "share": float(f.seconds) / total, "words": f.words}
+            for f in self.own.factors
+        ]  # fmt: skip
 
     def text(self) -> str:
         """The same for people."""
@@ -144,7 +155,7 @@ def _most(item: tuple[str, int]) -> int:
 
 
 def _row(text: str, indent: int) -> str:
-    return textwrap.fill(text, 80, subsequent_indent=" " * indent, break_on_hyphens=False)
+    return textwrap.fill(text, width(), subsequent_indent=" " * indent, break_on_hyphens=False)
 
 
 __all__ = ["Anatomy", "Contest", "Explanation", "plan"]

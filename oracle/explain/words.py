@@ -10,6 +10,7 @@ from typing import Any
 from oracle.document import CODES, Fault, Place, SpecError, suggest
 from oracle.explain.sources import cited
 from oracle.strategies import Strategy, strategies
+from oracle.terminal import width
 
 LETTERS = {
     "D": "samples of the data set", "B": "samples per iteration", "p": "devices",
@@ -117,8 +118,8 @@ def _unknown(word: str) -> SpecError:
                                                "error code", Place(), hint)])  # fmt: skip
 
 
-def _wrapped(head: str, body: str, width: int = 10) -> str:
+def _wrapped(head: str, body: str, column: int = 10) -> str:
     import textwrap
 
-    return textwrap.fill(f"{head:<{width}}  {body}", 80, subsequent_indent=" " * (width + 2),
-                         break_on_hyphens=False, break_long_words=False)  # fmt: skip
+    return textwrap.fill(f"{head:<{column}}  {body}", width(), break_on_hyphens=False,
+                         subsequent_indent=" " * (column + 2), break_long_words=False)  # fmt: skip

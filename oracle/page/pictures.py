@@ -19,7 +19,6 @@ MOST_BOXES = 6000  # passes of a pipeline that are drawn
 def figures(ranking: Ranking) -> Iterator[tuple[str, str, Html]]:
     """(heading, what one sees in it, SVG) of each picture of a ranking."""
     from oracle.plot import memory, pareto, parts, timeline
-    from oracle.sweep.row import figures as row_of
 
     shown = ranking.estimate if len(ranking.estimate) else ranking.misses
     if not len(shown):
@@ -33,7 +32,7 @@ def figures(ranking: Ranking) -> Iterator[tuple[str, str, Html]]:
     if not len(ranking.estimate):
         return
     if len(shown) > 3:
-        rows = [row_of(shown, at) for at in range(len(shown))]
+        rows = [shown.figures(at) for at in range(len(shown))]
         yield ("What there is to choose from", "Down and left is better; ringed plans are beaten "
                "by no other in time, memory and device-hours together.",
                inline(pareto(rows), "pareto"))  # fmt: skip

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from oracle.document import Fault, Place, SpecError
-from oracle.sweep.ledger import write
+from oracle.files import write
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

@@ -18,8 +18,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from oracle.files import write
 from oracle.sweep.grid import FACTORS, Grid, numbers, sizes, supposed, unusable
-from oracle.sweep.ledger import Ledger, write
+from oracle.sweep.ledger import Ledger
 from oracle.sweep.row import COLUMNS
 from oracle.sweep.table import FORMATS, needs, text, written
 
@@ -43,6 +44,14 @@ class Sweep:
         import pandas as pd
 
         return pd.DataFrame(self.rows, columns=list(COLUMNS))
+
+    def to_frame(self) -> Any:
+        """The same by the name that data frames use."""
+        return self.table()
+
+    def to_dict(self) -> dict[str, Any]:
+        """What `--format json` prints."""
+        return {"schema": 1, "rows": [dict(row) for row in self.rows]}
 
     def text(self) -> str:
         return text(self.rows)

@@ -20,6 +20,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+from oracle.files import write
 from oracle.sweep.grid import Grid, unusable
 
 FORM = 1
@@ -118,24 +119,6 @@ class Ledger:
             if number not in best or line < best[number]:
                 best[number] = line
         return [json.loads(best[number])[1] for number in sorted(best)]
-
-
-def write(place: Path, content: bytes) -> None:
-    """Put a file in its place whole or not at all."""
-    beside = place.with_name(f".{place.name}.{os.getpid()}.{os.urandom(4).hex()}")
-    try:
-        with beside.open("xb") as file:
-            file.write(content)
-            file.flush()
-            os.fsync(file.fileno())
-        beside.replace(place)
-    finally:
-        beside.unlink(missing_ok=True)
-    folder = os.open(place.parent, os.O_RDONLY)
-    try:
-        os.fsync(folder)
-    finally:
-        os.close(folder)
 
 
 def _short(value: Any) -> str:

@@ -44,36 +44,7 @@ def row(grid: Grid, point: Point) -> dict[str, Any]:
         return found | {"status": "impossible", "why": error.faults[0].what}
     if shown is None:
         return found | {"why": why}
-    return found | figures(shown, at)
-
-
-def figures(shown: Any, at: int) -> dict[str, Any]:
-    """One plan of an estimate as the figures of a row."""
-    seconds = shown.seconds[at]
-    data = shown.model.dataset
-    epoch = None if data is None else seconds * data.samples / shown.batch[at]
-    messages = shown.exchange[at]
-    numbers = {
-        "seconds": seconds,
-        "seconds_low": shown.seconds_low[at],
-        "seconds_high": shown.seconds_high[at],
-        "epoch_seconds": epoch,
-        "samples_per_second": shown.batch[at] / seconds,
-        "device_hours_per_epoch": None if epoch is None else epoch * shown.devices[at] / 3600,
-        **{part: shown.compute[part][at] for part in shown.compute},
-        "exchange": sum(message["seconds"] for message in messages),
-        "exposed": sum(message["exposed"] for message in messages),
-        "memory": shown.memory[at],
-        "capacity": shown.options.max_memory or shown.system.device.memory,
-    }
-    broken = "; ".join(shown.broken[at])
-    return {
-        "status": "infeasible" if broken else "ok",
-        "plan": shown.plans[at],
-        "devices": int(shown.devices[at]),
-        "why": broken,
-        **{name: _figure(value) for name, value in numbers.items()},
-    }
+    return {**found, **shown.figures(at)}
 
 
 def _figure(value: Any) -> float | None:

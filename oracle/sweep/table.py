@@ -9,36 +9,25 @@ from typing import Any
 
 from oracle.sweep.grid import unusable
 from oracle.sweep.row import COLUMNS
+from oracle.table import as_csv, as_markdown
 from oracle.units import show
 
 Rows = Sequence[dict[str, Any]]
-FORMATS = ("csv", "json", "parquet")
+FORMATS = ("csv", "json", "md", "parquet")
 LONGEST = 400  # rows of a table to read
 
 
 def written(rows: Rows, form: str) -> bytes:
     """A file's content; the same rows give the same bytes."""
-    return {"csv": _csv, "json": _json, "parquet": _parquet}[form](rows)
+    return {"csv": _csv, "json": _json, "md": _markdown, "parquet": _parquet}[form](rows)
 
 
 def _csv(rows: Rows) -> bytes:
-    import csv
-
-    out = io.StringIO()
-    writer = csv.writer(out, lineterminator="\n")
-    writer.writerow(COLUMNS)
-    writer.writerows([_cell(row[name]) for name in COLUMNS] for row in rows)
-    return out.getvalue().encode()
+    return as_csv(rows, COLUMNS).encode()
 
 
-def _cell(value: Any) -> str:
-    """A cell that no spreadsheet takes for a formula."""
-    if value is None:
-        return ""
-    if isinstance(value, float):
-        return format(value, ".9g")
-    text = str(value)
-    return f"'{text}" if text[:1] in ("=", "+", "-", "@", "\t", "\r") else text
+def _markdown(rows: Rows) -> bytes:
+    return as_markdown(rows, COLUMNS).encode()
 
 
 def _json(rows: Rows) -> bytes:

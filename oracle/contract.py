@@ -1,0 +1,134 @@
+"""What the answers look like as JSON, as JSON Schema: the contract other programs lean on.
+
+Fields are only ever added, so a reader that ignores what it does not know keeps working.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+Schema = dict[str, Any]
+TEXT: Schema = {"type": "string"}
+NUMBER: Schema = {"type": "number"}
+COUNT: Schema = {"type": "integer", "minimum": 0}
+YES: Schema = {"type": "boolean"}
+SECONDS: Schema = {"type": "number", "minimum": 0, "description": "seconds"}
+BYTES: Schema = {"type": "number", "minimum": 0, "description": "bytes"}
+SHARE: Schema = {"type": "number", "minimum": 0, "maximum": 1}
+
+
+def record(fields: Schema, optional: Schema | None = None) -> Schema:
+    """An object with fields that are always there, and some that may be."""
+    return {"type": "object", "properties": {**fields, **(optional or {})},
+            "required": list(fields)}  # fmt: skip
+
+
+def listed(item: Schema) -> Schema:
+    return {"type": "array", "items": item}
+
+
+def named(value: Schema) -> Schema:
+    """An object whose names are not fixed."""
+    return {"type": "object", "additionalProperties": value}
+
+
+def maybe(value: Schema) -> Schema:
+    return {"anyOf": [value, {"type": "null"}]}
+
+
+MADE_BY = {
+    "schema": {"const": 1},
+    "tool": record({"name": {"const": "oracle"}, "version": TEXT}),
+}
+FROM = {
+    "inputs": listed(record({"kind": TEXT, "name": TEXT, "sha256":
+                             {"type": "string", "pattern": "^[0-9a-f]{64}$"}})),
+}  # fmt: skip
+MESSAGE = record(
+    {"what": TEXT, "op": TEXT, "algorithm": TEXT, "group": COUNT, "calls": NUMBER, "bytes": BYTES,
+     "seconds": SECONDS, "exposed": SECONDS, "phi": {"type": "number", "minimum": 1}},
+    {"full": listed(TEXT)},
+)  # fmt: skip
+COMPUTE = dict.fromkeys(("forward", "backward", "update", "bubble", "recompute"), SECONDS)
+KINDS = ("weights", "gradients", "optimizer", "activations", "workspace", "buffers", "reserve")
+HELD = dict.fromkeys(("total", *KINDS), BYTES)
+PLAN = record(
+    {
+        "plan": TEXT, "rank": maybe(COUNT), "feasible": YES, "broken": listed(TEXT),
+        "seconds": record({"iteration": SECONDS, "low": SECONDS, "high": SECONDS,
+                           "epoch": maybe(SECONDS), "speed_of_light": SECONDS}),
+        "compute": record(COMPUTE), "exchange": listed(MESSAGE), "memory": record(HELD),
+    },
+    {"probability_best": SHARE},
+)  # fmt: skip
+QUESTION = {
+    "model": TEXT, "system": TEXT, "devices": COUNT, "batch": COUNT, "precision": TEXT,
+    "optimizer": TEXT, "dataset": maybe(TEXT), "ideal": YES,
+}  # fmt: skip
+ESTIMATE = {**MADE_BY, **FROM, **QUESTION, "plans": listed(PLAN)}
+ROW = {
+    "point": COUNT, "model": TEXT, "system": TEXT, "what_if": TEXT, "way": TEXT, "devices": COUNT,
+    "batch": COUNT, "status": {"enum": ["ok", "infeasible", "impossible"]}, "plan": TEXT,
+    **{name: maybe(SECONDS) for name in
+       ("seconds", "seconds_low", "seconds_high", "epoch_seconds", "forward", "backward",
+        "recompute", "update", "bubble", "exchange", "exposed")},
+    "samples_per_second": maybe(NUMBER), "device_hours_per_epoch": maybe(NUMBER),
+    "memory": maybe(BYTES), "capacity": maybe(BYTES), "why": maybe(TEXT),
+}  # fmt: skip
+FITTED = record({
+    "op": TEXT, "level": TEXT, "samples": COUNT, "ranks": listed(NUMBER), "sizes": listed(BYTES),
+    "r2": NUMBER, "residual": NUMBER,
+    "errors": named(record({"large": maybe(NUMBER), "small": maybe(NUMBER)})),
+    "residuals": listed(record({"bytes": BYTES, "median": NUMBER, "low": NUMBER, "high": NUMBER,
+                                "samples": COUNT})),
+    "outliers": listed(TEXT),
+    "entries": listed(record({
+        "algorithm": TEXT, "protocol": maybe(TEXT), "base": SECONDS, "latency": SECONDS,
+        "bandwidth": {"type": "number", "minimum": 0, "description": "bytes per second"},
+        "ranks": listed(COUNT), "sizes": listed(BYTES), "uncertainty": named(NUMBER)})),
+    "notes": listed(TEXT),
+})  # fmt: skip
+ANSWERS: dict[str, Schema] = {
+    "recommend": record({
+        **ESTIMATE, "objective": {"enum": ["time", "cost", "memory"]}, "tried": COUNT,
+        "fitting": COUNT, "seed": COUNT}),
+    "estimate": record(ESTIMATE),
+    "explain": record({
+        **ESTIMATE,
+        "factors": listed(record({"factor": TEXT, "seconds": NUMBER, "share": NUMBER,
+                                  "words": TEXT})),
+        "bottleneck": TEXT, "limits": listed(record({"factor": TEXT, "words": TEXT})),
+        "contention": listed(TEXT), "whole": listed({"type": "object"}), "place": maybe(COUNT),
+        "better_knobs": maybe(TEXT), "rivals": listed(record({"plan": TEXT, "seconds": SECONDS})),
+        "flips": listed(record({"cause": TEXT, "factor": NUMBER, "winner": TEXT, "loser": TEXT})),
+        "measure": maybe(record({"what": TEXT, "share": NUMBER}))}),
+    "sweep": record({"schema": {"const": 1}, "rows": listed(record(ROW))}),
+    "calibrate": record({
+        **MADE_BY, "system": TEXT,
+        "readings": listed(record({"path": TEXT, "format": TEXT, "samples": COUNT,
+                                   "skipped": named(COUNT)})),
+        "fits": listed(FITTED), "refused": listed(record({"what": TEXT, "why": TEXT})),
+        "datasheet": listed(TEXT), "dropped": listed(TEXT),
+        "structure": listed(record(dict.fromkeys(
+            ("level", "field", "spec", "file", "verdict", "source", "why"), TEXT)))}),
+    "compare": record({
+        **MADE_BY, **FROM, "model": TEXT, "system": TEXT, "accuracy": NUMBER, "coverage": SHARE,
+        "tau": maybe(NUMBER), "regret": NUMBER,
+        "plans": listed(record({
+            "plan": TEXT, "batch": COUNT, "predicted": SECONDS, "measured": SECONDS,
+            "low": SECONDS, "high": SECONDS, "accuracy": NUMBER, "covered": YES, "spread": NUMBER,
+            "parts": named(record({"predicted": SECONDS, "measured": SECONDS})),
+            "memory": record({"predicted": BYTES, "measured": BYTES})}))}),
+    "config": record({"schema": {"const": 1}}, {
+        "settings": listed(record({"key": TEXT, "value": TEXT, "verbs": TEXT}, {"origin": TEXT})),
+        "files": listed(record({"file": TEXT, "there": TEXT}))}),
+    "selftest": record({**MADE_BY, "sound": YES, "checks": listed(record({
+        "check": TEXT, "sound": YES, "words": TEXT, "seconds": SECONDS}))}),
+}  # fmt: skip
+
+
+def answer(name: str) -> Schema:
+    """The JSON Schema of what a verb prints with `--json`."""
+    head = {"$schema": "https://json-schema.org/draft/2020-12/schema",
+            "title": f"oracle {name} --json"}  # fmt: skip
+    return {**head, **ANSWERS[name]}

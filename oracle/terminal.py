@@ -1,0 +1,84 @@
+"""The terminal at hand: how wide it is, what characters it can carry, whether it takes colour."""
+
+from __future__ import annotations
+
+import codecs
+import os
+import re
+import shutil
+import sys
+import unicodedata
+from collections.abc import Mapping
+from functools import partial
+from typing import TextIO
+
+USUAL, NARROWEST, WIDEST = 80, 60, 140
+SPELLED = {
+    "α": "alpha", "β": "beta", "γ": "gamma", "δ": "delta", "σ": "sigma", "τ": "tau", "φ": "phi",
+    "×": "x", "·": ".", "±": "+/-", "≤": "<=", "≥": ">=", "−": "-", "–": "-", "—": "-", "→": "->",
+    "…": "...", "∞": "inf", "Σ": "sum ", "∂": "d", "√": "sqrt", "≈": "~", "“": '"', "”": '"',
+    "‘": "'", "’": "'", "µ": "u", "μ": "u", "∈": "in", "∝": "~",
+}  # fmt: skip
+BOLD, DIM, RED, CYAN = "1", "2", "1;31", "36"
+PAINT = [
+    (re.compile(r"^(error(?:\[E\d+\])?)(?=:)", re.M), RED),
+    (re.compile(r"(?<= \|) +(\^+)", re.M), RED),
+    (re.compile(r"(?<=did you mean )(`[^`]*`)"), CYAN),
+    (re.compile(r"^(\S.*?)(?= is (?:fastest|cheapest|leanest):)", re.M), BOLD),
+    (re.compile(r"^( +# +plan .*|next: .*|usage: .*)$", re.M), DIM),
+]
+
+
+def width() -> int:
+    """Columns to fill: those of the terminal; 80 where the answer goes anywhere else."""
+    if not _is_terminal(sys.stdout):
+        return USUAL
+    return max(NARROWEST, min(WIDEST, shutil.get_terminal_size((USUAL, 24)).columns))
+
+
+def takes_colour(stream: TextIO, wish: str, environment: Mapping[str, str] = os.environ) -> bool:
+    """Whether to colour: as wished, or on a terminal that nobody has asked to stay plain."""
+    if wish != "auto":
+        return wish == "always"
+    plain = environment.get("NO_COLOR") or environment.get("TERM") == "dumb"
+    return _is_terminal(stream) and not plain
+
+
+def painted(text: str) -> str:
+    """What stands out in an answer or an error, in colour; the characters stay the same."""
+    for what, colour in PAINT:
+        text = what.sub(partial(_coloured, colour), text)
+    return text
+
+
+def spell(stream: TextIO) -> None:
+    """From now on a character that the stream cannot carry is spelled out, not a fault."""
+    codecs.register_error("spelled", _spelled)
+    if hasattr(stream, "reconfigure"):
+        stream.reconfigure(errors="spelled")
+
+
+def _coloured(colour: str, found: re.Match[str]) -> str:
+    begin, end = found.start(1) - found.start(), found.end(1) - found.start()
+    text = found.group()
+    return f"{text[:begin]}\x1b[{colour}m{text[begin:end]}\x1b[0m{text[end:]}"
+
+
+def _spelled(error: UnicodeError) -> tuple[str, int]:
+    if not isinstance(error, UnicodeEncodeError):
+        raise error
+    return "".join(map(_ascii, error.object[error.start : error.end])), error.end
+
+
+def _ascii(char: str) -> str:
+    if char in SPELLED:
+        return SPELLED[char]
+    bare = unicodedata.normalize("NFKD", char).encode("ascii", "ignore").decode()
+    return bare or "?"
+
+
+def _is_terminal(stream: TextIO | None) -> bool:
+    try:
+        return stream is not None and stream.isatty()
+    except ValueError:  # closed
+        return False
