@@ -61,6 +61,7 @@ class Row:
     flash: bool = False
     reads: tuple[float, float] = (0.0, 0.0)  # forward passes over (|x|, |y|) of a stream
     rereads: tuple[float, float] = (0.0, 0.0)  # backward passes
+    pieces: int = 1  # kernels that a stream is written out as
     needs: str = ""  # what its backward pass wants of its own tensors: "x", "y", "xy"
     extra_kept: float = 0.0  # further elements kept per sample, in the working precision
     extra_bytes: float = 0.0  # further bytes kept per sample whatever the precision: masks, fp32
@@ -280,11 +281,16 @@ class Dense(Layer):
 
 @dataclass(frozen=True)
 class Norm(Layer):
-    """Batch, layer, group, instance or RMS normalisation."""
+    """Batch, layer, group, instance or RMS normalisation.
+
+    Where it is not fused, RMS is written out operator by operator, in fp32 between two casts
+    (counted for 16-bit tensors); the others are one kernel in every framework.
+    """
 
     op: Literal["batch", "layer", "rms", "group", "instance"] = "batch"
     affine: bool = True
     bias: bool | None = None
+    fused: bool = True
 
     shorthand: ClassVar[str] = "op"
 
@@ -292,6 +298,13 @@ class Norm(Layer):
         shape = given[0]
         shift = self.op != "rms" if self.bias is None else self.bias
         weights = shape.channels * (1 + shift) if self.affine else 0
+        if self.op == "rms" and not self.fused:  # cast, square, mean, scale, cast, weight
+            yield Row(
+                self.name or "norm", "norm", "stream", shape, shape, weights=weights, needs="x",
+                sequence=shape.tokens, reads=(12, 6), rereads=(18, 18), pieces=4,
+                extra_kept=shape.size, extra_bytes=4.0 * shape.size,
+            )  # fmt: skip
+            return
         # statistics need a pass of their own where they span samples or pixels
         first = 2.0 if self.op in ("batch", "group", "instance") else 1.0
         yield Row(
@@ -414,6 +427,7 @@ class Attention(Layer):
     flash: bool = True
     dropout: bool = False  # of the attention probabilities
     window: Count | None = None  # a sliding window of keys
+    fused: bool = True  # rotation as one kernel; else cast, multiply, cast
 
     def rows(self, given: Sequence[Shape]) -> Iterator[Row]:
         shape, name = given[0], self.name or "attention"
@@ -431,9 +445,11 @@ class Attention(Layer):
         yield Row(f"{name}.qkv", "attention", "gemm", shape, packed, role="column", needs="x",
                   weights=shape.channels * joint + self.bias * joint)  # fmt: skip
         if self.rotary:
-            turned = 2.0 * (self.heads + kv_heads) / (self.heads + 2 * kv_heads)
+            passes = 2.0 if self.fused else 10.0
+            turned = passes * (self.heads + kv_heads) / (self.heads + 2 * kv_heads)
             yield Row(f"{name}.rotary", "attention", "stream", packed, packed, role="heads",
-                      reads=(0, turned), rereads=(0, turned))  # fmt: skip
+                      reads=(0, turned), rereads=(0, turned),
+                      pieces=1 if self.fused else 4)  # fmt: skip
         scores = float(self.heads * tokens * keys)
         yield Row(
             f"{name}.core", "attention", "attention", packed, mixed, role="heads", needs="xy",
@@ -455,6 +471,7 @@ class Mlp(Layer):
     gated: bool = False
     activation: Literal["gelu", "relu", "silu"] = "gelu"
     bias: bool = True
+    fused: bool = True  # a gate as one kernel; else the function, then the product
 
     def rows(self, given: Sequence[Shape]) -> Iterator[Row]:
         shape, name = given[0], self.name or "mlp"
@@ -463,8 +480,10 @@ class Mlp(Layer):
         relu = self.activation == "relu" and not self.gated
         yield Row(f"{name}.up", "mlp", "gemm", shape, up, role="column", needs="x",
                   weights=up.channels * (shape.channels + self.bias))  # fmt: skip
+        apart = self.gated and not self.fused
         yield Row(f"{name}.{self.activation}", "mlp", "stream", up, mid, role="heads",
-                  reads=(1, 1), rereads=(2, 1), needs="y" if relu else "x")  # fmt: skip
+                  reads=(1 + apart, 1), rereads=(2 + 2 * apart, 1), needs="y" if relu else "x",
+                  pieces=1 + apart, extra_kept=apart * mid.size)  # fmt: skip
         yield Row(f"{name}.down", "mlp", "gemm", mid, shape, role="row", needs="x",
                   weights=shape.channels * (self.ffn + self.bias))  # fmt: skip
 

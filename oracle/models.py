@@ -62,6 +62,7 @@ class Transformer:
     activation: Literal["gelu", "relu", "silu"] | None = None  # silu when gated, else gelu
     dropout: bool = False
     flash: bool = True
+    fused: bool = True  # norms, rotations and gates as one kernel each, compiled or by hand
     window: Count | None = None
     experts: Whole = 0
     active: Count = 2
@@ -87,18 +88,25 @@ class Transformer:
         """The same model as a list of layers."""
         gated = self.gated
         bias = not gated if self.bias is None else self.bias
-        norm = Norm(op=self.norm or ("rms" if gated else "layer"))
+        norm = Norm(op=self.norm or ("rms" if gated else "layer"), fused=self.fused)
         positions = self.positions or ("rotary" if gated else "learned")
         attention = Attention(
             self.heads, self.kv_heads, self.width, self.causal,
             bias if self.qkv_bias is None else self.qkv_bias, positions == "rotary", self.flash,
-            self.dropout, self.window, name="attention",
+            self.dropout, self.window, self.fused, name="attention",
         )  # fmt: skip
         ffn = self.ffn or 4 * self.hidden
         mlp: Layer = (
             Moe(self.experts, ffn, self.active, gated, self.shared, name="mlp")
             if self.experts
-            else Mlp(ffn, gated, self.activation or ("silu" if gated else "gelu"), bias, name="mlp")
+            else Mlp(
+                ffn,
+                gated,
+                self.activation or ("silu" if gated else "gelu"),
+                bias,
+                self.fused,
+                name="mlp",
+            )
         )
         add = Add(dropout=self.dropout, name="residual1", inputs=("block", "attention"))
         out = Add(dropout=self.dropout, name="residual2", inputs=("residual1", "mlp"))
@@ -134,7 +142,7 @@ class Transformer:
 
 
 def _named(norm: Norm, name: str) -> Norm:
-    return Norm(norm.op, norm.affine, norm.bias, name=name)
+    return replace(norm, name=name)
 
 
 @dataclass(frozen=True)

@@ -152,8 +152,8 @@ def serves(system: Any) -> bool:
 
 
 def reach(system: Any) -> tuple[float, ...]:
-    """Part of each level's bandwidth that messages get."""
-    return tuple(REACH[level.link] for level in system.levels)
+    """Part of each level's bandwidth that messages get: as measured there, or as a rule."""
+    return tuple(level.share or REACH[level.link] for level in system.levels)
 
 
 def offered(algorithm: str) -> tuple[str, ...]:

@@ -85,7 +85,7 @@ class Device:
     price: Price | None = None
     title: str = ""
     kernels: tuple[Curve, ...] = ()  # calibrated; beside the datasheet, never over it
-    # of the rate that a short benchmark shows, what matrix units keep up under training's power
+    # of the peak rate, what matrix units keep up under the power that training is granted
     loaded: Annotated[float, Between(0.1, 1)] = 1.0
 
     def check(self) -> Iterator[Clash]:
@@ -113,6 +113,8 @@ class Level:
     shape: tuple[Count, ...] = ()  # extents of a torus, arities of a tree, …; meaning by kind
     routing: str | None = None
     interference: tuple[Ratio, ...] = ()  # impact of other jobs: (p50, p99) factors
+    # of the datasheet's bandwidth, what collectives were measured to get; None: never measured
+    share: Annotated[float, Between(0.01, 1)] | None = None
 
     def check(self) -> Iterator[Clash]:
         if self.duplex not in ("full", "half"):

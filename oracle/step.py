@@ -75,8 +75,8 @@ def flow(shard: Shard, stages: Stages, times: Passes, system: System, options: O
         rate = device.peak[precision_on(device, options.precision)]
         update = 2 * weights / rate
     else:
-        grows = shard.segments > 1  # gradients of micro-batches are added up
-        added = compute.stream(device, 12.0 * stages.total(shard.w), queued=True) * grows
+        grows = shard.segments > 1  # a micro-batch's gradient is read and added up in fp32
+        added = compute.stream(device, 10.0 * stages.total(shard.w), queued=True) * grows
         backward = backward + added
         update = _update(weights, stages, device, model, options)
     return Flow(

@@ -16,6 +16,7 @@ import numpy as np
 import pytest
 import yaml
 
+import oracle
 from oracle import specs
 from oracle.models import Model, model
 
@@ -652,3 +653,21 @@ def test_fused_attention_keeps_what_pytorch_keeps() -> None:
     layer = found.folded
     ours = 2 * (2 * found.kept[layer].sum() + found.kept_bytes[layer].sum())
     assert batch * ours == pytest.approx(kept, rel=0.01)
+
+
+def test_operators_apart_pass_more_bytes_and_do_the_same_work() -> None:
+    """Eager PyTorch writes RMS norms, rotations and gates out; a layer norm is one kernel."""
+    block = {"layers": 2, "hidden": 512, "heads": 8, "vocab": 1000, "sequence": 128}
+    modern, older = {**block, "gated": True}, block
+    for shape, slower in ((modern, True), (older, False)):
+        fused, apart = (
+            oracle.model({"name": "m", "source": "here", "transformer": {**shape, "fused": fused}})
+            for fused in (True, False)
+        )
+        assert (fused.parameters, fused.flop) == (apart.parameters, apart.flop)
+        one, other = (
+            oracle.estimate(model, "gpu-server", "serial", batch=64, precision="bf16")
+            for model in (fused, apart)
+        )
+        assert (other.seconds[0] > one.seconds[0]) == slower
+        assert (other.memory[0] > one.memory[0]) == slower

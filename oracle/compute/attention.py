@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from oracle.compute.curve import WIDTH, Array, curve, duration, launched, precision_on
+from oracle.compute.curve import WIDTH, Array, curve, duration, powered, precision_on
 from oracle.compute.gemm import gemm
 from oracle.compute.stream import stream
 from oracle.specs import Device
@@ -52,7 +52,8 @@ def attention(
         fitted, device, rate, queries, np.asarray(width, float), seen,
         products * batch * heads, passes * once,
     )  # fmt: skip
-    return launched(device, seconds, queued)
+    flop = 2 * products * batch * heads * queries * seen * width
+    return powered(device, own, seconds, flop, queued)
 
 
 def unfused(
@@ -62,11 +63,27 @@ def unfused(
     """The same through memory: products, softmax (2 passes, 3 backward), dropout and its mask."""
     scores = count * queries * keys
     size = WIDTH[precision]
-    into = gemm(device, precision, queries, keys, width, count, queued=queued)  # QKᵀ, dP
-    out = gemm(device, precision, queries, width, keys, count, queued=queued)  # PV, dQ
-    back = gemm(device, precision, keys, width, queries, count, queued=queued)  # dK, dV
+    into = batched(device, precision, queries, keys, width, count, width, queued)  # QKᵀ, dP
+    out = batched(device, precision, queries, width, keys, count, width, queued)  # PV, dQ
+    back = batched(device, precision, keys, width, queries, count, width, queued)  # dK, dV
     softmax = stream(device, scores * size * (2 if part == "forward" else 3), queued=queued)
     seconds = into + out + softmax + (0 if part == "forward" else 2 * back)
     if dropout:
         seconds = seconds + stream(device, scores * (2 * size + 1), queued=queued)
+    return seconds
+
+
+def batched(
+    device: Device, precision: str, m: Array, n: Array, k: Array, count: Array, width: Array,
+    queued: bool,
+) -> Array:  # fmt: skip
+    """Seconds of `count` products over heads of `width` elements.
+
+    Matrix units load 16 bytes at a time. A single product of another width is padded by the
+    library; heads lie side by side in memory, are not, and go without matrix units [cublas].
+    """
+    seconds = gemm(device, precision, m, n, k, count, queued=queued)
+    apart = np.asarray(width) * WIDTH[precision] % 16 != 0
+    if WIDTH[precision] < 4 and apart.any():
+        seconds = np.where(apart, gemm(device, "fp32", m, n, k, count, queued=queued), seconds)
     return seconds

@@ -18,7 +18,7 @@ from typing import TypeAlias
 
 import numpy as np
 
-from oracle.compute.curve import WIDTH, Array, curve, duration, fitted, launched, precision_on
+from oracle.compute.curve import WIDTH, Array, curve, duration, fitted, powered, precision_on
 from oracle.specs import Curve, Device
 
 Three: TypeAlias = "tuple[Array, Array, Array]"  # depth, height, width; 1 where there is none
@@ -64,7 +64,8 @@ def conv(
         vector = device.peak.get("fp32", rate)
         by_hand = duration(plain, device, vector, *shape(plain, *form), groups, moved)
         seconds = np.where(np.asarray(groups) > 1, np.minimum(seconds, by_hand), seconds)
-    return launched(device, seconds, queued)
+    flop = 2 * batch * points * inner * outer * taps * groups
+    return powered(device, own, seconds, flop, queued)
 
 
 def shape(

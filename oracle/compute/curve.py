@@ -4,7 +4,7 @@
     idle    = ramp · 128² · processors                       nor does part of a wave come free
     math    = 2 · (area + idle) · (k + prologue) / (peak · sustained)
     traffic = bytes / (memory bandwidth · share)
-    seconds = max(start + √(math² + traffic²), launch)
+    seconds = max(start + √(math² + traffic²), launch)      alone; in a step: `powered`
 
 Every term grows with every extent, so more work is never faster (`williams2009`'s roofline with
 round corners instead of the steps of tile and wave quantisation). It costs two square roots
@@ -125,3 +125,14 @@ def duration(
 def launched(device: Device, seconds: Array, queued: bool) -> Array:
     """At least what the host needs to launch it, unless the host runs ahead (`queued`)."""
     return seconds if queued else np.maximum(seconds, device.launch)
+
+
+def powered(device: Device, own: str, seconds: Array, flop: Array, queued: bool) -> Array:
+    """The same, and in a training step (`queued`) no faster than the power lasts.
+
+    Matrix units under random numbers for hours draw more than a device is granted, and its clock
+    gives way: flop / (peak · loaded). A short benchmark, or a small kernel, never gets there.
+    """
+    if queued and own != "fp32" and device.loaded < 1:
+        return np.maximum(seconds, np.asarray(flop) / (device.peak[own] * device.loaded))
+    return launched(device, seconds, queued)

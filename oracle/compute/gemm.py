@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from oracle.compute.curve import WIDTH, Array, curve, duration, launched, precision_on
+from oracle.compute.curve import WIDTH, Array, curve, duration, powered, precision_on
 from oracle.specs import Device
 
 
@@ -26,4 +26,5 @@ def gemm(
     own = precision_on(device, precision)
     moved = WIDTH[precision] * count * (m * k + k * n + m * n)
     used = curve(device, "gemm", own)
-    return launched(device, duration(used, device, device.peak[own], m, n, k, count, moved), queued)
+    seconds = duration(used, device, device.peak[own], m, n, k, count, moved)
+    return powered(device, own, seconds, 2 * m * n * k * count, queued)

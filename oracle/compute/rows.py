@@ -8,7 +8,7 @@ longer of the two: small layers are as slow as their launches.
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -61,7 +61,6 @@ def priced(shard: Shard, device: Device, precision: str) -> Passes:
     found = {part: np.zeros((size, len(model))) for part in ("forward", "data", "weight")}
     if shard.ideal:
         return _ideal(shard, device, precision, found)
-    device = under_load(device)
     for family, columns in _families(model).items():
         at = _At(shard, np.array(columns))
         for part in found:
@@ -71,12 +70,6 @@ def priced(shard: Shard, device: Device, precision: str) -> Passes:
     found["data"] *= ~(entry & first)  # nobody wants the gradient of the samples
     forward, backward = (np.array([_launches(row)[i] for row in model.rows], float) for i in (0, 1))
     return Passes(found["forward"], found["data"], found["weight"], (forward, backward))
-
-
-def under_load(device: Device) -> Device:
-    """The device with its matrix units at the rate that they keep up under training's power."""
-    peak = {p: rate * (device.loaded if p != "fp32" else 1) for p, rate in device.peak.items()}
-    return replace(device, peak=peak)
 
 
 def _ideal(shard: Shard, device: Device, precision: str, found: dict[str, Array]) -> Passes:
@@ -96,7 +89,8 @@ def _launches(row: Any) -> tuple[int, int]:
         return 0, 0
     if row.kind == "loss":
         return DISPATCHED["loss"]
-    return DISPATCHED["flash" if row.work == "attention" and row.flash else row.work]
+    forward, backward = DISPATCHED["flash" if row.work == "attention" and row.flash else row.work]
+    return forward * row.pieces, backward * row.pieces
 
 
 def _families(model: Model) -> dict[tuple[Any, ...], list[int]]:

@@ -71,7 +71,8 @@ def _lines(system: System, op: str, groups: Groups, algorithm: str | None) -> It
         yield from known
         return
     served = nccl.serves(system) or algorithm == "nccl"
-    reach = nccl.reach(system) if served else ()
+    measured = tuple(level.share or 1.0 for level in system.levels)
+    reach = nccl.reach(system) if served else measured
     bare = of(system, groups.devices, reach)
     offer = _offer(op, groups.p, inner, asked, served)
     both = ALGORITHMS[op].get("bidirectional_ring")
