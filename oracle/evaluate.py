@@ -101,7 +101,7 @@ def block(model: Model, system: System, plan: Plan, options: Options, lines: Lin
         for axis in few.lean
         if axis.name == "data" or np.any(axis.degree > 1)  # `data` speaks for all replicas
         for message in axis.talk(shard)
-        if groups(message.axes).talk and np.any(message.calls)
+        if groups.of(message).talk and np.any(message.calls)
     ]
     taken = step(plan, same, stages, work, talk, system, options)
     held = memory.held(shard, few, plan, same, stages, system.device, options)

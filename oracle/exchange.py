@@ -30,7 +30,7 @@ class Priced:
     axis: str  # the strategy that sends it
     group: Array  # (plans,)
     nbytes: Array  # (plans,) of the largest call
-    calls: Array  # per micro-batch, per iteration (`step`), or per crossing (`border`)
+    calls: Array  # per micro-batch, or per iteration (`step`); ideally per crossing (`border`)
     seconds: Array  # as often
     exposed: Array  # of that, what nothing hides
     phi: Array  # (plans,)
@@ -38,6 +38,7 @@ class Priced:
     names: tuple[str, ...]  # of algorithms
     full: tuple[tuple[str, ...], ...]  # links that set the pace, by the same index
     rough: Array  # (plans,) relative 1σ
+    ahead: Array = 0.0  # of `exposed` at a border, what comes in for the forward pass
 
     @property
     def name(self) -> str:
@@ -67,7 +68,7 @@ def price(
     cover: Cover, system: System, options: Options, lines: Lines,
 ) -> Priced:  # fmt: skip
     """What a message takes on each stage, and what is left of it beside the work it hides under."""
-    found = groups(message.axes)
+    found = groups.of(message)
     row, group = found.row, found.size
     menu = [
         lines(system, message.op, pattern, devices, options.algorithm)
@@ -91,17 +92,22 @@ def price(
     elif message.when == "border":
         nbytes = stages.borders(nbytes)
         calls = np.ones_like(nbytes)
-    columns = np.flatnonzero((calls > 0).any(axis=0))
+    columns, ahead = np.flatnonzero((calls > 0).any(axis=0)), np.zeros(1)
     each = np.zeros(nbytes.shape)
     each[:, columns], best, names, phi, full, rough = _menu(menu, row, nbytes[:, columns])
     sent = calls * each
     if message.when in ("forward", "backward"):
-        seconds, count = stages.total(sent, columns), stages.total(calls, columns)
+        add = stages.last if message.once else stages.total
+        seconds, count = add(sent, columns), add(calls, columns)
     elif message.when.startswith("unit"):
         seconds, count = stages.gather(sent), stages.gather(calls)
-    elif message.when == "border":
+    elif message.when == "border" and shard.ideal:
         worst = each.max(axis=-1, keepdims=True) if each.size else np.zeros((size, 1))
         seconds, count = np.repeat(worst, stages.p, axis=1), np.ones((size, stages.p))
+    elif message.when == "border":  # a stage waits for what comes in, whichever way
+        ahead, calls_ahead = (stages.fold(np.pad(v, [(0, 0), (1, 0)])) for v in (each, calls))
+        seconds, count = (stages.fold(np.pad(v, [(0, 0), (0, 1)])) for v in (each, calls))
+        seconds, count = seconds + ahead, count + calls_ahead
     else:
         seconds, count = sent, calls
     exposed = seconds
@@ -116,7 +122,7 @@ def price(
     largest = np.where(calls > 0, nbytes, 0.0).max(axis=-1, initial=0.0)
     return Priced(
         message, axis.name, group[:, 0], largest, count, seconds, exposed, phi, best, names, full,
-        rough,
+        rough, ahead,
     )  # fmt: skip
 
 

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
 
+from oracle.collectives import Message
 from oracle.plan import Plan
 from oracle.shard import Array
 
@@ -48,15 +50,24 @@ class Groups:
 
     def __call__(self, axes: tuple[str, ...]) -> Slice:
         if axes not in self.known:
-            self.known[axes] = self.slice(axes)
+            self.known[axes] = self.slice([(self.sizes[a], self.strides[a]) for a in axes])
         return self.known[axes]
 
-    def slice(self, axes: tuple[str, ...]) -> Slice:
-        size = np.prod([self.sizes[a] for a in axes], axis=0)
+    def of(self, message: Message) -> Slice:
+        """Those who say a message: of some axes all devices, or of one axis those in line."""
+        if message.line is None:
+            return self(message.axes)
+        (axis,) = message.axes
+        size, apart = (np.broadcast_to(part, self.devices.shape) for part in message.line)
+        return self.slice([(size, self.strides[axis] * apart)])
+
+    def slice(self, pairs: Sequence[tuple[Array, Array]]) -> Slice:
+        """Groups of (size, stride) pairs."""
+        size = np.prod([size for size, _ in pairs], axis=0)
         if not (size > 1).any():  # nobody to talk to
             return Slice([((), 1)], np.zeros(len(size), int), size)
-        pairs = (column for a in axes for column in (self.sizes[a], self.strides[a]))
-        table = np.hstack([*pairs, self.devices])
+        columns = (column for pair in pairs for column in pair)
+        table = np.hstack([*columns, self.devices])
         first, row = distinct(table)
         patterns = [
             (merge([(int(line[i]), int(line[i + 1])) for i in range(0, len(line) - 1, 2)]),

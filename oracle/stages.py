@@ -49,6 +49,12 @@ class Stages:
             return values @ self.inside
         return values[:, columns] @ self.inside[columns]
 
+    def last(self, values: Array, columns: Array) -> Array:
+        """(plans, rows) → (plans, p): as `total`, of each row's copies only the last."""
+        unit = len(self.ends) - 1 - np.argmax(self.counts[::-1] > 0, axis=0)
+        hands_on = np.arange(len(self.ends)) == unit[columns][:, None]
+        return self.gather(values[:, columns] @ hands_on)
+
     def gather(self, units: Array) -> Array:
         """(plans, units) → (plans, p)."""
         if self.chunks <= 1:

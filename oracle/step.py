@@ -53,7 +53,8 @@ class Sent:
     forward: Array
     backward: Array
     after: Array
-    border: Array
+    border: Array  # ideally each crossing; else what comes in for a backward pass
+    ahead: Array  # … and for a forward pass
     launches: tuple[Array, Array]  # host seconds of either pass
     variance: dict[str, Array]
 
@@ -132,15 +133,17 @@ def sent(talk: list[Priced], flow: Flow, system: System, ideal: bool) -> Sent:
     found = {when: np.zeros(shape) for when in ("forward", "backward", "step", "border")}
     host = {when: np.zeros(shape) for when in ("forward", "backward")}
     variance = {when: np.zeros(shape) for when in found}
+    ahead = np.zeros(shape)
     for one in talk:
         when = one.message.when.removeprefix("unit ")
-        found[when] = found[when] + one.exposed
+        found[when] = found[when] + one.exposed - one.ahead
+        ahead = ahead + one.ahead
         variance[when] = variance[when] + (one.rough[:, None] * one.exposed) ** 2
         if when in host:
             host[when] = host[when] + launch * one.calls
     return Sent(
         found["forward"], found["backward"], found["step"], found["border"],
-        (host["forward"], host["backward"]), variance,
+        ahead, (host["forward"], host["backward"]), variance,
     )  # fmt: skip
 
 
@@ -157,6 +160,7 @@ class Step:
     same: Array
     segments: Array
     crossings: Array
+    bare: Array  # of what is exchanged after a step, what no other stage's work hides
     twice: Array  # forward messages are said again where everything is recomputed
 
     @cached_property
@@ -172,6 +176,7 @@ class Step:
         calls, seconds, exposed = (
             times * values[same, stage] for values in (one.calls, one.seconds, one.exposed)
         )
+        exposed = exposed * self.bare if when == "step" else exposed
         return Exchange(
             one.name, one.message.op, one.group[same], calls, one.nbytes[same], seconds, exposed,
             one.phi[same], one.best[same], one.names, one.full, one.rough[same] * exposed,
@@ -184,7 +189,12 @@ def step(
 ) -> Step:  # fmt: skip
     """Fill, work and drain the pipeline, then exchange what is left and update.
 
-    T = S max (FW_i + BW_i) + Σ_others (FW_i + BW_i)/v + borders + max (exchange_i + WU_i)
+        T = S max (FW_i + BW_i) + Σ_others (FW_i + BW_i)/v      (gpipe: max FW_i + max BW_i)
+          + max_i (exchange_i + WU_i - Σ_{j<i} BW_j/v)
+
+    FW_i and BW_i hold what stage i waits for: a transfer begins when its receiver is there too,
+    and both ways of a border are used at once. A stage exchanges its gradients while those
+    before it still drain. [narayanan2021, §2.2] counts the fill, not the transfers.
     """
     n, p, ideal = len(plan), stages.p, options.ideal
     said = sent(talk, flow, system, ideal)
@@ -198,11 +208,13 @@ def step(
         redone = redone + (mode == 2) * said.launches[0][same]
     # a pass is a mix of short kernels, for which the device waits for the host, and long ones,
     # under which the host runs ahead: neither hides wholly under the other
-    f = _mixed(forward + into, (flow.host[0] + said.launches[0])[same])
-    b = _mixed(backward + again + back, redone)
+    ahead, border = said.ahead[same], (0.0 if ideal else said.border[same])
+    f = _mixed(forward + into + ahead, (flow.host[0] + said.launches[0])[same])
+    b = _mixed(backward + again + back + border, redone)
     update, v = flow.update[same], stages.v
     tails = update + said.after[same]
-    crossings = 2 * (p + S[:, 0] - 2) * v if p > 1 else np.zeros(n)
+    if p > 1:  # a stage is done before those ahead of it have drained
+        tails = tails - (np.cumsum(b, axis=-1) - b) / v
     rows = np.arange(n)
     stage = np.argmax(f + b, axis=-1)
     end = np.argmax(update if ideal else tails, axis=-1)
@@ -211,18 +223,24 @@ def step(
         busy = S[:, 0] * (f.max(-1) + b.max(-1))
         steady = busy * (p + S[:, 0] - 1) / S[:, 0]
         tail = update.max(-1) + said.after[same].max(-1)
+        crossings = 2 * (p + S[:, 0] - 2) * v if p > 1 else np.zeros(n)
+        waits, renewed, bare = crossings * said.border[same, 0], update[rows, end], np.ones(n)
     else:
-        slow = stage, stage
-        slowest = (f + b)[rows, stage]
+        # all forward, then all back: the slowest of either pass; in turns: of both together
+        apart = plan.axis("pipeline").schedule[:, 0] == 0
+        slow = tuple(np.where(apart, np.argmax(one, axis=-1), stage) for one in (f, b))
+        slowest = f[rows, slow[0]] + b[rows, slow[1]]
         busy = S[:, 0] * slowest
         steady = busy + ((f + b).sum(-1) - slowest) / v
-        tail = tails[rows, end]
-    seconds = steady + tail + crossings * said.border[same, 0]
+        tail, crossings, waits = tails[rows, end], S[:, 0], 0.0
+        renewed, after = np.minimum(update[rows, end], tail), said.after[same, end]
+        bare = np.divide(tail - renewed, after, out=np.ones(n), where=after > 0)
+    seconds = steady + tail + waits
     s = S[:, 0]
     parts = {
-        "forward": s * (f - into)[rows, slow[0]],
-        "backward": s * (b - back - again)[rows, slow[1]],
-        "update": update[rows, end],
+        "forward": s * (f - into - ahead)[rows, slow[0]],
+        "backward": s * (b - back - again - border)[rows, slow[1]],
+        "update": renewed,
         "bubble": steady - busy,
         "recompute": s * np.broadcast_to(again, b.shape)[rows, stage],
     }
@@ -234,7 +252,9 @@ def step(
         + s**2 * (twice**2 * spread["forward"] + spread["backward"])
         + spread["step"] + crossings**2 * spread["border"]
     )  # fmt: skip
-    return Step(parts, seconds, np.sqrt(variance), stage, end, talk, same, s, crossings, twice)
+    return Step(
+        parts, seconds, np.sqrt(variance), stage, end, talk, same, s, crossings, bare, twice
+    )
 
 
 def _chosen(mode: Array, parts: tuple[Array, ...], same: Array) -> Array:

@@ -28,17 +28,6 @@ UNPRICED = {  # small exchanges that no strategy speaks of
     "tensor: loss",
     "tensor: norms of cut tokens",
     "tensor: borders gathered",
-    "spatial: halo of x, corners",
-    "spatial: halo of dL/dy, corners",
-    "spatial: halo of dL/dx, pooling",
-}
-
-# where the price is not what has to be said
-OTHERWISE = {
-    # a pool sends back what it adds to its neighbours' dL/dx; their dL/dy is priced
-    "spatial: halo of dL/dy": lambda name: name.startswith("resnet"),
-    # together with filter only the own filters are summed; all are priced
-    "channel: activations": lambda name: "filter:2 channel:2" in name,
 }
 
 
@@ -91,10 +80,6 @@ def test_bytes_sent_are_those_of_talk(proved, name):
                 sent[what] = sent.get(what, 0.0) + nbytes / case["steps"]
     stages = [tuple(stage) for stage in ranks[0]["stages"]]
     talk = {e.what: e.nbytes for e in expected(layers, plan, width, stages)}
-    for what, affects in OTHERWISE.items():
-        if affects(name):
-            sent.pop(what, None)
-            talk.pop(what, None)
     assert sent == pytest.approx(talk, rel=1e-9)
 
 

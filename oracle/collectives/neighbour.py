@@ -26,10 +26,10 @@ class SendReceive(Algorithm):
         return [pairs(ranks, ranks + 1, 1.0)]
 
 
-class PairwiseHalo(Algorithm):
-    """Swap with the upper neighbour, then with the lower: T = 2(α + m β)."""
+class PublishedHalo(Algorithm):
+    """Everybody swaps with an upper and with a lower neighbour: T = 2(α + m β), whatever p."""
 
-    op, name, source = "halo", "pairwise", "kahira2021, Table III 'Spatial'"
+    op, name, source, menu = "halo", "published", "kahira2021, Table III 'Spatial'", False
 
     def steps(self, p: Any) -> Any:
         return 2 + 0 * np.asarray(p)
@@ -40,6 +40,26 @@ class PairwiseHalo(Algorithm):
     def schedule(self, p: int, inner: int = 1) -> list[Steps]:
         ranks = np.arange(p - 1)
         return [pairs(ranks, ranks + 1, 1.0), pairs(ranks + 1, ranks, 1.0)]
+
+
+class PairwiseHalo(PublishedHalo):
+    """Swap with the neighbours in line, at most two: T = min(p - 1, 2)(α + m β).
+
+    Both ways of a swap go at once. Differs from the source: of two parts in line each has
+    one neighbour, and pays for one.
+    """
+
+    name, menu = "pairwise", True
+
+    def steps(self, p: Any) -> Any:
+        return np.minimum(np.asarray(p) - 1, 2)
+
+    def volume(self, p: Any) -> Any:
+        return np.minimum(np.asarray(p) - 1.0, 2.0)
+
+    def schedule(self, p: int, inner: int = 1) -> list[Steps]:
+        both = super().schedule(p, inner)
+        return both if p > 2 else [pairs([0, 1], [1, 0], 1.0)]
 
 
 class ChainedHalo(Algorithm):

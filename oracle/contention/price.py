@@ -55,7 +55,7 @@ def alone(
 
 
 def _ideal(system: System, op: str, groups: Groups, algorithm: str | None) -> Line:
-    plain = {"alltoall": "pairwise", "sendrecv": "direct", "halo": "pairwise"}
+    plain = {"alltoall": "pairwise", "sendrecv": "direct", "halo": "published"}
     by = named(op, _asked(op, algorithm, groups.p, 1) or plain.get(op, "ring"))
     level = system.levels[spanning(system, groups)]
     start = float(by.steps(groups.p)) * level.latency

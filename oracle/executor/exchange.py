@@ -23,6 +23,7 @@ from torch.nn import functional
 
 from oracle.executor.parts import Interval, Window, deal
 from oracle.executor.wire import Wire
+from oracle.strategies.spatial import NTH
 
 
 @dataclass(frozen=True)
@@ -195,31 +196,14 @@ class Grid:
         ]
 
 
-def _corners(x: Tensor, before: Sequence[Window], grid: Grid, made: bool) -> float:
-    """How much of x is borders already fetched along other extents: it travels on as corners."""
-    own = 1.0
-    for i, window in enumerate(before):
-        start, stop = (window.outputs if made else window.inputs)[grid.at[i]]
-        own *= min(1.0, (stop - start) / x.shape[i + 2])
-    return 1 - own
-
-
 def _bordered(x: Tensor, grid: Grid, windows: Sequence[Window], fill: float, what: str) -> Tensor:
     """The input of the own outputs: borders fetched, trimmed to what is seen, padding written."""
     pads: list[int] = []
     for i, window in enumerate(windows):
         at, dim = grid.at[i], i + 2
         wanted = [window.wanted(k) for k in range(window.parts)]
-        x = grid.wire.borders(
-            x,
-            dim,
-            at,
-            window.inputs,
-            wanted,
-            grid.ranks[i],
-            what,
-            _corners(x, windows[:i], grid, False),
-        )
+        name = what + NTH[i]
+        x = grid.wire.borders(x, dim, at, window.inputs, wanted, grid.ranks[i], name)
         low, high = window.seen(window.outputs[at])
         begin, end = max(low, 0), min(high, window.given)
         x = x.narrow(dim, begin - wanted[at][0], end - begin)
@@ -263,9 +247,8 @@ class SpatialConvolution(_Exchange):
         wide, shape = gradient, [gradient.shape[0], weight.shape[1] * groups]
         for i, window in enumerate(windows):
             wanted = [window.touched(k) for k in range(window.parts)]
-            corners = _corners(wide, windows[:i], grid, True)
             wide = grid.wire.borders(
-                wide, i + 2, grid.at[i], window.outputs, wanted, grid.ranks[i], names[1], corners
+                wide, i + 2, grid.at[i], window.outputs, wanted, grid.ranks[i], names[1] + NTH[i]
             )
             low, high = window.seen(wanted[grid.at[i]])
             shape.append(high - low)
@@ -303,15 +286,17 @@ class Borders(_Exchange):
     @staticmethod
     def backward(ctx: Any, gradient: Tensor) -> Any:
         grid, windows, names = ctx.of
-        for i in reversed(range(len(windows))):
-            window, at, dim = windows[i], grid.at[i], i + 2
+        inside = []
+        for i, window in enumerate(windows):  # padding has no gradient that anybody wants
             seen = [window.seen(window.outputs[k]) for k in range(window.parts)]
-            inside = [(max(low, 0), min(high, window.given)) for low, high in seen]
-            low, high = inside[at]
-            gradient = gradient.narrow(dim, low - seen[at][0], high - low)
+            inside.append([(max(low, 0), min(high, window.given)) for low, high in seen])
+            low, high = inside[i][grid.at[i]]
+            gradient = gradient.narrow(i + 2, low - seen[grid.at[i]][0], high - low)
+        for i, window in reversed(list(enumerate(windows))):
             gradient = grid.wire.give_back(
-                gradient, dim, at, window.inputs, inside, grid.ranks[i], names[1]
-            )
+                gradient, i + 2, grid.at[i], window.inputs, inside[i], grid.ranks[i],
+                names[1] + NTH[i],
+            )  # fmt: skip
         return gradient, None, None, None, None
 
 

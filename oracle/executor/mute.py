@@ -42,9 +42,7 @@ class Mute(Wire):
             return parts[0]
         return self._buffer(parts, parts.shape[1:]).clone()
 
-    def swap(
-        self, given: dict[int, Tensor], made: dict[int, Tensor], what: str, corners: float = 0.0
-    ) -> None:
+    def swap(self, given: dict[int, Tensor], made: dict[int, Tensor], what: str) -> None:
         for tensor in made.values():
             tensor.zero_()
 

@@ -140,13 +140,10 @@ class Program:
         if mesh.degree("spatial") == 1:
             return None
         at = _unravel(mesh.at["spatial"], parts)
-        lines = []
-        for axis, q in enumerate(parts):
-            line = []
-            for k in range(q):
-                other = [*at[:axis], k, *at[axis + 1 :]]
-                line.append(mesh.rank_at({**mesh.at, "spatial": _ravel(other, parts)}))
-            lines.append(tuple(line))
+        lines = [
+            mesh.line("spatial", q, math.prod(parts[axis + 1 :])).members
+            for axis, q in enumerate(parts)
+        ]
         return Grid(self.wire, parts, at, tuple(lines))
 
     def grid_of(self, rank: int) -> Grid:
@@ -341,7 +338,7 @@ class Program:
     def _pool(self, op: Operation, x: Tensor) -> Tensor:
         if not self.cuts.spaced[op.row]:
             return run.pool(op, x)
-        names = ("spatial: halo of x", "spatial: halo of dL/dx, pooling")
+        names = ("spatial: halo of x", "spatial: halo of dL/dy")
         windows = self._windows(op, [1] * len(op.shape.window))
         grid = self.grid_of(len(windows))
         return run.pool_padded(op, _tensor(Borders.apply(x, grid, windows, run.fill(op), names)))
@@ -437,10 +434,3 @@ def _unravel(index: int, parts: Sequence[int]) -> tuple[int, ...]:
         index, at = divmod(index, q)
         found.append(at)
     return tuple(reversed(found))
-
-
-def _ravel(at: Sequence[int], parts: Sequence[int]) -> int:
-    index = 0
-    for i, q in zip(at, parts, strict=True):
-        index = index * q + i
-    return index

@@ -12,6 +12,7 @@ from oracle.collectives import Message
 from oracle.executor.cuts import shard_of
 from oracle.executor.graph import Graph
 from oracle.executor.parts import Interval
+from oracle.executor.schedule import talkers
 from oracle.executor.wire import Mesh, Wire
 from oracle.plan import Plan
 
@@ -24,6 +25,7 @@ class Line:
     op: str
     axes: tuple[str, ...]
     nbytes: float
+    line: tuple[int, int] | None = None  # of its axis only devices in line: how many, how far apart
 
 
 def script(
@@ -33,23 +35,28 @@ def script(
     shard = shard_of(graph.model, plan, width)
     segments = int(np.ravel(shard.segments)[0])
     own = stages[mesh.at["pipeline"]]
-    rows = [op.row for op in graph.of_units(*own)]
+    operations = graph.of_units(*own)
+    rows = [op.row for op in operations]
+    final = {op.row: op.index for op in graph.operations}
     forth: list[Line] = []
     back: list[Line] = []
     ends: list[Line] = []
     for axis in plan.axes:
         for message in axis.talk(shard):
             mesh.group(message.axes)
-            if mesh.degree(*message.axes) == 1:
+            if talkers(message, plan) == 1:
                 continue
             nbytes, calls = _by_row(message, len(graph.model))
             what = f"{axis.name}: {message.what}"
 
             def line(size: float, what: str = what, m: Message = message) -> Line:
-                return Line(what, m.op, m.axes, size)
+                line = m.line and (round(_first(m.line[0])), round(_first(m.line[1])))
+                return Line(what, m.op, m.axes, size, line)
 
             if message.when in ("forward", "backward"):
-                said = [line(nbytes[row]) for row in rows for _ in range(round(calls[row]))]
+                said = [line(nbytes[op.row]) for op in operations
+                        if op.index == final[op.row] or not message.once
+                        for _ in range(round(calls[op.row]))]  # fmt: skip
                 (forth if message.when == "forward" else back).extend(said)
             elif message.when.startswith("unit"):
                 units = [
@@ -67,6 +74,10 @@ def script(
     return [one for one in (forth + back) * segments + ends if one.nbytes > 0]
 
 
+def _first(values: Any) -> float:
+    return float(np.ravel(values)[0])
+
+
 def _by_row(message: Message, rows: int) -> tuple[Any, Any]:
     nbytes = np.broadcast_to(np.asarray(message.nbytes, float), (1, rows))[0]
     return nbytes, np.broadcast_to(np.asarray(message.calls, float), (1, rows))[0]
@@ -75,7 +86,8 @@ def _by_row(message: Message, rows: int) -> tuple[Any, Any]:
 def play(lines: list[Line], wire: Wire, device: Any) -> None:
     """Say them all."""
     for line in lines:
-        group = wire.mesh.group(line.axes)
+        mesh = wire.mesh
+        group = mesh.line(line.axes[0], *line.line) if line.line else mesh.group(line.axes)
         share = max(int(line.nbytes / 4 / group.size), 1)
         if line.op == "allreduce":
             wire.allreduce(torch.zeros(max(int(line.nbytes / 4), 1), device=device), line.axes,

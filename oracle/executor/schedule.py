@@ -32,7 +32,7 @@ def expected(graph: Graph, plan: Plan, delta: float, stages: list[Interval]) -> 
     found = []
     for axis in plan.axes:
         for message in axis.talk(shard):
-            if float(np.prod([plan.axis(name).degree[0, 0] for name in message.axes])) <= 1:
+            if talkers(message, plan) <= 1:
                 continue
             nbytes, calls = _in_a_step(message, shard, plan, model, stages)
             if nbytes > 0:
@@ -53,10 +53,10 @@ def _in_a_step(
     again = np.where(model.folded & full & (message.when == "forward"), 2.0, 1.0)
     counts, ends = model.units
     if message.when in ("forward", "backward"):
-        times = calls * model.repeat * segments * again
+        times = calls * segments * (1.0 if message.once else model.repeat * again)
         total = float(devices * (nbytes * times).sum())
         said = max(float(((nbytes > 0) * times) @ _inside(counts, s)) for s in stages)
-        return total * _faces(message, plan, shard), said
+        return total * _faces(message, plan), said
     if message.when == "step":
         once = calls.max()
         return float(devices * (nbytes @ model.repeat) * once), float(once)
@@ -73,9 +73,14 @@ def _inside(counts: np.ndarray, stage: Interval) -> np.ndarray:
     return np.asarray(counts[stage[0] : stage[1]].sum(0) > 0, float)
 
 
-def _faces(message: Message, plan: Plan, shard: Shard) -> float:
-    """Neighbours that a device has along a cut extent, on average: 2(q - 1)/q."""
-    if message.op != "halo":
-        return 1.0
-    q = max(float(np.ravel(parts)[0]) for parts in plan.axis("spatial").grid(shard))
-    return 2 * (q - 1) / q
+def talkers(message: Message, plan: Plan) -> int:
+    """Devices of a group that says this message."""
+    if message.line is not None:
+        return round(float(np.ravel(message.line[0])[0]))
+    return round(float(np.prod([plan.axis(name).degree[0, 0] for name in message.axes])))
+
+
+def _faces(message: Message, plan: Plan) -> float:
+    """Neighbours that a device has in its line, on average: 2(q - 1)/q."""
+    q = talkers(message, plan)
+    return 2 * (q - 1) / q if message.op == "halo" else 1.0

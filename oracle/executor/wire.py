@@ -66,6 +66,14 @@ class Mesh:
             rank = rank * degree + at[name]
         return rank
 
+    def line(self, axis: str, size: int, apart: int) -> Group:
+        """Of the ranks along an axis those in line with this one; it has no handle."""
+        at = self.at[axis]
+        place = at // apart % size
+        first = at - place * apart
+        members = (self.rank_at({**self.at, axis: first + k * apart}) for k in range(size))
+        return Group(tuple(members), place, None)
+
     def group(self, axes: Sequence[str]) -> Group:
         """The ranks that differ from this one along `axes` only. All ranks must ask alike."""
         wanted = tuple(name for name in self.degrees if name in axes)
@@ -167,9 +175,7 @@ class Wire:
         self._said(what, "reduce_scatter", group.size, _bytes(parts), began)
         return part
 
-    def swap(
-        self, given: dict[int, Tensor], made: dict[int, Tensor], what: str, corners: float = 0.0
-    ) -> None:
+    def swap(self, given: dict[int, Tensor], made: dict[int, Tensor], what: str) -> None:
         """Send to and receive from these ranks at once."""
         began = self._begin(what)
         work = [dist.irecv(made[rank], rank) for rank in sorted(made)]
@@ -177,10 +183,7 @@ class Wire:
         for one in work:
             one.wait()
         nbytes = sum(map(_bytes, given.values()))
-        self._said(what, "halo", len(given) + 1, nbytes * (1 - corners), began)
-        if corners:
-            more = self.sent.setdefault(f"{what}, corners", Sent("halo", len(given) + 1))
-            more.calls, more.nbytes = more.calls + 1, more.nbytes + nbytes * corners
+        self._said(what, "halo", len(given) + 1, nbytes, began)
 
     def send(self, tensor: Tensor, to: int, what: str) -> Callable[[], None]:
         """Begin to send; call what is returned before the buffer goes."""
@@ -203,12 +206,9 @@ class Wire:
 
     def borders(
         self, x: Tensor, dim: int, place: int, held: Sequence[Interval],
-        wanted: Sequence[Interval], ranks: Sequence[int], what: str, corners: float = 0.0,
+        wanted: Sequence[Interval], ranks: Sequence[int], what: str,
     ) -> Tensor:  # fmt: skip
-        """What this part wants along `dim`: its own and what others hold of it.
-
-        `corners` is the part of x that was itself fetched from others; it has its own account.
-        """
+        """What this part wants along `dim`: its own and what others hold of it."""
         given, made, pieces = {}, {}, []
         for other, rank in enumerate(ranks):
             if other == place:
@@ -223,7 +223,7 @@ class Wire:
                 made[rank] = x.new_empty(shape)
                 pieces.append((low, made[rank]))
         if given or made:
-            self.swap(given, made, what, corners)
+            self.swap(given, made, what)
         low, high = overlap(held[place], wanted[place])
         own = x.narrow(dim, low - held[place][0], max(high - low, 0))
         ordered = sorted([*pieces, (low, own)], key=lambda piece: piece[0])

@@ -118,7 +118,7 @@ def _talks(
         message = axes[one.what]
         if one.group[0] <= 1 or one.calls[0] <= 0:
             continue
-        found = groups(message.axes)
+        found = groups.of(message)
         pattern, devices = found.patterns[int(found.row[0])]
         name = one.names[int(one.algorithm[0])] if one.names else ""
         offer = [

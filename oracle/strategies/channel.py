@@ -6,7 +6,7 @@ import numpy as np
 
 from oracle.collectives import Message
 from oracle.models import Model
-from oracle.shard import Array, Shard
+from oracle.shard import Array, Shard, product
 from oracle.strategies.base import Strategy
 from oracle.strategies.filter import cut_rows
 
@@ -49,10 +49,13 @@ class Channel(Strategy):
 
     def talk(self, shard: Shard) -> list[Message]:
         cut = self.cut(shard.model)
-        y, x = shard.micro * shard.y * shard.delta, shard.micro * shard.x * shard.delta
+        each = shard.micro * shard.delta
+        # together with `Filter` only the own filters are added up, before they are rebuilt
+        y, x = each * shard.filters * product(shard.made), each * shard.x
         if shard.ideal:  # the published sum runs over the same layers as that of `Filter`
             rows = cut_rows(shard.model)
-            cut, x = rows & (np.cumsum(rows) < np.sum(rows)), y
+            cut, x = rows & (np.cumsum(rows) < np.sum(rows)), each * shard.y
+            y = x
         return [
             Message("activations", "allreduce", y, ("channel",), cut * 1.0, when="forward"),
             Message("input gradients", "allgather", x, ("channel",), cut * 1.0, when="backward"),

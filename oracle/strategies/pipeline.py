@@ -18,13 +18,15 @@ class Pipeline(Strategy):
         T_comm = 2 D/B (p + S - 2) max_{i<p} (α + B/S |y_i| δβ)           (13)
         M      = 2γδ max_i Σ_{l in i} (B (|x| + |y|) + |w|)               (14)
 
-    `schedule=1f1b` starts a backward pass as soon as it can: the same time, at most p - i
-    segments kept on stage i instead of S. `interleave=v` gives each device v chunks of the
+    `schedule=1f1b` starts a backward pass as soon as it can: at most p - i segments kept on
+    stage i instead of S, in the same time where stages are equal. `interleave=v` gives each device v chunks of the
     model: the bubble shrinks to 1/v, the borders are crossed v times as often. `cuts=even`
     deals equal blocks evenly, as launchers do; `cuts=balanced` makes the fullest stage least.
 
     Differs from the source: eq. 12 counts WU per sample, this once per iteration; unequal
-    stages fill and drain at their own pace, Σ (FW_i + BW_i) + (S - 1) max (FW_i + BW_i).
+    stages fill and drain at their own pace, Σ (FW_i + BW_i) + (S - 1) max (FW_i + BW_i), where
+    FW_i and BW_i begin with the transfer that stage i waits for (both ways at once, so each
+    stage waits for its own); a stage exchanges its gradients while those before it drain.
     """
 
     segments: Array = 1

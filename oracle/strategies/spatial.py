@@ -1,6 +1,7 @@
 """Spatial parallelism: every sample is cut into parts in space, along one to three extents."""
 
 from dataclasses import dataclass
+from math import prod
 
 import numpy as np
 
@@ -9,6 +10,8 @@ from oracle.models import Model
 from oracle.shard import Array, Shard, product
 from oracle.strategies.base import Strategy, words
 from oracle.strategies.sharded import cut_state
+
+NTH = ("", ", second extent", ", third extent")  # a halo's name says along which it goes
 
 
 @dataclass(frozen=True)
@@ -27,7 +30,8 @@ class Spatial(Strategy):
     messages one after the other.
 
     Differs from the source: even windows need ⌊K/2⌋ rows, strides shrink the border, each cut
-    extent has two faces of its own, and rows that cannot be cut are done by everybody.
+    extent has its own line of neighbours (one, where two parts are in line), corners travel with
+    the second extent, and rows that cannot be cut are done by everybody.
     """
 
     height: Array = 0  # parts along the first extent; 0: the grid with the smallest border
@@ -89,34 +93,62 @@ class Spatial(Strategy):
         )  # fmt: skip
 
     def talk(self, shard: Shard) -> list[Message]:
-        model, cut, micro = shard.model, self.cut(shard), shard.micro * shard.delta
-        x_border: Array = 0.0
-        y_border: Array = 0.0
+        cut = self.cut(shard)
+        borders = self.published(shard) if shard.ideal else self.borders(shard, cut)
+        return [*borders, *self.collect(shard, cut)]
+
+    def published(self, shard: Shard) -> list[Message]:
+        """Every layer with a window pays its two messages, whoever has two neighbours."""
+        model, micro, axes = shard.model, shard.micro * shard.delta, ("spatial",)
+        x: Array = 0.0
+        y: Array = 0.0
         faces: Array = 0.0
-        faces_back: Array = 0.0
-        shrunk: Array
-        entry = np.array([feeds == (-1,) for feeds in model.feeds])
         for i, parts in enumerate(self.grid(shard)):
-            k, s = model.window[i], model.stride[i]
-            if shard.ideal:  # every layer with a window pays its two messages
-                deep, shrunk, crossed = np.floor((k - 1) / 2), 1.0, (parts > 1) & windowed(model)
-                given, made = model.given, model.made
-            else:
-                deep, shrunk = np.floor(k / 2) * (k > s), s
-                crossed, given, made = (parts > 1) & cut & (deep > 0), shard.given, shard.made
-            x_border = x_border + crossed * shard.channels * deep * product(given) / given[i]
-            back = crossed if shard.ideal else crossed & ~entry  # samples need no gradient
-            y_border = y_border + back * shard.filters * deep / shrunk * product(made) / made[i]
-            faces, faces_back = faces + crossed, faces_back + back
-        chain = np.where(np.asarray(self.halo) == 1, np.maximum(self.degree - 1, 1), 1)
-        each, each_back = micro / np.maximum(faces, 1), micro / np.maximum(faces_back, 1)
-        axes = ("spatial",)
+            deep = np.floor((model.window[i] - 1) / 2)
+            crossed = (parts > 1) & windowed(model)
+            x = x + crossed * shard.channels * deep * product(model.given) / model.given[i]
+            y = y + crossed * shard.filters * deep * product(model.made) / model.made[i]
+            faces = faces + crossed
+        each = micro / np.maximum(faces, 1)
         return [
-            Message("halo of x", "halo", each * x_border, axes, faces * chain, when="forward"),
-            Message("halo of dL/dy", "halo", each_back * y_border, axes, faces_back * chain,
-                    when="backward"),
-            *self.collect(shard, cut),
-        ]  # fmt: skip
+            Message("halo of x", "halo", each * x, axes, faces, when="forward"),
+            Message("halo of dL/dy", "halo", each * y, axes, faces, when="backward"),
+        ]
+
+    def borders(self, shard: Shard, cut: Array) -> list[Message]:
+        """One extent after the other, each in its own line of the grid.
+
+        What came in along one extent goes on along the next: corners need no message of their
+        own. Of the rows that windows on both sides see, Σ (K - s), each part gets its mean.
+        """
+        model, micro = shard.model, shard.micro * shard.delta
+        entry = np.array([feeds == (-1,) for feeds in model.feeds])
+        pools = model.mask(lambda row: row.kind == "pool")
+        grid, found = self.grid(shard), []
+        given, made = list(shard.given), list(shard.made)
+        chained = np.asarray(self.halo) == 1
+        chain = np.where(chained, np.maximum(self.degree - 1, 2 - (self.degree > 2)), 1)
+        for i, parts in enumerate(grid):
+            k, s = model.window[i], model.stride[i]
+            shared = np.maximum(k - s, 0)  # rows of x that windows on both sides of a cut see
+            deep = np.floor(k / 2) * (shared > 0)
+            crossed = (parts > 1) & cut & (deep > 0)
+            apart = prod(grid[i + 1 :], start=np.ones_like(parts))  # the last extent runs fastest
+            line = np.where(chained, self.degree, parts), np.where(chained, 1.0, apart)
+            x = shard.channels * product(given) / given[i]
+            y = shard.filters * product(made) / made[i]
+            # a pool sends back what its windows add to the neighbours' dL/dx
+            back = np.where(pools, x * shared / 2, y * deep / s)
+            found += [
+                Message(f"halo of x{NTH[i]}", "halo", micro * x * deep * crossed, ("spatial",),
+                        crossed * chain, when="forward", line=line),
+                Message(f"halo of dL/dy{NTH[i]}", "halo", micro * back * crossed, ("spatial",),
+                        (crossed & ~entry) * chain, when="backward", line=line),
+            ]  # fmt: skip
+            inner = crossed * (1 - 1 / parts)  # cuts a part has, on average, over two
+            given[i] = given[i] + inner * shared
+            made[i] = made[i] + inner * 2 * deep / s
+        return found
 
     def collect(self, shard: Shard, cut: Array) -> list[Message]:
         """The last row that is cut hands its output to everybody, and gets its gradient back."""
@@ -128,14 +160,12 @@ class Spatial(Strategy):
             back = "allgather"
         else:
             last = cut & ~np.concatenate([cut[..., 1:], np.zeros_like(cut[..., :1])], axis=-1)
-            # of the copies of a folded block only the last one hands over
             last, back = last & (rows < len(model) - 1), "reduce_scatter"
-            last = last / model.repeat
         return [
             Message("collect at the split point", "allgather", y, ("spatial",), last * 1.0,
-                    when="forward"),
+                    when="forward", once=True),
             Message("spread at the split point", back, y, ("spatial",), last * 1.0,
-                    when="backward"),
+                    when="backward", once=True),
         ]  # fmt: skip
 
     def whole(self, model: Model) -> list[str]:
