@@ -75,6 +75,8 @@ PLANS = {
         "pipeline:2,segments=4",
         "pipeline:3,segments=4,schedule=gpipe",
         "pipeline:4,segments=8,cuts=balanced",
+        "pipeline:2,segments=4,interleave=3",
+        "pipeline:3,segments=6,interleave=2 data:2",
         "data:2 filter:2",
         "data:4 filter:2",
         "data:2 channel:2",
@@ -145,6 +147,9 @@ PLANS = {
         "recompute:selective",
         "tensor:2 recompute:full",
         "pipeline:2,segments=4 recompute:full",
+        "pipeline:2,segments=4,interleave=2",
+        "pipeline:2,segments=2,interleave=2,schedule=gpipe data:2",
+        "pipeline:2,segments=4,interleave=2 tensor:2,sequence=on",
     ],
     "llama": ["data:2", "tensor:2", "tensor:2,sequence=on", "data:2 tensor:2", "data:3,zero=1"],
 }

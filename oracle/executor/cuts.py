@@ -129,20 +129,25 @@ def _pieces(op: Operation, p: int) -> list[tuple[int, int]]:
 
 
 def stages_of(graph: Graph, plan: Plan, edges: list[int] | None) -> list[Interval]:
-    """The units of each pipeline stage: as given, dealt evenly, or balanced by FLOP."""
-    p = int(plan.axis("pipeline").degree[0, 0])
+    """The units of each chunk: as given, dealt evenly, or balanced by FLOP.
+
+    Chunk c sits on stage c mod p of the pipeline; without interleave there is one a stage.
+    """
+    pipeline = plan.axis("pipeline")
+    p = int(pipeline.degree[0, 0])
     if p == 1:
         return [(0, graph.units)]
-    if int(plan.axis("pipeline").interleave[0, 0]) > 1:
-        raise NotExecuted("`pipeline` with interleave above 1")
-    if p > graph.units:
-        raise NotExecuted(f"{p} stages of a model that can be cut into {graph.units} units")
+    chunks = p * int(pipeline.interleave[0, 0])
+    if chunks > graph.units:
+        raise NotExecuted(f"{chunks} stages of a model that can be cut into {graph.units} units")
     found = edges
-    if found is None and not plan.axis("pipeline").cuts[0, 0]:
-        dealt = even_cuts(graph.model, p)
+    if found is None and not pipeline.cuts[0, 0]:
+        dealt = even_cuts(graph.model, chunks)
         found = None if dealt is None else [int(n) for n in dealt]
     if found is None:
         counts, _ = graph.model.units
         load = counts @ (graph.model.mac * 3 + graph.model.x + graph.model.y)
-        found = [int(n) for n in balanced_cuts(load[None, :], p)[0]]
+        found = [int(n) for n in balanced_cuts(load[None, :], chunks)[0]]
+    if len(found) != chunks + 1:
+        raise NotExecuted(f"{len(found) - 1} stages were given of {chunks}")
     return list(pairwise(found))

@@ -73,9 +73,8 @@ class Program:
         self.batch = int(plan.batch[0, 0])
         self.stages = stages_of(graph, plan, edges)
         self.stage = mesh.at["pipeline"]
-        self.units = self.stages[self.stage]
-        self.first, self.last = self.stage == 0, self.stage == len(self.stages) - 1
-        self.operations = graph.of_units(*self.units)
+        self.chunks = self.stages[self.stage :: mesh.degree("pipeline")]
+        self.operations = [op for units in self.chunks for op in graph.of_units(*units)]
         self.recompute = int(plan.axis("recompute").mode[0, 0])
         if self.recompute > 2:
             raise NotExecuted("recomputation by operators")
@@ -112,9 +111,11 @@ class Program:
         like = torch.empty(0, dtype=self.dtype, device=self.device)
         if self.zero < 3:
             return [Bundle(self.helds, group.size, group.place, like)]
-        units = range(*self.units)
+        units = [unit for chunk in self.chunks for unit in range(*chunk)]
         by_unit = [[h for h in self.helds if h.op.unit == unit] for unit in units]
-        return [Bundle(helds, group.size, group.place, like) for helds in by_unit]
+        bundles = [Bundle(helds, group.size, group.place, like) for helds in by_unit]
+        self.bundle_of = dict(zip(units, bundles, strict=True))
+        return bundles
 
     def _tied(self) -> None:
         for op in self.operations:
@@ -181,13 +182,17 @@ class Program:
     # --- forward -------------------------------------------------------------------------
 
     def forward(
-        self, x: Tensor, target: Tensor, around: Callable[[int, Any, Tensor], Tensor] | None = None
+        self,
+        x: Tensor,
+        target: Tensor,
+        chunk: int = 0,
+        around: Callable[[int, Any, Tensor], Tensor] | None = None,
     ) -> Tensor:
-        """The output of the stage for its input, or the loss on the last stage.
+        """The output of a chunk for its input, or the loss at the end of the last.
 
         `around(unit, call, x)` runs one unit; sharded weights are fetched there.
         """
-        for unit in range(*self.units):
+        for unit in range(*self.chunks[chunk]):
             call = self._unit(unit, target)
             x = around(unit, call, x) if around else call(x)
         return x

@@ -11,6 +11,7 @@ import torch
 from oracle.collectives import Message
 from oracle.executor.cuts import shard_of
 from oracle.executor.graph import Graph
+from oracle.executor.operators import NotExecuted
 from oracle.executor.parts import Interval
 from oracle.executor.schedule import talkers
 from oracle.executor.wire import Mesh, Wire
@@ -34,6 +35,8 @@ def script(
     """The lines of this device's stage, for one step: each micro-batch forth, back, then ends."""
     shard = shard_of(graph.model, plan, width)
     segments = int(np.ravel(shard.segments)[0])
+    if len(stages) > mesh.degree("pipeline"):
+        raise NotExecuted("the messages alone of a `pipeline` with interleave")
     own = stages[mesh.at["pipeline"]]
     operations = graph.of_units(*own)
     rows = [op.row for op in operations]

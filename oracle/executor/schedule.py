@@ -45,7 +45,8 @@ def _in_a_step(
     message: Message, shard: Shard, plan: Plan, model: Model, stages: list[Interval]
 ) -> tuple[float, float]:
     rows = len(model)
-    devices = float(plan.devices[0, 0]) / len(stages)  # those that hold a row
+    p = int(plan.axis("pipeline").degree[0, 0])
+    devices = float(plan.devices[0, 0]) / p  # those that hold a row
     segments = float(np.ravel(shard.segments)[0])
     nbytes = np.broadcast_to(np.asarray(message.nbytes, float), (1, rows))[0]
     calls = np.broadcast_to(np.asarray(message.calls, float), (1, rows))[0]
@@ -55,7 +56,7 @@ def _in_a_step(
     if message.when in ("forward", "backward"):
         times = calls * segments * (1.0 if message.once else model.repeat * again)
         total = float(devices * (nbytes * times).sum())
-        said = max(float(((nbytes > 0) * times) @ _inside(counts, s)) for s in stages)
+        said = max(float(((nbytes > 0) * times) @ _inside(counts, stages[i::p])) for i in range(p))
         return total * _faces(message, plan), said
     if message.when == "step":
         once = calls.max()
@@ -69,8 +70,8 @@ def _in_a_step(
     return total, 2 * segments
 
 
-def _inside(counts: np.ndarray, stage: Interval) -> np.ndarray:
-    return np.asarray(counts[stage[0] : stage[1]].sum(0) > 0, float)
+def _inside(counts: np.ndarray, chunks: list[Interval]) -> np.ndarray:
+    return np.asarray(sum(counts[a:b].sum(0) for a, b in chunks) > 0, float)
 
 
 def talkers(message: Message, plan: Plan) -> int:

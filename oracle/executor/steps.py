@@ -16,8 +16,8 @@ from oracle.executor.graph import Graph
 from oracle.executor.operators import NotExecuted
 from oracle.executor.parts import Interval, deal
 from oracle.executor.program import Program
+from oracle.executor.turns import Border, Turn, turns
 from oracle.executor.weights import Bundle
-from oracle.executor.wire import Wire
 from oracle.layers import Embedding, Loss
 
 BUCKET = 25e6  # bytes of gradients exchanged at once while the backward pass runs
@@ -106,14 +106,22 @@ class Trainer:
         plan, mesh = program.plan, program.mesh
         pipeline, data = plan.axis("pipeline"), plan.axis("data")
         self.segments = int(pipeline.segments[0, 0] * data.accumulate[0, 0])
-        self.eager = not int(pipeline.schedule[0, 0])  # gpipe: all forward, then all back
         self.steps = 0
         begin, end = program.samples
         if end - begin < self.segments:
             what = f"{end - begin} samples on a device cannot be cut into {self.segments} parts"
             raise NotExecuted(what)
         self.micros: list[Interval] = deal(end - begin, self.segments, begin)
-        self.borders = [Border.of(program, end) for end in ("into", "out of")]
+        chunks = range(len(program.chunks))
+        self.into, self.out = (
+            [Border.of(program, chunk, end) for chunk in chunks] for end in ("into", "out of")
+        )
+        eager = not int(pipeline.schedule[0, 0])  # gpipe: all forward, then all back
+        self.turns = turns(program.stage, mesh.degree("pipeline"), len(chunks), self.segments,
+                           eager)  # fmt: skip
+        last = {turn.chunk: turn for turn in self.turns if not turn.forward}
+        self.final = frozenset(last.values())  # after which a chunk's gradients are whole
+        self.waiting: dict[tuple[int, int], tuple[Tensor, Tensor]] = {}
         mesh_replicas = mesh.degree(*program.replicas)
         overlap = int(plan.axis("data").overlap[0, 0])
         self.buckets = (
@@ -146,24 +154,33 @@ class Trainer:
     # --- schedules -----------------------------------------------------------------------
 
     def _micro_batches(self, x: Tensor, target: Tensor) -> float:
-        program, p = self.program, len(self.program.stages)
         own = [self._cut(x, target, micro) for micro in self.micros]
-        ahead = self.segments if self.eager else min(self.segments, p - program.stage)
         losses: list[float] = []
-        waiting: list[tuple[Tensor, Tensor]] = []
         sending: list[Callable[[], None]] = []
-        forward = backward = 0
-        while backward < self.segments:
-            if forward < self.segments and forward - backward < ahead:
-                waiting.append(self._forward(*own[forward], losses, sending))
-                forward += 1
-            else:
-                final = backward == self.segments - 1
-                self._backward(*waiting.pop(0), final, sending)
-                backward += 1
+        coming = self._expected(self.turns[0])
+        for turn, after in zip(self.turns, [*self.turns[1:], None], strict=True):
+            with self.clock.phase("forward" if turn.forward else "backward"):
+                given = coming() if coming else None
+                made = (
+                    self._forward(turn, given, *own[turn.micro], losses)
+                    if turn.forward
+                    else self._backward(turn, given)
+                )
+                # before anything is sent: the word that one is ready would wait behind the data
+                coming = self._expected(after)
+                border = (self.out if turn.forward else self.into)[turn.chunk]
+                if border and made is not None:
+                    sending.append(border.send(self.wire, made, turn.forward))
         for sent in sending:
             sent()
         return sum(losses)
+
+    def _expected(self, turn: Turn | None) -> Callable[[], Tensor] | None:
+        if turn is None:
+            return None
+        border = (self.into if turn.forward else self.out)[turn.chunk]
+        begin, end = self.micros[turn.micro]
+        return border.expect(self.wire, end - begin, turn.forward) if border else None
 
     def _cut(self, x: Tensor, target: Tensor, micro: Interval) -> tuple[Tensor, Tensor]:
         """A micro-batch of the global batch, cut in space where the first layer is."""
@@ -176,43 +193,33 @@ class Trainer:
         return x.to(device).contiguous(), target[a:b].to(device)
 
     def _forward(
-        self, x: Tensor, target: Tensor, losses: list[float], sending: list[Callable[[], None]]
-    ) -> tuple[Tensor, Tensor]:
-        program, (into, out) = self.program, self.borders
-        with self.clock.phase("forward"):
-            if into:
-                x = into.receive(self.wire, len(x)).requires_grad_()
-            y = program.forward(x, target, self._with_weights if program.zero >= 3 else None)
-            if out:
-                sending.append(out.send(self.wire, y.detach()))
-            else:
-                y = y if y.dim() == 0 else _mean_square(y, program.batch)
-                losses.append(float(y.detach()))
-        return x, y
+        self, turn: Turn, given: Tensor | None, x: Tensor, target: Tensor, losses: list[float]
+    ) -> Tensor | None:
+        program = self.program
+        x = x if given is None else given.requires_grad_()
+        around = self._with_weights if program.zero >= 3 else None
+        y = program.forward(x, target, turn.chunk, around)
+        if not self.out[turn.chunk]:
+            y = y if y.dim() == 0 else _mean_square(y, program.batch)
+            losses.append(float(y.detach()))
+        self.waiting[turn.chunk, turn.micro] = x, y
+        return y.detach()
 
-    def _backward(
-        self, x: Tensor, y: Tensor, final: bool, sending: list[Callable[[], None]]
-    ) -> None:
-        into, out = self.borders
-        with self.clock.phase("backward"):
-            self.wire.at("backward", "")
-            if self.buckets:
-                self.buckets.armed = final
-            if out:
-                torch.autograd.backward([y], [out.receive(self.wire, len(y))])
-            else:
-                y.backward()
-            self.program.watch.came_back()
-            if into:
-                assert x.grad is not None
-                sending.append(into.send(self.wire, x.grad))
-            for bundle in self.program.bundles if self.program.zero >= 3 else ():
-                bundle.release()
+    def _backward(self, turn: Turn, given: Tensor | None) -> Tensor | None:
+        x, y = self.waiting.pop((turn.chunk, turn.micro))
+        self.wire.at("backward", "")
+        if self.buckets:
+            self.buckets.armed = turn in self.final
+        torch.autograd.backward([y], [given])
+        self.program.watch.came_back()
+        for bundle in self.program.bundles if self.program.zero >= 3 else ():
+            bundle.release()
+        return x.grad
 
     def _with_weights(self, unit: int, call: Callable[[Tensor], Tensor], x: Tensor) -> Tensor:
         """Run a unit on weights that are fetched for it, and fetched again for its gradient."""
         program = self.program
-        bundle = program.bundles[unit - program.units[0]]
+        bundle = program.bundle_of[unit]
         if not bundle.helds:
             return call(x)
 
@@ -285,57 +292,6 @@ class Trainer:
 def _mean_square(y: Tensor, batch: int) -> Tensor:
     """A loss for models that end without one."""
     return (y**2).sum() / (batch * math.prod(y.shape[1:]))
-
-
-@dataclass(frozen=True)
-class Border:
-    """Where a stage meets the next: with whom, and the shape of what crosses.
-
-    Tensor-parallel ranks hold the same output: each sends its share, and it is gathered again
-    on the other side [narayanan2021, §4.1].
-    """
-
-    rank: int
-    shape: tuple[int, ...]
-    dtype: torch.dtype
-    device: Any
-    alike: int  # ranks that hold the same
-    place: int
-
-    @classmethod
-    def of(cls, program: Program, end: str) -> Border | None:
-        mesh, stage = program.mesh, program.stage
-        if (end == "into" and program.first) or (end == "out of" and program.last):
-            return None
-        other = stage - 1 if end == "into" else stage + 1
-        unit = program.units[0] - 1 if end == "into" else program.units[1] - 1
-        op = program.graph.of_units(unit, unit + 1)[-1]
-        extents = list(op.shape.made.extents)
-        if program.spaced(op.index):
-            extents = [stop - start for start, stop in program.box(extents)]
-        if program.cuts.sequence and op.shape.made.tokens:
-            p, i = mesh.degree("tensor"), mesh.at["tensor"]
-            start, stop = deal(extents[0], p)[i]
-            extents = [stop - start]
-        channels = op.shape.made.channels
-        shape = (*extents, channels) if op.shape.made.tokens else (channels, *extents)
-        rank = mesh.rank_at({**mesh.at, "pipeline": other})
-        alike = 1 if program.cuts.sequence else mesh.degree("tensor")
-        if math.prod(shape) % alike:
-            alike = 1
-        return cls(rank, tuple(shape), program.dtype, program.device, alike, mesh.at["tensor"])
-
-    def send(self, wire: Wire, whole: Tensor) -> Callable[[], None]:
-        share = whole.reshape(self.alike, -1)[self.place if self.alike > 1 else 0]
-        return wire.send(share, self.rank, "pipeline: stage borders")
-
-    def receive(self, wire: Wire, batch: int) -> Tensor:
-        count = batch * math.prod(self.shape) // self.alike
-        share = torch.empty(count, dtype=self.dtype, device=self.device)
-        wire.receive(share, self.rank, "pipeline: stage borders")
-        if self.alike > 1:
-            share = wire.allgather(share, ("tensor",), "tensor: borders gathered")
-        return share.view(batch, *self.shape)
 
 
 class Buckets:

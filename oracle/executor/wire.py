@@ -185,11 +185,11 @@ class Wire:
         nbytes = sum(map(_bytes, given.values()))
         self._said(what, "halo", len(given) + 1, nbytes, began)
 
-    def send(self, tensor: Tensor, to: int, what: str) -> Callable[[], None]:
+    def send(self, tensor: Tensor, to: int, what: str, tag: int) -> Callable[[], None]:
         """Begin to send; call what is returned before the buffer goes."""
         began = self._begin(what)
         whole = tensor.contiguous()
-        work = dist.isend(whole, to)
+        work = dist.isend(whole, to, tag=tag)
         self._said(what, "sendrecv", 2, _bytes(whole), began)
 
         def wait() -> None:
@@ -198,11 +198,17 @@ class Wire:
 
         return wait
 
-    def receive(self, like: Tensor, source: int, what: str) -> Tensor:
-        began = self._begin(what)
-        dist.recv(like, source)
-        self._said(f"{what}, received", "received", 2, _bytes(like), began)
-        return like
+    def expect(self, like: Tensor, source: int, what: str, tag: int) -> Callable[[], Tensor]:
+        """Make ready to receive; call what is returned to wait for it."""
+        work = dist.irecv(like, source, tag=tag)
+
+        def wait() -> Tensor:
+            began = self._begin(what)
+            work.wait()
+            self._said(f"{what}, received", "received", 2, _bytes(like), began)
+            return like
+
+        return wait
 
     def borders(
         self, x: Tensor, dim: int, place: int, held: Sequence[Interval],

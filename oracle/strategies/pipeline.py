@@ -19,9 +19,10 @@ class Pipeline(Strategy):
         M      = 2γδ max_i Σ_{l in i} (B (|x| + |y|) + |w|)               (14)
 
     `schedule=1f1b` starts a backward pass as soon as it can: at most p - i segments kept on
-    stage i instead of S, in the same time where stages are equal. `interleave=v` gives each device v chunks of the
-    model: the bubble shrinks to 1/v, the borders are crossed v times as often. `cuts=even`
-    deals equal blocks evenly, as launchers do; `cuts=balanced` makes the fullest stage least.
+    stage i instead of S, in the same time where stages are equal. `interleave=v` gives each
+    device v chunks of the model: the bubble shrinks to 1/v, the borders are crossed v times as
+    often. `cuts=even` deals equal blocks evenly, as launchers do; `cuts=balanced` makes the
+    fullest stage least.
 
     Differs from the source: eq. 12 counts WU per sample, this once per iteration; unequal
     stages fill and drain at their own pace, Σ (FW_i + BW_i) + (S - 1) max (FW_i + BW_i), where

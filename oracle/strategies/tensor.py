@@ -53,7 +53,8 @@ class Tensor(Strategy):
         streams = heads | (vocab & ~matrix & (model.x > 1) & ~_lookup(model))  # by channels, F too
         along = np.where(np.asarray(self.sequence) == 1, p, 1.0)
         token = model.mask(lambda r: r.sequence)
-        outer = token | row  # what lies between the pairs: cut along the tokens, if at all
+        # what lies between the pairs, the embeddings among it, is cut along the tokens, if at all
+        outer = token | row | (vocab & _lookup(model))
         share_y = np.where(wide | streams, 1 / p, np.where(outer, 1 / along, 1.0))
         share_x = np.where(row | streams, 1 / p, np.where(token, 1 / along, 1.0))
         cut = wide | row | streams
