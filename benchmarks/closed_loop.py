@@ -206,8 +206,9 @@ def calibrated(
     """The lab's system with what was measured on it, and the profile of compute."""
     host, hosts = lab.placed(), setting.hosts
     collectives, compute = folder / "collectives.jsonl", folder / "compute.jsonl"
-    # a token bucket lets messages below its burst through for nothing: fit where messages are
-    sizes = [2**10, 2**20, 2**22] if quick else [2**10, 2**18, 2**19, 2**20, 2**22, 2**23]
+    # fit where messages are: a token bucket lets those below its burst through for nothing, and
+    # many small ones in a row take what a host may have of a core
+    sizes = [2**17, 2**20, 2**22] if quick else [2**17, 2**18, 2**19, 2**20, 2**22, 2**23]
     whole = [Shape(2**k) for k in range(1, hosts.bit_length()) if 2**k <= hosts]
     outcome = measure_collectives(
         collectives, ranks=hosts, sizes=sizes, shapes=whole, repeats=5, longest=4.0, host=host,
@@ -215,7 +216,8 @@ def calibrated(
     )  # fmt: skip
     assert outcome.complete, outcome.message
     timed = [replace(job, steps=4, warm_up=1) for job in jobs]
-    outcome = measure_compute(timed, compute, ranks=hosts, host=host, say=_say)
+    outcome = measure_compute(timed, compute, ranks=hosts, host=host, say=_say,
+                              rate=setting.rate / 8)  # fmt: skip
     assert outcome.complete, outcome.message
     found = calibrate([read(str(collectives))], system_of(setting))
     (folder / "fit.txt").write_text(found.text())

@@ -11,15 +11,28 @@ from torch import Tensor
 
 from oracle.executor.graph import Operation
 from oracle.executor.program import Watcher
-from oracle.executor.wire import Mesh, Wire
+from oracle.executor.wire import Mesh, Wire, size_of
 
 
 class Mute(Wire):
-    """The same buffers again and again, so that not even writing them takes time."""
+    """The same buffers again and again, so that not even writing them takes time.
 
-    def __init__(self, mesh: Mesh, synchronise: Callable[[], None] = lambda: None) -> None:
+    Given the rate of the links, a device rests as long as its messages would take: one that may
+    have a part of a core only saves up what it does not use, and works faster after a rest.
+    """
+
+    def __init__(
+        self, mesh: Mesh, synchronise: Callable[[], None] = lambda: None, rate: float = 0.0
+    ) -> None:
         super().__init__(mesh, synchronise=synchronise)
         self.ready: dict[Any, Tensor] = {}
+        self.rate = rate  # bytes per second, one way; 0: no time passes
+
+    def _rest(self, nbytes: float) -> None:
+        if self.rate:
+            began = time.perf_counter()
+            time.sleep(nbytes / self.rate)
+            self.seconds += time.perf_counter() - began
 
     def _buffer(self, like: Tensor, shape: Sequence[int]) -> Tensor:
         key = (tuple(shape), like.dtype)
@@ -28,40 +41,53 @@ class Mute(Wire):
         return self.ready[key]
 
     def allreduce(self, buffer: Tensor, axes: Sequence[str], what: str, op: Any = None) -> Tensor:
+        self._rest(2 * self._others(axes) * size_of(buffer))
         return buffer
+
+    def _others(self, axes: Sequence[str]) -> float:
+        """The part of a whole that others hold."""
+        size = self.mesh.group(axes).size
+        return (size - 1) / size
 
     def allreduce_later(self, buffer: Tensor, axes: Sequence[str], what: str) -> Callable[[], None]:
         return lambda: None
 
     def allgather(self, part: Tensor, axes: Sequence[str], what: str) -> Tensor:
         size = self.mesh.group(axes).size
+        self._rest((size - 1) * size_of(part))
         return part[None] if size == 1 else self._buffer(part, (size, *part.shape))
 
     def reduce_scatter(self, parts: Tensor, axes: Sequence[str], what: str) -> Tensor:
         if self.mesh.group(axes).size == 1:
             return parts[0]
+        self._rest(self._others(axes) * size_of(parts))
         return self._buffer(parts, parts.shape[1:]).clone()
 
     def swap(self, given: dict[int, Tensor], made: dict[int, Tensor], what: str) -> None:
         for tensor in made.values():
             tensor.zero_()
+        self._rest(sum(map(size_of, given.values())))
 
     def send(self, tensor: Tensor, to: int, what: str, tag: int) -> Callable[[], None]:
         tensor.contiguous()
         return lambda: None
 
     def expect(self, like: Tensor, source: int, what: str, tag: int) -> Callable[[], Tensor]:
-        return lambda: like.zero_()
+        def wait() -> Tensor:
+            self._rest(size_of(like))
+            return like.zero_()
+
+        return wait
 
 
 class Watch(Watcher):
     """Times each operation: forward from its beginning to its end, backward from its gradient's
 
-    coming to the coming of the next one's.
+    coming to the coming of the next one's. Its clock stands still while the wire is in use.
     """
 
-    def __init__(self, synchronise: Callable[[], None]) -> None:
-        self.synchronise = synchronise
+    def __init__(self, wire: Wire) -> None:
+        self.wire = wire
         self.forget()
 
     def forget(self) -> None:
@@ -71,8 +97,8 @@ class Watch(Watcher):
         self.began = 0.0
 
     def _now(self) -> float:
-        self.synchronise()
-        return time.perf_counter()
+        self.wire.synchronise()
+        return time.perf_counter() - self.wire.seconds
 
     def before(self, op: Operation) -> None:
         self.began = self._now()

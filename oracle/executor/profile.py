@@ -33,12 +33,17 @@ def measure_compute(
     backend: str = "gloo",
     say: Say = _unheard,
     host: Host | None = None,
+    rate: float = 0.0,
 ) -> Outcome:
-    """Time every row of these plans at its local shape, and the updates; write `out`."""
+    """Time every row of these plans at its local shape, and the updates; write `out`.
+
+    With the `rate` of the links (bytes per second), devices rest where messages would be.
+    """
     wanted = [jobs] if isinstance(jobs, Job) else list(jobs)
     parts = out.with_name(out.name + ".parts")
+    arguments = {"jobs": [asdict(job) for job in wanted], "rate": rate}
     outcome = launch(
-        "oracle.executor.profile:task", {"jobs": [asdict(job) for job in wanted]}, parts,
+        "oracle.executor.profile:task", arguments, parts,
         ranks=ranks, timeout=timeout, say=say, host=host, backend=backend,
     )  # fmt: skip
     if outcome.leads:
@@ -120,7 +125,7 @@ def task(rank: Rank, arguments: Mapping[str, Any]) -> None:
         rank.say(f"{number + 1}/{len(arguments['jobs'])} compute of {job.plan}, batch {job.batch}")
         layers, plan = graph(job.model), parse(job.plan, job.batch)
         dtype = getattr(torch, DTYPES[job.precision])
-        wire = Mute(Mesh(plan, rank.rank, rank.size))
+        wire = Mute(Mesh(plan, rank.rank, rank.size), rate=arguments["rate"])
         program = Program(layers, plan, wire, dtype=dtype, device=rank.device, seed=job.seed,
                           edges=list(job.stages) or None)  # fmt: skip
         shard = shard_of(layers.model, plan, torch.empty(0, dtype=dtype).element_size())
@@ -129,7 +134,7 @@ def task(rank: Rank, arguments: Mapping[str, Any]) -> None:
         updates = []
         if wire.mesh.taking_part:
             trainer = Trainer(program, Optimizer(job.optimizer, rate=1e-6))
-            watch = Watch(trainer.wire.synchronise)
+            watch = Watch(trainer.wire)
             program.watch = watch
             x, target = inputs(layers, job.batch, job.seed, dtype)
         for step in range(1 - job.warm_up, job.steps + 1):

@@ -134,7 +134,7 @@ class Wire:
         if group.size > 1:
             began = self._begin(what)
             dist.all_reduce(buffer, op=op or dist.ReduceOp.SUM, group=group.handle)
-            self._said(what, "allreduce", group.size, _bytes(buffer), began)
+            self._said(what, "allreduce", group.size, size_of(buffer), began)
         return buffer
 
     def allreduce_later(self, buffer: Tensor, axes: Sequence[str], what: str) -> Callable[[], None]:
@@ -147,7 +147,7 @@ class Wire:
         def wait() -> None:
             waited = self._begin(what)
             work.wait()
-            self._said(what, "allreduce", group.size, _bytes(buffer), waited)
+            self._said(what, "allreduce", group.size, size_of(buffer), waited)
 
         return wait
 
@@ -159,7 +159,7 @@ class Wire:
         began = self._begin(what)
         whole = part.new_empty((group.size * part.shape[0], *part.shape[1:]))
         gather(whole, part.contiguous(), group.handle)
-        self._said(what, "allgather", group.size, _bytes(whole), began)
+        self._said(what, "allgather", group.size, size_of(whole), began)
         return whole.view(group.size, *part.shape)
 
     def reduce_scatter(self, parts: Tensor, axes: Sequence[str], what: str) -> Tensor:
@@ -172,7 +172,7 @@ class Wire:
         newest("reduce_scatter_single", "reduce_scatter_tensor")(
             part.view(-1), parts.contiguous().view(-1), group=group.handle
         )
-        self._said(what, "reduce_scatter", group.size, _bytes(parts), began)
+        self._said(what, "reduce_scatter", group.size, size_of(parts), began)
         return part
 
     def swap(self, given: dict[int, Tensor], made: dict[int, Tensor], what: str) -> None:
@@ -182,7 +182,7 @@ class Wire:
         work += [dist.isend(given[rank].contiguous(), rank) for rank in sorted(given)]
         for one in work:
             one.wait()
-        nbytes = sum(map(_bytes, given.values()))
+        nbytes = sum(map(size_of, given.values()))
         self._said(what, "halo", len(given) + 1, nbytes, began)
 
     def send(self, tensor: Tensor, to: int, what: str, tag: int) -> Callable[[], None]:
@@ -190,7 +190,7 @@ class Wire:
         began = self._begin(what)
         whole = tensor.contiguous()
         work = dist.isend(whole, to, tag=tag)
-        self._said(what, "sendrecv", 2, _bytes(whole), began)
+        self._said(what, "sendrecv", 2, size_of(whole), began)
 
         def wait() -> None:
             work.wait()
@@ -205,7 +205,7 @@ class Wire:
         def wait() -> Tensor:
             began = self._begin(what)
             work.wait()
-            self._said(f"{what}, received", "received", 2, _bytes(like), began)
+            self._said(f"{what}, received", "received", 2, size_of(like), began)
             return like
 
         return wait
@@ -268,7 +268,7 @@ class Wire:
         return own
 
 
-def _bytes(tensor: Tensor) -> int:
+def size_of(tensor: Tensor) -> int:
     return int(tensor.numel() * tensor.element_size())
 
 

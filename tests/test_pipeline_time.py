@@ -1,0 +1,141 @@
+"""A pipeline's seconds against a run of its schedule, event by event.
+
+Each stage takes its turns in order. A transfer begins when sender and receiver are both there, so
+who waits for it waits for all of it; both ways of a border are free of each other, and sending
+holds nobody up.
+"""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import oracle
+from oracle.collectives import Message
+from oracle.exchange import Priced
+from oracle.options import Options
+from oracle.plan import parse
+from oracle.step import Flow, Step, step
+
+SYSTEM = oracle.system("abci")
+
+
+def played(
+    forward: list[float], backward: list[float], border: list[float], segments: int, schedule: str
+) -> list[float]:
+    """When each stage has done its last turn."""
+    p = len(forward)
+    orders = [_order(p, i, segments, schedule == "gpipe") for i in range(p)]
+    clock, done = [0.0] * p, {}
+    while any(orders):
+        for i, order in enumerate(orders):
+            while order:
+                ahead, k = order[0]
+                source, cost = (i - 1, border[i - 1]) if ahead else (i + 1, border[i % (p - 1)])
+                if 0 <= source < p:
+                    if (ahead, source, k) not in done:
+                        break
+                    clock[i] = max(clock[i], done[ahead, source, k]) + cost
+                clock[i] += forward[i] if ahead else backward[i]
+                done[ahead, i, k] = clock[i]
+                order.pop(0)
+    return clock
+
+
+def _order(p: int, i: int, segments: int, eager: bool) -> list[tuple[bool, int]]:
+    most = segments if eager else min(segments, p - i)
+    forward, backward = 0, 0
+    found = []
+    while backward < segments:
+        if forward < segments and forward - backward < most:
+            found.append((True, forward))
+            forward += 1
+        else:
+            found.append((False, backward))
+            backward += 1
+    return found
+
+
+def priced(what: str, when: str, exposed: list[float], ahead: Any = 0.0) -> Priced:
+    one, many = np.ones(1), np.array([exposed])
+    return Priced(
+        Message(what, "sendrecv", 1.0, ("pipeline",), when=when), "pipeline", 2 * one, one,
+        np.ones_like(many), many, many, one, np.zeros(1, int), ("direct",), ((),), 0 * one, ahead,
+    )  # fmt: skip
+
+
+def predicted(
+    forward: list[float], backward: list[float], border: list[float], segments: int,
+    schedule: str, after: list[float],
+) -> Step:  # fmt: skip
+    p, nothing = len(forward), np.zeros((1, len(forward)))
+    plan = parse(f"pipeline:{p},segments={segments},schedule={schedule}", 64.0)
+    flow = Flow(
+        np.array([forward]), np.array([backward]), (nothing,) * 3, nothing, (nothing, nothing),
+        (nothing,) * 3, np.full((1, 1), float(segments)), 0.1,
+    )  # fmt: skip
+    ahead = np.array([[0.0, *border]])
+    talk = [priced("borders", "border", (ahead[0] + np.array([*border, 0.0])).tolist(), ahead),
+            priced("gradients", "step", after)]  # fmt: skip
+    stages: Any = SimpleNamespace(p=p, v=1)
+    return step(plan, np.zeros(1, int), stages, flow, talk, SYSTEM, Options())
+
+
+def found(*given: Any) -> float:
+    return float(predicted(*given).seconds[0])
+
+
+@st.composite
+def pipelines(draw: st.DrawFn) -> tuple[list[float], list[float], list[float], int]:
+    p = draw(st.integers(2, 6))
+    forward = draw(st.lists(st.floats(0.7, 1.3), min_size=p, max_size=p))
+    backward = [2 * f for f in forward]
+    border = [draw(st.sampled_from([0.0, 0.2, 1.0, 2.0]))] * (p - 1)
+    return forward, backward, border, draw(st.sampled_from([2, 4, 8, 16]))
+
+
+@settings(max_examples=200, deadline=None)
+@given(pipelines())
+def test_gpipe_takes_as_long_as_it_takes(given: Any) -> None:
+    nothing = [0.0] * len(given[0])
+    assert found(*given, "gpipe", nothing) == pytest.approx(max(played(*given, "gpipe")))
+
+
+@settings(max_examples=200, deadline=None)
+@given(pipelines())
+def test_turns_take_no_longer_than_said_and_little_less(given: Any) -> None:
+    said, real = found(*given, "1f1b", [0.0] * len(given[0])), max(played(*given, "1f1b"))
+    assert real * (1 - 1e-9) <= said <= 1.2 * real
+
+
+@pytest.mark.parametrize("segments", [1, 2, 4, 16])
+@pytest.mark.parametrize("border", [0.0, 0.5, 3.0])
+def test_two_equal_stages_wait_for_one_transfer_each_a_segment(segments, border):
+    given = [1.0, 1.0], [2.0, 2.0], [border], segments
+    by_hand = (segments + 1) * (1 + 2 + border)
+    assert found(*given, "1f1b", [0.0, 0.0]) == pytest.approx(by_hand)
+    assert max(played(*given, "1f1b")) == pytest.approx(by_hand)
+
+
+def test_a_stage_exchanges_its_gradients_while_those_before_it_drain():
+    given, after = ([1.0] * 3, [2.0] * 3, [0.5] * 2, 4), [0.1, 0.2, 7.0]
+    ends = [end + more for end, more in zip(played(*given, "gpipe"), after, strict=True)]
+    taken = predicted(*given, "gpipe", after)
+    assert taken.seconds[0] == pytest.approx(max(ends))
+    drain = 2 * (2.0 + 0.5)
+    gradients = next(one for one in taken.exchange if "gradients" in one.what)
+    assert gradients.exposed[0] == pytest.approx(7.0 - drain)
+
+
+@settings(max_examples=100, deadline=None)
+@given(pipelines(), st.floats(0, 8))
+def test_parts_add_up_to_the_iteration(given: Any, after: float) -> None:
+    taken = predicted(*given, "1f1b", [after] * len(given[0]))
+    exposed = sum(float(one.exposed[0]) for one in taken.exchange)
+    whole = sum(float(part[0]) for part in taken.compute.values()) + exposed
+    assert whole == pytest.approx(taken.seconds[0])
