@@ -213,8 +213,13 @@ def step(
     b = _mixed(backward + again + back + border, redone)
     update, v = flow.update[same], stages.v
     tails = update + said.after[same]
+    # all forward, then all back (gpipe)?
+    apart = plan.axis("pipeline").schedule == 0
     if p > 1:  # a stage is done before those ahead of it have drained
         tails = tails - (np.cumsum(b, axis=-1) - b) / v
+        if apart.any():
+            later = np.maximum.accumulate(b[:, ::-1], axis=-1)[:, ::-1]
+            tails = tails - apart * (S - 1) * (later[:, :1] - later) / v
     rows = np.arange(n)
     stage = np.argmax(f + b, axis=-1)
     end = np.argmax(update if ideal else tails, axis=-1)
@@ -226,9 +231,8 @@ def step(
         crossings = 2 * (p + S[:, 0] - 2) * v if p > 1 else np.zeros(n)
         waits, renewed, bare = crossings * said.border[same, 0], update[rows, end], np.ones(n)
     else:
-        # all forward, then all back: the slowest of either pass; in turns: of both together
-        apart = plan.axis("pipeline").schedule[:, 0] == 0
-        slow = tuple(np.where(apart, np.argmax(one, axis=-1), stage) for one in (f, b))
+        # the slowest of either pass; in turns the slowest of both together
+        slow = tuple(np.where(apart[:, 0], np.argmax(one, axis=-1), stage) for one in (f, b))
         slowest = f[rows, slow[0]] + b[rows, slow[1]]
         busy = S[:, 0] * slowest
         steady = busy + ((f + b).sum(-1) - slowest) / v

@@ -27,8 +27,10 @@ class Mute(Wire):
         super().__init__(mesh, synchronise=synchronise)
         self.ready: dict[Any, Tensor] = {}
         self.rate = rate  # bytes per second, one way; 0: no time passes
+        self.spoken = 0  # messages so far
 
     def _rest(self, nbytes: float) -> None:
+        self.spoken += nbytes > 0
         if self.rate:
             began = time.perf_counter()
             time.sleep(nbytes / self.rate)
@@ -86,32 +88,40 @@ class Watch(Watcher):
     coming to the coming of the next one's. Its clock stands still while the wire is in use.
     """
 
-    def __init__(self, wire: Wire) -> None:
+    def __init__(self, wire: Mute) -> None:
         self.wire = wire
         self.forget()
 
     def forget(self) -> None:
         self.forward: dict[int, list[float]] = {}
         self.back: dict[int, float] = {}
-        self.coming: list[tuple[float, int]] = []
-        self.began = 0.0
+        self.coming: list[tuple[float, int, int]] = []
+        self.joins: tuple[set[int], set[int]] = set(), set()  # rows that talk, either way
+        self.began, self.heard = 0.0, 0
 
     def _now(self) -> float:
         self.wire.synchronise()
         return time.perf_counter() - self.wire.seconds
 
     def before(self, op: Operation) -> None:
-        self.began = self._now()
+        self.began, self.heard = self._now(), self.wire.spoken
 
     def after(self, op: Operation, y: Tensor) -> None:
         self.forward.setdefault(op.row, []).append(self._now() - self.began)
+        if self.wire.spoken > self.heard:
+            self.joins[0].add(op.row)
         if y.requires_grad:
-            y.register_hook(lambda _, row=op.row: self.coming.append((self._now(), row)))
+            y.register_hook(lambda _, row=op.row: self._came(row))
+
+    def _came(self, row: int) -> None:
+        self.coming.append((self._now(), self.wire.spoken, row))
 
     def came_back(self) -> None:
-        events = [*sorted(self.coming), (self._now(), -1)]
-        for (at, row), (after, _) in pairwise(events):
+        events = [*sorted(self.coming), (self._now(), self.wire.spoken, -1)]
+        for (at, said, row), (after, more, _) in pairwise(events):
             self.back[row] = self.back.get(row, 0.0) + after - at
+            if more > said:
+                self.joins[1].add(row)
         self.coming = []
 
     def rows(self) -> dict[int, tuple[float, float]]:

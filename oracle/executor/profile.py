@@ -58,10 +58,10 @@ def measure_compute(
 
 
 def _joined(lines: Sequence[Mapping[str, Any]]) -> Iterator[dict[str, Any]]:
-    """Each row's median, scaled so that the rows of a part add up to what a step waits for.
+    """Each row's median, scaled so that rows add up to what a step waits for.
 
-    A pause hits one row of many, so medians of rows add up to less than a pass takes; and a
-    step takes as long as its slowest device.
+    A pause hits one row of many, so medians of rows add up to less than a pass takes; and
+    between two exchanges all wait for whoever is slowest.
     """
     parts: dict[tuple[str, str], list[Mapping[str, Any]]] = {}
     updates: dict[tuple[str, float], list[float]] = {}
@@ -78,11 +78,15 @@ def _joined(lines: Sequence[Mapping[str, Any]]) -> Iterator[dict[str, Any]]:
             row: tuple(statistics.median(pair[way] for pair in pairs) for way in (0, 1))
             for row, pairs in alike.items()
         }
-        scales = [_waited(ranks, way) / sum(m[way] for m in medians.values()) for way in (0, 1)]
-        for row, (forward, backward) in medians.items():
+        waited: list[dict[str, float]] = [{}, {}]
+        for way, one in enumerate(waited):
+            for run in _runs(ranks[0], way):
+                scale = _waited(ranks, way, run) / max(sum(medians[row][way] for row in run), 1e-12)
+                one |= {row: medians[row][way] * scale for row in run}
+        for row in medians:
             both = [f + b for f, b in alike[row]]
             spread = statistics.pstdev(both) / max(statistics.mean(both), 1e-12)
-            rows.setdefault(row, []).append((forward * scales[0], backward * scales[1], spread))
+            rows.setdefault(row, []).append((waited[0][row], waited[1][row], spread))
     for row, found in sorted(rows.items()):
         forward, backward, spread = (
             statistics.median(column) for column in zip(*found, strict=True)
@@ -93,14 +97,27 @@ def _joined(lines: Sequence[Mapping[str, Any]]) -> Iterator[dict[str, Any]]:
         yield {"optimizer": optimizer, "weights": weights, "seconds": statistics.median(seconds)}
 
 
-def _waited(ranks: Sequence[Mapping[str, Any]], way: int) -> float:
-    """Median over the steps of the slowest device's rows, all together."""
+def _runs(rank: Mapping[str, Any], way: int) -> Iterator[list[str]]:
+    """Rows that a device works through without a word from others, forward (0) or back (1)."""
+    rows = list(rank["rows"])
+    run: list[str] = []
+    for row in reversed(rows) if way else rows:
+        run.append(row)
+        if row in rank["joins"][way]:
+            yield run
+            run = []
+    if run:
+        yield run
+
+
+def _waited(ranks: Sequence[Mapping[str, Any]], way: int, run: Sequence[str]) -> float:
+    """Median over the steps of the slowest device's time for these rows together."""
     steps = min(len(pairs) for rank in ranks for pairs in rank["rows"].values())
     totals: list[float] = [
-        max(sum(pairs[step][way] for pairs in rank["rows"].values()) for rank in ranks)
+        max(sum(rank["rows"][row][step][way] for row in run) for rank in ranks)
         for step in range(steps)
     ]
-    return max(statistics.median(totals), 1e-12)
+    return statistics.median(totals)
 
 
 def task(rank: Rank, arguments: Mapping[str, Any]) -> None:
@@ -131,10 +148,11 @@ def task(rank: Rank, arguments: Mapping[str, Any]) -> None:
         shard = shard_of(layers.model, plan, torch.empty(0, dtype=dtype).element_size())
         names = {op.row: signature(shard, op.row) for op in program.operations}
         found: dict[str, list[tuple[float, float]]] = {}
+        joins: list[list[str]] = [[], []]
         updates = []
         if wire.mesh.taking_part:
             trainer = Trainer(program, Optimizer(job.optimizer, rate=1e-6))
-            watch = Watch(trainer.wire)
+            watch = Watch(wire)
             program.watch = watch
             x, target = inputs(layers, job.batch, job.seed, dtype)
         for step in range(1 - job.warm_up, job.steps + 1):
@@ -147,6 +165,9 @@ def task(rank: Rank, arguments: Mapping[str, Any]) -> None:
             if step > 0:
                 for row, pair in watch.rows().items():
                     found.setdefault(names[row], []).append(pair)
+                joins = [sorted({names[row] for row in rows}) for rows in watch.joins]
                 updates.append(trainer.clock.seconds["update"])
         held = sum(b.weights[b.own].numel() if b.here else b.shard.numel() for b in program.bundles)
-        rank.record(key, rows=found, optimizer=job.optimizer, weights=held, update=updates)
+        rank.record(
+            key, rows=found, joins=joins, optimizer=job.optimizer, weights=held, update=updates
+        )
