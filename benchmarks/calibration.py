@@ -195,6 +195,8 @@ def judged(table: Table, quick: bool) -> tuple[list[dict[str, Any]], dict[str, f
              "lines": len(found.lines), "algorithms": " ".join(algorithms),
              "one bandwidth": not found.factors,
              "fitted": _median(np.abs(found.residual)),
+             "repeats": pool.repeats if np.isfinite(pool.repeats) else None,
+             "neighbours": _median(np.abs(neighbours(pool)[big])),
              "large": _median(by_size[big]), "small": _median(by_size[~big]),
              "ranks": _median(by_ranks)}
         )  # fmt: skip
@@ -204,6 +206,23 @@ def judged(table: Table, quick: bool) -> tuple[list[dict[str, Any]], dict[str, f
     size, big, rank = np.concatenate(sizes), np.concatenate(large), np.concatenate(counts)
     medians = {"large": _median(size[big]), "small": _median(size[~big]), "ranks": _median(rank)}
     return rows, {name: value for name, value in medians.items() if value is not None}
+
+
+def neighbours(pool: Pool) -> Any:
+    """Each size from the two beside it, log-log, at its own rank count: what needs no model.
+
+    A size left out cannot well be told better than this, where the library changes its ways.
+    """
+    error = np.full(len(pool.seconds), np.nan)
+    for ranks in np.unique(pool.ranks).tolist():
+        mine = np.flatnonzero(pool.ranks == ranks)
+        sizes, at = np.unique(pool.nbytes[mine], return_inverse=True)
+        logs = np.bincount(at, np.log(pool.seconds[mine])) / np.bincount(at)
+        for k in range(1, len(sizes) - 1):
+            near = [k - 1, k + 1]
+            guess = np.interp(np.log(sizes[k]), np.log(sizes[near]), logs[near])
+            error[mine[at == k]] = np.exp(guess) / pool.seconds[mine[at == k]] - 1
+    return error
 
 
 def priced(reference: Path, quick: bool) -> tuple[list[dict[str, Any]], dict[str, float]]:

@@ -9,7 +9,7 @@ own. What cannot be fitted is listed with its reason and stays at its datasheet 
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass
 from functools import cached_property
 from pathlib import Path
@@ -20,17 +20,16 @@ import numpy as np
 from oracle import specs
 from oracle.collectives import ALGORITHMS
 from oracle.document import read_text
+from oracle.entries import entries, formula, notes, source_of
 from oracle.files import write
-from oracle.fit import FASTEST, NORMAL90, Envelope, Numbers
+from oracle.fit import Envelope, Numbers
 from oracle.pools import Pool, degenerate, pooled, pools
 from oracle.readers import Reading, Refusal
-from oracle.spec_block import block, plain, with_block, with_levels
+from oracle.spec_block import block, with_block, with_levels
 from oracle.specs import Calibrated, System
 from oracle.structure import Structure, learned
 from oracle.table import Tabular
 from oracle.units import show
-
-ALIKE = 0.03  # bandwidths of neighbouring rank counts that share an entry
 
 
 @dataclass(frozen=True, eq=False)
@@ -65,7 +64,7 @@ class Fit:
 
     def formulas(self) -> list[str]:
         """The lines of the envelope with 90 % intervals, one text each."""
-        return [_formula(entry) for entry in self.entries]
+        return [formula(entry) for entry in self.entries]
 
     def residuals(self) -> list[tuple[float, float, float, float, int]]:
         """(bytes, median, lowest, highest fitted / measured − 1, samples) of every size."""
@@ -134,7 +133,7 @@ class Calibration(Tabular):
                 "  seconds of m bytes among p ranks, the least of:",
                 *(f"    {formula}" for formula in fit.formulas()),
                 f"  R² of log seconds {fit.r2:.4f}, residual {fit.found.scale:.1%} (1σ, robust), "
-                f"{len(fit.found.outliers)} outliers",
+                f"{len(fit.found.outliers)} outliers, repeats within {_share(pool.repeats)}",
                 f"  median error: fitted {_median(fit.error, big)}; a size left out "
                 f"{_median(fit.without_size, big)}; a rank count left out "
                 f"{_median(fit.without_ranks, big)}   (64 KiB and more / below)",
@@ -232,120 +231,11 @@ def calibrate(readings: Iterable[Reading], system: Any) -> Calibration:
             refused.append((what, why))
             continue
         found = pool.fitted()
-        notes = _notes(pool, found)
-        fits.append(Fit(pool, found, tuple(_entries(pool, found, _source(pool, readings))), notes))
+        said = notes(pool, found)
+        fits.append(Fit(pool, found, tuple(entries(pool, found, source_of(pool, readings))), said))
     return Calibration(
         spec, before, original, origin, readings, tuple(fits), tuple(refused), structure
     )
-
-
-def _notes(pool: Pool, found: Envelope) -> tuple[str, ...]:
-    notes = []
-    counts = np.unique(pool.ranks)
-    if len(counts) == 1:
-        notes.append(
-            f"one rank count ({counts[0]:.0f}): what a call and what a step costs cannot be told "
-            "apart, so half is given to each; other counts follow the formula, unmeasured"
-        )
-    if len(np.unique(pool.inner)) == 1 and pool.inner[0] != pool.ranks[0]:
-        notes.append(f"always {pool.inner[0]:.0f} ranks a node: steps inside and between nodes "
-                     "share one latency")  # fmt: skip
-    if found.factors:
-        notes.append("the bandwidth differs by rank count: one entry for each, interpolated "
-                     "between them, shared where within 3 %")  # fmt: skip
-    if any(line.values[2] * FASTEST <= 1 for line in found.lines):
-        notes.append("one line does not grow with size within the range")
-    return tuple(notes)
-
-
-def _source(pool: Pool, readings: Sequence[Reading]) -> str:
-    """Tool, files, date and machine of the readings that a pool is from."""
-    paths = {sample.where.rpartition(":")[0] for sample in pool.samples}
-    used = [r for r in readings if r.path in paths]
-    tools = dict.fromkeys(str(r.machine.get("tool", r.format)) for r in used)
-    dates = sorted({str(r.machine["date"]) for r in used if r.machine.get("date")})
-    machines = dict.fromkeys(str(r.machine["device"]) for r in used if r.machine.get("device"))
-    names = ", ".join(Path(r.path).name for r in used)
-    when = " to ".join(dict.fromkeys((dates[0], dates[-1]))) if dates else "date not in the log"
-    where = ", ".join(machines) or "machine not in the log"
-    return plain(f"{', '.join(tools)}: {names}; {when}; {where}")
-
-
-def _entries(pool: Pool, found: Envelope, source: str) -> Iterable[Calibrated]:
-    """One entry a line, and for each rank count where the bandwidth differs by it."""
-    order = sorted(found.lines, key=lambda line: _start(pool, line))
-    one_count = len(np.unique(pool.ranks)) == 1
-    for number, line in enumerate(order, 1):
-        mine = found.nearest == found.lines.index(line)
-        base, latency, slope = line.values.tolist()
-        shares = [s / v if v > 0 else 0.0 for s, v in zip(line.sigma, line.values, strict=True)]
-        steps = pool.forms[line.form].steps
-        if one_count and steps[0] > 1:
-            base, latency, shares[0] = steps[0] * latency / 2, latency / 2, shares[1]
-        relative = {
-            name: float(f"{share:.3g}")
-            for name, share in zip(("base", "latency", "bandwidth"), shares, strict=True)
-            if share > 0
-        }
-        for low, high, factor in _ranges(pool, found):
-            yield Calibrated(
-                op=pool.op,
-                level=pool.level,
-                algorithm=pool.forms[line.form].algorithm,
-                protocol=f"line {number} of {len(order)}",
-                base=_digits(base),
-                latency=_digits(latency),
-                bandwidth=_digits(min(FASTEST, 1 / max(slope * factor, 1 / FASTEST))),
-                concurrency=float(pool.samples[0].groups or 1),
-                ranks=(low, high),
-                sizes=(float(pool.nbytes[mine].min()), float(pool.nbytes[mine].max())),
-                uncertainty=relative | {"residual": float(f"{found.scale:.3g}")},
-                source=source,
-            )
-
-
-def _start(pool: Pool, line: Any) -> float:
-    return float(line.values[0] + pool.forms[line.form].steps.mean() * line.values[1])
-
-
-def _ranges(pool: Pool, found: Envelope) -> list[tuple[int, int, float]]:
-    """(first, last rank count, factor) of the entries a line needs."""
-    counts = [int(p) for p in np.unique(pool.ranks)]
-    if not found.factors:
-        return [(counts[0], counts[-1], 1.0)]
-    ranges = []
-    for low, high in zip(counts, [*counts[1:], counts[-1]], strict=True):
-        ranges.append((low, low, found.factors[low]))
-        if high > low + 1:
-            middle = float(np.sqrt((low + 1) * (high - 1)))
-            ranges.append((low + 1, high - 1, float(found.factor(np.array([middle]))[0])))
-    joined = [ranges[0]]
-    for low, high, factor in ranges[1:]:
-        first, _, before = joined[-1]
-        if abs(factor / before - 1) < ALIKE:
-            joined[-1] = first, high, float(np.sqrt(factor * before))
-        else:
-            joined.append((low, high, factor))
-    return joined
-
-
-def _digits(value: float) -> float:
-    return float(f"{value:.5g}")
-
-
-def _formula(entry: Calibrated) -> str:
-    ranks = (
-        f"{entry.ranks[0]}" if len(set(entry.ranks)) == 1 else f"{entry.ranks[0]}-{entry.ranks[1]}"
-    )
-    parts = []
-    for name, value, after in (("base", entry.base, ""), ("latency", entry.latency, " × steps(p)")):
-        if value:
-            half = NORMAL90 * entry.uncertainty.get(name, 0.0)
-            parts.append(f"{show(value, 's')} ± {half:.1%}{after}")
-    half = NORMAL90 * entry.uncertainty.get("bandwidth", 0.0)
-    parts.append(f"volume(p) m / ({show(entry.bandwidth, 'B/s')} ± {half:.1%})")
-    low, high = (show(size, "B") for size in entry.sizes)
-    return f"{entry.algorithm}, p = {ranks}, {low} to {high}: {' + '.join(parts)}"
 
 
 def _columns(cells: list[str], across: int = 3) -> list[str]:
@@ -354,6 +244,10 @@ def _columns(cells: list[str], across: int = 3) -> list[str]:
     width = max(map(len, cells)) + 3
     rows = [cells[k::down] for k in range(down)]
     return ["    " + "".join(cell.ljust(width) for cell in row).rstrip() for row in rows]
+
+
+def _share(value: float) -> str:
+    return f"{value:.1%}" if np.isfinite(value) else "– (none)"
 
 
 def _median(error: Numbers, big: Numbers) -> str:
@@ -385,6 +279,7 @@ def _as_dict(fit: Fit) -> dict[str, Any]:
         "sizes": [float(pool.nbytes.min()), float(pool.nbytes.max())],
         "r2": fit.r2,
         "residual": fit.found.scale,
+        "repeats": pool.repeats if np.isfinite(pool.repeats) else None,
         "errors": errors,
         "residuals": [
             {"bytes": size, "median": mid, "low": least, "high": most, "samples": count}

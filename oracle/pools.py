@@ -63,6 +63,17 @@ class Pool:
         """Predicted / measured − 1 of these samples."""
         return predicted(found, self.forms, self.ranks) / self.seconds - 1
 
+    @property
+    def repeats(self) -> float:
+        """How far samples of the same size and ranks lie apart, relative, median; none: inf."""
+        _, group, count = np.unique(
+            np.stack([self.nbytes, self.ranks, self.inner]), axis=1, return_inverse=True,
+            return_counts=True,
+        )  # fmt: skip
+        logs = np.log(self.seconds)
+        apart = [np.ptp(logs[group == k]) for k in np.flatnonzero(count > 1)]
+        return float(np.expm1(np.median(apart))) if apart else np.inf
+
     def left_out(self, by: Numbers, like: Envelope | None = None) -> Numbers:
         """The same, each sample predicted without those of its own size (or rank count)."""
         error = np.full(len(self.seconds), np.nan)

@@ -424,6 +424,24 @@ def test_systems_that_are_no_file(toy: Path, tmp_path: Path) -> None:
         calibrate([], "no-such-system")
 
 
+def test_noise_and_changes_of_the_library_are_told_apart(toy: Path) -> None:
+    """Repeats that agree while the fit does not: the library jumps; noise alone says nothing."""
+    noisy = [s for seed in (1, 2) for s in planted(7e-6, 3e-6, 4e10, noise=0.05, seed=seed)]
+    found = calibrate([reading(noisy)], toy)
+    assert 0.04 < found.fits[0].pool.repeats < 0.08
+    assert "changes its ways" not in found.text()
+    jumps = [s._replace(seconds=s.seconds * (1.3 if np.log2(s.nbytes) % 3 == 0 else 1.0) * again)
+             for s in planted(7e-6, 3e-6, 4e10) for again in (1.0, 1.004)]  # fmt: skip
+    found = calibrate([reading(jumps)], toy)
+    assert found.fits[0].pool.repeats == pytest.approx(0.004, rel=0.01)
+    assert "the same call again differs by 0.4% only" in found.text()
+    assert "repeats within 0.4%" in found.text()
+    assert found.to_dict()["fits"][0]["repeats"] == found.fits[0].pool.repeats
+    single = calibrate([reading(planted(7e-6, 3e-6, 4e10))], toy)
+    assert single.to_dict()["fits"][0]["repeats"] is None
+    assert "repeats within – (none)" in single.text()
+
+
 def test_no_readings_no_fits(toy: Path) -> None:
     found = calibrate([], toy)
     assert not found.entries
