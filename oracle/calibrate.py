@@ -19,6 +19,7 @@ import numpy as np
 
 from oracle import specs
 from oracle.collectives import ALGORITHMS
+from oracle.crowds import Crowd, crowds
 from oracle.document import read_text
 from oracle.entries import entries, formula, notes, source_of
 from oracle.files import write
@@ -119,6 +120,11 @@ class Calibration(Tabular):
                 rest.append(f"{op} beyond it" if inside else op)
         return tuple(rest)
 
+    @cached_property
+    def crowds(self) -> list[Crowd]:
+        """Groups at once against one alone, as measured and as counted."""
+        return crowds(self.readings, self.system)
+
     def text(self) -> str:
         """The fits as formulas with intervals, how well they do, and what they leave open."""
         lines = [reading.summary() for reading in self.readings] + self.structure.text()
@@ -148,6 +154,8 @@ class Calibration(Tabular):
                 *(f"    {worst}" for worst in fit.worst()),
                 *(f"  note: {note}" for note in fit.notes),
             ]
+        if self.crowds:
+            lines += ["", "groups at once:", *(f"  {crowd.words}" for crowd in self.crowds)]
         if self.refused:
             lines += ["", "not fitted:", *(f"  {what}: {why}" for what, why in self.refused)]
         rest = ", ".join(self.remaining) or "nothing"
@@ -165,6 +173,7 @@ class Calibration(Tabular):
             "fits": [_as_dict(fit) for fit in self.fits],
             "refused": [{"what": what, "why": why} for what, why in self.refused],
             "datasheet": list(self.remaining),
+            "groups at once": [asdict(crowd) for crowd in self.crowds],
             "structure": [asdict(finding) for finding in self.structure.findings],
             "dropped": list(self.structure.dropped),
         }  # fmt: skip

@@ -4,6 +4,7 @@ from pathlib import Path
 
 import pytest
 
+from oracle.document import SpecError
 from oracle.executor import collectives
 from oracle.executor.calls import Shape
 from oracle.executor.collectives import OPERATIONS, measure_collectives, shapes_of
@@ -23,6 +24,8 @@ def test_shapes_of_a_cluster_cover_every_level_alone_and_together():
     for shape in (Shape(16), Shape(4), Shape(4, 1, 4), Shape(4, 4), Shape(4, 4, 4)):
         assert shape in shapes
     assert shapes_of(1, 1) == []
+    assert shapes_of(4, 4) == [Shape(4), Shape(2), Shape(2, 1, 2)]
+    assert shapes_of(3, 3) == [Shape(3), Shape(2)]
 
 
 def test_slowest_rank_is_the_time_of_a_repeat(tmp_path):
@@ -39,8 +42,23 @@ def test_slowest_rank_is_the_time_of_a_repeat(tmp_path):
 
 
 def test_unknown_operation_is_refused():
-    with pytest.raises(ValueError, match="allreduce"):
-        measure_collectives(Path("unused"), ranks=2, operations=["allredcue"])
+    with pytest.raises(SpecError, match="did you mean `allreduce`") as caught:
+        measure_collectives(Path("unused"), ranks=2, operations=["allredcue", "gossip"])
+    assert len(caught.value.faults) == 2
+
+
+def test_ranks_that_are_not_those_of_before_are_refused(tmp_path):
+    """Four ranks' samples must not come out as those of two, nor the other way round."""
+    folder = tmp_path / "out.jsonl.parts"
+    folder.mkdir()
+    file = Records(folder / "rank-00000.jsonl")
+    file.append({"key": "world", "world": {"ranks": 4, "backend": "gloo"}, "oracle": "1",
+                 "date": "2026-11-21"})  # fmt: skip
+    file.close()
+    with pytest.raises(SpecError, match="had ranks 4; this one has 2"):
+        measure_collectives(tmp_path / "out.jsonl", ranks=2)
+    with pytest.raises(SpecError, match="had backend gloo; this one has nccl"):
+        measure_collectives(tmp_path / "out.jsonl", ranks=4, backend="nccl")
 
 
 @pytest.mark.slow

@@ -43,6 +43,7 @@ FLOORS = [
         "explain",
         "structure",
         "entries",
+        "crowds",
     },
     {"page", "selftest"},
     {"__init__"},

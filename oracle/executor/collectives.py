@@ -20,9 +20,11 @@ from datetime import date
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from oracle.document import Fault, Place, SpecError, suggest
 from oracle.executor import records
 from oracle.executor.calls import OF, Groups, Shape
 from oracle.executor.launch import TIMEOUT, Host, Outcome, Say, _unheard, launch
+from oracle.executor.world import World, recognise
 from oracle.units import show
 
 if TYPE_CHECKING:
@@ -37,13 +39,18 @@ _MOST_CALLS = 50
 
 
 def shapes_of(ranks: int, ranks_per_host: int) -> list[Shape]:
-    """All ranks, halves of them, hosts, and one rank a host: alone, and all such groups at once."""
+    """All ranks, halves of them, hosts, and one rank a host: alone, and all such groups at once.
+
+    On one host halves of it stand for the groups that talk at once.
+    """
     wanted = [Shape(ranks)]
     wanted += [Shape(2**k) for k in range(1, ranks.bit_length()) if 2**k < ranks]
     inside, hosts = ranks_per_host, ranks // ranks_per_host
     if inside > 1 and hosts > 1:
         wanted += [Shape(inside), Shape(inside, 1, hosts)]
         wanted += [Shape(hosts, inside), Shape(hosts, inside, inside)]
+    elif ranks % 4 == 0:
+        wanted += [Shape(ranks // 2), Shape(ranks // 2, 1, 2)]
     return list(dict.fromkeys(shape for shape in wanted if shape.size > 1))
 
 
@@ -65,10 +72,14 @@ def measure_collectives(
 
     `longest` bounds the seconds spent on one sample: fewer repeats, never fewer than 3.
     """
-    unknown = set(operations) - set(OPERATIONS)
+    unknown = sorted(set(operations) - set(OPERATIONS))
     if unknown:
-        raise ValueError(f"unknown operation {min(unknown)!r}; known: {', '.join(OPERATIONS)}")
+        faults = [Fault("E110", f"no operation is called `{name}`", Place(),
+                        suggest(name, OPERATIONS, "known")) for name in unknown]  # fmt: skip
+        raise SpecError("measure collectives", faults)
     parts = out.with_name(out.name + ".parts")
+    size = ranks or (recognise(os.environ) or World()).size
+    _same_world(parts, {"ranks": size, "backend": backend})
     arguments = {
         "operations": list(operations),
         "sizes": [int(size) for size in sizes],
@@ -83,6 +94,17 @@ def measure_collectives(
     if outcome.leads:
         merge(parts, out, outcome.complete)
     return outcome
+
+
+def _same_world(parts: Path, now: Mapping[str, Any]) -> None:
+    """An earlier run is taken up by ranks like its own only: else its samples would be theirs."""
+    first = next(records.lines(parts / "rank-00000.jsonl"), None)
+    before = first["world"] if first else now
+    for name, value in now.items():
+        if before.get(name, value) != value:
+            what = f"an earlier run, left here, had {name} {before[name]}; this one has {value}"
+            hint = "name another file with -o, or delete this folder"
+            raise SpecError(str(parts), [Fault("E109", what, Place(), hint)])
 
 
 def merge(parts: Path, out: Path, complete: bool) -> int:
@@ -119,7 +141,9 @@ def task(rank: Rank, arguments: Mapping[str, Any]) -> None:
     """What each rank does."""
     shapes = [Shape(**shape) for shape in arguments["shapes"]]
     shapes = shapes or shapes_of(rank.size, rank.ranks_per_host)
-    if not rank.finished("world"):
+    if rank.finished("world"):
+        _same_world(rank.attempt.parent, {k: facts(rank)[k] for k in ("nodes", "device")})
+    else:
         today = date.today().isoformat()
         rank.record("world", world=facts(rank), oracle=oracle_version(), date=today)
     plan = [
