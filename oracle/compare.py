@@ -93,7 +93,8 @@ class Comparison(Tabular):
         }
 
     def text(self) -> str:
-        lines = [f"mean accuracy {np.mean(self.accuracy):.1%} over {len(self.seconds)} plans; "
+        count = "1 plan" if len(self.seconds) == 1 else f"{len(self.seconds)} plans"
+        lines = [f"mean accuracy {np.mean(self.accuracy):.1%} over {count}; "
                  f"{np.mean(self.covered):.0%} inside the 90 % interval"]  # fmt: skip
         if len(self.seconds) > 1:
             lines.append(
@@ -104,6 +105,7 @@ class Comparison(Tabular):
             lines += ["", f"{plan}: predicted {show(self.predicted.seconds[i], 's')}, measured "
                           f"{show(self.seconds[i], 's')} ± {self.spread[i]:.0%}, "
                           f"accuracy {self.accuracy[i]:.1%}{mark}"]  # fmt: skip
+            lines.append(f"  {'part':<36} {'predicted':>10} {'measured':>10}")
             for name, pair in self.compared(i).items():
                 lines.append(f"  {name:<36} {show(pair['predicted'], 's'):>10} "
                              f"{show(pair['measured'], 's'):>10}")  # fmt: skip

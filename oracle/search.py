@@ -112,6 +112,7 @@ def recommend(
     if objective == "cost":  # fewer devices may be cheaper for the same work
         counts = [d for d in range(1, devices + 1) if devices % d == 0]
     score: list[Any] = []
+    exact: list[Any] = []
     fits: list[Any] = []
     miss: list[Any] = []
     texts: list[Plan] = []
@@ -125,6 +126,7 @@ def recommend(
                 evaluate.blocks(model, system, join(tables), options, lines) if tables else ()
             ):
                 score.append(_score(part, objective))
+                exact.append(_value(part, objective))
                 fits.append(part.feasible)
                 miss.append(_shortage(part))
                 texts.append(part.plan)
@@ -135,7 +137,7 @@ def recommend(
         raise SpecError("plans", [Fault("E112", "no strategy is left to choose from", Place(),
                                         "allow more with --only, or drop --without")])  # fmt: skip
     value, fitting, short = np.concatenate(score), np.concatenate(fits), np.concatenate(miss)
-    key = np.concatenate(keys)
+    key, worth = np.concatenate(keys), np.concatenate(exact)
     owner = np.concatenate([np.full(len(plan), i) for i, plan in enumerate(texts)])
     inside = np.concatenate([np.arange(len(plan)) for plan in texts])
 
@@ -143,7 +145,9 @@ def recommend(
         return texts[int(owner[row])][[int(inside[row])]]
 
     order = np.argsort(np.where(fitting, value, np.inf), kind="stable")
-    best = _first_of_each(order[: np.count_nonzero(fitting)], key, top)
+    # a product is shown with its plainest good setting, products in the order of what was asked
+    best = _first_of_each(order[: np.count_nonzero(fitting)], key, 4 * top)
+    best = sorted(best, key=lambda row: float(worth[row]))[:top]
     nearest = _first_of_each(
         [row for row in np.argsort(short, kind="stable") if not fitting[row]][:200], key, NEAREST
     )

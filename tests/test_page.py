@@ -110,6 +110,11 @@ def test_one_file_that_asks_nobody(text):
     assert len(text) < 1_000_000
 
 
+def test_no_character_is_lost(text):
+    assert "\ufffd" not in text
+    assert re.search(r"Bound by .*\d %", text)
+
+
 def test_every_picture_has_words(text):
     found = outline(text)
     for name, said in found.seen:

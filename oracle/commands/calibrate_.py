@@ -38,13 +38,13 @@ def run(asked: argparse.Namespace) -> Answer:
     note = ""
     if asked.output:
         found.write(asked.output)
-        note = f"wrote {asked.output}"
+        note = f"wrote {asked.output}: name it where a SYSTEM is asked for"
     if asked.plot:
         from oracle.plot.fits import fits
         from oracle.plot.style import save
 
         save(fits(found), asked.plot)
-        note += f"{', ' if note else 'wrote '}{asked.plot}"
+        note = "\n".join(filter(None, [note, f"wrote {asked.plot}"]))
     code = 0 if found.fits or found.structure.findings else 1
     from oracle.provenance import stamped
 

@@ -43,6 +43,7 @@ def extents(text: str) -> tuple[int, ...]:
 def run(asked: argparse.Namespace) -> Answer:
     from oracle.models import model
     from oracle.readers.network import spec_text
+    from oracle.units import show
 
     found = imported(asked)
     spec = dict(found.spec)
@@ -53,7 +54,7 @@ def run(asked: argparse.Namespace) -> Answer:
     text = as_json(spec) if asked.as_json else spec_text(spec).rstrip()
     notes = [
         f"{spec['name']}: {loaded.parameters:,.0f} parameters, "
-        f"{loaded.flop / 1e9:,.4g} GFLOP a sample, both passes",
+        f"{show(loaded.flop, 'FLOP')} a sample, both passes",
         *(f"note: {note}" for note in found.notes),
     ]
     if not asked.output:
@@ -90,5 +91,5 @@ def needs(package: str) -> None:
 
     if find_spec(package) is None:
         what = f"reading {package} models needs the package `{package}`"
-        hint = f"python -m pip install {package}"
+        hint = "pip install 'oracle-training[onnx]'" if package == "onnx" else "pip install torch"
         raise SpecError("import", [Fault("E100", what, Place(), hint)])

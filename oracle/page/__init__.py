@@ -72,9 +72,7 @@ def answer(ranking: Ranking) -> Html:
     likely = ranking.likely_best()
     total = float(shown.seconds[0])
     biggest = sorted(parts(shown, 0).items(), key=lambda item: -item[1])[:3]
-    bound = ", ".join(
-        f"{name} {100 * s / total:.0f}\u00a0%" for name, s in biggest if s > 0.005 * total
-    )
+    bound = ", ".join(f"{name} {100 * s / total:.0f} %" for name, s in biggest if s > 0.005 * total)
     interval = f"{show(shown.seconds_low[0], 's')} to {show(shown.seconds_high[0], 's')} (90 %)"
     tiles = [
         tile(show(total, "s"), "an iteration", "" if shown.options.ideal else interval),
