@@ -62,6 +62,7 @@ class Row:
     reads: tuple[float, float] = (0.0, 0.0)  # forward passes over (|x|, |y|) of a stream
     rereads: tuple[float, float] = (0.0, 0.0)  # backward passes
     pieces: int = 1  # kernels that a stream is written out as
+    adds: bool = False  # its product adds the weights' gradient up: no pass of its own for that
     needs: str = ""  # what its backward pass wants of its own tensors: "x", "y", "xy"
     extra_kept: float = 0.0  # further elements kept per sample, in the working precision
     extra_bytes: float = 0.0  # further bytes kept per sample whatever the precision: masks, fp32
@@ -443,7 +444,7 @@ class Attention(Layer):
         keys = min(self.window or tokens, tokens)
         packed, mixed = replace(shape, channels=joint), replace(shape, channels=inner)
         yield Row(f"{name}.qkv", "attention", "gemm", shape, packed, role="column", needs="x",
-                  weights=shape.channels * joint + self.bias * joint)  # fmt: skip
+                  weights=shape.channels * joint + self.bias * joint, adds=self.fused)  # fmt: skip
         if self.rotary:
             passes = 2.0 if self.fused else 10.0
             turned = passes * (self.heads + kv_heads) / (self.heads + 2 * kv_heads)
@@ -460,7 +461,8 @@ class Attention(Layer):
             extra_bytes=4.0 * self.heads * tokens if self.flash else scores * self.dropout,
         )  # fmt: skip
         yield Row(f"{name}.out", "attention", "gemm", mixed, shape, role="row", needs="x",
-                  weights=inner * shape.channels + self.bias * shape.channels)  # fmt: skip
+                  weights=inner * shape.channels + self.bias * shape.channels,
+                  adds=self.fused)  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -479,13 +481,13 @@ class Mlp(Layer):
         mid = replace(shape, channels=self.ffn)
         relu = self.activation == "relu" and not self.gated
         yield Row(f"{name}.up", "mlp", "gemm", shape, up, role="column", needs="x",
-                  weights=up.channels * (shape.channels + self.bias))  # fmt: skip
+                  weights=up.channels * (shape.channels + self.bias), adds=self.fused)  # fmt: skip
         apart = self.gated and not self.fused
         yield Row(f"{name}.{self.activation}", "mlp", "stream", up, mid, role="heads",
                   reads=(1 + apart, 1), rereads=(2 + 2 * apart, 1), needs="y" if relu else "x",
                   pieces=1 + apart, extra_kept=apart * mid.size)  # fmt: skip
         yield Row(f"{name}.down", "mlp", "gemm", mid, shape, role="row", needs="x",
-                  weights=shape.channels * (self.ffn + self.bias))  # fmt: skip
+                  weights=shape.channels * (self.ffn + self.bias), adds=self.fused)  # fmt: skip
 
 
 @dataclass(frozen=True)

@@ -62,7 +62,7 @@ class Transformer:
     activation: Literal["gelu", "relu", "silu"] | None = None  # silu when gated, else gelu
     dropout: bool = False
     flash: bool = True
-    fused: bool = True  # norms, rotations and gates as one kernel each, compiled or by hand
+    fused: bool = True  # norms, rotations, gates one kernel each; products add gradients up
     window: Count | None = None
     experts: Whole = 0
     active: Count = 2

@@ -76,9 +76,15 @@ def flow(shard: Shard, stages: Stages, times: Passes, system: System, options: O
         rate = device.peak[precision_on(device, options.precision)]
         update = 2 * weights / rate
     else:
-        grows = shard.segments > 1  # a micro-batch's gradient is read and added up in fp32
-        added = compute.stream(device, 10.0 * stages.total(shard.w), queued=True) * grows
-        backward = backward + added
+        # micro-batches' gradients are read and added up in fp32, unless their product does it
+        grows = (shard.segments > 1) * ~model.mask(lambda row: row.adds)
+        added = compute.stream(device, 10.0 * stages.total(shard.w * grows), queued=True)
+        # ZeRO-3 copies what it gathers into its place, and gradients to where they are summed up
+        shared = np.asarray(shard.stored) < 1
+        held = stages.total(shard.w * np.ones_like(shard.batch))
+        forward = forward + compute.stream(device, 2 * shard.delta * held, queued=True) * shared
+        moved = (3 * shard.delta + 4) * held
+        backward = backward + added + compute.stream(device, moved, queued=True) * shared
         update = _update(weights, stages, device, model, options)
     return Flow(
         forward, backward, tuple(stages.total(times.forward * part) for part in parts),

@@ -212,17 +212,21 @@ def test_small_kernels_wait_for_the_host_unless_it_runs_ahead():
     assert compute.gemm(slow, "fp16", 64, 64, 64) == slow.launch
 
 
-def test_power_limits_long_products_in_a_step_and_nothing_else():
+def test_power_slows_what_fills_the_units_and_nothing_else():
     """989 TFLOP/s at 700 W: what a short benchmark shows is not what lasts."""
     device = specs.device("h100-sxm5-80gb")
-    big, small = (8192, 8192, 8192), (256, 512, 1024)
-    least = 2 * 8192**3 / (device.peak["bf16"] * device.loaded)
-    assert compute.gemm(device, "bf16", *big, queued=True) == pytest.approx(least)
-    assert compute.gemm(device, "bf16", *big) < least
+    full = 2 * 8192**3
+    short = full / (device.peak["bf16"] * compute.curve.REACHED)
+    lasting = compute.curve.powered(device, "bf16", short, full, queued=True)
+    assert lasting == pytest.approx(full / (device.peak["bf16"] * device.loaded))
+    assert compute.curve.powered(device, "bf16", short, full, queued=False) == short
+    slow = compute.curve.powered(device, "bf16", 3 * short, full, queued=True)
+    assert slow == 3 * short  # a third of the rate draws less than the budget
     cold = replace(device, loaded=1.0)
-    assert compute.gemm(device, "bf16", *small, queued=True) == compute.gemm(
-        cold, "bf16", *small, queued=True
-    )
+    for shape, slower in (((8192, 8192, 8192), True), ((256, 512, 1024), False)):
+        warm, cool = (compute.gemm(d, "bf16", *shape, queued=True) for d in (device, cold))
+        assert (warm > cool) == slower
+        assert warm <= cool * compute.curve.REACHED / device.loaded * 1.01
 
 
 def test_heads_of_an_odd_width_go_without_matrix_units():

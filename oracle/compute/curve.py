@@ -22,6 +22,7 @@ from oracle.specs import Curve, Device
 
 Array: TypeAlias = Any  # a float or a numpy array, broadcastable to (plans, rows)
 WIDTH = {"fp32": 4.0, "tf32": 4.0, "fp16": 2.0, "bf16": 2.0, "fp8": 1.0}  # bytes of an element
+REACHED = 0.83  # of the peak, by large products in a short benchmark: 0.81 H100, 0.84 A100
 AREA = 128.0 * 128.0  # of the tile that one processor works on at a time
 
 # what to compute in where a device has no unit for the precision asked for
@@ -128,11 +129,15 @@ def launched(device: Device, seconds: Array, queued: bool) -> Array:
 
 
 def powered(device: Device, own: str, seconds: Array, flop: Array, queued: bool) -> Array:
-    """The same, and in a training step (`queued`) no faster than the power lasts.
+    """The same, and in a training step (`queued`) at the clock that the power lasts for.
+
+        P ∝ rate · V²,  V ∝ clock:   clock = ∛(budget / rate)  where that is less than one
 
     Matrix units under random numbers for hours draw more than a device is granted, and its clock
-    gives way: flop / (peak · loaded). A short benchmark, or a small kernel, never gets there.
+    gives way: the largest products, at `REACHED` of the peak in a short benchmark, keep up
+    `loaded` of it. A kernel that fills the units less draws less and is slowed down less.
     """
-    if queued and own != "fp32" and device.loaded < 1:
-        return np.maximum(seconds, np.asarray(flop) / (device.peak[own] * device.loaded))
-    return launched(device, seconds, queued)
+    if not queued or own == "fp32" or device.loaded >= REACHED:
+        return launched(device, seconds, queued)
+    budget = device.peak[own] * device.loaded**3 / REACHED**2
+    return np.maximum(seconds, np.cbrt(seconds * seconds * (np.asarray(flop) / budget)))
