@@ -131,7 +131,7 @@ def origins(shown: Estimate) -> str:
 def _sure(shown: Estimate, likely: Any) -> str:
     text = origins(shown)
     if len(likely) > 1 and likely[0] < 0.6 and not shown.options.ideal:
-        return f"{text}; 1 and 2 are too near to tell ({likely[0]:.0%}, {likely[1]:.0%})"
+        return f"{text}; 1 and 2 too near to tell"
     return f"{text}; best of these with {likely[0]:.0%}" if len(likely) > 1 else text
 
 
