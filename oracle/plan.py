@@ -87,7 +87,7 @@ class Plan:
 
 
 def _map(axis: Strategy, change: Callable[[Array], Array]) -> Strategy:
-    return replace(axis, **{f.name: change(getattr(axis, f.name)) for f in fields(axis)})
+    return type(axis)(*(change(getattr(axis, f.name)) for f in fields(axis)))
 
 
 def _knobs(cls: type[Strategy]) -> dict[str, Field[Any]]:

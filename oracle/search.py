@@ -153,8 +153,8 @@ def recommend(
     )
     shown = estimate(model, system, [name(r) for r in best], batch, options, lines)
     missed = estimate(model, system, [name(r) for r in nearest], batch, options, lines)
-    kinds = len(np.unique(key[fitting])) if fitting.any() else 0
-    return Ranking(shown, missed, len(np.unique(key)), kinds, objective, devices, batch)
+    tried, kinds = (len(set(keys.tolist())) for keys in (key, key[fitting]))
+    return Ranking(shown, missed, tried, kinds, objective, devices, batch)
 
 
 def _score(part: evaluate.Block, objective: str) -> Any:
@@ -240,10 +240,9 @@ class Grid:
         short = (miss > 0) & (miss < 1e5)
         fast = key[np.argsort(np.where(fits, score, np.inf), kind="stable")][: 4 * KEPT]
         near = key[np.argsort(np.where(short, score, np.inf), kind="stable")][: 16 * KEPT]
-        chosen = [*dict.fromkeys(fast.tolist())][:KEPT] + [*dict.fromkeys(near.tolist())][
-            : 3 * KEPT
-        ]
-        self.rows = self.rows[np.isin(own, chosen)]
+        chosen = {*[*dict.fromkeys(fast.tolist())][:KEPT],
+                  *[*dict.fromkeys(near.tolist())][: 3 * KEPT]}  # fmt: skip
+        self.rows = self.rows[[each in chosen for each in own.tolist()]]
 
     def tables(self, plain: bool, bare: bool = False) -> Iterator[Plan]:
         """One table a setting of the knobs; `bare`: the degrees alone."""

@@ -113,32 +113,41 @@ def even_cuts(model: Model, chunks: int) -> Array | None:
     return cuts
 
 
-def balanced_cuts(loads: Array, parts: int, rounds: int = 34) -> Array:
+def balanced_cuts(loads: Array, parts: int) -> Array:
     """(plans, units) loads → (plans, parts + 1) edges that make the fullest part least.
 
-    The least bound that a greedy sweep can keep, by bisection, for all plans at once; every
-    part gets at least one unit. Plans with the same loads are cut once.
+    The least bound that a greedy sweep can keep, for all plans at once; every part gets at least
+    one unit. It is halved in between: a sweep that fits lowers the upper end to its fullest part,
+    one that does not lifts the lower end to the least bound that would move an edge, so that a
+    handful of sweeps meet at the very bound. Plans with the same loads are cut once.
     """
     first, row = distinct(loads)
     loads, units = loads[first], loads.shape[-1]
-    low = np.maximum(loads.max(axis=-1), loads.sum(axis=-1) / parts)
-    high = loads.sum(axis=-1)
-    for _ in range(rounds):
+    running = np.concatenate([np.zeros((len(loads), 1)), np.cumsum(loads, axis=-1)], axis=-1)
+    high = running[:, -1]
+    low = np.maximum(loads.max(axis=-1), high / parts)
+    while (low < high * (1 - 1e-12)).any():
         middle = (low + high) / 2
-        ends = _sweep(loads, parts, middle)
-        fits = ends[:, -1] >= units
-        high, low = np.where(fits, middle, high), np.where(fits, low, middle)
-    return _sweep(loads, parts, high * (1 + 1e-12))[row]
+        edges = _sweep(running, parts, middle)
+        fits = edges[:, -1] >= units
+        begin, end, beyond = (
+            np.take_along_axis(running, at, axis=-1)
+            for at in (edges[:, :-1], edges[:, 1:], np.minimum(edges[:, 1:] + 1, units))
+        )
+        wider = np.where(beyond - begin > middle[:, None], beyond - begin, np.inf)
+        high = np.where(fits, (end - begin).max(axis=-1), high)
+        low = np.where(fits, low, wider.min(axis=-1))
+    return _sweep(running, parts, high * (1 + 1e-12))[row]
 
 
-def _sweep(loads: Array, parts: int, bound: Array) -> Array:
-    n, units = loads.shape
-    running = np.concatenate([np.zeros((n, 1)), np.cumsum(loads, axis=-1)], axis=-1)
-    cuts = np.zeros((n, parts + 1), int)
+def _sweep(running: Array, parts: int, bound: Array) -> Array:
+    """Edges of parts that each take as many units as the bound allows."""
+    n, units = len(running), running.shape[1] - 1
+    edges = np.zeros((n, parts + 1), int)
     rows = np.arange(n)
     for part in range(parts):
-        limit = running[rows, cuts[:, part]] + bound * (1 + 1e-12)
+        limit = running[rows, edges[:, part]] + bound * (1 + 1e-12)
         reach = (running <= limit[:, None]).sum(axis=-1) - 1
         left = parts - part - 1
-        cuts[:, part + 1] = np.clip(reach, cuts[:, part] + 1, np.maximum(units - left, 1))
-    return cuts
+        edges[:, part + 1] = np.clip(reach, edges[:, part] + 1, np.maximum(units - left, 1))
+    return edges

@@ -24,7 +24,7 @@ def uneven(schedule: Sequence[Steps], p: int) -> bool:
     listed = [steps for steps in schedule if isinstance(steps, Pairs)]
     if len(listed) < 2 or any(steps.stripes > 1 for steps in listed):
         return False
-    return any(len(np.union1d(steps.source, steps.target)) < p for steps in listed)
+    return any(len({*steps.source.tolist(), *steps.target.tolist()}) < p for steps in listed)
 
 
 def longest(

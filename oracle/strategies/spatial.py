@@ -1,6 +1,7 @@
 """Spatial parallelism: every sample is cut into parts in space, along one to three extents."""
 
 from dataclasses import dataclass
+from functools import cache
 from math import prod
 
 import numpy as np
@@ -56,9 +57,9 @@ class Spatial(Strategy):
         if shard.ideal and not asked.any():
             return p, np.ones_like(p), np.ones_like(p)
         rank = max((len(row.given.extents) for row in shard.model.rows), default=1)
-        distinct = np.unique(p)
-        grids = np.array([even_grid(int(q), rank) for q in distinct])
-        chosen = grids[np.searchsorted(distinct, p)]
+        degrees = sorted({*p.ravel().tolist()})
+        grids = np.array([even_grid(int(q), rank) for q in degrees])
+        chosen = grids[np.searchsorted(degrees, p)]
         own = asked > 0
         height = np.where(own, asked, chosen[..., 0])
         width = np.where(own, np.maximum(self.width, 1), chosen[..., 1])
@@ -178,6 +179,7 @@ def windowed(model: Model) -> np.ndarray:
     return model.layers & model.mask(lambda row: bool(row.window))
 
 
+@cache
 def even_grid(p: int, rank: int) -> tuple[int, int, int]:
     """The factorisation of p into `rank` parts with the smallest sum: the least border."""
     found = [
