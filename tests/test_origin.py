@@ -75,13 +75,13 @@ def reaching(system: System, low: float, high: float) -> System:
 @pytest.mark.parametrize(("low", "high"), [(1e18, 1e19), (1.0, 1e6)])
 def test_kernels_beyond_what_was_fitted_say_so_and_are_doubted(low: float, high: float) -> None:
     known, beyond = reaching(DGX, 1.0, 1e19), reaching(DGX, low, high)
-    inside, outside = (oracle.estimate("gpt2", s, "data:4", 64) for s in (known, beyond))
+    inside, outside = (oracle.estimate("megatron-2.5b", s, "data:4", 64) for s in (known, beyond))
     assert not inside.origin[0]["forward"]["outside"]
     assert outside.origin[0]["forward"]["outside"]
     assert inside.origin[0]["forward"]["origin"] == "fitted"
     assert outside.seconds[0] == inside.seconds[0]
     assert wide(outside) > 1.2 * wide(inside)
-    farther = oracle.estimate("gpt2", reaching(DGX, low * 1e3, high / 1e3), "data:4", 64)
+    farther = oracle.estimate("megatron-2.5b", reaching(DGX, low * 1e3, high / 1e3), "data:4", 64)
     assert wide(farther) >= wide(outside)
 
 
