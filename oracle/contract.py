@@ -44,12 +44,9 @@ FROM = {
     "inputs": listed(record({"kind": TEXT, "name": TEXT, "sha256":
                              {"type": "string", "pattern": "^[0-9a-f]{64}$"}})),
 }  # fmt: skip
-SOURCE: Schema = {"enum": ["measured", "fitted", "datasheet", "assumed", "counted"]}
-ORIGIN = record({"origin": SOURCE, "outside": YES, "shares": named(SHARE)})
 MESSAGE = record(
     {"what": TEXT, "op": TEXT, "algorithm": TEXT, "group": COUNT, "calls": NUMBER, "bytes": BYTES,
-     "seconds": SECONDS, "exposed": SECONDS, "phi": {"type": "number", "minimum": 1},
-     "origin": SOURCE, "outside": YES},
+     "seconds": SECONDS, "exposed": SECONDS, "phi": {"type": "number", "minimum": 1}},
     {"full": listed(TEXT)},
 )  # fmt: skip
 COMPUTE = dict.fromkeys(("forward", "backward", "update", "bubble", "recompute"), SECONDS)
@@ -61,7 +58,6 @@ PLAN = record(
         "seconds": record({"iteration": SECONDS, "low": SECONDS, "high": SECONDS,
                            "epoch": maybe(SECONDS), "speed_of_light": SECONDS}),
         "compute": record(COMPUTE), "exchange": listed(MESSAGE), "memory": record(HELD),
-        "origin": record(dict.fromkeys(("forward", "backward", "update", "memory"), ORIGIN)),
     },
     {"probability_best": SHARE},
 )  # fmt: skip
@@ -81,7 +77,7 @@ ROW = {
 }  # fmt: skip
 FITTED = record({
     "op": TEXT, "level": TEXT, "samples": COUNT, "ranks": listed(NUMBER), "sizes": listed(BYTES),
-    "r2": NUMBER, "residual": NUMBER,
+    "r2": NUMBER, "residual": NUMBER, "repeats": maybe(NUMBER),
     "errors": named(record({"large": maybe(NUMBER), "small": maybe(NUMBER)})),
     "residuals": listed(record({"bytes": BYTES, "median": NUMBER, "low": NUMBER, "high": NUMBER,
                                 "samples": COUNT})),
@@ -113,6 +109,10 @@ ANSWERS: dict[str, Schema] = {
                                    "skipped": named(COUNT)})),
         "fits": listed(FITTED), "refused": listed(record({"what": TEXT, "why": TEXT})),
         "datasheet": listed(TEXT), "dropped": listed(TEXT),
+        "groups at once": listed(record({
+            "op": TEXT, "ranks": COUNT, "nodes": COUNT, "groups": COUNT, "memory": TEXT,
+            "measured": NUMBER, "low": NUMBER, "high": NUMBER, "sizes": COUNT,
+            "counted": NUMBER})),
         "structure": listed(record(dict.fromkeys(
             ("level", "field", "spec", "file", "verdict", "source", "why"), TEXT)))}),
     "compare": record({
@@ -126,6 +126,9 @@ ANSWERS: dict[str, Schema] = {
     "config": record({"schema": {"const": 1}}, {
         "settings": listed(record({"key": TEXT, "value": TEXT, "verbs": TEXT}, {"origin": TEXT})),
         "files": listed(record({"file": TEXT, "there": TEXT}))}),
+    "check": record({"schema": {"const": 1}, "files": listed(record({
+        "name": TEXT, "kind": maybe(TEXT), "sound": YES, "faults": listed(record({
+            "code": TEXT, "what": TEXT, "line": COUNT, "column": COUNT, "hint": TEXT}))}))}),
     "selftest": record({**MADE_BY, "sound": YES, "checks": listed(record({
         "check": TEXT, "sound": YES, "words": TEXT, "seconds": SECONDS}))}),
 }  # fmt: skip

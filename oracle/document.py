@@ -10,8 +10,10 @@ from __future__ import annotations
 import difflib
 import os
 import re
+import sys
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -140,6 +142,8 @@ def suggest(word: str, known: Iterable[str], otherwise: str = "known") -> str:
 def read_text(path: str | os.PathLike[str]) -> str:
     """The text of a spec file, or a SpecError that says why it cannot be had."""
     name = str(path)
+    if name == "-":
+        return _standard_input()
     fault = ""
     try:
         if not Path(path).is_file():
@@ -154,6 +158,19 @@ def read_text(path: str | os.PathLike[str]) -> str:
     except (OSError, ValueError) as error:
         fault = getattr(error, "strerror", None) or str(error)
     raise SpecError(name, [Fault("E100", fault, Place())])
+
+
+@cache
+def _standard_input() -> str:
+    """What was piped in, read once."""
+    data = sys.stdin.buffer.read(LARGEST + 1)
+    try:
+        if len(data) <= LARGEST:
+            return data.decode("utf-8-sig")
+        what = f"more than a spec may have ({LARGEST} bytes)"
+    except UnicodeDecodeError as error:
+        what = f"byte {error.start} is not UTF-8 text"
+    raise SpecError("standard input", [Fault("E100", what, Place())])
 
 
 def load(text: str, name: str) -> Node:

@@ -259,7 +259,8 @@ def shipped(folder: str) -> dict[str, Path]:
 
 def find(name: str, folder: str) -> Path:
     """The file of a shipped name, or of a path; a SpecError with the nearest name otherwise."""
-    if name.endswith((".yaml", ".yml", ".json")) or os.sep in name or os.path.isfile(name):
+    named = name == "-" or name.endswith((".yaml", ".yml", ".json"))
+    if named or os.sep in name or os.path.isfile(name):
         return Path(name)
     known = shelf() / folder / f"{name}.yaml"
     if os.path.basename(name) == name and os.path.isfile(known):

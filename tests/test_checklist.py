@@ -25,7 +25,7 @@ import pytest
 import oracle
 from oracle import cli, config, contract
 from oracle.cli import main
-from oracle.commands import VERBS, options, parser_of
+from oracle.commands import VERBS, options, parser_of, parsers
 
 ROOT = Path(__file__).parents[1]
 SMALL = ["resnet50", "abci", "--devices", "16", "--batch", "1024"]
@@ -617,3 +617,71 @@ def test_a_ranking_is_in_the_order_of_what_was_asked() -> None:
         each = value(shown)
         assert len(each) > 5
         assert all(each[1:] >= each[:-1]), objective
+
+
+def test_every_option_is_explained_and_every_verb_shown_by_example() -> None:
+    for verb in VERBS:
+        parser = parser_of(verb)
+        assert f"oracle {verb}" in str(parser.description)
+        for one in parsers(parser):
+            assert all(action.help for action in one._actions), one.prog
+
+
+def test_a_dash_is_what_is_piped_in() -> None:
+    text = (ROOT / "specs" / "systems" / "abci.yaml").read_bytes()
+    line = ["recommend", "resnet50", "-", "--devices", "4", "--batch", "64", "--json"]
+    piped = json.loads(spawn(*line, input=text).stdout)
+    named = json.loads(spawn(*["abci" if word == "-" else word for word in line]).stdout)
+    assert piped["plans"] == named["plans"]
+    assert [one["sha256"] for one in piped["inputs"]] == [one["sha256"] for one in named["inputs"]]
+    wrong = spawn(*line, input=text.replace(b"latency", b"latncy"))
+    assert wrong.returncode == 2
+    assert b"did you mean `latency`?" in wrong.stderr
+    for bad in (b"\xff\xfe\x00", b"a" * (2**20 + 1), b""):
+        done = spawn(*line, input=bad)
+        assert (done.returncode, done.stdout) == (2, b"")
+        assert b"Traceback" not in done.stderr
+    log = spawn("calibrate", "-", "--onto", "abci", "--json", input=Path(NCCL).read_bytes())
+    assert json.loads(log.stdout)["readings"][0]["path"] == "standard input"
+    for verb in (["sweep", "-", "abci", "--devices", "2", "--batch", "8"],
+                 ["run", "-", "--plan", "serial", "--batch", "8", "-o", "x"]):  # fmt: skip
+        done = spawn(*verb, input=text)
+        assert done.returncode == 2
+        assert b"name a file" in done.stderr
+
+
+def test_words_that_begin_with_a_dash_follow_two(
+    capsys: Any, tmp_path: Path, monkeypatch: Any
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    shutil.copy(ROOT / "specs" / "systems" / "abci.yaml", "-mine.yaml")
+    code, out, _ = told(capsys, "recommend", "--devices", "4", "--batch", "64", "--", "resnet50",
+                        "-mine.yaml")  # fmt: skip
+    assert code == 0
+    assert "is fastest" in out
+
+
+def test_where_nothing_fits_it_says_what_would(capsys: Any) -> None:
+    line = ["recommend", "gpt3-175b", "dgx-a100", "--batch", "64", "--devices"]
+    code, out, _ = told(capsys, *line, "8")
+    assert code == 1
+    found = re.search(r"^It fits on (\d+) devices: --devices \1$", out, re.M)
+    assert found
+    assert told(capsys, *line, found[1])[0] == 0
+    assert told(capsys, *line, str(int(found[1]) // 2))[0] == 1
+
+
+def test_what_check_finds_can_be_read_by_programs(capsys: Any, tmp_path: Path) -> None:
+    path = tmp_path / "mine.yaml"
+    path.write_text("name: mine\nsource: x\nlevles: []\n")
+    line = ["specs", "check", "abci", str(path), "--kind", "systems"]
+    code, out, err = told(capsys, *line, "--json")
+    assert (code, err) == (2, "")
+    found = json.loads(out)
+    jsonschema.validate(found, closed(contract.answer("check")))
+    good, bad = found["files"]
+    assert (good["sound"], good["faults"]) == (True, [])
+    assert not bad["sound"]
+    assert {(f["code"], f["line"]) for f in bad["faults"]} >= {("E102", 3)}
+    code, out, _ = told(capsys, *line, "--format", "csv")
+    assert (code, out.split("\n")[0]) == (2, "name,kind,code,what,line,column,hint")

@@ -162,6 +162,13 @@ def per_device(text: str) -> float:
     return value
 
 
+def lasting(text: str) -> str:
+    """A name or a file that several processes can read; what is piped in can be read once."""
+    if text == "-":
+        raise argparse.ArgumentTypeError("standard input cannot be shared: name a file")
+    return text
+
+
 def names(text: str) -> list[str]:
     """Words between commas."""
     return [word for word in text.replace(",", " ").split() if word]
@@ -169,14 +176,18 @@ def names(text: str) -> list[str]:
 
 def prediction_arguments(parser: argparse.ArgumentParser, *, system: bool = True) -> None:
     """What every verb that predicts takes."""
-    parser.add_argument("model", metavar="MODEL", help="a shipped model, or a file")
+    parser.add_argument(
+        "model", metavar="MODEL", help="a shipped model, a file, or - for standard input"
+    )
     if system:
-        parser.add_argument("system", metavar="SYSTEM", help="a shipped system, or a file")
+        parser.add_argument("system", metavar="SYSTEM", help="a shipped system, a file, or -")
     parser.add_argument("--dataset", metavar="D", help="a shipped data set, or a file")
     parser.add_argument("--max-memory", metavar="M", help="of a device, e.g. `14 GiB`")
     recipe_arguments(parser)
     parser.add_argument("--ideal", action="store_true", help="the published table's assumptions")
-    parser.add_argument("--gamma", type=float, default=1.0, help="memory reuse, with --ideal")
+    parser.add_argument(
+        "--gamma", type=float, default=1.0, metavar="G", help="memory reuse, with --ideal"
+    )
     parser.add_argument("--algorithm", metavar="A", help="of collectives: ring, tree, nccl, …")
     profile_argument(parser)
 
@@ -204,6 +215,12 @@ def batch_arguments(parser: argparse.ArgumentParser) -> None:
     size = parser.add_mutually_exclusive_group(required=True)
     size.add_argument("--batch", type=whole, metavar="B", help="samples per iteration, all devices")
     size.add_argument("--batch-per-device", type=per_device, metavar="b", help="samples per device")
+
+
+def objective_argument(parser: argparse.ArgumentParser) -> None:
+    """What a ranking is by."""
+    parser.add_argument("--objective", choices=["time", "cost", "memory"], default="time",
+                        metavar="X", help="time, cost (device-seconds) or memory")  # fmt: skip
 
 
 def prediction_options(asked: argparse.Namespace) -> dict[str, Any]:

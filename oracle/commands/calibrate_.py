@@ -15,7 +15,12 @@ from oracle.commands import Answer, result_arguments, told, whole
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("files", nargs="+", metavar="FILE", help="`compute` first for kernels")
+    parser.add_argument(
+        "files",
+        nargs="+",
+        metavar="FILE",
+        help="logs, or - for standard input; `compute` first for kernels",
+    )
     parser.add_argument("--onto", required=True, metavar="SYSTEM", help="a system, or a device")
     parser.add_argument("-o", "--output", metavar="NEW.yaml", help="the new spec; never the old")
     parser.add_argument("--ranks", type=whole, metavar="P", help="where the logs do not say")

@@ -17,7 +17,8 @@ from oracle.commands import (
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("files", nargs="+", metavar="RUN.json … MODEL SYSTEM")
+    parser.add_argument("files", nargs="+", metavar="RUN.json … MODEL SYSTEM",
+                        help="measurements, then what they are compared with")  # fmt: skip
     parser.add_argument("--at-least", type=float, metavar="A",
                         help="exit 1 if the mean accuracy is lower")  # fmt: skip
     recipe_arguments(parser)

@@ -16,7 +16,8 @@ FOR = ("bash", "zsh", "fish", "man")
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("what", choices=FOR, metavar="bash|zsh|fish|man")
+    parser.add_argument("what", choices=FOR, metavar="bash|zsh|fish|man",
+                        help="for which shell, or the manual page")  # fmt: skip
     parser.add_argument("-o", "--output", dest="to", metavar="FILE",
                         help="write it there, whole or not at all; - prints it")  # fmt: skip
 

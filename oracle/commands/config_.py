@@ -18,7 +18,9 @@ from oracle.commands import Answer, result_arguments, told
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("what", choices=["show", "files"], metavar="show|files")
+    parser.add_argument(
+        "what", choices=["show", "files"], metavar="show|files", help="what to list"
+    )
     parser.add_argument("--origin", action="store_true", help="where each value comes from")
     result_arguments(parser)
 

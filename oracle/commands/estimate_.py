@@ -1,4 +1,9 @@
-"""Predict one plan or several: seconds with their interval, parts, exchanges, memory."""
+"""Predict one plan or several: seconds with their interval, parts, exchanges, memory.
+
+oracle estimate resnet50 abci --plan "data:16 filter:4" --batch 1024
+oracle estimate gpt3-175b dgx-a100 --batch 1536 \\
+    --plan "pipeline:8,segments=96 data:16 tensor:8,sequence=on recompute:selective"
+"""
 
 from __future__ import annotations
 

@@ -20,7 +20,7 @@ FORMATS = ("torch", "onnx", "huggingface")
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("format", choices=FORMATS)
+    parser.add_argument("format", choices=FORMATS, metavar="FORMAT", help=", ".join(FORMATS))
     parser.add_argument("what", metavar="WHAT", help="a file, or package.module:factory for torch")
     parser.add_argument("-o", "--output", metavar="FILE", help="where to write; else it is printed")
     parser.add_argument("--force", action="store_true", help="write over a file that is there")

@@ -15,21 +15,25 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from oracle.commands import Answer, either, names, whole
+from oracle.commands import Answer, either, lasting, names, whole
 from oracle.options import SLOTS
 
 EXECUTED = ["fp32", "fp64", "bf16", "fp16"]
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("what", choices=["collectives", "compute"])
-    parser.add_argument("-o", "--output", required=True, metavar="FILE")
+    parser.add_argument("what", choices=["collectives", "compute"],
+                        metavar="collectives|compute", help="what to time")  # fmt: skip
+    parser.add_argument("-o", "--output", required=True, metavar="FILE",
+                        help="where to write; taken up if it is there")  # fmt: skip
     parser.add_argument("--operations", type=names, metavar="A,B", help="of collectives; all")
     parser.add_argument("--sizes", type=names, metavar="N,M", help="bytes of a message")
-    parser.add_argument("--repeats", type=whole, default=7, metavar="K")
-    parser.add_argument("--model", metavar="MODEL")
+    parser.add_argument("--repeats", type=whole, default=7, metavar="K", help="of each size")
+    parser.add_argument("--model", type=lasting, metavar="MODEL", help="whose layers, for compute")
     parser.add_argument("--plan", action="append", metavar="PLAN", help="whose local shapes")
-    parser.add_argument("--batch", type=whole, metavar="B")
+    parser.add_argument(
+        "--batch", type=whole, metavar="B", help="samples per iteration, all devices"
+    )
     executed_arguments(parser)
     launch_arguments(parser)
 

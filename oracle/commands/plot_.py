@@ -30,12 +30,13 @@ from oracle.commands import (
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:
-    kinds = parser.add_subparsers(dest="kind", metavar="KIND", required=True)
+    kinds = parser.add_subparsers(dest="kind", metavar="KIND", required=True,
+                                   help="of figure")  # fmt: skip
 
     def kind(name: str, what: str) -> argparse.ArgumentParser:
         one = kinds.add_parser(name, help=what, description=what, allow_abbrev=False)
         one.add_argument("-o", "--output", required=True, metavar="FILE", help=".svg, .png or .pdf")
-        one.add_argument("--title", default="")
+        one.add_argument("--title", default="", metavar="T", help="of the figure")
         return one
 
     for name, what in (("breakdown", "computation and communication, bar by bar"),
@@ -59,22 +60,24 @@ def arguments(parser: argparse.ArgumentParser) -> None:
         prediction_arguments(one)
         batch_arguments(one)
         one.add_argument("--devices", type=whole, metavar="N", help="the best plans on N devices")
-        one.add_argument("--plan", action="append", default=[], metavar="PLAN")
-        one.add_argument("--top", type=whole, default=8, metavar="K")
+        one.add_argument("--plan", action="append", default=[], metavar="PLAN",
+                         help="to draw; may be given several times")  # fmt: skip
+        one.add_argument("--top", type=whole, default=8, metavar="K", help="plans to draw")
     one = kind("measured", "predicted against measured")
     one.add_argument("file", metavar="FILE", help="CSV or JSON rows: predicted, measured, …")
     one = kind("timeline", "what each stage does when")
     prediction_arguments(one)
-    one.add_argument("--plan", required=True, metavar="PLAN")
-    one.add_argument("--batch", type=whole, required=True, metavar="B")
+    one.add_argument("--plan", required=True, metavar="PLAN", help="to draw")
+    one.add_argument("--batch", type=whole, required=True, metavar="B",
+                     help="samples per iteration, all devices")  # fmt: skip
     one = kind("contention", "the network, and how full each link gets")
-    one.add_argument("system", metavar="SYSTEM")
+    one.add_argument("system", metavar="SYSTEM", help="a shipped system, or a file")
     one.add_argument("--plan", metavar="PLAN", help="whose groups talk")
     one.add_argument("--axes", type=names, default=[], metavar="A,B", help="of the plan")
-    one.add_argument("--devices", type=whole, metavar="N")
+    one.add_argument("--devices", type=whole, metavar="N", help="in use")
     one.add_argument("--pattern", type=pattern, metavar="SIZExSTRIDE,…", help="outermost first")
-    one.add_argument("--op", default="allreduce")
-    one.add_argument("--algorithm", metavar="A")
+    one.add_argument("--op", default="allreduce", metavar="OP", help="what the groups do")
+    one.add_argument("--algorithm", metavar="A", help="by which algorithm")
     one.add_argument("--bytes", default="64 MB", metavar="M", help="of one message")
 
 

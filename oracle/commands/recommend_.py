@@ -1,4 +1,9 @@
-"""Rank the ways to split a training over N devices, at the same global batch for every plan."""
+"""Rank the ways to split a training over N devices, at the same global batch for every plan.
+
+oracle recommend resnet50 abci --devices 64 --batch 4096
+oracle recommend gpt3-175b dgx-a100 --devices 1024 --batch 1536 --without context --top 10
+oracle recommend my-model.yaml my-system.yaml --devices 16 --batch-per-device 8 --json
+"""
 
 from __future__ import annotations
 
@@ -10,6 +15,7 @@ from oracle.commands import (
     Answer,
     batch_arguments,
     names,
+    objective_argument,
     prediction_arguments,
     prediction_options,
     result_arguments,
@@ -29,10 +35,11 @@ def arguments(parser: argparse.ArgumentParser) -> None:
 def question(parser: argparse.ArgumentParser) -> None:
     """What is asked, whatever the answer is to look like."""
     prediction_arguments(parser)
-    parser.add_argument("--devices", type=whole, required=True, metavar="N")
+    parser.add_argument("--devices", type=whole, required=True, metavar="N",
+                        help="to spread it over")  # fmt: skip
     batch_arguments(parser)
     parser.add_argument("--top", type=whole, default=5, metavar="K", help="plans to list")
-    parser.add_argument("--objective", choices=["time", "cost", "memory"], default="time")
+    objective_argument(parser)
     parser.add_argument("--only", type=names, default=[], metavar="A,B", help="these strategies")
     parser.add_argument("--without", type=names, default=[], metavar="A,B", help="not these")
     parser.add_argument("--all", action="store_true", dest="everything",
@@ -50,11 +57,25 @@ def ranked(asked: argparse.Namespace) -> Ranking:
     )  # fmt: skip
 
 
+def enough(asked: argparse.Namespace) -> int | None:
+    """The first doubling of the devices on which something fits, if there is one."""
+    from oracle.specs import system
+
+    most = min(system(asked.system).devices, 64 * asked.devices)
+    for count in (asked.devices * 2**k for k in range(1, 7)):
+        more = argparse.Namespace(**{**vars(asked), "devices": count, "top": 1})
+        if count <= most and len(ranked(more)):
+            return int(count)
+    return None
+
+
 def run(asked: argparse.Namespace) -> Answer:
     from oracle.provenance import signed
     from oracle.report import ranking_text
 
     ranking = ranked(asked)
+    if not len(ranking) and (asked.form or "text") == "text":
+        asked.enough = enough(asked)
     return told(
         asked, lambda: ranking_text(ranking, asked),
         lambda: signed(ranking.to_dict(asked.everything), asked),

@@ -12,7 +12,7 @@ from __future__ import annotations
 import argparse
 from pathlib import Path
 
-from oracle.commands import Answer, result_arguments, told, whole
+from oracle.commands import Answer, lasting, result_arguments, told, whole
 from oracle.commands.measure_ import (
     ended,
     executed_arguments,
@@ -23,12 +23,15 @@ from oracle.commands.measure_ import (
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("model", metavar="MODEL")
-    parser.add_argument("--plan", action="append", required=True, metavar="PLAN")
-    parser.add_argument("--batch", type=whole, required=True, metavar="B")
-    parser.add_argument("-o", "--output", required=True, metavar="FILE")
+    parser.add_argument("model", type=lasting, metavar="MODEL", help="a shipped model, or a file")
+    parser.add_argument("--plan", action="append", required=True, metavar="PLAN",
+                        help='e.g. "data:2 filter:2"; may be given several times')  # fmt: skip
+    parser.add_argument("--batch", type=whole, required=True, metavar="B",
+                        help="samples per iteration, all devices")  # fmt: skip
+    parser.add_argument("-o", "--output", required=True, metavar="FILE",
+                        help="where to write the measurement")  # fmt: skip
     parser.add_argument("--steps", type=whole, default=8, metavar="K", help="timed steps")
-    parser.add_argument("--warm-up", type=whole, default=2, metavar="K")
+    parser.add_argument("--warm-up", type=whole, default=2, metavar="K", help="steps before")
     executed_arguments(parser)
     parser.add_argument("--replay", action="store_true", help="the messages alone")
     launch_arguments(parser)

@@ -1,6 +1,8 @@
 """Is this installation sound? Recompute what is known from elsewhere; a few seconds.
 
 The published cost table, a network simulator's times, laws that every prediction obeys.
+
+oracle selftest
 """
 
 from __future__ import annotations

@@ -14,12 +14,14 @@ from typing import Any
 
 from oracle.commands import Answer, Usage, as_json, result_arguments, told
 
+FAULT = ("code", "what", "line", "column", "hint")
 FOLDERS = ("models", "systems", "devices", "datasets")
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("what", choices=["list", "show", "check", "schema"])
-    parser.add_argument("names", nargs="*", metavar="NAME")
+    parser.add_argument("what", choices=["list", "show", "check", "schema"],
+                        metavar="list|show|check|schema", help="what to do")  # fmt: skip
+    parser.add_argument("names", nargs="*", metavar="NAME", help="shipped names, or files")
     parser.add_argument(
         "--kind", choices=FOLDERS, help="what a checked file is; told by its fields"
     )
@@ -63,14 +65,27 @@ def checked(asked: argparse.Namespace) -> Answer:
     from oracle.document import SpecError
 
     lines, errors = [], []
+    files: list[dict[str, Any]] = []
     for name in asked.names:
+        kind = asked.kind
         try:
-            kind = asked.kind or kind_of(name)
+            kind = kind or kind_of(name)
             opened(kind, name)
             lines.append(f"{name}: a sound {kind[:-1]} spec")
+            files.append({"name": name, "kind": kind, "sound": True, "faults": []})
         except SpecError as error:
             errors.append(str(error))
-    return Answer("\n".join(lines), 2 if errors else 0, "\n\n".join(errors))
+            faults = [
+                {"code": fault.code, "what": fault.what, "line": fault.place.line,
+                 "column": fault.place.column, "hint": fault.hint}
+                for fault in error.faults
+            ]  # fmt: skip
+            files.append({"name": name, "kind": kind, "sound": False, "faults": faults})
+    rows = [{"name": file["name"], "kind": file["kind"], **fault} for file in files
+            for fault in file["faults"] or [dict.fromkeys(FAULT)]]  # fmt: skip
+    said = "\n\n".join(errors) if (asked.form or "text") == "text" else ""
+    return told(asked, lambda: "\n".join(lines), lambda: {"schema": 1, "files": files},
+                lambda: rows, 2 if errors else 0, said)  # fmt: skip
 
 
 def schema(asked: argparse.Namespace) -> Answer:

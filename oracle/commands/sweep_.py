@@ -23,7 +23,15 @@ from pathlib import Path
 from types import FrameType
 from typing import Any
 
-from oracle.commands import Answer, names, prediction_arguments, result_arguments, whole
+from oracle.commands import (
+    Answer,
+    lasting,
+    names,
+    objective_argument,
+    prediction_arguments,
+    result_arguments,
+    whole,
+)
 
 LOG_EVERY = 30.0  # seconds between two lines of progress in a log
 
@@ -39,7 +47,10 @@ def arguments(parser: argparse.ArgumentParser) -> None:
 def question(parser: argparse.ArgumentParser) -> None:
     """What is asked, whatever the answer is to look like."""
     prediction_arguments(parser)
-    parser.add_argument("--devices", required=True, metavar="RANGE")
+    for action in parser._actions:  # every process reads them anew
+        if action.dest in ("model", "system"):
+            action.type = lasting
+    parser.add_argument("--devices", required=True, metavar="RANGE", help="e.g. 1..1024")
     size = parser.add_mutually_exclusive_group(required=True)
     size.add_argument("--batch", metavar="RANGE", help="samples per iteration, all devices")
     size.add_argument("--batch-per-device", metavar="LIST", help="samples per device")
@@ -60,9 +71,9 @@ def question(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--what-if", action="append", default=[], metavar="X=K,…",
                         help="beside the system as it is: network, latency, memory, "
                         "memory-bandwidth, kernels or launch times K")  # fmt: skip
-    parser.add_argument("--objective", choices=["time", "cost", "memory"], default="time")
-    parser.add_argument("--only", type=names, default=[], metavar="A,B")
-    parser.add_argument("--without", type=names, default=[], metavar="A,B")
+    objective_argument(parser)
+    parser.add_argument("--only", type=names, default=[], metavar="A,B", help="these strategies")
+    parser.add_argument("--without", type=names, default=[], metavar="A,B", help="not these")
     parser.add_argument("--jobs", type=whole, metavar="J", help="processes; all cores if not said")
     parser.add_argument("--out", metavar="DIR", help="keep rows here as they come")
 

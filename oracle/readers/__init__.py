@@ -10,6 +10,7 @@ is refused with one message. A format module has three names:
 from __future__ import annotations
 
 import math
+import sys
 from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
@@ -127,6 +128,8 @@ def read(path: str | Path) -> Reading:
     """The content of a log or topology file, whatever its format and its name."""
     name = str(path)
     try:
+        if name == "-":
+            return parse(sys.stdin.buffer.read(LARGEST), "standard input")
         if not Path(path).is_file():
             exists = Path(path).exists()
             raise Refusal(name, 0, "not a regular file" if exists else "there is no such file")
