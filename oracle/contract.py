@@ -44,9 +44,12 @@ FROM = {
     "inputs": listed(record({"kind": TEXT, "name": TEXT, "sha256":
                              {"type": "string", "pattern": "^[0-9a-f]{64}$"}})),
 }  # fmt: skip
+SOURCE: Schema = {"enum": ["measured", "fitted", "datasheet", "assumed", "counted"]}
+ORIGIN = record({"origin": SOURCE, "outside": YES, "shares": named(SHARE)})
 MESSAGE = record(
     {"what": TEXT, "op": TEXT, "algorithm": TEXT, "group": COUNT, "calls": NUMBER, "bytes": BYTES,
-     "seconds": SECONDS, "exposed": SECONDS, "phi": {"type": "number", "minimum": 1}},
+     "seconds": SECONDS, "exposed": SECONDS, "phi": {"type": "number", "minimum": 1},
+     "origin": SOURCE, "outside": YES},
     {"full": listed(TEXT)},
 )  # fmt: skip
 COMPUTE = dict.fromkeys(("forward", "backward", "update", "bubble", "recompute"), SECONDS)
@@ -58,6 +61,7 @@ PLAN = record(
         "seconds": record({"iteration": SECONDS, "low": SECONDS, "high": SECONDS,
                            "epoch": maybe(SECONDS), "speed_of_light": SECONDS}),
         "compute": record(COMPUTE), "exchange": listed(MESSAGE), "memory": record(HELD),
+        "origin": record(dict.fromkeys(("forward", "backward", "update", "memory"), ORIGIN)),
     },
     {"probability_best": SHARE},
 )  # fmt: skip

@@ -14,10 +14,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
 from oracle import memory
+from oracle.compute.known import known
 from oracle.compute.rows import Passes, passes
 from oracle.exchange import Cover, Exchange, Lines, price
 from oracle.limits import limits
@@ -28,7 +30,7 @@ from oracle.plan import Plan
 from oracle.shard import Array, Shard, serial
 from oracle.specs import System
 from oracle.stages import Stages
-from oracle.step import Step, flow, step
+from oracle.step import Sources, Step, flow, step
 
 BLOCK = 8192  # plans at a time, so that memory stays flat and temporaries in cache
 SPAN = 2**18  # plans among which those that share a pipeline's shape are looked for
@@ -60,6 +62,19 @@ class Block:
         return np.logical_and.reduce(
             [wanted <= allowed for wanted, allowed in self.limits.values()]
         )
+
+    def origin(self, row: int) -> dict[str, dict[str, Any]]:
+        """Where each part of one plan comes from, and whether it lies outside what was measured.
+
+        Bytes are `counted` from shapes, but for what libraries and allocators keep: assumed.
+        """
+        at, parts = int(self.step.same[row]), ("forward", "backward", "update")
+        found = {name: each.told(at) for name, each in zip(parts, self.step.known, strict=True)}
+        held = {kind: float(values[row]) for kind, values in self.held.kinds.items()}
+        kept = sum(held[kind] for kind in memory.ASSUMED) / max(sum(held.values()), 1.0)
+        shares = {"counted": 1 - kept, "assumed": kept}
+        kind = "counted" if kept < 0.5 else "assumed"
+        return {**found, "memory": {"origin": kind, "outside": False, "shares": shares}}
 
 
 def blocks(
@@ -103,7 +118,13 @@ def block(model: Model, system: System, plan: Plan, options: Options, lines: Lin
         for message in axis.talk(shard)
         if groups.of(message).talk and np.any(message.calls)
     ]
-    taken = step(plan, same, stages, work, talk, system, options)
+
+    def sources() -> Sources:  # prices once more what nobody keeps: few ask for it
+        again = split(model, few, options)
+        seconds = passes(again, system.device, options.precision, options.profile)
+        return known(again, seconds, stages, system.device, options)
+
+    taken = step(plan, same, stages, work, talk, system, options, sources)
     held = memory.held(shard, few, plan, same, stages, system.device, options)
     return Block(plan, taken, held, limits(plan, model, system, held, options))
 

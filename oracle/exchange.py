@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from oracle.collectives import Message
+from oracle.compute.known import FOLD
 from oracle.compute.rows import Passes
 from oracle.mesh import Groups
 from oracle.options import Options
@@ -38,6 +39,8 @@ class Priced:
     names: tuple[str, ...]  # of algorithms
     full: tuple[tuple[str, ...], ...]  # links that set the pace, by the same index
     rough: Array  # (plans,) relative 1σ
+    origins: tuple[str, ...]  # where a line comes from, by the same index
+    outside: Array  # (plans,) whether no measurement covers its size and group
     ahead: Array = 0.0  # of `exposed` at a border, what comes in for the forward pass
 
     @property
@@ -61,6 +64,8 @@ class Exchange:
     names: tuple[str, ...]
     full: tuple[tuple[str, ...], ...]  # links that set the pace, by the same index
     deviation: Array  # 1σ of `exposed`, seconds
+    origins: tuple[str, ...] = ()  # by the same index
+    outside: Array = True
 
 
 def price(
@@ -94,7 +99,9 @@ def price(
         calls = np.ones_like(nbytes)
     columns, ahead = np.flatnonzero((calls > 0).any(axis=0)), np.zeros(1)
     each = np.zeros(nbytes.shape)
-    each[:, columns], best, names, phi, full, rough = _menu(menu, row, nbytes[:, columns])
+    each[:, columns], best, (names, full, origins), phi, rough, outside = _menu(
+        menu, row, nbytes[:, columns]
+    )
     sent = calls * each
     if message.when in ("forward", "backward"):
         add = stages.last if message.once else stages.total
@@ -122,7 +129,7 @@ def price(
     largest = np.where(calls > 0, nbytes, 0.0).max(axis=-1, initial=0.0)
     return Priced(
         message, axis.name, group[:, 0], largest, count, seconds, exposed, phi, best, names, full,
-        rough, ahead,
+        rough, origins, outside, ahead,
     )  # fmt: skip
 
 
@@ -148,18 +155,23 @@ class Cover:
         return left
 
 
-def _menu(menu: list[Any], row: Array, nbytes: Array) -> tuple[Array, ...]:
+def _menu(menu: list[Any], row: Array, nbytes: Array) -> tuple[Any, ...]:
     """The cheapest line of each row's menu at each size, and which it was at the largest."""
     kept = [envelope(options) for options in menu]
-    known: dict[tuple[str, tuple[str, ...]], int] = {}
+    known: dict[tuple[str, tuple[str, ...], str], int] = {}
     most = max((len(options) for options in kept), default=0)
-    table = np.zeros((4, len(menu), max(most, 1)))
+    table = np.zeros((7, len(menu), max(most, 1)))
+    table[5] = np.inf
     index = np.zeros((len(menu), max(most, 1)), int)
     for i, options in enumerate(kept):
         table[0, i, max(len(options), 1) :] = np.inf  # no line: never the cheapest
         for j, line in enumerate(options):
-            index[i, j] = known.setdefault((line.algorithm, tuple(line.full)), len(known))
-            table[:, i, j] = line.start, line.per_byte, line.phi, line.uncertainty
+            key = line.algorithm, tuple(line.full), line.origin
+            index[i, j] = known.setdefault(key, len(known))
+            low, high = (line.sizes[0], line.sizes[-1]) if line.sizes else (0.0, np.inf)
+            table[:, i, j] = (
+                line.start, line.per_byte, line.phi, line.uncertainty, low, high, line.outside
+            )  # fmt: skip
     largest = nbytes.max(axis=-1, initial=0.0)
     price, at = None, np.zeros(len(row), int)
     lowest = np.full(len(row), np.inf)
@@ -172,15 +184,14 @@ def _menu(menu: list[Any], row: Array, nbytes: Array) -> tuple[Array, ...]:
         at = np.where(top < lowest, j, at)
         lowest = np.minimum(top, lowest)
     found = index[row, at] if known else np.zeros(len(row), int)
-    names = tuple(algorithm for algorithm, _ in known)
-    return (
-        price,
-        found,
-        names,
-        table[2, row, at],
-        tuple(full for _, full in known),
-        table[3, row, at],
+    names, full, origins = (
+        (tuple(column) for column in zip(*known, strict=True)) if known else ((),) * 3
     )
+    _, _, phi, rough, low, high, outside = table[:, row, at]
+    # a line serves other sizes than it was fitted to, with more doubt the farther they are
+    beyond = np.maximum(np.maximum(low / np.maximum(largest, 1.0), largest / high), 1.0)
+    rough = rough + FOLD * np.log(beyond)
+    return price, found, (names, full, origins), phi, rough, (outside > 0) | (beyond > 1 + 1e-9)
 
 
 def envelope(options: Any) -> list[Any]:

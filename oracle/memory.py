@@ -20,6 +20,7 @@ from oracle.specs import Device
 from oracle.stages import Stages
 
 SLACK = 0.05  # of what the allocator hands out: rounding and holes between blocks
+ASSUMED = ("workspace", "buffers", "reserve")  # what nobody can count from shapes
 KINDS = ("weights", "gradients", "optimizer", "activations", "workspace", "buffers", "reserve")
 
 

@@ -18,6 +18,7 @@ from numpy.typing import NDArray
 
 from oracle import specs
 from oracle.document import Fault, Node, SpecError, suggest
+from oracle.fusion import merged
 from oracle.layers import (
     Activation,
     Add,
@@ -156,11 +157,14 @@ class Network:
     layers: tuple[Placed, ...] = ()
     transformer: Transformer | None = None
     dataset: str = ""  # the data set it is usually trained on
+    fused: bool = False  # norms take along the sums and functions after them, see `fusion`
 
     def check(self) -> Iterator[Clash]:
         if bool(self.layers) == bool(self.transformer):
             yield Clash("name", "a model is either `layers:` or a family block",
                         "write `input:` and `layers:`, or `transformer:`")  # fmt: skip
+        if self.transformer and self.fused:
+            yield Clash("fused", "a family block says so itself", "fused: in the block")
         if self.layers and not self.input:
             yield Clash("layers", "`layers:` need the shape of their `input:`", "[3, 224, 224]")
 
@@ -500,7 +504,8 @@ def build(
         builder.faults.append(Fault("E103", "a model needs at least one layer", node.place))
     if builder.faults:
         raise SpecError(name, builder.faults, text)
+    rows = merged(builder.rows, builder.feeds) if spec.fused else builder.rows
     return Model(
-        spec.name, tuple(builder.rows), tuple(builder.feeds), tuple(builder.segments),
+        spec.name, tuple(rows), tuple(builder.feeds), tuple(builder.segments),
         spec.title, spec.source, data and _as_read(data, given),
     )  # fmt: skip

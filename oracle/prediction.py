@@ -50,6 +50,7 @@ class Estimate(Tabular):
     stage: Floats  # the stage that needs most memory
     pace: Floats  # the stage that sets the pace
     limits: tuple[dict[str, tuple[float, float]], ...]
+    origin: tuple[dict[str, dict[str, Any]], ...]  # where parts come from; exchanges say it too
 
     def __len__(self) -> int:
         return len(self.plans)
@@ -113,7 +114,7 @@ class Estimate(Tabular):
             self.batch[at], self.devices[at], self.seconds[at], self.deviation[at],
             {k: v[at] for k, v in self.compute.items()}, tuple(self.exchange[i] for i in at),
             {k: v[at] for k, v in self.memory_kinds.items()}, self.stage[at], self.pace[at],
-            tuple(self.limits[i] for i in at),
+            tuple(self.limits[i] for i in at), tuple(self.origin[i] for i in at),
         )  # fmt: skip
 
     def table(self) -> Any:
@@ -206,6 +207,7 @@ class Estimate(Tabular):
                 "total": float(self.memory[row]),
                 **{kind: float(self.memory_kinds[kind][row]) for kind in KINDS},
             },
+            "origin": dict(self.origin[row]),
         }
 
     def to_dict(self, ranks: Sequence[int | None] | None = None) -> dict[str, Any]:
@@ -305,10 +307,12 @@ def _joined(
     texts: list[str] = [""] * size
     exchange: list[tuple[dict[str, Any], ...]] = [()] * size
     limits: list[dict[str, tuple[float, float]]] = [{}] * size
+    origin: list[dict[str, dict[str, Any]]] = [{}] * size
     for rows, part in found:
         for i, row in enumerate(rows):
             texts[row] = part.plan.text(i)
             exchange[row] = tuple(messages(part, i))
+            origin[row] = part.origin(i)
             limits[row] = {
                 rule: (float(wanted[i]), float(allowed[i]))
                 for rule, (wanted, allowed) in part.limits.items()
@@ -321,6 +325,7 @@ def _joined(
         tuple(exchange),
         {kind: column(lambda b, kind=kind: b.held.kinds[kind]) for kind in KINDS},
         column(lambda b: b.held.stage), column(lambda b: b.step.stage), tuple(limits),
+        tuple(origin),
     )  # fmt: skip
 
 
@@ -340,4 +345,6 @@ def messages(part: Block, row: int) -> Iterable[dict[str, Any]]:
                 "exposed": float(one.exposed[row]),
                 "phi": float(one.phi[row]),
                 "full": list(one.full[best]) if one.full else [],
+                "origin": one.origins[best] if one.origins else "assumed",
+                "outside": bool(one.outside[row]),
             }

@@ -1,7 +1,7 @@
 """Estimates and rankings as text: the first line answers, the rest says why.
 
 A figure carries a mark of where it comes from: `m` measured, `f` fitted to measurements,
-`d` datasheet, `a` assumed.
+`d` datasheet, `a` assumed, `c` counted from shapes; `!` where it lies beyond what was measured.
 """
 
 from __future__ import annotations
@@ -9,10 +9,14 @@ from __future__ import annotations
 import shlex
 from typing import Any
 
+from oracle.compute.known import MEASURED
+from oracle.memory import ASSUMED
 from oracle.prediction import PARTS, Estimate
 from oracle.search import Ranking
 from oracle.terminal import width
 from oracle.units import show
+
+WORDS = ("measured", "fitted", "datasheet", "assumed", "counted")
 
 
 def ranking_text(ranking: Ranking, asked: Any = None) -> str:
@@ -34,7 +38,7 @@ def ranking_text(ranking: Ranking, asked: Any = None) -> str:
         _fit(f"  sure?     {_sure(shown, likely)}"),
         "",
         *_table(shown, likely),
-        "",
+        *_legend(shown),
         _fit(f"{ranking.fitting} of {ranking.tried} products of strategies fit, each at its best."),
     ]  # fmt: skip
     if asked is not None and getattr(asked, "everything", False):
@@ -114,18 +118,51 @@ def _light(shown: Estimate, row: int) -> str:
             f"{light / shown.seconds[row]:.0%} of it reached")  # fmt: skip
 
 
-def origins(shown: Estimate) -> str:
+def source(shown: Estimate, row: int, part: str) -> dict[str, Any]:
+    """Where a part of a plan comes from: `kernels`, `network` (most of what is sent) or `memory`.
+
+    Empty where there is no such part.
+    """
+    if part == "memory":
+        return shown.origin[row]["memory"]
+    if part == "kernels":
+        return shown.origin[row]["backward"]
+    sent: dict[tuple[str, bool], float] = {}
+    for message in shown.exchange[row]:
+        key = message["origin"], message["outside"]
+        sent[key] = sent.get(key, 0.0) + message["exposed"] + 1e-6 * message["seconds"]
+    kind, outside = max(sent, key=lambda key: sent[key], default=("", False))
+    return {"origin": kind, "outside": outside} if kind else {}
+
+
+def mark(found: dict[str, Any]) -> str:
+    """One letter, and `!` where it lies beyond what was measured."""
+    if not found:
+        return "-"
+    beyond = found["outside"] and found["origin"] in MEASURED
+    return str(found["origin"][0]) + "!" * beyond
+
+
+def marks(shown: Estimate, row: int) -> str:
+    """The marks of a plan's kernels, network and memory."""
+    found = [mark(source(shown, row, part)) for part in ("kernels", "network", "memory")]
+    return "".join(found)
+
+
+def legend(used: str) -> str:
+    """What the marks mean, those that are used."""
+    said = [f"{word[0]} {word}" for word in WORDS if word[0] in used]
+    beyond = ["! beyond what was measured"] * ("!" in used)
+    return ", ".join([*said, *beyond])
+
+
+def origins(shown: Estimate, row: int = 0) -> str:
     """Where the figures of a prediction come from, in words."""
     if shown.options.ideal:
         return "ideal assumptions, no interval"
-    from oracle.compute.curve import origin, precision_on
-
-    device = shown.system.device
-    pictures = any(row.work == "conv" for row in shown.model.rows)
-    family, part = ("conv", "forward") if pictures else ("gemm", "")
-    kernel = origin(device, family, precision_on(device, shown.options.precision), part)
-    fitted = bool(shown.system.collectives)
-    return f"kernels {kernel.kind}, network {'fitted' if fitted else 'datasheet'}"
+    network = source(shown, row, "network")
+    talk = f", network {network['origin']}" if network else ""
+    return f"kernels {source(shown, row, 'kernels')['origin']}{talk}"
 
 
 def _sure(shown: Estimate, likely: Any) -> str:
@@ -141,16 +178,26 @@ def _table(shown: Estimate, likely: Any) -> list[str]:
     longest = max(len(plan) for plan in shown.plans)
     two = longest > width() - 50
     column = 4 if two else longest
-    lines = [f"  #  {'plan':<{column}}  {'iteration':>9}  {'memory':>8}  {'best?':>5}  why not"]
+    head = f"  #  {'plan':<{column}}  {'iteration':>9}  {'memory':>8}  from  {'best?':>5}  why not"
+    lines = [head]
     for row, plan in enumerate(shown.plans):
         why = "" if row == 0 else why_not(first, parts(shown, row))
         if two:
             lines.append(f" {row + 1:>2}  {plan}"[: width()])
         head = " " * 4 if two else f" {row + 1:>2} "
         line = (f"{head} {'' if two else plan:<{column}}  {show(shown.seconds[row], 's'):>9}  "
-                f"{show(shown.memory[row], 'B'):>8}  {likely[row]:>5.0%}  {why}")  # fmt: skip
+                f"{show(shown.memory[row], 'B'):>8}  {marks(shown, row):<4}  "
+                f"{likely[row]:>5.0%}  {why}")  # fmt: skip
         lines.append(line.rstrip()[: width()])
     return lines
+
+
+def _legend(shown: Estimate) -> list[str]:
+    """One line in place of a blank one: which marks stand for what."""
+    if shown.options.ideal:
+        return [""]
+    used = "".join(marks(shown, row) for row in range(len(shown)))
+    return [_fit(f"     from: kernels, network, memory; {legend(used)}")]
 
 
 def why_not(best: dict[str, float], other: dict[str, float]) -> str:
@@ -204,16 +251,24 @@ def estimate_text(shown: Estimate, row: int = 0) -> str:
     if shown.broken[row]:
         lines += ["  this plan cannot run:", *(f"    {words}" for words in shown.broken[row])]
     lines += ["", "  compute"]
-    lines += [f"    {name:<34} {show(float(shown.compute[name][row]), 's'):>10}" for name in PARTS
-              if shown.compute[name][row] > 0]  # fmt: skip
+    known = {**shown.origin[row], "bubble": shown.origin[row]["backward"],
+             "recompute": shown.origin[row]["forward"]}  # fmt: skip
+    used = [mark(known[name]) for name in PARTS if shown.compute[name][row] > 0]
+    lines += [f"    {name:<34} {show(float(shown.compute[name][row]), 's'):>10} {mark(known[name])}"
+              for name in PARTS if shown.compute[name][row] > 0]  # fmt: skip
     if shown.exchange[row]:
-        lines += ["", f"  {'exchange':<36} {'exposed':>10} {'sent':>10}  how"]
+        lines += ["", f"  {'exchange':<36} {'exposed':>10} {'sent':>10}    how"]
     for m in sorted(shown.exchange[row], key=lambda m: -m["exposed"]):
         size, phi = show(m["bytes"], "B"), f", φ = {m['phi']:.3g}" if m["phi"] > 1.005 else ""
         how = f"{m['calls']:.0f} × {size} {m['op']}, {m['algorithm']} of {m['group']}{phi}"
         exposed, sent = show(m["exposed"], "s"), show(m["seconds"], "s")
-        lines.append(f"    {m['what']:<34} {exposed:>10} {sent:>10}  {how}")
+        used.append(mark(m))
+        lines.append(f"    {m['what']:<34} {exposed:>10} {sent:>10} {used[-1]:<2} {how}")
     lines += ["", f"  memory, stage {int(shown.stage[row])}: {_memory(shown, row)}"]
     kinds = shown.memory_kinds.items()
-    lines += [f"    {kind:<34} {show(float(v[row]), 'B'):>10}" for kind, v in kinds if v[row] > 0]
+    held = {kind: "a" if kind in ASSUMED else "c" for kind, _ in kinds}
+    lines += [f"    {kind:<34} {show(float(v[row]), 'B'):>10} {held[kind]}" for kind, v in kinds
+              if v[row] > 0]  # fmt: skip
+    if not shown.options.ideal:
+        lines += ["", f"  {legend(''.join([*used, *held.values()]))}"]
     return "\n".join(lines)

@@ -6,14 +6,16 @@ What does not depend on the schedule or on recomputation is priced once for each
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
 
 from oracle import compute
-from oracle.compute.curve import origin, precision_on
+from oracle.compute.curve import precision_on
+from oracle.compute.known import Known
 from oracle.compute.rows import AROUND, Passes
 from oracle.exchange import Exchange, Priced
 from oracle.models import Model
@@ -24,6 +26,7 @@ from oracle.specs import System
 from oracle.stages import Stages
 
 STEP = 0.09  # relative 1σ of a step whose kernels were known exactly: what is not modelled
+Sources: TypeAlias = tuple[Known, Known, Known]
 CALL = 2  # a collective costs the host as much as this many kernels
 
 
@@ -38,7 +41,6 @@ class Flow:
     host: tuple[Array, Array]  # what the host needs to launch forward and backward
     redone: tuple[Array, ...]  # and what each kind of recomputation makes again
     segments: Array  # (u, 1)
-    rough: float  # relative 1σ of compute
 
     @property
     def passes(self) -> tuple[Array, Array]:
@@ -89,7 +91,7 @@ def flow(shard: Shard, stages: Stages, times: Passes, system: System, options: O
     return Flow(
         forward, backward, tuple(stages.total(times.forward * part) for part in parts),
         update, host, tuple(stages.total(ahead * part * each) * launch for part in parts),
-        shard.segments * each, _rough(model, device, options),
+        shard.segments * each,
     )  # fmt: skip
 
 
@@ -115,21 +117,6 @@ def _update(weights: Array, stages: Stages, device: Any, model: Model, options: 
     if options.profile is None:
         return price(device, options.precision, weights)
     return options.profile.update(options.optimizer, weights, device, options.precision, price)
-
-
-def _rough(model: Model, device: Any, options: Options) -> float:
-    """Relative 1σ of compute: kernels err independently, the model of a step errs as a whole."""
-    if options.ideal:
-        return 0.0
-    spread = {}
-    for name in ("gemm", "conv", "attention", "stream"):
-        part = "forward" if name == "conv" else ""
-        known = origin(device, name, "" if name == "stream" else options.precision, part)
-        # most of a fitted family's spread is shape by shape; what is assumed errs as a whole
-        spread[name] = known.uncertainty / (3 if known.kind == "fitted" else 1.5)
-    work = model.repeat * (model.mac + model.y)
-    common = float(work @ np.array([spread[row.work] for row in model.rows]) / work.sum())
-    return float(np.hypot(common, STEP))
 
 
 def sent(talk: list[Priced], flow: Flow, system: System, ideal: bool) -> Sent:
@@ -159,7 +146,7 @@ class Step:
 
     compute: dict[str, Array]  # forward backward update bubble recompute
     seconds: Array
-    deviation: Array  # 1σ, seconds
+    talked: Array  # variance of the exchanges, seconds²
     stage: Array  # which sets the pace
     end: Array  # which ends last
     talk: list[Priced]
@@ -168,6 +155,20 @@ class Step:
     crossings: Array
     bare: Array  # of what is exchanged after a step, what no other stage's work hides
     twice: Array  # forward messages are said again where everything is recomputed
+    sources: Callable[[], Sources]  # asked once, where anybody wants to know
+
+    @cached_property
+    def known(self) -> Sources:
+        """Where forward, backward and update of each distinct shard come from."""
+        return self.sources()
+
+    @cached_property
+    def deviation(self) -> Array:
+        """1σ, seconds: kernels err by their curves, the model of a step as a whole."""
+        ahead, back, _ = self.known
+        doubt = (ahead.doubt + back.doubt) / (ahead.total + back.total)
+        rough = np.where(doubt > 0, np.hypot(doubt, STEP), 0.0)[self.same]  # ideally none
+        return np.sqrt((rough * sum(self.compute.values())) ** 2 + self.talked)
 
     @cached_property
     def exchange(self) -> list[Exchange]:
@@ -186,12 +187,13 @@ class Step:
         return Exchange(
             one.name, one.message.op, one.group[same], calls, one.nbytes[same], seconds, exposed,
             one.phi[same], one.best[same], one.names, one.full, one.rough[same] * exposed,
+            one.origins, one.outside[same],
         )  # fmt: skip
 
 
 def step(
     plan: Plan, same: Array, stages: Stages, flow: Flow, talk: list[Priced], system: System,
-    options: Options,
+    options: Options, sources: Callable[[], Sources],
 ) -> Step:  # fmt: skip
     """Fill, work and drain the pipeline, then exchange what is left and update.
 
@@ -258,12 +260,11 @@ def step(
     spread = {when: values[same, end if when == "step" else stage]
               for when, values in said.variance.items()}  # fmt: skip
     variance = (
-        (flow.rough * sum(parts.values())) ** 2
-        + s**2 * (twice**2 * spread["forward"] + spread["backward"])
+        s**2 * (twice**2 * spread["forward"] + spread["backward"])
         + spread["step"] + crossings**2 * spread["border"]
     )  # fmt: skip
     return Step(
-        parts, seconds, np.sqrt(variance), stage, end, talk, same, s, crossings, bare, twice
+        parts, seconds, variance, stage, end, talk, same, s, crossings, bare, twice, sources
     )
 
 

@@ -21,6 +21,7 @@ FLOORS = [
     {"units", "document", "nccl", "options", "terminal", "table", "files", "strict_json"},
     {"schema"},
     {"specs", "layers"},
+    {"fusion"},
     {"models", "spec_block", "provenance", "contract"},
     {"shard", "topology", "collectives", "compute", "profile"},
     {"contention", "strategies"},

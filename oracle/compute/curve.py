@@ -62,6 +62,7 @@ class Origin:
     source: str
     uncertainty: float  # relative, 1σ, of one kernel
     outside: bool  # of the range of work that was fitted
+    reach: tuple[float, ...] = ()  # of the smallest and of the largest kernel measured, FLOP
 
 
 def precision_on(device: Device, precision: str) -> str:
@@ -97,11 +98,13 @@ def origin(
     if flop is not None and used.reach:
         outside = not used.reach[0] <= flop <= used.reach[-1]
     if used.origin == "assumed" or used.precision in (own, ""):
-        return Origin(used.origin, used.source, used.uncertainty, outside)
+        return Origin(used.origin, used.source, used.uncertainty, outside, used.reach)
     # the two 16-bit formats run on the same units at the same rate; other pairs are a guess
     alike = {used.precision, own} == {"fp16", "bf16"}
     kind, wider = (used.origin, 1.25) if alike else ("assumed", 2.0)
-    return Origin(kind, f"as {used.precision}: {used.source}", wider * used.uncertainty, outside)
+    return Origin(
+        kind, f"as {used.precision}: {used.source}", wider * used.uncertainty, outside, used.reach
+    )  # fmt: skip
 
 
 def duration(

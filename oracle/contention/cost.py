@@ -29,6 +29,8 @@ class Line:
     full: tuple[str, ...] = ()  # names of the links that set the pace
     origin: str = "datasheet"  # or "fitted", "assumed"
     uncertainty: float = 0.3  # relative, one standard deviation
+    sizes: tuple[float, ...] = ()  # bytes of the smallest and largest message measured
+    outside: bool = True  # no measurement covers groups like these
 
 
 @dataclass(frozen=True, eq=False)

@@ -9,6 +9,7 @@ from math import log
 
 from oracle import nccl
 from oracle.collectives import ALGORITHMS, Algorithm, named
+from oracle.compute.known import FOLD
 from oracle.contention.cost import Cost, Key, Line, costs, memory, nest, spanning
 from oracle.contention.groups import Groups
 from oracle.specs import Calibrated, System
@@ -31,7 +32,7 @@ def fitted(
         slope = volume / entry.bandwidth * now.per_byte / was.per_byte
         known = [entry.uncertainty.get(name, 0.0) for name in ("bandwidth", "residual")]
         yield Line(entry.algorithm, start, slope, now.phi, now.full, "fitted",
-                   min(1.0, doubt + max(0.03, *known)))  # fmt: skip
+                   min(1.0, doubt + max(0.03, *known)), entry.sizes, doubt > 0)  # fmt: skip
 
 
 def _measured(system: System, op: str, entry: Calibrated, p: int) -> tuple[Cost, int]:
@@ -112,5 +113,5 @@ def _entries(
             if key not in best or away < best[key][0]:
                 best[key] = away, entry
         for away, entry in best.values():
-            yield entry, doubt + 0.05 * away + 0.05 * (at - highest)
+            yield entry, doubt + FOLD * away + FOLD * (at - highest)
         return

@@ -18,7 +18,7 @@ from oracle.contention.measured import fitted
 from oracle.specs import System
 from oracle.topology import Topology, of
 
-NOTHING = (Line("none", 0.0, 0.0, uncertainty=0.0),)
+NOTHING = (Line("none", 0.0, 0.0, uncertainty=0.0, outside=False),)
 
 
 def lines(

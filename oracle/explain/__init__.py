@@ -11,6 +11,7 @@ import textwrap
 from dataclasses import dataclass
 from typing import Any
 
+from oracle.compute.known import MEASURED
 from oracle.explain.factors import Anatomy, anatomy
 from oracle.explain.flips import Contest, contest, doubts, settling
 from oracle.models import Model
@@ -97,7 +98,20 @@ class Explanation(Tabular):
             lines += ["", _row(f"{w['strategy']} leaves {w['rows']} of {w['of']} rows whole "
                                f"({kinds}; {w['weights']:.2g} of the weights): {w['why']}"
                                .replace("0 of the weights", "no weights"), 2)]  # fmt: skip
-        return "\n".join([*lines, *self._ranking()])
+        return "\n".join([*lines, *self._sources(), *self._ranking()])
+
+    def _sources(self) -> list[str]:
+        """Where each part's seconds come from, and what no measurement covers."""
+        shown = self.own.shown
+        if shown.options.ideal:
+            return []
+        said = {name: told(shown.origin[0][name]) for name in ("forward", "backward", "update")}
+        said |= {m["what"]: told(m) for m in shown.exchange[0]}
+        alike: dict[str, list[str]] = {}
+        for name, words in said.items():
+            alike.setdefault(words, []).append(name)
+        rows = [_row(f"  {words}: {', '.join(names)}", 4) for words, names in alike.items()]
+        return ["", "where the numbers come from", *rows]
 
     def _bottleneck(self) -> str:
         total = float(self.own.shown.seconds[0])
@@ -148,6 +162,15 @@ def plan(model: Model, system: System, text: str, batch: int, options: Options) 
         mine, other = (doubts(model, a) for a in (own, rival))
         measure = settling(mine, other)
     return Explanation(own, against, measure)
+
+
+def told(found: dict[str, Any]) -> str:
+    """An origin in words: `fitted 93 %, assumed 7 %, beyond what was measured`."""
+    shares = found.get("shares", {})
+    parts = [f"{kind} {share:.0%}" for kind, share in shares.items() if share >= 0.01]
+    words = ", ".join(parts) if len(parts) > 1 else str(found["origin"])
+    beyond = found["outside"] and found["origin"] in MEASURED
+    return words + ", beyond what was measured" * beyond
 
 
 def _most(item: tuple[str, int]) -> int:

@@ -25,7 +25,7 @@ import numpy as np
 
 from oracle.models import Model
 from oracle.options import WIDTH
-from oracle.profile.scale import Ramp, Table, ratio
+from oracle.profile.scale import NEAR, Ramp, Table, ratio
 from oracle.profile.shape import signature, taken_apart
 from oracle.shard import Array, Shard
 from oracle.specs import Device
@@ -97,6 +97,13 @@ class Profile:
         then = now if same else price(shard.but(delta=width), base, own)
         found, measured = tables[own].passes(shard, then, now)
         return replace(now, **found, measured=measured)
+
+    def has(self, optimizer: str, weights: Array | None = None) -> Any:
+        """Whether updates by this optimizer were measured; of each of these weights."""
+        own = [each.weights for each in self.updates if each.optimizer == optimizer]
+        if weights is None:
+            return bool(own)
+        return np.isclose(np.asarray(weights)[..., None], own, rtol=NEAR).any(axis=-1)
 
     def update(
         self, optimizer: str, weights: Array, device: Device, precision: str,
