@@ -34,7 +34,7 @@ from oracle.executor.measured import Measurement  # noqa: E402
 from oracle.executor.profile import measure_compute  # noqa: E402
 from oracle.executor.run import Job, run  # noqa: E402
 from oracle.models import model as read_model  # noqa: E402
-from oracle.plan import parse  # noqa: E402
+from oracle.plan import Plan, parse  # noqa: E402
 from oracle.prediction import Estimate  # noqa: E402
 from oracle.profile import Profile  # noqa: E402
 from oracle.profile import profile as read_profile  # noqa: E402
@@ -190,7 +190,7 @@ def system_of(setting: Setting) -> System:
 
 
 def jobs_of(setting: Setting, quick: bool) -> list[Job]:
-    """The plans of a setting, with the pipeline's stages as the executor will cut them."""
+    """The plans of a setting."""
     names = ["vgg"] if quick else list(MODELS)
     steps, most = (3, 3) if quick else (6, 99)
     return [
@@ -251,6 +251,10 @@ def loop(setting: Setting, folder: Path, quick: bool) -> Iterator[Row]:
     with Lab(wiring) as lab:
         system, profile = calibrated(setting, lab, jobs, folder, quick)
         predicted = [_predicted(job, system, profile) for job in jobs]
+        jobs = [
+            replace(job, stages=evaluate.cuts(one.model, system, _plan(job), one.options))
+            for job, one in zip(jobs, predicted, strict=True)
+        ]
         found = _measured(jobs, setting.hosts, folder, lab.placed())
     for job, estimate, measurement in zip(jobs, predicted, found, strict=True):
         parts = {k: float(v[0]) for k, v in estimate.compute.items()}
@@ -263,14 +267,18 @@ def loop(setting: Setting, folder: Path, quick: bool) -> Iterator[Row]:
         )  # fmt: skip
 
 
+def _plan(job: Job) -> Plan:
+    return parse(job.plan, job.batch)
+
+
 def _predicted(job: Job, system: System, profile: Profile) -> Estimate:
     """What the oracle says, before the plan was ever run."""
     network = read_model(job.model)
     found = oracle.estimate(
-        network, system, parse(job.plan, job.batch), job.batch,
+        network, system, _plan(job), job.batch,
         precision="fp32", optimizer="momentum", profile=profile,
     )  # fmt: skip
-    shard = evaluate.split(network, parse(job.plan, job.batch), found.options)
+    shard = evaluate.split(network, _plan(job), found.options)
     lacking = [row.name for i, row in enumerate(network.rows) if not profile.lookup(shard, 0, i)]
     if lacking:
         _say(f"{job.plan}: no profile of {', '.join(sorted(set(lacking))[:5])}")

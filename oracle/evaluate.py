@@ -137,6 +137,13 @@ def split(model: Model, plan: Plan, options: Options) -> Shard:
     return shard
 
 
+def cuts(model: Model, system: System, plan: Plan, options: Options) -> tuple[int, ...]:
+    """Where one plan's pipeline is cut, in units of the model: 0, the ends of chunks, the end."""
+    shard = split(model, plan[:1], options)
+    times = passes(shard, system.device, options.precision, options.profile)
+    return tuple(int(unit) for unit in _stages(model, plan[:1], times).cuts[0])
+
+
 def _stages(model: Model, plan: Plan, times: Passes) -> Stages:
     pipeline = plan.axis("pipeline")
     p, v = int(pipeline.degree[0, 0]), int(pipeline.interleave[0, 0])
@@ -144,4 +151,4 @@ def _stages(model: Model, plan: Plan, times: Passes) -> Stages:
     return Stages(model, p, v, not pipeline.cuts[0, 0], load)
 
 
-__all__ = ["Block", "Exchange", "Options", "block", "blocks", "split"]
+__all__ = ["Block", "Exchange", "Options", "block", "blocks", "cuts", "split"]

@@ -1,11 +1,15 @@
 """Runs give measurements: complete or marked, resumable, in the words of an estimate."""
 
+import argparse
 import json
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 from equality_cases import RESNET, VGG
 
+import oracle
+from oracle.commands.run_ import stages
 from oracle.executor import measured
 from oracle.executor.launch import DONE
 from oracle.executor.measured import Measurement, Said
@@ -45,6 +49,19 @@ def test_other_files_are_refused_by_name(tmp_path, text):
         measured.read(path)
 
 
+def test_run_is_told_where_the_oracle_cuts():
+    given = {"model": "resnet50", "batch": 64, "precision": "fp32", "optimizer": "momentum",
+             "profile": None}  # fmt: skip
+    asked = argparse.Namespace(system="abci", **given)
+    edges = stages(asked, "pipeline:4,segments=4,cuts=balanced")
+    assert len(edges) == 5
+    units = len(oracle.model("resnet50").units[1])
+    assert (edges[0], edges[-1], sorted(set(edges))) == (0, units, list(edges))
+    assert stages(asked, "data:4") == ()
+    asked.system = None
+    assert stages(asked, "pipeline:4,segments=4") == ()
+
+
 def test_precision_that_cannot_be_run_is_refused():
     with pytest.raises(ValueError, match="fp8"):
         run(Job(VGG, "serial", 8, precision="fp8"), Path("unused"), ranks=1)
@@ -55,6 +72,7 @@ def test_run_resume_and_replay(tmp_path):
     pytest.importorskip("torch")
     plans = ["serial", "data:2", "filter:2", "pipeline:2,segments=2"]
     jobs = [Job(RESNET, plan, 8, steps=2, warm_up=1) for plan in plans]
+    jobs[-1] = replace(jobs[-1], stages=(0, 2, 11))
     out, said = tmp_path / "m.json", []
     outcome, found = run(jobs[:2], out, ranks=2, say=said.append)
     assert outcome.code == DONE, outcome.message
@@ -65,6 +83,7 @@ def test_run_resume_and_replay(tmp_path):
     assert [one.plan for one in found] == plans
     assert [one.devices for one in found] == [1, 2, 2, 2]
     assert all(one.complete and len(one.each) == 2 and one.seconds > 0 for one in found)
+    assert found[-1].stages == ((0, 2), (2, 11))
     exchange = {said.what: said for said in found[1].exchange}
     assert set(exchange) == {"data: gradients"}
     assert exchange["data: gradients"].bytes == pytest.approx(

@@ -4,7 +4,8 @@
     srun -N4 oracle run MODEL --batch 256 --plan data:4 -o run.json
 
 The executor runs the very splits and sends the very messages that are priced. `--replay` sends
-the messages alone.
+the messages alone. With `--system` a pipeline is cut where the oracle cuts it for that system,
+else by FLOP.
 """
 
 from __future__ import annotations
@@ -33,9 +34,28 @@ def arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--steps", type=whole, default=8, metavar="K", help="timed steps")
     parser.add_argument("--warm-up", type=whole, default=2, metavar="K", help="steps before")
     executed_arguments(parser)
+    parser.add_argument("--system", metavar="SYSTEM", help="cut pipelines as predicted for it")
+    parser.add_argument("--profile", metavar="FILE", help="… with these measured rows")
     parser.add_argument("--replay", action="store_true", help="the messages alone")
     launch_arguments(parser)
     result_arguments(parser, file=False)
+
+
+def stages(asked: argparse.Namespace, text: str) -> tuple[int, ...]:
+    """Where the oracle cuts a plan's pipeline; nothing where no system is named."""
+    from oracle import evaluate
+    from oracle.models import model
+    from oracle.plan import parse
+    from oracle.prediction import options_for
+    from oracle.specs import system
+
+    plan = parse(text, asked.batch)
+    if not asked.system or plan.axis("pipeline").degree[0, 0] == 1:
+        return ()
+    what, where = model(asked.model), system(asked.system)
+    precision = "fp32" if asked.precision == "fp64" else asked.precision
+    options = options_for(what, where, precision, asked.optimizer, profile=asked.profile)
+    return evaluate.cuts(what, where, plan, options)
 
 
 def run(asked: argparse.Namespace) -> Answer:
@@ -52,7 +72,7 @@ def run(asked: argparse.Namespace) -> Answer:
         parse(plan, asked.batch)
     jobs = [
         Job(asked.model, plan, asked.batch, asked.steps, asked.warm_up, asked.optimizer,
-            asked.precision)
+            asked.precision, stages(asked, plan))
         for plan in asked.plan
     ]  # fmt: skip
     outcome, found = execute(jobs, Path(asked.output), replay=asked.replay, **launched(asked))

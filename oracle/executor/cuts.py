@@ -148,6 +148,7 @@ def stages_of(graph: Graph, plan: Plan, edges: list[int] | None) -> list[Interva
         counts, _ = graph.model.units
         load = counts @ (graph.model.mac * 3 + graph.model.x + graph.model.y)
         found = [int(n) for n in balanced_cuts(load[None, :], chunks)[0]]
-    if len(found) != chunks + 1:
-        raise NotExecuted(f"{len(found) - 1} stages were given of {chunks}")
+    ends = found[:1] + found[-1:] == [0, graph.units]
+    if len(found) != chunks + 1 or not ends or any(a >= b for a, b in pairwise(found)):
+        raise NotExecuted(f"stages cut at {found}: {chunks} of {graph.units} units were asked for")
     return list(pairwise(found))
