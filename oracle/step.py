@@ -24,6 +24,7 @@ from oracle.plan import Plan
 from oracle.shard import Array, Shard
 from oracle.specs import System
 from oracle.stages import Stages
+from oracle.strategies.recompute import inside
 
 STEP = 0.09  # relative 1σ of a step whose kernels were known exactly: what is not modelled
 Sources: TypeAlias = tuple[Known, Known, Known]
@@ -97,10 +98,10 @@ def flow(shard: Shard, stages: Stages, times: Passes, system: System, options: O
 
 def recomputed(model: Model) -> tuple[Array, Array, Array]:
     """Shares of each row's forward pass made again: selective, full, by operators."""
-    inside = model.folded if model.folded.any() else np.ones(len(model), bool)
+    again = inside(model)
     core = model.mask(lambda row: row.work == "attention")
-    matrices = model.weighted & inside
-    return 1.0 * core, 1.0 * inside, inside * np.where(core, 0.0, np.where(matrices, 0.5, 1.0))
+    matrices = model.weighted & again
+    return 1.0 * core, 1.0 * again, again * np.where(core, 0.0, np.where(matrices, 0.5, 1.0))
 
 
 def _update(weights: Array, stages: Stages, device: Any, model: Model, options: Options) -> Array:

@@ -33,6 +33,7 @@ from oracle.executor.parts import Interval, deal
 from oracle.executor.weights import Bundle, Held, initial
 from oracle.executor.wire import Wire
 from oracle.plan import Plan
+from oracle.strategies.recompute import inside
 
 
 class Watcher:
@@ -212,7 +213,7 @@ class Program:
                 self.watch.after(op, made[op.index])
             return made[operations[-1].index]
 
-        if self.recompute == 2 and bool(self.graph.model.folded[operations[0].row]):
+        if self.recompute == 2 and bool(inside(self.graph.model)[operations[0].row]):
             return lambda x: _again(call, x)
         return call
 

@@ -13,6 +13,7 @@ from oracle.executor.parts import Interval
 from oracle.models import Model
 from oracle.plan import Plan
 from oracle.shard import Shard
+from oracle.strategies.recompute import inside
 
 
 @dataclass(frozen=True)
@@ -51,7 +52,7 @@ def _in_a_step(
     nbytes = np.broadcast_to(np.asarray(message.nbytes, float), (1, rows))[0]
     calls = np.broadcast_to(np.asarray(message.calls, float), (1, rows))[0]
     full = plan.axis("recompute").mode[0, 0] == 2
-    again = np.where(model.folded & full & (message.when == "forward"), 2.0, 1.0)
+    again = np.where(inside(model) & full & (message.when == "forward"), 2.0, 1.0)
     counts, ends = model.units
     if message.when in ("forward", "backward"):
         times = calls * segments * (1.0 if message.once else model.repeat * again)

@@ -40,3 +40,8 @@ class Recompute(Strategy):
 
     def talk(self, shard: Shard) -> list[Message]:
         return []
+
+
+def inside(model: Model) -> np.ndarray:
+    """Rows of blocks, of which only the input is kept; of a model without any, all rows."""
+    return model.folded if model.folded.any() else np.ones(len(model), bool)
