@@ -49,6 +49,7 @@ GPT = {"name": "gpt", "source": "made for tests", "transformer": {
 LLAMA = {"name": "llama", "source": "made for tests", "transformer": {
     "layers": 2, "hidden": 24, "heads": 4, "kv_heads": 2, "ffn": 40, "gated": True, "vocab": 30,
     "sequence": 7, "tied_embeddings": True, "flash": False}}  # fmt: skip
+LLAMA8 = {**LLAMA, "name": "llama8", "transformer": LLAMA["transformer"] | {"sequence": 8}}
 
 PLANS = {
     "vgg": [
@@ -153,6 +154,19 @@ PLANS = {
         "pipeline:2,segments=2 data:2 tensor:2",
         "recompute:full",
         "recompute:selective",
+        "context:2",
+        "context:4",
+        "context:8",
+        "context:2,kind=alltoall",
+        "context:4,kind=alltoall",
+        "data:2 context:2",
+        "data:2,zero=1 context:2,kind=alltoall",
+        "data:2,zero=3 context:4",
+        "pipeline:2,segments=4 context:2",
+        "tensor:2 context:2",
+        "tensor:2 context:2,kind=alltoall",
+        "context:2 recompute:full",
+        "context:2,kind=alltoall recompute:selective",
         "tensor:2 recompute:full",
         "tensor:2,sequence=on recompute:full",
         "tensor:2 recompute:selective",
@@ -162,10 +176,22 @@ PLANS = {
         "pipeline:2,segments=2,interleave=2,schedule=gpipe data:2",
         "pipeline:2,segments=4,interleave=2 tensor:2,sequence=on",
     ],
-    "llama": ["data:2", "tensor:2", "tensor:2,sequence=on", "data:2 tensor:2", "data:3,zero=1"],
+    "llama8": ["context:2", "context:2,kind=alltoall", "data:2 context:4", "tensor:2 context:2"],
+    "llama": [
+        "context:2",
+        "context:3",
+        "data:2 context:2",
+        "data:2",
+        "tensor:2",
+        "tensor:2,sequence=on",
+        "data:2 tensor:2",
+        "data:3,zero=1",
+    ],
 }
 BATCH = {"odd": 10, "llama": 6, "vgg": 24}
-MODELS = {m["name"]: m for m in (VGG, RESNET, ODD, GROUPED, CUBES, WAVES, PIXELS, GPT, LLAMA)}
+MODELS = {
+    m["name"]: m for m in (VGG, RESNET, ODD, GROUPED, CUBES, WAVES, PIXELS, GPT, LLAMA, LLAMA8)
+}
 
 
 def cases():

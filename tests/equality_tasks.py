@@ -108,7 +108,7 @@ class raw:
     """Counts what reaches torch.distributed, below the executor's own account."""
 
     NAMES = ("all_reduce", "isend", "all_gather_single", "all_gather_into_tensor",
-             "reduce_scatter_single", "reduce_scatter_tensor")  # fmt: skip
+             "reduce_scatter_single", "reduce_scatter_tensor", "all_to_all_single")  # fmt: skip
 
     def __init__(self, wire):
         self.nbytes = 0.0

@@ -21,7 +21,7 @@ HERE = Path(__file__).parent
 CASES = {case["name"]: case for case in cases()}
 TOLERANCE = {"float64": 1e-9, "float32": 2e-5}
 UNEVEN = {  # parts differ in size: the largest is priced, padding is sent
-    "odd", "llama tensor:2,sequence=on",
+    "odd", "llama tensor:2,sequence=on", "llama context", "llama data:2 context",
 }  # fmt: skip
 UNPRICED = {  # small exchanges that no strategy speaks of
     "filter: loss",

@@ -18,7 +18,7 @@ from oracle.shard import Shard, serial
 from oracle.stages import balanced_cuts, even_cuts
 from oracle.strategies.filter import cut_rows
 
-RUN = ("data", "sharded", "spatial", "filter", "channel", "pipeline", "tensor")
+RUN = ("data", "sharded", "spatial", "filter", "channel", "pipeline", "tensor", "context")
 
 
 def shard_of(model: Model, plan: Plan, delta: float) -> Shard:
@@ -64,6 +64,15 @@ class Cuts:
                 raise NotExecuted("`spatial` with halo=chain")
         if mesh.degree("tensor") > 1 and (filtered | channeled | spaced).any():
             raise NotExecuted("`tensor` together with filter, channel or spatial")
+        if mesh.degree("context") > 1:
+            if not model.tokens.all():
+                raise NotExecuted("`context` of a model whose rows are not all of tokens")
+            if (
+                filtered.any()
+                or channeled.any()
+                or (tensor.sequence[0, 0] and mesh.degree("tensor") > 1)
+            ):
+                raise NotExecuted("`context` together with filter, channel or sequence=on")
         last = np.flatnonzero(filtered)[-1] if filtered.any() else -1
         rebuilt = filtered.copy()
         # the last output is never rebuilt, where nothing but the loss reads it

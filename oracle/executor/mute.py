@@ -65,6 +65,19 @@ class Mute(Wire):
         self._rest(self._others(axes) * size_of(parts))
         return self._buffer(parts, parts.shape[1:]).clone()
 
+    def alltoall(self, parts: Tensor, axes: Sequence[str], what: str) -> Tensor:
+        self._rest(self._others(axes) * size_of(parts))
+        return self._buffer(parts, parts.shape).clone()
+
+    def rotate(
+        self, given: Tensor, made: Tensor, axes: Sequence[str], what: str
+    ) -> Callable[[], Tensor]:
+        def wait() -> Tensor:
+            self._rest(size_of(given))
+            return made.zero_()
+
+        return wait
+
     def swap(self, given: dict[int, Tensor], made: dict[int, Tensor], what: str) -> None:
         for tensor in made.values():
             tensor.zero_()

@@ -198,9 +198,9 @@ def matrix(op: Operation, x: Tensor, weight: Tensor, bias: Tensor | None) -> Ten
     return functional.linear(x.movedim(1, -1), weight, bias).movedim(-1, 1)
 
 
-def rotary(x: Tensor, heads: int, kv_heads: int, width: int) -> Tensor:
-    """Turn queries and keys by their position."""
-    positions = torch.arange(x.shape[1], dtype=x.dtype, device=x.device)
+def rotary(x: Tensor, heads: int, kv_heads: int, width: int, at: int) -> Tensor:
+    """Turn queries and keys by their position; the first token here is number `at`."""
+    positions = torch.arange(at, at + x.shape[1], dtype=x.dtype, device=x.device)
     steps = torch.arange(0, width // 2, dtype=x.dtype, device=x.device)
     angle = positions[:, None] * 10000.0 ** (-steps / (width // 2))
     turned, rest = x.split([(heads + kv_heads) * width, kv_heads * width], -1)
@@ -210,11 +210,17 @@ def rotary(x: Tensor, heads: int, kv_heads: int, width: int) -> Tensor:
     return torch.cat([both, rest], -1)
 
 
+def split_heads(op: Operation, x: Tensor, heads: int, kv_heads: int) -> tuple[Tensor, ...]:
+    """Queries, keys and values (batch, heads, tokens, width) of all three, side by side."""
+    width = op.shape.width
+    parts = x.split([heads * width, kv_heads * width, kv_heads * width], -1)
+    return tuple(part.unflatten(-1, (-1, width)).transpose(1, 2) for part in parts)
+
+
 def core(op: Operation, x: Tensor, heads: int, kv_heads: int) -> Tensor:
     """Softmax of queries times keys, times values; x is all three, side by side."""
     width = op.shape.width
-    q, k, v = x.split([heads * width, kv_heads * width, kv_heads * width], -1)
-    q, k, v = (t.unflatten(-1, (-1, width)).transpose(1, 2) for t in (q, k, v))
+    q, k, v = split_heads(op, x, heads, kv_heads)
     if kv_heads != heads:
         k, v = (t.repeat_interleave(heads // kv_heads, 1) for t in (k, v))
     if op.shape.keys != x.shape[1]:
@@ -238,13 +244,13 @@ def lookup(tokens: Tensor, table: Tensor, first: int) -> Tensor:
     return functional.embedding(torch.where(mine, tokens - first, 0), table) * mine[..., None]
 
 
-def positioned(x: Tensor, positions: Tensor, first: int) -> Tensor:
-    """Add the vectors of positions `first` and following to theirs."""
-    last = min(first + positions.shape[0], x.shape[1])
-    if first == 0 and last == x.shape[1]:
-        return x + positions[:last]
-    padded = functional.pad(positions[: max(last - first, 0)], (0, 0, first, x.shape[1] - last))
-    return x + padded
+def positioned(x: Tensor, positions: Tensor, first: int, at: int) -> Tensor:
+    """Add the vectors of positions `first` and following to theirs; x begins at token `at`."""
+    low, high = max(first, at), min(first + positions.shape[0], at + x.shape[1])
+    own = positions[low - first : max(high, low) - first]
+    if own.shape[0] == x.shape[1]:
+        return x + own
+    return x + functional.pad(own, (0, 0, low - at, x.shape[1] - (low - at) - own.shape[0]))
 
 
 def reshaped(x: Tensor, given: Shape, made: Shape) -> Tensor:

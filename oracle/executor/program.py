@@ -12,6 +12,7 @@ from torch import Tensor
 from torch.utils.checkpoint import checkpoint, set_checkpoint_early_stop
 
 from oracle.executor import operators as run
+from oracle.executor.context import Ring, Turned
 from oracle.executor.cuts import Cuts, stages_of
 from oracle.executor.exchange import (
     Borders,
@@ -79,15 +80,16 @@ class Program:
         self.recompute = int(plan.axis("recompute").mode[0, 0])
         if self.recompute > 2:
             raise NotExecuted("recomputation by operators")
-        self.replicas = ("data", "sharded", "spatial")
+        self.replicas = ("data", "sharded", "spatial", "context")
         data, sharded = plan.axis("data"), plan.axis("sharded")
         self.zero = int(data.zero[0, 0]) if mesh.degree("data") > 1 else 0
-        self.shards: tuple[str, ...] = ("data", "spatial") if self.zero else ()
+        around = ("data", "spatial", "context")
+        self.shards: tuple[str, ...] = around if self.zero else ()
         if mesh.degree("sharded") > 1:
             if self.zero:
                 raise NotExecuted("`sharded` inside `data` with zero above 0")
             self.zero, self.shards = int(sharded.zero[0, 0]) + 1, ("sharded",)
-        for axes in (*((axis,) for axis in mesh.degrees), self.replicas, ("data", "spatial")):
+        for axes in (*((axis,) for axis in mesh.degrees), self.replicas, around):
             mesh.group(axes)  # all ranks make all groups, in one order
         self.grid = self._grid()
         self.dtype, self.device = dtype, torch.device(device)
@@ -172,6 +174,10 @@ class Program:
                 begin, end = part
         return begin, end
 
+    def tokens(self, count: int) -> Interval:
+        """Of a sequence, the tokens of this device."""
+        return deal(count, self.mesh.degree("context"))[self.mesh.at["context"]]
+
     def box(self, extents: Sequence[int]) -> list[Interval]:
         """Of a sample's extents, the part of this device."""
         grid = self.grid_of(len(extents))
@@ -239,9 +245,9 @@ class Program:
         if shape.work == "attention":
             heads = shape.heads // (self.mesh.degree("tensor") if self.cuts.role(op) else 1)
             kv = shape.kv_heads * heads // shape.heads
-            if self.recompute == 1:
-                return _again(run.core, op, x, heads, kv)
-            return run.core(op, x, heads, kv)
+            if self.mesh.degree("context") > 1:
+                return self._dealt_core(op, x, heads, kv)
+            return self._core(op, x, heads, kv)
         if kind == "pool":
             return self._pool(op, x)
         if kind == "norm":
@@ -261,7 +267,7 @@ class Program:
             heads = op.layer.heads  # type: ignore[attr-defined]
             kv = op.layer.kv_heads or heads  # type: ignore[attr-defined]
             width = shape.given.channels // (heads + 2 * kv)
-            return run.rotary(x, heads // p, kv // p, width)
+            return run.rotary(x, heads // p, kv // p, width, self.tokens(shape.given.extents[0])[0])
         if kind == "mlp":
             return run.gate(op, x)
         if kind == "embedding":
@@ -271,6 +277,29 @@ class Program:
         if kind == "loss":
             return self._loss(op, x, target)
         raise NotExecuted(f"{op.label}: layers of kind `{kind}`")
+
+    def _core(self, op: Operation, x: Tensor, heads: int, kv_heads: int) -> Tensor:
+        given = op, x, heads, kv_heads
+        return _again(run.core, *given) if self.recompute == 1 else run.core(*given)
+
+    def _dealt_core(self, op: Operation, x: Tensor, heads: int, kv_heads: int) -> Tensor:
+        """Attention of tokens that are dealt out; round the ring no scores are ever kept."""
+        p, count = self.mesh.degree("context"), op.shape.given.extents[0]
+        if self.plan.axis("context").kind[0, 0] == 0:
+            forth, back = "keys and values", "keys, values and gradients"
+            q, k, v = run.split_heads(op, x, heads, kv_heads)
+            talk = self.talk("context", forth, back)
+            made = _tensor(Ring.apply(q, k, v, count, op.shape.causal, talk))
+            return made.transpose(1, 2).flatten(-2)
+        if count % p or kv_heads % p:
+            what = f"{count} tokens and {kv_heads} key-value heads over {p} devices"
+            raise NotExecuted(f"{op.label}: {what} with kind=alltoall")
+        talk = self.talk("context", "heads for tokens", "tokens for heads")
+        widths = [n * op.shape.width for n in (heads, kv_heads, kv_heads)]
+        parts = zip(*(part.chunk(p, -1) for part in x.split(widths, -1)), strict=True)
+        whole = Turned.apply(torch.cat([one for part in parts for one in part], -1), -1, 1, talk)
+        made = self._core(op, _tensor(whole), heads // p, kv_heads // p)
+        return _tensor(Turned.apply(made, 1, -1, talk))
 
     def _matrix(self, op: Operation, x: Tensor) -> Tensor:
         """A convolution or matrix, with what its cuts say before and after it."""
@@ -376,7 +405,9 @@ class Program:
         y = run.lookup(x, table, self.begins(op, "table") if cut else 0)
         positions = self.weight(op, "positions")
         if positions is not None:
-            y = run.positioned(y, positions, self.begins(op, "positions") if cut else 0)
+            first = self.begins(op, "positions") if cut else 0
+            at, _ = self.tokens(op.shape.made.extents[0])
+            y = run.positioned(y, positions, first, at)
         return self._partial(y) if cut else y
 
     def _position(self, op: Operation, x: Tensor) -> Tensor:
@@ -384,7 +415,8 @@ class Program:
         assert positions is not None
         if extra is not None:
             x = torch.cat([extra.expand(x.shape[0], *extra.shape), x], 1)
-        return x + positions
+        begin, end = self.tokens(op.shape.made.extents[0])
+        return x + positions[begin:end]
 
     def _loss(self, op: Operation, x: Tensor, target: Tensor) -> Tensor:
         """Summed here so that all devices' add up to the mean over the batch."""

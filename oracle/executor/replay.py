@@ -99,6 +99,11 @@ def play(lines: list[Line], wire: Wire, device: Any) -> None:
             wire.allgather(torch.zeros(share, device=device), line.axes, line.what)
         elif line.op == "reduce_scatter":
             wire.reduce_scatter(torch.zeros(group.size, share, device=device), line.axes, line.what)
+        elif line.op == "alltoall":
+            wire.alltoall(torch.zeros(group.size, share, device=device), line.axes, line.what)
+        elif line.op == "sendrecv" and line.axes == ("context",):  # round and round
+            buffer = torch.zeros(max(int(line.nbytes / 4), 1), device=device)
+            wire.rotate(buffer, torch.empty_like(buffer), line.axes, line.what)()
         elif line.op in ("halo", "sendrecv"):
             buffer = torch.zeros(max(int(line.nbytes / 4), 1), device=device)
             before, after = group.place - 1, group.place + 1

@@ -185,12 +185,15 @@ class Trainer:
     def _cut(self, x: Tensor, target: Tensor, micro: Interval) -> tuple[Tensor, Tensor]:
         """A micro-batch of the global batch, cut in space where the first layer is."""
         a, b = micro
-        x = x[a:b]
+        x, target = x[a:b], target[a:b]
+        if self.program.mesh.degree("context") > 1:
+            begin, end = self.program.tokens(x.shape[1])
+            x, target = x[:, begin:end], target[:, begin:end]
         if self.program.spaced(-1):
             for i, (start, stop) in enumerate(self.program.box(x.shape[2:])):
                 x = x.narrow(2 + i, start, stop - start)
         device = self.program.device
-        return x.to(device).contiguous(), target[a:b].to(device)
+        return x.to(device).contiguous(), target.to(device).contiguous()
 
     def _forward(
         self, turn: Turn, given: Tensor | None, x: Tensor, target: Tensor, losses: list[float]

@@ -78,8 +78,10 @@ class Border:
         extents = list(op.shape.made.extents)
         if program.spaced(op.index):
             extents = [stop - start for start, stop in program.box(extents)]
-        if program.cuts.sequence and op.shape.made.tokens:
-            start, stop = deal(extents[0], mesh.degree("tensor"))[mesh.at["tensor"]]
+        if op.shape.made.tokens:
+            start, stop = program.tokens(extents[0])
+            if program.cuts.sequence:
+                start, stop = deal(stop - start, mesh.degree("tensor"))[mesh.at["tensor"]]
             extents = [stop - start]
         channels = op.shape.made.channels
         shape = (*extents, channels) if op.shape.made.tokens else (channels, *extents)

@@ -175,6 +175,34 @@ class Wire:
         self._said(what, "reduce_scatter", group.size, size_of(parts), began)
         return part
 
+    def alltoall(self, parts: Tensor, axes: Sequence[str], what: str) -> Tensor:
+        """Part i goes to rank i of the group; what comes is stacked alike."""
+        group = self.mesh.group(axes)
+        began = self._begin(what)
+        made, given = torch.empty_like(parts), parts.contiguous()
+        dist.all_to_all_single(made, given, group=group.handle)
+        self._said(what, "alltoall", group.size, size_of(given), began)
+        return made
+
+    def rotate(
+        self, given: Tensor, made: Tensor, axes: Sequence[str], what: str
+    ) -> Callable[[], Tensor]:
+        """Begin to pass on to the next of the group; call what is returned for what arrives."""
+        group = self.mesh.group(axes)
+        before, after = (group.members[(group.place + k) % group.size] for k in (-1, 1))
+        coming = dist.irecv(made, before)
+        whole = given.contiguous()
+        going = dist.isend(whole, after)
+
+        def wait() -> Tensor:
+            began = self._begin(what)
+            coming.wait()
+            going.wait()
+            self._said(what, "sendrecv", group.size, size_of(whole), began)
+            return made
+
+        return wait
+
     def swap(self, given: dict[int, Tensor], made: dict[int, Tensor], what: str) -> None:
         """Send to and receive from these ranks at once."""
         began = self._begin(what)

@@ -60,15 +60,16 @@ class Context(Strategy):
         micro = shard.micro * shard.delta
         ring = np.asarray(self.kind) == 0
         part = micro * shard.made[0] * width * shard.kv_heads * 2  # keys and values of one part
-        turned = micro * shard.made[0] * width * 2 * (shard.heads + shard.kv_heads)
+        # q, k and v one way, what is made of them the other: two exchanges a pass
+        turned = micro * shard.made[0] * width * (shard.heads + shard.kv_heads)
         hops = (np.asarray(self.degree) - 1) * core
         return [
             Message("keys and values", "sendrecv", part, ("context",), hops * ring,
                     when="forward", hides="forward"),
             Message("keys, values and gradients", "sendrecv", 2 * part, ("context",), hops * ring,
                     when="backward", hides="backward"),
-            Message("heads for tokens", "alltoall", turned, ("context",), core * ~ring,
+            Message("heads for tokens", "alltoall", turned, ("context",), 2 * core * ~ring,
                     when="forward"),
-            Message("tokens for heads", "alltoall", turned, ("context",), core * ~ring,
+            Message("tokens for heads", "alltoall", turned, ("context",), 2 * core * ~ring,
                     when="backward"),
         ]  # fmt: skip

@@ -1,0 +1,127 @@
+"""Attention over tokens that are dealt out: turned to heads and back, or keys that go round.
+
+| forward                        | backward                                          |
+| all-to-all: tokens to heads    | all-to-all: heads to tokens (and the reverse)     |
+| keys and values go round       | keys, values and their gradients go round         |
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from oracle.executor.exchange import Talk
+from oracle.executor.parts import Interval, deal
+
+
+def turned(x: Tensor, dim: int, other: int, talk: Talk, what: str) -> Tensor:
+    """Dealt along `other` and whole along `dim`; made whole along `other`, dealt along `dim`."""
+    parts = torch.stack(x.chunk(talk.size, dim))
+    heard = talk.wire.alltoall(parts, talk.axes, what)
+    return torch.cat(list(heard), other)
+
+
+class Turned(torch.autograd.Function):  # type: ignore[misc]  # torch is untyped here
+    """Whole along one, dealt along the other; the gradient is turned back."""
+
+    @staticmethod
+    def forward(ctx: Any, x: Tensor, dim: int, other: int, talk: Talk) -> Tensor:
+        ctx.of = (dim, other, talk)
+        return turned(x, dim, other, talk, talk.what)
+
+    @staticmethod
+    def backward(ctx: Any, gradient: Tensor) -> Any:
+        dim, other, talk = ctx.of
+        return turned(gradient, other, dim, talk, talk.back), None, None, None
+
+
+class Ring(torch.autograd.Function):  # type: ignore[misc]  # torch is untyped here
+    """Softmax(q kᵀ/√w) v of all tokens, of which each device has a part [liu2023, §3].
+
+    Forward each holds its queries and sees one part of keys and values after the other, p - 1
+    hops; sums are kept with the logarithm of what they are divided by. Backward the parts go
+    round again. A part's owner adds its own share at the end, so gradients travel p - 1 hops
+    too: first without a part that has none yet, last without keys that nobody needs.
+    """
+
+    @staticmethod
+    def forward(
+        ctx: Any, q: Tensor, k: Tensor, v: Tensor, tokens: int, causal: bool, talk: Talk
+    ) -> Tensor:
+        parts, me, p = deal(tokens, talk.size), talk.place, talk.size
+        made, least = torch.zeros_like(q), q.new_full(q.shape[:-1], -math.inf)
+        held = torch.stack([k, v])
+        for hop in range(p):
+            owner = (me - hop) % p
+            wait = _passed(held, parts, owner, talk, talk.what) if hop < p - 1 else None
+            scores = _scores(q, held[0], parts[me], parts[owner], causal)
+            most = torch.logaddexp(least, scores.logsumexp(-1))
+            share = _of_values((scores - most[..., None]).exp(), held[1], q.shape[1])
+            made = made * (least - most).exp()[..., None] + share
+            least = most
+            held = wait() if wait else held
+        ctx.save_for_backward(q, k, v, made, least)
+        ctx.of = (parts, causal, talk)
+        return made
+
+    @staticmethod
+    def backward(ctx: Any, gradient: Tensor) -> Any:
+        q, k, v, made, least = ctx.saved_tensors
+        parts, causal, talk = ctx.of
+        me, p = talk.place, talk.size
+        dot = (gradient * made).sum(-1)[..., None]
+
+        def shares(held: Tensor, owner: int) -> tuple[Tensor, Tensor]:
+            keys, values = held
+            scores = _scores(q, keys, parts[me], parts[owner], causal)
+            chances = (scores - least[..., None]).exp()
+            wide = values.repeat_interleave(q.shape[1] // values.shape[1], 1)
+            steep = chances * (gradient @ wide.transpose(-2, -1) - dot) / math.sqrt(q.shape[-1])
+            of_q = _of_values(steep, keys, q.shape[1])
+            back = (steep.transpose(-2, -1) @ q, chances.transpose(-2, -1) @ gradient)
+            return of_q, torch.stack([_folded(t, keys.shape[1]) for t in back])
+
+        own = torch.stack([k, v])
+        of_q, at_home = shares(own, me)
+        held, borne = own, None
+        for hop in range(1, p):  # the part of the one before, then of the one before that
+            owner = (me - hop) % p
+            whole = held if borne is None else torch.cat([held, borne])
+            arrived = _passed(whole, parts, (owner + 1) % p, talk, talk.back)()
+            held, borne = arrived[:2], arrived[2:] if len(arrived) > 2 else None
+            share, found = shares(held, owner)
+            of_q = of_q + share
+            borne = found if borne is None else borne + found
+        if borne is not None:  # home to the owner, one further on
+            at_home = at_home + _passed(borne, parts, (me + 1) % p, talk, talk.back)()
+        return of_q, at_home[0], at_home[1], None, None, None
+
+
+def _passed(held: Tensor, parts: Sequence[Interval], owner: int, talk: Talk, what: str) -> Any:
+    """Send on the part that is held, of `owner`; what is called receives that of the one before."""
+    begin, end = parts[(owner - 1) % talk.size]
+    shape = (*held.shape[:-2], end - begin, held.shape[-1])
+    return talk.wire.rotate(held, held.new_empty(shape), talk.axes, what)
+
+
+def _scores(q: Tensor, keys: Tensor, mine: Interval, theirs: Interval, causal: bool) -> Tensor:
+    wide = keys.repeat_interleave(q.shape[1] // keys.shape[1], 1)
+    scores: Tensor = q @ wide.transpose(-2, -1) / math.sqrt(q.shape[-1])
+    if causal:
+        at, of = (torch.arange(*span, device=q.device) for span in (mine, theirs))
+        scores = scores.masked_fill(of[None, :] > at[:, None], -math.inf)
+    return scores
+
+
+def _of_values(weights: Tensor, values: Tensor, heads: int) -> Tensor:
+    made: Tensor = weights @ values.repeat_interleave(heads // values.shape[1], 1)
+    return made
+
+
+def _folded(gradient: Tensor, kv_heads: int) -> Tensor:
+    """Queries that share keys add up their gradients."""
+    return gradient.unflatten(1, (kv_heads, -1)).sum(2)
