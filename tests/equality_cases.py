@@ -204,6 +204,14 @@ def cases():
         for plan in ("data:2,zero=1", "filter:2", "pipeline:2,segments=2"):
             yield {"name": f"vgg {plan} {optimizer}", "model": VGG, "plan": plan, "steps": 3,
                    "batch": 8, "optimizer": optimizer}  # fmt: skip
+    for optimizer in ("lars", "lamb"):
+        for plan in ("data:2", "data:2,zero=1", "data:4,zero=3", "filter:2 channel:2",
+                     "data:2 channel:2", "pipeline:2,segments=2", "spatial:2"):  # fmt: skip
+            yield {"name": f"vgg {plan} {optimizer}", "model": VGG, "plan": plan, "steps": 3,
+                   "batch": 8, "optimizer": optimizer, "rate": 0.05}  # fmt: skip
+        for plan in ("tensor:2", "data:2,zero=1 tensor:2,sequence=on", "sharded:2 context:2"):
+            yield {"name": f"gpt {plan} {optimizer}", "model": GPT, "plan": plan, "steps": 3,
+                   "batch": 8, "optimizer": optimizer, "rate": 0.05}  # fmt: skip
     for plan in ("data:2", "filter:2", "channel:2", "spatial:2", "pipeline:2,segments=2"):
         yield {"name": f"resnet {plan} fp32", "model": RESNET, "plan": plan, "steps": 3, "batch": 8,
                "dtype": "float32"}  # fmt: skip

@@ -7,10 +7,12 @@ import torch.distributed as dist
 
 from oracle.executor.cuts import Cuts
 from oracle.executor.graph import graph
+from oracle.executor.mesh import Mesh
+from oracle.executor.optimizer import Optimizer
 from oracle.executor.parts import deal
 from oracle.executor.program import Ghost, Program
-from oracle.executor.steps import Optimizer, Trainer, inputs
-from oracle.executor.wire import Mesh, Wire
+from oracle.executor.steps import Trainer, inputs
+from oracle.executor.wire import Wire
 from oracle.plan import parse
 
 torch.use_deterministic_algorithms(True)

@@ -27,6 +27,11 @@ UNPRICED = {  # small exchanges that no strategy speaks of
     "filter: loss",
     "tensor: loss",
     "tensor: norms of cut tokens",
+    "data: norms",  # of lars and lamb: two numbers a tensor
+    "sharded: norms",
+    "filter: norms",
+    "channel: norms",
+    "tensor: norms",
     "tensor: borders gathered",
 }
 

@@ -1,16 +1,22 @@
 """Who holds what, what a window wants, how a model unrolls: no torch needed for any of it."""
 
+import json
+import re
 from itertools import pairwise
 
 import numpy as np
 import pytest
-from equality_cases import CUBES, GPT, RESNET, VGG
+from equality_cases import CUBES, GPT, RESNET, VGG, cases, network
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from oracle.cli import main
+from oracle.executor.able import NotExecuted, unable
 from oracle.executor.graph import graph
 from oracle.executor.parts import Window, deal
+from oracle.executor.run import Job, run
 from oracle.models import model
+from oracle.plan import parse
 from oracle.profile import signature
 from oracle.shard import serial
 
@@ -76,3 +82,69 @@ def test_copies_of_a_block_share_a_signature_and_others_do_not():
     assert len(set(rows)) > len(rows) / 2
     halved = serial(network, 4.0, 4.0)
     assert signature(halved, 0) != rows[0]
+
+
+MIXTURE = {
+    **GPT,
+    "name": "mixture",
+    "transformer": GPT["transformer"] | {"experts": 4, "active": 2},
+}
+WINDOWED = {**GPT, "name": "windowed", "transformer": GPT["transformer"] | {"window": 4}}
+UPWARDS = network(
+    "upwards", [4, 8, 8], [{"deconv": {"filters": 4, "kernel": 2, "stride": 2}}, "loss"]
+)
+
+REFUSED = {
+    "filter:2,back=scatter": (VGG, "back=scatter is not run; back=allreduce is"),
+    "spatial:2,halo=chain": (VGG, "halo=chain is not run"),
+    "recompute:operators": (GPT, "recompute:selective and recompute:full are"),
+    "tensor:2 filter:2": (GPT, "`tensor` is not run together with filter"),
+    "tensor:2 context:2 filter:2": (GPT, "`context` is not run together with filter"),
+    "tensor:2,sequence=on context:2": (GPT, "not run together with sequence=on"),
+    "context:2": (VGG, "rows are all of tokens"),
+    "data:2,zero=1 sharded:2": (VGG, "zero above 0"),
+    "pipeline:2,segments=3,interleave=2": (VGG, "a multiple of its 2 stages"),
+    "data:4,accumulate=8": (VGG, "2 samples on a device cannot be cut into 8 segments"),
+    "expert:2 data:2": (MIXTURE, "mixtures of experts are priced but not run"),
+    "data:2": (WINDOWED, "attention over a window"),
+    "spatial:2": (UPWARDS, "transposed convolutions are not run under"),
+}
+
+
+@pytest.mark.parametrize("text", REFUSED)
+def test_what_is_not_run_is_refused_in_words(text, tmp_path):
+    spec, words = REFUSED[text]
+    found = unable(model(spec), parse(text, 8))
+    assert any(words in why for why in found)
+    with pytest.raises(NotExecuted, match=re.escape(words)):
+        run(Job(spec, text, 8), tmp_path / "out.json", ranks=2)
+    assert not list(tmp_path.iterdir())  # no rank was started
+
+
+@pytest.mark.parametrize("case", list(cases()), ids=lambda case: case["name"])
+def test_what_is_run_is_not_refused(case):
+    assert unable(model(case["model"]), parse(case["plan"], case["batch"])) == []
+
+
+def test_all_that_is_not_run_is_said_at_once(tmp_path, capsys):
+    pytest.importorskip("torch")
+    (tmp_path / "m.yaml").write_text(json.dumps(VGG))
+    code = main(
+        [
+            "run",
+            str(tmp_path / "m.yaml"),
+            "--plan",
+            "filter:2,back=scatter",
+            "--plan",
+            "context:2 spatial:2,halo=chain",
+            "--batch",
+            "8",
+            "-o",
+            str(tmp_path / "o"),
+        ]
+    )
+    said = capsys.readouterr().err
+    assert code == 2
+    for words in ("back=scatter", "halo=chain", "together with filter, channel or spatial"):
+        assert words in said
+    assert not (tmp_path / "o").exists()

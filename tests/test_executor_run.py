@@ -11,6 +11,7 @@ from equality_cases import RESNET, VGG
 import oracle
 from oracle.commands.run_ import stages
 from oracle.executor import measured
+from oracle.executor.able import NotExecuted
 from oracle.executor.launch import DONE
 from oracle.executor.measured import Measurement, Said
 from oracle.executor.profile import measure_compute
@@ -63,7 +64,7 @@ def test_run_is_told_where_the_oracle_cuts():
 
 
 def test_precision_that_cannot_be_run_is_refused():
-    with pytest.raises(ValueError, match="fp8"):
+    with pytest.raises(NotExecuted, match="fp8"):
         run(Job(VGG, "serial", 8, precision="fp8"), Path("unused"), ranks=1)
 
 

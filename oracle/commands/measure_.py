@@ -94,6 +94,7 @@ def compute(asked: argparse.Namespace) -> Answer:
         hint = "e.g. --model resnet50 --plan serial --batch 32"
         what = "`measure compute` needs --model, --plan and --batch"
         raise SpecError("measure", [Fault("E103", what, Place(), hint)])
+    need_runnable(asked.model, asked.plan, asked.batch)
     from oracle.executor.profile import measure_compute
     from oracle.executor.run import Job
 
@@ -103,6 +104,23 @@ def compute(asked: argparse.Namespace) -> Answer:
     ]
     outcome = measure_compute(jobs, Path(asked.output), **launched(asked))
     return ended(outcome, f"wrote {asked.output}; next: oracle estimate … --profile {asked.output}")
+
+
+def need_runnable(model: str, plans: list[str], batch: int) -> None:
+    """What the executor does not run is said here, once and all of it, not by every rank."""
+    from oracle.document import Fault, Place, SpecError
+    from oracle.executor.able import unable
+    from oracle.models import model as read
+    from oracle.plan import parse
+
+    what, hint = read(model), "oracle estimate predicts it"
+    faults = [
+        Fault("E109", f"{plan}: {why}", Place(), hint)
+        for plan in plans
+        for why in unable(what, parse(plan, batch))
+    ]
+    if faults:
+        raise SpecError("the executor", faults)
 
 
 def need_torch() -> None:

@@ -19,6 +19,7 @@ from oracle.commands.measure_ import (
     executed_arguments,
     launch_arguments,
     launched,
+    need_runnable,
     need_torch,
 )
 
@@ -62,14 +63,10 @@ def run(asked: argparse.Namespace) -> Answer:
     need_torch()
     from oracle.executor.run import Job
     from oracle.executor.run import run as execute
-    from oracle.models import model
-    from oracle.plan import parse
     from oracle.provenance import stamped
     from oracle.units import show
 
-    model(asked.model)  # bad input is said here, once, not by every rank
-    for plan in asked.plan:
-        parse(plan, asked.batch)
+    need_runnable(asked.model, asked.plan, asked.batch)
     jobs = [
         Job(asked.model, plan, asked.batch, asked.steps, asked.warm_up, asked.optimizer,
             asked.precision, stages(asked, plan))

@@ -7,18 +7,17 @@ from itertools import pairwise
 
 import numpy as np
 
+from oracle.executor.able import NotExecuted, unable
 from oracle.executor.graph import Graph, Operation
-from oracle.executor.operators import NotExecuted, weights_of
+from oracle.executor.mesh import Mesh
+from oracle.executor.operators import weights_of
 from oracle.executor.parts import Interval, deal
-from oracle.executor.wire import Mesh
 from oracle.layers import Mlp
 from oracle.models import Model
 from oracle.plan import Plan
 from oracle.shard import Shard, serial
 from oracle.stages import balanced_cuts, even_cuts
 from oracle.strategies.filter import cut_rows
-
-RUN = ("data", "sharded", "spatial", "filter", "channel", "pipeline", "tensor", "context")
 
 
 def shard_of(model: Model, plan: Plan, delta: float) -> Shard:
@@ -44,35 +43,17 @@ class Cuts:
 
     @classmethod
     def of(cls, graph: Graph, plan: Plan, mesh: Mesh) -> Cuts:
-        for axis in plan.axes:
-            if axis.multiplies and axis.name not in RUN and float(axis.degree[0, 0]) > 1:
-                raise NotExecuted(f"the strategy `{axis.name}` is priced but not executed yet")
+        if why := unable(graph.model, plan):
+            raise NotExecuted("; ".join(why))
         model, none = graph.model, np.zeros(len(graph.model), bool)
-        filter_, channel, spatial, tensor = (
-            plan.axis(name) for name in ("filter", "channel", "spatial", "tensor")
-        )
+        channel, spatial, tensor = (plan.axis(name) for name in ("channel", "spatial", "tensor"))
         filtered = cut_rows(model) if mesh.degree("filter") > 1 else none
         channeled = channel.cut(model) if mesh.degree("channel") > 1 else none
-        if filtered.any() and filter_.back[0, 0]:
-            raise NotExecuted("`filter` with back=scatter")
         spaced, grid = none, (1, 1, 1)
         if mesh.degree("spatial") > 1:
             shard = serial(model, plan.batch, 4.0)
             spaced = np.broadcast_to(spatial.cut(shard), (1, len(model)))[0].astype(bool)
             grid = tuple(int(np.ravel(q)[0]) for q in spatial.grid(shard))  # type: ignore[assignment]
-            if spatial.halo[0, 0]:
-                raise NotExecuted("`spatial` with halo=chain")
-        if mesh.degree("tensor") > 1 and (filtered | channeled | spaced).any():
-            raise NotExecuted("`tensor` together with filter, channel or spatial")
-        if mesh.degree("context") > 1:
-            if not model.tokens.all():
-                raise NotExecuted("`context` of a model whose rows are not all of tokens")
-            if (
-                filtered.any()
-                or channeled.any()
-                or (tensor.sequence[0, 0] and mesh.degree("tensor") > 1)
-            ):
-                raise NotExecuted("`context` together with filter, channel or sequence=on")
         last = np.flatnonzero(filtered)[-1] if filtered.any() else -1
         rebuilt = filtered.copy()
         # the last output is never rebuilt, where nothing but the loss reads it

@@ -10,8 +10,9 @@ from typing import Any
 from torch import Tensor
 
 from oracle.executor.graph import Operation
+from oracle.executor.mesh import Mesh
 from oracle.executor.program import Watcher
-from oracle.executor.wire import Mesh, Wire, size_of
+from oracle.executor.wire import Wire, size_of
 
 
 class Mute(Wire):

@@ -12,6 +12,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
+from oracle.executor.able import NotExecuted
 from oracle.executor.graph import Operation
 from oracle.layers import Conv, Deconv, Embedding, Mlp, Norm, Pool, Position, Shape, _tuple
 
@@ -32,10 +33,6 @@ _FUNCTIONS: dict[str, Any] = {
     "tanh": torch.tanh,
     "sigmoid": torch.sigmoid,
 }
-
-
-class NotExecuted(NotImplementedError):
-    """A layer or combination that the oracle prices and this executor does not run."""
 
 
 def weights_of(op: Operation) -> dict[str, tuple[int, ...]]:

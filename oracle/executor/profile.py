@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 from oracle.executor import records
 from oracle.executor.launch import TIMEOUT, Host, Outcome, Say, _unheard, launch
-from oracle.executor.run import DTYPES, Job
+from oracle.executor.run import DTYPES, Job, refuse
 from oracle.options import WIDTH
 from oracle.profile import signature
 from oracle.profile.file import MARK
@@ -40,6 +40,7 @@ def measure_compute(
     With the `rate` of the links (bytes per second), devices rest where messages would be.
     """
     wanted = [jobs] if isinstance(jobs, Job) else list(jobs)
+    refuse(wanted)
     parts = out.with_name(out.name + ".parts")
     arguments = {"jobs": [asdict(job) for job in wanted], "rate": rate}
     outcome = launch(
@@ -127,10 +128,11 @@ def task(rank: Rank, arguments: Mapping[str, Any]) -> None:
 
     from oracle.executor.cuts import shard_of
     from oracle.executor.graph import graph
+    from oracle.executor.mesh import Mesh
     from oracle.executor.mute import Mute, Watch
+    from oracle.executor.optimizer import Optimizer
     from oracle.executor.program import Program
-    from oracle.executor.steps import Optimizer, Trainer, inputs
-    from oracle.executor.wire import Mesh
+    from oracle.executor.steps import Trainer, inputs
     from oracle.plan import parse
 
     for number, entry in enumerate(arguments["jobs"]):

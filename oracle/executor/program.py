@@ -12,6 +12,7 @@ from torch import Tensor
 from torch.utils.checkpoint import checkpoint, set_checkpoint_early_stop
 
 from oracle.executor import operators as run
+from oracle.executor.able import NotExecuted
 from oracle.executor.context import Ring, Turned
 from oracle.executor.cuts import Cuts, stages_of
 from oracle.executor.exchange import (
@@ -29,7 +30,6 @@ from oracle.executor.exchange import (
     Talk,
 )
 from oracle.executor.graph import Graph, Operation
-from oracle.executor.operators import NotExecuted
 from oracle.executor.parts import Interval, deal
 from oracle.executor.weights import Bundle, Held, initial
 from oracle.executor.wire import Wire
@@ -78,16 +78,12 @@ class Program:
         self.chunks = self.stages[self.stage :: mesh.degree("pipeline")]
         self.operations = [op for units in self.chunks for op in graph.of_units(*units)]
         self.recompute = int(plan.axis("recompute").mode[0, 0])
-        if self.recompute > 2:
-            raise NotExecuted("recomputation by operators")
         self.replicas = ("data", "sharded", "spatial", "context")
         data, sharded = plan.axis("data"), plan.axis("sharded")
         self.zero = int(data.zero[0, 0]) if mesh.degree("data") > 1 else 0
         around = ("data", "spatial", "context")
         self.shards: tuple[str, ...] = around if self.zero else ()
         if mesh.degree("sharded") > 1:
-            if self.zero:
-                raise NotExecuted("`sharded` inside `data` with zero above 0")
             self.zero, self.shards = int(sharded.zero[0, 0]) + 1, ("sharded",)
         for axes in (*((axis,) for axis in mesh.degrees), self.replicas, around):
             mesh.group(axes)  # all ranks make all groups, in one order
@@ -340,12 +336,6 @@ class Program:
         if op.shape.work == "gemm":
             return run.matrix(op, x, weight, bias)
         if op.shape.kind == "deconv":
-            if (
-                self.cuts.spaced[op.row]
-                or self.cuts.filtered[op.row]
-                or self.cuts.channeled[op.row]
-            ):
-                raise NotExecuted(f"{op.label}: a transposed convolution that is cut")
             return run.deconvolution(op, x, weight, bias)
         if op.shape.groups > 1 and self.cuts.filtered[op.row]:
             p = self.mesh.degree("filter")

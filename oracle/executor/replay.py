@@ -9,12 +9,13 @@ import numpy as np
 import torch
 
 from oracle.collectives import Message
+from oracle.executor.able import NotExecuted
 from oracle.executor.cuts import shard_of
 from oracle.executor.graph import Graph
-from oracle.executor.operators import NotExecuted
+from oracle.executor.mesh import Mesh
 from oracle.executor.parts import Interval
 from oracle.executor.schedule import talkers
-from oracle.executor.wire import Mesh, Wire
+from oracle.executor.wire import Wire
 from oracle.plan import Plan
 
 

@@ -11,8 +11,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from oracle.executor import measured
+from oracle.executor.able import NotExecuted, unable
 from oracle.executor.launch import TIMEOUT, Host, Outcome, Say, _unheard, launch
 from oracle.executor.world import recognise
+from oracle.models import model
+from oracle.plan import parse
 
 if TYPE_CHECKING:
     from oracle.executor.rank import Rank
@@ -53,9 +56,7 @@ def run(
     """
     wanted = [jobs] if isinstance(jobs, Job) else list(jobs)
     parts = out.with_name(out.name + ".parts")
-    for job in wanted:
-        if job.precision not in DTYPES:
-            raise ValueError(f"{job.precision}: the executor runs {', '.join(DTYPES)}")
+    refuse(wanted)
     arguments = {"jobs": [asdict(job) for job in wanted], "replay": replay}
     outcome = launch(
         "oracle.executor.run:task", arguments, parts, ranks=ranks, timeout=timeout, say=say,
@@ -67,6 +68,18 @@ def run(
     if outcome.leads and found:
         measured.write(out, found)
     return outcome, found
+
+
+def refuse(jobs: Sequence[Job]) -> None:
+    """Say of all jobs at once what cannot be run, before anything starts."""
+    found: dict[str, None] = {}
+    for job in jobs:
+        if job.precision not in DTYPES:
+            found[f"{job.precision} is not run; {', '.join(DTYPES)} are"] = None
+        for why in unable(model(job.model), parse(job.plan, job.batch)):
+            found[f"{job.plan}: {why}"] = None
+    if found:
+        raise NotExecuted("; ".join(found))
 
 
 def task(rank: Rank, arguments: Mapping[str, Any]) -> None:
@@ -137,8 +150,8 @@ class _Played:
         import torch
 
         from oracle.executor.graph import graph
-        from oracle.executor.wire import Mesh, Wire
-        from oracle.plan import parse
+        from oracle.executor.mesh import Mesh
+        from oracle.executor.wire import Wire
 
         self.rank, self.job = rank, job
         self.graph = graph(job.model)
@@ -157,8 +170,9 @@ class _Trained(_Played):
     def __init__(self, rank: Rank, job: Job) -> None:
         import torch
 
+        from oracle.executor.optimizer import Optimizer
         from oracle.executor.program import Program
-        from oracle.executor.steps import Optimizer, Trainer, inputs
+        from oracle.executor.steps import Trainer, inputs
 
         super().__init__(rank, job)
         dtype = getattr(torch, DTYPES[job.precision])

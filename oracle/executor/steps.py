@@ -7,13 +7,14 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any
 
 import torch
 from torch import Tensor
 
 from oracle.executor.graph import Graph
-from oracle.executor.operators import NotExecuted
+from oracle.executor.optimizer import Optimizer, ratios
 from oracle.executor.parts import Interval, deal
 from oracle.executor.program import Program
 from oracle.executor.turns import Border, Turn, turns
@@ -22,40 +23,6 @@ from oracle.layers import Embedding, Loss
 
 BUCKET = 25e6  # bytes of gradients exchanged at once while the backward pass runs
 PHASES = ("forward", "backward", "exchange", "update")
-
-
-@dataclass(frozen=True)
-class Optimizer:
-    """sgd, momentum or adam, on flat buffers."""
-
-    name: str = "momentum"
-    rate: float = 0.01
-    momentum: float = 0.9
-    betas: tuple[float, float] = (0.9, 0.999)
-    tiny: float = 1e-8
-
-    def __post_init__(self) -> None:
-        if self.name not in ("sgd", "momentum", "adam"):
-            raise NotExecuted(f"the optimizer `{self.name}`")
-
-    @property
-    def slots(self) -> int:
-        return {"sgd": 0, "momentum": 1, "adam": 2}[self.name]
-
-    def update(self, weights: Tensor, gradients: Tensor, slots: list[Tensor], step: int) -> None:
-        """In place, on the part of the state that is held here."""
-        if self.name == "sgd":
-            weights.add_(gradients, alpha=-self.rate)
-        elif self.name == "momentum":
-            slots[0].mul_(self.momentum).add_(gradients)
-            weights.add_(slots[0], alpha=-self.rate)
-        else:
-            first, second = self.betas
-            slots[0].mul_(first).add_(gradients, alpha=1 - first)
-            slots[1].mul_(second).addcmul_(gradients, gradients, value=1 - second)
-            scale = math.sqrt(1 - second**step)
-            rate = self.rate / (1 - first**step)
-            weights.addcdiv_(slots[0], slots[1].sqrt().div_(scale).add_(self.tiny), value=-rate)
 
 
 def inputs(graph: Graph, batch: int, seed: int, dtype: torch.dtype) -> tuple[Tensor, Tensor]:
@@ -108,9 +75,6 @@ class Trainer:
         self.segments = int(pipeline.segments[0, 0] * data.accumulate[0, 0])
         self.steps = 0
         begin, end = program.samples
-        if end - begin < self.segments:
-            what = f"{end - begin} samples on a device cannot be cut into {self.segments} parts"
-            raise NotExecuted(what)
         self.micros: list[Interval] = deal(end - begin, self.segments, begin)
         chunks = range(len(program.chunks))
         self.into, self.out = (
@@ -270,8 +234,9 @@ class Trainer:
         for bundle in self.program.bundles:
             weights = bundle.weights[bundle.own] if bundle.here else bundle.shard
             self.optimizer.update(
-                weights.detach(), bundle.gradients[bundle.own], bundle.slots, self.steps
-            )
+                weights.detach(), bundle.gradients[bundle.own], bundle.slots, self.steps,
+                partial(ratios, self.program, bundle),
+            )  # fmt: skip
 
     def _renew(self) -> None:
         """ZeRO 1 and 2: each has renewed its share of the weights."""

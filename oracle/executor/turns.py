@@ -10,7 +10,6 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from oracle.executor.operators import NotExecuted
 from oracle.executor.parts import deal
 from oracle.executor.program import Program
 from oracle.executor.wire import Wire
@@ -34,9 +33,6 @@ def turns(stage: int, p: int, v: int, segments: int, eager: bool) -> list[Turn]:
     >>> [("F" if t.forward else "B") + str(t.micro) for t in turns(0, 2, 1, 3, False)]
     ['F0', 'F1', 'B0', 'F2', 'B1', 'B2']
     """
-    if v > 1 and segments % p:
-        raise NotExecuted(f"`pipeline` with interleave={v} and {segments} segments, which are "
-                          f"not a multiple of its {p} stages")  # fmt: skip
     total = segments * v
 
     def turn(forward: bool, k: int) -> Turn:

@@ -1,0 +1,106 @@
+"""Optimizers on flat buffers, of which each device may hold a part."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from oracle.executor.able import NotExecuted
+from oracle.executor.program import Program
+from oracle.executor.weights import Bundle, Held
+from oracle.options import SLOTS
+
+
+@dataclass(frozen=True)
+class Optimizer:
+    """sgd, momentum, adam; lars [you2017] and lamb [you2020], which scale each tensor's step."""
+
+    name: str = "momentum"
+    rate: float = 0.01
+    momentum: float = 0.9
+    betas: tuple[float, float] = (0.9, 0.999)
+    tiny: float = 1e-8
+    decay: float = 1e-4  # of weights, under lars and lamb
+    trust: float = 1e-2  # under lars
+
+    def __post_init__(self) -> None:
+        if self.name not in SLOTS:
+            raise NotExecuted(f"the optimizer `{self.name}`")
+
+    @property
+    def slots(self) -> int:
+        return SLOTS[self.name]
+
+    def update(
+        self, weights: Tensor, gradients: Tensor, slots: list[Tensor], step: int,
+        ratios: Callable[[Tensor, Tensor], Tensor],
+    ) -> None:  # fmt: skip
+        """In place, on the part of the state that is held here.
+
+        `ratios(w, u)` is ‖w‖/‖u‖ of the whole tensor that each element belongs to.
+        """
+        if self.name == "sgd":
+            weights.add_(gradients, alpha=-self.rate)
+        elif self.name == "momentum":
+            slots[0].mul_(self.momentum).add_(gradients)
+            weights.add_(slots[0], alpha=-self.rate)
+        elif self.name == "lars":
+            step_ = gradients + self.decay * weights
+            scaled = step_ * ratios(weights, step_) * self.trust
+            slots[0].mul_(self.momentum).add_(scaled)
+            weights.add_(slots[0], alpha=-self.rate)
+        else:
+            first, root = self._moments(gradients, slots, step)
+            if self.name == "adam":
+                weights.addcdiv_(slots[0], root, value=-self.rate / first)
+            else:
+                step_ = slots[0] / root / first + self.decay * weights
+                weights.add_(step_ * ratios(weights, step_), alpha=-self.rate)
+
+    def _moments(self, gradients: Tensor, slots: list[Tensor], step: int) -> tuple[float, Tensor]:
+        """Adam's step is m / ((1 - β₁ᵗ)(√(v / (1 - β₂ᵗ)) + ε)): both factors below."""
+        first, second = self.betas
+        slots[0].mul_(first).add_(gradients, alpha=1 - first)
+        slots[1].mul_(second).addcmul_(gradients, gradients, value=1 - second)
+        root = slots[1].sqrt().div_(math.sqrt(1 - second**step)).add_(self.tiny)
+        return 1 - first**step, root
+
+
+def ratios(program: Program, bundle: Bundle, weights: Tensor, steps: Tensor) -> Tensor:
+    """‖w‖/‖u‖ of each element's tensor: squares are added up over all who hold a part of it."""
+    start, stop = bundle.own.start, bundle.own.stop
+    spans = [
+        (max(held.at, start) - start, min(held.at + math.prod(held.shape), stop) - start)
+        for held in bundle.helds
+    ]
+    squares = torch.stack(
+        [torch.stack([(flat[a : max(a, b)] ** 2).sum() for a, b in spans] or [flat.sum() * 0])
+         for flat in (weights, steps)]
+    )  # fmt: skip
+    if program.zero:
+        name = f"{program.shards[0]}: norms"
+        squares = program.wire.allreduce(squares, program.shards, name)
+    for axis in ("filter", "channel", "tensor"):
+        mine = [i for i, held in enumerate(bundle.helds) if _cut(program, held, axis)]
+        if mine and program.mesh.degree(axis) > 1:
+            part = squares[:, mine].contiguous()
+            squares[:, mine] = program.wire.allreduce(part, (axis,), f"{axis}: norms")
+    w, u = squares
+    each = torch.where((w > 0) & (u > 0), (w / u.clamp_min(1e-300)).sqrt(), 1.0)
+    found = torch.ones_like(weights)
+    for (a, b), ratio in zip(spans, each, strict=False):
+        found[a : max(a, b)] = ratio
+    return found
+
+
+def _cut(program: Program, held: Held, axis: str) -> bool:
+    """Do the devices along an axis hold different parts of this tensor?"""
+    if axis == "tensor":
+        whole = [[(0, n)] for n in held.full]
+        return bool(program.cuts.role(held.op)) and held.kept != whole
+    rows = program.cuts.filtered if axis == "filter" else program.cuts.channeled
+    return bool(rows[held.op.row])
