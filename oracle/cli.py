@@ -136,10 +136,16 @@ def _story(asked: Any, set_elsewhere: dict[str, Any], seconds: float) -> list[st
     """What `-v` adds: what was read, what was set where, how long it took."""
     lines = [f"set: {key} = {one.text} ({one.origin})" for key, one in set_elsewhere.items()]
     if getattr(asked, "model", None) and getattr(asked, "system", None):
+        from oracle.commands.sweep_ import specs
         from oracle.provenance import specs_read
 
-        read = specs_read(asked.model, asked.system, asked.dataset, asked.profile)
-        lines += [f"read: {one.kind} {one.name}, sha256 {one.sha256[:16]}…" for one in read]
+        read = {
+            f"read: {one.kind} {one.name}, sha256 {one.sha256[:16]}…"
+            for model in specs(asked.model)
+            for system in specs(asked.system)
+            for one in specs_read(model, system, asked.dataset, asked.profile)
+        }
+        lines += sorted(read)
     return [*lines, f"took {seconds:.2f} s"]
 
 

@@ -166,6 +166,20 @@ def test_verbose_says_what_is_set_and_read(capsys: Any, monkeypatch: Any) -> Non
     assert re.search(r"took \d", err)
 
 
+def test_verbose_is_more_for_every_verb(capsys: Any, tmp_path: Path) -> None:
+    for line in (["estimate", *ONE], ["explain", *ONE], ["explain", "filter"], ["config", "show"],
+                 ["sweep", "resnet50,vgg16", "abci", "--devices", "1,2", "--batch", "8"],
+                 ["export", "slurm", *ONE], ["calibrate", NCCL, "--onto", "abci"],
+                 ["report", *SMALL, "-o", str(tmp_path / "r.html")],
+                 ["specs", "list"]):  # fmt: skip
+        code, out, _ = told(capsys, *line)
+        assert code == 0
+        more_code, more_out, err = told(capsys, *line, "-v")
+        assert (more_code, more_out) == (code, out)
+        assert re.search(r"^took \d+\.\d+ s$", err, re.M), line
+        assert ("read: model resnet50" in err) == ("resnet50" in " ".join(line))
+
+
 # --- completions and the manual page -------------------------------------------------------------
 
 

@@ -70,7 +70,7 @@ def answer(ranking: Ranking) -> Html:
     capacity = shown.options.max_memory or shown.system.device.memory
     free = capacity - shown.memory[0]
     likely = ranking.likely_best()
-    total = float(shown.seconds[0])
+    total, light = float(shown.seconds[0]), float(shown.speed_of_light[0])
     biggest = sorted(parts(shown, 0).items(), key=lambda item: -item[1])[:3]
     bound = ", ".join(f"{name} {100 * s / total:.0f} %" for name, s in biggest if s > 0.005 * total)
     interval = f"{show(shown.seconds_low[0], 's')} to {show(shown.seconds_high[0], 's')} (90 %)"
@@ -87,7 +87,9 @@ def answer(ranking: Ranking) -> Html:
     superlative = {"time": "Fastest", "cost": "Cheapest", "memory": "Leanest"}[ranking.objective]
     return join([
         tag("p", f"{superlative} way to split it:"), tag("code", ranking.best, class_="plan"),
-        tag("div", *tiles, class_="tiles"), tag("p", f"Bound by {bound}."),
+        tag("div", *tiles, class_="tiles"), tag("p", f"Bound by {bound}. With every device at "
+        f"its datasheet's peak an iteration would take {show(light, 's')}; {light / total:.0%} of "
+        "that speed is reached."),
     ])  # fmt: skip
 
 
