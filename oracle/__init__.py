@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from oracle.document import SpecError
     from oracle.models import Model, model
     from oracle.prediction import Estimate
-    from oracle.search import Ranking
+    from oracle.ranking import Ranking
     from oracle.specs import Dataset, Device, System, dataset, device, system
 
 __version__ = "0.1.0"
@@ -29,7 +29,7 @@ _HOME = {
     "Device": "specs",
     "Estimate": "prediction",
     "Model": "models",
-    "Ranking": "search",
+    "Ranking": "ranking",
     "SpecError": "document",
     "System": "specs",
     "dataset": "specs",

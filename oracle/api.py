@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from oracle.models import Model
     from oracle.plan import Plan
     from oracle.prediction import Estimate
-    from oracle.search import Ranking
+    from oracle.ranking import Ranking
     from oracle.specs import System
 
 

@@ -173,7 +173,7 @@ class Calibration(Tabular):
             "fits": [_as_dict(fit) for fit in self.fits],
             "refused": [{"what": what, "why": why} for what, why in self.refused],
             "datasheet": list(self.remaining),
-            "groups at once": [asdict(crowd) for crowd in self.crowds],
+            "crowds": [asdict(crowd) for crowd in self.crowds],
             "structure": [asdict(finding) for finding in self.structure.findings],
             "dropped": list(self.structure.dropped),
         }  # fmt: skip

@@ -50,7 +50,7 @@ MESSAGE = record(
     {"what": TEXT, "op": TEXT, "algorithm": TEXT, "group": COUNT, "calls": NUMBER, "bytes": BYTES,
      "seconds": SECONDS, "exposed": SECONDS, "phi": {"type": "number", "minimum": 1},
      "origin": SOURCE, "outside": YES},
-    {"full": listed(TEXT)},
+    {"full": listed(TEXT), "deviation": SECONDS},
 )  # fmt: skip
 COMPUTE = dict.fromkeys(("forward", "backward", "update", "bubble", "recompute"), SECONDS)
 KINDS = ("weights", "gradients", "optimizer", "activations", "workspace", "buffers", "reserve")
@@ -95,7 +95,8 @@ FITTED = record({
 ANSWERS: dict[str, Schema] = {
     "recommend": record({
         **ESTIMATE, "objective": {"enum": ["time", "cost", "memory"]}, "tried": COUNT,
-        "fitting": COUNT, "seed": COUNT}),
+        "fitting": COUNT, "seed": COUNT, "tied": listed(TEXT),
+        "measure": maybe(record({"what": TEXT, "share": NUMBER}))}),
     "estimate": record(ESTIMATE),
     "explain": record({
         **ESTIMATE,
@@ -113,10 +114,10 @@ ANSWERS: dict[str, Schema] = {
                                    "skipped": named(COUNT)})),
         "fits": listed(FITTED), "refused": listed(record({"what": TEXT, "why": TEXT})),
         "datasheet": listed(TEXT), "dropped": listed(TEXT),
-        "groups at once": listed(record({
-            "op": TEXT, "ranks": COUNT, "nodes": COUNT, "groups": COUNT, "memory": TEXT,
-            "measured": NUMBER, "low": NUMBER, "high": NUMBER, "sizes": COUNT,
-            "counted": NUMBER})),
+        "crowds": listed(record(
+            {"op": TEXT, "ranks": COUNT, "nodes": COUNT, "groups": COUNT, "memory": TEXT,
+             "measured": NUMBER, "low": NUMBER, "high": NUMBER, "sizes": COUNT,
+             "counted": NUMBER})),
         "structure": listed(record(dict.fromkeys(
             ("level", "field", "spec", "file", "verdict", "source", "why"), TEXT)))}),
     "compare": record({

@@ -334,16 +334,15 @@ def messages(part: Block, row: int) -> Iterable[dict[str, Any]]:
     for one in part.exchange:
         if one.group[row] > 1 and one.calls[row] > 0:
             best = int(one.algorithm[row])
+            numbers = {"calls": one.calls, "bytes": one.nbytes, "seconds": one.seconds,
+                       "exposed": one.exposed, "deviation": one.deviation,  # 1σ of `exposed`
+                       "phi": one.phi}  # fmt: skip
             yield {
                 "what": one.what,
                 "op": one.op,
                 "algorithm": one.names[best] if one.names else "",
                 "group": int(one.group[row]),
-                "calls": float(one.calls[row]),
-                "bytes": float(one.nbytes[row]),
-                "seconds": float(one.seconds[row]),
-                "exposed": float(one.exposed[row]),
-                "phi": float(one.phi[row]),
+                **{name: float(column[row]) for name, column in numbers.items()},
                 "full": list(one.full[best]) if one.full else [],
                 "origin": one.origins[best] if one.origins else "assumed",
                 "outside": bool(one.outside[row]),

@@ -12,7 +12,7 @@ from typing import Any
 from oracle.compute.known import MEASURED
 from oracle.memory import ASSUMED
 from oracle.prediction import PARTS, Estimate
-from oracle.search import Ranking
+from oracle.ranking import Ranking
 from oracle.terminal import width
 from oracle.units import show
 
@@ -35,7 +35,7 @@ def ranking_text(ranking: Ranking, asked: Any = None) -> str:
         f"  memory    {_memory(shown, 0)}",
         f"  bound by  {_bounds(shown, 0)}",
         _fit(f"  at peak   {_light(shown, 0)}"),
-        _fit(f"  sure?     {_sure(shown, likely)}"),
+        _fit(f"  sure?     {_sure(ranking, likely)}"),
         "",
         *_table(shown, likely),
         *_legend(shown),
@@ -165,11 +165,13 @@ def origins(shown: Estimate, row: int = 0) -> str:
     return f"kernels {source(shown, row, 'kernels')['origin']}{talk}"
 
 
-def _sure(shown: Estimate, likely: Any) -> str:
-    text = origins(shown)
-    if len(likely) > 1 and likely[0] < 0.6 and not shown.options.ideal:
-        return f"{text}; 1 and 2 too near to tell"
-    return f"{text}; best of these with {likely[0]:.0%}" if len(likely) > 1 else text
+def _sure(ranking: Ranking, likely: Any) -> str:
+    if ranking.tied:  # the table's marks say where the figures come from
+        text = f"cannot tell 1 and {ranking.estimate.plans.index(ranking.tied[1]) + 1} apart"
+        return text + (f": measure {ranking.measure[0]}" if ranking.measure else "")
+    text = origins(ranking.estimate)
+    word = "best" if ranking.objective == "time" else "fastest"
+    return f"{text}; {word} of these with {likely[0]:.0%}" if len(likely) > 1 else text
 
 
 def _table(shown: Estimate, likely: Any) -> list[str]:

@@ -19,86 +19,13 @@ from oracle.document import Fault, Place, SpecError, suggest
 from oracle.models import Model
 from oracle.options import Options
 from oracle.plan import Plan, join
-from oracle.prediction import Estimate, estimate
+from oracle.prediction import estimate
+from oracle.ranking import Ranking
 from oracle.specs import System
 from oracle.strategies import strategies
-from oracle.table import Tabular
 
-SEED = 0  # of the draws that say how likely a plan is the best
 KEPT = 32  # products that get their knobs turned, and three times as many that do not fit yet
 NEAREST = 5  # misses to show when nothing fits
-
-
-@dataclass(frozen=True, eq=False)
-class Ranking(Tabular):
-    """Feasible plans, best first; and what came nearest among the others."""
-
-    estimate: Estimate  # the plans to show, best first
-    misses: Estimate  # infeasible plans, the smallest shortage first
-    tried: int
-    fitting: int
-    objective: str
-    devices: int
-    batch: int
-
-    def __len__(self) -> int:
-        return len(self.estimate)
-
-    @property
-    def best(self) -> str:
-        """The plan to launch."""
-        if not len(self.estimate):
-            raise LookupError("no plan fits: see `misses`")
-        return self.estimate.plans[0]
-
-    def table(self) -> Any:
-        """A pandas DataFrame, best plan first."""
-        return self.estimate.table()
-
-    def to_dict(self, with_misses: bool = False) -> dict[str, Any]:
-        """The published JSON form; infeasible plans follow when asked for."""
-        found = (self.estimate if len(self.estimate) else self.misses).to_dict()
-        ranked = [self.estimate.plan_dict(row, row + 1) for row in range(len(self.estimate))]
-        missed = [self.misses.plan_dict(row) for row in range(len(self.misses))]
-        show = missed if with_misses or not ranked else []
-        best = self.likely_best()
-        for row, entry in enumerate(ranked):
-            entry["probability_best"] = float(best[row])
-        return {
-            **found, "devices": self.devices, "batch": self.batch, "objective": self.objective,
-            "tried": self.tried, "fitting": self.fitting, "seed": SEED,
-            "plans": [*ranked, *show],
-        }  # fmt: skip
-
-    def rows(self, with_misses: bool = False) -> list[dict[str, Any]]:
-        """One flat row a plan, best first; infeasible ones have no rank."""
-        ranked = [
-            {"rank": rank, "probability_best": float(likely), **row}
-            for rank, (likely, row) in enumerate(
-                zip(self.likely_best(), self.estimate.rows(), strict=True), 1
-            )
-        ]
-        bare = {"rank": None, "probability_best": None}
-        missed = self.misses.rows() if with_misses or not ranked else []
-        return [*ranked, *({**bare, **row} for row in missed)]
-
-    def likely_best(self, draws: int = 2000) -> Any:
-        """How likely each shown plan is the fastest, given how sure each prediction is.
-
-        Two plans of one model on one machine err together: what they share cancels out, and
-        half of the variance is taken to be shared.
-        """
-        shown = self.estimate
-        if not len(shown):
-            return np.zeros(0)
-        rng = np.random.default_rng(SEED)
-        spread = shown.deviation / shown.seconds * np.sqrt(0.5)
-        times = np.log(shown.seconds) + spread * rng.standard_normal((draws, len(shown)))
-        return np.bincount(times.argmin(axis=1), minlength=len(shown)) / draws
-
-    def _repr_html_(self) -> str:
-        columns = ["plan", "seconds", "seconds_low", "seconds_high", "memory", "feasible"]
-        return str(self.table()[columns].to_html())
 
 
 def recommend(

@@ -129,7 +129,7 @@ def test_groups_at_once_are_held_against_one_alone() -> None:
                               "1.97 × one alone [1.97, 1.97], counted φ = 2")  # fmt: skip
     told = calibrate([Reading("x", "y", tuple(samples))], "abci")
     assert f"groups at once:\n  {found[0].words}\n" in told.text()
-    assert told.to_dict()["groups at once"][0]["measured"] == pytest.approx(1.97)
+    assert told.to_dict()["crowds"][0]["measured"] == pytest.approx(1.97)
     # five groups of one rank a node need nodes of five: a shape that this system has not
     strange = [s._replace(groups=5) for s in pairs(1, 1, "device")]
     assert (

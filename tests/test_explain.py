@@ -6,12 +6,14 @@ import json
 import re
 from dataclasses import replace
 
+import numpy as np
 import pytest
 
 import oracle
-from oracle import contention, explain, prediction
+from oracle import contention, explain, prediction, report
 from oracle.cli import main
 from oracle.document import CODES
+from oracle.doubt import doubts, settling, tied
 from oracle.explain import factors, flips, sources, words
 from oracle.prediction import options_for
 from oracle.strategies import strategies
@@ -129,8 +131,53 @@ def test_a_faster_network_is_a_faster_network():
 
 
 def test_shared_doubts_are_not_open():
-    assert flips.settling({"a": 1.0, "b": 2.0}, {"a": 1.0, "b": 0.5}) == ("b", 1.0)
-    assert flips.settling({"a": 1.0}, {"a": 1.0}) is None
+    assert settling({"a": 1.0, "b": 2.0}, {"a": 1.0, "b": 0.5}) == ("b", 1.0)
+    assert settling({"a": 1.0}, {"a": 1.0}) is None
+
+
+def test_plans_are_tied_where_the_best_is_not_likely_enough():
+    plans = "a", "b", "c"
+    assert tied(plans, np.array([0.4, 0.25, 0.35])) == ("a", "c")
+    assert tied(plans, np.array([0.6, 0.4, 0.0])) == ()
+    assert tied(("a",), np.array([0.3])) == ()
+
+
+def test_doubts_add_up_to_the_prediction_s_own():
+    shown = oracle.estimate("resnet50", "abci", ["data:16 filter:4", "data:64"], batch=1024)
+    for row in (0, 1):
+        parts = doubts(shown, row)
+        assert "conv kernels at the local shapes" in parts
+        assert any(key.startswith("allreduce among") for key in parts)
+        each = [one["deviation"] for one in shown.exchange[row]]
+        rest = parts["conv kernels at the local shapes"]
+        assert rest**2 + sum(d**2 for d in each) == pytest.approx(shown.deviation[row] ** 2)
+
+
+def test_a_ranking_says_what_it_cannot_tell_and_what_would():
+    """In Python, as JSON and on the screen; and it is the doubt that is measured away."""
+    found = oracle.recommend("bert-large", "dgx-a100", devices=16, batch=256)
+    assert 0 < found.likely_best()[0] < 0.6
+    assert found.tied[0] == found.best
+    what, share = found.measure
+    assert 0 < share <= 1
+    other = found.estimate.plans.index(found.tied[1])
+    open_ = [doubts(found.estimate, row).get(what, 0.0) for row in (0, other)]
+    assert open_[0] != open_[1]
+    data = found.to_dict()
+    assert data["tied"] == list(found.tied)
+    assert data["measure"] == {"what": what, "share": share}
+    text = " ".join(report.ranking_text(found).split())
+    assert f"cannot tell 1 and {other + 1} apart" in text
+    assert f"apart: measure {what}" in text
+    sure = oracle.recommend("resnet50", "abci", devices=64, batch=1024, only=["data", "filter"])
+    assert sure.tied == ()
+    assert sure.measure is not None
+    assert "best of these with" in report.ranking_text(sure)
+    lean = oracle.recommend("bert-large", "dgx-a100", devices=16, batch=256, objective="memory")
+    assert lean.tied == ()
+    assert "fastest of these with" in report.ranking_text(lean)
+    ideal = oracle.recommend("bert-large", "dgx-a100", devices=16, batch=256, ideal=True)
+    assert (ideal.tied, ideal.measure) == ((), None)
 
 
 @pytest.mark.parametrize(("model", "system", "plan", "batch"), PLANS[1:2] + PLANS[4:5])

@@ -24,7 +24,7 @@ from oracle.commands import (
 )
 
 if TYPE_CHECKING:
-    from oracle.search import Ranking
+    from oracle.ranking import Ranking
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:

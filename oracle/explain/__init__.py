@@ -11,9 +11,11 @@ import textwrap
 from dataclasses import dataclass
 from typing import Any
 
+from oracle import prediction
 from oracle.compute.known import MEASURED
+from oracle.doubt import doubts, settling
 from oracle.explain.factors import Anatomy, anatomy
-from oracle.explain.flips import Contest, contest, doubts, settling
+from oracle.explain.flips import Contest, contest
 from oracle.models import Model
 from oracle.options import Options
 from oracle.report import estimate_text, origins
@@ -158,9 +160,8 @@ def plan(model: Model, system: System, text: str, batch: int, options: Options) 
     against = contest(model, system, own, batch, options)
     measure = None
     if against and against.rivals and not options.ideal:
-        rival = anatomy(model, system, against.rivals[0], batch, options)
-        mine, other = (doubts(model, a) for a in (own, rival))
-        measure = settling(mine, other)
+        rival = prediction.estimate(model, system, [against.rivals[0]], batch, options)
+        measure = settling(doubts(own.shown, 0), doubts(rival, 0))
     return Explanation(own, against, measure)
 
 

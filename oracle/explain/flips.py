@@ -18,7 +18,7 @@ from oracle.explain.factors import Anatomy
 from oracle.models import Model
 from oracle.options import Options
 from oracle.plan import Plan, parse
-from oracle.search import Ranking
+from oracle.ranking import Ranking
 from oracle.specs import System
 
 WIDEST = 16.0
@@ -180,34 +180,4 @@ def _bisect(
     return exp((low + high) / 2), far_lag[1] if near_lag[0] <= 0 else near_lag[1]
 
 
-def doubts(model: Model, own: Anatomy) -> dict[str, float]:
-    """1σ in seconds that each kind of measurement would take away from a prediction."""
-    talk: dict[str, float] = {}
-    for each in own.talks:
-        one = each.exchange
-        key = f"{one.op} among {int(one.group[0])} ranks"
-        talk[key] = talk.get(key, 0.0) + float(np.ravel(one.deviation)[0])
-    rest = float(own.shown.deviation[0]) ** 2 - sum(
-        float(np.ravel(one.deviation)[0]) ** 2 for one in own.block.exchange
-    )
-    families = {row.work for row in model.rows} & {"conv", "attention"} | {"gemm"}
-    work = model.repeat * model.mac
-    family = max(families, key=lambda f: sum(work[model.mask(lambda row: row.work == f)]))
-    key = f"{family} kernels at the local shapes"
-    return {**talk, key: max(rest, 0.0) ** 0.5}
-
-
-def settling(mine: dict[str, float], other: dict[str, float]) -> tuple[str, float] | None:
-    """The measurement that would tell two plans apart best, and its share of what is open.
-
-    What both err in alike moves both: only the difference of a shared doubt is open.
-    """
-    open_ = {key: abs(mine.get(key, 0.0) - other.get(key, 0.0)) ** 2 for key in {**mine, **other}}
-    total = sum(open_.values())
-    if total <= 0:
-        return None
-    key = max(open_, key=lambda name: open_[name])
-    return key, open_[key] / total
-
-
-__all__ = ["Contest", "Flip", "contest", "degrees", "doubts", "machines", "settling"]
+__all__ = ["Contest", "Flip", "contest", "degrees", "machines"]

@@ -19,7 +19,7 @@ from oracle.report import origins, parts, why_not
 from oracle.units import show
 
 if TYPE_CHECKING:
-    from oracle.search import Ranking
+    from oracle.ranking import Ranking
 
 NUMBERS = ("time", "low", "high", "epoch", "memory", "best?", "samples/s", "sent", "exposed",
            "bytes", "calls", "group", "φ", "#", "share", "seconds")  # fmt: skip

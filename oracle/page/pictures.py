@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from oracle.page.markup import Html, plain, tag
 
 if TYPE_CHECKING:
-    from oracle.search import Ranking
+    from oracle.ranking import Ranking
 
 LARGEST = 4096  # devices of a network that is drawn
 MOST_BOXES = 6000  # passes of a pipeline that are drawn
