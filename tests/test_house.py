@@ -21,7 +21,7 @@ FLOORS = [
     {"units", "document", "nccl", "options", "terminal", "table", "files", "strict_json"},
     {"schema"},
     {"specs", "layers"},
-    {"fusion"},
+    {"fusion", "transformer"},
     {"models", "spec_block", "provenance", "contract"},
     {"shard", "topology", "collectives", "compute", "profile"},
     {"contention", "strategies"},
@@ -56,7 +56,7 @@ FLOOR = {module: level for level, floor in enumerate(FLOORS) for module in floor
 HEAVY = {"scipy", "pandas", "networkx", "matplotlib", "torch", "onnx", "rich", "dask", "pyarrow"}
 # a module beyond 300 lines says why; this list may only grow shorter
 LONG = {
-    "evaluate.py": 650, "layers.py": 650, "models.py": 550, "calibrate.py": 320, "fit.py": 350,
+    "evaluate.py": 650, "models.py": 420, "calibrate.py": 320, "fit.py": 350,
     "kernel_fit.py": 350, "specs.py": 350, "prediction.py": 350,
     "topology/__init__.py": 350, "contention/price.py": 400, "executor/collectives.py": 420,
     "executor/exchange.py": 420, "executor/launch.py": 400, "executor/program.py": 560,

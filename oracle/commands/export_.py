@@ -21,7 +21,7 @@ from oracle.commands import (
 )
 
 if TYPE_CHECKING:
-    from oracle.models import Transformer
+    from oracle.transformer import Transformer
 
 FORMATS = ("torchrun", "slurm", "deepspeed", "megatron", "torchtitan", "trace")
 

@@ -14,7 +14,7 @@ from torch.nn import functional
 
 from oracle.executor.able import NotExecuted
 from oracle.executor.graph import Operation
-from oracle.layers import Conv, Deconv, Embedding, Mlp, Norm, Pool, Position, Shape, _tuple
+from oracle.layers import Conv, Deconv, Embedding, Mlp, Norm, Pool, Position, Shape, along
 
 _POOLS = {
     ("max", 1): functional.max_pool1d,
@@ -82,12 +82,12 @@ def paddings(op: Operation) -> list[tuple[int, int]]:
         sizes = zip(extents, shape.made.extents, shape.stride, reach, strict=True)
         both = [max((m - 1) * s + r - n, 0) for n, m, s, r in sizes]
         return [(b // 2, b - b // 2) for b in both]
-    return [(p, p) for p in _tuple(padding, rank)]
+    return [(p, p) for p in along(padding, rank)]
 
 
 def dilations(op: Operation) -> tuple[int, ...]:
     dilation = op.layer.dilation if isinstance(op.layer, Conv) else 1
-    return _tuple(dilation, len(op.shape.window))
+    return along(dilation, len(op.shape.window))
 
 
 def reaches(op: Operation) -> list[int]:
@@ -112,8 +112,8 @@ def deconvolution(op: Operation, x: Tensor, weight: Tensor, bias: Tensor | None)
     layer, rank = op.layer, len(op.shape.window)
     assert isinstance(layer, Deconv)
     return torch.convolution(
-        x, weight, bias, list(op.shape.stride), list(_tuple(layer.padding, rank)), [1] * rank, True,
-        list(_tuple(layer.output_padding, rank)), op.shape.groups,
+        x, weight, bias, list(op.shape.stride), list(along(layer.padding, rank)), [1] * rank, True,
+        list(along(layer.output_padding, rank)), op.shape.groups,
     )  # fmt: skip
 
 

@@ -8,10 +8,10 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
-from oracle.models import Transformer
 from oracle.plan import Plan
 from oracle.prediction import Estimate
 from oracle.readers.network import plain_name
+from oracle.transformer import Transformer
 from oracle.units import show
 from oracle.writers import Refusal
 

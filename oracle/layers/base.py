@@ -1,0 +1,85 @@
+"""What every layer kind is made of: shapes, the rows of work it becomes, what it must say."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import ClassVar, Literal
+
+Extents = tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Shape:
+    """Of one sample: channels, then extents (pixels, voxels, or one extent of tokens)."""
+
+    channels: int
+    extents: Extents = ()
+    tokens: bool = False
+
+    @property
+    def size(self) -> int:
+        return self.channels * math.prod(self.extents)
+
+    def __str__(self) -> str:
+        return "×".join(map(str, (self.channels, *self.extents)))
+
+
+class Misfit(ValueError):
+    """A layer that its input's shape does not fit."""
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """One row of a model's columns: one kernel's work for one sample, at full size."""
+
+    name: str
+    kind: str
+    work: Literal["gemm", "conv", "attention", "stream"]
+    given: Shape
+    made: Shape
+    window: Extents = ()
+    stride: Extents = ()
+    groups: int = 1
+    weights: int = 0  # trainable elements, vectors (bias, scale, shift) included
+    role: str = ""  # how tensor parallelism may cut it: column row heads vocab expert
+    sequence: bool = False  # a region that sequence parallelism cuts along the tokens
+    heads: int = 0
+    kv_heads: int = 0
+    width: int = 0  # of one head
+    keys: int = 0  # positions attended to
+    causal: bool = False
+    flash: bool = False
+    reads: tuple[float, float] = (0.0, 0.0)  # forward passes over (|x|, |y|) of a stream
+    rereads: tuple[float, float] = (0.0, 0.0)  # backward passes
+    pieces: int = 1  # kernels that a stream is written out as
+    adds: bool = False  # its product adds the weights' gradient up: no pass of its own for that
+    needs: str = ""  # what its backward pass wants of its own tensors: "x", "y", "xy"
+    extra_kept: float = 0.0  # further elements kept per sample, in the working precision
+    extra_bytes: float = 0.0  # further bytes kept per sample whatever the precision: masks, fp32
+    experts: int = 0
+    active: float = 1.0  # experts a token visits; the work is `active` times one expert's
+    tied: bool = False  # uses weights that another row holds
+    after: int = -1  # kept tensor bookkeeping, set by the model
+
+
+def along(value: int | tuple[int, ...], rank: int) -> Extents:
+    found = (value,) * rank if isinstance(value, int) else tuple(value)
+    if len(found) != rank:
+        raise Misfit(f"{len(found)} numbers for {rank} extents")
+    return found
+
+
+@dataclass(frozen=True)
+class Layer:
+    """What every kind has: a name to refer to, and where its input comes from."""
+
+    name: str = field(default="", kw_only=True)
+    inputs: tuple[str, ...] = field(default=(), kw_only=True, metadata={"key": "from"})
+
+    several: ClassVar[bool] = False  # takes more than one input
+
+    def rows(self, given: Sequence[Shape]) -> Iterator[Row]:
+        """The rows of work this layer becomes; the last one makes its output."""
+        raise NotImplementedError
