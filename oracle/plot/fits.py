@@ -44,5 +44,6 @@ def fits(calibration: Any) -> Figure:
             below.set(xlabel="message, bytes", xscale="log")
             above.legend(loc="upper left")
         axes[0, 0].set_ylabel("seconds")
-        axes[1, 0].set_ylabel("fitted / measured − 1, %")
+        axes[1, 0].set_ylabel("fit off by, %")
+        figure.align_ylabels()
     return figure
