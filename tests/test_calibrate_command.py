@@ -108,6 +108,20 @@ def test_points_and_fits_are_drawn(
     assert (tmp_path / "again.svg").read_bytes() == (tmp_path / "fits.svg").read_bytes()
 
 
+def test_the_shipped_abci_is_what_its_logs_say() -> None:
+    """288 published timings give the very entries that the system carries, to the last digit."""
+    log = readers.read(Path(__file__).parents[1] / "notebooks" / "data" / "abci-allreduce.jsonl")
+    found = calibrate([log], "abci")
+    carried = [e for e in specs.system("abci").collectives if e.op == "allreduce"]
+    assert len(carried) == len(found.entries) == 10
+    for mine, theirs in zip(found.entries, carried, strict=True):
+        for name in ("level", "protocol", "algorithm", "base", "latency", "bandwidth", "ranks",
+                     "sizes", "uncertainty"):  # fmt: skip
+            assert getattr(mine, name) == getattr(theirs, name), name
+    assert found.fits[0].pool.repeats < 0.015  # it is no noise that the fit leaves over
+    assert "changes its ways" in found.text()
+
+
 # groups at once
 
 
