@@ -111,7 +111,7 @@ class Transformer:
                     self.vocab, bias=self.head_transform, role="vocab", tied=self.tied_embeddings,
                     name="head",
                 ),
-                Loss(name="loss"),
+                Loss(fused=self.fused, name="loss"),
             ]  # fmt: skip
         if self.pooler:
             of = ("norm" if self.final_norm else "layers",)

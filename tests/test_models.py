@@ -670,7 +670,7 @@ def test_operators_apart_pass_more_bytes_and_do_the_same_work() -> None:
             for model in (fused, apart)
         )
         assert (other.seconds[0] > one.seconds[0]) == slower
-        assert (other.memory[0] > one.memory[0]) == slower
+        assert other.memory[0] > one.memory[0]  # of the loss's gradient there are two at once
 
 
 def test_a_norm_takes_the_sum_and_the_function_along() -> None:

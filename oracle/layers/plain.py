@@ -158,6 +158,7 @@ class Loss(Layer):
     """Softmax and cross-entropy over the channels, in fp32."""
 
     op: Literal["cross_entropy", "mse", "bce"] = "cross_entropy"
+    fused: bool = True  # else the gradient cast down stands beside the one in fp32
 
     shorthand: ClassVar[str] = "op"
 
@@ -166,4 +167,5 @@ class Loss(Layer):
         # cast up, maximum, shift, exponential, sum, division; back: scale, copy, cast down.
         # an fp32 copy of the logits is what is kept; it becomes the gradient in place
         yield Row(self.name or "loss", "loss", "stream", shape, shape, role="vocab",
-                  reads=(9.5, 0), rereads=(5.5, 0), extra_bytes=4.0 * shape.size)  # fmt: skip
+                  reads=(9.5, 0), rereads=(5.5, 0), extra_bytes=4.0 * shape.size,
+                  extra_kept=(not self.fused) * shape.size)  # fmt: skip
