@@ -7,14 +7,15 @@ import subprocess
 import sys
 import threading
 import time
+from dataclasses import asdict
 from pathlib import Path
 
 import pytest
 
 from oracle.executor import faults, records
-from oracle.executor.beacon import Beacon, sighting
+from oracle.executor.beacon import Beacon, Sighting, sighting
 from oracle.executor.faults import Fault
-from oracle.executor.launch import DONE, FAILED, TERMINATED, Host, launch
+from oracle.executor.launch import DONE, FAILED, TERMINATED, Host, _Warden, launch
 from oracle.executor.world import World, WorldError, recognise
 
 HERE = Path(__file__).parent
@@ -171,6 +172,54 @@ def test_failure_names_rank_host_phase_and_operation(tmp_path, how, words):
         assert part in outcome.message
     assert sorted(records.of_all_ranks(tmp_path, 3)) == ["step 1", "step 2", "step 3"]
     assert all(map(gone, pids_of(tmp_path)))
+
+
+def watched(folder, beats):
+    """A warden of as many ranks, all in one exchange, and a way to let them beat."""
+    warden = _Warden(folder, World(size=len(beats)), False, 8.0, lambda _: None, HOST)
+
+    def beat(numbers):
+        for rank, number in enumerate(numbers):
+            said = Sighting(rank, f"node{rank}", 1, number, "exchange", "allreduce", 1, 7)
+            (folder / f"beat-{rank:05d}").write_text(json.dumps(asdict(said)))
+
+    beat(beats)
+    warden._check_everyone(0.0)
+    return warden, beat
+
+
+def test_rank_without_a_heartbeat_is_blamed_before_those_who_wait_for_it(tmp_path):
+    """It entered the operation as the others did: only its heart tells that it is the one."""
+    warden, beat = watched(tmp_path, [0, 0, 0])
+    beat([1, 1, 1])
+    warden._check_everyone(1.0)  # a last beat, after the last move
+    for now in range(2, 9):
+        beat([now, now, 1])
+        warden._check_everyone(float(now) + 0.3)
+        assert not faults.found(tmp_path)
+    warden._check_everyone(9.3)
+    (fault,) = faults.found(tmp_path)
+    assert (fault.rank, fault.kind) == (2, "stalled")
+    assert "no heartbeat" in fault.detail
+
+
+def test_all_hearts_beat_and_nothing_moves(tmp_path):
+    warden, beat = watched(tmp_path, [0, 0])
+    for now in range(1, 10):
+        beat([now, now])
+        warden._check_everyone(float(now))
+    (fault,) = faults.found(tmp_path)
+    assert "a dead link?" in fault.detail
+
+
+def test_time_in_which_the_warden_got_no_turn_counts_against_nobody(tmp_path):
+    warden, _ = watched(tmp_path, [0, 0])
+    warden._check_everyone(5.0)
+    warden._forgive(20.0)  # the machine was short of time: ranks were, too
+    warden._check_everyone(26.0)
+    assert not faults.found(tmp_path)
+    warden._check_everyone(29.5)
+    assert {fault.rank for fault in faults.found(tmp_path)} == {0, 1}
 
 
 @pytest.mark.slow

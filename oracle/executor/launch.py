@@ -25,7 +25,7 @@ from types import FrameType
 from typing import Any
 
 from oracle.executor import faults
-from oracle.executor.beacon import Sighting, sighting
+from oracle.executor.beacon import EACH, Sighting, sighting
 from oracle.executor.faults import Fault
 from oracle.executor.records import lines, write_whole
 from oracle.executor.world import World, WorldError, host_name, recognise
@@ -34,6 +34,8 @@ DONE, FAILED, INTERRUPTED, TERMINATED = 0, 3, 130, 143
 TIMEOUT = 60.0
 _LOOK = 0.1  # seconds between looks at one's own workers
 _LOOK_AROUND = 0.5  # … and at the files of everyone
+_LATE = 1.0  # a look that comes so much later than meant: this machine is short of time itself
+_MISSED = 2.5 * EACH  # a heart that has been silent for so long is suspected first
 _SETTLE = 1.5  # a dying rank takes others along: wait for all faults, then name the first
 _STOP = {signal.SIGTERM: TERMINATED, signal.SIGINT: INTERRUPTED}
 
@@ -216,9 +218,12 @@ class _Warden:
     def _watch(self) -> Fault | None:
         """Until all workers have ended (None), or something is wrong (the cause)."""
         asked, first, around = False, None, 0.0
+        before = time.monotonic()
         while True:
             time.sleep(_LOOK)
             now = time.monotonic()
+            self._forgive(now - before - _LOOK)
+            before = now
             if self.stop and not asked:
                 asked = True
                 for worker in self.workers.values():
@@ -237,6 +242,12 @@ class _Warden:
                 return faults.root(faults.found(self.attempt))
             if not running and first is None:
                 return None
+
+    def _forgive(self, late: float) -> None:
+        """Time in which not even the warden got a turn counts against nobody."""
+        if late > _LATE:
+            self.seen = {rank: (beat, at + late) for rank, (beat, at) in self.seen.items()}
+            self.moved = self.moved[0], self.moved[1] + late
 
     def _check_own(self) -> bool:
         """Is any worker of ours still running? Those that ended badly leave a fault."""
@@ -269,6 +280,8 @@ class _Warden:
         entered = sum(said.entered for said in present)
         if entered != self.moved[0] or not present:
             self.moved = (entered, now)
+        elif any(now - self.seen[said.rank][1] > _MISSED for said in present):
+            return  # it may be whom all others wait for: its heart will tell, a moment later
         elif now - self.moved[1] > self._patience(present) and len(present) == self.world.size:
             last = min(present, key=lambda said: said.entered)
             lags = any(said.entered > last.entered for said in present)
