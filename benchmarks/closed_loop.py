@@ -42,6 +42,7 @@ from oracle.readers import read  # noqa: E402
 from oracle.specs import Curve, System  # noqa: E402
 from tests.lab.network import Lab, Wiring, missing  # noqa: E402
 
+NOISY = 0.06  # relative spread of a plan's steps, above which it is run again
 GOALS = {"accuracy": 0.92, "strategy": 0.85, "regret": 0.03, "within": 0.90, "coverage": 0.85}
 
 
@@ -192,7 +193,7 @@ def system_of(setting: Setting) -> System:
 def jobs_of(setting: Setting, quick: bool) -> list[Job]:
     """The plans of a setting."""
     names = ["vgg"] if quick else list(MODELS)
-    steps, most = (3, 3) if quick else (6, 99)
+    steps, most = (3, 3) if quick else (8, 99)
     return [
         Job(MODELS[name], plan, BATCH[name], steps=steps, warm_up=2)
         for name in names
@@ -215,7 +216,7 @@ def calibrated(
         operations=["allreduce", "reduce_scatter", "allgather", "sendrecv", "halo"], say=_say,
     )  # fmt: skip
     assert outcome.complete, outcome.message
-    timed = [replace(job, steps=4, warm_up=1) for job in jobs]
+    timed = [replace(job, steps=8, warm_up=1) for job in jobs]
     outcome = measure_compute(timed, compute, ranks=hosts, host=host, say=_say,
                               rate=setting.rate / 8)  # fmt: skip
     assert outcome.complete, outcome.message
@@ -286,8 +287,18 @@ def _predicted(job: Job, system: System, profile: Profile) -> Estimate:
 
 
 def _measured(jobs: Sequence[Job], hosts: int, folder: Path, host: Host) -> list[Measurement]:
-    outcome, found = run(jobs, folder / "runs.json", ranks=hosts, host=host, say=_say, timeout=120)
-    assert outcome.complete, outcome.message
+    """Every plan, run; those whose steps differ much are run once more, and the calmer run kept."""
+
+    def ran(some: Sequence[Job], name: str) -> list[Measurement]:
+        outcome, found = run(some, folder / name, ranks=hosts, host=host, say=_say, timeout=120)
+        assert outcome.complete, outcome.message
+        return found
+
+    found = ran(jobs, "runs.json")
+    noisy = [i for i, one in enumerate(found) if one.spread > NOISY]
+    if noisy:
+        for i, again in zip(noisy, ran([jobs[i] for i in noisy], "again.json"), strict=True):
+            found[i] = min(found[i], again, key=lambda one: one.spread)
     return found
 
 

@@ -198,7 +198,7 @@ def main() -> None:
     parser.add_argument("--seed", type=int, default=1)
     given = parser.parse_args()
     kills, stalls = (4, 1) if given.quick else (given.kills, given.stalls)
-    sweeps, writers = (4, (4, 2_000)) if given.quick else (given.sweep_kills, (64, 100_000))
+    sweeps, writers = (2, (4, 2_000)) if given.quick else (given.sweep_kills, (64, 100_000))
     found = trials("SIGKILL", kills, given.ranks, given.seed)
     found += trials("SIGSTOP", stalls, given.ranks, given.seed)
     made = figures(found, resumed(given.ranks, 2 if given.quick else 8, given.seed))
