@@ -64,9 +64,15 @@ def _order(p: int, i: int, segments: int, eager: bool) -> list[tuple[bool, int]]
 def priced(what: str, when: str, exposed: list[float], ahead: Any = 0.0) -> Priced:
     one, many = np.ones(1), np.array([exposed])
     return Priced(
-        Message(what, "sendrecv", 1.0, ("pipeline",), when=when), "pipeline", 2 * one, one,
-        np.ones_like(many), many, many, one, np.zeros(1, int), ("direct",), ((),), 0 * one, ahead,
+        message=Message(what, "sendrecv", 1.0, ("pipeline",), when=when), axis="pipeline",
+        group=2 * one, nbytes=one, calls=np.ones_like(many), seconds=many, exposed=many, phi=one,
+        best=np.zeros(1, int), names=("direct",), full=((),), rough=0 * one, origins=("measured",),
+        outside=np.zeros(1, bool), ahead=ahead,
     )  # fmt: skip
+
+
+def unasked() -> Any:
+    raise AssertionError("nobody wants to know where the numbers come from")
 
 
 def predicted(
@@ -76,14 +82,15 @@ def predicted(
     p, nothing = len(forward), np.zeros((1, len(forward)))
     plan = parse(f"pipeline:{p},segments={segments},schedule={schedule}", 64.0)
     flow = Flow(
-        np.array([forward]), np.array([backward]), (nothing,) * 3, nothing, (nothing, nothing),
-        (nothing,) * 3, np.full((1, 1), float(segments)), 0.1,
+        forward=np.array([forward]), backward=np.array([backward]), again=(nothing,) * 3,
+        update=nothing, host=(nothing, nothing), redone=(nothing,) * 3,
+        segments=np.full((1, 1), float(segments)),
     )  # fmt: skip
     ahead = np.array([[0.0, *border]])
     talk = [priced("borders", "border", (ahead[0] + np.array([*border, 0.0])).tolist(), ahead),
             priced("gradients", "step", after)]  # fmt: skip
     stages: Any = SimpleNamespace(p=p, v=1)
-    return step(plan, np.zeros(1, int), stages, flow, talk, SYSTEM, Options())
+    return step(plan, np.zeros(1, int), stages, flow, talk, SYSTEM, Options(), unasked)
 
 
 def found(*given: Any) -> float:
