@@ -211,7 +211,8 @@ def _plain(kind: Any, rule: Between, node: Node) -> float | int:
         wanted = "a whole number" if kind is int else "a plain number"
         raise ValueError(f"`{node.text[:40]}` is not {wanted}")
     value = kind(text)
-    if not math.isfinite(value) or not rule.low <= value <= rule.high:
+    # compared as it is: a whole number may be too large for a float
+    if abs(value) == math.inf or not rule.low <= value <= rule.high:
         top = f" to {rule.high:g}" if math.isfinite(rule.high) and rule.high < 2**53 else " or more"
         raise ValueError(f"{text[:40]} is out of range: {rule.low:g}{top}")
     return value  # type: ignore[no-any-return]

@@ -540,3 +540,12 @@ def test_every_code_can_come_up(tmp_path: Path) -> None:
     raised |= set(codes(refused(tmp_path, SYSTEM.replace("toy", "[]").replace("4", "x"))))
     raised |= {"E109", "E110", "E111"}  # see `test_values_that_do_not_go_together`
     assert raised >= {code for code in CODES if code < "E112"}  # the rest are not of spec files
+
+
+@pytest.mark.parametrize("digits", [17, 60, 309, 400])
+def test_a_whole_number_too_large_for_a_float_is_refused(tmp_path: Path, digits: int) -> None:
+    path = tmp_path / "large.yaml"
+    path.write_text(MODEL.replace("padding: 1", f"padding: {'9' * digits}"))
+    with pytest.raises(SpecError, match="out of range") as told:
+        oracle.model(str(path))
+    assert [fault.place.line for fault in told.value.faults] == [5]
