@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from oracle.readers import MOST, Reading, Refusal, Sample, kept_environment, usable
-from oracle.readers.nccl_tests import PROGRAMS, Half, Row, deduce, readable
+from oracle.readers.nccl_tests import PROGRAMS, Half, Row, deduce, measured, readable
 from oracle.strict_json import Unfit, closed, loads
 
 TITLE = "nccl-tests JSON"
@@ -91,36 +91,15 @@ def _reading(
     groups = len({str(d.get("group", 0)) for d in devices}) or 1
     ranks = len(devices) // groups or None
     nodes = len(names) or None
-    samples: list[Sample] = []
     operation, deduced = deduce(rows, ranks, _operation(data)) if rows else ("", None)
     if not operation:
         skipped += [(row.line, "the file does not say which operation this is") for row in rows]
         rows = []
     ranks = ranks or deduced
     iterations = config.get("iterations")
-    for row in rows:
-        for half in row.halves:
-            if half.wrong.isdecimal() and int(half.wrong[:18]):
-                skipped.append((row.line, "the results were wrong (nwrong is not 0)"))
-                continue
-            samples.append(
-                Sample(
-                    operation,
-                    float(row.size),
-                    half.time * 1e-6,
-                    ranks,
-                    nodes,
-                    ranks // nodes if ranks and nodes and ranks % nodes == 0 else None,
-                    half.in_place,
-                    iterations if isinstance(iterations, int) else None,
-                    groups,
-                    row.dtype,
-                    spread=half.spread,
-                    library="nccl",
-                    memory="device",
-                    where=f"{path}:result {row.line}",
-                )
-            )
+    known = Sample(operation, 0.0, 1.0, ranks, nodes, groups=groups,
+                   iterations=iterations if isinstance(iterations, int) else None)  # fmt: skip
+    samples = measured(rows, known, f"{path}:result ", skipped, "nwrong")
     return Reading(path, TITLE, tuple(samples), machine, tuple(skipped))
 
 

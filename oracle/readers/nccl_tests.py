@@ -9,7 +9,7 @@ scatters or exchanges, and 1 otherwise; the same ratio gives n when the device l
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import Any
@@ -208,35 +208,35 @@ def _samples(
     nodes = len(hosts) if complete else None
     if nodes:
         machine["nodes"] = max(nodes, machine.get("nodes", 0))
+    if table.cpu_time:
+        why = "-C 1 prints the CPU's time, not the elapsed time"
+        skipped += [(row.line, why) for row in table.rows for _ in row.halves]
+        return []
+    known = Sample(operation, 0.0, 1.0, ranks, nodes, iterations=table.iterations, groups=groups)
+    checked = table.names[-1:] != ("error",)  # which old versions printed in its place
+    return measured(table.rows, known, f"{path}:", skipped, "#wrong" if checked else "")
+
+
+def measured(
+    rows: Iterable[Row], known: Sample, where: str, skipped: list[tuple[int, str]], wrong: str
+) -> list[Sample]:
+    """Rows as samples of what is known of them all; `wrong` names the count of wrong results."""
+    ranks, nodes = known.ranks, known.nodes
+    inner = ranks // nodes if ranks and nodes and ranks % nodes == 0 else None
     samples = []
-    for row in table.rows:
+    for row in rows:
         if row.size == 0:
             skipped.append((row.line, "0 bytes: nothing was sent"))
             continue
         for half in row.halves:
-            if table.cpu_time:
-                skipped.append((row.line, "-C 1 prints the CPU's time, not the elapsed time"))
-            elif half.wrong.isdecimal() and int(half.wrong[:18]) and table.names[-1:] != ("error",):
-                skipped.append((row.line, "the results were wrong (#wrong is not 0)"))
-            else:
-                samples.append(
-                    Sample(
-                        operation,
-                        float(row.size),
-                        half.time * 1e-6,
-                        ranks,
-                        nodes,
-                        ranks // nodes if ranks and nodes and ranks % nodes == 0 else None,
-                        half.in_place,
-                        table.iterations,
-                        groups,
-                        row.dtype,
-                        spread=half.spread,
-                        library="nccl",
-                        memory="device",
-                        where=f"{path}:{row.line}",
-                    )
-                )
+            if wrong and half.wrong.isdecimal() and int(half.wrong[:18]):
+                skipped.append((row.line, f"the results were wrong ({wrong} is not 0)"))
+                continue
+            samples.append(known._replace(
+                nbytes=float(row.size), seconds=half.time * 1e-6, ranks_per_node=inner,
+                in_place=half.in_place, dtype=row.dtype, spread=half.spread, library="nccl",
+                memory="device", where=f"{where}{row.line}",
+            ))  # fmt: skip
     return samples
 
 
