@@ -27,8 +27,9 @@ Lines = Callable[..., Any]  # contention.lines or contention.alone
 class Priced:
     """A message with its price on each stage: (plans, p), or (plans,) where said."""
 
-    message: Message
-    axis: str  # the strategy that sends it
+    what: str  # "data: gradients"
+    op: str
+    when: str  # in the "forward" or "backward" pass, once a "step", or at a stage "border"
     group: Array  # (plans,)
     nbytes: Array  # (plans,) of the largest call
     calls: Array  # per micro-batch, or per iteration (`step`); ideally per crossing (`border`)
@@ -42,10 +43,6 @@ class Priced:
     origins: tuple[str, ...]  # where a line comes from, by the same index
     outside: Array  # (plans,) whether no measurement covers its size and group
     ahead: Array = 0.0  # of `exposed` at a border, what comes in for the forward pass
-
-    @property
-    def name(self) -> str:
-        return f"{self.axis}: {self.message.what}"
 
 
 @dataclass(frozen=True)
@@ -82,26 +79,28 @@ def price(
         else ()
         for pattern, devices in found.patterns
     ]
-    size = len(group)
-    nbytes = np.broadcast_to(message.nbytes, (size, len(shard.model)))
-    calls = np.broadcast_to(np.asarray(message.calls, float), nbytes.shape) * (group > 1)
+    shape = size, rows = len(group), len(shard.model)
+    nbytes, calls = np.broadcast_to(message.nbytes, shape), np.atleast_2d(message.calls)
+    columns, ahead = np.arange(rows), np.zeros(1)
+    if message.when in ("forward", "backward"):  # said by some rows, each for itself
+        columns = np.flatnonzero(np.broadcast_to((calls > 0).any(axis=0), rows))
+        nbytes = nbytes[:, columns]
+        calls = np.broadcast_to(calls, shape)[:, columns] * (group > 1.0)
+    else:
+        calls = np.max(calls, axis=-1, keepdims=True) * (group > 1.0)
     if message.when == "step":
         nbytes = stages.total(nbytes)
-        calls = np.broadcast_to(np.max(calls, axis=-1, keepdims=True), nbytes.shape)
+        calls = np.broadcast_to(calls, nbytes.shape)
         if message.hides and not shard.ideal:
             pieces = np.maximum(1.0, np.ceil(nbytes / BUCKET))
             calls, nbytes = calls * pieces, nbytes / pieces
     elif message.when.startswith("unit"):
         nbytes = stages.units(nbytes)
-        calls = np.broadcast_to(np.max(calls, axis=-1, keepdims=True), nbytes.shape) * (nbytes > 0)
+        calls = calls * (nbytes > 0)
     elif message.when == "border":
         nbytes = stages.borders(nbytes)
         calls = np.ones_like(nbytes)
-    columns, ahead = np.flatnonzero((calls > 0).any(axis=0)), np.zeros(1)
-    each = np.zeros(nbytes.shape)
-    each[:, columns], best, (names, full, origins), phi, rough, outside = _menu(
-        menu, row, nbytes[:, columns]
-    )
+    each, best, (names, full, origins), phi, rough, outside = _menu(menu, row, nbytes)
     sent = calls * each
     if message.when in ("forward", "backward"):
         add = stages.last if message.once else stages.total
@@ -121,14 +120,15 @@ def price(
     if message.hides and not (shard.ideal and message.when == "step"):
         may = np.asarray(getattr(axis, "overlap", 1.0), float) > 0
         if message.hides in ("data", "weight"):  # under a product of the row that sends
-            alone = getattr(times, message.hides)
+            alone = getattr(times, message.hides)[:, columns]
             left = stages.total(np.maximum(sent - alone, 0.0), columns)
             exposed = np.where(may, left, seconds)
         else:
             exposed = cover.hide(message, seconds, count, may)
     largest = np.where(calls > 0, nbytes, 0.0).max(axis=-1, initial=0.0)
     return Priced(
-        message, axis.name, group[:, 0], largest, count, seconds, exposed, phi, best, names, full,
+        f"{axis.name}: {message.what}", message.op, message.when.removeprefix("unit "),
+        group[:, 0], largest, count, seconds, exposed, phi, best, names, full,
         rough, origins, outside, ahead,
     )  # fmt: skip
 

@@ -32,28 +32,22 @@ class Stages:
     def total(self, values: Array, columns: Array | None = None) -> Array:
         """(plans, rows) → (plans, p): what each device of a pipeline has in all.
 
-        `columns` names the rows that hold anything, where they are few.
+        `columns` names the rows that the values are of, where they are not of all.
         """
         values = np.atleast_2d(values)
         if self.rows is not None:
-            return (
-                values @ self.rows.T
-                if columns is None
-                else values[:, columns] @ self.rows.T[columns]
-            )
+            return values @ (self.rows.T if columns is None else self.rows.T[columns])
         return self.gather(self.units(values, columns))
 
     def units(self, values: Array, columns: Array | None = None) -> Array:
         """(plans, rows) → (plans, units)."""
-        if columns is None:
-            return values @ self.inside
-        return values[:, columns] @ self.inside[columns]
+        return values @ (self.inside if columns is None else self.inside[columns])
 
     def last(self, values: Array, columns: Array) -> Array:
         """(plans, rows) → (plans, p): as `total`, of each row's copies only the last."""
         unit = len(self.ends) - 1 - np.argmax(self.counts[::-1] > 0, axis=0)
         hands_on = np.arange(len(self.ends)) == unit[columns][:, None]
-        return self.gather(values[:, columns] @ hands_on)
+        return self.gather(values @ hands_on)
 
     def gather(self, units: Array) -> Array:
         """(plans, units) → (plans, p)."""

@@ -129,7 +129,7 @@ def sent(talk: list[Priced], flow: Flow, system: System, ideal: bool) -> Sent:
     variance = {when: np.zeros(shape) for when in found}
     ahead = np.zeros(shape)
     for one in talk:
-        when = one.message.when.removeprefix("unit ")
+        when = one.when
         found[when] = found[when] + one.exposed - one.ahead
         ahead = ahead + one.ahead
         variance[when] = variance[when] + (one.rough[:, None] * one.exposed) ** 2
@@ -177,7 +177,7 @@ class Step:
         return [self._whole(one) for one in self.talk]
 
     def _whole(self, one: Priced) -> Exchange:
-        when, same = one.message.when.removeprefix("unit "), self.same
+        when, same = one.when, self.same
         stage = self.end if when == "step" else self.stage
         times = {"step": np.ones(len(same)), "border": self.crossings,
                  "forward": self.segments * self.twice}.get(when, self.segments)  # fmt: skip
@@ -186,7 +186,7 @@ class Step:
         )
         exposed = exposed * self.bare if when == "step" else exposed
         return Exchange(
-            one.name, one.message.op, one.group[same], calls, one.nbytes[same], seconds, exposed,
+            one.what, one.op, one.group[same], calls, one.nbytes[same], seconds, exposed,
             one.phi[same], one.best[same], one.names, one.full, one.rough[same] * exposed,
             one.origins, one.outside[same],
         )  # fmt: skip

@@ -16,7 +16,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import oracle
-from oracle.collectives import Message
 from oracle.exchange import Priced
 from oracle.options import Options
 from oracle.plan import parse
@@ -64,7 +63,7 @@ def _order(p: int, i: int, segments: int, eager: bool) -> list[tuple[bool, int]]
 def priced(what: str, when: str, exposed: list[float], ahead: Any = 0.0) -> Priced:
     one, many = np.ones(1), np.array([exposed])
     return Priced(
-        message=Message(what, "sendrecv", 1.0, ("pipeline",), when=when), axis="pipeline",
+        what=f"pipeline: {what}", op="sendrecv", when=when,
         group=2 * one, nbytes=one, calls=np.ones_like(many), seconds=many, exposed=many, phi=one,
         best=np.zeros(1, int), names=("direct",), full=((),), rough=0 * one, origins=("measured",),
         outside=np.zeros(1, bool), ahead=ahead,

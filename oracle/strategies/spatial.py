@@ -130,25 +130,27 @@ class Spatial(Strategy):
         chained = np.asarray(self.halo) == 1
         chain = np.where(chained, np.maximum(self.degree - 1, 2 - (self.degree > 2)), 1)
         for i, parts in enumerate(grid):
+            if not np.any(parts > 1):
+                continue
             k, s = model.window[i], model.stride[i]
             shared = np.maximum(k - s, 0)  # rows of x that windows on both sides of a cut see
             deep = np.floor(k / 2) * (shared > 0)
             crossed = (parts > 1) & cut & (deep > 0)
             apart = prod(grid[i + 1 :], start=np.ones_like(parts))  # the last extent runs fastest
             line = np.where(chained, self.degree, parts), np.where(chained, 1.0, apart)
-            x = shard.channels * product(given) / given[i]
-            y = shard.filters * product(made) / made[i]
+            x, y = (prod(part[:i] + part[i + 1 :]) for part in (given, made))  # of one such row
             # a pool sends back what its windows add to the neighbours' dL/dx
-            back = np.where(pools, x * shared / 2, y * deep / s)
+            back = np.where(pools, shared / 2 * shard.channels * x, deep / s * shard.filters * y)
+            each = micro * crossed
             found += [
-                Message(f"halo of x{NTH[i]}", "halo", micro * x * deep * crossed, ("spatial",),
-                        crossed * chain, when="forward", line=line),
-                Message(f"halo of dL/dy{NTH[i]}", "halo", micro * back * crossed, ("spatial",),
+                Message(f"halo of x{NTH[i]}", "halo", each * (deep * shard.channels * x),
+                        ("spatial",), crossed * chain, when="forward", line=line),
+                Message(f"halo of dL/dy{NTH[i]}", "halo", each * back, ("spatial",),
                         (crossed & ~entry) * chain, when="backward", line=line),
             ]  # fmt: skip
             inner = crossed * (1 - 1 / parts)  # cuts a part has, on average, over two
             given[i] = given[i] + inner * shared
-            made[i] = made[i] + inner * 2 * deep / s
+            made[i] = made[i] + inner * (2 * deep / s)
         return found
 
     def collect(self, shard: Shard, cut: Array) -> list[Message]:
