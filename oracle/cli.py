@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Any
 
 from oracle import __version__, terminal
-from oracle.commands import VERBS, Answer, Usage, parser_of
+from oracle.commands import VERBS, Answer, Usage, misspelt, parser_of
 
 EXAMPLES = """\
   oracle recommend resnet50 abci --devices 64 --batch 4096
@@ -91,7 +91,8 @@ def _run(verb: str, rest: list[str]) -> int:
         answer = import_module(f"oracle.commands.{verb}_").run(asked)
         _give(answer, asked)
     except Usage as error:
-        _talk(f"error: {error}\n       `oracle {verb} --help` lists what it takes", colour)
+        said = misspelt(parser, rest) or error  # what is missing may stand there, misspelt
+        _talk(f"error: {said}\n       `oracle {verb} --help` lists what it takes", colour)
         return 2
     except SystemExit as end:  # --help has printed itself
         return int(end.code or 0)

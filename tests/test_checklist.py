@@ -589,6 +589,8 @@ def test_a_fault_of_ours_keeps_its_traceback_and_asks_for_a_report(
     (["recommend", *SMALL, "--objective", "tme"], "did you mean `time`?"),
     (["recommend", *SMALL, "--format", "jsn"], "did you mean `json`?"),
     (["recommend", *SMALL, "--colour", "never"], "did you mean `--color`?"),
+    (["recommend", "resnet50", "abci", "--devices", "4", "--bacth", "8"],
+     "unknown option `--bacth`; did you mean `--batch`?"),
     (["completion", "bsh"], "did you mean `bash`?"),
     (["run", "resnet50", "--plan", "serial", "--batch", "8", "-o", "x", "--precision", "fp23"],
      "did you mean `fp32`?"),

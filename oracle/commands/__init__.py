@@ -59,14 +59,8 @@ class Parser(argparse.ArgumentParser):
         raise Usage(self._nearer(message))
 
     def _nearer(self, message: str) -> str:
-        from oracle.document import nearest, suggest
+        from oracle.document import suggest
 
-        words = message.split()
-        if message.startswith("unrecognized arguments:"):
-            flags = [flag for action in options(self) for flag in action.option_strings]
-            for word in words[2:]:
-                if word.startswith("-") and (meant := nearest(word.split("=")[0], flags)):
-                    return f"unknown option `{word}`; did you mean `{meant}`?"
         if found := re.fullmatch(r"(.*): invalid choice: '(.*)' \(choose from (.*)\)", message):
             known = [word.strip("' ") for word in found[3].split(",")]
             return f"{found[1]}: unknown `{found[2]}`; {suggest(found[2], known, 'write one of')}"
@@ -102,6 +96,20 @@ def options(parser: argparse.ArgumentParser) -> Iterator[argparse.Action]:
     """Every option of a parser and of its own verbs."""
     for one in parsers(parser):
         yield from (action for action in one._actions if action.option_strings)
+
+
+def misspelt(parser: argparse.ArgumentParser, words: Iterable[str]) -> str:
+    """The first option of a line that nobody knows but that is near to one, in words."""
+    from oracle.document import nearest
+
+    flags = [flag for action in options(parser) for flag in action.option_strings]
+    for word in words:
+        if word == "--":
+            break
+        flag = word.split("=")[0]
+        if flag.startswith("-") and flag not in flags and (meant := nearest(flag, flags)):
+            return f"unknown option `{flag}`; did you mean `{meant}`?"
+    return ""
 
 
 def as_json(data: Any) -> str:
