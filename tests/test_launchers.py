@@ -60,9 +60,13 @@ def free_ports(count):
 @pytest.fixture(scope="module")
 def slurm(tmp_path_factory):
     """A real controller and three node daemons, as root, in a folder of their own."""
-    lacking = [t for t in ("slurmctld", "slurmd", "srun", "munged") if shutil.which(t) is None]
-    if lacking or os.geteuid() != 0:
-        pytest.skip("needs root and " + ", ".join(lacking or ["nothing else"]))
+    packages = {"slurmctld": "slurmctld", "slurmd": "slurmd", "srun": "slurm-client",
+                "munged": "munge"}  # fmt: skip
+    lacking = [f"`{tool}` (package {packages[tool]})" for tool in packages
+               if shutil.which(tool) is None]  # fmt: skip
+    lacking += ["root"] * (os.geteuid() != 0)
+    if lacking:
+        pytest.skip("needs " + ", ".join(lacking))
     folder = Path("/tmp") / f"slurm{os.getpid()}"  # a socket's path must be short
     for name in ("state", "spool.n0", "spool.n1", "spool.n2", "seed"):
         (folder / name).mkdir(parents=True)
