@@ -26,7 +26,8 @@ UNEVEN = {  # parts differ in size: the largest is priced, padding is sent
 UNPRICED = {  # small exchanges that no strategy speaks of
     "filter: loss",
     "tensor: loss",
-    "tensor: norms of cut tokens",
+    "tensor: norms of cut tensors",
+    "filter: norms of cut tensors",
     "data: norms",  # of lars and lamb: two numbers a tensor
     "sharded: norms",
     "filter: norms",

@@ -33,8 +33,6 @@ def _of_plan(plan: Plan) -> Iterator[str]:
     for axis in plan.axes:
         if axis.degrees and axis.name not in RUN and _wide(plan, axis.name):
             yield f"the strategy `{axis.name}` is priced but not run"
-    if _wide(plan, "filter") and plan.axis("filter").back[0, 0]:
-        yield "`filter` with back=scatter is not run; back=allreduce is"
     if _wide(plan, "spatial") and plan.axis("spatial").halo[0, 0]:
         yield "`spatial` with halo=chain is not run; halo=pairwise is"
     if plan.axis("recompute").mode[0, 0] > 2:
@@ -68,6 +66,9 @@ def _of_model(model: Model) -> Iterator[str]:
 def _of_both(model: Model, plan: Plan) -> Iterator[str]:
     if _wide(plan, "context") and not np.all(model.tokens):
         yield "`context` is run for models whose rows are all of tokens"
+    mixed = np.any(model.tokens) or any(row.kind == "concat" for row in model.rows)
+    if _wide(plan, "filter") and plan.axis("filter").back[0, 0] and mixed:
+        yield "back=scatter is not run through tokens or concat, which mix channels"
     turned = model.mask(lambda row: row.kind == "deconv")
     if turned.any() and _wide(plan, "filter", "channel", "spatial"):
         yield "transposed convolutions are not run under filter, channel or spatial"

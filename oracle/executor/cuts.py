@@ -40,6 +40,7 @@ class Cuts:
     grid: tuple[int, ...]
     rebuilt: np.ndarray  # filter: rows whose output is gathered again
     sequence: bool
+    scattered: bool  # filter: of dL/dx only the own channels are added up
 
     @classmethod
     def of(cls, graph: Graph, plan: Plan, mesh: Mesh) -> Cuts:
@@ -54,13 +55,18 @@ class Cuts:
             shard = serial(model, plan.batch, 4.0)
             spaced = np.broadcast_to(spatial.cut(shard), (1, len(model)))[0].astype(bool)
             grid = tuple(int(np.ravel(q)[0]) for q in spatial.grid(shard))  # type: ignore[assignment]
+        scattered = bool(filtered.any() and plan.axis("filter").back[0, 0])
+        mixing = {"layer", "rms", "group", "softmax"}
+        for op in graph.operations if scattered else ():
+            if getattr(op.layer, "op", "") in mixing:
+                raise NotExecuted(f"{op.label} mixes channels: back=scatter is not run through it")
         last = np.flatnonzero(filtered)[-1] if filtered.any() else -1
         rebuilt = filtered.copy()
         # the last output is never rebuilt, where nothing but the loss reads it
         if last >= 0 and all(row.kind == "loss" for row in model.rows[last + 1 :]):
             rebuilt[last] = False
-        return cls(plan, mesh, filtered, channeled, spaced, grid, rebuilt,
-                   mesh.degree("tensor") > 1 and bool(tensor.sequence[0, 0]))  # fmt: skip
+        sequence = mesh.degree("tensor") > 1 and bool(tensor.sequence[0, 0])
+        return cls(plan, mesh, filtered, channeled, spaced, grid, rebuilt, sequence, scattered)
 
     def role(self, op: Operation) -> str:
         """How tensor parallelism cuts the operation, "" when it does not."""

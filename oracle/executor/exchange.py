@@ -3,6 +3,7 @@
 | forward         | backward                | who says it                                 |
 | allgather       | own part                | filter: outputs are rebuilt                 |
 | nothing         | allreduce               | filter, tensor: inputs of a cut matrix      |
+| nothing         | reduce-scatter          | filter: the same, with back=scatter         |
 | allreduce       | nothing                 | channel, tensor: partial sums               |
 | own part        | allgather               | channel: inputs                             |
 | allgather       | reduce-scatter          | sequence; the split point of spatial        |
@@ -108,6 +109,21 @@ class ReducedBack(_Exchange):
         talk = ctx.talk
         whole = gradient.clone(memory_format=torch.contiguous_format)
         return talk.wire.allreduce(whole, talk.axes, talk.back), None
+
+
+class ScatteredBack(_Exchange):
+    """Forward: nothing. Backward: reduce-scatter; what others go on with is zero here."""
+
+    @staticmethod
+    def forward(ctx: Any, x: Tensor, dim: int, talk: Talk) -> Tensor:
+        ctx.dim, ctx.talk = dim, talk
+        return x.view_as(x)
+
+    @staticmethod
+    def backward(ctx: Any, gradient: Tensor) -> Any:
+        own, made = scatter(gradient, ctx.dim, ctx.talk, ctx.talk.back), torch.zeros_like(gradient)
+        part(made, ctx.dim, ctx.talk).copy_(own)
+        return made, None, None
 
 
 class Summed(_Exchange):

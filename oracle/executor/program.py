@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
 import torch
 from torch import Tensor
 from torch.utils.checkpoint import checkpoint, set_checkpoint_early_stop
@@ -22,6 +23,7 @@ from oracle.executor.exchange import (
     Rebuilt,
     ReducedBack,
     Scattered,
+    ScatteredBack,
     SequenceColumn,
     ShardedCrossEntropy,
     Sliced,
@@ -132,6 +134,17 @@ class Program:
 
     def begins(self, op: Operation, name: str) -> int:
         return self.of[op.index, name].kept[0][0][0]
+
+    @property
+    def partial(self) -> Iterator[tuple[Held, str]]:
+        """Weights of norms that saw a part only of what they norm, and along which axis."""
+        cuts = self.cuts
+        last = np.flatnonzero(cuts.filtered)[-1] if cuts.scattered else -1
+        for held in self.helds:
+            if cuts.sequence and held.op.shape.sequence:
+                yield held, "tensor"
+            elif held.op.shape.kind == "norm" and held.op.row < last:
+                yield held, "filter"
 
     # --- places --------------------------------------------------------------------------
 
@@ -313,7 +326,11 @@ class Program:
                 return _tensor(SequenceColumn.apply(x, weight, bias, count, talks))
             x = _tensor(ReducedBack.apply(x, self.talk("tensor", "", "input gradients")))
         if cuts.filtered[row] and x.requires_grad:
-            x = _tensor(ReducedBack.apply(x, self.talk("filter", "", "input gradients")))
+            if cuts.scattered:
+                talk = self.talk("filter", "", "input gradients scattered")
+                x = _tensor(ScatteredBack.apply(x, 1, talk))
+            else:
+                x = _tensor(ReducedBack.apply(x, self.talk("filter", "", "input gradients")))
         if cuts.channeled[row]:
             talk = self.talk("channel", "", "input gradients")
             x = _tensor(Sliced.apply(x, -1 if op.shape.given.tokens else 1, talk))

@@ -208,10 +208,9 @@ class Trainer:
 
     def _agree(self) -> None:
         program, wire = self.program, self.wire
-        if program.cuts.sequence:  # norms see a part of the tokens each
-            for held in program.helds:
-                if held.op.shape.sequence and held.value.grad is not None:
-                    wire.allreduce(held.value.grad, ("tensor",), "tensor: norms of cut tokens")
+        for held, axis in program.partial:
+            if held.value.grad is not None:
+                wire.allreduce(held.value.grad, (axis,), f"{axis}: norms of cut tensors")
         if self.buckets:
             self.buckets.finish()
             return
@@ -267,6 +266,7 @@ class Buckets:
 
     def __init__(self, program: Program, bundle: Bundle) -> None:
         self.program, self.bundle, self.armed = program, bundle, False
+        self.late = any(True for _ in program.partial)  # gradients are whole after the pass only
         nbytes = bundle.size * bundle.gradients.element_size()
         pieces = max(1, math.ceil(nbytes / BUCKET))
         self.pieces = deal(bundle.size, pieces)
@@ -294,7 +294,7 @@ class Buckets:
                 return
             for piece in pieces:
                 self.missing[piece] -= 1
-                if self.missing[piece] == 0 and not self.program.cuts.sequence:
+                if self.missing[piece] == 0 and not self.late:
                     self._send(piece)
 
         return ready
@@ -310,7 +310,7 @@ class Buckets:
     def finish(self) -> None:
         """Send what is left, wait for all."""
         for piece, missing in enumerate(self.missing):
-            if missing or self.program.cuts.sequence:
+            if missing or self.late:
                 self._send(piece)
         for wait in self.waits:
             wait()
