@@ -72,7 +72,17 @@ def unit(key: str) -> str:
     return (
         "%"
         if key
-        in ("mape", "bias", "max", "best_pick", "regret_mean", "regret_max", "coverage", "median")
+        in (
+            "mape",
+            "bias",
+            "max",
+            "best_pick",
+            "regret_mean",
+            "regret_max",
+            "coverage",
+            "median",
+            "width",
+        )
         else ""
     )
 
@@ -99,6 +109,7 @@ def judge(table: Table, paths: Sequence[Path], quick: bool = False) -> dict[str,
             "bias": 100 * float(error[known].mean()),
             "max": 100 * float(np.abs(error[known]).max()),
             "coverage": 100 * float(((low <= measured) & (measured <= high))[known].mean()),
+            "width": 100 * float(np.median((high - low)[known] / predicted[known])),
         }
     if ranks and cases[0].kind == "seconds":
         taus, picks, regrets = (np.array(column) for column in zip(*ranks, strict=True))
@@ -169,8 +180,19 @@ def ranking(predicted: Any, measured: Any) -> tuple[float, bool, float]:
     return tau, regret < 1e-9, regret
 
 
-COLUMNS = ("rows", "mape", "median", "bias", "max", "tau", "best_pick", "regret_mean", "coverage")
-HEADS = ("rows", "MAPE", "median", "bias", "max", "τ", "best", "regret", "in 90 %")
+COLUMNS = (
+    "rows",
+    "mape",
+    "median",
+    "bias",
+    "max",
+    "tau",
+    "best_pick",
+    "regret_mean",
+    "coverage",
+    "width",
+)
+HEADS = ("rows", "MAPE", "median", "bias", "max", "τ", "best", "regret", "in 90 %", "width")
 
 
 def cell(key: str, line: dict[str, Any]) -> str:

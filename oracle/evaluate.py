@@ -23,6 +23,7 @@ from oracle.compute.known import known
 from oracle.compute.rows import Passes, passes
 from oracle.exchange import Cover, Exchange, Lines, price
 from oracle.limits import limits
+from oracle.margin import Sources
 from oracle.mesh import Groups, distinct
 from oracle.models import Model
 from oracle.options import Options
@@ -30,7 +31,7 @@ from oracle.plan import Plan
 from oracle.shard import Array, Shard, serial
 from oracle.specs import System
 from oracle.stages import Stages
-from oracle.step import Sources, Step, flow, step
+from oracle.step import Step, flow, step
 
 BLOCK = 8192  # plans at a time, so that memory stays flat and temporaries in cache
 SPAN = 2**18  # plans among which those that share a pipeline's shape are looked for
@@ -51,7 +52,7 @@ class Block:
 
     @property
     def deviation(self) -> Array:
-        return self.step.deviation
+        return self.step.margin.deviation
 
     @property
     def exchange(self) -> list[Exchange]:
@@ -69,7 +70,9 @@ class Block:
         Bytes are `counted` from shapes, but for what libraries and allocators keep: assumed.
         """
         at, parts = int(self.step.same[row]), ("forward", "backward", "update")
-        found = {name: each.told(at) for name, each in zip(parts, self.step.known, strict=True)}
+        found = {
+            name: each.told(at) for name, each in zip(parts, self.step.margin.known, strict=True)
+        }
         held = {kind: float(values[row]) for kind, values in self.held.kinds.items()}
         kept = sum(held[kind] for kind in memory.ASSUMED) / max(sum(held.values()), 1.0)
         shares = {"counted": 1 - kept, "assumed": kept}

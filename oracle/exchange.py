@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from oracle.collectives import Message
-from oracle.compute.known import FOLD
+from oracle.compute.known import FOLD, MEASURED
 from oracle.compute.rows import Passes
 from oracle.mesh import Groups
 from oracle.options import Options
@@ -43,6 +43,11 @@ class Priced:
     origins: tuple[str, ...]  # where a line comes from, by the same index
     outside: Array  # (plans,) whether no measurement covers its size and group
     ahead: Array = 0.0  # of `exposed` at a border, what comes in for the forward pass
+
+    @property
+    def covered(self) -> Array:
+        """(plans,) whether its price was fitted to measurements, at whatever size."""
+        return np.isin(np.array([*self.origins, ""])[self.best], MEASURED)
 
 
 @dataclass(frozen=True)

@@ -44,6 +44,7 @@ class Estimate(Tabular):
     devices: Floats
     seconds: Floats
     deviation: Floats  # 1σ, seconds
+    more: Floats  # 1σ of what can only add to them, seconds
     compute: dict[str, Floats]
     exchange: tuple[tuple[dict[str, Any], ...], ...]  # one tuple of messages a plan
     memory_kinds: dict[str, Floats]
@@ -66,7 +67,8 @@ class Estimate(Tabular):
 
     @property
     def seconds_high(self) -> Floats:
-        return self.seconds * np.exp(self._spread) * self.interference
+        up = NINETY * np.hypot(self.deviation, self.more) / np.maximum(self.seconds, 1e-30)
+        return self.seconds * np.exp(up) * self.interference
 
     @property
     def interference(self) -> float:
@@ -112,6 +114,7 @@ class Estimate(Tabular):
         return Estimate(
             self.model, self.system, self.options, tuple(self.plans[i] for i in at),
             self.batch[at], self.devices[at], self.seconds[at], self.deviation[at],
+            self.more[at],
             {k: v[at] for k, v in self.compute.items()}, tuple(self.exchange[i] for i in at),
             {k: v[at] for k, v in self.memory_kinds.items()}, self.stage[at], self.pace[at],
             tuple(self.limits[i] for i in at), tuple(self.origin[i] for i in at),
@@ -320,10 +323,10 @@ def _joined(
     return Estimate(
         model, system, options, tuple(texts),
         column(lambda b: b.plan.batch[:, 0]), column(lambda b: b.plan.devices[:, 0]),
-        column(lambda b: b.seconds), column(lambda b: b.step.deviation),
+        column(lambda b: b.seconds), column(lambda b: b.step.margin.deviation),
+        column(lambda b: b.step.margin.more),
         {part: column(lambda b, part=part: b.step.compute[part]) for part in PARTS},
-        tuple(exchange),
-        {kind: column(lambda b, kind=kind: b.held.kinds[kind]) for kind in KINDS},
+        tuple(exchange), {kind: column(lambda b, kind=kind: b.held.kinds[kind]) for kind in KINDS},
         column(lambda b: b.held.stage), column(lambda b: b.step.stage), tuple(limits),
         tuple(origin),
     )  # fmt: skip
@@ -338,12 +341,10 @@ def messages(part: Block, row: int) -> Iterable[dict[str, Any]]:
                        "exposed": one.exposed, "deviation": one.deviation,  # 1σ of `exposed`
                        "phi": one.phi}  # fmt: skip
             yield {
-                "what": one.what,
-                "op": one.op,
-                "algorithm": one.names[best] if one.names else "",
-                "group": int(one.group[row]),
+                "what": one.what, "op": one.op,
+                "algorithm": one.names[best] if one.names else "", "group": int(one.group[row]),
                 **{name: float(column[row]) for name, column in numbers.items()},
                 "full": list(one.full[best]) if one.full else [],
                 "origin": one.origins[best] if one.origins else "assumed",
                 "outside": bool(one.outside[row]),
-            }
+            }  # fmt: skip

@@ -9,15 +9,15 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, TypeAlias
+from typing import Any
 
 import numpy as np
 
 from oracle import compute
 from oracle.compute.curve import precision_on
-from oracle.compute.known import Known
 from oracle.compute.rows import AROUND, Passes
 from oracle.exchange import Exchange, Priced
+from oracle.margin import Margin, Sources, messages, paced
 from oracle.models import Model
 from oracle.options import MIXED, Options
 from oracle.plan import Plan
@@ -26,8 +26,6 @@ from oracle.specs import System
 from oracle.stages import Stages
 from oracle.strategies.recompute import inside
 
-STEP = 0.09  # relative 1σ of a step whose kernels were known exactly: what is not modelled
-Sources: TypeAlias = tuple[Known, Known, Known]
 CALL = 2  # a collective costs the host as much as this many kernels
 
 
@@ -51,7 +49,7 @@ class Flow:
 
 @dataclass(frozen=True)
 class Sent:
-    """Exchanges added up by when they happen, (u, p): seconds exposed, host seconds, variance."""
+    """Exchanges added up by when they happen, (u, p): seconds exposed, host seconds."""
 
     forward: Array
     backward: Array
@@ -59,7 +57,6 @@ class Sent:
     border: Array  # ideally each crossing; else what comes in for a backward pass
     ahead: Array  # … and for a forward pass
     launches: tuple[Array, Array]  # host seconds of either pass
-    variance: dict[str, Array]
 
 
 def flow(shard: Shard, stages: Stages, times: Passes, system: System, options: Options) -> Flow:
@@ -126,18 +123,16 @@ def sent(talk: list[Priced], flow: Flow, system: System, ideal: bool) -> Sent:
     launch = 0.0 if ideal else CALL * (system.device.launch + system.dispatch)
     found = {when: np.zeros(shape) for when in ("forward", "backward", "step", "border")}
     host = {when: np.zeros(shape) for when in ("forward", "backward")}
-    variance = {when: np.zeros(shape) for when in found}
     ahead = np.zeros(shape)
     for one in talk:
         when = one.when
         found[when] = found[when] + one.exposed - one.ahead
         ahead = ahead + one.ahead
-        variance[when] = variance[when] + (one.rough[:, None] * one.exposed) ** 2
         if when in host:
             host[when] = host[when] + launch * one.calls
     return Sent(
         found["forward"], found["backward"], found["step"], found["border"],
-        ahead, (host["forward"], host["backward"]), variance,
+        ahead, (host["forward"], host["backward"]),
     )  # fmt: skip
 
 
@@ -147,7 +142,6 @@ class Step:
 
     compute: dict[str, Array]  # forward backward update bubble recompute
     seconds: Array
-    talked: Array  # variance of the exchanges, seconds²
     stage: Array  # which sets the pace
     end: Array  # which ends last
     talk: list[Priced]
@@ -156,20 +150,20 @@ class Step:
     crossings: Array
     bare: Array  # of what is exchanged after a step, what no other stage's work hides
     twice: Array  # forward messages are said again where everything is recomputed
-    sources: Callable[[], Sources]  # asked once, where anybody wants to know
+    launched: Array  # what it would take longer for a relative change of the host's work
+    sources: Callable[[], Sources]
 
     @cached_property
-    def known(self) -> Sources:
-        """Where forward, backward and update of each distinct shard come from."""
-        return self.sources()
-
-    @cached_property
-    def deviation(self) -> Array:
-        """1σ, seconds: kernels err by their curves, the model of a step as a whole."""
-        ahead, back, _ = self.known
-        doubt = (ahead.doubt + back.doubt) / (ahead.total + back.total)
-        rough = np.where(doubt > 0, np.hypot(doubt, STEP), 0.0)[self.same]  # ideally none
-        return np.sqrt((rough * sum(self.compute.values())) ** 2 + self.talked)
+    def margin(self) -> Margin:
+        """How far each plan's seconds can be trusted; worked out where anybody asks."""
+        times = {"forward": self.segments * self.twice, "backward": self.segments,
+                 "step": self.bare, "border": self.crossings}  # fmt: skip
+        stage = {when: self.end if when == "step" else self.stage for when in times}
+        talked, unmeasured = messages(self.talk, times, stage, self.same)
+        work = sum(self.compute.values())
+        return Margin(
+            self.seconds, work, talked, unmeasured, self.launched, self.same, self.sources
+        )
 
     @cached_property
     def exchange(self) -> list[Exchange]:
@@ -218,7 +212,8 @@ def step(
     # a pass is a mix of short kernels, for which the device waits for the host, and long ones,
     # under which the host runs ahead: neither hides wholly under the other
     ahead, border = said.ahead[same], (0.0 if ideal else said.border[same])
-    f = _mixed(forward + into + ahead, (flow.host[0] + said.launches[0])[same])
+    launched = (flow.host[0] + said.launches[0])[same]
+    f = _mixed(forward + into + ahead, launched)
     b = _mixed(backward + again + back + border, redone)
     update, v = flow.update[same], stages.v
     tails = update + said.after[same]
@@ -258,15 +253,10 @@ def step(
         "recompute": s * np.broadcast_to(again, b.shape)[rows, stage],
     }
     twice = np.where((mode[:, 0] == 2) & (not ideal), 2.0, 1.0)
-    spread = {when: values[same, end if when == "step" else stage]
-              for when, values in said.variance.items()}  # fmt: skip
-    variance = (
-        s**2 * (twice**2 * spread["forward"] + spread["backward"])
-        + spread["step"] + crossings**2 * spread["border"]
-    )  # fmt: skip
+    waited = s * (paced(f, launched) + paced(b, redone))[rows, stage]
     return Step(
-        parts, seconds, variance, stage, end, talk, same, s, crossings, bare, twice, sources
-    )
+        parts, seconds, stage, end, talk, same, s, crossings, bare, twice, waited, sources
+    )  # fmt: skip
 
 
 def _chosen(mode: Array, parts: tuple[Array, ...], same: Array) -> Array:

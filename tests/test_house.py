@@ -28,6 +28,7 @@ FLOORS = [
     {"plan"},
     {"mesh", "stages"},
     {"memory", "exchange"},
+    {"margin"},
     {"step", "limits"},
     {"evaluate"},
     {"prediction"},

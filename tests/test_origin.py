@@ -12,7 +12,9 @@ import pytest
 from test_profile import ABCI, DGX, lines_of, written
 
 import oracle
+from oracle import evaluate
 from oracle.cli import main
+from oracle.plan import parse
 from oracle.prediction import Estimate
 from oracle.specs import ORIGINS, System
 
@@ -157,3 +159,61 @@ def test_shares_are_of_seconds() -> None:
     shares = [each.origin[0]["forward"]["shares"]["measured"] for each in (found, bound)]
     assert shares[0] < shares[1]
     assert np.isclose(shares[1], 1, atol=0.6)
+
+
+def sides(found: Estimate, row: int = 0) -> tuple[float, float]:
+    """How far the interval reaches down and up, as logarithms."""
+    low, mid, high = found.seconds_low[row], found.seconds[row], found.seconds_high[row]
+    return float(np.log(mid / low)), float(np.log(high / mid))
+
+
+def test_what_nobody_models_only_adds() -> None:
+    down, up = sides(oracle.estimate("resnet50", "abci", "data:4", 256))
+    assert 0.05 < down < up < 0.5
+
+
+def test_an_unmeasured_network_falls_short_and_never_exceeds() -> None:
+    """Up, a plan that mostly talks over it may take twice as long; down, little is to be had."""
+    bare = replace(ABCI, collectives=())
+    talking = oracle.estimate("vgg16", bare, "data:64,overlap=off", 64)
+    share = sum(m["exposed"] for m in talking.exchange[0]) / talking.seconds[0]
+    assert share > 0.5
+    down, up = sides(talking)
+    assert up > 1.3 * down
+    assert up > 0.6 * share * np.log(2)
+    measured = oracle.estimate("vgg16", ABCI, "data:64,overlap=off", 64)
+    assert up > 1.5 * sides(measured)[1]
+
+
+def test_messages_over_an_unmeasured_network_err_together() -> None:
+    """Their doubts add up; those of messages over a fitted one cancel in part."""
+    plan = "data:4,overlap=off filter:4"
+    for system, adds in ((replace(ABCI, collectives=()), True), (ABCI, False)):
+        found = oracle.estimate("vgg16", system, plan, 64)
+        assert all((m["origin"] == "fitted") != adds for m in found.exchange[0])
+        ((_, block),) = evaluate.blocks(found.model, system, parse(plan, 64.0), found.options)
+        each = np.array([float(one.deviation[0]) for one in block.exchange if one.exposed[0] > 0])
+        assert len(each) > 1
+        talked = float(np.sqrt(block.step.margin.talked[0]))
+        assert (talked > 0.99 * each.sum()) == adds
+        assert talked >= 0.99 * np.sqrt((each**2).sum())
+
+
+def test_a_step_that_waits_for_its_host_is_doubted_more() -> None:
+    slow = replace(DGX, dispatch=20 * DGX.dispatch)
+    waiting, working = (oracle.estimate("gpt2", s, "data:4", 4) for s in (slow, DGX))
+    assert waiting.seconds[0] > 3 * working.seconds[0]
+    assert sides(waiting)[0] > 1.3 * sides(oracle.estimate("gpt2", DGX, "data:4", 256))[0]
+
+
+def test_assumed_kernels_are_doubted_more_than_fitted() -> None:
+    curves = tuple(replace(c, origin="assumed") for c in DGX.device.kernels)
+    guessed = replace(DGX, device=replace(DGX.device, kernels=curves))
+    known, other = (oracle.estimate("megatron-2.5b", s, "data:8", 64) for s in (DGX, guessed))
+    assert sides(other)[0] > sides(known)[0]
+    assert sides(other)[1] > sides(known)[1]
+
+
+def test_ideal_assumptions_leave_nothing_to_add() -> None:
+    found = oracle.estimate("resnet50", "abci", "serial", 64, ideal=True)
+    assert found.seconds_low[0] == found.seconds[0] == found.seconds_high[0]

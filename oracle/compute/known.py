@@ -24,7 +24,7 @@ FOLD = 0.05  # more doubt for every e-fold of work beyond what was measured
 # shape by shape and cancels, what is assumed errs as a whole
 COMMON = {"measured": 1.0, "fitted": 1 / 3, "datasheet": 1 / 1.5, "assumed": 1 / 1.5}
 MEASURED = ("measured", "fitted")
-EXACT, SCALED = 0.02, 0.1  # relative 1σ of a row measured at its shape, or at others
+EXACT, SCALED = 0.05, 0.1  # relative 1σ of a row measured at its shape, on another day; at others
 
 
 @dataclass(eq=False)
