@@ -107,7 +107,12 @@ def misspelt(parser: argparse.ArgumentParser, words: Iterable[str]) -> str:
         if word == "--":
             break
         flag = word.split("=")[0]
-        if flag.startswith("-") and flag not in flags and (meant := nearest(flag, flags)):
+        if (
+            len(flag) > 1
+            and flag[0] == "-"
+            and flag not in flags
+            and (meant := nearest(flag, flags))
+        ):
             return f"unknown option `{flag}`; did you mean `{meant}`?"
     return ""
 
