@@ -20,12 +20,12 @@ from typing import Any
 
 import numpy as np
 
-from oracle import fit, readers, specs
-from oracle.calibrate import Calibration, calibrate
+from oracle import readers, specs
+from oracle.calibrate import Calibration, calibrate, fit
+from oracle.calibrate.pools import Pool, pooled
+from oracle.calibrate.spec_block import block
 from oracle.contention import lines
-from oracle.pools import Pool, pooled
 from oracle.readers import Reading, Refusal, Sample
-from oracle.spec_block import block
 
 HERE = Path(__file__).resolve().parents[1]
 LARGE = 65536  # bytes from which the tighter goal holds

@@ -15,7 +15,8 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from oracle import kernel_fit, specs
+from oracle import specs
+from oracle.calibrate import kernels as kernel_fit
 from oracle.readers import kernels as timings
 
 GOAL = 0.15

@@ -13,13 +13,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from oracle import calibrate as calibration
-from oracle import fit, readers, specs
-from oracle.calibrate import calibrate
+from oracle import readers, specs
+from oracle.calibrate import calibrate, fit
+from oracle.calibrate.pools import pooled
+from oracle.calibrate.spec_block import block, with_block
 from oracle.contention import lines
 from oracle.document import SpecError
-from oracle.pools import pooled
 from oracle.readers import Reading, Refusal, Sample
-from oracle.spec_block import block, with_block
 
 SIZES = 2.0 ** np.arange(10, 29)
 RANKS = (2, 4, 8, 16, 32)

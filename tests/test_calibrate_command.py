@@ -10,9 +10,9 @@ import pytest
 
 from oracle import readers, specs
 from oracle.calibrate import calibrate
+from oracle.calibrate.crowds import crowds
 from oracle.cli import main
 from oracle.contention import lines
-from oracle.crowds import crowds
 from oracle.readers import Reading, Sample
 
 HOST = """\

@@ -9,7 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from oracle import readers, specs, structure
+from oracle import readers, specs
+from oracle.calibrate import structure
 
 DATA = Path(__file__).parent / "data"
 LOGS = sorted([*(DATA / "logs").iterdir(), *(DATA / "topology").iterdir()])

@@ -10,7 +10,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from oracle import compute, kernel_fit, specs
+from oracle import compute, specs
+from oracle.calibrate import kernels as kernel_fit
 from oracle.compute.curve import ASSUMED
 from oracle.document import SpecError
 from oracle.readers import kernels as timings

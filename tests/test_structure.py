@@ -11,10 +11,10 @@ import pytest
 
 from oracle import readers, specs
 from oracle.calibrate import Calibration, calibrate
+from oracle.calibrate.spec_block import with_levels
 from oracle.cli import main
 from oracle.contention import lines
 from oracle.readers import Refusal
-from oracle.spec_block import with_levels
 from oracle.specs import Level, System
 
 LOGS = Path(__file__).parent / "data" / "topology"

@@ -58,7 +58,8 @@ def run(asked: argparse.Namespace) -> Answer:
 
 def kernels(asked: argparse.Namespace) -> Answer:
     """Curves of kernels onto a device; a system stands for its device."""
-    from oracle import kernel_fit, specs
+    from oracle import specs
+    from oracle.calibrate import kernels as kernel_fit
     from oracle.document import SpecError
     from oracle.provenance import stamped
     from oracle.readers.kernels import read
@@ -86,7 +87,7 @@ def write(path: str, device: Any) -> None:
     """A device file with the new curves: whole or not at all, never over a file that is there."""
     import yaml
 
-    from oracle import kernel_fit
+    from oracle.calibrate import kernels as kernel_fit
     from oracle.units import exact
     from oracle.writers import put
 

@@ -12,8 +12,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
+from oracle.calibrate.spec_block import plain
 from oracle.readers import Reading, Refusal
-from oracle.spec_block import plain
 from oracle.specs import Level, System
 from oracle.units import parse, show
 

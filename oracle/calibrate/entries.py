@@ -8,10 +8,10 @@ from typing import Any
 
 import numpy as np
 
-from oracle.fit import FASTEST, NORMAL90, Envelope
-from oracle.pools import Pool
+from oracle.calibrate.fit import FASTEST, NORMAL90, Envelope
+from oracle.calibrate.pools import Pool
+from oracle.calibrate.spec_block import plain
 from oracle.readers import Reading
-from oracle.spec_block import plain
 from oracle.specs import Calibrated
 from oracle.units import show
 

@@ -18,17 +18,17 @@ from typing import Any
 import numpy as np
 
 from oracle import specs
+from oracle.calibrate.crowds import Crowd, crowds
+from oracle.calibrate.entries import entries, formula, notes, source_of
+from oracle.calibrate.fit import Envelope, Numbers
+from oracle.calibrate.pools import Pool, degenerate, pooled, pools
+from oracle.calibrate.spec_block import block, with_block, with_levels
+from oracle.calibrate.structure import Structure, learned
 from oracle.collectives import ALGORITHMS
-from oracle.crowds import Crowd, crowds
 from oracle.document import read_text
-from oracle.entries import entries, formula, notes, source_of
 from oracle.files import write
-from oracle.fit import Envelope, Numbers
-from oracle.pools import Pool, degenerate, pooled, pools
 from oracle.readers import Reading, Refusal
-from oracle.spec_block import block, with_block, with_levels
 from oracle.specs import Calibrated, System
-from oracle.structure import Structure, learned
 from oracle.table import Tabular
 from oracle.units import show
 

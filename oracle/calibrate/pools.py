@@ -14,8 +14,8 @@ from typing import Any
 import numpy as np
 
 from oracle import nccl
+from oracle.calibrate.fit import Envelope, Form, Numbers, Problem, again, envelope, predicted
 from oracle.collectives import ALGORITHMS, Algorithm
-from oracle.fit import Envelope, Form, Numbers, Problem, again, envelope, predicted
 from oracle.readers import Reading, Sample
 from oracle.specs import System
 from oracle.units import show
