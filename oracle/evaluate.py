@@ -113,13 +113,19 @@ def block(model: Model, system: System, plan: Plan, options: Options, lines: Lin
     times = passes(shard, system.device, options.precision, options.profile)
     stages = _stages(model, few, times)
     groups, work = Groups(few), flow(shard, stages, times, system, options)
-    cover = Cover(*work.passes)
-    talk = [
-        price(message, axis, shard, groups, stages, times, cover, system, options, lines)
+    cover = Cover({"forward": work.forward, "backward": work.backward},
+                  dict(zip(("forward", "backward"), work.host, strict=True)))  # fmt: skip
+    said = [
+        (message, axis)
         for axis in few.lean
         if axis.name == "data" or np.any(axis.degree > 1)  # `data` speaks for all replicas
         for message in axis.talk(shard)
         if groups.of(message).talk and np.any(message.calls)
+    ]
+    said.sort(key=lambda one: one[0].when == "step")  # they hide under what the passes take
+    talk = [
+        price(message, axis, shard, groups, stages, times, cover, system, options, lines)
+        for message, axis in said
     ]
 
     def sources() -> Sources:  # prices once more what nobody keeps: few ask for it

@@ -127,9 +127,10 @@ def price(
         if message.hides in ("data", "weight"):  # under a product of the row that sends
             alone = getattr(times, message.hides)[:, columns]
             left = stages.total(np.maximum(sent - alone, 0.0), columns)
-            exposed = np.where(may, left, seconds)
+            exposed = cover.beside(left, seconds, may)
         else:
             exposed = cover.hide(message, seconds, count, may)
+    cover.show(message.when, exposed)
     largest = np.where(calls > 0, nbytes, 0.0).max(axis=-1, initial=0.0)
     return Priced(
         f"{axis.name}: {message.what}", message.op, message.when.removeprefix("unit "),
@@ -138,12 +139,22 @@ def price(
     )  # fmt: skip
 
 
-class Cover:
-    """The work that messages may hide under, pass by pass; what hides one hides no other."""
+def together(device: Array, host: Array) -> Array:
+    """Seconds of a pass in which device and host take turns to be the slower: their 3-norm."""
+    return np.where(host > 0, np.cbrt(device**3 + host**3), device)
 
-    def __init__(self, forward: Array, backward: Array) -> None:
-        self.work = {"forward": forward, "backward": backward}
-        self.used = {name: np.zeros_like(work) for name, work in self.work.items()}
+
+class Cover:
+    """The work that messages may hide under, pass by pass; what hides one hides no other.
+
+    Messages of a pass hide under the device's own work. Those sent after it began, gradients,
+    hide under all that the pass takes, the waits for its host and its other messages included.
+    """
+
+    def __init__(self, work: dict[str, Array], host: dict[str, Array]) -> None:
+        self.work, self.host = work, host
+        self.used = {name: np.zeros_like(each) for name, each in work.items()}
+        self.shown = {name: np.zeros_like(each) for name, each in work.items()}
 
     def hide(self, message: Message, seconds: Array, calls: Array, may: Array) -> Array:
         """What is left of messages sent beside a pass: the first gather or last bucket, at least.
@@ -151,13 +162,30 @@ class Cover:
         A bucket of gradients can be sent when it is full, so the first must wait for its share
         of the backward pass.
         """
-        number, work = np.maximum(calls, 1), self.work[message.hides]
-        window = work * (1 - 1 / number) if message.when == "step" else work
-        free = np.maximum(window - self.used[message.hides], 0.0)
+        name, number = message.hides, np.maximum(calls, 1)
+        window = self.work[name]
+        if message.when == "step":
+            shown = self.shown[name]
+            window = (together(window + shown, self.host[name]) - shown) * (1 - 1 / number)
+        free = np.maximum(window - self.used[name], 0.0)
         left = np.where(calls > 0, np.maximum(seconds - free, seconds / number), 0.0)
-        left = np.where(may, left, seconds)
-        self.used[message.hides] = self.used[message.hides] + seconds - left
+        return self._took(name, np.where(may, left, seconds), seconds)
+
+    def beside(self, left: Array, seconds: Array, may: Array) -> Array:
+        """What is left of messages sent beside their own row's gradients: no more than is free."""
+        free = np.maximum(self.work["backward"] - self.used["backward"], 0.0)
+        left = np.where(may, np.maximum(left, seconds - free), seconds)
+        return self._took("backward", left, seconds)
+
+    def _took(self, name: str, left: Array, seconds: Array) -> Array:
+        self.used[name] = self.used[name] + seconds - left
         return left
+
+    def show(self, when: str, exposed: Array) -> None:
+        """Seconds of messages that make a pass longer."""
+        name = when.removeprefix("unit ")
+        if name in self.shown:
+            self.shown[name] = self.shown[name] + exposed
 
 
 def _menu(menu: list[Any], row: Array, nbytes: Array) -> tuple[Any, ...]:

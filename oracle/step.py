@@ -16,7 +16,7 @@ import numpy as np
 from oracle import compute
 from oracle.compute.curve import precision_on
 from oracle.compute.rows import AROUND, Passes
-from oracle.exchange import Exchange, Priced
+from oracle.exchange import Exchange, Priced, together
 from oracle.margin import Margin, Sources, messages, paced
 from oracle.models import Model
 from oracle.options import MIXED, Options
@@ -40,11 +40,6 @@ class Flow:
     host: tuple[Array, Array]  # what the host needs to launch forward and backward
     redone: tuple[Array, ...]  # and what each kind of recomputation makes again
     segments: Array  # (u, 1)
-
-    @property
-    def passes(self) -> tuple[Array, Array]:
-        """How long either pass takes, the host's launches included: what messages hide under."""
-        return _mixed(self.forward, self.host[0]), _mixed(self.backward, self.host[1])
 
 
 @dataclass(frozen=True)
@@ -143,6 +138,7 @@ class Step:
     compute: dict[str, Array]  # forward backward update bubble recompute
     seconds: Array
     stage: Array  # which sets the pace
+    paces: tuple[Array, Array]  # which sets that of either pass: two where passes run apart
     end: Array  # which ends last
     talk: list[Priced]
     same: Array
@@ -158,7 +154,8 @@ class Step:
         """How far each plan's seconds can be trusted; worked out where anybody asks."""
         times = {"forward": self.segments * self.twice, "backward": self.segments,
                  "step": self.bare, "border": self.crossings}  # fmt: skip
-        stage = {when: self.end if when == "step" else self.stage for when in times}
+        ahead, back = self.paces
+        stage = {"forward": ahead, "backward": back, "step": self.end, "border": back}
         talked, unmeasured = messages(self.talk, times, stage, self.same)
         work = sum(self.compute.values())
         return Margin(
@@ -167,23 +164,33 @@ class Step:
 
     @cached_property
     def exchange(self) -> list[Exchange]:
-        """Each kind of message over a whole iteration, on the stage that sets the pace."""
+        """Each kind of message over a whole iteration, on the stages that set the pace."""
         return [self._whole(one) for one in self.talk]
 
     def _whole(self, one: Priced) -> Exchange:
-        when, same = one.when, self.same
-        stage = self.end if when == "step" else self.stage
-        times = {"step": np.ones(len(same)), "border": self.crossings,
-                 "forward": self.segments * self.twice}.get(when, self.segments)  # fmt: skip
-        calls, seconds, exposed = (
-            times * values[same, stage] for values in (one.calls, one.seconds, one.exposed)
+        same = self.same
+        calls, seconds = (
+            self._over(one.when, *values) for values in ((one.calls,), (one.seconds, one.ahead))
         )
-        exposed = exposed * self.bare if when == "step" else exposed
+        exposed = self._over(one.when, one.exposed, one.ahead)
+        exposed = exposed * self.bare if one.when == "step" else exposed
         return Exchange(
             one.what, one.op, one.group[same], calls, one.nbytes[same], seconds, exposed,
             one.phi[same], one.best[same], one.names, one.full, one.rough[same] * exposed,
             one.origins, one.outside[same],
         )  # fmt: skip
+
+    def _over(self, when: str, values: Array, before: Any = 0.0) -> Array:
+        """What comes up each time, over an iteration; `before` of it belongs to the pass ahead."""
+        same, (ahead, back) = self.same, self.paces
+        if when == "step":
+            return values[same, self.end]
+        if when == "forward":
+            return self.segments * (values[same, ahead] + (self.twice - 1) * values[same, back])
+        times = self.crossings if when == "border" else self.segments
+        if np.ndim(before) < 2:
+            return times * values[same, back]
+        return times * ((values - before)[same, back] + before[same, ahead])
 
 
 def step(
@@ -213,8 +220,8 @@ def step(
     # under which the host runs ahead: neither hides wholly under the other
     ahead, border = said.ahead[same], (0.0 if ideal else said.border[same])
     launched = (flow.host[0] + said.launches[0])[same]
-    f = _mixed(forward + into + ahead, launched)
-    b = _mixed(backward + again + back + border, redone)
+    f = together(forward + into + ahead, launched)
+    b = together(backward + again + back + border, redone)
     update, v = flow.update[same], stages.v
     tails = update + said.after[same]
     # all forward, then all back (gpipe)?
@@ -234,9 +241,11 @@ def step(
         tail = update.max(-1) + said.after[same].max(-1)
         crossings = 2 * (p + S[:, 0] - 2) * v if p > 1 else np.zeros(n)
         waits, renewed, bare = crossings * said.border[same, 0], update[rows, end], np.ones(n)
+        paces = stage, stage
     else:
         # the slowest of either pass; in turns the slowest of both together
         slow = tuple(np.where(apart[:, 0], np.argmax(one, axis=-1), stage) for one in (f, b))
+        paces = slow
         slowest = f[rows, slow[0]] + b[rows, slow[1]]
         busy = S[:, 0] * slowest
         steady = busy + ((f + b).sum(-1) - slowest) / v
@@ -250,12 +259,12 @@ def step(
         "backward": s * (b - back - again - border)[rows, slow[1]],
         "update": renewed,
         "bubble": steady - busy,
-        "recompute": s * np.broadcast_to(again, b.shape)[rows, stage],
+        "recompute": s * np.broadcast_to(again, b.shape)[rows, paces[1]],
     }
     twice = np.where((mode[:, 0] == 2) & (not ideal), 2.0, 1.0)
     waited = s * (paced(f, launched) + paced(b, redone))[rows, stage]
     return Step(
-        parts, seconds, stage, end, talk, same, s, crossings, bare, twice, waited, sources
+        parts, seconds, stage, paces, end, talk, same, s, crossings, bare, twice, waited, sources
     )  # fmt: skip
 
 
@@ -266,8 +275,3 @@ def _chosen(mode: Array, parts: tuple[Array, ...], same: Array) -> Array:
         if (mode == kind).any():
             found = found + (mode == kind) * part[same]
     return found
-
-
-def _mixed(device: Array, host: Array) -> Array:
-    """Seconds of a pass in which device and host take turns to be the slower: their 3-norm."""
-    return np.where(host > 0, np.cbrt(device**3 + host**3), device)

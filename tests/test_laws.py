@@ -309,8 +309,9 @@ def test_the_interval_holds_the_prediction(name: str, text: str, batch: int, ide
     assert result.seconds_low[0] <= result.seconds[0] <= result.seconds_high[0]
     if not ideal:  # nothing is known exactly
         assert result.seconds_high[0] > result.seconds_low[0]
+        down, up = result.deviation[0], np.hypot(result.deviation[0], result.more[0])
         assert np.log(result.seconds_high / result.seconds_low)[0] == pytest.approx(
-            2 * NINETY * result.deviation[0] / result.seconds[0]
+            NINETY * (down + up) / result.seconds[0]
         )
 
 
@@ -388,10 +389,11 @@ FASTER = {
 
 def test_two_kinds_of_messages_do_not_hide_under_the_same_work() -> None:
     """Faster kernels leave less to hide under: an iteration must not get longer for them."""
-    text, model = "filter:2 context:3", MODELS["experts"]
-    before = found(model, text, 16)
-    after = found(model, text, 16, system=FASTER["peak", 1.1])
-    assert after.seconds[0] <= before.seconds[0] * (1 + 1e-9)
+    model = MODELS["experts"]
+    for text, ideal in (("filter:2 context:3", False), ("tensor:2 context:3 filter:1", True)):
+        before = found(model, text, 16, ideal=ideal)
+        after = found(model, text, 16, system=FASTER["peak", 1.1], ideal=ideal)
+        assert after.seconds[0] <= before.seconds[0] * (1 + 1e-9)
 
 
 def hidden(name: str, text: str) -> int:
@@ -403,13 +405,14 @@ def hidden(name: str, text: str) -> int:
     return max(kinds.count("forward"), kinds.count("backward"))
 
 
-@settings(max_examples=50, deadline=None, suppress_health_check=list(HealthCheck))
+@settings(max_examples=100, deadline=None, suppress_health_check=list(HealthCheck))
 @given(names, plans(), batches, st.sampled_from(sorted(FASTER)), st.booleans())
 def test_a_better_machine_is_never_slower(
     name: str, text: str, batch: int, what: tuple[str, float], ideal: bool
 ) -> None:
     text = text.replace("cuts=balanced", "cuts=even")
-    assume(ideal or hidden(name, text) < 2)
+    # stages trade what hides on one for what shows on another
+    assume(ideal or "pipeline" not in text or hidden(name, text) < 2)
     before = found(MODELS[name], text, batch, ideal=ideal)
     after = found(MODELS[name], text, batch, system=FASTER[what], ideal=ideal)
     assert after.seconds[0] <= before.seconds[0] * (1 + 1e-9), what
