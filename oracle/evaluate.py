@@ -122,11 +122,10 @@ def block(model: Model, system: System, plan: Plan, options: Options, lines: Lin
         for message in axis.talk(shard)
         if groups.of(message).talk and np.any(message.calls)
     ]
-    said.sort(key=lambda one: one[0].when == "step")  # they hide under what the passes take
-    talk = [
-        price(message, axis, shard, groups, stages, times, cover, system, options, lines)
-        for message, axis in said
-    ]
+    talk: list[Any] = [None] * len(said)
+    # gradients hide under what the passes take with all their messages: they come last
+    for at in sorted(range(len(said)), key=lambda at: said[at][0].when == "step"):
+        talk[at] = price(*said[at], shard, groups, stages, times, cover, system, options, lines)
 
     def sources() -> Sources:  # prices once more what nobody keeps: few ask for it
         again = split(model, few, options)
