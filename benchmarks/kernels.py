@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from oracle import specs
-from oracle.calibrate import kernels as kernel_fit
+from oracle.calibrate import kernels
 from oracle.readers import kernels as timings
 
 GOAL = 0.15
@@ -40,7 +40,7 @@ class Result:
 
     device: str
     file: str
-    fit: kernel_fit.Fit | None
+    fit: kernels.Fit | None
     missing: str = ""
 
 
@@ -54,7 +54,7 @@ def results(folder: Path, quick: bool) -> Iterator[Result]:
         if quick:
             samples = samples[:: max(1, len(samples) // QUICK)]
         bare = replace(specs.device(name), kernels=())
-        yield Result(name, file, kernel_fit.fit(samples, bare))
+        yield Result(name, file, kernels.fit(samples, bare))
 
 
 def document(found: list[Result], seconds: float) -> dict[str, Any]:
@@ -79,7 +79,7 @@ def table(found: list[Result], seconds: float) -> str:
     lines = []
     for result in found:
         lines.append(f"{result.device}  ({result.file})")
-        lines.append(kernel_fit.report(result.fit) if result.fit else f"skipped: {result.missing}")
+        lines.append(kernels.report(result.fit) if result.fit else f"skipped: {result.missing}")
         lines.append("")
     rows = [row for result in found if result.fit for row in result.fit.residuals]
     met = sum(row.median <= GOAL for row in rows)

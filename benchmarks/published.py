@@ -191,8 +191,6 @@ def bloom(found: list[Row]) -> Iterator[Case]:
             or pp * dp * tp != number(row, "gpus")
         ):
             continue
-        if number(row, "hidden") % number(row, "heads") or number(row, "layers") % pp:
-            pass
         model = gpt(row, vocab=number(row, "vocab"), dropout=True)
         if number(row, "hidden") % number(row, "heads"):
             model["transformer"]["width"] = number(row, "hidden") // number(row, "heads")

@@ -139,8 +139,8 @@ def suggest(word: str, known: Iterable[str], otherwise: str = "known") -> str:
     return f"{otherwise}: {shown}{', …' if len(options) > 12 else ''}" if options else ""
 
 
-def read_text(path: str | os.PathLike[str]) -> str:
-    """The text of a spec file, or a SpecError that says why it cannot be had."""
+def read_text(path: str | os.PathLike[str], what: str = "spec file", most: int = LARGEST) -> str:
+    """The text of a file that a user names, or a SpecError that says why it cannot be had."""
     name = str(path)
     if name == "-":
         return _standard_input()
@@ -149,8 +149,8 @@ def read_text(path: str | os.PathLike[str]) -> str:
         if not Path(path).is_file():
             exists = Path(path).exists()
             fault = "this is not a regular file" if exists else "there is no such file"
-        elif (size := Path(path).stat().st_size) > LARGEST:
-            fault = f"{size} bytes is more than a spec file may have ({LARGEST})"
+        elif (size := Path(path).stat().st_size) > most:
+            fault = f"{size} bytes is more than a {what} may have ({most})"
         else:
             return Path(path).read_bytes().decode("utf-8-sig")
     except UnicodeDecodeError as error:

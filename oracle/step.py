@@ -66,7 +66,8 @@ def flow(shard: Shard, stages: Stages, times: Passes, system: System, options: O
     )
     forward = stages.total(times.forward)
     backward = stages.total(times.data + times.weight)
-    weights = stages.total(shard.w * np.ones_like(shard.batch)) * shard.stated
+    held = stages.total(shard.w * np.ones_like(shard.batch))
+    weights = held * shard.stated
     if shard.ideal:
         rate = device.peak[precision_on(device, options.precision)]
         update = 2 * weights / rate
@@ -76,7 +77,6 @@ def flow(shard: Shard, stages: Stages, times: Passes, system: System, options: O
         added = compute.stream(device, 10.0 * stages.total(shard.w * grows), queued=True)
         # ZeRO-3 copies what it gathers into its place, and gradients to where they are summed up
         shared = np.asarray(shard.stored) < 1
-        held = stages.total(shard.w * np.ones_like(shard.batch))
         forward = forward + compute.stream(device, 2 * shard.delta * held, queued=True) * shared
         moved = (3 * shard.delta + 4) * held
         backward = backward + added + compute.stream(device, moved, queued=True) * shared

@@ -59,7 +59,7 @@ def run(asked: argparse.Namespace) -> Answer:
 def kernels(asked: argparse.Namespace) -> Answer:
     """Curves of kernels onto a device; a system stands for its device."""
     from oracle import specs
-    from oracle.calibrate import kernels as kernel_fit
+    from oracle.calibrate import kernels
     from oracle.document import SpecError
     from oracle.provenance import stamped
     from oracle.readers.kernels import read
@@ -71,14 +71,14 @@ def kernels(asked: argparse.Namespace) -> Answer:
     readings = [read(path) for path in asked.files[1:]]
     samples = [kernel for reading in readings for kernel in reading.kernels]
     source = ", ".join(Path(path).name for path in asked.files[1:])
-    fit = kernel_fit.fit(samples, device, source=source)
+    fit = kernels.fit(samples, device, source=source)
     note = ""
     if asked.output:
-        write(asked.output, kernel_fit.onto(device, fit.kernels))
+        write(asked.output, kernels.onto(device, fit.kernels))
         note = f"wrote {asked.output}"
-    entries = kernel_fit.entries(fit.kernels)
+    entries = kernels.entries(fit.kernels)
     return told(
-        asked, lambda: kernel_fit.report(fit), lambda: stamped({"kernels": entries}),
+        asked, lambda: kernels.report(fit), lambda: stamped({"kernels": entries}),
         lambda: entries, 0 if fit.kernels else 1, note,
     )  # fmt: skip
 
@@ -87,7 +87,7 @@ def write(path: str, device: Any) -> None:
     """A device file with the new curves: whole or not at all, never over a file that is there."""
     import yaml
 
-    from oracle.calibrate import kernels as kernel_fit
+    from oracle.calibrate import kernels
     from oracle.units import exact
     from oracle.writers import put
 
@@ -99,6 +99,6 @@ def write(path: str, device: Any) -> None:
         "processors": device.processors, "cache": exact(device.cache, "B"),
         "launch": exact(device.launch, "s"), "reserve": exact(device.reserve, "B"),
         "loaded": device.loaded, "source": device.source,
-        "kernels": kernel_fit.entries(device.kernels),
+        "kernels": kernels.entries(device.kernels),
     }  # fmt: skip
     put({path: yaml.safe_dump(body, sort_keys=False, allow_unicode=True, width=100)})

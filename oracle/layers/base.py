@@ -61,7 +61,6 @@ class Row:
     experts: int = 0
     active: float = 1.0  # experts a token visits; the work is `active` times one expert's
     tied: bool = False  # uses weights that another row holds
-    after: int = -1  # kept tensor bookkeeping, set by the model
 
 
 def along(value: int | tuple[int, ...], rank: int) -> Extents:

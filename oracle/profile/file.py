@@ -13,11 +13,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import Any
 
-from oracle.document import Fault, Place, SpecError, suggest
-from oracle.options import WIDTH
+from oracle.document import Fault, Place, SpecError, read_text, suggest
+from oracle.options import SLOTS, WIDTH
 from oracle.profile import Profile, Timed, Update
 from oracle.profile.shape import taken_apart
 from oracle.strict_json import Unfit, loads
@@ -25,27 +24,11 @@ from oracle.units import parse
 
 MARK = "oracle-profile"
 LARGEST = 32 * 2**20  # bytes
-OPTIMIZERS = ("sgd", "momentum", "adam", "lars", "lamb")
 
 
 def opened(path: str) -> Profile:
     """The profile of a file; a SpecError with all that is wrong with it."""
-    return read(_text(path), path)
-
-
-def _text(path: str) -> str:
-    try:
-        if not Path(path).is_file():
-            fault = "this is not a regular file" if Path(path).exists() else "there is no such file"
-        elif (size := Path(path).stat().st_size) > LARGEST:
-            fault = f"{size} bytes is more than a profile may have ({LARGEST})"
-        else:
-            return Path(path).read_bytes().decode("utf-8-sig")
-    except UnicodeDecodeError as error:
-        fault = f"byte {error.start} is not UTF-8 text"
-    except (OSError, ValueError) as error:
-        fault = getattr(error, "strerror", None) or str(error)
-    raise SpecError(path, [Fault("E100", fault, Place())])
+    return read(read_text(path, "profile", LARGEST), path)
 
 
 def read(text: str, name: str) -> Profile:
@@ -128,8 +111,8 @@ class _Lines:
     def step(self, at: int, data: dict[str, Any]) -> None:
         self.known(at, data, ("optimizer", "weights", "seconds"))
         name = str(data["optimizer"])
-        if name not in OPTIMIZERS:
-            self.fault(at, f"unknown optimizer `{name[:20]}`", suggest(name, OPTIMIZERS, "known"))
+        if name not in SLOTS:
+            self.fault(at, f"unknown optimizer `{name[:20]}`", suggest(name, SLOTS, "known"))
         weights = self.number(at, "weights", data.get("weights"))
         self.updates.append(Update(name, weights, self.seconds(at, data, "seconds")))
 
