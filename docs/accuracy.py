@@ -11,19 +11,26 @@ import json
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 ROOT = Path(__file__).parents[1]
 sys.path.insert(0, str(ROOT))
 REFERENCE = Path(__file__).parents[2] / "shared" / "reference"
 
 
-def markdown(reference: Path) -> str:
-    """Every table that can be judged, one line each; then ParaDL's bars."""
+def judged(reference: Path) -> list[dict[str, Any]]:
+    """What the fidelity command says of each table; without a `mape` where it was not at hand."""
     command = [sys.executable, "-m", "benchmarks.fidelity", "--json", "--reference", str(reference)]
     said = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True).stdout
+    rows: list[dict[str, Any]] = json.loads(said)["rows"]
+    return rows
+
+
+def markdown(reference: Path) -> str:
+    """Every table that can be judged, one line each; then ParaDL's bars."""
     head = "| table | rows | MAPE | bias | largest | τ | regret | in 90 % | goal |"
     lines, missing = [], []
-    for found in json.loads(said)["rows"]:
+    for found in judged(reference):
         if "mape" not in found:
             missing.append(f"`{found['table']}`")
             continue

@@ -7,7 +7,6 @@ Every `$ oracle …` line of its console block is run again; the table is what
 from __future__ import annotations
 
 import argparse
-import json
 import os
 import re
 import shlex
@@ -16,8 +15,8 @@ import sys
 from pathlib import Path
 from typing import Any
 
-ROOT = Path(__file__).parents[1]
-REFERENCE = Path(__file__).parents[2] / "shared" / "reference"
+from accuracy import REFERENCE, ROOT, judged
+
 COLUMNS = ("table", "rows", "MAPE", "median", "bias", "τ", "our pick is best", "mean regret",
            "in 90 %", "best peer")  # fmt: skip
 
@@ -39,12 +38,11 @@ def session(block: re.Match[str]) -> str:
 
 def table(reference: Path) -> str | None:
     """The table of accuracy; None where nothing can be judged."""
-    found = json.loads(said("benchmarks.fidelity", "--json", "--reference", str(reference)))
-    judged = [row for row in found["rows"] if "mape" in row]
-    if not judged:
+    found = [row for row in judged(reference) if "mape" in row]
+    if not found:
         return None
     head = f"| {' | '.join(COLUMNS)} |\n|---|{'---:|' * 8}---|"
-    return "\n".join([head, *map(line, judged)])
+    return "\n".join([head, *map(line, found)])
 
 
 def line(row: dict[str, Any]) -> str:
@@ -67,8 +65,8 @@ def main() -> int:
     asked = parser.parse_args()
     path = ROOT / "README.md"
     text = re.sub(r"```console\n(.*?)\n```", session, path.read_text(encoding="utf-8"), flags=re.S)
-    if (judged := table(asked.reference)) is not None:
-        text = re.sub(r"\| table \|.*?(?=\n\n)", lambda _: judged, text, count=1, flags=re.S)
+    if (anew := table(asked.reference)) is not None:
+        text = re.sub(r"\| table \|.*?(?=\n\n)", lambda _: anew, text, count=1, flags=re.S)
     path.write_text(text, encoding="utf-8")
     return 0
 
