@@ -37,7 +37,7 @@ class Network:
     layers: tuple[Placed, ...] = ()
     transformer: Transformer | None = None
     dataset: str = ""  # the data set it is usually trained on
-    fused: bool = False  # norms take along the sums and functions after them, see `fusion`
+    fused: bool = False  # norms take along what is before and after them, see `fusion`
 
     def check(self) -> Iterator[Clash]:
         if bool(self.layers) == bool(self.transformer):

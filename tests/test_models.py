@@ -682,6 +682,9 @@ def test_a_norm_takes_the_sum_and_the_function_along() -> None:
     silent = [row.name for row in tuned.rows if row.kind == "activation" and any(row.reads)]
     assert silent == []
     assert all(row.reads == (1, 0) for row in tuned.rows if row.kind == "add")
+    # each batch norm stands after a convolution, which has summed up its statistics
+    assert {row.reads for row in plain.rows if row.kind == "norm"} == {(2, 1)}
+    assert {row.reads for row in tuned.rows if row.kind == "norm"} == {(1, 1)}
     images = 408 / oracle.estimate(tuned, "dgx-a100", "serial", 408, precision="fp16").seconds
     assert 2800 < float(images[0]) < 3500
     with pytest.raises(specs.SpecError, match="says so itself"):
