@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import numpy as np
 
-from oracle.collectives import Message
+from oracle import nccl
+from oracle.collectives import Message, plain
 from oracle.compute.known import FOLD, MEASURED
 from oracle.compute.rows import Passes
 from oracle.mesh import Groups
@@ -34,7 +36,7 @@ class Priced:
     nbytes: Array  # (plans,) of the largest call
     calls: Array  # per micro-batch, or per iteration (`step`); ideally per crossing (`border`)
     seconds: Array  # as often
-    exposed: Array  # of that, what nothing hides
+    exposed: Array  # of that, what nothing hides, and what hiding costs the work it hides under
     phi: Array  # (plans,)
     best: Array  # (plans,) index into names
     names: tuple[str, ...]  # of algorithms
@@ -107,11 +109,14 @@ def price(
         calls = np.ones_like(nbytes)
     each, best, (names, full, origins), phi, rough, outside = _menu(menu, row, nbytes)
     sent = calls * each
+    added: Callable[[Array], Array] = np.asarray
     if message.when in ("forward", "backward"):
         add = stages.last if message.once else stages.total
-        seconds, count = add(sent, columns), add(calls, columns)
+        added = partial(add, columns=columns)
+        seconds, count = added(sent), added(calls)
     elif message.when.startswith("unit"):
-        seconds, count = stages.gather(sent), stages.gather(calls)
+        added = stages.gather
+        seconds, count = added(sent), added(calls)
     elif message.when == "border" and shard.ideal:
         worst = each.max(axis=-1, keepdims=True) if each.size else np.zeros((size, 1))
         seconds, count = np.repeat(worst, stages.p, axis=1), np.ones((size, stages.p))
@@ -130,6 +135,11 @@ def price(
             exposed = cover.beside(left, seconds, may)
         else:
             exposed = cover.hide(message, seconds, count, may)
+        if not shard.ideal and (cost := nccl.burden(system)):  # work makes way for what it hides
+            lost = cost * plain(message.op).volume(np.maximum(group, 1.0)) * nbytes * calls
+            hidden = seconds - exposed
+            part = np.divide(added(lost), seconds, out=np.zeros_like(hidden), where=hidden > 0)
+            exposed = exposed + np.minimum(part, 1.0) * hidden
     cover.show(message.when, exposed)
     largest = np.where(calls > 0, nbytes, 0.0).max(axis=-1, initial=0.0)
     return Priced(

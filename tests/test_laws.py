@@ -19,7 +19,7 @@ from hypothesis import HealthCheck, assume, given, settings
 from hypothesis import strategies as st
 
 import oracle
-from oracle import evaluate
+from oracle import evaluate, nccl
 from oracle.models import Model
 from oracle.plan import Plan, join, parse
 from oracle.prediction import NINETY, PARTS, estimate, options_for
@@ -394,6 +394,40 @@ def test_two_kinds_of_messages_do_not_hide_under_the_same_work() -> None:
         before = found(model, text, 16, ideal=ideal)
         after = found(model, text, 16, system=FASTER["peak", 1.1], ideal=ideal)
         assert after.seconds[0] <= before.seconds[0] * (1 + 1e-9)
+
+
+@pytest.mark.parametrize("card", ["NVIDIA", "no such"])
+@pytest.mark.parametrize("text", ["data:8", "data:8,zero=3", "data:2 tensor:2"])
+def test_what_hides_costs_what_it_hides_under_and_no_more_than_showing(
+    text: str, card: str
+) -> None:
+    """A GPU's messages take processors and memory from its work; it pays to hide them all the
+    same, and a faster network is never slower for it.
+    """
+    model = MODELS[TRANSFORMER["name"]]
+    tree = copy.deepcopy(SYSTEM)
+    tree["device"]["title"] = card
+    times = []
+    for factor in (1, 1.1, 4, 1000):
+        for level, was in zip(tree["levels"], SYSTEM["levels"], strict=True):
+            number, unit = was["bandwidth"].split()
+            level["bandwidth"] = f"{float(number) * factor!r} {unit}"
+        system = oracle.system(tree)
+        beside = found(model, text, 64, system=system)
+        apart = found(model, shown(text), 64, system=system)
+        assert beside.seconds[0] <= apart.seconds[0] * (1 + 1e-9)
+        times.append(float(beside.seconds[0]))
+    assert times == sorted(times, reverse=True)
+    cost = nccl.burden(oracle.system(tree))
+    assert (cost > 0) == (card == "NVIDIA")
+
+
+def shown(text: str) -> str:
+    """The same plan with every overlap forbidden."""
+    return " ".join(
+        f"{axis},overlap=off" if axis.split(":")[0] in ("data", "tensor", "context") else axis
+        for axis in text.split()
+    )
 
 
 def hidden(name: str, text: str) -> int:

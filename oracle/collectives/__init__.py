@@ -28,6 +28,12 @@ def named(op: str, name: str) -> Algorithm:
     return known[name]
 
 
+def plain(op: str) -> Algorithm:
+    """The algorithm of the textbook, whose volume is the least that a device takes in."""
+    names = {"alltoall": "pairwise", "sendrecv": "direct", "halo": "published"}
+    return named(op, names.get(op, "ring"))
+
+
 def menu(op: str, p: int, inner: int = 1) -> list[Algorithm]:
     """The algorithms on offer for p ranks, `inner` of them to a node."""
     if op not in ALGORITHMS:
@@ -37,5 +43,5 @@ def menu(op: str, p: int, inner: int = 1) -> list[Algorithm]:
 
 __all__ = [
     "ALGORITHMS", "Algorithm", "Exchange", "Message", "Pairs", "Shift", "Steps", "flows", "menu",
-    "named",
+    "named", "plain",
 ]  # fmt: skip

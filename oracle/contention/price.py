@@ -11,7 +11,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
 from oracle import nccl
-from oracle.collectives import ALGORITHMS, Algorithm, menu, named
+from oracle.collectives import ALGORITHMS, Algorithm, menu, named, plain
 from oracle.contention.cost import Cost, Key, Line, costs, memory, nest, spanning
 from oracle.contention.groups import Groups, Pattern
 from oracle.contention.measured import fitted
@@ -55,8 +55,8 @@ def alone(
 
 
 def _ideal(system: System, op: str, groups: Groups, algorithm: str | None) -> Line:
-    plain = {"alltoall": "pairwise", "sendrecv": "direct", "halo": "published"}
-    by = named(op, _asked(op, algorithm, groups.p, 1) or plain.get(op, "ring"))
+    asked = _asked(op, algorithm, groups.p, 1)
+    by = named(op, asked) if asked else plain(op)
     level = system.levels[spanning(system, groups)]
     start = float(by.steps(groups.p)) * level.latency
     per_byte = float(by.volume(groups.p)) / level.bandwidth
