@@ -21,6 +21,7 @@ import numpy as np
 from oracle import memory
 from oracle.compute.known import known
 from oracle.compute.rows import Passes, passes
+from oracle.compute.slowest import in_step
 from oracle.exchange import Cover, Exchange, Lines, price
 from oracle.limits import limits
 from oracle.margin import Sources
@@ -111,6 +112,8 @@ def block(model: Model, system: System, plan: Plan, options: Options, lines: Lin
     few = plan[first]
     shard = split(model, few, options)
     times = passes(shard, system.device, options.precision, options.profile)
+    if not options.ideal:
+        times = in_step(times, model, system.device, few.devices)
     stages = _stages(model, few, times)
     groups, work = Groups(few), flow(shard, stages, times, system, options)
     cover = Cover({"forward": work.forward, "backward": work.backward},

@@ -40,16 +40,15 @@ class Dataset:
 
 @dataclass(frozen=True, slots=True)
 class Curve:
-    """How one family of kernels uses a device: six numbers, their origin and their reach.
+    """How one family of kernels uses a device: a few numbers, their origin and their reach.
 
-    `oracle.compute` has the equation; a fit writes one of these for each family, precision and
-    part (forward, data gradient, weight gradient) that it has measurements of.
+    `oracle.compute` has the equation; a fit writes one for each family, precision and part.
     """
 
     family: str  # "gemm", "conv", "winograd", "direct", "attention", "stream"
     source: str
     precision: str = ""  # "" for any
-    part: str = ""  # "" for any
+    part: str = ""  # "" for any; else "forward", "data", "weight", "backward"
     start: Seconds = 3e-6  # on the device, of one kernel
     sustained: Fraction = 0.8  # of the peak, reached by a large kernel
     traffic: Fraction = 0.8  # of the memory bandwidth, likewise
@@ -58,6 +57,7 @@ class Curve:
     ramp: Ratio = 0.05  # waves of tiles (128² a processor) that any kernel costs beyond its own
     granule: Ratio = 1.0  # channels that a convolution's inner loop takes at least
     zeros: Ratio = 0.0  # taps that a strided data gradient multiplies by zeros
+    waves: bool = False  # whole waves of whole tiles show; `tile` is then what a border costs
     origin: str = "fitted"
     reach: tuple[Flop, ...] = ()  # of the smallest and of the largest kernel measured
     uncertainty: Ratio = 0.2  # relative, 1σ, of one kernel
@@ -87,6 +87,7 @@ class Device:
     kernels: tuple[Curve, ...] = ()  # calibrated; beside the datasheet, never over it
     # of the peak rate, what matrix units keep up under the power that training is granted
     loaded: Annotated[float, Between(0.1, 1)] = 1.0
+    variation: Annotated[float, Between(0, 0.2)] = 0.0  # 1σ of speed from one device to the next
 
     def check(self) -> Iterator[Clash]:
         for key in self.peak:

@@ -54,9 +54,10 @@ def shapes(family: str, count: int, seed: int = 3) -> np.ndarray:
 
 
 def measured(
-    family: str, count: int = 400, noise: float = 0.03, outliers: float = 0.0, seed: int = 3
-) -> list[Kernel]:
-    known = PLANTED[family]
+    family: str, count: int = 400, noise: float = 0.03, outliers: float = 0.0, seed: int = 3,
+    known: Curve | None = None,
+) -> list[Kernel]:  # fmt: skip
+    known = known or PLANTED[family]
     device = replace(TOY, kernels=(known,))
     precision, part = known.precision or "fp32", known.part or "forward"
     given = shapes(family, count, seed)
@@ -123,6 +124,15 @@ def test_winograd_is_fitted_where_the_data_show_it_and_not_elsewhere():
         for each in plain
     ]  # fmt: skip
     assert {c.family for c in kernel_fit.fit(quick, TOY).kernels} == {"conv", "winograd"}
+
+
+def test_waves_are_fitted_where_the_data_show_them_and_not_elsewhere():
+    """Steps drawn from a stepped device are found again; a smooth one stays smooth."""
+    for waves in (True, False):
+        known = replace(PLANTED["gemm"], waves=waves, tile=14.0)
+        (found,) = kernel_fit.fit(measured("gemm", known=known), TOY).kernels
+        assert found.waves is waves
+        assert found.sustained == pytest.approx(known.sustained, rel=0.1)
 
 
 def test_too_few_kernels_or_no_peak_are_said_not_fitted():

@@ -7,8 +7,9 @@
     seconds = max(start + √(math² + traffic²), launch)      alone; in a step: `powered`
 
 Every term grows with every extent, so more work is never faster (`williams2009`'s roofline with
-round corners instead of the steps of tile and wave quantisation). It costs two square roots
-and no power: a million plans are priced with it.
+round corners). It costs two square roots and no power: a million plans are priced with it. Where
+measurements show the steps of whole waves of whole tiles, `waves` takes the place of `math`, and
+the longer of the two counts: what a wave loads, it loads while it computes.
 """
 
 from __future__ import annotations
@@ -18,6 +19,7 @@ from typing import Any, TypeAlias
 
 import numpy as np
 
+from oracle.compute.waves import waves
 from oracle.specs import Curve, Device
 
 Array: TypeAlias = Any  # a float or a numpy array, broadcastable to (plans, rows)
@@ -118,10 +120,12 @@ def duration(
     nbytes: Array,
 ) -> Array:
     """Seconds on the device of `count` products (m×k)·(k×n) in one kernel, by `used`."""
+    traffic = nbytes * (1 / (device.memory_bandwidth * used.traffic))
+    if used.waves:
+        return used.start + np.maximum(waves(used, device, rate, m, n, k, count), traffic)
     tile, idle = used.tile**2, used.ramp * AREA * device.processors
     area = np.sqrt((m * m + tile) * (n * n + tile)) * count
     math = (area + idle) * (k + used.prologue) * (2 / (rate * used.sustained))
-    traffic = nbytes * (1 / (device.memory_bandwidth * used.traffic))
     # np.hypot guards against overflow that cannot be here, at five times the price
     return used.start + np.sqrt(math * math + traffic * traffic)
 
