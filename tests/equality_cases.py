@@ -160,6 +160,7 @@ PLANS = {
         "sharded:2 tensor:2",
         "pipeline:2,segments=4 tensor:2,sequence=on",
         "pipeline:2,segments=2 data:2 tensor:2",
+        "pipeline:2,segments=2,borders=whole tensor:2",
         "recompute:full",
         "recompute:selective",
         "context:2",

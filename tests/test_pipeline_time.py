@@ -153,3 +153,24 @@ def test_parts_add_up_to_the_iteration(given: Any, after: float) -> None:
     exposed = sum(float(one.exposed[0]) for one in taken.exchange)
     whole = sum(float(part[0]) for part in taken.compute.values()) + exposed
     assert whole == pytest.approx(taken.seconds[0])
+
+
+def test_borders_are_sent_in_parts_or_whole() -> None:
+    """Each of four tensor ranks sends a quarter of what they all hold, or four times as much."""
+    sent = [
+        oracle.estimate("gpt2", "dgx-a100", f"pipeline:2,segments=4,borders={how} tensor:4", 16)
+        for how in ("parts", "whole")
+    ]
+    parts, whole = (
+        next(one for one in each.exchange[0] if one["what"] == "pipeline: stage borders")["bytes"]
+        for each in sent
+    )
+    assert whole == 4 * parts
+    # under sequence=on each rank holds its own tokens only: nothing is sent twice
+    along = [
+        oracle.estimate(
+            "gpt2", "dgx-a100", f"pipeline:2,segments=4,borders={how} tensor:4,sequence=on", 16
+        ).seconds[0]
+        for how in ("parts", "whole")
+    ]
+    assert along[0] == along[1]

@@ -51,7 +51,7 @@ class Border:
     """Where a chunk meets the next: with whom, and the shape of what crosses.
 
     Tensor-parallel ranks hold the same output: each sends its share, and it is gathered again
-    on the other side [narayanan2021, §4.1].
+    on the other side [narayanan2021, §4.1], unless the plan says `borders=whole`.
     """
 
     rank: int
@@ -83,7 +83,8 @@ class Border:
         shape = (*extents, channels) if op.shape.made.tokens else (channels, *extents)
         other = (at - 1 if end == "into" else at + 1) % p
         rank = mesh.rank_at({**mesh.at, "pipeline": other})
-        alike = 1 if program.cuts.sequence else mesh.degree("tensor")
+        whole = program.cuts.sequence or program.plan.axis("pipeline").borders[0, 0]
+        alike = 1 if whole else mesh.degree("tensor")
         if math.prod(shape) % alike:
             alike = 1
         place = mesh.at["tensor"] if alike > 1 else 0

@@ -22,7 +22,8 @@ class Pipeline(Strategy):
     stage i instead of S, in the same time where stages are equal. `interleave=v` gives each
     device v chunks of the model: the bubble shrinks to 1/v, the borders are crossed v times as
     often. `cuts=even` deals equal blocks evenly, as launchers do; `cuts=balanced` makes the
-    fullest stage least.
+    fullest stage least. Tensor-parallel ranks that hold the same output each send a part of it
+    and gather the rest on the other side; with `borders=whole` each sends all of it.
 
     Differs from the source: eq. 12 counts WU per sample, this once per iteration; unequal
     stages fill and drain at their own pace, Σ (FW_i + BW_i) + (S - 1) max (FW_i + BW_i), where
@@ -34,6 +35,7 @@ class Pipeline(Strategy):
     schedule: Array = words("gpipe", "1f1b", default="1f1b")
     interleave: Array = 1
     cuts: Array = words("even", "balanced")
+    borders: Array = words("parts", "whole")
 
     source = "kahira2021, Table III 'Layer'; eqs. 12-14"
     nearness = 0
@@ -49,5 +51,6 @@ class Pipeline(Strategy):
 
     def talk(self, shard: Shard) -> list[Message]:
         """One border is crossed by the output of the row before it, both ways, per segment."""
-        border = shard.micro * shard.y * shard.delta / shard.spread
+        parts = np.where(self.borders == 1, 1.0, shard.spread)
+        border = shard.micro * shard.y * shard.delta / parts
         return [Message("stage borders", "sendrecv", border, ("pipeline",), when="border")]
