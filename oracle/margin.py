@@ -21,9 +21,9 @@ from oracle.compute.known import Known
 from oracle.exchange import Priced
 from oracle.shard import Array
 
-STEP = 0.06  # of a step: what it is beside its kernels and messages, either way
-MORE = 0.1  # of a step: what nobody models only adds: input, stragglers, libraries' own work
-HOST = 0.2  # of the host's work: what a framework does for a kernel
+STEP = 0.08  # of a step: what it is beside its kernels and messages, either way
+MORE = 0.08  # of a step: what nobody models only adds: input, stragglers, libraries' own work
+HOST = 0.3  # of the host's work: what a framework does for a kernel
 SHORT = 0.4  # of a network that nobody measured: 50 to 90 % of its datasheet is usual, so to × 2
 Sources: TypeAlias = tuple[Known, Known, Known]  # where forward, backward and update come from
 
