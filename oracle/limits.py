@@ -11,6 +11,8 @@ from oracle.plan import Plan
 from oracle.shard import Array
 from oracle.specs import System
 
+FULL = 0.9  # of a device's memory, from where fragmentation is to be feared
+
 
 def limits(
     plan: Plan, model: Model, system: System, held: Held, options: Options

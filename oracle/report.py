@@ -10,6 +10,7 @@ import shlex
 from typing import Any
 
 from oracle.compute.known import MEASURED
+from oracle.limits import FULL
 from oracle.memory import ASSUMED
 from oracle.prediction import PARTS, Estimate
 from oracle.ranking import Ranking
@@ -78,10 +79,13 @@ def _interval(shown: Estimate, row: int) -> str:
 
 def _memory(shown: Estimate, row: int) -> str:
     capacity = shown.options.max_memory or shown.system.device.memory
-    free = capacity - shown.memory[row]
+    free = capacity - shown.memory
     kinds = sorted(((v[row], k) for k, v in shown.memory_kinds.items()), reverse=True)
     text = (f"{show(shown.memory[row], 'B')} of {show(capacity, 'B')} a device, "
-            f"{show(free, 'B')} free")  # fmt: skip
+            f"{show(free[row], 'B')} free")  # fmt: skip
+    if shown.memory[row] > FULL * capacity:  # an allocator that fragments may fail
+        room = [other for other in range(len(shown)) if shown.memory[other] <= FULL * capacity]
+        return f"{text}: tight" + (f", {room[0] + 1} has {show(free[room[0]], 'B')}" * bool(room))
     for sign, (size, kind) in zip(";,", kinds, strict=False):  # the largest, as far as they fit
         more = f"{sign} {kind} {show(size, 'B')}"
         text += more if len(text + more) <= width() - 12 else ""

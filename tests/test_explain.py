@@ -180,6 +180,21 @@ def test_a_ranking_says_what_it_cannot_tell_and_what_would():
     assert (ideal.tied, ideal.measure) == ((), None)
 
 
+def test_a_memory_that_is_nearly_full_is_said_with_a_way_out():
+    """The fastest plan that fits may fit by a hair: that is said, and which has more room."""
+    roomy = oracle.recommend("bert-large", "dgx-a100", devices=16, batch=256)
+    assert "tight" not in report.ranking_text(roomy)
+    most = 1.02 * float(roomy.estimate.memory[0])
+    full = oracle.recommend("bert-large", "dgx-a100", devices=16, batch=256, max_memory=most)
+    text = " ".join(report.ranking_text(full).split())
+    assert full.best == roomy.best
+    assert "free: tight" in text
+    held = full.estimate.memory / most
+    if (held[1:] <= 0.9).any():
+        row = 2 + int(np.argmax(held[1:] <= 0.9))
+        assert f"free: tight, {row} has" in text
+
+
 @pytest.mark.parametrize(("model", "system", "plan", "batch"), PLANS[1:2] + PLANS[4:5])
 def test_a_plan_is_explained_on_one_screen_and_as_data(model, system, plan, batch, capsys):
     line = ("--plan", plan, model, system, "--batch", str(batch))

@@ -14,6 +14,7 @@ import numpy as np
 
 from oracle import contention, evaluate, prediction
 from oracle.evaluate import Block, Exchange
+from oracle.limits import FULL
 from oracle.mesh import Groups
 from oracle.models import Model
 from oracle.options import Options
@@ -25,7 +26,6 @@ from oracle.strategies.data import Data
 from oracle.strategies.pipeline import Pipeline
 from oracle.units import show
 
-FULL = 0.9  # of a device's memory, from where fragmentation is to be feared
 WHY_WHOLE = {
     "filter": "they have no filters to deal, and everybody does them on the rebuilt tensor",
     "channel": "they have no channels of their own to deal, or read the samples themselves",
