@@ -9,6 +9,8 @@ from __future__ import annotations
 import shlex
 from typing import Any
 
+import numpy as np
+
 from oracle.compute.known import MEASURED
 from oracle.limits import FULL
 from oracle.memory import ASSUMED
@@ -83,12 +85,13 @@ def _memory(shown: Estimate, row: int) -> str:
     kinds = sorted(((v[row], k) for k, v in shown.memory_kinds.items()), reverse=True)
     text = (f"{show(shown.memory[row], 'B')} of {show(capacity, 'B')} a device, "
             f"{show(free[row], 'B')} free")  # fmt: skip
-    if shown.memory[row] > FULL * capacity:  # an allocator that fragments may fail
-        room = [other for other in range(len(shown)) if shown.memory[other] <= FULL * capacity]
-        return f"{text}: tight" + (f", {room[0] + 1} has {show(free[room[0]], 'B')}" * bool(room))
-    for sign, (size, kind) in zip(";,", kinds, strict=False):  # the largest, as far as they fit
-        more = f"{sign} {kind} {show(size, 'B')}"
-        text += more if len(text + more) <= width() - 12 else ""
+    if FULL * capacity < shown.memory[row] <= capacity:  # an allocator that fragments may fail
+        room = np.flatnonzero(shown.memory <= FULL * capacity)[:1].tolist()
+        more = [": tight", *(f", {other + 1} has {show(free[other], 'B')}" for other in room)]
+    else:
+        more = [f"{s} {kind} {show(v, 'B')}" for s, (v, kind) in zip(";,", kinds, strict=False)]
+    for words in more:  # as far as they fit
+        text += words if len(text + words) <= width() - 12 else ""
     return text
 
 
