@@ -78,12 +78,16 @@ def anatomy(
     talks = tuple(_talks(model, system, plan, block, options, lines))
     flat, alone = _flat(plan), Plan.of(batch)
     free = replace(system, dispatch=0.0, device=replace(system.device, launch=0.0))
-    at_home = prediction.estimate(
-        model, free, [plan, flat, alone], batch, options,
-        lambda _, *rest: lines(system, *rest),
-    )  # fmt: skip
-    factors = sorted(_factors(shown, at_home, plan, talks), key=lambda one: -one.seconds)
-    notes = tuple(_notes(shown, at_home, plan, model, system, options))
+    even = replace(free, device=replace(free.device, variation=0.0))
+
+    def at_home(on: System, plans: list[Plan]) -> Estimate:
+        return prediction.estimate(
+            model, on, plans, batch, options, lambda _, *rest: lines(system, *rest)
+        )
+
+    alike, unlike = at_home(even, [plan, flat, alone]), at_home(free, [plan])
+    factors = sorted(_factors(shown, alike, unlike, plan, talks), key=lambda one: -one.seconds)
+    notes = tuple(_notes(shown, alike, plan, model, system, options))
     whole = tuple(_whole(model, plan, options))
     return Anatomy(shown, plan, block, tuple(factors), talks, whole, notes)
 
@@ -141,17 +145,19 @@ def _talks(
 
 
 def _factors(
-    shown: Estimate, free: Estimate, plan: Plan, talks: tuple[Talk, ...]
+    shown: Estimate, alike: Estimate, unlike: Estimate, plan: Plan, talks: tuple[Talk, ...]
 ) -> Iterator[Factor]:
     total = float(shown.seconds[0])
     devices = float(plan.devices[0, 0])
-    work = free.compute["forward"] + free.compute["backward"]  # of plan, flat plan, one device
+    # of plan, flat plan, one device, were devices alike and the host at once; and as they are
+    work, slowest = (one.compute["forward"] + one.compute["backward"] for one in (alike, unlike))
     again = float(shown.compute["recompute"][0])
     busy = float(shown.compute["forward"][0] + shown.compute["backward"][0])
     stages = float(plan.axis("pipeline").degree[0, 0])
     mean = float(work[1]) / stages
     useful = min(float(work[2]) / devices, busy)
     device = min(max(float(work[0]), useful), busy)  # without what the host holds up
+    waited = min(max(float(slowest[0] - work[0]), 0.0), busy - device)
     lost = max(device - max(mean, useful), 0.0) if stages > 1 else 0.0
     redundant = device - useful - lost
     serially = show(float(work[2]), "s")
@@ -163,7 +169,9 @@ def _factors(
     yield Factor("workload balance", lost + float(shown.compute["bubble"][0]),
                  f"the slowest stage sets the pace (+{show(lost, 's')}), and the pipeline fills "
                  f"and drains ({show(float(shown.compute['bubble'][0]), 's')})")  # fmt: skip
-    yield Factor("host-bound launches", busy - device,
+    yield Factor("unequal devices", waited,
+                 f"the slowest of {devices:g} sets the pace")  # fmt: skip
+    yield Factor("host-bound launches", busy - device - waited,
                  "kernels end before the host has launched the next")  # fmt: skip
     yield Factor("weight update", float(shown.compute["update"][0]),
                  f"{shown.options.optimizer} reads and writes its state: memory-bound")  # fmt: skip
