@@ -48,6 +48,7 @@ class Shard:
     slices: Array = 1.0  #      what sharding inside has cut off the gradients others exchange
     parts: Array = 1.0  #      into how many the batch is dealt
     long: Array = 1.0  #      into how many the tokens of a sequence are dealt
+    rounds: Array = 1.0  #      kernels an attention is cut into, each with one part's keys
     spread: Array = 1.0  #      along how many devices a border between stages is cut
     expert: Array = 1.0  #      over how many devices the experts are dealt
     ideal: bool = False  # the published assumptions: everything divides, nothing is fixed

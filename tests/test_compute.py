@@ -7,6 +7,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+import yaml
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -210,6 +211,21 @@ def test_flash_attention_leaves_out_the_scores():
     assert 1.6 < full / compute.attention(device, "bf16", *shape, True, queued=True) < 2
     backward = compute.attention(device, "bf16", *shape, True, "backward", queued=True)
     assert 2 < backward / flash < 3.5
+
+
+def test_a_ring_is_more_and_smaller_kernels_than_one_over_whole_sequences():
+    """The same pairs of queries and keys either way: rounds cost starts, tails and merges."""
+    took = {
+        text: oracle.estimate("llama3-8b", "dgx-h100", text, 8)
+        for text in ("context:8", "context:8,kind=alltoall")
+    }
+    ring, turned = (one.compute["forward"][0] for one in took.values())
+    assert turned < ring < 1.5 * turned
+    # and the longer the sequence, the less of it
+    long = {**yaml.safe_load(specs.find("llama3-8b", "models").read_text(encoding="utf-8"))}
+    long["transformer"] = {**long["transformer"], "sequence": 131072}
+    far, near = (oracle.estimate(long, "dgx-h100", text, 1).compute["forward"][0] for text in took)
+    assert near < far < ring / turned * near
 
 
 def test_dropout_on_scores_costs_a_pass():

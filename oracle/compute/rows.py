@@ -29,6 +29,7 @@ DISPATCHED = {
     "gemm": (3, 4), "conv": (2, 3), "flash": (5, 6), "attention": (12, 16), "stream": (2, 3),
     "loss": (15, 8),
 }  # fmt: skip
+MERGED = 10  # bytes to add an element of a part's result to those before it, in fp32
 AROUND = 60  # dispatched around each micro-batch: fetching it, scaling its loss, bookkeeping
 
 
@@ -68,7 +69,10 @@ def priced(shard: Shard, device: Device, precision: str) -> Passes:
     first = model.mask(lambda row: row.kind != "embedding")
     entry = np.array([feeds == (-1,) for feeds in model.feeds])
     found["data"] *= ~(entry & first)  # nobody wants the gradient of the samples
-    forward, backward = (np.array([_launches(row)[i] for row in model.rows], float) for i in (0, 1))
+    again = np.where(model.mask(lambda row: row.work == "attention"), shard.rounds, 1.0)
+    forward, backward = (
+        again * np.array([_launches(row)[i] for row in model.rows], float) for i in (0, 1)
+    )
     return Passes(found["forward"], found["data"], found["weight"], (forward, backward))
 
 
@@ -158,12 +162,18 @@ def _attention(at: _At, device: Device, precision: str, part: str, family: Any) 
     shard, (_, causal, flash) = at.shard, family
     row = shard.model.rows[at.columns[0]]
     dropout = not row.flash and row.extra_kept > row.heads * row.made.extents[0] * row.keys
+    # in a ring each device meets one part's keys at a time, and merges what it makes of them
+    rounds = at(shard.rounds)
+    queries, width = at(shard.model.made[0]) / rounds, at.row(lambda r: r.width)
     core = attention(
-        device, precision, at(shard.micro), at(shard.heads), at(shard.kv_heads),
-        at(shard.model.made[0]), at.row(lambda r: r.keys), at.row(lambda r: r.width), causal,
+        device, precision, at(shard.micro), at(shard.heads), at(shard.kv_heads), queries,
+        at.row(lambda r: r.keys) / rounds, width, causal,
         "forward" if part == "forward" else "backward", flash, dropout, queued=True,
-    ) / at(shard.long)  # fmt: skip
-    return core + _stream(at, device, precision, part, family)
+    )  # fmt: skip
+    core = core * rounds**2 / at(shard.long) + _stream(at, device, precision, part, family)
+    made = at(shard.heads) + (2 * at(shard.kv_heads) if part == "data" else 0)  # o; dq, dk, dv
+    merged = stream(device, MERGED * at(shard.micro) * queries * width * made, queued=True)
+    return core + np.where(rounds > 1, (rounds - 1) * merged, 0.0)
 
 
 def _stream(at: _At, device: Device, precision: str, part: str, family: Any) -> Array:

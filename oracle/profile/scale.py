@@ -128,7 +128,7 @@ class Table:
 
 def _joined(found: Any, whole: Array) -> dict[str, Array]:
     """Seconds by pass, (plans, rows), both gradients as one where they were timed so."""
-    size = (len(found.forward), len(found.kernels[0]))
+    size = (len(found.forward), np.shape(found.kernels[0])[-1])
     forward, data, weight = (np.broadcast_to(getattr(found, name), size) for name in PASSES)
     return {"forward": forward, "data": data + whole * weight, "weight": ~whole * weight}
 

@@ -70,8 +70,9 @@ def of_shapes(model: Model, shapes: Array, delta: float) -> Shard:
     given, made, (x, y, heads) = tuple(rest[:3]), tuple(rest[3:6]), rest[6:]
     # a device has as many key-value heads as of heads, and of a sequence what it makes
     share = heads / np.maximum(own.heads, 1)
+    long = model.made[0] / np.maximum(made[0], 1e-9)
     return own.but(
         batch=n, channels=c, filters=f, given=given, made=made, x=x, y=y, heads=heads,
         kv_heads=np.maximum(own.kv_heads * share, np.minimum(own.kv_heads, 1)),
-        long=model.made[0] / np.maximum(made[0], 1e-9),
+        long=long, rounds=long,  # as a ring sees it, part by part
     )  # fmt: skip

@@ -20,7 +20,8 @@ class Context(Strategy):
         M      = 2γδ Σ (B (|x| + |y|)/p + |w|)
 
     `kind=ring` passes keys and values round, p - 1 hops forward and twice as many bytes back
-    (their gradients travel with them), under the attention of the part at hand.
+    (their gradients travel with them), under the attention of the part at hand: p smaller
+    kernels, whose results are merged as they come.
     `kind=alltoall` turns the cut from tokens to heads and back: two exchanges of q, k, v and
     one of the output, each pass. The weights stay whole: this axis joins `Data`'s exchange.
     """
@@ -50,6 +51,7 @@ class Context(Strategy):
             kept_bytes=np.where(cut, shard.kept_bytes / p, shard.kept_bytes),
             work=shard.work * np.where(cut, 1 / p, 1.0),
             long=shard.long * p,
+            rounds=shard.rounds * np.where(self.kind == 0, p, 1),
             replicas=(*shard.replicas, "context"),
         )
 
