@@ -100,7 +100,9 @@ def judge(table: Table, paths: Sequence[Path], quick: bool = False) -> dict[str,
     for i, case in enumerate(cases):
         if known[i]:
             groups[(case.system, *case.group)].append(i)
-    ranks = [ranking(predicted[g], measured[g]) for g in groups.values() if len(g) > 2]
+    # where all predictions are one there is nothing to choose between
+    chosen = [g for g in groups.values() if len(g) > 2 and np.ptp(predicted[g]) > 0]
+    ranks = [ranking(predicted[g], measured[g]) for g in chosen]
     summary: dict[str, Any] = {"rows": int(known.sum()), "refused": refused}
     if known.any():
         summary |= {
