@@ -49,6 +49,7 @@ class Table:
 TABLES: dict[str, Table] = {}
 HALF_ADAM = {"precision": "fp16", "optimizer": "adam"}
 BRAIN_ADAM = {"precision": "bf16", "optimizer": "adam"}
+EIGHT_ADAM = {"precision": "fp8", "optimizer": "adam"}
 
 
 def table(name: str, file: str, goal: str, peers: str = "") -> Callable[[Any], Any]:
@@ -239,6 +240,17 @@ def narayanan(found: list[Row]) -> Iterator[Case]:
                    float(row["iter_time_s"]), HALF_ADAM, others=tuple(others))  # fmt: skip
 
 
+@table("megatron_v100", "transformers_mixed*.csv", "")
+def megatron_v100(found: list[Row]) -> Iterator[Case]:
+    """Megatron-LM of 2020 within a DGX-2: tensor parallel alone, full recomputation."""
+    for row in found:
+        if row["framework"].startswith("Megatron-LM Sep 2020"):
+            plan = grid(1, 1, number(row, "tp"), 1, "recompute:full")
+            yield Case((row["model"],), gpt(row, sequence=number(row, "seq_len")), "dgx-2",
+                       plan, number(row, "global_batch"), float(row["iter_time_s"]),
+                       HALF_ADAM)  # fmt: skip
+
+
 @table("b200_llama3", "simumax_b200*.csv", "MAPE ≤ 10 %", "SimuMax 5.62 %, memory 0.46 %")
 def b200(found: list[Row]) -> Iterator[Case]:
     """Twelve layers of Llama-3 70B on eight B200s: Megatron-LM, distributed optimizer, flash."""
@@ -273,22 +285,44 @@ def _b200(row: Row, measured: float, kind: str) -> Case:
 @table("torchtitan_memory", "memory*.csv", "mean ≤ 5 %")
 def torchtitan_memory(found: list[Row]) -> Iterator[Case]:
     """Llama-3.1 8B under FSDP2 on H100 96 GB, peak reserved over ranks."""
-    for row in found:
-        if row["model"] != "Llama-3.1 8B" or row["unit"] != "GiB" or "float8" in row["precision"]:
-            continue
-        yield titan(row, float(row["value"]) * 2**30, "memory")
+    yield from (titan(row, float(row["value"]) * 2**30, "memory") for row in _held(found))
+
+
+@table("torchtitan_float8_memory", "memory*.csv", "mean ≤ 5 %")
+def torchtitan_float8_memory(found: list[Row]) -> Iterator[Case]:
+    """The same with linear layers in fp8, and sequences of up to 262,144 tokens."""
+    yield from (titan(row, float(row["value"]) * 2**30, "memory") for row in _held(found, True))
 
 
 @table("torchtitan", "transformers_mixed*.csv", "MAPE ≤ 10 %")
 def torchtitan(found: list[Row]) -> Iterator[Case]:
     """The same steps' seconds."""
+    yield from (titan(row, _seconds(row), "seconds") for row in _timed(found))
+
+
+@table("torchtitan_float8", "transformers_mixed*.csv", "")
+def torchtitan_float8(found: list[Row]) -> Iterator[Case]:
+    """The same in fp8: PyTorch's attention of 2024 decides the long sequences."""
+    yield from (titan(row, _seconds(row), "seconds") for row in _timed(found, True))
+
+
+def _held(found: list[Row], eight: bool = False) -> Iterator[Row]:
     for row in found:
-        if row["framework"].startswith("torchtitan") and row["tokens_per_s_per_gpu"]:
-            if "float8" in row["precision"] or number(row, "layers") != 32:
-                continue
-            tokens = number(row, "global_batch") * number(row, "seq_len")
-            seconds = tokens / (float(row["tokens_per_s_per_gpu"]) * number(row, "gpus"))
-            yield titan(row, seconds, "seconds")
+        llama = row["model"] == "Llama-3.1 8B" and row["unit"] == "GiB"
+        if llama and ("float8" in row["precision"]) == eight:
+            yield row
+
+
+def _timed(found: list[Row], eight: bool = False) -> Iterator[Row]:
+    for row in found:
+        ours = row["framework"].startswith("torchtitan") and row["tokens_per_s_per_gpu"]
+        if ours and number(row, "layers") == 32 and ("float8" in row["precision"]) == eight:
+            yield row
+
+
+def _seconds(row: Row) -> float:
+    tokens = number(row, "global_batch") * number(row, "seq_len")
+    return tokens / (float(row["tokens_per_s_per_gpu"]) * number(row, "gpus"))
 
 
 def titan(row: Row, measured: float, kind: str) -> Case:
@@ -297,8 +331,8 @@ def titan(row: Row, measured: float, kind: str) -> Case:
     model = {"name": "llama3-8b", "source": row["source"], "transformer": {
         "layers": 32, "hidden": 4096, "heads": 32, "kv_heads": 8, "ffn": 14336, "gated": True,
         "vocab": 128256, "sequence": number(row, "seq_len"), "tied_embeddings": False,
-        "fused": row.get("compile") == "True"}}  # fmt: skip
-    plan = f"data:{shards},zero=3" if shards > 1 else ""
+        "fused": "float8" in row["precision"] or row.get("compile") == "True"}}  # fmt: skip
+    plan = f"data:{shards},zero=3" if shards * cp > 1 else ""  # shards over both
     plan += f" context:{cp}" if cp > 1 else ""
     plan += f" tensor:{tp},sequence=on" if tp > 1 else ""
     plan += {"full AC": " recompute:full", "selective op AC": " recompute:operators"}.get(
@@ -306,7 +340,7 @@ def titan(row: Row, measured: float, kind: str) -> Case:
     )
     return Case((row["seq_len"], row["gpus"]), model, "h100-96gb", plan.strip(),
                 number(row, "global_batch"), measured,
-                BRAIN_ADAM, kind)  # fmt: skip
+                EIGHT_ADAM if "float8" in row["precision"] else BRAIN_ADAM, kind)  # fmt: skip
 
 
 CNN = {"ResNet-50": "resnet50", "ResNet-50 v1.5": "resnet50", "ResNet-152": "resnet152",

@@ -14,8 +14,10 @@ from hypothesis import strategies as st
 import oracle
 from oracle import compute, specs
 from oracle.compute.curve import ASSUMED
+from oracle.compute.rows import priced
 from oracle.compute.slowest import slowest
 from oracle.compute.waves import whole
+from oracle.shard import serial
 from oracle.specs import Curve, Device
 
 TOY = Device(
@@ -226,6 +228,23 @@ def test_a_ring_is_more_and_smaller_kernels_than_one_over_whole_sequences():
     long["transformer"] = {**long["transformer"], "sequence": 131072}
     far, near = (oracle.estimate(long, "dgx-h100", text, 1).compute["forward"][0] for text in took)
     assert near < far < ring / turned * near
+
+
+def test_in_fp8_linear_layers_alone_are_faster():
+    """Attention, norms and the vocabulary stay in 16 bits; casts eat part of what is won."""
+    model, device = oracle.model("llama3-8b"), specs.device("h100-sxm5-80gb")
+    shard = serial(model, 2, 2.0)
+    bf16, fp8 = (priced(shard, device, precision) for precision in ("bf16", "fp8"))
+    for i, row in enumerate(model.rows):
+        before, after = (
+            sum(float(np.broadcast_to(getattr(one, part), (1, len(model)))[0, i])
+                for part in ("forward", "data", "weight"))
+            for one in (bf16, fp8)
+        )  # fmt: skip
+        if row.work == "gemm" and row.role != "vocab":
+            assert 0.5 * before < after < before
+        else:
+            assert after == before
 
 
 def test_dropout_on_scores_costs_a_pass():

@@ -29,6 +29,7 @@ DISPATCHED = {
     "gemm": (3, 4), "conv": (2, 3), "flash": (5, 6), "attention": (12, 16), "stream": (2, 3),
     "loss": (15, 8),
 }  # fmt: skip
+CAST = 4  # bytes an element: read in 16 bits, written in 8 as it is and turned round
 MERGED = 10  # bytes to add an element of a part's result to those before it, in fp32
 AROUND = 60  # dispatched around each micro-batch: fetching it, scaling its loss, bookkeeping
 
@@ -140,7 +141,15 @@ def _gemm(at: _At, device: Device, precision: str, part: str, family: Any) -> Ar
     held = np.where(at.row(lambda r: r.role == "expert") > 0, held, 1.0)
     m = m / held
     shapes = {"forward": (m, n, k), "data": (m, k, n), "weight": (k, n, m)}
-    return gemm(device, precision, *shapes[part], held, queued=True)
+    seconds = gemm(device, precision, *shapes[part], held, queued=True)
+    if precision != "fp8":
+        return seconds
+    # what goes in is cast, and cast again for the product that needs it the other way round;
+    # the vocabulary's product stays as it is
+    cast = {"forward": m * k + k * n, "data": m * n, "weight": 0 * m}[part] * held
+    whole = gemm(device, "bf16", *shapes[part], held, queued=True)
+    seconds = seconds + np.where(cast > 0, stream(device, CAST * cast, queued=True), 0.0)
+    return np.where(at.row(lambda r: r.role == "vocab") > 0, whole, seconds)
 
 
 def _conv(at: _At, device: Device, precision: str, part: str, family: Any) -> Array:
@@ -159,6 +168,7 @@ def _conv(at: _At, device: Device, precision: str, part: str, family: Any) -> Ar
 def _attention(at: _At, device: Device, precision: str, part: str, family: Any) -> Array:
     if part == "weight":
         return np.zeros(1)
+    precision = "bf16" if precision == "fp8" else precision  # of linear layers only
     shard, (_, causal, flash) = at.shard, family
     row = shard.model.rows[at.columns[0]]
     dropout = not row.flash and row.extra_kept > row.heads * row.made.extents[0] * row.keys
