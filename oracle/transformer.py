@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
-from typing import Literal
+from typing import Annotated, Literal
 
 from oracle.document import Node
 from oracle.layers import (
@@ -21,7 +21,7 @@ from oracle.layers import (
     Norm,
     Placed,
 )
-from oracle.schema import Clash, Count, Whole
+from oracle.schema import Between, Clash, Count, Whole
 
 
 @dataclass(frozen=True)
@@ -46,6 +46,8 @@ class Transformer:
     activation: Literal["gelu", "relu", "silu"] | None = None  # silu when gated, else gelu
     dropout: bool = False
     flash: bool = True
+    # of FlashAttention, where it is not the fastest kernel that the device has
+    flash_version: Annotated[int, Between(1, 2)] | None = None
     fused: bool = True  # norms, rotations, gates one kernel each; products add gradients up
     window: Count | None = None
     experts: Whole = 0
@@ -77,7 +79,7 @@ class Transformer:
         attention = Attention(
             self.heads, self.kv_heads, self.width, self.causal,
             bias if self.qkv_bias is None else self.qkv_bias, positions == "rotary", self.flash,
-            self.dropout, self.window, self.fused, name="attention",
+            self.dropout, self.window, self.fused, self.flash_version, name="attention",
         )  # fmt: skip
         ffn = self.ffn or 4 * self.hidden
         mlp: Layer = (

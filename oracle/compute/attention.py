@@ -11,6 +11,10 @@ from oracle.specs import Device
 
 # FlashAttention-2 reaches up to 73 % of an A100's peak forward and 63 % backward (dao2023, §4)
 BACKWARD = 63 / 73
+# of the peak, forward and backward, by version of FlashAttention [dao2023, §1 and §4]; where matrix
+# units came after it, with fp8, it reaches less: 35 % forward on an H100 [shah2024, §1]
+REACHES = {1: (0.50, 0.35), 2: (0.73, 0.63)}
+SINCE = 0.35 / 0.73
 
 
 def attention(
@@ -27,13 +31,15 @@ def attention(
     flash: bool = True,
     dropout: bool = False,
     *,
+    version: int = 0,
     queued: bool = False,
 ) -> Array:
     """Seconds of softmax(QKᵀ)V of every head, or of its backward pass.
 
     Flash (`dao2023`): 2 products forward and 5 backward, of the pairs that the mask leaves; only
-    Q, K, V, O pass through memory. Else the scores do: 2 or 4 batched products, then scale, mask
-    and softmax in one pass, dropout in another.
+    Q, K, V, O pass through memory; no faster than its `version` is, where that is said. Else the
+    scores do: 2 or 4 batched products, then scale, mask and softmax in one pass, dropout in
+    another.
     """
     batch, queries, keys = (np.asarray(each, float) for each in (batch, queries, keys))
     if not flash:
@@ -53,6 +59,9 @@ def attention(
         products * batch * heads, passes * once,
     )  # fmt: skip
     flop = 2 * products * batch * heads * queries * seen * width
+    if version:
+        reach = REACHES[version][part != "forward"] * (SINCE if "fp8" in device.peak else 1.0)
+        seconds = np.maximum(seconds, fitted.start + flop / (device.peak[own] * reach))
     return powered(device, own, seconds, flop, queued)
 
 

@@ -104,7 +104,8 @@ def _families(model: Model) -> dict[tuple[Any, ...], list[int]]:
     for i, row in enumerate(model.rows):
         key: tuple[Any, ...] = (row.work,)
         if row.work == "attention":
-            key = ("attention", row.causal and row.keys == row.made.extents[0], row.flash)
+            masked = row.causal and row.keys == row.made.extents[0]
+            key = ("attention", masked, row.flash, row.version)
         elif row.work == "conv":
             key = ("deconv" if row.kind == "deconv" else "conv",)
         found.setdefault(key, []).append(i)
@@ -169,7 +170,7 @@ def _attention(at: _At, device: Device, precision: str, part: str, family: Any) 
     if part == "weight":
         return np.zeros(1)
     precision = "bf16" if precision == "fp8" else precision  # of linear layers only
-    shard, (_, causal, flash) = at.shard, family
+    shard, (_, causal, flash, version) = at.shard, family
     row = shard.model.rows[at.columns[0]]
     dropout = not row.flash and row.extra_kept > row.heads * row.made.extents[0] * row.keys
     # in a ring each device meets one part's keys at a time, and merges what it makes of them
@@ -178,7 +179,8 @@ def _attention(at: _At, device: Device, precision: str, part: str, family: Any) 
     core = attention(
         device, precision, at(shard.micro), at(shard.heads), at(shard.kv_heads), queries,
         at.row(lambda r: r.keys) / rounds, width, causal,
-        "forward" if part == "forward" else "backward", flash, dropout, queued=True,
+        "forward" if part == "forward" else "backward", flash, dropout, version=version,
+        queued=True,
     )  # fmt: skip
     core = core * rounds**2 / at(shard.long) + _stream(at, device, precision, part, family)
     made = at(shard.heads) + (2 * at(shard.kv_heads) if part == "data" else 0)  # o; dq, dk, dv

@@ -51,6 +51,7 @@ class Row:
     keys: int = 0  # positions attended to
     causal: bool = False
     flash: bool = False
+    version: int = 0  # of FlashAttention; 0: the fastest kernel there is
     reads: tuple[float, float] = (0.0, 0.0)  # forward passes over (|x|, |y|) of a stream
     rereads: tuple[float, float] = (0.0, 0.0)  # backward passes
     pieces: int = 1  # kernels that a stream is written out as

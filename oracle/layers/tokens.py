@@ -70,6 +70,8 @@ class Attention(Layer):
     dropout: bool = False  # of the attention probabilities
     window: Count | None = None  # a sliding window of keys
     fused: bool = True  # rotation as one kernel; else cast, multiply, cast
+    # of FlashAttention, where it is not the fastest kernel that the device has
+    flash_version: Annotated[int, Between(1, 2)] | None = None
 
     def rows(self, given: Sequence[Shape]) -> Iterator[Row]:
         shape, name = given[0], self.name or "attention"
@@ -96,7 +98,8 @@ class Attention(Layer):
         yield Row(
             f"{name}.core", "attention", "attention", packed, mixed, role="heads", needs="xy",
             heads=self.heads, kv_heads=kv_heads, width=width, keys=keys, causal=self.causal,
-            flash=self.flash, reads=(2, 2), rereads=(2, 2),  # q, k, v and the result laid out anew
+            flash=self.flash, version=self.flash * (self.flash_version or 0),
+            reads=(2, 2), rereads=(2, 2),  # q, k, v and the result laid out anew
             # unfused: softmax output and what dropout leaves of it; flash: one sum a query
             extra_kept=0.0 if self.flash else scores * (1 + self.dropout),
             extra_bytes=4.0 * self.heads * tokens if self.flash else scores * self.dropout,
