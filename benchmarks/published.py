@@ -284,45 +284,21 @@ def _b200(row: Row, measured: float, kind: str) -> Case:
 
 @table("torchtitan_memory", "memory*.csv", "mean ≤ 5 %")
 def torchtitan_memory(found: list[Row]) -> Iterator[Case]:
-    """Llama-3.1 8B under FSDP2 on H100 96 GB, peak reserved over ranks."""
-    yield from (titan(row, float(row["value"]) * 2**30, "memory") for row in _held(found))
-
-
-@table("torchtitan_float8_memory", "memory*.csv", "mean ≤ 5 %")
-def torchtitan_float8_memory(found: list[Row]) -> Iterator[Case]:
-    """The same with linear layers in fp8, and sequences of up to 262,144 tokens."""
-    yield from (titan(row, float(row["value"]) * 2**30, "memory") for row in _held(found, True))
+    """Llama-3.1 8B under FSDP2 on H100 96 GB, bf16 and fp8: peak reserved over ranks."""
+    for row in found:
+        if row["model"] == "Llama-3.1 8B" and row["unit"] == "GiB":
+            yield titan(row, float(row["value"]) * 2**30, "memory")
 
 
 @table("torchtitan", "transformers_mixed*.csv", "MAPE ≤ 10 %")
 def torchtitan(found: list[Row]) -> Iterator[Case]:
-    """The same steps' seconds."""
-    yield from (titan(row, _seconds(row), "seconds") for row in _timed(found))
-
-
-@table("torchtitan_float8", "transformers_mixed*.csv", "")
-def torchtitan_float8(found: list[Row]) -> Iterator[Case]:
-    """The same in fp8, with sequences of up to 262,144 tokens."""
-    yield from (titan(row, _seconds(row), "seconds") for row in _timed(found, True))
-
-
-def _held(found: list[Row], eight: bool = False) -> Iterator[Row]:
+    """The same steps' seconds, sequences of 8,192 to 262,144 tokens."""
     for row in found:
-        llama = row["model"] == "Llama-3.1 8B" and row["unit"] == "GiB"
-        if llama and ("float8" in row["precision"]) == eight:
-            yield row
-
-
-def _timed(found: list[Row], eight: bool = False) -> Iterator[Row]:
-    for row in found:
-        ours = row["framework"].startswith("torchtitan") and row["tokens_per_s_per_gpu"]
-        if ours and number(row, "layers") == 32 and ("float8" in row["precision"]) == eight:
-            yield row
-
-
-def _seconds(row: Row) -> float:
-    tokens = number(row, "global_batch") * number(row, "seq_len")
-    return tokens / (float(row["tokens_per_s_per_gpu"]) * number(row, "gpus"))
+        if row["framework"].startswith("torchtitan") and row["tokens_per_s_per_gpu"]:
+            tokens = number(row, "global_batch") * number(row, "seq_len")
+            seconds = tokens / (float(row["tokens_per_s_per_gpu"]) * number(row, "gpus"))
+            if number(row, "layers") == 32:
+                yield titan(row, seconds, "seconds")
 
 
 def titan(row: Row, measured: float, kind: str) -> Case:
@@ -331,7 +307,7 @@ def titan(row: Row, measured: float, kind: str) -> Case:
     model = {"name": "llama3-8b", "source": row["source"], "transformer": {
         "layers": 32, "hidden": 4096, "heads": 32, "kv_heads": 8, "ffn": 14336, "gated": True,
         "vocab": 128256, "sequence": number(row, "seq_len"), "tied_embeddings": False,
-        "flash_version": 2,  # PyTorch's own in 2024
+        "flash_version": 2, "fused_loss": False,  # PyTorch's own in 2024, compiled or not
         "fused": "float8" in row["precision"] or row.get("compile") == "True"}}  # fmt: skip
     plan = f"data:{shards},zero=3" if shards * cp > 1 else ""  # shards over both
     plan += f" context:{cp}" if cp > 1 else ""

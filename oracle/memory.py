@@ -61,24 +61,41 @@ def held(
         "weights": weights * width * shard.stored + gathered * width,
         "gradients": weights * (4.0 if options.mixed else width) * shard.graded,
         "optimizer": weights * state * shard.stated,
-        "workspace": _worst(_transient(shard), stages),
-        "buffers": gathered * 4.0 + _buckets(few, weights),
     }
+    # two moments: the loss runs back, and all that was kept is there; or a layer does, with its
+    # gradients on their way, and the loss's tensors are gone
+    loss = shard.model.mask(lambda row: row.kind == "loss")
+    gone, transient = _kept(shard, stages, loss), _transient(shard)
+    moments = [
+        {"activations": activations, "workspace": _worst(transient * loss, stages)[same],
+         "buffers": 0.0 * activations},
+        {"activations": activations + (mode >= 2) * working[same] - gone[same],
+         "workspace": _worst(transient * ~loss, stages)[same],
+         "buffers": (gathered * 4.0 + _buckets(few, weights))[same]},
+    ]  # fmt: skip
     base = sum(fixed.values())[same]
-    whole = base + activations + (mode >= 2) * working[same]
+    wholes = np.stack([base + sum(moment.values()) for moment in moments])
+    at, whole = wholes.argmax(axis=0), wholes.max(axis=0)
     stage = np.argmax(whole, axis=-1)
     rows = np.arange(len(plan))
     worst = {kind: values[same, stage] for kind, values in fixed.items()}
-    worst["activations"] = (activations + (mode >= 2) * working[same])[rows, stage]
+    worst |= {kind: np.where(at, moments[1][kind], moments[0][kind])[rows, stage]
+              for kind in moments[0]}  # fmt: skip
     worst["reserve"] = device.reserve + SLACK * whole[rows, stage]
     return Held({kind: worst[kind] for kind in KINDS}, stage)
+
+
+def _kept(shard: Shard, stages: Stages, of: Array) -> Array:
+    """Bytes of a micro-batch that some rows keep, by stage."""
+    kept = shard.micro * (shard.kept * shard.delta + shard.kept_bytes) * np.ones_like(shard.batch)
+    return stages.total(kept * of)
 
 
 def _activations(shard: Shard, stages: Stages, some: bool) -> tuple[list[Array], Array]:
     """(kept per micro-batch under each kind of recomputation, working set of a unit) by stage."""
     model, micro = shard.model, shard.micro
     kept = micro * (shard.kept * shard.delta + shard.kept_bytes) * np.ones_like(shard.batch)
-    none = stages.total(kept)
+    none = _kept(shard, stages, np.ones(len(model)))
     if not some:
         return [none], np.zeros_like(none)
     core = model.mask(lambda row: row.work == "attention")

@@ -49,6 +49,7 @@ class Transformer:
     # of FlashAttention, where it is not the fastest kernel that the device has
     flash_version: Annotated[int, Between(1, 2)] | None = None
     fused: bool = True  # norms, rotations, gates one kernel each; products add gradients up
+    fused_loss: bool | None = None  # as `fused` if not said
     window: Count | None = None
     experts: Whole = 0
     active: Count = 2
@@ -113,7 +114,9 @@ class Transformer:
                     self.vocab, bias=self.head_transform, role="vocab", tied=self.tied_embeddings,
                     name="head",
                 ),
-                Loss(fused=self.fused, name="loss"),
+                Loss(
+                    fused=self.fused if self.fused_loss is None else self.fused_loss, name="loss"
+                ),
             ]  # fmt: skip
         if self.pooler:
             of = ("norm" if self.final_norm else "layers",)

@@ -690,3 +690,20 @@ def test_a_norm_takes_the_sum_and_the_function_along() -> None:
     with pytest.raises(specs.SpecError, match="says so itself"):
         model({"name": "m", "source": "here", "fused": True, "transformer": {
             "layers": 1, "hidden": 64, "heads": 4, "vocab": 100, "sequence": 16}})  # fmt: skip
+
+
+def test_the_loss_and_the_layers_do_not_hold_their_most_at_once() -> None:
+    """Where the logits are the most there is, each further copy of them counts; where a layer
+    running back with its gradients on their way holds more, it does not.
+    """
+    spec = yaml.safe_load(specs.find("llama3-8b", "models").read_text(encoding="utf-8"))
+
+    def held(vocab: int, fused_loss: bool) -> float:
+        family = {**spec["transformer"], "vocab": vocab, "fused_loss": fused_loss}
+        one = oracle.estimate({**spec, "transformer": family}, "h100-96gb",
+                              "data:8,zero=3 recompute:full", 8, precision="bf16")  # fmt: skip
+        return float(one.memory[0])
+
+    logits = 128256 * spec["transformer"]["sequence"]
+    assert held(128256, False) - held(128256, True) == pytest.approx(4 * logits * 1.05, rel=1e-6)
+    assert held(1024, False) == held(1024, True)

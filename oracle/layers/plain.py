@@ -158,14 +158,14 @@ class Loss(Layer):
     """Softmax and cross-entropy over the channels, in fp32."""
 
     op: Literal["cross_entropy", "mse", "bce"] = "cross_entropy"
-    fused: bool = True  # else the gradient cast down stands beside the one in fp32
+    fused: bool = True  # else its gradient stands beside it, as PyTorch writes it out
 
     shorthand: ClassVar[str] = "op"
 
     def rows(self, given: Sequence[Shape]) -> Iterator[Row]:
         shape = given[0]
         # cast up, maximum, shift, exponential, sum, division; back: scale, copy, cast down.
-        # an fp32 copy of the logits is what is kept; it becomes the gradient in place
+        # an fp32 copy of the logits is what is kept; it becomes the gradient in place, or not
         yield Row(self.name or "loss", "loss", "stream", shape, shape, role="vocab",
-                  reads=(9.5, 0), rereads=(5.5, 0), extra_bytes=4.0 * shape.size,
-                  extra_kept=(not self.fused) * shape.size)  # fmt: skip
+                  reads=(9.5, 0), rereads=(5.5, 0),
+                  extra_bytes=(4.0 if self.fused else 8.0) * shape.size)  # fmt: skip
