@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 import oracle
+from benchmarks.composed import composed
 
 # arXiv 2205.05198, Table 3 (layers, hidden, heads, pipeline, interleave, batch) and Table 5
 # (seconds of an iteration with full recomputation; with sequence parallelism and selective)
@@ -36,7 +37,7 @@ def test_megatron_steps(row):
         ("tensor:8,sequence=on recompute:selective", selective),
     ):
         seconds, fits = step(*shape, rest)
-        assert seconds == pytest.approx(measured, rel=0.15)
+        assert seconds == pytest.approx(measured, rel=0.05)
         assert fits  # it was run
 
 
@@ -48,4 +49,21 @@ def test_selective_recomputation_gains_what_was_measured():
         for *shape, _, _ in MEGATRON
     ]
     measured = [full / selective for *_, full, selective in MEGATRON]
-    assert np.allclose(gains, measured, rtol=0.1)
+    assert np.allclose(gains, measured, rtol=0.05)
+
+
+def test_a_table_that_was_composed_is_taken_apart() -> None:
+    """Rows made of known layers and ends give them back; another row is seen in what is left."""
+    layer, ends = {1: 3.25, 2: 4.5}, {1: 6.0, 2: 9.5}
+    members = [
+        {"layers": str(layers), "microbatch": str(micro), "dp": str(dp),
+         "batch": str(dp * micro * pieces),
+         "measured_value": str(pieces * (layers * layer[micro] + ends[micro])
+                               + dp * (1.5 + 0.25 * layers))}
+        for layers in (12, 16, 24) for micro in layer for dp in (1, 2) for pieces in (2, 4)
+    ]  # fmt: skip
+    found, left = composed(members)
+    assert left < 1e-9
+    assert found == {m: (pytest.approx(layer[m]), pytest.approx(ends[m])) for m in layer}
+    members[3]["measured_value"] = "400"
+    assert composed(members)[1] > 10
