@@ -76,9 +76,10 @@ def predicted(hidden: int, tp: int, micro: int) -> float:
 
     def seconds(layers: int, pieces: int) -> float:
         row = {"source": "vTrain", "layers": str(layers), "hidden": str(hidden), "heads": "16"}
-        plan = grid(1, 1, tp, pieces, "recompute:full").replace("data:1 ", "")
-        found = oracle.estimate(gpt(row, sequence=1024), "a100-800g", plan, micro * pieces,
-                                **HALF_ADAM)  # fmt: skip
+        plan = grid(1, 1, tp, pieces, "recompute:full")
+        found = oracle.estimate(
+            gpt(row, sequence=1024), "a100-800g", plan, micro * pieces, **HALF_ADAM
+        )
         return float(found.seconds[0])
 
     each = [seconds(layers, 6) - seconds(layers, 4) for layers in DEPTHS]

@@ -69,22 +69,7 @@ def main() -> int:
 
 def unit(key: str) -> str:
     """What a figure is counted in."""
-    return (
-        "%"
-        if key
-        in (
-            "mape",
-            "bias",
-            "max",
-            "best_pick",
-            "regret_mean",
-            "regret_max",
-            "coverage",
-            "median",
-            "width",
-        )
-        else ""
-    )
+    return "" if key in ("rows", "refused", "groups", "tau") else "%"
 
 
 def judge(table: Table, paths: Sequence[Path], quick: bool = False) -> dict[str, Any]:
@@ -182,19 +167,10 @@ def ranking(predicted: Any, measured: Any) -> tuple[float, bool, float]:
     return tau, regret < 1e-9, regret
 
 
-COLUMNS = (
-    "rows",
-    "mape",
-    "median",
-    "bias",
-    "max",
-    "tau",
-    "best_pick",
-    "regret_mean",
-    "coverage",
-    "width",
-)
-HEADS = ("rows", "MAPE", "median", "bias", "max", "τ", "best", "regret", "in 90 %", "width")
+COLUMNS = {
+    "rows": "rows", "mape": "MAPE", "median": "median", "bias": "bias", "max": "max", "tau": "τ",
+    "best_pick": "best", "regret_mean": "regret", "coverage": "in 90 %", "width": "width",
+}  # fmt: skip
 
 
 def cell(key: str, line: dict[str, Any]) -> str:
@@ -209,7 +185,7 @@ def cell(key: str, line: dict[str, Any]) -> str:
 
 def text(lines: list[dict[str, Any]]) -> str:
     """The summary as a table."""
-    out = [f"{'table':<18}" + "".join(f"{head:>9}" for head in HEADS) + "  goal"]
+    out = [f"{'table':<18}" + "".join(f"{head:>9}" for head in COLUMNS.values()) + "  goal"]
     for line in lines:
         if "mape" not in line:
             out.append(f"{line['table']:<18} {line.get('skipped', 'no row could be predicted')}")

@@ -294,11 +294,10 @@ def torchtitan_memory(found: list[Row]) -> Iterator[Case]:
 def torchtitan(found: list[Row]) -> Iterator[Case]:
     """The same steps' seconds, sequences of 8,192 to 262,144 tokens."""
     for row in found:
-        if row["framework"].startswith("torchtitan") and row["tokens_per_s_per_gpu"]:
+        if row["framework"].startswith("torchtitan") and number(row, "layers") == 32:
             tokens = number(row, "global_batch") * number(row, "seq_len")
             seconds = tokens / (float(row["tokens_per_s_per_gpu"]) * number(row, "gpus"))
-            if number(row, "layers") == 32:
-                yield titan(row, seconds, "seconds")
+            yield titan(row, seconds, "seconds")
 
 
 def titan(row: Row, measured: float, kind: str) -> Case:

@@ -62,7 +62,7 @@ class Exchange:
     calls: Array
     nbytes: Array  # of one call
     seconds: Array  # sent in all, on the busiest device
-    exposed: Array  # of that, what nothing hides
+    exposed: Array  # of that, what makes the iteration longer
     phi: Array
     algorithm: Array  # index into `names`
     names: tuple[str, ...]

@@ -65,7 +65,7 @@ def held(
     # two moments: the loss runs back, and all that was kept is there; or a layer does, with its
     # gradients on their way, and the loss's tensors are gone
     loss = shard.model.mask(lambda row: row.kind == "loss")
-    gone, transient = _kept(shard, stages, loss), _transient(shard)
+    gone, transient = stages.total(_kept(shard) * loss), _transient(shard)
     moments = [
         {"activations": activations, "workspace": _worst(transient * loss, stages)[same],
          "buffers": 0.0 * activations},
@@ -85,17 +85,16 @@ def held(
     return Held({kind: worst[kind] for kind in KINDS}, stage)
 
 
-def _kept(shard: Shard, stages: Stages, of: Array) -> Array:
-    """Bytes of a micro-batch that some rows keep, by stage."""
-    kept = shard.micro * (shard.kept * shard.delta + shard.kept_bytes) * np.ones_like(shard.batch)
-    return stages.total(kept * of)
+def _kept(shard: Shard) -> Array:
+    """Bytes of a micro-batch that each row keeps."""
+    return shard.micro * (shard.kept * shard.delta + shard.kept_bytes) * np.ones_like(shard.batch)
 
 
 def _activations(shard: Shard, stages: Stages, some: bool) -> tuple[list[Array], Array]:
     """(kept per micro-batch under each kind of recomputation, working set of a unit) by stage."""
     model, micro = shard.model, shard.micro
-    kept = micro * (shard.kept * shard.delta + shard.kept_bytes) * np.ones_like(shard.batch)
-    none = _kept(shard, stages, np.ones(len(model)))
+    kept = _kept(shard)
+    none = stages.total(kept)
     if not some:
         return [none], np.zeros_like(none)
     core = model.mask(lambda row: row.work == "attention")

@@ -29,6 +29,7 @@ DISPATCHED = {
     "gemm": (3, 4), "conv": (2, 3), "flash": (5, 6), "attention": (12, 16), "stream": (2, 3),
     "loss": (15, 8),
 }  # fmt: skip
+BESIDE = {"fp8": "bf16"}  # what all but linear layers compute in
 CAST = 4  # bytes an element: read in 16 bits, written in 8 as it is and turned round
 MERGED = 10  # bytes to add an element of a part's result to those before it, in fp32
 AROUND = 60  # dispatched around each micro-batch: fetching it, scaling its loss, bookkeeping
@@ -143,14 +144,14 @@ def _gemm(at: _At, device: Device, precision: str, part: str, family: Any) -> Ar
     m = m / held
     shapes = {"forward": (m, n, k), "data": (m, k, n), "weight": (k, n, m)}
     seconds = gemm(device, precision, *shapes[part], held, queued=True)
-    if precision != "fp8":
+    if precision not in BESIDE:
         return seconds
-    # what goes in is cast, and cast again for the product that needs it the other way round;
-    # the vocabulary's product stays as it is
-    cast = {"forward": m * k + k * n, "data": m * n, "weight": 0 * m}[part] * held
-    whole = gemm(device, "bf16", *shapes[part], held, queued=True)
-    seconds = seconds + np.where(cast > 0, stream(device, CAST * cast, queued=True), 0.0)
-    return np.where(at.row(lambda r: r.role == "vocab") > 0, whole, seconds)
+    # what goes in is cast, once for both gradients; the vocabulary's product stays as it is
+    if part != "weight":
+        cast = m * k + k * n if part == "forward" else m * n
+        seconds = seconds + stream(device, CAST * cast * held, queued=True)
+    plain = gemm(device, BESIDE[precision], *shapes[part], held, queued=True)
+    return np.where(at.row(lambda r: r.role == "vocab") > 0, plain, seconds)
 
 
 def _conv(at: _At, device: Device, precision: str, part: str, family: Any) -> Array:
@@ -169,7 +170,7 @@ def _conv(at: _At, device: Device, precision: str, part: str, family: Any) -> Ar
 def _attention(at: _At, device: Device, precision: str, part: str, family: Any) -> Array:
     if part == "weight":
         return np.zeros(1)
-    precision = "bf16" if precision == "fp8" else precision  # of linear layers only
+    precision = BESIDE.get(precision, precision)
     shard, (_, causal, flash, version) = at.shard, family
     row = shard.model.rows[at.columns[0]]
     dropout = not row.flash and row.extra_kept > row.heads * row.made.extents[0] * row.keys
