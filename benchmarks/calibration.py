@@ -20,12 +20,13 @@ from typing import Any
 
 import numpy as np
 
-from oracle import readers, specs
-from oracle.calibrate import Calibration, calibrate, fit
-from oracle.calibrate.pools import Pool, pooled
-from oracle.calibrate.spec_block import block
-from oracle.contention import lines
-from oracle.readers import Reading, Refusal, Sample
+from oracle.calibration import fit
+from oracle.calibration.calibrate import Calibration, calibrate
+from oracle.calibration.pools import Pool, pooled
+from oracle.calibration.spec_block import block
+from oracle.network.contention import lines
+from oracle.readers.logs import Reading, Refusal, Sample, read, sizes
+from oracle.spec import catalogue
 
 HERE = Path(__file__).resolve().parents[1]
 LARGE = 65536  # bytes from which the tighter goal holds
@@ -56,11 +57,11 @@ def logs(reference: Path) -> list[dict[str, Any]]:
             continue
         row: dict[str, Any] = {"log": str(path.relative_to(reference / "logs"))}
         try:
-            found = readers.read(path)
+            found = read(path)
         except Refusal as refusal:
             rows.append({**row, "refused": f"line {refusal.line}: {refusal.what}"})
             continue
-        counts = sorted(readers.sizes(found.samples).items())
+        counts = sorted(sizes(found.samples).items())
         operations = ", ".join(f"{n} {op}" for op, n in counts)
         why = ", ".join(f"{n} {reason}" for reason, n in sorted(found.counts().items()))
         rows.append({**row, "format": found.format, "samples": operations,
@@ -71,7 +72,7 @@ def logs(reference: Path) -> list[dict[str, Any]]:
 def abci(reference: Path) -> Table:
     """NCCL allreduce inside a node and between 2 and 32 nodes."""
     found: list[Reading] = [
-        readers.read(path)
+        read(path)
         for path in sorted((reference / "logs" / "abci-vnode").glob("allreduce-*/*.nccl"))
     ]
     samples = [sample for reading in found for sample in reading.samples]
@@ -157,9 +158,9 @@ def shipped(reference: Path, name: str) -> Calibration:
     """What the shipped systems' fitted entries are made from: one calibration by name."""
     folder = reference / "logs" / "abci-vnode"
     if name == "abci":
-        readings = [readers.read(path) for path in sorted(folder.glob("allreduce-*/*.nccl"))]
+        readings = [read(path) for path in sorted(folder.glob("allreduce-*/*.nccl"))]
         # one pair in two nodes: so says the bandwidth log of the same job
-        pair = readers.read(folder / "pt2pt-inter" / "job01.sh.7249112.gpu.latency")
+        pair = read(folder / "pt2pt-inter" / "job01.sh.7249112.gpu.latency")
         one = tuple(sample._replace(groups=1) for sample in pair.samples)
         facts = {**pair.machine, "date": "2021-06", "device": "Tesla V100-SXM2-16GB"}
         alone = replace(pair, samples=one, machine=facts)
@@ -230,7 +231,7 @@ def priced(reference: Path, quick: bool) -> tuple[list[dict[str, Any]], dict[str
     rows, medians = [], {}
     for source, name in ((abci, "abci"), (intranode, "dgx-a100"), (intranode, "dgx-h100")):
         device = name.rpartition("-")[2]
-        system, errors = specs.system(name), []
+        system, errors = catalogue.system(name), []
         for label, pool in source(reference).pools:
             if source is intranode and (device not in label or (quick and "half" not in label)):
                 continue

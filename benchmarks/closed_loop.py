@@ -25,21 +25,23 @@ import numpy as np
 sys.path[:0] = [str(Path(__file__).parents[1])]
 
 import oracle  # noqa: E402 (the path above comes first)
-from oracle import evaluate, specs  # noqa: E402
-from oracle.calibrate import calibrate  # noqa: E402
+from oracle.calibration.calibrate import calibrate  # noqa: E402
 from oracle.executor.calls import Shape  # noqa: E402
 from oracle.executor.collectives import measure_collectives  # noqa: E402
 from oracle.executor.launch import Host  # noqa: E402
 from oracle.executor.measured import Measurement  # noqa: E402
 from oracle.executor.profile import measure_compute  # noqa: E402
 from oracle.executor.run import Job, run  # noqa: E402
-from oracle.models import model as read_model  # noqa: E402
-from oracle.plan import Plan, parse  # noqa: E402
-from oracle.prediction import Estimate  # noqa: E402
-from oracle.profile import Profile  # noqa: E402
-from oracle.profile import profile as read_profile  # noqa: E402
-from oracle.readers import read  # noqa: E402
-from oracle.specs import Curve, System  # noqa: E402
+from oracle.kernels.profile import Profile  # noqa: E402
+from oracle.kernels.profile import profile as read_profile  # noqa: E402
+from oracle.models.model import model as read_model  # noqa: E402
+from oracle.plan.plan import Plan, parse  # noqa: E402
+from oracle.predict import evaluate  # noqa: E402
+from oracle.predict.estimate import Estimate  # noqa: E402
+from oracle.readers.logs import read  # noqa: E402
+from oracle.spec import catalogue  # noqa: E402
+from oracle.spec.device import Curve  # noqa: E402
+from oracle.spec.system import System  # noqa: E402
 from tests.lab.network import Lab, Wiring, missing  # noqa: E402
 
 NOISY = 0.06  # relative spread of a plan's steps, above which it is run again
@@ -187,7 +189,7 @@ def system_of(setting: Setting) -> System:
     device = {"name": "host", "memory": "16 GiB", "memory_bandwidth": "10 GB/s",
               "peak": {"fp32": "20 GFLOP/s"}, "launch": "0 s", "reserve": "200 MB",
               "source": lab}  # fmt: skip
-    return specs.system({"name": "lab", "device": device, "levels": levels, "source": lab})
+    return catalogue.system({"name": "lab", "device": device, "levels": levels, "source": lab})
 
 
 def jobs_of(setting: Setting, quick: bool) -> list[Job]:

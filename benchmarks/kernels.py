@@ -15,9 +15,9 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from oracle import specs
-from oracle.calibrate import kernels
+from oracle.calibration import kernels
 from oracle.readers import kernels as timings
+from oracle.spec import catalogue
 
 GOAL = 0.15
 # shipped device, what the tables call it, file
@@ -53,7 +53,7 @@ def results(folder: Path, quick: bool) -> Iterator[Result]:
         samples = timings.read(path, called).kernels
         if quick:
             samples = samples[:: max(1, len(samples) // QUICK)]
-        bare = replace(specs.device(name), kernels=())
+        bare = replace(catalogue.device(name), kernels=())
         yield Result(name, file, kernels.fit(samples, bare))
 
 

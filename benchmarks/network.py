@@ -23,11 +23,12 @@ import numpy as np
 
 from benchmarks import platforms
 from benchmarks.platforms import Row
-from oracle import nccl, specs, topology
-from oracle.collectives import named
-from oracle.contention import Contention, Groups, lines, sentence, trace
-from oracle.readers import read
-from oracle.topology import Topology
+from oracle.network import nccl, topology
+from oracle.network.collectives import named
+from oracle.network.contention import Contention, Groups, lines, sentence, trace
+from oracle.network.topology import Topology
+from oracle.readers.logs import read
+from oracle.spec import catalogue
 
 REFERENCE = Path(__file__).resolve().parents[2] / "shared" / "reference"
 OTHERS = Path(__file__).resolve().parents[1] / "tests" / "data" / "simgrid_others.csv"
@@ -254,12 +255,12 @@ def _logs(reference: Path) -> Iterator[tuple[int, Any, Any]]:
 
 def library(reference: Path) -> Table:
     """NCCL's own model, nothing fitted, and our fitted lines, against real logs of ABCI."""
-    from oracle.calibrate import calibrate
+    from oracle.calibration.calibrate import calibrate
 
     folder = reference / "logs" / "abci-vnode"
     paths = [*sorted(folder.glob("allreduce-inter/*.nccl")),
              *sorted(folder.glob("allreduce-intra/*.nccl"))]  # fmt: skip
-    system = specs.system("abci")
+    system = catalogue.system("abci")
     fitted = replace(system, collectives=calibrate([read(p) for p in paths], system).entries)
     table, everything = [], {"nccl": [], "fitted": []}  # type: ignore[var-annotated]
     for nodes, nbytes, seconds in _logs(reference):
@@ -345,7 +346,7 @@ def bars(reference: Path) -> Table:
 
 def phi(reference: Path) -> Table:
     """φ on ABCI, none of it typed in."""
-    system = specs.system("abci")
+    system = catalogue.system("abci")
     graph = topology.of(system, 8)
     pairs = {k: Contention(graph, np.arange(k), np.arange(k) + 4, np.full(k, 4e6)) for k in (1, 4)}
     rate = {k: float(c.rates.min()) for k, c in pairs.items()}

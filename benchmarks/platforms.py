@@ -13,10 +13,10 @@ from typing import Any
 
 import numpy as np
 
-from oracle import topology
-from oracle.collectives import Steps, named
-from oracle.contention import Groups, trace
-from oracle.topology import Topology
+from oracle.network import topology
+from oracle.network.collectives import Steps, named
+from oracle.network.contention import Groups, trace
+from oracle.network.topology import Topology
 
 ENVELOPE = 16  # bytes that SimGrid adds to every message
 

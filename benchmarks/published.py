@@ -15,7 +15,7 @@ from typing import Any
 
 import yaml
 
-from oracle import specs
+from oracle.spec import catalogue
 
 Row = dict[str, str]
 
@@ -331,7 +331,9 @@ HALF = ("AMP", "mixed", "FP16")
 
 def written(name: str) -> dict[str, Any]:
     """A shipped model as its file has it."""
-    found: dict[str, Any] = yaml.safe_load(specs.find(name, "models").read_text(encoding="utf-8"))
+    found: dict[str, Any] = yaml.safe_load(
+        catalogue.find(name, "models").read_text(encoding="utf-8")
+    )
     return found
 
 

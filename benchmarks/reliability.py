@@ -27,8 +27,8 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks import sweep_kills
-from oracle.executor.beacon import sighting
 from oracle.executor.collectives import measure_collectives
+from oracle.executor.heartbeat import sighting
 from oracle.executor.launch import FAILED, Outcome
 from oracle.executor.records import lines, of_all_ranks
 

@@ -23,10 +23,10 @@ os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")  # one core, as the command l
 import numpy as np
 
 import oracle
-from oracle import evaluate
-from oracle.evaluate import Options
-from oracle.plan import Plan
-from oracle.strategies import strategies
+from oracle.plan.plan import Plan
+from oracle.plan.strategies import strategies
+from oracle.predict import evaluate
+from oracle.predict.evaluate import Options
 
 COMMANDS = {
     "help": ("--help", 0.15),

@@ -126,7 +126,7 @@ def kills(count: int = 300, seed: int = 0, jobs: int = 2, longest: float = 2.0) 
 
 WRITE = """
 import sys
-from oracle.sweep import Grid, Ledger
+from oracle.ask.sweep import Grid, Ledger
 folder, first, step, rows = sys.argv[1], *map(int, sys.argv[2:])
 grid = Grid(("resnet50",), ("abci",), tuple(range(1, rows + 1)), (1.0,))
 ledger = Ledger(folder, grid)
@@ -139,7 +139,7 @@ ledger.close()
 def writers(count: int = 64, rows: int = 100_000) -> dict[str, Any]:
     """Processes that write to one folder at once, with no lock: what the merge finds."""
     sys.path.insert(0, str(HOME))
-    from oracle.sweep import Grid, Ledger
+    from oracle.ask.sweep import Grid, Ledger
 
     begin = time.monotonic()
     with tempfile.TemporaryDirectory() as scratch:

@@ -30,8 +30,8 @@ autodoc_typehints = "none"
 
 def strategies() -> str:
     """Every strategy: its docstring, limit, knobs and source."""
-    from oracle.explain.words import strategy
-    from oracle.strategies import strategies as known
+    from oracle.plan.strategies import strategies as known
+    from oracle.show.manual import strategy
 
     parts = []
     for name in known():
@@ -61,7 +61,7 @@ def _blocks(text: str) -> str:
 
 def algorithms() -> str:
     """Every collective operation by every algorithm."""
-    from oracle.collectives import ALGORITHMS
+    from oracle.network.collectives import ALGORITHMS
 
     lines = ["| operation | algorithm | what it is | source |", "|---|---|---|---|"]
     for op, named in ALGORITHMS.items():
@@ -74,7 +74,7 @@ def algorithms() -> str:
 
 def topologies() -> str:
     """Every kind of network level."""
-    from oracle.topology import KINDS
+    from oracle.network.topology import KINDS
 
     lines = ["| kind | what it is |", "|---|---|"]
     for name, kind in sorted(KINDS.items()):
@@ -85,14 +85,14 @@ def topologies() -> str:
 
 def references() -> str:
     """The bibliography."""
-    from oracle.explain.sources import bibliography, citation
+    from oracle.show.bibliography import bibliography, citation
 
     return "\n".join(f"`{key}`\n: {citation(key)}\n" for key in sorted(bibliography()))
 
 
 def codes() -> str:
     """What each error code means."""
-    from oracle.document import CODES
+    from oracle.spec.document import CODES
 
     return "\n".join(["| code | meaning |", "|---|---|",
                       *(f"| {code} | {text} |" for code, text in CODES.items())])  # fmt: skip
@@ -100,7 +100,7 @@ def codes() -> str:
 
 def verbs() -> str:
     """The command line, verb by verb."""
-    from oracle.cli import VERBS
+    from oracle.commands.cli import VERBS
 
     rows = [f"| `oracle {verb}` | {what} |" for verb, what in VERBS.items()]
     return "\n".join(["| verb | what it does |", "|---|---|", *rows])
@@ -108,8 +108,8 @@ def verbs() -> str:
 
 def settings() -> str:
     """The options that may be set, with what they take."""
-    from oracle.commands import VERBS, options, parser_of
-    from oracle.config import SETTINGS, variable
+    from oracle.commands.parser import VERBS, options, parser_of
+    from oracle.commands.settings import SETTINGS, variable
 
     takers: dict[str, list[str]] = {key: [] for key in SETTINGS}
     for verb in VERBS:
@@ -128,11 +128,11 @@ def settings() -> str:
 def shipped() -> str:
     """Systems and models that come along."""
     import oracle
-    from oracle import specs
+    from oracle.spec import catalogue
 
     lines = ["| system | what it is | devices |", "|---|---|---|"]
     for path in sorted((ROOT / "specs" / "systems").glob("*.yaml")):
-        one = specs.system(path.stem)
+        one = catalogue.system(path.stem)
         lines.append(f"| `{path.stem}` | {one.title or one.name} | {one.devices:,} |")
     lines += ["", "| model | what it is | parameters |", "|---|---|---|"]
     for path in sorted((ROOT / "specs" / "models").glob("*.yaml")):

@@ -14,30 +14,33 @@ from __future__ import annotations
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
+from oracle.spec.version import __version__ as __version__
+
 if TYPE_CHECKING:
     from oracle.api import estimate, recommend
-    from oracle.document import SpecError
-    from oracle.models import Model, model
-    from oracle.prediction import Estimate
-    from oracle.ranking import Ranking
-    from oracle.specs import Dataset, Device, System, dataset, device, system
-
-__version__ = "0.1.0"
+    from oracle.ask.ranking import Ranking
+    from oracle.models.model import Model, model
+    from oracle.predict.estimate import Estimate
+    from oracle.spec.catalogue import dataset, device, system
+    from oracle.spec.dataset import Dataset
+    from oracle.spec.device import Device
+    from oracle.spec.document import SpecError
+    from oracle.spec.system import System
 
 _HOME = {
-    "Dataset": "specs",
-    "Device": "specs",
-    "Estimate": "prediction",
-    "Model": "models",
-    "Ranking": "ranking",
-    "SpecError": "document",
-    "System": "specs",
-    "dataset": "specs",
-    "device": "specs",
+    "Dataset": "spec.dataset",
+    "Device": "spec.device",
+    "Estimate": "predict.estimate",
+    "Model": "models.model",
+    "Ranking": "ask.ranking",
+    "SpecError": "spec.document",
+    "System": "spec.system",
+    "dataset": "spec.catalogue",
+    "device": "spec.catalogue",
     "estimate": "api",
-    "model": "models",
+    "model": "models.model",
     "recommend": "api",
-    "system": "specs",
+    "system": "spec.catalogue",
 }
 
 __all__ = [

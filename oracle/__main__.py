@@ -1,5 +1,5 @@
 import sys
 
-from oracle.cli import main
+from oracle.commands.cli import main
 
 sys.exit(main())

@@ -5,17 +5,19 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Any
 
-from oracle import prediction, search
-from oracle.document import Fault, Place, SpecError
-from oracle.models import model as load_model
-from oracle.specs import system as load_system
+from oracle.ask import search
+from oracle.models.model import model as load_model
+from oracle.predict.defaults import options_for
+from oracle.predict.estimate import estimate as predict
+from oracle.spec.catalogue import system as load_system
+from oracle.spec.document import refusal
 
 if TYPE_CHECKING:
-    from oracle.models import Model
-    from oracle.plan import Plan
-    from oracle.prediction import Estimate
-    from oracle.ranking import Ranking
-    from oracle.specs import System
+    from oracle.ask.ranking import Ranking
+    from oracle.models.model import Model
+    from oracle.plan.plan import Plan
+    from oracle.predict.estimate import Estimate
+    from oracle.spec.system import System
 
 
 def estimate(
@@ -43,13 +45,12 @@ def estimate(
     ((2,), True)
     """
     what, where = load_model(model, dataset), load_system(system)
-    options = prediction.options_for(
-        what, where, precision, optimizer, ideal, _bytes(max_memory), gamma, algorithm,
+    options = options_for(
+        what, where, precision, optimizer, ideal, max_memory, gamma, algorithm,
         profile,
     )  # fmt: skip
-    _check_options(gamma, algorithm)
     _check_batch(batch)
-    return prediction.estimate(what, where, plan, batch, options)
+    return predict(what, where, plan, batch, options)
 
 
 def recommend(
@@ -79,21 +80,22 @@ def recommend(
     'data:16'
     """
     what, where = load_model(model, dataset), load_system(system)
-    options = prediction.options_for(
-        what, where, precision, optimizer, ideal, _bytes(max_memory), gamma, algorithm,
+    options = options_for(
+        what, where, precision, optimizer, ideal, max_memory, gamma, algorithm,
         profile,
     )  # fmt: skip
-    _check_options(gamma, algorithm)
     if (batch is None) == (batch_per_device is None):
-        raise _unusable("say the global batch, or the batch per device", "one of the two")
+        raise refusal("options", "say the global batch, or the batch per device", "one of the two")
     if batch is None:
         batch = max(1, round(float(batch_per_device or 0) * devices))
     _check_batch(batch)
     if objective not in ("time", "cost", "memory"):
-        raise _unusable(f"unknown objective `{objective}`", "time, cost or memory")
+        raise refusal("options", f"unknown objective `{objective}`", "time, cost or memory")
     if not 1 <= devices <= where.devices:
-        raise _unusable(
-            f"{devices} devices, but {where.name} has {where.devices}", "fewer, or a larger system"
+        raise refusal(
+            "options",
+            f"{devices} devices, but {where.name} has {where.devices}",
+            "fewer, or a larger system",
         )
     return search.recommend(
         what, where, int(devices), int(batch), options,
@@ -101,42 +103,9 @@ def recommend(
     )  # fmt: skip
 
 
-def _bytes(value: float | str | None) -> float | None:
-    from oracle.units import parse
-
-    if isinstance(value, str):
-        try:
-            value = parse(value, "B")
-        except ValueError as error:
-            raise _unusable(f"the memory limit: {error}", "e.g. 16 GiB") from None
-    if value is not None and not 0 < value < float("inf"):
-        raise _unusable(f"a memory limit of {value:g} bytes", "e.g. 16 GiB")
-    return value
-
-
-def _check_options(gamma: float, algorithm: str | None) -> None:
-    from oracle.collectives import ALGORITHMS
-    from oracle.document import suggest
-
-    if not 0 < gamma < float("inf"):
-        raise _unusable(f"a memory reuse gamma of {gamma:g}", "a number above zero")
-    if algorithm is None:
-        return
-    from oracle.contention.price import ALIASES
-
-    known = {"best", "nccl", *ALIASES, *(name for each in ALGORITHMS.values() for name in each)}
-    if algorithm not in known:
-        hint = suggest(algorithm, sorted(known), "known")
-        raise _unusable(f"no algorithm is called `{algorithm}`", hint)
-
-
 def _check_batch(batch: Any) -> None:
     import numpy as np
 
     sizes = np.asarray(batch, float)
     if not (np.isfinite(sizes).all() and (sizes >= 1).all() and (sizes == np.round(sizes)).all()):
-        raise _unusable(f"a batch of {batch} samples", "a whole number from 1 on")
-
-
-def _unusable(what: str, hint: str) -> SpecError:
-    return SpecError("options", [Fault("E109", what, Place(), hint)])
+        raise refusal("options", f"a batch of {batch} samples", "a whole number from 1 on")

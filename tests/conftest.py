@@ -3,9 +3,9 @@ from __future__ import annotations
 import pytest
 
 import oracle
-from oracle.config import SETTINGS, variable
-from oracle.models import Model
-from oracle.specs import System
+from oracle.commands.settings import SETTINGS, variable
+from oracle.models.model import Model
+from oracle.spec.system import System
 
 CONVOLUTIONS = {
     "name": "unequal",

@@ -13,7 +13,7 @@ from oracle.executor.parts import deal
 from oracle.executor.program import Ghost, Program
 from oracle.executor.steps import Trainer, inputs
 from oracle.executor.wire import Wire
-from oracle.plan import parse
+from oracle.plan.plan import parse
 
 torch.use_deterministic_algorithms(True)
 

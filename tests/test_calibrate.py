@@ -12,14 +12,15 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from oracle import calibrate as calibration
-from oracle import readers, specs
-from oracle.calibrate import calibrate, fit
-from oracle.calibrate.pools import pooled
-from oracle.calibrate.spec_block import block, with_block
-from oracle.contention import lines
-from oracle.document import SpecError
-from oracle.readers import Reading, Refusal, Sample
+from oracle.calibration import calibrate as calibration
+from oracle.calibration import fit
+from oracle.calibration.calibrate import calibrate
+from oracle.calibration.pools import pooled
+from oracle.calibration.spec_block import block, with_block
+from oracle.network.contention import lines
+from oracle.readers.logs import Reading, Refusal, Sample, read
+from oracle.spec import catalogue
+from oracle.spec.document import SpecError
 
 SIZES = 2.0 ** np.arange(10, 29)
 RANKS = (2, 4, 8, 16, 32)
@@ -185,7 +186,7 @@ def test_a_fit_carries_over_to_groups_the_log_did_not_have(toy: Path, tmp_path: 
     """Two ranks of two nodes, four pairs at once: no faster than the wires, near to them."""
     between = planted(9e-6, 4e-6, 20e9, ranks=(8, 16, 32), nodes=True)
     calibrate([reading(between)], toy).write(tmp_path / "new.yaml")
-    system = specs.system(tmp_path / "new.yaml")
+    system = catalogue.system(tmp_path / "new.yaml")
     (packed,) = lines(system, "allreduce", ((8, 1),), 8)
     assert packed.per_byte == pytest.approx(2 * 7 / 8 / 20e9, rel=1e-3)
     (strided,) = lines(system, "allreduce", ((2, 4),), 8)
@@ -256,7 +257,7 @@ def test_a_node_of_two_sockets_is_one_node(tmp_path: Path) -> None:
     assert {entry.level for entry in found.entries} == {"node", "room"}
     assert {s.nodes for fit in found.fits for s in fit.pool.samples} == {1, 2, 4, 8}
     found.write(tmp_path / "new.yaml")
-    known = specs.system(tmp_path / "new.yaml")
+    known = catalogue.system(tmp_path / "new.yaml")
     (six,) = lines(known, "allreduce", ((6, 1),), 6)
     assert (six.origin, six.per_byte) == ("fitted", pytest.approx(2 * 5 / 6 / 1e11, rel=1e-3))
     # a socket was not measured, and what a node says is not of the way out of it
@@ -267,7 +268,7 @@ def test_a_node_of_two_sockets_is_one_node(tmp_path: Path) -> None:
     assert "allreduce beyond it" in only.remaining
     assert "allreduce in the node" not in only.remaining
     only.write(tmp_path / "only.yaml")
-    beyond = lines(specs.system(tmp_path / "only.yaml"), "allreduce", ((12, 1),), 12)
+    beyond = lines(catalogue.system(tmp_path / "only.yaml"), "allreduce", ((12, 1),), 12)
     assert {x.origin for x in beyond} == {"datasheet"}
 
 
@@ -316,7 +317,7 @@ def test_the_new_spec_reads_back_and_keeps_the_text(toy: Path, tmp_path: Path) -
     )
     text = written(found, tmp_path / "new.yaml")
     assert text.startswith(SYSTEM)
-    (entry,) = specs.system(tmp_path / "new.yaml").collectives
+    (entry,) = catalogue.system(tmp_path / "new.yaml").collectives
     assert entry == found.entries[0]
     assert entry.source == "nccl-tests 2.19: log.txt; 2024-05-06; Toy"
     assert entry.uncertainty["residual"] > 0
@@ -329,7 +330,7 @@ def test_calibrating_again_replaces_and_keeps_the_rest(toy: Path, tmp_path: Path
     written(calibrate([reading([*inside, *between])], toy), first)
     slower = [s._replace(seconds=s.seconds * 2) for s in inside]
     text = written(calibrate([reading(slower, "newer.txt")], first), second)
-    by_level = {e.level: e for e in specs.system(second).collectives}
+    by_level = {e.level: e for e in catalogue.system(second).collectives}
     assert by_level["node"].bandwidth == pytest.approx(5e10, rel=1e-3)
     assert by_level["room"].bandwidth == pytest.approx(1e10, rel=1e-3)
     assert text.count("collectives:") == 1
@@ -346,7 +347,7 @@ def test_awkward_names_survive(toy: Path, tmp_path: Path) -> None:
     name = "a: [#'\"\\ {x}\n- é\u202e\x00.txt" * 4
     found = calibrate([reading(planted(7e-6, 3e-6, 4e10, ranks=(8, 16), nodes=True), name)], toy)
     written(found, tmp_path / "new.yaml")
-    (entry,) = specs.system(tmp_path / "new.yaml").collectives
+    (entry,) = catalogue.system(tmp_path / "new.yaml").collectives
     assert "é" in entry.source
     assert all(len(line) <= 100 for line in block(found.entries).splitlines()
                if " " in line.strip())  # fmt: skip
@@ -354,8 +355,9 @@ def test_awkward_names_survive(toy: Path, tmp_path: Path) -> None:
 
 def test_same_input_same_bytes_whatever_the_hash_seed(tmp_path: Path) -> None:
     script = (
-        "import sys; from oracle import readers; from oracle.calibrate import calibrate;"
-        "found = calibrate([readers.read(p) for p in sys.argv[3:]], sys.argv[1]);"
+        "import sys; from oracle.readers import logs;"
+        "from oracle.calibration.calibrate import calibrate;"
+        "found = calibrate([logs.read(p) for p in sys.argv[3:]], sys.argv[1]);"
         "found.write(sys.argv[2]); sys.stdout.write(found.text())"
     )
     (tmp_path / "toy.yaml").write_text(SYSTEM)
@@ -415,7 +417,7 @@ def test_a_failed_write_leaves_the_old_file(
 
 
 def test_systems_that_are_no_file(toy: Path, tmp_path: Path) -> None:
-    as_object = specs.system(toy)
+    as_object = catalogue.system(toy)
     found = calibrate([reading(planted(7e-6, 3e-6, 4e10, ranks=(8, 16), nodes=True))], as_object)
     assert len(found.entries) == 1
     with pytest.raises(Refusal, match="no file"):
@@ -450,8 +452,8 @@ def test_no_readings_no_fits(toy: Path) -> None:
 
 
 def test_logs_of_every_kind_at_once() -> None:
-    logs = Path(__file__).parent / "data" / "logs"
-    found = calibrate([readers.read(path) for path in sorted(logs.iterdir())], "abci")
+    folder = Path(__file__).parent / "data" / "logs"
+    found = calibrate([read(path) for path in sorted(folder.iterdir())], "abci")
     assert {entry.op for entry in found.entries} >= {"allreduce"}
     text = found.text()
     assert "-C 1 prints the CPU's time" in text

@@ -8,12 +8,13 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from oracle import readers, specs
-from oracle.calibrate import calibrate
-from oracle.calibrate.crowds import crowds
-from oracle.cli import main
-from oracle.contention import lines
-from oracle.readers import Reading, Sample
+from oracle.calibration.calibrate import calibrate
+from oracle.calibration.crowds import crowds
+from oracle.commands.cli import main
+from oracle.network.contention import lines
+from oracle.readers import logs
+from oracle.readers.logs import Reading, Sample
+from oracle.spec import catalogue
 
 HOST = """\
 name: here
@@ -110,9 +111,9 @@ def test_points_and_fits_are_drawn(
 
 def test_the_shipped_abci_is_what_its_logs_say() -> None:
     """288 published timings give the very entries that the system carries, to the last digit."""
-    log = readers.read(Path(__file__).parents[1] / "notebooks" / "data" / "abci-allreduce.jsonl")
+    log = logs.read(Path(__file__).parents[1] / "notebooks" / "data" / "abci-allreduce.jsonl")
     found = calibrate([log], "abci")
-    carried = [e for e in specs.system("abci").collectives if e.op == "allreduce"]
+    carried = [e for e in catalogue.system("abci").collectives if e.op == "allreduce"]
     assert len(carried) == len(found.entries) == 10
     for mine, theirs in zip(found.entries, carried, strict=True):
         for name in ("level", "protocol", "algorithm", "base", "latency", "bandwidth", "ranks",
@@ -135,7 +136,7 @@ def test_groups_at_once_are_held_against_one_alone() -> None:
 
     samples = [*pairs(1, 1.0, "device"), *pairs(4, 1.97, "device"), *pairs(1, 1.0, "host"),
                *pairs(4, 3.9, "host"), *pairs(3, 1.0, "other")]  # fmt: skip
-    found = crowds([Reading("x", "y", tuple(samples))], specs.system("abci"))
+    found = crowds([Reading("x", "y", tuple(samples))], catalogue.system("abci"))
     assert [(c.memory, c.groups, c.sizes) for c in found] == [("device", 4, 8), ("host", 4, 8)]
     assert found[0].measured == pytest.approx(1.97)
     assert found[0].counted == pytest.approx(2)
@@ -147,7 +148,8 @@ def test_groups_at_once_are_held_against_one_alone() -> None:
     # five groups of one rank a node need nodes of five: a shape that this system has not
     strange = [s._replace(groups=5) for s in pairs(1, 1, "device")]
     assert (
-        crowds([Reading("x", "y", (*pairs(1, 1, "device"), *strange))], specs.system("abci")) == []
+        crowds([Reading("x", "y", (*pairs(1, 1, "device"), *strange))], catalogue.system("abci"))
+        == []
     )
 
 
@@ -172,13 +174,13 @@ def test_measured_here_fitted_and_used(tmp_path: Path, capsys: pytest.CaptureFix
     assert "of 4 KiB" not in progress, "what was measured is kept"
     whole = out.read_text().splitlines()
     assert set(begun[1:-1]) < set(whole), "sample by sample"
-    reading = readers.read(out)
+    reading = logs.read(out)
     assert {(s.ranks, s.groups) for s in reading.samples} == {(4, 1), (2, 1), (2, 2)}
     assert all(len(json.loads(line)["seconds"]) == 3 for line in whole[1:-1])
     assert main(["calibrate", str(out), "--onto", str(system), "-o", str(new)]) == 0
     text = capsys.readouterr().out
     assert "2 ranks on 1 node, host buffers, 2 at once" in text
-    (line, *_) = lines(specs.system(new), "allreduce", ((4, 1),), 4)
+    (line, *_) = lines(catalogue.system(new), "allreduce", ((4, 1),), 4)
     assert line.origin == "fitted"
     assert line.start + line.per_byte * 4e6 > 0
     assert main(["estimate", "mnist-cnn", str(new), "--plan", "data:4", "--batch", "64"]) == 0

@@ -23,9 +23,10 @@ import jsonschema
 import pytest
 
 import oracle
-from oracle import cli, config, contract
-from oracle.cli import main
-from oracle.commands import VERBS, options, parser_of, parsers
+from oracle.commands import cli, settings
+from oracle.commands.cli import main
+from oracle.commands.parser import VERBS, options, parser_of, parsers
+from oracle.show import contract
 
 ROOT = Path(__file__).parents[1]
 SMALL = ["resnet50", "abci", "--devices", "16", "--batch", "1024"]
@@ -100,7 +101,7 @@ def test_where_each_value_comes_from(
     code, out, _ = told(capsys, "config", "show", "--origin")
     lines = {line.split()[0]: line for line in out.splitlines()}
     assert code == 0
-    assert set(lines) == set(config.SETTINGS)
+    assert set(lines) == set(settings.SETTINGS)
     assert lines["max-memory"].endswith(f"{places['project']}:2")
     assert lines["objective"].split()[1:] == ["cost", "environment", "ORACLE_OBJECTIVE"]
     assert lines["color"].split()[1:] == ["auto", "default"]
@@ -155,7 +156,7 @@ def test_a_bad_variable_is_refused_by_its_name(capsys: Any, monkeypatch: Any) ->
 def test_settings_are_options_that_some_verb_declares() -> None:
     declared = {flag for verb in VERBS for action in options(parser_of(verb))
                 for flag in action.option_strings}  # fmt: skip
-    assert {f"--{key}" for key in config.SETTINGS} <= declared
+    assert {f"--{key}" for key in settings.SETTINGS} <= declared
 
 
 def test_verbose_says_what_is_set_and_read(capsys: Any, monkeypatch: Any) -> None:
@@ -441,8 +442,8 @@ def closed(schema: Any) -> Any:
 
 
 def test_json_of_compare_is_as_its_schema_says() -> None:
-    from oracle.compare import Comparison
-    from oracle.provenance import specs_read, stamped
+    from oracle.ask.compare import Comparison
+    from oracle.show.provenance import specs_read, stamped
 
     predicted = oracle.estimate("resnet50", "abci", ["data:4", "data:2 filter:2"], 64)
     found = Comparison(predicted, predicted.seconds * 1.1, predicted.seconds * 0 + 0.01,
@@ -515,12 +516,13 @@ def test_a_csv_of_plans_can_be_drawn(capsys: Any, tmp_path: Path) -> None:
 
 
 def test_answers_in_python_are_frames_dicts_and_tables(tmp_path: Path) -> None:
-    from oracle import calibrate, explain
-    from oracle.compare import Comparison
-    from oracle.prediction import options_for
-    from oracle.readers import read
-    from oracle.selftest import selftest
-    from oracle.sweep import Grid, sweep
+    from oracle.ask.compare import Comparison
+    from oracle.ask.explain.explanation import explain
+    from oracle.ask.selftest import selftest
+    from oracle.ask.sweep import Grid, sweep
+    from oracle.calibration import calibrate
+    from oracle.predict.defaults import options_for
+    from oracle.readers.logs import read
 
     model, system = oracle.model("resnet50"), oracle.system("abci")
     found = oracle.estimate(model, system, ["data:4", "data:2 filter:2"], 64)
@@ -530,7 +532,7 @@ def test_answers_in_python_are_frames_dicts_and_tables(tmp_path: Path) -> None:
         sweep(Grid(("resnet50",), ("abci",), (1, 2), (64.0,))),
         calibrate.calibrate([read(NCCL)], "abci"),
         Comparison(found, found.seconds, found.seconds * 0, ({}, {}), found.memory),
-        explain.plan(model, system, "data:4", 64, options_for(model, system)),
+        explain(model, system, "data:4", 64, options_for(model, system)),
         selftest(),
     ]
     for answer in answers:
@@ -552,7 +554,7 @@ def test_this_installation_is_sound(capsys: Any) -> None:
 
 
 def test_an_unsound_installation_is_a_no(capsys: Any, monkeypatch: Any) -> None:
-    from oracle import selftest
+    from oracle.ask import selftest
 
     def broken() -> tuple[bool, str]:
         raise ZeroDivisionError("nothing works")
@@ -609,7 +611,7 @@ def test_help_of_a_verb_by_either_name(capsys: Any) -> None:
 
 def test_precisions_that_run_are_those_the_executor_has() -> None:
     pytest.importorskip("torch")
-    from oracle.commands.measure_ import EXECUTED
+    from oracle.commands.measure import EXECUTED
     from oracle.executor.run import DTYPES
 
     assert list(DTYPES) == EXECUTED

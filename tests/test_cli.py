@@ -14,8 +14,8 @@ from typing import Any
 
 import pytest
 
-from oracle import cli
-from oracle.cli import main
+from oracle.commands import cli
+from oracle.commands.cli import main
 
 ROOT = Path(__file__).parents[1]
 SMALL = ["resnet50", "abci", "--devices", "16", "--batch", "1024"]

@@ -9,10 +9,10 @@ import numpy as np
 import pint
 import pytest
 
-from oracle import nccl, topology
-from oracle.collectives import ALGORITHMS, Message, flows, menu, named
-from oracle.collectives.sparse import SparsePairwise, SparseSwitching, compressed
-from oracle.contention import Groups, trace
+from oracle.network import nccl, topology
+from oracle.network.collectives import ALGORITHMS, Message, flows, menu, named
+from oracle.network.collectives.sparse import SparsePairwise, SparseSwitching, compressed
+from oracle.network.contention import Groups, trace
 
 EVERY = [by for table in ALGORITHMS.values() for by in table.values()]
 RANKS = (2, 3, 4, 5, 6, 8, 12, 16, 20, 32)

@@ -12,20 +12,21 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import oracle
-from oracle import compute, specs
-from oracle.compute.curve import ASSUMED
-from oracle.compute.rows import priced
-from oracle.compute.slowest import slowest
-from oracle.compute.waves import whole
-from oracle.shard import serial
-from oracle.specs import Curve, Device
+from oracle import kernels
+from oracle.kernels.curve import ASSUMED
+from oracle.kernels.rows import priced
+from oracle.kernels.slowest import slowest
+from oracle.kernels.waves import whole
+from oracle.models.shard import serial
+from oracle.spec import catalogue
+from oracle.spec.device import Curve, Device
 
 TOY = Device(
     "toy", 16e9, 900e9, {"fp32": 15e12, "fp16": 120e12, "bf16": 120e12}, "made up",
     processors=80, launch=4e-6,
 )  # fmt: skip
-NAMES = sorted(specs.shipped("devices"))
-DEVICES = [TOY, *map(specs.device, NAMES)]
+NAMES = sorted(catalogue.shipped("devices"))
+DEVICES = [TOY, *map(catalogue.device, NAMES)]
 IDS = ["toy", *NAMES]
 extent = st.integers(1, 1 << 17)
 small = st.integers(1, 512)
@@ -37,7 +38,7 @@ ULP = 1 + 1e-12
 
 def convolution(device: Device, precision: str, part: str, shape: tuple[int, ...]) -> float:
     batch, channels, filters, height, width, window, stride = shape
-    return float(compute.conv(
+    return float(kernels.conv(
         device, precision, batch, channels, filters, (1, height, width),
         (1, window, window), (1, stride, stride), part=part, queued=True,
     ))  # fmt: skip
@@ -48,8 +49,8 @@ def convolution(device: Device, precision: str, part: str, shape: tuple[int, ...
 def test_a_larger_product_is_never_faster(device, precision, shape, which, factor):
     grown = list(map(float, shape))
     grown[which] *= factor
-    before = compute.gemm(device, precision, *shape)
-    assert compute.gemm(device, precision, *grown) * ULP >= before
+    before = kernels.gemm(device, precision, *shape)
+    assert kernels.gemm(device, precision, *grown) * ULP >= before
 
 
 @given(devices, precisions, parts,
@@ -73,28 +74,28 @@ def test_more_attention_is_never_faster(device, part, causal, flash, shape, whic
     # looks at fewer of them
     for at in (3, 4) if causal and which in (3, 4) else (which,):
         grown[at] *= factor
-    before = compute.attention(device, "bf16", *shape, causal, part, flash)
-    assert compute.attention(device, "bf16", *grown, causal, part, flash) * ULP >= before
+    before = kernels.attention(device, "bf16", *shape, causal, part, flash)
+    assert kernels.attention(device, "bf16", *grown, causal, part, flash) * ULP >= before
 
 
 @given(st.tuples(extent, extent, extent), st.floats(1, 10), precisions)
 def test_a_faster_device_is_never_slower(shape, factor, precision):
-    before = compute.gemm(TOY, precision, *shape)
+    before = kernels.gemm(TOY, precision, *shape)
     quicker = (
         replace(TOY, memory_bandwidth=TOY.memory_bandwidth * factor),
         replace(TOY, peak={name: rate * factor for name, rate in TOY.peak.items()}),
         replace(TOY, launch=TOY.launch / factor),
     )
     for device in quicker:
-        assert compute.gemm(device, precision, *shape) <= before * ULP
+        assert kernels.gemm(device, precision, *shape) <= before * ULP
 
 
 @given(devices, st.tuples(extent, extent, extent), precisions)
 def test_no_product_beats_the_peak_or_the_memory(device, shape, precision):
     m, n, k = map(float, shape)
-    seconds = compute.gemm(device, precision, m, n, k)
+    seconds = kernels.gemm(device, precision, m, n, k)
     width = {"fp32": 4, "tf32": 4, "fp16": 2, "bf16": 2, "fp8": 1}[precision]
-    rate = device.peak[compute.curve.precision_on(device, precision)]
+    rate = device.peak[kernels.curve.precision_on(device, precision)]
     assert seconds >= 2 * m * n * k / rate
     assert seconds >= width * (m * k + k * n + m * n) / device.memory_bandwidth
     assert seconds >= device.launch
@@ -107,7 +108,7 @@ def test_no_convolution_beats_its_products(device, part):
     for window, saving in ((1, 1.0), (3, 4.0)):
         seconds = convolution(device, "fp32", part, (64, 256, 256, 28, 28, window, 1))
         flop = 2 * 64 * 256 * 256 * 28 * 28 * window**2
-        rate = device.peak[compute.curve.precision_on(device, "fp32")]
+        rate = device.peak[kernels.curve.precision_on(device, "fp32")]
         assert seconds >= flop / rate / saving
 
 
@@ -119,8 +120,8 @@ def test_a_part_of_a_product_takes_more_than_its_share(device):
     last wave leaves idle.
     """
     p = np.array([2, 4, 8, 16, 32, 64])
-    whole = compute.gemm(device, "bf16", 2048, 4096, 4096, queued=True)
-    share = compute.gemm(device, "bf16", 2048, 4096 / p, 4096, queued=True)
+    whole = kernels.gemm(device, "bf16", 2048, 4096, 4096, queued=True)
+    share = kernels.gemm(device, "bf16", 2048, 4096 / p, 4096, queued=True)
     waste = share * p / whole - 1
     steps = any(curve.family == "gemm" and curve.waves for curve in device.kernels)
     tiles = 2048 * 4096 / (256 * 128) / device.processors
@@ -133,10 +134,10 @@ def test_a_part_of_a_product_takes_more_than_its_share(device):
 
 
 def test_filter_parallel_resnet_layer_stops_scaling():
-    device = specs.device("v100-sxm2-16gb")
+    device = catalogue.device("v100-sxm2-16gb")
     p = np.array([1, 2, 4, 8, 16, 32, 64])
     for part in ("forward", "data", "weight"):
-        seconds = compute.conv(
+        seconds = kernels.conv(
             device, "fp32", 32, 256, 256 / p, (1, 14, 14), (1, 3, 3), part=part, queued=True
         )
         assert np.all(np.diff(seconds) < 0)
@@ -145,9 +146,9 @@ def test_filter_parallel_resnet_layer_stops_scaling():
 
 def test_one_call_prices_a_table_of_plans_as_its_rows():
     m, n = np.array([[128.0], [1000.0], [8192.0]]), np.array([64.0, 4096.0])
-    table = compute.gemm(TOY, "fp16", m, n, 512)
+    table = kernels.gemm(TOY, "fp16", m, n, 512)
     assert table.shape == (3, 2)
-    rows = [[float(compute.gemm(TOY, "fp16", a, b, 512)) for b in n] for a in m[:, 0]]
+    rows = [[float(kernels.gemm(TOY, "fp16", a, b, 512)) for b in n] for a in m[:, 0]]
     np.testing.assert_array_equal(table, rows)
 
 
@@ -155,11 +156,11 @@ def test_large_a100_products_reach_what_megatron_sees():
     """Whole steps reach 130-175 of 312 TFLOP/s, so products alone must be well above, and no
     kernel that was measured is above 290.
     """
-    device = specs.device("a100-sxm4-80gb")
+    device = catalogue.device("a100-sxm4-80gb")
     for shape in ((16384, 12288, 12288), (2048, 49152 // 8, 12288), (8192, 4096, 4096)):
-        rate = 2 * np.prod(shape) / compute.gemm(device, "fp16", *shape)
+        rate = 2 * np.prod(shape) / kernels.gemm(device, "fp16", *shape)
         assert 220e12 < rate < 290e12
-    skinny = 2 * 16 * 4096**2 / compute.gemm(device, "fp16", 16, 4096, 4096)
+    skinny = 2 * 16 * 4096**2 / kernels.gemm(device, "fp16", 16, 4096, 4096)
     assert skinny < 40e12
 
 
@@ -168,16 +169,16 @@ def test_a_product_takes_whole_waves_of_whole_tiles():
     in which 8192×1280 finds room too. Measured, k of 4096: 207 us for 768 columns, 308 for 1024,
     623 for 2560 [aiconfigurator].
     """
-    device = replace(specs.device("a100-sxm4-80gb"), loaded=1.0)
+    device = replace(catalogue.device("a100-sxm4-80gb"), loaded=1.0)
     two, three, full, six = (
-        float(compute.gemm(device, "bf16", 8192, n, 4096)) for n in (768, 1024, 1280, 2560)
+        float(kernels.gemm(device, "bf16", 8192, n, 4096)) for n in (768, 1024, 1280, 2560)
     )
     assert two == pytest.approx(207e-6, rel=0.05)
     assert three == pytest.approx(308e-6, rel=0.05)
     assert six == pytest.approx(623e-6, rel=0.05)
     assert three / two == pytest.approx(1.5, rel=0.05)
     assert full / three < 1.02
-    smooth = specs.device("h100-sxm5-80gb")
+    smooth = catalogue.device("h100-sxm5-80gb")
     assert not any(curve.waves for curve in smooth.kernels)
 
 
@@ -206,12 +207,12 @@ def test_who_works_in_step_waits_for_the_slowest():
 
 def test_flash_attention_leaves_out_the_scores():
     shape = (1, 32, 32, 4096, 4096, 128)
-    device = specs.device("a100-sxm4-80gb")
-    flash = compute.attention(device, "bf16", *shape, True)
-    assert flash < compute.attention(device, "bf16", *shape, True, flash=False) / 2
-    full = compute.attention(device, "bf16", *shape, False, queued=True)
-    assert 1.6 < full / compute.attention(device, "bf16", *shape, True, queued=True) < 2
-    backward = compute.attention(device, "bf16", *shape, True, "backward", queued=True)
+    device = catalogue.device("a100-sxm4-80gb")
+    flash = kernels.attention(device, "bf16", *shape, True)
+    assert flash < kernels.attention(device, "bf16", *shape, True, flash=False) / 2
+    full = kernels.attention(device, "bf16", *shape, False, queued=True)
+    assert 1.6 < full / kernels.attention(device, "bf16", *shape, True, queued=True) < 2
+    backward = kernels.attention(device, "bf16", *shape, True, "backward", queued=True)
     assert 2 < backward / flash < 3.5
 
 
@@ -224,7 +225,7 @@ def test_a_ring_is_more_and_smaller_kernels_than_one_over_whole_sequences():
     ring, turned = (one.compute["forward"][0] for one in took.values())
     assert turned < ring < 1.5 * turned
     # and the longer the sequence, the less of it
-    long = {**yaml.safe_load(specs.find("llama3-8b", "models").read_text(encoding="utf-8"))}
+    long = {**yaml.safe_load(catalogue.find("llama3-8b", "models").read_text(encoding="utf-8"))}
     long["transformer"] = {**long["transformer"], "sequence": 131072}
     far, near = (oracle.estimate(long, "dgx-h100", text, 1).compute["forward"][0] for text in took)
     assert near < far < ring / turned * near
@@ -236,13 +237,13 @@ def test_an_older_attention_is_no_faster_than_its_paper_says():
     for name, version, part, share in (
         ("a100-sxm4-80gb", 1, "backward", 0.35), ("h100-sxm5-80gb", 2, "forward", 0.35),
     ):  # fmt: skip
-        device = replace(specs.device(name), loaded=1.0)
-        newest = float(compute.attention(device, "bf16", *shape, part))
-        older = float(compute.attention(device, "bf16", *shape, part, version=version))
+        device = replace(catalogue.device(name), loaded=1.0)
+        newest = float(kernels.attention(device, "bf16", *shape, part))
+        older = float(kernels.attention(device, "bf16", *shape, part, version=version))
         flop = (4 if part == "forward" else 10) * 8 * 32 * 8192 * 8192 * 128
         assert older > 1.1 * newest
         assert flop / older == pytest.approx(share * device.peak["bf16"], rel=0.01)
-    spec = yaml.safe_load(specs.find("llama3-8b", "models").read_text(encoding="utf-8"))
+    spec = yaml.safe_load(catalogue.find("llama3-8b", "models").read_text(encoding="utf-8"))
     spec["transformer"]["flash_version"] = 2
     found = [oracle.estimate(m, "dgx-h100", "data:8", 8).seconds[0] for m in (spec, "llama3-8b")]
     assert found[0] > found[1]
@@ -250,7 +251,7 @@ def test_an_older_attention_is_no_faster_than_its_paper_says():
 
 def test_in_fp8_linear_layers_alone_are_faster():
     """Attention, norms and the vocabulary stay in 16 bits; casts eat part of what is won."""
-    model, device = oracle.model("llama3-8b"), specs.device("h100-sxm5-80gb")
+    model, device = oracle.model("llama3-8b"), catalogue.device("h100-sxm5-80gb")
     shard = serial(model, 2, 2.0)
     bf16, fp8 = (priced(shard, device, precision) for precision in ("bf16", "fp8"))
     for i, row in enumerate(model.rows):
@@ -267,28 +268,28 @@ def test_in_fp8_linear_layers_alone_are_faster():
 
 def test_dropout_on_scores_costs_a_pass():
     shape = (4, 16, 16, 1024, 1024, 64)
-    plain = compute.attention(TOY, "fp16", *shape, flash=False, queued=True)
-    dropped = compute.attention(TOY, "fp16", *shape, flash=False, dropout=True, queued=True)
-    passed = compute.stream(TOY, 4 * 16 * 1024 * 1024 * 5, queued=True)
+    plain = kernels.attention(TOY, "fp16", *shape, flash=False, queued=True)
+    dropped = kernels.attention(TOY, "fp16", *shape, flash=False, dropout=True, queued=True)
+    passed = kernels.stream(TOY, 4 * 16 * 1024 * 1024 * 5, queued=True)
     assert dropped - plain == pytest.approx(float(passed))
 
 
 def test_depthwise_convolution_is_priced_by_its_bytes():
     """One filter a channel would waste a tile of a matrix product; a direct kernel does not."""
     channels = 512
-    seconds = compute.conv(
+    seconds = kernels.conv(
         TOY, "fp32", 32, channels, channels, (1, 28, 28), (1, 3, 3), groups=channels, queued=True
     )
     moved = 4 * 32 * channels * 28 * 28 * 2
-    assert seconds < 4 * compute.stream(TOY, moved)
+    assert seconds < 4 * kernels.stream(TOY, moved)
 
 
 def test_a_volume_costs_as_its_slices():
     """A 3-D window of depth 1 is the 2-D convolution of every slice."""
-    flat = compute.conv(TOY, "fp32", 4 * 16, 32, 64, (1, 32, 32), (1, 5, 5), queued=True)
-    deep = compute.conv(TOY, "fp32", 4, 32, 64, (16, 32, 32), (1, 5, 5), queued=True)
+    flat = kernels.conv(TOY, "fp32", 4 * 16, 32, 64, (1, 32, 32), (1, 5, 5), queued=True)
+    deep = kernels.conv(TOY, "fp32", 4, 32, 64, (16, 32, 32), (1, 5, 5), queued=True)
     assert flat == pytest.approx(deep)
-    line = compute.conv(TOY, "fp32", 4, 32, 64, (1, 1, 4096), (1, 1, 9), queued=True)
+    line = kernels.conv(TOY, "fp32", 4, 32, 64, (1, 1, 4096), (1, 1, 9), queued=True)
     assert line > 0
 
 
@@ -307,37 +308,37 @@ def test_a_strided_data_gradient_multiplies_some_zeros():
 @pytest.mark.parametrize("optimizer", ["sgd", "momentum", "adam", "lars", "lamb"])
 def test_updates_are_memory_bound(optimizer):
     weights = 25.6e6
-    fused = compute.update(TOY, "fp32", optimizer, weights, 161)
-    plain = compute.update(TOY, "fp32", optimizer, weights, 161, fused=False)
+    fused = kernels.update(TOY, "fp32", optimizer, weights, 161)
+    plain = kernels.update(TOY, "fp32", optimizer, weights, 161, fused=False)
     assert fused >= 3 * 4 * weights / TOY.memory_bandwidth
     assert plain > fused
-    assert compute.update(TOY, "fp32", "adam", weights) > compute.update(
+    assert kernels.update(TOY, "fp32", "adam", weights) > kernels.update(
         TOY, "fp32", "momentum", weights
     )
 
 
 def test_small_kernels_wait_for_the_host_unless_it_runs_ahead():
     slow = replace(TOY, launch=50e-6)
-    assert compute.stream(slow, 4096) == slow.launch
-    assert compute.stream(slow, 4096, queued=True) < 5e-6
-    assert compute.gemm(slow, "fp16", 64, 64, 64) == slow.launch
+    assert kernels.stream(slow, 4096) == slow.launch
+    assert kernels.stream(slow, 4096, queued=True) < 5e-6
+    assert kernels.gemm(slow, "fp16", 64, 64, 64) == slow.launch
 
 
 def test_power_slows_what_fills_the_units_and_nothing_else():
     """989 TFLOP/s at 700 W: what a short benchmark shows is not what lasts."""
-    device = specs.device("h100-sxm5-80gb")
+    device = catalogue.device("h100-sxm5-80gb")
     full = 2 * 8192**3
-    short = full / (device.peak["bf16"] * compute.curve.REACHED)
-    lasting = compute.curve.powered(device, "bf16", short, full, queued=True)
+    short = full / (device.peak["bf16"] * kernels.curve.REACHED)
+    lasting = kernels.curve.powered(device, "bf16", short, full, queued=True)
     assert lasting == pytest.approx(full / (device.peak["bf16"] * device.loaded))
-    assert compute.curve.powered(device, "bf16", short, full, queued=False) == short
-    slow = compute.curve.powered(device, "bf16", 3 * short, full, queued=True)
+    assert kernels.curve.powered(device, "bf16", short, full, queued=False) == short
+    slow = kernels.curve.powered(device, "bf16", 3 * short, full, queued=True)
     assert slow == 3 * short  # a third of the rate draws less than the budget
     cold = replace(device, loaded=1.0)
     for shape, slower in (((8192, 8192, 8192), True), ((256, 512, 1024), False)):
-        warm, cool = (compute.gemm(d, "bf16", *shape, queued=True) for d in (device, cold))
+        warm, cool = (kernels.gemm(d, "bf16", *shape, queued=True) for d in (device, cold))
         assert (warm > cool) == slower
-        assert warm <= cool * compute.curve.REACHED / device.loaded * 1.01
+        assert warm <= cool * kernels.curve.REACHED / device.loaded * 1.01
 
 
 def test_heads_of_an_odd_width_go_without_matrix_units():
@@ -346,49 +347,49 @@ def test_heads_of_an_odd_width_go_without_matrix_units():
     BLOOM's engineers met it (bloom_a100.csv): 13,824 channels in 128 heads took 163 s a step,
     in 96 heads 125 s.
     """
-    device, scores = specs.device("a100-sxm4-80gb"), (4, 16, 16, 2048, 2048)
+    device, scores = catalogue.device("a100-sxm4-80gb"), (4, 16, 16, 2048, 2048)
     odd, even = (
-        compute.attention(device, "fp16", *scores, width, True, "forward", False)
+        kernels.attention(device, "fp16", *scores, width, True, "forward", False)
         for width in (108, 112)
     )
     assert odd > 2.5 * even
     fused = [
-        compute.attention(device, "fp16", *scores, width, True, "forward", True)
+        kernels.attention(device, "fp16", *scores, width, True, "forward", True)
         for width in (108, 112)
     ]
     assert fused[0] < fused[1]
-    mixed = compute.attention(
+    mixed = kernels.attention(
         device, "fp16", *scores, np.array([108.0, 112.0]), True, "forward", False
     )
     assert mixed == pytest.approx([odd, even])
 
 
 def test_a_device_without_fits_says_so():
-    assert compute.origin(TOY, "gemm", "fp16").kind == "assumed"
-    assert compute.origin(TOY, "gemm", "fp16").outside
+    assert kernels.origin(TOY, "gemm", "fp16").kind == "assumed"
+    assert kernels.origin(TOY, "gemm", "fp16").outside
 
 
 def test_a_fit_says_its_file_and_its_reach():
-    device = specs.device("a100-sxm4-80gb")
-    inside = compute.origin(device, "gemm", "bf16", flop=1e12)
+    device = catalogue.device("a100-sxm4-80gb")
+    inside = kernels.origin(device, "gemm", "bf16", flop=1e12)
     assert (inside.kind, inside.outside) == ("fitted", False)
     assert inside.source.endswith(".csv")
-    assert compute.origin(device, "gemm", "bf16", flop=1e6).outside
+    assert kernels.origin(device, "gemm", "bf16", flop=1e6).outside
     # fp16 runs on the same units; tf32 does not
-    assert compute.origin(device, "gemm", "fp16").kind == "fitted"
-    assert compute.origin(device, "gemm", "tf32").kind == "assumed"
+    assert kernels.origin(device, "gemm", "fp16").kind == "fitted"
+    assert kernels.origin(device, "gemm", "tf32").kind == "assumed"
 
 
 def test_a_device_without_the_precision_computes_in_another():
-    device = specs.device("v100-sxm2-16gb")
+    device = catalogue.device("v100-sxm2-16gb")
     shape = (4096, 4096, 4096)
-    assert compute.gemm(device, "bf16", *shape) > 5 * compute.gemm(device, "fp16", *shape)
-    assert compute.gemm(device, "fp8", *shape) < 2 * compute.gemm(device, "fp16", *shape)
+    assert kernels.gemm(device, "bf16", *shape) > 5 * kernels.gemm(device, "fp16", *shape)
+    assert kernels.gemm(device, "fp8", *shape) < 2 * kernels.gemm(device, "fp16", *shape)
 
 
 @pytest.mark.parametrize("name", NAMES)
 def test_every_shipped_number_has_a_source(name):
-    device = specs.device(name)
+    device = catalogue.device(name)
     assert len(device.source) > 20
     assert device.kernels
     for curve in device.kernels:
@@ -413,14 +414,14 @@ def test_quantities_give_seconds():
     traffic = 1e6 * byte / (TOY.memory_bandwidth * byte / second * curve.traffic)
     seconds = curve.start * second + np.sqrt(math**2 + traffic**2)
     assert seconds.check("[time]")
-    bare = compute.curve.duration(curve, TOY, TOY.peak["fp32"], m, n, k, 1, 1e6)
+    bare = kernels.curve.duration(curve, TOY, TOY.peak["fp32"], m, n, k, 1, 1e6)
     assert seconds.to("second").magnitude == pytest.approx(float(bare))
 
 
 @settings(deadline=None)
 @given(st.floats(1e3, 1e12), st.floats(1, 100))
 def test_streams_are_a_start_and_a_slope(nbytes, factor):
-    one, more = (compute.stream(TOY, size, queued=True) for size in (nbytes, nbytes * factor))
+    one, more = (kernels.stream(TOY, size, queued=True) for size in (nbytes, nbytes * factor))
     used = ASSUMED["stream"]
     slope = nbytes * (factor - 1) / (TOY.memory_bandwidth * used.traffic)
     assert float(more - one) == pytest.approx(slope, rel=1e-6, abs=1e-12)

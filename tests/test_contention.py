@@ -10,9 +10,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from oracle import contention, specs, topology
-from oracle.collectives import ALGORITHMS, menu, named
-from oracle.contention import (
+from oracle.network import contention, topology
+from oracle.network.collectives import ALGORITHMS, menu, named
+from oracle.network.contention import (
     Contention,
     Exchange,
     Groups,
@@ -25,8 +25,10 @@ from oracle.contention import (
     together,
     trace,
 )
-from oracle.specs import Calibrated, Device, Level, System
-from oracle.topology import Topology, placement
+from oracle.network.topology import Topology, placement
+from oracle.spec import catalogue
+from oracle.spec.device import Device
+from oracle.spec.system import Calibrated, Level, System
 
 B = 12.5e9
 DEVICE = Device("toy", 16e9, 900e9, {"fp32": 15e12}, "made up")
@@ -179,7 +181,7 @@ def test_contention_graph_has_an_edge_where_two_flows_share_a_link():
 
 
 def test_phi_on_abci_is_derived():
-    abci = specs.system("abci")
+    abci = catalogue.system("abci")
     pairs = Contention(topology.of(abci, 8), np.arange(4), np.arange(4) + 4, np.full(4, 4e6))
     assert pairs.phi == pytest.approx(np.full(4, 2.0))  # osu_mbw_mr, measured: 2.00
     line = lines(abci, "allreduce", ((16, 4),), 64, "ring")[-1]
@@ -210,7 +212,7 @@ def test_phi_on_abci_is_derived():
      "x: the device uplinks and leaf uplinks are full: φ = 1.11"),
 ])  # fmt: skip
 def test_a_sentence_says_who_meets_where(name, devices, op, pattern, algorithm, want):
-    known = specs.system(name)
+    known = catalogue.system(name)
     line = lines(known, op, pattern, devices, algorithm)[0]
     assert sentence(known, "x", pattern, devices, line) == want
 
@@ -285,7 +287,7 @@ def test_prices_come_from_the_datasheet_unless_a_library_is_known():
 ])  # fmt: skip
 def test_a_slower_link_is_the_same_kind_of_link_and_never_faster(name, what, factors):
     """The kind is declared: halving a latency never turns a bus into an NVLink."""
-    known = specs.system(name)
+    known = catalogue.system(name)
     pattern, devices = ((min(known.devices, 16), 1),), min(known.devices, 16)
     for depth in range(len(known.levels)):
         before = None
@@ -408,7 +410,7 @@ def test_a_share_of_the_datasheet_is_all_that_messages_get():
         assert part == pytest.approx(4 * full)
         inner, same = (lines(one, op, ((4, 1),), 64)[0].per_byte for one in (calm, slow))
         assert inner == same
-    zay = specs.system("jean-zay")
+    zay = catalogue.system("jean-zay")
     seconds = min(x.start + x.per_byte * 4e9 for x in lines(zay, "allreduce", ((32, 1),), 32))
     assert seconds == pytest.approx(1.5312, rel=0.05)
 
@@ -440,7 +442,7 @@ def test_loads_fill_the_links_that_the_line_names():
 
 @pytest.mark.parametrize("name", ["abci", "dgx-h100", "perlmutter", "frontera", "tpu-v3-pod"])
 def test_every_operation_has_a_finite_price_everywhere(name):
-    known = specs.system(name)
+    known = catalogue.system(name)
     devices = min(known.devices, 64)
     for op in ("allreduce", "reduce_scatter", "allgather", "broadcast", "reduce", "alltoall",
                "sendrecv", "halo"):  # fmt: skip

@@ -51,7 +51,7 @@ def test_every_page_is_in_the_table_of_contents() -> None:
 
 
 def test_commands_on_pages_are_commands() -> None:
-    from oracle.cli import VERBS
+    from oracle.commands.cli import VERBS
 
     for page in PAGES:
         for verb in re.findall(r"^\s*\$ oracle ([\w-]+)", page.read_text(encoding="utf-8"), re.M):

@@ -4,13 +4,13 @@ from pathlib import Path
 
 import pytest
 
-from oracle.document import SpecError
 from oracle.executor import collectives
 from oracle.executor.calls import Shape
 from oracle.executor.collectives import OPERATIONS, measure_collectives, shapes_of
 from oracle.executor.launch import DONE
 from oracle.executor.records import Records, lines
-from oracle.readers import read
+from oracle.readers.logs import read
+from oracle.spec.document import SpecError
 
 
 def test_shapes_are_slices_of_the_ranks():

@@ -14,7 +14,7 @@ from oracle.executor import records
 from oracle.executor.graph import graph
 from oracle.executor.launch import DONE, Host, launch
 from oracle.executor.schedule import expected
-from oracle.plan import parse
+from oracle.plan.plan import parse
 
 pytestmark = pytest.mark.slow
 HERE = Path(__file__).parent

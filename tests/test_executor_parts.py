@@ -10,15 +10,15 @@ from equality_cases import CUBES, GPT, RESNET, VGG, cases, network
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from oracle.cli import main
-from oracle.executor.able import NotExecuted, unable
+from oracle.commands.cli import main
 from oracle.executor.graph import graph
 from oracle.executor.parts import Window, deal
 from oracle.executor.run import Job, run
-from oracle.models import model
-from oracle.plan import parse
-from oracle.profile import signature
-from oracle.shard import serial
+from oracle.executor.supported import NotExecuted, unable
+from oracle.kernels.profile import signature
+from oracle.models.model import model
+from oracle.models.shard import serial
+from oracle.plan.plan import parse
 
 
 @given(st.integers(0, 500), st.integers(1, 17))

@@ -9,14 +9,14 @@ import pytest
 from equality_cases import RESNET, VGG
 
 import oracle
-from oracle.commands.run_ import stages
+from oracle.commands.run import stages
 from oracle.executor import measured
-from oracle.executor.able import NotExecuted
 from oracle.executor.launch import DONE
 from oracle.executor.measured import Measurement, Said
 from oracle.executor.profile import measure_compute
 from oracle.executor.run import Job, run
-from oracle.profile import profile as read_profile
+from oracle.executor.supported import NotExecuted
+from oracle.kernels.profile import profile as read_profile
 
 ONE = Measurement(
     "m", "data:2", 8, 2, 0.5, (0.5, 0.6, 0.4), {"forward": 0.1, "backward": 0.2, "update": 0.01},
@@ -104,7 +104,7 @@ def test_run_resume_and_replay(tmp_path):
 
 
 def _rows():
-    from oracle.models import model
+    from oracle.models.model import model
 
     network = model(RESNET)
     return zip(network.rows, network.repeat, strict=True)
@@ -114,8 +114,8 @@ def _rows():
 def test_profile_has_every_row_of_the_plans_at_its_local_shape(tmp_path):
     pytest.importorskip("torch")
     from oracle.executor.cuts import shard_of
-    from oracle.models import model
-    from oracle.plan import parse
+    from oracle.models.model import model
+    from oracle.plan.plan import parse
 
     plans = ["serial", "data:2", "filter:2", "pipeline:2,segments=2"]
     jobs = [Job(RESNET, plan, 8, steps=2, warm_up=1) for plan in plans]

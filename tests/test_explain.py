@@ -10,13 +10,17 @@ import numpy as np
 import pytest
 
 import oracle
-from oracle import contention, explain, prediction, report
-from oracle.cli import main
-from oracle.document import CODES
-from oracle.doubt import doubts, settling, tied
-from oracle.explain import factors, flips, sources, words
-from oracle.prediction import options_for
-from oracle.strategies import strategies
+from oracle.ask.explain import factors, flips
+from oracle.ask.explain.explanation import explain
+from oracle.ask.ties import doubts, settling, tied
+from oracle.commands.cli import main
+from oracle.network import contention
+from oracle.plan.strategies import strategies
+from oracle.predict.defaults import options_for
+from oracle.predict.estimate import estimate as predict
+from oracle.show import bibliography, manual
+from oracle.show.text import ranking_text
+from oracle.spec.document import CODES
 
 TABLE = {
     "useful computation", "gradient exchange", "layer-wise exchange", "point-to-point cost",
@@ -43,7 +47,7 @@ def said(capsys: pytest.CaptureFixture[str], *line: str) -> tuple[int, str]:
 def test_every_strategy_is_explained_from_its_own_docstring(name, capsys):
     code, text = said(capsys, name)
     assert code == 0
-    told = words.strategy(name)
+    told = manual.strategy(name)
     assert told["equations"]
     assert all(equation in text for equation in told["equations"])
     assert "source" in text
@@ -72,8 +76,8 @@ def test_a_wrong_word_gets_the_nearest(capsys):
 
 
 def test_every_source_is_readable():
-    for key in sources.bibliography():
-        text = sources.citation(key)
+    for key in bibliography.bibliography():
+        text = bibliography.citation(key)
         assert not re.search(r"[{}\\]", text), text
         assert text.count(": ") >= 1
 
@@ -102,7 +106,7 @@ def test_a_flip_flips(model):
     """On the far side of the factor the winner leads, on the near side it does not."""
     what, where = oracle.model(model), oracle.system("ethernet-pair")
     options = options_for(what, where)
-    found = explain.plan(what, where, "data:8", 64, options)
+    found = explain(what, where, "data:8", 64, options)
     assert found.against is not None
     assert found.against.flips
     for flip in found.against.flips[:2]:
@@ -110,9 +114,7 @@ def test_a_flip_flips(model):
         lead = {}
         for side, factor in (("near", flip.factor**0.8), ("far", flip.factor**1.2)):
             other, lines = machine(factor)
-            times = prediction.estimate(
-                what, other, [flip.winner, flip.loser], 64, options, lines
-            ).seconds
+            times = predict(what, other, [flip.winner, flip.loser], 64, options, lines).seconds
             lead[side] = bool(times[0] < times[1])
         assert lead == {"near": False, "far": True}, flip
 
@@ -122,8 +124,8 @@ def test_a_faster_network_is_a_faster_network():
     what, where = oracle.model("resnet50"), oracle.system("abci")
     options = options_for(what, where)
     other, lines = flips.machines(where, options)["network"](4.0)
-    base = prediction.estimate(what, where, ["data:4 filter:4"], 256, options)
-    fast = prediction.estimate(what, other, ["data:4 filter:4"], 256, options, lines)
+    base = predict(what, where, ["data:4 filter:4"], 256, options)
+    fast = predict(what, other, ["data:4 filter:4"], 256, options, lines)
     for slow, quick in zip(base.exchange[0], fast.exchange[0], strict=True):
         assert quick["seconds"] == pytest.approx(slow["seconds"] / 4)
     offer = contention.lines(where, "allreduce", ((16, 1),), 16)
@@ -167,16 +169,16 @@ def test_a_ranking_says_what_it_cannot_tell_and_what_would():
     data = found.to_dict()
     assert data["tied"] == list(found.tied)
     assert data["measure"] == {"what": what, "share": share}
-    text = " ".join(report.ranking_text(found).split())
+    text = " ".join(ranking_text(found).split())
     assert f"cannot tell 1 and {other + 1} apart" in text
     assert f"apart: measure {what}" in text
     sure = oracle.recommend("resnet50", "abci", devices=64, batch=1024, only=["data", "filter"])
     assert sure.tied == ()
     assert sure.measure is not None
-    assert "best of these with" in report.ranking_text(sure)
+    assert "best of these with" in ranking_text(sure)
     lean = oracle.recommend("bert-large", "dgx-a100", devices=16, batch=256, objective="memory")
     assert lean.tied == ()
-    assert "fastest of these with" in report.ranking_text(lean)
+    assert "fastest of these with" in ranking_text(lean)
     ideal = oracle.recommend("bert-large", "dgx-a100", devices=16, batch=256, ideal=True)
     assert (ideal.tied, ideal.measure) == ((), None)
 
@@ -184,10 +186,10 @@ def test_a_ranking_says_what_it_cannot_tell_and_what_would():
 def test_a_memory_that_is_nearly_full_is_said_with_a_way_out():
     """The fastest plan that fits may fit by a hair: that is said, and which has more room."""
     roomy = oracle.recommend("bert-large", "dgx-a100", devices=16, batch=256)
-    assert "tight" not in report.ranking_text(roomy)
+    assert "tight" not in ranking_text(roomy)
     most = 1.02 * float(roomy.estimate.memory[0])
     full = oracle.recommend("bert-large", "dgx-a100", devices=16, batch=256, max_memory=most)
-    text = " ".join(report.ranking_text(full).split())
+    text = " ".join(ranking_text(full).split())
     assert full.best == roomy.best
     assert "free: tight" in text
     held = full.estimate.memory / most

@@ -11,16 +11,16 @@ import pytest
 from conftest import CONVOLUTIONS, SYSTEM
 
 import oracle
-from oracle import plan as grammar
-from oracle.collectives import Message
-from oracle.document import SpecError
-from oracle.layers import Layer, Row, Shape, kinds
-from oracle.models import Model
-from oracle.plan import Plan, parse
-from oracle.schema import Count, fields_of
-from oracle.shard import Array, Shard
-from oracle.strategies import Strategy, strategies
-from oracle.strategies.base import words
+from oracle.models.layers import Layer, Row, Shape, kinds
+from oracle.models.model import Model
+from oracle.models.shard import Array, Shard
+from oracle.network.collectives import Message
+from oracle.plan import plan as grammar
+from oracle.plan.plan import Plan, parse
+from oracle.plan.strategies import Strategy, strategies
+from oracle.plan.strategies.base import words
+from oracle.spec.document import SpecError
+from oracle.spec.schema import Count, fields_of
 
 MODEL, BUILT = oracle.model(CONVOLUTIONS), oracle.system(SYSTEM)
 
@@ -165,7 +165,7 @@ def test_a_new_layer_kind_is_read_priced_and_advised(squeeze: type[Layer]) -> No
 
 
 def test_a_new_layer_kind_is_in_the_schema(squeeze: type[Layer]) -> None:
-    from oracle.models import Network
-    from oracle.schema import json_schema
+    from oracle.models.model import Network
+    from oracle.spec.schema import json_schema
 
     assert "Squeeze" in json_schema(Network, "models")["$defs"]

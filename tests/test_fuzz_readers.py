@@ -9,8 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from oracle import readers, specs
-from oracle.calibrate import structure
+from oracle.calibration import structure
+from oracle.readers import logs
+from oracle.spec import catalogue
 
 DATA = Path(__file__).parent / "data"
 LOGS = sorted([*(DATA / "logs").iterdir(), *(DATA / "topology").iterdir()])
@@ -51,17 +52,17 @@ def mutated(seed: bytes, dice: random.Random) -> bytes:
 def survives(data: bytes) -> str:
     """What became of it: a reading whose numbers are numbers, or a refusal in words."""
     try:
-        reading = readers.parse(data, "log")
-    except readers.Refusal:
+        reading = logs.parse(data, "log")
+    except logs.Refusal:
         return "refused"
     if reading.levels:
-        with contextlib.suppress(readers.Refusal):
-            system = structure.learned([reading], specs.system("abci")).system
+        with contextlib.suppress(logs.Refusal):
+            system = structure.learned([reading], catalogue.system("abci")).system
             assert not list(system.check())
             assert not [clash for level in system.levels for clash in level.check()]
     for sample in reading.samples:
         assert 0 < sample.seconds < 1e9
-        assert 0 <= sample.nbytes <= readers.MOST
+        assert 0 <= sample.nbytes <= logs.MOST
         assert sample.ranks is None or sample.ranks > 0
     return "read"
 

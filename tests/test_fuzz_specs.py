@@ -10,9 +10,13 @@ from typing import Any
 import pytest
 
 import oracle
-from oracle import models, specs
-from oracle.document import SpecError, load, read_text
-from oracle.schema import read
+from oracle.models import model as models
+from oracle.spec import catalogue
+from oracle.spec.dataset import Dataset
+from oracle.spec.device import Device
+from oracle.spec.document import SpecError, load, read_text
+from oracle.spec.schema import read
+from oracle.spec.system import System
 
 SEEDS = {
     "systems": ["abci", "laptop", "dgx-a100"],
@@ -36,8 +40,8 @@ def build(folder: str, text: str) -> Any:
     if folder == "models":
         spec = read(models.Network, node, "fuzzed", text, label="model")
         return models.build(spec, node, "fuzzed", text)
-    kind = {"systems": specs.System, "devices": specs.Device, "datasets": specs.Dataset}[folder]
-    specs._open_references(kind, node, "fuzzed", text)
+    kind = {"systems": System, "devices": Device, "datasets": Dataset}[folder]
+    catalogue._open_references(kind, node, "fuzzed", text)
     return read(kind, node, "fuzzed", text)
 
 
@@ -82,7 +86,7 @@ def run(count: int, seed: int) -> tuple[int, float]:
     """(how many were refused, CPU seconds of the slowest)."""
     rng = random.Random(seed)
     texts = {
-        (folder, name): read_text(specs.shipped(folder)[name])
+        (folder, name): read_text(catalogue.shipped(folder)[name])
         for folder, names in SEEDS.items()
         for name in names
     }
@@ -118,7 +122,9 @@ def test_twenty_thousand_broken_specs_are_refused(seed: int) -> None:
     assert slowest <= 2
 
 
-@pytest.mark.parametrize("read_", [specs.system, specs.device, specs.dataset, oracle.model])
+@pytest.mark.parametrize(
+    "read_", [catalogue.system, catalogue.device, catalogue.dataset, oracle.model]
+)
 def test_any_data_is_a_spec_or_refused(read_: Callable[[Any], Any]) -> None:
     rng = random.Random(7)
     leaves: list[Any] = [None, True, 0, -1, 1.5, float("nan"), float("inf"), 10**40, "", "x",

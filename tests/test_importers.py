@@ -14,11 +14,11 @@ from typing import Any
 import pytest
 
 import oracle
-from oracle import strict_json
-from oracle.cli import main
-from oracle.document import SpecError
+from oracle.commands.cli import main
 from oracle.readers import huggingface
 from oracle.readers.network import plain_name, spec_text
+from oracle.spec import strict_json
+from oracle.spec.document import SpecError
 
 HERE = Path(__file__).parent
 FOLDER = HERE / "data" / "import"
@@ -381,7 +381,7 @@ def test_no_code_is_run_without_trust(zoo: Any, capsys: pytest.CaptureFixture[st
 def test_seventy_billion_parameters_within_a_gibibyte(zoo: Any) -> None:
     code = (
         "import resource, sys\n"
-        "from oracle.cli import main\n"
+        "from oracle.commands.cli import main\n"
         "code = main(['import', 'torch', 'zoo:Llama', '--tokens', '4096', '--trust-code'])\n"
         "print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss, file=sys.stderr)\n"
         "sys.exit(code)\n"

@@ -10,13 +10,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from oracle import compute, specs
-from oracle.calibrate import kernels as kernel_fit
-from oracle.compute.curve import ASSUMED
-from oracle.document import SpecError
+from oracle import kernels
+from oracle.calibration import kernels as kernel_fit
+from oracle.kernels.curve import ASSUMED
 from oracle.readers import kernels as timings
 from oracle.readers.kernels import Kernel
-from oracle.specs import Curve, Device
+from oracle.spec import catalogue
+from oracle.spec.device import Curve, Device
+from oracle.spec.document import SpecError
 
 TOY = Device(
     "toy", 16e9, 900e9, {"fp32": 15e12, "fp16": 120e12, "bf16": 120e12}, "made up", processors=80
@@ -158,7 +159,7 @@ def test_entries_of_a_device_file_are_read_back():
         "name": "toy", "memory": "16 GB", "memory_bandwidth": "900 GB/s", "source": "made up",
         "peak": {"fp32": "15 TFLOP/s"}, "kernels": kernel_fit.entries(found.kernels),
     }  # fmt: skip
-    back = specs.device(entry).kernels
+    back = catalogue.device(entry).kernels
     assert len(back) == len(found.kernels)
     for known, again in zip(found.kernels, back, strict=True):
         for name, value in asdict(known).items():
@@ -169,7 +170,7 @@ def test_entries_of_a_device_file_are_read_back():
 
 
 def test_new_curves_stand_beside_what_they_do_not_replace():
-    device = specs.device("v100-sxm2-16gb")
+    device = catalogue.device("v100-sxm2-16gb")
     fresh = [Curve("conv", "new", precision="fp32", part="data")]
     merged = kernel_fit.onto(device, fresh)
     keys = [(c.family, c.precision, c.part) for c in merged.kernels]
@@ -190,10 +191,10 @@ def test_sizes_are_the_textbook_flop():
 @pytest.mark.parametrize("name", ["v100-sxm2-16gb", "p100-pcie", "a100-sxm4-80gb"])
 def test_shipped_curves_price_near_their_assumed_cousins(name):
     """A fit that ran away (a sustained rate of a tenth, say) would show here."""
-    device = specs.device(name)
+    device = catalogue.device(name)
     bare = replace(device, kernels=())
     for shape in ((4096, 4096, 4096), (8192, 1024, 4096), (512, 512, 8192)):
-        ratio = compute.gemm(device, "fp32", *shape) / compute.gemm(bare, "fp32", *shape)
+        ratio = kernels.gemm(device, "fp32", *shape) / kernels.gemm(bare, "fp32", *shape)
         assert 0.5 < ratio < 2
 
 

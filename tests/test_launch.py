@@ -13,8 +13,8 @@ from pathlib import Path
 import pytest
 
 from oracle.executor import faults, records
-from oracle.executor.beacon import Beacon, Sighting, sighting
 from oracle.executor.faults import Fault
+from oracle.executor.heartbeat import Beacon, Sighting, sighting
 from oracle.executor.launch import DONE, FAILED, TERMINATED, Host, _Warden, launch
 from oracle.executor.world import World, WorldError, recognise
 

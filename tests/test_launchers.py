@@ -14,7 +14,7 @@ import pytest
 
 from oracle.executor.launch import FAILED
 from oracle.executor.records import lines
-from oracle.readers import read
+from oracle.readers.logs import read
 
 pytestmark = pytest.mark.slow
 ROOT = Path(__file__).parents[1]
@@ -167,7 +167,7 @@ def test_rank_killed_under_slurm_ends_the_step_with_its_name(slurm, tmp_path):
 
 def worker(parts, rank):
     """The process of a rank that has begun to measure."""
-    from oracle.executor.beacon import sighting
+    from oracle.executor.heartbeat import sighting
 
     limit = time.monotonic() + 60
     while time.monotonic() < limit:

@@ -19,13 +19,15 @@ from hypothesis import HealthCheck, assume, given, settings
 from hypothesis import strategies as st
 
 import oracle
-from oracle import evaluate, nccl
-from oracle.models import Model
-from oracle.plan import Plan, join, parse
-from oracle.prediction import NINETY, PARTS, estimate, options_for
-from oracle.search import Grid, recommend
-from oracle.stages import Stages, balanced_cuts, even_cuts
-from oracle.strategies import Strategy, strategies
+from oracle.ask.search import Grid, recommend
+from oracle.models.model import Model
+from oracle.network import nccl
+from oracle.plan.plan import Plan, join, parse
+from oracle.plan.stages import Stages, balanced_cuts, even_cuts
+from oracle.plan.strategies import Strategy, strategies
+from oracle.predict import evaluate
+from oracle.predict.defaults import options_for
+from oracle.predict.estimate import NINETY, PARTS, estimate
 
 VOLUMES = {
     "name": "volumes", "source": "made up", "input": [4, 32, 32, 32],

@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 
 import oracle
-from oracle import specs
-from oracle.document import SpecError, read_text
+from oracle.spec import catalogue
+from oracle.spec.document import SpecError, read_text
 
 # spec, what stands there, what somebody wrote instead, what the advice must name
 TOY = """\
@@ -95,8 +95,8 @@ files: 1281167
 """
 TEXTS = {"system": TOY, "model": NET, "family": FAMILY, "dataset": PICTURES}
 READ: dict[str, Callable[[Any], Any]] = {
-    "system": specs.system, "model": oracle.model, "family": oracle.model,
-    "dataset": specs.dataset,
+    "system": catalogue.system, "model": oracle.model, "family": oracle.model,
+    "dataset": catalogue.dataset,
 }  # fmt: skip
 MISTAKES: list[tuple[str, str, str, str]] = [
     # a field misspelt
@@ -198,9 +198,9 @@ def test_the_advice_is_right_in_nine_of_ten(tmp_path: Path) -> None:
 
 def test_a_wrong_name_gets_the_nearest() -> None:
     for read, name, meant in (
-        (specs.system, "abic", "abci"), (oracle.model, "resnet-50", "resnet50"),
-        (oracle.model, "gpt3_175b", "gpt3-175b"), (specs.dataset, "imagnet", "imagenet"),
-        (specs.device, "v100-sxm2-16g", "v100-sxm2-16gb"),
+        (catalogue.system, "abic", "abci"), (oracle.model, "resnet-50", "resnet50"),
+        (oracle.model, "gpt3_175b", "gpt3-175b"), (catalogue.dataset, "imagnet", "imagenet"),
+        (catalogue.device, "v100-sxm2-16g", "v100-sxm2-16gb"),
     ):  # fmt: skip
         with pytest.raises(SpecError, match=f"did you mean `{meant}`"):
             read(name)
@@ -209,8 +209,8 @@ def test_a_wrong_name_gets_the_nearest() -> None:
 def test_a_shipped_file_with_a_letter_gone_is_pointed_at(tmp_path: Path) -> None:
     """Every field name of shipped files, a letter dropped: its line, and its right name."""
     tried = right = 0
-    for folder, read in (("systems", specs.system), ("devices", specs.device)):
-        for path in list(specs.shipped(folder).values())[:3]:
+    for folder, read in (("systems", catalogue.system), ("devices", catalogue.device)):
+        for path in list(catalogue.shipped(folder).values())[:3]:
             lines = read_text(path).splitlines()
             for number, line in enumerate(lines, 1):
                 word = line.strip().removeprefix("- ").split(":")[0]

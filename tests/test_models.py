@@ -17,10 +17,11 @@ import pytest
 import yaml
 
 import oracle
-from oracle import specs
-from oracle.models import Model, model
+from oracle.models.model import Model, model
+from oracle.spec import catalogue
+from oracle.spec.document import SpecError
 
-FOLDER = specs.shelf() / "models"
+FOLDER = catalogue.shelf() / "models"
 
 
 def written(name: str) -> dict[str, Any]:
@@ -117,7 +118,7 @@ def test_parameters_round_to_the_published_ones(name: str) -> None:
 
 
 def test_every_shipped_model_is_held_against_a_publication() -> None:
-    assert set(specs.shipped("models")) == set(EXACT) | set(ROUNDED)
+    assert set(catalogue.shipped("models")) == set(EXACT) | set(ROUNDED)
 
 
 @pytest.mark.parametrize("name", FORWARD_GMAC)
@@ -125,7 +126,7 @@ def test_forward_work_is_the_published_one(name: str) -> None:
     assert model(name).flop / 6e9 == pytest.approx(FORWARD_GMAC[name], abs=6e-4)
 
 
-MEGATRON = sorted(n for n in specs.shipped("models") if n.startswith(("megatron-", "mt-nlg")))
+MEGATRON = sorted(n for n in catalogue.shipped("models") if n.startswith(("megatron-", "mt-nlg")))
 
 
 @pytest.mark.parametrize("name", MEGATRON)
@@ -313,7 +314,7 @@ def each(value: int | list[int], rank: int) -> list[int]:
     return [value] * rank if isinstance(value, int) else value
 
 
-LISTED = sorted(n for n in specs.shipped("models") if "layers" in written(n))
+LISTED = sorted(n for n in catalogue.shipped("models") if "layers" in written(n))
 
 
 @needs_torch
@@ -597,7 +598,7 @@ def test_text_is_cut_into_sequences_of_the_models_length() -> None:
         assert data is not None
         sequence = written(name)["transformer"]["sequence"]
         assert data.samples * sequence == pytest.approx(9_035_582_198, rel=1e-4)
-    assert model("resnet50-226", dataset="imagenet").dataset is specs.dataset("imagenet")
+    assert model("resnet50-226", dataset="imagenet").dataset is catalogue.dataset("imagenet")
 
 
 def unrolled(layers: list[Any]) -> list[Any]:
@@ -675,7 +676,7 @@ def test_operators_apart_pass_more_bytes_and_do_the_same_work() -> None:
 
 def test_a_norm_takes_the_sum_and_the_function_along() -> None:
     """As MLPerf's entries run: on an A100 2,820 to 3,430 images a second, not 2,540."""
-    spec = yaml.safe_load(specs.find("resnet50", "models").read_text(encoding="utf-8"))
+    spec = yaml.safe_load(catalogue.find("resnet50", "models").read_text(encoding="utf-8"))
     plain, tuned = model(spec), model({**spec, "fused": True})
     assert (plain.parameters, plain.flop) == (tuned.parameters, tuned.flop)
     assert np.array_equal(plain.kept, tuned.kept)
@@ -687,7 +688,7 @@ def test_a_norm_takes_the_sum_and_the_function_along() -> None:
     assert {row.reads for row in tuned.rows if row.kind == "norm"} == {(1, 1)}
     images = 408 / oracle.estimate(tuned, "dgx-a100", "serial", 408, precision="fp16").seconds
     assert 2800 < float(images[0]) < 3500
-    with pytest.raises(specs.SpecError, match="says so itself"):
+    with pytest.raises(SpecError, match="says so itself"):
         model({"name": "m", "source": "here", "fused": True, "transformer": {
             "layers": 1, "hidden": 64, "heads": 4, "vocab": 100, "sequence": 16}})  # fmt: skip
 
@@ -696,7 +697,7 @@ def test_the_loss_and_the_layers_do_not_hold_their_most_at_once() -> None:
     """Where the logits are the most there is, each further copy of them counts; where a layer
     running back with its gradients on their way holds more, it does not.
     """
-    spec = yaml.safe_load(specs.find("llama3-8b", "models").read_text(encoding="utf-8"))
+    spec = yaml.safe_load(catalogue.find("llama3-8b", "models").read_text(encoding="utf-8"))
 
     def held(vocab: int, fused_loss: bool) -> float:
         family = {**spec["transformer"], "vocab": vocab, "fused_loss": fused_loss}

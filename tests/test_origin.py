@@ -12,11 +12,12 @@ import pytest
 from test_profile import ABCI, DGX, lines_of, written
 
 import oracle
-from oracle import evaluate
-from oracle.cli import main
-from oracle.plan import parse
-from oracle.prediction import Estimate
-from oracle.specs import ORIGINS, System
+from oracle.commands.cli import main
+from oracle.plan.plan import parse
+from oracle.predict import evaluate
+from oracle.predict.estimate import Estimate
+from oracle.spec.device import ORIGINS
+from oracle.spec.system import System
 
 WORDS = {*ORIGINS, "counted"}
 CASES = [

@@ -14,9 +14,9 @@ import pytest
 
 import oracle
 from oracle import api
-from oracle.cli import main
-from oracle.page import page
-from oracle.page.markup import Html, join, plain, tag
+from oracle.commands.cli import main
+from oracle.show.page import page
+from oracle.show.page.markup import Html, join, plain, tag
 
 pytest.importorskip("matplotlib", reason="the extra `plot` is not here")
 

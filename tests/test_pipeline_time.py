@@ -16,10 +16,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import oracle
-from oracle.exchange import Priced
-from oracle.options import Options
-from oracle.plan import parse
-from oracle.step import Flow, Step, step
+from oracle.plan.plan import parse
+from oracle.predict.exchange import Priced
+from oracle.predict.step import Flow, Step, step
+from oracle.spec.options import Options
 
 SYSTEM = oracle.system("abci")
 

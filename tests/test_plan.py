@@ -10,10 +10,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from oracle.document import SpecError
-from oracle.mesh import Groups, merge
-from oracle.plan import MOST_DEVICES, Plan, join, parse, table
-from oracle.strategies import Strategy, strategies
+from oracle.plan.mesh import Groups, merge
+from oracle.plan.plan import MOST_DEVICES, Plan, join, parse, table
+from oracle.plan.strategies import Strategy, strategies
+from oracle.spec.document import SpecError
 
 BATCH = 4096.0
 

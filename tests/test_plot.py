@@ -14,16 +14,17 @@ pytest.importorskip("matplotlib", reason="the extra `plot` is not here")
 import contextlib
 import itertools
 
-from oracle import api, plot
-from oracle.cli import main
-from oracle.document import SpecError
-from oracle.plot import style
-from oracle.plot.curves import curves_of
-from oracle.plot.front import unbeaten
-from oracle.plot.rows import read_bars, read_rows
-from oracle.plot.timeline import order, passes_of, replay
-from oracle.specs import system
-from oracle.sweep import Grid, sweep
+from oracle import api
+from oracle.ask.sweep import Grid, sweep
+from oracle.commands.cli import main
+from oracle.show import plot
+from oracle.show.plot import style
+from oracle.show.plot.curves import curves_of
+from oracle.show.plot.front import unbeaten
+from oracle.show.plot.rows import read_bars, read_rows
+from oracle.show.plot.timeline import order, passes_of, replay
+from oracle.spec.catalogue import system
+from oracle.spec.document import SpecError
 
 
 @pytest.fixture(scope="module")
@@ -334,7 +335,7 @@ def test_command_line(kind, tmp_path, capsys):
 
 
 def test_rows_of_a_sweep_are_drawn_without_computing(tmp_path, rows):
-    from oracle.sweep import written
+    from oracle.ask.sweep import written
 
     for form in ("csv", "json"):
         place = tmp_path / f"rows.{form}"

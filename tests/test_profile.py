@@ -13,16 +13,16 @@ from hypothesis import given
 from hypothesis import strategies as some
 
 import oracle
-from oracle import evaluate
-from oracle.cli import main
-from oracle.compute.rows import priced
-from oracle.models import model
-from oracle.plan import parse
-from oracle.prediction import options_for
-from oracle.profile import Profile, profile, signature
-from oracle.profile.scale import Ramp
-from oracle.specs import System
-from oracle.sweep import supposed
+from oracle.ask.sweep import supposed
+from oracle.commands.cli import main
+from oracle.kernels.profile import Profile, profile, signature
+from oracle.kernels.profile.scale import Ramp
+from oracle.kernels.rows import priced
+from oracle.models.model import model
+from oracle.plan.plan import parse
+from oracle.predict import evaluate
+from oracle.predict.defaults import options_for
+from oracle.spec.system import System
 
 NEAR = 1e-5  # shapes are written with six digits
 ABCI, DGX = oracle.system("abci"), oracle.system("dgx-a100")

@@ -6,15 +6,16 @@ from pathlib import Path
 
 import pytest
 
-from oracle import readers, strict_json
-from oracle.readers import Refusal, nccl_tests
+from oracle.readers import logs, nccl_tests
+from oracle.readers.logs import Refusal
 from oracle.readers.slurm_topology import Hosts
+from oracle.spec import strict_json
 
 LOGS = Path(__file__).parent / "data" / "logs"
 
 
-def read(name: str) -> readers.Reading:
-    return readers.read(LOGS / name)
+def read(name: str) -> logs.Reading:
+    return logs.read(LOGS / name)
 
 
 # nccl-tests text
@@ -37,7 +38,7 @@ def test_old_table_between_warnings() -> None:
 
 def test_an_unchecked_in_place_column_means_alltoall() -> None:
     found = read("nccl_mid_alltoall.txt")
-    assert readers.sizes(found.samples) == {"alltoall": 6}
+    assert logs.sizes(found.samples) == {"alltoall": 6}
     assert found.samples[0].ranks == 4
     assert found.machine["nccl"] == "2.18.3"
 
@@ -67,8 +68,8 @@ def test_cpu_time_is_no_elapsed_time() -> None:
 def test_prefixes_and_line_ends_change_nothing(prefix: str, ending: str) -> None:
     plain = (LOGS / "nccl_old_warnings.txt").read_text().splitlines()
     text = ending.join(prefix + line for line in plain)
-    found = readers.parse(text.encode(), "x")
-    usual = readers.parse("\n".join(plain), "x")
+    found = logs.parse(text.encode(), "x")
+    usual = logs.parse("\n".join(plain), "x")
     assert [s.seconds for s in found.samples] == [s.seconds for s in usual.samples]
     assert [s.ranks for s in found.samples] == [s.ranks for s in usual.samples]
 
@@ -77,8 +78,8 @@ def test_several_tables_in_a_file_keep_apart() -> None:
     both = (LOGS / "nccl_old_warnings.txt").read_text() + (
         LOGS / "nccl_mid_alltoall.txt"
     ).read_text()
-    found = readers.parse(both, "both")
-    assert readers.sizes(found.samples) == {"allreduce": 12, "alltoall": 6}
+    found = logs.parse(both, "both")
+    assert logs.sizes(found.samples) == {"allreduce": 12, "alltoall": 6}
     assert {s.nodes for s in found.samples if s.operation == "alltoall"} == {1}
 
 
@@ -102,17 +103,17 @@ def test_operation_and_ranks_from_the_ratio(
 ) -> None:
     half = f"100.0  200.00  {200 * ratio:.2f}  0"
     text = HEADER + f"  20000000  5000000  float  {redop}  {root}  {half}  {half}\n"
-    found = readers.parse(text, "x")
+    found = logs.parse(text, "x")
     assert {s.operation for s in found.samples} == {operation}
     assert {s.ranks for s in found.samples} == {ranks}
 
 
 def test_a_table_that_could_be_two_operations_is_skipped_with_its_reason() -> None:
     half = "100.0  200.00  175.00  N/A"
-    found = readers.parse(HEADER + f"  80  20  float  none  -1  {half}  {half}\n", "x")
+    found = logs.parse(HEADER + f"  80  20  float  none  -1  {half}  {half}\n", "x")
     assert not found.samples
     assert "does not say which operation" in next(iter(found.counts()))
-    named = readers.parse("$ ./alltoall_perf -b 80\n" + HEADER +
+    named = logs.parse("$ ./alltoall_perf -b 80\n" + HEADER +
                           f"  80  20  float  none  -1  {half}  {half}\n", "x")  # fmt: skip
     assert {s.operation for s in named.samples} == {"alltoall"}
 
@@ -121,7 +122,7 @@ def test_a_table_that_could_be_two_operations_is_skipped_with_its_reason() -> No
 def test_a_time_that_is_none_is_skipped(time: str) -> None:
     good = "100.0  1.00  1.50  0"
     text = HEADER + f"  80  20  float  sum  -1  {time} 1.00 1.50 0  {good}\n"
-    found = readers.parse(text, "x")
+    found = logs.parse(text, "x")
     assert len(found.samples) == 1
     assert found.counts() == {"no usable time out of place": 1}
 
@@ -162,14 +163,14 @@ def test_a_killed_json_keeps_what_is_whole_and_no_secret() -> None:
 )  # fmt: skip
 def test_no_form_of_the_environment_leaks(env: str) -> None:
     text = '{"env": ' + env + ', "config": {}, "results": []}'
-    assert "hush" not in repr(readers.parse(text, "x"))
+    assert "hush" not in repr(logs.parse(text, "x"))
 
 
 @pytest.mark.parametrize("value", ["NaN", "Infinity", "1e999", "9" * 30])
 def test_json_numbers_are_numbers(value: str) -> None:
     text = '{"config": {}, "results": [{"size": 8, "out_of_place": {"time": ' + value + "}}]}"
     with pytest.raises(Refusal, match="number"):
-        readers.parse(text, "x")
+        logs.parse(text, "x")
 
 
 def test_strict_json_refuses_a_key_twice_and_deep_nests() -> None:
@@ -230,7 +231,7 @@ def test_given_supplies_what_a_log_leaves_out() -> None:
 )  # fmt: skip
 def test_osu_names(flavour: str, name: str, operation: str) -> None:
     text = f"# OSU {flavour} {name} Latency Test v5.6\n# Size  Avg Latency(us)\n8  1.5\n"
-    (sample,) = readers.parse(text, "x").samples
+    (sample,) = logs.parse(text, "x").samples
     assert sample.operation == operation
     assert sample.memory == ("host" if flavour == "MPI" else "device")
     assert sample.library == ("nccl" if flavour == "NCCL" else "mpi")
@@ -256,11 +257,11 @@ ROW = '{"operation": "allreduce", "bytes": 8, "ranks": 2, "seconds": 1e-5}\n'
 
 
 def test_a_measurement_that_was_killed_keeps_its_samples() -> None:
-    found = readers.parse(HEAD + ROW + ROW[:30], "x")
+    found = logs.parse(HEAD + ROW + ROW[:30], "x")
     assert len(found.samples) == 1
     assert "cut off" in found.skipped[0][1]
     assert "no end mark" in found.skipped[1][1]
-    ended = readers.parse(HEAD + ROW + '{"end": "incomplete", "why": "SIGTERM"}\n', "x")
+    ended = logs.parse(HEAD + ROW + '{"end": "incomplete", "why": "SIGTERM"}\n', "x")
     assert ended.counts() == {"the run did not finish: SIGTERM": 1}
 
 
@@ -284,13 +285,13 @@ def test_a_measurement_that_was_killed_keeps_its_samples() -> None:
 )
 def test_a_measurement_is_refused_with_its_line(old: str, new: str, message: str) -> None:
     with pytest.raises(Refusal, match=message) as caught:
-        readers.parse(HEAD + ROW.replace(old, new) + ROW, "x")
+        logs.parse(HEAD + ROW.replace(old, new) + ROW, "x")
     assert caught.value.line == 2
 
 
 def test_another_version_of_our_measurements_is_refused() -> None:
     with pytest.raises(Refusal, match="version 1"):
-        readers.parse(HEAD.replace("1", "2"), "x")
+        logs.parse(HEAD.replace("1", "2"), "x")
 
 
 # topologies
@@ -310,9 +311,9 @@ def test_topology_matrix() -> None:
 def test_a_matrix_of_pairs_is_a_mesh() -> None:
     rows = ["GPU0 GPU1 GPU2 GPU3", "GPU0 X NV2 NV2 NV2", "GPU1 NV2 X NV2 NV2",
             "GPU2 NV2 NV2 X NV2", "GPU3 NV2 NV2 NV2 X"]  # fmt: skip
-    (level,) = readers.parse("\n".join(rows), "x").levels
+    (level,) = logs.parse("\n".join(rows), "x").levels
     assert (level["kind"], level["ports"]) == ("mesh", 6)
-    (level,) = readers.parse("\n".join(rows).replace("NV2", "PHB"), "x").levels
+    (level,) = logs.parse("\n".join(rows).replace("NV2", "PHB"), "x").levels
     assert "no NVLink" in level["note"]
 
 
@@ -337,7 +338,7 @@ def test_nccl_topology() -> None:
 )
 def test_xml_is_refused(text: str, message: str) -> None:
     with pytest.raises(Refusal, match=message):
-        readers.parse(text, "x")
+        logs.parse(text, "x")
 
 
 def test_slurm_tree_and_blocks() -> None:
@@ -377,7 +378,7 @@ def test_host_lists() -> None:
 )
 def test_slurm_is_refused(text: str, message: str) -> None:
     with pytest.raises(Refusal, match=message):
-        readers.parse(text, "x")
+        logs.parse(text, "x")
 
 
 # what is not ours
@@ -388,29 +389,29 @@ def test_slurm_is_refused(text: str, message: str) -> None:
 )
 def test_what_is_nothing_of_ours_is_refused(text: str) -> None:
     with pytest.raises(Refusal):
-        readers.parse(text, "x")
+        logs.parse(text, "x")
 
 
 def test_files_that_are_none(tmp_path: Path) -> None:
     for path, message in ((tmp_path, "regular"), (tmp_path / "none", "no such")):
         with pytest.raises(Refusal, match=message):
-            readers.read(path)
+            logs.read(path)
     binary = tmp_path / "b"
     binary.write_bytes(b"\x7fELF\0\0")
     with pytest.raises(Refusal, match="binary"):
-        readers.read(binary)
+        logs.read(binary)
     with pytest.raises(Refusal):
-        readers.read("a\0b")
+        logs.read("a\0b")
 
 
 def test_the_name_of_a_file_says_nothing(tmp_path: Path) -> None:
     for name in ("osu_many.txt", "measured.jsonl", "nccl_killed.json", "topology.conf"):
         copy = tmp_path / "core.xml"
         copy.write_bytes((LOGS / name).read_bytes())
-        assert readers.read(copy).format == read(name).format
+        assert logs.read(copy).format == read(name).format
 
 
 def test_encodings() -> None:
     text = (LOGS / "nccl_old_warnings.txt").read_text()
     for encoding in ("utf-8-sig", "utf-16", "latin-1"):
-        assert len(readers.parse(text.encode(encoding), "x").samples) == 12
+        assert len(logs.parse(text.encode(encoding), "x").samples) == 12

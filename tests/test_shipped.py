@@ -10,14 +10,15 @@ from typing import Any
 import pytest
 import yaml
 
-from oracle import specs
-from oracle.models import model, network
-from oracle.topology import KINDS, Topology
+from oracle.models.model import model, network
+from oracle.network.topology import KINDS, Topology
+from oracle.spec import catalogue
 
 FOLDERS = ("datasets", "devices", "models", "systems")
-FILES = [path for folder in FOLDERS for path in specs.shipped(folder).values()]
+FILES = [path for folder in FOLDERS for path in catalogue.shipped(folder).values()]
 READ = {
-    "datasets": specs.dataset, "devices": specs.device, "models": model, "systems": specs.system,
+    "datasets": catalogue.dataset, "devices": catalogue.device, "models": model,
+    "systems": catalogue.system,
 }  # fmt: skip
 # what a source may be: a paper, a document with an owner, code in a repository, or a plain guess
 TRACEABLE = re.compile(
@@ -67,14 +68,14 @@ def test_its_sources_can_be_looked_up(path: Path) -> None:
 
 def test_names_are_told_apart_whatever_the_kind() -> None:
     for folder in FOLDERS:
-        names = [re.sub(r"[^a-z0-9]", "", name) for name in specs.shipped(folder)]
+        names = [re.sub(r"[^a-z0-9]", "", name) for name in catalogue.shipped(folder)]
         assert len(set(names)) == len(names), folder
-    assert not set(specs.shipped("models")) & set(specs.shipped("systems"))
+    assert not set(catalogue.shipped("models")) & set(catalogue.shipped("systems"))
 
 
-@pytest.mark.parametrize("name", specs.shipped("systems"))
+@pytest.mark.parametrize("name", catalogue.shipped("systems"))
 def test_a_system_can_be_built(name: str) -> None:
-    system = specs.system(name)
+    system = catalogue.system(name)
     assert {level.kind for level in system.levels} <= set(KINDS)
     devices = min(system.devices, 2048)
     topology = Topology(system.levels, devices)
@@ -87,10 +88,10 @@ def test_a_system_can_be_built(name: str) -> None:
         assert (route != topology.links).any(), "two devices and no link between them"
 
 
-@pytest.mark.parametrize("name", specs.shipped("systems"))
+@pytest.mark.parametrize("name", catalogue.shipped("systems"))
 def test_a_system_slows_down_outward(name: str) -> None:
     """Further out α does not shrink, nor does a device's share of the bandwidth grow."""
-    levels = specs.system(name).levels
+    levels = catalogue.system(name).levels
     alphas = [level.latency for level in levels]
     assert alphas == sorted(alphas)
     shares, unit = [], 1
@@ -101,16 +102,16 @@ def test_a_system_slows_down_outward(name: str) -> None:
     assert shares == sorted(shares, reverse=True)
 
 
-@pytest.mark.parametrize("name", specs.shipped("models"))
+@pytest.mark.parametrize("name", catalogue.shipped("models"))
 def test_a_model_says_what_it_is_trained_on(name: str) -> None:
     spec, *_ = network(name)
-    assert spec.dataset in specs.shipped("datasets")
-    data = specs.dataset(spec.dataset)
+    assert spec.dataset in catalogue.shipped("datasets")
+    data = catalogue.dataset(spec.dataset)
     if spec.layers and data.sample:  # same channels, same number of extents
         assert (data.sample[0], len(data.sample)) == (spec.input[0], len(spec.input))
 
 
-@pytest.mark.parametrize("name", specs.shipped("models"))
+@pytest.mark.parametrize("name", catalogue.shipped("models"))
 def test_a_model_is_whole(name: str) -> None:
     found = model(name)
     counts, ends = found.units
@@ -126,7 +127,7 @@ def test_data_sets_of_the_fanstore_study() -> None:
     table = {"imagenet": (1.3e6, 140e9), "neural-image": (0.6e6, 500e9),
              "reactor-status": (0.17e6, 65e9)}  # fmt: skip
     for name, (files, size) in table.items():
-        data = specs.dataset(name)
+        data = catalogue.dataset(name)
         assert data.files == pytest.approx(files, rel=0.02)
         assert data.size == size
 
@@ -147,7 +148,7 @@ def test_systems_of_the_papers() -> None:
         "a100-roce1600": (1024, 8, 300e9, 200e9),
     }
     for name, (devices, node, inside, outside) in table.items():
-        system = specs.system(name)
+        system = catalogue.system(name)
         inner, outer = system.levels[:2]
         assert (system.devices, inner.devices, system.node) == (devices, node, node), name
         assert inner.ports is not None
@@ -160,26 +161,26 @@ def test_a_node_is_what_shares_the_network_s_ports() -> None:
     """Two sockets are one node; a device on the network is a node; a server without one is one."""
     table = {"summit": 6, "gpu-server": 8, "ethernet-pair": 4, "frontera": 1, "cori-knl": 1,
              "piz-daint": 1, "tpu-v3-pod": 1, "laptop": 1}  # fmt: skip
-    assert {name: specs.system(name).node for name in table} == table
+    assert {name: catalogue.system(name).node for name in table} == table
 
 
-@pytest.mark.parametrize("name", specs.shipped("systems"))
+@pytest.mark.parametrize("name", catalogue.shipped("systems"))
 def test_a_link_is_what_the_source_says_of_the_latency(name: str) -> None:
     """Latencies from NCCL's table are those of the link that is declared or follows."""
     words = {"nvlink": "over NVLink", "pcie": "over PCI", "network": "over the network"}
-    for level in specs.system(name).levels:
+    for level in catalogue.system(name).levels:
         said = [link for link, word in words.items() if word in " ".join(level.source.split())]
         assert said in ([], [level.link]), level.name
 
 
 def test_a_wheel_carries_every_file() -> None:
-    """An installed wheel lists all of them as its own, where `specs.shelf` looks for them."""
+    """An installed wheel lists all of them as its own, where `catalogue.shelf` looks for them."""
     try:
         listed = importlib.metadata.files("oracle-training") or []
     except importlib.metadata.PackageNotFoundError:
         pytest.skip("not installed: the files are read from the checkout")
     held = {str(file) for file in listed}
-    if "oracle/specs.py" not in held:
+    if "oracle/spec/catalogue.py" not in held:
         pytest.skip("installed in place: the files are read from the checkout")
     for path in FILES:
-        assert f"oracle/shipped/{path.parent.name}/{path.name}" in held
+        assert f"oracle/spec/shipped/{path.parent.name}/{path.name}" in held

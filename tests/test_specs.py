@@ -14,11 +14,14 @@ import pytest
 import yaml
 
 import oracle
-from oracle import specs
-from oracle.document import CODES, LARGEST, SpecError, load
-from oracle.models import Network, Transformer
-from oracle.schema import Between, fields_of, json_schema
-from oracle.units import Quantity, parse
+from oracle.models.model import Network, Transformer
+from oracle.spec import catalogue
+from oracle.spec.dataset import Dataset
+from oracle.spec.device import Curve, Device
+from oracle.spec.document import CODES, LARGEST, SpecError, load
+from oracle.spec.schema import Between, fields_of, json_schema
+from oracle.spec.system import Calibrated, Level, Storage, System
+from oracle.spec.units import Quantity, parse
 
 SYSTEM = """\
 name: small
@@ -57,8 +60,8 @@ size: 10 GB
 files: 1000
 """
 READ: dict[str, Callable[[Any], Any]] = {
-    "system": specs.system, "model": oracle.model, "dataset": specs.dataset,
-    "device": specs.device,
+    "system": catalogue.system, "model": oracle.model, "dataset": catalogue.dataset,
+    "device": catalogue.device,
 }  # fmt: skip
 
 
@@ -165,12 +168,12 @@ def test_a_trap_takes_little_memory(tmp_path: Path) -> None:
 
 def test_a_byte_order_mark_in_front_is_nothing(tmp_path: Path) -> None:
     (tmp_path / "spec.yaml").write_bytes(SYSTEM.encode("utf-8-sig"))
-    assert specs.system(str(tmp_path / "spec.yaml")).name == "small"
+    assert catalogue.system(str(tmp_path / "spec.yaml")).name == "small"
 
 
 def test_windows_line_ends_are_nothing(tmp_path: Path) -> None:
     (tmp_path / "spec.yaml").write_bytes(SYSTEM.replace("\n", "\r\n").encode())
-    assert specs.system(str(tmp_path / "spec.yaml")).levels[0].devices == 4
+    assert catalogue.system(str(tmp_path / "spec.yaml")).levels[0].devices == 4
 
 
 @pytest.mark.parametrize("kind", ["missing", "directory", "fifo", "dangling", "loop", "secret"])
@@ -192,14 +195,14 @@ def test_what_is_not_a_file_is_refused(tmp_path: Path, kind: str) -> None:
         if os.access(path, os.R_OK):
             pytest.skip("everything is readable to this user")
     with pytest.raises(SpecError) as caught:
-        specs.system(str(path))
+        catalogue.system(str(path))
     assert codes(caught.value) == ["E100"]
 
 
 @pytest.mark.parametrize("name", ["a\0b.yaml", "x" * 5000 + ".yaml", "\udc80.yaml", "$(rm).yaml"])
 def test_a_strange_path_is_refused(name: str) -> None:
     with pytest.raises(SpecError):
-        specs.system(name)
+        catalogue.system(name)
 
 
 # --- numbers ---------------------------------------------------------------------------------
@@ -227,7 +230,7 @@ def test_a_bad_quantity_is_refused_on_its_line(tmp_path: Path, value: str) -> No
 @pytest.mark.parametrize("value", GOOD_QUANTITIES)
 def test_a_good_quantity_is_exact(tmp_path: Path, value: str) -> None:
     (tmp_path / "spec.yaml").write_text(SYSTEM.replace("25 GB/s", value))
-    found = specs.system(str(tmp_path / "spec.yaml")).levels[0].bandwidth
+    found = catalogue.system(str(tmp_path / "spec.yaml")).levels[0].bandwidth
     assert found == GOOD_QUANTITIES[value]
 
 
@@ -263,14 +266,14 @@ def numeric(kind: type) -> Iterator[tuple[str, Any]]:
 
 
 HOMES: dict[str, tuple[type, str, list[Any]]] = {
-    "device": (specs.Device, "system", ["device"]),
-    "level": (specs.Level, "system", ["levels", 0]),
-    "system": (specs.System, "system", []),
-    "dataset": (specs.Dataset, "dataset", []),
+    "device": (Device, "system", ["device"]),
+    "level": (Level, "system", ["levels", 0]),
+    "system": (System, "system", []),
+    "dataset": (Dataset, "dataset", []),
     "transformer": (Transformer, "model", ["transformer"]),
-    "curve": (specs.Curve, "system", ["device", "kernels", 0]),
-    "calibrated": (specs.Calibrated, "system", ["collectives", 0]),
-    "storage": (specs.Storage, "system", ["storage"]),
+    "curve": (Curve, "system", ["device", "kernels", 0]),
+    "calibrated": (Calibrated, "system", ["collectives", 0]),
+    "storage": (Storage, "system", ["storage"]),
 }
 
 
@@ -338,16 +341,16 @@ def test_numbers_of_json_that_are_none(tmp_path: Path, value: str) -> None:
     path = tmp_path / "spec.json"
     path.write_text(body)
     with pytest.raises(SpecError):
-        specs.system(str(path))
+        catalogue.system(str(path))
 
 
 def test_json_is_read_too(tmp_path: Path) -> None:
     path = tmp_path / "spec.json"
     path.write_text(json.dumps(yaml.safe_load(SYSTEM), indent=1))
-    assert specs.system(str(path)).levels[0].bandwidth == 25e9
+    assert catalogue.system(str(path)).levels[0].bandwidth == 25e9
     path.write_text('{"name": "a", "name": "b", "samples": 3, "source": "x"}')
     with pytest.raises(SpecError) as caught:
-        specs.dataset(str(path))
+        catalogue.dataset(str(path))
     assert "E106" in codes(caught.value)
 
 
@@ -400,7 +403,7 @@ def test_a_small_number_is_not_text(tmp_path: Path) -> None:
     """YAML reads `1e-6` as text; here it is the number that it looks like, where one is due."""
     text = SYSTEM.replace("latency: 2 us", "latency: 1e-6 s")
     (tmp_path / "spec.yaml").write_text(text)
-    assert specs.system(str(tmp_path / "spec.yaml")).levels[0].latency == 1e-6
+    assert catalogue.system(str(tmp_path / "spec.yaml")).levels[0].latency == 1e-6
     node = load("a: 1e-6\nb: 010\nc: yes\nd: 1:30\n", "x")
     assert [child.text for child in node.entries.values()] == ["1e-6", "010", "yes", "1:30"]
 
@@ -434,24 +437,24 @@ def test_values_that_do_not_go_together(tmp_path: Path) -> None:
 
 
 def test_a_dict_is_a_spec_too() -> None:
-    assert specs.system(yaml.safe_load(SYSTEM)).devices == 4
+    assert catalogue.system(yaml.safe_load(SYSTEM)).devices == 4
     tree = yaml.safe_load(SYSTEM)
     tree["levels"][0]["bandwidth"] = 25e9
     with pytest.raises(SpecError) as caught:
-        specs.system(tree)
+        catalogue.system(tree)
     assert caught.value.faults[0].place.path == "levels[0].bandwidth"
     assert "levels[0].bandwidth" in str(caught.value)
     for wrong in ({}, {"name": None}, {"name": float("nan")}, {1: 2}, {"name": b"x"},
                   {"levels": [[[[]]]]}, {"device": object()}):  # fmt: skip
         with pytest.raises(SpecError):
-            specs.system(wrong)
+            catalogue.system(wrong)
 
 
 def test_a_dict_that_holds_itself_is_refused() -> None:
     tree: dict[str, Any] = yaml.safe_load(SYSTEM)
     tree["device"] = tree
     with pytest.raises(SpecError):
-        specs.system(tree)
+        catalogue.system(tree)
 
 
 @pytest.mark.parametrize("code", CODES)
@@ -463,10 +466,10 @@ def test_every_code_is_explained(code: str) -> None:
 # --- JSON Schema -----------------------------------------------------------------------------
 
 KINDS: dict[str, type] = {
-    "models": Network, "systems": specs.System, "devices": specs.Device,
-    "datasets": specs.Dataset,
+    "models": Network, "systems": System, "devices": Device,
+    "datasets": Dataset,
 }  # fmt: skip
-SHIPPED = [(folder, path) for folder in KINDS for path in specs.shipped(folder).values()]
+SHIPPED = [(folder, path) for folder in KINDS for path in catalogue.shipped(folder).values()]
 
 
 def mismatches(schema: Any, value: Any, root: Any, path: str = "") -> list[str]:

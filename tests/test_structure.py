@@ -9,13 +9,14 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from oracle import readers, specs
-from oracle.calibrate import Calibration, calibrate
-from oracle.calibrate.spec_block import with_levels
-from oracle.cli import main
-from oracle.contention import lines
-from oracle.readers import Refusal
-from oracle.specs import Level, System
+from oracle.calibration.calibrate import Calibration, calibrate
+from oracle.calibration.spec_block import with_levels
+from oracle.commands.cli import main
+from oracle.network.contention import lines
+from oracle.readers import logs
+from oracle.readers.logs import Refusal
+from oracle.spec import catalogue
+from oracle.spec.system import Level, System
 
 LOGS = Path(__file__).parent / "data" / "topology"
 
@@ -52,8 +53,8 @@ def toy(tmp_path: Path) -> Path:
     return path
 
 
-def onto(system: str | Path, *logs: str) -> Calibration:
-    return calibrate([readers.read(LOGS / log) for log in logs], system)
+def onto(system: str | Path, *names: str) -> Calibration:
+    return calibrate([logs.read(LOGS / log) for log in names], system)
 
 
 def said(found: Calibration, level: str) -> dict[str, tuple[str, str, str]]:
@@ -62,20 +63,20 @@ def said(found: Calibration, level: str) -> dict[str, tuple[str, str, str]]:
             if one.level == level}  # fmt: skip
 
 
-def parsed(text: str) -> readers.Reading:
-    return readers.parse(text, "node.txt")
+def parsed(text: str) -> logs.Reading:
+    return logs.parse(text, "node.txt")
 
 
 # what readers derive
 
 
-def shapes(reading: readers.Reading) -> list[tuple[str, int | None, str, str, int | None]]:
+def shapes(reading: logs.Reading) -> list[tuple[str, int | None, str, str, int | None]]:
     return [(x["name"], x.get("devices"), x.get("kind", ""), x.get("link", ""), x.get("ports"))
             for x in reading.levels]  # fmt: skip
 
 
 def test_a_node_without_nvlinks_has_a_root_for_each_socket() -> None:
-    assert shapes(readers.read(LOGS / "pcie-server.txt")) == [
+    assert shapes(logs.read(LOGS / "pcie-server.txt")) == [
         ("socket", 2, "switch", "pcie", 1), ("node", 4, "pcie", "pcie", None),
         ("network", None, "", "", 1)]  # fmt: skip
 
@@ -91,18 +92,18 @@ def test_bridges_are_a_level_of_their_own() -> None:
 
 
 def test_a_cube_mesh_is_taken_as_switched_and_says_so() -> None:
-    (node, network) = readers.read(LOGS / "cube-mesh.txt").levels
+    (node, network) = logs.read(LOGS / "cube-mesh.txt").levels
     assert (node["devices"], node["kind"], node["ports"]) == (8, "switch", 6)
     assert "not every pair" in node["note"]
     assert network["ports"] == 4
 
 
 def test_the_dump_of_nccl_and_the_matrix_agree() -> None:
-    node, network = readers.read(LOGS / "four-v100.xml").levels
+    node, network = logs.read(LOGS / "four-v100.xml").levels
     assert (node["devices"], node["kind"], node["ports"]) == (4, "mesh", 6)
     assert (network["ports"], network["bandwidth"]) == (2, "12.5 GB/s")
     bare = (LOGS / "four-v100.xml").read_text().replace("<nvlink", "<none")
-    socket, node, _ = readers.parse(bare, "x").levels
+    socket, node, _ = logs.parse(bare, "x").levels
     assert (socket["devices"], socket["link"], node["devices"]) == (2, "pcie", 4)
     assert socket["bandwidth"] == "15.75 GB/s"  # 8 GT/s × 16 lanes, 128 of 130 bits
 
@@ -116,7 +117,7 @@ def test_what_agrees_changes_nothing(tmp_path: Path) -> None:
     assert said(found, "node")["bandwidth"] == ("25 GB/s", "20 GB/s", "kept")
     assert said(found, "leaf group")["ports"] == ("2", "2", "agrees")
     found.write(tmp_path / "new.yaml")
-    assert (tmp_path / "new.yaml").read_text() == specs.shipped("systems")["abci"].read_text()
+    assert (tmp_path / "new.yaml").read_text() == catalogue.shipped("systems")["abci"].read_text()
 
 
 def test_what_differs_is_taken_said_and_sourced(toy: Path, tmp_path: Path) -> None:
@@ -130,7 +131,7 @@ def test_what_differs_is_taken_said_and_sourced(toy: Path, tmp_path: Path) -> No
     assert "node: devices 8: changed, was 4 (not every pair has the same NVLinks" in text
     assert "room: ports 4: added; nvidia-smi topo -m, cube-mesh.txt" in text
     found.write(tmp_path / "new.yaml")
-    known = specs.system(tmp_path / "new.yaml")
+    known = catalogue.system(tmp_path / "new.yaml")
     assert [(x.devices, x.ports, x.bandwidth) for x in known.levels] == [
         (8, 6, 25e9), (128, 4, 12.5e9)]  # fmt: skip
     assert known.levels[0].source == (
@@ -156,7 +157,7 @@ def test_levels_inside_a_node_are_split(tmp_path: Path) -> None:
         ("server", 2, "switch", "pcie"), ("node", 4, "pcie", "pcie"),
         ("pair", 8, "switch", "network")]  # fmt: skip
     found.write(tmp_path / "new.yaml")
-    known = specs.system(tmp_path / "new.yaml")
+    known = catalogue.system(tmp_path / "new.yaml")
     assert known.node == 4
     assert "bandwidth and latency as of `server`" in known.levels[1].source
     assert {level.bandwidth for level in known.levels[:2]} == {15.75e9}
@@ -176,12 +177,12 @@ def test_a_tree_of_switches_sets_how_many_each_joins(tmp_path: Path) -> None:
     assert said(found, "leaf group") == {"devices": ("68", "68", "agrees")}
     assert said(found, "system") == {"devices": ("4352", "272", "changed")}
     found.write(tmp_path / "new.yaml")
-    old, new = (path.read_text() for path in (specs.shipped("systems")["abci"],
+    old, new = (path.read_text() for path in (catalogue.shipped("systems")["abci"],
                                               tmp_path / "new.yaml"))  # fmt: skip
     head = old[: old.index("  - name: system")]
     assert new.startswith(head), "levels that stay are left as they were written"
-    assert specs.system(tmp_path / "new.yaml").devices == 272
-    assert specs.system(tmp_path / "new.yaml").collectives == found.before.collectives
+    assert catalogue.system(tmp_path / "new.yaml").devices == 272
+    assert catalogue.system(tmp_path / "new.yaml").collectives == found.before.collectives
 
 
 def test_a_tree_of_another_height_stands_for_the_network(toy: Path, tmp_path: Path) -> None:
@@ -193,10 +194,10 @@ def test_a_tree_of_another_height_stands_for_the_network(toy: Path, tmp_path: Pa
     ]
     assert said(found, "switches-2")["oversubscription"] == ("1", "not said", "kept")
     found.write(tmp_path / "new.yaml")
-    assert specs.system(tmp_path / "new.yaml").devices == 272
-    again = calibrate([readers.read(LOGS / "racks.conf")], tmp_path / "new.yaml")
+    assert catalogue.system(tmp_path / "new.yaml").devices == 272
+    again = calibrate([logs.read(LOGS / "racks.conf")], tmp_path / "new.yaml")
     assert again.system is again.before
-    fewer = calibrate([readers.parse("SwitchName=a Nodes=n[1-8]\n", "x")], tmp_path / "new.yaml")
+    fewer = calibrate([logs.parse("SwitchName=a Nodes=n[1-8]\n", "x")], tmp_path / "new.yaml")
     assert [x.devices for x in fewer.system.levels] == [4, 32]
     assert fewer.structure.dropped == ("switches-2", "switches-3")
     assert "switches-3: this level is gone" in fewer.text()
@@ -215,34 +216,34 @@ def test_a_dragonfly_is_no_tree() -> None:
 
 
 def test_what_was_calibrated_at_a_level_that_is_gone_goes_too(tmp_path: Path) -> None:
-    found = calibrate([readers.parse("SwitchName=a Nodes=n[1-8]\n", "x")], "abci")
+    found = calibrate([logs.parse("SwitchName=a Nodes=n[1-8]\n", "x")], "abci")
     assert {e.level for e in found.before.collectives} == {"node", "leaf group"}
     assert found.structure.dropped == ("rack", "system")
     found.write(tmp_path / "new.yaml")
-    assert len(specs.system(tmp_path / "new.yaml").collectives) == len(found.before.collectives)
+    assert len(catalogue.system(tmp_path / "new.yaml").collectives) == len(found.before.collectives)
     outer = Level("all", 64, 1e10, 4e-6, source="x")
     entry = found.before.collectives[0]
     levels = found.before.levels[0], outer, replace(outer, name="more", devices=128)
     lost = (replace(entry, level="more"),)
     one = System("one", found.before.device, levels, "x", collectives=lost)
-    gone = calibrate([readers.parse("SwitchName=a Nodes=n[1-8]\n", "x")], one)
+    gone = calibrate([logs.parse("SwitchName=a Nodes=n[1-8]\n", "x")], one)
     assert gone.system.collectives == ()
 
 
 def test_samples_are_placed_on_the_node_that_was_learned(toy: Path) -> None:
     samples = tuple(
-        readers.Sample("allreduce", m, 2e-6 * p + m / 1e10, p, where=f"m.jsonl:{p}")
+        logs.Sample("allreduce", m, 2e-6 * p + m / 1e10, p, where=f"m.jsonl:{p}")
         for p in (8, 16) for m in 4.0 ** np.arange(4, 12)
     )  # fmt: skip
-    log = readers.Reading("m.jsonl", "our own", samples)
+    log = logs.Reading("m.jsonl", "our own", samples)
     alone, with_topology = (calibrate([log, *more], toy)
-                            for more in ((), (readers.read(LOGS / "cube-mesh.txt"),)))  # fmt: skip
+                            for more in ((), (logs.read(LOGS / "cube-mesh.txt"),)))  # fmt: skip
     assert {s.nodes for fit in alone.fits for s in fit.pool.samples} == {2, 4}
     assert {s.nodes for fit in with_topology.fits for s in fit.pool.samples} == {1, 2}
 
 
 def test_a_spec_that_is_learned_prices_contention_anew(toy: Path) -> None:
-    before, after = specs.system(toy), onto(toy, "cube-mesh.txt").system
+    before, after = catalogue.system(toy), onto(toy, "cube-mesh.txt").system
     (ring,) = lines(before, "allreduce", ((8, 4),), 32, "ring")[:1]
     (wide,) = lines(after, "allreduce", ((4, 8),), 32, "ring")[:1]
     assert ring.phi == pytest.approx(1)  # four ports for four devices, as nothing was said
@@ -251,11 +252,11 @@ def test_a_spec_that_is_learned_prices_contention_anew(toy: Path) -> None:
 
 def test_every_shipped_spec_can_be_written_anew(tmp_path: Path) -> None:
     """A level that is written by us reads back as the same level."""
-    for path in specs.shipped("systems").values():
-        text, system = path.read_text(), specs.system(path)
+    for path in catalogue.shipped("systems").values():
+        text, system = path.read_text(), catalogue.system(path)
         none = [Level("gone", 1, 1.0, 1.0, source="x")] * len(system.levels)
         (tmp_path / path.name).write_text(with_levels(text, none, system.levels))
-        assert specs.system(tmp_path / path.name).levels == system.levels
+        assert catalogue.system(tmp_path / path.name).levels == system.levels
         assert with_levels(text, system.levels, system.levels) == text
 
 

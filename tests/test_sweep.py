@@ -12,11 +12,21 @@ from pathlib import Path
 import pytest
 
 from oracle import api
-from oracle.cli import main
-from oracle.document import SpecError
-from oracle.specs import system
-from oracle.sweep import COLUMNS, FACTORS, Grid, Ledger, numbers, sizes, supposed, sweep, written
-from oracle.sweep.row import row
+from oracle.ask.sweep import (
+    COLUMNS,
+    FACTORS,
+    Grid,
+    Ledger,
+    numbers,
+    sizes,
+    supposed,
+    sweep,
+    written,
+)
+from oracle.ask.sweep.row import row
+from oracle.commands.cli import main
+from oracle.spec.catalogue import system
+from oracle.spec.document import SpecError
 
 HOME = Path(__file__).parents[1]
 SMALL = Grid(("resnet50",), ("abci",), (1, 2, 4, 8), (16.0, 32.0), True, ways=("plan:data:*",))
@@ -141,7 +151,7 @@ def test_every_shape_of_process_gives_the_same_bytes(tmp_path):
 def test_only_missing_points_are_computed(tmp_path, monkeypatch):
     sweep(SMALL, tmp_path, jobs=1, shard=(1, 2))
     seen = []
-    from oracle.sweep import crew
+    from oracle.ask.sweep import crew
 
     real = crew.row
     monkeypatch.setattr(
@@ -318,7 +328,7 @@ def test_one_signal_ends_the_row_and_keeps_it(tmp_path, number, code, jobs):
 
 
 def test_a_worker_that_dies_is_replaced(tmp_path):
-    from oracle.sweep import crew
+    from oracle.ask.sweep import crew
 
     killed = []
     grid = Grid(("resnet50",), ("abci",), numbers("1..64:all"), (8.0,), True, ways=("plan:data:*",))
@@ -341,7 +351,7 @@ def test_a_worker_that_dies_is_replaced(tmp_path):
 
 
 def test_a_point_that_always_kills_is_named(tmp_path, monkeypatch):
-    from oracle.sweep import crew
+    from oracle.ask.sweep import crew
 
     give = crew.Worker.give
 
@@ -386,7 +396,7 @@ def test_on_a_dask_cluster(tmp_path):
 
 
 def test_progress_in_a_log_is_a_line_now_and_then(monkeypatch, capsys):
-    from oracle.commands import sweep_
+    from oracle.commands import sweep as sweep_
 
     now = [0.0]
     monkeypatch.setattr(sweep_.time, "monotonic", lambda: now[0])

@@ -10,9 +10,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from oracle import specs, topology
-from oracle.specs import Level
-from oracle.topology import KINDS, Topology
+from oracle.network import topology
+from oracle.network.topology import KINDS, Topology
+from oracle.spec import catalogue
+from oracle.spec.system import Level
 
 B = 12.5e9
 
@@ -246,14 +247,14 @@ def test_circuits_serve_neighbours_once_they_are_set():
 
 
 def test_sockets_share_one_way_up():
-    graph = topology.of(specs.system("gpu-server"), 8)
+    graph = topology.of(catalogue.system("gpu-server"), 8)
     route = graph.route(np.arange(4), np.arange(4, 8))
     assert np.bincount(route.ravel(), minlength=graph.links + 1)[:-1].max() == 4
 
 
-@pytest.mark.parametrize("name", sorted(specs.shipped("systems")))
+@pytest.mark.parametrize("name", sorted(catalogue.shipped("systems")))
 def test_every_shipped_system_has_a_network(name):
-    system = specs.system(name)
+    system = catalogue.system(name)
     devices = min(system.devices, 4 * max(2, system.node))
     graph = topology.of(system, devices)
     ranks = np.arange(devices)
@@ -267,7 +268,7 @@ def test_every_shipped_system_has_a_network(name):
 def test_graph_to_look_at_is_connected():
     import networkx as nx
 
-    for graph in (topology.of(specs.system("abci"), 272), topology.loop(16, 2, B),
+    for graph in (topology.of(catalogue.system("abci"), 272), topology.loop(16, 2, B),
                   topology.nodes(8, 4, 2, 150e9, B, 4, 4)):  # fmt: skip
         seen = graph.graph()
         devices = [v for v in seen if v.startswith("device ")]

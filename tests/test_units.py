@@ -15,11 +15,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import oracle
-from oracle.collectives import ALGORITHMS
-from oracle.compute.rows import passes
-from oracle.shard import Shard, serial
-from oracle.strategies import Strategy, strategies
-from oracle.units import exact, parse, show
+from oracle.kernels.rows import passes
+from oracle.models.shard import Shard, serial
+from oracle.network.collectives import ALGORITHMS
+from oracle.plan.strategies import Strategy, strategies
+from oracle.spec.units import exact, parse, show
 
 UNITS = ["s", "B", "FLOP", "B/s", "FLOP/s", "USD/s"]
 KNOWN = {

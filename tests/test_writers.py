@@ -17,12 +17,11 @@ from typing import Any
 import pytest
 
 import oracle
-from oracle import writers
-from oracle.cli import main
-from oracle.commands.export_ import FORMATS
-from oracle.document import SpecError
-from oracle.plan import parse
-from oracle.writers import trace
+from oracle.commands.cli import main
+from oracle.commands.export import FORMATS
+from oracle.plan.plan import parse
+from oracle.spec.document import SpecError
+from oracle.writers import export, trace
 from oracle.writers.job import Job
 
 GPT = "gpt2"
@@ -46,14 +45,14 @@ PLANS = [  # model, system, plan, batch
 
 
 def job(model: Any, system: Any, plan: str, batch: int, **options: Any) -> Job:
-    from oracle.models import network
+    from oracle.models.model import network
 
     found = oracle.estimate(model, system, [plan], batch, **options)
     return Job(found, parse(plan, float(batch)), network(model)[0].transformer)
 
 
 def written(format: str, *args: Any, **options: Any) -> dict[str, str]:
-    return dict(writers.writer(format).files(job(*args, **options)))
+    return dict(export.writer(format).files(job(*args, **options)))
 
 
 def lines(text: str) -> list[str]:
@@ -61,10 +60,10 @@ def lines(text: str) -> list[str]:
 
 
 def test_every_format_is_found_and_named() -> None:
-    assert set(writers.formats()) == set(FORMATS)
-    assert all(writers.formats().values())
+    assert set(export.formats()) == set(FORMATS)
+    assert all(export.formats().values())
     with pytest.raises(SpecError, match="did you mean `slurm`"):
-        writers.writer("slrum")
+        export.writer("slrum")
 
 
 # --------------------------------------------------------------- launchers
@@ -95,7 +94,7 @@ def test_the_mesh_numbers_ranks_as_the_plan_does(asked: Any, tmp_path: Path) -> 
     import torch.distributed as dist
     from torch.testing._internal.distributed.fake_pg import FakeStore
 
-    from oracle.mesh import Groups
+    from oracle.plan.mesh import Groups
 
     file = tmp_path / "mesh.py"
     file.write_text(written("torchrun", *asked)["mesh.py"])
@@ -476,7 +475,7 @@ def test_a_failed_write_leaves_the_old_file(
         with monkeypatch.context() as patched:
             patched.setattr(os, place, full)
             with pytest.raises(OSError, match="No space"):
-                writers.put({str(file): "new"}, force=True)
+                export.put({str(file): "new"}, force=True)
         assert file.read_text() == "old"
         assert [p.name for p in tmp_path.iterdir()] == ["x"]
 
@@ -494,7 +493,7 @@ def test_of_several_files_all_are_written_or_none(
 
     monkeypatch.setattr(os, "fsync", second)
     with pytest.raises(OSError, match="No space"):
-        writers.put({str(tmp_path / "a"): "1", str(tmp_path / "b"): "2"})
+        export.put({str(tmp_path / "a"): "1", str(tmp_path / "b"): "2"})
     assert not list(tmp_path.iterdir())
 
 
@@ -509,7 +508,7 @@ def test_a_file_that_appears_meanwhile_is_kept(
 
     monkeypatch.setattr(os, "link", raced)
     with pytest.raises(SpecError, match="by now"):
-        writers.put({str(file): "ours"})
+        export.put({str(file): "ours"})
     assert [p.name for p in tmp_path.iterdir()] == ["x"]
     assert file.read_text() == "theirs"
 
@@ -518,7 +517,7 @@ def test_targets_that_are_no_plain_place_are_refused(tmp_path: Path) -> None:
     (tmp_path / "link").symlink_to(tmp_path / "nowhere")
     for place in (tmp_path, tmp_path / "link"):
         with pytest.raises(SpecError):
-            writers.put({str(place): "x"})
+            export.put({str(place): "x"})
     (tmp_path / "file").write_text("")
     assert main(ask("-o", str(tmp_path / "file"))) == 2
 

@@ -11,7 +11,7 @@ from __future__ import annotations
 import argparse
 from typing import TYPE_CHECKING
 
-from oracle.commands import Answer, as_json, whole
+from oracle.commands.parser import Answer, as_json, whole
 
 if TYPE_CHECKING:
     from oracle.readers.config_json import Imported
@@ -41,9 +41,9 @@ def extents(text: str) -> tuple[int, ...]:
 
 
 def run(asked: argparse.Namespace) -> Answer:
-    from oracle.models import model
+    from oracle.models.model import model
     from oracle.readers.network import spec_text
-    from oracle.units import show
+    from oracle.spec.units import show
 
     found = imported(asked)
     spec = dict(found.spec)
@@ -59,7 +59,7 @@ def run(asked: argparse.Namespace) -> Answer:
     ]
     if not asked.output:
         return Answer(text, note="\n".join(notes))
-    from oracle.writers import put
+    from oracle.writers.export import put
 
     put({asked.output: text + "\n"}, force=asked.force)
     return Answer(note="\n".join([*notes, f"written to {asked.output}"]))
@@ -87,9 +87,9 @@ def needs(package: str) -> None:
     """A plain sentence where an optional package is missing."""
     from importlib.util import find_spec
 
-    from oracle.document import Fault, Place, SpecError
+    from oracle.spec.document import refusal
 
     if find_spec(package) is None:
         what = f"reading {package} models needs the package `{package}`"
         hint = "pip install 'oracle-training[onnx]'" if package == "onnx" else "pip install torch"
-        raise SpecError("import", [Fault("E100", what, Place(), hint)])
+        raise refusal("import", what, hint, "E100")

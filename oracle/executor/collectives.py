@@ -20,12 +20,12 @@ from datetime import date
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from oracle.document import Fault, Place, SpecError, suggest
 from oracle.executor import records
 from oracle.executor.calls import OF, Groups, Shape
 from oracle.executor.launch import TIMEOUT, Host, Outcome, Say, _unheard, launch
 from oracle.executor.world import World, recognise
-from oracle.units import show
+from oracle.spec.document import Fault, Place, SpecError, refusal, suggest
+from oracle.spec.units import show
 
 if TYPE_CHECKING:
     from oracle.executor.rank import Rank
@@ -104,7 +104,7 @@ def _same_world(parts: Path, now: Mapping[str, Any]) -> None:
         if before.get(name, value) != value:
             what = f"an earlier run, left here, had {name} {before[name]}; this one has {value}"
             hint = "name another file with -o, or delete this folder"
-            raise SpecError(str(parts), [Fault("E109", what, Place(), hint)])
+            raise refusal(str(parts), what, hint)
 
 
 def merge(parts: Path, out: Path, complete: bool) -> int:

@@ -7,17 +7,17 @@ from itertools import pairwise
 
 import numpy as np
 
-from oracle.executor.able import NotExecuted, unable
 from oracle.executor.graph import Graph, Operation
 from oracle.executor.mesh import Mesh
 from oracle.executor.operators import weights_of
 from oracle.executor.parts import Interval, deal
-from oracle.layers import Mlp
-from oracle.models import Model
-from oracle.plan import Plan
-from oracle.shard import Shard, serial
-from oracle.stages import balanced_cuts, even_cuts
-from oracle.strategies.filter import cut_rows
+from oracle.executor.supported import NotExecuted, unable
+from oracle.models.layers import Mlp
+from oracle.models.model import Model
+from oracle.models.shard import Shard, serial
+from oracle.plan.plan import Plan
+from oracle.plan.stages import balanced_cuts, even_cuts
+from oracle.plan.strategies.filter import cut_rows
 
 
 def shard_of(model: Model, plan: Plan, delta: float) -> Shard:

@@ -24,7 +24,7 @@ from torch.nn import functional
 
 from oracle.executor.parts import Interval, Window, deal
 from oracle.executor.wire import Wire
-from oracle.strategies.spatial import NTH
+from oracle.plan.strategies.spatial import NTH
 
 
 @dataclass(frozen=True)

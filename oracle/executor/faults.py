@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
-from oracle.executor.beacon import Sighting
+from oracle.executor.heartbeat import Sighting
 from oracle.executor.records import write_whole
 
 # Causes before consequences: when a rank dies, those it talked to raise a lost connection within

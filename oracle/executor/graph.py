@@ -12,9 +12,9 @@ from typing import Any
 
 import numpy as np
 
-from oracle.layers import Layer, Placed, Row, Shape
-from oracle.models import Model, Network, network
-from oracle.models import model as read_model
+from oracle.models.layers import Layer, Placed, Row, Shape
+from oracle.models.model import Model, Network, network
+from oracle.models.model import model as read_model
 
 
 @dataclass(frozen=True, slots=True)

@@ -25,8 +25,8 @@ from types import FrameType
 from typing import Any
 
 from oracle.executor import faults
-from oracle.executor.beacon import EACH, Sighting, sighting
 from oracle.executor.faults import Fault
+from oracle.executor.heartbeat import EACH, Sighting, sighting
 from oracle.executor.records import lines, write_whole
 from oracle.executor.world import World, WorldError, host_name, recognise
 

@@ -8,7 +8,7 @@ from typing import Any
 
 import torch.distributed as dist
 
-from oracle.plan import Plan
+from oracle.plan.plan import Plan
 
 _MADE: dict[tuple[int, ...], Any] = {}  # process groups of this process, by their ranks
 

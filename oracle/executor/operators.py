@@ -12,9 +12,9 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
-from oracle.executor.able import NotExecuted
 from oracle.executor.graph import Operation
-from oracle.layers import Conv, Deconv, Embedding, Mlp, Norm, Pool, Position, Shape, along
+from oracle.executor.supported import NotExecuted
+from oracle.models.layers import Conv, Deconv, Embedding, Mlp, Norm, Pool, Position, Shape, along
 
 _POOLS = {
     ("max", 1): functional.max_pool1d,

@@ -9,10 +9,10 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from oracle.executor.able import NotExecuted
 from oracle.executor.program import Program
+from oracle.executor.supported import NotExecuted
 from oracle.executor.weights import Bundle, Held
-from oracle.options import SLOTS
+from oracle.spec.options import SLOTS
 
 
 @dataclass(frozen=True)

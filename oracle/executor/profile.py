@@ -16,9 +16,9 @@ from typing import TYPE_CHECKING, Any
 from oracle.executor import records
 from oracle.executor.launch import TIMEOUT, Host, Outcome, Say, _unheard, launch
 from oracle.executor.run import DTYPES, Job, refuse
-from oracle.options import WIDTH
-from oracle.profile import signature
-from oracle.profile.file import MARK
+from oracle.kernels.profile import signature
+from oracle.kernels.profile.file import MARK
+from oracle.spec.options import WIDTH
 
 if TYPE_CHECKING:
     from oracle.executor.rank import Rank
@@ -133,7 +133,7 @@ def task(rank: Rank, arguments: Mapping[str, Any]) -> None:
     from oracle.executor.optimizer import Optimizer
     from oracle.executor.program import Program
     from oracle.executor.steps import Trainer, inputs
-    from oracle.plan import parse
+    from oracle.plan.plan import parse
 
     for number, entry in enumerate(arguments["jobs"]):
         job, key = Job(**entry), f"{number} {entry['plan']}"

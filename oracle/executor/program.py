@@ -13,7 +13,6 @@ from torch import Tensor
 from torch.utils.checkpoint import checkpoint, set_checkpoint_early_stop
 
 from oracle.executor import operators as run
-from oracle.executor.able import NotExecuted
 from oracle.executor.context import Ring, Turned
 from oracle.executor.cuts import Cuts, stages_of
 from oracle.executor.exchange import (
@@ -33,10 +32,11 @@ from oracle.executor.exchange import (
 )
 from oracle.executor.graph import Graph, Operation
 from oracle.executor.parts import Interval, deal
+from oracle.executor.supported import NotExecuted
 from oracle.executor.weights import Bundle, Held, initial
 from oracle.executor.wire import Wire
-from oracle.plan import Plan
-from oracle.strategies.recompute import inside
+from oracle.plan.plan import Plan
+from oracle.plan.strategies.recompute import inside
 
 
 class Watcher:

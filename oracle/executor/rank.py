@@ -17,8 +17,8 @@ from pathlib import Path
 from typing import Any
 
 from oracle.executor import faults
-from oracle.executor.beacon import Beacon
 from oracle.executor.faults import Fault
+from oracle.executor.heartbeat import Beacon
 from oracle.executor.records import Records, write_whole
 from oracle.executor.world import host_name
 

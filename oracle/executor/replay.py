@@ -8,15 +8,15 @@ from typing import Any
 import numpy as np
 import torch
 
-from oracle.collectives import Message
-from oracle.executor.able import NotExecuted
 from oracle.executor.cuts import shard_of
 from oracle.executor.graph import Graph
 from oracle.executor.mesh import Mesh
 from oracle.executor.parts import Interval
 from oracle.executor.schedule import talkers
+from oracle.executor.supported import NotExecuted
 from oracle.executor.wire import Wire
-from oracle.plan import Plan
+from oracle.network.collectives import Message
+from oracle.plan.plan import Plan
 
 
 @dataclass(frozen=True, slots=True)

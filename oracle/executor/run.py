@@ -11,11 +11,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from oracle.executor import measured
-from oracle.executor.able import NotExecuted, unable
 from oracle.executor.launch import TIMEOUT, Host, Outcome, Say, _unheard, launch
+from oracle.executor.supported import NotExecuted, unable
 from oracle.executor.world import recognise
-from oracle.models import model
-from oracle.plan import parse
+from oracle.models.model import model
+from oracle.plan.plan import parse
 
 if TYPE_CHECKING:
     from oracle.executor.rank import Rank

@@ -6,14 +6,14 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from oracle.collectives import Message
 from oracle.executor.cuts import shard_of
 from oracle.executor.graph import Graph
 from oracle.executor.parts import Interval
-from oracle.models import Model
-from oracle.plan import Plan
-from oracle.shard import Shard
-from oracle.strategies.recompute import inside
+from oracle.models.model import Model
+from oracle.models.shard import Shard
+from oracle.network.collectives import Message
+from oracle.plan.plan import Plan
+from oracle.plan.strategies.recompute import inside
 
 
 @dataclass(frozen=True)

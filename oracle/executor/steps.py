@@ -19,7 +19,7 @@ from oracle.executor.parts import Interval, deal
 from oracle.executor.program import Program
 from oracle.executor.turns import Border, Turn, turns
 from oracle.executor.weights import Bundle
-from oracle.layers import Embedding, Loss
+from oracle.models.layers import Embedding, Loss
 
 BUCKET = 25e6  # bytes of gradients exchanged at once while the backward pass runs
 PHASES = ("forward", "backward", "exchange", "update")

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from oracle.document import Fault, Place
+from oracle.spec.document import Fault, Place
 
 MOST = 2**40  # of any count in a config; more is a slip or an attack
 NAMES: dict[str, tuple[str, ...]] = {  # what each field is called, in the order of preference

@@ -8,8 +8,8 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from oracle.document import Fault, Place
 from oracle.readers.config_json import NAMES, Config
+from oracle.spec.document import Fault, Place
 
 DEFAULT_SEQUENCE = 2048
 DROPOUTS = ("attention_dropout", "attention_probs_dropout_prob", "attn_pdrop", "dropout",

@@ -12,7 +12,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Any
 
-from oracle.document import Fault, Place, SpecError
+from oracle.spec.document import SpecError, refusal
 
 INPUT = -1
 Dims = tuple[int, ...]
@@ -58,7 +58,7 @@ class Graph:
     notes: list[str] = field(default_factory=list)
 
     def stop(self, what: str, hint: str = "") -> SpecError:
-        return SpecError(self.name, [Fault("E111", what, Place(), hint)])
+        return refusal(self.name, what, hint, "E111")
 
     def put(self, op: Op) -> int:
         self.ops.append(op)

@@ -10,11 +10,11 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from oracle import strict_json
-from oracle.document import Fault, Place, SpecError, read_text, suggest
 from oracle.readers.config_json import NAMES, Config, Imported
 from oracle.readers.families import FAMILIES
 from oracle.readers.network import plain_name
+from oracle.spec import strict_json
+from oracle.spec.document import Fault, Place, SpecError, read_text, refusal, suggest
 
 
 def read(path: str | Path, sequence: int | None = None, name: str = "") -> Imported:
@@ -68,4 +68,4 @@ def convert(
 
 
 def _stop(path: Any, what: str, hint: str = "") -> SpecError:
-    return SpecError(str(path), [Fault("E110", what, Place(), hint)])
+    return refusal(str(path), what, hint, "E110")

@@ -17,8 +17,8 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from oracle.readers import LARGEST, Refusal
-from oracle.specs import PRECISIONS
+from oracle.readers.logs import LARGEST, Refusal
+from oracle.spec.device import PRECISIONS
 
 # what a shape of each family consists of, in order; a convolution's boxes are depth, height, width
 SHAPES: dict[str, tuple[str, ...]] = {

@@ -21,8 +21,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from oracle.readers import MOST, Reading, Refusal, Sample, usable
-from oracle.strict_json import Unfit, loads
+from oracle.readers.logs import MOST, Reading, Refusal, Sample, usable
+from oracle.spec.strict_json import Unfit, loads
 
 TITLE = "an oracle measurement"
 MARK = "oracle-measurement"

@@ -9,9 +9,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from oracle.readers import MOST, Reading, Refusal, Sample, kept_environment, usable
+from oracle.readers.logs import MOST, Reading, Refusal, Sample, kept_environment, usable
 from oracle.readers.nccl_tests import PROGRAMS, Half, Row, deduce, measured, readable
-from oracle.strict_json import Unfit, closed, loads
+from oracle.spec.strict_json import Unfit, closed, loads
 
 TITLE = "nccl-tests JSON"
 

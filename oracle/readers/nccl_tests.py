@@ -14,7 +14,16 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import Any
 
-from oracle.readers import LONGEST, MOST, Reading, Refusal, Sample, number, unknown_line, usable
+from oracle.readers.logs import (
+    LONGEST,
+    MOST,
+    Reading,
+    Refusal,
+    Sample,
+    number,
+    unknown_line,
+    usable,
+)
 
 TITLE = "nccl-tests text"
 _WHOLE = ("int8", "uint8", "int32", "uint32", "int64", "uint64", "char", "int")

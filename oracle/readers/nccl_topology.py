@@ -10,7 +10,7 @@ from __future__ import annotations
 from typing import Any
 from xml.parsers import expat
 
-from oracle.readers import Reading, Refusal, number
+from oracle.readers.logs import Reading, Refusal, number
 from oracle.readers.node_levels import node_levels
 
 TITLE = "NCCL topology XML"

@@ -7,11 +7,11 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
-from oracle.document import Fault, Place, SpecError
 from oracle.readers.config_json import Imported
 from oracle.readers.graph import INPUT, Graph, Op, Shape, short
 from oracle.readers.layering import layers
 from oracle.readers.network import plain_name
+from oracle.spec.document import SpecError, refusal
 
 LARGEST = 2**31  # bytes; a protocol buffer cannot be longer
 BATCH = 7  # where the file leaves the batch open
@@ -115,7 +115,7 @@ def _opened(
 
 
 def _stop(path: Any, code: str, what: str, hint: str = "") -> SpecError:
-    return SpecError(str(path), [Fault(code, what, Place(), hint)])
+    return refusal(str(path), what, hint, code)
 
 
 class Tracer:

@@ -12,7 +12,16 @@ import re
 from dataclasses import dataclass
 from typing import Any
 
-from oracle.readers import LONGEST, MOST, Reading, Refusal, Sample, number, unknown_line, usable
+from oracle.readers.logs import (
+    LONGEST,
+    MOST,
+    Reading,
+    Refusal,
+    Sample,
+    number,
+    unknown_line,
+    usable,
+)
 
 TITLE = "OSU micro-benchmark text"
 COLLECTIVES = {

@@ -10,8 +10,8 @@ from __future__ import annotations
 import re
 from typing import Any
 
-from oracle.document import Node, SpecError, load
-from oracle.readers import LONGEST, Reading, Refusal
+from oracle.readers.logs import LONGEST, Reading, Refusal
+from oracle.spec.document import Node, SpecError, load
 
 TITLE = "Slurm topology.conf or topology.yaml"
 MOST_NAMES = 200_000

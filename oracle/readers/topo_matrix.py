@@ -10,7 +10,7 @@ from __future__ import annotations
 import re
 from typing import Any
 
-from oracle.readers import LONGEST, Reading, Refusal, unknown_line
+from oracle.readers.logs import LONGEST, Reading, Refusal, unknown_line
 from oracle.readers.node_levels import node_levels
 
 TITLE = "nvidia-smi topo -m"

@@ -19,12 +19,12 @@ from torch.overrides import TorchFunctionMode
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_flatten
 
-from oracle.document import Fault, Place, SpecError, suggest
 from oracle.readers.config_json import Imported
 from oracle.readers.graph import INPUT, Graph, Op, Shape
 from oracle.readers.layering import layers
 from oracle.readers.network import plain_name
 from oracle.readers.torch_ops import BATCH, METHODS, NORMS, RECURRENT, UNARY, key
+from oracle.spec.document import SpecError, refusal, suggest
 
 
 def read(
@@ -109,7 +109,7 @@ def convert(
 
 def _compared(spec: dict[str, Any], module: torch.nn.Module) -> list[str]:
     """What the spec's parameters differ by, said where they do."""
-    from oracle.models import model
+    from oracle.models.model import model
 
     have = sum({id(p): p.numel() for p in module.parameters()}.values())
     found = model(spec).parameters
@@ -120,7 +120,7 @@ def _compared(spec: dict[str, Any], module: torch.nn.Module) -> list[str]:
 
 
 def _stop(path: str, code: str, what: str, hint: str = "") -> SpecError:
-    return SpecError(path, [Fault(code, what, Place(), hint)])
+    return refusal(path, what, hint, code)
 
 
 def _said(error: BaseException) -> str:

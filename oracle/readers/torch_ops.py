@@ -4,14 +4,25 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from typing import Any, Protocol
 
 import torch
 
-from oracle.readers.graph import short
+from oracle.readers.graph import Graph, short
 
-if TYPE_CHECKING:
-    from oracle.readers.torch import Tape
+
+class Tape(Protocol):
+    """What an operation may ask of the tape that writes it down."""
+
+    graph: Graph
+    triangles: set[int]  # masks that are causal
+    strange: set[str]
+
+    def feed(self, tensor: torch.Tensor) -> int:
+        """The operation that made a tensor."""
+
+    def weights(self, *tensors: Any) -> Any: ...
+
 
 BATCH = 7  # samples traced: a number that no layer has by accident
 RECURRENT = ("lstm", "gru", "rnn_tanh", "rnn_relu", "lstm_cell", "gru_cell", "rnn_tanh_cell")

@@ -8,12 +8,12 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
-from oracle.plan import Plan
-from oracle.prediction import Estimate
+from oracle.models.transformer import Transformer
+from oracle.plan.plan import Plan
+from oracle.predict.estimate import Estimate
 from oracle.readers.network import plain_name
-from oracle.transformer import Transformer
-from oracle.units import show
-from oracle.writers import Refusal
+from oracle.spec.units import show
+from oracle.writers.export import Refusal
 
 RESERVED = 86_400 * 1000  # seconds; nobody is given a queue slot for longer
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from oracle.transformer import Transformer
+from oracle.models.transformer import Transformer
 from oracle.writers.job import Job, options
 
 TITLE = "Megatron-LM arguments"

@@ -14,9 +14,9 @@ from typing import Any
 
 import numpy as np
 
-from oracle import evaluate
-from oracle.compute.rows import passes
-from oracle.stages import Stages
+from oracle.kernels.rows import passes
+from oracle.plan.stages import Stages
+from oracle.predict import evaluate
 from oracle.writers.job import Job
 
 TITLE = "Chrome trace of the predicted step"

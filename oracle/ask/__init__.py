@@ -1,0 +1,10 @@
+"""Questions about many predictions: which plan is best, why, what if, and was it right.
+
+search      every way to use the devices, and the best of them
+ranking     the plans that fit, best first
+ties        which plans cannot be told apart, and what to measure to tell them
+explain/    what bounds a plan, and what would change its place
+sweep/      the same question over devices, batches, models and systems
+compare     predictions beside measurements
+selftest    whether this installation is sound
+"""

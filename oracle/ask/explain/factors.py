@@ -1,0 +1,253 @@
+"""What limits a plan, in the words of the published table "what limits what" [kahira2021].
+
+A step's seconds are taken apart by asking what it would be without each cause: the same plan on
+a host that launches for nothing, without its pipeline, and the whole job on one device.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+
+from oracle.models.model import Model
+from oracle.models.shard import serial
+from oracle.network import contention
+from oracle.plan.mesh import Groups
+from oracle.plan.plan import Plan
+from oracle.plan.strategies.data import Data
+from oracle.plan.strategies.pipeline import Pipeline
+from oracle.predict import evaluate
+from oracle.predict.estimate import Estimate
+from oracle.predict.estimate import estimate as predict
+from oracle.predict.evaluate import Block, Exchange
+from oracle.predict.limits import FULL
+from oracle.spec.options import Options
+from oracle.spec.system import System
+from oracle.spec.units import show
+
+WHY_WHOLE = {
+    "filter": "they have no filters to deal, and everybody does them on the rebuilt tensor",
+    "channel": "they have no channels of their own to deal, or read the samples themselves",
+    "spatial": "they have no extents, or parts thinner than a halo",
+    "tensor": "they belong to no pair of column and row cuts",
+    "context": "they are of the weights, not of the tokens",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Factor:
+    """One cause of a step's time, in the table's words."""
+
+    name: str
+    seconds: float
+    words: str
+
+
+@dataclass(frozen=True, slots=True)
+class Talk:
+    """One exchange of a plan, with the network it meets."""
+
+    exchange: Exchange
+    kind: str  # gradient exchange, layer-wise exchange or point-to-point cost
+    crowded: float  # seconds of it that links shared with its own kind cost
+    sentence: str
+
+
+@dataclass(frozen=True, eq=False)
+class Anatomy:
+    """One plan, taken apart."""
+
+    shown: Estimate
+    plan: Plan
+    block: Block
+    factors: tuple[Factor, ...]  # largest first; they add up to the step
+    talks: tuple[Talk, ...]
+    whole: tuple[dict[str, Any], ...]
+    notes: tuple[Factor, ...]  # limits that cost no seconds
+
+
+def anatomy(
+    model: Model, system: System, text: str | Plan, batch: int, options: Options
+) -> Anatomy:
+    """Take a plan apart."""
+    shown = predict(model, system, [text], batch, options)
+    plan = text if isinstance(text, Plan) else _parsed(text, batch)
+    lines = contention.alone if options.ideal else contention.lines
+    ((_, block),) = evaluate.blocks(model, system, plan, options)
+    talks = tuple(_talks(model, system, plan, block, options, lines))
+    flat, alone = _flat(plan), Plan.of(batch)
+    free = replace(system, dispatch=0.0, device=replace(system.device, launch=0.0))
+    even = replace(free, device=replace(free.device, variation=0.0))
+
+    def at_home(on: System, plans: list[Plan]) -> Estimate:
+        return predict(model, on, plans, batch, options, lambda _, *rest: lines(system, *rest))
+
+    alike, unlike = at_home(even, [plan, flat, alone]), at_home(free, [plan])
+    factors = sorted(_factors(shown, alike, unlike, plan, talks), key=lambda one: -one.seconds)
+    notes = tuple(_notes(shown, alike, plan, model, system, options))
+    whole = tuple(_whole(model, plan, options))
+    return Anatomy(shown, plan, block, tuple(factors), talks, whole, notes)
+
+
+def _parsed(text: str, batch: int) -> Plan:
+    from oracle.plan.plan import parse
+
+    return parse(text, float(batch))
+
+
+def _flat(plan: Plan) -> Plan:
+    """The same plan on the devices of one stage, micro-batches and all."""
+    pieces = plan.axis("pipeline").segments
+    ones = np.ones_like(plan.batch)
+    axes = []
+    for axis in plan.axes:
+        if isinstance(axis, Pipeline):
+            axis = Pipeline(*(ones * value for value in vars(Pipeline()).values()))
+        elif isinstance(axis, Data):
+            axis = replace(axis, accumulate=axis.accumulate * pieces)
+        axes.append(axis)
+    return Plan(plan.batch, tuple(axes))
+
+
+def _talks(
+    model: Model, system: System, plan: Plan, block: Block, options: Options, lines: Any
+) -> Iterator[Talk]:
+    shard, groups = evaluate.split(model, plan, options), Groups(plan)
+    axes = {f"{axis.name}: {message.what}": message for axis in plan.axes
+            for message in axis.talk(shard)}  # fmt: skip
+    for one in block.exchange:
+        message = axes[one.what]
+        if one.group[0] <= 1 or one.calls[0] <= 0:
+            continue
+        found = groups.of(message)
+        pattern, devices = found.patterns[int(found.row[0])]
+        name = one.names[int(one.algorithm[0])] if one.names else ""
+        offer = [
+            line for line in lines(system, one.op, pattern, devices, options.algorithm)
+            if line.algorithm == name
+        ] if devices <= system.devices else []  # fmt: skip
+        kind = (
+            "point-to-point cost" if one.op in ("halo", "sendrecv")
+            else "gradient exchange" if message.when == "step" else "layer-wise exchange"
+        )  # fmt: skip
+        if not offer:
+            yield Talk(one, kind, 0.0, f"{one.what}: past the system's end")
+            continue
+        nbytes = float(one.nbytes[0])
+        line = min(offer, key=lambda line: line.start + line.per_byte * nbytes)
+        moving = line.per_byte * nbytes
+        part = moving / max(line.start + moving, 1e-30) * (1 - 1 / max(line.phi, 1.0))
+        said = contention.sentence(system, one.what, pattern, devices, line)
+        yield Talk(one, kind, float(one.exposed[0]) * part, said)
+
+
+def _factors(
+    shown: Estimate, alike: Estimate, unlike: Estimate, plan: Plan, talks: tuple[Talk, ...]
+) -> Iterator[Factor]:
+    total = float(shown.seconds[0])
+    devices = float(plan.devices[0, 0])
+    # of plan, flat plan, one device, were devices alike and the host at once; and as they are
+    work, slowest = (one.compute["forward"] + one.compute["backward"] for one in (alike, unlike))
+    again = float(shown.compute["recompute"][0])
+    busy = float(shown.compute["forward"][0] + shown.compute["backward"][0])
+    stages = float(plan.axis("pipeline").degree[0, 0])
+    mean = float(work[1]) / stages
+    useful = min(float(work[2]) / devices, busy)
+    device = min(max(float(work[0]), useful), busy)  # without what the host holds up
+    waited = min(max(float(slowest[0] - work[0]), 0.0), busy - device)
+    lost = max(device - max(mean, useful), 0.0) if stages > 1 else 0.0
+    redundant = device - useful - lost
+    serially = show(float(work[2]), "s")
+    yield Factor("useful computation", useful,
+                 f"an even share of the {serially} that one device would need")  # fmt: skip
+    yield Factor("computation redundancy", redundant + again,
+                 "work done more than once, and kernels that shrink less than their share"
+                 + (f"; recomputation {show(again, 's')}" if again else ""))  # fmt: skip
+    yield Factor("workload balance", lost + float(shown.compute["bubble"][0]),
+                 f"the slowest stage sets the pace (+{show(lost, 's')}), and the pipeline fills "
+                 f"and drains ({show(float(shown.compute['bubble'][0]), 's')})")  # fmt: skip
+    yield Factor("unequal devices", waited,
+                 f"the slowest of {devices:g} sets the pace")  # fmt: skip
+    yield Factor("host-bound launches", busy - device - waited,
+                 "kernels end before the host has launched the next")  # fmt: skip
+    yield Factor("weight update", float(shown.compute["update"][0]),
+                 f"{shown.options.optimizer} reads and writes its state: memory-bound")  # fmt: skip
+    for kind in ("gradient exchange", "layer-wise exchange", "point-to-point cost"):
+        mine = [talk for talk in talks if talk.kind == kind]
+        seconds = sum(float(t.exchange.exposed[0]) - t.crowded for t in mine)
+        names = ", ".join(t.exchange.what for t in mine)
+        if mine:
+            yield Factor(kind, seconds, names)
+    crowded = sum(talk.crowded for talk in talks)
+    yield Factor("congestion", crowded, "its own groups meet on the same links")
+    io = _reading(shown)
+    if io is not None and io > total:
+        yield Factor("I/O", io - total, "samples come slower than they are used")
+
+
+def _reading(shown: Estimate) -> float | None:
+    """Seconds in which the shared file system gives one batch."""
+    data, store = shown.model.dataset, shown.system.storage
+    if data is None or store is None or not data.size:
+        return None
+    return float(shown.batch[0] * data.size / data.samples / store.bandwidth)
+
+
+def _notes(
+    shown: Estimate, free: Estimate, plan: Plan, model: Model, system: System, options: Options
+) -> Iterator[Factor]:
+    """Limits that show in bytes or counts, not in seconds."""
+    devices = float(plan.devices[0, 0])
+    for what, kinds in (("weights and their state", ("weights", "gradients", "optimizer")),
+                        ("activations", ("activations",))):  # fmt: skip
+        held = sum(float(free.memory_kinds[kind][0]) for kind in kinds)
+        once = sum(float(free.memory_kinds[kind][2]) for kind in kinds)
+        copies = devices * held / max(once, 1.0)
+        if copies > 1.25:
+            yield Factor("memory redundancy", 0.0, f"{what}: {copies:.3g} times what one device "
+                         f"would hold, {show(held, 'B')} each")  # fmt: skip
+    capacity = options.max_memory or system.device.memory
+    need = float(shown.memory[0])
+    if need > FULL * capacity:
+        yield Factor("fragmentation", 0.0, f"{show(need, 'B')} of {show(capacity, 'B')}: an "
+                     "allocator that fragments may fail where the sum fits")  # fmt: skip
+    if _reading(shown) is None:
+        yield Factor("I/O", 0.0, f"not known: {system.name} or the data set says nothing of it")
+    else:
+        io = float(_reading(shown) or 0.0)
+        yield Factor("I/O", 0.0, f"a batch is read in {show(io, 's')}, ahead of its use")
+    if shown.interference > 1:
+        yield Factor("congestion", 0.0, "other jobs on the network may cost up to "
+                     f"{shown.interference:.3g} × (in the interval only)")  # fmt: skip
+    for axis in plan.axes:
+        degree = float(np.max(axis.degree))
+        if axis.degrees and degree > 1:
+            most = float(np.max(axis.limit(model, plan.batch)))
+            at = "; it is there" if 2 * degree > most else ""
+            words = f"{axis.name}: {degree:.0f} of at most {most:.0f} ({axis.bound}){at}"
+            yield Factor("number of devices", 0.0, words)
+
+
+def _whole(model: Model, plan: Plan, options: Options) -> Iterator[dict[str, Any]]:
+    """Rows that an axis leaves as they are, where others are cut."""
+    full = np.broadcast_to(serial(model, plan.batch, 4.0).work, (1, len(model)))
+    for axis in plan.axes:
+        if not (axis.degrees and np.max(axis.degree) > 1 and axis.name in WHY_WHOLE):
+            continue
+        alone = axis.split(serial(model, plan.batch, 4.0, options.ideal))
+        same = np.broadcast_to(alone.work, (1, len(model)))[0] >= full[0]
+        if not same.any() or same.all():
+            continue
+        kinds: dict[str, int] = {}
+        for row, count in zip(np.flatnonzero(same), model.repeat[same], strict=True):
+            kind = str(model.rows[row].kind)
+            kinds[kind] = kinds.get(kind, 0) + int(count)
+        yield {
+            "strategy": axis.name, "rows": int(model.repeat[same].sum()),
+            "of": int(model.repeat.sum()), "kinds": kinds,
+            "weights": float((model.repeat * model.w)[same].sum() / (model.repeat @ model.w)),
+            "why": WHY_WHOLE[axis.name],
+        }  # fmt: skip

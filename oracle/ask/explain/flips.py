@@ -1,0 +1,185 @@
+"""What would change the ranking: how much faster or slower each part of the machine must be.
+
+The machine is scaled, not the seconds: a plan whose kernels are short stays launch-bound on
+faster units. The smallest factor between 1/16 and 16 is found by bisection.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from math import exp, log
+from typing import Any
+
+import numpy as np
+
+from oracle.ask import search
+from oracle.ask.explain.factors import Anatomy
+from oracle.ask.ranking import Ranking
+from oracle.models.model import Model
+from oracle.network import contention
+from oracle.plan.plan import Plan, parse
+from oracle.predict.estimate import estimate as predict
+from oracle.spec.options import Options
+from oracle.spec.system import System
+
+WIDEST = 16.0
+GRID = (1 / 16, 1 / 4, 4.0, 16.0)
+NEAR = 0.02  # a factor is told to this precision
+MOST = 12  # rivals that are held against a plan
+
+
+@dataclass(frozen=True, slots=True)
+class Flip:
+    """A change of the machine at which another plan takes the lead."""
+
+    cause: str
+    factor: float  # of its speed: 2 is twice as fast
+    winner: str
+    loser: str
+
+    @property
+    def words(self) -> str:
+        """As one would say it."""
+        size = self.factor if self.factor > 1 else 1 / self.factor
+        way = "faster" if self.factor > 1 else "slower"
+        return f"{self.cause} {size:.2g} × {way}: {self.winner} overtakes {self.loser}"
+
+
+@dataclass(frozen=True, eq=False)
+class Contest:
+    """A plan and its rivals: products of the same devices and batch that fit, best first."""
+
+    ranking: Ranking
+    place: int  # of the plan among all that fit, from 1
+    better: str | None  # the same product with better knobs, where that matters
+    rivals: tuple[str, ...]
+    seconds: tuple[float, ...]
+    flips: tuple[Flip, ...]
+
+
+def contest(
+    model: Model, system: System, own: Anatomy, batch: int, options: Options
+) -> Contest | None:
+    """Hold a plan against the best of all others; None where it cannot run at all."""
+    devices = int(own.plan.devices[0, 0])
+    if devices > system.devices:
+        return None
+    ranking = search.recommend(model, system, devices, batch, options, top=MOST + 1)
+    shown, mine = ranking.estimate, degrees(own.plan)
+    plans = [parse(text, float(batch)) for text in shown.plans]
+    others = [row for row, plan in enumerate(plans) if degrees(plan) != mine]
+    same = [row for row, plan in enumerate(plans) if degrees(plan) == mine]
+    better = None
+    if same and shown.seconds[same[0]] < 0.995 * own.shown.seconds[0]:
+        better = shown.plans[same[0]]
+    place = 1 + sum(bool(shown.seconds[row] < own.shown.seconds[0]) for row in others)
+    names = tuple(shown.plans[row] for row in others)
+    flips: tuple[Flip, ...] = ()
+    if others and own.shown.feasible[0]:
+        table = [_even(own.plan), *(_even(plans[row]) for row in others)]
+        mine_text = own.shown.plans[0]
+        flips = tuple(_flips(model, system, table, (mine_text, *names), batch, options))
+    return Contest(
+        ranking, place, better, names, tuple(float(shown.seconds[r]) for r in others), flips
+    )
+
+
+def degrees(plan: Plan) -> tuple[tuple[str, float], ...]:
+    """A product of strategies, whatever its knobs."""
+    pairs = ((axis.name, float(np.max(axis.degree))) for axis in plan.axes if axis.degrees)
+    return tuple(sorted(pair for pair in pairs if pair[1] > 1))
+
+
+def _even(plan: Plan) -> Plan:
+    """The same plan with the axes that are 1 wide sorted in, so that plans make one table."""
+    wide = [axis.nearness for axis in plan.axes if axis.degrees and np.max(axis.degree) > 1]
+    if wide != sorted(wide):
+        return plan
+    return Plan(plan.batch, tuple(sorted(plan.axes, key=lambda axis: axis.nearness)))
+
+
+def machines(system: System, options: Options) -> dict[str, Callable[[float], tuple[Any, Any]]]:
+    """Cause -> how a machine is made whose speed in that respect is a factor of this one's."""
+    base = contention.alone if options.ideal else contention.lines
+    device = system.device
+
+    def network(factor: float) -> tuple[System, Any]:
+        def lines(_: System, *rest: Any) -> Any:
+            return tuple(
+                replace(line, start=line.start / factor, per_byte=line.per_byte / factor)
+                for line in base(system, *rest)
+            )
+
+        return system, lines
+
+    def with_device(change: Callable[[float], dict[str, Any]], dispatch: bool = False) -> Any:
+        def machine(factor: float) -> tuple[System, Any]:
+            host = system.dispatch / factor if dispatch else system.dispatch
+            other = replace(system, dispatch=host, device=replace(device, **change(factor)))
+            return other, lambda _, *rest: base(system, *rest)  # the network is the same
+
+        return machine
+
+    return {
+        "network": network,
+        "memory bandwidth": with_device(
+            lambda f: {"memory_bandwidth": device.memory_bandwidth * f}
+        ),
+        "kernels": with_device(
+            lambda f: {
+                "peak": {name: rate * f for name, rate in device.peak.items()},
+                "kernels": tuple(replace(k, start=k.start / f) for k in device.kernels),
+            }
+        ),
+        "launches": with_device(lambda f: {"launch": device.launch / f}, dispatch=True),
+    }
+
+
+def _flips(
+    model: Model, system: System, table: Sequence[Plan], names: Sequence[str], batch: int,
+    options: Options,
+) -> list[Flip]:  # fmt: skip
+    """Flips nearest to the machine as it is, by cause and direction, nearest first."""
+    found = []
+    for cause, machine in machines(system, options).items():
+
+        def lead(factor: float, machine: Any = machine) -> tuple[float, int]:
+            """By how much the plan lags behind the best rival (log), and which that is."""
+            other, lines = machine(factor)
+            seconds = predict(model, other, table, batch, options, lines).seconds
+            rival = 1 + int(np.argmin(seconds[1:]))
+            return log(seconds[0] / seconds[rival]), rival
+
+        now = lead(1.0)
+        ends = {factor: lead(factor) for factor in GRID}
+        for way in (GRID[1::-1], GRID[2:]):
+            near, near_lag = 1.0, now
+            for far in way:
+                if (ends[far][0] > 0) != (now[0] > 0):
+                    factor, rival = _bisect(lead, near, far, near_lag, ends[far])
+                    # who leads now loses; the rival is the one it meets at the crossing
+                    sides = (names[rival], names[0]) if now[0] <= 0 else (names[0], names[rival])
+                    found.append(Flip(cause, factor, *sides))
+                    break
+                near, near_lag = far, ends[far]
+    return sorted(found, key=lambda flip: abs(log(flip.factor)))
+
+
+def _bisect(
+    lead: Callable[[float], tuple[float, int]], near: float, far: float,
+    near_lag: tuple[float, int], far_lag: tuple[float, int],
+) -> tuple[float, int]:  # fmt: skip
+    """The factor at which the sign turns, between one on each side."""
+    low, high = log(near), log(far)
+    while abs(high - low) > NEAR:
+        middle = (low + high) / 2
+        lag = lead(exp(middle))
+        if (lag[0] > 0) == (near_lag[0] > 0):
+            low, near_lag = middle, lag
+        else:
+            high, far_lag = middle, lag
+    return exp((low + high) / 2), far_lag[1] if near_lag[0] <= 0 else near_lag[1]
+
+
+__all__ = ["Contest", "Flip", "contest", "degrees", "machines"]

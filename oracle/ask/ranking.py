@@ -1,0 +1,107 @@
+"""A ranking: the plans that fit, best first, and how open it is between them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+
+from oracle.ask.ties import doubts, settling, tied
+from oracle.predict.estimate import Estimate
+from oracle.spec.tabular import Tabular
+
+SEED = 0  # of the draws that say how likely a plan is the best
+
+
+@dataclass(frozen=True, eq=False)
+class Ranking(Tabular):
+    """Feasible plans, best first; and what came nearest among the others."""
+
+    estimate: Estimate  # the plans to show, best first
+    misses: Estimate  # infeasible plans, the smallest shortage first
+    tried: int
+    fitting: int
+    objective: str
+    devices: int
+    batch: int
+
+    def __len__(self) -> int:
+        return len(self.estimate)
+
+    @property
+    def best(self) -> str:
+        """The plan to launch."""
+        if not len(self.estimate):
+            raise LookupError("no plan fits: see `misses`")
+        return self.estimate.plans[0]
+
+    def table(self) -> Any:
+        """A pandas DataFrame, best plan first."""
+        return self.estimate.table()
+
+    def to_dict(self, with_misses: bool = False) -> dict[str, Any]:
+        """The published JSON form; infeasible plans follow when asked for."""
+        found = (self.estimate if len(self.estimate) else self.misses).to_dict()
+        ranked = [self.estimate.plan_dict(row, row + 1) for row in range(len(self.estimate))]
+        missed = [self.misses.plan_dict(row) for row in range(len(self.misses))]
+        show = missed if with_misses or not ranked else []
+        best = self.likely_best()
+        for row, entry in enumerate(ranked):
+            entry["probability_best"] = float(best[row])
+        return {
+            **found, "devices": self.devices, "batch": self.batch, "objective": self.objective,
+            "tried": self.tried, "fitting": self.fitting, "seed": SEED,
+            "tied": list(self.tied), "measure": None if self.measure is None else
+            {"what": self.measure[0], "share": self.measure[1]},
+            "plans": [*ranked, *show],
+        }  # fmt: skip
+
+    def rows(self, with_misses: bool = False) -> list[dict[str, Any]]:
+        """One flat row a plan, best first; infeasible ones have no rank."""
+        ranked = [
+            {"rank": rank, "probability_best": float(likely), **row}
+            for rank, (likely, row) in enumerate(
+                zip(self.likely_best(), self.estimate.rows(), strict=True), 1
+            )
+        ]
+        bare = {"rank": None, "probability_best": None}
+        missed = self.misses.rows() if with_misses or not ranked else []
+        return [*ranked, *({**bare, **row} for row in missed)]
+
+    def likely_best(self, draws: int = 2000) -> Any:
+        """How likely each shown plan is the fastest, given how sure each prediction is.
+
+        Two plans of one model on one machine err together: what they share cancels out, and
+        half of the variance is taken to be shared.
+        """
+        shown = self.estimate
+        if not len(shown):
+            return np.zeros(0)
+        rng = np.random.default_rng(SEED)
+        spread = shown.deviation / shown.seconds * np.sqrt(0.5)
+        times = np.log(shown.seconds) + spread * rng.standard_normal((draws, len(shown)))
+        return np.bincount(times.argmin(axis=1), minlength=len(shown)) / draws
+
+    @cached_property
+    def tied(self) -> tuple[str, ...]:
+        """The best plan and one that cannot be told from it; empty where the best stands out."""
+        if self.estimate.options.ideal or self.objective != "time":
+            return ()
+        return tied(self.estimate.plans, self.likely_best())
+
+    @cached_property
+    def measure(self) -> tuple[str, float] | None:
+        """What to measure to tell the best plan from the next (or the tied), and its share.
+
+        The share is of all that is open between the two; None where nothing is.
+        """
+        if len(self.estimate) < 2 or self.estimate.options.ideal:
+            return None
+        other = self.estimate.plans.index(self.tied[1]) if self.tied else 1
+        return settling(doubts(self.estimate, 0), doubts(self.estimate, other))
+
+    def _repr_html_(self) -> str:
+        columns = ["plan", "seconds", "seconds_low", "seconds_high", "memory", "feasible"]
+        return str(self.table()[columns].to_html())

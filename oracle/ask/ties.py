@@ -1,0 +1,47 @@
+"""How open a ranking is: which plans cannot be told apart, and what to measure to tell them."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+if TYPE_CHECKING:
+    from oracle.predict.estimate import Estimate
+
+SURE = 0.6  # probability of the best from which a ranking stands
+
+
+def tied(plans: tuple[str, ...], likely: np.ndarray) -> tuple[str, ...]:
+    """The best and the likeliest other, where the best is not likely enough; else nothing."""
+    if len(plans) < 2 or likely[0] >= SURE:
+        return ()
+    return plans[0], plans[1 + int(np.argmax(likely[1:]))]
+
+
+def doubts(shown: Estimate, row: int) -> dict[str, float]:
+    """1σ in seconds that each kind of measurement would take away from a prediction."""
+    talk: dict[str, float] = {}
+    for one in shown.exchange[row]:
+        key = f"{one['op']} among {one['group']} ranks"
+        talk[key] = talk.get(key, 0.0) + one["deviation"]
+    rest = float(shown.deviation[row]) ** 2
+    rest -= sum(one["deviation"] ** 2 for one in shown.exchange[row])
+    model = shown.model
+    families = {each.work for each in model.rows} & {"conv", "attention"} | {"gemm"}
+    work = model.repeat * model.mac
+    family = max(families, key=lambda f: sum(work[model.mask(lambda one: one.work == f)]))
+    return {**talk, f"{family} kernels at the local shapes": max(rest, 0.0) ** 0.5}
+
+
+def settling(mine: dict[str, float], other: dict[str, float]) -> tuple[str, float] | None:
+    """The measurement that would tell two plans apart best, and its share of what is open.
+
+    What both err in alike moves both: only the difference of a shared doubt is open.
+    """
+    open_ = {key: abs(mine.get(key, 0.0) - other.get(key, 0.0)) ** 2 for key in {**mine, **other}}
+    total = sum(open_.values())
+    if total <= 0:
+        return None
+    key = max(open_, key=lambda name: open_[name])
+    return key, open_[key] / total

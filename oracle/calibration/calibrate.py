@@ -1,0 +1,318 @@
+"""Calibration: from what logs say of a machine to α, β and their intervals in its system spec.
+
+Samples are pooled by operation and by whether a group stays in a node or leaves it; every pool
+is fitted by itself (`fit`), all its rank counts and sizes together, with the steps and volumes of
+`collectives`. An entry of a level serves that level and those above it that have none of their
+own. What cannot be fitted is listed with its reason and stays at its datasheet value.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable, Mapping
+from dataclasses import asdict, dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from oracle.calibration.crowds import Crowd, crowds
+from oracle.calibration.entries import entries, formula, notes, source_of
+from oracle.calibration.fit import Envelope, Numbers
+from oracle.calibration.pools import Pool, degenerate, pooled, pools
+from oracle.calibration.spec_block import block, with_block, with_levels
+from oracle.calibration.structure import Structure, learned
+from oracle.network.collectives import ALGORITHMS
+from oracle.readers.logs import Reading, Refusal
+from oracle.spec import catalogue
+from oracle.spec.document import read_text
+from oracle.spec.files import write
+from oracle.spec.system import Calibrated, System
+from oracle.spec.tabular import Tabular
+from oracle.spec.units import show
+
+
+@dataclass(frozen=True, eq=False)
+class Fit:
+    """One pool, fitted: its envelope, the entries it makes, and what it cannot know."""
+
+    pool: Pool
+    found: Envelope
+    entries: tuple[Calibrated, ...]
+    notes: tuple[str, ...]
+
+    @cached_property
+    def error(self) -> Numbers:
+        return self.pool.error(self.found)
+
+    @cached_property
+    def without_size(self) -> Numbers:
+        return self.pool.left_out(self.pool.nbytes, self.found)
+
+    @cached_property
+    def without_ranks(self) -> Numbers:
+        if len(np.unique(self.pool.ranks)) < 3:
+            return np.full(len(self.pool.seconds), np.nan)
+        return self.pool.left_out(self.pool.ranks)
+
+    @property
+    def r2(self) -> float:
+        """Share of the variance of log seconds that the fit explains."""
+        logs = np.log(self.pool.seconds)
+        rest = np.log1p(self.error)
+        return float(1 - (rest**2).sum() / max(((logs - logs.mean()) ** 2).sum(), 1e-300))
+
+    def formulas(self) -> list[str]:
+        """The lines of the envelope with 90 % intervals, one text each."""
+        return [formula(entry) for entry in self.entries]
+
+    def residuals(self) -> list[tuple[float, float, float, float, int]]:
+        """(bytes, median, lowest, highest fitted / measured − 1, samples) of every size."""
+        rows = []
+        for size in np.unique(self.pool.nbytes).tolist():
+            some = self.error[self.pool.nbytes == size]
+            row = float(np.median(some)), float(some.min()), float(some.max())
+            rows.append((float(size), *row, len(some)))
+        return rows
+
+    def worst(self, count: int = 5) -> list[str]:
+        """The samples farthest from the fit; those beyond the noise are called outliers."""
+        outliers = set(self.found.outliers.tolist())
+        order = np.argsort(-np.abs(self.error), kind="stable")[:count]
+        return [
+            f"{'outlier ' if k in outliers else ''}{self.pool.samples[k].where}: "
+            f"{show(self.pool.nbytes[k], 'B')}, {self.pool.ranks[k]:.0f} ranks, "
+            f"measured {show(self.pool.seconds[k], 's')}, fitted {self.error[k]:+.1%} from it"
+            for k in order.tolist()
+        ]
+
+
+@dataclass(frozen=True, eq=False)
+class Calibration(Tabular):
+    """What logs and topology files say about a system: fits, refusals, and the new spec."""
+
+    system: System  # with what was learned of its levels
+    before: System
+    original: str  # text of the system's file; empty where it came from none
+    origin: str
+    readings: tuple[Reading, ...]
+    fits: tuple[Fit, ...]
+    refused: tuple[tuple[str, str], ...]  # what, why
+    structure: Structure
+
+    @property
+    def entries(self) -> tuple[Calibrated, ...]:
+        return tuple(entry for fit in self.fits for entry in fit.entries)
+
+    @property
+    def remaining(self) -> tuple[str, ...]:
+        """Operations and levels for which nothing is calibrated, here or in the system before."""
+        known = {(e.op, e.level) for e in (*self.entries, *self.system.collectives)}
+        names = [level.name for level in self.system.levels]
+        inside, beyond = names[: self.system.inside], names[self.system.inside :]
+        rest = []
+        for op in ALGORITHMS:
+            at = {level for name, level in known if name == op}
+            if inside and not at & set(inside):
+                rest.append(f"{op} in the {inside[-1]}")
+            if beyond and not at & set(beyond):
+                rest.append(f"{op} beyond it" if inside else op)
+        return tuple(rest)
+
+    @cached_property
+    def crowds(self) -> list[Crowd]:
+        """Groups at once against one alone, as measured and as counted."""
+        return crowds(self.readings, self.system)
+
+    def text(self) -> str:
+        """The fits as formulas with intervals, how well they do, and what they leave open."""
+        lines = [reading.summary() for reading in self.readings] + self.structure.text()
+        for fit in self.fits:
+            pool, big = fit.pool, fit.pool.nbytes >= 65536
+            ranks = ", ".join(f"{p:.0f}" for p in np.unique(pool.ranks))
+            low, high = pool.nbytes.min(), pool.nbytes.max()
+            lines += [
+                "",
+                f"{pool.op}, {pool.level}: {len(pool.seconds)} samples, {ranks} ranks, "
+                f"{show(low, 'B')} to {show(high, 'B')}",
+                "  seconds of m bytes among p ranks, the least of:",
+                *(f"    {formula}" for formula in fit.formulas()),
+                f"  R² of log seconds {fit.r2:.4f}, residual {fit.found.scale:.1%} (1σ, robust), "
+                f"{len(fit.found.outliers)} outliers, repeats within {_share(pool.repeats)}",
+                f"  median error: fitted {_median(fit.error, big)}; a size left out "
+                f"{_median(fit.without_size, big)}; a rank count left out "
+                f"{_median(fit.without_ranks, big)}   (64 KiB and more / below)",
+                "  fitted / measured − 1 by size: median [lowest, highest]",
+                *_columns(
+                    [
+                        f"{show(size, 'B')} {mid:+.1%} [{least:+.0%}, {most:+.0%}]"
+                        for size, mid, least, most, _ in fit.residuals()
+                    ]
+                ),
+                "  farthest off:",
+                *(f"    {worst}" for worst in fit.worst()),
+                *(f"  note: {note}" for note in fit.notes),
+            ]
+        if self.crowds:
+            lines += ["", "groups at once:", *(f"  {crowd.words}" for crowd in self.crowds)]
+        if self.refused:
+            lines += ["", "not fitted:", *(f"  {what}: {why}" for what, why in self.refused)]
+        rest = ", ".join(self.remaining) or "nothing"
+        return "\n".join([*lines, "", f"still at datasheet values: {rest}"]) + "\n"
+
+    def to_dict(self) -> dict[str, Any]:
+        """The same for another program."""
+        return {
+            "system": self.system.name,
+            "readings": [
+                {"path": r.path, "format": r.format, "samples": len(r.samples),
+                 "skipped": dict(sorted(r.counts().items()))}
+                for r in self.readings
+            ],
+            "fits": [_as_dict(fit) for fit in self.fits],
+            "refused": [{"what": what, "why": why} for what, why in self.refused],
+            "datasheet": list(self.remaining),
+            "crowds": [asdict(crowd) for crowd in self.crowds],
+            "structure": [asdict(finding) for finding in self.structure.findings],
+            "dropped": list(self.structure.dropped),
+        }  # fmt: skip
+
+    def rows(self) -> list[dict[str, Any]]:
+        """One flat row for each line that was fitted."""
+        return [
+            {"op": entry.op, "level": entry.level, "algorithm": entry.algorithm,
+             "base": entry.base, "latency": entry.latency, "bandwidth": entry.bandwidth,
+             "ranks": " ".join(map(str, entry.ranks)), "samples": len(fit.pool.seconds),
+             "r2": float(fit.r2), "residual": float(fit.found.scale)}
+            for fit in self.fits for entry in fit.entries
+        ]  # fmt: skip
+
+    def spec(self) -> str:
+        """The system file's own text, but for the levels and the `collectives:` that are new."""
+        if not self.original:
+            raise Refusal(self.system.name, 0, "this system came from no file",
+                          "calibrate onto a shipped name or a path")  # fmt: skip
+        text, entries = self.original, self.entries
+        if self.system is not self.before:
+            try:
+                text = with_levels(text, self.before.levels, self.system.levels)
+            except ValueError as error:
+                hint = "begin each with `- name: …`, its other fields below"
+                raise Refusal(self.origin, 0, str(error), hint) from None
+        fresh = {(entry.op, entry.level) for entry in entries}
+        old = [e for e in self.system.collectives if (e.op, e.level) not in fresh]
+        if not entries and old == list(self.before.collectives):
+            return text
+        return with_block(text, block([*old, *entries]))
+
+    def write(self, path: str | Path) -> None:
+        """The new spec into a file of its own: whole or not at all, never over what it is from."""
+        target = Path(path)
+        inputs = [self.origin, *(reading.path for reading in self.readings)]
+        for name in inputs:
+            if name and target.exists() and Path(name).exists() and target.samefile(name):
+                raise Refusal(str(path), 0, "this file is an input", "name another output")
+        text = self.spec()
+        catalogue._build(System, _loaded(text))  # what is written can be read
+        try:
+            write(target, text.encode())
+        except OSError as error:
+            what = error.strerror or "it cannot be written"
+            raise Refusal(str(path), 0, what, "name a file in a folder you may write to") from None
+
+
+def calibrate(readings: Iterable[Reading], system: Any) -> Calibration:
+    """Fit all that the readings can tell about a system: a name, a path, or a `System`."""
+    readings = tuple(readings)
+    before = catalogue.system(system)
+    structure = learned(readings, before)
+    spec = structure.system
+    origin = "" if isinstance(system, Mapping) else _file_of(system)
+    original = read_text(origin) if origin else ""
+    found_pools, refused = pools(readings, spec)
+    fits = []
+    for op, level, samples in found_pools:
+        what = f"{op}, {level}"
+        pool = pooled(op, level, samples)
+        why = degenerate(pool)
+        if why:
+            refused.append((what, why))
+            continue
+        found = pool.fitted()
+        said = notes(pool, found)
+        fits.append(Fit(pool, found, tuple(entries(pool, found, source_of(pool, readings))), said))
+    return Calibration(
+        spec, before, original, origin, readings, tuple(fits), tuple(refused), structure
+    )
+
+
+def _columns(cells: list[str], across: int = 3) -> list[str]:
+    """Cells side by side, read down then right."""
+    down = -(-len(cells) // across)
+    width = max(map(len, cells)) + 3
+    rows = [cells[k::down] for k in range(down)]
+    return ["    " + "".join(cell.ljust(width) for cell in row).rstrip() for row in rows]
+
+
+def _share(value: float) -> str:
+    return f"{value:.1%}" if np.isfinite(value) else "– (none)"
+
+
+def _median(error: Numbers, big: Numbers) -> str:
+    parts = []
+    for which in (big, ~big):
+        some = np.abs(error[which])
+        some = some[np.isfinite(some)]
+        parts.append(f"{np.median(some):.1%}" if len(some) else "–")
+    return " / ".join(parts)
+
+
+def _as_dict(fit: Fit) -> dict[str, Any]:
+    def median(error: Numbers, which: Numbers) -> float | None:
+        some = np.abs(error[which])
+        some = some[np.isfinite(some)]
+        return float(np.median(some)) if len(some) else None
+
+    pool, big = fit.pool, fit.pool.nbytes >= 65536
+    errors = {
+        name: {"large": median(error, big), "small": median(error, ~big)}
+        for name, error in (("fitted", fit.error), ("size left out", fit.without_size),
+                            ("ranks left out", fit.without_ranks))
+    }  # fmt: skip
+    return {
+        "op": pool.op,
+        "level": pool.level,
+        "samples": len(pool.seconds),
+        "ranks": np.unique(pool.ranks).tolist(),
+        "sizes": [float(pool.nbytes.min()), float(pool.nbytes.max())],
+        "r2": fit.r2,
+        "residual": fit.found.scale,
+        "repeats": pool.repeats if np.isfinite(pool.repeats) else None,
+        "errors": errors,
+        "residuals": [
+            {"bytes": size, "median": mid, "low": least, "high": most, "samples": count}
+            for size, mid, least, most, count in fit.residuals()
+        ],
+        "outliers": [pool.samples[k].where for k in fit.found.outliers.tolist()],
+        "entries": [
+            {"algorithm": e.algorithm, "protocol": e.protocol, "base": e.base,
+             "latency": e.latency, "bandwidth": e.bandwidth, "ranks": list(e.ranks),
+             "sizes": list(e.sizes), "uncertainty": e.uncertainty}
+            for e in fit.entries
+        ],
+        "notes": list(fit.notes),
+    }  # fmt: skip
+
+
+def _file_of(system: Any) -> str:
+    if isinstance(system, System):
+        path = catalogue.shipped("systems").get(system.name)
+        return str(path) if path else ""
+    return str(catalogue.find(os.fspath(system), "systems"))
+
+
+def _loaded(text: str) -> Any:
+    import yaml
+
+    return yaml.safe_load(text)

@@ -1,0 +1,323 @@
+"""The few numbers of `oracle.kernels`' curves from measured kernels: robust least squares.
+
+Each family, precision and part has its own `Curve`. Its six numbers minimise the soft-L1 loss of
+the logarithm of predicted over measured seconds, so that a kernel that is off by a factor (another
+algorithm, a cold cache) pulls no more than linearly, and weakly lean on the assumed values, so that
+what the data do not show stays where it was. Each random fifth of the kernels is held out in turn,
+and the spread that a curve states is what it shows on kernels it has not seen.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+
+from oracle.kernels import attention, conv, gemm, stream
+from oracle.kernels.curve import ASSUMED
+from oracle.readers.kernels import Kernel
+from oracle.spec.device import Curve, Device
+from oracle.spec.units import show
+
+FOLDS = 5
+SEED = 20211
+FEWEST = 15  # kernels of one family, precision and part that a curve is fitted to
+KNEE = 0.1  # relative error from which on a residual counts linearly
+SHOWN = 1.25  # times the loss that steps must save to be believed: few kernels fit many tilings
+LEAN = 4.0  # 1σ of the prior, in units of the logarithm: weak, a factor of fifty
+# what is fitted: its least and its most, and the families that have it
+NUMBERS = {
+    "start": (1e-7, 5e-5),
+    "sustained": (0.05, 1.0),
+    "traffic": (0.05, 1.0),
+    "tile": (1.0, 256.0),
+    "prologue": (1.0, 1024.0),
+    "ramp": (1e-4, 5.0),
+    "granule": (1.0, 256.0),
+    "zeros": (1e-2, 30.0),
+}
+OWN = {"conv": tuple(NUMBERS), "stream": ("start", "traffic")}
+SHAPING = ("tile", "ramp", "prologue", "zeros")
+COMMON = ("start", "sustained", "traffic", "tile", "prologue", "ramp")
+
+
+@dataclass(frozen=True, slots=True)
+class Residual:
+    """How well a curve predicts kernels it has not seen: each is held out once, in a fifth."""
+
+    family: str
+    precision: str
+    part: str
+    kernels: int
+    first: float  # median of |predicted - measured| / measured over the first fifth alone
+    median: float  # the same over all kernels, each by the fit that did not see it
+    p90: float
+    bias: float  # median of predicted / measured - 1
+    spread: float  # robust 1σ of the logarithm
+    worst: str  # where the worst prediction is, and how far off
+    reach: tuple[float, float]  # FLOP of the smallest and the largest kernel (bytes of a stream)
+
+    @property
+    def title(self) -> str:
+        return " ".join(filter(None, (self.family, self.precision, self.part)))
+
+
+@dataclass(frozen=True, slots=True)
+class Fit:
+    """Curves fitted to kernels of one device, and how well they do on kernels held out."""
+
+    kernels: tuple[Curve, ...]
+    residuals: tuple[Residual, ...]
+    skipped: tuple[str, ...]  # groups too small to fit, in words
+
+    @property
+    def held_out(self) -> float:
+        """Median relative error over held-out kernels, the worst of all curves."""
+        return max((residual.median for residual in self.residuals), default=0.0)
+
+
+def fit(
+    samples: Iterable[Kernel],
+    device: Device,
+    *,
+    source: str = "",
+    seed: int = SEED,
+    everything: bool = False,
+) -> Fit:
+    """Fit a curve for each family, precision and part that has enough kernels.
+
+    `everything`: the curves are fitted to all kernels once the held-out errors are known, as a
+    shipped device wants it; without it they have not seen the first fifth.
+    """
+    groups: dict[tuple[str, str, str], list[Kernel]] = {}
+    for sample in samples:
+        groups.setdefault((sample.family, sample.precision, sample.part), []).append(sample)
+    curves: list[Curve] = []
+    residuals: list[Residual] = []
+    skipped: list[str] = []
+    for (family, precision, part), kernels in sorted(groups.items()):
+        title = " ".join(filter(None, (family, precision, part)))
+        if len(kernels) < FEWEST:
+            skipped.append(f"{title}: {len(kernels)} kernels, {FEWEST} are needed")
+            continue
+        if family != "stream" and precision not in device.peak:
+            skipped.append(f"{title}: {device.name} has no peak for {precision}")
+            continue
+        own, residual = one(kernels, device, source, seed, everything)
+        curves += own
+        residuals.append(residual)
+    return Fit(tuple(curves), tuple(residuals), tuple(skipped))
+
+
+def one(
+    kernels: list[Kernel], device: Device, source: str, seed: int, everything: bool
+) -> tuple[list[Curve], Residual]:
+    """The curve of one group of kernels (two, where Winograd shows), and its residuals."""
+    first = kernels[0]
+    shapes = np.array([kernel.shape for kernel in kernels]).T
+    seconds = np.array([kernel.seconds for kernel in kernels])
+    files = ", ".join(sorted({each.where.rpartition(":")[0] for each in kernels}))
+    starts = begin(first, source or files)
+    price = pricer(first.family, first.precision, first.part, device)
+
+    def best(seen: np.ndarray) -> list[Curve]:
+        # a second algorithm must pay for its numbers: an Akaike-like penalty on the loss
+        tried = (
+            solve(start, lambda trial: price(trial, shapes[:, seen]), seconds[seen])
+            for start in starts
+        )
+        return min(tried, key=lambda pair: pair[1] * (SHOWN if pair[0][0].waves else 1))[0]
+
+    error = np.empty(len(kernels))
+    folds = [split(len(kernels), fifth, seed) for fifth in range(FOLDS)]
+    found = [best(seen) for _, seen in folds]
+    for (held, _), curves in zip(folds, found, strict=True):
+        error[held] = np.log(price(curves, shapes[:, held]) / seconds[held])
+    chosen = best(np.arange(len(kernels))) if everything else found[0]
+    relative, middle = np.expm1(error), float(np.median(error))
+    spread = float(np.hypot(1.4826 * np.median(np.abs(error - middle)), middle))
+    work = size(first.family, shapes)
+    reach = (float(work.min()), float(work.max()))
+    at = int(np.argmax(np.abs(error)))
+    off = np.abs(relative)
+    residual = Residual(
+        first.family, first.precision, first.part, len(kernels),
+        float(np.median(off[folds[0][0]])), float(np.median(off)), float(np.quantile(off, 0.9)),
+        float(np.median(relative)), spread, f"{kernels[at].where} {relative[at]:+.0%}", reach,
+    )  # fmt: skip
+    bounds = () if first.family == "stream" else reach
+    return [replace(curve, uncertainty=spread, reach=bounds) for curve in chosen], residual
+
+
+def begin(first: Kernel, source: str) -> list[list[Curve]]:
+    """Where the search starts: for products without and with whole waves, for convolutions from
+    several places, without and with Winograd.
+    """
+    # what is fitted forward serves backward too, at a published ratio, until that is measured
+    part = "" if first.family == "attention" and first.part == "forward" else first.part
+    assumed = ASSUMED[first.family]
+    precision = "" if first.family == "stream" else first.precision
+    plain = replace(assumed, origin="fitted", precision=precision, part=part, source=source)
+    if first.family == "gemm":
+        # what is never the longer of two shows nothing: start where loads are seen
+        return [[plain], [replace(plain, waves=True, traffic=0.5)]]
+    if first.family != "conv":
+        return [[plain]]
+    alone, both = [plain], [plain, replace(plain, family="winograd")]
+    return [alone, both] + [
+        [altered(known, SHAPING, numbers) for known in start]
+        for start in (alone, both)
+        for numbers in ((8, 0.5, 8, 0.3), (100, 0.001, 16, 3.0), (8, 0.001, 300, 0.3))
+    ]
+
+
+def applies(name: str, known: Curve) -> bool:
+    """Whether a curve of this family and part has the number."""
+    if known.family == "stream":
+        return name in ("start", "traffic")
+    convolution = known.family in ("conv", "winograd")
+    data = convolution and known.part == "data"
+    only = {"granule": convolution, "zeros": data and known.family == "conv",
+            "ramp": not known.waves}  # fmt: skip
+    return only.get(name, True)
+
+
+def altered(known: Curve, names: Iterable[str], numbers: Iterable[float]) -> Curve:
+    """The same curve with other values of the named numbers."""
+    changes: dict[str, Any] = dict(zip(names, numbers, strict=True))
+    return replace(known, **changes)
+
+
+def split(count: int, fifth: int, seed: int) -> tuple[np.ndarray, np.ndarray]:
+    """Which kernels are held out (one random fifth of five) and which are seen."""
+    order = np.random.default_rng(seed).permutation(count)
+    held = np.arange(count) % FOLDS == fifth
+    return order[held], order[~held]
+
+
+def solve(
+    start: list[Curve], price: Callable[[list[Curve]], np.ndarray], seconds: np.ndarray
+) -> tuple[list[Curve], float]:
+    """The numbers of `start` that fit best, and their penalised loss."""
+    from scipy.optimize import least_squares
+
+    owned = [[name for name in NUMBERS if applies(name, known)] for known in start]
+    least, most = np.log([NUMBERS[name] for names in owned for name in names]).T
+    pairs = list(zip(start, owned, strict=True))
+    assumed = [max(getattr(known, name), 1e-9) for known, names in pairs for name in names]
+    origin = np.clip(np.log(assumed), least + 1e-6, most - 1e-6)
+    cuts = np.cumsum([len(names) for names in owned])[:-1]
+
+    def curves(numbers: np.ndarray) -> list[Curve]:
+        rows = np.split(np.exp(numbers), cuts)
+        return [altered(*pair, row.tolist()) for pair, row in zip(pairs, rows, strict=True)]
+
+    def residuals(numbers: np.ndarray) -> np.ndarray:
+        off = np.log(price(curves(numbers)) / seconds)
+        return np.concatenate([off, KNEE * (numbers - origin) / LEAN])
+
+    found = least_squares(
+        residuals, origin, loss="soft_l1", f_scale=KNEE, bounds=(least, most), x_scale=0.3
+    )
+    loss = found.cost / KNEE**2 + 2 * len(origin)
+    return curves(found.x), float(loss)
+
+
+def pricer(
+    family: str, precision: str, part: str, device: Device
+) -> Callable[[list[Curve], np.ndarray], np.ndarray]:
+    """The function (trial curves, shapes) -> seconds on the device."""
+
+    def price(trial: list[Curve], shapes: np.ndarray) -> np.ndarray:
+        # a benchmark of one kernel is over before power slows its clock
+        bare = replace(device, kernels=tuple(trial), loaded=1.0)
+        return np.asarray(seconds_of(bare, family, precision, part, shapes))
+
+    return price
+
+
+def seconds_of(
+    device: Device, family: str, precision: str, part: str, shapes: np.ndarray
+) -> np.ndarray:
+    """Price kernels whose shapes stand in columns, in the order of `readers.kernels.SHAPES`."""
+    if family == "gemm":
+        return np.asarray(gemm(device, precision, *shapes, queued=True))
+    if family == "conv":
+        batch, channels, filters, *boxes, groups = shapes
+        out, window, stride = (tuple(boxes[at : at + 3]) for at in (0, 3, 6))
+        return np.asarray(conv(
+            device, precision, batch, channels, filters, out, window, stride, groups, part,
+            queued=True,
+        ))  # fmt: skip
+    if family == "attention":
+        batch, heads, kv_heads, queries, keys, width, causal = shapes
+        masked, full = (
+            np.asarray(attention(
+                device, precision, batch, heads, kv_heads, queries, keys, width, mask, part,
+                queued=True,
+            ))
+            for mask in (True, False)
+        )  # fmt: skip
+        return np.where(causal > 0, masked, full)
+    return np.asarray(stream(device, shapes[0], queued=True))
+
+
+def size(family: str, shapes: np.ndarray) -> np.ndarray:
+    """FLOP of each kernel; bytes of a stream."""
+    if family == "attention":
+        batch, heads, _, queries, keys, width, causal = shapes
+        return np.asarray(4 * batch * heads * queries * keys * width / (1 + causal))
+    double = 1.0 if family == "stream" else 2.0
+    shapes = np.delete(shapes, [9, 10, 11], axis=0) if family == "conv" else shapes
+    work = double * np.prod(shapes, axis=0)
+    return np.asarray(work / shapes[-1] ** 2 if family == "conv" else work)
+
+
+def report(result: Fit) -> str:
+    """The residuals of a fit as a table in text; every error is of kernels held out."""
+    lines = [f"{'kernels of':<22}{'number':>7}{'1st 5th':>9}{'median':>8}{'90 %':>8}{'bias':>8}"
+             f"{'1 sigma':>9}  {'reach':<24} worst"]  # fmt: skip
+    for row in result.residuals:
+        unit = "B" if row.family == "stream" else "FLOP"
+        reach = " … ".join(show(end, unit) for end in row.reach)
+        lines.append(
+            f"{row.title:<22}{row.kernels:>7}{row.first:>9.1%}{row.median:>8.1%}{row.p90:>8.1%}"
+            f"{row.bias:>+8.1%}{row.spread:>9.1%}  {reach:<24} {row.worst}"
+        )
+    return "\n".join([*lines, *(f"not fitted: {line}" for line in result.skipped)])
+
+
+def entries(curves: Iterable[Curve]) -> list[dict[str, object]]:
+    """Curves as the `kernels:` of a device file lists them: four digits, units where due."""
+    units = {"start": "s"}
+    listed: list[dict[str, object]] = []
+    for each in curves:
+        entry: dict[str, object] = {"family": each.family}
+        entry |= {
+            name: getattr(each, name) for name in ("precision", "part") if getattr(each, name)
+        }
+        for name in (name for name in NUMBERS if applies(name, each)):
+            value = getattr(each, name)
+            entry[name] = show(value, units[name], 4) if name in units else float(f"{value:.4g}")
+        if each.waves:
+            entry["waves"] = True
+        if each.reach:
+            entry["reach"] = [show(end, "FLOP", 4) for end in each.reach]
+        entry |= {"uncertainty": float(f"{each.uncertainty:.2g}"), "origin": each.origin}
+        listed.append(entry | {"source": each.source})
+    return listed
+
+
+def onto(device: Device, curves: Iterable[Curve]) -> Device:
+    """The device with these curves in place of its own of the same kernels; the rest stays."""
+    fresh = tuple(curves)
+    algorithms = {"winograd": "conv"}
+
+    def key(curve: Curve) -> tuple[str, str, str]:
+        return algorithms.get(curve.family, curve.family), curve.precision, curve.part
+
+    replaced = {key(curve) for curve in fresh}
+    kept = tuple(curve for curve in device.kernels if key(curve) not in replaced)
+    return replace(device, kernels=kept + fresh)

@@ -1,0 +1,120 @@
+"""Blocks of a system spec, `collectives:` and `levels:`, written as text and put in their place.
+
+The rest of the file, remarks and all, stays as its author wrote it.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import textwrap
+from collections.abc import Sequence
+from dataclasses import fields
+
+from oracle.spec.system import Calibrated, Level
+from oracle.spec.units import exact, parse, show
+
+
+def block(entries: Sequence[Calibrated]) -> str:
+    """The `collectives:` block of a system spec."""
+    lines = ["collectives:"]
+    for e in entries:
+        fields = [f"op: {_word(e.op)}", f"level: {_word(e.level)}"]
+        fields += [f"algorithm: {_word(e.algorithm)}"]
+        fields += [f"protocol: {_word(e.protocol)}"] if e.protocol else []
+        fields += [f"base: {_seconds(e.base)}", f"latency: {_seconds(e.latency)}"]
+        fields += [f"bandwidth: {e.bandwidth / 1e9:.6g} GB/s"]
+        fields += [f"concurrency: {e.concurrency:g}"] if e.concurrency != 1 else []
+        fields += [f"ranks: [{', '.join(str(p) for p in e.ranks)}]"] if e.ranks else []
+        fields += [f"sizes: [{', '.join(f'{size:.0f} B' for size in e.sizes)}]"] if e.sizes else []
+        if e.uncertainty:
+            pairs = ", ".join(f"{name}: {value:.4g}" for name, value in e.uncertainty.items())
+            fields.append(f"uncertainty: {{{pairs}}}")
+        words = ", ".join([*fields, f"source: {json.dumps(plain(e.source))}"])
+        lines += textwrap.wrap(
+            f"{{{words}}}",
+            99,
+            initial_indent="  - ",
+            subsequent_indent="     ",
+            break_long_words=False,
+            break_on_hyphens=False,
+        )
+    return "\n".join(lines) + "\n"
+
+
+def _word(text: str) -> str:
+    return text if re.fullmatch(r"[A-Za-z][\w -]*\w", text) else json.dumps(text)
+
+
+def _seconds(value: float) -> str:
+    return f"{value * 1e6:.6g} us" if value else "0 s"
+
+
+def with_block(text: str, entries: str) -> str:
+    """A spec's text with its top-level `collectives:` replaced, or added at the end."""
+    before, _, after = _cut(text, "collectives")
+    if not after and before == text:
+        return text + ("" if text.endswith("\n") else "\n") + entries
+    return before + entries + after
+
+
+def _cut(text: str, key: str) -> tuple[str, str, str]:
+    """(what stands before a top-level key, the key with its block, what stands after it)."""
+    lines = text.splitlines(keepends=True)
+    first = next((k for k, s in enumerate(lines) if re.match(rf"{key}\s*:", s)), len(lines))
+    last = first + 1
+    while last < len(lines) and not re.match(r"[^\s#-]", lines[last]):
+        last += 1
+    return "".join(lines[:first]), "".join(lines[first:last]), "".join(lines[last:])
+
+
+def with_levels(text: str, old: Sequence[Level], new: Sequence[Level]) -> str:
+    """A spec's text with other levels; those that stay are left as their author wrote them.
+
+    Raises a ValueError where the text has no block of levels, one to an item.
+    """
+    before, found, after = _cut(text, "levels")
+    items = re.split(r"^(?= {0,20}- )", found, flags=re.MULTILINE)
+    indent = {len(item) - len(item.lstrip(" ")) for item in items[1:]}
+    if len(items) != len(old) + 1 or len(indent) != 1:
+        raise ValueError("its levels are not written one to an item")
+    margin = " " * indent.pop()
+    kept = {level.name: (level, item) for level, item in zip(old, items[1:], strict=True)}
+    written = [
+        kept[level.name][1] if kept.get(level.name, (None,))[0] == level
+        else textwrap.indent(_level(level), margin)
+        for level in new
+    ]  # fmt: skip
+    tail = re.search(r"(?:^[ \t]*(?:#.*)?\n)*\Z", items[-1], re.MULTILINE)
+    if new[-1] != old[-1] and tail:  # remarks after the last level are of what follows
+        written.append(tail[0])
+    return before + items[0] + "".join(written) + after
+
+
+def _level(level: Level) -> str:
+    """One item of `levels:`: what differs from the defaults, and the link in any case."""
+    lines = [f"- name: {_word(level.name)}", f"devices: {level.devices}", f"link: {level.link}"]
+    for one in fields(Level):
+        value = getattr(level, one.name)
+        if one.name in ("name", "devices", "link", "source", "bandwidth", "latency"):
+            continue
+        if value != one.default:
+            said = [f"{x:g}" for x in value] if isinstance(value, tuple) else None
+            words = f"[{', '.join(said)}]" if said else value if isinstance(value, str) else None
+            lines.append(f"{one.name}: {words or f'{value:g}'}")
+    lines += [f"bandwidth: {_quantity(level.bandwidth, 'B/s')}"]
+    lines += [f"latency: {_quantity(level.latency, 's')}", "source: >-"]
+    lines += textwrap.wrap(plain(level.source), 94, initial_indent="  ", subsequent_indent="  ",
+                           break_long_words=False, break_on_hyphens=False)  # fmt: skip
+    return lines[0] + "\n" + textwrap.indent("\n".join(lines[1:]) + "\n", "  ")
+
+
+def _quantity(value: float, unit: str) -> str:
+    """As short as it can be said without changing it."""
+    short = (show(value, unit, digits) for digits in (3, 5, 8))
+    return next((text for text in short if parse(text, unit) == value), exact(value, unit))
+
+
+def plain(text: str) -> str:
+    """Text on one line, without what cannot be printed."""
+    return " ".join("".join(c if c.isprintable() else "?" for c in text).split())

@@ -1,0 +1,190 @@
+"""The command line: finds the verb, runs it, prints its answer or its fault.
+
+A verb returns what to say; only this module prints. Data goes to standard output, talk and
+errors to standard error.
+
+    exit 0 done · 1 the answer is no · 2 bad usage or input · 3 a measurement or run failed
+         4 a fault of ours · 130 interrupted · 143 ended by SIGTERM
+"""
+
+from __future__ import annotations
+
+import gc
+import os
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+from oracle.commands.parser import VERBS, Answer, Usage, misspelt, module_of, parser_of
+from oracle.show import terminal
+from oracle.spec.version import __version__
+
+EXAMPLES = """\
+  oracle recommend resnet50 abci --devices 64 --batch 4096
+  oracle estimate gpt3-175b dgx-a100 --batch 1536 \\
+      --plan "pipeline:8,segments=96 data:16 tensor:8,sequence=on recompute:selective"
+  oracle explain filter
+  oracle calibrate nccl.log --onto abci -o my-system.yaml
+"""
+OURS = """\
+This is a fault of oracle, not of what you asked. Please report it with the lines above and:
+  oracle   {version}, Python {python}, {platform}
+  command  {command}"""
+
+
+def main(argv: list[str] | None = None) -> int:
+    """Run one command line; the exit code."""
+    arguments = list(sys.argv[1:] if argv is None else argv)
+    for stream in (sys.stdout, sys.stderr):
+        terminal.spell(stream)
+    try:
+        return _main(arguments)
+    except BrokenPipeError:  # the reader has seen enough
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 0
+    except OSError as error:  # what was to be said cannot be: a full disk, say
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        print(_plain(error), file=sys.stderr)
+        return 2
+    except KeyboardInterrupt:
+        print("interrupted", file=sys.stderr)
+        return 130
+    except Exception:
+        return _ours(arguments)
+
+
+def _main(arguments: list[str]) -> int:
+    verb, rest = (arguments[0], arguments[1:]) if arguments else ("--help", [])
+    if verb == "help" and rest:
+        verb, rest = rest[0], ["--help"]
+    if verb in ("-h", "--help", "help"):
+        print(overview())
+        return 0
+    if verb in ("-V", "--version"):
+        print(f"oracle {__version__}")
+        return 0
+    if verb not in VERBS:
+        from oracle.spec.document import nearest, suggest
+
+        flag = nearest(verb, ("--help", "--version")) if verb.startswith("-") else ""
+        what = "option" if verb.startswith("-") else "command"
+        hint = f"did you mean `{flag}`?" if flag else suggest(verb, VERBS, "commands")
+        print(f"error: unknown {what} `{verb}`; {hint}", file=sys.stderr)
+        return 2
+    return _run(verb, rest)
+
+
+def _run(verb: str, rest: list[str]) -> int:
+    begin = time.perf_counter()
+    if verb not in ("run", "measure"):  # tables of plans are small: threads would only spin
+        os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
+        gc.set_threshold(100_000)  # answers are short-lived; collecting them young costs a tenth
+    parser = parser_of(verb)
+    colour = "auto"
+    try:
+        from oracle.commands.settings import settle
+
+        set_elsewhere = settle(parser, verb)
+        asked = parser.parse_args(rest)
+        colour = asked.color
+        answer = module_of(verb).run(asked)
+        _give(answer, asked)
+    except Usage as error:
+        said = misspelt(parser, rest) or error  # what is missing may stand there, misspelt
+        _talk(f"error: {said}\n       `oracle {verb} --help` lists what it takes", colour)
+        return 2
+    except SystemExit as end:  # --help has printed itself
+        return int(end.code or 0)
+    except (OSError, ValueError) as error:
+        if not (
+            isinstance(error, OSError) or getattr(error, "faults", None) or hasattr(error, "hint")
+        ):
+            raise  # a fault of ours keeps its traceback
+        if isinstance(error, BrokenPipeError):
+            raise
+        _talk(_plain(error), colour)
+        return 2
+    if asked.verbose and not asked.quiet:
+        _talk("\n".join(_story(asked, set_elsewhere, time.perf_counter() - begin)), colour)
+    return int(answer.code)
+
+
+def _give(answer: Answer, asked: Any) -> None:
+    """Say the note, and put the answer where it was wanted."""
+    if answer.note and (answer.code or not asked.quiet):
+        _talk(answer.note, asked.color)
+    place = getattr(asked, "to", None) or "-"
+    if answer.text and place != "-":
+        from oracle.spec.files import write
+
+        write(Path(place), f"{answer.text}\n".encode())
+        if not asked.quiet:
+            _talk(f"wrote {place}", asked.color)
+    elif answer.text:
+        plain = (getattr(asked, "form", None) or "text") != "text"
+        in_colour = not plain and terminal.takes_colour(sys.stdout, asked.color)
+        print(terminal.painted(answer.text) if in_colour else answer.text)
+        sys.stdout.flush()
+
+
+def _talk(text: str, colour: str) -> None:
+    in_colour = terminal.takes_colour(sys.stderr, colour)
+    print(terminal.painted(text) if in_colour else text, file=sys.stderr)
+
+
+def _story(asked: Any, set_elsewhere: dict[str, Any], seconds: float) -> list[str]:
+    """What `-v` adds: what was read, what was set where, how long it took."""
+    lines = [f"set: {key} = {one.text} ({one.origin})" for key, one in set_elsewhere.items()]
+    if getattr(asked, "model", None) and getattr(asked, "system", None):
+        from oracle.commands.sweep import specs
+        from oracle.show.provenance import specs_read
+
+        read = {
+            f"read: {one.kind} {one.name}, sha256 {one.sha256[:16]}…"
+            for model in specs(asked.model)
+            for system in specs(asked.system)
+            for one in specs_read(model, system, asked.dataset, asked.profile)
+        }
+        lines += sorted(read)
+    return [*lines, f"took {seconds:.2f} s"]
+
+
+def _ours(arguments: list[str]) -> int:
+    """A fault of ours: its traceback, and what to send us."""
+    import platform
+    import shlex
+    import traceback
+
+    traceback.print_exc()
+    said = OURS.format(
+        version=__version__, python=platform.python_version(), platform=platform.platform(),
+        command=shlex.join(["oracle", *arguments]),
+    )  # fmt: skip
+    print(said, file=sys.stderr)
+    return 4
+
+
+def _plain(error: Exception) -> str:
+    if isinstance(error, OSError) and error.strerror:
+        return f"error[E100]: {error.strerror}: {error.filename or 'standard output'}"
+    return str(error)
+
+
+def overview() -> str:
+    """The help of `oracle` itself."""
+    width = max(map(len, VERBS))
+    lines = [f"  {verb:<{width}}  {what}" for verb, what in VERBS.items()]
+    return "\n".join(
+        [
+            "Predict how long distributed training takes, and which way to split it.",
+            "",
+            "usage: oracle COMMAND [OPTIONS]      oracle COMMAND --help      oracle --version",
+            "",
+            "examples:",
+            EXAMPLES.rstrip(),
+            "",
+            "commands:",
+            *lines,
+        ]
+    )

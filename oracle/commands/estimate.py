@@ -1,0 +1,46 @@
+"""Predict one plan or several: seconds with their interval, parts, exchanges, memory.
+
+oracle estimate resnet50 abci --plan "data:16 filter:4" --batch 1024
+oracle estimate gpt3-175b dgx-a100 --batch 1536 \\
+    --plan "pipeline:8,segments=96 data:16 tensor:8,sequence=on recompute:selective"
+"""
+
+from __future__ import annotations
+
+import argparse
+
+from oracle.commands.parser import (
+    BRIEF,
+    Answer,
+    batch_arguments,
+    prediction_arguments,
+    prediction_options,
+    result_arguments,
+    told,
+)
+
+
+def arguments(parser: argparse.ArgumentParser) -> None:
+    prediction_arguments(parser)
+    parser.add_argument("--plan", action="append", required=True, metavar="PLAN",
+                        help='e.g. "data:16 filter:4"; may be given several times')  # fmt: skip
+    batch_arguments(parser)
+    result_arguments(parser)
+
+
+def run(asked: argparse.Namespace) -> Answer:
+    from oracle import api
+    from oracle.plan.plan import parse
+    from oracle.show.provenance import signed
+    from oracle.show.text import estimate_text
+
+    batch = asked.batch
+    if batch is None:
+        devices = [int(parse(text, 1).devices[0, 0]) for text in asked.plan]
+        batch = [max(1, round(asked.batch_per_device * count)) for count in devices]
+    found = api.estimate(asked.model, asked.system, asked.plan, batch, **prediction_options(asked))
+    return told(
+        asked, lambda: "\n\n".join(estimate_text(found, row) for row in range(len(found))),
+        lambda: signed(found.to_dict(), asked), found.rows, 0 if found.feasible.any() else 1,
+        brief=BRIEF,
+    )  # fmt: skip

@@ -1,0 +1,85 @@
+"""Explain a strategy, an error code, or what bounds a plan and what would change its place.
+
+oracle explain filter
+oracle explain E102
+oracle explain --plan "data:16 filter:4" resnet50 abci --batch 1024
+"""
+
+from __future__ import annotations
+
+import argparse
+
+from oracle.commands.parser import (
+    Answer,
+    batch_arguments,
+    prediction_arguments,
+    prediction_options,
+    result_arguments,
+    told,
+)
+
+
+def arguments(parser: argparse.ArgumentParser) -> None:
+    prediction_arguments(parser)
+    parser.add_argument("--plan", metavar="PLAN", help='e.g. "data:16 filter:4"')
+    batch_arguments(parser)
+    result_arguments(parser)
+    for action in parser._actions:  # a word is enough where no plan is asked for
+        if action.dest in ("model", "system"):
+            action.nargs, action.required = "?", False
+            if action.dest == "model":
+                action.metavar = "STRATEGY|CODE|MODEL"
+                action.help = "what to explain; with --plan, a shipped model or a file"
+    for group in parser._mutually_exclusive_groups:
+        group.required = False
+
+
+def run(asked: argparse.Namespace) -> Answer:
+    if asked.plan is None:
+        return _words(asked)
+    if not asked.system or (asked.batch is None and asked.batch_per_device is None):
+        return Answer("", 2, "error: a plan is explained for a MODEL, a SYSTEM and a --batch")
+    from oracle.ask.explain.explanation import explain
+    from oracle.models.model import model
+    from oracle.plan.plan import parse
+    from oracle.predict.defaults import options_for
+    from oracle.show.explanation import explanation_text
+    from oracle.spec.catalogue import system
+
+    what, where = model(asked.model, asked.dataset), system(asked.system)
+    kept = prediction_options(asked)
+    kept.pop("dataset")
+    options = options_for(what, where, **kept)
+    batch = asked.batch or max(
+        1, round(asked.batch_per_device * int(parse(asked.plan, 1).devices[0, 0]))
+    )
+    found = explain(what, where, asked.plan, batch, options)
+    code = 0 if found.own.shown.feasible[0] else 1
+    from oracle.show.provenance import signed
+
+    return told(
+        asked,
+        lambda: explanation_text(found),
+        lambda: signed(found.to_dict(), asked),
+        found.rows,
+        code,
+    )
+
+
+def _words(asked: argparse.Namespace) -> Answer:
+    from oracle.plan.strategies import strategies
+    from oracle.show import manual
+    from oracle.spec.document import CODES
+
+    if not asked.model:
+        every = [{"code": code, "means": what} for code, what in CODES.items()]
+        data = {"strategies": [manual.strategy(name) for name in strategies()], "codes": every}
+        return told(asked, manual.overview, lambda: data, lambda: every)
+    name = manual.subject(asked.model)
+    if name in CODES:
+        one = {"code": name, "means": CODES[name]}
+        return told(asked, lambda: manual.code_text(name), lambda: one, lambda: [one])
+    return told(
+        asked, lambda: manual.strategy_text(name), lambda: manual.strategy(name),
+        lambda: manual.strategy(name)["knobs"],
+    )  # fmt: skip

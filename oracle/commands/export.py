@@ -1,0 +1,72 @@
+"""Write a plan for its launcher or viewer.
+
+oracle export slurm resnet50 abci --plan data:64 --batch 4096 -o job/
+oracle export megatron gpt3-175b dgx-a100 --batch 1536 \\
+    --plan "pipeline:8,segments=96 data:16 tensor:8,sequence=on recompute:selective"
+oracle export trace gpt2 dgx-a100 --plan "pipeline:4,segments=8" --batch 32 -o trace/
+"""
+
+from __future__ import annotations
+
+import argparse
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from oracle.commands.parser import (
+    Answer,
+    as_json,
+    batch_arguments,
+    prediction_arguments,
+    prediction_options,
+)
+
+if TYPE_CHECKING:
+    from oracle.models.transformer import Transformer
+
+FORMATS = ("torchrun", "slurm", "deepspeed", "megatron", "torchtitan", "trace")
+
+
+def arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("format", metavar="FORMAT", help=", ".join(FORMATS))
+    prediction_arguments(parser)
+    parser.add_argument("--plan", required=True, metavar="PLAN", help='e.g. "data:16 filter:4"')
+    batch_arguments(parser)
+    parser.add_argument("-o", "--output", metavar="DIR", help="where to write; else it is printed")
+    parser.add_argument("--json", action="store_true", dest="as_json", help="all files as JSON")
+    parser.add_argument("--force", action="store_true", help="write over files that are there")
+
+
+def run(asked: argparse.Namespace) -> Answer:
+    from oracle import api
+    from oracle.plan.plan import parse
+    from oracle.writers.export import put, writer
+    from oracle.writers.job import Job
+
+    batch = asked.batch
+    if batch is None:
+        batch = max(1, round(asked.batch_per_device * int(parse(asked.plan, 1).devices[0, 0])))
+    module = writer(asked.format)
+    found = api.estimate(
+        asked.model, asked.system, [asked.plan], batch, **prediction_options(asked)
+    )
+    job = Job(found, parse(asked.plan, float(batch)), block(asked.model))
+    files = module.files(job)
+    code = 0 if found.feasible[0] else 1
+    warning = [f"this plan does not work: {'; '.join(found.broken[0])}"] if code else []
+    if asked.as_json:
+        return Answer(as_json({"files": files, "broken": list(found.broken[0])}), code)
+    if asked.output is None:
+        _name, text = next(iter(files.items()))
+        others = [f"{', '.join(list(files)[1:])}: written with -o DIR"] if len(files) > 1 else []
+        return Answer(text.rstrip("\n"), code, "\n".join([*warning, *others]))
+    folder = Path(asked.output)
+    put({str(folder / name): text for name, text in files.items()}, force=asked.force)
+    written = ", ".join(str(folder / name) for name in files)
+    return Answer("", code, "\n".join([*warning, f"written: {written}"]))
+
+
+def block(what: str) -> Transformer | None:
+    """The family block of a model spec, where it has one."""
+    from oracle.models.model import network
+
+    return network(what)[0].transformer

@@ -1,0 +1,303 @@
+"""Figures: `oracle plot KIND … -o FILE.svg|png|pdf`.
+
+oracle plot breakdown  resnet50 abci --devices 16..1024 --batch-per-device 32 --each data,filter -o b.svg
+oracle plot scaling    resnet50 abci --devices 1..1024 --batch-per-device 32 --each data,pipeline -o s.svg
+oracle plot scaling    --rows runs/gpt3/result.csv -o s.svg
+oracle plot parts      gpt3-175b dgx-a100 --devices 1024 --batch 1536 -o w.svg
+oracle plot memory     gpt3-175b dgx-a100 --devices 1024 --batch 1536 -o m.svg
+oracle plot pareto     gpt3-175b dgx-a100 --devices 256..1024 --batch 1536 -o p.svg
+oracle plot measured   compared.csv -o a.svg          columns: predicted, measured [, group, label]
+oracle plot timeline   gpt3-175b dgx-a100 --plan "pipeline:8,segments=16 tensor:8" --batch 16 -o t.svg
+oracle plot contention abci --plan "data:16 filter:4" --axes data -o c.svg
+oracle plot contention abci --devices 64 --pattern 16x4 --op allreduce --algorithm ring -o c.svg
+"""  # noqa: E501  (lines to copy and paste)
+
+from __future__ import annotations
+
+import argparse
+import re
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from oracle.commands.parser import (
+    Answer,
+    batch_arguments,
+    names,
+    prediction_arguments,
+    prediction_options,
+    whole,
+)
+from oracle.spec.document import refusal
+
+
+def arguments(parser: argparse.ArgumentParser) -> None:
+    kinds = parser.add_subparsers(dest="kind", metavar="KIND", required=True,
+                                   help="of figure")  # fmt: skip
+
+    def kind(name: str, what: str) -> argparse.ArgumentParser:
+        one = kinds.add_parser(name, help=what, description=what, allow_abbrev=False)
+        one.add_argument("-o", "--output", required=True, metavar="FILE", help=".svg, .png or .pdf")
+        one.add_argument("--title", default="", metavar="T", help="of the figure")
+        return one
+
+    for name, what in (("breakdown", "computation and communication, bar by bar"),
+                       ("scaling", "time and throughput over devices, with intervals"),
+                       ("pareto", "time, memory and device-hours of every plan")):  # fmt: skip
+        from oracle.commands import sweep as sweep_
+
+        one = kind(name, what)
+        one.add_argument("--rows", metavar="FILE", help="of a sweep, instead of MODEL and SYSTEM")
+        sweep_.question(one)
+        _optional(one)
+        if name == "breakdown":
+            one.add_argument("--measured", metavar="FILE", help="CSV: strategy, devices, "
+                             "computation, communication in seconds")  # fmt: skip
+            one.add_argument("--free", action="store_true", help="an axis for each strategy")
+        if name == "pareto":
+            one.add_argument("--top", type=whole, default=40, metavar="K", help="plans a size")
+    for name, what in (("parts", "what the time of each plan is made of"),
+                       ("memory", "bytes by kind against the capacity")):  # fmt: skip
+        one = kind(name, what)
+        prediction_arguments(one)
+        batch_arguments(one)
+        one.add_argument("--devices", type=whole, metavar="N", help="the best plans on N devices")
+        one.add_argument("--plan", action="append", default=[], metavar="PLAN",
+                         help="to draw; may be given several times")  # fmt: skip
+        one.add_argument("--top", type=whole, default=8, metavar="K", help="plans to draw")
+    one = kind("measured", "predicted against measured")
+    one.add_argument("file", metavar="FILE", help="CSV or JSON rows: predicted, measured, …")
+    one = kind("timeline", "what each stage does when")
+    prediction_arguments(one)
+    one.add_argument("--plan", required=True, metavar="PLAN", help="to draw")
+    one.add_argument("--batch", type=whole, required=True, metavar="B",
+                     help="samples per iteration, all devices")  # fmt: skip
+    one = kind("contention", "the network, and how full each link gets")
+    one.add_argument("system", metavar="SYSTEM", help="a shipped system, or a file")
+    one.add_argument("--plan", metavar="PLAN", help="whose groups talk")
+    one.add_argument("--axes", type=names, default=[], metavar="A,B", help="of the plan")
+    one.add_argument("--devices", type=whole, metavar="N", help="in use")
+    one.add_argument("--pattern", type=pattern, metavar="SIZExSTRIDE,…", help="outermost first")
+    one.add_argument("--op", default="allreduce", metavar="OP", help="what the groups do")
+    one.add_argument("--algorithm", metavar="A", help="by which algorithm")
+    one.add_argument("--bytes", default="64 MB", metavar="M", help="of one message")
+
+
+def _optional(parser: argparse.ArgumentParser) -> None:
+    """MODEL, SYSTEM and sizes need not be said where rows are read."""
+    for action in parser._actions:
+        if action.dest in ("model", "system"):
+            action.nargs, action.required = "?", False
+        elif action.dest == "devices":
+            action.required = False
+    for group in parser._mutually_exclusive_groups:
+        group.required = False
+
+
+def pattern(text: str) -> tuple[tuple[int, int], ...]:
+    """`16x4,2x1`: sixteen members four apart, each with its neighbour."""
+    if not re.fullmatch(r"\d{1,7}x\d{1,7}(,\d{1,7}x\d{1,7})*", text):
+        raise argparse.ArgumentTypeError(f"`{text}` is not SIZExSTRIDE,…, e.g. 16x4")
+    pairs = [tuple(map(int, word.split("x"))) for word in text.split(",")]
+    return tuple((size, stride) for size, stride in pairs)
+
+
+def run(asked: argparse.Namespace) -> Answer:
+    from oracle.show.plot import SUFFIXES, save
+    from oracle.spec.document import refusal
+
+    if asked.output.rpartition(".")[2].lower() not in SUFFIXES:
+        raise refusal("sweep", f"`{asked.output}` does not say what kind of picture",
+                       "end the name in .svg, .png or .pdf")  # fmt: skip
+    figure = DRAW[asked.kind](asked)
+    place = save(figure, asked.output)
+    return Answer("", 0, f"{place}: {figure.alt}")
+
+
+def _rows(asked: argparse.Namespace) -> list[dict[str, Any]]:
+    from oracle.ask.sweep import sweep
+    from oracle.commands.sweep import grid
+    from oracle.show.plot.rows import read_rows
+
+    if asked.rows:
+        return read_rows(asked.rows)
+    if not (
+        asked.model and asked.system and asked.devices and (asked.batch or asked.batch_per_device)
+    ):
+        raise refusal(
+            "sweep", "nothing to draw", "MODEL SYSTEM --devices … --batch …, or --rows FILE"
+        )
+    return sweep(grid(asked), asked.out, jobs=asked.jobs).rows
+
+
+def _breakdown(asked: argparse.Namespace) -> Any:
+    from oracle.show.plot import bar, breakdown
+    from oracle.show.plot.rows import SWEPT, columns, read_bars
+
+    rows = _rows(asked)
+    if rows and "way" in rows[0]:
+        columns(rows, SWEPT, asked.rows or "the sweep")
+        rows = [bar(row) for row in rows]
+    else:
+        columns(rows, ("group", "devices", "computation", "communication"), str(asked.rows))
+    measured = read_bars(asked.measured) if asked.measured else []
+    shown = {(row["group"], row["devices"]) for row in rows}
+    measured = [row for row in measured if (row["group"], row["devices"]) in shown]
+    return breakdown(rows, measured, asked.title or _title(asked), asked.free)
+
+
+def _scaling(asked: argparse.Namespace) -> Any:
+    from oracle.show.plot import scaling
+    from oracle.show.plot.rows import SWEPT, columns
+
+    rows = _rows(asked)
+    columns(rows, SWEPT, asked.rows or "the sweep")
+    return scaling(rows, asked.title or _title(asked))
+
+
+def _title(asked: argparse.Namespace) -> str:
+    if asked.rows:
+        return ""
+    size = f"{asked.batch} samples" if asked.batch else f"{asked.batch_per_device} samples a device"
+    model, system_ = (text.replace(",", ", ") for text in (asked.model, asked.system))
+    return f"{model} on {system_}, {size}"
+
+
+def _pareto(asked: argparse.Namespace) -> Any:
+    from oracle import api
+    from oracle.commands.sweep import grid
+    from oracle.show.plot import pareto
+    from oracle.show.plot.rows import columns, read_rows
+
+    if asked.rows:
+        rows = read_rows(asked.rows)
+        columns(rows, ("plan", "devices", "seconds", "memory", "capacity"), asked.rows)
+        return pareto(rows, asked.title)
+    _rows_wanted(asked)
+    found: list[dict[str, Any]] = []
+    for point in grid(asked).points():
+        ranking = api.recommend(
+            point.model, point.system, point.devices, point.batch, top=asked.top, only=asked.only,
+            without=asked.without, objective=asked.objective, **prediction_options(asked),
+        )  # fmt: skip
+        found += [ranking.estimate.figures(at) for at in range(len(ranking))]
+    return pareto(found, asked.title or _title(asked))
+
+
+def _rows_wanted(asked: argparse.Namespace) -> None:
+    from oracle.spec.document import refusal
+
+    if not (
+        asked.model and asked.system and asked.devices and (asked.batch or asked.batch_per_device)
+    ):
+        raise refusal(
+            "sweep", "nothing to draw", "MODEL SYSTEM --devices … --batch …, or --rows FILE"
+        )
+
+
+def _plans(asked: argparse.Namespace) -> Any:
+    from oracle import api
+    from oracle.show import plot
+    from oracle.spec.document import refusal
+
+    options = prediction_options(asked)
+    if asked.plan:
+        batch = asked.batch or _batch(asked)
+        shown = api.estimate(asked.model, asked.system, asked.plan, batch, **options)
+    elif asked.devices:
+        ranking = api.recommend(
+            asked.model,
+            asked.system,
+            asked.devices,
+            asked.batch,
+            batch_per_device=asked.batch_per_device,
+            top=asked.top,
+            **options,
+        )
+        shown = ranking.estimate if len(ranking) else ranking.misses
+    else:
+        raise refusal("sweep", "no plan to draw", "--devices N or --plan PLAN")
+    draw = {"parts": plot.parts, "memory": plot.memory}[asked.kind]
+    return draw(shown, asked.title or f"{asked.model} on {asked.system}")
+
+
+def _batch(asked: argparse.Namespace) -> list[int]:
+    from oracle.plan.plan import parse
+
+    counts = [int(parse(text, 1).devices[0, 0]) for text in asked.plan]
+    return [max(1, round(asked.batch_per_device * count)) for count in counts]
+
+
+def _measured(asked: argparse.Namespace) -> Any:
+    from oracle.show.plot import measured
+    from oracle.show.plot.rows import columns, read_rows
+
+    rows = read_rows(asked.file)
+    columns(rows, ("predicted", "measured"), asked.file)
+    return measured(rows, asked.title)
+
+
+def _timeline(asked: argparse.Namespace) -> Any:
+    from oracle import api
+    from oracle.show.plot import timeline
+
+    shown = api.estimate(
+        asked.model, asked.system, [asked.plan], asked.batch, **prediction_options(asked)
+    )
+    return timeline(shown, 0, asked.title or f"{asked.plan}: {asked.model} on {asked.system}")
+
+
+def _contention(asked: argparse.Namespace) -> Any:
+    from oracle.show.plot import contention
+    from oracle.spec.catalogue import system
+    from oracle.spec.document import refusal
+    from oracle.spec.units import parse as quantity
+
+    where = system(asked.system)
+    try:
+        nbytes = quantity(asked.bytes, "B")
+    except ValueError as error:
+        raise refusal("sweep", str(error), "e.g. --bytes '64 MB'") from None
+    what, devices = asked.pattern, asked.devices
+    if asked.plan:
+        what, devices = groups_of(asked.plan, asked.axes)
+    elif what is None or devices is None:
+        raise refusal(
+            "sweep", "no groups to draw", "--plan PLAN [--axes A], or --devices N --pattern 16x4"
+        )
+    if devices > where.devices:
+        raise refusal("sweep", f"{devices} devices, but {where.name} has {where.devices}")
+    try:
+        return contention(where, what, devices, asked.op, asked.algorithm, nbytes, asked.title)
+    except ValueError as error:
+        raise refusal("sweep", str(error)) from None
+
+
+def groups_of(plan: str, axes: Sequence[str]) -> tuple[tuple[tuple[int, int], ...], int]:
+    """The groups along some axes of a plan: the outermost that is split, if none is named."""
+    from oracle.plan.mesh import Groups
+    from oracle.plan.plan import parse
+    from oracle.spec.document import refusal
+
+    table = parse(plan, 1.0)
+    split = [axis.name for axis in table.axes if axis.multiplies and axis.degree[0, 0] > 1]
+    wanted = tuple(axes) or tuple(split[:1])
+    unknown = [name for name in wanted if name not in split]
+    if unknown or not wanted:
+        raise refusal(
+            "sweep",
+            f"`{plan}` does not split {', '.join(unknown) or 'anything'}",
+            f"--axes {','.join(split)}" if split else "a plan with a degree above 1",
+        )
+    return Groups(table)(wanted).patterns[0]
+
+
+DRAW: dict[str, Callable[[argparse.Namespace], Any]] = {
+    "breakdown": _breakdown,
+    "scaling": _scaling,
+    "parts": _plans,
+    "memory": _plans,
+    "pareto": _pareto,
+    "measured": _measured,
+    "timeline": _timeline,
+    "contention": _contention,
+}

@@ -1,0 +1,91 @@
+"""Really train a few steps under a plan, and time them.
+
+    oracle run MODEL --local 4 --batch 64 --plan "data:2 filter:2" -o run.json
+    srun -N4 oracle run MODEL --batch 256 --plan data:4 -o run.json
+
+The executor runs the very splits and sends the very messages that are priced. `--replay` sends
+the messages alone. With `--system` a pipeline is cut where the oracle cuts it for that system,
+else by FLOP.
+"""
+
+from __future__ import annotations
+
+import argparse
+from pathlib import Path
+
+from oracle.commands.measure import (
+    ended,
+    executed_arguments,
+    launch_arguments,
+    launched,
+    need_runnable,
+    need_torch,
+)
+from oracle.commands.parser import Answer, lasting, result_arguments, told, whole
+
+
+def arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("model", type=lasting, metavar="MODEL", help="a shipped model, or a file")
+    parser.add_argument("--plan", action="append", required=True, metavar="PLAN",
+                        help='e.g. "data:2 filter:2"; may be given several times')  # fmt: skip
+    parser.add_argument("--batch", type=whole, required=True, metavar="B",
+                        help="samples per iteration, all devices")  # fmt: skip
+    parser.add_argument("-o", "--output", required=True, metavar="FILE",
+                        help="where to write the measurement")  # fmt: skip
+    parser.add_argument("--steps", type=whole, default=8, metavar="K", help="timed steps")
+    parser.add_argument("--warm-up", type=whole, default=2, metavar="K", help="steps before")
+    executed_arguments(parser)
+    parser.add_argument("--system", metavar="SYSTEM", help="cut pipelines as predicted for it")
+    parser.add_argument("--profile", metavar="FILE", help="… with these measured rows")
+    parser.add_argument("--replay", action="store_true", help="the messages alone")
+    launch_arguments(parser)
+    result_arguments(parser, file=False)
+
+
+def stages(asked: argparse.Namespace, text: str) -> tuple[int, ...]:
+    """Where the oracle cuts a plan's pipeline; nothing where no system is named."""
+    from oracle.models.model import model
+    from oracle.plan.plan import parse
+    from oracle.predict import evaluate
+    from oracle.predict.defaults import options_for
+    from oracle.spec.catalogue import system
+
+    plan = parse(text, asked.batch)
+    if not asked.system or plan.axis("pipeline").degree[0, 0] == 1:
+        return ()
+    what, where = model(asked.model), system(asked.system)
+    precision = "fp32" if asked.precision == "fp64" else asked.precision
+    options = options_for(what, where, precision, asked.optimizer, profile=asked.profile)
+    return evaluate.cuts(what, where, plan, options)
+
+
+def run(asked: argparse.Namespace) -> Answer:
+    need_torch()
+    from oracle.executor.run import Job
+    from oracle.executor.run import run as execute
+    from oracle.show.provenance import stamped
+    from oracle.spec.units import show
+
+    need_runnable(asked.model, asked.plan, asked.batch)
+    jobs = [
+        Job(asked.model, plan, asked.batch, asked.steps, asked.warm_up, asked.optimizer,
+            asked.precision, stages(asked, plan))
+        for plan in asked.plan
+    ]  # fmt: skip
+    outcome, found = execute(jobs, Path(asked.output), replay=asked.replay, **launched(asked))
+    lines = [
+        f"{one.plan}: {show(one.seconds, 's')} an iteration (± {one.spread:.0%} over "
+        f"{len(one.each)} steps), {show(one.memory, 'B')} at most"
+        for one in found
+    ]
+    answer = ended(outcome, f"wrote {asked.output}")
+    rows = [
+        {"model": one.model, "plan": one.plan, "batch": one.batch, "devices": one.devices,
+         "seconds": one.seconds, "spread": one.spread, "memory": one.memory}
+        for one in found
+    ]  # fmt: skip
+    return told(
+        asked, lambda: "\n".join(lines),
+        lambda: stamped({"plans": [one.as_json() for one in found]}), lambda: rows,
+        answer.code, answer.note,
+    )  # fmt: skip

@@ -1,0 +1,150 @@
+"""List, show and check model, system, device and data set files.
+
+oracle specs list [models|systems|devices|datasets]
+oracle specs show NAME
+oracle specs check FILE...
+oracle specs schema models|systems|devices|datasets      JSON Schema, for editors
+"""
+
+from __future__ import annotations
+
+import argparse
+from pathlib import Path
+from typing import Any
+
+from oracle.commands.parser import Answer, Usage, as_json, result_arguments, told
+from oracle.spec.document import refusal
+
+FAULT = ("code", "what", "line", "column", "hint")
+FOLDERS = ("models", "systems", "devices", "datasets")
+
+
+def arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("what", choices=["list", "show", "check", "schema"],
+                        metavar="list|show|check|schema", help="what to do")  # fmt: skip
+    parser.add_argument("names", nargs="*", metavar="NAME", help="shipped names, or files")
+    parser.add_argument(
+        "--kind", choices=FOLDERS, help="what a checked file is; told by its fields"
+    )
+    result_arguments(parser)
+
+
+def run(asked: argparse.Namespace) -> Answer:
+    if asked.what == "list":
+        return listed(asked)
+    if not asked.names:
+        raise _wrong(Usage(f"`oracle specs {asked.what}` takes at least one name"))
+    return {"show": shown, "check": checked, "schema": schema}[asked.what](asked)
+
+
+def listed(asked: argparse.Namespace) -> Answer:
+    from oracle.spec.catalogue import shipped
+
+    wanted = [f for f in FOLDERS if not asked.names or f in asked.names]
+    if not wanted:
+        raise _unknown(asked.names[0], FOLDERS)
+    found = {folder: sorted(shipped(folder)) for folder in wanted}
+    rows = [{"kind": folder, "name": name} for folder, names in found.items() for name in names]
+    lines = [f"{folder}: {' '.join(names)}" for folder, names in found.items()]
+    return told(asked, lambda: "\n".join(lines), lambda: found, lambda: rows)
+
+
+def shown(asked: argparse.Namespace) -> Answer:
+    from oracle.spec.catalogue import shipped
+    from oracle.spec.document import read_text
+
+    texts = []
+    for name in asked.names:
+        paths = [shipped(folder)[name] for folder in FOLDERS if name in shipped(folder)]
+        if not paths and not Path(name).is_file():
+            raise _unknown(name, [n for folder in FOLDERS for n in shipped(folder)])
+        texts += [read_text(path).rstrip() for path in paths or [Path(name)]]
+    return Answer("\n---\n".join(texts))
+
+
+def checked(asked: argparse.Namespace) -> Answer:
+    from oracle.spec.document import SpecError
+
+    lines, errors = [], []
+    files: list[dict[str, Any]] = []
+    for name in asked.names:
+        kind = asked.kind
+        try:
+            kind = kind or kind_of(name)
+            opened(kind, name)
+            lines.append(f"{name}: a sound {kind[:-1]} spec")
+            files.append({"name": name, "kind": kind, "sound": True, "faults": []})
+        except SpecError as error:
+            errors.append(str(error))
+            faults = [
+                {"code": fault.code, "what": fault.what, "line": fault.place.line,
+                 "column": fault.place.column, "hint": fault.hint}
+                for fault in error.faults
+            ]  # fmt: skip
+            files.append({"name": name, "kind": kind, "sound": False, "faults": faults})
+    rows = [{"name": file["name"], "kind": file["kind"], **fault} for file in files
+            for fault in file["faults"] or [dict.fromkeys(FAULT)]]  # fmt: skip
+    said = "\n\n".join(errors) if (asked.form or "text") == "text" else ""
+    return told(asked, lambda: "\n".join(lines), lambda: {"schema": 1, "files": files},
+                lambda: rows, 2 if errors else 0, said)  # fmt: skip
+
+
+def schema(asked: argparse.Namespace) -> Answer:
+    if asked.names[0] not in FOLDERS:
+        raise _unknown(asked.names[0], FOLDERS)
+    return Answer(as_json(schema_of(asked.names[0])))
+
+
+def schema_of(kind: str) -> dict[str, Any]:
+    """The JSON Schema of a kind of spec file."""
+    from oracle.models.model import Network
+    from oracle.spec.dataset import Dataset
+    from oracle.spec.device import Device
+    from oracle.spec.schema import json_schema
+    from oracle.spec.system import System
+
+    kinds = {"models": Network, "systems": System, "devices": Device, "datasets": Dataset}
+    return json_schema(kinds[kind], f"oracle {kind}")
+
+
+def kind_of(name: str) -> str:
+    """What a file is meant to be, by the fields only one kind has."""
+    from oracle.spec.catalogue import document, shipped
+
+    for folder in FOLDERS:
+        if name in shipped(folder):
+            return folder
+    node, _, _ = document(name, "models")
+    fields = set(node.entries)
+    if fields & {"layers", "transformer", "input"}:
+        return "models"
+    if fields & {"levels", "collectives"}:
+        return "systems"
+    if fields & {"peak", "memory_bandwidth"}:
+        return "devices"
+    return "datasets" if "samples" in fields else "systems"
+
+
+def opened(kind: str, name: str) -> object:
+    from oracle.models.model import model as load_model
+    from oracle.spec import catalogue
+
+    read: dict[str, Any] = {
+        "models": load_model,
+        "systems": catalogue.system,
+        "devices": catalogue.device,
+        "datasets": catalogue.dataset,
+    }
+    return read[kind](name)
+
+
+def _unknown(name: str, known: object) -> Exception:
+    from oracle.spec.document import suggest
+
+    what = f"nothing is called `{name}`"
+    return refusal("specs", what, suggest(name, list(known)), "E110")  # type: ignore[call-overload]
+
+
+def _wrong(error: Exception) -> Exception:
+
+    return refusal("specs", str(error), "see `oracle specs --help`", "E112")

@@ -1,0 +1,18 @@
+"""Seconds of local work: pure functions of shapes on a device, and measured profiles.
+
+gemm attention conv stream    seconds of one family of kernels
+curve         how a family uses a device: peak, traffic, start
+waves         whole waves of whole tiles
+rows          forward and backward seconds of every row of a model
+slowest       the slowest of many like devices sets the pace
+provenance    where the seconds of a pass come from, and how sure they are
+profile/      measured seconds in place of modelled ones
+"""
+
+from oracle.kernels.attention import attention
+from oracle.kernels.conv import conv
+from oracle.kernels.curve import Origin, origin
+from oracle.kernels.gemm import gemm
+from oracle.kernels.stream import stream, update
+
+__all__ = ["Origin", "attention", "conv", "gemm", "origin", "stream", "update"]

@@ -1,0 +1,90 @@
+"""Convolutions of one, two or three dimensions, forward and both gradients.
+
+As an implicit matrix product (`chetlur2014`), with P output points, F filters, C channels
+and a window of K points:
+
+    forward  m = B·P          n = F/g   k = C/g·K
+    data     m = B·P·strides  n = C/g   k = F/g·K/strides      the same FLOP, by the input's points
+    weight   m = F/g          n = C/g·K k = B·P
+
+and, where it may be, by Winograd's 6×6 tiles (`lavin2016`: 4 times fewer products of a 3×3
+window) or, one filter a channel, directly; the library picks the fastest of its algorithms,
+hence the minimum.
+"""
+
+from __future__ import annotations
+
+from typing import TypeAlias
+
+import numpy as np
+
+from oracle.kernels.curve import WIDTH, Array, curve, duration, fitted, powered, precision_on
+from oracle.spec.device import Curve, Device
+
+Three: TypeAlias = "tuple[Array, Array, Array]"  # depth, height, width; 1 where there is none
+TRANSFORM = 6  # points of a Winograd tile along height and along width
+
+
+def conv(
+    device: Device,
+    precision: str,
+    batch: Array,
+    channels: Array,
+    filters: Array,
+    extents_out: Three,
+    window: Three,
+    stride: Three = (1, 1, 1),
+    groups: Array = 1,
+    part: str = "forward",
+    *,
+    queued: bool = False,
+) -> Array:
+    """Seconds of a convolution's forward pass, data gradient or weight gradient."""
+    own = precision_on(device, precision)
+    rate, batch = device.peak[own], np.asarray(batch, float)
+    points, taps, strides = (product(three) for three in (extents_out, window, stride))
+    inner, outer = np.asarray(channels, float) / groups, np.asarray(filters, float) / groups
+    moved = WIDTH[precision] * groups * (
+        batch * (inner * points * strides + outer * points) + inner * outer * taps
+    )  # fmt: skip
+    used = curve(device, "conv", own, part)
+    form = (part, batch, points, inner, outer, taps, strides)
+    seconds = duration(used, device, rate, *shape(used, *form), groups, moved)
+    quick = fitted(device, "winograd", own, part)
+    if quick is not None:
+        side = np.asarray(window[2])
+        square = (side >= 3) & (side <= 5) & (window[1] == side) & (taps == side**2)
+        # a tile makes 4×4 outputs of a 3×3 window, 2×2 of a 5×5
+        made = np.maximum(TRANSFORM + 1 - side, 1)
+        saving = taps * (made / TRANSFORM) ** 2
+        saved = duration(quick, device, rate * saving, *shape(quick, *form), groups, moved)
+        seconds = np.where(square & (strides == 1), np.minimum(seconds, saved), seconds)
+    if np.any(np.asarray(groups) > 1):
+        plain = curve(device, "direct", "fp32", part)
+        vector = device.peak.get("fp32", rate)
+        by_hand = duration(plain, device, vector, *shape(plain, *form), groups, moved)
+        seconds = np.where(np.asarray(groups) > 1, np.minimum(seconds, by_hand), seconds)
+    flop = 2 * batch * points * inner * outer * taps * groups
+    return powered(device, own, seconds, flop, queued)
+
+
+def shape(
+    used: Curve, part: str, batch: Array, points: Array, inner: Array, outer: Array,
+    taps: Array, strides: Array,
+) -> tuple[Array, Array, Array]:  # fmt: skip
+    """m, n, k of the matrix product that this part of a convolution is, of one group."""
+    if part == "forward":
+        return batch * points, outer, np.sqrt(inner * inner + used.granule**2) * taps
+    if part == "data":
+        looped = taps / strides + used.zeros * (1 - 1 / strides)
+        deep = np.sqrt(outer * outer + used.granule**2)
+        return batch * points * strides, inner, deep * looped
+    if part == "weight":
+        return outer, np.sqrt(inner * inner + used.granule**2) * taps, batch * points
+    raise ValueError(f"a convolution has the parts forward, data and weight, not {part!r}")
+
+
+def product(three: Three) -> Array:
+    """The points of a box, as a float array."""
+    depth, height, width = three
+    return np.asarray(depth, float) * height * width

@@ -1,0 +1,150 @@
+"""Seconds of one kernel from its causes: arithmetic, traffic, and what a start costs.
+
+    area    = count · √(m² + tile²) · √(n² + tile²)          a part of a tile costs a tile
+    idle    = ramp · 128² · processors                       nor does part of a wave come free
+    math    = 2 · (area + idle) · (k + prologue) / (peak · sustained)
+    traffic = bytes / (memory bandwidth · share)
+    seconds = max(start + √(math² + traffic²), launch)      alone; in a step: `powered`
+
+Every term grows with every extent, so more work is never faster (`williams2009`'s roofline with
+round corners). It costs two square roots and no power: a million plans are priced with it. Where
+measurements show the steps of whole waves of whole tiles, `waves` takes the place of `math`, and
+the longer of the two counts: what a wave loads, it loads while it computes.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import Any, TypeAlias
+
+import numpy as np
+
+from oracle.kernels.waves import waves
+from oracle.spec.device import Curve, Device
+
+Array: TypeAlias = Any  # a float or a numpy array, broadcastable to (plans, rows)
+WIDTH = {"fp32": 4.0, "tf32": 4.0, "fp16": 2.0, "bf16": 2.0, "fp8": 1.0}  # bytes of an element
+REACHED = 0.83  # of the peak, by large products in a short benchmark: 0.81 H100, 0.84 A100
+AREA = 128.0 * 128.0  # of the tile that one processor works on at a time
+
+# what to compute in where a device has no unit for the precision asked for
+INSTEAD = {
+    "fp8": ("bf16", "fp16", "fp32"),
+    "bf16": ("fp32", "tf32"),
+    "fp16": ("bf16", "fp32"),
+    "tf32": ("fp32", "bf16"),
+    "fp32": ("tf32", "bf16"),
+}
+# whose curve to borrow where none was fitted at the precision computed in
+RELATED = {
+    "fp8": ("bf16", "fp16"),
+    "bf16": ("fp16", "tf32"),
+    "fp16": ("bf16", "tf32"),
+    "tf32": ("bf16", "fp16"),
+    "fp32": (),
+}
+# what kernels do on a device that nobody measured: round figures of those that were
+GUESS = Curve("", "assumed: round figures of measured devices", origin="assumed", uncertainty=0.3)
+ASSUMED = {
+    "gemm": replace(GUESS, family="gemm", tile=16, prologue=72, ramp=0.03),
+    "conv": replace(GUESS, family="conv", sustained=0.7, prologue=16, ramp=0.3, uncertainty=0.4),
+    "direct": replace(GUESS, family="direct", sustained=0.25, traffic=0.6, tile=1, prologue=0,
+                      granule=0, uncertainty=0.5),
+    "attention": replace(GUESS, family="attention", sustained=0.5, prologue=196, ramp=2,
+                         uncertainty=0.4),
+    "stream": replace(GUESS, family="stream", start=2e-6),
+}  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True)
+class Origin:
+    """Where a price comes from, and how far it can be trusted."""
+
+    kind: str  # measured, fitted, datasheet or assumed
+    source: str
+    uncertainty: float  # relative, 1σ, of one kernel
+    outside: bool  # of the range of work that was fitted
+    reach: tuple[float, ...] = ()  # of the smallest and of the largest kernel measured, FLOP
+
+
+def precision_on(device: Device, precision: str) -> str:
+    """The precision that the device really computes in."""
+    for known in (precision, *INSTEAD[precision], *device.peak):
+        if known in device.peak:
+            return known
+    raise ValueError(f"{device.name} has no peak for any precision")
+
+
+def curve(device: Device, family: str, precision: str = "", part: str = "") -> Curve:
+    """The curve that fits best: same precision and part, else a related one, else assumed."""
+    found = fitted(device, family, precision, part)
+    return ASSUMED[family] if found is None else found
+
+
+def fitted(device: Device, family: str, precision: str = "", part: str = "") -> Curve | None:
+    """The device's own curve of a family, or None where nothing was fitted."""
+    for wanted in (precision, *RELATED.get(precision, ()), ""):
+        for known in device.kernels:
+            if (known.family, known.precision) == (family, wanted) and known.part in (part, ""):
+                return known
+    return None
+
+
+def origin(
+    device: Device, family: str, precision: str = "", part: str = "", flop: float | None = None
+) -> Origin:
+    """Whether a price is measured, fitted or assumed, and whether `flop` lies outside the fit."""
+    own = precision and precision_on(device, precision)
+    used = curve(device, family, own, part)
+    outside = used.origin == "assumed"
+    if flop is not None and used.reach:
+        outside = not used.reach[0] <= flop <= used.reach[-1]
+    if used.origin == "assumed" or used.precision in (own, ""):
+        return Origin(used.origin, used.source, used.uncertainty, outside, used.reach)
+    # the two 16-bit formats run on the same units at the same rate; other pairs are a guess
+    alike = {used.precision, own} == {"fp16", "bf16"}
+    kind, wider = (used.origin, 1.25) if alike else ("assumed", 2.0)
+    return Origin(
+        kind, f"as {used.precision}: {used.source}", wider * used.uncertainty, outside, used.reach
+    )  # fmt: skip
+
+
+def duration(
+    used: Curve,
+    device: Device,
+    rate: float,
+    m: Array,
+    n: Array,
+    k: Array,
+    count: Array,
+    nbytes: Array,
+) -> Array:
+    """Seconds on the device of `count` products (m×k)·(k×n) in one kernel, by `used`."""
+    traffic = nbytes * (1 / (device.memory_bandwidth * used.traffic))
+    if used.waves:
+        return used.start + np.maximum(waves(used, device, rate, m, n, k, count), traffic)
+    tile, idle = used.tile**2, used.ramp * AREA * device.processors
+    area = np.sqrt((m * m + tile) * (n * n + tile)) * count
+    math = (area + idle) * (k + used.prologue) * (2 / (rate * used.sustained))
+    # np.hypot guards against overflow that cannot be here, at five times the price
+    return used.start + np.sqrt(math * math + traffic * traffic)
+
+
+def launched(device: Device, seconds: Array, queued: bool) -> Array:
+    """At least what the host needs to launch it, unless the host runs ahead (`queued`)."""
+    return seconds if queued else np.maximum(seconds, device.launch)
+
+
+def powered(device: Device, own: str, seconds: Array, flop: Array, queued: bool) -> Array:
+    """The same, and in a training step (`queued`) at the clock that the power lasts for.
+
+        P ∝ rate · V²,  V ∝ clock:   clock = ∛(budget / rate)  where that is less than one
+
+    Matrix units under random numbers for hours draw more than a device is granted, and its clock
+    gives way: the largest products, at `REACHED` of the peak in a short benchmark, keep up
+    `loaded` of it. A kernel that fills the units less draws less and is slowed down less.
+    """
+    if not queued or own == "fp32" or device.loaded >= REACHED:
+        return launched(device, seconds, queued)
+    budget = device.peak[own] * device.loaded**3 / REACHED**2
+    return np.maximum(seconds, np.cbrt(seconds * seconds * (np.asarray(flop) / budget)))

@@ -1,0 +1,118 @@
+"""Where the seconds of a plan's passes come from, and how far they can be trusted.
+
+A row is `measured` where a profile has it, else what the curve of its kernels is: `fitted`,
+`datasheet` or `assumed`. It lies outside where no measurement covers it: at work that a curve was
+not fitted to, or at another shape than the profile's.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from oracle.kernels.curve import Origin, origin
+from oracle.kernels.rows import Passes
+from oracle.models.model import Model
+from oracle.models.shard import Array, Shard
+from oracle.spec.device import ORIGINS, Device
+from oracle.spec.options import Options
+
+FOLD = 0.05  # more doubt for every e-fold of work beyond what was measured
+# what of a curve's error is common to the rows of a model: most of a fitted family's spread is
+# shape by shape and cancels, what is assumed errs as a whole
+COMMON = {"measured": 1.0, "fitted": 1 / 3, "datasheet": 1 / 1.5, "assumed": 1 / 1.5}
+MEASURED = ("measured", "fitted")
+EXACT, SCALED = 0.05, 0.1  # relative 1σ of a row measured at its shape, on another day; at others
+
+
+@dataclass(eq=False)
+class Known:
+    """Of some seconds of each plan: by where they come from, (plans,) each."""
+
+    seconds: dict[str, Array] = field(default_factory=dict)  # by origin
+    outside: Array = 0.0  # seconds of what was measured or fitted, but not at such work
+    doubt: Array = 0.0  # 1σ of all, seconds: errors of one origin add up
+
+    def add(self, kind: str, seconds: Array, outside: Array, doubt: Array) -> None:
+        self.seconds[kind] = self.seconds.get(kind, 0.0) + seconds
+        self.outside = self.outside + np.broadcast_to(outside, seconds.shape)
+        self.doubt = self.doubt + np.broadcast_to(doubt, seconds.shape)
+
+    @property
+    def total(self) -> Array:
+        return np.maximum(sum(self.seconds.values()), 1e-30)
+
+    def told(self, plan: int) -> dict[str, object]:
+        """Of one plan, as JSON has it."""
+        shares = {kind: float(self.seconds[kind][plan] / self.total[plan])
+                  for kind in ORIGINS if kind in self.seconds}  # fmt: skip
+        shares = {kind: share for kind, share in shares.items() if share > 0}
+        kind = max(shares, key=lambda kind: shares[kind], default="assumed")
+        covered = kind in MEASURED and self.outside[plan] <= 0.1 * self.total[plan]
+        return {"origin": kind, "outside": not covered, "shares": shares}
+
+
+def known(
+    shard: Shard, times: Passes, stages: Any, device: Device, options: Options
+) -> tuple[Known, Known, Known]:
+    """Of forward and backward pass, per micro-batch of the whole model, and of the update."""
+    ahead, back, update = Known(), Known(), Known()
+    if shard.ideal:
+        for tally in (ahead, back, update):
+            tally.add("assumed", np.ones(len(times.forward)), 0.0, 0.0)
+        return ahead, back, update
+    size = times.forward.shape
+    for family, columns in _families(shard.model).items():
+        at = np.array(columns)
+        work = 2.0 * shard.model.mac[at] * np.broadcast_to(shard.micro * shard.work, size)[:, at]
+        for part, tally in (("forward", ahead), ("data", back), ("weight", back)):
+            seconds = np.broadcast_to(getattr(times, part), size)[:, at] * shard.model.repeat[at]
+            if not seconds.any():
+                continue
+            which = part if family == "conv" else ""
+            own = origin(device, family, "" if family == "stream" else options.precision, which)
+            if np.ndim(times.measured):
+                seconds = _measured(tally, seconds, np.broadcast_to(times.measured, size)[:, at])
+            _modelled(tally, seconds, own, work)
+    profile = options.profile
+    weights = stages.total(shard.w * np.ones_like(shard.batch)) * shard.stated
+    held = weights.sum(axis=1)
+    if profile is not None and profile.has(options.optimizer):
+        near = profile.has(options.optimizer, weights).all(axis=1)
+        update.add("measured", held, held * ~near, EXACT * held)
+    else:
+        stream = origin(device, "stream")
+        update.add(stream.kind, held, 0.0, stream.uncertainty * held)
+    return ahead, back, update
+
+
+def _measured(tally: Known, seconds: Array, how: Array) -> Array:
+    """Put down what a profile has; what is left was never measured."""
+    for level, doubt in ((2, EXACT), (1, SCALED)):
+        these = (seconds * (how == level)).sum(axis=1)
+        tally.add("measured", these, these * (level == 1), doubt * these)
+    return seconds * (how == 0)
+
+
+def _modelled(tally: Known, seconds: Array, own: Origin, work: Array) -> None:
+    total = seconds.sum(axis=1)
+    doubt = COMMON[own.kind] * own.uncertainty * total
+    outside: Array = 0.0
+    if own.reach:
+        low, high = own.reach[0], own.reach[-1]
+        if work.min() < low or work.max() > high:
+            beyond = np.maximum(np.maximum(low / np.maximum(work, 1.0), work / high), 1.0)
+            outside = (seconds * (beyond > 1)).sum(axis=1) * (own.kind in MEASURED)
+            doubt = doubt + FOLD * (seconds * np.log(beyond)).sum(axis=1)
+    tally.add(own.kind, total, outside, doubt)
+
+
+def _families(model: Model) -> dict[str, list[int]]:
+    """Rows by the family of kernels that most of their work is."""
+    found: dict[str, list[int]] = {}
+    for i, row in enumerate(model.rows):
+        family = "gemm" if row.work == "attention" and not row.flash else str(row.work)
+        found.setdefault(family, []).append(i)
+    return found

@@ -1,0 +1,204 @@
+"""Seconds of every row of a shard at its local shape: forward, data and weight gradient.
+
+The GPU works down a queue that the host fills, so a row's seconds are those of its kernels
+alone; `kernels` counts what the host must launch for it, and whoever adds up a pass takes the
+longer of the two: small layers are as slow as their launches.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from oracle.kernels.attention import attention
+from oracle.kernels.conv import conv
+from oracle.kernels.gemm import gemm
+from oracle.kernels.profile.measured import Profile
+from oracle.kernels.stream import stream
+from oracle.models.model import Model
+from oracle.models.shard import Array, Shard, product
+from oracle.spec.device import Device
+
+# what a framework dispatches for one row, forward and backward: a matrix product brings its bias,
+# views and casts along; attention through memory is two products, scale, mask, softmax, dropout
+# and the copies between them; a loss in fp32 is written out pass by pass
+DISPATCHED = {
+    "gemm": (3, 4), "conv": (2, 3), "flash": (5, 6), "attention": (12, 16), "stream": (2, 3),
+    "loss": (15, 8),
+}  # fmt: skip
+BESIDE = {"fp8": "bf16"}  # what all but linear layers compute in
+CAST = 4  # bytes an element: read in 16 bits, written in 8 as it is and turned round
+MERGED = 10  # bytes to add an element of a part's result to those before it, in fp32
+AROUND = 60  # dispatched around each micro-batch: fetching it, scaling its loss, bookkeeping
+
+
+@dataclass(frozen=True, slots=True)
+class Passes:
+    """Per row and micro-batch: seconds of each pass, and how many kernels they are."""
+
+    forward: Array
+    data: Array  # gradient of the input
+    weight: Array  # gradient of the weights
+    kernels: tuple[Array, Array]  # forward, backward
+    measured: Array = 0  # 2 at a shape that was measured, 1 scaled from others of the layer
+
+
+def passes(
+    shard: Shard, device: Device, precision: str, profile: Profile | None = None
+) -> Passes:  # fmt: skip
+    """Seconds of every row, as a profile has them or else as kernels are priced."""
+    if profile is None or shard.ideal:
+        return priced(shard, device, precision)
+    found: Passes = profile.passes(shard, device, precision, priced)
+    return found
+
+
+def priced(shard: Shard, device: Device, precision: str) -> Passes:
+    """Price every row, family by family; (plans, rows) each."""
+    model = shard.model
+    size = (np.broadcast_shapes(*map(np.shape, (shard.micro, shard.filters, shard.y)))[0]
+            if np.ndim(shard.micro) == 2 else 1)  # fmt: skip
+    found = {part: np.zeros((size, len(model))) for part in ("forward", "data", "weight")}
+    if shard.ideal:
+        return _ideal(shard, device, precision, found)
+    for family, columns in _families(model).items():
+        at = _At(shard, np.array(columns))
+        for part in found:
+            found[part][:, columns] = PRICE[family[0]](at, device, precision, part, family)
+    first = model.mask(lambda row: row.kind != "embedding")
+    entry = np.array([feeds == (-1,) for feeds in model.feeds])
+    found["data"] *= ~(entry & first)  # nobody wants the gradient of the samples
+    again = np.where(model.mask(lambda row: row.work == "attention"), shard.rounds, 1.0)
+    forward, backward = (
+        again * np.array([_launches(row)[i] for row in model.rows], float) for i in (0, 1)
+    )
+    return Passes(found["forward"], found["data"], found["weight"], (forward, backward))
+
+
+def _ideal(shard: Shard, device: Device, precision: str, found: dict[str, Array]) -> Passes:
+    """FLOP over the peak: FW_l, BW_l per sample as the published table has them."""
+    from oracle.kernels.curve import precision_on
+
+    rate = device.peak[precision_on(device, precision)]
+    forward = shard.micro * shard.work * 2 * shard.model.mac / rate
+    for part in found:
+        found[part] = found[part] + forward
+    none = np.zeros(len(shard.model))
+    return Passes(found["forward"], found["data"], found["weight"], (none, none))
+
+
+def _launches(row: Any) -> tuple[int, int]:
+    if row.kind in ("flatten", "reshape"):
+        return 0, 0
+    if row.kind == "loss":
+        return DISPATCHED["loss"]
+    forward, backward = DISPATCHED["flash" if row.work == "attention" and row.flash else row.work]
+    return forward * row.pieces, backward * row.pieces
+
+
+def _families(model: Model) -> dict[tuple[Any, ...], list[int]]:
+    """Rows that one call prices together."""
+    found: dict[tuple[Any, ...], list[int]] = {}
+    for i, row in enumerate(model.rows):
+        key: tuple[Any, ...] = (row.work,)
+        if row.work == "attention":
+            masked = row.causal and row.keys == row.made.extents[0]
+            key = ("attention", masked, row.flash, row.version)
+        elif row.work == "conv":
+            key = ("deconv" if row.kind == "deconv" else "conv",)
+        found.setdefault(key, []).append(i)
+    return found
+
+
+class _At:
+    """A shard seen at some of its rows."""
+
+    def __init__(self, shard: Shard, columns: Array) -> None:
+        self.shard, self.columns = shard, columns
+
+    def __call__(self, values: Array) -> Array:
+        values = np.asarray(values, float)
+        if values.ndim == 0 or values.shape[-1] == 1:
+            return values
+        return values[..., self.columns]
+
+    def row(self, read: Any) -> Array:
+        return np.array([read(self.shard.model.rows[i]) for i in self.columns], float)
+
+    def three(self, extents: Iterable[Array]) -> tuple[Array, Array, Array]:
+        """Three extents with what is not there in front, as convolutions are priced."""
+        first, second, third = (self(e) for e in extents)
+        return third, first, second
+
+
+def _gemm(at: _At, device: Device, precision: str, part: str, family: Any) -> Array:
+    shard = at.shard
+    m = at(shard.micro) * product([at(e) for e in shard.made])
+    n, k = at(shard.filters), at(shard.channels)
+    # a mixture: the tokens at hand are dealt to the experts held here, one product each
+    held = np.maximum(at.row(lambda r: r.experts if r.role == "expert" else 1) / shard.visits, 1)
+    held = np.where(at.row(lambda r: r.role == "expert") > 0, held, 1.0)
+    m = m / held
+    shapes = {"forward": (m, n, k), "data": (m, k, n), "weight": (k, n, m)}
+    seconds = gemm(device, precision, *shapes[part], held, queued=True)
+    if precision not in BESIDE:
+        return seconds
+    # what goes in is cast, once for both gradients; the vocabulary's product stays as it is
+    if part != "weight":
+        cast = m * k + k * n if part == "forward" else m * n
+        seconds = seconds + stream(device, CAST * cast * held, queued=True)
+    plain = gemm(device, BESIDE[precision], *shapes[part], held, queued=True)
+    return np.where(at.row(lambda r: r.role == "vocab") > 0, plain, seconds)
+
+
+def _conv(at: _At, device: Device, precision: str, part: str, family: Any) -> Array:
+    shard = at.shard
+    channels, filters, made = at(shard.channels), at(shard.filters), at.three(shard.made)
+    if family[0] == "deconv":  # the forward pass of one is the data gradient of the other
+        channels, filters, made = filters, channels, at.three(shard.given)
+        part = {"forward": "data", "data": "forward"}.get(part, part)
+    groups = np.minimum(at(shard.model.groups), np.minimum(channels, filters))
+    return conv(
+        device, precision, at(shard.micro), channels, filters, made, at.three(shard.model.window),
+        at.three(shard.model.stride), groups, part, queued=True,
+    )  # fmt: skip
+
+
+def _attention(at: _At, device: Device, precision: str, part: str, family: Any) -> Array:
+    if part == "weight":
+        return np.zeros(1)
+    precision = BESIDE.get(precision, precision)
+    shard, (_, causal, flash, version) = at.shard, family
+    row = shard.model.rows[at.columns[0]]
+    dropout = not row.flash and row.extra_kept > row.heads * row.made.extents[0] * row.keys
+    # in a ring each device meets one part's keys at a time, and merges what it makes of them
+    rounds = at(shard.rounds)
+    queries, width = at(shard.model.made[0]) / rounds, at.row(lambda r: r.width)
+    core = attention(
+        device, precision, at(shard.micro), at(shard.heads), at(shard.kv_heads), queries,
+        at.row(lambda r: r.keys) / rounds, width, causal,
+        "forward" if part == "forward" else "backward", flash, dropout, version=version,
+        queued=True,
+    )  # fmt: skip
+    core = core * rounds**2 / at(shard.long) + _stream(at, device, precision, part, family)
+    made = at(shard.heads) + (2 * at(shard.kv_heads) if part == "data" else 0)  # o; dq, dk, dv
+    merged = stream(device, MERGED * at(shard.micro) * queries * width * made, queued=True)
+    return core + np.where(rounds > 1, (rounds - 1) * merged, 0.0)
+
+
+def _stream(at: _At, device: Device, precision: str, part: str, family: Any) -> Array:
+    if part == "weight":
+        return np.zeros(1)
+    shard = at.shard
+    field = "reads" if part == "forward" else "rereads"
+    over_x, over_y = (at.row(lambda r, i=i: getattr(r, field)[i]) for i in (0, 1))
+    # a loss is taken in fp32 whatever the precision
+    width = np.where(at.row(lambda r: r.kind == "loss") > 0, 4.0, shard.delta)
+    moved = at(shard.micro) * width * (over_x * at(shard.x) + over_y * at(shard.y))
+    return np.where(moved > 0, stream(device, moved, queued=True), 0.0)
+
+
+PRICE = {"gemm": _gemm, "conv": _conv, "deconv": _conv, "attention": _attention, "stream": _stream}

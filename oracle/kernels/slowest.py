@@ -1,0 +1,41 @@
+"""Devices of one make differ, and those that work in step wait for the slowest of them.
+
+    slowest of p = 1 + variation · Φ⁻¹((p − 3/8) / (p + 1/4))        the mean of the greatest of p
+                                                                  normal numbers [blom1958]
+
+Chips that come out of a factory need different voltages for the same clock, so under one limit
+of power they keep up different clocks; what memory sets the pace of does not differ [sinha2022].
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from statistics import NormalDist
+from typing import Any
+
+import numpy as np
+
+from oracle.kernels.rows import Passes
+from oracle.models.model import Model
+from oracle.models.shard import Array
+from oracle.spec.device import Device
+
+
+def slowest(device: Device, devices: Array) -> Array:
+    """How many times as long the slowest of so many devices takes as the mean of them."""
+    sizes, which = np.unique(np.asarray(devices, float), return_inverse=True)
+    normal = NormalDist()
+    greatest = [normal.inv_cdf((p - 0.375) / (p + 0.25)) for p in sizes.tolist()]
+    found: Any = 1 + device.variation * np.array(greatest)[which.reshape(np.shape(devices))]
+    return found
+
+
+def in_step(times: Passes, model: Model, device: Device, devices: Array) -> Passes:
+    """The same passes, at the pace of the slowest of each plan's devices."""
+    if not device.variation:
+        return times
+    clocked = model.mask(lambda row: row.work != "stream")
+    by = np.where(clocked, slowest(device, np.reshape(devices, (-1, 1))), 1.0)
+    return replace(
+        times, forward=times.forward * by, data=times.data * by, weight=times.weight * by
+    )

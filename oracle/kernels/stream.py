@@ -1,0 +1,51 @@
+"""Kernels that wait for memory: norms, activations, softmax, embeddings, weight updates."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from oracle.kernels.curve import Array, curve, launched
+from oracle.spec.device import Device
+
+# passes over fp32 values per weight (reads and writes, gradient in fp32), and kernels:
+# one fused kernel against one pass for each term of the rule as written
+#   sgd       w -= η g
+#   momentum  v = μ v + g;  w -= η v
+#   adam      m, v, w of kingma2015: reads w g m v, writes w m v
+#   lars      momentum at a rate scaled by |w| / |g| of each layer (you2017): one more reading
+#   lamb      adam's direction, then scaled by |w| / |direction| (you2020): three stages
+FUSED = {"sgd": (3, 1), "momentum": (5, 1), "adam": (7, 1), "lars": (7, 2), "lamb": (12, 3)}
+PLAIN = {"sgd": (3, 1), "momentum": (6, 2), "adam": (17, 6), "lars": (10, 5), "lamb": (24, 11)}
+
+
+def stream(device: Device, nbytes: Array, *, queued: bool = False) -> Array:
+    """Seconds to read and write `nbytes` in all: start + bytes / (bandwidth · share).
+
+    A share that saturates with size, b / (b + half), gives the same line: the start holds `half`.
+    """
+    used = curve(device, "stream")
+    rate = device.memory_bandwidth * used.traffic
+    return launched(device, used.start + np.asarray(nbytes, float) / rate, queued)
+
+
+def update(
+    device: Device,
+    precision: str,
+    optimizer: str,
+    weights: Array,
+    tensors: Array = 1,
+    *,
+    fused: bool = True,
+    queued: bool = False,
+) -> Array:
+    """Seconds to update `weights` parameters: memory-bound, by the optimizer's passes.
+
+    Mixed precision reads 2-byte gradients and writes 2-byte weights beside fp32 masters. Not
+    fused, every term is a kernel of its own for each of the `tensors`.
+    """
+    passes, kernels = (FUSED if fused else PLAIN)[optimizer]
+    # fused, a 2-byte gradient saves what the 2-byte copy of the weight costs
+    casts = 0 if fused or precision in ("fp32", "tf32") else 12
+    moved = np.asarray(weights, float) * (4 * passes + casts)
+    calls = kernels * np.asarray(1 if fused else tensors, float)
+    return np.asarray(calls * stream(device, moved / calls, queued=queued))

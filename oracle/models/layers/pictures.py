@@ -1,0 +1,144 @@
+"""Layers that look at neighbours: convolutions, pooling, interpolation."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from typing import ClassVar, Literal
+
+from oracle.models.layers.base import Extents, Layer, Misfit, Row, Shape, along
+from oracle.spec.schema import Count, Whole
+
+
+@dataclass(frozen=True)
+class Conv(Layer):
+    """Convolution over 1-3 extents, with groups, dilation and stride."""
+
+    filters: Count
+    kernel: Count | tuple[Count, ...]
+    stride: Count | tuple[Count, ...] = 1
+    padding: Literal["same", "valid"] | Whole | tuple[Whole, ...] = 0
+    dilation: Count | tuple[Count, ...] = 1
+    groups: Count = 1
+    bias: bool = True
+
+    def rows(self, given: Sequence[Shape]) -> Iterator[Row]:
+        shape, rank = given[0], len(given[0].extents)
+        if not 1 <= rank <= 3:
+            raise Misfit(f"a convolution takes 1 to 3 extents, its input {shape} has {rank}")
+        kernel, stride = along(self.kernel, rank), along(self.stride, rank)
+        dilation = along(self.dilation, rank)
+        reach = tuple(d * (k - 1) + 1 for k, d in zip(kernel, dilation, strict=True))
+        made = tuple(
+            (n + pad - r) // s + 1
+            for n, pad, r, s in zip(
+                shape.extents, self.pads(shape, reach, stride), reach, stride, strict=True
+            )
+        )
+        if min(made) < 1:
+            raise Misfit(f"a window of {'×'.join(map(str, reach))} does not fit into {shape}")
+        if shape.channels % self.groups or self.filters % self.groups:
+            raise Misfit(f"{self.groups} groups do not divide {shape.channels} → {self.filters}")
+        weights = self.filters * shape.channels // self.groups * math.prod(kernel)
+        yield Row(
+            self.name or "conv", "conv", "conv", shape, Shape(self.filters, made, shape.tokens),
+            kernel, stride, self.groups, weights + self.bias * self.filters, needs="x",
+        )  # fmt: skip
+
+    def pads(self, shape: Shape, reach: Extents, stride: Extents) -> Extents:
+        """Both sides together, per extent."""
+        if self.padding == "valid":
+            return (0,) * len(reach)
+        if self.padding == "same":
+            sizes = zip(shape.extents, reach, stride, strict=True)
+            return tuple(max((-(-n // s) - 1) * s + r - n, 0) for n, r, s in sizes)
+        return tuple(2 * p for p in along(self.padding, len(reach)))
+
+
+@dataclass(frozen=True)
+class Deconv(Layer):
+    """Transposed convolution: a stride makes the output larger."""
+
+    filters: Count
+    kernel: Count | tuple[Count, ...]
+    stride: Count | tuple[Count, ...] = 1
+    padding: Whole | tuple[Whole, ...] = 0
+    output_padding: Whole | tuple[Whole, ...] = 0
+    groups: Count = 1
+    bias: bool = True
+
+    def rows(self, given: Sequence[Shape]) -> Iterator[Row]:
+        shape, rank = given[0], len(given[0].extents)
+        if not 1 <= rank <= 3:
+            raise Misfit(f"a transposed convolution takes 1 to 3 extents, its input has {rank}")
+        kernel, stride = along(self.kernel, rank), along(self.stride, rank)
+        pad, extra = along(self.padding, rank), along(self.output_padding, rank)
+        sizes = zip(shape.extents, kernel, stride, pad, extra, strict=True)
+        made = tuple((n - 1) * s - 2 * p + k + e for n, k, s, p, e in sizes)
+        if min(made) < 1:
+            raise Misfit(f"padding {pad} leaves nothing of {shape}")
+        if shape.channels % self.groups or self.filters % self.groups:
+            raise Misfit(f"{self.groups} groups do not divide {shape.channels} → {self.filters}")
+        weights = self.filters * shape.channels // self.groups * math.prod(kernel)
+        yield Row(
+            self.name or "deconv", "deconv", "conv", shape, Shape(self.filters, made, shape.tokens),
+            kernel, stride, self.groups, weights + self.bias * self.filters, needs="x",
+        )  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Pool(Layer):
+    """Max or mean over a window; `global` makes every extent one."""
+
+    kernel: Count | tuple[Count, ...] | Literal["global"] = 2
+    stride: Count | tuple[Count, ...] | None = None
+    padding: Literal["same", "valid"] | Whole | tuple[Whole, ...] = 0
+    op: Literal["max", "mean"] = "max"
+    ceil: bool = False
+
+    def rows(self, given: Sequence[Shape]) -> Iterator[Row]:
+        shape, rank = given[0], len(given[0].extents)
+        if not rank:
+            raise Misfit("pooling needs extents, its input has none")
+        if self.kernel == "global":
+            made, kernel, stride = (1,) * rank, shape.extents, shape.extents
+        else:
+            kernel = along(self.kernel, rank)
+            stride = along(kernel if self.stride is None else self.stride, rank)
+            pads = Conv(1, kernel, padding=self.padding).pads(shape, kernel, stride)
+            sizes = list(zip(shape.extents, kernel, stride, pads, strict=True))
+            up = [s - 1 if self.ceil else 0 for s in stride]
+            made = tuple(
+                (n + p - k + u) // s + 1 for (n, k, s, p), u in zip(sizes, up, strict=True)
+            )
+            # a window that would start beyond the padded input is dropped, as everybody does
+            made = tuple(
+                m - 1 if self.ceil and (m - 1) * s >= n + p // 2 else m
+                for m, (n, _, s, p) in zip(made, sizes, strict=True)
+            )
+        if min(made) < 1:
+            raise Misfit(f"a window of {kernel} does not fit into {shape}")
+        indices = 8.0 * math.prod(made) * shape.channels if self.op == "max" else 0.0
+        yield Row(
+            self.name or "pool", "pool", "stream", shape, replace(shape, extents=made),
+            kernel, stride, reads=(1, 1), rereads=(1, 1),
+            needs="x" if self.op == "max" else "", extra_bytes=indices,
+        )  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Upsample(Layer):
+    """The extents made larger by interpolation, by a factor or to given ones."""
+
+    factor: Count = 2
+    to: tuple[Count, ...] = ()
+
+    shorthand: ClassVar[str] = "factor"
+
+    def rows(self, given: Sequence[Shape]) -> Iterator[Row]:
+        shape = given[0]
+        extents = self.to or tuple(n * self.factor for n in shape.extents)
+        made = replace(shape, extents=along(extents, len(shape.extents)))
+        yield Row(self.name or "upsample", "upsample", "stream", shape, made,
+                  reads=(1, 1), rereads=(1, 1))  # fmt: skip

@@ -1,0 +1,112 @@
+"""A layer as it stands in a file: `- kind: {fields}`, or a block of layers that recurs."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Annotated, Any, cast
+
+from oracle.models.layers.base import Layer
+from oracle.models.layers.plain import Activation
+from oracle.spec.document import Node, suggest
+from oracle.spec.schema import Between, Reader, fields_of
+
+_ACTIVATIONS = ("relu", "leaky_relu", "gelu", "silu", "tanh", "sigmoid", "softmax", "swish")
+
+
+def kinds() -> dict[str, type[Layer]]:
+    """Every layer kind by the word a spec file uses; a new subclass is here at once."""
+    return {cls.__name__.lower(): cls for cls in Layer.__subclasses__()}
+
+
+@dataclass(frozen=True, slots=True)
+class Placed:
+    """A layer as it stands in a file: the layer, or a block of layers, and where it stands."""
+
+    node: Node
+    layer: Layer | None = None
+    repeat: int = 1
+    block: tuple[Placed, ...] = ()
+    name: str = ""  # of a block: what its last layer made
+
+    @classmethod
+    def from_node(cls, node: Node, reader: Reader) -> Placed | None:
+        if node.kind == "scalar" and not node.empty:  # `- relu`: a kind with nothing to say
+            entry = Node(node.place, "mapping", entries={node.text: Node(node.place, "mapping")})
+            entry.keys[node.text] = node.place
+            return cls.from_node(entry, reader)
+        if node.kind != "mapping" or not node.entries:
+            reader.fault("E104", "a layer is written `- kind: {fields}`", node)
+            return None
+        if "layers" in node.entries:
+            return cls._block(node, reader)
+        word, *rest = node.entries
+        known = kinds()
+        if word in _ACTIVATIONS and not rest:  # `relu: {name: here}` says an activation's op
+            given = node.entries[word]
+            if given.kind != "mapping" and not given.empty:
+                what = f"`{word}` takes fields such as `name`, not a {given.kind}"
+                reader.fault("E104", what, given, f"write `- {word}`")
+                return None
+            inner = Node(given.place, "mapping", entries={**given.entries}, keys={**given.keys})
+            inner.entries["op"] = Node(node.keys[word], "scalar", word)
+            plain = reader.record(Activation, inner, word)
+            return cls(node, plain) if plain is not None else None
+        if word not in known:
+            hint = suggest(word, [*known, *_ACTIVATIONS, "layers"], "layer kinds")
+            place = node.keys[word]
+            at = Node(place, "scalar", word)
+            reader.fault("E110", f"no layer kind is called `{word}`", at, hint)
+            return None
+        if rest:
+            at = Node(node.keys[rest[0]], "scalar", rest[0])
+            reader.fault(
+                "E102", f"`{rest[0]}` stands beside `{word}`", at, "indent it under the kind"
+            )
+            return None
+        inner = node.entries[word]
+        if inner.empty:
+            inner = Node(inner.place, "mapping")
+        layer = reader.record(known[word], inner, word)
+        return cls(node, layer) if layer is not None else None
+
+    @classmethod
+    def _block(cls, node: Node, reader: Reader) -> Placed | None:
+        for key in node.entries:
+            if key not in ("name", "repeat", "layers"):
+                at = Node(node.keys[key], "scalar", key)
+                reader.fault(
+                    "E102", f"unknown field `{key}`", at, suggest(key, ["name", "repeat", "layers"])
+                )
+        times = 1
+        if "repeat" in node.entries:
+            hint = Annotated[int, Between(1, 10_000)]
+            times = reader.read(hint, node.entries["repeat"], "repeat") or 1
+        name = reader.read(str, node.entries["name"], "name") if "name" in node.entries else ""
+        inner = reader.read(tuple[Placed, ...], node.entries["layers"], "layers") or ()
+        return cls(node, None, times, tuple(p for p in inner if p is not None), name or "")
+
+    @classmethod
+    def json_schema(cls, schema: Callable[[Any], dict[str, Any]]) -> dict[str, Any]:
+        options: list[dict[str, Any]] = [
+            {"type": "object", "properties": {word: _said(kind, schema)}, "required": [word],
+             "additionalProperties": False}
+            for word, kind in {**kinds(), **dict.fromkeys(_ACTIVATIONS, Activation)}.items()
+        ]  # fmt: skip
+        blocks = {"type": "object", "required": ["layers"], "additionalProperties": False,
+                  "properties": {"name": {"type": "string"}, "repeat": {"type": "integer"},
+                                 "layers": {"type": "array"}}}  # fmt: skip
+        plain = sorted({*_ACTIVATIONS, *(w for w, k in kinds().items() if _plain(k))})
+        return {"anyOf": [*options, blocks, {"enum": plain}]}
+
+
+def _said(kind: type[Layer], schema: Callable[[Any], dict[str, Any]]) -> dict[str, Any]:
+    """Its fields; or the one field it is mostly about; or nothing, where nothing must be said."""
+    forms = [schema(kind)]
+    if shorthand := getattr(kind, "shorthand", None):
+        forms.append(schema(fields_of(cast(Any, kind))[shorthand][1]))
+    return {"anyOf": [*forms, *([{"type": "null"}] if _plain(kind) else [])]}
+
+
+def _plain(kind: type) -> bool:
+    return not any(required for _, _, required in fields_of(cast(Any, kind)).values())

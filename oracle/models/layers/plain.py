@@ -1,0 +1,171 @@
+"""Layers of any tensor: matrices, norms, functions of an element, sums, shapes, the loss."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from typing import ClassVar, Literal
+
+from oracle.models.layers.base import Layer, Misfit, Row, Shape
+from oracle.spec.schema import Count, Fraction
+
+
+@dataclass(frozen=True)
+class Dense(Layer):
+    """A matrix applied to the channels at every position."""
+
+    filters: Count
+    bias: bool = True
+    role: Literal["", "column", "row", "vocab"] = ""
+    tied: bool = False
+
+    shorthand: ClassVar[str] = "filters"
+
+    def rows(self, given: Sequence[Shape]) -> Iterator[Row]:
+        shape = given[0]
+        weights = (0 if self.tied else shape.channels * self.filters) + self.bias * self.filters
+        yield Row(
+            self.name or "dense", "dense", "gemm", shape, replace(shape, channels=self.filters),
+            weights=weights, role=self.role, needs="x", tied=self.tied,
+        )  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Norm(Layer):
+    """Batch, layer, group, instance or RMS normalisation.
+
+    Where it is not fused, RMS is written out operator by operator, in fp32 between two casts
+    (counted for 16-bit tensors); the others are one kernel in every framework.
+    """
+
+    op: Literal["batch", "layer", "rms", "group", "instance"] = "batch"
+    affine: bool = True
+    bias: bool | None = None
+    fused: bool = True
+
+    shorthand: ClassVar[str] = "op"
+
+    def rows(self, given: Sequence[Shape]) -> Iterator[Row]:
+        shape = given[0]
+        shift = self.op != "rms" if self.bias is None else self.bias
+        weights = shape.channels * (1 + shift) if self.affine else 0
+        if self.op == "rms" and not self.fused:  # cast, square, mean, scale, cast, weight
+            yield Row(
+                self.name or "norm", "norm", "stream", shape, shape, weights=weights, needs="x",
+                sequence=shape.tokens, reads=(12, 6), rereads=(18, 18), pieces=4,
+                extra_kept=shape.size, extra_bytes=4.0 * shape.size,
+            )  # fmt: skip
+            return
+        # statistics need a pass of their own where they span samples or pixels
+        first = 2.0 if self.op in ("batch", "group", "instance") else 1.0
+        yield Row(
+            self.name or "norm", "norm", "stream", shape, shape, weights=weights, needs="x",
+            sequence=shape.tokens, reads=(first, 1), rereads=(first, 1 + first),
+        )  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Activation(Layer):
+    """A function of each element; relu is done in place and keeps its output only."""
+
+    op: Literal["relu", "leaky_relu", "gelu", "silu", "tanh", "sigmoid", "softmax", "swish"] = (
+        "relu"
+    )
+
+    shorthand: ClassVar[str] = "op"
+
+    def rows(self, given: Sequence[Shape]) -> Iterator[Row]:
+        output = self.op in ("relu", "leaky_relu", "tanh", "sigmoid", "softmax")
+        yield Row(
+            self.name or self.op, "activation", "stream", given[0], given[0],
+            reads=(1, 1), rereads=(1, 1 + output), needs="y" if output else "x",
+        )  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Dropout(Layer):
+    """Zeroes some elements and remembers which, one byte each."""
+
+    rate: Fraction = 0.1
+
+    shorthand: ClassVar[str] = "rate"
+
+    def rows(self, given: Sequence[Shape]) -> Iterator[Row]:
+        yield Row(
+            self.name or "dropout", "dropout", "stream", given[0], given[0], reads=(1, 1.5),
+            rereads=(0.5, 2), sequence=given[0].tokens, extra_bytes=float(given[0].size),
+        )  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Add(Layer):
+    """The sum of two or more equal shapes: where a residual joins."""
+
+    dropout: bool = False  # of the newest branch, fused into the sum
+
+    several: ClassVar[bool] = True
+
+    def rows(self, given: Sequence[Shape]) -> Iterator[Row]:
+        if len(given) < 2 or len({(s.channels, s.extents) for s in given}) > 1:
+            shapes = ", ".join(map(str, given))
+            raise Misfit(f"only equal shapes add up, here: {shapes}")
+        mask = float(given[0].size) if self.dropout else 0.0
+        yield Row(
+            self.name or "add", "add", "stream", given[0], given[0], sequence=given[0].tokens,
+            reads=(len(given), 1), rereads=(1, 0.0 if not mask else 1.0), extra_bytes=mask,
+        )  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Concat(Layer):
+    """Channels of several inputs side by side."""
+
+    several: ClassVar[bool] = True
+
+    def rows(self, given: Sequence[Shape]) -> Iterator[Row]:
+        if len({s.extents for s in given}) > 1:
+            raise Misfit(f"extents differ: {', '.join(map(str, given))}")
+        made = replace(given[0], channels=sum(s.channels for s in given))
+        yield Row(
+            self.name or "concat", "concat", "stream", made, made, reads=(1, 1), rereads=(1, 1)
+        )
+
+
+@dataclass(frozen=True)
+class Flatten(Layer):
+    """Extents become channels; nothing is moved."""
+
+    def rows(self, given: Sequence[Shape]) -> Iterator[Row]:
+        yield Row(self.name or "flatten", "flatten", "stream", given[0], Shape(given[0].size))
+
+
+@dataclass(frozen=True)
+class Reshape(Layer):
+    """The same elements under another shape: patches become tokens, tokens a picture."""
+
+    to: tuple[Count, ...]
+    tokens: bool = False
+
+    def rows(self, given: Sequence[Shape]) -> Iterator[Row]:
+        made = Shape(self.to[0], self.to[1:], self.tokens)
+        if made.size != given[0].size:
+            raise Misfit(f"{given[0]} has {given[0].size} elements, {made} has {made.size}")
+        yield Row(self.name or "reshape", "reshape", "stream", given[0], made)
+
+
+@dataclass(frozen=True)
+class Loss(Layer):
+    """Softmax and cross-entropy over the channels, in fp32."""
+
+    op: Literal["cross_entropy", "mse", "bce"] = "cross_entropy"
+    fused: bool = True  # else its gradient stands beside it, as PyTorch writes it out
+
+    shorthand: ClassVar[str] = "op"
+
+    def rows(self, given: Sequence[Shape]) -> Iterator[Row]:
+        shape = given[0]
+        # cast up, maximum, shift, exponential, sum, division; back: scale, copy, cast down.
+        # an fp32 copy of the logits is what is kept; it becomes the gradient in place, or not
+        yield Row(self.name or "loss", "loss", "stream", shape, shape, role="vocab",
+                  reads=(9.5, 0), rereads=(5.5, 0),
+                  extra_bytes=(4.0 if self.fused else 8.0) * shape.size)  # fmt: skip

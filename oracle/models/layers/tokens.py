@@ -1,0 +1,167 @@
+"""Layers of sequences: embeddings, attention, the two kinds of MLP."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from typing import Annotated, Literal
+
+from oracle.models.layers.base import Layer, Misfit, Row, Shape
+from oracle.spec.schema import Between, Count, Whole
+
+
+@dataclass(frozen=True)
+class Embedding(Layer):
+    """A table looked up by token, and optionally one by position."""
+
+    vocab: Count
+    hidden: Count
+    positions: Whole = 0
+    extra: Whole = 0  # further rows of other tables: segments, class token
+    dropout: bool = False
+
+    def rows(self, given: Sequence[Shape]) -> Iterator[Row]:
+        made = Shape(self.hidden, given[0].extents, True)
+        yield Row(
+            self.name or "embedding", "embedding", "stream", given[0], made, role="vocab",
+            weights=(self.vocab + self.positions + self.extra) * self.hidden, sequence=False,
+            reads=(0, 2 + (self.positions > 0) + 2 * self.dropout), rereads=(0, 2),
+            extra_bytes=8.0 * given[0].size + made.size * self.dropout,
+        )  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Position(Layer):
+    """A learned vector added at every position, and extra tokens put before the others."""
+
+    extra_tokens: Whole = 0
+
+    def rows(self, given: Sequence[Shape]) -> Iterator[Row]:
+        shape = given[0]
+        made = replace(shape, extents=(shape.extents[0] + self.extra_tokens,), tokens=True)
+        weights = made.size + self.extra_tokens * shape.channels
+        yield Row(self.name or "position", "position", "stream", shape, made, weights=weights,
+                  reads=(1, 2), rereads=(1, 1))  # fmt: skip
+
+
+@dataclass(frozen=True)
+class First(Layer):
+    """The first token alone: where a classifier looks."""
+
+    def rows(self, given: Sequence[Shape]) -> Iterator[Row]:
+        if not given[0].tokens:
+            raise Misfit(f"only tokens have a first one, the input is {given[0]}")
+        made = replace(given[0], extents=(1,))
+        yield Row(self.name or "first", "first", "stream", given[0], made,
+                  reads=(0, 2), rereads=(1, 1))  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Attention(Layer):
+    """Multi-head attention with grouped key-value heads: projections, core, output."""
+
+    heads: Count
+    kv_heads: Count | None = None
+    width: Count | None = None  # of one head; hidden / heads if not said
+    causal: bool = False
+    bias: bool = True
+    rotary: bool = False
+    flash: bool = True
+    dropout: bool = False  # of the attention probabilities
+    window: Count | None = None  # a sliding window of keys
+    fused: bool = True  # rotation as one kernel; else cast, multiply, cast
+    # of FlashAttention, where it is not the fastest kernel that the device has
+    flash_version: Annotated[int, Between(1, 2)] | None = None
+
+    def rows(self, given: Sequence[Shape]) -> Iterator[Row]:
+        shape, name = given[0], self.name or "attention"
+        if len(shape.extents) != 1:
+            raise Misfit(f"attention runs over one extent of tokens, its input is {shape}")
+        kv_heads, tokens = self.kv_heads or self.heads, shape.extents[0]
+        if self.heads % kv_heads:
+            raise Misfit(f"{kv_heads} key-value heads do not divide {self.heads} heads")
+        if self.width is None and shape.channels % self.heads:
+            raise Misfit(f"{self.heads} heads do not divide {shape.channels} channels")
+        width = self.width or shape.channels // self.heads
+        inner, joint = self.heads * width, (self.heads + 2 * kv_heads) * width
+        keys = min(self.window or tokens, tokens)
+        packed, mixed = replace(shape, channels=joint), replace(shape, channels=inner)
+        yield Row(f"{name}.qkv", "attention", "gemm", shape, packed, role="column", needs="x",
+                  weights=shape.channels * joint + self.bias * joint, adds=self.fused)  # fmt: skip
+        if self.rotary:
+            passes = 2.0 if self.fused else 10.0
+            turned = passes * (self.heads + kv_heads) / (self.heads + 2 * kv_heads)
+            yield Row(f"{name}.rotary", "attention", "stream", packed, packed, role="heads",
+                      reads=(0, turned), rereads=(0, turned),
+                      pieces=1 if self.fused else 4)  # fmt: skip
+        scores = float(self.heads * tokens * keys)
+        yield Row(
+            f"{name}.core", "attention", "attention", packed, mixed, role="heads", needs="xy",
+            heads=self.heads, kv_heads=kv_heads, width=width, keys=keys, causal=self.causal,
+            flash=self.flash, version=self.flash * (self.flash_version or 0),
+            reads=(2, 2), rereads=(2, 2),  # q, k, v and the result laid out anew
+            # unfused: softmax output and what dropout leaves of it; flash: one sum a query
+            extra_kept=0.0 if self.flash else scores * (1 + self.dropout),
+            extra_bytes=4.0 * self.heads * tokens if self.flash else scores * self.dropout,
+        )  # fmt: skip
+        yield Row(f"{name}.out", "attention", "gemm", mixed, shape, role="row", needs="x",
+                  weights=inner * shape.channels + self.bias * shape.channels,
+                  adds=self.fused)  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Mlp(Layer):
+    """Two matrices with a function between; gated: three, the first two side by side."""
+
+    ffn: Count
+    gated: bool = False
+    activation: Literal["gelu", "relu", "silu"] = "gelu"
+    bias: bool = True
+    fused: bool = True  # a gate as one kernel; else the function, then the product
+
+    def rows(self, given: Sequence[Shape]) -> Iterator[Row]:
+        shape, name = given[0], self.name or "mlp"
+        up = replace(shape, channels=self.ffn * (1 + self.gated))
+        mid = replace(shape, channels=self.ffn)
+        relu = self.activation == "relu" and not self.gated
+        yield Row(f"{name}.up", "mlp", "gemm", shape, up, role="column", needs="x",
+                  weights=up.channels * (shape.channels + self.bias), adds=self.fused)  # fmt: skip
+        apart = self.gated and not self.fused
+        yield Row(f"{name}.{self.activation}", "mlp", "stream", up, mid, role="heads",
+                  reads=(1 + apart, 1), rereads=(2 + 2 * apart, 1), needs="y" if relu else "x",
+                  pieces=1 + apart, extra_kept=apart * mid.size)  # fmt: skip
+        yield Row(f"{name}.down", "mlp", "gemm", mid, shape, role="row", needs="x",
+                  weights=shape.channels * (self.ffn + self.bias), adds=self.fused)  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Moe(Layer):
+    """A mixture of experts: each token visits `active` of them; a router chooses."""
+
+    experts: Annotated[int, Between(2, 100_000)]
+    ffn: Count
+    active: Count = 2
+    gated: bool = True
+    shared: Whole = 0  # experts every token visits
+
+    def rows(self, given: Sequence[Shape]) -> Iterator[Row]:
+        shape, name = given[0], self.name or "moe"
+        if self.active > self.experts:
+            raise Misfit(f"a token cannot visit {self.active} of {self.experts} experts")
+        visits, held = self.active + self.shared, self.experts + self.shared
+        # a token's copy per visit: the experts' rows are `visits` times as many
+        sent = replace(shape, extents=(shape.extents[0] * visits,))
+        up = replace(sent, channels=self.ffn * (1 + self.gated))
+        mid = replace(sent, channels=self.ffn)
+        yield Row(f"{name}.router", "moe", "gemm", shape, replace(shape, channels=self.experts),
+                  weights=shape.channels * self.experts, needs="x")  # fmt: skip
+        yield Row(f"{name}.dispatch", "moe", "stream", shape, sent, role="expert",
+                  reads=(1, 2), rereads=(1, 1), experts=held, active=visits)  # fmt: skip
+        yield Row(f"{name}.up", "moe", "gemm", sent, up, role="expert", needs="x", experts=held,
+                  active=visits, weights=held * shape.channels * up.channels)  # fmt: skip
+        yield Row(f"{name}.act", "moe", "stream", up, mid, role="expert", reads=(1, 1),
+                  rereads=(2, 1), needs="x", experts=held, active=visits)  # fmt: skip
+        yield Row(f"{name}.down", "moe", "gemm", mid, sent, role="expert", needs="x", experts=held,
+                  active=visits, weights=held * shape.channels * self.ffn)  # fmt: skip
+        yield Row(f"{name}.combine", "moe", "stream", sent, shape, role="expert", needs="x",
+                  reads=(1, 1), rereads=(2, 1), experts=held, active=visits)  # fmt: skip

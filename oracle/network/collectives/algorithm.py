@@ -1,0 +1,71 @@
+"""What a collective algorithm is. Each file beside this one holds one family of them."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Iterable
+from typing import Any, ClassVar
+
+import numpy as np
+
+from oracle.network.collectives.schedule import Steps
+
+
+class Algorithm(ABC):
+    """One way to carry out one operation among p ranks.
+
+        T = steps α + volume m β + reduced m γ
+
+    with β the inverse of what one rank sends at once, γ the seconds to reduce one byte. The
+    closed form holds on a network whose links are never shared; the schedule says who sends
+    what to whom, for one where they are.
+    """
+
+    op: ClassVar[str]
+    name: ClassVar[str]
+    source: ClassVar[str]  # citation key and place
+    menu: ClassVar[bool] = True  # offered when no algorithm is named
+    chases: ClassVar[bool] = False  # pieces pass from hop to hop, never waiting for a whole step
+    like: ClassVar[tuple[str, float]] = ("", 1.0)  # runs that operation's schedule, so many times
+    nodal: ClassVar[bool] = False  # its schedule depends on how many ranks share a node
+
+    def fits(self, p: int, inner: int = 1) -> bool:
+        """Whether it can serve p ranks, `inner` of them to a node."""
+        return p > 1
+
+    @abstractmethod
+    def steps(self, p: Any) -> Any:
+        """Messages one after the other."""
+
+    @abstractmethod
+    def volume(self, p: Any) -> Any:
+        """Parts of the message that pass through the busiest rank, one way."""
+
+    def reduced(self, p: Any) -> Any:
+        """Parts of the message that the busiest rank adds up."""
+        return 0 * np.asarray(p)
+
+    @abstractmethod
+    def schedule(self, p: int, inner: int = 1) -> list[Steps]:
+        """Who sends how much to whom, step by step."""
+
+    def seconds(self, p: Any, m: Any, alpha: Any, beta: Any, gamma: Any = 0.0) -> Any:
+        """The closed form."""
+        return self.steps(p) * alpha + self.volume(p) * m * beta + self.reduced(p) * m * gamma
+
+
+def log2(p: Any) -> Any:
+    """Rounds of doubling until p are reached."""
+    return np.ceil(np.log2(np.asarray(p, float)) - 1e-9)
+
+
+def power_of_two(p: int) -> bool:
+    """Whether p is one."""
+    return p > 1 and not p & (p - 1)
+
+
+def descendants(kind: type[Algorithm]) -> Iterable[type[Algorithm]]:
+    """All algorithms there are."""
+    for below in kind.__subclasses__():
+        yield below
+        yield from descendants(below)

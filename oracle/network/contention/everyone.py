@@ -1,0 +1,87 @@
+"""All ranks to all at once, in a tree: loads without a single flow.
+
+How many members of its group each unit holds says how many messages leave it, so p² flows are
+never written down.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from oracle.network.collectives.schedule import Steps
+from oracle.network.contention.groups import Groups
+from oracle.network.contention.toll import Toll
+from oracle.network.topology import Topology
+from oracle.network.topology.fabric import Ids, Numbers
+
+
+def scattered(topology: Topology, groups: Groups, steps: Steps) -> Toll:
+    """The toll of one step in which every member of every group sends to every other."""
+    first, p = groups.first, groups.p
+    device = groups.at(np.arange(groups.devices))
+    load, key = np.zeros(topology.links + 1), device
+    met = np.zeros(len(topology.latency) + 1)  # messages that turn at this level or above
+    for depth, fabric in enumerate(topology.fabrics):
+        unit, start = device // fabric.unit, topology.starts[depth]
+        leaving = p - _tally(first, unit)
+        met[depth] = leaving.sum()
+        if fabric.gates:
+            down = start + fabric.gates + fabric.gate(device, key, key)
+            load += np.bincount(down, leaving, len(load))
+            if fabric.routing == "d-mod-k":
+                load += _climbing(first, unit, key % fabric.lanes, fabric.lanes, start, len(load))
+            else:
+                load += np.bincount(start + fabric.gate(device, key, key), leaving, len(load))
+        if fabric.inner_links:  # a link of its own between any two units
+            a, copy = unit % fabric.width, unit // fabric.width
+            base = start + 2 * fabric.gates + copy * fabric.inner_links + a * fabric.width
+            for apart in range(1, fabric.width):
+                b = (a + apart) % fabric.width
+                there = _members(first, unit, copy * fabric.width + b)
+                load += np.bincount(base + b, there, len(load))
+        key = fabric.number(device, key)
+    busy = load * topology.pace
+    worst, share = int(busy.argmax()), float(steps.share[0])
+    slowest = float(topology.pace[load > 0].max(initial=0.0))
+    turns = (-np.diff(met) / max(met[0], 1.0))[None]
+    alpha = np.where(turns > 0, topology.latency, 0.0).max(axis=1)
+    shared, solo = np.array([share * busy[worst]]), np.array([(p - 1) * share * slowest])
+    return Toll(turns, alpha, shared, solo, np.array([worst]), steps.times)
+
+
+def _tally(first: Ids, unit: Ids) -> Ids:
+    """How many of each rank's group share its unit."""
+    _, where, count = np.unique(first * (unit.max() + 1) + unit, return_inverse=True,
+                                return_counts=True)  # fmt: skip
+    return np.asarray(count[where])
+
+
+def _members(first: Ids, unit: Ids, other: Ids) -> Numbers:
+    """How many of each rank's group are in another unit."""
+    width = max(unit.max(), other.max()) + 1
+    keys, count = np.unique(first * width + unit, return_counts=True)
+    wanted = first * width + other
+    at = np.minimum(np.searchsorted(keys, wanted), len(keys) - 1)
+    return np.where(keys[at] == wanted, count[at], 0).astype(float)
+
+
+def _climbing(first: Ids, unit: Ids, lane: Ids, lanes: int, start: int, size: int) -> Numbers:
+    """Messages on each way up when the target's port number picks the lane.
+
+    A unit's members send to all members of their group outside it: for each group that a unit
+    holds, members held × members of the group on that lane, less those inside.
+    """
+    load = np.zeros(size)
+    groups, lane_count = np.unique(first * lanes + lane, return_counts=True)
+    owner, which = groups // lanes, groups % lanes
+    width = int(unit.max()) + 1
+    homes, held = np.unique(first * width + unit, return_counts=True)
+    home_group, home_unit = homes // width, homes % width
+    low, high = (np.searchsorted(owner, home_group, side=side) for side in ("left", "right"))
+    many = high - low
+    home = np.repeat(np.arange(len(held)), many)
+    row = np.arange(many.sum()) - np.repeat(np.cumsum(many) - many - low, many)
+    load += np.bincount(start + home_unit[home] * lanes + which[row],
+                        held[home] * lane_count[row], size)  # fmt: skip
+    load -= np.bincount(start + unit * lanes + lane, _tally(first, unit), size)
+    return load

@@ -1,0 +1,89 @@
+"""The groups of a pattern: which devices talk to which, all groups at once."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+from math import gcd, prod
+from typing import TypeAlias
+
+import numpy as np
+
+from oracle.network.topology.fabric import Ids
+
+Pattern: TypeAlias = tuple[tuple[int, int], ...]
+
+
+@dataclass(frozen=True, eq=False)
+class Groups:
+    """All groups of a pattern, seen from the ranks.
+
+    A pattern is (size, stride) pairs, outermost first: a slice of the mesh of devices. Member
+    i of a group has the pairs' digits, the last running fastest. `device` places ranks on
+    devices; without it rank r is device r.
+    """
+
+    pattern: Pattern
+    devices: int
+    device: Ids | None = None
+
+    def __post_init__(self) -> None:
+        for size, stride in self.pattern:
+            if size < 1 or stride < 1 or self.devices % (size * stride):
+                raise ValueError(f"a group of {size} ranks, {stride} apart, does not divide "
+                                 f"{self.devices} devices")  # fmt: skip
+
+    @cached_property
+    def p(self) -> int:
+        """Ranks of one group."""
+        return prod(size for size, _ in self.pattern)
+
+    @cached_property
+    def offsets(self) -> Ids:
+        """Ranks of the first group."""
+        offsets = np.zeros(1, np.int64)
+        for size, stride in self.pattern:
+            offsets = (offsets[:, None] + np.arange(size) * stride).ravel()
+        return offsets
+
+    @cached_property
+    def block(self) -> int:
+        """Ranks after which the pattern begins anew."""
+        return max((size * stride for size, stride in self.pattern), default=1)
+
+    @cached_property
+    def number(self) -> Ids:
+        """Each rank's number in its group."""
+        ranks, number = np.arange(self.devices), np.zeros(self.devices, np.int64)
+        for size, stride in self.pattern:
+            number = number * size + ranks // stride % size
+        return number
+
+    @cached_property
+    def first(self) -> Ids:
+        """The first rank of each rank's group."""
+        return np.asarray(np.arange(self.devices) - self.offsets[self.number])
+
+    @cached_property
+    def bases(self) -> Ids:
+        """The first rank of every group."""
+        return np.flatnonzero(self.number == 0)
+
+    def reach(self, mask: int) -> int:
+        """Ranks after which an exchange across `mask` begins anew."""
+        span = 1 << int(mask).bit_length()
+        size, stride = self.pattern[-1]
+        return min(stride * span, self.block) if size % span == 0 else self.block
+
+    def at(self, ranks: Ids) -> Ids:
+        """The devices of ranks."""
+        return ranks if self.device is None else self.device[ranks]
+
+    def inner(self, node: int) -> int:
+        """Consecutive members that share a node, in every group; 1 where none do evenly."""
+        homes = self.at(self.offsets) // node
+        runs = np.flatnonzero(np.diff(homes)) + 1
+        if not len(runs):
+            return self.p
+        edges = np.concatenate([[0], runs, [self.p]])
+        return gcd(*np.diff(edges).tolist())

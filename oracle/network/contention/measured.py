@@ -1,0 +1,117 @@
+"""Lines from calibrated entries: α and β as measured, contention counted on top."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from functools import cache
+from inspect import signature
+from math import log
+
+from oracle.kernels.provenance import FOLD
+from oracle.network import nccl
+from oracle.network.collectives import ALGORITHMS, Algorithm, named
+from oracle.network.contention.cost import Cost, Key, Line, costs, memory, nest, spanning
+from oracle.network.contention.groups import Groups
+from oracle.network.topology import of
+from oracle.spec.system import Calibrated, System
+
+
+def fitted(
+    system: System, op: str, groups: Groups, inner: int, algorithm: str | None
+) -> Iterator[Line]:
+    """Lines from calibrated entries: measured α and β, and the φ of these groups on top."""
+    p, to_a_node = groups.p, groups.inner(system.node)
+    for entry, doubt in _entries(system, op, groups, algorithm):
+        form = named(op, entry.algorithm)
+        now = _load(system, op, _as_run(system, op, entry.algorithm, p, inner), groups, inner)
+        low, high = (*entry.ranks, p, p)[:2]
+        seen = min(max(p, low), high)  # its bandwidth was measured at no other rank count
+        was, packed = _measured(system, op, entry, seen)
+        start = entry.base + _counted(form, "steps", p, to_a_node) * entry.latency
+        volume = _counted(form, "volume", seen, packed)
+        slope = volume / entry.bandwidth * now.per_byte / was.per_byte
+        known = [entry.uncertainty.get(name, 0.0) for name in ("bandwidth", "residual")]
+        yield Line(entry.algorithm, start, slope, now.phi, now.full, "fitted",
+                   min(1.0, doubt + max(0.03, *known)), entry.sizes, doubt > 0)  # fmt: skip
+
+
+def _measured(system: System, op: str, entry: Calibrated, p: int) -> tuple[Cost, int]:
+    """What an entry's algorithm cost as it was measured: packed on whole nodes, nobody else.
+
+    With `concurrency` groups at once they were dealt round the ranks.
+    """
+    apart = max(1, round(entry.concurrency))
+    known = memory(system)
+    key: Key = ("measured", op, entry.algorithm, p, apart)
+    if key not in known:
+        then = Groups(((p, apart),), p * apart)
+        packed = then.inner(nest(system))
+        by = _as_run(system, op, entry.algorithm, p, packed)
+        known[key] = _load(system, op, by, then, packed), then.inner(system.node)
+    found: tuple[Cost, int] = known[key]
+    return found
+
+
+def _load(system: System, op: str, by: Algorithm, groups: Groups, inner: int) -> Cost:
+    """What an algorithm costs on the bare network, remembered."""
+    return costs(system, of(system, groups.devices), groups, inner, [by], ())[0]
+
+
+def _as_run(system: System, op: str, name: str, p: int, inner: int) -> Algorithm:
+    """The schedule behind a measured name.
+
+    Rings take every way out of a node that they can; where the library is known to have rings
+    and trees only, a line that some other form fits best was a tree.
+    """
+    by, offer = named(op, name), ALGORITHMS[op]
+    if name not in ("ring", "rings") and "double_tree" in offer and nccl.serves(system):
+        by = offer["double_tree"]
+    elif name in ("ring", "rings"):
+        by = offer.get("rings", by)
+    return by if by.fits(p, inner) else offer.get("ring", by)
+
+
+@cache
+def _by_node(kind: type[Algorithm]) -> bool:
+    return "q" in signature(kind.steps).parameters
+
+
+def _counted(by: Algorithm, what: str, p: int, inner: int) -> float:
+    """Steps or volume among p ranks, `inner` of them to a node."""
+    count = getattr(by, what)
+    return float(count(p, inner) if _by_node(type(by)) and what != "reduced" else count(p))
+
+
+def _entries(
+    system: System, op: str, groups: Groups, algorithm: str | None
+) -> Iterator[tuple[Calibrated, float]]:
+    """Entries that speak for these groups, one a protocol, and how much to doubt them besides.
+
+    An entry of a level serves that level and those above without their own; what was measured
+    inside a node says nothing of the way out of it. A ring of another operation that runs the
+    same way round serves an operation that has no entry.
+    """
+    names = [level.name for level in system.levels]
+    at = spanning(system, groups)
+    kin = {"allgather": "allreduce", "reduce_scatter": "allreduce"}
+    for source, doubt in ((op, 0.0), (kin.get(op, ""), 0.1)):
+        mine = [e for e in system.collectives if e.op == source and names.index(e.level) <= at]
+        if algorithm:
+            mine = [e for e in mine if e.algorithm == algorithm]
+        if doubt:
+            mine = [e for e in mine if e.algorithm in ("ring", "rings")]
+        highest = max((names.index(e.level) for e in mine), default=-1)
+        if highest < 0 or highest < system.inside <= at:
+            continue
+        best: dict[str, tuple[float, Calibrated]] = {}
+        for entry in mine:
+            if names.index(entry.level) != highest:
+                continue
+            low, high = (*entry.ranks, groups.p, groups.p)[:2]
+            away = max(0.0, log(low / groups.p), log(groups.p / high))
+            key = f"{entry.algorithm} {entry.protocol}"
+            if key not in best or away < best[key][0]:
+                best[key] = away, entry
+        for away, entry in best.values():
+            yield entry, doubt + FOLD * away + FOLD * (at - highest)
+        return

@@ -1,0 +1,155 @@
+"""Lines: the price of an operation by every algorithm on offer, on a system as it is known.
+
+Where a system carries calibrated entries they set α and β, and the network only says how much
+fuller its fullest link gets than it was when measured. Elsewhere the datasheet's links are laid
+out, with NCCL's public constants [nccl] for the devices that it serves: then `origin` says so.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+
+from oracle.network import nccl
+from oracle.network.collectives import ALGORITHMS, Algorithm, menu, named, plain
+from oracle.network.contention.cost import Cost, Key, Line, costs, memory, nest, spanning
+from oracle.network.contention.groups import Groups, Pattern
+from oracle.network.contention.measured import fitted
+from oracle.network.topology import Topology, of
+from oracle.spec.system import System
+
+NOTHING = (Line("none", 0.0, 0.0, uncertainty=0.0, outside=False),)
+
+
+def lines(
+    system: System, op: str, pattern: Pattern, devices: int, algorithm: str | None = None
+) -> tuple[Line, ...]:
+    """Every algorithm on offer (or the named one) for groups of `pattern` among `devices`.
+
+    `algorithm` is a name, `best` or nothing for all on offer, or `nccl` for what that library's
+    public constants say, whatever is calibrated. Where the named one does not serve, all do.
+    """
+    known = memory(system)
+    key: Key = ("lines", op, pattern, devices, algorithm)
+    if key not in known:
+        groups = Groups(tuple(pair for pair in pattern if pair[0] > 1), devices)
+        known[key] = tuple(_lines(system, op, groups, algorithm)) if groups.p > 1 else NOTHING
+    found: tuple[Line, ...] = known[key]
+    return found
+
+
+def alone(
+    system: System, op: str, pattern: Pattern, devices: int, algorithm: str | None = None
+) -> tuple[Line, ...]:
+    """The ideal: the ring's closed form with α and β of the lowest level that spans the group.
+
+    No other group talks (φ = 1), one link of that level carries each flow [kahira2021].
+    """
+    known = memory(system)
+    key: Key = ("alone", op, pattern, devices, algorithm)
+    if key not in known:
+        groups = Groups(tuple(pair for pair in pattern if pair[0] > 1), devices)
+        known[key] = (_ideal(system, op, groups, algorithm),) if groups.p > 1 else NOTHING
+    found: tuple[Line, ...] = known[key]
+    return found
+
+
+def _ideal(system: System, op: str, groups: Groups, algorithm: str | None) -> Line:
+    asked = _asked(op, algorithm, groups.p, 1)
+    by = named(op, asked) if asked else plain(op)
+    level = system.levels[spanning(system, groups)]
+    start = float(by.steps(groups.p)) * level.latency
+    per_byte = float(by.volume(groups.p)) / level.bandwidth
+    return Line(by.name, start, per_byte, 1.0, (f"{level.name} links",))
+
+
+def _lines(system: System, op: str, groups: Groups, algorithm: str | None) -> Iterator[Line]:
+    inner = groups.inner(nest(system))
+    asked = _asked(op, algorithm, groups.p, inner)
+    known = [] if algorithm == "nccl" else list(fitted(system, op, groups, inner, asked))
+    if known:
+        yield from known
+        return
+    served = nccl.serves(system) or algorithm == "nccl"
+    measured = tuple(level.share or 1.0 for level in system.levels)
+    reach = nccl.reach(system) if served else measured
+    bare = of(system, groups.devices, reach)
+    offer = _offer(op, groups.p, inner, asked, served)
+    both = ALGORITHMS[op].get("bidirectional_ring")
+    if both and not asked and not bare.tree and both.fits(groups.p):
+        offer = [*offer, both]  # neighbours have a link each way there
+    found = costs(system, bare, groups, inner, offer, reach)
+    if served:
+        found = _as_chosen(offer, found, groups.p)
+    for by, cost in zip(offer, found, strict=True):
+        yield from _priced(system, op, by, cost, bare, served)
+    optical = [f for f in bare.fabrics if f.kind == "optical"]
+    if optical:  # and once more with circuits set, for what is worth the wait
+        lit = of(system, groups.devices, reach, circuits=True)
+        wait = sum(getattr(f, "setting", 0.0) for f in optical)
+        found = costs(system, lit, groups, inner, offer, (*reach, True))
+        for by, cost in zip(offer, found, strict=True):
+            for line in _priced(system, op, by, cost, lit, served):
+                yield replace(line, algorithm=f"{line.algorithm} on circuits",
+                              start=line.start + wait)  # fmt: skip
+
+
+def _as_chosen(offer: Sequence[Algorithm], found: list[Cost], p: int) -> list[Cost]:
+    """Trees at no more than the bandwidth that NCCL's tuner grants them.
+
+    It takes 0.92 of a ring's bus bandwidth and half of that for the way up and down, so large
+    messages go round rings also where a tree between two nodes would be faster [nccl].
+    """
+    rings = [cost for by, cost in zip(offer, found, strict=True) if by.name in ("ring", "rings")]
+    if not rings:
+        return found
+    least = min(cost.per_byte for cost in rings) * p / (p - 1) / 0.92
+    return [
+        replace(cost, per_byte=max(cost.per_byte, least)) if by.name == "double_tree" else cost
+        for by, cost in zip(offer, found, strict=True)
+    ]
+
+
+ALIASES = {"tree": "double_tree", "hd": "halving_doubling", "shd": "shifted_halving_doubling"}
+
+
+def _asked(op: str, name: str | None, p: int, inner: int) -> str | None:
+    """The named algorithm where this operation has it and it fits; nothing otherwise.
+
+    One name is given for a whole plan, whose operations need not all have it; a name that no
+    operation has is a mistake.
+    """
+    if name in (None, "best", "nccl"):
+        return None
+    name = ALIASES.get(name, name)
+    every = {known for table in ALGORITHMS.values() for known in table}
+    if name not in every:
+        raise ValueError(f"no algorithm is called {name!r}; known: best, nccl, "
+                         f"{', '.join(sorted(every | set(ALIASES)))}")  # fmt: skip
+    by = ALGORITHMS.get(op, {}).get(name)
+    return name if by is not None and by.fits(p, inner) else None
+
+
+def _offer(op: str, p: int, inner: int, asked: str | None, served: bool) -> list[Algorithm]:
+    if asked:
+        return [named(op, asked)]
+    offer = menu(op, p, inner)
+    if not served:
+        return offer
+    # NCCL knows rings and trees only, and its rings use every way out of a node
+    drop = {"ring"} if any(by.name == "rings" for by in offer) else set()
+    return [by for by in offer if by.name in nccl.KNOWN - drop] or offer
+
+
+def _priced(
+    system: System, op: str, by: Algorithm, cost: Cost, topology: Topology, served: bool
+) -> Iterator[Line]:
+    if not served:
+        latency = topology.latency
+        start = cost.start if topology.hop else cost.waits(latency, by.chases)
+        yield Line(by.name, start, cost.per_byte, cost.phi, cost.full, "datasheet", 0.3)
+        return
+    for protocol in nccl.offered(by.name):
+        base, part, hops = nccl.constants(by.name, protocol, topology.levels)
+        yield Line(f"{by.name}/{protocol}", base + cost.waits(hops, by.chases),
+                   cost.per_byte / part, cost.phi, cost.full, "assumed", 0.25)  # fmt: skip

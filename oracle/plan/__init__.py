@@ -1,0 +1,7 @@
+"""How a training is split: strategies, plans that combine them, and who does what when.
+
+strategies/   one file a strategy
+plan          a table of plans, and the text of one
+mesh          the devices of a plan, and the group of a message among them
+stages        which part of the model each stage of a pipeline holds
+"""

@@ -1,0 +1,108 @@
+"""Who talks to whom: the devices of a plan as a mesh, and a message's group as a slice of it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from oracle.models.shard import Array
+from oracle.network.collectives import Message
+from oracle.plan.plan import Plan
+
+Pattern = tuple[tuple[int, int], ...]  # (size, stride) pairs, outermost first
+
+
+@dataclass(frozen=True, slots=True)
+class Slice:
+    """The groups of some axes: distinct patterns, which of them each plan has, and their size."""
+
+    patterns: list[tuple[Pattern, int]]  # with the number of devices in all
+    row: Array
+    size: Array
+
+    @property
+    def talk(self) -> bool:
+        return bool((self.size > 1).any())
+
+
+class Groups:
+    """Groups of a table of plans by the axes they span.
+
+    A plan's axes nest outermost first, so the stride of an axis is the product of the degrees
+    inside it. `expert` is the inner part of the data axis, `data/expert` the rest of it.
+    """
+
+    def __init__(self, plan: Plan) -> None:
+        self.sizes: dict[str, Array] = {}
+        self.strides: dict[str, Array] = {}
+        stride = np.ones_like(plan.batch)
+        for axis in reversed([axis for axis in plan.axes if axis.multiplies]):
+            self.sizes[axis.name], self.strides[axis.name] = axis.degree, stride
+            stride = stride * axis.degree
+        self.devices = stride
+        expert = plan.axis("expert").degree
+        self.sizes["expert"], self.strides["expert"] = expert, self.strides["data"]
+        self.sizes["data/expert"] = self.sizes["data"] / expert
+        self.strides["data/expert"] = self.strides["data"] * expert
+        self.known: dict[tuple[str, ...], Slice] = {}
+
+    def __call__(self, axes: tuple[str, ...]) -> Slice:
+        if axes not in self.known:
+            self.known[axes] = self.slice([(self.sizes[a], self.strides[a]) for a in axes])
+        return self.known[axes]
+
+    def of(self, message: Message) -> Slice:
+        """Those who say a message: of some axes all devices, or of one axis those in line."""
+        if message.line is None:
+            return self(message.axes)
+        (axis,) = message.axes
+        size, apart = (np.broadcast_to(part, self.devices.shape) for part in message.line)
+        return self.slice([(size, self.strides[axis] * apart)])
+
+    def slice(self, pairs: Sequence[tuple[Array, Array]]) -> Slice:
+        """Groups of (size, stride) pairs."""
+        size = np.prod([size for size, _ in pairs], axis=0)
+        if not (size > 1).any():  # nobody to talk to
+            return Slice([((), 1)], np.zeros(len(size), int), size)
+        columns = (column for pair in pairs for column in pair)
+        table = np.hstack([*columns, self.devices])
+        first, row = distinct(table)
+        patterns = [
+            (merge([(int(line[i]), int(line[i + 1])) for i in range(0, len(line) - 1, 2)]),
+             int(line[-1]))
+            for line in table[first].tolist()
+        ]  # fmt: skip
+        return Slice(patterns, row, size)
+
+
+def merge(pairs: list[tuple[int, int]]) -> Pattern:
+    """The same ranks with as few pairs as can be: neighbours that continue each other join.
+
+    >>> merge([(4, 8), (2, 4), (1, 1)]), merge([(16, 8), (2, 1)])
+    (((8, 4),), ((16, 8), (2, 1)))
+    """
+    found: list[tuple[int, int]] = []
+    for size, stride in sorted((pair for pair in pairs if pair[0] > 1), key=lambda pair: -pair[1]):
+        if found and found[-1][1] == size * stride:
+            found[-1] = (found[-1][0] * size, stride)
+        else:
+            found.append((size, stride))
+    return tuple(found)
+
+
+def distinct(table: Array) -> tuple[Array, Array]:
+    """(row number of the first of each kind, each row's kind) of a table of numbers."""
+    table = table[:, (table != table[:1]).any(axis=0)]  # most columns are one value
+    if not table.shape[1]:
+        return np.zeros(1, int), np.zeros(len(table), int)
+    # one number a row: the sines of 1, 2, 3, … are independent over the rationals
+    key = table @ np.sin(np.arange(1.0, 1.0 + table.shape[1]))
+    order = np.argsort(key)
+    new = np.diff(key[order], prepend=np.nan) != 0
+    first, row = np.minimum.reduceat(order, np.flatnonzero(new)), np.empty(len(key), int)
+    row[order] = np.cumsum(new) - 1
+    if not (table[first[row]] == table).all():  # but not over numbers that were rounded
+        _, first, row = np.unique(table, axis=0, return_index=True, return_inverse=True)
+    return first, row.reshape(-1)

@@ -1,0 +1,77 @@
+"""Context parallelism: every sequence is cut along its tokens."""
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from oracle.models.model import Model
+from oracle.models.shard import Array, Shard
+from oracle.network.collectives import Message
+from oracle.plan.strategies.base import Strategy, words
+from oracle.plan.strategies.sharded import cut_state
+
+
+@dataclass(frozen=True)
+class Context(Strategy):
+    """Split the tokens of each sequence over p devices; attention still sees them all.
+
+        T_comp = D/p Σ (FW + BW) + D/B Σ WU
+        T_comm = T_gradients + D/B Σ_attention 3 (p - 1)(α + 2 B s/p h_kv d δβ)   (ring)
+        M      = 2γδ Σ (B (|x| + |y|)/p + |w|)
+
+    `kind=ring` passes keys and values round, p - 1 hops forward and twice as many bytes back
+    (their gradients travel with them), under the attention of the part at hand: p smaller
+    kernels, whose results are merged as they come.
+    `kind=alltoall` turns the cut from tokens to heads and back: two exchanges of q, k, v and
+    one of the output, each pass. The weights stay whole: this axis joins `Data`'s exchange.
+    """
+
+    kind: Array = words("ring", "alltoall")
+
+    source = "liu2023, §3 (ring); jacobs2023, §3 (all-to-all)"
+    nearness = 3
+    bound = "tokens of a sequence"
+    limited_by = ("layer-wise exchange", "gradient exchange")
+
+    def limit(self, model: Model, batch: Array) -> Array:
+        tokens = [r.made.extents[0] for r in model.rows if r.work == "attention"]
+        heads = [r.kv_heads for r in model.rows if r.work == "attention"]
+        turned = np.asarray(self.kind) == 1
+        return np.where(turned, min(heads, default=1), min(tokens, default=1))
+
+    def split(self, shard: Shard) -> Shard:
+        p, model = self.degree, shard.model
+        cut = model.tokens if any(row.work == "attention" for row in model.rows) else False
+        return cut_state(shard, shard.zero, p).but(
+            given=(np.where(cut, shard.deal(shard.given[0], p), shard.given[0]), *shard.given[1:]),
+            made=(np.where(cut, shard.deal(shard.made[0], p), shard.made[0]), *shard.made[1:]),
+            x=np.where(cut, shard.x / p, shard.x),
+            y=np.where(cut, shard.y / p, shard.y),
+            kept=np.where(cut, shard.kept / p, shard.kept),
+            kept_bytes=np.where(cut, shard.kept_bytes / p, shard.kept_bytes),
+            work=shard.work * np.where(cut, 1 / p, 1.0),
+            long=shard.long * p,
+            rounds=shard.rounds * np.where(self.kind == 0, p, 1),
+            replicas=(*shard.replicas, "context"),
+        )
+
+    def talk(self, shard: Shard) -> list[Message]:
+        model = shard.model
+        core = model.mask(lambda row: row.work == "attention")
+        width = model.column(lambda row: row.width)
+        micro = shard.micro * shard.delta
+        ring = np.asarray(self.kind) == 0
+        part = micro * shard.made[0] * width * shard.kv_heads * 2  # keys and values of one part
+        # q, k and v one way, what is made of them the other: two exchanges a pass
+        turned = micro * shard.made[0] * width * (shard.heads + shard.kv_heads)
+        hops = (np.asarray(self.degree) - 1) * core
+        return [
+            Message("keys and values", "sendrecv", part, ("context",), hops * ring,
+                    when="forward", hides="forward"),
+            Message("keys, values and gradients", "sendrecv", 2 * part, ("context",), hops * ring,
+                    when="backward", hides="backward"),
+            Message("heads for tokens", "alltoall", turned, ("context",), 2 * core * ~ring,
+                    when="forward"),
+            Message("tokens for heads", "alltoall", turned, ("context",), 2 * core * ~ring,
+                    when="backward"),
+        ]  # fmt: skip

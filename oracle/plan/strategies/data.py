@@ -1,0 +1,52 @@
+"""Data parallelism: every device has the whole model and a slice of the batch."""
+
+from dataclasses import dataclass
+
+from oracle.models.model import Model
+from oracle.models.shard import Array, Shard
+from oracle.network.collectives import Message
+from oracle.plan.strategies.base import Strategy, words
+from oracle.plan.strategies.sharded import cut_state, exchange
+
+
+@dataclass(frozen=True)
+class Data(Strategy):
+    """Split the batch over p devices; agree on the gradients after each iteration.
+
+        T_comp = D/p Σ (FW + BW) + D/B Σ WU                       (1)
+        T_comm = 2 D/B (p - 1)(α + Σ|w|/p δβ)                      (6)
+        M      = 2γδ Σ (B/p (|x| + |y|) + |w|)                     (7)
+
+    The exchange spans every replica of the weights, whichever strategy made it. `zero`
+    shards what replicas hold in common: the optimizer state (1), the gradients (2), the
+    weights (3), along every axis that replicates them. `accumulate` cuts the batch of a
+    device into micro-batches.
+
+    Differs from the source: a device's batch is ⌈B/p⌉, and the exchange hides under the
+    backward pass unless `overlap=off`.
+    """
+
+    zero: Array = words("0", "1", "2", "3")
+    accumulate: Array = 1
+    overlap: Array = words("off", "on", default="on")
+
+    source = "kahira2021, Table III 'Data'; eqs. 1, 6, 7"
+    nearness = 1
+    bound = "samples in the batch"
+    limited_by = ("gradient exchange", "memory redundancy: weights replicated", "weight update")
+
+    def limit(self, model: Model, batch: Array) -> Array:
+        return batch
+
+    def split(self, shard: Shard) -> Shard:
+        shard = cut_state(shard, self.zero, self.degree)
+        return shard.but(
+            batch=shard.deal(shard.batch, self.degree),
+            segments=shard.segments * self.accumulate,
+            replicas=(*shard.replicas, "data"),
+            parts=shard.parts * self.degree,
+            zero=self.zero,
+        )
+
+    def talk(self, shard: Shard) -> list[Message]:
+        return exchange(shard, self.zero, shard.replicas, shard.w / shard.slices)

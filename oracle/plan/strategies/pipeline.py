@@ -1,0 +1,56 @@
+"""Pipeline parallelism: the layers are dealt to stages, the batch follows in segments."""
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from oracle.models.model import Model
+from oracle.models.shard import Array, Shard
+from oracle.network.collectives import Message
+from oracle.plan.strategies.base import Strategy, words
+
+
+@dataclass(frozen=True)
+class Pipeline(Strategy):
+    """Deal the layers to p stages and send the batch through in S segments.
+
+        T_comp = D (p + S - 1)/S (max FW_i + max BW_i) + D/B max WU_i     (12)
+        T_comm = 2 D/B (p + S - 2) max_{i<p} (α + B/S |y_i| δβ)           (13)
+        M      = 2γδ max_i Σ_{l in i} (B (|x| + |y|) + |w|)               (14)
+
+    `schedule=1f1b` starts a backward pass as soon as it can: at most p - i segments kept on
+    stage i instead of S, in the same time where stages are equal. `interleave=v` gives each
+    device v chunks of the model: the bubble shrinks to 1/v, the borders are crossed v times as
+    often. `cuts=even` deals equal blocks evenly, as launchers do; `cuts=balanced` makes the
+    fullest stage least. Tensor-parallel ranks that hold the same output each send a part of it
+    and gather the rest on the other side; with `borders=whole` each sends all of it.
+
+    Differs from the source: eq. 12 counts WU per sample, this once per iteration; unequal
+    stages fill and drain at their own pace, Σ (FW_i + BW_i) + (S - 1) max (FW_i + BW_i), where
+    FW_i and BW_i begin with the transfer that stage i waits for (both ways at once, so each
+    stage waits for its own); a stage exchanges its gradients while those before it drain.
+    """
+
+    segments: Array = 1
+    schedule: Array = words("gpipe", "1f1b", default="1f1b")
+    interleave: Array = 1
+    cuts: Array = words("even", "balanced")
+    borders: Array = words("parts", "whole")
+
+    source = "kahira2021, Table III 'Layer'; eqs. 12-14"
+    nearness = 0
+    bound = "stages the model can be cut into"
+    limited_by = ("workload balance", "point-to-point cost: stage borders")
+    timing = ("schedule",)
+
+    def limit(self, model: Model, batch: Array) -> Array:
+        return len(model.units[1]) // np.maximum(self.interleave, 1)
+
+    def split(self, shard: Shard) -> Shard:
+        return shard.but(segments=shard.segments * self.segments)
+
+    def talk(self, shard: Shard) -> list[Message]:
+        """One border is crossed by the output of the row before it, both ways, per segment."""
+        parts = np.where(self.borders == 1, 1.0, shard.spread)
+        border = shard.micro * shard.y * shard.delta / parts
+        return [Message("stage borders", "sendrecv", border, ("pipeline",), when="border")]

@@ -1,0 +1,47 @@
+"""Recomputation: what the backward pass needs is made again instead of kept."""
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from oracle.models.model import Model
+from oracle.models.shard import Array, Shard
+from oracle.network.collectives import Message
+from oracle.plan.strategies.base import Strategy, words
+
+
+@dataclass(frozen=True)
+class Recompute(Strategy):
+    """Keep the input of each block, and run its forward pass again on the way back.
+
+        T_comp = D/p Σ (2 FW + BW)             full
+        M      = Σ_blocks B|x| + max_block B|kept|
+
+    `selective` makes only the attention core again: few FLOP, most of the bytes where
+    scores are kept (5 a s² b of 34 s b h + 5 a s² b a layer). `operators` keeps what attention
+    and every other matrix made, and makes the rest again, matrix or not.
+    """
+
+    mode: Array = words("none", "selective", "full", "operators")
+
+    source = "chen2016, §4; korthikanti2022, §5"
+    nearness = 9
+    bound = ""
+    limited_by = ("computation redundancy: forward twice",)
+    multiplies = False
+    degrees = False
+    timing = ("mode",)
+
+    def limit(self, model: Model, batch: Array) -> Array:
+        return np.inf
+
+    def split(self, shard: Shard) -> Shard:
+        return shard
+
+    def talk(self, shard: Shard) -> list[Message]:
+        return []
+
+
+def inside(model: Model) -> np.ndarray:
+    """Rows of blocks, of which only the input is kept; of a model without any, all rows."""
+    return model.folded if model.folded.any() else np.ones(len(model), bool)

@@ -1,0 +1,97 @@
+"""Sharded data parallelism (FSDP, ZeRO): replicas share one copy of the model's state."""
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from oracle.models.model import Model
+from oracle.models.shard import Array, Shard
+from oracle.network.collectives import Message
+from oracle.plan.strategies.base import Strategy, words
+
+
+@dataclass(frozen=True)
+class Sharded(Strategy):
+    """Split the batch over p devices, and the model's state too; gather a layer to use it.
+
+        T_comm = 3 D/B (p - 1) Σ (α + |w|/p δβ)
+        M      = 2γδ Σ (B/p (|x| + |y|) + |w|/p)
+
+    The 3 is an allgather for each of the two passes and a reduce-scatter of the gradients.
+    With `data` around it this is hybrid sharding (HSDP): outer replicas exchange |w|/p.
+
+    Differs from the source: gathers run ahead of the layer that needs them and hide under
+    the compute of the one before; a unit (block) is gathered at once, for each micro-batch.
+    """
+
+    zero: Array = words("1", "2", "3", default="3")
+    overlap: Array = words("off", "on", default="on")
+
+    source = "rajbhandari2020, §7.2.2 (ZeRO-3 moves 3/2 of data parallelism)"
+    nearness = 2
+    bound = "samples in the batch"
+    limited_by = ("gradient exchange", "layer-wise exchange: weights are gathered to be used")
+
+    def limit(self, model: Model, batch: Array) -> Array:
+        return batch
+
+    def split(self, shard: Shard) -> Shard:
+        p = self.degree
+        shard = cut_state(shard, self.zero + 1, p)
+        batch = shard.deal(shard.batch, p)
+        return shard.but(batch=batch, slices=shard.slices * p, parts=shard.parts * p)
+
+    def talk(self, shard: Shard) -> list[Message]:
+        return exchange(shard, self.zero + 1, ("sharded",), shard.w)
+
+
+def cut_state(shard: Shard, zero: Array, p: Array) -> Shard:
+    """Optimizer state is shared out from stage 1 on, gradients from 2, weights at 3."""
+    stage = np.asarray(zero)
+    return shard.but(
+        stated=shard.stated / np.where(stage >= 1, p, 1),
+        graded=shard.graded / np.where(stage >= 2, p, 1),
+        stored=shard.stored / np.where(stage >= 3, p, 1),
+    )
+
+
+def exchange(shard: Shard, zero: Array, axes: tuple[str, ...], w: Array) -> list[Message]:
+    """What devices with the same weights say to each other, at each stage of sharding.
+
+    Stage 0 is one allreduce of the gradients. Stages 1 and 2 reduce-scatter them and allgather
+    the new weights: the same bytes. Stage 3 gathers each unit's weights before either pass of
+    every micro-batch. Experts are replicated along what is left of the data axis.
+    """
+    stage, w = np.asarray(zero), w * shard.delta
+    found: list[Message] = []
+    if shard.ideal:  # the published rows agree axis by axis, each with a ring of its own
+        found += [Message(_named(axis, axes), "allreduce", w, (axis,), (stage == 0) * 1.0,
+                          when="step") for axis in axes]  # fmt: skip
+    experts = shard.model.mask(lambda row: row.role == "expert")
+    for prefix, rows, group in (
+        ("", ~experts, axes),
+        ("expert ", experts, tuple("data/expert" if a == "data" else a for a in axes)),
+    ):
+        if not rows.any():
+            continue
+        buffer = w * rows
+        if not shard.ideal:
+            found.append(
+                Message(f"{prefix}gradients", "allreduce", buffer, group, (stage == 0) * 1.0,
+                        when="step", hides="backward")
+            )  # fmt: skip
+        found += [
+            Message(f"{prefix}gradients scattered", "reduce_scatter", buffer, group,
+                    (stage >= 1) * 1.0, when="step", hides="backward"),
+            Message(f"{prefix}weights renewed", "allgather", buffer, group,
+                    ((stage == 1) | (stage == 2)) * 1.0, when="step"),
+            Message(f"{prefix}weights", "allgather", buffer, group, (stage == 3) * 1.0,
+                    when="unit forward", hides="forward"),
+            Message(f"{prefix}weights again", "allgather", buffer, group, (stage == 3) * 1.0,
+                    when="unit backward", hides="backward"),
+        ]  # fmt: skip
+    return found
+
+
+def _named(axis: str, axes: tuple[str, ...]) -> str:
+    return "gradients" if len(axes) == 1 else f"gradients along {axis}"

@@ -1,0 +1,193 @@
+"""Spatial parallelism: every sample is cut into parts in space, along one to three extents."""
+
+from dataclasses import dataclass
+from functools import cache
+from math import prod
+
+import numpy as np
+
+from oracle.models.model import Model
+from oracle.models.shard import Array, Shard, product
+from oracle.network.collectives import Message
+from oracle.plan.strategies.base import Strategy, words
+from oracle.plan.strategies.sharded import cut_state
+
+NTH = ("", ", second extent", ", third extent")  # a halo's name says along which it goes
+
+
+@dataclass(frozen=True)
+class Spatial(Strategy):
+    """Split each sample over p = p1·p2·p3 devices; swap borders with neighbours at each layer.
+
+        T_comp = D/p Σ (FW + BW) + D/B Σ WU
+        T_comm = T_gradients + 2 D/B Σ (2α + B(halo(|x|) + halo(|dL/dy|)) δβ)
+        M      = 2γδ Σ (B (|x| + |y|)/p + |w|)
+        halo   = C ⌊(K - 1)/2⌋ ∏ (extents not split)
+
+    The weights stay whole, so this axis joins the gradient exchange of `Data`. From the first
+    row that is too small for the grid on, rows stay whole; an allgather collects the
+    activations there, and a reduce-scatter spreads their gradients on the way back.
+    `halo=chain` is the blocking send-then-receive chain of the authors' code: 2(p - 1)
+    messages one after the other.
+
+    Differs from the source: even windows need ⌊K/2⌋ rows, strides shrink the border, each cut
+    extent has its own line of neighbours (one, where two parts are in line), corners travel with
+    the second extent, and rows that cannot be cut are done by everybody.
+    """
+
+    height: Array = 0  # parts along the first extent; 0: the grid with the smallest border
+    width: Array = 0
+    halo: Array = words("pairwise", "chain")
+
+    source = "kahira2021, Table III 'Spatial'"
+    nearness = 4
+    bound = "pixels of the smallest layer that is cut"
+    limited_by = ("gradient exchange", "point-to-point cost: halos", "computation redundancy")
+
+    def limit(self, model: Model, batch: Array) -> Array:
+        images = model.mask(lambda row: row.work == "conv" and not row.made.tokens)
+        if not images.any():
+            return 1
+        first = int(np.flatnonzero(images)[0])
+        return min(product(model.made)[first], product(model.given)[first])
+
+    def grid(self, shard: Shard) -> tuple[Array, Array, Array]:
+        """Parts along each extent: as asked for, or the most even that the model's rank allows."""
+        p, asked = np.asarray(self.degree, float), np.asarray(self.height, float)
+        if shard.ideal and not asked.any():
+            return p, np.ones_like(p), np.ones_like(p)
+        rank = max((len(row.given.extents) for row in shard.model.rows), default=1)
+        degrees = sorted({*p.ravel().tolist()})
+        grids = np.array([even_grid(int(q), rank) for q in degrees])
+        chosen = grids[np.searchsorted(degrees, p)]
+        own = asked > 0
+        height = np.where(own, asked, chosen[..., 0])
+        width = np.where(own, np.maximum(self.width, 1), chosen[..., 1])
+        return height, width, p / (height * width)
+
+    def cut(self, shard: Shard) -> Array:
+        """Rows that are cut: up to the first whose parts would be thinner than a halo."""
+        model, grid = shard.model, self.grid(shard)
+        if shard.ideal:
+            return np.ones(len(model), bool)
+        able = model.mask(lambda row: not row.made.tokens and bool(row.made.extents))
+        for q, given, made, window in zip(grid, model.given, model.made, model.window, strict=True):
+            able = able & (q <= made) & ((q <= 1) | (given / q >= np.floor(window / 2)))
+        return np.logical_and.accumulate(able, axis=-1)
+
+    def split(self, shard: Shard) -> Shard:
+        p, cut = self.degree, self.cut(shard)
+        grid = self.grid(shard)
+        given = tuple(
+            np.where(cut, shard.deal(n, q), n) for n, q in zip(shard.given, grid, strict=True)
+        )
+        made = tuple(
+            np.where(cut, shard.deal(n, q), n) for n, q in zip(shard.made, grid, strict=True)
+        )
+        share_x = np.where(cut, product(given) / product(shard.given), 1)
+        share_y = np.where(cut, product(made) / product(shard.made), 1)
+        return cut_state(shard, shard.zero, p).but(
+            given=given, made=made, x=shard.x * share_x, y=shard.y * share_y,
+            kept=shard.kept * share_y, kept_bytes=shard.kept_bytes * share_y,
+            work=shard.work * np.where(cut, 1 / p, 1),
+            replicas=(*shard.replicas, "spatial"),
+        )  # fmt: skip
+
+    def talk(self, shard: Shard) -> list[Message]:
+        cut = self.cut(shard)
+        borders = self.published(shard) if shard.ideal else self.borders(shard, cut)
+        return [*borders, *self.collect(shard, cut)]
+
+    def published(self, shard: Shard) -> list[Message]:
+        """Every layer with a window pays its two messages, whoever has two neighbours."""
+        model, micro, axes = shard.model, shard.micro * shard.delta, ("spatial",)
+        x: Array = 0.0
+        y: Array = 0.0
+        faces: Array = 0.0
+        for i, parts in enumerate(self.grid(shard)):
+            deep = np.floor((model.window[i] - 1) / 2)
+            crossed = (parts > 1) & windowed(model)
+            x = x + crossed * shard.channels * deep * product(model.given) / model.given[i]
+            y = y + crossed * shard.filters * deep * product(model.made) / model.made[i]
+            faces = faces + crossed
+        each = micro / np.maximum(faces, 1)
+        return [
+            Message("halo of x", "halo", each * x, axes, faces, when="forward"),
+            Message("halo of dL/dy", "halo", each * y, axes, faces, when="backward"),
+        ]
+
+    def borders(self, shard: Shard, cut: Array) -> list[Message]:
+        """One extent after the other, each in its own line of the grid.
+
+        What came in along one extent goes on along the next: corners need no message of their
+        own. Of the rows that windows on both sides see, Σ (K - s), each part gets its mean.
+        """
+        model, micro = shard.model, shard.micro * shard.delta
+        entry = np.array([feeds == (-1,) for feeds in model.feeds])
+        pools = model.mask(lambda row: row.kind == "pool")
+        grid, found = self.grid(shard), []
+        given, made = list(shard.given), list(shard.made)
+        chained = np.asarray(self.halo) == 1
+        chain = np.where(chained, np.maximum(self.degree - 1, 2 - (self.degree > 2)), 1)
+        for i, parts in enumerate(grid):
+            if not np.any(parts > 1):
+                continue
+            k, s = model.window[i], model.stride[i]
+            shared = np.maximum(k - s, 0)  # rows of x that windows on both sides of a cut see
+            deep = np.floor(k / 2) * (shared > 0)
+            crossed = (parts > 1) & cut & (deep > 0)
+            apart = prod(grid[i + 1 :], start=np.ones_like(parts))  # the last extent runs fastest
+            line = np.where(chained, self.degree, parts), np.where(chained, 1.0, apart)
+            x, y = (prod(part[:i] + part[i + 1 :]) for part in (given, made))  # of one such row
+            # a pool sends back what its windows add to the neighbours' dL/dx
+            back = np.where(pools, shared / 2 * shard.channels * x, deep / s * shard.filters * y)
+            each = micro * crossed
+            found += [
+                Message(f"halo of x{NTH[i]}", "halo", each * (deep * shard.channels * x),
+                        ("spatial",), crossed * chain, when="forward", line=line),
+                Message(f"halo of dL/dy{NTH[i]}", "halo", each * back, ("spatial",),
+                        (crossed & ~entry) * chain, when="backward", line=line),
+            ]  # fmt: skip
+            inner = crossed * (1 - 1 / parts)  # cuts a part has, on average, over two
+            given[i] = given[i] + inner * shared
+            made[i] = made[i] + inner * (2 * deep / s)
+        return found
+
+    def collect(self, shard: Shard, cut: Array) -> list[Message]:
+        """The last row that is cut hands its output to everybody, and gets its gradient back."""
+        model, rows = shard.model, np.arange(len(shard.model))
+        y = shard.micro * shard.delta * model.y
+        if shard.ideal:  # the published row of this strategy alone leaves the collection out
+            end = np.max(np.flatnonzero(windowed(model)), initial=-1)  # of the windows, if any
+            last = (rows == end) & (shard.parts > 1)
+            back = "allgather"
+        else:
+            last = cut & ~np.concatenate([cut[..., 1:], np.zeros_like(cut[..., :1])], axis=-1)
+            last, back = last & (rows < len(model) - 1), "reduce_scatter"
+        return [
+            Message("collect at the split point", "allgather", y, ("spatial",), last * 1.0,
+                    when="forward", once=True),
+            Message("spread at the split point", back, y, ("spatial",), last * 1.0,
+                    when="backward", once=True),
+        ]  # fmt: skip
+
+    def whole(self, model: Model) -> list[str]:
+        able = model.mask(lambda row: not row.made.tokens and bool(row.made.extents))
+        return [row.name for row, cut in zip(model.rows, able, strict=True) if not cut]
+
+
+def windowed(model: Model) -> np.ndarray:
+    """Layers that look at a neighbourhood."""
+    return model.layers & model.mask(lambda row: bool(row.window))
+
+
+@cache
+def even_grid(p: int, rank: int) -> tuple[int, int, int]:
+    """The factorisation of p into `rank` parts with the smallest sum: the least border."""
+    found = [
+        (a, b, p // (a * b))
+        for a in range(1, p + 1) if p % a == 0
+        for b in range(1, p // a + 1) if (p // a) % b == 0
+        if (rank > 2 or a * b == p) and (rank > 1 or a == p)
+    ]  # fmt: skip
+    return min(found, key=lambda parts: (sum(parts), -parts[0], -parts[1]))

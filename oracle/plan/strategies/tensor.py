@@ -1,0 +1,118 @@
+"""Tensor parallelism: matrices in pairs, the first cut by columns, the second by rows."""
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from oracle.models.layers import Row
+from oracle.models.model import Model
+from oracle.models.shard import Array, Shard
+from oracle.network.collectives import Message
+from oracle.plan.strategies.base import Strategy, words
+
+
+@dataclass(frozen=True)
+class Tensor(Strategy):
+    """Cut attention by heads, MLPs by their inner width, the vocabulary by words.
+
+        T_comp = D/p Σ (FW + BW) over what is cut + D Σ (FW + BW) over norms and sums
+        T_comm = 4 D/B (p - 1) Σ_blocks 2 (α + B s h/p δβ)
+        M      = as serial, |w|/p, inner activations /p
+
+    The 4: two allreduces a block forward (after attention, after the MLP), two back, each
+    2(p - 1) ring steps. With `sequence=on` each becomes a reduce-scatter after and an
+    allgather before: the same bytes; norms, sums and what they keep are cut along the
+    tokens too, and the backward pass gathers its inputs once more. What goes back hides under
+    the two products of its own row, unless `overlap=off`.
+
+    Column and row cuts in turn are `Filter` and `Channel` in turn, so nothing needs
+    rebuilding in between. Rows that belong to no such pair stay whole.
+    """
+
+    sequence: Array = words("off", "on")
+    overlap: Array = words("off", "on", default="on")
+
+    source = "shoeybi2019, §3; korthikanti2022, §4.2.2 (sequence)"
+    nearness = 7
+    bound = "key-value heads, inner width"
+    limited_by = ("layer-wise exchange", "computation redundancy: kernels do not shrink")
+
+    def limit(self, model: Model, batch: Array) -> Array:
+        heads = [row.kv_heads for row in model.rows if row.heads]
+        inner = [row.made.channels for row in model.rows if cut_as(row) == "column"]
+        return min([*heads, *inner], default=1)
+
+    def split(self, shard: Shard) -> Shard:
+        p, model = np.asarray(self.degree, float), shard.model
+        column, row, heads, vocab = (
+            model.mask(lambda r, role=role: cut_as(r) == role)
+            for role in ("column", "row", "heads", "vocab")
+        )
+        matrix = model.weighted
+        wide = column | (vocab & matrix)  # cut by filters
+        streams = heads | (vocab & ~matrix & (model.x > 1) & ~_lookup(model))  # by channels, F too
+        along = np.where(np.asarray(self.sequence) == 1, p, 1.0)
+        token = model.mask(lambda r: r.sequence)
+        # what lies between the pairs, the embeddings among it, is cut along the tokens, if at all
+        outer = token | row | (vocab & _lookup(model))
+        share_y = np.where(wide | streams, 1 / p, np.where(outer, 1 / along, 1.0))
+        share_x = np.where(row | streams, 1 / p, np.where(token, 1 / along, 1.0))
+        cut = wide | row | streams
+        first = np.where(token, shard.deal(shard.made[0], along), shard.made[0])
+        given = np.where(token, shard.deal(shard.given[0], along), shard.given[0])
+        return shard.but(
+            filters=shard.where(wide | streams, shard.deal(shard.filters, p), shard.filters),
+            channels=shard.where(row | streams, shard.deal(shard.channels, p), shard.channels),
+            heads=shard.deal(shard.heads, p),
+            kv_heads=shard.deal(shard.kv_heads, p),
+            made=(first, *shard.made[1:]),
+            given=(given, *shard.given[1:]),
+            x=shard.x * share_x,
+            y=shard.y * share_y,
+            w=shard.w * np.where(cut | vocab, 1 / p, 1.0),
+            kept=shard.kept * share_y,
+            kept_bytes=shard.kept_bytes * np.where(_lookup(model), 1 / along, share_y),
+            work=shard.work * np.where(cut, 1 / p, np.where(token, 1 / along, 1.0)),
+            # each sends its part over a border between stages and gathers it on the other side
+            spread=shard.spread * p / along,
+        )
+
+    def talk(self, shard: Shard) -> list[Message]:
+        model, axes = shard.model, ("tensor",)
+        sequence = np.asarray(self.sequence) == 1
+        width = np.array([r.given.channels for r in model.rows], float)
+        tokens = shard.micro * shard.context_tokens
+        into, out = tokens * width * shard.delta, tokens * model.filters * shard.delta
+        column = model.mask(
+            lambda r: cut_as(r) == "column" or (r.role == "vocab" and r.work == "gemm")
+        )
+        row = model.mask(lambda r: cut_as(r) == "row")
+        table = row | (_lookup(model) & model.mask(lambda r: r.role == "vocab"))
+        return [
+            Message("activations", "allreduce", out, axes, table * ~sequence, when="forward"),
+            Message("activations scattered", "reduce_scatter", out, axes, table * sequence,
+                    when="forward"),
+            Message("activations gathered", "allgather", into, axes, column * sequence,
+                    when="forward"),
+            Message("input gradients", "allreduce", into, axes, column * ~sequence,
+                    when="backward", hides="weight"),
+            Message("input gradients scattered", "reduce_scatter", into, axes, column * sequence,
+                    when="backward", hides="weight"),
+            Message("output gradients gathered", "allgather", out, axes, table * sequence,
+                    when="backward"),
+            Message("inputs gathered again", "allgather", into, axes, column * sequence,
+                    when="backward", hides="data"),
+        ]  # fmt: skip
+
+    def whole(self, model: Model) -> list[str]:
+        return [r.name for r in model.rows if cut_as(r) not in ("column", "row", "heads", "vocab")]
+
+
+def cut_as(row: Row) -> str:
+    """How a row is cut: by its role; an expert as the MLP that it is."""
+    inner = {"up": "column", "act": "heads", "down": "row"}
+    return inner.get(row.name.rpartition(".")[2], "") if row.role == "expert" else row.role
+
+
+def _lookup(model: Model) -> np.ndarray:
+    return model.mask(lambda r: r.kind == "embedding")

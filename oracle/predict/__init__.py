@@ -1,0 +1,11 @@
+"""The one path from plans to seconds and bytes.
+
+evaluate      split, price, talk, price, add up
+exchange      cost and overlap of each message
+step          an iteration from the seconds of its stages
+memory        bytes of a device at the worst moment
+limits        what a plan may not exceed
+uncertainty   how far a prediction can be trusted, by cause
+defaults      options that nobody said
+estimate      what a prediction says of each plan
+"""

@@ -1,0 +1,65 @@
+"""What a training's options are where nobody says them, and what they may be."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from oracle.kernels.profile import profile as opened
+from oracle.models.model import Model
+from oracle.network.collectives import ALGORITHMS
+from oracle.network.contention.price import ALIASES
+from oracle.spec.device import PRECISIONS
+from oracle.spec.document import refusal, suggest
+from oracle.spec.options import SLOTS, Options
+from oracle.spec.system import System
+from oracle.spec.units import parse
+
+
+def options_for(
+    model: Model, system: System, precision: str | None = None, optimizer: str | None = None,
+    ideal: bool = False, max_memory: float | str | None = None, gamma: float = 1.0,
+    algorithm: str | None = None, profile: Any = None,
+) -> Options:  # fmt: skip
+    """Options with what was not said filled in: the model's usual recipe on this device.
+
+    A model of tokens is trained in mixed precision with Adam, a model of pictures in fp32 with
+    momentum, unless somebody says otherwise. A profile is one of this system's device.
+    """
+    tokens = bool(model.tokens.any())
+    if precision is None:
+        peak = system.device.peak
+        precision = next((p for p in ("bf16", "fp16") if p in peak), "fp32") if tokens else "fp32"
+    optimizer = optimizer or ("adam" if tokens else "momentum")
+    for word, known, name in (
+        (precision, PRECISIONS, "precision"),
+        (optimizer, SLOTS, "optimizer"),
+    ):
+        if word not in known:
+            raise refusal(
+                "options", f"unknown {name} `{word}`", suggest(word, known, "write one of"), "E110"
+            )
+    if not 0 < gamma < float("inf"):
+        raise refusal("options", f"a memory reuse gamma of {gamma:g}", "a number above zero")
+    _check_algorithm(algorithm)
+    measured = None if profile is None else opened(profile).on(system.device)
+    return Options(
+        precision, optimizer, ideal, _bytes(max_memory), gamma, algorithm, profile=measured
+    )  # fmt: skip
+
+
+def _bytes(value: float | str | None) -> float | None:
+    if isinstance(value, str):
+        try:
+            value = parse(value, "B")
+        except ValueError as error:
+            raise refusal("options", f"the memory limit: {error}", "e.g. 16 GiB") from None
+    if value is not None and not 0 < value < float("inf"):
+        raise refusal("options", f"a memory limit of {value:g} bytes", "e.g. 16 GiB")
+    return value
+
+
+def _check_algorithm(algorithm: str | None) -> None:
+    known = {"best", "nccl", *ALIASES, *(name for each in ALGORITHMS.values() for name in each)}
+    if algorithm is not None and algorithm not in known:
+        hint = suggest(algorithm, sorted(known), "known")
+        raise refusal("options", f"no algorithm is called `{algorithm}`", hint)

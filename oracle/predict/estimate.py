@@ -1,0 +1,320 @@
+"""An estimate: what a prediction says of each plan, with its interval and its reasons."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from oracle.kernels.curve import precision_on
+from oracle.models.model import Model
+from oracle.plan.plan import Plan, table
+from oracle.predict import evaluate
+from oracle.predict.evaluate import Block
+from oracle.predict.memory import KINDS
+from oracle.spec.options import Options
+from oracle.spec.system import System
+from oracle.spec.tabular import Tabular
+from oracle.spec.units import show
+
+Floats = NDArray[np.float64]
+NINETY = 1.6449  # standard deviations to either side that hold 90 %
+PARTS = ("forward", "backward", "update", "bubble", "recompute")
+
+
+@dataclass(frozen=True, eq=False)
+class Estimate(Tabular):
+    """Of each plan: seconds per iteration, bytes per device, and what rules it out.
+
+    The same type holds a measurement, so that prediction and measurement are compared like
+    with like.
+    """
+
+    model: Model
+    system: System
+    options: Options
+    plans: tuple[str, ...]
+    batch: Floats
+    devices: Floats
+    seconds: Floats
+    deviation: Floats  # 1σ, seconds
+    more: Floats  # 1σ of what can only add to them, seconds
+    compute: dict[str, Floats]
+    exchange: tuple[tuple[dict[str, Any], ...], ...]  # one tuple of messages a plan
+    memory_kinds: dict[str, Floats]
+    stage: Floats  # the stage that needs most memory
+    pace: Floats  # the stage that sets the pace
+    limits: tuple[dict[str, tuple[float, float]], ...]
+    origin: tuple[dict[str, dict[str, Any]], ...]  # where parts come from; exchanges say it too
+
+    def __len__(self) -> int:
+        return len(self.plans)
+
+    @property
+    def memory(self) -> Floats:
+        """Bytes per device, at the worst moment on the worst device."""
+        return np.sum(list(self.memory_kinds.values()), axis=0)  # type: ignore[no-any-return]
+
+    @property
+    def seconds_low(self) -> Floats:
+        return self.seconds * np.exp(-self._spread)
+
+    @property
+    def seconds_high(self) -> Floats:
+        up = NINETY * np.hypot(self.deviation, self.more) / np.maximum(self.seconds, 1e-30)
+        return self.seconds * np.exp(up) * self.interference
+
+    @property
+    def interference(self) -> float:
+        """What other jobs may cost; it widens the interval and never moves the centre."""
+        factors = [level.interference[-1] for level in self.system.levels if level.interference]
+        return max([1.0, *factors])
+
+    @property
+    def _spread(self) -> Floats:
+        return NINETY * self.deviation / np.maximum(self.seconds, 1e-30)
+
+    @cached_property
+    def broken(self) -> tuple[tuple[str, ...], ...]:
+        """Of each plan, every limit it breaks, in words."""
+        return tuple(
+            tuple(
+                _words(rule, wanted, allowed, self.system)
+                for rule, (wanted, allowed) in rules.items()
+                if not wanted <= allowed
+            )
+            for rules in self.limits
+        )
+
+    @property
+    def feasible(self) -> NDArray[np.bool_]:
+        return np.array([not words for words in self.broken], bool)
+
+    @property
+    def iterations(self) -> Floats | None:
+        """Iterations per epoch, where a data set says how many samples there are."""
+        data = self.model.dataset
+        return None if data is None else np.ceil(data.samples / self.batch)
+
+    @property
+    def epoch(self) -> Floats | None:
+        """Seconds per epoch: D/B iterations."""
+        data = self.model.dataset
+        return None if data is None else self.seconds * data.samples / self.batch
+
+    def take(self, rows: Sequence[int]) -> Estimate:
+        """The same estimate of a selection of plans."""
+        at = list(rows)
+        return Estimate(
+            self.model, self.system, self.options, tuple(self.plans[i] for i in at),
+            self.batch[at], self.devices[at], self.seconds[at], self.deviation[at],
+            self.more[at],
+            {k: v[at] for k, v in self.compute.items()}, tuple(self.exchange[i] for i in at),
+            {k: v[at] for k, v in self.memory_kinds.items()}, self.stage[at], self.pace[at],
+            tuple(self.limits[i] for i in at), tuple(self.origin[i] for i in at),
+        )  # fmt: skip
+
+    def table(self) -> Any:
+        """A pandas DataFrame, one row a plan, all parts."""
+        import pandas as pd
+
+        columns: dict[str, Any] = {
+            "plan": self.plans, "batch": self.batch, "devices": self.devices,
+            "seconds": self.seconds, "seconds_low": self.seconds_low,
+            "seconds_high": self.seconds_high, "feasible": self.feasible,
+            "broken": ["; ".join(words) for words in self.broken],
+        }  # fmt: skip
+        if self.epoch is not None:
+            columns["epoch_seconds"] = self.epoch
+        columns |= {f"compute.{part}": self.compute[part] for part in PARTS}
+        names = dict.fromkeys(m["what"] for messages in self.exchange for m in messages)
+        for name in names:
+            for what in ("seconds", "exposed"):
+                columns[f"exchange.{name}.{what}"] = [
+                    sum(m[what] for m in messages if m["what"] == name)
+                    for messages in self.exchange
+                ]
+        columns["memory"] = self.memory
+        columns |= {f"memory.{kind}": self.memory_kinds[kind] for kind in KINDS}
+        return pd.DataFrame(columns)
+
+    def figures(self, row: int) -> dict[str, Any]:
+        """One plan as flat figures, SI: the columns of a CSV file."""
+        seconds, data, messages = self.seconds[row], self.model.dataset, self.exchange[row]
+        epoch = None if data is None else seconds * data.samples / self.batch[row]
+        numbers = {
+            "seconds": seconds,
+            "seconds_low": self.seconds_low[row],
+            "seconds_high": self.seconds_high[row],
+            "epoch_seconds": epoch,
+            "samples_per_second": self.batch[row] / seconds,
+            "device_hours_per_epoch": None if epoch is None else epoch * self.devices[row] / 3600,
+            **{part: values[row] for part, values in self.compute.items()},
+            "exchange": sum(message["seconds"] for message in messages),
+            "exposed": sum(message["exposed"] for message in messages),
+            "memory": self.memory[row],
+            "capacity": self.options.max_memory or self.system.device.memory,
+        }
+        broken = "; ".join(self.broken[row])
+        return {
+            "status": "infeasible" if broken else "ok",
+            "plan": self.plans[row],
+            "devices": int(self.devices[row]),
+            "why": broken,
+            # what a different order of additions may change lies beyond nine digits
+            **{name: None if value is None else float(f"{float(value):.9g}")
+               for name, value in numbers.items()},
+        }  # fmt: skip
+
+    def rows(self) -> list[dict[str, Any]]:
+        """One flat row a plan."""
+        head = {"model": self.model.name, "system": self.system.name}
+        return [
+            {**head, "batch": int(self.batch[row]), **self.figures(row)} for row in range(len(self))
+        ]
+
+    @property
+    def speed_of_light(self) -> Floats:
+        """Seconds if every device computed at its datasheet's peak and nothing were sent.
+
+        t = B · FLOP / (p · peak)        FLOP of a sample, forward and backward
+        """
+        device = self.system.device
+        peak = device.peak[precision_on(device, self.options.precision)]
+        return self.batch * self.model.flop / (self.devices * peak)
+
+    def plan_dict(self, row: int, rank: int | None = None) -> dict[str, Any]:
+        """One plan in the published JSON form."""
+        epoch = None if self.epoch is None else float(self.epoch[row])
+        return {
+            "plan": self.plans[row],
+            "rank": rank,
+            "feasible": bool(self.feasible[row]),
+            "broken": list(self.broken[row]),
+            "seconds": {
+                "iteration": float(self.seconds[row]),
+                "low": float(self.seconds_low[row]),
+                "high": float(self.seconds_high[row]),
+                "epoch": epoch,
+                "speed_of_light": float(self.speed_of_light[row]),
+            },
+            "compute": {part: float(self.compute[part][row]) for part in PARTS},
+            "exchange": [dict(message) for message in self.exchange[row]],
+            "memory": {
+                "total": float(self.memory[row]),
+                **{kind: float(self.memory_kinds[kind][row]) for kind in KINDS},
+            },
+            "origin": dict(self.origin[row]),
+        }
+
+    def to_dict(self, ranks: Sequence[int | None] | None = None) -> dict[str, Any]:
+        """The published JSON form (schema 1)."""
+        given = (
+            ranks
+            if ranks is not None
+            else [1] * len(self)
+            if len(self) == 1
+            else [None] * len(self)
+        )
+        return {
+            "schema": 1,
+            "model": self.model.name,
+            "system": self.system.name,
+            "devices": int(self.devices[0]) if len(self) else 0,
+            "batch": int(self.batch[0]) if len(self) else 0,
+            "precision": self.options.precision,
+            "optimizer": self.options.optimizer,
+            "dataset": self.model.dataset.name if self.model.dataset else None,
+            "ideal": self.options.ideal,
+            "plans": [self.plan_dict(row, given[row]) for row in range(len(self))],
+        }
+
+
+def _words(rule: str, wanted: float, allowed: float, system: System) -> str:
+    if rule == "memory":
+        return (f"needs {show(wanted, 'B')} of {show(allowed, 'B')} a device: "
+                f"{show(wanted - allowed, 'B')} short")  # fmt: skip
+    if rule == "devices of the system":
+        return f"{wanted:g} devices, but {system.name} has {allowed:g}"
+    if rule.startswith("interleave"):
+        return "interleaved stages need the segments to be a multiple of the stages"
+    if rule.startswith("experts: a divisor"):
+        return "experts can be dealt to a divisor of the data axis only"
+    what, _, bound = rule.partition(": ")
+    return f"{what} {wanted:g} is more than the {allowed:g} {bound or 'allowed'}"
+
+
+def estimate(
+    model: Model, system: System, plans: str | Plan | Iterable[str | Plan],
+    batch: float | Sequence[float], options: Options, lines: Any = None,
+) -> Estimate:  # fmt: skip
+    """Estimate one plan or many; one entry a plan, in the order given."""
+    if isinstance(plans, str):
+        plans = [plans]
+    elif isinstance(plans, Plan):
+        return _joined(model, system, options, [(plans, list(range(len(plans))))], lines)
+    return _joined(model, system, options, list(table(plans, batch)), lines)
+
+
+def _joined(
+    model: Model, system: System, options: Options, tables: list[tuple[Plan, list[int]]], lines: Any
+) -> Estimate:
+    size = sum(len(rows) for _, rows in tables)
+    found: list[tuple[Any, Block]] = []
+    for plan, order in tables:
+        at = np.array(order)
+        found += [
+            (at[rows], part) for rows, part in evaluate.blocks(model, system, plan, options, lines)
+        ]
+
+    def column(read: Any) -> Floats:
+        whole = np.empty(size)
+        for rows, part in found:
+            whole[rows] = read(part)
+        return whole
+
+    texts: list[str] = [""] * size
+    exchange: list[tuple[dict[str, Any], ...]] = [()] * size
+    limits: list[dict[str, tuple[float, float]]] = [{}] * size
+    origin: list[dict[str, dict[str, Any]]] = [{}] * size
+    for rows, part in found:
+        for i, row in enumerate(rows):
+            texts[row] = part.plan.text(i)
+            exchange[row] = tuple(messages(part, i))
+            origin[row] = part.origin(i)
+            limits[row] = {
+                rule: (float(wanted[i]), float(allowed[i]))
+                for rule, (wanted, allowed) in part.limits.items()
+            }
+    return Estimate(
+        model, system, options, tuple(texts),
+        column(lambda b: b.plan.batch[:, 0]), column(lambda b: b.plan.devices[:, 0]),
+        column(lambda b: b.seconds), column(lambda b: b.step.margin.deviation),
+        column(lambda b: b.step.margin.more),
+        {part: column(lambda b, part=part: b.step.compute[part]) for part in PARTS},
+        tuple(exchange), {kind: column(lambda b, kind=kind: b.held.kinds[kind]) for kind in KINDS},
+        column(lambda b: b.held.stage), column(lambda b: b.step.stage), tuple(limits),
+        tuple(origin),
+    )  # fmt: skip
+
+
+def messages(part: Block, row: int) -> Iterable[dict[str, Any]]:
+    """The exchanges of one plan that really happen."""
+    for one in part.exchange:
+        if one.group[row] > 1 and one.calls[row] > 0:
+            best = int(one.algorithm[row])
+            numbers = {"calls": one.calls, "bytes": one.nbytes, "seconds": one.seconds,
+                       "exposed": one.exposed, "deviation": one.deviation,  # 1σ of `exposed`
+                       "phi": one.phi}  # fmt: skip
+            yield {
+                "what": one.what, "op": one.op,
+                "algorithm": one.names[best] if one.names else "", "group": int(one.group[row]),
+                **{name: float(column[row]) for name, column in numbers.items()},
+                "full": list(one.full[best]) if one.full else [],
+                "origin": one.origins[best] if one.origins else "assumed",
+                "outside": bool(one.outside[row]),
+            }  # fmt: skip

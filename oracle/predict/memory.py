@@ -1,0 +1,160 @@
+"""Bytes per device by kind, at the worst moment of an iteration.
+
+    M = weights + gradients + optimizer + activations in flight + workspace + buffers + reserve
+
+Activations are what the backward pass wants, kept from the forward pass until it is used: a
+tensor once, whoever wants it. A 1F1B pipeline holds min(S, p - i) micro-batches on stage i.
+The published M = 2γδ Σ (B(|x| + |y|) + |w|) is the *ideal* form [kahira2021, Table III].
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from oracle.models.shard import Array, Shard
+from oracle.plan.plan import Plan
+from oracle.plan.stages import Stages
+from oracle.spec.device import Device
+from oracle.spec.options import SLOTS, Options
+
+SLACK = 0.05  # of what the allocator hands out: rounding and holes between blocks
+ASSUMED = ("workspace", "buffers", "reserve")  # what nobody can count from shapes
+KINDS = ("weights", "gradients", "optimizer", "activations", "workspace", "buffers", "reserve")
+
+
+@dataclass(frozen=True, slots=True)
+class Held:
+    """Bytes by kind on the worst device, (plans,) each, and which stage that is."""
+
+    kinds: dict[str, Array]
+    stage: Array
+
+    @property
+    def total(self) -> Array:
+        return sum(self.kinds.values())
+
+
+def held(
+    shard: Shard, few: Plan, plan: Plan, same: Array, stages: Stages, device: Device,
+    options: Options,
+) -> Held:  # fmt: skip
+    """Peak bytes of the fullest stage of each plan, by kind.
+
+    Distinct shards are few; schedule and recomputation choose among what each of them may keep.
+    """
+    if options.ideal:
+        found = _ideal(shard, stages, options.gamma)
+        return Held({kind: values[same] for kind, values in found.kinds.items()}, found.stage[same])
+    weights = stages.total(shard.w * np.ones_like(shard.batch))
+    width = 2.0 if options.mixed else 4.0
+    # masters and slots are fp32 whatever the precision; mixed gradients are added up in fp32
+    state = 4.0 * (SLOTS[options.optimizer] + options.mixed)
+    largest = stages.most(stages.units(shard.w * np.ones_like(shard.batch)))
+    gathered = (shard.stored < 1) * 2 * largest  # the unit at work and the one that comes next
+    mode = plan.axis("recompute").mode
+    kept, working = _activations(shard, stages, bool((mode > 0).any()))
+    flight = _in_flight(plan, stages)
+    activations = sum((mode == kind) * each[same] for kind, each in enumerate(kept)) * flight
+    fixed = {
+        "weights": weights * width * shard.stored + gathered * width,
+        "gradients": weights * (4.0 if options.mixed else width) * shard.graded,
+        "optimizer": weights * state * shard.stated,
+    }
+    # two moments: the loss runs back, and all that was kept is there; or a layer does, with its
+    # gradients on their way, and the loss's tensors are gone
+    loss = shard.model.mask(lambda row: row.kind == "loss")
+    gone, transient = stages.total(_kept(shard) * loss), _transient(shard)
+    moments = [
+        {"activations": activations, "workspace": _worst(transient * loss, stages)[same],
+         "buffers": 0.0 * activations},
+        {"activations": activations + (mode >= 2) * working[same] - gone[same],
+         "workspace": _worst(transient * ~loss, stages)[same],
+         "buffers": (gathered * 4.0 + _buckets(few, weights))[same]},
+    ]  # fmt: skip
+    base = sum(fixed.values())[same]
+    wholes = np.stack([base + sum(moment.values()) for moment in moments])
+    at, whole = wholes.argmax(axis=0), wholes.max(axis=0)
+    stage = np.argmax(whole, axis=-1)
+    rows = np.arange(len(plan))
+    worst = {kind: values[same, stage] for kind, values in fixed.items()}
+    worst |= {kind: np.where(at, moments[1][kind], moments[0][kind])[rows, stage]
+              for kind in moments[0]}  # fmt: skip
+    worst["reserve"] = device.reserve + SLACK * whole[rows, stage]
+    return Held({kind: worst[kind] for kind in KINDS}, stage)
+
+
+def _kept(shard: Shard) -> Array:
+    """Bytes of a micro-batch that each row keeps."""
+    return shard.micro * (shard.kept * shard.delta + shard.kept_bytes) * np.ones_like(shard.batch)
+
+
+def _activations(shard: Shard, stages: Stages, some: bool) -> tuple[list[Array], Array]:
+    """(kept per micro-batch under each kind of recomputation, working set of a unit) by stage."""
+    model, micro = shard.model, shard.micro
+    kept = _kept(shard)
+    none = stages.total(kept)
+    if not some:
+        return [none], np.zeros_like(none)
+    core = model.mask(lambda row: row.work == "attention")
+    outputs = micro * shard.y * shard.delta  # q, k, v in and the result stay
+    selective = none - stages.total(np.maximum(kept - outputs, 0) * core)
+    # full: each unit keeps the tensor it was given; what it makes again lives while it runs back
+    given = (micro * shard.x * shard.delta * np.ones(len(model)))[:, stages.begin]
+    units = stages.units(kept)
+    block = (stages.counts @ model.folded > 0) | (~model.folded).all()
+    inputs = stages.gather(np.where(block, given, 0.0))
+    full = stages.gather(np.where(block, 0.0, units)) + inputs
+    working = stages.most(np.where(block, units, 0.0))
+    # operators: the core's tensors and every other matrix's output
+    share = np.where(model.folded, core, 1.0)
+    half = 0.5 * outputs * (model.weighted & model.folded)
+    return [none, selective, full, stages.total(kept * share + half) + inputs], working
+
+
+def _in_flight(plan: Plan, stages: Stages) -> Array:
+    """Micro-batches whose activations a stage keeps at once, (plans, p)."""
+    pipeline = plan.axis("pipeline")
+    p, v = stages.p, stages.v
+    stage = np.arange(p)[None, :]
+    S = pipeline.segments
+    if v > 1:  # chunks, each 1/v of a stage's layers
+        return np.minimum(S * v, (p - stage - 1) * 2 + (v - 1) * p + 1) / v
+    return np.where(pipeline.schedule == 1, np.minimum(S, p - stage), S)
+
+
+def _transient(shard: Shard) -> Array:
+    """Bytes that live only while a row runs back: gradients of its two tensors."""
+    moved = shard.model.mask(lambda row: row.kind not in ("flatten", "reshape"))
+    own = shard.micro * shard.delta * (shard.x + shard.y) * moved
+    return np.atleast_2d(
+        np.broadcast_to(own, np.broadcast_shapes(own.shape, (1, len(shard.model))))
+    )
+
+
+def _worst(rows: Array, stages: Stages) -> Array:
+    """The largest row of the fullest unit of each device."""
+    ends = np.stack([stages.begin, stages.stop], axis=-1).ravel()
+    padded = np.concatenate([rows, np.zeros((len(rows), 1))], axis=-1)
+    return stages.most(np.maximum.reduceat(padded, ends, axis=-1)[:, ::2])
+
+
+def _buckets(plan: Plan, weights: Array) -> Array:
+    """Gradient buckets beside the gradients, where replicas exchange them."""
+    return np.where(plan.axis("data").degree > 1, np.minimum(4 * weights, 2 * 25e6), 0.0)
+
+
+def _ideal(shard: Shard, stages: Stages, gamma: float) -> Held:
+    delta = shard.delta
+    tensors = (
+        2 * gamma * delta * stages.total(shard.batch * (shard.x + shard.y) * shard.model.layers)
+    )
+    weights = gamma * delta * stages.total(shard.w * np.ones_like(shard.batch)) * shard.stored
+    whole = tensors + 2 * weights
+    stage = np.argmax(whole, axis=-1)
+    kinds = {"weights": weights, "gradients": weights, "activations": tensors}
+    worst = {
+        k: np.take_along_axis(v + 0 * whole, stage[:, None], -1)[:, 0] for k, v in kinds.items()
+    }
+    return Held({k: worst.get(k, np.zeros(len(stage))) for k in KINDS}, stage)

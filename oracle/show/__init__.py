@@ -1,0 +1,12 @@
+"""What a person sees of an answer: text, figures, pages, and the published form of its JSON.
+
+text            a ranking and an estimate
+explanation comparison sweep checks     the other answers, as text
+manual          a strategy's equations, what an error code means
+bibliography    the works that a source names
+terminal        width, colour and characters of the terminal at hand
+contract        what every answer looks like as JSON
+provenance      what an answer was made from
+plot/           figures
+page/           the report as one HTML file
+"""

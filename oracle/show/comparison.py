@@ -1,0 +1,29 @@
+"""Predictions beside measurements, as text."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from oracle.ask.compare import Comparison
+from oracle.spec.units import show
+
+
+def comparison_text(found: Comparison) -> str:
+    """Accuracy in all, then each plan part by part."""
+    count = "1 plan" if len(found.seconds) == 1 else f"{len(found.seconds)} plans"
+    lines = [f"mean accuracy {np.mean(found.accuracy):.1%} over {count}; "
+             f"{np.mean(found.covered):.0%} inside the 90 % interval"]  # fmt: skip
+    if len(found.seconds) > 1:
+        lines.append(
+            f"ranking τ {found.tau:.2f}; our pick is {found.regret:.1%} slower than the best"
+        )
+    for i, plan in enumerate(found.predicted.plans):
+        mark = "" if found.covered[i] else "  outside its interval"
+        lines += ["", f"{plan}: predicted {show(found.predicted.seconds[i], 's')}, measured "
+                      f"{show(found.seconds[i], 's')} ± {found.spread[i]:.0%}, "
+                      f"accuracy {found.accuracy[i]:.1%}{mark}"]  # fmt: skip
+        lines.append(f"  {'part':<36} {'predicted':>10} {'measured':>10}")
+        for name, pair in found.compared(i).items():
+            lines.append(f"  {name:<36} {show(pair['predicted'], 's'):>10} "
+                         f"{show(pair['measured'], 's'):>10}")  # fmt: skip
+    return "\n".join(lines)

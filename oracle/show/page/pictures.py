@@ -1,0 +1,109 @@
+"""Figures inside a page: SVG that takes the page's colours, light or dark, and keeps its text."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from html import escape
+from typing import TYPE_CHECKING, Any
+
+from oracle.show.page.markup import Html, plain, tag
+
+if TYPE_CHECKING:
+    from oracle.ask.ranking import Ranking
+
+LARGEST = 4096  # devices of a network that is drawn
+MOST_BOXES = 6000  # passes of a pipeline that are drawn
+
+
+def figures(ranking: Ranking) -> Iterator[tuple[str, str, Html]]:
+    """(heading, what one sees in it, SVG) of each picture of a ranking."""
+    from oracle.show.plot import memory, pareto, parts, timeline
+
+    shown = ranking.estimate if len(ranking.estimate) else ranking.misses
+    if not len(shown):
+        return
+    few = shown.take(range(min(len(shown), 8)))
+    yield ("What the time is made of", "Each bar is a plan, the first the best. Exchanges count "
+           "with what no computation hides; the line is the 90 % interval.",
+           inline(parts(few), "time"))  # fmt: skip
+    yield ("Memory against the capacity", "Bytes of the fullest device at its worst moment.",
+           inline(memory(few), "memory"))  # fmt: skip
+    if not len(ranking.estimate):
+        return
+    if len(shown) > 3:
+        rows = [shown.figures(at) for at in range(len(shown))]
+        yield ("What there is to choose from", "Down and left is better; ringed plans are beaten "
+               "by no other in time, memory and device-hours together.",
+               inline(pareto(rows), "pareto"))  # fmt: skip
+    if _boxes(shown.plans[0]) <= MOST_BOXES:
+        yield ("The best plan in time", "One iteration, replayed from the prediction; numbers "
+               "are micro-batches.", inline(timeline(shown, 0), "timeline"))  # fmt: skip
+    if network := _network(shown):
+        yield network
+
+
+def _boxes(plan: str) -> float:
+    from oracle.plan.plan import parse
+
+    table = parse(plan, 1.0)
+    pipeline, data = table.axis("pipeline"), table.axis("data")
+    pieces = max(float(pipeline.segments[0, 0]), float(data.accumulate[0, 0]))
+    return 2 * float(pipeline.degree[0, 0] * pipeline.interleave[0, 0]) * pieces
+
+
+def _network(shown: Any) -> tuple[str, str, Html] | None:
+    """Where the best plan's dearest exchange runs."""
+    from oracle.plan.mesh import Groups
+    from oracle.plan.plan import parse
+    from oracle.show.plot import contention
+
+    if shown.options.ideal or not shown.exchange[0] or shown.devices[0] > LARGEST:
+        return None
+    dearest = max(shown.exchange[0], key=lambda message: message["seconds"])
+    axis = dearest["what"].partition(":")[0]
+    table = parse(shown.plans[0], 1.0)
+    if axis not in [one.name for one in table.axes if one.multiplies]:
+        return None
+    pattern, devices = Groups(table)((axis,)).patterns[0]
+    try:
+        figure = contention(shown.system, pattern, devices, dearest["op"], shown.options.algorithm,
+                            dearest["bytes"], dearest["what"])  # fmt: skip
+    except (ValueError, NotImplementedError):  # an operation that has no schedule to draw
+        return None
+    return ("Where its dearest exchange runs", f"{dearest['what']}: links shaded by the part of "
+            "the exchange's time that they work.", inline(figure, "network"))  # fmt: skip
+
+
+def inline(figure: Any, name: str) -> Html:
+    """A figure as an SVG element that can stand beside others in one page."""
+    from oracle.show.plot.style import rendered
+
+    text = rendered(figure, "svg", text=True).decode()
+    text = text[text.index("<svg") :]
+    text = re.sub(r"<metadata>.*?</metadata>", "", text, flags=re.DOTALL)
+    text = re.sub(r"<title>.*?</title>", "", text, count=1, flags=re.DOTALL)
+    text = re.sub(r'<style type="text/css">.*?</style>', "", text, flags=re.DOTALL)
+    text = re.sub(r"<!--.*?-->\n?", "", text, flags=re.DOTALL)
+    text = re.sub(r' id="(?!glyph)[a-zA-Z_]+\d*_\d+"', "", text)  # groups nobody refers to
+    text = re.sub(r'( id="|url\(#|href="#)', rf"\1{name}-", text)
+    for said, meant in COLOURS.items():
+        text = text.replace(said, meant)
+    text = re.sub(r"(\d\.\d\d)\d+", r"\1", text)  # hundredths of a point
+    text = re.sub(r"\n\s*", "\n", text)
+    alt = escape(plain(getattr(figure, "alt", "")), quote=True)
+    head, _, rest = text.partition(">")
+    head = re.sub(r' (width|height)="[^"]*"', "", head)
+    return Html(f'{head} role="img" aria-label="{alt}">{rest}')
+
+
+COLOURS = {
+    "#1a1a1b": "currentColor", "#5b5b5e": "var(--faint)", "#d9d9da": "var(--rule)",
+    "#ffffff": "var(--paper)", "#ececee": "var(--wait)", "#eeeeef": "var(--wait)",
+    "'DejaVu Sans'": "'DejaVu Sans', Verdana, sans-serif",
+}  # fmt: skip
+
+
+def shown_as(heading: str, words: str, picture: Html) -> Html:
+    """A picture with its caption."""
+    return tag("figure", picture, tag("figcaption", words), aria_label=heading)

@@ -1,0 +1,33 @@
+"""Figures: each function returns a matplotlib Figure, for a file, a report or a notebook.
+
+    from oracle.plot import scaling, save
+    save(scaling(sweep(grid).rows), "scaling.svg")
+
+`breakdown`, `scaling` and `pareto` take rows of a sweep, `parts`, `memory` and `timeline` an
+estimate, `measured` pairs of seconds, `contention` a system and a pattern of groups.
+"""
+
+from oracle.show.plot.against import measured
+from oracle.show.plot.bars import bar, breakdown
+from oracle.show.plot.curves import scaling
+from oracle.show.plot.front import pareto
+from oracle.show.plot.hold import memory
+from oracle.show.plot.network import contention
+from oracle.show.plot.parts import parts
+from oracle.show.plot.style import SUFFIXES, rendered, save
+from oracle.show.plot.timeline import timeline
+
+__all__ = [
+    "SUFFIXES",
+    "bar",
+    "breakdown",
+    "contention",
+    "measured",
+    "memory",
+    "pareto",
+    "parts",
+    "rendered",
+    "save",
+    "scaling",
+    "timeline",
+]  # fmt: skip

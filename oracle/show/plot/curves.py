@@ -1,0 +1,107 @@
+"""Scaling: time of an iteration and throughput from few devices to many, with their intervals."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from oracle.show.plot import style
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+Row = Mapping[str, Any]
+TOLD = ("model", "system", "what_if", "way")
+MOST = 9  # curves that can be told apart
+
+
+def scaling(rows: Sequence[Row], title: str = "") -> Figure:
+    """Curves over the number of devices, one for each question that the rows differ in.
+
+    Rows are those of a sweep. The band is the 90 % interval; a gap is a size that does not fit.
+    """
+    curves = curves_of(rows)
+    good = [row for row in rows if row["status"] == "ok"]
+    divide, unit = style.scale([row["seconds"] for row in good] or [0.0], "s")
+    alt = f"Time of an iteration and samples per second against devices for {', '.join(curves)}"
+    with style.look():
+        figure = style.canvas(11, 4.4, alt)
+        left, right = figure.subplots(1, 2)
+        for at, (name, members) in enumerate(curves.items()):
+            colour, marker = style.CURVES[at % MOST], style.MARKERS[at % MOST]
+            x = np.array([row["devices"] for row in members], float)
+            cells = {
+                key: np.array([row[key] if row["status"] == "ok" else np.nan for row in members],
+                              float)
+                for key in ("seconds", "seconds_low", "seconds_high", "samples_per_second", "batch")
+            }  # fmt: skip
+            mid, low, high = (cells[k] for k in ("seconds", "seconds_low", "seconds_high"))
+            for panel, line, below, over in (
+                (left, mid / divide, low / divide, high / divide),
+                (right, cells["samples_per_second"], cells["batch"] / high, cells["batch"] / low),
+            ):
+                panel.fill_between(
+                    x, below, over, color=colour, alpha=0.16 if len(curves) < 4 else 0.09, lw=0
+                )
+                panel.plot(x, line, color=colour, marker=marker, mec=style.PAPER, mew=0.8,
+                           label=name)  # fmt: skip
+        for panel in (left, right):
+            panel.set_yscale("log")
+            panel.grid(visible=True, which="major", axis="both")
+            style.doubling(panel, [row["devices"] for row in rows])
+        _ideal(right, good)
+        left.set_title(f"time of an iteration, {unit}")
+        right.set_title("samples per second")
+        for panel in (left, right):
+            style.plain_log(panel.yaxis)
+        _names(figure, left, right, title)
+    return figure
+
+
+def curves_of(rows: Sequence[Row]) -> dict[str, list[Row]]:
+    """Rows by what tells them apart, each curve sorted by devices; batches only where they do."""
+    from oracle.ask.sweep.row import label
+
+    told = tuple(key for key in TOLD if len({row[key] for row in rows}) > 1)
+    questions = [tuple(row[key] for key in (*TOLD, "devices")) for row in rows]
+    batches = len(set(questions)) < len(questions)
+    shares = {row["batch"] / row["devices"] for row in rows}
+    totals = {row["batch"] for row in rows}
+    found: dict[str, list[Row]] = {}
+    for row in rows:
+        name = label(row, told or ("way",))
+        if "what_if" in told and not row["what_if"]:
+            name = f"{name} · as it is" if name else "as it is"
+        if batches and len(shares) <= len(totals):
+            name = f"{name} · {row['batch'] / row['devices']:g} a device"
+        elif batches:
+            name = f"{name} · batch {row['batch']:,}"
+        found.setdefault(name.removeprefix(" · "), []).append(row)
+    return {name: sorted(members, key=lambda row: row["devices"])
+            for name, members in found.items()}  # fmt: skip
+
+
+def _ideal(panel: Any, good: Sequence[Row]) -> None:
+    """As many times the fastest start as there are devices."""
+    if not good:
+        return
+    first = min(row["devices"] for row in good)
+    best = max(r["samples_per_second"] for r in good if r["devices"] == first)
+    x = np.array([first, max(row["devices"] for row in good)], float)
+    panel.plot(x, best * x / first, color=style.GREY, ls=(0, (4, 3)), lw=1.2, zorder=1)
+    panel.annotate("linear", (x[-1], best * x[-1] / first), (-4, 5), textcoords="offset points",
+                   ha="right", va="bottom", color=style.FAINT, fontsize=9)  # fmt: skip
+
+
+def _names(figure: Any, left: Any, right: Any, title: str) -> None:
+    """A legend over both panels, or one name inside where there is one curve."""
+    handles, labels = right.get_legend_handles_labels()
+    if len(labels) > 1:
+        style.above(figure, handles, [style.shorter(name, 40) for name in labels], title)
+        return
+    style.above(figure, [], [], title)
+    for label in labels:
+        left.annotate(style.shorter(label, 40), (0.98, 0.97), xycoords="axes fraction",
+                      ha="right", va="top", color=style.FAINT, fontsize=9.5)  # fmt: skip

@@ -1,0 +1,283 @@
+"""Estimates and rankings as text: the first line answers, the rest says why.
+
+A figure carries a mark of where it comes from: `m` measured, `f` fitted to measurements,
+`d` datasheet, `a` assumed, `c` counted from shapes; `!` where it lies beyond what was measured.
+"""
+
+from __future__ import annotations
+
+import shlex
+from typing import Any
+
+import numpy as np
+
+from oracle.ask.ranking import Ranking
+from oracle.kernels.provenance import MEASURED
+from oracle.predict.estimate import PARTS, Estimate
+from oracle.predict.limits import FULL
+from oracle.predict.memory import ASSUMED
+from oracle.show.terminal import width
+from oracle.spec.units import show
+
+WORDS = ("measured", "fitted", "datasheet", "assumed", "counted")
+
+
+def ranking_text(ranking: Ranking, asked: Any = None) -> str:
+    """The first screen: what is best, does it fit, how sure, why not the others, what next."""
+    shown = ranking.estimate
+    head = _head(shown if len(shown) else ranking.misses, ranking)
+    if not len(shown):
+        return "\n".join([head, "", *_nothing_fits(ranking, asked)])
+    likely = ranking.likely_best()
+    epoch = "" if shown.epoch is None else f", {show(shown.epoch[0], 's')} an epoch"
+    lines = [
+        head,
+        "",
+        _fit(f"{shown.plans[0]} is {_superlative(ranking)}: "
+             f"{_interval(shown, 0)} an iteration{epoch}"),
+        f"  memory    {_memory(shown, 0)}",
+        f"  bound by  {_bounds(shown, 0)}",
+        _fit(f"  at peak   {_light(shown, 0)}"),
+        _fit(f"  sure?     {_sure(ranking, likely)}"),
+        "",
+        *_table(shown, likely),
+        *_legend(shown),
+        _fit(f"{ranking.fitting} of {ranking.tried} products of strategies fit, each at its best."),
+    ]  # fmt: skip
+    if asked is not None and getattr(asked, "everything", False):
+        lines += ["", "These do not:", *_misses(ranking.misses)]
+    if asked is not None:
+        lines += _next(ranking, asked)
+    return "\n".join(lines)
+
+
+def _superlative(ranking: Ranking) -> str:
+    return {"time": "fastest", "cost": "cheapest", "memory": "leanest"}[ranking.objective]
+
+
+def _head(shown: Estimate, ranking: Ranking) -> str:
+    model, system = shown.model, shown.system
+    data = f" of {model.dataset.name}" if model.dataset else ""
+    options = shown.options
+    ideal = ", ideal assumptions" if options.ideal else ""
+    return _fit(f"{model.title or model.name} on {system.title or system.name}: "
+                f"{ranking.devices} devices, {ranking.batch} samples{data} an iteration, "
+                f"{options.precision}, {options.optimizer}{ideal}")  # fmt: skip
+
+
+def _fit(text: str) -> str:
+    """Broken at spaces so that no line is wider than the screen."""
+    import textwrap
+
+    return textwrap.fill(text, width(), subsequent_indent="  ", break_on_hyphens=False)
+
+
+def _interval(shown: Estimate, row: int) -> str:
+    low, mid, high = (
+        show(v[row], "s") for v in (shown.seconds_low, shown.seconds, shown.seconds_high)
+    )
+    return mid if low == high else f"{mid} ({low} to {high})"
+
+
+def _memory(shown: Estimate, row: int) -> str:
+    capacity = shown.options.max_memory or shown.system.device.memory
+    free = capacity - shown.memory
+    kinds = sorted(((v[row], k) for k, v in shown.memory_kinds.items()), reverse=True)
+    text = (f"{show(shown.memory[row], 'B')} of {show(capacity, 'B')} a device, "
+            f"{show(free[row], 'B')} free")  # fmt: skip
+    if FULL * capacity < shown.memory[row] <= capacity:  # an allocator that fragments may fail
+        room = np.flatnonzero(shown.memory <= FULL * capacity)[:1].tolist()
+        more = [": tight", *(f", {other + 1} has {show(free[other], 'B')}" for other in room)]
+    else:
+        more = [f"{s} {kind} {show(v, 'B')}" for s, (v, kind) in zip(";,", kinds, strict=False)]
+    for words in more:  # as far as they fit
+        text += words if len(text + words) <= width() - 12 else ""
+    return text
+
+
+def parts(shown: Estimate, row: int) -> dict[str, float]:
+    """What an iteration's seconds are made of; exchanges by what nothing hides."""
+    found = {
+        "forward and backward": float(
+            shown.compute["forward"][row] + shown.compute["backward"][row]
+        )
+    }
+    for part in ("recompute", "bubble", "update"):
+        found[part] = float(shown.compute[part][row])
+    for message in shown.exchange[row]:
+        found[message["what"]] = found.get(message["what"], 0.0) + message["exposed"]
+    return found
+
+
+def _bounds(shown: Estimate, row: int) -> str:
+    total = shown.seconds[row]
+    ranked = sorted(parts(shown, row).items(), key=lambda item: -item[1])
+    shares = [f"{name} {100 * s / total:.0f} %" for name, s in ranked[:3] if s > 0.005 * total]
+    while len(", ".join(shares)) > width() - 12 and len(shares) > 1:
+        shares.pop()
+    return ", ".join(shares)
+
+
+def _light(shown: Estimate, row: int) -> str:
+    """The bound that no plan beats, and how much of it is reached."""
+    light = float(shown.speed_of_light[row])
+    return (f"{show(light, 's')} with every device at datasheet peak; "
+            f"{light / shown.seconds[row]:.0%} of it reached")  # fmt: skip
+
+
+def source(shown: Estimate, row: int, part: str) -> dict[str, Any]:
+    """Where a part of a plan comes from: `kernels`, `network` (most of what is sent) or `memory`.
+
+    Empty where there is no such part.
+    """
+    if part == "memory":
+        return shown.origin[row]["memory"]
+    if part == "kernels":
+        return shown.origin[row]["backward"]
+    sent: dict[tuple[str, bool], float] = {}
+    for message in shown.exchange[row]:
+        key = message["origin"], message["outside"]
+        sent[key] = sent.get(key, 0.0) + message["exposed"] + 1e-6 * message["seconds"]
+    kind, outside = max(sent, key=lambda key: sent[key], default=("", False))
+    return {"origin": kind, "outside": outside} if kind else {}
+
+
+def mark(found: dict[str, Any]) -> str:
+    """One letter, and `!` where it lies beyond what was measured."""
+    if not found:
+        return "-"
+    beyond = found["outside"] and found["origin"] in MEASURED
+    return str(found["origin"][0]) + "!" * beyond
+
+
+def marks(shown: Estimate, row: int) -> str:
+    """The marks of a plan's kernels, network and memory."""
+    found = [mark(source(shown, row, part)) for part in ("kernels", "network", "memory")]
+    return "".join(found)
+
+
+def legend(used: str) -> str:
+    """What the marks mean, those that are used."""
+    said = [f"{word[0]} {word}" for word in WORDS if word[0] in used]
+    beyond = ["! beyond what was measured"] * ("!" in used)
+    return ", ".join([*said, *beyond])
+
+
+def origins(shown: Estimate, row: int = 0) -> str:
+    """Where the figures of a prediction come from, in words."""
+    if shown.options.ideal:
+        return "ideal assumptions, no interval"
+    network = source(shown, row, "network")
+    talk = f", network {network['origin']}" if network else ""
+    return f"kernels {source(shown, row, 'kernels')['origin']}{talk}"
+
+
+def _sure(ranking: Ranking, likely: Any) -> str:
+    if ranking.tied:  # the table's marks say where the figures come from
+        text = f"cannot tell 1 and {ranking.estimate.plans.index(ranking.tied[1]) + 1} apart"
+        return text + (f": measure {ranking.measure[0]}" if ranking.measure else "")
+    text = origins(ranking.estimate)
+    word = "best" if ranking.objective == "time" else "fastest"
+    return f"{text}; {word} of these with {likely[0]:.0%}" if len(likely) > 1 else text
+
+
+def _table(shown: Estimate, likely: Any) -> list[str]:
+    """One line a plan; two where plans are too long to stand beside their figures."""
+    first = parts(shown, 0)
+    longest = max(len(plan) for plan in shown.plans)
+    two = longest > width() - 50
+    column = 4 if two else longest
+    head = f"  #  {'plan':<{column}}  {'iteration':>9}  {'memory':>8}  from  {'best?':>5}  why not"
+    lines = [head]
+    for row, plan in enumerate(shown.plans):
+        why = "" if row == 0 else why_not(first, parts(shown, row))
+        if two:
+            lines.append(f" {row + 1:>2}  {plan}"[: width()])
+        head = " " * 4 if two else f" {row + 1:>2} "
+        line = (f"{head} {'' if two else plan:<{column}}  {show(shown.seconds[row], 's'):>9}  "
+                f"{show(shown.memory[row], 'B'):>8}  {marks(shown, row):<4}  "
+                f"{likely[row]:>5.0%}  {why}")  # fmt: skip
+        lines.append(line.rstrip()[: width()])
+    return lines
+
+
+def _legend(shown: Estimate) -> list[str]:
+    """One line in place of a blank one: which marks stand for what."""
+    if shown.options.ideal:
+        return [""]
+    used = "".join(marks(shown, row) for row in range(len(shown)))
+    return [_fit(f"     from: kernels, network, memory; {legend(used)}")]
+
+
+def why_not(best: dict[str, float], other: dict[str, float]) -> str:
+    """The part in which a plan loses most against the best."""
+    gaps = {name: s - best.get(name, 0.0) for name, s in other.items()}
+    if not gaps:
+        return ""
+    name = max(gaps, key=lambda key: gaps[key])
+    return f"+{show(gaps[name], 's')} {short(name)}" if gaps[name] > 0 else "as fast"
+
+
+def short(name: str) -> str:
+    """A part's name in two words, for a table."""
+    axis, _, what = name.partition(": ")
+    return f"{axis} {what.split()[0]}" if what else name.replace("forward and backward", "kernels")
+
+
+def _nothing_fits(ranking: Ranking, asked: Any) -> list[str]:
+    lines = [f"None of {ranking.tried} products of strategies fits. Nearest misses:",
+             *_misses(ranking.misses), ""]  # fmt: skip
+    enough = getattr(asked, "enough", None)
+    if enough is None:
+        return [*lines, "Try more devices, a smaller batch, or a narrower --precision."]
+    return [*lines, f"It fits on {enough} devices: --devices {enough}"]
+
+
+def _misses(misses: Estimate) -> list[str]:
+    lines = []
+    for plan, broken in zip(misses.plans, misses.broken, strict=True):
+        lines.append(f"  {plan}")
+        lines += [_fit(f"    {words}") for words in broken]
+    return lines
+
+
+def _next(ranking: Ranking, asked: Any) -> list[str]:
+    words = ["oracle", "explain", "--plan", ranking.best, asked.model, asked.system,
+             "--batch", str(ranking.batch)]  # fmt: skip
+    return ["next: " + " ".join(shlex.quote(word) for word in words)]
+
+
+def estimate_text(shown: Estimate, row: int = 0) -> str:
+    """One plan: seconds, parts, every exchange, memory by kind."""
+    epoch = "" if shown.epoch is None else f", {show(shown.epoch[row], 's')} an epoch"
+    model, system = shown.model, shown.system
+    lines = [
+        _fit(f"{shown.plans[row]} on {int(shown.devices[row])} devices of "
+             f"{system.title or system.name}: {_interval(shown, row)} an iteration{epoch}"),
+        _fit(f"  {model.title or model.name}, {int(shown.batch[row])} samples, "
+             f"{shown.options.precision}, {shown.options.optimizer}; {origins(shown)}"),
+    ]  # fmt: skip
+    if shown.broken[row]:
+        lines += ["  this plan cannot run:", *(f"    {words}" for words in shown.broken[row])]
+    lines += ["", "  compute"]
+    known = {**shown.origin[row], "bubble": shown.origin[row]["backward"],
+             "recompute": shown.origin[row]["forward"]}  # fmt: skip
+    used = [mark(known[name]) for name in PARTS if shown.compute[name][row] > 0]
+    lines += [f"    {name:<34} {show(float(shown.compute[name][row]), 's'):>10} {mark(known[name])}"
+              for name in PARTS if shown.compute[name][row] > 0]  # fmt: skip
+    if shown.exchange[row]:
+        lines += ["", f"  {'exchange':<36} {'exposed':>10} {'sent':>10}    how"]
+    for m in sorted(shown.exchange[row], key=lambda m: -m["exposed"]):
+        size, phi = show(m["bytes"], "B"), f", φ = {m['phi']:.3g}" if m["phi"] > 1.005 else ""
+        how = f"{m['calls']:.0f} × {size} {m['op']}, {m['algorithm']} of {m['group']}{phi}"
+        exposed, sent = show(m["exposed"], "s"), show(m["seconds"], "s")
+        used.append(mark(m))
+        lines.append(f"    {m['what']:<34} {exposed:>10} {sent:>10} {used[-1]:<2} {how}")
+    lines += ["", f"  memory, stage {int(shown.stage[row])}: {_memory(shown, row)}"]
+    kinds = shown.memory_kinds.items()
+    held = {kind: "a" if kind in ASSUMED else "c" for kind, _ in kinds}
+    lines += [f"    {kind:<34} {show(float(v[row]), 'B'):>10} {held[kind]}" for kind, v in kinds
+              if v[row] > 0]  # fmt: skip
+    if not shown.options.ideal:
+        lines += ["", f"  {legend(''.join([*used, *held.values()]))}"]
+    return "\n".join(lines)

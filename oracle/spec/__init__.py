@@ -1,0 +1,13 @@
+"""Text to typed things: spec files with a place for every fault, units, options.
+
+document      a text as a tree of places; faults and their codes
+schema        a tree as a frozen dataclass, with every fault at once
+units         text to SI numbers and back
+dataset device system     the kinds of spec
+catalogue     shipped specs by name, a user's own by path
+options       what is decided beside the plan
+files         files that are there whole or not at all
+strict_json   JSON that is refused where it is odd
+tabular       answers that are rows, as data frames
+version       the version of oracle
+"""

@@ -1,0 +1,127 @@
+"""The catalogue of spec files: shipped ones by name, a user's own by path, each read once."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from functools import lru_cache
+from pathlib import Path
+from typing import Any, TypeVar, cast
+
+from oracle.spec.dataset import Dataset
+from oracle.spec.device import Device
+from oracle.spec.document import (
+    Fault,
+    Node,
+    SpecError,
+    from_data,
+    load,
+    read_text,
+    refusal,
+    suggest,
+)
+from oracle.spec.schema import read
+from oracle.spec.system import Collectives, System
+
+S = TypeVar("S")
+FOLDERS: dict[type, str] = {Dataset: "datasets", Device: "devices", System: "systems"}
+
+
+def shelf() -> Path:
+    """The folder of shipped specs: inside the wheel, or beside the package in a checkout."""
+    inside = Path(__file__).parent / "shipped"
+    return inside if inside.is_dir() else Path(__file__).parents[2] / "specs"
+
+
+def shipped(folder: str) -> dict[str, Path]:
+    """Name -> file, of the specs that come with the package."""
+    return {path.stem: path for path in sorted((shelf() / folder).glob("*.yaml"))}
+
+
+def find(name: str, folder: str) -> Path:
+    """The file of a shipped name, or of a path; a SpecError with the nearest name otherwise."""
+    named = name == "-" or name.endswith((".yaml", ".yml", ".json"))
+    if named or os.sep in name or os.path.isfile(name):
+        return Path(name)
+    known = shelf() / folder / f"{name}.yaml"
+    if os.path.basename(name) == name and os.path.isfile(known):
+        return known
+    names = shipped(folder)
+    hint = suggest(name, names, f"shipped {folder}")
+    what = f"no shipped {folder[:-1]} is called `{name}`, and there is no such file"
+    raise refusal(name, what, hint, "E110")
+
+
+def document(
+    what: str | os.PathLike[str] | Mapping[str, Any], folder: str
+) -> tuple[Node, str, str]:
+    """(tree, name for messages, text) of a shipped name, a path, or a dict of the same content."""
+    if isinstance(what, Mapping):
+        return from_data(what), str(what.get("name", folder[:-1])), ""
+    path = find(os.fspath(what), folder)
+    text = read_text(path)
+    return load(text, str(path)), str(path), text
+
+
+def _spec(kind: type[S], what: Any) -> S:
+    if isinstance(what, kind):
+        return what
+    if isinstance(what, Mapping):
+        return _build(kind, what)
+    path = find(os.fspath(what), FOLDERS[kind])
+    stamp = path.stat().st_mtime_ns if os.path.isfile(path) else 0
+    found: S = _cached(cast(Any, kind), str(path), stamp)
+    return found
+
+
+@lru_cache(maxsize=64)
+def _cached(kind: type, path: str, stamp: int) -> Any:
+    return _build(kind, path)
+
+
+def _build(kind: type[S], what: Any) -> S:
+    node, name, text = document(what, FOLDERS[kind])
+    _open_references(kind, node, name, text)
+    return read(kind, node, name, text, label=kind.__name__.lower())
+
+
+def _open_references(kind: type, node: Node, name: str, text: str) -> None:
+    """`device: v100-sxm2-16gb` and `collectives: abci-nccl` stand for shipped files' content."""
+    fitted = node.entries.get("collectives") if kind is System else None
+    if fitted is not None and not fitted.empty and fitted.kind != "mapping":
+        given = [fitted] if fitted.kind == "scalar" else fitted.items
+        opened = Node(fitted.place, "sequence")
+        for item in given:
+            shared = item.kind == "scalar" and not item.empty
+            inner = _referred(item, "collectives", name, text) if shared else None
+            opened.items += inner.entries["collectives"].items if inner else [item]
+        node.entries["collectives"] = opened
+    entry = node.entries.get("device") if kind is System else None
+    if entry is not None and entry.kind == "scalar" and not entry.empty:
+        node.entries["device"] = _referred(entry, "devices", name, text)
+
+
+def _referred(entry: Node, folder: str, name: str, text: str) -> Node:
+    """The tree of the shipped file, or of the path, that a scalar names; sound by itself."""
+    if entry.text not in shipped(folder) and not entry.text.endswith((".yaml", ".yml")):
+        hint = suggest(entry.text, shipped(folder), f"shipped {folder}")
+        what = f"no shipped {folder} file is called `{entry.text}`"
+        raise SpecError(name, [Fault("E110", what, entry.place, hint, len(entry.text))], text)
+    inner, where, body = document(entry.text, folder)
+    read(Device if folder == "devices" else Collectives, inner, where, body, label=folder)
+    return inner
+
+
+def dataset(what: Any) -> Dataset:
+    """A data set by shipped name, path, or dict."""
+    return _spec(Dataset, what)
+
+
+def system(what: Any) -> System:
+    """A system by shipped name, path, or dict."""
+    return _spec(System, what)
+
+
+def device(what: Any) -> Device:
+    """A device by shipped name, path, or dict."""
+    return _spec(Device, what)

@@ -1,0 +1,75 @@
+"""A device: its datasheet, and the fitted kernel curves beside it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Annotated
+
+from oracle.spec.document import suggest
+from oracle.spec.schema import Between, Clash, Count, Fraction, Ratio
+from oracle.spec.units import Bytes, BytesPerSecond, Flop, FlopPerSecond, Price, Seconds
+
+PRECISIONS = ("fp32", "tf32", "fp16", "bf16", "fp8")
+FAMILIES = ("gemm", "conv", "winograd", "direct", "attention", "stream")
+PARTS = ("forward", "data", "weight", "backward")
+ORIGINS = ("measured", "fitted", "datasheet", "assumed")
+
+
+@dataclass(frozen=True, slots=True)
+class Curve:
+    """How one family of kernels uses a device: a few numbers, their origin and their reach.
+
+    `oracle.kernels` has the equation; a fit writes one for each family, precision and part.
+    """
+
+    family: str  # "gemm", "conv", "winograd", "direct", "attention", "stream"
+    source: str
+    precision: str = ""  # "" for any
+    part: str = ""  # "" for any; else "forward", "data", "weight", "backward"
+    start: Seconds = 3e-6  # on the device, of one kernel
+    sustained: Fraction = 0.8  # of the peak, reached by a large kernel
+    traffic: Fraction = 0.8  # of the memory bandwidth, likewise
+    tile: Ratio = 32.0  # rows and columns that a kernel computes at least
+    prologue: Ratio = 64.0  # steps of the inner loop lost to its start and end
+    ramp: Ratio = 0.05  # waves of tiles (128² a processor) that any kernel costs beyond its own
+    granule: Ratio = 1.0  # channels that a convolution's inner loop takes at least
+    zeros: Ratio = 0.0  # taps that a strided data gradient multiplies by zeros
+    waves: bool = False  # whole waves of whole tiles show; `tile` is then what a border costs
+    origin: str = "fitted"
+    reach: tuple[Flop, ...] = ()  # of the smallest and of the largest kernel measured
+    uncertainty: Ratio = 0.2  # relative, 1σ, of one kernel
+
+    def check(self) -> Iterator[Clash]:
+        for name, known in (("family", FAMILIES), ("origin", ORIGINS), ("part", PARTS)):
+            value = getattr(self, name)
+            if value and value not in known:
+                yield Clash(name, f"unknown {name} `{value}`", suggest(value, known, "known"))
+
+
+@dataclass(frozen=True, slots=True)
+class Device:
+    """One accelerator: its datasheet, and beside it what was calibrated."""
+
+    name: str
+    memory: Bytes
+    memory_bandwidth: BytesPerSecond
+    peak: dict[str, FlopPerSecond]  # dense, by precision
+    source: str
+    launch: Seconds = 5e-6  # host-side cost of one kernel
+    processors: Count = 100  # SMs, cores: what a kernel's tiles are dealt to
+    cache: Bytes = 6e6
+    reserve: Bytes = 1.2e9  # context, framework and libraries, before the first tensor
+    price: Price | None = None
+    title: str = ""
+    kernels: tuple[Curve, ...] = ()  # calibrated; beside the datasheet, never over it
+    # of the peak rate, what matrix units keep up under the power that training is granted
+    loaded: Annotated[float, Between(0.1, 1)] = 1.0
+    variation: Annotated[float, Between(0, 0.2)] = 0.0  # 1σ of speed from one device to the next
+
+    def check(self) -> Iterator[Clash]:
+        for key in self.peak:
+            if key not in PRECISIONS:
+                yield Clash("peak", f"unknown precision `{key}`", suggest(key, PRECISIONS, "known"))
+        if not self.peak:
+            yield Clash("peak", "a device needs a peak for at least one precision", "fp32: …")

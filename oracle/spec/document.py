@@ -1,0 +1,303 @@
+"""A document: YAML text (or the same content as a dict) as a tree that knows its places.
+
+The loader is hardened: it reads events, not objects, so nothing is ever built from a tag, no
+alias is followed, depth and size are bounded, and a duplicate key is a fault. A scalar stays
+text until somebody who knows the wanted type reads it: `1e-6`, `010`, `yes` hold no surprise.
+"""
+
+from __future__ import annotations
+
+import difflib
+import os
+import re
+import sys
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+LARGEST, DEEPEST, MOST_NODES = 2**20, 32, 100_000
+
+CODES = {
+    "E100": "The file cannot be read: missing, a directory, too large, or not UTF-8 text.",
+    "E101": "The text is not YAML: a bracket, quote or indentation is off at the place shown.",
+    "E102": "A field that nobody knows. Fields are refused, not ignored: a typo would otherwise "
+            "silently leave a default in force.",
+    "E103": "A field that must be there is missing.",
+    "E104": "The value is of the wrong kind: text where a list is due, a list where a number is.",
+    "E105": "A quantity cannot be used: it has no unit, an ambiguous one (`Gb`), a wrong "
+            "dimension, or it is negative, not a number, or out of range.",
+    "E106": "The same key stands twice in one mapping; YAML would keep the last and say nothing.",
+    "E107": "Anchors, aliases, merges and tags are off: spec files are plain data.",
+    "E108": "The document is nested too deeply or has too many parts to be a spec.",
+    "E109": "The values are each fine, but they do not go together.",
+    "E110": "A name that is not among the known ones.",
+    "E111": "A layer cannot be placed: its input's shape does not fit it.",
+    "E130": "A log or table cannot be read as what it seems to be; nothing of it was used.",
+    "E131": "An export format cannot take this plan, or a file that is there stays as it is.",
+    "E112": "A plan cannot be read: unknown strategy, unknown knob, or a degree below one.",
+}  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """Where something stands: a line and column of a file, or a path inside a dict."""
+
+    line: int = 0  # from 1; 0 when there is no text
+    column: int = 0
+    path: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Fault:
+    """One thing that is wrong: what, where, and what to write instead."""
+
+    code: str
+    what: str
+    place: Place
+    hint: str = ""
+    length: int = 1
+
+
+class SpecError(ValueError):
+    """A spec that cannot be used, with every fault found in it."""
+
+    def __init__(self, name: str, faults: Sequence[Fault], text: str = "") -> None:
+        self.name, self.text = name, text
+        self.faults = tuple(sorted(faults, key=lambda f: (f.place.line, f.place.column)))
+        super().__init__(self.explain())
+
+    def explain(self) -> str:
+        lines = self.text.splitlines()
+        blocks = [_block(fault, self.name, lines) for fault in self.faults]
+        count = len(self.faults)
+        total = "1 problem" if count == 1 else f"{count} problems"
+        return "\n".join([*blocks, f"{total} in {self.name}. Nothing was computed."])
+
+
+def refusal(name: str, what: str, hint: str = "", code: str = "E109") -> SpecError:
+    """One fault that stands in no text: of an option, a file's name, an argument."""
+    return SpecError(name, [Fault(code, what, Place(), hint)])
+
+
+def _block(fault: Fault, name: str, lines: list[str]) -> str:
+    head = f"error[{fault.code}]: {fault.what}"
+    place = fault.place
+    if not 0 < place.line <= len(lines):
+        where = f"  --> {name}" + (f" at `{place.path}`" if place.path else "")
+        return "\n".join([head, where, *([f"   = help: {fault.hint}"] if fault.hint else [])])
+    source = lines[place.line - 1].expandtabs(1)
+    start, length = place.column - 1, max(1, fault.length)
+    if len(source) > 100:  # keep a monster line readable
+        left = max(0, start - 30)
+        source, start = source[left : left + 100], start - left
+    source = "".join(c if c.isprintable() else "·" for c in source)
+    margin = " " * len(str(place.line))
+    mark = " " * start + "^" * min(length, max(1, len(source) - start))
+    return "\n".join(
+        [
+            head,
+            f"{margin}--> {name}:{place.line}:{place.column}",
+            f"{margin} |",
+            f"{place.line} | {source}",
+            f"{margin} | {mark}{' ' + fault.hint if fault.hint else ''}",
+        ]
+    )
+
+
+@dataclass(slots=True)
+class Node:
+    """A scalar (text), a sequence (items) or a mapping (entries) with its place."""
+
+    place: Place
+    kind: str  # "scalar", "sequence", "mapping"
+    text: str = ""
+    quoted: bool = False
+    items: list[Node] = field(default_factory=list)
+    entries: dict[str, Node] = field(default_factory=dict)
+    keys: dict[str, Place] = field(default_factory=dict)
+
+    @property
+    def length(self) -> int:
+        return len(self.text) + 2 * self.quoted if self.kind == "scalar" else 1
+
+    @property
+    def empty(self) -> bool:
+        return self.kind == "scalar" and not self.quoted and self.text in ("", "~", "null")
+
+
+def nearest(word: str, known: Iterable[str]) -> str:
+    """The known name that `word` was probably meant to be, or nothing."""
+    options = list(known)
+    folded = {o.lower().replace("-", "_"): o for o in reversed(options)}
+    close = difflib.get_close_matches(word.lower().replace("-", "_"), folded, n=1, cutoff=0.6)
+    return folded[close[0]] if close else ""
+
+
+def suggest(word: str, known: Iterable[str], otherwise: str = "known") -> str:
+    """`did you mean ...?`, or the list when nothing is near."""
+    options = list(known)
+    if meant := nearest(word, options):
+        return f"did you mean `{meant}`?"
+    shown = ", ".join(f"`{o}`" for o in options[:12])
+    return f"{otherwise}: {shown}{', …' if len(options) > 12 else ''}" if options else ""
+
+
+def read_text(path: str | os.PathLike[str], what: str = "spec file", most: int = LARGEST) -> str:
+    """The text of a file that a user names, or a SpecError that says why it cannot be had."""
+    name = str(path)
+    if name == "-":
+        return _standard_input()
+    fault = ""
+    try:
+        if not Path(path).is_file():
+            exists = Path(path).exists()
+            fault = "this is not a regular file" if exists else "there is no such file"
+        elif (size := Path(path).stat().st_size) > most:
+            fault = f"{size} bytes is more than a {what} may have ({most})"
+        else:
+            return Path(path).read_bytes().decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        fault = f"byte {error.start} is not UTF-8 text"
+    except (OSError, ValueError) as error:
+        fault = getattr(error, "strerror", None) or str(error)
+    raise refusal(name, fault, code="E100")
+
+
+@cache
+def _standard_input() -> str:
+    """What was piped in, read once."""
+    data = sys.stdin.buffer.read(LARGEST + 1)
+    try:
+        if len(data) <= LARGEST:
+            return data.decode("utf-8-sig")
+        what = f"more than a spec may have ({LARGEST} bytes)"
+    except UnicodeDecodeError as error:
+        what = f"byte {error.start} is not UTF-8 text"
+    raise refusal("standard input", what, code="E100")
+
+
+def load(text: str, name: str) -> Node:
+    """The tree of a YAML text; a SpecError if it is not plain, bounded YAML."""
+    reader = _Reader(name, text)
+    root = reader.read()
+    if reader.faults:
+        raise SpecError(name, reader.faults, text)
+    return root
+
+
+# what makes a text look other than it is: bidirectional marks, controls, halves of characters
+_HIDING = re.compile(r"[\x00-\x08\x0b\x0c\x0e-\x1f\x7f\u202a-\u202e\u2066-\u2069\ud800-\udfff]")
+
+
+def _hides(char: str) -> str:
+    return f"a control character (U+{ord(char):04X}) that hides what is written"
+
+
+class _Reader:
+    """Turns YAML events into nodes, iteratively: depth never reaches the C stack."""
+
+    def __init__(self, name: str, text: str) -> None:
+        self.name, self.text = name, text
+        self.faults: list[Fault] = []
+
+    def stop(self, code: str, what: str, place: Place, hint: str = "") -> SpecError:
+        return SpecError(self.name, [*self.faults, Fault(code, what, place, hint)], self.text)
+
+    def read(self) -> Node:
+        import yaml
+
+        if found := _HIDING.search(self.text):
+            before = self.text[: found.start()]
+            place = Place(before.count("\n") + 1, found.start() - before.rfind("\n"))
+            raise self.stop("E101", _hides(found.group()), place, "delete it")
+        if sum(map(self.text.count, ",:\n")) > MOST_NODES:  # at a glance, before any parsing
+            raise self.stop("E108", f"more than {MOST_NODES} values", Place(1, 1))
+        loader = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
+        root: Node | None = None
+        stack: list[tuple[Node, list[Node]]] = []  # an open mapping keeps its pending key
+        count = 0
+        try:
+            for event in yaml.parse(self.text, Loader=loader):
+                mark = event.start_mark
+                place = Place(mark.line + 1, mark.column + 1) if mark else Place()
+                if isinstance(event, yaml.AliasEvent) or getattr(event, "anchor", None):
+                    raise self.stop(
+                        "E107", "anchors and aliases are not read", place, "write it out"
+                    )
+                if getattr(event, "tag", None):
+                    raise self.stop("E107", "tags are not read", place, "write plain data")
+                if isinstance(event, yaml.DocumentStartEvent) and root is not None:
+                    raise self.stop("E104", "a second document", place, "one document per file")
+                if isinstance(event, (yaml.MappingEndEvent, yaml.SequenceEndEvent)):
+                    node, _ = stack.pop()
+                elif isinstance(event, yaml.ScalarEvent):
+                    if found := _HIDING.search(event.value):  # written as an escape
+                        raise self.stop("E101", _hides(found.group()), place, "delete it")
+                    node = Node(place, "scalar", event.value, event.style in ("'", '"'))
+                elif isinstance(event, (yaml.MappingStartEvent, yaml.SequenceStartEvent)):
+                    is_map = isinstance(event, yaml.MappingStartEvent)
+                    node = Node(place, "mapping" if is_map else "sequence")
+                    stack.append((node, []))
+                    if len(stack) > DEEPEST:
+                        raise self.stop("E108", f"nested more than {DEEPEST} deep", place)
+                    continue
+                else:
+                    continue
+                count += 1
+                if count > MOST_NODES:
+                    raise self.stop("E108", f"more than {MOST_NODES} values", place)
+                if stack:
+                    self.put(*stack[-1], node)
+                else:
+                    root = node
+        except yaml.YAMLError as error:
+            mark = getattr(error, "problem_mark", None) or getattr(error, "context_mark", None)
+            place = Place(mark.line + 1, mark.column + 1) if mark else Place(1, 1)
+            what = getattr(error, "problem", None) or getattr(error, "reason", None) or "not YAML"
+            raise self.stop("E101", str(what), place) from None
+        if root is None:
+            raise self.stop("E103", "the file is empty", Place(1, 1))
+        return root
+
+    def put(self, parent: Node, pending: list[Node], node: Node) -> None:
+        if parent.kind == "sequence":
+            parent.items.append(node)
+        elif not pending:
+            pending.append(node)
+        else:
+            key = pending.pop()
+            if key.kind != "scalar":
+                self.faults.append(Fault("E104", "a key must be a plain word", key.place))
+            elif key.text == "<<" and not key.quoted:
+                self.faults.append(Fault("E107", "merges are not read", key.place, "write it out"))
+            elif key.text in parent.entries:
+                first = parent.keys[key.text].line
+                what = f"`{key.text}` stands twice (first on line {first})"
+                self.faults.append(Fault("E106", what, key.place, "keep one", key.length))
+            else:
+                parent.entries[key.text], parent.keys[key.text] = node, key.place
+
+
+def from_data(data: Any, path: str = "", depth: int = 0) -> Node:
+    """The same tree from Python data: a dict as `yaml.safe_load` would give it."""
+    place = Place(path=path)
+    if depth > DEEPEST:
+        at = Place(path=path[:60])
+        raise SpecError("spec", [Fault("E108", f"nested more than {DEEPEST} deep", at)])
+    if isinstance(data, Mapping):
+        node = Node(place, "mapping")
+        for key, value in data.items():
+            inner = f"{path}.{key}" if path else str(key)
+            node.entries[str(key)] = from_data(value, inner, depth + 1)
+            node.keys[str(key)] = Place(path=inner)
+        return node
+    if isinstance(data, Sequence) and not isinstance(data, str | bytes):
+        items = [from_data(value, f"{path}[{i}]", depth + 1) for i, value in enumerate(data)]
+        return Node(place, "sequence", items=items)
+    if data is None:
+        return Node(place, "scalar", "")
+    if isinstance(data, bool):
+        return Node(place, "scalar", "true" if data else "false")
+    return Node(place, "scalar", str(data), quoted=isinstance(data, str) and not data)

@@ -1,0 +1,324 @@
+"""From a document to frozen dataclasses, by their type hints; and the same hints as JSON Schema.
+
+Validation happens here, at the edge, once: every fault of a document is collected with its
+place before anything is refused. Inside the house nothing is checked again.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+import re
+import types
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import cache
+from typing import (
+    Annotated,
+    Any,
+    Literal,
+    TypeVar,
+    Union,
+    cast,
+    get_args,
+    get_origin,
+    get_type_hints,
+)
+
+from oracle.spec.document import Fault, Node, Place, SpecError, suggest
+from oracle.spec.units import Quantity, parse
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True, slots=True)
+class Between:
+    """The range a plain number must lie in, ends included."""
+
+    low: float = -math.inf
+    high: float = math.inf
+
+
+Count = Annotated[int, Between(1, 2**53)]
+Whole = Annotated[int, Between(0, 2**53)]
+Fraction = Annotated[float, Between(0, 1)]
+Ratio = Annotated[float, Between(0, 1e12)]
+
+
+@dataclass(frozen=True, slots=True)
+class Clash:
+    """Values that are fine one by one but do not go together; raised by a `check` method."""
+
+    field: str
+    what: str
+    hint: str = ""
+
+
+class Reader:
+    """Reads nodes as types and remembers every fault."""
+
+    def __init__(self) -> None:
+        self.faults: list[Fault] = []
+
+    def fault(self, code: str, what: str, node: Node, hint: str = "") -> None:
+        self.faults.append(Fault(code, what, node.place, hint, node.length))
+
+    def read(self, kind: Any, node: Node, label: str = "value") -> Any:
+        """`node` as a `kind`, or None with the fault noted."""
+        if hasattr(kind, "from_node"):
+            return kind.from_node(node, self)
+        origin, arguments = get_origin(kind), get_args(kind)
+        if origin is Annotated:
+            return self.number(arguments, node, label)
+        if origin in (Union, types.UnionType):
+            return self.either(arguments, node, label)
+        if origin is Literal:
+            return self.choice(arguments, node, label)
+        if origin is tuple:
+            return self.sequence(arguments, node, label)
+        if origin is dict:
+            return self.mapping(arguments[1], node, label)
+        if dataclasses.is_dataclass(kind):
+            return self.record(cast(Any, kind), node, label)
+        if kind in (int, float):
+            return self.number((kind, Between()), node, label)
+        return self.word(kind, node, label)
+
+    def word(self, kind: Any, node: Node, label: str) -> Any:
+        if node.kind != "scalar":
+            self.fault("E104", f"`{label}` takes one word or line, not a {node.kind}", node)
+        elif kind is bool:
+            found = {"true": True, "false": False}.get(node.text.lower())
+            if found is None or node.quoted:
+                self.fault("E104", f"`{label}` is a yes-or-no", node, "write `true` or `false`")
+            return found
+        elif node.empty or not node.text.strip():
+            self.fault("E104", f"`{label}` is empty", node, "write a word, or leave the field out")
+        else:
+            return node.text
+        return None
+
+    def number(self, hint: tuple[Any, ...], node: Node, label: str) -> float | int | None:
+        kind, rule = hint[0], hint[1]
+        if node.kind != "scalar":
+            self.fault("E104", f"`{label}` takes one number, not a {node.kind}", node)
+            return None
+        try:
+            if isinstance(rule, Quantity):
+                return _quantity(node.text, rule)
+            return _plain(kind, rule, node)
+        except ValueError as error:
+            example = getattr(rule, "example", "")
+            self.fault("E105", f"`{label}`: {error}", node, f"e.g. `{example}`" if example else "")
+            return None
+
+    def either(self, options: tuple[Any, ...], node: Node, label: str) -> Any:
+        rest = [o for o in options if o is not type(None)]
+        if len(rest) < len(options) and node.empty:
+            return None
+        words = [o for o in rest if get_origin(o) is Literal]
+        if node.kind == "scalar" and any(node.text in get_args(o) for o in words):
+            return node.text
+        wanted = {"scalar": _is_scalar, "sequence": _is_sequence, "mapping": _is_record}[node.kind]
+        numbers = [o for o in rest if o not in words]
+        return self.read(next((o for o in numbers if wanted(o)), rest[0]), node, label)
+
+    def choice(self, options: tuple[Any, ...], node: Node, label: str) -> Any:
+        if node.kind == "scalar" and node.text in options:
+            return node.text
+        given = f"`{node.text}`" if node.kind == "scalar" else f"a {node.kind}"
+        known = [str(o) for o in options]
+        self.fault(
+            "E110", f"`{label}` cannot be {given}", node, suggest(node.text, known, "write one of")
+        )
+        return None
+
+    def sequence(self, arguments: tuple[Any, ...], node: Node, label: str) -> Any:
+        if node.kind != "sequence":
+            self.fault(
+                "E104", f"`{label}` takes a list", node, "write `[..., ...]` or lines with `-`"
+            )
+            return None
+        return tuple(self.read(arguments[0], item, label) for item in node.items)
+
+    def mapping(self, kind: Any, node: Node, label: str) -> Any:
+        if node.kind != "mapping":
+            self.fault("E104", f"`{label}` takes `name: value` pairs", node)
+            return None
+        return {key: self.read(kind, value, key) for key, value in node.entries.items()}
+
+    def record(self, kind: Any, node: Node, label: str) -> Any:
+        if node.kind != "mapping":
+            if shorthand := getattr(kind, "shorthand", None):
+                entry = Node(node.place, "mapping", entries={shorthand: node})
+                entry.keys[shorthand] = node.place
+                return self.record(kind, entry, label)
+            known = ", ".join(f"`{key}`" for key in list(fields_of(kind))[:4])
+            self.fault(
+                "E104", f"`{label}` takes fields, not a {node.kind}", node, f"such as {known}"
+            )
+            return None
+        before, known_fields = len(self.faults), fields_of(kind)
+        values: dict[str, Any] = {}
+        for key, value in node.entries.items():
+            if key not in known_fields:
+                place = node.keys[key]
+                hint = suggest(key, known_fields, "fields here")
+                self.faults.append(Fault("E102", f"unknown field `{key}`", place, hint, len(key)))
+                continue
+            name, hint_type, _ = known_fields[key]
+            values[name] = self.read(hint_type, value, key)
+        for key, (name, _, required) in known_fields.items():
+            if required and key not in node.entries and name not in values:
+                self.fault("E103", f"`{label}` lacks the field `{key}`", node)
+        if len(self.faults) > before:
+            return None
+        built = kind(**values)
+        for clash in getattr(built, "check", list)():
+            self.clash(clash, node)
+        return built
+
+    def clash(self, clash: Clash, node: Node) -> None:
+        at: Node | None = node
+        for step in clash.field.split("."):
+            if at is not None:
+                node = at
+                numbered = {str(i): item for i, item in enumerate(at.items)}
+                at = (at.entries or numbered).get(step)
+        self.fault("E109", clash.what, at or node, clash.hint)
+
+
+_FLOAT = r"[-+]?([0-9]{1,400}\.?[0-9]{0,400}|\.[0-9]{1,400})([eE][-+]?[0-9]{1,3})?"
+
+
+def _quantity(text: str, rule: Quantity) -> float:
+    if re.fullmatch(r"[-+]?\.?(nan|inf|infinity)\b.*", text.strip().lower()):
+        raise ValueError(f"`{text.strip()[:60]}` is not a number")
+    value = parse(text, rule.unit)
+    if value < 0 or (value == 0 and not rule.zero):
+        raise ValueError(
+            f"`{text.strip()}` must be {'zero or more' if rule.zero else 'above zero'}"
+        )
+    return value
+
+
+def _plain(kind: Any, rule: Between, node: Node) -> float | int:
+    text = node.text.strip()
+    pattern = r"[-+]?[0-9]{1,400}" if kind is int else _FLOAT
+    if kind is int and re.fullmatch(r"[0-9]{1,400}(\.0*)?[eE][0-9]{1,2}|[0-9]{1,400}\.0+", text):
+        text = str(int(float(text)))
+    if node.quoted or not re.fullmatch(pattern, text) or re.fullmatch(r"[-+]?0[0-9]+", text):
+        wanted = "a whole number" if kind is int else "a plain number"
+        raise ValueError(f"`{node.text[:40]}` is not {wanted}")
+    value = kind(text)
+    # compared as it is: a whole number may be too large for a float
+    if abs(value) == math.inf or not rule.low <= value <= rule.high:
+        top = f" to {rule.high:g}" if math.isfinite(rule.high) and rule.high < 2**53 else " or more"
+        raise ValueError(f"{text[:40]} is out of range: {rule.low:g}{top}")
+    return value  # type: ignore[no-any-return]
+
+
+def _is_record(kind: Any) -> bool:
+    return dataclasses.is_dataclass(kind) or get_origin(kind) is dict
+
+
+def _is_sequence(kind: Any) -> bool:
+    return get_origin(kind) is tuple
+
+
+def _is_scalar(kind: Any) -> bool:
+    return not _is_record(kind) and not _is_sequence(kind)
+
+
+@cache
+def fields_of(kind: Any) -> dict[str, tuple[str, Any, bool]]:
+    """Key in a file -> (attribute, type hint, required)."""
+    hints = get_type_hints(kind, include_extras=True)
+    found = {}
+    for f in dataclasses.fields(kind):
+        if f.metadata.get("hidden"):
+            continue
+        missing = f.default is dataclasses.MISSING and f.default_factory is dataclasses.MISSING
+        found[f.metadata.get("key", f.name)] = (f.name, hints[f.name], missing)
+    return found
+
+
+def read(kind: type[T], node: Node, name: str, text: str = "", label: str = "file") -> T:
+    """`node` as a `kind`; a SpecError with every fault if it is not one."""
+    reader = Reader()
+    built = reader.read(kind, node, label)
+    if reader.faults or built is None:
+        faults = reader.faults or [Fault("E104", "nothing to read", Place())]
+        raise SpecError(name, faults, text)
+    return built  # type: ignore[no-any-return]
+
+
+def json_schema(kind: Any, title: str = "") -> dict[str, Any]:
+    """The JSON Schema of a spec type, for editors that complete and check as one types."""
+    definitions: dict[str, Any] = {}
+    body = _schema(kind, definitions)
+    head = {"$schema": "https://json-schema.org/draft/2020-12/schema", "title": title}
+    return {**head, **body, "$defs": definitions}
+
+
+def _schema(kind: Any, definitions: dict[str, Any]) -> dict[str, Any]:
+    if hasattr(kind, "json_schema"):
+        return kind.json_schema(lambda inner: _schema(inner, definitions))  # type: ignore[no-any-return]
+    origin, arguments = get_origin(kind), get_args(kind)
+    if origin is Annotated:
+        return _number_schema(arguments)
+    if origin in (Union, types.UnionType):
+        return {"anyOf": [_schema(a, definitions) for a in arguments if a is not type(None)]}
+    if origin is Literal:
+        return {"enum": list(arguments)}
+    if origin is tuple:
+        return {"type": "array", "items": _schema(arguments[0], definitions)}
+    if origin is dict:
+        return {"type": "object", "additionalProperties": _schema(arguments[1], definitions)}
+    if dataclasses.is_dataclass(kind):
+        name = kind.__name__  # type: ignore[union-attr]
+        if name not in definitions:
+            definitions[name] = {}
+            definitions[name] = dict(_record_schema(kind, definitions))
+        return {"$ref": f"#/$defs/{name}"}
+    return {"type": {bool: "boolean", int: "integer", float: "number"}.get(kind, "string")}
+
+
+def _record_schema(kind: Any, definitions: dict[str, Any]) -> Iterator[tuple[str, Any]]:
+    known = fields_of(kind)
+    yield "type", "object"
+    yield "description", (kind.__doc__ or "").split("\n")[0]
+    given = {f.metadata.get("key", f.name) for f in dataclasses.fields(kind)
+             if f.metadata.get("named")}  # fmt: skip
+    yield (
+        "properties",
+        {
+            key: _or_named(_schema(hint, definitions))
+            if key in given
+            else _schema(hint, definitions)
+            for key, (_, hint, _) in known.items()
+        },
+    )
+    yield "required", [key for key, (_, _, required) in known.items() if required]
+    yield "additionalProperties", False
+
+
+def _or_named(body: dict[str, Any]) -> dict[str, Any]:
+    """Or the name of a shipped file, which stands for its content."""
+    name = {"type": "string", "description": "a shipped file, or a path"}
+    if body.get("type") == "array":
+        body = {**body, "items": {"anyOf": [name, body["items"]]}}
+    return {"anyOf": [name, body]}
+
+
+def _number_schema(arguments: tuple[Any, ...]) -> dict[str, Any]:
+    kind, rule = arguments[0], arguments[1]
+    if isinstance(rule, Quantity):
+        return {"type": "string", "description": f"a quantity in {rule.unit}",
+                "examples": [rule.example] if rule.example else []}  # fmt: skip
+    body: dict[str, Any] = {"type": "integer" if kind is int else "number"}
+    if math.isfinite(rule.low):
+        body["minimum"] = rule.low
+    if math.isfinite(rule.high):
+        body["maximum"] = rule.high
+    return body

@@ -1,0 +1,164 @@
+"""A system: devices joined level by level, with the collectives measured on it and its storage.
+
+Datasheet values and calibrated values stand beside each other, each with its source.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field, replace
+from itertools import pairwise
+from typing import Annotated
+
+from oracle.spec.device import Device
+from oracle.spec.document import suggest
+from oracle.spec.schema import Between, Clash, Count, Ratio
+from oracle.spec.units import Bytes, BytesPerSecond, Seconds
+
+LINKS = ("nvlink", "pcie", "network")  # what joins a level; the first network leaves the node
+
+
+@dataclass(frozen=True, slots=True)
+class Level:
+    """One level of the network: how the units below are joined, and at what α and 1/β."""
+
+    name: str
+    devices: Count  # devices joined at this level in all
+    bandwidth: BytesPerSecond  # one port, one direction
+    latency: Seconds  # α of a message whose route turns here
+    source: str
+    kind: str = "switch"  # a key of topology.KINDS
+    link: str = ""  # of LINKS; by the kind and the place where the file is silent: `linked`
+    ports: Ratio | None = None  # of each unit below into this level; None: its inner ports
+    duplex: str = "full"
+    oversubscription: Annotated[float, Between(1, 1000)] = 1.0
+    shape: tuple[Count, ...] = ()  # extents of a torus, arities of a tree, …; meaning by kind
+    routing: str | None = None
+    interference: tuple[Ratio, ...] = ()  # impact of other jobs: (p50, p99) factors
+    # of the datasheet's bandwidth, what collectives were measured to get; None: never measured
+    share: Annotated[float, Between(0.01, 1)] | None = None
+
+    def check(self) -> Iterator[Clash]:
+        if self.duplex not in ("full", "half"):
+            yield Clash("duplex", f"duplex is `full` or `half`, not `{self.duplex}`")
+        if self.link and self.link not in LINKS:
+            yield Clash("link", f"unknown link `{self.link}`", suggest(self.link, LINKS, "known"))
+        if self.ports is not None and self.ports <= 0:
+            yield Clash("ports", "a unit without a port cannot be joined", "1 or more")
+
+
+@dataclass(frozen=True, slots=True)
+class Calibrated:
+    """α and β of one operation at one level, fitted to measurements."""
+
+    op: str
+    level: str
+    algorithm: str
+    bandwidth: BytesPerSecond  # on the fullest link of one unit
+    source: str
+    protocol: str = ""
+    base: Seconds = 0.0  # per call
+    latency: Seconds = 0.0  # per step of the algorithm
+    concurrency: Ratio = 1.0  # groups in flight when measured
+    ranks: tuple[Count, ...] = ()  # range covered
+    sizes: tuple[Bytes, ...] = ()
+    uncertainty: dict[str, Ratio] = field(default_factory=dict)  # relative, 1σ
+
+
+@dataclass(frozen=True, slots=True)
+class Collectives:
+    """Calibrated entries that several systems share: the same nodes, the same software."""
+
+    name: str
+    collectives: tuple[Calibrated, ...]
+    title: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Storage:
+    """Where samples come from: shared file system, and what a node keeps."""
+
+    bandwidth: BytesPerSecond  # of the shared file system, all clients together
+    source: str
+    local: BytesPerSecond | None = None  # of one node's own disk
+    metadata: Ratio | None = None  # file operations per second
+
+
+@dataclass(frozen=True)
+class System:
+    """A cluster of equal devices, joined level by level, innermost first."""
+
+    name: str
+    device: Device = field(metadata={"named": True})
+    levels: tuple[Level, ...]
+    source: str
+    title: str = ""
+    collectives: tuple[Calibrated, ...] = field(default=(), metadata={"named": True})
+    storage: Storage | None = None
+    software: str = ""  # what the calibration ran under
+    dispatch: Seconds = 20e-6  # a framework's own work on the host for each kernel it launches
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "levels", tuple(linked(self.levels)))
+
+    def __hash__(self) -> int:
+        return id(self)
+
+    def __eq__(self, other: object) -> bool:
+        return self is other
+
+    @property
+    def devices(self) -> int:
+        return self.levels[-1].devices if self.levels else 1
+
+    @property
+    def inside(self) -> int:
+        """How many levels lie inside a node: those below the first that is a network."""
+        links = [level.link for level in self.levels]
+        return links.index("network") if "network" in links else len(links)
+
+    @property
+    def node(self) -> int:
+        """Devices that share a node and its network ports; 1 where each is a node of its own."""
+        return self.levels[self.inside - 1].devices if self.inside else 1
+
+    def check(self) -> Iterator[Clash]:
+        if not self.levels:
+            yield Clash("levels", "a system needs at least one level", "- {name: node, …}")
+        for i, (inner, outer) in enumerate(pairwise(self.levels)):
+            if outer.devices % inner.devices or outer.devices <= inner.devices:
+                yield Clash(
+                    f"levels.{i + 1}.devices",
+                    f"`{outer.name}` joins {outer.devices} devices, "
+                    f"not whole copies of `{inner.name}` ({inner.devices})",
+                    f"a multiple of {inner.devices}",
+                )
+        for i, level in enumerate(self.levels[self.inside :], self.inside):
+            if level.link != "network":
+                what = f"`{level.name}` lies above a network, so it is one"
+                yield Clash(f"levels.{i}.link", what, "network, or nothing")
+        names = [level.name for level in self.levels]
+        for i, name in enumerate(names):
+            if name in names[:i]:
+                yield Clash(
+                    f"levels.{i}.name", f"two levels are called `{name}`", "names tell them apart"
+                )
+        for i, entry in enumerate(self.collectives):
+            if entry.level not in names:
+                yield Clash(f"collectives.{i}.level", f"no level is called `{entry.level}`",
+                            suggest(entry.level, names, "levels"))  # fmt: skip
+
+
+def linked(levels: tuple[Level, ...]) -> Iterator[Level]:
+    """The levels with their links said.
+
+    Where the file is silent a `mesh` is of NVLinks, `pcie` is what it says, the innermost switch
+    joins a node's devices by NVLinks, and every other level is a network.
+    """
+    outside = False
+    for depth, level in enumerate(levels):
+        inner = {"mesh": "nvlink", "pcie": "pcie", "switch": "" if depth else "nvlink"}
+        habit = "" if outside else inner.get(level.kind, "")
+        link = level.link or habit or "network"
+        outside = outside or link == "network"
+        yield replace(level, link=link)
