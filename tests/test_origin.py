@@ -195,7 +195,7 @@ def test_messages_over_an_unmeasured_network_err_together() -> None:
         ((_, block),) = evaluate.blocks(found.model, system, parse(plan, 64.0), found.options)
         each = np.array([float(one.deviation[0]) for one in block.exchange if one.exposed[0] > 0])
         assert len(each) > 1
-        talked = float(np.sqrt(block.step.margin.talked[0]))
+        talked = float(np.sqrt(block.step.uncertainty.talked[0]))
         assert (talked > 0.99 * each.sum()) == adds
         assert talked >= 0.99 * np.sqrt((each**2).sum())
 

@@ -16,9 +16,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import oracle
+from oracle.network.collectives import Message
+from oracle.plan.mesh import Slice
 from oracle.plan.plan import parse
 from oracle.predict.exchange import Priced
-from oracle.predict.step import Flow, Step, step
+from oracle.predict.step import StageWork, Step, step
 from oracle.spec.options import Options
 
 SYSTEM = oracle.system("abci")
@@ -62,8 +64,10 @@ def _order(p: int, i: int, segments: int, eager: bool) -> list[tuple[bool, int]]
 
 def priced(what: str, when: str, exposed: list[float], ahead: Any = 0.0) -> Priced:
     one, many = np.ones(1), np.array([exposed])
+    message = Message(what, "sendrecv", 1.0, ("pipeline",))
     return Priced(
-        what=f"pipeline: {what}", op="sendrecv", when=when,
+        message=message, axis="pipeline", groups=Slice([((), 1)], np.zeros(1, int), one), menu=[()],
+        when=when,
         group=2 * one, nbytes=one, calls=np.ones_like(many), seconds=many, exposed=many, phi=one,
         best=np.zeros(1, int), names=("direct",), full=((),), rough=0 * one, origins=("measured",),
         outside=np.zeros(1, bool), ahead=ahead,
@@ -80,16 +84,16 @@ def predicted(
 ) -> Step:  # fmt: skip
     p, nothing = len(forward), np.zeros((1, len(forward)))
     plan = parse(f"pipeline:{p},segments={segments},schedule={schedule}", 64.0)
-    flow = Flow(
-        forward=np.array([forward]), backward=np.array([backward]), again=(nothing,) * 3,
-        update=nothing, host=(nothing, nothing), redone=(nothing,) * 3,
+    work = StageWork(
+        forward=np.array([forward]), backward=np.array([backward]), recomputed=(nothing,) * 3,
+        update=nothing, host=(nothing, nothing), host_recomputed=(nothing,) * 3,
         segments=np.full((1, 1), float(segments)),
     )  # fmt: skip
     ahead = np.array([[0.0, *border]])
     talk = [priced("borders", "border", (ahead[0] + np.array([*border, 0.0])).tolist(), ahead),
             priced("gradients", "step", after)]  # fmt: skip
     stages: Any = SimpleNamespace(p=p, v=1)
-    return step(plan, np.zeros(1, int), stages, flow, talk, SYSTEM, Options(), unasked)
+    return step(plan, np.zeros(1, int), stages, work, talk, SYSTEM, Options(), unasked)
 
 
 def found(*given: Any) -> float:

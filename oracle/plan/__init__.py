@@ -3,5 +3,6 @@
 strategies/   one file a strategy
 plan          a table of plans, and the text of one
 mesh          the devices of a plan, and the group of a message among them
+schedule      the order of a pipeline, and a player that walks it
 stages        which part of the model each stage of a pipeline holds
 """

@@ -70,6 +70,14 @@ class Stages:
         padded = np.pad(chunks, [(0, 0), (0, missing)]) if missing > 0 else chunks
         return padded.reshape(len(padded), self.v, self.p).sum(axis=1)
 
+    def received_ahead(self, borders: Array) -> Array:
+        """(plans, chunks - 1) → (plans, p): what each device receives from the chunk before."""
+        return self.fold(np.pad(borders, [(0, 0), (1, 0)]))
+
+    def received(self, borders: Array) -> Array:
+        """(plans, chunks - 1) → (plans, p): what each device receives, from either side."""
+        return self.fold(np.pad(borders, [(0, 0), (0, 1)])) + self.received_ahead(borders)
+
     def most(self, units: Array) -> Array:
         """(plans, units) → (plans, p): the largest single unit of each device."""
         if self.chunks <= 1:

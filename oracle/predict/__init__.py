@@ -1,11 +1,13 @@
 """The one path from plans to seconds and bytes.
 
 evaluate      split, price, talk, price, add up
-exchange      cost and overlap of each message
+exchange      cost of each message
+overlap       what of it hides under the work beside it
 step          an iteration from the seconds of its stages
 memory        bytes of a device at the worst moment
 limits        what a plan may not exceed
 uncertainty   how far a prediction can be trusted, by cause
 defaults      options that nobody said
+trace         the iteration in time, stage by stage
 estimate      what a prediction says of each plan
 """

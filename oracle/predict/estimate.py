@@ -14,7 +14,7 @@ from oracle.kernels.curve import precision_on
 from oracle.models.model import Model
 from oracle.plan.plan import Plan, table
 from oracle.predict import evaluate
-from oracle.predict.evaluate import Block
+from oracle.predict.evaluate import Block, Work
 from oracle.predict.memory import KINDS
 from oracle.spec.options import Options
 from oracle.spec.system import System
@@ -50,6 +50,7 @@ class Estimate(Tabular):
     pace: Floats  # the stage that sets the pace
     limits: tuple[dict[str, tuple[float, float]], ...]
     origin: tuple[dict[str, dict[str, Any]], ...]  # where parts come from; exchanges say it too
+    work: tuple[Work, ...]  # what each was priced from
 
     def __len__(self) -> int:
         return len(self.plans)
@@ -116,6 +117,7 @@ class Estimate(Tabular):
             {k: v[at] for k, v in self.compute.items()}, tuple(self.exchange[i] for i in at),
             {k: v[at] for k, v in self.memory_kinds.items()}, self.stage[at], self.pace[at],
             tuple(self.limits[i] for i in at), tuple(self.origin[i] for i in at),
+            tuple(self.work[i] for i in at),
         )  # fmt: skip
 
     def table(self) -> Any:
@@ -281,10 +283,12 @@ def _joined(
     exchange: list[tuple[dict[str, Any], ...]] = [()] * size
     limits: list[dict[str, tuple[float, float]]] = [{}] * size
     origin: list[dict[str, dict[str, Any]]] = [{}] * size
+    work: list[Any] = [None] * size
     for rows, part in found:
         for i, row in enumerate(rows):
             texts[row] = part.plan.text(i)
-            exchange[row] = tuple(messages(part, i))
+            work[row] = Work(part, i)
+            exchange[row] = tuple(messages(work[row]))
             origin[row] = part.origin(i)
             limits[row] = {
                 rule: (float(wanted[i]), float(allowed[i]))
@@ -293,28 +297,28 @@ def _joined(
     return Estimate(
         model, system, options, tuple(texts),
         column(lambda b: b.plan.batch[:, 0]), column(lambda b: b.plan.devices[:, 0]),
-        column(lambda b: b.seconds), column(lambda b: b.step.margin.deviation),
-        column(lambda b: b.step.margin.more),
+        column(lambda b: b.seconds), column(lambda b: b.step.uncertainty.deviation),
+        column(lambda b: b.step.uncertainty.more),
         {part: column(lambda b, part=part: b.step.compute[part]) for part in PARTS},
         tuple(exchange), {kind: column(lambda b, kind=kind: b.held.kinds[kind]) for kind in KINDS},
         column(lambda b: b.held.stage), column(lambda b: b.step.stage), tuple(limits),
-        tuple(origin),
+        tuple(origin), tuple(work),
     )  # fmt: skip
 
 
-def messages(part: Block, row: int) -> Iterable[dict[str, Any]]:
-    """The exchanges of one plan that really happen."""
-    for one in part.exchange:
-        if one.group[row] > 1 and one.calls[row] > 0:
-            best = int(one.algorithm[row])
-            numbers = {"calls": one.calls, "bytes": one.nbytes, "seconds": one.seconds,
-                       "exposed": one.exposed, "deviation": one.deviation,  # 1σ of `exposed`
-                       "phi": one.phi}  # fmt: skip
-            yield {
-                "what": one.what, "op": one.op,
-                "algorithm": one.names[best] if one.names else "", "group": int(one.group[row]),
-                **{name: float(column[row]) for name, column in numbers.items()},
-                "full": list(one.full[best]) if one.full else [],
-                "origin": one.origins[best] if one.origins else "assumed",
-                "outside": bool(one.outside[row]),
-            }  # fmt: skip
+def messages(work: Work) -> Iterable[dict[str, Any]]:
+    """The exchanges of one plan that really happen, as data."""
+    row = work.row
+    for _, one in work.messages:
+        best = int(one.algorithm[row])
+        numbers = {"calls": one.calls, "bytes": one.nbytes, "seconds": one.seconds,
+                   "exposed": one.exposed, "deviation": one.deviation,  # 1σ of `exposed`
+                   "phi": one.phi}  # fmt: skip
+        yield {
+            "what": one.what, "op": one.op,
+            "algorithm": one.names[best] if one.names else "", "group": int(one.group[row]),
+            **{name: float(column[row]) for name, column in numbers.items()},
+            "full": list(one.full[best]) if one.full else [],
+            "origin": one.origins[best] if one.origins else "assumed",
+            "outside": bool(one.outside[row]),
+        }  # fmt: skip

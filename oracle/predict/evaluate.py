@@ -27,9 +27,10 @@ from oracle.plan.mesh import Groups, distinct
 from oracle.plan.plan import Plan
 from oracle.plan.stages import Stages
 from oracle.predict import memory
-from oracle.predict.exchange import Cover, Exchange, Lines, price
+from oracle.predict.exchange import Exchange, Lines, Priced, price
 from oracle.predict.limits import limits
-from oracle.predict.step import Step, flow, step
+from oracle.predict.overlap import Cover
+from oracle.predict.step import Step, step, work_of
 from oracle.predict.uncertainty import Sources
 from oracle.spec.options import Options
 from oracle.spec.system import System
@@ -43,6 +44,8 @@ class Block:
     """The estimate of some plans, before it is joined to a whole."""
 
     plan: Plan
+    shard: Shard  # what a device of each distinct plan is left with
+    stages: Stages
     step: Step
     held: memory.Held
     limits: dict[str, tuple[Array, Array]]  # rule -> (wanted, allowed)
@@ -53,7 +56,7 @@ class Block:
 
     @property
     def deviation(self) -> Array:
-        return self.step.margin.deviation
+        return self.step.uncertainty.deviation
 
     @property
     def exchange(self) -> list[Exchange]:
@@ -72,13 +75,41 @@ class Block:
         """
         at, parts = int(self.step.same[row]), ("forward", "backward", "update")
         found = {
-            name: each.told(at) for name, each in zip(parts, self.step.margin.known, strict=True)
+            name: each.told(at)
+            for name, each in zip(parts, self.step.uncertainty.known, strict=True)
         }
         held = {kind: float(values[row]) for kind, values in self.held.kinds.items()}
         kept = sum(held[kind] for kind in memory.ASSUMED) / max(sum(held.values()), 1.0)
         shares = {"counted": 1 - kept, "assumed": kept}
         kind = "counted" if kept < 0.5 else "assumed"
         return {**found, "memory": {"origin": kind, "outside": False, "shares": shares}}
+
+
+@dataclass(frozen=True)
+class Work:
+    """What one plan of a block was priced from: its shard, stages, messages and prices."""
+
+    block: Block
+    row: int
+
+    @property
+    def plan(self) -> Plan:
+        return self.block.plan[[self.row]]
+
+    @property
+    def at(self) -> int:
+        """Its number among the distinct shards of its block."""
+        return int(self.block.step.same[self.row])
+
+    @property
+    def messages(self) -> list[tuple[Priced, Exchange]]:
+        """What is really sent: the price on each stage, and what it comes to in an iteration."""
+        step, row = self.block.step, self.row
+        return [
+            (priced, whole)
+            for priced, whole in zip(step.talk, step.exchange, strict=True)
+            if whole.group[row] > 1 and whole.calls[row] > 0
+        ]
 
 
 def blocks(
@@ -115,7 +146,7 @@ def block(model: Model, system: System, plan: Plan, options: Options, lines: Lin
     if not options.ideal:
         times = in_step(times, model, system.device, few.devices)
     stages = _stages(model, few, times)
-    groups, work = Groups(few), flow(shard, stages, times, system, options)
+    groups, work = Groups(few), work_of(shard, stages, times, system, options)
     cover = Cover({"forward": work.forward, "backward": work.backward},
                   dict(zip(("forward", "backward"), work.host, strict=True)))  # fmt: skip
     said = [
@@ -137,7 +168,7 @@ def block(model: Model, system: System, plan: Plan, options: Options, lines: Lin
 
     taken = step(plan, same, stages, work, talk, system, options, sources)
     held = memory.held(shard, few, plan, same, stages, system.device, options)
-    return Block(plan, taken, held, limits(plan, model, system, held, options))
+    return Block(plan, shard, stages, taken, held, limits(plan, model, system, held, options))
 
 
 def split(model: Model, plan: Plan, options: Options) -> Shard:

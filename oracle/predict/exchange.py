@@ -1,10 +1,9 @@
-"""Messages with their price: what each stage sends, and how much of it nothing hides."""
+"""Cost of each message on each stage: bytes and calls added up, the cheapest algorithm chosen."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from functools import partial
 from typing import Any
 
 import numpy as np
@@ -14,23 +13,27 @@ from oracle.kernels.rows import Passes
 from oracle.models.shard import Array, Shard
 from oracle.network import nccl
 from oracle.network.collectives import Message, plain
-from oracle.plan.mesh import Groups
+from oracle.plan.mesh import Groups, Slice
 from oracle.plan.stages import Stages
 from oracle.plan.strategies import Strategy
+from oracle.predict.overlap import Cover, slowed
 from oracle.spec.options import Options
 from oracle.spec.system import System
 
 BUCKET = 25e6  # bytes of gradients exchanged at once while the backward pass runs
 
 Lines = Callable[..., Any]  # contention.lines or contention.alone
+Menu = list[Sequence[Any]]  # of each pattern of groups, the lines on offer
 
 
 @dataclass(frozen=True)
 class Priced:
     """A message with its price on each stage: (plans, p), or (plans,) where said."""
 
-    what: str  # "data: gradients"
-    op: str
+    message: Message
+    axis: str  # the strategy that sends it
+    groups: Slice  # who sends it to whom
+    menu: Menu
     when: str  # in the "forward" or "backward" pass, once a "step", or at a stage "border"
     group: Array  # (plans,)
     nbytes: Array  # (plans,) of the largest call
@@ -44,12 +47,33 @@ class Priced:
     rough: Array  # (plans,) relative 1σ
     origins: tuple[str, ...]  # where a line comes from, by the same index
     outside: Array  # (plans,) whether no measurement covers its size and group
-    ahead: Array = 0.0  # of `exposed` at a border, what comes in for the forward pass
+    ahead: Array = 0.0  # of `exposed` at a border, the receive time before the forward pass
+
+    @property
+    def what(self) -> str:
+        """As reports call it, `data: gradients`."""
+        return f"{self.axis}: {self.message.what}"
+
+    @property
+    def op(self) -> str:
+        return self.message.op
 
     @property
     def covered(self) -> Array:
         """(plans,) whether its price was fitted to measurements, at whatever size."""
         return np.isin(np.array([*self.origins, ""])[self.best], MEASURED)
+
+    def pattern(self, plan: int) -> tuple[Any, int]:
+        """The groups that send it under one plan, and the number of devices in all."""
+        return self.groups.patterns[int(self.groups.row[plan])]
+
+    def line(self, plan: int) -> Any:
+        """The line that one plan is priced by; None past the system's end."""
+        name = self.names[int(self.best[plan])] if self.names else ""
+        offer = self.menu[int(self.groups.row[plan])]
+        mine = [line for line in offer if line.algorithm == name]
+        nbytes = float(self.nbytes[plan])
+        return min(mine, key=lambda line: line.start + line.per_byte * nbytes, default=None)
 
 
 @dataclass(frozen=True)
@@ -72,134 +96,108 @@ class Exchange:
     outside: Array = True
 
 
+@dataclass(frozen=True)
+class Calls:
+    """Bytes and number of a message's calls by what sends them, and how they add up on stages.
+
+    In a pass each row sends for itself, or each unit of the model; once a step each stage; at a
+    border each chunk but the last.
+    """
+
+    nbytes: Array  # (plans, senders)
+    calls: Array
+    total: Callable[[Array], Array]  # (plans, senders) -> (plans, p)
+    rows: Array  # of the model, that send for themselves
+
+
+def calls_of(message: Message, shard: Shard, stages: Stages, group: Array) -> Calls:
+    """Who sends how much how often; nobody where a group has one device."""
+    shape = len(group), len(shard.model)
+    nbytes, calls = np.broadcast_to(message.nbytes, shape), np.atleast_2d(message.calls)
+    rows = np.arange(shape[1])
+    if message.when in ("forward", "backward"):
+        rows = np.flatnonzero(np.broadcast_to((calls > 0).any(axis=0), shape[1]))
+        calls = np.broadcast_to(calls, shape)[:, rows] * (group > 1.0)
+        add = stages.last if message.once else stages.total
+        return Calls(nbytes[:, rows], calls, lambda values: add(values, rows), rows)
+    calls = np.max(calls, axis=-1, keepdims=True) * (group > 1.0)
+    if message.when.startswith("unit"):
+        nbytes = stages.units(nbytes)
+        return Calls(nbytes, calls * (nbytes > 0), stages.gather, rows)
+    if message.when == "border":
+        nbytes = stages.borders(nbytes)
+        return Calls(nbytes, np.ones_like(nbytes), stages.received, rows)
+    nbytes = stages.total(nbytes)
+    calls = np.broadcast_to(calls, nbytes.shape)
+    if message.hides and not shard.ideal:
+        pieces = np.maximum(1.0, np.ceil(nbytes / BUCKET))
+        calls, nbytes = calls * pieces, nbytes / pieces
+    return Calls(nbytes, calls, np.asarray, rows)
+
+
 def price(
     message: Message, axis: Strategy, shard: Shard, groups: Groups, stages: Stages, times: Passes,
     cover: Cover, system: System, options: Options, lines: Lines,
 ) -> Priced:  # fmt: skip
     """What a message takes on each stage, and what is left of it beside the work it hides under."""
     found = groups.of(message)
-    row, group = found.row, found.size
-    menu = [
+    menu: Menu = [
         lines(system, message.op, pattern, devices, options.algorithm)
         # what reaches past the system is not priced: it is infeasible, and says so
         if pattern and devices <= system.devices
         else ()
         for pattern, devices in found.patterns
     ]
-    shape = size, rows = len(group), len(shard.model)
-    nbytes, calls = np.broadcast_to(message.nbytes, shape), np.atleast_2d(message.calls)
-    columns, ahead = np.arange(rows), np.zeros(1)
-    if message.when in ("forward", "backward"):  # said by some rows, each for itself
-        columns = np.flatnonzero(np.broadcast_to((calls > 0).any(axis=0), rows))
-        nbytes = nbytes[:, columns]
-        calls = np.broadcast_to(calls, shape)[:, columns] * (group > 1.0)
-    else:
-        calls = np.max(calls, axis=-1, keepdims=True) * (group > 1.0)
-    if message.when == "step":
-        nbytes = stages.total(nbytes)
-        calls = np.broadcast_to(calls, nbytes.shape)
-        if message.hides and not shard.ideal:
-            pieces = np.maximum(1.0, np.ceil(nbytes / BUCKET))
-            calls, nbytes = calls * pieces, nbytes / pieces
-    elif message.when.startswith("unit"):
-        nbytes = stages.units(nbytes)
-        calls = calls * (nbytes > 0)
-    elif message.when == "border":
-        nbytes = stages.borders(nbytes)
-        calls = np.ones_like(nbytes)
-    each, best, (names, full, origins), phi, rough, outside = _menu(menu, row, nbytes)
-    sent = calls * each
-    added: Callable[[Array], Array] = np.asarray
-    if message.when in ("forward", "backward"):
-        add = stages.last if message.once else stages.total
-        added = partial(add, columns=columns)
-        seconds, count = added(sent), added(calls)
-    elif message.when.startswith("unit"):
-        added = stages.gather
-        seconds, count = added(sent), added(calls)
-    elif message.when == "border" and shard.ideal:
+    sent = calls_of(message, shard, stages, found.size)
+    chosen = cheapest(menu, found.row, sent.nbytes)
+    ahead: Array = np.zeros(1)
+    if message.when == "border" and shard.ideal:  # every crossing is as slow as the slowest
+        size, each = len(found.size), chosen.seconds
         worst = each.max(axis=-1, keepdims=True) if each.size else np.zeros((size, 1))
         seconds, count = np.repeat(worst, stages.p, axis=1), np.ones((size, stages.p))
-    elif message.when == "border":  # a stage waits for what comes in, whichever way
-        ahead, calls_ahead = (stages.fold(np.pad(v, [(0, 0), (1, 0)])) for v in (each, calls))
-        seconds, count = (stages.fold(np.pad(v, [(0, 0), (0, 1)])) for v in (each, calls))
-        seconds, count = seconds + ahead, count + calls_ahead
     else:
-        seconds, count = sent, calls
+        each = sent.calls * chosen.seconds
+        seconds, count = sent.total(each), sent.total(sent.calls)
+        if message.when == "border":
+            ahead = stages.received_ahead(each)
     exposed = seconds
     if message.hides and not (shard.ideal and message.when == "step"):
         may = np.asarray(getattr(axis, "overlap", 1.0), float) > 0
         if message.hides in ("data", "weight"):  # under a product of the row that sends
-            alone = getattr(times, message.hides)[:, columns]
-            left = stages.total(np.maximum(sent - alone, 0.0), columns)
+            alone = getattr(times, message.hides)[:, sent.rows]
+            left = stages.total(np.maximum(each - alone, 0.0), sent.rows)
             exposed = cover.beside(left, seconds, may)
         else:
             exposed = cover.hide(message, seconds, count, may)
         if not shard.ideal and (cost := nccl.burden(system)):  # work makes way for what it hides
-            lost = cost * plain(message.op).volume(np.maximum(group, 1.0)) * nbytes * calls
-            hidden = seconds - exposed
-            part = np.divide(added(lost), seconds, out=np.zeros_like(hidden), where=hidden > 0)
-            exposed = exposed + np.minimum(part, 1.0) * hidden
+            volume = plain(message.op).volume(np.maximum(found.size, 1.0))
+            lost = sent.total(cost * volume * sent.nbytes * sent.calls)
+            exposed = slowed(exposed, seconds, lost)
     cover.show(message.when, exposed)
-    largest = np.where(calls > 0, nbytes, 0.0).max(axis=-1, initial=0.0)
+    largest = np.where(sent.calls > 0, sent.nbytes, 0.0).max(axis=-1, initial=0.0)
     return Priced(
-        f"{axis.name}: {message.what}", message.op, message.when.removeprefix("unit "),
-        group[:, 0], largest, count, seconds, exposed, phi, best, names, full,
-        rough, origins, outside, ahead,
+        message, axis.name, found, menu, message.when.removeprefix("unit "), found.size[:, 0],
+        largest, count, seconds, exposed, chosen.phi, chosen.best, chosen.names, chosen.full,
+        chosen.rough, chosen.origins, chosen.outside, ahead,
     )  # fmt: skip
 
 
-def together(device: Array, host: Array) -> Array:
-    """Seconds of a pass in which device and host take turns to be the slower: their 3-norm."""
-    return np.where(host > 0, np.cbrt(device**3 + host**3), device)
+@dataclass(frozen=True)
+class Chosen:
+    """The cheapest line of each plan's menu: seconds of a call, and what is known of it."""
+
+    seconds: Array  # (plans, senders) of one call
+    best: Array  # (plans,) index into the tuples, of the line at the largest size
+    names: tuple[str, ...]
+    full: tuple[tuple[str, ...], ...]
+    origins: tuple[str, ...]
+    phi: Array  # (plans,)
+    rough: Array
+    outside: Array
 
 
-class Cover:
-    """The work that messages may hide under, pass by pass; what hides one hides no other.
-
-    Messages of a pass hide under the device's own work. Those sent after it began, gradients,
-    hide under all that the pass takes, the waits for its host and its other messages included.
-    """
-
-    def __init__(self, work: dict[str, Array], host: dict[str, Array]) -> None:
-        self.work, self.host = work, host
-        self.used = {name: np.zeros_like(each) for name, each in work.items()}
-        self.shown = {name: np.zeros_like(each) for name, each in work.items()}
-
-    def hide(self, message: Message, seconds: Array, calls: Array, may: Array) -> Array:
-        """What is left of messages sent beside a pass: the first gather or last bucket, at least.
-
-        A bucket of gradients can be sent when it is full, so the first must wait for its share
-        of the backward pass.
-        """
-        name, number = message.hides, np.maximum(calls, 1)
-        window = self.work[name]
-        if message.when == "step":
-            shown = self.shown[name]
-            window = (together(window + shown, self.host[name]) - shown) * (1 - 1 / number)
-        free = np.maximum(window - self.used[name], 0.0)
-        left = np.where(calls > 0, np.maximum(seconds - free, seconds / number), 0.0)
-        return self._took(name, np.where(may, left, seconds), seconds)
-
-    def beside(self, left: Array, seconds: Array, may: Array) -> Array:
-        """What is left of messages sent beside their own row's gradients: no more than is free."""
-        free = np.maximum(self.work["backward"] - self.used["backward"], 0.0)
-        left = np.where(may, np.maximum(left, seconds - free), seconds)
-        return self._took("backward", left, seconds)
-
-    def _took(self, name: str, left: Array, seconds: Array) -> Array:
-        self.used[name] = self.used[name] + seconds - left
-        return left
-
-    def show(self, when: str, exposed: Array) -> None:
-        """Seconds of messages that make a pass longer."""
-        name = when.removeprefix("unit ")
-        if name in self.shown:
-            self.shown[name] = self.shown[name] + exposed
-
-
-def _menu(menu: list[Any], row: Array, nbytes: Array) -> tuple[Any, ...]:
-    """The cheapest line of each row's menu at each size, and which it was at the largest."""
+def cheapest(menu: Menu, row: Array, nbytes: Array) -> Chosen:
+    """The cheapest line at each size, and which it was at the largest."""
     kept = [envelope(options) for options in menu]
     known: dict[tuple[str, tuple[str, ...], str], int] = {}
     most = max((len(options) for options in kept), default=0)
@@ -216,17 +214,17 @@ def _menu(menu: list[Any], row: Array, nbytes: Array) -> tuple[Any, ...]:
                 line.start, line.per_byte, line.phi, line.uncertainty, low, high, line.outside
             )  # fmt: skip
     largest = nbytes.max(axis=-1, initial=0.0)
-    price, at = None, np.zeros(len(row), int)
+    seconds, at = None, np.zeros(len(row), int)
     lowest = np.full(len(row), np.inf)
     for j in range(table.shape[2]):
         start, slope = table[0, row, j], table[1, row, j]
         line = slope[:, None] * nbytes
         line += start[:, None]
         top = start + slope * largest
-        price = line if price is None else np.minimum(price, line, out=price)
+        seconds = line if seconds is None else np.minimum(seconds, line, out=seconds)
         at = np.where(top < lowest, j, at)
         lowest = np.minimum(top, lowest)
-    found = index[row, at] if known else np.zeros(len(row), int)
+    best = index[row, at] if known else np.zeros(len(row), int)
     names, full, origins = (
         (tuple(column) for column in zip(*known, strict=True)) if known else ((),) * 3
     )
@@ -234,7 +232,8 @@ def _menu(menu: list[Any], row: Array, nbytes: Array) -> tuple[Any, ...]:
     # a line serves other sizes than it was fitted to, with more doubt the farther they are
     beyond = np.maximum(np.maximum(low / np.maximum(largest, 1.0), largest / high), 1.0)
     rough = rough + FOLD * np.log(beyond)
-    return price, found, (names, full, origins), phi, rough, (outside > 0) | (beyond > 1 + 1e-9)
+    unseen = (outside > 0) | (beyond > 1 + 1e-9)
+    return Chosen(seconds, best, names, full, origins, phi, rough, unseen)
 
 
 def envelope(options: Any) -> list[Any]:

@@ -21,8 +21,9 @@ from oracle.models.shard import Array, Shard
 from oracle.plan.plan import Plan
 from oracle.plan.stages import Stages
 from oracle.plan.strategies.recompute import inside
-from oracle.predict.exchange import Exchange, Priced, together
-from oracle.predict.uncertainty import Margin, Sources, messages, paced
+from oracle.predict.exchange import Exchange, Priced
+from oracle.predict.overlap import together
+from oracle.predict.uncertainty import Sources, Uncertainty, host_share, messages
 from oracle.spec.options import MIXED, Options
 from oracle.spec.system import System
 
@@ -30,31 +31,34 @@ CALL = 2  # a collective costs the host as much as this many kernels
 
 
 @dataclass(frozen=True)
-class Flow:
-    """Seconds of each stage, per micro-batch and per iteration: (u, p)."""
+class StageWork:
+    """Seconds of each stage's own work, per micro-batch and per iteration: (u, p)."""
 
     forward: Array
     backward: Array
-    again: tuple[Array, ...]  # forward of what each kind of recomputation makes again
+    recomputed: tuple[Array, ...]  # forward again, of each kind of recomputation
     update: Array
     host: tuple[Array, Array]  # what the host needs to launch forward and backward
-    redone: tuple[Array, ...]  # and what each kind of recomputation makes again
+    host_recomputed: tuple[Array, ...]  # and what each kind of recomputation runs again
     segments: Array  # (u, 1)
 
 
 @dataclass(frozen=True)
-class Sent:
-    """Exchanges added up by when they happen, (u, p): seconds exposed, host seconds."""
+class StageMessages:
+    """Exposed seconds of each stage's messages by when they are sent, and the host's: (u, p)."""
 
     forward: Array
     backward: Array
     after: Array
-    border: Array  # ideally each crossing; else what comes in for a backward pass
-    ahead: Array  # … and for a forward pass
-    launches: tuple[Array, Array]  # host seconds of either pass
+    border: Array  # ideally each crossing; else receive time before a backward pass
+    ahead: Array  # receive time before a forward pass
+    host: tuple[Array, Array]  # seconds to launch those of either pass
 
 
-def flow(shard: Shard, stages: Stages, times: Passes, system: System, options: Options) -> Flow:
+def work_of(
+    shard: Shard, stages: Stages, times: Passes, system: System, options: Options
+) -> StageWork:
+    """What each stage computes and updates."""
     device, model = system.device, shard.model
     launch = 0.0 if shard.ideal else device.launch + system.dispatch
     ahead, back = times.kernels
@@ -81,7 +85,7 @@ def flow(shard: Shard, stages: Stages, times: Passes, system: System, options: O
         moved = (3 * shard.delta + 4) * held
         backward = backward + added + kernels.stream(device, moved, queued=True) * shared
         update = _update(weights, stages, device, model, options)
-    return Flow(
+    return StageWork(
         forward, backward, tuple(stages.total(times.forward * part) for part in parts),
         update, host, tuple(stages.total(ahead * part * each) * launch for part in parts),
         shard.segments * each,
@@ -112,9 +116,9 @@ def _update(weights: Array, stages: Stages, device: Any, model: Model, options: 
     return options.profile.update(options.optimizer, weights, device, options.precision, price)
 
 
-def sent(talk: list[Priced], flow: Flow, system: System, ideal: bool) -> Sent:
+def messages_of(talk: list[Priced], work: StageWork, system: System, ideal: bool) -> StageMessages:
     """What all messages come to on each stage."""
-    shape = flow.forward.shape
+    shape = work.forward.shape
     launch = 0.0 if ideal else CALL * (system.device.launch + system.dispatch)
     found = {when: np.zeros(shape) for when in ("forward", "backward", "step", "border")}
     host = {when: np.zeros(shape) for when in ("forward", "backward")}
@@ -125,9 +129,47 @@ def sent(talk: list[Priced], flow: Flow, system: System, ideal: bool) -> Sent:
         ahead = ahead + one.ahead
         if when in host:
             host[when] = host[when] + launch * one.calls
-    return Sent(
+    return StageMessages(
         found["forward"], found["backward"], found["step"], found["border"],
         ahead, (host["forward"], host["backward"]),
+    )  # fmt: skip
+
+
+@dataclass(frozen=True)
+class StagePasses:
+    """Seconds of either pass of a micro-batch on each stage, through all its chunks: (n, p)."""
+
+    forward: Array
+    backward: Array
+    forward_messages: Array  # of it, what messages take that nothing hides
+    backward_messages: Array
+    recomputed: Array  # of the backward pass
+    forward_host: Array  # what the host needs to launch it, beside the device
+    backward_host: Array
+
+
+def passes_of(
+    plan: Plan, same: Array, work: StageWork, sent: StageMessages, ideal: bool
+) -> StagePasses:
+    """Work and messages of a pass, beside its host.
+
+    A pass is a mix of short kernels, for which the device waits for the host, and long ones,
+    under which the host runs ahead: neither hides wholly under the other.
+    """
+    kind = plan.axis("recompute").mode
+    again = _chosen(kind, work.recomputed, same)
+    host = work.host[1][same] + sent.host[1][same] + _chosen(kind, work.host_recomputed, same)
+    back = sent.backward[same]
+    if not ideal:  # a full recomputation sends everything again
+        full = plan.axis("recompute").says("mode", "full")
+        back = back + full * sent.forward[same]
+        host = host + full * sent.host[0][same]
+    host_ahead = (work.host[0] + sent.host[0])[same]
+    ahead, border = sent.ahead[same], (0.0 if ideal else sent.border[same])
+    return StagePasses(
+        together(work.forward[same] + sent.forward[same] + ahead, host_ahead),
+        together(work.backward[same] + again + back + border, host),
+        sent.forward[same] + ahead, back + border, again, host_ahead, host,
     )  # fmt: skip
 
 
@@ -144,21 +186,24 @@ class Step:
     same: Array
     segments: Array
     crossings: Array
-    bare: Array  # of what is exchanged after a step, what no other stage's work hides
-    twice: Array  # forward messages are said again where everything is recomputed
+    uncovered: Array  # of what is exchanged after a step, what no other stage's work hides
+    repeats: Array  # times that forward messages are sent: 2 where everything is recomputed
     launched: Array  # what it would take longer for a relative change of the host's work
+    passes: StagePasses
+    update: Array  # (n, p)
+    after: Array  # (n, p), of messages once a step
     sources: Callable[[], Sources]
 
     @cached_property
-    def margin(self) -> Margin:
+    def uncertainty(self) -> Uncertainty:
         """How far each plan's seconds can be trusted; worked out where anybody asks."""
-        times = {"forward": self.segments * self.twice, "backward": self.segments,
-                 "step": self.bare, "border": self.crossings}  # fmt: skip
+        times = {"forward": self.segments * self.repeats, "backward": self.segments,
+                 "step": self.uncovered, "border": self.crossings}  # fmt: skip
         ahead, back = self.paces
         stage = {"forward": ahead, "backward": back, "step": self.end, "border": back}
         talked, unmeasured = messages(self.talk, times, stage, self.same)
         work = sum(self.compute.values())
-        return Margin(
+        return Uncertainty(
             self.seconds, work, talked, unmeasured, self.launched, self.same, self.sources
         )
 
@@ -173,7 +218,7 @@ class Step:
             self._over(one.when, *values) for values in ((one.calls,), (one.seconds, one.ahead))
         )
         exposed = self._over(one.when, one.exposed, one.ahead)
-        exposed = exposed * self.bare if one.when == "step" else exposed
+        exposed = exposed * self.uncovered if one.when == "step" else exposed
         return Exchange(
             one.what, one.op, one.group[same], calls, one.nbytes[same], seconds, exposed,
             one.phi[same], one.best[same], one.names, one.full, one.rough[same] * exposed,
@@ -186,7 +231,7 @@ class Step:
         if when == "step":
             return values[same, self.end]
         if when == "forward":
-            return self.segments * (values[same, ahead] + (self.twice - 1) * values[same, back])
+            return self.segments * (values[same, ahead] + (self.repeats - 1) * values[same, back])
         times = self.crossings if when == "border" else self.segments
         if np.ndim(before) < 2:
             return times * values[same, back]
@@ -194,7 +239,7 @@ class Step:
 
 
 def step(
-    plan: Plan, same: Array, stages: Stages, flow: Flow, talk: list[Priced], system: System,
+    plan: Plan, same: Array, stages: Stages, work: StageWork, talk: list[Priced], system: System,
     options: Options, sources: Callable[[], Sources],
 ) -> Step:  # fmt: skip
     """Fill, work and drain the pipeline, then exchange what is left and update.
@@ -206,65 +251,89 @@ def step(
     and both ways of a border are used at once. A stage exchanges its gradients while those
     before it still drain. [narayanan2021, §2.2] counts the fill, not the transfers.
     """
-    n, p, ideal = len(plan), stages.p, options.ideal
-    said = sent(talk, flow, system, ideal)
-    S, mode = flow.segments[same], plan.axis("recompute").mode
-    forward, backward = flow.forward[same], flow.backward[same]
-    into, back = said.forward[same], said.backward[same]
-    again = _chosen(mode, flow.again, same)
-    redone = flow.host[1][same] + said.launches[1][same] + _chosen(mode, flow.redone, same)
-    if not ideal:  # a full recomputation says everything again
-        back = back + (mode == 2) * into
-        redone = redone + (mode == 2) * said.launches[0][same]
-    # a pass is a mix of short kernels, for which the device waits for the host, and long ones,
-    # under which the host runs ahead: neither hides wholly under the other
-    ahead, border = said.ahead[same], (0.0 if ideal else said.border[same])
-    launched = (flow.host[0] + said.launches[0])[same]
-    f = together(forward + into + ahead, launched)
-    b = together(backward + again + back + border, redone)
-    update, v = flow.update[same], stages.v
-    tails = update + said.after[same]
-    # all forward, then all back (gpipe)?
-    apart = plan.axis("pipeline").schedule == 0
+    sent = messages_of(talk, work, system, options.ideal)
+    S, passes = work.segments[same][:, 0], passes_of(plan, same, work, sent, options.ideal)
+    update, after = work.update[same], sent.after[same]
+    taken = _published if options.ideal else _overlapped
+    time = taken(plan, stages, S, passes, update, after, sent.border[same])
+    rows, (slow_ahead, slow_back) = np.arange(len(plan)), time.slow
+    parts = {
+        "forward": S * (passes.forward - passes.forward_messages)[rows, slow_ahead],
+        "backward": S * (passes.backward - passes.backward_messages - passes.recomputed)[
+            rows, slow_back],
+        "update": time.renewed,
+        "bubble": time.steady - time.busy,
+        "recompute": S * np.broadcast_to(passes.recomputed, update.shape)[rows, time.paces[1]],
+    }  # fmt: skip
+    full = plan.axis("recompute").says("mode", "full")[:, 0]
+    waits = host_share(passes.forward, passes.forward_host)
+    waits = waits + host_share(passes.backward, passes.backward_host)
+    return Step(
+        parts, time.seconds, time.stage, time.paces, time.end, talk, same, S, time.crossings,
+        time.uncovered, np.where(full & (not options.ideal), 2.0, 1.0), S * waits[rows, time.stage],
+        passes, update,
+        after, sources,
+    )  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Time:
+    """The seconds of an iteration and which stages set them, (n,) each."""
+
+    seconds: Array
+    busy: Array  # of the stage that sets the pace, in its passes
+    steady: Array  # with the fill and the drain of the pipeline
+    renewed: Array  # the update that nothing hides
+    uncovered: Array
+    crossings: Array
+    stage: Array
+    slow: tuple[Array, Array]  # the slowest stage of either pass
+    paces: tuple[Array, Array]  # the stages whose messages count in either pass
+    end: Array
+
+
+def _overlapped(
+    plan: Plan, stages: Stages, S: Array, passes: StagePasses, update: Array, after: Array,
+    border: Array,
+) -> Time:  # fmt: skip
+    """Transfers are part of the passes; stages drain, exchange and update beside each other."""
+    f, b, p, v = passes.forward, passes.backward, stages.p, stages.v
+    gpipe = plan.axis("pipeline").says("schedule", "gpipe")  # all forward, then all back
+    tails = update + after
     if p > 1:  # a stage is done before those ahead of it have drained
         tails = tails - (np.cumsum(b, axis=-1) - b) / v
-        if apart.any():
+        if gpipe.any():
             later = np.maximum.accumulate(b[:, ::-1], axis=-1)[:, ::-1]
-            tails = tails - apart * (S - 1) * (later[:, :1] - later) / v
-    rows = np.arange(n)
-    stage = np.argmax(f + b, axis=-1)
-    end = np.argmax(update if ideal else tails, axis=-1)
-    if ideal:  # eq. 12 takes the slowest stage of each pass by itself
-        slow = np.argmax(f, axis=-1), np.argmax(b, axis=-1)
-        busy = S[:, 0] * (f.max(-1) + b.max(-1))
-        steady = busy * (p + S[:, 0] - 1) / S[:, 0]
-        tail = update.max(-1) + said.after[same].max(-1)
-        crossings = 2 * (p + S[:, 0] - 2) * v if p > 1 else np.zeros(n)
-        waits, renewed, bare = crossings * said.border[same, 0], update[rows, end], np.ones(n)
-        paces = stage, stage
-    else:
-        # the slowest of either pass; in turns the slowest of both together
-        slow = tuple(np.where(apart[:, 0], np.argmax(one, axis=-1), stage) for one in (f, b))
-        paces = slow
-        slowest = f[rows, slow[0]] + b[rows, slow[1]]
-        busy = S[:, 0] * slowest
-        steady = busy + ((f + b).sum(-1) - slowest) / v
-        tail, crossings, waits = tails[rows, end], S[:, 0], 0.0
-        renewed, after = np.minimum(update[rows, end], tail), said.after[same, end]
-        bare = np.divide(tail - renewed, after, out=np.ones(n), where=after > 0)
-    seconds = steady + tail + waits
-    s = S[:, 0]
-    parts = {
-        "forward": s * (f - into - ahead)[rows, slow[0]],
-        "backward": s * (b - back - again - border)[rows, slow[1]],
-        "update": renewed,
-        "bubble": steady - busy,
-        "recompute": s * np.broadcast_to(again, b.shape)[rows, paces[1]],
-    }
-    twice = np.where((mode[:, 0] == 2) & (not ideal), 2.0, 1.0)
-    waited = s * (paced(f, launched) + paced(b, redone))[rows, stage]
-    return Step(
-        parts, seconds, stage, paces, end, talk, same, s, crossings, bare, twice, waited, sources
+            tails = tails - gpipe * (S[:, None] - 1) * (later[:, :1] - later) / v
+    rows = np.arange(len(plan))
+    stage, end = np.argmax(f + b, axis=-1), np.argmax(tails, axis=-1)
+    # the slowest of either pass; in turns the slowest of both together
+    slow_ahead, slow_back = (np.where(gpipe[:, 0], np.argmax(x, axis=-1), stage) for x in (f, b))
+    slowest = f[rows, slow_ahead] + b[rows, slow_back]
+    busy = S * slowest
+    steady = busy + ((f + b).sum(-1) - slowest) / v
+    tail = tails[rows, end]
+    renewed, exchanged = np.minimum(update[rows, end], tail), after[rows, end]
+    uncovered = np.divide(tail - renewed, exchanged, out=np.ones(len(plan)), where=exchanged > 0)
+    slow = slow_ahead, slow_back
+    return Time(steady + tail, busy, steady, renewed, uncovered, S, stage, slow, slow, end)
+
+
+def _published(
+    plan: Plan, stages: Stages, S: Array, passes: StagePasses, update: Array, after: Array,
+    border: Array,
+) -> Time:  # fmt: skip
+    """Equations 12 and 13 as published: p + S - 1 slots of the slowest stage of each pass."""
+    f, b, p, n = passes.forward, passes.backward, stages.p, len(plan)
+    busy = S * (f.max(-1) + b.max(-1))
+    steady = busy * (p + S - 1) / S
+    tail = update.max(-1) + after.max(-1)
+    crossings = 2 * (p + S - 2) * stages.v if p > 1 else np.zeros(n)
+    stage, end = np.argmax(f + b, axis=-1), np.argmax(update, axis=-1)
+    slow = np.argmax(f, axis=-1), np.argmax(b, axis=-1)
+    return Time(
+        steady + tail + crossings * border[:, 0], busy, steady, update[np.arange(n), end],
+        np.ones(n), crossings, stage, slow, (stage, stage), end,
     )  # fmt: skip
 
 

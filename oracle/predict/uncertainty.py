@@ -47,7 +47,7 @@ def messages(
 
 
 @dataclass(frozen=True, eq=False)
-class Margin:
+class Uncertainty:
     """What a table of plans errs by, seconds, (n,) each."""
 
     seconds: Array  # of the step
@@ -82,6 +82,6 @@ class Margin:
         return np.hypot(MORE * self.seconds, SHORT * self.unmeasured) * (self.kernels > 0)
 
 
-def paced(both: Array, host: Array) -> Array:
+def host_share(both: Array, host: Array) -> Array:
     """What a pass would take longer for a relative change of the host's work: host³ / both²."""
     return np.divide(host**3, both**2, out=np.zeros(both.shape), where=both > 0)

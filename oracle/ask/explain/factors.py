@@ -15,14 +15,13 @@ import numpy as np
 from oracle.models.model import Model
 from oracle.models.shard import serial
 from oracle.network import contention
-from oracle.plan.mesh import Groups
 from oracle.plan.plan import Plan
 from oracle.plan.strategies.data import Data
 from oracle.plan.strategies.pipeline import Pipeline
-from oracle.predict import evaluate
 from oracle.predict.estimate import Estimate
 from oracle.predict.estimate import estimate as predict
-from oracle.predict.evaluate import Block, Exchange
+from oracle.predict.evaluate import Work
+from oracle.predict.exchange import Exchange
 from oracle.predict.limits import FULL
 from oracle.spec.options import Options
 from oracle.spec.system import System
@@ -52,6 +51,7 @@ class Talk:
 
     exchange: Exchange
     kind: str  # gradient exchange, layer-wise exchange or point-to-point cost
+    exposed: float  # seconds that nothing hides
     crowded: float  # seconds of it that links shared with its own kind cost
     sentence: str
 
@@ -62,7 +62,6 @@ class Anatomy:
 
     shown: Estimate
     plan: Plan
-    block: Block
     factors: tuple[Factor, ...]  # largest first; they add up to the step
     talks: tuple[Talk, ...]
     whole: tuple[dict[str, Any], ...]
@@ -74,10 +73,9 @@ def anatomy(
 ) -> Anatomy:
     """Take a plan apart."""
     shown = predict(model, system, [text], batch, options)
-    plan = text if isinstance(text, Plan) else _parsed(text, batch)
+    plan = shown.work[0].plan
     lines = contention.alone if options.ideal else contention.lines
-    ((_, block),) = evaluate.blocks(model, system, plan, options)
-    talks = tuple(_talks(model, system, plan, block, options, lines))
+    talks = tuple(_talks(shown.work[0], system))
     flat, alone = _flat(plan), Plan.of(batch)
     free = replace(system, dispatch=0.0, device=replace(system.device, launch=0.0))
     even = replace(free, device=replace(free.device, variation=0.0))
@@ -89,13 +87,7 @@ def anatomy(
     factors = sorted(_factors(shown, alike, unlike, plan, talks), key=lambda one: -one.seconds)
     notes = tuple(_notes(shown, alike, plan, model, system, options))
     whole = tuple(_whole(model, plan, options))
-    return Anatomy(shown, plan, block, tuple(factors), talks, whole, notes)
-
-
-def _parsed(text: str, batch: int) -> Plan:
-    from oracle.plan.plan import parse
-
-    return parse(text, float(batch))
+    return Anatomy(shown, plan, tuple(factors), talks, whole, notes)
 
 
 def _flat(plan: Plan) -> Plan:
@@ -112,36 +104,21 @@ def _flat(plan: Plan) -> Plan:
     return Plan(plan.batch, tuple(axes))
 
 
-def _talks(
-    model: Model, system: System, plan: Plan, block: Block, options: Options, lines: Any
-) -> Iterator[Talk]:
-    shard, groups = evaluate.split(model, plan, options), Groups(plan)
-    axes = {f"{axis.name}: {message.what}": message for axis in plan.axes
-            for message in axis.talk(shard)}  # fmt: skip
-    for one in block.exchange:
-        message = axes[one.what]
-        if one.group[0] <= 1 or one.calls[0] <= 0:
-            continue
-        found = groups.of(message)
-        pattern, devices = found.patterns[int(found.row[0])]
-        name = one.names[int(one.algorithm[0])] if one.names else ""
-        offer = [
-            line for line in lines(system, one.op, pattern, devices, options.algorithm)
-            if line.algorithm == name
-        ] if devices <= system.devices else []  # fmt: skip
+def _talks(work: Work, system: System) -> Iterator[Talk]:
+    row = work.row
+    for priced, one in work.messages:
         kind = (
             "point-to-point cost" if one.op in ("halo", "sendrecv")
-            else "gradient exchange" if message.when == "step" else "layer-wise exchange"
+            else "gradient exchange" if priced.when == "step" else "layer-wise exchange"
         )  # fmt: skip
-        if not offer:
-            yield Talk(one, kind, 0.0, f"{one.what}: past the system's end")
+        exposed, line = float(one.exposed[row]), priced.line(work.at)
+        if line is None:
+            yield Talk(one, kind, exposed, 0.0, f"{one.what}: past the system's end")
             continue
-        nbytes = float(one.nbytes[0])
-        line = min(offer, key=lambda line: line.start + line.per_byte * nbytes)
-        moving = line.per_byte * nbytes
+        moving = line.per_byte * float(one.nbytes[row])
         part = moving / max(line.start + moving, 1e-30) * (1 - 1 / max(line.phi, 1.0))
-        said = contention.sentence(system, one.what, pattern, devices, line)
-        yield Talk(one, kind, float(one.exposed[0]) * part, said)
+        said = contention.sentence(system, one.what, *priced.pattern(work.at), line)
+        yield Talk(one, kind, exposed, exposed * part, said)
 
 
 def _factors(
@@ -177,7 +154,7 @@ def _factors(
                  f"{shown.options.optimizer} reads and writes its state: memory-bound")  # fmt: skip
     for kind in ("gradient exchange", "layer-wise exchange", "point-to-point cost"):
         mine = [talk for talk in talks if talk.kind == kind]
-        seconds = sum(float(t.exchange.exposed[0]) - t.crowded for t in mine)
+        seconds = sum(t.exposed - t.crowded for t in mine)
         names = ", ".join(t.exchange.what for t in mine)
         if mine:
             yield Factor(kind, seconds, names)

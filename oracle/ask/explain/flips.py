@@ -18,7 +18,7 @@ from oracle.ask.explain.factors import Anatomy
 from oracle.ask.ranking import Ranking
 from oracle.models.model import Model
 from oracle.network import contention
-from oracle.plan.plan import Plan, parse
+from oracle.plan.plan import Plan
 from oracle.predict.estimate import estimate as predict
 from oracle.spec.options import Options
 from oracle.spec.system import System
@@ -67,7 +67,7 @@ def contest(
         return None
     ranking = search.recommend(model, system, devices, batch, options, top=MOST + 1)
     shown, mine = ranking.estimate, degrees(own.plan)
-    plans = [parse(text, float(batch)) for text in shown.plans]
+    plans = [work.plan for work in shown.work]
     others = [row for row, plan in enumerate(plans) if degrees(plan) != mine]
     same = [row for row, plan in enumerate(plans) if degrees(plan) == mine]
     better = None

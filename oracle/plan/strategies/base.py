@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from typing import Any, ClassVar
+
+import numpy as np
 
 from oracle.models.model import Model
 from oracle.models.shard import Array, Shard
@@ -45,6 +47,16 @@ class Strategy(ABC):
     @abstractmethod
     def talk(self, shard: Shard) -> list[Message]:
         """What it must exchange each iteration, once all strategies have split."""
+
+    def says(self, knob: str, word: str) -> Array:
+        """Where a knob that takes words has this one."""
+        choices = {f.name: f.metadata.get("words", ()) for f in fields(self)}[knob]
+        return np.asarray(getattr(self, knob)) == choices.index(word)
+
+    def word(self, knob: str) -> str:
+        """The word of a knob, of a table of one plan."""
+        choices = {f.name: f.metadata.get("words", ()) for f in fields(self)}[knob]
+        return str(choices[int(np.ravel(getattr(self, knob))[0])])
 
     def whole(self, model: Model) -> list[str]:
         """Rows this strategy leaves whole because it cannot cut them."""

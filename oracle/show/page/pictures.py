@@ -11,6 +11,7 @@ from oracle.show.page.markup import Html, plain, tag
 
 if TYPE_CHECKING:
     from oracle.ask.ranking import Ranking
+    from oracle.predict.estimate import Estimate
 
 LARGEST = 4096  # devices of a network that is drawn
 MOST_BOXES = 6000  # passes of a pipeline that are drawn
@@ -36,42 +37,36 @@ def figures(ranking: Ranking) -> Iterator[tuple[str, str, Html]]:
         yield ("What there is to choose from", "Down and left is better; ringed plans are beaten "
                "by no other in time, memory and device-hours together.",
                inline(pareto(rows), "pareto"))  # fmt: skip
-    if _boxes(shown.plans[0]) <= MOST_BOXES:
+    if _boxes(shown) <= MOST_BOXES:
         yield ("The best plan in time", "One iteration, replayed from the prediction; numbers "
                "are micro-batches.", inline(timeline(shown, 0), "timeline"))  # fmt: skip
     if network := _network(shown):
         yield network
 
 
-def _boxes(plan: str) -> float:
-    from oracle.plan.plan import parse
+def _boxes(shown: Estimate) -> float:
+    """Passes of the first plan, forward and back."""
+    step, plan = shown.work[0].block.step, shown.work[0].plan
+    pipeline = plan.axis("pipeline")
+    chunks = float(pipeline.degree[0, 0] * pipeline.interleave[0, 0])
+    return 2 * chunks * float(step.segments[shown.work[0].row])
 
-    table = parse(plan, 1.0)
-    pipeline, data = table.axis("pipeline"), table.axis("data")
-    pieces = max(float(pipeline.segments[0, 0]), float(data.accumulate[0, 0]))
-    return 2 * float(pipeline.degree[0, 0] * pipeline.interleave[0, 0]) * pieces
 
-
-def _network(shown: Any) -> tuple[str, str, Html] | None:
+def _network(shown: Estimate) -> tuple[str, str, Html] | None:
     """Where the best plan's dearest exchange runs."""
-    from oracle.plan.mesh import Groups
-    from oracle.plan.plan import parse
     from oracle.show.plot import contention
 
-    if shown.options.ideal or not shown.exchange[0] or shown.devices[0] > LARGEST:
+    work = shown.work[0]
+    if shown.options.ideal or not work.messages or shown.devices[0] > LARGEST:
         return None
-    dearest = max(shown.exchange[0], key=lambda message: message["seconds"])
-    axis = dearest["what"].partition(":")[0]
-    table = parse(shown.plans[0], 1.0)
-    if axis not in [one.name for one in table.axes if one.multiplies]:
-        return None
-    pattern, devices = Groups(table)((axis,)).patterns[0]
+    dearest, whole = max(work.messages, key=lambda pair: float(pair[1].seconds[work.row]))
+    pattern, devices = dearest.pattern(work.at)
     try:
-        figure = contention(shown.system, pattern, devices, dearest["op"], shown.options.algorithm,
-                            dearest["bytes"], dearest["what"])  # fmt: skip
+        figure = contention(shown.system, pattern, devices, dearest.op, shown.options.algorithm,
+                            float(whole.nbytes[work.row]), dearest.what)  # fmt: skip
     except (ValueError, NotImplementedError):  # an operation that has no schedule to draw
         return None
-    return ("Where its dearest exchange runs", f"{dearest['what']}: links shaded by the part of "
+    return ("Where its dearest exchange runs", f"{dearest.what}: links shaded by the part of "
             "the exchange's time that they work.", inline(figure, "network"))  # fmt: skip
 
 

@@ -1,0 +1,68 @@
+"""What of each message hides under the work beside it, and what hiding costs that work."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from oracle.models.shard import Array
+from oracle.network.collectives import Message
+
+
+def together(device: Array, host: Array) -> Array:
+    """Seconds of a pass in which device and host take turns to be the slower: their 3-norm."""
+    return np.where(host > 0, np.cbrt(device**3 + host**3), device)
+
+
+class Cover:
+    """The work that messages may hide under, pass by pass; what hides one hides no other.
+
+    Messages of a pass hide under the device's own work. Those sent after it began, gradients,
+    hide under all that the pass takes, the waits for its host and its other messages included.
+    """
+
+    def __init__(self, work: dict[str, Array], host: dict[str, Array]) -> None:
+        self.work, self.host = work, host
+        self.used = {name: np.zeros_like(each) for name, each in work.items()}
+        self.shown = {name: np.zeros_like(each) for name, each in work.items()}
+
+    def hide(self, message: Message, seconds: Array, calls: Array, may: Array) -> Array:
+        """What is left of messages sent beside a pass: the first gather or last bucket, at least.
+
+        A bucket of gradients can be sent when it is full, so the first must wait for its share
+        of the backward pass.
+        """
+        name, number = message.hides, np.maximum(calls, 1)
+        window = self.work[name]
+        if message.when == "step":
+            shown = self.shown[name]
+            window = (together(window + shown, self.host[name]) - shown) * (1 - 1 / number)
+        free = np.maximum(window - self.used[name], 0.0)
+        left = np.where(calls > 0, np.maximum(seconds - free, seconds / number), 0.0)
+        return self._took(name, np.where(may, left, seconds), seconds)
+
+    def beside(self, left: Array, seconds: Array, may: Array) -> Array:
+        """What is left of messages sent beside their own row's gradients: no more than is free."""
+        free = np.maximum(self.work["backward"] - self.used["backward"], 0.0)
+        left = np.where(may, np.maximum(left, seconds - free), seconds)
+        return self._took("backward", left, seconds)
+
+    def _took(self, name: str, left: Array, seconds: Array) -> Array:
+        self.used[name] = self.used[name] + seconds - left
+        return left
+
+    def show(self, when: str, exposed: Array) -> None:
+        """Seconds of messages that make a pass longer."""
+        name = when.removeprefix("unit ")
+        if name in self.shown:
+            self.shown[name] = self.shown[name] + exposed
+
+
+def slowed(exposed: Array, seconds: Array, lost: Array) -> Array:
+    """What is exposed, and what the messages that hide take from the work they hide under.
+
+    `lost` is what the work would lose beside all of their seconds; it loses no more than is
+    hidden.
+    """
+    hidden = seconds - exposed
+    part = np.divide(lost, seconds, out=np.zeros_like(hidden), where=hidden > 0)
+    return exposed + np.minimum(part, 1.0) * hidden

@@ -1,0 +1,106 @@
+"""One iteration in time: when each stage runs each pass, waits, exchanges and updates.
+
+The schedule of the plan is played with the very seconds of the stages that the estimate adds up.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+
+from oracle.models.shard import Array
+from oracle.plan.schedule import Span, Turn, play
+from oracle.predict.evaluate import Work
+
+
+@dataclass(frozen=True)
+class Sending:
+    """One kind of message on one stage: seconds each time, and of them those that nothing hides."""
+
+    what: str
+    seconds: float
+    exposed: float
+
+
+@dataclass(frozen=True)
+class Trace:
+    """The seconds of each stage's turns, and what is sent in them."""
+
+    schedule: str
+    micro_batches: int
+    chunks: int
+    passes: dict[str, Array]  # kind of turn -> (stages,) seconds of one micro-batch, all chunks
+    computed: dict[str, Array]  # of them, without the messages
+    sent: dict[str, list[list[Sending]]]  # kind of turn, or "step" -> stage -> what is sent in it
+    update: Array  # (stages,)
+
+    @property
+    def stages(self) -> int:
+        return len(self.update)
+
+    @cached_property
+    def spans(self) -> list[Span]:
+        """Every turn as it is played."""
+        return play(self.schedule, self.stages, self.micro_batches, self.chunks, self._seconds)
+
+    def _seconds(self, stage: int, turn: Turn) -> float:
+        return float(self.passes[turn.kind][stage]) / self.chunks
+
+    @cached_property
+    def done(self) -> Array:
+        """When each stage has ended its last pass."""
+        found = np.zeros(self.stages)
+        for span in self.spans:
+            found[span.stage] = max(found[span.stage], span.end)
+        return found
+
+    @cached_property
+    def end(self) -> float:
+        """When the last stage has exchanged and updated."""
+        exposed = [sum(one.exposed for one in each) for each in self.sent["step"]]
+        return float((self.done + np.array(exposed) + self.update).max())
+
+    @cached_property
+    def waiting(self) -> float:
+        """Part of the passes' time in which stages wait for each other."""
+        busy = sum(float(each.sum()) for each in self.passes.values()) * self.micro_batches
+        return 1 - busy / (self.stages * float(self.done.max()))
+
+
+def trace(work: Work) -> Trace:
+    """The iteration of one plan."""
+    step, row, at = work.block.step, work.row, work.at
+    passes, plan = step.passes, work.plan
+    pipeline = plan.axis("pipeline")
+    kept = {"forward": passes.forward[row], "backward": passes.backward[row]}
+    messages = {"forward": passes.forward_messages, "backward": passes.backward_messages}
+    stages = len(kept["forward"])
+    return Trace(
+        str(pipeline.word("schedule")) if stages > 1 else "1f1b",
+        max(1, round(float(step.segments[row]))), int(pipeline.interleave[0, 0]), kept,
+        {kind: seconds - np.broadcast_to(messages[kind][row], seconds.shape)
+         for kind, seconds in kept.items()},
+        {when: [list(_sent(work, when, stage, at)) for stage in range(stages)]
+         for when in ("forward", "backward", "step")},
+        np.broadcast_to(step.update[row], kept["forward"].shape),
+    )  # fmt: skip
+
+
+def _sent(work: Work, when: str, stage: int, at: int) -> list[Sending]:
+    """What a stage sends in one pass of a micro-batch, or once a step."""
+    again = when == "backward" and work.block.step.repeats[work.row] > 1
+    found = []
+    for one, _ in work.messages:
+        if one.when == when or (again and one.when == "forward"):
+            part = one.seconds[at, stage], one.exposed[at, stage]
+        elif one.when == "border" and when in ("forward", "backward"):
+            ahead = np.broadcast_to(one.ahead, one.seconds.shape)[at, stage]
+            part = (ahead, ahead) if when == "forward" else (
+                one.seconds[at, stage] - ahead, one.exposed[at, stage] - ahead)  # fmt: skip
+        else:
+            continue
+        if part[0] > 0:
+            found.append(Sending(one.what, float(part[0]), float(part[1])))
+    return found
