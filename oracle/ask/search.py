@@ -102,10 +102,7 @@ def _value(part: evaluate.Block, objective: str) -> Any:
 
 def _shortage(part: evaluate.Block) -> Any:
     """How far a plan is from feasible: the sum over broken limits of how much is missing."""
-    over = [
-        np.maximum(wanted / np.maximum(allowed, 1e-9), 1) - 1
-        for wanted, allowed in part.limits.values()
-    ]
+    over = [np.maximum(rule.wanted / np.maximum(rule.allowed, 1e-9), 1) - 1 for rule in part.rules]
     broken = sum(o > 0 for o in over)
     return 10.0 * (broken - 1) + np.minimum(sum(over), 1e6)
 

@@ -1,7 +1,8 @@
 """How a training is split: strategies, plans that combine them, and who does what when.
 
 strategies/   one file a strategy
-plan          a table of plans, and the text of one
+plan          a table of plans
+grammar       the text of a plan
 mesh          the devices of a plan, and the group of a message among them
 schedule      the order of a pipeline, and a player that walks it
 stages        which part of the model each stage of a pipeline holds

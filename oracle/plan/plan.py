@@ -1,27 +1,17 @@
-"""A plan: which strategies, how wide, outermost first. Or a whole table of plans.
-
-    data:16 filter:4
-    pipeline:8,segments=64,schedule=1f1b,interleave=2 data:16,zero=1 tensor:8,sequence=on
-    recompute:selective            serial
-
-One grammar serves the command line, files, `str(plan)` and tests.
-"""
+"""A table of plans: which strategies, how wide, outermost first; one row is one way to train."""
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import Field, dataclass, fields, replace
-from functools import cache, cached_property
+from dataclasses import dataclass, fields, replace
+from functools import cached_property, lru_cache
 from typing import Any
 
 import numpy as np
 
 from oracle.models.shard import Array
+from oracle.plan.grammar import read, write
 from oracle.plan.strategies import Strategy, strategies
-from oracle.spec.document import Fault, Place, SpecError, suggest
-
-MOST_DEVICES = 2**24
 
 
 @dataclass(frozen=True)
@@ -42,13 +32,13 @@ class Plan:
         values = [batch, *(getattr(a, f.name) for a in axes for f in fields(a))]
         columns = np.broadcast_arrays(*(np.reshape(v, -1) for v in values))
         column = iter([c.astype(float)[:, None] for c in columns])
-        return cls(next(column), tuple(_map(a, lambda _: next(column)) for a in axes))
+        return cls(next(column), tuple(a.mapped(lambda _: next(column)) for a in axes))
 
     def __len__(self) -> int:
         return len(self.batch)
 
     def __getitem__(self, rows: Any) -> Plan:
-        return Plan(self.batch[rows], tuple(_map(a, lambda c: c[rows]) for a in self.axes))
+        return Plan(self.batch[rows], tuple(a.mapped(lambda c: c[rows]) for a in self.axes))
 
     def axis(self, name: str) -> Any:
         return next(axis for axis in self.axes if axis.name == name)
@@ -56,7 +46,7 @@ class Plan:
     @cached_property
     def lean(self) -> tuple[Strategy, ...]:
         """The axes, with one number for a column of equal ones: what does not vary costs once."""
-        return tuple(_map(a, lambda c: c[:1] if (c == c[0]).all() else c) for a in self.axes)
+        return tuple(a.mapped(lambda c: c[:1] if (c == c[0]).all() else c) for a in self.axes)
 
     @property
     def devices(self) -> Array:
@@ -75,55 +65,10 @@ class Plan:
 
     def text(self, row: int = 0) -> str:
         """One row in the form the command line reads."""
-        words = []
-        for axis in self.axes:
-            one = _map(axis, lambda c: c[row, 0])
-            if text := _axis_text(one):
-                words.append(text)
-        return " ".join(words) or "serial"
+        return write(axis.mapped(lambda c: c[row, 0]) for axis in self.axes)
 
     def __str__(self) -> str:
         return self.text()
-
-
-def _map(axis: Strategy, change: Callable[[Array], Array]) -> Strategy:
-    return type(axis)(*(change(getattr(axis, f.name)) for f in fields(axis)))
-
-
-def _knobs(cls: type[Strategy]) -> dict[str, Field[Any]]:
-    return {f.name: f for f in fields(cls) if f.name != "degree"}
-
-
-def _axis_text(axis: Strategy) -> str:
-    plain = type(axis)()
-    said = {
-        name: _word(f, getattr(axis, name))
-        for name, f in _knobs(type(axis)).items()
-        if getattr(axis, name) != getattr(plain, name)
-    }
-    if axis.name == "spatial" and said:
-        grid = [int(axis.height), max(1, int(axis.width))]  # type: ignore[attr-defined]
-        third = round(axis.degree / max(1, grid[0] * grid[1]))
-        head = "x".join(map(str, [*grid, *([third] if third > 1 else [])]))
-        said = {k: v for k, v in said.items() if k not in ("height", "width")}
-        if not axis.height:  # type: ignore[attr-defined]
-            head = f"{axis.degree:g}"
-    elif not axis.degrees:
-        return f"{axis.name}:{next(iter(said.values()))}" if said else ""
-    else:
-        head = f"{axis.degree:g}"
-    # a degree of one splits nothing; only knobs that do something by themselves are worth a word
-    alone = {k: v for k, v in said.items() if k in ("accumulate", "zero")}
-    if axis.degree == 1:
-        said = alone
-    if axis.degree == 1 and not said:
-        return ""
-    return ",".join([f"{axis.name}:{head}", *(f"{k}={v}" for k, v in said.items())])
-
-
-def _word(f: Field[Any], value: float) -> str:
-    choices = f.metadata.get("words")
-    return choices[int(value)] if choices else f"{value:g}"
 
 
 def parse(text: str, batch: float) -> Plan:
@@ -131,98 +76,9 @@ def parse(text: str, batch: float) -> Plan:
     return _parse(text, float(batch))
 
 
-@cache
+@lru_cache(maxsize=4096)
 def _parse(text: str, batch: float) -> Plan:
-    known = strategies()
-    faults: list[Fault] = []
-    axes: list[Strategy] = []
-    for match in re.finditer(r"\S+", text):
-        word, start = match.group(), match.start()
-        if word == "serial":
-            continue
-        head, *knobs = word.split(",")
-        name, colon, degree = head.partition(":")
-        if name not in known:
-            hint = suggest(name, known, "strategies")
-            faults.append(_fault(f"no strategy is called `{name}`", start, name, hint))
-            continue
-        if any(axis.name == name for axis in axes):
-            faults.append(_fault(f"`{name}` stands twice", start, word, "write it once"))
-            continue
-        cls = known[name]
-        values: dict[str, float] = {}
-        if not colon:
-            faults.append(_fault(f"`{name}` lacks its degree", start, word, f"`{name}:2`"))
-        elif cls.degrees:
-            values |= _degree(cls, degree, start + len(name) + 1, faults)
-        else:
-            knob = next(iter(_knobs(cls)))
-            values |= _knob(cls, knob, degree, start + len(name) + 1, faults)
-        at = start + len(head) + 1
-        for knob in knobs:
-            values |= _turned(cls, knob, at, faults)
-            at += len(knob) + 1
-        axes.append(cls(**values))
-    by_name = {axis.name: axis for axis in axes}
-    pipeline, data = by_name.get("pipeline"), by_name.get("data")
-    if pipeline and data and pipeline.degree > 1 and data.accumulate > 1:  # type: ignore[attr-defined]
-        what = "`accumulate` cuts the batch when there is no pipeline; a pipeline has `segments`"
-        faults.append(_fault(what, text.index("data"), "data", "write segments=…"))
-    expert = by_name.get("expert")
-    if expert and expert.degree > 1 and (data.degree if data else 1) % expert.degree:
-        what = f"experts over {expert.degree} devices do not divide the data axis"
-        faults.append(_fault(what, text.index("expert"), "expert", "a divisor of data's degree"))
-    if not text.strip():
-        faults.append(_fault("the plan is empty", 0, "", "`serial`, or e.g. `data:16 filter:4`"))
-    if faults:
-        raise SpecError("plan", faults, text)
-    return Plan.of(batch, *axes)
-
-
-def _fault(what: str, column: int, word: str, hint: str = "") -> Fault:
-    return Fault("E112", what, Place(1, column + 1), hint, max(1, len(word)))
-
-
-def _degree(cls: type[Strategy], text: str, at: int, faults: list[Fault]) -> dict[str, float]:
-    if "height" in _knobs(cls) and re.fullmatch(r"[1-9]\d{0,6}(x[1-9]\d{0,6}){1,2}", text):
-        parts = [int(n) for n in text.split("x")]
-        return {"degree": float(np.prod(parts)), "height": parts[0], "width": parts[1]}
-    if not re.fullmatch(r"[1-9]\d{0,7}", text) or int(text) > MOST_DEVICES:
-        hint = "a whole number from 1" + (", or a grid `2x2`" if "height" in _knobs(cls) else "")
-        faults.append(_fault(f"`{text}` is not a degree of {cls.name}", at, text, hint))
-        return {}
-    return {"degree": float(text)}
-
-
-def _turned(cls: type[Strategy], text: str, at: int, faults: list[Fault]) -> dict[str, float]:
-    """A knob as it stands in a plan, `segments=8`."""
-    name, equals, value = text.partition("=")
-    known = [knob for knob in _knobs(cls) if knob not in ("height", "width")]
-    if name not in known:
-        hint = suggest(name, known, f"knobs of {cls.name}")
-        faults.append(_fault(f"{cls.name} has no knob `{name}`", at, name, hint))
-        return {}
-    if not equals:
-        faults.append(_fault(f"`{name}` lacks its value", at, name, f"`{name}=…`"))
-        return {}
-    return _knob(cls, name, value, at + len(name) + 1, faults)
-
-
-def _knob(
-    cls: type[Strategy], name: str, value: str, at: int, faults: list[Fault]
-) -> dict[str, float]:
-    """The value of a knob, which begins at a column."""
-    choices = _knobs(cls)[name].metadata.get("words")
-    if choices:
-        if value in choices:
-            return {name: float(choices.index(value))}
-        hint = suggest(value, choices, "write one of")
-        faults.append(_fault(f"`{name}` cannot be `{value}`", at, value, hint))
-    elif re.fullmatch(r"[1-9]\d{0,6}", value):
-        return {name: float(value)}
-    else:
-        faults.append(_fault(f"`{value}` is not a number for `{name}`", at, value, "from 1 on"))
-    return {}
+    return Plan.of(batch, *read(text))
 
 
 def table(

@@ -14,7 +14,6 @@ class Stages:
 
     def __init__(self, model: Model, p: int, v: int, even: bool, load: Array) -> None:
         self.counts, self.ends = model.units
-        self.inside = (self.counts > 0).T * 1.0  # (rows, units)
         self.begin = np.argmax(self.counts > 0, axis=-1)  # a unit is a run of rows
         self.stop = self.counts.shape[1] - np.argmax(self.counts[:, ::-1] > 0, axis=-1)
         self.p, self.v, self.model = p, v, model
@@ -40,8 +39,9 @@ class Stages:
         return self.gather(self.units(values, columns))
 
     def units(self, values: Array, columns: Array | None = None) -> Array:
-        """(plans, rows) → (plans, units)."""
-        return values @ (self.inside if columns is None else self.inside[columns])
+        """(plans, rows) → (plans, units): a row counts as often as its unit has it."""
+        rows = self.counts.T
+        return values @ (rows if columns is None else rows[columns])
 
     def last(self, values: Array, columns: Array) -> Array:
         """(plans, rows) → (plans, p): as `total`, of each row's copies only the last."""

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -19,7 +18,6 @@ from oracle.predict.memory import KINDS
 from oracle.spec.options import Options
 from oracle.spec.system import System
 from oracle.spec.tabular import Tabular
-from oracle.spec.units import show
 
 Floats = NDArray[np.float64]
 NINETY = 1.6449  # standard deviations to either side that hold 90 %
@@ -48,7 +46,7 @@ class Estimate(Tabular):
     memory_kinds: dict[str, Floats]
     stage: Floats  # the stage that needs most memory
     pace: Floats  # the stage that sets the pace
-    limits: tuple[dict[str, tuple[float, float]], ...]
+    broken: tuple[tuple[str, ...], ...]  # of each plan, every limit it breaks, in words
     origin: tuple[dict[str, dict[str, Any]], ...]  # where parts come from; exchanges say it too
     work: tuple[Work, ...]  # what each was priced from
 
@@ -79,18 +77,6 @@ class Estimate(Tabular):
     def _spread(self) -> Floats:
         return NINETY * self.deviation / np.maximum(self.seconds, 1e-30)
 
-    @cached_property
-    def broken(self) -> tuple[tuple[str, ...], ...]:
-        """Of each plan, every limit it breaks, in words."""
-        return tuple(
-            tuple(
-                _words(rule, wanted, allowed, self.system)
-                for rule, (wanted, allowed) in rules.items()
-                if not wanted <= allowed
-            )
-            for rules in self.limits
-        )
-
     @property
     def feasible(self) -> NDArray[np.bool_]:
         return np.array([not words for words in self.broken], bool)
@@ -116,7 +102,7 @@ class Estimate(Tabular):
             self.more[at],
             {k: v[at] for k, v in self.compute.items()}, tuple(self.exchange[i] for i in at),
             {k: v[at] for k, v in self.memory_kinds.items()}, self.stage[at], self.pace[at],
-            tuple(self.limits[i] for i in at), tuple(self.origin[i] for i in at),
+            tuple(self.broken[i] for i in at), tuple(self.origin[i] for i in at),
             tuple(self.work[i] for i in at),
         )  # fmt: skip
 
@@ -236,20 +222,6 @@ class Estimate(Tabular):
         }
 
 
-def _words(rule: str, wanted: float, allowed: float, system: System) -> str:
-    if rule == "memory":
-        return (f"needs {show(wanted, 'B')} of {show(allowed, 'B')} a device: "
-                f"{show(wanted - allowed, 'B')} short")  # fmt: skip
-    if rule == "devices of the system":
-        return f"{wanted:g} devices, but {system.name} has {allowed:g}"
-    if rule.startswith("interleave"):
-        return "interleaved stages need the segments to be a multiple of the stages"
-    if rule.startswith("experts: a divisor"):
-        return "experts can be dealt to a divisor of the data axis only"
-    what, _, bound = rule.partition(": ")
-    return f"{what} {wanted:g} is more than the {allowed:g} {bound or 'allowed'}"
-
-
 def estimate(
     model: Model, system: System, plans: str | Plan | Iterable[str | Plan],
     batch: float | Sequence[float], options: Options, lines: Any = None,
@@ -281,7 +253,7 @@ def _joined(
 
     texts: list[str] = [""] * size
     exchange: list[tuple[dict[str, Any], ...]] = [()] * size
-    limits: list[dict[str, tuple[float, float]]] = [{}] * size
+    broken: list[tuple[str, ...]] = [()] * size
     origin: list[dict[str, dict[str, Any]]] = [{}] * size
     work: list[Any] = [None] * size
     for rows, part in found:
@@ -290,10 +262,7 @@ def _joined(
             work[row] = Work(part, i)
             exchange[row] = tuple(messages(work[row]))
             origin[row] = part.origin(i)
-            limits[row] = {
-                rule: (float(wanted[i]), float(allowed[i]))
-                for rule, (wanted, allowed) in part.limits.items()
-            }
+            broken[row] = part.broken(i)
     return Estimate(
         model, system, options, tuple(texts),
         column(lambda b: b.plan.batch[:, 0]), column(lambda b: b.plan.devices[:, 0]),
@@ -301,7 +270,7 @@ def _joined(
         column(lambda b: b.step.uncertainty.more),
         {part: column(lambda b, part=part: b.step.compute[part]) for part in PARTS},
         tuple(exchange), {kind: column(lambda b, kind=kind: b.held.kinds[kind]) for kind in KINDS},
-        column(lambda b: b.held.stage), column(lambda b: b.step.stage), tuple(limits),
+        column(lambda b: b.held.stage), column(lambda b: b.step.stage), tuple(broken),
         tuple(origin), tuple(work),
     )  # fmt: skip
 

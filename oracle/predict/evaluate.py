@@ -26,6 +26,7 @@ from oracle.models.shard import Array, Shard, serial
 from oracle.plan.mesh import Groups, distinct
 from oracle.plan.plan import Plan
 from oracle.plan.stages import Stages
+from oracle.plan.strategies import Rule
 from oracle.predict import memory
 from oracle.predict.exchange import Exchange, Lines, Priced, price
 from oracle.predict.limits import limits
@@ -48,7 +49,7 @@ class Block:
     stages: Stages
     step: Step
     held: memory.Held
-    limits: dict[str, tuple[Array, Array]]  # rule -> (wanted, allowed)
+    rules: list[Rule]
 
     @property
     def seconds(self) -> Array:
@@ -64,9 +65,12 @@ class Block:
 
     @property
     def feasible(self) -> Array:
-        return np.logical_and.reduce(
-            [wanted <= allowed for wanted, allowed in self.limits.values()]
-        )
+        return np.logical_and.reduce([rule.wanted <= rule.allowed for rule in self.rules])
+
+    def broken(self, row: int) -> tuple[str, ...]:
+        """Every limit that one plan breaks, in words."""
+        pairs = ((rule, float(rule.wanted[row]), float(rule.allowed[row])) for rule in self.rules)
+        return tuple(rule.says(wanted, most) for rule, wanted, most in pairs if not wanted <= most)
 
     def origin(self, row: int) -> dict[str, dict[str, Any]]:
         """Where each part of one plan comes from, and whether it lies outside what was measured.
@@ -152,7 +156,7 @@ def block(model: Model, system: System, plan: Plan, options: Options, lines: Lin
     said = [
         (message, axis)
         for axis in few.lean
-        if axis.name == "data" or np.any(axis.degree > 1)  # `data` speaks for all replicas
+        if axis.speaks_for_all or np.any(axis.degree > 1)
         for message in axis.talk(shard)
         if groups.of(message).talk and np.any(message.calls)
     ]

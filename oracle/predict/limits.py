@@ -1,44 +1,33 @@
-"""What a plan may not exceed, each rule in words with what is wanted and what is allowed."""
+"""What a plan may not exceed: the rules of its strategies, the devices there are, their memory."""
 
 from __future__ import annotations
 
 import numpy as np
 
 from oracle.models.model import Model
-from oracle.models.shard import Array
 from oracle.plan.plan import Plan
+from oracle.plan.strategies import Rule
 from oracle.predict.memory import Held
 from oracle.spec.options import Options
 from oracle.spec.system import System
+from oracle.spec.units import show
 
 FULL = 0.9  # of a device's memory, from where fragmentation is to be feared
 
 
-def limits(
-    plan: Plan, model: Model, system: System, held: Held, options: Options
-) -> dict[str, tuple[Array, Array]]:
-    """Rule in words -> (what the plan wants, what is allowed), (plans,) each."""
-    found: dict[str, tuple[Array, Array]] = {}
-    batch = plan.batch
-    for axis in plan.axes:
-        if axis.degrees:
-            allowed = np.broadcast_to(axis.limit(model, batch), batch.shape)
-            found[f"{axis.name} degree: {axis.bound}"] = (axis.degree[:, 0], allowed[:, 0])
-    data, sharded = plan.axis("data"), plan.axis("sharded")
-    pipeline = plan.axis("pipeline")
-    replicas = data.degree * sharded.degree
-    found["replicas: samples in the batch"] = (replicas[:, 0], batch[:, 0])
-    pieces = replicas * pipeline.segments * data.accumulate
-    found["micro-batches: samples of a device"] = (pieces[:, 0], np.maximum(batch, replicas)[:, 0])
-    found["experts: devices of the data axis"] = (
-        plan.axis("expert").degree[:, 0],
-        data.degree[:, 0],
-    )
-    uneven = (data.degree % plan.axis("expert").degree != 0) * 1.0
-    found["experts: a divisor of the data axis"] = (uneven[:, 0], np.zeros(len(plan)))
-    ragged = ((pipeline.interleave > 1) & (pipeline.segments % pipeline.degree != 0)) * 1.0
-    found["interleave: segments a multiple of the stages"] = (ragged[:, 0], np.zeros(len(plan)))
-    found["devices of the system"] = (plan.devices[:, 0], np.full(len(plan), float(system.devices)))
-    capacity = options.max_memory or system.device.memory
-    found["memory"] = (held.total, np.full(len(plan), float(capacity)))
+def limits(plan: Plan, model: Model, system: System, held: Held, options: Options) -> list[Rule]:
+    """Every rule, with what each plan wants and what is allowed."""
+    beside = {axis.name: axis for axis in plan.axes}
+    found = [rule for axis in plan.axes for rule in axis.rules(model, plan.batch, beside)]
+    found.append(
+        Rule(plan.devices[:, 0], np.full(len(plan), float(system.devices)),
+             lambda wanted, most: f"{wanted:g} devices, but {system.name} has {most:g}")
+    )  # fmt: skip
+    capacity = float(options.max_memory or system.device.memory)
+    found.append(Rule(held.total, np.full(len(plan), capacity), _short_of_memory))
     return found
+
+
+def _short_of_memory(wanted: float, allowed: float) -> str:
+    return (f"needs {show(wanted, 'B')} of {show(allowed, 'B')} a device: "
+            f"{show(wanted - allowed, 'B')} short")  # fmt: skip

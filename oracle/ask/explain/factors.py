@@ -27,14 +27,6 @@ from oracle.spec.options import Options
 from oracle.spec.system import System
 from oracle.spec.units import show
 
-WHY_WHOLE = {
-    "filter": "they have no filters to deal, and everybody does them on the rebuilt tensor",
-    "channel": "they have no channels of their own to deal, or read the samples themselves",
-    "spatial": "they have no extents, or parts thinner than a halo",
-    "tensor": "they belong to no pair of column and row cuts",
-    "context": "they are of the weights, not of the tokens",
-}
-
 
 @dataclass(frozen=True, slots=True)
 class Factor:
@@ -212,7 +204,7 @@ def _whole(model: Model, plan: Plan, options: Options) -> Iterator[dict[str, Any
     """Rows that an axis leaves as they are, where others are cut."""
     full = np.broadcast_to(serial(model, plan.batch, 4.0).work, (1, len(model)))
     for axis in plan.axes:
-        if not (axis.degrees and np.max(axis.degree) > 1 and axis.name in WHY_WHOLE):
+        if not (axis.degrees and np.max(axis.degree) > 1 and axis.leaves):
             continue
         alone = axis.split(serial(model, plan.batch, 4.0, options.ideal))
         same = np.broadcast_to(alone.work, (1, len(model)))[0] >= full[0]
@@ -226,5 +218,5 @@ def _whole(model: Model, plan: Plan, options: Options) -> Iterator[dict[str, Any
             "strategy": axis.name, "rows": int(model.repeat[same].sum()),
             "of": int(model.repeat.sum()), "kinds": kinds,
             "weights": float((model.repeat * model.w)[same].sum() / (model.repeat @ model.w)),
-            "why": WHY_WHOLE[axis.name],
+            "why": axis.leaves,
         }  # fmt: skip

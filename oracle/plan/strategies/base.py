@@ -1,10 +1,12 @@
-"""What a parallel strategy is. Each file beside this one defines one."""
+"""What a parallel strategy is. Each file beside this one defines one, and says all about it."""
 
 from __future__ import annotations
 
+import re
 from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, fields
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Self
 
 import numpy as np
 
@@ -12,15 +14,55 @@ from oracle.models.model import Model
 from oracle.models.shard import Array, Shard
 from oracle.network.collectives import Message
 
+MOST_DEVICES = 2**24
 
-def words(*choices: str, default: str = "") -> Any:
-    """A knob that takes one of these words; inside it is the word's number."""
-    return field(default=choices.index(default) if default else 0, metadata={"words": choices})
+
+def words(*choices: str, default: str = "", alone: bool = False) -> Any:
+    """A knob that takes one of these words; inside it is the word's number.
+
+    `alone`: it does something by itself, where the degree is one.
+    """
+    start = choices.index(default) if default else 0
+    return field(default=start, metadata={"words": choices, "alone": alone})
+
+
+def count(default: int = 1, alone: bool = False, micro_batches: bool = False) -> Any:
+    """A knob that takes a whole number; `micro_batches`: into how many a device's batch is cut."""
+    return field(default=default, metadata={"alone": alone, "micro_batches": micro_batches})
+
+
+@dataclass(frozen=True, slots=True)
+class Rule:
+    """A limit of plans: what each wants, what is allowed, and how it reads where it is broken."""
+
+    wanted: Array  # (plans,)
+    allowed: Array
+    says: Callable[[float, float], str]
+
+    @classmethod
+    def most(cls, what: str, wanted: Array, allowed: Array, bound: str) -> Rule:
+        """`data degree 512 is more than the 256 samples in the batch`."""
+        wanted, allowed = np.broadcast_arrays(wanted, allowed)
+
+        def says(want: float, most: float) -> str:
+            return f"{what} {want:g} is more than the {most:g} {bound}"
+
+        return cls(wanted[:, 0], allowed[:, 0], says)
+
+    @classmethod
+    def never(cls, broken: Array, what: str) -> Rule:
+        """What must not be, in words."""
+        broken = np.asarray(broken)[:, 0] * 1.0
+        return cls(broken, np.zeros(len(broken)), lambda want, most: what)
 
 
 @dataclass(frozen=True)
 class Strategy(ABC):
-    """One axis of parallelism, `degree` devices wide. At degree 1 it changes nothing."""
+    """One axis of parallelism, `degree` devices wide. At degree 1 it changes nothing.
+
+    All that others want to know of a strategy stands here and in its file: search asks `tries`,
+    the parser `degree_of` and `clashes`, the executor `unrun`, explanations `whole`.
+    """
 
     degree: Array = 1
 
@@ -29,9 +71,16 @@ class Strategy(ABC):
     nearness: ClassVar[int]  # talks most, sits closest: the search nests by this
     bound: ClassVar[str]  # what its limit counts: "samples in the batch"
     limited_by: ClassVar[tuple[str, ...]] = ()  # what holds it back, in the words of `explain`
+    leaves: ClassVar[str] = ""  # why it leaves rows whole
     multiplies: ClassVar[bool] = True  # takes devices of its own
     degrees: ClassVar[bool] = True  # is written with a degree
+    as_grid: ClassVar[bool] = False  # may be written as a grid, `2x2`
+    by_hand: ClassVar[tuple[str, ...]] = ()  # axes beside which a search leaves it to the user
+    speaks_for_all: ClassVar[bool] = False  # talks at degree 1 too, for replicas others made
     timing: ClassVar[tuple[str, ...]] = ()  # knobs that change when things happen, not what
+    shapes: ClassVar[bool] = True  # its split changes the shapes of rows, not the batch alone
+    # what the executor runs: knobs, or a knob's words, `halo=pairwise`; None: nothing of it
+    runs: ClassVar[tuple[str, ...] | None] = None
 
     def __init_subclass__(cls) -> None:
         cls.name = cls.__name__.lower()
@@ -48,16 +97,104 @@ class Strategy(ABC):
     def talk(self, shard: Shard) -> list[Message]:
         """What it must exchange each iteration, once all strategies have split."""
 
-    def says(self, knob: str, word: str) -> Array:
-        """Where a knob that takes words has this one."""
-        choices = {f.name: f.metadata.get("words", ()) for f in fields(self)}[knob]
-        return np.asarray(getattr(self, knob)) == choices.index(word)
-
-    def word(self, knob: str) -> str:
-        """The word of a knob, of a table of one plan."""
-        choices = {f.name: f.metadata.get("words", ()) for f in fields(self)}[knob]
-        return str(choices[int(np.ravel(getattr(self, knob))[0])])
-
     def whole(self, model: Model) -> list[str]:
         """Rows this strategy leaves whole because it cannot cut them."""
         return []
+
+    def rules(self, model: Model, batch: Array, beside: Mapping[str, Any]) -> Iterator[Rule]:
+        """What plans may not do with it, alone and `beside` the other axes."""
+        if self.degrees:
+            limit = np.broadcast_to(self.limit(model, batch), np.shape(batch))
+            yield Rule.most(f"{self.name} degree", self.degree, limit, self.bound)
+
+    def clashes(self, beside: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
+        """(what is wrong, what to write) of one plan as a text has it."""
+        return iter(())
+
+    @classmethod
+    def tries(cls, model: Model) -> dict[str, tuple[float, ...]]:
+        """Values of each knob worth searching, the plain one first.
+
+        Degrees are tried by their limit, micro-batches by their size.
+        """
+        found = {}
+        for name, knob in cls.knobs().items():
+            if choices := knob.metadata.get("words"):
+                plain = float(knob.default)
+                rest = (float(i) for i in range(len(choices)) if i != plain)
+                found[name] = (plain, *rest)
+        return found
+
+    @classmethod
+    def knobs(cls) -> dict[str, Any]:
+        """The fields beside the degree."""
+        return {f.name: f for f in fields(cls) if f.name != "degree"}
+
+    def says(self, knob: str, word: str) -> Array:
+        """Where a knob that takes words has this one."""
+        return np.asarray(getattr(self, knob)) == self.number(knob, word)
+
+    @classmethod
+    def number(cls, knob: str, word: str) -> int:
+        """The number of a knob's word."""
+        choices: tuple[str, ...] = cls.knobs()[knob].metadata["words"]
+        return choices.index(word)
+
+    def word(self, knob: str) -> str:
+        """The value of a knob of one plan, as the plan's text has it."""
+        value = float(np.ravel(getattr(self, knob))[0])
+        choices = self.knobs()[knob].metadata.get("words")
+        return str(choices[int(value)]) if choices else f"{value:g}"
+
+    def turned(self) -> dict[str, str]:
+        """Knobs of one plan that are not as they would be if nobody said them."""
+        return {
+            name: self.word(name)
+            for name, knob in self.knobs().items()
+            if float(np.ravel(getattr(self, name))[0]) != knob.default
+        }
+
+    @property
+    def active(self) -> bool:
+        """Whether one plan uses it at all."""
+        wide = self.degrees and float(np.ravel(self.degree)[0]) > 1
+        alone = {n for n, knob in self.knobs().items() if knob.metadata.get("alone")}
+        return wide or bool(set(self.turned()) & (alone if self.degrees else set(self.turned())))
+
+    def unrun(self) -> Iterator[str]:
+        """What the executor cannot run of one plan, in words."""
+        if not self.active:
+            return
+        if self.runs is None:
+            yield f"the strategy `{self.name}` is priced but not run"
+            return
+        known = {entry.partition("=")[0] for entry in self.runs}
+        for knob, value in self.turned().items():
+            said = (
+                f"{self.name}:{value}" if not self.degrees else f"`{self.name}` with {knob}={value}"
+            )
+            others = [e.partition("=")[2] for e in self.runs if e.startswith(f"{knob}=")]
+            if knob not in known:
+                yield f"{said} is priced but not run"
+            elif others and value not in others:
+                can = [f"{self.name}:{o}" if not self.degrees else f"{knob}={o}" for o in others]
+                yield f"{said} is not run; {' and '.join(can)} {'are' if len(can) > 1 else 'is'}"
+
+    @classmethod
+    def degree_of(cls, text: str) -> dict[str, float] | None:
+        """The fields that a degree as written sets; None where it is none."""
+        if not re.fullmatch(r"[1-9]\d{0,7}", text) or int(text) > MOST_DEVICES:
+            return None
+        return {"degree": float(text)}
+
+    def degree_text(self) -> str:
+        """The degree of one plan as it is written."""
+        return f"{float(np.ravel(self.degree)[0]):g}"
+
+    def hidden(self) -> Sequence[str]:
+        """Knobs that the written degree says already."""
+        return ()
+
+    def mapped(self, change: Callable[[Array], Array]) -> Self:
+        """The same with every number changed."""
+        return type(self)(*(change(getattr(self, f.name)) for f in fields(self)))

@@ -31,6 +31,9 @@ class Channel(Strategy):
     limited_by = ("layer-wise exchange", "computation redundancy: kernels do not shrink",
                   "memory redundancy: activations replicated")  # fmt: skip
 
+    leaves = "they have no channels of their own to deal, or read the samples themselves"
+    runs = ()
+
     def limit(self, model: Model, batch: Array) -> Array:
         return min(model.channels[self.cut(model)], default=1)
 

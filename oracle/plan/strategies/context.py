@@ -32,11 +32,13 @@ class Context(Strategy):
     nearness = 3
     bound = "tokens of a sequence"
     limited_by = ("layer-wise exchange", "gradient exchange")
+    leaves = "they are of the weights, not of the tokens"
+    runs = ("kind",)
 
     def limit(self, model: Model, batch: Array) -> Array:
         tokens = [r.made.extents[0] for r in model.rows if r.work == "attention"]
         heads = [r.kv_heads for r in model.rows if r.work == "attention"]
-        turned = np.asarray(self.kind) == 1
+        turned = self.says("kind", "alltoall")
         return np.where(turned, min(heads, default=1), min(tokens, default=1))
 
     def split(self, shard: Shard) -> Shard:
@@ -51,7 +53,7 @@ class Context(Strategy):
             kept_bytes=np.where(cut, shard.kept_bytes / p, shard.kept_bytes),
             work=shard.work * np.where(cut, 1 / p, 1.0),
             long=shard.long * p,
-            rounds=shard.rounds * np.where(self.kind == 0, p, 1),
+            rounds=shard.rounds * np.where(self.says("kind", "ring"), p, 1),
             replicas=(*shard.replicas, "context"),
         )
 
@@ -60,7 +62,7 @@ class Context(Strategy):
         core = model.mask(lambda row: row.work == "attention")
         width = model.column(lambda row: row.width)
         micro = shard.micro * shard.delta
-        ring = np.asarray(self.kind) == 0
+        ring = self.says("kind", "ring")
         part = micro * shard.made[0] * width * shard.kv_heads * 2  # keys and values of one part
         # q, k and v one way, what is made of them the other: two exchanges a pass
         turned = micro * shard.made[0] * width * (shard.heads + shard.kv_heads)

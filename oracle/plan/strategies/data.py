@@ -1,11 +1,15 @@
 """Data parallelism: every device has the whole model and a slice of the batch."""
 
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
 
 from oracle.models.model import Model
 from oracle.models.shard import Array, Shard
 from oracle.network.collectives import Message
-from oracle.plan.strategies.base import Strategy, words
+from oracle.plan.strategies.base import Rule, Strategy, count, words
 from oracle.plan.strategies.sharded import cut_state, exchange
 
 
@@ -26,17 +30,37 @@ class Data(Strategy):
     backward pass unless `overlap=off`.
     """
 
-    zero: Array = words("0", "1", "2", "3")
-    accumulate: Array = 1
+    zero: Array = words("0", "1", "2", "3", alone=True)
+    accumulate: Array = count(alone=True, micro_batches=True)
     overlap: Array = words("off", "on", default="on")
 
     source = "kahira2021, Table III 'Data'; eqs. 1, 6, 7"
     nearness = 1
     bound = "samples in the batch"
     limited_by = ("gradient exchange", "memory redundancy: weights replicated", "weight update")
+    speaks_for_all = True
+    shapes = False
+    runs = ("zero", "accumulate", "overlap")
 
     def limit(self, model: Model, batch: Array) -> Array:
         return batch
+
+    def rules(self, model: Model, batch: Array, beside: Mapping[str, Any]) -> Iterator[Rule]:
+        """Replicas need a sample each, whichever axis makes them, and micro-batches too."""
+        yield from super().rules(model, batch, beside)
+        replicas = self.degree * beside["sharded"].degree
+        yield Rule.most("replicas", replicas, batch, "samples in the batch")
+        pieces = replicas * beside["pipeline"].segments * self.accumulate
+        samples = np.maximum(batch, replicas)
+        yield Rule.most("micro-batches", pieces, samples, "samples of a device")
+
+    def clashes(self, beside: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
+        pipeline = beside.get("pipeline")
+        if pipeline and pipeline.degree > 1 and self.accumulate > 1:
+            what = (
+                "`accumulate` cuts the batch when there is no pipeline; a pipeline has `segments`"
+            )
+            yield what, "write segments=…"
 
     def split(self, shard: Shard) -> Shard:
         shard = cut_state(shard, self.zero, self.degree)

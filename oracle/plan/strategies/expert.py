@@ -1,11 +1,13 @@
 """Expert parallelism: the experts of a mixture are dealt to devices of the data axis."""
 
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from typing import Any
 
 from oracle.models.model import Model
 from oracle.models.shard import Array, Shard
 from oracle.network.collectives import Message
-from oracle.plan.strategies.base import Strategy
+from oracle.plan.strategies.base import Rule, Strategy
 
 
 @dataclass(frozen=True)
@@ -25,9 +27,31 @@ class Expert(Strategy):
     bound = "experts of a mixture, and the data axis"
     limited_by = ("layer-wise exchange: all-to-all", "workload balance")
     multiplies = False
+    runs = None  # mixtures of experts are priced, not run
 
     def limit(self, model: Model, batch: Array) -> Array:
         return min([row.experts for row in model.rows if row.experts], default=1)
+
+    def rules(self, model: Model, batch: Array, beside: Mapping[str, Any]) -> Iterator[Rule]:
+        """The axis reuses the devices of `data`, so it divides them."""
+        yield from super().rules(model, batch, beside)
+        around = beside["data"].degree
+        yield Rule.most("experts", self.degree, around, "devices of the data axis")
+        what = "experts can be dealt to a divisor of the data axis only"
+        yield Rule.never(around % self.degree != 0, what)
+
+    def clashes(self, beside: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
+        around = beside["data"].degree if "data" in beside else 1
+        if self.degree > 1 and around % self.degree:
+            what = f"experts over {self.degree} devices do not divide the data axis"
+            yield what, "a divisor of data's degree"
+
+    @classmethod
+    def tries(cls, model: Model) -> dict[str, tuple[float, ...]]:
+        """Its degree is a knob: it takes no devices of its own."""
+        experts = max((row.experts for row in model.rows), default=0)
+        divisors = [p for p in range(2, experts + 1) if experts % p == 0]
+        return {"degree": (1.0, *map(float, divisors))}
 
     def split(self, shard: Shard) -> Shard:
         p, mine = self.degree, shard.model.mask(lambda row: row.role == "expert")

@@ -34,6 +34,9 @@ class Filter(Strategy):
     limited_by = ("layer-wise exchange", "computation redundancy: kernels do not shrink",
                   "memory redundancy: activations replicated")  # fmt: skip
 
+    leaves = "they have no filters to deal, and everybody does them on the rebuilt tensor"
+    runs = ("back",)
+
     def limit(self, model: Model, batch: Array) -> Array:
         return min(model.filters[cut_rows(model)], default=1)
 
@@ -55,7 +58,7 @@ class Filter(Strategy):
         else:
             weighted = shard.model.w > 0  # an embedding below wants its gradient as well
             first = cut & (np.cumsum(weighted) > weighted)
-        reduced = np.asarray(self.back) == 0
+        reduced = self.says("back", "allreduce")
         return [
             Message("activations", "allgather", y, ("filter",), 1.0 * (cut & (number < number[-1])),
                     when="forward"),

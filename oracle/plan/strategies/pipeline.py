@@ -1,13 +1,16 @@
 """Pipeline parallelism: the layers are dealt to stages, the batch follows in segments."""
 
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
 from oracle.models.model import Model
 from oracle.models.shard import Array, Shard
 from oracle.network.collectives import Message
-from oracle.plan.strategies.base import Strategy, words
+from oracle.plan.schedule import SCHEDULES
+from oracle.plan.strategies.base import Rule, Strategy, count, words
 
 
 @dataclass(frozen=True)
@@ -31,9 +34,9 @@ class Pipeline(Strategy):
     stage waits for its own); a stage exchanges its gradients while those before it drain.
     """
 
-    segments: Array = 1
-    schedule: Array = words("gpipe", "1f1b", default="1f1b")
-    interleave: Array = 1
+    segments: Array = count(micro_batches=True)
+    schedule: Array = words(*SCHEDULES, default="1f1b")
+    interleave: Array = count()
     cuts: Array = words("even", "balanced")
     borders: Array = words("parts", "whole")
 
@@ -42,15 +45,31 @@ class Pipeline(Strategy):
     bound = "stages the model can be cut into"
     limited_by = ("workload balance", "point-to-point cost: stage borders")
     timing = ("schedule",)
+    shapes = False
+    runs = ("segments", "schedule=gpipe", "schedule=1f1b", "interleave", "cuts", "borders")
 
     def limit(self, model: Model, batch: Array) -> Array:
         return len(model.units[1]) // np.maximum(self.interleave, 1)
+
+    def rules(self, model: Model, batch: Array, beside: Mapping[str, Any]) -> Iterator[Rule]:
+        """Micro-batches go through the chunks of interleaved stages in groups of p."""
+        yield from super().rules(model, batch, beside)
+        ragged = (self.interleave > 1) & (self.segments % self.degree != 0)
+        what = "interleaved stages need the segments to be a multiple of the stages"
+        yield Rule.never(ragged, what)
+
+    @classmethod
+    def tries(cls, model: Model) -> dict[str, tuple[float, ...]]:
+        """Chunks by which the repeated blocks can be divided, beside the words."""
+        blocks = int(np.sum(model.units[0] @ model.folded > 0)) or len(model.units[1])
+        chunks = [v for v in range(1, blocks // 2 + 1) if blocks % v == 0]
+        return {**super().tries(model), "interleave": tuple(map(float, chunks or [1]))}
 
     def split(self, shard: Shard) -> Shard:
         return shard.but(segments=shard.segments * self.segments)
 
     def talk(self, shard: Shard) -> list[Message]:
         """One border is crossed by the output of the row before it, both ways, per segment."""
-        parts = np.where(self.borders == 1, 1.0, shard.spread)
+        parts = np.where(self.says("borders", "whole"), 1.0, shard.spread)
         border = shard.micro * shard.y * shard.delta / parts
         return [Message("stage borders", "sendrecv", border, ("pipeline",), when="border")]

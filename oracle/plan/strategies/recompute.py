@@ -31,6 +31,7 @@ class Recompute(Strategy):
     multiplies = False
     degrees = False
     timing = ("mode",)
+    runs = ("mode=selective", "mode=full")
 
     def limit(self, model: Model, batch: Array) -> Array:
         return np.inf

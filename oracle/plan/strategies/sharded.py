@@ -31,6 +31,9 @@ class Sharded(Strategy):
     nearness = 2
     bound = "samples in the batch"
     limited_by = ("gradient exchange", "layer-wise exchange: weights are gathered to be used")
+    by_hand = ("data",)  # whose knob `zero` does the same
+    shapes = False
+    runs = ("zero", "overlap")
 
     def limit(self, model: Model, batch: Array) -> Array:
         return batch

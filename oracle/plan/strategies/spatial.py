@@ -1,5 +1,7 @@
 """Spatial parallelism: every sample is cut into parts in space, along one to three extents."""
 
+import re
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cache
 from math import prod
@@ -9,7 +11,7 @@ import numpy as np
 from oracle.models.model import Model
 from oracle.models.shard import Array, Shard, product
 from oracle.network.collectives import Message
-from oracle.plan.strategies.base import Strategy, words
+from oracle.plan.strategies.base import Strategy, count, words
 from oracle.plan.strategies.sharded import cut_state
 
 NTH = ("", ", second extent", ", third extent")  # a halo's name says along which it goes
@@ -35,14 +37,37 @@ class Spatial(Strategy):
     the second extent, and rows that cannot be cut are done by everybody.
     """
 
-    height: Array = 0  # parts along the first extent; 0: the grid with the smallest border
-    width: Array = 0
+    height: Array = count(0)  # parts along the first extent; 0: the grid with the smallest border
+    width: Array = count(0)
     halo: Array = words("pairwise", "chain")
 
     source = "kahira2021, Table III 'Spatial'"
     nearness = 4
     bound = "pixels of the smallest layer that is cut"
     limited_by = ("gradient exchange", "point-to-point cost: halos", "computation redundancy")
+    leaves = "they have no extents, or parts thinner than a halo"
+    as_grid = True
+    runs = ("height", "width", "halo=pairwise")
+
+    @classmethod
+    def degree_of(cls, text: str) -> dict[str, float] | None:
+        """A number, or a grid: `2x2`, `2x2x4`."""
+        if not re.fullmatch(r"[1-9]\d{0,6}(x[1-9]\d{0,6}){1,2}", text):
+            return super().degree_of(text)
+        parts = [int(n) for n in text.split("x")]
+        return {"degree": float(np.prod(parts)), "height": parts[0], "width": parts[1]}
+
+    def degree_text(self) -> str:
+        """A grid where one was asked for."""
+        height, width = (int(np.ravel(each)[0]) for each in (self.height, self.width))
+        if not height:
+            return super().degree_text()
+        grid = [height, max(1, width)]
+        third = round(float(np.ravel(self.degree)[0]) / max(1, grid[0] * grid[1]))
+        return "x".join(map(str, [*grid, *([third] if third > 1 else [])]))
+
+    def hidden(self) -> Sequence[str]:
+        return "height", "width"
 
     def limit(self, model: Model, batch: Array) -> Array:
         images = model.mask(lambda row: row.work == "conv" and not row.made.tokens)
@@ -51,7 +76,7 @@ class Spatial(Strategy):
         first = int(np.flatnonzero(images)[0])
         return min(product(model.made)[first], product(model.given)[first])
 
-    def grid(self, shard: Shard) -> tuple[Array, Array, Array]:
+    def parts(self, shard: Shard) -> tuple[Array, Array, Array]:
         """Parts along each extent: as asked for, or the most even that the model's rank allows."""
         p, asked = np.asarray(self.degree, float), np.asarray(self.height, float)
         if shard.ideal and not asked.any():
@@ -67,7 +92,7 @@ class Spatial(Strategy):
 
     def cut(self, shard: Shard) -> Array:
         """Rows that are cut: up to the first whose parts would be thinner than a halo."""
-        model, grid = shard.model, self.grid(shard)
+        model, grid = shard.model, self.parts(shard)
         if shard.ideal:
             return np.ones(len(model), bool)
         able = model.mask(lambda row: not row.made.tokens and bool(row.made.extents))
@@ -77,7 +102,7 @@ class Spatial(Strategy):
 
     def split(self, shard: Shard) -> Shard:
         p, cut = self.degree, self.cut(shard)
-        grid = self.grid(shard)
+        grid = self.parts(shard)
         given = tuple(
             np.where(cut, shard.deal(n, q), n) for n, q in zip(shard.given, grid, strict=True)
         )
@@ -104,7 +129,7 @@ class Spatial(Strategy):
         x: Array = 0.0
         y: Array = 0.0
         faces: Array = 0.0
-        for i, parts in enumerate(self.grid(shard)):
+        for i, parts in enumerate(self.parts(shard)):
             deep = np.floor((model.window[i] - 1) / 2)
             crossed = (parts > 1) & windowed(model)
             x = x + crossed * shard.channels * deep * product(model.given) / model.given[i]
@@ -125,9 +150,9 @@ class Spatial(Strategy):
         model, micro = shard.model, shard.micro * shard.delta
         entry = np.array([feeds == (-1,) for feeds in model.feeds])
         pools = model.mask(lambda row: row.kind == "pool")
-        grid, found = self.grid(shard), []
+        grid, found = self.parts(shard), []
         given, made = list(shard.given), list(shard.made)
-        chained = np.asarray(self.halo) == 1
+        chained = self.says("halo", "chain")
         chain = np.where(chained, np.maximum(self.degree - 1, 2 - (self.degree > 2)), 1)
         for i, parts in enumerate(grid):
             if not np.any(parts > 1):

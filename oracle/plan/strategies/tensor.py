@@ -37,6 +37,9 @@ class Tensor(Strategy):
     bound = "key-value heads, inner width"
     limited_by = ("layer-wise exchange", "computation redundancy: kernels do not shrink")
 
+    leaves = "they belong to no pair of column and row cuts"
+    runs = ("sequence", "overlap")
+
     def limit(self, model: Model, batch: Array) -> Array:
         heads = [row.kv_heads for row in model.rows if row.heads]
         inner = [row.made.channels for row in model.rows if cut_as(row) == "column"]
@@ -51,7 +54,7 @@ class Tensor(Strategy):
         matrix = model.weighted
         wide = column | (vocab & matrix)  # cut by filters
         streams = heads | (vocab & ~matrix & (model.x > 1) & ~_lookup(model))  # by channels, F too
-        along = np.where(np.asarray(self.sequence) == 1, p, 1.0)
+        along = np.where(self.says("sequence", "on"), p, 1.0)
         token = model.mask(lambda r: r.sequence)
         # what lies between the pairs, the embeddings among it, is cut along the tokens, if at all
         outer = token | row | (vocab & _lookup(model))
@@ -79,7 +82,7 @@ class Tensor(Strategy):
 
     def talk(self, shard: Shard) -> list[Message]:
         model, axes = shard.model, ("tensor",)
-        sequence = np.asarray(self.sequence) == 1
+        sequence = self.says("sequence", "on")
         width = np.array([r.given.channels for r in model.rows], float)
         tokens = shard.micro * shard.context_tokens
         into, out = tokens * width * shard.delta, tokens * model.filters * shard.delta

@@ -1,0 +1,129 @@
+"""The text of a plan: axes from words, and words from axes.
+
+    data:16 filter:4
+    pipeline:8,segments=64,schedule=1f1b,interleave=2 data:16,zero=1 tensor:8,sequence=on
+    recompute:selective            serial
+
+Outermost first. One grammar serves the command line, files, `str(plan)` and tests.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+
+from oracle.plan.strategies import Strategy, strategies
+from oracle.spec.document import Fault, Place, SpecError, suggest
+
+
+def write(axes: Iterable[Strategy]) -> str:
+    """One plan as it is written; what is as if nobody had said it is left out."""
+    return " ".join(filter(None, map(_word, axes))) or "serial"
+
+
+def _word(axis: Strategy) -> str:
+    if not axis.active:
+        return ""
+    said = axis.turned()
+    if not axis.degrees:
+        return f"{axis.name}:{next(iter(said.values()))}"
+    known, one = axis.knobs(), axis.degree_text() == "1"
+    said = {
+        name: word
+        for name, word in said.items()
+        if name not in axis.hidden() and (known[name].metadata.get("alone") or not one)
+    }
+    return ",".join([f"{axis.name}:{axis.degree_text()}", *(f"{k}={v}" for k, v in said.items())])
+
+
+def read(text: str) -> list[Strategy]:
+    """The axes that a text says; a SpecError with every fault otherwise."""
+    faults: list[Fault] = []
+    axes: dict[str, tuple[Strategy, int]] = {}  # with the column where each begins
+    for match in re.finditer(r"\S+", text):
+        word, start = match.group(), match.start()
+        if word == "serial":
+            continue
+        if axis := _axis(word, start, axes, faults):
+            axes[axis.name] = axis, start
+    beside = {name: axis for name, (axis, _) in axes.items()}
+    for axis, start in axes.values():
+        for what, hint in axis.clashes(beside):
+            faults.append(_fault(what, start, axis.name, hint))
+    if not text.strip():
+        faults.append(_fault("the plan is empty", 0, "", "`serial`, or e.g. `data:16 filter:4`"))
+    if faults:
+        raise SpecError("plan", faults, text)
+    return list(beside.values())
+
+
+def _axis(
+    word: str, start: int, before: dict[str, tuple[Strategy, int]], faults: list[Fault]
+) -> Strategy | None:
+    head, *knobs = word.split(",")
+    name, colon, degree = head.partition(":")
+    known = strategies()
+    if name not in known:
+        hint = suggest(name, known, "strategies")
+        faults.append(_fault(f"no strategy is called `{name}`", start, name, hint))
+        return None
+    if name in before:
+        faults.append(_fault(f"`{name}` stands twice", start, word, "write it once"))
+        return None
+    cls = known[name]
+    values: dict[str, float] = {}
+    at = start + len(name) + 1
+    if not colon:
+        faults.append(_fault(f"`{name}` lacks its degree", start, word, f"`{name}:2`"))
+    elif cls.degrees:
+        values |= _degree(cls, degree, at, faults)
+    else:
+        values |= _knob(cls, next(iter(cls.knobs())), degree, at, faults)
+    at = start + len(head) + 1
+    for knob in knobs:
+        values |= _turned(cls, knob, at, faults)
+        at += len(knob) + 1
+    return cls(**values)
+
+
+def _fault(what: str, column: int, word: str, hint: str = "") -> Fault:
+    return Fault("E112", what, Place(1, column + 1), hint, max(1, len(word)))
+
+
+def _degree(cls: type[Strategy], text: str, at: int, faults: list[Fault]) -> dict[str, float]:
+    found = cls.degree_of(text)
+    if found is None:
+        hint = "a whole number from 1" + (", or a grid `2x2`" if cls.as_grid else "")
+        faults.append(_fault(f"`{text}` is not a degree of {cls.name}", at, text, hint))
+    return found or {}
+
+
+def _turned(cls: type[Strategy], text: str, at: int, faults: list[Fault]) -> dict[str, float]:
+    """A knob as it stands in a plan, `segments=8`."""
+    name, equals, value = text.partition("=")
+    known = [knob for knob in cls.knobs() if knob not in cls().hidden()]
+    if name not in known:
+        hint = suggest(name, known, f"knobs of {cls.name}")
+        faults.append(_fault(f"{cls.name} has no knob `{name}`", at, name, hint))
+        return {}
+    if not equals:
+        faults.append(_fault(f"`{name}` lacks its value", at, name, f"`{name}=…`"))
+        return {}
+    return _knob(cls, name, value, at + len(name) + 1, faults)
+
+
+def _knob(
+    cls: type[Strategy], name: str, value: str, at: int, faults: list[Fault]
+) -> dict[str, float]:
+    """The value of a knob, which begins at a column."""
+    choices = cls.knobs()[name].metadata.get("words")
+    if choices:
+        if value in choices:
+            return {name: float(choices.index(value))}
+        hint = suggest(value, choices, "write one of")
+        faults.append(_fault(f"`{name}` cannot be `{value}`", at, value, hint))
+    elif re.fullmatch(r"[1-9]\d{0,6}", value):
+        return {name: float(value)}
+    else:
+        faults.append(_fault(f"`{value}` is not a number for `{name}`", at, value, "from 1 on"))
+    return {}
