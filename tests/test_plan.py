@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 
 from oracle.plan.mesh import Groups, merge
 from oracle.plan.plan import Plan, join, parse, table
-from oracle.plan.strategies.base import MOST_DEVICES
 from oracle.plan.strategies import Strategy, strategies
+from oracle.plan.strategies.base import MOST_DEVICES
 from oracle.spec.document import SpecError
 
 BATCH = 4096.0
