@@ -28,7 +28,7 @@ from typing import Any
 
 from benchmarks import sweep_kills
 from oracle.executor.collectives import measure_collectives
-from oracle.executor.heartbeat import sighting
+from oracle.executor.heartbeat import last_status
 from oracle.executor.launch import FAILED, Outcome
 from oracle.executor.records import lines, of_all_ranks
 
@@ -117,13 +117,13 @@ class _Blow:
 
     def fall(self) -> None:
         attempt = sorted(self.parts.glob("attempt-*"))[-1]
-        seen = [sighting(attempt, rank) for rank in range(self.ranks)]
-        self.pids = [said.pid for said in seen if said]
+        seen = [last_status(attempt, rank) for rank in range(self.ranks)]
+        self.pids = [status.pid for status in seen if status]
         self.finished = len(of_all_ranks(self.parts, self.ranks)) - 1  # less the header's
         self.at = time.monotonic()
-        said = seen[self.victim]
-        if said:
-            os.kill(said.pid, getattr(signal, self.how))
+        status = seen[self.victim]
+        if status:
+            os.kill(status.pid, getattr(signal, self.how))
 
 
 def _gone(pid: int) -> bool:

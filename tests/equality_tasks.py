@@ -21,7 +21,7 @@ torch.use_deterministic_algorithms(True)
 def prove(rank, arguments):
     """Run all cases; one that raises is a result as well, alike on all ranks of its mesh."""
     for case in arguments["cases"]:
-        rank.at("measure", case["name"])
+        rank.enter("measure", case["name"])
         try:
             found = one(rank, case)
         except Exception:

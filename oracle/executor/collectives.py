@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING, Any
 
 from oracle.executor import records
 from oracle.executor.calls import OF, Groups, Shape
-from oracle.executor.launch import TIMEOUT, Host, Outcome, Say, _unheard, launch
+from oracle.executor.launch import TIMEOUT, Host, Outcome, Say, launch, silent
 from oracle.executor.world import World, recognise
 from oracle.spec.document import Fault, Place, SpecError, refusal, suggest
 from oracle.spec.units import show
@@ -65,7 +65,7 @@ def measure_collectives(
     longest: float = 3.0,
     timeout: float = TIMEOUT,
     backend: str = "gloo",
-    say: Say = _unheard,
+    say: Say = silent,
     host: Host | None = None,
 ) -> Outcome:
     """Measure into the file `out`; what an earlier run left finished in `out.parts` is kept.
@@ -215,7 +215,7 @@ def _sample(
     import torch.distributed as dist
 
     label = f"{operation} of {show(size, 'B')} over {groups.shape}"
-    rank.at("warm-up", label, step)
+    rank.enter("warm-up", label, step)
     call, nbytes = None, 0
     if groups.mine is not None:
         call, nbytes = OF[operation](rank, groups, size)
@@ -238,7 +238,7 @@ def _sample(
     # a broadcast repeated in a row is a pipeline: its root runs ahead of the others
     calls = 1 if operation == "broadcast" else _between(_ENOUGH / once, 1, _MOST_CALLS)
     count = _between(arguments["longest"] / (once * calls), 3, arguments["repeats"])
-    rank.at("measure", label, step)
+    rank.enter("measure", label, step)
     each = [repeat(calls) for _ in range(count)]
     rank.record(
         key,

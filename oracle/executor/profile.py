@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from oracle.executor import records
-from oracle.executor.launch import TIMEOUT, Host, Outcome, Say, _unheard, launch
+from oracle.executor.launch import TIMEOUT, Host, Outcome, Say, launch, silent
 from oracle.executor.run import DTYPES, Job, refuse
 from oracle.kernels.profile import signature
 from oracle.kernels.profile.file import MARK
@@ -31,7 +31,7 @@ def measure_compute(
     ranks: int | None = None,
     timeout: float = TIMEOUT,
     backend: str = "gloo",
-    say: Say = _unheard,
+    say: Say = silent,
     host: Host | None = None,
     rate: float = 0.0,
 ) -> Outcome:
@@ -158,7 +158,7 @@ def task(rank: Rank, arguments: Mapping[str, Any]) -> None:
             program.watch = watch
             x, target = inputs(layers, job.batch, job.seed, dtype)
         for step in range(1 - job.warm_up, job.steps + 1):
-            rank.at("measure" if step > 0 else "warm-up", f"compute of {job.plan}", max(step, 0))
+            rank.enter("measure" if step > 0 else "warm-up", f"compute of {job.plan}", max(step, 0))
             dist.barrier(group=rank.control)
             if not wire.mesh.taking_part:
                 continue

@@ -221,7 +221,7 @@ class Program:
             made = {entry: x}
             collected: dict[int, Tensor] = {}
             for op in operations:
-                self.wire.at("forward", op.label)
+                self.wire.enter("forward", op.label)
                 self.watch.before(op)
                 taken = [self._taken(op, feed, made, collected) for feed in op.feeds]
                 made[op.index] = self._apply(op, taken, target)

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from oracle.executor import measured
-from oracle.executor.launch import TIMEOUT, Host, Outcome, Say, _unheard, launch
+from oracle.executor.launch import TIMEOUT, Host, Outcome, Say, launch, silent
 from oracle.executor.supported import NotExecuted, unable
 from oracle.executor.world import recognise
 from oracle.models.model import model
@@ -47,7 +47,7 @@ def run(
     replay: bool = False,
     timeout: float = TIMEOUT,
     backend: str = "gloo",
-    say: Say = _unheard,
+    say: Say = silent,
     host: Host | None = None,
 ) -> tuple[Outcome, list[measured.Measurement]]:
     """Execute plans one after the other and write `out`; finished steps of before are kept.
@@ -120,8 +120,8 @@ def _steps(rank: Rank, name: str, job: Job, played: _Played) -> bool:
             continue
         if not rank.go_on():
             return False
-        wire.at = lambda phase, what, step=step: rank.at(phase, what, max(step, 0))  # type: ignore[misc]
-        rank.at("measure" if step > 0 else "warm-up", job.plan, max(step, 0))
+        wire.enter = lambda phase, what, step=step: rank.enter(phase, what, max(step, 0))  # type: ignore[misc]
+        rank.enter("measure" if step > 0 else "warm-up", job.plan, max(step, 0))
         wire.sent, wire.seconds = {}, 0.0
         forget_peak()
         dist.barrier(group=rank.control)

@@ -174,7 +174,7 @@ class Trainer:
 
     def _backward(self, turn: Turn, given: Tensor | None) -> Tensor | None:
         x, y = self.waiting.pop((turn.chunk, turn.micro))
-        self.wire.at("backward", "")
+        self.wire.enter("backward", "")
         if self.buckets:
             self.buckets.armed = turn in self.final
         torch.autograd.backward([y], [given])

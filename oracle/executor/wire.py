@@ -36,7 +36,7 @@ class Wire:
     """Speaks for one rank of a mesh, and keeps the account."""
 
     mesh: Mesh
-    at: Callable[[str, str], None] = lambda phase, operation: None
+    enter: Callable[[str, str], None] = lambda phase, operation: None  # reports what begins
     sent: dict[str, Sent] = field(default_factory=dict)
     seconds: float = 0.0  # in exchanges so far
     timed: bool = True
@@ -52,7 +52,7 @@ class Wire:
         self.seconds += spent
 
     def _begin(self, what: str) -> float:
-        self.at("exchange", what)
+        self.enter("exchange", what)
         self.synchronise()
         return time.perf_counter()
 
