@@ -15,7 +15,7 @@ from oracle.executor.launch import DONE
 from oracle.executor.measured import Measurement, Said
 from oracle.executor.profile import measure_compute
 from oracle.executor.run import Job, run
-from oracle.executor.supported import NotExecuted
+from oracle.executor.supported import NotSupported
 from oracle.kernels.profile import profile as read_profile
 
 ONE = Measurement(
@@ -64,7 +64,7 @@ def test_run_is_told_where_the_oracle_cuts():
 
 
 def test_precision_that_cannot_be_run_is_refused():
-    with pytest.raises(NotExecuted, match="fp8"):
+    with pytest.raises(NotSupported, match="fp8"):
         run(Job(VGG, "serial", 8, precision="fp8"), Path("unused"), ranks=1)
 
 

@@ -109,7 +109,7 @@ def compute(asked: argparse.Namespace) -> Answer:
 
 def need_runnable(model: str, plans: list[str], batch: int) -> None:
     """What the executor does not run is said here, once and all of it, not by every rank."""
-    from oracle.executor.supported import unable
+    from oracle.executor.supported import unsupported
     from oracle.models.model import model as read
     from oracle.plan.plan import parse
     from oracle.spec.document import Fault, Place, SpecError
@@ -118,7 +118,7 @@ def need_runnable(model: str, plans: list[str], batch: int) -> None:
     faults = [
         Fault("E109", f"{plan}: {why}", Place(), hint)
         for plan in plans
-        for why in unable(what, parse(plan, batch))
+        for why in unsupported(what, parse(plan, batch))
     ]
     if faults:
         raise SpecError("the executor", faults)

@@ -11,7 +11,7 @@ from oracle.executor.graph import Graph, Operation
 from oracle.executor.mesh import Mesh
 from oracle.executor.operators import weights_of
 from oracle.executor.parts import Interval, deal
-from oracle.executor.supported import NotExecuted, unable
+from oracle.executor.supported import NotSupported, unsupported
 from oracle.models.layers import Mlp
 from oracle.models.model import Model
 from oracle.models.shard import Shard, serial
@@ -44,8 +44,8 @@ class Cuts:
 
     @classmethod
     def of(cls, graph: Graph, plan: Plan, mesh: Mesh) -> Cuts:
-        if why := unable(graph.model, plan):
-            raise NotExecuted("; ".join(why))
+        if why := unsupported(graph.model, plan):
+            raise NotSupported("; ".join(why))
         model, none = graph.model, np.zeros(len(graph.model), bool)
         channel, spatial, tensor = (plan.axis(name) for name in ("channel", "spatial", "tensor"))
         filtered = cut_rows(model) if mesh.degree("filter") > 1 else none
@@ -59,7 +59,7 @@ class Cuts:
         mixing = {"layer", "rms", "group", "softmax"}
         for op in graph.operations if scattered else ():
             if getattr(op.layer, "op", "") in mixing:
-                raise NotExecuted(f"{op.label} mixes channels: back=scatter is not run through it")
+                raise NotSupported(f"{op.label} mixes channels: back=scatter is not run through it")
         last = np.flatnonzero(filtered)[-1] if filtered.any() else -1
         rebuilt = filtered.copy()
         # the last output is never rebuilt, where nothing but the loss reads it
@@ -95,7 +95,7 @@ class Cuts:
             p, i = mesh.degree("filter"), mesh.at["filter"]
             groups = op.shape.groups
             if groups > 1 and groups % p:
-                raise NotExecuted(f"{op.label}: {groups} groups over {p} devices")
+                raise NotSupported(f"{op.label}: {groups} groups over {p} devices")
             for name in found:
                 found[name][0] = [deal(op.shape.made.channels, p)[i]]
         if self.channeled[op.row]:
@@ -114,7 +114,7 @@ def _pieces(op: Operation, p: int) -> list[tuple[int, int]]:
         heads = layer.heads  # type: ignore[attr-defined]
         kv_heads = layer.kv_heads or heads  # type: ignore[attr-defined]
         if kv_heads % p or heads % p:
-            raise NotExecuted(f"{op.label}: {kv_heads} key-value heads over {p} devices")
+            raise NotSupported(f"{op.label}: {kv_heads} key-value heads over {p} devices")
         one = width // (heads + 2 * kv_heads)
         q, k = heads * one, kv_heads * one
         return [(0, q), (q, k), (q + k, k)]
@@ -135,7 +135,7 @@ def stages_of(graph: Graph, plan: Plan, edges: list[int] | None) -> list[Interva
         return [(0, graph.units)]
     chunks = p * int(pipeline.interleave[0, 0])
     if chunks > graph.units:
-        raise NotExecuted(f"{chunks} stages of a model that can be cut into {graph.units} units")
+        raise NotSupported(f"{chunks} stages of a model that can be cut into {graph.units} units")
     found = edges
     if found is None and not pipeline.cuts[0, 0]:
         dealt = even_cuts(graph.model, chunks)
@@ -146,5 +146,5 @@ def stages_of(graph: Graph, plan: Plan, edges: list[int] | None) -> list[Interva
         found = [int(n) for n in balanced_cuts(load[None, :], chunks)[0]]
     ends = found[:1] + found[-1:] == [0, graph.units]
     if len(found) != chunks + 1 or not ends or any(a >= b for a, b in pairwise(found)):
-        raise NotExecuted(f"stages cut at {found}: {chunks} of {graph.units} units were asked for")
+        raise NotSupported(f"stages cut at {found}: {chunks} of {graph.units} units were asked for")
     return list(pairwise(found))

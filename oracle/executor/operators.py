@@ -13,7 +13,7 @@ from torch import Tensor
 from torch.nn import functional
 
 from oracle.executor.graph import Operation
-from oracle.executor.supported import NotExecuted
+from oracle.executor.supported import NotSupported
 from oracle.models.layers import Conv, Deconv, Embedding, Mlp, Norm, Pool, Position, Shape, along
 
 _POOLS = {
@@ -61,12 +61,12 @@ def weights_of(op: Operation) -> dict[str, tuple[int, ...]]:
         if layer.extra_tokens:
             found["extra"] = (layer.extra_tokens, c)
     else:
-        raise NotExecuted(f"{op.label}: {shape.kind} has weights that cannot be run yet")
+        raise NotSupported(f"{op.label}: {shape.kind} has weights that cannot be run yet")
     rest = shape.weights - sum(map(math.prod, found.values()))
     if rest == f:
         found["bias"] = (f,)
     elif rest:
-        raise NotExecuted(f"{op.label}: {rest} weights more than the executor knows of")
+        raise NotSupported(f"{op.label}: {rest} weights more than the executor knows of")
     return found
 
 
@@ -221,7 +221,7 @@ def core(op: Operation, x: Tensor, heads: int, kv_heads: int) -> Tensor:
     if kv_heads != heads:
         k, v = (t.repeat_interleave(heads // kv_heads, 1) for t in (k, v))
     if op.shape.keys != x.shape[1]:
-        raise NotExecuted(f"{op.label}: attention over a window")
+        raise NotSupported(f"{op.label}: attention over a window")
     if op.shape.flash:
         made = functional.scaled_dot_product_attention(q, k, v, is_causal=op.shape.causal)
     else:

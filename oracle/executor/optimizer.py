@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from oracle.executor.program import Program
-from oracle.executor.supported import NotExecuted
+from oracle.executor.supported import NotSupported
 from oracle.executor.weights import Bundle, Held
 from oracle.spec.options import SLOTS
 
@@ -29,7 +29,7 @@ class Optimizer:
 
     def __post_init__(self) -> None:
         if self.name not in SLOTS:
-            raise NotExecuted(f"the optimizer `{self.name}`")
+            raise NotSupported(f"the optimizer `{self.name}`")
 
     @property
     def slots(self) -> int:

@@ -32,7 +32,7 @@ from oracle.executor.exchange import (
 )
 from oracle.executor.graph import Graph, Operation
 from oracle.executor.parts import Interval, deal
-from oracle.executor.supported import NotExecuted
+from oracle.executor.supported import NotSupported
 from oracle.executor.weights import Bundle, Held, initial
 from oracle.executor.wire import Wire
 from oracle.plan.plan import Plan
@@ -123,9 +123,9 @@ class Program:
             if op.shape.tied:
                 tables = [h for h in self.helds if h.name == "table"]
                 if not tables or self.zero >= 3:
-                    raise NotExecuted(f"{op.label}: its table is held elsewhere")
+                    raise NotSupported(f"{op.label}: its table is held elsewhere")
                 if self.cuts.filtered[op.row] or self.cuts.channeled[op.row]:
-                    raise NotExecuted(f"{op.label}: a table that is cut in one of its two uses")
+                    raise NotSupported(f"{op.label}: a table that is cut in one of its two uses")
                 self.of[op.index, "weight"] = tables[0]
 
     def weight(self, op: Operation, name: str = "weight") -> Tensor | None:
@@ -237,7 +237,7 @@ class Program:
     ) -> Tensor:
         """An input, made whole where what made it is cut in space and this operation is not."""
         if feed not in made:  # what a stage or unit before passed on is its only input
-            raise NotExecuted(f"{op.label} reads a tensor that was made far before")
+            raise NotSupported(f"{op.label} reads a tensor that was made far before")
         if not self.spaced(feed) or bool(self.cuts.spaced[op.row]):
             return made[feed]
         if feed not in collected:
@@ -285,7 +285,7 @@ class Program:
             return self._position(op, x)
         if kind == "loss":
             return self._loss(op, x, target)
-        raise NotExecuted(f"{op.label}: layers of kind `{kind}`")
+        raise NotSupported(f"{op.label}: layers of kind `{kind}`")
 
     def _core(self, op: Operation, x: Tensor, heads: int, kv_heads: int) -> Tensor:
         given = op, x, heads, kv_heads
@@ -302,7 +302,7 @@ class Program:
             return made.transpose(1, 2).flatten(-2)
         if count % p or kv_heads % p:
             what = f"{count} tokens and {kv_heads} key-value heads over {p} devices"
-            raise NotExecuted(f"{op.label}: {what} with kind=alltoall")
+            raise NotSupported(f"{op.label}: {what} with kind=alltoall")
         talk = self.talk("context", "heads for tokens", "tokens for heads")
         widths = [n * op.shape.width for n in (heads, kv_heads, kv_heads)]
         parts = zip(*(part.chunk(p, -1) for part in x.split(widths, -1)), strict=True)

@@ -13,7 +13,7 @@ from oracle.executor.graph import Graph
 from oracle.executor.mesh import Mesh
 from oracle.executor.parts import Interval
 from oracle.executor.schedule import talkers
-from oracle.executor.supported import NotExecuted
+from oracle.executor.supported import NotSupported
 from oracle.executor.wire import Wire
 from oracle.network.collectives import Message
 from oracle.plan.plan import Plan
@@ -37,7 +37,7 @@ def script(
     shard = shard_of(graph.model, plan, width)
     segments = int(np.ravel(shard.segments)[0])
     if len(stages) > mesh.degree("pipeline"):
-        raise NotExecuted("the messages alone of a `pipeline` with interleave")
+        raise NotSupported("the messages alone of a `pipeline` with interleave")
     own = stages[mesh.at["pipeline"]]
     operations = graph.of_units(*own)
     rows = [op.row for op in operations]

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from oracle.executor import measured
 from oracle.executor.launch import TIMEOUT, Host, Outcome, Say, launch, silent
-from oracle.executor.supported import NotExecuted, unable
+from oracle.executor.supported import NotSupported, unsupported
 from oracle.executor.world import recognise
 from oracle.models.model import model
 from oracle.plan.plan import parse
@@ -76,10 +76,10 @@ def refuse(jobs: Sequence[Job]) -> None:
     for job in jobs:
         if job.precision not in DTYPES:
             found[f"{job.precision} is not run; {', '.join(DTYPES)} are"] = None
-        for why in unable(model(job.model), parse(job.plan, job.batch)):
+        for why in unsupported(model(job.model), parse(job.plan, job.batch)):
             found[f"{job.plan}: {why}"] = None
     if found:
-        raise NotExecuted("; ".join(found))
+        raise NotSupported("; ".join(found))
 
 
 def task(rank: Rank, arguments: Mapping[str, Any]) -> None:
