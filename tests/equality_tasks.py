@@ -7,7 +7,7 @@ import torch.distributed as dist
 
 from oracle.executor.cuts import Cuts
 from oracle.executor.graph import graph
-from oracle.executor.mesh import Mesh
+from oracle.executor.mesh import DeviceMesh
 from oracle.executor.optimizer import Optimizer
 from oracle.executor.parts import deal
 from oracle.executor.program import Ghost, Program
@@ -35,7 +35,7 @@ def one(rank, case):
     dtype = getattr(torch, case.get("dtype", "float64"))
     layers = graph(case["model"])
     plan = parse(case["plan"], case["batch"])
-    mesh = Mesh(plan, rank.rank, rank.size)
+    mesh = DeviceMesh(plan, rank.rank, rank.size)
     wire = Wire(mesh)
     optimizer = Optimizer(case.get("optimizer", "momentum"), case.get("rate", 0.005))
     program = Program(layers, plan, wire, dtype=dtype, seed=3)
@@ -50,7 +50,7 @@ def one(rank, case):
             losses.append(trainer.step(x, target))
         of_serial.append(alone.step(x, target))
         gradients = max(gradients, worst_gradient(program, serial))
-    account = {what: [s.op, s.calls, s.nbytes] for what, s in wire.sent.items()}
+    account = {what: [s.op, s.calls, s.nbytes] for what, s in wire.traffic.items()}
     trainer.gathered()
     weights = max((distance(held, serial) for held in program.helds), default=0.0)
     return {
@@ -69,7 +69,7 @@ def lone(layers, plan, mesh, batch, dtype, optimizer):
     """The serial run, its norms over the parts of batch and extents that the split run has."""
     single = parse("serial", batch)
     cuts = Cuts.of(layers, plan, mesh)
-    wire = Wire(Mesh(single, 0, 1))
+    wire = Wire(DeviceMesh(single, 0, 1))
     parts = [(0, batch)]
     for axis in mesh.degrees:
         if axis in ("data", "sharded"):

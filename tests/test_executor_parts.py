@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from oracle.commands.cli import main
 from oracle.executor.graph import graph
 from oracle.executor.parts import Window, deal
-from oracle.executor.run import Job, run
+from oracle.executor.run import PlanRun, run
 from oracle.executor.supported import NotSupported, unsupported
 from oracle.kernels.profile import signature
 from oracle.models.model import model
@@ -117,7 +117,7 @@ def test_what_is_not_run_is_refused_in_words(text, tmp_path):
     found = unsupported(model(spec), parse(text, 8))
     assert any(words in why for why in found)
     with pytest.raises(NotSupported, match=re.escape(words)):
-        run(Job(spec, text, 8), tmp_path / "out.json", ranks=2)
+        run(PlanRun(spec, text, 8), tmp_path / "out.json", ranks=2)
     assert not list(tmp_path.iterdir())  # no rank was started
 
 

@@ -97,10 +97,12 @@ def compute(asked: argparse.Namespace) -> Answer:
         raise refusal("measure", what, hint, "E103")
     need_runnable(asked.model, asked.plan, asked.batch)
     from oracle.executor.profile import measure_compute
-    from oracle.executor.run import Job
+    from oracle.executor.run import PlanRun
 
     jobs = [
-        Job(asked.model, plan, asked.batch, optimizer=asked.optimizer, precision=asked.precision)
+        PlanRun(
+            asked.model, plan, asked.batch, optimizer=asked.optimizer, precision=asked.precision
+        )
         for plan in asked.plan
     ]
     outcome = measure_compute(jobs, Path(asked.output), **launched(asked))

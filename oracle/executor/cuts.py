@@ -8,7 +8,7 @@ from itertools import pairwise
 import numpy as np
 
 from oracle.executor.graph import Graph, Operation
-from oracle.executor.mesh import Mesh
+from oracle.executor.mesh import DeviceMesh
 from oracle.executor.operators import weights_of
 from oracle.executor.parts import Interval, deal
 from oracle.executor.supported import NotSupported, unsupported
@@ -33,7 +33,7 @@ class Cuts:
     """What is cut, row by row, and how deep."""
 
     plan: Plan
-    mesh: Mesh
+    mesh: DeviceMesh
     filtered: np.ndarray  # rows whose filters are dealt
     channeled: np.ndarray
     spaced: np.ndarray  # rows whose extents are dealt
@@ -43,7 +43,7 @@ class Cuts:
     scattered: bool  # filter: of dL/dx only the own channels are added up
 
     @classmethod
-    def of(cls, graph: Graph, plan: Plan, mesh: Mesh) -> Cuts:
+    def of(cls, graph: Graph, plan: Plan, mesh: DeviceMesh) -> Cuts:
         if why := unsupported(graph.model, plan):
             raise NotSupported("; ".join(why))
         model, none = graph.model, np.zeros(len(graph.model), bool)

@@ -219,7 +219,7 @@ def _bordered(x: Tensor, grid: Grid, windows: Sequence[Window], fill: float, wha
         at, dim = grid.at[i], i + 2
         wanted = [window.wanted(k) for k in range(window.parts)]
         name = what + NTH[i]
-        x = grid.wire.borders(x, dim, at, window.inputs, wanted, grid.ranks[i], name)
+        x = grid.wire.fetch_halo(x, dim, at, window.inputs, wanted, grid.ranks[i], name)
         low, high = window.seen(window.outputs[at])
         begin, end = max(low, 0), min(high, window.given)
         x = x.narrow(dim, begin - wanted[at][0], end - begin)
@@ -263,7 +263,7 @@ class SpatialConvolution(_Exchange):
         wide, shape = gradient, [gradient.shape[0], weight.shape[1] * groups]
         for i, window in enumerate(windows):
             wanted = [window.touched(k) for k in range(window.parts)]
-            wide = grid.wire.borders(
+            wide = grid.wire.fetch_halo(
                 wide, i + 2, grid.at[i], window.outputs, wanted, grid.ranks[i], names[1] + NTH[i]
             )
             low, high = window.seen(wanted[grid.at[i]])
@@ -309,7 +309,7 @@ class Borders(_Exchange):
             low, high = inside[i][grid.at[i]]
             gradient = gradient.narrow(i + 2, low - seen[grid.at[i]][0], high - low)
         for i, window in reversed(list(enumerate(windows))):
-            gradient = grid.wire.give_back(
+            gradient = grid.wire.return_halo(
                 gradient, i + 2, grid.at[i], window.inputs, inside[i], grid.ranks[i],
                 names[1] + NTH[i],
             )  # fmt: skip

@@ -10,7 +10,7 @@ from typing import Any
 from torch import Tensor
 
 from oracle.executor.graph import Operation
-from oracle.executor.mesh import Mesh
+from oracle.executor.mesh import DeviceMesh
 from oracle.executor.program import Watcher
 from oracle.executor.wire import Wire, size_of
 
@@ -23,7 +23,7 @@ class Mute(Wire):
     """
 
     def __init__(
-        self, mesh: Mesh, synchronise: Callable[[], None] = lambda: None, rate: float = 0.0
+        self, mesh: DeviceMesh, synchronise: Callable[[], None] = lambda: None, rate: float = 0.0
     ) -> None:
         super().__init__(mesh, synchronise=synchronise)
         self.ready: dict[Any, Tensor] = {}

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 from oracle.executor import records
 from oracle.executor.launch import TIMEOUT, Host, Outcome, Say, launch, silent
-from oracle.executor.run import DTYPES, Job, refuse
+from oracle.executor.run import DTYPES, PlanRun, refuse
 from oracle.kernels.profile import signature
 from oracle.kernels.profile.file import MARK
 from oracle.spec.options import WIDTH
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 
 def measure_compute(
-    jobs: Job | Sequence[Job],
+    jobs: PlanRun | Sequence[PlanRun],
     out: Path,
     *,
     ranks: int | None = None,
@@ -39,7 +39,7 @@ def measure_compute(
 
     With the `rate` of the links (bytes per second), devices rest where messages would be.
     """
-    wanted = [jobs] if isinstance(jobs, Job) else list(jobs)
+    wanted = [jobs] if isinstance(jobs, PlanRun) else list(jobs)
     refuse(wanted)
     parts = out.with_name(out.name + ".parts")
     arguments = {"jobs": [asdict(job) for job in wanted], "rate": rate}
@@ -128,7 +128,7 @@ def task(rank: Rank, arguments: Mapping[str, Any]) -> None:
 
     from oracle.executor.cuts import shard_of
     from oracle.executor.graph import graph
-    from oracle.executor.mesh import Mesh
+    from oracle.executor.mesh import DeviceMesh
     from oracle.executor.mute import Mute, Watch
     from oracle.executor.optimizer import Optimizer
     from oracle.executor.program import Program
@@ -136,7 +136,7 @@ def task(rank: Rank, arguments: Mapping[str, Any]) -> None:
     from oracle.plan.plan import parse
 
     for number, entry in enumerate(arguments["jobs"]):
-        job, key = Job(**entry), f"{number} {entry['plan']}"
+        job, key = PlanRun(**entry), f"{number} {entry['plan']}"
         if rank.finished(key):
             continue
         if not rank.go_on():
@@ -144,7 +144,7 @@ def task(rank: Rank, arguments: Mapping[str, Any]) -> None:
         rank.say(f"{number + 1}/{len(arguments['jobs'])} compute of {job.plan}, batch {job.batch}")
         layers, plan = graph(job.model), parse(job.plan, job.batch)
         dtype = getattr(torch, DTYPES[job.precision])
-        wire = Mute(Mesh(plan, rank.rank, rank.size), rate=arguments["rate"])
+        wire = Mute(DeviceMesh(plan, rank.rank, rank.size), rate=arguments["rate"])
         program = Program(layers, plan, wire, dtype=dtype, device=rank.device, seed=job.seed,
                           edges=list(job.stages) or None)  # fmt: skip
         shard = shard_of(layers.model, plan, torch.empty(0, dtype=dtype).element_size())

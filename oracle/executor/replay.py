@@ -10,7 +10,7 @@ import torch
 
 from oracle.executor.cuts import shard_of
 from oracle.executor.graph import Graph
-from oracle.executor.mesh import Mesh
+from oracle.executor.mesh import DeviceMesh
 from oracle.executor.parts import Interval
 from oracle.executor.schedule import talkers
 from oracle.executor.supported import NotSupported
@@ -31,7 +31,7 @@ class Line:
 
 
 def script(
-    graph: Graph, plan: Plan, stages: list[Interval], mesh: Mesh, width: float
+    graph: Graph, plan: Plan, stages: list[Interval], mesh: DeviceMesh, width: float
 ) -> list[Line]:
     """The lines of this device's stage, for one step: each micro-batch forth, back, then ends."""
     shard = shard_of(graph.model, plan, width)
