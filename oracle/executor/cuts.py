@@ -1,4 +1,4 @@
-"""How a plan cuts each row, read off the strategies that priced it."""
+"""Cuts of each row of a model under a plan, as its strategies say."""
 
 from __future__ import annotations
 
@@ -6,8 +6,9 @@ from dataclasses import dataclass
 from itertools import pairwise
 
 import numpy as np
+from numpy.typing import NDArray
 
-from oracle.executor.graph import Graph, Operation
+from oracle.executor.graph import Operation, OperationGraph
 from oracle.executor.mesh import DeviceMesh
 from oracle.executor.operators import weights_of
 from oracle.executor.parts import Interval, deal
@@ -21,7 +22,7 @@ from oracle.plan.strategies.filter import cut_rows
 
 
 def shard_of(model: Model, plan: Plan, delta: float) -> Shard:
-    """What the plan leaves on one device, as priced."""
+    """The shard that a plan leaves on one device, as predicted."""
     shard = serial(model, plan.batch, delta)
     for axis in sorted(plan.axes, key=lambda axis: axis.nearness):
         shard = axis.split(shard)
@@ -30,20 +31,20 @@ def shard_of(model: Model, plan: Plan, delta: float) -> Shard:
 
 @dataclass(frozen=True)
 class Cuts:
-    """What is cut, row by row, and how deep."""
+    """Cuts of each row: filters, channels, extents, and the weights that are kept."""
 
     plan: Plan
     mesh: DeviceMesh
-    filtered: np.ndarray  # rows whose filters are dealt
-    channeled: np.ndarray
-    spaced: np.ndarray  # rows whose extents are dealt
+    filtered: NDArray[np.bool_]  # rows whose filters are cut
+    channeled: NDArray[np.bool_]  # rows whose channels are cut
+    spaced: NDArray[np.bool_]  # rows whose extents are cut
     grid: tuple[int, ...]
-    rebuilt: np.ndarray  # filter: rows whose output is gathered again
+    gathered: NDArray[np.bool_]  # filter: rows whose output is gathered again
     sequence: bool
     scattered: bool  # filter: of dL/dx only the own channels are added up
 
     @classmethod
-    def of(cls, graph: Graph, plan: Plan, mesh: DeviceMesh) -> Cuts:
+    def of(cls, graph: OperationGraph, plan: Plan, mesh: DeviceMesh) -> Cuts:
         if why := unsupported(graph.model, plan):
             raise NotSupported("; ".join(why))
         model, none = graph.model, np.zeros(len(graph.model), bool)
@@ -61,19 +62,19 @@ class Cuts:
             if getattr(op.layer, "op", "") in mixing:
                 raise NotSupported(f"{op.label} mixes channels: back=scatter is not run through it")
         last = np.flatnonzero(filtered)[-1] if filtered.any() else -1
-        rebuilt = filtered.copy()
-        # the last output is never rebuilt, where nothing but the loss reads it
+        gathered = filtered.copy()
+        # the last output is never gathered, where nothing but the loss reads it
         if last >= 0 and all(row.kind == "loss" for row in model.rows[last + 1 :]):
-            rebuilt[last] = False
+            gathered[last] = False
         sequence = mesh.degree("tensor") > 1 and bool(tensor.sequence[0, 0])
-        return cls(plan, mesh, filtered, channeled, spaced, grid, rebuilt, sequence, scattered)
+        return cls(plan, mesh, filtered, channeled, spaced, grid, gathered, sequence, scattered)
 
     def role(self, op: Operation) -> str:
         """How tensor parallelism cuts the operation, "" when it does not."""
         return op.shape.role if self.mesh.degree("tensor") > 1 else ""
 
     def kept(self, op: Operation) -> dict[str, list[list[Interval]]]:
-        """Of each weight, the intervals held here, of its first and of its second axis."""
+        """Of each weight the intervals that are held here, by axis."""
         found: dict[str, list[list[Interval]]] = {}
         for name, shape in weights_of(op).items():
             found[name] = [[(0, n)] for n in shape]
@@ -108,7 +109,7 @@ class Cuts:
 
 
 def _pieces(op: Operation, p: int) -> list[tuple[int, int]]:
-    """Outputs of a column-cut matrix that are cut each by itself: q, k and v; gate and up."""
+    """Blocks of a matrix's columns that are cut separately: q, k and v; gate and up."""
     if op.part == "qkv":
         layer, width = op.layer, op.shape.made.channels
         heads = layer.heads  # type: ignore[attr-defined]
@@ -124,8 +125,8 @@ def _pieces(op: Operation, p: int) -> list[tuple[int, int]]:
     return [(0, op.shape.made.channels)]
 
 
-def stages_of(graph: Graph, plan: Plan, edges: list[int] | None) -> list[Interval]:
-    """The units of each chunk: as given, dealt evenly, or balanced by FLOP.
+def stages_of(graph: OperationGraph, plan: Plan, edges: list[int] | None) -> list[Interval]:
+    """Units of each chunk: as given, in equal numbers, or balanced by FLOP.
 
     Chunk c sits on stage c mod p of the pipeline; without interleave there is one a stage.
     """

@@ -1,4 +1,4 @@
-"""What each operation computes, given its inputs and its own part of the weights.
+"""Arithmetic of each operation, given its inputs and its own part of the weights.
 
 Tokens are held as (batch, tokens, channels), everything else as (batch, channels, extents…).
 """
@@ -95,7 +95,7 @@ def reaches(op: Operation) -> list[int]:
 
 
 def convolution(op: Operation, x: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
-    """Of the whole extents; groups follow from the channels at hand."""
+    """Convolution over whole extents; groups follow from the channels that are held."""
     pads, rank = paddings(op), len(op.shape.window)
     groups = x.shape[1] // weight.shape[1]
     symmetric = [before for before, _ in pads]
@@ -118,7 +118,7 @@ def deconvolution(op: Operation, x: Tensor, weight: Tensor, bias: Tensor | None)
 
 
 def pool(op: Operation, x: Tensor) -> Tensor:
-    """Of the whole extents. Padding counts as zeros for the mean and never wins the maximum."""
+    """Pool over whole extents; padding counts as zero for a mean and never for a maximum."""
     layer = op.layer
     assert isinstance(layer, Pool)
     if layer.kernel == "global":
@@ -130,12 +130,12 @@ def pool(op: Operation, x: Tensor) -> Tensor:
     for (before, _), n, m, s, k in sizes:
         pads = [before, max((m - 1) * s + k - n - before, 0), *pads]
     if any(pads):
-        x = functional.pad(x, pads, value=fill(op))
+        x = functional.pad(x, pads, value=padding_value(op))
     return pool_padded(op, x)
 
 
-def fill(op: Operation) -> float:
-    """What padding holds."""
+def padding_value(op: Operation) -> float:
+    """The value of padding: -∞ for a maximum, else 0."""
     return -math.inf if isinstance(op.layer, Pool) and op.layer.op == "max" else 0.0
 
 
@@ -147,7 +147,7 @@ def pool_padded(op: Operation, x: Tensor) -> Tensor:
 
 
 def norm(op: Operation, x: Tensor, weight: Tensor | None, bias: Tensor | None) -> Tensor:
-    """Normalise with the statistics of what is at hand."""
+    """Normalise with the statistics of the part that is held."""
     layer = op.layer
     assert isinstance(layer, Norm)
     tokens = op.shape.given.tokens
@@ -178,8 +178,8 @@ def activation(op: Operation, x: Tensor) -> Tensor:
     return made
 
 
-def gate(op: Operation, x: Tensor) -> Tensor:
-    """The function between the matrices of an MLP; gated, it weighs the other half."""
+def mlp_function(op: Operation, x: Tensor) -> Tensor:
+    """The activation function of an MLP; gated, its value multiplies the other half."""
     layer = op.layer
     assert isinstance(layer, Mlp)
     if not layer.gated:
@@ -189,14 +189,14 @@ def gate(op: Operation, x: Tensor) -> Tensor:
 
 
 def matrix(op: Operation, x: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
-    """Applied to the channels at every position."""
+    """Matrix product over the channels at every position."""
     if op.shape.given.tokens or x.dim() == 2:
         return functional.linear(x, weight, bias)
     return functional.linear(x.movedim(1, -1), weight, bias).movedim(-1, 1)
 
 
 def rotary(x: Tensor, heads: int, kv_heads: int, width: int, at: int) -> Tensor:
-    """Turn queries and keys by their position; the first token here is number `at`."""
+    """Rotary position embedding of queries and keys; the first token held is number `at`."""
     positions = torch.arange(at, at + x.shape[1], dtype=x.dtype, device=x.device)
     steps = torch.arange(0, width // 2, dtype=x.dtype, device=x.device)
     angle = positions[:, None] * 10000.0 ** (-steps / (width // 2))
@@ -214,8 +214,8 @@ def split_heads(op: Operation, x: Tensor, heads: int, kv_heads: int) -> tuple[Te
     return tuple(part.unflatten(-1, (-1, width)).transpose(1, 2) for part in parts)
 
 
-def core(op: Operation, x: Tensor, heads: int, kv_heads: int) -> Tensor:
-    """Softmax of queries times keys, times values; x is all three, side by side."""
+def attention(op: Operation, x: Tensor, heads: int, kv_heads: int) -> Tensor:
+    """Softmax(q kᵀ/√w) v; x is queries, keys and values side by side."""
     width = op.shape.width
     q, k, v = split_heads(op, x, heads, kv_heads)
     if kv_heads != heads:
@@ -234,14 +234,14 @@ def core(op: Operation, x: Tensor, heads: int, kv_heads: int) -> Tensor:
 
 
 def lookup(tokens: Tensor, table: Tensor, first: int) -> Tensor:
-    """Rows of a table of which `first` and the following are here; zeros for the others."""
+    """Rows of a table, held from row `first` on; zeros for rows held elsewhere."""
     mine = (tokens >= first) & (tokens < first + table.shape[0])
     if bool(mine.all()):
         return functional.embedding(tokens - first, table)
     return functional.embedding(torch.where(mine, tokens - first, 0), table) * mine[..., None]
 
 
-def positioned(x: Tensor, positions: Tensor, first: int, at: int) -> Tensor:
+def add_positions(x: Tensor, positions: Tensor, first: int, at: int) -> Tensor:
     """Add the vectors of positions `first` and following to theirs; x begins at token `at`."""
     low, high = max(first, at), min(first + positions.shape[0], at + x.shape[1])
     own = positions[low - first : max(high, low) - first]
@@ -250,7 +250,7 @@ def positioned(x: Tensor, positions: Tensor, first: int, at: int) -> Tensor:
     return x + functional.pad(own, (0, 0, low - at, x.shape[1] - (low - at) - own.shape[0]))
 
 
-def reshaped(x: Tensor, given: Shape, made: Shape) -> Tensor:
+def reshape(x: Tensor, given: Shape, made: Shape) -> Tensor:
     """The same elements, channels first, under another shape."""
     if given.tokens:
         x = x.movedim(-1, 1)
@@ -263,7 +263,7 @@ def cross_entropy(x: Tensor, target: Tensor, tokens: bool) -> Tensor:
     return functional.cross_entropy(x.movedim(-1, 1) if tokens else x, target, reduction="sum")
 
 
-def total_of(op: Operation, x: Tensor, target: Tensor) -> Tensor:
+def summed_loss(op: Operation, x: Tensor, target: Tensor) -> Tensor:
     """The loss, summed over samples and positions."""
     name: Any = getattr(op.layer, "op", "cross_entropy")
     if name == "cross_entropy":

@@ -172,19 +172,19 @@ class _TrainingSteps(_Steps):
     def __init__(self, rank: Rank, job: PlanRun) -> None:
         import torch
 
+        from oracle.executor.local_model import LocalModel
         from oracle.executor.optimizer import Optimizer
-        from oracle.executor.program import Program
         from oracle.executor.steps import Trainer, inputs
 
         super().__init__(rank, job)
         dtype = getattr(torch, DTYPES[job.precision])
         edges = list(job.stages) or None
-        program = Program(self.graph, self.plan, self.wire, dtype=dtype, device=rank.device,
-                          seed=job.seed, edges=edges)  # fmt: skip
-        self.stages = program.stages
+        local = LocalModel(self.graph, self.plan, self.wire, dtype=dtype, device=rank.device,
+                           seed=job.seed, edges=edges)  # fmt: skip
+        self.stages = local.stages
         self.x, self.target = inputs(self.graph, job.batch, job.seed, dtype)
         if self.wire.mesh.taking_part:
-            self.trainer = Trainer(program, Optimizer(job.optimizer, rate=1e-4))
+            self.trainer = Trainer(local, Optimizer(job.optimizer, rate=1e-4))
 
     def step(self) -> dict[str, float]:
         self.trainer.step(self.x, self.target)
@@ -198,18 +198,18 @@ class _ReplayedSteps(_Steps):
         import torch
 
         from oracle.executor.cuts import stages_of
-        from oracle.executor.replay import script
+        from oracle.executor.replay import messages_of
 
         super().__init__(rank, job)
         self.stages = stages_of(self.graph, self.plan, list(job.stages) or None)
         width = getattr(torch, DTYPES[job.precision]).itemsize
-        self.lines = script(self.graph, self.plan, self.stages, self.wire.mesh, width)
+        self.messages = messages_of(self.graph, self.plan, self.stages, self.wire.mesh, width)
 
     def step(self) -> dict[str, float]:
-        from oracle.executor.replay import play
+        from oracle.executor.replay import send_all
 
         began = time.perf_counter()
-        play(self.lines, self.wire, self.rank.device)
+        send_all(self.messages, self.wire, self.rank.device)
         spent = time.perf_counter() - began
         return {"forward": 0.0, "backward": 0.0, "update": 0.0, "exchange": spent}
 
