@@ -1,4 +1,4 @@
-"""The closed loop: calibrate a lab of hosts, predict plans on it, run them, compare.
+"""Closed loop: calibrate a lab of hosts, predict plans on it, run them, and compare.
 
     python -m benchmarks.closed_loop [--quick] [--json] [--out DIR]
 
@@ -142,7 +142,7 @@ SETTINGS = [
 
 @dataclass(frozen=True)
 class Row:
-    """A plan predicted and measured."""
+    """Predicted and measured time of one plan."""
 
     setting: str
     model: str

@@ -7,6 +7,9 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    import torch.distributed as dist
+    from torch import Tensor
+
     from oracle.executor.rank import Rank
 
 
@@ -53,7 +56,7 @@ class ProcessGroups:
 TimedCall = tuple[Callable[[], Any], int]
 
 
-def _buffer(rank: Rank, elements: int) -> Any:
+def _buffer(rank: Rank, elements: int) -> Tensor:
     import torch
 
     return torch.ones(elements, dtype=torch.float32, device=rank.device)
@@ -83,7 +86,7 @@ def _allgather(rank: Rank, groups: ProcessGroups, size: int) -> TimedCall:
     return lambda: gather(whole, part, groups.mine), whole.numel() * 4
 
 
-def gather(whole: Any, part: Any, group: Any) -> None:
+def gather(whole: Tensor, part: Tensor, group: dist.ProcessGroup) -> None:
     """Allgather equal parts into one buffer, by a swap where gloo has two ranks.
 
     Between two ranks gloo has one connection, and its allgather half the time sends one way

@@ -8,7 +8,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import torch
@@ -45,7 +45,7 @@ class RingAttention(ExchangeFunction):
     Forward each holds its queries and sees one part of keys and values after the other, p - 1
     hops; sums are kept with the logarithm of what they are divided by. Backward the parts go
     round again. A part's owner adds its own share at the end, so gradients travel p - 1 hops
-    too: first without a part that has none yet, last without keys that nobody needs.
+    too: first without a part that has none yet, last without keys, which are needed no more.
     """
 
     @staticmethod
@@ -57,7 +57,7 @@ class RingAttention(ExchangeFunction):
         held = torch.stack([k, v])
         for hop in range(p):
             owner = (me - hop) % p
-            wait = _passed(held, parts, owner, comm, comm.what) if hop < p - 1 else None
+            wait = _pass_on(held, parts, owner, comm, comm.what) if hop < p - 1 else None
             scores = _scores(q, held[0], parts[me], parts[owner], causal)
             most = torch.logaddexp(least, scores.logsumexp(-1))
             share = _of_values((scores - most[..., None]).exp(), held[1], q.shape[1])
@@ -86,24 +86,24 @@ class RingAttention(ExchangeFunction):
             return of_q, torch.stack([_folded(t, keys.shape[1]) for t in back])
 
         own = torch.stack([k, v])
-        of_q, at_home = shares(own, me)
-        held, borne = own, None
+        of_q, own_kv = shares(own, me)
+        held, travelling = own, None
         for hop in range(1, p):  # the part of the one before, then of the one before that
             owner = (me - hop) % p
-            whole = held if borne is None else torch.cat([held, borne])
-            arrived = _passed(whole, parts, (owner + 1) % p, comm, comm.back)()
-            held, borne = arrived[:2], arrived[2:] if len(arrived) > 2 else None
+            whole = held if travelling is None else torch.cat([held, travelling])
+            arrived = _pass_on(whole, parts, (owner + 1) % p, comm, comm.back)()
+            held, travelling = arrived[:2], arrived[2:] if len(arrived) > 2 else None
             share, found = shares(held, owner)
             of_q = of_q + share
-            borne = found if borne is None else borne + found
-        if borne is not None:  # home to the owner, one further on
-            at_home = at_home + _passed(borne, parts, (me + 1) % p, comm, comm.back)()
-        return of_q, at_home[0], at_home[1], None, None, None
+            travelling = found if travelling is None else travelling + found
+        if travelling is not None:  # back to the owner, the next rank
+            own_kv = own_kv + _pass_on(travelling, parts, (me + 1) % p, comm, comm.back)()
+        return of_q, own_kv[0], own_kv[1], None, None, None
 
 
-def _passed(
+def _pass_on(
     held: Tensor, parts: Sequence[Interval], owner: int, comm: Communicator, what: str
-) -> Any:
+) -> Callable[[], Tensor]:
     """Begin to send the part of `owner` on; call what is returned for the one that arrives."""
     begin, end = parts[(owner - 1) % comm.size]
     shape = (*held.shape[:-2], end - begin, held.shape[-1])
@@ -120,8 +120,7 @@ def _scores(q: Tensor, keys: Tensor, mine: Interval, theirs: Interval, causal: b
 
 
 def _of_values(weights: Tensor, values: Tensor, heads: int) -> Tensor:
-    made: Tensor = weights @ values.repeat_interleave(heads // values.shape[1], 1)
-    return made
+    return weights @ values.repeat_interleave(heads // values.shape[1], 1)
 
 
 def _folded(gradient: Tensor, kv_heads: int) -> Tensor:

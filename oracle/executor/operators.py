@@ -6,6 +6,7 @@ Tokens are held as (batch, tokens, channels), everything else as (batch, channel
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from typing import Any
 
 import torch
@@ -24,7 +25,7 @@ _POOLS = {
     ("mean", 2): functional.avg_pool2d,
     ("mean", 3): functional.avg_pool3d,
 }
-_FUNCTIONS: dict[str, Any] = {
+_FUNCTIONS: dict[str, Callable[[Tensor], Tensor]] = {
     "relu": functional.relu,
     "leaky_relu": functional.leaky_relu,
     "gelu": functional.gelu,
@@ -142,8 +143,7 @@ def padding_value(op: Operation) -> float:
 def pool_padded(op: Operation, x: Tensor) -> Tensor:
     layer = op.layer
     assert isinstance(layer, Pool)
-    made: Tensor = _POOLS[layer.op, x.dim() - 2](x, op.shape.window, op.shape.stride)
-    return made
+    return _POOLS[layer.op, x.dim() - 2](x, op.shape.window, op.shape.stride)
 
 
 def norm(op: Operation, x: Tensor, weight: Tensor | None, bias: Tensor | None) -> Tensor:
@@ -174,8 +174,7 @@ def activation(op: Operation, x: Tensor) -> Tensor:
     name = op.layer.op  # type: ignore[attr-defined]
     if name == "softmax":
         return x.softmax(-1 if op.shape.given.tokens else 1)
-    made: Tensor = _FUNCTIONS[name](x)
-    return made
+    return _FUNCTIONS[name](x)
 
 
 def mlp_function(op: Operation, x: Tensor) -> Tensor:
@@ -183,9 +182,9 @@ def mlp_function(op: Operation, x: Tensor) -> Tensor:
     layer = op.layer
     assert isinstance(layer, Mlp)
     if not layer.gated:
-        return torch.as_tensor(_FUNCTIONS[layer.activation](x))
+        return _FUNCTIONS[layer.activation](x)
     weighed, other = x.chunk(2, -1)
-    return torch.as_tensor(_FUNCTIONS[layer.activation](weighed) * other)
+    return _FUNCTIONS[layer.activation](weighed) * other
 
 
 def matrix(op: Operation, x: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:

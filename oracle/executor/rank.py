@@ -14,13 +14,17 @@ import traceback
 from collections.abc import Callable, Mapping
 from datetime import timedelta
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from oracle.executor import faults
 from oracle.executor.faults import RankFault
 from oracle.executor.heartbeat import Heartbeat
 from oracle.executor.records import Records, write_whole
 from oracle.executor.world import host_name
+
+if TYPE_CHECKING:
+    import torch
+    import torch.distributed as dist
 
 _PR_SET_PDEATHSIG = 1
 
@@ -34,8 +38,8 @@ class Rank:
         self.heartbeat, self.attempt = heartbeat, attempt
         self.rank, self.size, self.local = rank, size, local
         self.hosts: list[str] = []
-        self.device: Any = None
-        self.control: Any = None
+        self.device: torch.device
+        self.control: dist.ProcessGroup
         self.backend = "gloo"
         self.records = Records(attempt.parent / f"rank-{rank:05d}.jsonl")
         self.asked_to_stop = False
@@ -139,7 +143,7 @@ def _join(rank: Rank, job: Mapping[str, Any]) -> None:
     # longer than the supervisor's: torch would blame whichever rank notices first
     patience = timedelta(seconds=2 * float(job["timeout"]) + 60)
     if os.environ["ORACLE_JOINED"] == "0":
-        store: Any = dist.FileStore(str(rank.attempt / "store"), rank.size)
+        store: dist.Store = dist.FileStore(str(rank.attempt / "store"), rank.size)
         store.set_timeout(patience)
     else:
         store = _meet_over_tcp(rank, patience)
@@ -159,7 +163,7 @@ def _join(rank: Rank, job: Mapping[str, Any]) -> None:
     rank.hosts = _hosts(rank)
 
 
-def _meet_over_tcp(rank: Rank, patience: timedelta) -> Any:
+def _meet_over_tcp(rank: Rank, patience: timedelta) -> dist.TCPStore:
     """Rank 0 listens on a free port of its own choice and writes the address down."""
     import socket
 
