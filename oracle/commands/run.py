@@ -61,14 +61,14 @@ def stages(asked: argparse.Namespace, text: str) -> tuple[int, ...]:
 
 def run(asked: argparse.Namespace) -> Answer:
     need_torch()
-    from oracle.executor.run import Job
+    from oracle.executor.run import PlanRun
     from oracle.executor.run import run as execute
     from oracle.show.provenance import stamped
     from oracle.spec.units import show
 
     need_runnable(asked.model, asked.plan, asked.batch)
     jobs = [
-        Job(asked.model, plan, asked.batch, asked.steps, asked.warm_up, asked.optimizer,
+        PlanRun(asked.model, plan, asked.batch, asked.steps, asked.warm_up, asked.optimizer,
             asked.precision, stages(asked, plan))
         for plan in asked.plan
     ]  # fmt: skip
