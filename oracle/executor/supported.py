@@ -9,7 +9,6 @@ import numpy as np
 from oracle.models.model import Model
 from oracle.plan.plan import Plan
 
-STRATEGIES = ("data", "sharded", "spatial", "filter", "channel", "pipeline", "tensor", "context")
 LAYER_KINDS = (
     "pool", "norm", "activation", "add", "concat", "flatten", "reshape", "dropout", "attention",
     "mlp", "embedding", "position", "loss",
@@ -32,17 +31,12 @@ def _splits(plan: Plan, *names: str) -> bool:
 
 def _of_plan(plan: Plan) -> Iterator[str]:
     for axis in plan.axes:
-        if axis.degrees and axis.name not in STRATEGIES and _splits(plan, axis.name):
-            yield f"the strategy `{axis.name}` is priced but not run"
-    if _splits(plan, "spatial") and plan.axis("spatial").halo[0, 0]:
-        yield "`spatial` with halo=chain is not run; halo=pairwise is"
-    if plan.axis("recompute").mode[0, 0] > 2:
-        yield "recompute:operators is not run; recompute:selective and recompute:full are"
+        yield from axis.unrun()
     if _splits(plan, "tensor") and _splits(plan, "filter", "channel", "spatial"):
         yield "`tensor` is not run together with filter, channel or spatial"
     if _splits(plan, "context") and _splits(plan, "filter", "channel", "spatial"):
         yield "`context` is not run together with filter, channel or spatial"
-    if _splits(plan, "context") and _splits(plan, "tensor") and plan.axis("tensor").sequence[0, 0]:
+    if _splits(plan, "context") and _splits(plan, "tensor") and plan.axis("tensor").says("sequence", "on")[0, 0]:
         yield "`context` is not run together with sequence=on"
     if _splits(plan, "sharded") and _splits(plan, "data") and plan.axis("data").zero[0, 0]:
         yield "`sharded` is not run inside `data` with zero above 0"
