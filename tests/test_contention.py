@@ -14,7 +14,6 @@ from oracle.network import contention, topology
 from oracle.network.collectives import ALGORITHMS, menu, named
 from oracle.network.contention import (
     Contention,
-    Exchange,
     Groups,
     alone,
     fair,
@@ -22,7 +21,6 @@ from oracle.network.contention import (
     lines,
     loads,
     sentence,
-    together,
     trace,
 )
 from oracle.network.topology import Topology, placement
@@ -339,21 +337,6 @@ def test_a_name_is_for_a_whole_plan():
     assert {x.origin for x in lines(known, "allreduce", ((16, 1),), 64, "nccl")} == {"assumed"}
 
 
-def test_exchanges_that_overlap_share_the_links():
-    two = system(level("node", 4, 50e9), level("all", 64, ports=2))
-    ring = Exchange("allreduce", ((16, 4),), 1e8, "ring")
-    alone_, phi = together(two, [ring], 64)
-    assert phi == pytest.approx((1,))
-    both, phi = together(two, [ring, ring], 64)
-    assert both == pytest.approx(2 * alone_, rel=0.01)
-    assert phi == pytest.approx((2, 2), rel=0.01)
-    inside = Exchange("allgather", ((4, 1),), 1e6, "ring")  # on other links altogether
-    both, phi = together(two, [ring, inside], 64)
-    assert both == pytest.approx(alone_)
-    assert phi[0] == pytest.approx(1)
-    assert together(two, [], 64) == (0, ())
-
-
 def entry(**more):
     given_ = {"op": "allreduce", "level": "all", "algorithm": "ring", "bandwidth": 20e9,
               "source": "made up", "base": 10e-6, "latency": 4e-6, "ranks": (8, 64),
@@ -470,6 +453,6 @@ def test_a_query_of_a_thousand_ranks_is_quick():
 
 def test_public_names():
     assert set(contention.__all__) == {
-        "Contention", "Cost", "Exchange", "Groups", "Line", "Loads", "Pattern", "alone", "fair",
-        "interference", "lines", "loads", "sentence", "together", "trace", "traces",
+        "Contention", "Cost", "Groups", "Line", "Loads", "Pattern", "alone", "fair",
+        "interference", "lines", "loads", "sentence", "trace", "traces",
     }  # fmt: skip

@@ -24,7 +24,6 @@ class Message:
     #                     once a "step" with the bytes of a stage added up, or at a stage "border"
     hides: str = ""  # under which it may: the "forward" or "backward" pass, its own row's "data" or
     #                   "weight" gradient, or nothing; a knob `overlap` of its axis forbids it
-    axis: str = ""  # the strategy it belongs to
     line: tuple[Any, Any] | None = None  # of its one axis only devices in line talk: how many,
     #                                    and how far apart along the axis; (plans, 1) each
     once: bool = False  # of the copies of a folded row only the last one says it

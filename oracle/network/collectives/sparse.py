@@ -70,8 +70,3 @@ class SparseSwitching(SparsePairwise):
     def schedule(self, p: int, inner: int = 1) -> list[Steps]:
         sent = self.parts(p)
         return [shift(np.ones(len(sent), np.int64), sent / p)]
-
-
-def compressed(m: Any, density: float, index: float = 1.0) -> Any:
-    """Bytes of a gradient of m bytes of which the largest `density` travel with their indices."""
-    return m * np.minimum(density * (1 + index), 1.0)

@@ -10,16 +10,14 @@ from oracle.network.contention.groups import Groups, Pattern
 from oracle.network.contention.price import alone, lines
 from oracle.network.contention.sharing import (
     Contention,
-    Exchange,
     Loads,
     fair,
     interference,
     loads,
     sentence,
-    together,
 )
 
 __all__ = [
-    "Contention", "Cost", "Exchange", "Groups", "Line", "Loads", "Pattern", "alone", "fair",
-    "interference", "lines", "loads", "sentence", "together", "trace", "traces",
+    "Contention", "Cost", "Groups", "Line", "Loads", "Pattern", "alone", "fair",
+    "interference", "lines", "loads", "sentence", "trace", "traces",
 ]  # fmt: skip

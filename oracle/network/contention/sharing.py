@@ -207,37 +207,3 @@ def interference(system: System, pattern: Pattern, devices: int) -> tuple[float,
         for level in system.levels[: spanning(system, groups) + 1]:
             factors = level.interference or factors
     return float(factors[0]), float(factors[-1])
-
-
-@dataclass(frozen=True)
-class Exchange:
-    """One kind of message in flight: what all groups of a pattern do, and with how many bytes."""
-
-    op: str
-    pattern: Pattern
-    nbytes: float
-    algorithm: str | None = None
-
-
-def together(
-    system: System, exchanges: Sequence[Exchange], devices: int
-) -> tuple[float, tuple[float, ...]]:
-    """(seconds until all are through, φ of each over having the network to itself).
-
-    Exchanges of different axes that overlap share links: none is done before its own time, and
-    no link before it has carried the bytes of all.
-
-        T = max(max_i T_i, max over links of Σ_i seconds_i)
-    """
-    each = [loads(system, e.op, e.pattern, devices, e.algorithm, e.nbytes) for e in exchanges]
-    own = [x.line.start + x.line.per_byte * e.nbytes for x, e in zip(each, exchanges, strict=True)]
-    if not each or len({x.topology.links for x in each}) > 1:
-        return sum(own), tuple(sum(own) / t if t else 1.0 for t in own)
-    # a measured line is slower than the bare links: its links work for as long as it says
-    busy = sum(
-        x.seconds * (x.line.per_byte / max(float(x.seconds.max(initial=0.0)), 1e-300)) * e.nbytes
-        for x, e in zip(each, exchanges, strict=True)
-    )
-    starts = max(x.line.start for x in each)
-    seconds = max(*own, starts + float(np.max(busy, initial=0.0)))
-    return seconds, tuple(seconds / t if t else 1.0 for t in own)
