@@ -347,7 +347,7 @@ def bars(reference: Path) -> Table:
 def phi(reference: Path) -> Table:
     """φ on ABCI, none of it typed in."""
     system = catalogue.system("abci")
-    graph = topology.of(system, 8)
+    graph = topology.network_of(system, 8)
     pairs = {k: Contention(graph, np.arange(k), np.arange(k) + 4, np.full(k, 4e6)) for k in (1, 4)}
     rate = {k: float(c.rates.min()) for k, c in pairs.items()}
     table = [{"case": "osu_mbw_mr, 1 → 4 pairs between two nodes", "φ": _sig(rate[1] / rate[4]),

@@ -166,7 +166,7 @@ def test_fullest_link_paces_a_step_as_fair_shares_do():
             target = rng.permutation(16)
             source = np.flatnonzero(target != np.arange(16))
             step = Contention(graph, source, target[source], np.full(len(source), 1e6))
-            bound = 1e-6 + float((step.pace * 1e6 / step.solo).max())
+            bound = 1e-6 + float((step.step_penalty * 1e6 / step.solo).max())
             assert step.seconds() == pytest.approx(bound, rel=1e-9)
 
 
@@ -180,7 +180,8 @@ def test_contention_graph_has_an_edge_where_two_flows_share_a_link():
 
 def test_phi_on_abci_is_derived():
     abci = catalogue.system("abci")
-    pairs = Contention(topology.of(abci, 8), np.arange(4), np.arange(4) + 4, np.full(4, 4e6))
+    pair = topology.network_of(abci, 8)
+    pairs = Contention(pair, np.arange(4), np.arange(4) + 4, np.full(4, 4e6))
     assert pairs.phi == pytest.approx(np.full(4, 2.0))  # osu_mbw_mr, measured: 2.00
     line = lines(abci, "allreduce", ((16, 4),), 64, "ring")[-1]
     assert line.phi == pytest.approx(2)
@@ -189,8 +190,8 @@ def test_phi_on_abci_is_derived():
     racks = lines(abci, "allreduce", ((32, 136),), 4352, "ring")[-1]
     assert racks.phi > 5
     assert racks.full[0] == "rack uplinks"
-    lead = Contention(topology.of(abci, 64), np.arange(0, 64, 4), np.roll(np.arange(0, 64, 4), -1),
-                      np.ones(16))  # fmt: skip
+    leaders = np.arange(0, 64, 4)
+    lead = Contention(topology.network_of(abci, 64), leaders, np.roll(leaders, -1), np.ones(16))
     assert lead.phi == pytest.approx(np.ones(16))
 
 

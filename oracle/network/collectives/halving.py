@@ -6,8 +6,9 @@ from typing import Any
 
 import numpy as np
 
+from oracle.network.arrays import Ints
 from oracle.network.collectives.algorithm import Algorithm, log2, power_of_two
-from oracle.network.collectives.schedule import Ids, Steps, exchange, pairs, shift
+from oracle.network.collectives.schedule import Steps, exchange, pairs, shift
 
 
 def _excess(p: int) -> tuple[int, int]:
@@ -16,7 +17,7 @@ def _excess(p: int) -> tuple[int, int]:
     return core, p - core
 
 
-def _real(number: Ids, beyond: int) -> Ids:
+def _real(number: Ints, beyond: int) -> Ints:
     """The rank that plays a number of the power of two: the odd ones of the first pairs."""
     return np.where(number < beyond, 2 * number + 1, number + beyond)
 

@@ -6,11 +6,12 @@ from typing import Any
 
 import numpy as np
 
+from oracle.network.arrays import Ints
 from oracle.network.collectives.algorithm import Algorithm, log2, power_of_two
-from oracle.network.collectives.schedule import Ids, Pairs, Steps, exchange, pairs, shift
+from oracle.network.collectives.schedule import Pairs, Steps, exchange, pairs, shift
 
 
-def _farthest_first(p: int) -> Ids:
+def _farthest_first(p: int) -> Ints:
     return np.asarray(2 ** np.arange(int(log2(p)))[::-1])
 
 
@@ -113,7 +114,7 @@ class ScatterDoublingBroadcast(ScatterBroadcast):
         return [*self.scatter(p), exchange(masks, masks / p)]
 
 
-def parents(n: int) -> Ids:
+def parents(n: int) -> Ints:
     """Parent of each node in a binary tree whose leaves are the odd nodes; the root's is −1."""
     node = np.arange(n)
     bit = node & -node

@@ -8,11 +8,11 @@ from __future__ import annotations
 
 import numpy as np
 
+from oracle.network.arrays import Floats, Ints
 from oracle.network.collectives.schedule import Steps
 from oracle.network.contention.groups import Groups
 from oracle.network.contention.toll import Toll
 from oracle.network.topology import Topology
-from oracle.network.topology.fabric import Ids, Numbers
 
 
 def scattered(topology: Topology, groups: Groups, steps: Steps) -> Toll:
@@ -25,38 +25,38 @@ def scattered(topology: Topology, groups: Groups, steps: Steps) -> Toll:
         unit, start = device // fabric.unit, topology.starts[depth]
         leaving = p - _tally(first, unit)
         met[depth] = leaving.sum()
-        if fabric.gates:
-            down = start + fabric.gates + fabric.gate(device, key, key)
+        if fabric.port_links:
+            down = start + fabric.port_links + fabric.port(device, key, key)
             load += np.bincount(down, leaving, len(load))
             if fabric.routing == "d-mod-k":
                 load += _climbing(first, unit, key % fabric.lanes, fabric.lanes, start, len(load))
             else:
-                load += np.bincount(start + fabric.gate(device, key, key), leaving, len(load))
+                load += np.bincount(start + fabric.port(device, key, key), leaving, len(load))
         if fabric.inner_links:  # a link of its own between any two units
             a, copy = unit % fabric.width, unit // fabric.width
-            base = start + 2 * fabric.gates + copy * fabric.inner_links + a * fabric.width
+            base = start + 2 * fabric.port_links + copy * fabric.inner_links + a * fabric.width
             for apart in range(1, fabric.width):
                 b = (a + apart) % fabric.width
                 there = _members(first, unit, copy * fabric.width + b)
                 load += np.bincount(base + b, there, len(load))
-        key = fabric.number(device, key)
-    busy = load * topology.pace
+        key = fabric.port_number(device, key)
+    busy = load * topology.seconds_per_byte
     worst, share = int(busy.argmax()), float(steps.share[0])
-    slowest = float(topology.pace[load > 0].max(initial=0.0))
+    slowest = float(topology.seconds_per_byte[load > 0].max(initial=0.0))
     turns = (-np.diff(met) / max(met[0], 1.0))[None]
     alpha = np.where(turns > 0, topology.latency, 0.0).max(axis=1)
     shared, solo = np.array([share * busy[worst]]), np.array([(p - 1) * share * slowest])
     return Toll(turns, alpha, shared, solo, np.array([worst]), steps.times)
 
 
-def _tally(first: Ids, unit: Ids) -> Ids:
+def _tally(first: Ints, unit: Ints) -> Ints:
     """How many of each rank's group share its unit."""
     _, where, count = np.unique(first * (unit.max() + 1) + unit, return_inverse=True,
                                 return_counts=True)  # fmt: skip
     return np.asarray(count[where])
 
 
-def _members(first: Ids, unit: Ids, other: Ids) -> Numbers:
+def _members(first: Ints, unit: Ints, other: Ints) -> Floats:
     """How many of each rank's group are in another unit."""
     width = max(unit.max(), other.max()) + 1
     keys, count = np.unique(first * width + unit, return_counts=True)
@@ -65,7 +65,7 @@ def _members(first: Ids, unit: Ids, other: Ids) -> Numbers:
     return np.where(keys[at] == wanted, count[at], 0).astype(float)
 
 
-def _climbing(first: Ids, unit: Ids, lane: Ids, lanes: int, start: int, size: int) -> Numbers:
+def _climbing(first: Ints, unit: Ints, lane: Ints, lanes: int, start: int, size: int) -> Floats:
     """Messages on each way up when the target's port number picks the lane.
 
     A unit's members send to all members of their group outside it: for each group that a unit

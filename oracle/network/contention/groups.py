@@ -9,7 +9,7 @@ from typing import TypeAlias
 
 import numpy as np
 
-from oracle.network.topology.fabric import Ids
+from oracle.network.arrays import Ints
 
 Pattern: TypeAlias = tuple[tuple[int, int], ...]
 
@@ -25,7 +25,7 @@ class Groups:
 
     pattern: Pattern
     devices: int
-    device: Ids | None = None
+    device: Ints | None = None
 
     def __post_init__(self) -> None:
         for size, stride in self.pattern:
@@ -39,7 +39,7 @@ class Groups:
         return prod(size for size, _ in self.pattern)
 
     @cached_property
-    def offsets(self) -> Ids:
+    def offsets(self) -> Ints:
         """Ranks of the first group."""
         offsets = np.zeros(1, np.int64)
         for size, stride in self.pattern:
@@ -52,7 +52,7 @@ class Groups:
         return max((size * stride for size, stride in self.pattern), default=1)
 
     @cached_property
-    def number(self) -> Ids:
+    def number(self) -> Ints:
         """Each rank's number in its group."""
         ranks, number = np.arange(self.devices), np.zeros(self.devices, np.int64)
         for size, stride in self.pattern:
@@ -60,12 +60,12 @@ class Groups:
         return number
 
     @cached_property
-    def first(self) -> Ids:
+    def first(self) -> Ints:
         """The first rank of each rank's group."""
         return np.asarray(np.arange(self.devices) - self.offsets[self.number])
 
     @cached_property
-    def bases(self) -> Ids:
+    def bases(self) -> Ints:
         """The first rank of every group."""
         return np.flatnonzero(self.number == 0)
 
@@ -75,7 +75,7 @@ class Groups:
         size, stride = self.pattern[-1]
         return min(stride * span, self.block) if size % span == 0 else self.block
 
-    def at(self, ranks: Ids) -> Ids:
+    def at(self, ranks: Ints) -> Ints:
         """The devices of ranks."""
         return ranks if self.device is None else self.device[ranks]
 

@@ -13,13 +13,13 @@ from math import lcm
 
 import numpy as np
 
+from oracle.network.arrays import Floats, Ints
 from oracle.network.collectives.alltoall import Everyone
 from oracle.network.collectives.schedule import Exchange, Pairs, Shift, Steps
 from oracle.network.contention.everyone import scattered
 from oracle.network.contention.groups import Groups
 from oracle.network.contention.toll import Toll
 from oracle.network.topology import Topology
-from oracle.network.topology.fabric import Ids, Numbers
 
 BLOCK = 4_000_000  # link numbers held at once
 
@@ -32,12 +32,12 @@ class Flows:
     (0: alone means each flow by itself).
     """
 
-    source: Ids
-    target: Ids
-    into: Ids
-    share: Numbers  # of each flow
+    source: Ints
+    target: Ints
+    into: Ints
+    share: Floats  # of each flow
     each: int  # flows of one step
-    times: Numbers
+    times: Floats
     many: float = 1.0  # flows that leave one rank at once
     own: int = 0
     wheel: bool = False  # one turn of a wheel stands for all: links count as their counterparts
@@ -86,7 +86,7 @@ def _joined(parts: Sequence[Toll]) -> Toll:
 
 def _flows(topology: Topology, groups: Groups, steps: Steps, reduce: bool) -> Iterator[Flows]:
     """The flows of some steps, a handful of steps at a time."""
-    spins = reduce and groups.device is None and topology.wheel < groups.devices
+    spins = reduce and groups.device is None and topology.period < groups.devices
     reduce = reduce and topology.tree and groups.device is None
     if isinstance(steps, Pairs):
         span = _period(topology, groups.block, groups.devices)[0] if reduce else groups.devices
@@ -112,7 +112,7 @@ def _flows(topology: Topology, groups: Groups, steps: Steps, reduce: bool) -> It
             if turning and span == reach and reach % period == 0:
                 span = fold = period
         wheel = spins and not reduce and _spun(groups, steps)
-        span = topology.wheel if wheel else span
+        span = topology.period if wheel else span
         many = groups.p - 1 if isinstance(steps, Everyone) else 1
         each = span * many
         room = max(1, BLOCK // (each * 2 * len(topology.levels) * 2))
@@ -186,19 +186,19 @@ def _count(topology: Topology, batch: list[Flows]) -> Toll:
     lengths = np.concatenate([np.full(len(f.times), f.each) for f in batch])
     edges = np.concatenate([[0], np.cumsum(lengths)[:-1]])
     steps = len(lengths)
-    route, turn = topology.trail(source, target, into)
+    route, turn = topology.route_and_level(source, target, into)
     if any(f.wheel for f in batch):
         spun = np.repeat([f.wheel for f in batch], [len(f.source) for f in batch])
-        route = np.where(spun, topology.folded[route], route)
+        route = np.where(spun, topology.first_period[route], route)
     used = np.flatnonzero(np.bincount(route.ravel(), minlength=topology.links + 1))
     width, short = len(used), np.empty(topology.links + 1, np.int64)
     short[used] = np.arange(width)
     key = short[route] + np.repeat(np.arange(steps) * width, lengths)
     weight = np.broadcast_to(share, route.shape)
     load = np.bincount(key.ravel(), weight.ravel(), steps * width).reshape(steps, width)
-    busy = load * topology.pace[used]
+    busy = load * topology.seconds_per_byte[used]
     worst = busy.argmax(axis=1)
-    solo = np.maximum.reduceat(share * topology.pace[route].max(axis=0), edges)
+    solo = np.maximum.reduceat(share * topology.seconds_per_byte[route].max(axis=0), edges)
     solo *= np.concatenate([np.full(len(f.times), f.many) for f in batch])
     step = 0
     for f, edge in zip(batch, edges[np.cumsum([0, *(len(f.times) for f in batch[:-1])])],
@@ -207,13 +207,13 @@ def _count(topology: Topology, batch: list[Flows]) -> Toll:
             mine = slice(int(edge), int(edge) + f.own)
             links = route[:, mine].ravel()
             own = np.bincount(links, weight[:, mine].ravel(), topology.links + 1)
-            solo[step] = (own * topology.pace).max()
+            solo[step] = (own * topology.seconds_per_byte).max()
         step += len(f.times)
     stages = len(topology.latency)
     at = np.repeat(np.arange(steps) * stages, lengths) + turn % stages
     turns = np.bincount(at, minlength=steps * stages).reshape(steps, stages) / lengths[:, None]
     if topology.hop:
-        alpha = np.maximum.reduceat(topology.delay(route), edges)
+        alpha = np.maximum.reduceat(topology.hop_delay(route), edges)
     else:
         alpha = np.where(turns > 0, topology.latency, 0.0).max(axis=1)
     times = np.concatenate([f.times for f in batch])

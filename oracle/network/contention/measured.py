@@ -12,7 +12,7 @@ from oracle.network import nccl
 from oracle.network.collectives import ALGORITHMS, Algorithm, named
 from oracle.network.contention.cost import Cost, Key, Line, costs, memory, nest, spanning
 from oracle.network.contention.groups import Groups
-from oracle.network.topology import of
+from oracle.network.topology import network_of
 from oracle.spec.system import Calibrated, System
 
 
@@ -54,7 +54,7 @@ def _measured(system: System, op: str, entry: Calibrated, p: int) -> tuple[Cost,
 
 def _load(system: System, op: str, by: Algorithm, groups: Groups, inner: int) -> Cost:
     """What an algorithm costs on the bare network, remembered."""
-    return costs(system, of(system, groups.devices), groups, inner, [by], ())[0]
+    return costs(system, network_of(system, groups.devices), groups, inner, [by], ())[0]
 
 
 def _as_run(system: System, op: str, name: str, p: int, inner: int) -> Algorithm:

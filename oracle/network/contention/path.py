@@ -12,11 +12,11 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from oracle.network.arrays import Floats, Ints
 from oracle.network.collectives.schedule import Pairs, Steps
 from oracle.network.contention.groups import Groups
 from oracle.network.contention.loads import flows_of
 from oracle.network.topology import Topology
-from oracle.network.topology.fabric import Ids, Numbers
 
 
 def uneven(schedule: Sequence[Steps], p: int) -> bool:
@@ -54,11 +54,11 @@ def longest(
     return float(clock.max())
 
 
-def _through(topology: Topology, route: Ids, begin: Numbers, share: Numbers) -> Numbers:
+def _through(topology: Topology, route: Ints, begin: Floats, share: Floats) -> Floats:
     """When each flow is through, having come at `begin`: when its last link is done."""
     columns = len(route)
     link, arrival = route.ravel(), np.tile(begin, columns)
-    work = np.tile(share, columns) * topology.pace[link]
+    work = np.tile(share, columns) * topology.seconds_per_byte[link]
     order = np.lexsort((-arrival, link))  # by link, the last to come first
     link, arrival = link[order], arrival[order]
     total = np.cumsum(work[order])

@@ -15,7 +15,7 @@ from oracle.network.collectives import ALGORITHMS, Algorithm, menu, named, plain
 from oracle.network.contention.cost import Cost, Key, Line, costs, memory, nest, spanning
 from oracle.network.contention.groups import Groups, Pattern
 from oracle.network.contention.measured import fitted
-from oracle.network.topology import Topology, of
+from oracle.network.topology import Topology, network_of
 from oracle.spec.system import System
 
 NOTHING = (Line("none", 0.0, 0.0, uncertainty=0.0, outside=False),)
@@ -73,7 +73,7 @@ def _lines(system: System, op: str, groups: Groups, algorithm: str | None) -> It
     served = nccl.serves(system) or algorithm == "nccl"
     measured = tuple(level.share or 1.0 for level in system.levels)
     reach = nccl.reach(system) if served else measured
-    bare = of(system, groups.devices, reach)
+    bare = network_of(system, groups.devices, reach)
     offer = _offer(op, groups.p, inner, asked, served)
     both = ALGORITHMS[op].get("bidirectional_ring")
     if both and not asked and not bare.tree and both.fits(groups.p):
@@ -85,7 +85,7 @@ def _lines(system: System, op: str, groups: Groups, algorithm: str | None) -> It
         yield from _priced(system, op, by, cost, bare, served)
     optical = [f for f in bare.fabrics if f.kind == "optical"]
     if optical:  # and once more with circuits set, for what is worth the wait
-        lit = of(system, groups.devices, reach, circuits=True)
+        lit = network_of(system, groups.devices, reach, circuits=True)
         wait = sum(getattr(f, "setting", 0.0) for f in optical)
         found = costs(system, lit, groups, inner, offer, (*reach, True))
         for by, cost in zip(offer, found, strict=True):

@@ -14,13 +14,13 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from oracle.network.arrays import Floats, Ints
 from oracle.network.collectives import menu, named
 from oracle.network.contention.cost import Line, nest, spanning
 from oracle.network.contention.groups import Groups, Pattern
 from oracle.network.contention.loads import flows_of
 from oracle.network.contention.price import lines
-from oracle.network.topology import Topology, of
-from oracle.network.topology.fabric import Ids, Numbers
+from oracle.network.topology import Topology, network_of
 from oracle.spec.system import System
 
 if TYPE_CHECKING:
@@ -32,36 +32,36 @@ class Contention:
     """Flows in flight at once, and the links each crosses (columns padded with `links`)."""
 
     topology: Topology
-    source: Ids
-    target: Ids
-    nbytes: Numbers
+    source: Ints
+    target: Ints
+    nbytes: Floats
 
     @cached_property
-    def route(self) -> Ids:
+    def route(self) -> Ints:
         return self.topology.route(self.source, self.target)
 
     @cached_property
-    def solo(self) -> Numbers:
+    def solo(self) -> Floats:
         """B/s of each flow with its links to itself."""
         return np.asarray(self.topology.capacity[self.route].min(axis=0))
 
     @cached_property
-    def rates(self) -> Numbers:
+    def rates(self) -> Floats:
         """B/s of each flow by max-min fairness."""
         return fair(self.topology.capacity, self.route)
 
     @cached_property
-    def phi(self) -> Numbers:
+    def phi(self) -> Floats:
         """Penalty of each flow: solo rate over fair rate."""
         return np.where(np.isfinite(self.solo), self.solo / self.rates, 1.0)
 
     @cached_property
-    def pace(self) -> Numbers:
+    def step_penalty(self) -> Floats:
         """Penalty of each flow by the load of its fullest link: what a step costs."""
-        links = self.topology.links
         weight = np.broadcast_to(self.nbytes, self.route.shape)
-        load = np.bincount(self.route.ravel(), weight.ravel(), links + 1) * self.topology.pace
-        return np.asarray(load[self.route].max(axis=0) * self.solo / self.nbytes)
+        load = np.bincount(self.route.ravel(), weight.ravel(), self.topology.links + 1)
+        busy = load * self.topology.seconds_per_byte
+        return np.asarray(busy[self.route].max(axis=0) * self.solo / self.nbytes)
 
     def graph(self) -> nx.Graph[int]:
         """Flows as nodes, an edge where they share a link, with the links' names."""
@@ -95,7 +95,7 @@ class Contention:
         return now + float(self.topology.alpha(self.source, self.target).max(initial=0.0))
 
 
-def fair(capacity: Numbers, route: Ids) -> Numbers:
+def fair(capacity: Floats, route: Ints) -> Floats:
     """Max-min fair rates by progressive filling [bertsekas1992, §6.5.2].
 
     All flows grow alike until a link is full; its flows stay, the others grow on. `route` is
@@ -126,15 +126,15 @@ class Loads:
 
     topology: Topology
     line: Line
-    nbytes: Numbers  # that cross each link, per byte of the message
+    nbytes: Floats  # that cross each link, per byte of the message
 
     @property
-    def seconds(self) -> Numbers:
+    def seconds(self) -> Floats:
         """Time each link works, per byte of the message."""
-        return np.asarray(self.nbytes * self.topology.pace[:-1])
+        return np.asarray(self.nbytes * self.topology.seconds_per_byte[:-1])
 
     @property
-    def use(self) -> Numbers:
+    def use(self) -> Floats:
         """Part of the exchange's time that each link works."""
         return self.seconds / max(float(self.seconds.max(initial=0.0)), self.line.per_byte, 1e-300)
 
@@ -156,7 +156,7 @@ def loads(
     offer = lines(system, op, pattern, devices, algorithm)
     line = min(offer, key=lambda each: each.start + each.per_byte * nbytes)
     groups = Groups(tuple(pair for pair in pattern if pair[0] > 1), devices)
-    topology = of(system, devices, circuits="circuits" in line.algorithm)
+    topology = network_of(system, devices, circuits="circuits" in line.algorithm)
     total = np.zeros(topology.links + 1)
     if groups.p > 1:
         inner = groups.inner(nest(system))
@@ -182,11 +182,12 @@ def sentence(system: System, what: str, pattern: Pattern, devices: int, line: Li
         return f"{what}: nothing is sent"
     if line.phi < 1.005:
         return f"{what}: no flow slows another; the {line.full[0]} set the pace (φ = 1)"
-    topology, groups = of(system, devices), Groups(tuple(p for p in pattern if p[0] > 1), devices)
+    topology = network_of(system, devices)
+    groups = Groups(tuple(pair for pair in pattern if pair[0] > 1), devices)
     unit_name, _, way = line.full[0].rpartition(" ")
     for fabric in topology.fabrics:
         inside = min(fabric.unit, devices)
-        if fabric.unit_name == unit_name and fabric.gates and inside > 1:
+        if fabric.unit_name == unit_name and fabric.port_links and inside > 1:
             ports = f"{fabric.ports:.3g} port" + ("s" if fabric.ports > 1 else "")
             meeting = len(np.unique(groups.first[:inside]))
             who = f"{meeting} groups" if meeting > 1 else f"{inside} members of one group"
