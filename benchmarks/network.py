@@ -264,7 +264,7 @@ def library(reference: Path) -> Table:
     fitted = replace(system, collectives=calibrate([read(p) for p in paths], system).entries)
     table, everything = [], {"nccl": [], "fitted": []}  # type: ignore[var-annotated]
     for nodes, nbytes, seconds in _logs(reference):
-        net = nccl.Network(4 * nodes, nodes, 2, 12.0, 12.0, ll128=False)
+        net = nccl.NcclNetwork(4 * nodes, nodes, 2, 12.0, 12.0, ll128=False)
         choice, expected = nccl.choice("allreduce", net, nbytes)
         offer = lines(fitted, "allreduce", ((4 * nodes, 1),), 4 * nodes)
         ours = np.min([line.start + line.per_byte * nbytes for line in offer], axis=0)

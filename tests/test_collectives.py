@@ -179,7 +179,7 @@ def test_dense_switch_never_costs_more_than_a_dense_ring_and_its_overhead():
 
 
 def test_nccl_goes_from_latency_to_bandwidth_protocols():
-    net = nccl.Network(ranks=64, nodes=16, channels=2, inside=12, between=12, ll128=False)
+    net = nccl.NcclNetwork(ranks=64, nodes=16, channels=2, inside=12, between=12, ll128=False)
     sizes = 4.0 * 2 ** np.arange(24)
     choice, seconds = nccl.choice("allreduce", net, sizes)
     assert choice[0] == "tree/LL"
@@ -192,7 +192,7 @@ def test_nccl_goes_from_latency_to_bandwidth_protocols():
 
 
 def test_nccl_latency_by_hand():
-    net = nccl.Network(ranks=8, nodes=2, channels=2, inside=12, between=12)
+    net = nccl.NcclNetwork(ranks=8, nodes=2, channels=2, inside=12, between=12)
     table = nccl.model("allreduce", net)
     assert table["ring", "LL"][0] == pytest.approx((3.6 + 10 * 0.47 + 4 * 2.7) * 1e-6)
     assert table["tree", "LL"][0] == pytest.approx((4.4 + 2 * (3 * 0.52 + 5.0)) * 1e-6)

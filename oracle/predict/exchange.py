@@ -135,7 +135,7 @@ def price(
             exposed = cover.beside(left, seconds, may)
         else:
             exposed = cover.hide(message, seconds, count, may)
-        if not shard.ideal and (cost := nccl.burden(system)):  # work makes way for what it hides
+        if not shard.ideal and (cost := nccl.slowdown(system)):  # messages slow what hides them
             lost = cost * plain(message.op).volume(np.maximum(group, 1.0)) * nbytes * calls
             hidden = seconds - exposed
             part = np.divide(added(lost), seconds, out=np.zeros_like(hidden), where=hidden > 0)

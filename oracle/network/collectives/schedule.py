@@ -42,8 +42,8 @@ class Shift(Steps):
 
 
 @dataclass(frozen=True, eq=False)
-class Exchange(Steps):
-    """Every rank r swaps with r ⊕ `mask`."""
+class XorExchange(Steps):
+    """Every rank r swaps with rank r ⊕ `mask`."""
 
     mask: Ints
 
@@ -51,9 +51,19 @@ class Exchange(Steps):
         return np.asarray(source ^ self.mask[part, None])
 
 
+class AllPairs(Steps):
+    """One step in which every rank sends to every other."""
+
+    def pairs(self, source: Ints, p: int, part: slice) -> Ints:
+        return (source[:, None] + np.arange(1, p)).reshape(1, -1) % p
+
+
 @dataclass(frozen=True, eq=False)
 class Pairs(Steps):
-    """One step whose flows are listed; each carries its own `share`."""
+    """One step whose flows are listed; each carries its own `share`.
+
+    More than one of `stripes`: the flows are lanes of one group, meant to share links.
+    """
 
     source: Ints
     target: Ints
@@ -67,10 +77,10 @@ def shift(by: object, share: object, times: object = 1.0) -> Shift:
     return Shift(_each(share, offsets), _each(times, offsets), offsets)
 
 
-def exchange(mask: object, share: object, times: object = 1.0) -> Exchange:
+def exchange(mask: object, share: object, times: object = 1.0) -> XorExchange:
     """Exchanges across each of `mask`."""
     masks = np.atleast_1d(np.asarray(mask, np.int64))
-    return Exchange(_each(share, masks), _each(times, masks), masks)
+    return XorExchange(_each(share, masks), _each(times, masks), masks)
 
 
 def pairs(source: object, target: object, share: object, times: float = 1.0) -> Pairs:
@@ -85,7 +95,7 @@ def _each(value: object, like: Ints) -> Floats:
 
 
 def flows(schedule: list[Steps], p: int) -> list[tuple[Ints, Ints, Floats, float]]:
-    """Every step spelt out: (source, target, share, times) each. For tests and drawings."""
+    """Every step spelt out: (source, target, share, times) each."""
     out: list[tuple[Ints, Ints, Floats, float]] = []
     ranks = np.arange(p)
     for steps in schedule:

@@ -44,9 +44,9 @@ class Cost:
     full: tuple[str, ...]
     again: float = 1.0  # how often the schedule is run
 
-    def waits(self, latency: Any, chases: bool) -> float:
+    def waits(self, latency: Any, pipelined: bool) -> float:
         """Seconds to start at the given α of each level."""
-        once = (t.chased(latency) if chases else t.stepped(latency) for t in self.tolls)
+        once = (t.chased(latency) if pipelined else t.stepped(latency) for t in self.tolls)
         return self.again * sum(once)
 
     def times(self, count: float) -> Cost:

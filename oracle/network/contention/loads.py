@@ -14,8 +14,7 @@ from math import lcm
 import numpy as np
 
 from oracle.network.arrays import Floats, Ints
-from oracle.network.collectives.alltoall import Everyone
-from oracle.network.collectives.schedule import Exchange, Pairs, Shift, Steps
+from oracle.network.collectives.schedule import AllPairs, Pairs, Shift, Steps, XorExchange
 from oracle.network.contention.everyone import scattered
 from oracle.network.contention.groups import Groups
 from oracle.network.contention.toll import Toll
@@ -61,7 +60,7 @@ def toll(
 
     weight = 0
     for place, steps in enumerate(schedule):
-        if isinstance(steps, Everyone) and topology.tree and not topology.hop and reduce:
+        if isinstance(steps, AllPairs) and topology.tree and not topology.hop and reduce:
             done[place].append(scattered(topology, groups, steps))
             continue
         for flows in _flows(topology, groups, steps, reduce):
@@ -107,13 +106,15 @@ def _flows(topology: Topology, groups: Groups, steps: Steps, reduce: bool) -> It
                                     steps.count - first - 1)  # fmt: skip
             span, period = _period(topology, reach, groups.devices)
             turning = len(groups.pattern) == 1 and (
-                _even(topology, groups) if isinstance(steps, Exchange) else _round(topology, reach)
+                _even(topology, groups)
+                if isinstance(steps, XorExchange)
+                else _round(topology, reach)
             )
             if turning and span == reach and reach % period == 0:
                 span = fold = period
         wheel = spins and not reduce and _spun(groups, steps)
         span = topology.period if wheel else span
-        many = groups.p - 1 if isinstance(steps, Everyone) else 1
+        many = groups.p - 1 if isinstance(steps, AllPairs) else 1
         each = span * many
         room = max(1, BLOCK // (each * 2 * len(topology.levels) * 2))
         part = slice(first, min(last, first + room))
@@ -130,7 +131,7 @@ def _flows(topology: Topology, groups: Groups, steps: Steps, reduce: bool) -> It
 
 def _spun(groups: Groups, steps: Steps) -> bool:
     """Whether all devices take part alike in a shift round all of them."""
-    round_ = isinstance(steps, (Shift, Everyone)) and len(groups.pattern) == 1
+    round_ = isinstance(steps, (Shift, AllPairs)) and len(groups.pattern) == 1
     return round_ and groups.block == groups.devices
 
 
@@ -142,7 +143,7 @@ def flows_of(
 
 
 def _reach(groups: Groups, steps: Steps, k: int) -> int:
-    return groups.reach(int(steps.mask[k])) if isinstance(steps, Exchange) else groups.block
+    return groups.reach(int(steps.mask[k])) if isinstance(steps, XorExchange) else groups.block
 
 
 def _even(topology: Topology, groups: Groups) -> bool:

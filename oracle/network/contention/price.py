@@ -72,7 +72,7 @@ def _lines(system: System, op: str, groups: Groups, algorithm: str | None) -> It
         return
     served = nccl.serves(system) or algorithm == "nccl"
     measured = tuple(level.share or 1.0 for level in system.levels)
-    reach = nccl.reach(system) if served else measured
+    reach = nccl.bandwidth_shares(system) if served else measured
     bare = network_of(system, groups.devices, reach)
     offer = _offer(op, groups.p, inner, asked, served)
     both = ALGORITHMS[op].get("bidirectional_ring")
@@ -138,7 +138,7 @@ def _offer(op: str, p: int, inner: int, asked: str | None, served: bool) -> list
         return offer
     # NCCL knows rings and trees only, and its rings use every way out of a node
     drop = {"ring"} if any(by.name == "rings" for by in offer) else set()
-    return [by for by in offer if by.name in nccl.KNOWN - drop] or offer
+    return [by for by in offer if by.name in nccl.SUPPORTED - drop] or offer
 
 
 def _priced(
@@ -146,10 +146,10 @@ def _priced(
 ) -> Iterator[Line]:
     if not served:
         latency = topology.latency
-        start = cost.start if topology.hop else cost.waits(latency, by.chases)
+        start = cost.start if topology.hop else cost.waits(latency, by.pipelined)
         yield Line(by.name, start, cost.per_byte, cost.phi, cost.full, "datasheet", 0.3)
         return
-    for protocol in nccl.offered(by.name):
+    for protocol in nccl.protocols(by.name):
         base, part, hops = nccl.constants(by.name, protocol, topology.levels)
-        yield Line(f"{by.name}/{protocol}", base + cost.waits(hops, by.chases),
+        yield Line(f"{by.name}/{protocol}", base + cost.waits(hops, by.pipelined),
                    cost.per_byte / part, cost.phi, cost.full, "assumed", 0.25)  # fmt: skip
