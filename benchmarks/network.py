@@ -25,7 +25,7 @@ from benchmarks import platforms
 from benchmarks.platforms import Row
 from oracle.network import nccl, topology
 from oracle.network.collectives import named
-from oracle.network.contention import Contention, Groups, lines, sentence, trace
+from oracle.network.contention import Contention, RankGroups, lines, schedule_cost, sentence
 from oracle.network.topology import Topology
 from oracle.readers.logs import read
 from oracle.spec import catalogue
@@ -164,7 +164,7 @@ def dln(_: Path) -> Table:
         for net, graph in nets(duplex).items():
             for name in ("ring", "halving_doubling", "rabenseifner", "shifted_halving_doubling"):
                 steps = named("allreduce", name).schedule(p)
-                cost = trace(graph, Groups(((p, 1),), p), steps)
+                cost = schedule_cost(graph, RankGroups(((p, 1),), p), steps)
                 phi[net, name, duplex] = cost.per_byte / ideal
     table = [
         {"network": net, "duplex": duplex}
@@ -219,7 +219,7 @@ def speed(_: Path, quick: bool) -> Table:
             for what, pattern in (("four", ((n // 4, 4),)), ("one", ((n, 1),))):
                 p = pattern[0][0]
                 start = time.process_time()
-                trace(graph, Groups(pattern, n), named(op, name).schedule(p))
+                schedule_cost(graph, RankGroups(pattern, n), named(op, name).schedule(p))
                 took[what] = time.process_time() - start
             spent.setdefault(name, []).append(took["four"])
             theirs = SIMGRID.get(n, {}).get(name)
@@ -239,7 +239,7 @@ def speed(_: Path, quick: bool) -> Table:
     for op, name in (("allreduce", "ring"), ("allreduce", "halving_doubling"),
                      ("alltoall", "pairwise")):  # fmt: skip
         start = time.process_time()
-        trace(graph, Groups(((256, 4),), 1024), named(op, name).schedule(256))
+        schedule_cost(graph, RankGroups(((256, 4),), 1024), named(op, name).schedule(256))
         figures[f"speed.torus_{name}_1024"] = _figure(time.process_time() - start, "s", "")
     return {"title": "Speed: CPU seconds a query", "rows": table, "figures": figures}
 

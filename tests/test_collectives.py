@@ -12,7 +12,7 @@ import pytest
 from oracle.network import nccl, topology
 from oracle.network.collectives import ALGORITHMS, Message, flows, menu, named
 from oracle.network.collectives.sparse import SparsePairwise, SparseSwitching
-from oracle.network.contention import Groups, trace
+from oracle.network.contention import RankGroups, schedule_cost
 
 EVERY = [by for table in ALGORITHMS.values() for by in table.values()]
 RANKS = (2, 3, 4, 5, 6, 8, 12, 16, 20, 32)
@@ -38,7 +38,7 @@ def counted(count, p, inner):
 @pytest.mark.parametrize(("by", "p", "inner"), cases())
 def test_closed_form_is_what_the_schedule_costs_where_no_link_is_shared(by, p, inner):
     graph = topology.crossbar(p, BANDWIDTH, ALPHA)
-    cost = trace(graph, Groups(((p, 1),), p), by.schedule(p, inner))
+    cost = schedule_cost(graph, RankGroups(((p, 1),), p), by.schedule(p, inner))
     assert cost.start == pytest.approx(counted(by.steps, p, inner) * ALPHA, rel=1e-12)
     volume = counted(by.volume, p, inner)
     if by.name == "double_tree":  # the busiest rank of a small tree has fewer than four edges

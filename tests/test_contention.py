@@ -14,14 +14,14 @@ from oracle.network import contention, topology
 from oracle.network.collectives import ALGORITHMS, menu, named
 from oracle.network.contention import (
     Contention,
-    Groups,
+    RankGroups,
     alone,
-    fair,
+    fair_rates,
     interference,
     lines,
     loads,
+    schedule_cost,
     sentence,
-    trace,
 )
 from oracle.network.topology import Topology, placement
 from oracle.spec import catalogue
@@ -41,7 +41,9 @@ def system(*levels, **more):
 
 
 def costs_agree(graph, groups, schedule):
-    short, full = (trace(graph, groups, schedule, reduce=reduce) for reduce in (True, False))
+    short, full = (
+        schedule_cost(graph, groups, schedule, reduce=reduce) for reduce in (True, False)
+    )
     assert short.per_byte == pytest.approx(full.per_byte, rel=1e-12)
     assert short.start == pytest.approx(full.start, rel=1e-12)
     assert short.phi == pytest.approx(full.phi, rel=1e-12)
@@ -87,7 +89,7 @@ def test_counting_one_period_equals_counting_everything(case, data):
     if not pattern:
         return
     graph = Topology(tower, devices)
-    groups = Groups(pattern, devices)
+    groups = RankGroups(pattern, devices)
     op = data.draw(st.sampled_from(["allreduce", "alltoall", "allgather", "sendrecv", "halo"]))
     inner = groups.inner(tower[0].devices)
     offer = [by for by in ALGORITHMS[op].values() if by.fits(groups.p, inner)]
@@ -105,14 +107,14 @@ def test_counting_one_period_equals_counting_everything(case, data):
     ("alltoall", "scattered"),
 ])  # fmt: skip
 def test_other_networks_are_counted_in_full(graph, pattern, op, name):
-    groups = Groups(pattern, 64)
+    groups = RankGroups(pattern, 64)
     costs_agree(graph, groups, named(op, name).schedule(groups.p))
 
 
 def test_load_of_every_link_by_hand():
     """Four rings of four across four nodes of four devices and two ports: two rings a port."""
     graph = topology.nodes(4, 4, 2, 150e9, B, 4, 4)
-    cost = trace(graph, Groups(((4, 4),), 16), named("allreduce", "ring").schedule(4))
+    cost = schedule_cost(graph, RankGroups(((4, 4),), 16), named("allreduce", "ring").schedule(4))
     assert cost.phi == pytest.approx(2)
     assert cost.per_byte == pytest.approx(2 * 2 * 3 / 4 / B)
     assert cost.full[0] == "node uplinks"
@@ -146,7 +148,7 @@ def test_fair_shares_fill_links_and_are_fair(data):
                            if links >= 3 else st.just([0, 1, links]), min_size=flows,
                            max_size=flows))
     ).T  # fmt: skip
-    rate = fair(capacity, route)
+    rate = fair_rates(capacity, route)
     used = np.bincount(route.ravel(), np.broadcast_to(rate, route.shape).ravel(), links + 1)[:-1]
     assert (used <= capacity[:-1] * (1 + 1e-9)).all()
     for flow in range(flows):  # a full link on the way, on which nobody gets more
@@ -231,7 +233,9 @@ def test_placement_moves_contention():
     graph = topology.nodes(4, 4, 2, 150e9, B, 4, 4)
     steps = named("allreduce", "ring").schedule(4)
     places = (placement.round_robin(16, 4), placement.block(16), None)
-    apart, inside, plain = (trace(graph, Groups(((4, 1),), 16, place), steps) for place in places)
+    apart, inside, plain = (
+        schedule_cost(graph, RankGroups(((4, 1),), 16, place), steps) for place in places
+    )
     assert apart.phi == pytest.approx(2)
     assert inside.per_byte < apart.per_byte / 10
     assert inside.per_byte == pytest.approx(plain.per_byte)
@@ -239,7 +243,7 @@ def test_placement_moves_contention():
     turned = placement.by_axis((4, 4), (1, 0))
     assert turned.tolist() == placement.round_robin(16, 4).tolist()
     assert placement.by_axis((4, 4), (0, 1)).tolist() == list(range(16))
-    data = trace(graph, Groups(((4, 4),), 16, turned), steps)
+    data = schedule_cost(graph, RankGroups(((4, 4),), 16, turned), steps)
     assert data.per_byte == pytest.approx(inside.per_byte)
     assert placement.by_axis((2, 3, 4), (2, 0, 1))[:5].tolist() == [0, 6, 12, 18, 1]
 
@@ -440,7 +444,7 @@ def test_every_operation_has_a_finite_price_everywhere(name):
 
 def test_patterns_that_do_not_divide_are_refused():
     with pytest.raises(ValueError, match="does not divide"):
-        Groups(((3, 4),), 16)
+        RankGroups(((3, 4),), 16)
 
 
 def test_a_query_of_a_thousand_ranks_is_quick():
@@ -448,12 +452,12 @@ def test_a_query_of_a_thousand_ranks_is_quick():
     for op, name in (("allreduce", "ring"), ("allreduce", "halving_doubling"),
                      ("alltoall", "pairwise")):  # fmt: skip
         start = time.process_time()
-        trace(graph, Groups(((256, 4),), 1024), named(op, name).schedule(256))
+        schedule_cost(graph, RankGroups(((256, 4),), 1024), named(op, name).schedule(256))
         assert time.process_time() - start < 0.5  # some 0.005 on a free machine
 
 
 def test_public_names():
     assert set(contention.__all__) == {
-        "Contention", "Cost", "Groups", "Line", "Loads", "Pattern", "alone", "fair",
-        "interference", "lines", "loads", "sentence", "trace", "traces",
+        "Contention", "Cost", "CostLine", "Loads", "Pattern", "RankGroups", "alone", "fair_rates",
+        "interference", "lines", "loads", "schedule_cost", "schedule_costs", "sentence",
     }  # fmt: skip

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from oracle.network.contention import Groups, Loads, loads, sentence
+from oracle.network.contention import Loads, RankGroups, loads, sentence
 from oracle.network.topology import Topology
 from oracle.show.plot import style
 from oracle.spec.units import show
@@ -36,7 +36,7 @@ def contention(
     are red. Up to 72 devices are drawn one by one, more as cells of their node or rack.
     """
     found = loads(system, op, pattern, devices, algorithm, nbytes)
-    groups = Groups(tuple(pair for pair in pattern if pair[0] > 1), devices)
+    groups = RankGroups.of(pattern, devices)
     line, topology = found.line, found.topology
     use = np.append(_marked(found.use), 0.0)
     seconds = line.start + line.per_byte * nbytes
