@@ -21,7 +21,7 @@ from oracle.network.topology import Topology
 ENVELOPE = 16  # bytes that SimGrid adds to every message
 
 # (collective, algorithm) there -> the schedules here, one after the other
-ALGORITHMS: dict[tuple[str, str], tuple[tuple[str, str], ...]] = {
+SCHEDULES: dict[tuple[str, str], tuple[tuple[str, str], ...]] = {
     ("ring", "own"): (("allreduce", "ring"),),
     ("hd", "own"): (("allreduce", "halving_doubling"),),
     ("hdr", "own"): (("allreduce", "rabenseifner"),),
@@ -124,7 +124,7 @@ def schedule(collective: str, algorithm: str, p: int) -> list[Steps] | None:
         inner = int(match[2])
         parts: Any = (("allreduce", "hierarchical" if match[1] else "leader"),)
     else:
-        parts = ALGORITHMS.get((collective, algorithm))
+        parts = SCHEDULES.get((collective, algorithm))
     if parts is None:
         return None
     runs = [named(op, name) for op, name in parts]

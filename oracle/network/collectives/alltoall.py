@@ -1,4 +1,4 @@
-"""All-to-all: everybody has something else for everybody."""
+"""All-to-all: scattered, pairwise and Bruck."""
 
 from __future__ import annotations
 

@@ -26,7 +26,7 @@ class SendReceive(Algorithm):
 
 
 class PublishedHalo(Algorithm):
-    """Everybody swaps with an upper and with a lower neighbour: T = 2(α + m β), whatever p."""
+    """Every rank swaps with an upper and with a lower neighbour: T = 2(α + m β), whatever p."""
 
     op, name, source, menu = "halo", "published", "kahira2021, Table III 'Spatial'", False
 

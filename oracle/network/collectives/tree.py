@@ -56,7 +56,7 @@ class BinomialReduce(BinomialBroadcast):
 
 
 class BinomialAllreduce(BinomialReduce):
-    """Reduce to one, tell everybody: T = 2⌈log₂p⌉ (α + m β) + ⌈log₂p⌉ m γ."""
+    """Reduce to one, then broadcast: T = 2⌈log₂p⌉ (α + m β) + ⌈log₂p⌉ m γ."""
 
     op, name, menu = "allreduce", "binomial", False
 
@@ -178,7 +178,7 @@ class DoubleTree(Algorithm):
 
 
 class ParameterServer(Algorithm):
-    """Everybody sends to rank 0 at once, rank 0 answers all at once: T = 2α + 2(p − 1) m β."""
+    """All send to rank 0 at once, rank 0 answers all at once: T = 2α + 2(p − 1) m β."""
 
     op, name, source, menu = "allreduce", "parameter_server", "li2014, §3", False
 

@@ -12,9 +12,9 @@ line           seconds of an operation by one algorithm: start + per_byte · m
 measured       lines from calibrated entries
 price          lines of every algorithm on offer; `alone` is the ideal without contention
 link_loads     load of every link, to look at
-sentence       what limits an operation, in words
+in_words       what limits an operation, as a sentence
 fair_shares    max-min fair rates of flows that share links
-interference   slowdown by other jobs
+other_jobs     slowdown by other jobs on the same network
 
 Contention is counted, not assumed: the flows of all groups are laid on the links of the network,
 and the fullest link sets each step's pace.
@@ -23,11 +23,11 @@ and the fullest link sets each step's pace.
 from oracle.network.contention.cost import Cost, schedule_cost, schedule_costs
 from oracle.network.contention.fair_shares import Contention, fair_rates
 from oracle.network.contention.groups import Pattern, RankGroups
-from oracle.network.contention.interference import interference
+from oracle.network.contention.in_words import sentence
 from oracle.network.contention.line import CostLine
 from oracle.network.contention.link_loads import Loads, loads
+from oracle.network.contention.other_jobs import interference
 from oracle.network.contention.price import alone, lines
-from oracle.network.contention.sentence import sentence
 
 __all__ = [
     "Contention", "Cost", "CostLine", "Loads", "Pattern", "RankGroups", "alone", "fair_rates",

@@ -1,4 +1,4 @@
-"""Where the ranks of a job sit: device numbers by rank, for `Groups(…, device=)`."""
+"""Where the ranks of a job sit: device numbers by rank, for `RankGroups`."""
 
 from __future__ import annotations
 
