@@ -420,7 +420,7 @@ def test_what_hides_costs_what_it_hides_under_and_no_more_than_showing(
         assert beside.seconds[0] <= apart.seconds[0] * (1 + 1e-9)
         times.append(float(beside.seconds[0]))
     assert times == sorted(times, reverse=True)
-    cost = nccl.burden(oracle.system(tree))
+    cost = nccl.slowdown(oracle.system(tree))
     assert (cost > 0) == (card == "NVIDIA")
 
 

@@ -96,7 +96,7 @@ def pooled(op: str, level: str, samples: Sequence[Sample]) -> Pool:
     offer = ALGORITHMS.get(op, {}) if samples else {}
     if {sample.library for sample in samples} == {"nccl"}:
         # a label decides how the fit is carried over to other groups: only what NCCL runs
-        offer = {name: each for name, each in offer.items() if name in nccl.KNOWN}
+        offer = {name: each for name, each in offer.items() if name in nccl.SUPPORTED}
     for name in sorted(offer, key=lambda name: (name != "ring", list(offer).index(name))):
         algorithm = offer[name]
         if name in UNFIT or not all(algorithm.fits(int(p), int(q)) for p, q in pairs.tolist()):

@@ -36,7 +36,8 @@ def _of_plan(plan: Plan) -> Iterator[str]:
         yield "`tensor` is not run together with filter, channel or spatial"
     if _splits(plan, "context") and _splits(plan, "filter", "channel", "spatial"):
         yield "`context` is not run together with filter, channel or spatial"
-    if _splits(plan, "context") and _splits(plan, "tensor") and plan.axis("tensor").says("sequence", "on")[0, 0]:
+    along_tokens = plan.axis("tensor").says("sequence", "on")[0, 0]
+    if _splits(plan, "context") and _splits(plan, "tensor") and along_tokens:
         yield "`context` is not run together with sequence=on"
     if _splits(plan, "sharded") and _splits(plan, "data") and plan.axis("data").zero[0, 0]:
         yield "`sharded` is not run inside `data` with zero above 0"

@@ -1,11 +1,11 @@
-"""Electrical and optical together: a packet switch, and circuits that close a ring of units."""
+"""Hybrid of electrical and optical: a packet switch, and circuits that close a ring of units."""
 
 from __future__ import annotations
 
 import numpy as np
-from numpy.typing import NDArray
 
-from oracle.network.topology.fabric import NOWHERE, Fabric, Ids
+from oracle.network.arrays import Bools, Ints
+from oracle.network.topology.fabric import NOWHERE, Fabric
 
 
 class Optical(Fabric):
@@ -19,7 +19,7 @@ class Optical(Fabric):
     """
 
     kind = "optical"
-    spread = "affinity"
+    usual_routing = "affinity"
     tree = False
 
     @property
@@ -31,15 +31,15 @@ class Optical(Fabric):
         """Seconds it takes to set the circuits."""
         return self.level.shape[1] * 1e-6 if len(self.level.shape) > 1 else 0.0
 
-    def core(self) -> int:
+    def count_inside(self) -> int:
         return 2 * self.width
 
-    def bypass(self, start: Ids, end: Ids) -> NDArray[np.bool_] | bool:
+    def bypass(self, start: Ints, end: Ints) -> Bools | bool:
         apart = (end - start) % self.width
         beside = (apart == 1) | (apart == self.width - 1)
         return np.asarray(beside & self.circuits, np.bool_)
 
-    def path(self, start: Ids, end: Ids, source: Ids, target: Ids) -> list[Ids]:
+    def path(self, start: Ints, end: Ints, source: Ints, target: Ints) -> list[Ints]:
         """The circuit from unit to unit, where they are neighbours on the ring."""
         ahead = (end - start) % self.width == 1
         return [np.where(self.bypass(start, end), 2 * start + 1 - ahead, NOWHERE)]

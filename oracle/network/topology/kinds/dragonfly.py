@@ -6,7 +6,8 @@ from dataclasses import replace
 
 import numpy as np
 
-from oracle.network.topology.fabric import NOWHERE, Fabric, Ids
+from oracle.network.arrays import Ints
+from oracle.network.topology.fabric import NOWHERE, Fabric
 from oracle.spec.system import Level
 
 
@@ -23,7 +24,7 @@ class Dragonfly(Fabric):
     """
 
     kind = "dragonfly"
-    spread = "affinity"
+    usual_routing = "affinity"
     tree = False
 
     @property
@@ -55,18 +56,18 @@ class Dragonfly(Fabric):
     def period(self) -> int:
         return self.level.devices
 
-    def core(self) -> int:
+    def count_inside(self) -> int:
         groups, routers, _ = self.extents
         return groups * routers * routers + groups * groups
 
-    def gateway(self, here: Ids, there: Ids) -> Ids:
+    def gateway(self, here: Ints, there: Ints) -> Ints:
         """The router of group `here` that holds its link to group `there`."""
         routers = self.extents[1]
         if self.level.routing == "matched":
             return there % routers
         return (there - (there > here)) % routers
 
-    def path(self, start: Ids, end: Ids, source: Ids, target: Ids) -> list[Ids]:
+    def path(self, start: Ints, end: Ints, source: Ints, target: Ints) -> list[Ints]:
         groups, routers, units = self.extents
         at, to = start // units, end // units
         if self.level.routing != "valiant" or groups < 3:
@@ -83,7 +84,7 @@ class Dragonfly(Fabric):
         second = self.minimal(middle, to)
         return first + second
 
-    def minimal(self, at: Ids, to: Ids) -> list[Ids]:
+    def minimal(self, at: Ints, to: Ints) -> list[Ints]:
         """Router to router: local link, global link, local link, as far as needed."""
         groups, routers, _ = self.extents
         from_, into = at // routers, to // routers
@@ -116,6 +117,6 @@ class Dragonfly(Fabric):
                               "global links"))  # fmt: skip
         return links
 
-    def gate_switch(self, unit: int, lane: int) -> int:
+    def port_switch(self, unit: int, lane: int) -> int:
         units = self.extents[2]
         return self.width + unit % self.width // units

@@ -6,7 +6,8 @@ import math
 
 import numpy as np
 
-from oracle.network.topology.fabric import NOWHERE, Fabric, Ids
+from oracle.network.arrays import Ints
+from oracle.network.topology.fabric import NOWHERE, Fabric
 
 
 class Torus(Fabric):
@@ -33,14 +34,14 @@ class Torus(Fabric):
     def period(self) -> int:
         return self.unit * (self.width // self.extents[-1] if self.wraps else self.width)
 
-    def core(self) -> int:
+    def count_inside(self) -> int:
         return self.width * len(self.extents) * 2
 
-    def path(self, start: Ids, end: Ids, source: Ids, target: Ids) -> list[Ids]:
+    def path(self, start: Ints, end: Ints, source: Ints, target: Ints) -> list[Ints]:
         """Link (unit, dimension, way) is numbered (unit · rank + dimension) · 2 + way."""
-        columns, here, pace, rank = [], start.copy(), 1, len(self.extents)
+        columns, here, stride, rank = [], start.copy(), 1, len(self.extents)
         for dimension, extent in enumerate(self.extents):
-            from_, to = here // pace % extent, end // pace % extent
+            from_, to = here // stride % extent, end // stride % extent
             ahead = (to - from_) % extent if self.wraps else np.abs(to - from_)
             forward = ahead <= extent // 2 if self.wraps else to >= from_
             hops = np.where(forward, ahead, extent - ahead) if self.wraps else ahead
@@ -48,32 +49,32 @@ class Torus(Fabric):
                 on = hops > hop
                 link = (here * rank + dimension) * 2 + 1 - forward
                 columns.append(np.where(on, link, NOWHERE))
-                at = here // pace % extent
+                at = here // stride % extent
                 there = (at + np.where(forward, 1, -1)) % extent
-                here = np.where(on, here + (there - at) * pace, here)
-            pace *= extent
+                here = np.where(on, here + (there - at) * stride, here)
+            stride *= extent
         return columns
 
     def inside(self) -> list[tuple[int, int, float, str]]:
         links, each = [], (self.level.ports or 1) * self.level.bandwidth
         for unit in range(self.width):
-            pace = 1
+            stride = 1
             for extent in self.extents:
-                at = unit // pace % extent
+                at = unit // stride % extent
                 for way in (1, -1):
-                    to = unit + ((at + way) % extent - at) * pace
+                    to = unit + ((at + way) % extent - at) * stride
                     links.append((unit, to, each, "links"))
-                pace *= extent
+                stride *= extent
         return links
 
 
-class Ring(Torus):
+class RingNetwork(Torus):
     """Units in one ring, a link either way to each neighbour."""
 
     kind = "ring"
 
 
-class Grid(Torus):
+class OpenGrid(Torus):
     """A torus whose rings are open: no way round."""
 
     kind = "grid"

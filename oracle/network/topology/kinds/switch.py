@@ -21,7 +21,7 @@ class Pcie(Fabric):
     """
 
     kind = "pcie"
-    spread = "striped"
+    usual_routing = "striped"
 
 
 class FatTree(Fabric):
@@ -33,7 +33,7 @@ class FatTree(Fabric):
     """
 
     kind = "fat-tree"
-    spread = "d-mod-k"
+    usual_routing = "d-mod-k"
 
     @classmethod
     def stages(cls, level: Level, unit: int) -> list[Level]:

@@ -1,7 +1,8 @@
-"""Schedules whose steps leave some ranks out: the longest chain of steps, not their sum.
+"""Critical path of a schedule whose steps leave some ranks out.
 
 A rank goes on as soon as its own flows are through, and a link starts as soon as its first flow
-is there. It is done when all are through, however it shares itself out (casanova2014, §3):
+is there; so the longest chain of steps counts, not their sum. A link is done when all its flows
+are through, however it shares itself out [casanova2014, §3]:
 
     done(link) = max over flows f on it of  arrival(f) + work of the flows that come no earlier
 """
@@ -12,14 +13,14 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from oracle.network.arrays import Floats, Ints
 from oracle.network.collectives.schedule import Pairs, Steps
-from oracle.network.contention.groups import Groups
-from oracle.network.contention.loads import flows_of
+from oracle.network.contention.flows import flows_of
+from oracle.network.contention.groups import RankGroups
 from oracle.network.topology import Topology
-from oracle.network.topology.fabric import Ids, Numbers
 
 
-def uneven(schedule: Sequence[Steps], p: int) -> bool:
+def leaves_ranks_out(schedule: Sequence[Steps], p: int) -> bool:
     """Whether some step is listed flow by flow and leaves out ranks that others keep busy."""
     listed = [steps for steps in schedule if isinstance(steps, Pairs)]
     if len(listed) < 2 or any(steps.stripes > 1 for steps in listed):
@@ -27,14 +28,14 @@ def uneven(schedule: Sequence[Steps], p: int) -> bool:
     return any(len({*steps.source.tolist(), *steps.target.tolist()}) < p for steps in listed)
 
 
-def longest(
-    topology: Topology, groups: Groups, schedule: Sequence[Steps], reduce: bool = True
+def critical_path(
+    topology: Topology, groups: RankGroups, schedule: Sequence[Steps], reduce: bool = True
 ) -> float:
     """Seconds per byte until the last rank is done, each waiting for its partners only.
 
     clock(r) = max over flows of r of  done(its last link)
     """
-    clock = np.zeros(int(groups.at(np.arange(groups.devices)).max()) + 1)
+    clock = np.zeros(int(groups.devices_of(np.arange(groups.devices)).max()) + 1)
     for steps in schedule:
         for flows in flows_of(topology, groups, steps, reduce):
             source = flows.source.reshape(len(flows.times), -1)
@@ -47,18 +48,18 @@ def longest(
                     last = np.zeros(len(clock))
                     np.maximum.at(last, group, begin)
                     begin = last[group]
-                end = _through(topology, topology.route(s, d), begin, part * times)
+                end = _finish(topology, topology.route(s, d), begin, part * times)
                 clock = clock.copy()
                 np.maximum.at(clock, s, end)
                 np.maximum.at(clock, d, end)
     return float(clock.max())
 
 
-def _through(topology: Topology, route: Ids, begin: Numbers, share: Numbers) -> Numbers:
+def _finish(topology: Topology, route: Ints, begin: Floats, share: Floats) -> Floats:
     """When each flow is through, having come at `begin`: when its last link is done."""
     columns = len(route)
     link, arrival = route.ravel(), np.tile(begin, columns)
-    work = np.tile(share, columns) * topology.pace[link]
+    work = np.tile(share, columns) * topology.seconds_per_byte[link]
     order = np.lexsort((-arrival, link))  # by link, the last to come first
     link, arrival = link[order], arrival[order]
     total = np.cumsum(work[order])

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from oracle.network.topology.fabric import NOWHERE, Fabric, Ids
+from oracle.network.arrays import Ints
+from oracle.network.topology.fabric import NOWHERE, Fabric
 
 
 class Rail(Fabric):
@@ -16,11 +17,11 @@ class Rail(Fabric):
     """
 
     kind = "rail"
-    spread = "affinity"
+    usual_routing = "affinity"
 
     @property
     def tree(self) -> bool:  # type: ignore[override]
-        return not self.core()
+        return not self.count_inside()
 
     @property
     def period(self) -> int:
@@ -29,23 +30,23 @@ class Rail(Fabric):
     def default_ports(self, inner: float) -> float:
         return float(self.unit)
 
-    def core(self) -> int:
+    def count_inside(self) -> int:
         """Rails to the spine and back; at full bisection the ports fill up before they do."""
         return 0 if self.level.oversubscription <= 1 else 2 * max(1, round(self.ports))
 
-    def path(self, start: Ids, end: Ids, source: Ids, target: Ids) -> list[Ids]:
+    def path(self, start: Ints, end: Ints, source: Ints, target: Ints) -> list[Ints]:
         """Rail up and rail down of flows between devices, where their rails differ."""
-        count = self.core() // 2
+        count = self.count_inside() // 2
         leave = source % self.unit * count // self.unit
         enter = target % self.unit * count // self.unit
         apart = leave != enter
         return [np.where(apart, leave, NOWHERE), np.where(apart, count + enter, NOWHERE)]
 
     def inside(self) -> list[tuple[int, int, float, str]]:
-        count, spine = self.core() // 2, self.width + self.core() // 2
+        count, spine = self.count_inside() // 2, self.width + self.count_inside() // 2
         each = self.width * self.level.bandwidth / self.level.oversubscription
         up = [(self.width + j, spine, each, "rails to the spine") for j in range(count)]
         return up + [(spine, self.width + j, each, "spine to the rails") for j in range(count)]
 
-    def gate_switch(self, unit: int, lane: int) -> int:
+    def port_switch(self, unit: int, lane: int) -> int:
         return self.width + lane

@@ -7,7 +7,8 @@ from functools import cached_property
 
 import numpy as np
 
-from oracle.network.topology.fabric import NOWHERE, Fabric, Ids
+from oracle.network.arrays import Ints
+from oracle.network.topology.fabric import NOWHERE, Fabric
 
 
 class Loop(Fabric):
@@ -19,7 +20,7 @@ class Loop(Fabric):
     """
 
     kind = "loop"
-    spread = "affinity"
+    usual_routing = "affinity"
     tree = False
 
     @property
@@ -43,11 +44,11 @@ class Loop(Fabric):
         longest = self.level.shape[2] if len(self.level.shape) > 2 else ring // 2
         return [1 << k for k in range(ring.bit_length()) if 1 << k <= min(longest, ring // 2)]
 
-    def core(self) -> int:
+    def count_inside(self) -> int:
         return self.extents[0] * len(self.lengths) * 2
 
     @cached_property
-    def ways(self) -> Ids:
+    def ways(self) -> Ints:
         """(distance, hop) -> (distance walked · lengths + length) · 2 + way, or NOWHERE."""
         ring, count = self.extents[0], len(self.lengths)
         up = [(k, 1) for k in reversed(range(count))]
@@ -73,7 +74,7 @@ class Loop(Fabric):
             ring, longest
         )
 
-    def path(self, start: Ids, end: Ids, source: Ids, target: Ids) -> list[Ids]:
+    def path(self, start: Ints, end: Ints, source: Ints, target: Ints) -> list[Ints]:
         ring, hosts = self.extents
         at, to = start // hosts, end // hosts
         span = len(self.lengths) * 2
@@ -93,6 +94,6 @@ class Loop(Fabric):
                     links.append((first + switch, first + to, self.level.bandwidth, what))
         return links
 
-    def gate_switch(self, unit: int, lane: int) -> int:
+    def port_switch(self, unit: int, lane: int) -> int:
         hosts = self.extents[1]
         return self.width + unit % self.width // hosts

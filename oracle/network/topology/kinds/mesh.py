@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from oracle.network.topology.fabric import Fabric, Ids
+from oracle.network.arrays import Ints
+from oracle.network.topology.fabric import Fabric
 
 
-class Mesh(Fabric):
+class FullMesh(Fabric):
     """Every unit linked to every other; its ports are dealt evenly to its peers."""
 
     kind = "mesh"
@@ -14,10 +15,10 @@ class Mesh(Fabric):
     def default_ports(self, inner: float) -> float:
         return max(1, self.width - 1)
 
-    def core(self) -> int:
+    def count_inside(self) -> int:
         return self.width * self.width
 
-    def path(self, start: Ids, end: Ids, source: Ids, target: Ids) -> list[Ids]:
+    def path(self, start: Ints, end: Ints, source: Ints, target: Ints) -> list[Ints]:
         return [start * self.width + end]
 
     def inside(self) -> list[tuple[int, int, float, str]]:
