@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from oracle.readers import logs, nccl_tests
-from oracle.readers.logs import Refusal
-from oracle.readers.slurm_topology import Hosts
+from oracle.readers import logs
+from oracle.readers.logs import Refusal, nccl_tests
+from oracle.readers.logs.slurm_topology import Hosts
 from oracle.spec import strict_json
 
 LOGS = Path(__file__).parent / "data" / "logs"
@@ -16,6 +16,16 @@ LOGS = Path(__file__).parent / "data" / "logs"
 
 def read(name: str) -> logs.Reading:
     return logs.read(LOGS / name)
+
+
+def test_every_module_of_the_folder_is_a_format() -> None:
+    names = [each.__name__.rpartition(".")[2] for each in logs.formats()]
+    assert set(names) == {path.stem for path in Path(logs.__file__).parent.glob("*.py")} - {
+        "__init__"
+    }
+    assert names == ["measurement", "nccl_json", "nccl_topology", "nccl_tests", "osu",
+                     "nvidia_smi_topo", "slurm_topology"]  # fmt: skip
+    assert len({each.TITLE for each in logs.formats()}) == len(names)
 
 
 # nccl-tests text

@@ -1,9 +1,8 @@
-"""One file a format in: logs of collectives, kernel tables, topologies, models of other tools.
+"""Files of other tools, read: logs, topologies, kernel timings, models; one module a format.
 
-logs          finds the format of a log; samples of collectives
-nccl_tests nccl_json osu measurement    formats of logs
-kernels       measured kernels
-nccl_topology slurm_topology topo_matrix node_levels    how devices are joined
-torch torch_ops onnx graph layering                     models from their graphs
+logs/         logs of collectives, and topologies: every module is a format, found by itself
+node_levels   the levels of a node, from its NVLinks and PCIe roots
+kernels       CSV of measured kernels
+torch torch_ops onnx graph layering     models from their graphs
 huggingface families config_json network                models from their configs
 """

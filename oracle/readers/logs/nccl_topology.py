@@ -14,6 +14,7 @@ from oracle.readers.logs import Reading, Refusal, number
 from oracle.readers.node_levels import node_levels
 
 TITLE = "NCCL topology XML"
+PRECEDENCE = 1
 DEEPEST, MOST_ELEMENTS, MOST_DEVICES = 64, 100_000, 1024
 SWITCH = "0x068000"  # PCI class of an NVSwitch
 # bytes per second of one NVLink in one direction, by compute capability (NCCL: topo.h)

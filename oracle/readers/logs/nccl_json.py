@@ -10,10 +10,11 @@ from collections.abc import Mapping
 from typing import Any
 
 from oracle.readers.logs import MOST, Reading, Refusal, Sample, kept_environment, usable
-from oracle.readers.nccl_tests import PROGRAMS, Half, Row, deduce, measured, readable
+from oracle.readers.logs.nccl_tests import PROGRAMS, Half, Row, deduce, measured, readable
 from oracle.spec.strict_json import Unfit, closed, loads
 
 TITLE = "nccl-tests JSON"
+PRECEDENCE = 1
 
 
 def recognises(text: str) -> bool:

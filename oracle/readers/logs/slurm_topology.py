@@ -14,6 +14,7 @@ from oracle.readers.logs import LONGEST, Reading, Refusal
 from oracle.spec.document import Node, SpecError, load
 
 TITLE = "Slurm topology.conf or topology.yaml"
+PRECEDENCE = 3
 MOST_NAMES = 200_000
 
 _KEY = re.compile(r"([A-Za-z]+)=(\S+)")

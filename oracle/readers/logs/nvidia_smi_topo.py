@@ -14,6 +14,7 @@ from oracle.readers.logs import LONGEST, Reading, Refusal, unknown_line
 from oracle.readers.node_levels import node_levels
 
 TITLE = "nvidia-smi topo -m"
+PRECEDENCE = 3
 CELLS = frozenset(("X", "SYS", "NODE", "PHB", "PXB", "PIX", "PSB", "SOC", "N/A", "OK"))
 NEAR = frozenset(("NODE", "PHB", "PXB", "PIX", "PSB"))  # of one socket
 MOST_LINKS = 18  # NVLinks of one device, to date

@@ -6,8 +6,8 @@ The first line is the header, `{"oracle-measurement": 1, ...}`:
     backend     "gloo", "nccl", "mpi"
     machine     object of facts, text or numbers: device, nodes, software, … (no host names)
 Every other line is a sample:
-    operation   a name of `readers.OPERATIONS`, or another word when it is no collective
-    bytes       as `readers.OPERATIONS` counts them
+    operation   a name of `readers.logs.OPERATIONS`, or another word when it is no collective
+    bytes       as `readers.logs.OPERATIONS` counts them
     seconds     one number, or the list of what the iterations took (the slowest rank of each);
                 their median is the sample's time
     ranks       of one group;   nodes  that one group spans;   groups  at once (1)
@@ -25,6 +25,7 @@ from oracle.readers.logs import MOST, Reading, Refusal, Sample, usable
 from oracle.spec.strict_json import Unfit, loads
 
 TITLE = "an oracle measurement"
+PRECEDENCE = 1
 MARK = "oracle-measurement"
 HEADER = frozenset((MARK, "tool", "date", "backend", "machine", "note"))
 COUNTS = ("ranks", "nodes", "ranks_per_node", "groups", "iterations")
