@@ -3,6 +3,8 @@
 logs/         logs of collectives, and topologies: every module is a format, found by itself
 node_levels   the levels of a node, from its NVLinks and PCIe roots
 kernels       CSV of measured kernels
-torch torch_ops onnx graph layering     models from their graphs
-huggingface families config_json network                models from their configs
+importers/    models of other tools as specs: every module is a format, found by itself
+config_json families      the fields of a Hugging Face config, and the families that it may name
+graph layering torch_ops  a traced graph of operations, and the layers that it amounts to
+spec_text     the YAML of an imported model
 """

@@ -1,4 +1,4 @@
-"""The fields of a model's `config.json`, read by type, every fault remembered."""
+"""The fields of a model's `config.json`, read by type; every fault is collected."""
 
 from __future__ import annotations
 
@@ -23,17 +23,9 @@ NAMES: dict[str, tuple[str, ...]] = {  # what each field is called, in the order
 }  # fmt: skip
 
 
-@dataclass(frozen=True, slots=True)
-class Imported:
-    """A model spec as a dict that `oracle.model` loads, and what it leaves out, in words."""
-
-    spec: dict[str, Any]
-    notes: tuple[str, ...] = ()
-
-
 @dataclass
 class Config:
-    """The fields of one config file, read by type; every fault is remembered."""
+    """The fields of one config file, read by type; every fault is collected."""
 
     path: str
     fields: Mapping[str, Any]

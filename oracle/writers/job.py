@@ -11,7 +11,7 @@ from typing import Any
 from oracle.models.transformer import Transformer
 from oracle.plan.plan import Plan
 from oracle.predict.estimate import Estimate
-from oracle.readers.network import plain_name
+from oracle.readers.spec_text import plain_name
 from oracle.spec.units import show
 from oracle.writers.export import Refusal
 

@@ -7,10 +7,12 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
-from oracle.readers.config_json import Imported
+import onnx
+
 from oracle.readers.graph import INPUT, Graph, Op, Shape, short
+from oracle.readers.importers import Imported
 from oracle.readers.layering import layers
-from oracle.readers.network import plain_name
+from oracle.readers.spec_text import plain_name
 from oracle.spec.document import SpecError, refusal
 
 LARGEST = 2**31  # bytes; a protocol buffer cannot be longer
@@ -31,23 +33,25 @@ LIGHT = {"Sqrt": "sqrt", "Reciprocal": "rsqrt", "Pow": "pow", "Sub": "sub", "Div
 
 
 def read(
-    path: str | Path, sample: Sequence[int] | None = None, tokens: int | None = None, name: str = ""
-) -> Imported:
-    """The spec of an `.onnx` file; `sample` or `tokens` fill in extents that it leaves open."""
-    import onnx
+    what: str | Path, sample: Sequence[int] | None = None, tokens: int | None = None,
+    name: str = "", trust: bool = False,
+) -> Imported:  # fmt: skip
+    """The spec of an `.onnx` file; `sample` or `tokens` fill in extents that it leaves open.
 
-    place = Path(path)
-    if not place.is_file():
+    No code is run, so it needs no `trust`.
+    """
+    path = Path(what)
+    if not path.is_file():
         raise _stop(path, "E100", "there is no such file")
-    if place.stat().st_size > LARGEST:
+    if path.stat().st_size > LARGEST:
         raise _stop(path, "E100", "this is more than an ONNX file can have")
     try:
-        proto = onnx.load(str(place), load_external_data=False)
+        proto = onnx.load(str(path), load_external_data=False)
     except Exception as error:  # whatever the protocol buffers at hand raise
         raise _stop(path, "E101", f"this is no ONNX file: {str(error)[:200]}") from None
     if not proto.graph.node:
         raise _stop(path, "E101", "this is no ONNX file, or its graph is empty")
-    return convert(proto, str(path), sample, tokens, name or place.stem)
+    return convert(proto, str(path), sample, tokens, name or path.stem)
 
 
 def convert(
@@ -55,8 +59,6 @@ def convert(
     name: str = "onnx",
 ) -> Imported:  # fmt: skip
     """The spec of a model already loaded."""
-    import onnx
-
     stored = {one.name for one in proto.graph.initializer}
     held = {
         one.name: tuple(one.dims)

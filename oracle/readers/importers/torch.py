@@ -19,35 +19,36 @@ from torch.overrides import TorchFunctionMode
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_flatten
 
-from oracle.readers.config_json import Imported
 from oracle.readers.graph import INPUT, Graph, Op, Shape
+from oracle.readers.importers import Imported
 from oracle.readers.layering import layers
-from oracle.readers.network import plain_name
+from oracle.readers.spec_text import plain_name
 from oracle.readers.torch_ops import BATCH, METHODS, NORMS, RECURRENT, UNARY, key
 from oracle.spec.document import SpecError, refusal, suggest
 
 
 def read(
-    path: str, sample: Sequence[int] = (3, 224, 224), *, tokens: bool = False, trust: bool = False,
-    name: str = "",
+    what: str, sample: Sequence[int] | None = None, tokens: int | None = None, name: str = "",
+    trust: bool = False,
 ) -> Imported:  # fmt: skip
-    """The spec of `package.module:factory`, given the shape of one sample.
+    """The spec of `package.module:factory`, given the shape of one sample (3 × 224 × 224).
 
-    A module of words takes `tokens=True` and the length of a sequence as its sample.
+    A module of words takes the length of a sequence, `tokens`, instead.
     """
     if not trust:
-        what = f"`{path}` is code: to build the model is to run it"
-        raise _stop(path, "E107", what, "say --trust-code if you know where it comes from")
-    factory = _found(path)
+        why = f"`{what}` is code: to build the model is to run it"
+        raise _stop(what, "E107", why, "say --trust-code if you know where it comes from")
+    factory = _found(what)
     try:
         with torch.device("meta"):
             module = factory if isinstance(factory, torch.nn.Module) else factory()
     except Exception as error:  # somebody else's code: anything may come
-        raise _stop(path, "E110", f"building it failed: {_said(error)}") from None
+        raise _stop(what, "E110", f"building it failed: {_said(error)}") from None
     if not isinstance(module, torch.nn.Module):
-        what = f"it made a {type(module).__name__}, not an nn.Module"
-        raise _stop(path, "E110", what, "name a class, or a function without arguments")
-    return convert(module, sample, tokens=tokens, name=name or path.rpartition(":")[2])
+        why = f"it made a {type(module).__name__}, not an nn.Module"
+        raise _stop(what, "E110", why, "name a class, or a function without arguments")
+    shape = (tokens,) if tokens else sample or (3, 224, 224)
+    return convert(module, shape, tokens=bool(tokens), name=name or what.rpartition(":")[2])
 
 
 def _found(path: str) -> Any:
