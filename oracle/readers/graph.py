@@ -12,6 +12,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Any
 
+from oracle.models.layers import Shape
 from oracle.spec.document import SpecError, refusal
 
 INPUT = -1
@@ -33,21 +34,8 @@ class Op:
     last: bool = True  # channels are the last dimension, not the second
 
 
-@dataclass(frozen=True, slots=True)
-class Shape:
-    """Of one sample: channels, then extents."""
-
-    channels: int
-    extents: Dims = ()
-    tokens: bool = False
-
-    @property
-    def size(self) -> int:
-        return self.channels * math.prod(self.extents)
-
-
 @dataclass
-class Graph:
+class TracedGraph:
     """Operations in the order they ran, and rewriting of those that belong together."""
 
     name: str

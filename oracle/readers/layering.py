@@ -8,12 +8,13 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
-from oracle.readers.graph import INPUT, Graph, Op, Shape, short
+from oracle.models.layers import Shape
+from oracle.readers.graph import INPUT, Op, TracedGraph, short
 
 FUNCTIONS = {"relu", "leaky_relu", "gelu", "silu", "tanh", "sigmoid", "softmax", "swish"}
 
 
-def layers(graph: Graph, outputs: Iterable[int]) -> list[Any]:
+def layers(graph: TracedGraph, outputs: Iterable[int]) -> list[Any]:
     """The layers of a spec, in order, equal blocks folded; a loss after each output."""
     graph.follow(outputs)
     return Folded(Emitter(graph).items()).layers()
@@ -36,7 +37,7 @@ class Item:
 class Emitter:
     """Turns live operations to items, with views made explicit where a shape asks for it."""
 
-    def __init__(self, graph: Graph) -> None:
+    def __init__(self, graph: TracedGraph) -> None:
         self.graph = graph
         self.at: dict[int, int] = {INPUT: INPUT}  # operation -> item
         self.made: list[Item] = []
