@@ -18,7 +18,7 @@ from oracle.calibration.calibrate import calibrate
 from oracle.calibration.pools import pooled
 from oracle.calibration.spec_block import block, with_block
 from oracle.network.contention import lines
-from oracle.readers.logs import Reading, Refusal, Sample, read
+from oracle.readers.logs import InputError, Reading, Sample, read
 from oracle.spec import catalogue
 from oracle.spec.document import SpecError
 
@@ -387,7 +387,7 @@ def test_no_input_is_written_over(toy: Path, tmp_path: Path) -> None:
     link = tmp_path / "link.yaml"
     link.symlink_to(toy)
     for path in (toy, log, link):
-        with pytest.raises(Refusal, match="is an input"):
+        with pytest.raises(InputError, match="is an input"):
             found.write(path)
     assert toy.read_text() == SYSTEM
     assert log.read_text() == "precious"
@@ -406,13 +406,13 @@ def test_a_failed_write_leaves_the_old_file(
         raise OSError(28, "No space left on device")
 
     monkeypatch.setattr(os, "fsync", full)
-    with pytest.raises(Refusal, match="No space left"):
+    with pytest.raises(InputError, match="No space left"):
         found.write(target)
     assert target.read_text() == "old"
     assert os.listdir(folder) == ["new.yaml"]
-    with pytest.raises(Refusal):
+    with pytest.raises(InputError):
         found.write(folder / "none" / "new.yaml")
-    with pytest.raises(Refusal):
+    with pytest.raises(InputError):
         found.write(folder)
 
 
@@ -420,7 +420,7 @@ def test_systems_that_are_no_file(toy: Path, tmp_path: Path) -> None:
     as_object = catalogue.system(toy)
     found = calibrate([reading(planted(7e-6, 3e-6, 4e10, ranks=(8, 16), nodes=True))], as_object)
     assert len(found.entries) == 1
-    with pytest.raises(Refusal, match="no file"):
+    with pytest.raises(InputError, match="no file"):
         found.write(tmp_path / "new.yaml")
     with pytest.raises(SpecError):
         calibrate([], "no-such-system")

@@ -15,6 +15,7 @@ from typing import Any
 
 import numpy as np
 
+from oracle.calibration.fit import Floats, Indices
 from oracle.kernels import attention, conv, gemm, stream
 from oracle.kernels.curve import ASSUMED
 from oracle.readers.kernels import Kernel
@@ -65,7 +66,7 @@ class Residual:
 
 
 @dataclass(frozen=True, slots=True)
-class Fit:
+class KernelFit:
     """Curves fitted to kernels of one device, and how well they do on kernels held out."""
 
     kernels: tuple[Curve, ...]
@@ -85,7 +86,7 @@ def fit(
     source: str = "",
     seed: int = SEED,
     everything: bool = False,
-) -> Fit:
+) -> KernelFit:
     """Fit a curve for each family, precision and part that has enough kernels.
 
     `everything`: the curves are fitted to all kernels once the held-out errors are known, as a
@@ -108,7 +109,7 @@ def fit(
         own, residual = one(kernels, device, source, seed, everything)
         curves += own
         residuals.append(residual)
-    return Fit(tuple(curves), tuple(residuals), tuple(skipped))
+    return KernelFit(tuple(curves), tuple(residuals), tuple(skipped))
 
 
 def one(
@@ -122,7 +123,7 @@ def one(
     starts = begin(first, source or files)
     price = pricer(first.family, first.precision, first.part, device)
 
-    def best(seen: np.ndarray) -> list[Curve]:
+    def best(seen: Indices) -> list[Curve]:
         # a second algorithm must pay for its numbers: an Akaike-like penalty on the loss
         tried = (
             solve(start, lambda trial: price(trial, shapes[:, seen]), seconds[seen])
@@ -190,7 +191,7 @@ def altered(known: Curve, names: Iterable[str], numbers: Iterable[float]) -> Cur
     return replace(known, **changes)
 
 
-def split(count: int, fifth: int, seed: int) -> tuple[np.ndarray, np.ndarray]:
+def split(count: int, fifth: int, seed: int) -> tuple[Indices, Indices]:
     """Which kernels are held out (one random fifth of five) and which are seen."""
     order = np.random.default_rng(seed).permutation(count)
     held = np.arange(count) % FOLDS == fifth
@@ -198,7 +199,7 @@ def split(count: int, fifth: int, seed: int) -> tuple[np.ndarray, np.ndarray]:
 
 
 def solve(
-    start: list[Curve], price: Callable[[list[Curve]], np.ndarray], seconds: np.ndarray
+    start: list[Curve], price: Callable[[list[Curve]], Floats], seconds: Floats
 ) -> tuple[list[Curve], float]:
     """The numbers of `start` that fit best, and their penalised loss."""
     from scipy.optimize import least_squares
@@ -210,11 +211,11 @@ def solve(
     origin = np.clip(np.log(assumed), least + 1e-6, most - 1e-6)
     cuts = np.cumsum([len(names) for names in owned])[:-1]
 
-    def curves(numbers: np.ndarray) -> list[Curve]:
+    def curves(numbers: Floats) -> list[Curve]:
         rows = np.split(np.exp(numbers), cuts)
         return [altered(*pair, row.tolist()) for pair, row in zip(pairs, rows, strict=True)]
 
-    def residuals(numbers: np.ndarray) -> np.ndarray:
+    def residuals(numbers: Floats) -> Floats:
         off = np.log(price(curves(numbers)) / seconds)
         return np.concatenate([off, KNEE * (numbers - origin) / LEAN])
 
@@ -227,10 +228,10 @@ def solve(
 
 def pricer(
     family: str, precision: str, part: str, device: Device
-) -> Callable[[list[Curve], np.ndarray], np.ndarray]:
+) -> Callable[[list[Curve], Floats], Floats]:
     """The function (trial curves, shapes) -> seconds on the device."""
 
-    def price(trial: list[Curve], shapes: np.ndarray) -> np.ndarray:
+    def price(trial: list[Curve], shapes: Floats) -> Floats:
         # a benchmark of one kernel is over before power slows its clock
         bare = replace(device, kernels=tuple(trial), loaded=1.0)
         return np.asarray(seconds_of(bare, family, precision, part, shapes))
@@ -238,9 +239,7 @@ def pricer(
     return price
 
 
-def seconds_of(
-    device: Device, family: str, precision: str, part: str, shapes: np.ndarray
-) -> np.ndarray:
+def seconds_of(device: Device, family: str, precision: str, part: str, shapes: Floats) -> Floats:
     """Price kernels whose shapes stand in columns, in the order of `readers.kernels.SHAPES`."""
     if family == "gemm":
         return np.asarray(gemm(device, precision, *shapes, queued=True))
@@ -264,7 +263,7 @@ def seconds_of(
     return np.asarray(stream(device, shapes[0], queued=True))
 
 
-def size(family: str, shapes: np.ndarray) -> np.ndarray:
+def size(family: str, shapes: Floats) -> Floats:
     """FLOP of each kernel; bytes of a stream."""
     if family == "attention":
         batch, heads, _, queries, keys, width, causal = shapes
@@ -275,7 +274,7 @@ def size(family: str, shapes: np.ndarray) -> np.ndarray:
     return np.asarray(work / shapes[-1] ** 2 if family == "conv" else work)
 
 
-def report(result: Fit) -> str:
+def report(result: KernelFit) -> str:
     """The residuals of a fit as a table in text; every error is of kernels held out."""
     lines = [f"{'kernels of':<22}{'number':>7}{'1st 5th':>9}{'median':>8}{'90 %':>8}{'bias':>8}"
              f"{'1 sigma':>9}  {'reach':<24} worst"]  # fmt: skip

@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from oracle.calibration.fit import Envelope, Form, Numbers, Problem, again, envelope, predicted
+from oracle.calibration.fit import Envelope, Floats, Form, Mask, Problem, again, envelope, predicted
 from oracle.network import nccl
 from oracle.network.collectives import ALGORITHMS, Algorithm
 from oracle.readers.logs import Reading, Sample
@@ -27,19 +27,19 @@ UNFIT = frozenset(("leader", "parameter_server", "in_network", "bidirectional_ri
 
 
 @dataclass(frozen=True, eq=False)
-class Pool:
+class SamplePool:
     """Samples of one operation at one level, as arrays, and what may explain them."""
 
     op: str
     level: str
     samples: tuple[Sample, ...]
-    seconds: Numbers
-    nbytes: Numbers
-    ranks: Numbers
-    inner: Numbers  # ranks of a group that share a node
+    seconds: Floats
+    nbytes: Floats
+    ranks: Floats
+    inner: Floats  # ranks of a group that share a node
     forms: tuple[Form, ...]
 
-    def part(self, which: Numbers) -> Pool:
+    def part(self, which: Mask) -> SamplePool:
         """Some of the samples."""
         forms = tuple(Form(f.algorithm, f.steps[which], f.wire[which]) for f in self.forms)
         samples = tuple(s for s, kept in zip(self.samples, which, strict=True) if kept)
@@ -59,7 +59,7 @@ class Pool:
             return envelope(self.seconds, self.nbytes, self.ranks, self.forms)
         return again(Problem(self.seconds, self.nbytes, self.ranks, self.forms), like)
 
-    def error(self, found: Envelope) -> Numbers:
+    def error(self, found: Envelope) -> Floats:
         """Predicted / measured − 1 of these samples."""
         return predicted(found, self.forms, self.ranks) / self.seconds - 1
 
@@ -74,7 +74,7 @@ class Pool:
         apart = [np.ptp(logs[group == k]) for k in np.flatnonzero(count > 1)]
         return float(np.expm1(np.median(apart))) if apart else np.inf
 
-    def left_out(self, by: Numbers, like: Envelope | None = None) -> Numbers:
+    def left_out(self, by: Floats, like: Envelope | None = None) -> Floats:
         """The same, each sample predicted without those of its own size (or rank count)."""
         error = np.full(len(self.seconds), np.nan)
         for value in np.unique(by).tolist():
@@ -84,7 +84,7 @@ class Pool:
         return error
 
 
-def pooled(op: str, level: str, samples: Sequence[Sample]) -> Pool:
+def pooled(op: str, level: str, samples: Sequence[Sample]) -> SamplePool:
     """Samples as arrays, with every algorithm that serves all of them."""
     ranks = np.array([float(s.ranks or 1) for s in samples])
     inner = np.array([float(s.ranks_per_node or 1) for s in samples])
@@ -108,10 +108,10 @@ def pooled(op: str, level: str, samples: Sequence[Sample]) -> Pool:
             forms.append(Form(name, steps, volume * nbytes))
     if len(pairs) == 1:  # one rank count: any form has the same two unknowns, so the plainest
         forms = forms[:1]
-    return Pool(op, level, tuple(samples), seconds, nbytes, ranks, inner, tuple(forms))
+    return SamplePool(op, level, tuple(samples), seconds, nbytes, ranks, inner, tuple(forms))
 
 
-def counted(algorithm: Algorithm, ranks: Numbers, inner: Numbers) -> tuple[Numbers, Numbers]:
+def counted(algorithm: Algorithm, ranks: Floats, inner: Floats) -> tuple[Floats, Floats]:
     """Steps and volume of an algorithm, of which some depend on the ranks of a node."""
     parameters = inspect.signature(algorithm.steps).parameters
     both = (ranks, inner) if "q" in parameters else (ranks,)
@@ -200,7 +200,7 @@ def _split(
     return [sample for sample in samples if key(sample) == best], dropped
 
 
-def degenerate(pool: Pool) -> str:
+def degenerate(pool: SamplePool) -> str:
     """Why these samples hold no α and β, or nothing."""
     sizes = np.unique(pool.nbytes)
     if not pool.forms:

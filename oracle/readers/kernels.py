@@ -17,7 +17,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from oracle.readers.logs import LARGEST, Refusal
+from oracle.readers.logs import LARGEST, InputError
 from oracle.spec.device import PRECISIONS
 
 # what a shape of each family consists of, in order; a convolution's boxes are depth, height, width
@@ -74,9 +74,9 @@ def read(path: str | Path, device: str = "") -> KernelReading:
     """The kernels of a file; only those whose device's name contains `device`, if one is given."""
     path = Path(path)
     if not path.is_file():
-        raise Refusal(str(path), 1, "there is no such file")
+        raise InputError(str(path), 1, "there is no such file")
     if path.stat().st_size > LARGEST:
-        raise Refusal(str(path), 1, f"more than {LARGEST >> 20} MiB", "give a part of it")
+        raise InputError(str(path), 1, f"more than {LARGEST >> 20} MiB", "give a part of it")
     return parse(path.read_text(encoding="utf-8-sig", errors="replace"), path.name, device)
 
 
@@ -87,7 +87,9 @@ def parse(text: str, name: str = "kernels.csv", device: str = "") -> KernelReadi
     form = next((form for form in FORMATS if form[1] <= columns), None)
     if form is None:
         known = "; ".join(f"{title}: {', '.join(sorted(wanted))}" for title, wanted, _ in FORMATS)
-        raise Refusal(name, 1, "no table of kernel timings has these columns", f"known are {known}")
+        raise InputError(
+            name, 1, "no table of kernel timings has these columns", f"known are {known}"
+        )
     title, _, row_kernels = form
     kernels: list[Kernel] = []
     skipped: list[tuple[int, str]] = []

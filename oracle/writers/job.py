@@ -13,7 +13,7 @@ from oracle.plan.plan import Plan
 from oracle.predict.estimate import Estimate
 from oracle.readers.spec_text import plain_name
 from oracle.spec.units import show
-from oracle.writers.export import Refusal
+from oracle.writers.export import ExportError
 
 RESERVED = 86_400 * 1000  # seconds; nobody is given a queue slot for longer
 
@@ -51,7 +51,7 @@ class Job:
             return self.devices
         if self.devices % node:
             what = f"{self.devices} devices do not fill nodes of {node}"
-            raise Refusal("export", what, f"a multiple of {node}, or fewer than {node}")
+            raise ExportError("export", what, f"a multiple of {node}, or fewer than {node}")
         return node
 
     @property
@@ -80,7 +80,7 @@ class Job:
             near = max(1, round(self.batch / pieces)) * pieces
             what = (f"a batch of {self.batch} is not {self.replicas} replicas × {self.segments} "
                     "micro-batches of equal size")  # fmt: skip
-            raise Refusal("export", what, f"e.g. --batch {near}")
+            raise ExportError("export", what, f"e.g. --batch {near}")
         return self.batch // pieces
 
     @property
@@ -125,10 +125,10 @@ class Job:
         if strange:
             words = " and ".join(f"`{name}`" for name in strange)
             hint = f"--without {','.join(strange)} in `oracle recommend`, or the torchrun format"
-            raise Refusal("export", f"{title} has no {words} parallelism", hint)
+            raise ExportError("export", f"{title} has no {words} parallelism", hint)
 
-    def refuse(self, title: str, what: str, hint: str = "") -> Refusal:
-        return Refusal("export", f"{title} {what}", hint)
+    def refuse(self, title: str, what: str, hint: str = "") -> ExportError:
+        return ExportError("export", f"{title} {what}", hint)
 
     def block(self, title: str) -> Transformer:
         """The family block, which launchers for transformers are given."""

@@ -48,8 +48,8 @@ OPERATIONS = {
 }
 
 
-class Refusal(SpecError):
-    """A file that cannot be read as what it seems to be: where, what, and what to do."""
+class InputError(SpecError):
+    """An input file that cannot be used: where, what is wrong, and what to do."""
 
     def __init__(self, path: str, line: int, what: str, hint: str = "", text: str = "") -> None:
         self.path, self.line, self.what, self.hint = path, line, what, hint
@@ -132,15 +132,15 @@ def read(path: str | Path) -> Reading:
             return parse(sys.stdin.buffer.read(LARGEST), "standard input")
         if not Path(path).is_file():
             exists = Path(path).exists()
-            raise Refusal(name, 0, "not a regular file" if exists else "there is no such file")
+            raise InputError(name, 0, "not a regular file" if exists else "there is no such file")
         if (size := Path(path).stat().st_size) > LARGEST:
             what = f"{size} bytes is more than a log may have ({LARGEST})"
-            raise Refusal(name, 0, what, "cut it to the part with the tables")
+            raise InputError(name, 0, what, "cut it to the part with the tables")
         data = Path(path).read_bytes()
     except (OSError, ValueError) as error:
-        if isinstance(error, Refusal):
+        if isinstance(error, InputError):
             raise
-        raise Refusal(name, 0, getattr(error, "strerror", None) or str(error)) from None
+        raise InputError(name, 0, getattr(error, "strerror", None) or str(error)) from None
     return parse(data, name)
 
 
@@ -152,7 +152,7 @@ def parse(data: bytes | str, path: str) -> Reading:
             return each.parse(text, path)  # type: ignore[no-any-return]
     known = ", ".join(each.TITLE for each in formats())
     what = "the file is empty" if not text.strip() else "this is nothing that can be read here"
-    raise Refusal(path, 0, what, f"read are: {known}")
+    raise InputError(path, 0, what, f"read are: {known}")
 
 
 @cache
@@ -167,7 +167,7 @@ def decoded(data: bytes, path: str) -> str:
     if data[:2] in (b"\xff\xfe", b"\xfe\xff"):
         return data.decode("utf-16", errors="replace")
     if b"\0" in data[:4096]:
-        raise Refusal(path, 0, "this is a binary file", "a log is text")
+        raise InputError(path, 0, "this is a binary file", "a log is text")
     return data.decode("utf-8-sig", errors="replace")
 
 

@@ -21,7 +21,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from oracle.readers.logs import MOST, Reading, Refusal, Sample, usable
+from oracle.readers.logs import MOST, InputError, Reading, Sample, usable
 from oracle.spec.strict_json import Unfit, loads
 
 TITLE = "an oracle measurement"
@@ -44,12 +44,14 @@ def parse(text: str, path: str) -> Reading:
     lines = text.split("\n")
     header = _object(lines[0], path, 1, text)
     if header is None or header.get(MARK) != 1:
-        raise Refusal(path, 1, "this is not version 1 of our measurements", "update oracle", text)
+        raise InputError(
+            path, 1, "this is not version 1 of our measurements", "update oracle", text
+        )
     _known(header, HEADER, path, 1, text)
     machine = {k: v for k, v in header.items() if k in ("tool", "date", "backend")}
     facts = header.get("machine", {})
     if not isinstance(facts, dict):
-        raise Refusal(path, 1, "`machine` is an object of facts", '{"device": "…"}', text)
+        raise InputError(path, 1, "`machine` is an object of facts", '{"device": "…"}', text)
     machine |= {k: v for k, v in facts.items() if isinstance(v, str | int | float)}
     samples: list[Sample] = []
     skipped: list[tuple[int, str]] = []
@@ -76,13 +78,13 @@ def _object(line: str, path: str, at: int, text: str, last: bool = False) -> dic
     try:
         data = loads(line)
     except Unfit as error:
-        raise Refusal(path, at, str(error), "a measurement holds finite numbers", text) from None
+        raise InputError(path, at, str(error), "a measurement holds finite numbers", text) from None
     except (ValueError, RecursionError):
         if last:
             return None
-        raise Refusal(path, at, "this line is not JSON", "one object a line", text) from None
+        raise InputError(path, at, "this line is not JSON", "one object a line", text) from None
     if not isinstance(data, dict):
-        raise Refusal(path, at, "this line is not an object", "one object a line", text)
+        raise InputError(path, at, "this line is not an object", "one object a line", text)
     return data
 
 
@@ -90,12 +92,12 @@ def _known(data: dict[str, Any], keys: frozenset[str], path: str, at: int, text:
     for key in data:
         if key not in keys:
             hint = f"known: {', '.join(sorted(keys))}"
-            raise Refusal(path, at, f"nobody knows the key `{key[:40]}`", hint, text)
+            raise InputError(path, at, f"nobody knows the key `{key[:40]}`", hint, text)
 
 
 def _sample(data: dict[str, Any], machine: dict[str, Any], path: str, at: int, text: str) -> Sample:
-    def refuse(what: str, hint: str = "") -> Refusal:
-        return Refusal(path, at, what, hint, text)
+    def refuse(what: str, hint: str = "") -> InputError:
+        return InputError(path, at, what, hint, text)
 
     for key in NEEDED:
         if key not in data:

@@ -10,7 +10,7 @@ from __future__ import annotations
 import re
 from typing import Any
 
-from oracle.readers.logs import LONGEST, Reading, Refusal, unknown_line
+from oracle.readers.logs import LONGEST, InputError, Reading, unknown_line
 from oracle.readers.node_levels import node_levels
 
 TITLE = "nvidia-smi topo -m"
@@ -61,7 +61,9 @@ def parse(text: str, path: str) -> Reading:
             skipped.append((at, unknown_line(raw)))
     gpus = [name for name in names if name.startswith("GPU") and name in rows]
     if not gpus:
-        raise Refusal(path, 1, "the matrix has no whole row", "write it again: nvidia-smi topo -m")
+        raise InputError(
+            path, 1, "the matrix has no whole row", "write it again: nvidia-smi topo -m"
+        )
     links = [
         (name, other, cell)
         for name, cells in rows.items()
