@@ -1,8 +1,8 @@
-"""A traced graph of operations, and the list of layers a person would have written for it.
+"""A traced graph of operations, in which attention, MLPs and activations are recognised.
 
-Tracers (torch, ONNX) append one `Op` a call, with what it read. Here attention, MLPs and hand
-written norms and activations are recognised by their shape in the graph, views between them
-become `flatten`, `reshape` and `first`, and equal blocks are folded with a repeat count.
+Tracers (torch, ONNX) append one `Op` a call, with what it read. Operations that belong together
+become one by their place in the graph: attention, MLPs, and norms and activations that were
+written out by hand.
 """
 
 from __future__ import annotations
@@ -198,25 +198,7 @@ class TracedGraph:
             says = {**self.ops[first].fields, "flash": self._said("flash", op.feeds),
                     "causal": self._said("causal", op.feeds),
                     "dropout": self._said("rate", op.feeds)}  # fmt: skip
-        sources: list[int] = []
-        met: set[str] = set()
-        for end in ends:
-            found, words = self.trace(end)
-            while norms := [j for j in found if j >= 0 and self.ops[j].kind == "norm"]:
-                self.note("the norms of queries and keys are left out")
-                found = [j for j in found if j not in norms]
-                for j in norms:
-                    further, _ = self.trace(self.ops[j].feeds[0])
-                    found += further
-            sources, met = sources + found, met | words
-        projections = sorted({j for j in sources if j >= 0 and self.ops[j].kind == "dense"})
-        came = {self.root(self.ops[j].feeds[0]) for j in projections}
-        strange = [j for j in sources if j not in projections and j not in came]
-        if not projections or len(came) != 1 or strange:
-            raise self.stop(
-                "attention whose queries and keys come from different tensors is no layer kind",
-                "describe one stack only, or write the spec by hand",
-            )
+        projections, source, rotary = self._projections(ends)
         out = self._next(i)
         if out is None:
             raise self.stop("attention without an output projection is no layer kind")
@@ -237,16 +219,37 @@ class TracedGraph:
             fields["causal"] = True
         if not any(self.ops[j].fields["bias"] for j in projections):
             fields["bias"] = False
-        if "multiply" in met:
+        if rotary:
             fields["rotary"] = True
         if says.get("dropout"):
             fields["dropout"] = True
         if not says.get("flash", True):
             fields["flash"] = False
         weights = frozenset[str]().union(*(self.ops[j].weights for j in (*projections, out)))
-        self.ops[out] = Op(
-            "attention", [came.pop()], self.ops[projections[0]].given, fields, weights
-        )
+        self.ops[out] = Op("attention", [source], self.ops[projections[0]].given, fields, weights)
+
+    def _projections(self, ends: Iterable[int]) -> tuple[list[int], int, bool]:
+        """(matrices that made queries, keys and values, what they read, whether it was rotated)."""
+        sources: list[int] = []
+        met: set[str] = set()
+        for end in ends:
+            found, words = self.trace(end)
+            while norms := [j for j in found if j >= 0 and self.ops[j].kind == "norm"]:
+                self.note("the norms of queries and keys are left out")
+                found = [j for j in found if j not in norms]
+                for j in norms:
+                    further, _ = self.trace(self.ops[j].feeds[0])
+                    found += further
+            sources, met = sources + found, met | words
+        projections = sorted({j for j in sources if j >= 0 and self.ops[j].kind == "dense"})
+        read = {self.root(self.ops[j].feeds[0]) for j in projections}
+        others = set(sources) - set(projections) - read
+        if not projections or len(read) != 1 or others:
+            raise self.stop(
+                "attention whose queries and keys come from different tensors is no layer kind",
+                "describe one stack only, or write the spec by hand",
+            )
+        return projections, read.pop(), "multiply" in met
 
     def _scores(self, i: int) -> int | None:
         """The product of queries and keys behind a softmax, if there is one."""

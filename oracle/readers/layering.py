@@ -1,4 +1,8 @@
-"""Layers from a graph: views made explicit, equal blocks folded, names only where needed."""
+"""Layers of a spec from a traced graph.
+
+Views between operations become `flatten`, `reshape` and `first`, equal blocks are folded with a
+repeat count, and layers are named only where others refer to them.
+"""
 
 from __future__ import annotations
 
@@ -35,7 +39,7 @@ class Item:
 
 
 class Emitter:
-    """Turns live operations to items, with views made explicit where a shape asks for it."""
+    """Turns operations into items, with a view put in where a shape needs one."""
 
     def __init__(self, graph: TracedGraph) -> None:
         self.graph = graph
@@ -222,7 +226,7 @@ class Emitter:
 
 
 class Folded:
-    """Items cut where only one tensor is passed on, equal runs of such pieces written once."""
+    """Items cut into pieces where one tensor only is passed on; equal runs are written once."""
 
     LONGEST = 64  # pieces of one block
 

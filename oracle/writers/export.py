@@ -1,7 +1,7 @@
-"""Writers: one file per format out. A chosen plan becomes what its launcher or viewer reads.
+"""Formats of exported plans, found by themselves; and writing of their files, all or none.
 
-Every module beside this one is a format, found by itself. It has `TITLE` and
-`files(job) -> {file name: text}`; what the format cannot express it refuses with an `ExportError`.
+A module of this room that has a `TITLE` is a format. Its `files(job)` returns file names and texts;
+what the format cannot express it refuses with an `ExportError`.
 """
 
 from __future__ import annotations
@@ -17,8 +17,6 @@ from types import ModuleType
 from oracle import writers
 from oracle.spec.document import Fault, Place, SpecError, suggest
 
-SHARED = ("export", "job", "rows")  # what the formats share is no format
-
 
 class ExportError(SpecError):
     """A plan, or a target file, that a format cannot take."""
@@ -29,10 +27,9 @@ class ExportError(SpecError):
 
 def formats() -> dict[str, str]:
     """name -> title of every format, in alphabetical order."""
-    names = sorted(
-        found.name for found in iter_modules(writers.__path__) if found.name not in SHARED
-    )
-    return {name: str(import_module(f"oracle.writers.{name}").TITLE) for name in names}
+    names = sorted(found.name for found in iter_modules(writers.__path__))
+    titles = {name: getattr(import_module(f"oracle.writers.{name}"), "TITLE", "") for name in names}
+    return {name: title for name, title in titles.items() if title}
 
 
 def writer(name: str) -> ModuleType:

@@ -1,4 +1,4 @@
-"""What is exported: one plan of one model on one system, and what was predicted of it."""
+"""The plan that is exported: its degrees, batch and nodes, its model, and its predicted time."""
 
 from __future__ import annotations
 
@@ -121,10 +121,10 @@ class Job:
     def only(self, title: str, axes: Iterable[str]) -> None:
         """Refuse the axes that a format has no word for."""
         known = set(axes)
-        strange = [name for name, _ in self.axes if name not in known]
-        if strange:
-            words = " and ".join(f"`{name}`" for name in strange)
-            hint = f"--without {','.join(strange)} in `oracle recommend`, or the torchrun format"
+        unknown = [name for name, _ in self.axes if name not in known]
+        if unknown:
+            words = " and ".join(f"`{name}`" for name in unknown)
+            hint = f"--without {','.join(unknown)} in `oracle recommend`, or the torchrun format"
             raise ExportError("export", f"{title} has no {words} parallelism", hint)
 
     def refuse(self, title: str, what: str, hint: str = "") -> ExportError:
