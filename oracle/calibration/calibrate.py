@@ -9,6 +9,7 @@ own. What cannot be fitted is listed with its reason and stays at its datasheet 
 from __future__ import annotations
 
 import os
+import textwrap
 from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass
 from functools import cached_property
@@ -137,12 +138,13 @@ class Calibration(Tabular):
                 f"{pool.op}, {pool.level}: {len(pool.seconds)} samples, {ranks} ranks, "
                 f"{show(low, 'B')} to {show(high, 'B')}",
                 "  seconds of m bytes among p ranks, the least of:",
-                *(f"    {formula}" for formula in fit.formulas()),
+                *("    " + each.replace(": ", ":\n        ", 1) for each in fit.formulas()),
                 f"  R² of log seconds {fit.r2:.4f}, residual {fit.found.scale:.1%} (1σ, robust), "
                 f"{len(fit.found.outliers)} outliers, repeats within {_share(pool.repeats)}",
-                f"  median error: fitted {_median(fit.error, big)}; a size left out "
+                "  median error (64 KiB and more / below):",
+                f"    fitted {_median(fit.error, big)}; a size left out "
                 f"{_median(fit.without_size, big)}; a rank count left out "
-                f"{_median(fit.without_ranks, big)}   (64 KiB and more / below)",
+                f"{_median(fit.without_ranks, big)}",
                 "  fitted / measured − 1 by size: median [lowest, highest]",
                 *_columns(
                     [
@@ -152,14 +154,15 @@ class Calibration(Tabular):
                 ),
                 "  farthest off:",
                 *(f"    {worst}" for worst in fit.worst()),
-                *(f"  note: {note}" for note in fit.notes),
+                *(line for note in fit.notes for line in _wrapped(f"note: {note}", "  ")),
             ]
         if self.concurrent:
             lines += ["", "groups at once:", *(f"  {each.words}" for each in self.concurrent)]
         if self.refused:
             lines += ["", "not fitted:", *(f"  {what}: {why}" for what, why in self.refused)]
         rest = ", ".join(self.remaining) or "nothing"
-        return "\n".join([*lines, "", f"still at datasheet values: {rest}"]) + "\n"
+        lines += ["", *_wrapped(f"still at datasheet values: {rest}")]
+        return "\n".join(lines) + "\n"
 
     def to_dict(self) -> dict[str, Any]:
         """The same for another program."""
@@ -249,6 +252,12 @@ def calibrate(readings: Iterable[Reading], system: Any) -> Calibration:
     return Calibration(
         spec, before, original, origin, readings, tuple(fits), tuple(refused), structure
     )
+
+
+def _wrapped(text: str, indent: str = "") -> list[str]:
+    """Lines of at most 100 columns, the further ones indented more; a long path is not broken."""
+    return textwrap.wrap(text, 100, initial_indent=indent, subsequent_indent=indent + "    ",
+                         break_long_words=False, break_on_hyphens=False)  # fmt: skip
 
 
 def _columns(cells: list[str], across: int = 3) -> list[str]:
