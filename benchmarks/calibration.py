@@ -1,4 +1,4 @@
-"""Calibration, judged: logs parsed, errors on what was left out, planted truths found again.
+"""How well calibration fits: errors on what was left out, and on synthetic timings of known cost.
 
     python -m benchmarks.calibration [--quick] [--json] [--reference DIR]
 
@@ -209,7 +209,7 @@ def judged(table: Table, quick: bool) -> tuple[list[dict[str, Any]], dict[str, f
     return rows, {name: value for name, value in medians.items() if value is not None}
 
 
-def neighbours(pool: SamplePool) -> Any:
+def neighbours(pool: SamplePool) -> fit.Floats:
     """Each size from the two beside it, log-log, at its own rank count: what needs no model.
 
     A size left out cannot well be told better than this, where the library changes its ways.
@@ -249,7 +249,7 @@ def priced(reference: Path, quick: bool) -> tuple[list[dict[str, Any]], dict[str
     return rows, medians
 
 
-def _median(values: Any) -> float | None:
+def _median(values: fit.Floats) -> float | None:
     some = values[np.isfinite(values)]
     return float(np.median(some)) if len(some) else None
 

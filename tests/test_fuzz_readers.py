@@ -62,7 +62,7 @@ def survives(data: bytes) -> str:
             assert not [clash for level in system.levels for clash in level.check()]
     for sample in reading.samples:
         assert 0 < sample.seconds < 1e9
-        assert 0 <= sample.nbytes <= logs.MOST
+        assert 0 <= sample.nbytes <= logs.LARGEST_MESSAGE
         assert sample.ranks is None or sample.ranks > 0
     return "read"
 

@@ -1,4 +1,4 @@
-"""Calibration: from what logs say of a machine to α, β and their intervals in its system spec.
+"""Calibration: α, β and their intervals fitted to logs, and put into a system spec.
 
 Samples are pooled by operation and by whether a group stays in a node or leaves it; every pool
 is fitted by itself (`fit`), all its rank counts and sizes together, with the steps and volumes of

@@ -1,4 +1,4 @@
-"""A fitted envelope as entries of a spec, and in words: what each line says, and cannot say."""
+"""A fitted envelope as `collectives:` entries of a spec, as formulas, and notes on its limits."""
 
 from __future__ import annotations
 

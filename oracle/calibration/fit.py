@@ -1,4 +1,4 @@
-"""Fits of timed collectives: the lower envelope of a few α-β lines, robust, with covariances.
+"""The lower envelope of a few α-β lines, fitted robustly to timed collectives, with covariances.
 
     seconds = min over lines of  base + steps(p) · latency + volume(p) · m / bandwidth
 
@@ -157,15 +157,15 @@ class Problem:
     def grown(self, most: int = MOST_LINES) -> list[FittedLine]:
         """Lines added one at a time; with each, the earlier ones are reconsidered."""
         starts = self.starts()
-        ahead = self.relative(starts)
+        start_times = self.relative(starts)
         kept: list[FittedLine] = []
         lowest = np.inf
         for _ in range(most):
-            loss, lines = self._with_one_more(kept, starts, ahead)
+            loss, lines = self._with_one_more(kept, starts, start_times)
             for _ in range(2 if kept else 0):
                 before = loss
                 for k in range(len(lines)):
-                    tried = self._with_one_more(lines[:k] + lines[k + 1 :], starts, ahead)
+                    tried = self._with_one_more(lines[:k] + lines[k + 1 :], starts, start_times)
                     if tried[0] < loss * (1 - 1e-4):
                         loss, lines = tried
                 if loss == before:
@@ -177,11 +177,12 @@ class Problem:
         return kept
 
     def _with_one_more(
-        self, kept: list[FittedLine], starts: list[FittedLine], ahead: Floats
+        self, kept: list[FittedLine], starts: list[FittedLine], start_times: Floats
     ) -> tuple[float, list[FittedLine]]:
         """The best next line, of the few that look best before anything is fitted anew."""
         below = self.relative(kept).min(axis=0) if kept else np.inf
-        losses = [self.loss(row) for row in np.log(np.maximum(np.minimum(ahead, below), 1e-9))]
+        lowest = np.maximum(np.minimum(start_times, below), 1e-9)
+        losses = [self.loss(row) for row in np.log(lowest)]
         best = np.argsort(losses, kind="stable")[:TRIES]
         tries = [self.refined([*kept, starts[k]], 8) for k in best]
         return self.refined(min(tries, key=lambda found: found[0])[1], 40)
@@ -280,7 +281,7 @@ def envelope(
     return many if less and many.criterion < one.criterion - 10 else one
 
 
-def again(problem: Problem, known: Envelope) -> Envelope:
+def refitted(problem: Problem, known: Envelope) -> Envelope:
     """The envelope of the same structure for other samples, from where `known` stands."""
     factors: dict[float, float] = {}
     _, lines = problem.refined(list(known.lines), 25)

@@ -1,4 +1,4 @@
-"""The few numbers of `oracle.kernels`' curves from measured kernels: robust least squares.
+"""Kernel curves fitted to measured kernels by robust least squares.
 
 Each family, precision and part has its own `Curve`. Its six numbers minimise the soft-L1 loss of
 the logarithm of predicted over measured seconds, so that a kernel that is off by a factor (another
@@ -25,9 +25,9 @@ from oracle.spec.units import show
 FOLDS = 5
 SEED = 20211
 FEWEST = 15  # kernels of one family, precision and part that a curve is fitted to
-KNEE = 0.1  # relative error from which on a residual counts linearly
-SHOWN = 1.25  # times the loss that steps must save to be believed: few kernels fit many tilings
-LEAN = 4.0  # 1σ of the prior, in units of the logarithm: weak, a factor of fifty
+SOFT = 0.1  # relative error from which on a residual counts linearly
+WAVES_PENALTY = 1.25  # on the loss of a curve with whole waves: few kernels fit many tilings
+PRIOR = 4.0  # 1σ of the prior, in units of the logarithm: weak, a factor of fifty
 # what is fitted: its least and its most, and the families that have it
 NUMBERS = {
     "start": (1e-7, 5e-5),
@@ -39,9 +39,7 @@ NUMBERS = {
     "granule": (1.0, 256.0),
     "zeros": (1e-2, 30.0),
 }
-OWN = {"conv": tuple(NUMBERS), "stream": ("start", "traffic")}
 SHAPING = ("tile", "ramp", "prologue", "zeros")
-COMMON = ("start", "sustained", "traffic", "tile", "prologue", "ramp")
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,13 +104,13 @@ def fit(
         if family != "stream" and precision not in device.peak:
             skipped.append(f"{title}: {device.name} has no peak for {precision}")
             continue
-        own, residual = one(kernels, device, source, seed, everything)
+        own, residual = fit_group(kernels, device, source, seed, everything)
         curves += own
         residuals.append(residual)
     return KernelFit(tuple(curves), tuple(residuals), tuple(skipped))
 
 
-def one(
+def fit_group(
     kernels: list[Kernel], device: Device, source: str, seed: int, everything: bool
 ) -> tuple[list[Curve], Residual]:
     """The curve of one group of kernels (two, where Winograd shows), and its residuals."""
@@ -120,7 +118,7 @@ def one(
     shapes = np.array([kernel.shape for kernel in kernels]).T
     seconds = np.array([kernel.seconds for kernel in kernels])
     files = ", ".join(sorted({each.where.rpartition(":")[0] for each in kernels}))
-    starts = begin(first, source or files)
+    starts = first_guesses(first, source or files)
     price = pricer(first.family, first.precision, first.part, device)
 
     def best(seen: Indices) -> list[Curve]:
@@ -129,7 +127,7 @@ def one(
             solve(start, lambda trial: price(trial, shapes[:, seen]), seconds[seen])
             for start in starts
         )
-        return min(tried, key=lambda pair: pair[1] * (SHOWN if pair[0][0].waves else 1))[0]
+        return min(tried, key=lambda pair: pair[1] * (WAVES_PENALTY if pair[0][0].waves else 1))[0]
 
     error = np.empty(len(kernels))
     folds = [split(len(kernels), fifth, seed) for fifth in range(FOLDS)]
@@ -152,9 +150,11 @@ def one(
     return [replace(curve, uncertainty=spread, reach=bounds) for curve in chosen], residual
 
 
-def begin(first: Kernel, source: str) -> list[list[Curve]]:
-    """Where the search starts: for products without and with whole waves, for convolutions from
-    several places, without and with Winograd.
+def first_guesses(first: Kernel, source: str) -> list[list[Curve]]:
+    """Curves to start the search from.
+
+    For matrix products without and with whole waves; for convolutions several, without and with
+    Winograd.
     """
     # what is fitted forward serves backward too, at a published ratio, until that is measured
     part = "" if first.family == "attention" and first.part == "forward" else first.part
@@ -217,12 +217,12 @@ def solve(
 
     def residuals(numbers: Floats) -> Floats:
         off = np.log(price(curves(numbers)) / seconds)
-        return np.concatenate([off, KNEE * (numbers - origin) / LEAN])
+        return np.concatenate([off, SOFT * (numbers - origin) / PRIOR])
 
     found = least_squares(
-        residuals, origin, loss="soft_l1", f_scale=KNEE, bounds=(least, most), x_scale=0.3
+        residuals, origin, loss="soft_l1", f_scale=SOFT, bounds=(least, most), x_scale=0.3
     )
-    loss = found.cost / KNEE**2 + 2 * len(origin)
+    loss = found.cost / SOFT**2 + 2 * len(origin)
     return curves(found.x), float(loss)
 
 

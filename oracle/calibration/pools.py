@@ -1,4 +1,4 @@
-"""Pools: the samples of one operation inside a node or beyond it, ready to be fitted together.
+"""Pools of samples that are fitted together: one operation, inside a node or beyond it.
 
 Groups that leave the node are pooled whatever level they reach, so that one fit covers all their
 rank counts. What cannot be fitted is told with its reason, never dropped silently.
@@ -13,7 +13,16 @@ from typing import Any
 
 import numpy as np
 
-from oracle.calibration.fit import Envelope, Floats, Form, Mask, Problem, again, envelope, predicted
+from oracle.calibration.fit import (
+    Envelope,
+    Floats,
+    Form,
+    Mask,
+    Problem,
+    envelope,
+    predicted,
+    refitted,
+)
 from oracle.network import nccl
 from oracle.network.collectives import ALGORITHMS, Algorithm
 from oracle.readers.logs import Reading, Sample
@@ -23,7 +32,7 @@ from oracle.spec.units import show
 LIBRARIES = ("nccl", "mpi", "gloo", "")  # the first that has samples of an operation is fitted
 FEWEST = 6  # samples that a fit takes at least
 # not tried: a leader's steps inside its node need an α of their own; no library offers the others
-UNFIT = frozenset(("leader", "parameter_server", "in_network", "bidirectional_ring"))
+UNTRIED = frozenset(("leader", "parameter_server", "in_network", "bidirectional_ring"))
 
 
 @dataclass(frozen=True, eq=False)
@@ -57,7 +66,7 @@ class SamplePool:
         """The envelope; of the structure of another one where that is given."""
         if like is None:
             return envelope(self.seconds, self.nbytes, self.ranks, self.forms)
-        return again(Problem(self.seconds, self.nbytes, self.ranks, self.forms), like)
+        return refitted(Problem(self.seconds, self.nbytes, self.ranks, self.forms), like)
 
     def error(self, found: Envelope) -> Floats:
         """Predicted / measured − 1 of these samples."""
@@ -93,15 +102,15 @@ def pooled(op: str, level: str, samples: Sequence[Sample]) -> SamplePool:
     pairs = np.unique(np.stack([ranks, inner], 1), axis=0)
     forms: list[Form] = []
     seen: set[bytes] = set()
-    offer = ALGORITHMS.get(op, {}) if samples else {}
+    candidates = ALGORITHMS.get(op, {}) if samples else {}
     if {sample.library for sample in samples} == {"nccl"}:
         # a label decides how the fit is carried over to other groups: only what NCCL runs
-        offer = {name: each for name, each in offer.items() if name in nccl.KNOWN}
-    for name in sorted(offer, key=lambda name: (name != "ring", list(offer).index(name))):
-        algorithm = offer[name]
-        if name in UNFIT or not all(algorithm.fits(int(p), int(q)) for p, q in pairs.tolist()):
+        candidates = {name: each for name, each in candidates.items() if name in nccl.KNOWN}
+    for name in sorted(candidates, key=lambda name: (name != "ring", list(candidates).index(name))):
+        algorithm = candidates[name]
+        if name in UNTRIED or not all(algorithm.fits(int(p), int(q)) for p, q in pairs.tolist()):
             continue
-        steps, volume = counted(algorithm, ranks, inner)
+        steps, volume = steps_and_volume(algorithm, ranks, inner)
         key = np.round(np.concatenate([steps / steps[0], volume / volume[0]]), 9).tobytes()
         if key not in seen:  # algorithms whose costs are in proportion are one hypothesis
             seen.add(key)
@@ -111,7 +120,7 @@ def pooled(op: str, level: str, samples: Sequence[Sample]) -> SamplePool:
     return SamplePool(op, level, tuple(samples), seconds, nbytes, ranks, inner, tuple(forms))
 
 
-def counted(algorithm: Algorithm, ranks: Floats, inner: Floats) -> tuple[Floats, Floats]:
+def steps_and_volume(algorithm: Algorithm, ranks: Floats, inner: Floats) -> tuple[Floats, Floats]:
     """Steps and volume of an algorithm, of which some depend on the ranks of a node."""
     parameters = inspect.signature(algorithm.steps).parameters
     both = (ranks, inner) if "q" in parameters else (ranks,)

@@ -1,4 +1,4 @@
-"""Structure: what topology files say of a machine, put into the levels of its spec.
+"""Topology files merged into the levels of a system: what agrees, what changed, what was kept.
 
 How many devices share a node, what joins them, and which switch is above which: a file knows that
 better than a datasheet, so it is taken, and said. Speeds stay as the spec has them: a file gives

@@ -17,7 +17,8 @@ from oracle.spec.document import SpecError, refusal
 
 INPUT = -1
 Dims = tuple[int, ...]
-CURVED = {"tanh": "gelu", "erf": "gelu", "sigmoid": "silu", "rsqrt": "", "sqrt": ""}
+# x times this function of x is that activation; "" is the inside of a norm
+ACTIVATION_OF = {"tanh": "gelu", "erf": "gelu", "sigmoid": "silu", "rsqrt": "", "sqrt": ""}
 WEIGHTLESS = ("pass", "multiply", "add", "concat", "mean", "dropout")
 MLP_FUNCTIONS = ("gelu", "relu", "silu")
 
@@ -128,10 +129,10 @@ class TracedGraph:
         for one, other in (op.feeds, op.feeds[::-1]) if len(op.feeds) == 2 else ():
             x = self.root(one)
             sources, met = self._back(other, x)
-            known = [word for word in CURVED if word in met]
+            known = [word for word in ACTIVATION_OF if word in met]
             if sources != {x} or not known:
                 continue
-            if function := next((CURVED[word] for word in known if CURVED[word]), ""):
+            if function := next((ACTIVATION_OF[word] for word in known if ACTIVATION_OF[word]), ""):
                 self.ops[i] = Op("activation", [x], op.given, {"op": function}, last=op.last)
             else:
                 self.ops[i] = Op("pass", [x], op.given, {"op": "normed"})
@@ -195,11 +196,11 @@ class TracedGraph:
                 return
             value = [feed for feed in op.feeds if self._scores(feed) is None]
             ends = [*self.ops[first].feeds, *value]
-            says = {**self.ops[first].fields, "flash": self._said("flash", op.feeds),
-                    "causal": self._said("causal", op.feeds),
-                    "dropout": self._said("rate", op.feeds)}  # fmt: skip
+            says = {**self.ops[first].fields, "flash": self._says("flash", op.feeds),
+                    "causal": self._says("causal", op.feeds),
+                    "dropout": self._says("rate", op.feeds)}  # fmt: skip
         projections, source, rotary = self._projections(ends)
-        out = self._next(i)
+        out = self._output_projection(i)
         if out is None:
             raise self.stop("attention without an output projection is no layer kind")
         heads, width = says["heads"], says["width"]
@@ -267,7 +268,7 @@ class TracedGraph:
             i = op.feeds[0]
         return None
 
-    def _said(self, word: str, feeds: list[int]) -> bool:
+    def _says(self, word: str, feeds: list[int]) -> bool:
         """Whether an operation between two products says so."""
         stack, seen = list(feeds), set()
         while stack:
@@ -280,7 +281,7 @@ class TracedGraph:
             stack += self.ops[i].feeds
         return False
 
-    def _next(self, i: int) -> int | None:
+    def _output_projection(self, i: int) -> int | None:
         """The one matrix that reads i, through whatever has no weights."""
         readers = self.readers()
         for _ in range(20):

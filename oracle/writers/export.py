@@ -1,4 +1,4 @@
-"""Formats of exported plans, found by themselves; and writing of their files, all or none.
+"""The formats a plan can be exported to, and writing all files of one or none.
 
 A module of this room that has a `TITLE` is a format. Its `files(job)` returns file names and texts;
 what the format cannot express it refuses with an `ExportError`.

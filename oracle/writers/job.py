@@ -60,7 +60,7 @@ class Job:
 
     @property
     def replicas(self) -> int:
-        """Into how many the batch is dealt."""
+        """The number of replicas that the batch is split among."""
         return self.degree("data") * self.degree("sharded")
 
     @property
@@ -85,7 +85,7 @@ class Job:
 
     @property
     def zero(self) -> int:
-        """The stage of state sharding, whichever axis does it."""
+        """The ZeRO stage, whichever axis shards."""
         own = self.knob("data", "zero") if self.degree("data") > 1 else 0
         return max(own, self.knob("sharded", "zero") + 1 if self.degree("sharded") > 1 else 0)
 

@@ -30,9 +30,9 @@ from typing import Any, NamedTuple
 
 from oracle.spec.document import Fault, Place, SpecError
 
-LARGEST = 32 * 2**20  # bytes of a log; a longer one is cut by its owner, not by us
-LONGEST = 4096  # characters of a line that can be part of a table
-MOST = 2**62  # bytes of a message; beyond lies only noise
+LARGEST_FILE = 32 * 2**20  # bytes of a log; a longer one is cut by its owner, not by us
+LONGEST_LINE = 4096  # characters of a line that can be part of a table
+LARGEST_MESSAGE = 2**62  # bytes of a message; beyond lies only noise
 
 OPERATIONS = {
     "allreduce": "every rank's buffer",
@@ -129,12 +129,12 @@ def read(path: str | Path) -> Reading:
     name = str(path)
     try:
         if name == "-":
-            return parse(sys.stdin.buffer.read(LARGEST), "standard input")
+            return parse(sys.stdin.buffer.read(LARGEST_FILE), "standard input")
         if not Path(path).is_file():
             exists = Path(path).exists()
             raise InputError(name, 0, "not a regular file" if exists else "there is no such file")
-        if (size := Path(path).stat().st_size) > LARGEST:
-            what = f"{size} bytes is more than a log may have ({LARGEST})"
+        if (size := Path(path).stat().st_size) > LARGEST_FILE:
+            what = f"{size} bytes is more than a log may have ({LARGEST_FILE})"
             raise InputError(name, 0, what, "cut it to the part with the tables")
         data = Path(path).read_bytes()
     except (OSError, ValueError) as error:

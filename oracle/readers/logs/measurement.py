@@ -21,7 +21,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from oracle.readers.logs import MOST, InputError, Reading, Sample, usable
+from oracle.readers.logs import LARGEST_MESSAGE, InputError, Reading, Sample, usable
 from oracle.spec.strict_json import Unfit, loads
 
 TITLE = "an oracle measurement"
@@ -112,7 +112,7 @@ def _sample(data: dict[str, Any], machine: dict[str, Any], path: str, at: int, t
         if not isinstance(data.get(key, ""), str | None):
             raise refuse(f"`{key}` is a word")
     nbytes, seconds = data["bytes"], data["seconds"]
-    if type(nbytes) not in (int, float) or not 0 <= nbytes <= MOST:
+    if type(nbytes) not in (int, float) or not 0 <= nbytes <= LARGEST_MESSAGE:
         raise refuse("`bytes` is a number, 0 or more")
     times = seconds if isinstance(seconds, list) else [seconds]
     if not times or not all(type(t) in (int, float) and usable(t) for t in times):

@@ -1,4 +1,4 @@
-"""nccl-tests JSON: what `-J file.json` writes, whole or cut off by a killed run.
+"""nccl-tests JSON, as `-J file.json` writes it, whole or cut off by a killed run.
 
 The file holds the whole environment of the job. Only what steers the library (`NCCL_*`, `UCX_*`)
 is kept: the rest may be secrets. Arguments and host names are not kept either.
@@ -9,7 +9,14 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from oracle.readers.logs import MOST, InputError, Reading, Sample, kept_environment, usable
+from oracle.readers.logs import (
+    LARGEST_MESSAGE,
+    InputError,
+    Reading,
+    Sample,
+    kept_environment,
+    usable,
+)
 from oracle.readers.logs.nccl_tests import PROGRAMS, TableRow, Timing, deduce, measured, readable
 from oracle.spec.strict_json import Unfit, closed, loads
 
@@ -54,7 +61,7 @@ def _part(data: Any, key: str) -> dict[str, Any]:
 def _row(k: int, result: Any, skipped: list[tuple[int, str]]) -> TableRow | None:
     """A result as a row of the text; places in `skipped` count results, as JSON has no lines."""
     size = result.get("size") if isinstance(result, dict) else None
-    if not isinstance(size, int) or isinstance(size, bool) or not 0 < size <= MOST:
+    if not isinstance(size, int) or isinstance(size, bool) or not 0 < size <= LARGEST_MESSAGE:
         skipped.append((k, "a result without a message size"))
         return None
     row = TableRow(k, size, str(result.get("type", ""))[:20], None, None, [])

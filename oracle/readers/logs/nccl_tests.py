@@ -15,8 +15,8 @@ from datetime import UTC, datetime
 from typing import Any
 
 from oracle.readers.logs import (
-    LONGEST,
-    MOST,
+    LARGEST_MESSAGE,
+    LONGEST_LINE,
     InputError,
     Reading,
     Sample,
@@ -110,8 +110,8 @@ def parse(text: str, path: str) -> Reading:
     for at, line in enumerate(text.splitlines(), 1):
         if not line or line.isspace():
             continue
-        if len(line) > LONGEST:
-            skipped.append((at, f"a line of more than {LONGEST} characters"))
+        if len(line) > LONGEST_LINE:
+            skipped.append((at, f"a line of more than {LONGEST_LINE} characters"))
             continue
         fields = line.split()
         start = _row_start(fields)
@@ -169,7 +169,7 @@ def _row(
         width = 13 if len(fields) > 4 and fields[4].lstrip("-").isdecimal() else 12
         names = _MID if width == 13 else _OLD
     digits = fields[0].rpartition(":")[2]
-    if len(digits) > 19 or int(digits) > MOST:
+    if len(digits) > 19 or int(digits) > LARGEST_MESSAGE:
         skipped.append((at, "a message size that cannot be"))
         return None
     said = dict(zip(names, fields, strict=False))

@@ -10,7 +10,7 @@ from __future__ import annotations
 import re
 from typing import Any
 
-from oracle.readers.logs import LONGEST, InputError, Reading, unknown_line
+from oracle.readers.logs import LONGEST_LINE, InputError, Reading, unknown_line
 from oracle.readers.node_levels import node_levels
 
 TITLE = "nvidia-smi topo -m"
@@ -39,8 +39,8 @@ def parse(text: str, path: str) -> Reading:
     rows: dict[str, list[str]] = {}
     aliases: dict[str, str] = {}
     for at, raw in enumerate(text.splitlines(), 1):
-        if len(raw) > LONGEST:
-            skipped.append((at, f"a line of more than {LONGEST} characters"))
+        if len(raw) > LONGEST_LINE:
+            skipped.append((at, f"a line of more than {LONGEST_LINE} characters"))
             continue
         fields = _ANSI.sub("", raw).split()
         if not fields:

@@ -13,8 +13,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from oracle.readers.logs import (
-    LONGEST,
-    MOST,
+    LARGEST_MESSAGE,
+    LONGEST_LINE,
     InputError,
     Reading,
     Sample,
@@ -88,8 +88,8 @@ def parse(text: str, path: str) -> Reading:
     for at, line in enumerate(text.splitlines(), 1):
         if not line or line.isspace():
             continue
-        if len(line) > LONGEST:
-            skipped.append((at, f"a line of more than {LONGEST} characters"))
+        if len(line) > LONGEST_LINE:
+            skipped.append((at, f"a line of more than {LONGEST_LINE} characters"))
             continue
         if "[" in line or ":" in line:
             line = _PREFIX.sub("", line)
@@ -187,7 +187,7 @@ def _row(
     size = 0.0 if barrier else first
     if not table.operation:
         skipped.append((at, f"nothing that is priced: {table.name[:40] or 'no title'}"))
-    elif not value or size > MOST:
+    elif not value or size > LARGEST_MESSAGE:
         skipped.append(
             (at, "the row ends before its number" if value is None else "no usable time")
         )

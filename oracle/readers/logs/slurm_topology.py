@@ -1,4 +1,4 @@
-"""Slurm's `topology.conf` and `topology.yaml`: how nodes hang together, switch above switch.
+"""Slurm's `topology.conf` and `topology.yaml`: which nodes and switches each switch joins.
 
 It gives how many nodes each level joins (the largest switch of a level counts; uneven ones are
 noted) and the graph. It knows nothing of devices per node, bandwidth or latency: `nodes` stands
@@ -10,7 +10,7 @@ from __future__ import annotations
 import re
 from typing import Any
 
-from oracle.readers.logs import LONGEST, InputError, Reading
+from oracle.readers.logs import LONGEST_LINE, InputError, Reading
 from oracle.spec.document import Node, SpecError, load
 
 TITLE = "Slurm topology.conf or topology.yaml"
@@ -130,7 +130,7 @@ def _plain(
         line, pending = (pending + line).strip(), ""
         if not line:
             continue
-        if len(line) > 64 * LONGEST:
+        if len(line) > 64 * LONGEST_LINE:
             skipped.append((start, "a line too long to be a switch"))
             continue
         said = {key.lower(): value for key, value in _KEY.findall(line)}
