@@ -23,11 +23,11 @@ from oracle.commands.parser import (
 if TYPE_CHECKING:
     from oracle.models.transformer import Transformer
 
-FORMATS = ("torchrun", "slurm", "deepspeed", "megatron", "torchtitan", "trace")
-
 
 def arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("format", metavar="FORMAT", help=", ".join(FORMATS))
+    from oracle.writers.export import formats
+
+    parser.add_argument("format", metavar="FORMAT", help=", ".join(formats()))
     prediction_arguments(parser)
     parser.add_argument("--plan", required=True, metavar="PLAN", help='e.g. "data:16 filter:4"')
     batch_arguments(parser)
