@@ -20,7 +20,6 @@ class Options:
     max_memory: float | None = None
     gamma: float = 1.0
     algorithm: str | None = None  # of collectives; the best of the menu if not said
-    clip: bool = True  # the norm of the gradients is taken, and checked for overflow if mixed
     profile: Any = None  # a `kernels.profile.Profile`, where rows were measured
 
     @property
