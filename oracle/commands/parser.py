@@ -16,7 +16,7 @@ from keyword import iskeyword
 from types import ModuleType
 from typing import Any, NoReturn
 
-from oracle.spec.options import SLOTS, WIDTH
+from oracle.spec.options import PRECISIONS, SLOTS
 
 VERBS = {
     "recommend": "rank the ways to split a training over N devices",
@@ -214,7 +214,7 @@ def prediction_arguments(parser: argparse.ArgumentParser, *, system: bool = True
 
 def recipe_arguments(parser: argparse.ArgumentParser) -> None:
     """How it is trained; not said, as is usual for the model on the device."""
-    parser.add_argument("--precision", choices=list(WIDTH), metavar="P", help=either(WIDTH))
+    parser.add_argument("--precision", choices=PRECISIONS, metavar="P", help=either(PRECISIONS))
     parser.add_argument("--optimizer", choices=list(SLOTS), metavar="O", help=either(SLOTS))
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from oracle.kernels.curve import WIDTH, Array, curve, duration, powered, precision_on
+from oracle.kernels.curve import OPERAND_BYTES, Array, curve, duration, powered, precision_on
 from oracle.kernels.gemm import gemm
 from oracle.kernels.stream import stream
 from oracle.spec.device import Device
@@ -50,7 +50,7 @@ def attention(
     masked = np.minimum(queries, keys) / 2 if causal else 0.0
     seen = keys - masked * np.minimum(queries, keys) / queries  # keys that a query looks at
     products, passes = (2, 1) if part == "forward" else (5, 2)
-    once = WIDTH[precision] * batch * width * 2 * (heads * queries + kv_heads * keys)
+    once = OPERAND_BYTES[precision] * batch * width * 2 * (heads * queries + kv_heads * keys)
     fitted = curve(device, "attention", own, part)
     rate = device.peak[own] * (1 if fitted.part or part == "forward" else BACKWARD)
     # a kernel works down the queries of one head; the width is the inner loop of its products
@@ -71,7 +71,7 @@ def unfused(
 ) -> Array:  # fmt: skip
     """The same through memory: products, softmax (2 passes, 3 backward), dropout and its mask."""
     scores = count * queries * keys
-    size = WIDTH[precision]
+    size = OPERAND_BYTES[precision]
     into = batched(device, precision, queries, keys, width, count, width, queued)  # QKᵀ, dP
     out = batched(device, precision, queries, width, keys, count, width, queued)  # PV, dQ
     back = batched(device, precision, keys, width, queries, count, width, queued)  # dK, dV
@@ -92,7 +92,7 @@ def batched(
     library; heads lie side by side in memory, are not, and go without matrix units [cublas].
     """
     seconds = gemm(device, precision, m, n, k, count, queued=queued)
-    apart = np.asarray(width) * WIDTH[precision] % 16 != 0
-    if WIDTH[precision] < 4 and apart.any():
+    apart = np.asarray(width) * OPERAND_BYTES[precision] % 16 != 0
+    if OPERAND_BYTES[precision] < 4 and apart.any():
         seconds = np.where(apart, gemm(device, "fp32", m, n, k, count, queued=queued), seconds)
     return seconds

@@ -18,7 +18,15 @@ from typing import TypeAlias
 
 import numpy as np
 
-from oracle.kernels.curve import WIDTH, Array, curve, duration, fitted, powered, precision_on
+from oracle.kernels.curve import (
+    OPERAND_BYTES,
+    Array,
+    curve,
+    duration,
+    fitted,
+    powered,
+    precision_on,
+)
 from oracle.spec.device import Curve, Device
 
 Three: TypeAlias = "tuple[Array, Array, Array]"  # depth, height, width; 1 where there is none
@@ -44,7 +52,7 @@ def conv(
     rate, batch = device.peak[own], np.asarray(batch, float)
     points, taps, strides = (product(three) for three in (extents_out, window, stride))
     inner, outer = np.asarray(channels, float) / groups, np.asarray(filters, float) / groups
-    moved = WIDTH[precision] * groups * (
+    moved = OPERAND_BYTES[precision] * groups * (
         batch * (inner * points * strides + outer * points) + inner * outer * taps
     )  # fmt: skip
     used = curve(device, "conv", own, part)

@@ -23,7 +23,8 @@ from oracle.kernels.waves import waves
 from oracle.spec.device import Curve, Device
 
 Array: TypeAlias = Any  # a float or a numpy array, broadcastable to (plans, rows)
-WIDTH = {"fp32": 4.0, "tf32": 4.0, "fp16": 2.0, "bf16": 2.0, "fp8": 1.0}  # bytes of an element
+# bytes of an element as a kernel reads it
+OPERAND_BYTES = {"fp32": 4.0, "tf32": 4.0, "fp16": 2.0, "bf16": 2.0, "fp8": 1.0}
 REACHED = 0.83  # of the peak, by large products in a short benchmark: 0.81 H100, 0.84 A100
 AREA = 128.0 * 128.0  # of the tile that one processor works on at a time
 

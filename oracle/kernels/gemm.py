@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from oracle.kernels.curve import WIDTH, Array, curve, duration, powered, precision_on
+from oracle.kernels.curve import OPERAND_BYTES, Array, curve, duration, powered, precision_on
 from oracle.spec.device import Device
 
 
@@ -24,7 +24,7 @@ def gemm(
     """
     m, n, k = np.asarray(m, float), np.asarray(n, float), np.asarray(k, float)
     own = precision_on(device, precision)
-    moved = WIDTH[precision] * count * (m * k + k * n + m * n)
+    moved = OPERAND_BYTES[precision] * count * (m * k + k * n + m * n)
     used = curve(device, "gemm", own)
     seconds = duration(used, device, device.peak[own], m, n, k, count, moved)
     return powered(device, own, seconds, 2 * m * n * k * count, queued)

@@ -5,9 +5,11 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
+PRECISIONS = ("fp32", "tf32", "fp16", "bf16", "fp8")
 SLOTS = {"sgd": 0, "momentum": 1, "adam": 2, "lars": 1, "lamb": 2}  # fp32 values per weight
 MIXED = ("fp16", "bf16", "fp8")
-WIDTH = {"fp32": 4.0, "tf32": 4.0, "fp16": 2.0, "bf16": 2.0, "fp8": 2.0}  # of an activation
+# bytes of an activation between kernels: training in fp8 keeps them in 16 bits
+ACTIVATION_BYTES = {"fp32": 4.0, "tf32": 4.0, "fp16": 2.0, "bf16": 2.0, "fp8": 2.0}
 
 
 @dataclass(frozen=True)
@@ -25,7 +27,7 @@ class Options:
     @property
     def width(self) -> float:
         """δ, bytes per element of an activation."""
-        return WIDTH[self.precision]
+        return ACTIVATION_BYTES[self.precision]
 
     @property
     def mixed(self) -> bool:

@@ -27,7 +27,7 @@ from oracle.kernels.profile.shape import signature, taken_apart
 from oracle.models.model import Model
 from oracle.models.shard import Array, Shard
 from oracle.spec.device import Device
-from oracle.spec.options import WIDTH
+from oracle.spec.options import ACTIVATION_BYTES
 
 Price = Callable[[Shard, Device, str], Any]  # -> compute.rows.Passes
 
@@ -85,7 +85,7 @@ class Profile:
     def passes(self, shard: Shard, device: Device, precision: str, price: Price) -> Any:
         """Every row's passes: as measured where they were, as the scaled model says elsewhere."""
         base, own = self.device or device, self.precision or precision
-        width = WIDTH[own]
+        width = ACTIVATION_BYTES[own]
         tables = self._tables.setdefault(shard.model, {})
         if self.device is None or own not in tables:
             tables[own] = Table.of(shard.model, self._layers, width, lambda s: price(s, base, own))
