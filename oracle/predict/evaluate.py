@@ -18,7 +18,7 @@ from typing import Any
 
 import numpy as np
 
-from oracle.kernels.provenance import known
+from oracle.kernels.provenance import provenance
 from oracle.kernels.rows import Passes, passes
 from oracle.kernels.slowest import in_step
 from oracle.models.model import Model
@@ -72,7 +72,7 @@ class Block:
         """
         at, parts = int(self.step.same[row]), ("forward", "backward", "update")
         found = {
-            name: each.told(at) for name, each in zip(parts, self.step.margin.known, strict=True)
+            name: each.to_dict(at) for name, each in zip(parts, self.step.margin.known, strict=True)
         }
         held = {kind: float(values[row]) for kind, values in self.held.kinds.items()}
         kept = sum(held[kind] for kind in memory.ASSUMED) / max(sum(held.values()), 1.0)
@@ -133,7 +133,7 @@ def block(model: Model, system: System, plan: Plan, options: Options, lines: Lin
     def sources() -> Sources:  # prices once more what nobody keeps: few ask for it
         again = split(model, few, options)
         seconds = passes(again, system.device, options.precision, options.profile)
-        return known(again, seconds, stages, system.device, options)
+        return provenance(again, seconds, stages, system.device, options)
 
     taken = step(plan, same, stages, work, talk, system, options, sources)
     held = memory.held(shard, few, plan, same, stages, system.device, options)
