@@ -14,7 +14,8 @@ import pytest
 import yaml
 
 import oracle
-from oracle.models.model import Network, Transformer
+from oracle.models.build import Network
+from oracle.models.transformer import Transformer
 from oracle.spec import catalogue
 from oracle.spec.dataset import Dataset
 from oracle.spec.device import Curve, Device

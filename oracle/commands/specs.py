@@ -97,7 +97,7 @@ def schema(asked: argparse.Namespace) -> Answer:
 
 def schema_of(kind: str) -> dict[str, Any]:
     """The JSON Schema of a kind of spec file."""
-    from oracle.models.model import Network
+    from oracle.models.build import Network
     from oracle.spec.dataset import Dataset
     from oracle.spec.device import Device
     from oracle.spec.schema import json_schema
