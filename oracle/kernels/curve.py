@@ -15,14 +15,14 @@ the longer of the two counts: what a wave loads, it loads while it computes.
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import Any, TypeAlias
 
 import numpy as np
 
 from oracle.kernels.waves import waves
+from oracle.models.model import Floats
+from oracle.models.shard import Numbers
 from oracle.spec.device import Curve, Device
 
-Array: TypeAlias = Any  # a float or a numpy array, broadcastable to (plans, rows)
 # bytes of an element as a kernel reads it
 OPERAND_BYTES = {"fp32": 4.0, "tf32": 4.0, "fp16": 2.0, "bf16": 2.0, "fp8": 1.0}
 REACHED = 0.83  # of the peak, by large products in a short benchmark: 0.81 H100, 0.84 A100
@@ -114,12 +114,12 @@ def duration(
     used: Curve,
     device: Device,
     rate: float,
-    m: Array,
-    n: Array,
-    k: Array,
-    count: Array,
-    nbytes: Array,
-) -> Array:
+    m: Floats,
+    n: Floats,
+    k: Floats,
+    count: Numbers,
+    nbytes: Floats,
+) -> Floats:
     """Seconds on the device of `count` products (m×k)·(k×n) in one kernel, by `used`."""
     traffic = nbytes * (1 / (device.memory_bandwidth * used.traffic))
     if used.waves:
@@ -131,12 +131,12 @@ def duration(
     return used.start + np.sqrt(math * math + traffic * traffic)
 
 
-def launched(device: Device, seconds: Array, queued: bool) -> Array:
+def launched(device: Device, seconds: Floats, queued: bool) -> Floats:
     """At least what the host needs to launch it, unless the host runs ahead (`queued`)."""
     return seconds if queued else np.maximum(seconds, device.launch)
 
 
-def powered(device: Device, own: str, seconds: Array, flop: Array, queued: bool) -> Array:
+def powered(device: Device, own: str, seconds: Floats, flop: Numbers, queued: bool) -> Floats:
     """The same, and in a training step (`queued`) at the clock that the power lasts for.
 
         P ∝ rate · V²,  V ∝ clock:   clock = ∛(budget / rate)  where that is less than one

@@ -11,11 +11,12 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from oracle.kernels.curve import Origin, origin
-from oracle.kernels.rows import Passes
-from oracle.models.model import Model
-from oracle.models.shard import Array, Shard
+from oracle.kernels.passes import Passes
+from oracle.models.model import Floats, Model
+from oracle.models.shard import Numbers, Shard
 from oracle.spec.device import ORIGINS, Device
 from oracle.spec.options import Options
 
@@ -31,17 +32,19 @@ EXACT, SCALED = 0.05, 0.1  # relative 1σ of a row measured at its shape, on ano
 class Provenance:
     """Seconds of one pass of each plan, by origin, and their uncertainty: (plans,) each."""
 
-    seconds: dict[str, Array] = field(default_factory=dict)  # by origin
-    outside: Array = 0.0  # seconds of what was measured or fitted, but not at such work
-    uncertainty: Array = 0.0  # 1σ of all, seconds: errors of one origin add up
+    seconds: dict[str, Floats] = field(default_factory=dict)  # by origin
+    # seconds of what was measured or fitted, but not at such work
+    outside: Floats = field(default_factory=lambda: np.zeros(1))
+    # 1σ of all, seconds: errors of one origin add up
+    uncertainty: Floats = field(default_factory=lambda: np.zeros(1))
 
-    def add(self, kind: str, seconds: Array, outside: Array, uncertainty: Array) -> None:
+    def add(self, kind: str, seconds: Floats, outside: Numbers, uncertainty: Numbers) -> None:
         self.seconds[kind] = self.seconds.get(kind, 0.0) + seconds
         self.outside = self.outside + np.broadcast_to(outside, seconds.shape)
         self.uncertainty = self.uncertainty + np.broadcast_to(uncertainty, seconds.shape)
 
     @property
-    def total(self) -> Array:
+    def total(self) -> Floats:
         return np.maximum(sum(self.seconds.values()), 1e-30)
 
     def to_dict(self, plan: int) -> dict[str, object]:
@@ -80,7 +83,7 @@ def provenance(
     weights = stages.total(shard.w * np.ones_like(shard.batch)) * shard.stated
     held = weights.sum(axis=1)
     if profile is not None and profile.has(options.optimizer):
-        near = profile.has(options.optimizer, weights).all(axis=1)
+        near = profile.has_of(options.optimizer, weights).all(axis=1)
         update.add("measured", held, held * ~near, EXACT * held)
     else:
         stream = origin(device, "stream")
@@ -88,19 +91,20 @@ def provenance(
     return ahead, back, update
 
 
-def _measured(tally: Provenance, seconds: Array, how: Array) -> Array:
+def _measured(tally: Provenance, seconds: Floats, how: NDArray[np.int8]) -> Floats:
     """Count the seconds that a profile has; the rest, which were never measured, are returned."""
     for level, uncertainty in ((2, EXACT), (1, SCALED)):
         these = (seconds * (how == level)).sum(axis=1)
         tally.add("measured", these, these * (level == 1), uncertainty * these)
-    return seconds * (how == 0)
+    rest: Floats = seconds * (how == 0)
+    return rest
 
 
-def _modelled(tally: Provenance, seconds: Array, own: Origin, work: Array) -> None:
+def _modelled(tally: Provenance, seconds: Floats, own: Origin, work: Floats) -> None:
     """Count seconds of the kernel model, by the origin of their curve."""
     total = seconds.sum(axis=1)
     uncertainty = COMMON[own.kind] * own.uncertainty * total
-    outside: Array = 0.0
+    outside: Numbers = 0.0
     if own.reach:
         low, high = own.reach[0], own.reach[-1]
         if work.min() < low or work.max() > high:

@@ -11,7 +11,7 @@ import os
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property, lru_cache
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
@@ -23,7 +23,8 @@ from oracle.spec.dataset import Dataset
 from oracle.spec.document import Node
 from oracle.spec.schema import read
 
-Floats = NDArray[np.float64]
+Floats: TypeAlias = NDArray[np.float64]
+Flags: TypeAlias = NDArray[np.bool_]
 
 
 @dataclass(frozen=True, eq=False)
@@ -52,7 +53,7 @@ class Model:
         return found
 
     @cached_property
-    def folded(self) -> NDArray[np.bool_]:
+    def folded(self) -> Flags:
         """Rows that stand in a repeated block."""
         return self.repeat > 1
 
@@ -101,21 +102,21 @@ class Model:
     def stride(self) -> tuple[Floats, Floats, Floats]:
         return self._axes(lambda row: row.stride)
 
-    def mask(self, test: Any) -> NDArray[np.bool_]:
+    def mask(self, test: Any) -> Flags:
         return np.array([bool(test(row)) for row in self.rows])
 
     @cached_property
-    def weighted(self) -> NDArray[np.bool_]:
+    def weighted(self) -> Flags:
         """Rows whose weights meet every input channel: convolutions and matrices."""
         return self.mask(lambda row: row.work in ("gemm", "conv"))
 
     @cached_property
-    def layers(self) -> NDArray[np.bool_]:
+    def layers(self) -> Flags:
         """Rows that count as a layer in the published table: matrices, attention, pooling."""
         return self.weighted | self.mask(lambda row: row.work == "attention" or row.kind == "pool")
 
     @cached_property
-    def tokens(self) -> NDArray[np.bool_]:
+    def tokens(self) -> Flags:
         """Rows whose first extent counts tokens."""
         return self.mask(lambda row: row.made.tokens or row.given.tokens)
 

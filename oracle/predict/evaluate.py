@@ -18,8 +18,9 @@ from typing import Any
 
 import numpy as np
 
+from oracle.kernels.passes import Passes
 from oracle.kernels.provenance import provenance
-from oracle.kernels.rows import Passes, passes
+from oracle.kernels.rows import passes
 from oracle.kernels.slowest import in_step
 from oracle.models.model import Model
 from oracle.models.shard import Array, Shard, serial

@@ -15,7 +15,8 @@ import numpy as np
 
 from oracle import kernels
 from oracle.kernels.curve import precision_on
-from oracle.kernels.rows import AROUND, Passes
+from oracle.kernels.passes import Passes
+from oracle.kernels.rows import AROUND
 from oracle.models.model import Model
 from oracle.models.shard import Array, Shard
 from oracle.plan.plan import Plan
