@@ -21,8 +21,8 @@ from oracle.kernels.passes import Passes
 from oracle.kernels.profile.measured import Profile
 from oracle.kernels.stream import stream
 from oracle.models.layers import Row
-from oracle.models.model import Floats, Model
-from oracle.models.shard import Extents, Numbers, Shard, product
+from oracle.models.model import Axes, Floats, Model
+from oracle.models.shard import Numbers, Shard, product
 from oracle.spec.device import Device
 
 # what a framework dispatches for one row, forward and backward: a matrix product brings its bias,
@@ -115,7 +115,7 @@ class _At:
     def row(self, read: Callable[[Row], float]) -> Floats:
         return np.array([read(self.shard.model.rows[i]) for i in self.columns], float)
 
-    def three(self, extents: Extents) -> Extents:
+    def three(self, extents: Axes) -> Axes:
         """Three extents with what is not there in front, as convolutions are priced."""
         first, second, third = (self(e) for e in extents)
         return third, first, second

@@ -8,7 +8,7 @@ runs of rows between which exactly one tensor is passed on.
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property, lru_cache
 from typing import Any, TypeAlias
@@ -17,7 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from oracle.models.build import Network, Segment, rows_of
-from oracle.models.layers import Row, Shape
+from oracle.models.layers import Extents, Row, Shape
 from oracle.spec import catalogue
 from oracle.spec.dataset import Dataset
 from oracle.spec.document import Node
@@ -25,6 +25,7 @@ from oracle.spec.schema import read
 
 Floats: TypeAlias = NDArray[np.float64]
 Flags: TypeAlias = NDArray[np.bool_]
+Axes: TypeAlias = tuple[Floats, Floats, Floats]  # three extents of each row; 1 where none is
 
 
 @dataclass(frozen=True, eq=False)
@@ -33,20 +34,22 @@ class Model:
 
     name: str
     rows: tuple[Row, ...]
-    feeds: tuple[tuple[int, ...], ...]
+    feeds: tuple[tuple[int, ...], ...]  # rows whose output each row takes; -1: the input
     segments: tuple[Segment, ...]
     title: str = ""
     source: str = ""
-    dataset: Dataset | None = None
+    dataset: Dataset | None = None  # that it is usually trained on, or was opened with
 
     def __len__(self) -> int:
         return len(self.rows)
 
-    def column(self, read: Any) -> Floats:
+    def column(self, read: Callable[[Row], float]) -> Floats:
+        """What `read` says of each row."""
         return np.array([read(row) for row in self.rows], dtype=float)
 
     @cached_property
     def repeat(self) -> Floats:
+        """How often each row recurs."""
         found = np.ones(len(self.rows))
         for segment in self.segments:
             found[segment.start : segment.stop] = segment.repeat
@@ -59,14 +62,17 @@ class Model:
 
     @cached_property
     def x(self) -> Floats:
+        """|x|, input elements of one sample."""
         return self.column(lambda row: row.given.size)
 
     @cached_property
     def y(self) -> Floats:
+        """|y|, output elements of one sample."""
         return self.column(lambda row: row.made.size)
 
     @cached_property
     def w(self) -> Floats:
+        """|w|, weights, biases included."""
         return self.column(lambda row: row.weights)
 
     @cached_property
@@ -81,28 +87,30 @@ class Model:
     def groups(self) -> Floats:
         return self.column(lambda row: row.groups)
 
-    def _axes(self, read: Any) -> tuple[Floats, Floats, Floats]:
+    def _axes(self, read: Callable[[Row], Extents]) -> Axes:
         padded = np.array([(*read(row), 1, 1, 1)[:3] for row in self.rows], dtype=float)
         return tuple(padded.T)
 
     @cached_property
-    def given(self) -> tuple[Floats, Floats, Floats]:
-        """Input extents, three of them; what is not there is 1."""
+    def given(self) -> Axes:
+        """Input extents."""
         return self._axes(lambda row: row.given.extents)
 
     @cached_property
-    def made(self) -> tuple[Floats, Floats, Floats]:
+    def made(self) -> Axes:
+        """Output extents."""
         return self._axes(lambda row: row.made.extents)
 
     @cached_property
-    def window(self) -> tuple[Floats, Floats, Floats]:
+    def window(self) -> Axes:
         return self._axes(lambda row: row.window)
 
     @cached_property
-    def stride(self) -> tuple[Floats, Floats, Floats]:
+    def stride(self) -> Axes:
         return self._axes(lambda row: row.stride)
 
-    def mask(self, test: Any) -> Flags:
+    def mask(self, test: Callable[..., object]) -> Flags:
+        """Rows that pass a test."""
         return np.array([bool(test(row)) for row in self.rows])
 
     @cached_property
@@ -156,6 +164,7 @@ class Model:
 
     @cached_property
     def kept_bytes(self) -> Floats:
+        """Further bytes that each row keeps per sample: masks, indices, fp32 copies."""
         return self.column(lambda row: row.extra_bytes)
 
     @cached_property
@@ -204,6 +213,7 @@ class Model:
 
 
 def _mac(row: Row) -> float:
+    """Multiply-accumulates of one row's forward pass, for one sample."""
     if row.work == "conv":
         window = float(np.prod(row.window))
         if row.kind == "deconv":

@@ -13,10 +13,9 @@ from typing import Any, TypeAlias
 
 import numpy as np
 
-from oracle.models.model import Flags, Floats, Model
+from oracle.models.model import Axes, Flags, Floats, Model
 
 Numbers: TypeAlias = float | Floats  # one for all, or an array of them
-Extents: TypeAlias = tuple[Floats, Floats, Floats]
 Array: TypeAlias = Any  # numbers, flags or row numbers, in rooms that are not typed closer yet
 
 
@@ -31,8 +30,8 @@ class Shard:
     filters: Floats  # F
     heads: Floats
     kv_heads: Floats
-    given: Extents  # input extents
-    made: Extents  # output extents
+    given: Axes  # input extents
+    made: Axes  # output extents
     x: Floats  # |x|  input elements held, per sample
     y: Floats  # |y|  output elements held, per sample
     w: Floats  # |w|  weight elements used
