@@ -12,6 +12,7 @@ import argparse
 from oracle.commands.parser import (
     Answer,
     batch_arguments,
+    batch_of,
     prediction_arguments,
     prediction_options,
     result_arguments,
@@ -41,7 +42,6 @@ def run(asked: argparse.Namespace) -> Answer:
         return Answer("", 2, "error: a plan is explained for a MODEL, a SYSTEM and a --batch")
     from oracle.ask.explain.explanation import explain
     from oracle.models.model import model
-    from oracle.plan.plan import parse
     from oracle.predict.defaults import options_for
     from oracle.show.explanation import explanation_text
     from oracle.spec.catalogue import system
@@ -50,10 +50,7 @@ def run(asked: argparse.Namespace) -> Answer:
     kept = prediction_options(asked)
     kept.pop("dataset")
     options = options_for(what, where, **kept)
-    batch = asked.batch or max(
-        1, round(asked.batch_per_device * int(parse(asked.plan, 1).devices[0, 0]))
-    )
-    found = explain(what, where, asked.plan, batch, options)
+    found = explain(what, where, asked.plan, batch_of(asked, asked.plan), options)
     code = 0 if found.own.shown.feasible[0] else 1
     from oracle.show.provenance import signed
 

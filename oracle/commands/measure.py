@@ -90,8 +90,6 @@ def run(asked: argparse.Namespace) -> Answer:
 def compute(asked: argparse.Namespace) -> Answer:
     """Rows of a model, each at the local shape of the plans."""
     if not asked.model or not asked.plan or not asked.batch:
-        from oracle.spec.document import refusal
-
         hint = "e.g. --model resnet50 --plan serial --batch 32"
         what = "`measure compute` needs --model, --plan and --batch"
         raise refusal("measure", what, hint, "E103")

@@ -237,6 +237,16 @@ def batch_arguments(parser: argparse.ArgumentParser) -> None:
     size.add_argument("--batch-per-device", type=per_device, metavar="b", help="samples per device")
 
 
+def batch_of(asked: argparse.Namespace, plan: str) -> int:
+    """The global batch of a plan: as it was said, or for as many devices as the plan has."""
+    if asked.batch is not None:
+        return int(asked.batch)
+    from oracle.plan.plan import parse
+
+    samples: int = round(asked.batch_per_device * int(parse(plan, 1).devices[0, 0]))
+    return max(1, samples)
+
+
 def objective_argument(parser: argparse.ArgumentParser) -> None:
     """What a ranking is by."""
     parser.add_argument("--objective", choices=["time", "cost", "memory"], default="time",

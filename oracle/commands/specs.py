@@ -9,11 +9,12 @@ oracle specs schema models|systems|devices|datasets      JSON Schema, for editor
 from __future__ import annotations
 
 import argparse
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
-from oracle.commands.parser import Answer, Usage, as_json, result_arguments, told
-from oracle.spec.document import refusal
+from oracle.commands.parser import Answer, as_json, result_arguments, told
+from oracle.spec.document import SpecError, refusal, suggest
 
 FAULT = ("code", "what", "line", "column", "hint")
 FOLDERS = ("models", "systems", "devices", "datasets")
@@ -33,7 +34,8 @@ def run(asked: argparse.Namespace) -> Answer:
     if asked.what == "list":
         return listed(asked)
     if not asked.names:
-        raise _wrong(Usage(f"`oracle specs {asked.what}` takes at least one name"))
+        what = f"`oracle specs {asked.what}` takes at least one name"
+        raise refusal("specs", what, "see `oracle specs --help`", "E112")
     return {"show": shown, "check": checked, "schema": schema}[asked.what](asked)
 
 
@@ -63,8 +65,6 @@ def shown(asked: argparse.Namespace) -> Answer:
 
 
 def checked(asked: argparse.Namespace) -> Answer:
-    from oracle.spec.document import SpecError
-
     lines, errors = [], []
     files: list[dict[str, Any]] = []
     for name in asked.names:
@@ -138,13 +138,5 @@ def opened(kind: str, name: str) -> object:
     return read[kind](name)
 
 
-def _unknown(name: str, known: object) -> Exception:
-    from oracle.spec.document import suggest
-
-    what = f"nothing is called `{name}`"
-    return refusal("specs", what, suggest(name, list(known)), "E110")  # type: ignore[call-overload]
-
-
-def _wrong(error: Exception) -> Exception:
-
-    return refusal("specs", str(error), "see `oracle specs --help`", "E112")
+def _unknown(name: str, known: Iterable[str]) -> SpecError:
+    return refusal("specs", f"nothing is called `{name}`", suggest(name, known), "E110")
