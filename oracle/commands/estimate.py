@@ -9,16 +9,15 @@ from __future__ import annotations
 
 import argparse
 
-from oracle.commands.parser import (
+from oracle.commands.arguments import (
     BRIEF,
-    Answer,
     batch_arguments,
     batch_of,
     prediction_arguments,
     prediction_options,
     result_arguments,
-    told,
 )
+from oracle.commands.parser import Answer, formatted
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:
@@ -36,7 +35,7 @@ def run(asked: argparse.Namespace) -> Answer:
 
     batch = asked.batch or [batch_of(asked, plan) for plan in asked.plan]
     found = api.estimate(asked.model, asked.system, asked.plan, batch, **prediction_options(asked))
-    return told(
+    return formatted(
         asked, lambda: "\n\n".join(estimate_text(found, row) for row in range(len(found))),
         lambda: signed(found.to_dict(), asked), found.rows, 0 if found.feasible.any() else 1,
         brief=BRIEF,

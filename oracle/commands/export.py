@@ -12,14 +12,13 @@ import argparse
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from oracle.commands.parser import (
-    Answer,
-    as_json,
+from oracle.commands.arguments import (
     batch_arguments,
     batch_of,
     prediction_arguments,
     prediction_options,
 )
+from oracle.commands.parser import Answer, as_json
 
 if TYPE_CHECKING:
     from oracle.models.transformer import Transformer

@@ -15,7 +15,8 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from oracle.commands.parser import Answer, either, lasting, names, whole
+from oracle.commands.arguments import either, lasting, names, whole
+from oracle.commands.parser import Answer
 from oracle.spec.document import refusal
 from oracle.spec.options import SLOTS
 

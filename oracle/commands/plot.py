@@ -19,8 +19,7 @@ import re
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from oracle.commands.parser import (
-    Answer,
+from oracle.commands.arguments import (
     batch_arguments,
     batch_of,
     names,
@@ -28,6 +27,7 @@ from oracle.commands.parser import (
     prediction_options,
     whole,
 )
+from oracle.commands.parser import Answer
 from oracle.commands.sweep import grid, question
 from oracle.spec.document import refusal
 

@@ -13,7 +13,8 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
-from oracle.commands.parser import Answer, as_json, result_arguments, told
+from oracle.commands.arguments import result_arguments
+from oracle.commands.parser import Answer, as_json, formatted
 from oracle.spec.document import SpecError, refusal, suggest
 
 FAULT = ("code", "what", "line", "column", "hint")
@@ -48,7 +49,7 @@ def listed(asked: argparse.Namespace) -> Answer:
     found = {folder: sorted(shipped(folder)) for folder in wanted}
     rows = [{"kind": folder, "name": name} for folder, names in found.items() for name in names]
     lines = [f"{folder}: {' '.join(names)}" for folder, names in found.items()]
-    return told(asked, lambda: "\n".join(lines), lambda: found, lambda: rows)
+    return formatted(asked, lambda: "\n".join(lines), lambda: found, lambda: rows)
 
 
 def shown(asked: argparse.Namespace) -> Answer:
@@ -85,8 +86,10 @@ def checked(asked: argparse.Namespace) -> Answer:
     rows = [{"name": file["name"], "kind": file["kind"], **fault} for file in files
             for fault in file["faults"] or [dict.fromkeys(FAULT)]]  # fmt: skip
     said = "\n\n".join(errors) if (asked.form or "text") == "text" else ""
-    return told(asked, lambda: "\n".join(lines), lambda: {"schema": 1, "files": files},
-                lambda: rows, 2 if errors else 0, said)  # fmt: skip
+    return formatted(
+        asked, lambda: "\n".join(lines), lambda: {"schema": 1, "files": files}, lambda: rows,
+        2 if errors else 0, said,
+    )  # fmt: skip
 
 
 def schema(asked: argparse.Namespace) -> Answer:
