@@ -103,7 +103,7 @@ def schema_of(kind: str) -> dict[str, Any]:
     from oracle.models.build import Network
     from oracle.spec.dataset import Dataset
     from oracle.spec.device import Device
-    from oracle.spec.schema import json_schema
+    from oracle.spec.json_schema import json_schema
     from oracle.spec.system import System
 
     kinds = {"models": Network, "systems": System, "devices": Device, "datasets": Dataset}

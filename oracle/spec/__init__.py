@@ -2,6 +2,7 @@
 
 document      a text as a tree of places; faults and their codes
 schema        a tree as a frozen dataclass, with every fault at once
+json_schema   the JSON Schema of such a dataclass, for editors
 units         text to SI numbers and back
 dataset device system     the kinds of spec
 catalogue     shipped specs by name, a user's own by path
