@@ -59,7 +59,7 @@ ASSUMED = {
 
 @dataclass(frozen=True, slots=True)
 class Origin:
-    """Where a price comes from, and how far it can be trusted."""
+    """Where the seconds of a kernel come from, and their uncertainty."""
 
     kind: str  # measured, fitted, datasheet or assumed
     source: str
@@ -94,7 +94,7 @@ def fitted(device: Device, family: str, precision: str = "", part: str = "") -> 
 def origin(
     device: Device, family: str, precision: str = "", part: str = "", flop: float | None = None
 ) -> Origin:
-    """Whether a price is measured, fitted or assumed, and whether `flop` lies outside the fit."""
+    """Where the seconds of a kernel come from, and whether `flop` lies outside the fit."""
     own = precision and precision_on(device, precision)
     used = curve(device, family, own, part)
     outside = used.origin == "assumed"
@@ -132,12 +132,12 @@ def duration(
 
 
 def launched(device: Device, seconds: Floats, queued: bool) -> Floats:
-    """At least what the host needs to launch it, unless the host runs ahead (`queued`)."""
+    """Seconds of a kernel, no less than the host takes to launch it unless it is `queued`."""
     return seconds if queued else np.maximum(seconds, device.launch)
 
 
 def powered(device: Device, own: str, seconds: Floats, flop: Numbers, queued: bool) -> Floats:
-    """The same, and in a training step (`queued`) at the clock that the power lasts for.
+    """As `launched`, and in a training step (`queued`) at the clock that the power limit allows.
 
         P ∝ rate · V²,  V ∝ clock:   clock = ∛(budget / rate)  where that is less than one
 

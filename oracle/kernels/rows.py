@@ -32,7 +32,7 @@ DISPATCHED = {
     "gemm": (3, 4), "conv": (2, 3), "flash": (5, 6), "attention": (12, 16), "stream": (2, 3),
     "loss": (15, 8),
 }  # fmt: skip
-BESIDE = {"fp8": "bf16"}  # what all but linear layers compute in
+BESIDE = {"fp8": "bf16"}  # what all layers but linear ones compute in
 CAST = 4  # bytes an element: read in 16 bits, written in 8 as it is and turned round
 MERGED = 10  # bytes to add an element of a part's result to those before it, in fp32
 AROUND = 60  # dispatched around each micro-batch: fetching it, scaling its loss, bookkeeping
@@ -78,6 +78,7 @@ def _ideal(shard: Shard, device: Device, precision: str, found: dict[str, Floats
 
 
 def _launches(row: Row) -> tuple[int, int]:
+    """Kernels that a framework launches for one row, forward and backward."""
     if row.kind in ("flatten", "reshape"):
         return 0, 0
     if row.kind == "loss":

@@ -1,4 +1,4 @@
-"""Devices of one make differ, and those that work in step wait for the slowest of them.
+"""The slowest of many devices: chips of one make differ in speed, and a step waits for all.
 
     slowest of p = 1 + variation · Φ⁻¹((p − 3/8) / (p + 1/4))        the mean of the greatest of p
                                                                   normal numbers [blom1958]

@@ -1,4 +1,4 @@
-"""Kernels that wait for memory: norms, activations, softmax, embeddings, weight updates."""
+"""Memory-bound kernels: norms, activations, softmax, embeddings, weight updates."""
 
 from __future__ import annotations
 

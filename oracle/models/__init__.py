@@ -6,6 +6,6 @@ model         a network as columns, one entry a row; opened by name, path or dic
 build         shape inference: from the layers of a spec to rows
 layers/       one class a layer kind: shapes, weights, work
 transformer   the family block of a transformer as layers
-fusion        what a library does in one kernel
-shard         what one device is left with
+fusion        the passes that a library fuses into the kernel of a norm
+shard         local shapes: what one device holds and does
 """

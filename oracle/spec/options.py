@@ -1,4 +1,4 @@
-"""What is decided beside the plan: precision, optimizer, and under which assumptions."""
+"""Options of a prediction beside the plan: precision, optimizer, assumptions, profile."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ ACTIVATION_BYTES = {"fp32": 4.0, "tf32": 4.0, "fp16": 2.0, "bf16": 2.0, "fp8": 2
 
 @dataclass(frozen=True)
 class Options:
-    """What is decided beside the plan."""
+    """Options of a prediction beside the plan."""
 
     precision: str = "fp32"
     optimizer: str = "momentum"
-    ideal: bool = False
-    max_memory: float | None = None
-    gamma: float = 1.0
+    ideal: bool = False  # the assumptions of the published cost table
+    max_memory: float | None = None  # bytes of a device; its own memory if not said
+    gamma: float = 1.0  # memory reuse of the published table, with `ideal`
     algorithm: str | None = None  # of collectives; the best of the menu if not said
     profile: Any = None  # a `kernels.profile.Profile`, where rows were measured
 

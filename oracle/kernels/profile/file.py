@@ -1,4 +1,4 @@
-"""The file of a profile, JSON lines, as `oracle measure compute` writes it.
+"""Read the file of a profile: JSON lines, as `oracle measure compute` writes them.
 
     {"oracle-profile": 1, "precision": "fp32", "complete": true}
     {"row": SIGNATURE, "forward": 0.0012, "backward": 0.0025, "spread": 0.02, "samples": 2}

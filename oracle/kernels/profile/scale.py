@@ -1,4 +1,4 @@
-"""From what the kernel model says to what was measured: of a layer, and of the rows of a model."""
+"""The kernel model scaled to measured seconds: for one layer, and for the rows of a model."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ Measured = Sequence[tuple[Sequence[float], Any]]  # (local shape, Timed)
 
 @dataclass(frozen=True, eq=False)
 class Ramp:
-    """h: measured over model seconds, monotone, linear in between, in proportion beyond.
+    """h: measured seconds by the model's, monotone, linear in between, in proportion beyond.
 
     Points are (K,) or, column by column, (K, rows) with NaN where there is none.
 
@@ -75,7 +75,7 @@ def _rising(x: Floats, y: Floats) -> Floats:
 
 @dataclass(frozen=True, eq=False)
 class MeasuredRows:
-    """What was measured of each row of a model, and what the kernel model says of it."""
+    """Measured seconds of each row of a model, and the kernel model scaled to them."""
 
     shapes: Floats  # (K, 12, rows), infinite where there is none
     took: dict[str, Floats]  # by pass, (K, rows)

@@ -1,4 +1,4 @@
-"""Local shapes of rows: as text, what a profile's line is called by; as numbers, to be found by."""
+"""Signatures of rows: their layer and local shape, as text in a profile and as numbers."""
 
 from __future__ import annotations
 
