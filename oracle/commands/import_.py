@@ -11,7 +11,8 @@ from __future__ import annotations
 import argparse
 from typing import TYPE_CHECKING
 
-from oracle.commands.parser import Answer, as_json, whole
+from oracle.commands.arguments import whole
+from oracle.commands.parser import Answer, as_json
 
 if TYPE_CHECKING:
     from oracle.readers.importers import Imported
