@@ -42,7 +42,8 @@ class Groups:
             self.sizes[axis.name], self.strides[axis.name] = axis.degree, stride
             stride = stride * axis.degree
         self.devices = stride
-        expert = plan.axis("expert").degree
+        # what does not divide the data axis is infeasible; it is priced as what does
+        expert = np.gcd(self.sizes["data"].astype(int), plan.axis("expert").degree.astype(int))
         self.sizes["expert"], self.strides["expert"] = expert, self.strides["data"]
         self.sizes["data/expert"] = self.sizes["data"] / expert
         self.strides["data/expert"] = self.strides["data"] * expert

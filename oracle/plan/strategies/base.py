@@ -76,6 +76,7 @@ class Strategy(ABC):
     degrees: ClassVar[bool] = True  # is written with a degree
     as_grid: ClassVar[bool] = False  # may be written as a grid, `2x2`
     by_hand: ClassVar[tuple[str, ...]] = ()  # axes beside which a search leaves it to the user
+    deals_batch: ClassVar[bool] = False  # each of its devices has samples of its own
     speaks_for_all: ClassVar[bool] = False  # talks at degree 1 too, for replicas others made
     timing: ClassVar[tuple[str, ...]] = ()  # knobs that change when things happen, not what
     shapes: ClassVar[bool] = True  # its split changes the shapes of rows, not the batch alone
@@ -124,6 +125,11 @@ class Strategy(ABC):
                 rest = (float(i) for i in range(len(choices)) if i != plain)
                 found[name] = (plain, *rest)
         return found
+
+    @classmethod
+    def spares(cls, model: Model) -> dict[str, float]:
+        """Values of knobs that need the least memory."""
+        return {}
 
     @classmethod
     def knobs(cls) -> dict[str, Any]:

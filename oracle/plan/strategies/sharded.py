@@ -31,6 +31,7 @@ class Sharded(Strategy):
     nearness = 2
     bound = "samples in the batch"
     limited_by = ("gradient exchange", "layer-wise exchange: weights are gathered to be used")
+    deals_batch = True
     by_hand = ("data",)  # whose knob `zero` does the same
     shapes = False
     runs = ("zero", "overlap")
