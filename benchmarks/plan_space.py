@@ -119,7 +119,8 @@ class Space:
         few, row = np.unique(degrees, axis=0, return_inverse=True)
         plain = np.tile([float(known[0]) for *_, known in self.knobs], (len(few), 1))
         shard = evaluate.split(self.model, self.table(few, plain, np.ones(len(few))), self.options)
-        return np.broadcast_to(np.asarray(shard.batch, float), (len(few), 1))[row.reshape(-1), 0]
+        mine: Floats = np.broadcast_to(np.asarray(shard.batch, float), (len(few), 1))
+        return mine[row.reshape(-1), 0]
 
     @cached_property
     def cuts(self) -> list[Floats]:
