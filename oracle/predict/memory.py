@@ -15,7 +15,9 @@ import numpy as np
 
 from oracle.models.shard import Array, Shard
 from oracle.plan.plan import Plan
+from oracle.plan.schedule import most_in_flight
 from oracle.plan.stages import Stages
+from oracle.predict.played import ordered
 from oracle.spec.device import Device
 from oracle.spec.options import SLOTS, Options
 
@@ -114,14 +116,15 @@ def _activations(shard: Shard, stages: Stages, some: bool) -> tuple[list[Array],
 
 
 def _in_flight(plan: Plan, stages: Stages) -> Array:
-    """Micro-batches whose activations a stage keeps at once, (plans, p)."""
-    pipeline = plan.axis("pipeline")
-    p, v = stages.p, stages.v
-    stage = np.arange(p)[None, :]
-    S = pipeline.segments
-    if v > 1:  # chunks, each 1/v of a stage's layers
-        return np.minimum(S * v, (p - stage - 1) * 2 + (v - 1) * p + 1) / v
-    return np.where(pipeline.schedule == 1, np.minimum(S, p - stage), S)
+    """Micro-batches whose activations a stage keeps at once, (plans, p).
+
+    As the turns of the schedule have it; where the backward pass is in two, all are kept until
+    the gradient of the weights.
+    """
+    p, found = stages.p, np.empty((len(plan), stages.p))
+    for name, segments, rows in ordered(plan, stages):
+        found[rows] = [most_in_flight(name, i, p, segments, stages.v) for i in range(p)]
+    return found
 
 
 def _transient(shard: Shard) -> Array:
