@@ -1,4 +1,4 @@
-"""The closed loop: calibrate a lab of hosts, predict plans on it, run them, compare.
+"""Closed loop: calibrate a lab of hosts, predict plans on it, run them, and compare.
 
     python -m benchmarks.closed_loop [--quick] [--json] [--out DIR]
 
@@ -26,12 +26,12 @@ sys.path[:0] = [str(Path(__file__).parents[1])]
 
 import oracle  # noqa: E402 (the path above comes first)
 from oracle.calibration.calibrate import calibrate  # noqa: E402
-from oracle.executor.calls import Shape  # noqa: E402
+from oracle.executor.calls import GroupShape  # noqa: E402
 from oracle.executor.collectives import measure_collectives  # noqa: E402
 from oracle.executor.launch import Host  # noqa: E402
 from oracle.executor.measured import Measurement  # noqa: E402
 from oracle.executor.profile import measure_compute  # noqa: E402
-from oracle.executor.run import Job, run  # noqa: E402
+from oracle.executor.run import PlanRun, run  # noqa: E402
 from oracle.kernels.profile import Profile  # noqa: E402
 from oracle.kernels.profile import profile as read_profile  # noqa: E402
 from oracle.models.model import model as read_model  # noqa: E402
@@ -142,7 +142,7 @@ SETTINGS = [
 
 @dataclass(frozen=True)
 class Row:
-    """A plan predicted and measured."""
+    """Predicted and measured time of one plan."""
 
     setting: str
     model: str
@@ -192,19 +192,19 @@ def system_of(setting: Setting) -> System:
     return catalogue.system({"name": "lab", "device": device, "levels": levels, "source": lab})
 
 
-def jobs_of(setting: Setting, quick: bool) -> list[Job]:
+def jobs_of(setting: Setting, quick: bool) -> list[PlanRun]:
     """The plans of a setting."""
     names = ["vgg"] if quick else list(MODELS)
     steps, most = (3, 3) if quick else (8, 99)
     return [
-        Job(MODELS[name], plan, BATCH[name], steps=steps, warm_up=2)
+        PlanRun(MODELS[name], plan, BATCH[name], steps=steps, warm_up=2)
         for name in names
         for plan in PLANS[setting.hosts][name][:most]
     ]
 
 
 def calibrated(
-    setting: Setting, lab: Lab, jobs: Sequence[Job], folder: Path, quick: bool
+    setting: Setting, lab: Lab, jobs: Sequence[PlanRun], folder: Path, quick: bool
 ) -> tuple[System, Profile]:
     """The lab's system with what was measured on it, and the profile of compute."""
     host, hosts = lab.placed(), setting.hosts
@@ -212,7 +212,7 @@ def calibrated(
     # fit where messages are: a token bucket lets those below its burst through for nothing, and
     # many small ones in a row take what a host may have of a core
     sizes = [2**17, 2**20, 2**22] if quick else [2**17, 2**18, 2**19, 2**20, 2**22, 2**23]
-    whole = [Shape(2**k) for k in range(1, hosts.bit_length()) if 2**k <= hosts]
+    whole = [GroupShape(2**k) for k in range(1, hosts.bit_length()) if 2**k <= hosts]
     outcome = measure_collectives(
         collectives, ranks=hosts, sizes=sizes, shapes=whole, repeats=5, longest=4.0, host=host,
         operations=["allreduce", "reduce_scatter", "allgather", "sendrecv", "halo"], say=_say,
@@ -270,11 +270,11 @@ def loop(setting: Setting, folder: Path, quick: bool) -> Iterator[Row]:
         )  # fmt: skip
 
 
-def _plan(job: Job) -> Plan:
+def _plan(job: PlanRun) -> Plan:
     return parse(job.plan, job.batch)
 
 
-def _predicted(job: Job, system: System, profile: Profile) -> Estimate:
+def _predicted(job: PlanRun, system: System, profile: Profile) -> Estimate:
     """What the oracle says, before the plan was ever run."""
     network = read_model(job.model)
     found = oracle.estimate(
@@ -288,10 +288,10 @@ def _predicted(job: Job, system: System, profile: Profile) -> Estimate:
     return found
 
 
-def _measured(jobs: Sequence[Job], hosts: int, folder: Path, host: Host) -> list[Measurement]:
+def _measured(jobs: Sequence[PlanRun], hosts: int, folder: Path, host: Host) -> list[Measurement]:
     """Every plan, run; those whose steps differ much are run once more, and the calmer run kept."""
 
-    def ran(some: Sequence[Job], name: str) -> list[Measurement]:
+    def ran(some: Sequence[PlanRun], name: str) -> list[Measurement]:
         outcome, found = run(some, folder / name, ranks=hosts, host=host, say=_say, timeout=120)
         assert outcome.complete, outcome.message
         return found

@@ -19,8 +19,7 @@ from pathlib import Path
 import numpy as np
 
 import oracle
-from benchmarks.fidelity import REFERENCE
-from benchmarks.published import HALF_ADAM, Row, gpt, grid, number, rows
+from benchmarks.published import HALF_ADAM, Row, gpt, grid, number, rows, tables
 
 DEPTHS = (20, 24)  # layers of the two models that a predicted layer is the difference of
 
@@ -29,10 +28,10 @@ def main() -> int:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    parser.add_argument("--reference", type=Path, default=REFERENCE)
-    table = parser.parse_args().reference / "published" / "vtrain_single.csv"
+    parser.add_argument("--reference", type=Path, metavar="DIR")
+    table = tables(parser.parse_args().reference) / "vtrain_single.csv"
     if not table.exists():
-        print(f"skipped: no published/{table.name}")
+        print(f"skipped: no {table.parent.name}/{table.name}")
         return 0
     found = [row for row in rows(table) if number(row, "pp") == 1]
     alike: dict[tuple[int, int], list[Row]] = defaultdict(list)

@@ -1,7 +1,10 @@
 """How near predictions come to published measurements, table by table.
 
     python -m benchmarks.fidelity [--quick] [--json] [--table NAME] [--rows] [--reference DIR]
+    python -m benchmarks.fidelity --record
 
+Tables are read from DIR/published, else from `benchmarks/data/published`. `--record` writes what
+is reached today into `benchmarks/data/fidelity.json`; a test holds the next change to it.
 No constant belongs to a table or a row; systems may be calibrated on kernels and collectives.
 """
 
@@ -18,9 +21,9 @@ from typing import Any
 import numpy as np
 
 import oracle
-from benchmarks.published import TABLES, Case, Table, rows
+from benchmarks.published import CARRIED, TABLES, Case, Table, rows, tables
 
-REFERENCE = Path(__file__).parents[2] / "shared" / "reference"
+RECORD = CARRIED.parent / "fidelity.json"
 
 
 def main() -> int:
@@ -31,16 +34,21 @@ def main() -> int:
     parser.add_argument("--json", action="store_true", dest="as_json")
     parser.add_argument("--table", action="append", choices=sorted(TABLES))
     parser.add_argument("--rows", action="store_true", help="every row, predicted and measured")
-    parser.add_argument("--reference", type=Path, default=REFERENCE)
+    parser.add_argument("--reference", type=Path, metavar="DIR")
+    parser.add_argument("--record", action="store_true", help="keep what is reached for the tests")
     asked = parser.parse_args()
+    if asked.record:
+        RECORD.write_text(json.dumps(recorded(), indent=1) + "\n", encoding="utf-8")
+        return 0
     found, lines = {}, []
     for name, table in TABLES.items():
         if asked.table and name not in asked.table:
             continue
-        paths = sorted((asked.reference / "published").glob(table.file))
+        folder = tables(asked.reference)
+        paths = sorted(folder.glob(table.file))
         if not paths:
-            missing = f"skipped: no published/{table.file} under {asked.reference.name}"
-            lines.append({"table": name, "skipped": missing})
+            missing = f"no {folder.name}/{table.file} under {folder.parent.name}"
+            lines.append({"table": name, "skipped": f"skipped: {missing}"})
             continue
         result = judge(table, paths, quick=asked.quick)
         lines.append({"table": name, "goal": table.goal, "peers": table.peers, **result["summary"]})
@@ -65,6 +73,18 @@ def main() -> int:
                     print(f"{row['error']:+7.1%} {row['predicted']:12.5g} {row['measured']:12.5g}  "
                           f"{row['group']}  {row['plan']}  B={row['batch']}")  # fmt: skip
     return 0
+
+
+def reached(name: str) -> dict[str, Any]:
+    """What is recorded of a table that comes along: its rows and their mean error in percent."""
+    table = TABLES[name]
+    summary = judge(table, sorted(CARRIED.glob(table.file)))["summary"]
+    return {"rows": summary["rows"], "mape": round(summary["mape"], 2)}
+
+
+def recorded() -> dict[str, Any]:
+    """The same of every table."""
+    return {name: reached(name) for name in TABLES}
 
 
 def unit(key: str) -> str:

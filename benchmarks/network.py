@@ -21,11 +21,11 @@ from typing import Any
 
 import numpy as np
 
-from benchmarks import platforms
-from benchmarks.platforms import Row
+from benchmarks import simgrid
+from benchmarks.table import Table, figure, rounded, text
 from oracle.network import nccl, topology
 from oracle.network.collectives import named
-from oracle.network.contention import Contention, Groups, lines, sentence, trace
+from oracle.network.contention import Contention, RankGroups, lines, schedule_cost, sentence
 from oracle.network.topology import Topology
 from oracle.readers.logs import read
 from oracle.spec import catalogue
@@ -33,8 +33,6 @@ from oracle.spec import catalogue
 REFERENCE = Path(__file__).resolve().parents[2] / "shared" / "reference"
 OTHERS = Path(__file__).resolve().parents[1] / "tests" / "data" / "simgrid_others.csv"
 BANDWIDTH = 12.5e9
-LARGE = 4_000_000
-Table = dict[str, Any]  # title, rows, figures, notes
 
 # CPU seconds of SimGrid for one collective on a 2:1 fat tree, by ranks
 SIMGRID = {
@@ -42,107 +40,6 @@ SIMGRID = {
     256: {"ring": 0.74, "halving_doubling": 0.10, "pairwise": 0.40},
     1024: {"ring": 24.0, "halving_doubling": 0.41, "pairwise": 13.6},
 }
-# why the rows that stand out do so
-REASONS: list[tuple[Callable[[Row], bool], str]] = [
-    (lambda r: (r.platform, r.algorithm) == ("flat_dln_q4h4", "basic_linear"),
-     "SimGrid's lazy update lets 80 messages through a link in the time of 64; run again with "
-     "--cfg=network/optim:Full it gives 420.53 µs at 4 MB, as we do"),
-    (lambda r: r.algorithm == "ompi_ring_segmented",
-     "cut into segments of 1 MB, each with its own envelope and pipeline fill"),
-    (lambda r: r.algorithm == "lr" and r.ranks & (r.ranks - 1) > 0,
-     "elements that do not divide by the ranks go round in an exchange of their own"),
-    (lambda r: r.platform.startswith("builtin"),
-     "shares there go by round-trip time: short routes overtake, ranks drift apart"),
-    (lambda r: r.nbytes < LARGE, "small messages: one group's latency hides behind another's data"),
-    (lambda r: "torus" in r.platform, "ranks drift between steps of unequal load"),
-]  # fmt: skip
-
-
-def simgrid(reference: Path) -> Table:
-    """Every simulated case against ours, 16 bytes of envelope a message counted."""
-    rows = list(platforms.compared(reference / "network" / "simgrid_collectives.csv"))
-    table, figures = [], {}
-    for family, sizes, contended in (
-        ("flat", "large", False), ("flat", "large", True), ("flat", "small", False),
-        ("flat", "small", True), ("builtin", "large", False), ("builtin", "large", True),
-        ("builtin", "small", False), ("builtin", "small", True),
-    ):  # fmt: skip
-        part = [r for r in rows if r.platform.startswith(family) and (r.groups > 1) == contended
-                and (r.nbytes >= LARGE) == (sizes == "large")]  # fmt: skip
-        if not part:
-            continue
-        errors = np.array([abs(r.error) for r in part])
-        worst = part[int(errors.argmax())]
-        table.append({
-            "platforms": family, "sizes": f"{'≥' if sizes == 'large' else '<'} 4 MB",
-            "groups": "several" if contended else "one", "cases": len(part),
-            "median": _sig(np.median(errors)), "p99": _sig(np.quantile(errors, 0.99)),
-            "worst": _sig(errors.max()), "where": _where(worst), "why": _why(worst),
-        })  # fmt: skip
-    flat = np.array([abs(r.error) for r in rows
-                     if r.platform.startswith("flat") and r.nbytes >= LARGE])  # fmt: skip
-    built = np.array([abs(r.error) for r in rows
-                      if r.platform.startswith("builtin") and r.nbytes >= LARGE])  # fmt: skip
-    small = np.array([abs(r.error) for r in rows if r.platform.startswith("flat")
-                      and r.groups > 1 and 10_000 < r.nbytes < 100_000])  # fmt: skip
-    plain = [abs(r.error) for r in rows if r.platform.startswith("flat_xbar") and r.algorithm
-             in ("own", "rdb", "rab_rdb", "pair") and r.nbytes >= LARGE]  # fmt: skip
-    for name, values, goal in (("simgrid_flat", flat, "median ≤ 1e-4, p99 ≤ 0.01"),
-                               ("simgrid_builtin", built, "within 0.02")):  # fmt: skip
-        if len(values):
-            figures[f"{name}.median"] = _figure(np.median(values), "", goal)
-            figures[f"{name}.p99"] = _figure(np.quantile(values, 0.99), "", goal)
-            figures[f"{name}.worst"] = _figure(values.max(), "", goal)
-    if len(built):
-        within = float((built <= 0.02).mean())
-        figures["simgrid_builtin.within_2_percent"] = _figure(within, "share", "1")
-    if len(small):
-        figures["simgrid_flat_16k_contended.worst"] = _figure(small.max(), "", "≤ 0.08")
-    if plain:
-        figures["simgrid_uncontended.worst"] = _figure(max(plain), "", "≤ 1e-6")
-    return {"title": "Against SimGrid (max-min fair shares)", "rows": table, "figures": figures}
-
-
-def others(path: Path) -> Table:
-    """Sizes and topologies that the big table lacks, simulated with the same settings at 4 MB."""
-    rows = list(platforms.compared(path))
-    table = []
-    for name in dict.fromkeys(r.platform for r in rows):
-        part = [r for r in rows if r.platform == name]
-        errors = np.array([abs(r.error) for r in part])
-        worst = part[int(errors.argmax())]
-        table.append({
-            "platform": name, "ranks": part[0].ranks, "cases": len(part),
-            "median": _sig(np.median(errors)), "within 1 %": _sig((errors <= 0.01).mean()),
-            "worst": _sig(errors.max()), "where": _where(worst),
-        })  # fmt: skip
-    flat = [r for r in rows if r.platform.startswith("flat")]
-    even = [r for r in flat if r.collective != "alltoall"
-            and not (r.ranks // r.groups) & (r.ranks // r.groups - 1)]  # fmt: skip
-    figures = {
-        "simgrid_others_flat.median": _figure(np.median([abs(r.error) for r in flat]), "", "1e-4"),
-        "simgrid_others_flat.within_1_percent": _figure(
-            np.mean([abs(r.error) <= 0.01 for r in flat]), "share", "0.99"),
-        "simgrid_others_flat_allreduce.worst": _figure(
-            max(abs(r.error) for r in even), "", "0.01"),
-    }  # fmt: skip
-    notes = [
-        "beyond 1 %: pairwise all-to-all where steps load links unequally: ranks drift apart, and "
-        "the sum over steps is too long by up to 17 %; ranks beyond a power of two, by 5 %",
-    ]
-    return {"title": "Against SimGrid: other sizes and topologies, 4 MB", "rows": table,
-            "figures": figures, "notes": notes}  # fmt: skip
-
-
-def _where(row: Row) -> str:
-    return (f"{row.platform} {row.collective} {row.algorithm} {row.layout}×{row.groups} "
-            f"{row.nbytes:.2g} B {row.error:+.2%}")  # fmt: skip
-
-
-def _why(row: Row) -> str:
-    if abs(row.error) < 1e-3:
-        return ""
-    return next((why for is_so, why in REASONS if is_so(row)), "unexplained")
 
 
 def dln(_: Path) -> Table:
@@ -164,11 +61,11 @@ def dln(_: Path) -> Table:
         for net, graph in nets(duplex).items():
             for name in ("ring", "halving_doubling", "rabenseifner", "shifted_halving_doubling"):
                 steps = named("allreduce", name).schedule(p)
-                cost = trace(graph, Groups(((p, 1),), p), steps)
+                cost = schedule_cost(graph, RankGroups(((p, 1),), p), steps)
                 phi[net, name, duplex] = cost.per_byte / ideal
     table = [
         {"network": net, "duplex": duplex}
-        | {name: _sig(phi[net, name, duplex]) for name in
+        | {name: rounded(phi[net, name, duplex]) for name in
            ("ring", "halving_doubling", "rabenseifner", "shifted_halving_doubling")}
         for duplex in ("full", "half") for net in nets(duplex)
     ]  # fmt: skip
@@ -178,19 +75,19 @@ def dln(_: Path) -> Table:
     )
     hd = phi["DLN 16 switches × 4", "halving_doubling", "half"]
     figures = {
-        "dln.shd_over_dln_hd": _figure(1 - shd / hd, "gain", "slides ~0.25"),
-        "dln.shd_over_tree_hd_farthest_first": _figure(
+        "dln.shd_over_dln_hd": figure(1 - shd / hd, "gain", "slides ~0.25"),
+        "dln.shd_over_tree_hd_farthest_first": figure(
             1 - shd / phi[tree, "rabenseifner", "half"], "gain", "slides ~0.50"),
-        "dln.shd_over_tree_hd_nearest_first": _figure(
+        "dln.shd_over_tree_hd_nearest_first": figure(
             1 - shd / phi[tree, "halving_doubling", "half"], "gain", "slides ~0.50"),
-        "dln.shd_over_dln_hd_full_duplex": _figure(
+        "dln.shd_over_dln_hd_full_duplex": figure(
             1 - phi["DLN 16 switches × 4", "shifted_halving_doubling", "full"]
             / phi["DLN 16 switches × 4", "halving_doubling", "full"], "gain", ""),
     }  # fmt: skip
     for ranks, slide in ((64, 0.31), (256, 0.71), (1024, 0.90)):
         seconds = [named("allreduce", name).seconds(ranks, 1e6, 1e-6, 1 / BANDWIDTH)
                    for name in ("shifted_halving_doubling", "ring")]  # fmt: skip
-        figures[f"dln.shd_over_ring_{ranks}"] = _figure(
+        figures[f"dln.shd_over_ring_{ranks}"] = figure(
             1 - seconds[0] / seconds[1], "gain", f"slides {slide}"
         )
     notes = [
@@ -219,28 +116,28 @@ def speed(_: Path, quick: bool) -> Table:
             for what, pattern in (("four", ((n // 4, 4),)), ("one", ((n, 1),))):
                 p = pattern[0][0]
                 start = time.process_time()
-                trace(graph, Groups(pattern, n), named(op, name).schedule(p))
+                schedule_cost(graph, RankGroups(pattern, n), named(op, name).schedule(p))
                 took[what] = time.process_time() - start
             spent.setdefault(name, []).append(took["four"])
             theirs = SIMGRID.get(n, {}).get(name)
             table.append({
-                "ranks": n, "collective": f"{op} {name}", "four groups": _sig(took["four"]),
-                "one group": _sig(took["one"]), "SimGrid": theirs or "",
-                "times faster": _sig(theirs / took["one"]) if theirs else "",
+                "ranks": n, "collective": f"{op} {name}", "four groups": rounded(took["four"]),
+                "one group": rounded(took["one"]), "SimGrid": theirs or "",
+                "times faster": rounded(theirs / took["one"]) if theirs else "",
             })  # fmt: skip
             if n in (1024, 16384):
                 goal = "≤ 0.1" if n == 1024 else "≤ 1"
-                figures[f"speed.{name}_{n}"] = _figure(max(took.values()), "s", goal)
+                figures[f"speed.{name}_{n}"] = figure(max(took.values()), "s", goal)
     for name, seconds in spent.items():
         last = np.log(seconds[-3:])
         growth = np.polyfit(np.log(sizes[-3:]), last, 1)[0]
-        figures[f"speed.{name}_growth"] = _figure(growth, "exponent of ranks", "")
+        figures[f"speed.{name}_growth"] = figure(growth, "exponent of ranks", "")
     graph = topology.torus((32, 32), BANDWIDTH)
     for op, name in (("allreduce", "ring"), ("allreduce", "halving_doubling"),
                      ("alltoall", "pairwise")):  # fmt: skip
         start = time.process_time()
-        trace(graph, Groups(((256, 4),), 1024), named(op, name).schedule(256))
-        figures[f"speed.torus_{name}_1024"] = _figure(time.process_time() - start, "s", "")
+        schedule_cost(graph, RankGroups(((256, 4),), 1024), named(op, name).schedule(256))
+        figures[f"speed.torus_{name}_1024"] = figure(time.process_time() - start, "s", "")
     return {"title": "Speed: CPU seconds a query", "rows": table, "figures": figures}
 
 
@@ -264,7 +161,7 @@ def library(reference: Path) -> Table:
     fitted = replace(system, collectives=calibrate([read(p) for p in paths], system).entries)
     table, everything = [], {"nccl": [], "fitted": []}  # type: ignore[var-annotated]
     for nodes, nbytes, seconds in _logs(reference):
-        net = nccl.Network(4 * nodes, nodes, 2, 12.0, 12.0, ll128=False)
+        net = nccl.NcclNetwork(4 * nodes, nodes, 2, 12.0, 12.0, ll128=False)
         choice, expected = nccl.choice("allreduce", net, nbytes)
         offer = lines(fitted, "allreduce", ((4 * nodes, 1),), 4 * nodes)
         ours = np.min([line.start + line.per_byte * nbytes for line in offer], axis=0)
@@ -273,12 +170,12 @@ def library(reference: Path) -> Table:
             everything[name].extend(values.tolist())
         taken = [str(c) for c in dict.fromkeys(choice.tolist())]
         table.append({
-            "nodes": nodes, "sizes": len(nbytes), "as NCCL would": _sig(errors["nccl"].mean()),
-            "fitted": _sig(errors["fitted"].mean()), "chosen": " → ".join(taken),
+            "nodes": nodes, "sizes": len(nbytes), "as NCCL would": rounded(errors["nccl"].mean()),
+            "fitted": rounded(errors["fitted"].mean()), "chosen": " → ".join(taken),
         })  # fmt: skip
     figures = {
-        "nccl_model.mape": _figure(np.mean(everything["nccl"]), "", "≤ 0.20"),
-        "nccl_fitted.mape": _figure(np.mean(everything["fitted"]), "", "≤ 0.08"),
+        "nccl_model.mape": figure(np.mean(everything["nccl"]), "", "≤ 0.20"),
+        "nccl_fitted.mape": figure(np.mean(everything["fitted"]), "", "≤ 0.08"),
     }
     notes = ["two channels of 12 GB/s and no LL128 are inferred, not in the logs; the logs do not "
              "tell the algorithm either"]  # fmt: skip
@@ -322,8 +219,8 @@ def bars(reference: Path) -> Table:
             (*seconds, float(paradl) if paradl else None),
             strict=True,
         ):
-            cells[name] = "" if value is None else _sig(value)
-            accuracy = "" if value is None else _sig(1 - abs(value - measured) / measured)
+            cells[name] = "" if value is None else rounded(value)
+            accuracy = "" if value is None else rounded(1 - abs(value - measured) / measured)
             cells[f"{name} accuracy"] = accuracy
         table.append(cells)  # fmt: skip
     figures = {}
@@ -333,7 +230,7 @@ def bars(reference: Path) -> Table:
                       if r["strategy"] == strategy and r[f"{name} accuracy"] != ""]  # fmt: skip
             if found_:
                 key = f"abci_{strategy}.{name.lower()}_accuracy"
-                figures[key] = _figure(np.median(found_), "median 1 − |p − m|/m", "")
+                figures[key] = figure(np.median(found_), "median 1 − |p − m|/m", "")
     notes = [
         "fitted: α and β from nccl-tests on this machine, φ counted; nothing from these bars",
         "what is measured holds more than the exchange: their framework packs gradients, "
@@ -347,12 +244,12 @@ def bars(reference: Path) -> Table:
 def phi(reference: Path) -> Table:
     """φ on ABCI, none of it typed in."""
     system = catalogue.system("abci")
-    graph = topology.of(system, 8)
+    graph = topology.network_of(system, 8)
     pairs = {k: Contention(graph, np.arange(k), np.arange(k) + 4, np.full(k, 4e6)) for k in (1, 4)}
     rate = {k: float(c.rates.min()) for k, c in pairs.items()}
-    table = [{"case": "osu_mbw_mr, 1 → 4 pairs between two nodes", "φ": _sig(rate[1] / rate[4]),
+    table = [{"case": "osu_mbw_mr, 1 → 4 pairs between two nodes", "φ": rounded(rate[1] / rate[4]),
               "in words": _measured(reference)}]  # fmt: skip
-    figures = {"phi.osu_pairs": _figure(rate[1] / rate[4], "φ", "2.00")}
+    figures = {"phi.osu_pairs": figure(rate[1] / rate[4], "φ", "2.00")}
     cases = [
         ("data 16 × filter 4", 64, ((16, 4),), "phi.data_filter", "2"),
         ("data 32 × filter 136, a rack each", 4352, ((32, 136),), "phi.racks", "> 2"),
@@ -362,24 +259,24 @@ def phi(reference: Path) -> Table:
         table.append(
             {
                 "case": what,
-                "φ": _sig(line.phi),
+                "φ": rounded(line.phi),
                 "in words": sentence(system, "gradients", pattern, devices, line),
             }
         )
-        figures[name] = _figure(line.phi, "φ", goal)
+        figures[name] = figure(line.phi, "φ", goal)
     for algorithm in ("halving_doubling", "rabenseifner"):
         line = lines(system, "allreduce", ((256, 4),), 1024, algorithm)[-1]
         table.append(
             {
                 "case": f"data 256 × filter 4 by {algorithm}",
-                "φ": _sig(line.phi),
+                "φ": rounded(line.phi),
                 "in words": sentence(system, "gradients", ((256, 4),), 1024, line),
             }
         )
-        figures[f"phi.racks_{algorithm}"] = _figure(line.phi, "φ", "> 2")
+        figures[f"phi.racks_{algorithm}"] = figure(line.phi, "φ", "> 2")
     leader = lines(system, "allreduce", ((64, 1),), 64, "leader")[-1]
-    table.append({"case": "one leader a node", "φ": _sig(leader.phi), "in words": ""})
-    figures["phi.leader"] = _figure(leader.phi, "φ", "1")
+    table.append({"case": "one leader a node", "φ": rounded(leader.phi), "in words": ""})
+    figures["phi.leader"] = figure(leader.phi, "φ", "1")
     return {"title": "φ on ABCI", "rows": table, "figures": figures}
 
 
@@ -396,14 +293,6 @@ def _measured(reference: Path) -> str:
     return f"measured {4 * totals[1] / totals[4]:.2f}"
 
 
-def _figure(value: Any, unit: str, goal: str) -> dict[str, Any]:
-    return {"value": float(value), "unit": unit, "goal": goal}
-
-
-def _sig(value: Any) -> float:
-    return float(f"{float(value):.3g}")
-
-
 def main(arguments: list[str] | None = None) -> int:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
@@ -414,15 +303,15 @@ def main(arguments: list[str] | None = None) -> int:
     asked = parser.parse_args(arguments)
     needs = asked.reference / "network" / "simgrid_collectives.csv"
     logs = asked.reference / "logs" / "abci-vnode"
-    figure = asked.reference / "paradl" / "techreport_fig2_digitised.csv"
+    digitised = asked.reference / "paradl" / "techreport_fig2_digitised.csv"
     plans: list[tuple[str, Path | None, Callable[[], Table]]] = [
-        ("simgrid", needs, lambda: simgrid(asked.reference)),
-        ("simgrid_others", OTHERS, lambda: others(OTHERS)),
+        ("simgrid", needs, lambda: simgrid.reference_table(asked.reference)),
+        ("simgrid_others", OTHERS, lambda: simgrid.others(OTHERS)),
         ("dln", None, lambda: dln(asked.reference)),
         ("speed", None, lambda: speed(asked.reference, asked.quick)),
         ("nccl", logs, lambda: library(asked.reference)),
         ("phi", None, lambda: phi(asked.reference)),
-        ("abci", figure, lambda: bars(asked.reference)),
+        ("abci", digitised, lambda: bars(asked.reference)),
     ]
     figures: dict[str, Any] = {}
     rows: list[dict[str, Any]] = []
@@ -440,21 +329,6 @@ def main(arguments: list[str] | None = None) -> int:
     if asked.as_json:
         print(json.dumps({"figures": figures, "rows": rows}, indent=1, ensure_ascii=False))
     return 0
-
-
-def text(table: Table) -> str:
-    """A table in columns, its figures and its notes below."""
-    names = list(dict.fromkeys(key for row in table["rows"] for key in row))
-    cells = [names] + [[str(row.get(name, "")) for name in names] for row in table["rows"]]
-    widths = [max(len(row[k]) for row in cells) for k in range(len(names))]
-    out = ["", table["title"], ""]
-    out += ["  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip()
-            for row in cells]  # fmt: skip
-    out.append("")
-    for name, figure in table["figures"].items():
-        goal = f"   (goal {figure['goal']})" if figure["goal"] else ""
-        out.append(f"{name} = {_sig(figure['value'])} {figure['unit']}{goal}")
-    return "\n".join([*out, *(f"note: {note}" for note in table.get("notes", []))])
 
 
 if __name__ == "__main__":

@@ -15,13 +15,13 @@ import numpy as np
 
 from oracle.network import topology
 from oracle.network.collectives import Steps, named
-from oracle.network.contention import Groups, trace
+from oracle.network.contention import RankGroups, schedule_cost
 from oracle.network.topology import Topology
 
 ENVELOPE = 16  # bytes that SimGrid adds to every message
 
 # (collective, algorithm) there -> the schedules here, one after the other
-ALGORITHMS: dict[tuple[str, str], tuple[tuple[str, str], ...]] = {
+SCHEDULES: dict[tuple[str, str], tuple[tuple[str, str], ...]] = {
     ("ring", "own"): (("allreduce", "ring"),),
     ("hd", "own"): (("allreduce", "halving_doubling"),),
     ("hdr", "own"): (("allreduce", "rabenseifner"),),
@@ -124,7 +124,7 @@ def schedule(collective: str, algorithm: str, p: int) -> list[Steps] | None:
         inner = int(match[2])
         parts: Any = (("allreduce", "hierarchical" if match[1] else "leader"),)
     else:
-        parts = ALGORITHMS.get((collective, algorithm))
+        parts = SCHEDULES.get((collective, algorithm))
     if parts is None:
         return None
     runs = [named(op, name) for op, name in parts]
@@ -149,9 +149,9 @@ def compared(path: Path) -> Iterator[Row]:
                 else:
                     net = platform(row["platform"], row["platform_desc"],
                                    float(row["link_bw_Bps"]), _alpha(row))  # fmt: skip
-                    groups = Groups(pattern, ranks)
+                    groups = RankGroups(pattern, ranks)
                     each = [replace(s, share=np.sign(s.share)) for s in steps]
-                    known[key] = trace(net, groups, steps), trace(net, groups, each)
+                    known[key] = schedule_cost(net, groups, steps), schedule_cost(net, groups, each)
             if known[key] is None:
                 continue
             cost, messages = known[key]

@@ -18,6 +18,7 @@ import yaml
 from oracle.spec import catalogue
 
 Row = dict[str, str]
+CARRIED = Path(__file__).parent / "data" / "published"
 
 
 @dataclass(frozen=True)
@@ -63,9 +64,18 @@ def table(name: str, file: str, goal: str, peers: str = "") -> Callable[[Any], A
 
 
 def rows(path: Path) -> list[Row]:
-    """The rows of a CSV file as text."""
+    """The rows of a CSV file as text; a comment in line one is the source of all of them."""
     with path.open(newline="", encoding="utf-8") as file:
-        return list(csv.DictReader(file))
+        first = file.readline()
+        if not first.startswith("#"):
+            file.seek(0)
+            return list(csv.DictReader(file))
+        return [{**row, "source": first[1:].strip()} for row in csv.DictReader(file)]
+
+
+def tables(reference: Path | None) -> Path:
+    """The folder of tables below one that was named; else the small tables that come along."""
+    return reference / "published" if reference else CARRIED
 
 
 def number(row: Row, key: str, default: float = 0) -> int:

@@ -1,8 +1,8 @@
-"""Reliability: ranks killed and stopped at random points, and what is left of the measurement.
+"""Fault injection: ranks killed and stopped at random points, and what the measurement keeps.
 
     python -m benchmarks.reliability [--quick] [--json] [--kills N] [--stalls N] [--ranks N]
 
-Each trial measures collectives among a few ranks and hits one of them at a random moment. The
+Each trial measures collectives among a few ranks and kills or stops one at a random moment. The
 message must name that rank, its phase and its operation, within 10 s of a kill and 5 s after the
 time-out of a stall; all processes must be gone 5 s later; what was finished must still be there,
 and a second run must go on from it. Then sweeps are killed (benchmarks.sweep_kills): no row may be
@@ -28,7 +28,7 @@ from typing import Any
 
 from benchmarks import sweep_kills
 from oracle.executor.collectives import measure_collectives
-from oracle.executor.heartbeat import sighting
+from oracle.executor.heartbeat import last_status
 from oracle.executor.launch import FAILED, Outcome
 from oracle.executor.records import lines, of_all_ranks
 
@@ -39,16 +39,16 @@ BOUND = {"SIGKILL": 10.0, "SIGSTOP": STALL + 5}  # seconds until the message
 
 @dataclass(frozen=True)
 class Trial:
-    """One rank hit once."""
+    """One rank killed or stopped once."""
 
     how: str
     rank: int
     code: int
-    noticed: float  # seconds from the blow to the message
+    noticed: float  # seconds from the signal to the message
     gone: float  # … and until no process was left
     named: bool  # rank, host, phase and operation
     orphans: int
-    before: int  # samples that all ranks had finished at the blow
+    before: int  # samples that all ranks had finished at the signal
     after: int  # … and that the file has
     message: str
 
@@ -59,37 +59,37 @@ class Trial:
         return self.code == FAILED and whole and self.noticed <= bound and self.gone <= bound + 5
 
 
-def strike(how: str, ranks: int, folder: Path, chance: random.Random) -> Trial:
-    """Measure, and hit a random rank after a random number of samples."""
+def inject(how: str, ranks: int, folder: Path, chance: random.Random) -> Trial:
+    """Measure, and signal a random rank after a random number of samples."""
     out, victim, when = folder / "out.jsonl", chance.randrange(ranks), chance.randrange(2, 30)
-    blow = _Blow(how, victim, folder / "out.jsonl.parts", ranks, chance.uniform(0, 0.2))
+    injection = _Injection(how, victim, folder / "out.jsonl.parts", ranks, chance.uniform(0, 0.2))
     heard = 0
 
     def say(_: str) -> None:
         nonlocal heard
         heard += 1
         if heard >= when:
-            blow.soon()
+            injection.soon()
 
     outcome = _measure(out, ranks, STALL if how == "SIGSTOP" else 60.0, say)
     ended = time.monotonic()
-    while not all(map(_gone, blow.pids)) and time.monotonic() < ended + 20:
+    while not all(map(_gone, injection.pids)) and time.monotonic() < ended + 20:
         time.sleep(0.05)
-    gone = time.monotonic() - blow.at
+    gone = time.monotonic() - injection.at
     message = outcome.message
     named = outcome.fault is not None and outcome.fault.rank == victim
     named = named and outcome.fault is not None and ":" in outcome.fault.where
     kept = sum(1 for line in lines(out) if "seconds" in line)
-    alive = sum(not _gone(pid) for pid in blow.pids)
+    alive = sum(not _gone(pid) for pid in injection.pids)
     return Trial(
         how,
         victim,
         outcome.code,
-        ended - blow.at,
+        ended - injection.at,
         gone,
         named,
         alive,
-        blow.finished,
+        injection.finished,
         kept,
         message,
     )
@@ -101,8 +101,8 @@ def _measure(out: Path, ranks: int, timeout: float, say: Callable[[str], None]) 
     )
 
 
-class _Blow:
-    """Falls once, on one rank, a moment after it was called for."""
+class _Injection:
+    """Sends a signal to one rank once, a moment after it was asked for."""
 
     def __init__(self, how: str, victim: int, parts: Path, ranks: int, delay: float) -> None:
         self.how, self.victim, self.parts, self.ranks = how, victim, parts, ranks
@@ -113,17 +113,17 @@ class _Blow:
     def soon(self) -> None:
         if not self.called:
             self.called = True
-            threading.Timer(self.delay, self.fall).start()
+            threading.Timer(self.delay, self.send).start()
 
-    def fall(self) -> None:
+    def send(self) -> None:
         attempt = sorted(self.parts.glob("attempt-*"))[-1]
-        seen = [sighting(attempt, rank) for rank in range(self.ranks)]
-        self.pids = [said.pid for said in seen if said]
+        seen = [last_status(attempt, rank) for rank in range(self.ranks)]
+        self.pids = [status.pid for status in seen if status]
         self.finished = len(of_all_ranks(self.parts, self.ranks)) - 1  # less the header's
         self.at = time.monotonic()
-        said = seen[self.victim]
-        if said:
-            os.kill(said.pid, getattr(signal, self.how))
+        status = seen[self.victim]
+        if status:
+            os.kill(status.pid, getattr(signal, self.how))
 
 
 def _gone(pid: int) -> bool:
@@ -137,7 +137,7 @@ def trials(how: str, count: int, ranks: int, seed: int) -> list[Trial]:
     found = []
     for number in range(count):
         with tempfile.TemporaryDirectory() as folder:
-            found.append(strike(how, ranks, Path(folder), random.Random(seed * 1000 + number)))
+            found.append(inject(how, ranks, Path(folder), random.Random(seed * 1000 + number)))
         trial = found[-1]
         state = "ok" if trial.passed else "FAILED"
         sys.stderr.write(f"{number + 1}/{count} {how} of rank {trial.rank}: {state}, "
@@ -152,7 +152,7 @@ def resumed(ranks: int, kills: int, seed: int) -> tuple[int, int]:
         path = Path(folder)
         most = 0
         for _ in range(kills):
-            most = max(most, strike("SIGKILL", ranks, path, chance).after)
+            most = max(most, inject("SIGKILL", ranks, path, chance).after)
         outcome = _measure(path / "out.jsonl", ranks, 60.0, lambda _: None)
         assert outcome.complete, outcome.message
         samples = [(s["operation"], s["bytes"], s["note"]) for s in lines(path / "out.jsonl")

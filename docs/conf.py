@@ -147,7 +147,8 @@ def accuracy() -> str:
     """The accuracy tables, as the commands print them today."""
     import accuracy
 
-    return accuracy.markdown(Path(os.environ.get("ORACLE_REFERENCE", accuracy.REFERENCE)))
+    named = os.environ.get("ORACLE_REFERENCE")
+    return accuracy.markdown(Path(named) if named else None)
 
 
 def peers() -> str:

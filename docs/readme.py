@@ -1,7 +1,7 @@
 """README's session and table of accuracy, said anew: `python docs/readme.py [--reference DIR]`.
 
 Every `$ oracle …` line of its console block is run again; the table is what
-`benchmarks.fidelity` prints today. Without the published tables at hand it stays as it is.
+`benchmarks.fidelity` prints today. A named folder without tables leaves it as it is.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from accuracy import REFERENCE, ROOT, judged
+from accuracy import ROOT, judged
 
 COLUMNS = ("table", "rows", "MAPE", "median", "bias", "τ", "our pick is best", "mean regret",
            "in 90 %", "best peer")  # fmt: skip
@@ -36,7 +36,7 @@ def session(block: re.Match[str]) -> str:
     return "```console\n" + "\n\n".join(spoken) + "\n```"
 
 
-def table(reference: Path) -> str | None:
+def table(reference: Path | None) -> str | None:
     """The table of accuracy; None where nothing can be judged."""
     found = [row for row in judged(reference) if "mape" in row]
     if not found:
@@ -61,7 +61,7 @@ def line(row: dict[str, Any]) -> str:
 
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--reference", type=Path, default=REFERENCE)
+    parser.add_argument("--reference", type=Path, metavar="DIR")
     asked = parser.parse_args()
     path = ROOT / "README.md"
     text = re.sub(r"```console\n(.*?)\n```", session, path.read_text(encoding="utf-8"), flags=re.S)

@@ -7,10 +7,10 @@ import torch.distributed as dist
 
 from oracle.executor.cuts import Cuts
 from oracle.executor.graph import graph
-from oracle.executor.mesh import Mesh
+from oracle.executor.local_model import GhostNorm, LocalModel
+from oracle.executor.mesh import DeviceMesh
 from oracle.executor.optimizer import Optimizer
 from oracle.executor.parts import deal
-from oracle.executor.program import Ghost, Program
 from oracle.executor.steps import Trainer, inputs
 from oracle.executor.wire import Wire
 from oracle.plan.plan import parse
@@ -21,7 +21,7 @@ torch.use_deterministic_algorithms(True)
 def prove(rank, arguments):
     """Run all cases; one that raises is a result as well, alike on all ranks of its mesh."""
     for case in arguments["cases"]:
-        rank.at("measure", case["name"])
+        rank.enter("measure", case["name"])
         try:
             found = one(rank, case)
         except Exception:
@@ -35,24 +35,24 @@ def one(rank, case):
     dtype = getattr(torch, case.get("dtype", "float64"))
     layers = graph(case["model"])
     plan = parse(case["plan"], case["batch"])
-    mesh = Mesh(plan, rank.rank, rank.size)
+    mesh = DeviceMesh(plan, rank.rank, rank.size)
     wire = Wire(mesh)
     optimizer = Optimizer(case.get("optimizer", "momentum"), case.get("rate", 0.005))
-    program = Program(layers, plan, wire, dtype=dtype, seed=3)
+    local = LocalModel(layers, plan, wire, dtype=dtype, seed=3)
     if not mesh.taking_part:
         return {"sent": {}, "loss": [], "serial": [], "weights": 0.0, "gradients": 0.0}
     serial, alone = lone(layers, plan, mesh, case["batch"], dtype, optimizer)
-    trainer = Trainer(program, optimizer)
+    trainer = Trainer(local, optimizer)
     losses, of_serial, gradients, heard = [], [], 0.0, raw(wire)
     for step in range(case["steps"]):
         x, target = inputs(layers, case["batch"], step, dtype)
         with heard:
             losses.append(trainer.step(x, target))
         of_serial.append(alone.step(x, target))
-        gradients = max(gradients, worst_gradient(program, serial))
-    account = {what: [s.op, s.calls, s.nbytes] for what, s in wire.sent.items()}
+        gradients = max(gradients, worst_gradient(local, serial))
+    account = {what: [s.op, s.calls, s.nbytes] for what, s in wire.traffic.items()}
     trainer.gathered()
-    weights = max((distance(held, serial) for held in program.helds), default=0.0)
+    weights = max((distance(held, serial) for held in local.held_weights), default=0.0)
     return {
         "sent": account,
         "raw": heard.nbytes,
@@ -60,7 +60,7 @@ def one(rank, case):
         "serial": of_serial,
         "gradients": gradients,
         "weights": weights,
-        "stages": program.stages,
+        "stages": local.stages,
         "counts": not any(mesh.at[axis] for axis in ("filter", "channel", "tensor")),
     }
 
@@ -69,16 +69,16 @@ def lone(layers, plan, mesh, batch, dtype, optimizer):
     """The serial run, its norms over the parts of batch and extents that the split run has."""
     single = parse("serial", batch)
     cuts = Cuts.of(layers, plan, mesh)
-    wire = Wire(Mesh(single, 0, 1))
+    wire = Wire(DeviceMesh(single, 0, 1))
     parts = [(0, batch)]
     for axis in mesh.degrees:
         if axis in ("data", "sharded"):
             parts = [i for a, b in parts for i in deal(b - a, mesh.degree(axis), a)]
     segments = int(plan.axis("pipeline").segments[0, 0] * plan.axis("data").accumulate[0, 0])
     parts = [i for a, b in parts for i in deal(b - a, segments, a)]
-    ghost = Ghost(tuple(parts), cuts.grid, [bool(cut) for cut in cuts.spaced])
-    program = Program(layers, single, wire, dtype=dtype, seed=3, ghost=ghost)
-    return program, Trainer(program, optimizer)
+    ghost = GhostNorm(tuple(parts), cuts.grid, [bool(cut) for cut in cuts.spaced])
+    local = LocalModel(layers, single, wire, dtype=dtype, seed=3, ghost=ghost)
+    return local, Trainer(local, optimizer)
 
 
 def relative(own, whole):
@@ -92,16 +92,16 @@ def distance(held, serial):
     return relative(held.value.detach(), held.cut(whole))
 
 
-def worst_gradient(program, serial):
+def worst_gradient(local, serial):
     """Where gradients are sharded, of the elements that are held here."""
     worst = 0.0
-    for bundle in program.bundles:
+    for bundle in local.bundles:
         whole = torch.cat(
             [held.cut(serial.of[held.op.index, held.name].value.grad).flatten()
-             for held in bundle.helds] or [torch.zeros(0, dtype=program.dtype)]
+             for held in bundle.held_weights] or [torch.zeros(0, dtype=local.dtype)]
         )  # fmt: skip
         whole = torch.nn.functional.pad(whole, (0, bundle.size - whole.numel()))
-        kept = bundle.own if program.zero else slice(None)
+        kept = bundle.own if local.zero else slice(None)
         worst = max(worst, relative(bundle.gradients[kept], whole[kept]))
     return worst
 

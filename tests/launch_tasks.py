@@ -19,7 +19,7 @@ def exchange(rank, arguments):
         due = fails.get("rank") == rank.rank and fails.get("step") == step
         if due and fails["how"] == "wait":
             time.sleep(1000)
-        rank.at("exchange", "allreduce of 1 KiB", step)
+        rank.enter("exchange", "allreduce of 1 KiB", step)
         if due and fails["how"] != "shape":
             fail(fails["how"])
         began = time.perf_counter()

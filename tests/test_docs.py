@@ -44,6 +44,13 @@ def test_links_between_pages_lead_somewhere() -> None:
             assert (page.parent / link).is_file(), f"{page.name} -> {link}"
 
 
+def test_places_named_to_contributors_are_there() -> None:
+    text = (ROOT / "CONTRIBUTING.md").read_text(encoding="utf-8")
+    places = re.findall(r"`((?:oracle|specs|benchmarks|tests)/[^`]*)`", text)
+    assert len(places) > 15
+    assert not [place for place in places if not any(ROOT.glob(place))]
+
+
 def test_every_page_is_in_the_table_of_contents() -> None:
     index = (ROOT / "docs" / "index.md").read_text(encoding="utf-8")
     listed = index[index.index("{toctree}") :].split("```")[0].split()

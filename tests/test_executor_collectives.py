@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from oracle.executor import collectives
-from oracle.executor.calls import Shape
+from oracle.executor.calls import GroupShape
 from oracle.executor.collectives import OPERATIONS, measure_collectives, shapes_of
 from oracle.executor.launch import DONE
 from oracle.executor.records import Records, lines
@@ -14,18 +14,18 @@ from oracle.spec.document import SpecError
 
 
 def test_shapes_are_slices_of_the_ranks():
-    assert Shape(2, 4, 4).members(8) == [[0, 4], [1, 5], [2, 6], [3, 7]]
-    assert Shape(4, 1, 2).members(8) == [[0, 1, 2, 3], [4, 5, 6, 7]]
-    assert Shape(3).members(2) == []
+    assert GroupShape(2, 4, 4).members(8) == [[0, 4], [1, 5], [2, 6], [3, 7]]
+    assert GroupShape(4, 1, 2).members(8) == [[0, 1, 2, 3], [4, 5, 6, 7]]
+    assert GroupShape(3).members(2) == []
 
 
 def test_shapes_of_a_cluster_cover_every_level_alone_and_together():
     shapes = shapes_of(16, 4)
-    for shape in (Shape(16), Shape(4), Shape(4, 1, 4), Shape(4, 4), Shape(4, 4, 4)):
-        assert shape in shapes
+    for wanted in ((16,), (4,), (4, 1, 4), (4, 4), (4, 4, 4)):
+        assert GroupShape(*wanted) in shapes
     assert shapes_of(1, 1) == []
-    assert shapes_of(4, 4) == [Shape(4), Shape(2), Shape(2, 1, 2)]
-    assert shapes_of(3, 3) == [Shape(3), Shape(2)]
+    assert shapes_of(4, 4) == [GroupShape(4), GroupShape(2), GroupShape(2, 1, 2)]
+    assert shapes_of(3, 3) == [GroupShape(3), GroupShape(2)]
 
 
 def test_slowest_rank_is_the_time_of_a_repeat(tmp_path):
@@ -64,7 +64,7 @@ def test_ranks_that_are_not_those_of_before_are_refused(tmp_path):
 @pytest.mark.slow
 def test_measures_every_operation_and_goes_on_where_it_ended(tmp_path):
     pytest.importorskip("torch")
-    out, shapes = tmp_path / "out.jsonl", [Shape(3), Shape(2, 1), Shape(1)]
+    out, shapes = tmp_path / "out.jsonl", [GroupShape(3), GroupShape(2, 1), GroupShape(1)]
     common = {"ranks": 3, "shapes": shapes[:2], "repeats": 3, "longest": 0.2}
     said = []
     assert measure_collectives(out, sizes=[600], say=said.append, **common).code == DONE

@@ -11,9 +11,9 @@ import pytest
 from equality_cases import cases
 
 from oracle.executor import records
+from oracle.executor.expected import expected_messages
 from oracle.executor.graph import graph
 from oracle.executor.launch import DONE, Host, launch
-from oracle.executor.schedule import expected
 from oracle.plan.plan import parse
 
 pytestmark = pytest.mark.slow
@@ -85,7 +85,7 @@ def test_bytes_sent_are_those_of_talk(proved, name):
             if op != "received" and what != "to look at" and what not in UNPRICED:
                 sent[what] = sent.get(what, 0.0) + nbytes / case["steps"]
     stages = [tuple(stage) for stage in ranks[0]["stages"]]
-    talk = {e.what: e.nbytes for e in expected(layers, plan, width, stages)}
+    talk = {e.what: e.nbytes for e in expected_messages(layers, plan, width, stages)}
     assert sent == pytest.approx(talk, rel=1e-9)
 
 

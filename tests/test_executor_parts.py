@@ -13,8 +13,8 @@ from hypothesis import strategies as st
 from oracle.commands.cli import main
 from oracle.executor.graph import graph
 from oracle.executor.parts import Window, deal
-from oracle.executor.run import Job, run
-from oracle.executor.supported import NotExecuted, unable
+from oracle.executor.run import PlanRun, run
+from oracle.executor.supported import NotSupported, unsupported
 from oracle.kernels.profile import signature
 from oracle.models.model import model
 from oracle.models.shard import serial
@@ -114,16 +114,16 @@ REFUSED = {
 @pytest.mark.parametrize("text", REFUSED)
 def test_what_is_not_run_is_refused_in_words(text, tmp_path):
     spec, words = REFUSED[text]
-    found = unable(model(spec), parse(text, 8))
+    found = unsupported(model(spec), parse(text, 8))
     assert any(words in why for why in found)
-    with pytest.raises(NotExecuted, match=re.escape(words)):
-        run(Job(spec, text, 8), tmp_path / "out.json", ranks=2)
+    with pytest.raises(NotSupported, match=re.escape(words)):
+        run(PlanRun(spec, text, 8), tmp_path / "out.json", ranks=2)
     assert not list(tmp_path.iterdir())  # no rank was started
 
 
 @pytest.mark.parametrize("case", list(cases()), ids=lambda case: case["name"])
 def test_what_is_run_is_not_refused(case):
-    assert unable(model(case["model"]), parse(case["plan"], case["batch"])) == []
+    assert unsupported(model(case["model"]), parse(case["plan"], case["batch"])) == []
 
 
 def test_all_that_is_not_run_is_said_at_once(tmp_path, capsys):

@@ -12,15 +12,15 @@ import oracle
 from oracle.commands.run import stages
 from oracle.executor import measured
 from oracle.executor.launch import DONE
-from oracle.executor.measured import Measurement, Said
+from oracle.executor.measured import MeasuredExchange, Measurement
 from oracle.executor.profile import measure_compute
-from oracle.executor.run import Job, run
-from oracle.executor.supported import NotExecuted
+from oracle.executor.run import PlanRun, run
+from oracle.executor.supported import NotSupported
 from oracle.kernels.profile import profile as read_profile
 
 ONE = Measurement(
     "m", "data:2", 8, 2, 0.5, (0.5, 0.6, 0.4), {"forward": 0.1, "backward": 0.2, "update": 0.01},
-    (Said("data: gradients", "allreduce", 2, 1.0, 4096.0, 0.1),), 1e6,
+    (MeasuredExchange("data: gradients", "allreduce", 2, 1.0, 4096.0, 0.1),), 1e6,
     ({"host": "a", "work": 1.0, "memory": 1e6}, {"host": "b", "work": 1.1, "memory": 1e6},
      {"host": "c", "work": 1.9, "memory": 1e6}),
     {"precision": "fp32"}, {"torch": "2"}, ((0, 3),),
@@ -64,15 +64,15 @@ def test_run_is_told_where_the_oracle_cuts():
 
 
 def test_precision_that_cannot_be_run_is_refused():
-    with pytest.raises(NotExecuted, match="fp8"):
-        run(Job(VGG, "serial", 8, precision="fp8"), Path("unused"), ranks=1)
+    with pytest.raises(NotSupported, match="fp8"):
+        run(PlanRun(VGG, "serial", 8, precision="fp8"), Path("unused"), ranks=1)
 
 
 @pytest.mark.slow
 def test_run_resume_and_replay(tmp_path):
     pytest.importorskip("torch")
     plans = ["serial", "data:2", "filter:2", "pipeline:2,segments=2"]
-    jobs = [Job(RESNET, plan, 8, steps=2, warm_up=1) for plan in plans]
+    jobs = [PlanRun(RESNET, plan, 8, steps=2, warm_up=1) for plan in plans]
     jobs[-1] = replace(jobs[-1], stages=(0, 2, 11))
     out, said = tmp_path / "m.json", []
     outcome, found = run(jobs[:2], out, ranks=2, say=said.append)
@@ -118,7 +118,7 @@ def test_profile_has_every_row_of_the_plans_at_its_local_shape(tmp_path):
     from oracle.plan.plan import parse
 
     plans = ["serial", "data:2", "filter:2", "pipeline:2,segments=2"]
-    jobs = [Job(RESNET, plan, 8, steps=2, warm_up=1) for plan in plans]
+    jobs = [PlanRun(RESNET, plan, 8, steps=2, warm_up=1) for plan in plans]
     outcome = measure_compute(jobs, tmp_path / "p.jsonl", ranks=2)
     assert outcome.code == DONE, outcome.message
     profile, network = read_profile(tmp_path / "p.jsonl"), model(RESNET)

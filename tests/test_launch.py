@@ -1,4 +1,4 @@
-"""Starting, watching and ending ranks: nothing finished is lost, and every failure has a name."""
+"""Starting, watching and ending ranks: nothing finished is lost, and every failure is named."""
 
 import json
 import os
@@ -13,9 +13,9 @@ from pathlib import Path
 import pytest
 
 from oracle.executor import faults, records
-from oracle.executor.faults import Fault
-from oracle.executor.heartbeat import Beacon, Sighting, sighting
-from oracle.executor.launch import DONE, FAILED, TERMINATED, Host, _Warden, launch
+from oracle.executor.faults import RankFault
+from oracle.executor.heartbeat import Heartbeat, Status, last_status
+from oracle.executor.launch import DONE, FAILED, TERMINATED, Host, _Supervisor, launch
 from oracle.executor.world import World, WorldError, recognise
 
 HERE = Path(__file__).parent
@@ -91,9 +91,9 @@ def test_failed_write_leaves_the_old_file(tmp_path):
 
 
 def test_cause_stands_before_consequence():
-    lost = Fault(0, "n0", "connection", "raised RuntimeError", when=1.0)
-    killed = Fault(2, "n2", "killed", "was killed by SIGKILL", when=1.4)
-    assert faults.root([lost, killed]) == killed
+    lost = RankFault(0, "n0", "connection", "raised RuntimeError", when=1.0)
+    killed = RankFault(2, "n2", "killed", "was killed by SIGKILL", when=1.4)
+    assert faults.root_cause([lost, killed]) == killed
 
 
 @pytest.mark.parametrize(
@@ -110,13 +110,13 @@ def test_kinds_of_exceptions(error, kind):
     assert faults.of_exception(error)[0] == kind
 
 
-def test_last_words_can_be_read_by_others(tmp_path):
-    beacon = Beacon(tmp_path, 3, "n3")
-    beacon.at("forward", "conv1", 7)
-    said = sighting(tmp_path, 3)
-    assert said is not None
-    assert (said.host, said.where()) == ("n3", "step 7, forward: conv1")
-    assert sighting(tmp_path, 4) is None
+def test_the_last_status_can_be_read_by_others(tmp_path):
+    heartbeat = Heartbeat(tmp_path, 3, "n3")
+    heartbeat.enter("forward", "conv1", 7)
+    status = last_status(tmp_path, 3)
+    assert status is not None
+    assert (status.host, status.where()) == ("n3", "step 7, forward: conv1")
+    assert last_status(tmp_path, 4) is None
 
 
 def test_user_code_needs_an_explicit_word(tmp_path):
@@ -132,8 +132,8 @@ def run(folder, ranks=3, timeout=20.0, **arguments):
 
 def pids_of(folder):
     attempts = sorted(folder.glob("attempt-*"))
-    found = (sighting(attempts[-1], rank) for rank in range(8))
-    return [said.pid for said in found if said]
+    found = (last_status(attempts[-1], rank) for rank in range(8))
+    return [status.pid for status in found if status]
 
 
 def gone(pid):
@@ -175,51 +175,51 @@ def test_failure_names_rank_host_phase_and_operation(tmp_path, how, words):
 
 
 def watched(folder, beats):
-    """A warden of as many ranks, all in one exchange, and a way to let them beat."""
-    warden = _Warden(folder, World(size=len(beats)), False, 8.0, lambda _: None, HOST)
+    """A supervisor of as many ranks, all in one exchange, and a way to let them beat."""
+    supervisor = _Supervisor(folder, World(size=len(beats)), False, 8.0, lambda _: None, HOST)
 
     def beat(numbers):
         for rank, number in enumerate(numbers):
-            said = Sighting(rank, f"node{rank}", 1, number, "exchange", "allreduce", 1, 7)
+            said = Status(rank, f"node{rank}", 1, number, "exchange", "allreduce", 1, 7)
             (folder / f"beat-{rank:05d}").write_text(json.dumps(asdict(said)))
 
     beat(beats)
-    warden._check_everyone(0.0)
-    return warden, beat
+    supervisor._check_everyone(0.0)
+    return supervisor, beat
 
 
 def test_rank_without_a_heartbeat_is_blamed_before_those_who_wait_for_it(tmp_path):
-    """It entered the operation as the others did: only its heart tells that it is the one."""
-    warden, beat = watched(tmp_path, [0, 0, 0])
+    """It entered the operation as the others did: only its missing heartbeat tells which."""
+    supervisor, beat = watched(tmp_path, [0, 0, 0])
     beat([1, 1, 1])
-    warden._check_everyone(1.0)  # a last beat, after the last move
+    supervisor._check_everyone(1.0)  # a last beat, after the last move
     for now in range(2, 9):
         beat([now, now, 1])
-        warden._check_everyone(float(now) + 0.3)
-        assert not faults.found(tmp_path)
-    warden._check_everyone(9.3)
-    (fault,) = faults.found(tmp_path)
+        supervisor._check_everyone(float(now) + 0.3)
+        assert not faults.reported(tmp_path)
+    supervisor._check_everyone(9.3)
+    (fault,) = faults.reported(tmp_path)
     assert (fault.rank, fault.kind) == (2, "stalled")
     assert "no heartbeat" in fault.detail
 
 
-def test_all_hearts_beat_and_nothing_moves(tmp_path):
-    warden, beat = watched(tmp_path, [0, 0])
+def test_all_ranks_beat_and_nothing_moves(tmp_path):
+    supervisor, beat = watched(tmp_path, [0, 0])
     for now in range(1, 10):
         beat([now, now])
-        warden._check_everyone(float(now))
-    (fault,) = faults.found(tmp_path)
+        supervisor._check_everyone(float(now))
+    (fault,) = faults.reported(tmp_path)
     assert "a dead link?" in fault.detail
 
 
 def test_time_in_which_the_warden_got_no_turn_counts_against_nobody(tmp_path):
-    warden, _ = watched(tmp_path, [0, 0])
-    warden._check_everyone(5.0)
-    warden._forgive(20.0)  # the machine was short of time: ranks were, too
-    warden._check_everyone(26.0)
-    assert not faults.found(tmp_path)
-    warden._check_everyone(29.5)
-    assert {fault.rank for fault in faults.found(tmp_path)} == {0, 1}
+    supervisor, _ = watched(tmp_path, [0, 0])
+    supervisor._check_everyone(5.0)
+    supervisor._forgive(20.0)  # the machine was short of time: ranks were, too
+    supervisor._check_everyone(26.0)
+    assert not faults.reported(tmp_path)
+    supervisor._check_everyone(29.5)
+    assert {fault.rank for fault in faults.reported(tmp_path)} == {0, 1}
 
 
 @pytest.mark.slow
@@ -241,7 +241,7 @@ def test_ranks_that_disagree_on_a_shape_end_with_the_operation_named(tmp_path):
     assert all(map(gone, pids_of(tmp_path)))
 
 
-WARDEN = f"""
+SUPERVISOR = f"""
 import sys
 from pathlib import Path
 sys.path[:0] = {PATH.split(os.pathsep)!r}
@@ -255,11 +255,11 @@ sys.exit(outcome.code)
 """
 
 
-def warden(folder, ranks=0, how="", steps=5, **variables):
+def supervisor(folder, ranks=0, how="", steps=5, **variables):
     pytest.importorskip("torch")
     environment = os.environ | {"PYTHONPATH": PATH, **variables}
     return subprocess.Popen(
-        [sys.executable, "-c", WARDEN, str(folder), str(ranks), how, str(steps)],
+        [sys.executable, "-c", SUPERVISOR, str(folder), str(ranks), how, str(steps)],
         env=environment,
         stdout=subprocess.PIPE,
         text=True,
@@ -277,7 +277,7 @@ def wait_for_steps(folder, count):
 
 @pytest.mark.slow
 def test_sigterm_finishes_the_sample(tmp_path):
-    process = warden(tmp_path, ranks=2, steps=1000)
+    process = supervisor(tmp_path, ranks=2, steps=1000)
     wait_for_steps(tmp_path, 3)
     process.send_signal(signal.SIGTERM)
     said, _ = process.communicate(timeout=20)
@@ -288,7 +288,7 @@ def test_sigterm_finishes_the_sample(tmp_path):
 
 @pytest.mark.slow
 def test_nothing_outlives_a_killed_warden(tmp_path):
-    process = warden(tmp_path, ranks=2, steps=1000)
+    process = supervisor(tmp_path, ranks=2, steps=1000)
     wait_for_steps(tmp_path, 2)
     process.kill()
     process.communicate()
@@ -301,9 +301,9 @@ def test_nothing_outlives_a_killed_warden(tmp_path):
 @pytest.mark.slow
 @pytest.mark.parametrize("how", ["", "SIGKILL"])
 def test_ranks_of_a_launcher_join_and_fail_together(tmp_path, how):
-    wardens = [warden(tmp_path, how=how, RANK=str(r), WORLD_SIZE="3") for r in range(3)]
-    said = [process.communicate(timeout=60)[0].strip() for process in wardens]
-    assert [process.returncode for process in wardens] == [FAILED if how else DONE] * 3
+    supervisors = [supervisor(tmp_path, how=how, RANK=str(r), WORLD_SIZE="3") for r in range(3)]
+    said = [process.communicate(timeout=60)[0].strip() for process in supervisors]
+    assert [process.returncode for process in supervisors] == [FAILED if how else DONE] * 3
     assert len(records.of_all_ranks(tmp_path, 3)) == (3 if how else 5)
     assert len([text for text in said if text]) == (1 if how else 0)
     if how:
@@ -312,9 +312,9 @@ def test_ranks_of_a_launcher_join_and_fail_together(tmp_path, how):
 
 @pytest.mark.slow
 def test_rank_that_never_comes_is_named(tmp_path):
-    wardens = [warden(tmp_path, RANK=str(r), WORLD_SIZE="3") for r in (0, 2)]
-    said = [process.communicate(timeout=60)[0] for process in wardens]
-    assert [process.returncode for process in wardens] == [FAILED] * 2
+    supervisors = [supervisor(tmp_path, RANK=str(r), WORLD_SIZE="3") for r in (0, 2)]
+    said = [process.communicate(timeout=60)[0] for process in supervisors]
+    assert [process.returncode for process in supervisors] == [FAILED] * 2
     assert "rank 1" in said[0]
     assert "never arrived" in said[0]
 

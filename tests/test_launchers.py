@@ -167,13 +167,13 @@ def test_rank_killed_under_slurm_ends_the_step_with_its_name(slurm, tmp_path):
 
 def worker(parts, rank):
     """The process of a rank that has begun to measure."""
-    from oracle.executor.heartbeat import sighting
+    from oracle.executor.heartbeat import last_status
 
     limit = time.monotonic() + 60
     while time.monotonic() < limit:
         for attempt in parts.glob("attempt-*"):
-            said = sighting(attempt, rank)
-            if said and said.phase == "measure":
-                return said.pid
+            status = last_status(attempt, rank)
+            if status and status.phase == "measure":
+                return status.pid
         time.sleep(0.1)
     raise AssertionError("the ranks did not begin")

@@ -13,7 +13,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from benchmarks import network, platforms
+from benchmarks import network, platforms, simgrid
 
 HERE = Path(__file__).parent
 REFERENCE = Path(os.environ.get("ORACLE_REFERENCE", network.REFERENCE))
@@ -58,7 +58,7 @@ def test_the_whole_table():
     assert len(rows) >= 4800
 
     def large(r):
-        return r.nbytes >= network.LARGE
+        return r.nbytes >= simgrid.LARGE
 
     flat = errors(rows, lambda r: r.platform.startswith("flat") and large(r))
     assert np.median(flat) <= 1e-4

@@ -2,11 +2,17 @@
 
 from __future__ import annotations
 
+import json
+
 import numpy as np
 import pytest
 
 import oracle
+from benchmarks import carry, fidelity
 from benchmarks.composed import composed
+from benchmarks.published import CARRIED, TABLES
+
+RECORD = json.loads(fidelity.RECORD.read_text(encoding="utf-8"))
 
 # arXiv 2205.05198, Table 3 (layers, hidden, heads, pipeline, interleave, batch) and Table 5
 # (seconds of an iteration with full recomputation; with sequence parallelism and selective)
@@ -67,3 +73,20 @@ def test_a_table_that_was_composed_is_taken_apart() -> None:
     assert found == {m: (pytest.approx(layer[m]), pytest.approx(ends[m])) for m in layer}
     members[3]["measured_value"] = "400"
     assert composed(members)[1] > 10
+
+
+@pytest.mark.parametrize("name", TABLES)
+def test_no_table_is_predicted_worse_than_recorded(name: str) -> None:
+    """What moves for a good reason is recorded anew: `python -m benchmarks.fidelity --record`."""
+    found = fidelity.reached(name)
+    assert found["rows"] == RECORD[name]["rows"]
+    assert found["mape"] <= RECORD[name]["mape"] + 0.05
+
+
+def test_every_table_comes_along_and_holds_what_is_read_alone() -> None:
+    assert set(RECORD) == set(TABLES)
+    texts = {path.name: path.read_text(encoding="utf-8") for path in CARRIED.glob("*.csv")}
+    assert dict(carry.carried(CARRIED)) == texts
+    said = (CARRIED.parent / "README.md").read_text(encoding="utf-8")
+    assert not [name for name in texts if f"`{name}`" not in said]
+    assert sum(map(len, texts.values())) < 300_000  # a fresh clone carries them

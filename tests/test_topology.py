@@ -186,7 +186,7 @@ def test_adaptive_dragonfly_fills_its_links_evenly():
     ranks = np.arange(64)
     worst = [
         (np.bincount(g.route(ranks, (ranks + 16) % 64).ravel(), minlength=g.links + 1)
-         * g.pace).max()
+         * g.seconds_per_byte).max()
         for g in (plain, spread)
     ]  # fmt: skip
     assert worst[0] == pytest.approx(16 / B)  # one link between two groups
@@ -247,7 +247,7 @@ def test_circuits_serve_neighbours_once_they_are_set():
 
 
 def test_sockets_share_one_way_up():
-    graph = topology.of(catalogue.system("gpu-server"), 8)
+    graph = topology.network_of(catalogue.system("gpu-server"), 8)
     route = graph.route(np.arange(4), np.arange(4, 8))
     assert np.bincount(route.ravel(), minlength=graph.links + 1)[:-1].max() == 4
 
@@ -256,19 +256,19 @@ def test_sockets_share_one_way_up():
 def test_every_shipped_system_has_a_network(name):
     system = catalogue.system(name)
     devices = min(system.devices, 4 * max(2, system.node))
-    graph = topology.of(system, devices)
+    graph = topology.network_of(system, devices)
     ranks = np.arange(devices)
     if devices > 1:
         route = graph.route(ranks, (ranks + 1) % devices)
         assert ((route < graph.links).sum(axis=0) >= 1).all()
         assert (graph.alpha(ranks, (ranks + 1) % devices) > 0).all()
-    assert topology.of(system, devices) is graph
+    assert topology.network_of(system, devices) is graph
 
 
 def test_graph_to_look_at_is_connected():
     import networkx as nx
 
-    for graph in (topology.of(catalogue.system("abci"), 272), topology.loop(16, 2, B),
+    for graph in (topology.network_of(catalogue.system("abci"), 272), topology.loop(16, 2, B),
                   topology.nodes(8, 4, 2, 150e9, B, 4, 4)):  # fmt: skip
         seen = graph.graph()
         devices = [v for v in seen if v.startswith("device ")]
@@ -306,6 +306,6 @@ def test_folding_the_way_down_keeps_what_a_period_holds(data):
     ranks, part = np.arange(n), np.arange(hosts)
     whole = np.bincount(graph.route(ranks, (ranks + by) % n).ravel(), minlength=graph.links + 1)
     target = (part + by) % n
-    folded = np.bincount(graph.trail(part, target, target % hosts)[0].ravel(),
+    folded = np.bincount(graph.route_and_level(part, target, target % hosts)[0].ravel(),
                          minlength=graph.links + 1)  # fmt: skip
     assert whole[:-1].max() == folded[:-1].max()

@@ -16,7 +16,7 @@ from oracle.models.model import Model
 from oracle.models.model import model as load_model
 from oracle.network import topology
 from oracle.network.collectives import named
-from oracle.network.contention import Groups, trace
+from oracle.network.contention import RankGroups, schedule_cost
 from oracle.plan.strategies import strategies
 from oracle.predict.defaults import options_for
 from oracle.predict.estimate import Estimate
@@ -116,7 +116,7 @@ def _simulated() -> Iterator[tuple[str, float, float]]:
 
 def _ours(net: Any, algorithm: str, pattern: tuple[tuple[int, int], ...]) -> float:
     steps = named("allreduce", algorithm).schedule(pattern[0][0], 1)
-    cost = trace(net, Groups(pattern, 64), steps)
+    cost = schedule_cost(net, RankGroups(pattern, 64), steps)
     return float(cost.start + cost.per_byte * 2**28)
 
 

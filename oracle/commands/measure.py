@@ -15,7 +15,8 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from oracle.commands.parser import Answer, either, lasting, names, whole
+from oracle.commands.arguments import either, lasting, names, whole
+from oracle.commands.parser import Answer
 from oracle.spec.document import refusal
 from oracle.spec.options import SLOTS
 
@@ -90,17 +91,17 @@ def run(asked: argparse.Namespace) -> Answer:
 def compute(asked: argparse.Namespace) -> Answer:
     """Rows of a model, each at the local shape of the plans."""
     if not asked.model or not asked.plan or not asked.batch:
-        from oracle.spec.document import refusal
-
         hint = "e.g. --model resnet50 --plan serial --batch 32"
         what = "`measure compute` needs --model, --plan and --batch"
         raise refusal("measure", what, hint, "E103")
     need_runnable(asked.model, asked.plan, asked.batch)
     from oracle.executor.profile import measure_compute
-    from oracle.executor.run import Job
+    from oracle.executor.run import PlanRun
 
     jobs = [
-        Job(asked.model, plan, asked.batch, optimizer=asked.optimizer, precision=asked.precision)
+        PlanRun(
+            asked.model, plan, asked.batch, optimizer=asked.optimizer, precision=asked.precision
+        )
         for plan in asked.plan
     ]
     outcome = measure_compute(jobs, Path(asked.output), **launched(asked))
@@ -109,7 +110,7 @@ def compute(asked: argparse.Namespace) -> Answer:
 
 def need_runnable(model: str, plans: list[str], batch: int) -> None:
     """What the executor does not run is said here, once and all of it, not by every rank."""
-    from oracle.executor.supported import unable
+    from oracle.executor.supported import unsupported
     from oracle.models.model import model as read
     from oracle.plan.plan import parse
     from oracle.spec.document import Fault, Place, SpecError
@@ -118,7 +119,7 @@ def need_runnable(model: str, plans: list[str], batch: int) -> None:
     faults = [
         Fault("E109", f"{plan}: {why}", Place(), hint)
         for plan in plans
-        for why in unable(what, parse(plan, batch))
+        for why in unsupported(what, parse(plan, batch))
     ]
     if faults:
         raise SpecError("the executor", faults)

@@ -1,4 +1,9 @@
-"""Completions for shells and the manual page, from the very options that the parsers declare."""
+"""Completions for shells and the manual page, from the very options that the parsers declare.
+
+shtab completes an argument by its choices or by one shell function, so that a shipped name or a
+file, lists with commas and words without a blank behind them (`data:`) would still be shell code
+of ours; argparse-manpage and it want one parser of all verbs, where ours are built one by one.
+"""
 
 from __future__ import annotations
 

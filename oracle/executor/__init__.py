@@ -1,12 +1,14 @@
 """Runs plans for real with torch.distributed, and times what it ran; it knows no predicted seconds.
 
-Only this room imports torch (and `readers/torch.py`), and only inside the worker processes that
-it starts: the process that supervises them never does.
+Only this room imports torch (and `readers/importers/torch.py`), and only inside the worker
+processes that it starts: the process that supervises them never does.
 
-run launch rank heartbeat wire faults records    starting ranks, watching them, their results
+run launch rank heartbeat world faults records   starting ranks, watching them, their results
 collectives profile measured                     what is measured: exchanges, rows, whole plans
-world mesh calls exchange mute replay            who talks to whom, and the messages themselves
-program steps turns schedule parts context       a plan's work of one rank, in order
-graph cuts operators weights optimizer           the model's layers, split as the plan splits them
+mesh calls wire mock replay expected             who exchanges with whom, and the messages
+exchange spatial context                         exchanges inside a pass, with their gradients
+steps schedule stage_border buckets optimizer    a training step, pass by pass
+forward row_timer operators                      the forward pass of one device, and its timer
+local_model graph cuts parts weights             the model's layers, cut as the plan cuts them
 supported                                        what it can run
 """

@@ -1,4 +1,4 @@
-"""The calls of torch.distributed that stand for the operations which the oracle prices."""
+"""The torch.distributed call of each collective operation that is measured."""
 
 from __future__ import annotations
 
@@ -7,12 +7,15 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    import torch.distributed as dist
+    from torch import Tensor
+
     from oracle.executor.rank import Rank
 
 
 @dataclass(frozen=True, slots=True)
-class Shape:
-    """Groups that talk at once: `groups` of `size` ranks, `stride` apart within a group."""
+class GroupShape:
+    """Groups that communicate at once: `groups` of `size` ranks, `stride` apart in a group."""
 
     size: int
     stride: int = 1
@@ -24,7 +27,7 @@ class Shape:
     def members(self, ranks: int) -> list[list[int]]:
         """The ranks of each group, nearest neighbours first in line.
 
-        >>> Shape(2, 4, 2).members(8)
+        >>> GroupShape(2, 4, 2).members(8)
         [[0, 4], [1, 5]]
         """
         span = self.size * self.stride
@@ -33,10 +36,10 @@ class Shape:
         return [group for group in whole if group[-1] < ranks][: self.groups]
 
 
-class Groups:
-    """Own group of a shape, and how many hosts such a group spans."""
+class ProcessGroups:
+    """The process groups of a shape, which of them is this rank's, and how many hosts one spans."""
 
-    def __init__(self, rank: Rank, shape: Shape) -> None:
+    def __init__(self, rank: Rank, shape: GroupShape) -> None:
         import torch.distributed as dist
 
         self.shape, self.all = shape, shape.members(rank.size)
@@ -49,42 +52,42 @@ class Groups:
         self.nodes = len({rank.hosts[member] for member in self.all[0]})
 
 
-# Each maker returns the call to be timed and the bytes that it stands for.
-Call = tuple[Callable[[], Any], int]
+# What is timed, and its bytes.
+TimedCall = tuple[Callable[[], Any], int]
 
 
-def _buffer(rank: Rank, elements: int) -> Any:
+def _buffer(rank: Rank, elements: int) -> Tensor:
     import torch
 
     return torch.ones(elements, dtype=torch.float32, device=rank.device)
 
 
-def _allreduce(rank: Rank, groups: Groups, size: int) -> Call:
+def _allreduce(rank: Rank, groups: ProcessGroups, size: int) -> TimedCall:
     import torch.distributed as dist
 
     buffer = _buffer(rank, max(size // 4, 1)).zero_()  # ones would overflow, repeated
     return lambda: dist.all_reduce(buffer, group=groups.mine), buffer.numel() * 4
 
 
-def _share(groups: Groups, size: int) -> int:
+def _share(groups: ProcessGroups, size: int) -> int:
     return max(size // 4 // groups.shape.size, 1)
 
 
-def _reduce_scatter(rank: Rank, groups: Groups, size: int) -> Call:
+def _reduce_scatter(rank: Rank, groups: ProcessGroups, size: int) -> TimedCall:
     share = _share(groups, size)
     whole, part = _buffer(rank, share * groups.shape.size), _buffer(rank, share)
     call = newest("reduce_scatter_single", "reduce_scatter_tensor")
     return lambda: call(part, whole, group=groups.mine), whole.numel() * 4
 
 
-def _allgather(rank: Rank, groups: Groups, size: int) -> Call:
+def _allgather(rank: Rank, groups: ProcessGroups, size: int) -> TimedCall:
     share = _share(groups, size)
     whole, part = _buffer(rank, share * groups.shape.size), _buffer(rank, share)
     return lambda: gather(whole, part, groups.mine), whole.numel() * 4
 
 
-def gather(whole: Any, part: Any, group: Any) -> None:
-    """Allgather equal parts into one buffer.
+def gather(whole: Tensor, part: Tensor, group: dist.ProcessGroup) -> None:
+    """Allgather equal parts into one buffer, by a swap where gloo has two ranks.
 
     Between two ranks gloo has one connection, and its allgather half the time sends one way
     after the other (1.5 times the time, measured); a swap that receives first never does.
@@ -112,7 +115,7 @@ def newest(name: str, older: str) -> Callable[..., Any]:
     return found
 
 
-def _broadcast(rank: Rank, groups: Groups, size: int) -> Call:
+def _broadcast(rank: Rank, groups: ProcessGroups, size: int) -> TimedCall:
     import torch.distributed as dist
 
     buffer = _buffer(rank, max(size // 4, 1))
@@ -120,7 +123,7 @@ def _broadcast(rank: Rank, groups: Groups, size: int) -> Call:
     return lambda: dist.broadcast(buffer, root, group=groups.mine), buffer.numel() * 4
 
 
-def _alltoall(rank: Rank, groups: Groups, size: int) -> Call:
+def _alltoall(rank: Rank, groups: ProcessGroups, size: int) -> TimedCall:
     import torch.distributed as dist
 
     given = _buffer(rank, _share(groups, size) * groups.shape.size)
@@ -128,7 +131,7 @@ def _alltoall(rank: Rank, groups: Groups, size: int) -> Call:
     return lambda: dist.all_to_all_single(made, given, group=groups.mine), given.numel() * 4
 
 
-def _neighbours(rank: Rank, groups: Groups) -> Iterator[int]:
+def _neighbours(rank: Rank, groups: ProcessGroups) -> Iterator[int]:
     """Before and after this rank in its group, where there is one."""
     place = groups.members.index(rank.rank)
     for other in (place - 1, place + 1):
@@ -136,7 +139,7 @@ def _neighbours(rank: Rank, groups: Groups) -> Iterator[int]:
             yield groups.members[other]
 
 
-def _sendrecv(rank: Rank, groups: Groups, size: int) -> Call:
+def _sendrecv(rank: Rank, groups: ProcessGroups, size: int) -> TimedCall:
     """Every rank sends to the next at once, the last to the first."""
     import torch.distributed as dist
 
@@ -154,7 +157,7 @@ def _sendrecv(rank: Rank, groups: Groups, size: int) -> Call:
     return call, given.numel() * 4
 
 
-def _halo(rank: Rank, groups: Groups, size: int) -> Call:
+def _halo(rank: Rank, groups: ProcessGroups, size: int) -> TimedCall:
     """Every rank swaps a border with each of its neighbours, pairwise and at once."""
     import torch.distributed as dist
 
@@ -172,7 +175,7 @@ def _halo(rank: Rank, groups: Groups, size: int) -> Call:
     return call, given[0].numel() * 4
 
 
-OF: dict[str, Callable[[Rank, Groups, int], Call]] = {
+CALLS: dict[str, Callable[[Rank, ProcessGroups, int], TimedCall]] = {
     "allreduce": _allreduce,
     "reduce_scatter": _reduce_scatter,
     "allgather": _allgather,

@@ -1,9 +1,9 @@
-"""A micro-benchmark of the operations that the oracle prices, over torch.distributed.
+"""Micro-benchmark of collective operations over torch.distributed.
 
 Every rank times its own calls with its own clock and all start together after a barrier; a
 sample's time is the largest of the ranks' durations, so no two clocks are ever compared. Small
 messages are called several times in a row and the mean kept; each repeat is one value of `each`.
-`nbytes` means what the oracle's messages mean by it: the buffer of one rank for allreduce and
+`nbytes` means what it means in a predicted `Message`: the buffer of one rank for allreduce and
 broadcast, the whole gathered buffer for allgather and reduce_scatter, all that one rank holds for
 alltoall, the bytes to one neighbour for sendrecv and halo.
 """
@@ -21,8 +21,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from oracle.executor import records
-from oracle.executor.calls import OF, Groups, Shape
-from oracle.executor.launch import TIMEOUT, Host, Outcome, Say, _unheard, launch
+from oracle.executor.calls import CALLS, GroupShape, ProcessGroups
+from oracle.executor.launch import TIMEOUT, Host, Outcome, Say, launch, silent
 from oracle.executor.world import World, recognise
 from oracle.spec.document import Fault, Place, SpecError, refusal, suggest
 from oracle.spec.units import show
@@ -38,19 +38,19 @@ _ENOUGH = 5e-3  # seconds that one repeat should last, by repeating the call
 _MOST_CALLS = 50
 
 
-def shapes_of(ranks: int, ranks_per_host: int) -> list[Shape]:
-    """All ranks, halves of them, hosts, and one rank a host: alone, and all such groups at once.
+def shapes_of(ranks: int, ranks_per_host: int) -> list[GroupShape]:
+    """Groups to measure: all ranks, halves, hosts, one rank a host; alone, and all at once.
 
-    On one host halves of it stand for the groups that talk at once.
+    On one host its halves stand for groups that communicate at once.
     """
-    wanted = [Shape(ranks)]
-    wanted += [Shape(2**k) for k in range(1, ranks.bit_length()) if 2**k < ranks]
+    wanted = [GroupShape(ranks)]
+    wanted += [GroupShape(2**k) for k in range(1, ranks.bit_length()) if 2**k < ranks]
     inside, hosts = ranks_per_host, ranks // ranks_per_host
     if inside > 1 and hosts > 1:
-        wanted += [Shape(inside), Shape(inside, 1, hosts)]
-        wanted += [Shape(hosts, inside), Shape(hosts, inside, inside)]
+        wanted += [GroupShape(inside), GroupShape(inside, 1, hosts)]
+        wanted += [GroupShape(hosts, inside), GroupShape(hosts, inside, inside)]
     elif ranks % 4 == 0:
-        wanted += [Shape(ranks // 2), Shape(ranks // 2, 1, 2)]
+        wanted += [GroupShape(ranks // 2), GroupShape(ranks // 2, 1, 2)]
     return list(dict.fromkeys(shape for shape in wanted if shape.size > 1))
 
 
@@ -60,12 +60,12 @@ def measure_collectives(
     ranks: int | None = None,
     operations: Sequence[str] = OPERATIONS,
     sizes: Sequence[int] = SIZES,
-    shapes: Sequence[Shape] = (),
+    shapes: Sequence[GroupShape] = (),
     repeats: int = 7,
     longest: float = 3.0,
     timeout: float = TIMEOUT,
     backend: str = "gloo",
-    say: Say = _unheard,
+    say: Say = silent,
     host: Host | None = None,
 ) -> Outcome:
     """Measure into the file `out`; what an earlier run left finished in `out.parts` is kept.
@@ -97,7 +97,7 @@ def measure_collectives(
 
 
 def _same_world(parts: Path, now: Mapping[str, Any]) -> None:
-    """An earlier run is taken up by ranks like its own only: else its samples would be theirs."""
+    """Refuse to resume an earlier run of other ranks: its samples would count as theirs."""
     first = next(records.lines(parts / "rank-00000.jsonl"), None)
     before = first["world"] if first else now
     for name, value in now.items():
@@ -138,8 +138,8 @@ def _joined(of_ranks: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
 
 
 def task(rank: Rank, arguments: Mapping[str, Any]) -> None:
-    """What each rank does."""
-    shapes = [Shape(**shape) for shape in arguments["shapes"]]
+    """Measure all samples of the plan that are not finished; run by each rank."""
+    shapes = [GroupShape(**shape) for shape in arguments["shapes"]]
     shapes = shapes or shapes_of(rank.size, rank.ranks_per_host)
     if rank.finished("world"):
         _same_world(rank.attempt.parent, {k: facts(rank)[k] for k in ("nodes", "device")})
@@ -153,7 +153,7 @@ def task(rank: Rank, arguments: Mapping[str, Any]) -> None:
         for size in sorted(arguments["sizes"])
     ]
     began, spent, total = time.monotonic(), 0.0, sum(_effort(size) for *_, size in plan)
-    groups: dict[Shape, Any] = {}
+    groups: dict[GroupShape, Any] = {}
     for number, (shape, operation, size) in enumerate(plan):
         key = f"{operation}/{shape}/{size}"
         total_left = total - spent
@@ -164,7 +164,7 @@ def task(rank: Rank, arguments: Mapping[str, Any]) -> None:
         if not rank.go_on():
             return
         if shape not in groups:
-            groups[shape] = Groups(rank, shape)
+            groups[shape] = ProcessGroups(rank, shape)
         left = (time.monotonic() - began) / max(spent - _effort(size), 1e-9) * total_left
         eta = f", about {left:.0f} s to go" if number and spent > _effort(size) else ""
         rank.say(f"{number + 1}/{len(plan)} {operation} of {show(size, 'B')} over {shape}{eta}")
@@ -172,7 +172,7 @@ def task(rank: Rank, arguments: Mapping[str, Any]) -> None:
 
 
 def _effort(size: int) -> float:
-    """Of a sample, in arbitrary units: for the remaining time."""
+    """Effort of a sample in arbitrary units, to estimate the remaining time."""
     return 0.3 + size / 2**22
 
 
@@ -204,7 +204,7 @@ def facts(rank: Rank) -> dict[str, Any]:
 
 def _sample(
     rank: Rank,
-    groups: Groups,
+    groups: ProcessGroups,
     operation: str,
     size: int,
     arguments: Mapping[str, Any],
@@ -215,10 +215,10 @@ def _sample(
     import torch.distributed as dist
 
     label = f"{operation} of {show(size, 'B')} over {groups.shape}"
-    rank.at("warm-up", label, step)
+    rank.enter("warm-up", label, step)
     call, nbytes = None, 0
     if groups.mine is not None:
-        call, nbytes = OF[operation](rank, groups, size)
+        call, nbytes = CALLS[operation](rank, groups, size)
     wait = _synchronise(rank)
     nbytes = int(rank.agree(nbytes))
 
@@ -238,7 +238,7 @@ def _sample(
     # a broadcast repeated in a row is a pipeline: its root runs ahead of the others
     calls = 1 if operation == "broadcast" else _between(_ENOUGH / once, 1, _MOST_CALLS)
     count = _between(arguments["longest"] / (once * calls), 3, arguments["repeats"])
-    rank.at("measure", label, step)
+    rank.enter("measure", label, step)
     each = [repeat(calls) for _ in range(count)]
     rank.record(
         key,

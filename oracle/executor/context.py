@@ -1,63 +1,63 @@
-"""Attention over tokens that are dealt out: turned to heads and back, or keys that go round.
+"""Attention over tokens that are cut: ring attention, or all-to-all between tokens and heads.
 
 | forward                        | backward                                          |
 | all-to-all: tokens to heads    | all-to-all: heads to tokens (and the reverse)     |
-| keys and values go round       | keys, values and their gradients go round         |
+| ring: keys and values          | ring: keys, values and their gradients            |
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import torch
 from torch import Tensor
 
-from oracle.executor.exchange import Talk
+from oracle.executor.exchange import Communicator, ExchangeFunction
 from oracle.executor.parts import Interval, deal
 
 
-def turned(x: Tensor, dim: int, other: int, talk: Talk, what: str) -> Tensor:
-    """Dealt along `other` and whole along `dim`; made whole along `other`, dealt along `dim`."""
-    parts = torch.stack(x.chunk(talk.size, dim))
-    heard = talk.wire.alltoall(parts, talk.axes, what)
+def all_to_all(x: Tensor, dim: int, other: int, comm: Communicator, what: str) -> Tensor:
+    """Exchange a tensor that is cut along `other` for one that is cut along `dim`."""
+    parts = torch.stack(x.chunk(comm.size, dim))
+    heard = comm.wire.alltoall(parts, comm.axes, what)
     return torch.cat(list(heard), other)
 
 
-class Turned(torch.autograd.Function):  # type: ignore[misc]  # torch is untyped here
-    """Whole along one, dealt along the other; the gradient is turned back."""
+class AllToAll(ExchangeFunction):
+    """Forward: all-to-all that cuts `dim` and joins `other`. Backward: the reverse."""
 
     @staticmethod
-    def forward(ctx: Any, x: Tensor, dim: int, other: int, talk: Talk) -> Tensor:
-        ctx.of = (dim, other, talk)
-        return turned(x, dim, other, talk, talk.what)
+    def forward(ctx: Any, x: Tensor, dim: int, other: int, comm: Communicator) -> Tensor:
+        ctx.of = (dim, other, comm)
+        return all_to_all(x, dim, other, comm, comm.what)
 
     @staticmethod
     def backward(ctx: Any, gradient: Tensor) -> Any:
-        dim, other, talk = ctx.of
-        return turned(gradient, other, dim, talk, talk.back), None, None, None
+        dim, other, comm = ctx.of
+        return all_to_all(gradient, other, dim, comm, comm.back), None, None, None
 
 
-class Ring(torch.autograd.Function):  # type: ignore[misc]  # torch is untyped here
-    """Softmax(q kᵀ/√w) v of all tokens, of which each device has a part [liu2023, §3].
+class RingAttention(ExchangeFunction):
+    """Ring attention: softmax(q kᵀ/√w) v of tokens that are cut [liu2023, §3].
 
     Forward each holds its queries and sees one part of keys and values after the other, p - 1
     hops; sums are kept with the logarithm of what they are divided by. Backward the parts go
     round again. A part's owner adds its own share at the end, so gradients travel p - 1 hops
-    too: first without a part that has none yet, last without keys that nobody needs.
+    too: first without a part that has none yet, last without keys, which are needed no more.
     """
 
     @staticmethod
     def forward(
-        ctx: Any, q: Tensor, k: Tensor, v: Tensor, tokens: int, causal: bool, talk: Talk
+        ctx: Any, q: Tensor, k: Tensor, v: Tensor, tokens: int, causal: bool, comm: Communicator
     ) -> Tensor:
-        parts, me, p = deal(tokens, talk.size), talk.place, talk.size
+        parts, me, p = deal(tokens, comm.size), comm.place, comm.size
         made, least = torch.zeros_like(q), q.new_full(q.shape[:-1], -math.inf)
         held = torch.stack([k, v])
         for hop in range(p):
             owner = (me - hop) % p
-            wait = _passed(held, parts, owner, talk, talk.what) if hop < p - 1 else None
+            wait = _pass_on(held, parts, owner, comm, comm.what) if hop < p - 1 else None
             scores = _scores(q, held[0], parts[me], parts[owner], causal)
             most = torch.logaddexp(least, scores.logsumexp(-1))
             share = _of_values((scores - most[..., None]).exp(), held[1], q.shape[1])
@@ -65,14 +65,14 @@ class Ring(torch.autograd.Function):  # type: ignore[misc]  # torch is untyped h
             least = most
             held = wait() if wait else held
         ctx.save_for_backward(q, k, v, made, least)
-        ctx.of = (parts, causal, talk)
+        ctx.of = (parts, causal, comm)
         return made
 
     @staticmethod
     def backward(ctx: Any, gradient: Tensor) -> Any:
         q, k, v, made, least = ctx.saved_tensors
-        parts, causal, talk = ctx.of
-        me, p = talk.place, talk.size
+        parts, causal, comm = ctx.of
+        me, p = comm.place, comm.size
         dot = (gradient * made).sum(-1)[..., None]
 
         def shares(held: Tensor, owner: int) -> tuple[Tensor, Tensor]:
@@ -86,26 +86,28 @@ class Ring(torch.autograd.Function):  # type: ignore[misc]  # torch is untyped h
             return of_q, torch.stack([_folded(t, keys.shape[1]) for t in back])
 
         own = torch.stack([k, v])
-        of_q, at_home = shares(own, me)
-        held, borne = own, None
+        of_q, own_kv = shares(own, me)
+        held, travelling = own, None
         for hop in range(1, p):  # the part of the one before, then of the one before that
             owner = (me - hop) % p
-            whole = held if borne is None else torch.cat([held, borne])
-            arrived = _passed(whole, parts, (owner + 1) % p, talk, talk.back)()
-            held, borne = arrived[:2], arrived[2:] if len(arrived) > 2 else None
+            whole = held if travelling is None else torch.cat([held, travelling])
+            arrived = _pass_on(whole, parts, (owner + 1) % p, comm, comm.back)()
+            held, travelling = arrived[:2], arrived[2:] if len(arrived) > 2 else None
             share, found = shares(held, owner)
             of_q = of_q + share
-            borne = found if borne is None else borne + found
-        if borne is not None:  # home to the owner, one further on
-            at_home = at_home + _passed(borne, parts, (me + 1) % p, talk, talk.back)()
-        return of_q, at_home[0], at_home[1], None, None, None
+            travelling = found if travelling is None else travelling + found
+        if travelling is not None:  # back to the owner, the next rank
+            own_kv = own_kv + _pass_on(travelling, parts, (me + 1) % p, comm, comm.back)()
+        return of_q, own_kv[0], own_kv[1], None, None, None
 
 
-def _passed(held: Tensor, parts: Sequence[Interval], owner: int, talk: Talk, what: str) -> Any:
-    """Send on the part that is held, of `owner`; what is called receives that of the one before."""
-    begin, end = parts[(owner - 1) % talk.size]
+def _pass_on(
+    held: Tensor, parts: Sequence[Interval], owner: int, comm: Communicator, what: str
+) -> Callable[[], Tensor]:
+    """Begin to send the part of `owner` on; call what is returned for the one that arrives."""
+    begin, end = parts[(owner - 1) % comm.size]
     shape = (*held.shape[:-2], end - begin, held.shape[-1])
-    return talk.wire.rotate(held, held.new_empty(shape), talk.axes, what)
+    return comm.wire.rotate(held, held.new_empty(shape), comm.axes, what)
 
 
 def _scores(q: Tensor, keys: Tensor, mine: Interval, theirs: Interval, causal: bool) -> Tensor:
@@ -118,10 +120,9 @@ def _scores(q: Tensor, keys: Tensor, mine: Interval, theirs: Interval, causal: b
 
 
 def _of_values(weights: Tensor, values: Tensor, heads: int) -> Tensor:
-    made: Tensor = weights @ values.repeat_interleave(heads // values.shape[1], 1)
-    return made
+    return weights @ values.repeat_interleave(heads // values.shape[1], 1)
 
 
 def _folded(gradient: Tensor, kv_heads: int) -> Tensor:
-    """Queries that share keys add up their gradients."""
+    """Add up the gradients of queries that share keys."""
     return gradient.unflatten(1, (kv_heads, -1)).sum(2)

@@ -1,4 +1,4 @@
-"""How a plan cuts each row, read off the strategies that priced it."""
+"""Cuts of each row of a model under a plan, as its strategies say."""
 
 from __future__ import annotations
 
@@ -6,12 +6,13 @@ from dataclasses import dataclass
 from itertools import pairwise
 
 import numpy as np
+from numpy.typing import NDArray
 
-from oracle.executor.graph import Graph, Operation
-from oracle.executor.mesh import Mesh
+from oracle.executor.graph import Operation, OperationGraph
+from oracle.executor.mesh import DeviceMesh
 from oracle.executor.operators import weights_of
 from oracle.executor.parts import Interval, deal
-from oracle.executor.supported import NotExecuted, unable
+from oracle.executor.supported import NotSupported, unsupported
 from oracle.models.layers import Mlp
 from oracle.models.model import Model
 from oracle.models.shard import Shard, serial
@@ -21,7 +22,7 @@ from oracle.plan.strategies.filter import cut_rows
 
 
 def shard_of(model: Model, plan: Plan, delta: float) -> Shard:
-    """What the plan leaves on one device, as priced."""
+    """The shard that a plan leaves on one device, as predicted."""
     shard = serial(model, plan.batch, delta)
     for axis in sorted(plan.axes, key=lambda axis: axis.nearness):
         shard = axis.split(shard)
@@ -30,22 +31,22 @@ def shard_of(model: Model, plan: Plan, delta: float) -> Shard:
 
 @dataclass(frozen=True)
 class Cuts:
-    """What is cut, row by row, and how deep."""
+    """Cuts of each row: filters, channels, extents, and the weights that are kept."""
 
     plan: Plan
-    mesh: Mesh
-    filtered: np.ndarray  # rows whose filters are dealt
-    channeled: np.ndarray
-    spaced: np.ndarray  # rows whose extents are dealt
+    mesh: DeviceMesh
+    filtered: NDArray[np.bool_]  # rows whose filters are cut
+    channeled: NDArray[np.bool_]  # rows whose channels are cut
+    spaced: NDArray[np.bool_]  # rows whose extents are cut
     grid: tuple[int, ...]
-    rebuilt: np.ndarray  # filter: rows whose output is gathered again
+    gathered: NDArray[np.bool_]  # filter: rows whose output is gathered again
     sequence: bool
     scattered: bool  # filter: of dL/dx only the own channels are added up
 
     @classmethod
-    def of(cls, graph: Graph, plan: Plan, mesh: Mesh) -> Cuts:
-        if why := unable(graph.model, plan):
-            raise NotExecuted("; ".join(why))
+    def of(cls, graph: OperationGraph, plan: Plan, mesh: DeviceMesh) -> Cuts:
+        if why := unsupported(graph.model, plan):
+            raise NotSupported("; ".join(why))
         model, none = graph.model, np.zeros(len(graph.model), bool)
         channel, spatial, tensor = (plan.axis(name) for name in ("channel", "spatial", "tensor"))
         filtered = cut_rows(model) if mesh.degree("filter") > 1 else none
@@ -59,21 +60,21 @@ class Cuts:
         mixing = {"layer", "rms", "group", "softmax"}
         for op in graph.operations if scattered else ():
             if getattr(op.layer, "op", "") in mixing:
-                raise NotExecuted(f"{op.label} mixes channels: back=scatter is not run through it")
+                raise NotSupported(f"{op.label} mixes channels: back=scatter is not run through it")
         last = np.flatnonzero(filtered)[-1] if filtered.any() else -1
-        rebuilt = filtered.copy()
-        # the last output is never rebuilt, where nothing but the loss reads it
+        gathered = filtered.copy()
+        # the last output is never gathered, where nothing but the loss reads it
         if last >= 0 and all(row.kind == "loss" for row in model.rows[last + 1 :]):
-            rebuilt[last] = False
+            gathered[last] = False
         sequence = mesh.degree("tensor") > 1 and bool(tensor.sequence[0, 0])
-        return cls(plan, mesh, filtered, channeled, spaced, grid, rebuilt, sequence, scattered)
+        return cls(plan, mesh, filtered, channeled, spaced, grid, gathered, sequence, scattered)
 
     def role(self, op: Operation) -> str:
         """How tensor parallelism cuts the operation, "" when it does not."""
         return op.shape.role if self.mesh.degree("tensor") > 1 else ""
 
     def kept(self, op: Operation) -> dict[str, list[list[Interval]]]:
-        """Of each weight, the intervals held here, of its first and of its second axis."""
+        """Of each weight the intervals that are held here, by axis."""
         found: dict[str, list[list[Interval]]] = {}
         for name, shape in weights_of(op).items():
             found[name] = [[(0, n)] for n in shape]
@@ -95,7 +96,7 @@ class Cuts:
             p, i = mesh.degree("filter"), mesh.at["filter"]
             groups = op.shape.groups
             if groups > 1 and groups % p:
-                raise NotExecuted(f"{op.label}: {groups} groups over {p} devices")
+                raise NotSupported(f"{op.label}: {groups} groups over {p} devices")
             for name in found:
                 found[name][0] = [deal(op.shape.made.channels, p)[i]]
         if self.channeled[op.row]:
@@ -108,13 +109,13 @@ class Cuts:
 
 
 def _pieces(op: Operation, p: int) -> list[tuple[int, int]]:
-    """Outputs of a column-cut matrix that are cut each by itself: q, k and v; gate and up."""
+    """Blocks of a matrix's columns that are cut separately: q, k and v; gate and up."""
     if op.part == "qkv":
         layer, width = op.layer, op.shape.made.channels
         heads = layer.heads  # type: ignore[attr-defined]
         kv_heads = layer.kv_heads or heads  # type: ignore[attr-defined]
         if kv_heads % p or heads % p:
-            raise NotExecuted(f"{op.label}: {kv_heads} key-value heads over {p} devices")
+            raise NotSupported(f"{op.label}: {kv_heads} key-value heads over {p} devices")
         one = width // (heads + 2 * kv_heads)
         q, k = heads * one, kv_heads * one
         return [(0, q), (q, k), (q + k, k)]
@@ -124,8 +125,8 @@ def _pieces(op: Operation, p: int) -> list[tuple[int, int]]:
     return [(0, op.shape.made.channels)]
 
 
-def stages_of(graph: Graph, plan: Plan, edges: list[int] | None) -> list[Interval]:
-    """The units of each chunk: as given, dealt evenly, or balanced by FLOP.
+def stages_of(graph: OperationGraph, plan: Plan, edges: list[int] | None) -> list[Interval]:
+    """Units of each chunk: as given, in equal numbers, or balanced by FLOP.
 
     Chunk c sits on stage c mod p of the pipeline; without interleave there is one a stage.
     """
@@ -135,7 +136,7 @@ def stages_of(graph: Graph, plan: Plan, edges: list[int] | None) -> list[Interva
         return [(0, graph.units)]
     chunks = p * int(pipeline.interleave[0, 0])
     if chunks > graph.units:
-        raise NotExecuted(f"{chunks} stages of a model that can be cut into {graph.units} units")
+        raise NotSupported(f"{chunks} stages of a model that can be cut into {graph.units} units")
     found = edges
     if found is None and not pipeline.cuts[0, 0]:
         dealt = even_cuts(graph.model, chunks)
@@ -146,5 +147,5 @@ def stages_of(graph: Graph, plan: Plan, edges: list[int] | None) -> list[Interva
         found = [int(n) for n in balanced_cuts(load[None, :], chunks)[0]]
     ends = found[:1] + found[-1:] == [0, graph.units]
     if len(found) != chunks + 1 or not ends or any(a >= b for a, b in pairwise(found)):
-        raise NotExecuted(f"stages cut at {found}: {chunks} of {graph.units} units were asked for")
+        raise NotSupported(f"stages cut at {found}: {chunks} of {graph.units} units were asked for")
     return list(pairwise(found))

@@ -1,4 +1,4 @@
-"""What went wrong on which rank: fault files, and which of several faults came first."""
+"""Failures of ranks: one file each, and which of several was the cause."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
-from oracle.executor.heartbeat import Sighting
+from oracle.executor.heartbeat import Status
 from oracle.executor.records import write_whole
 
 # Causes before consequences: when a rank dies, those it talked to raise a lost connection within
@@ -26,7 +26,7 @@ _MEMORY = re.compile(r"out of memory|can't allocate memory|cannot allocate memor
 
 
 @dataclass(frozen=True, slots=True)
-class Fault:
+class RankFault:
     """One rank's failure, as found by whoever noticed it first."""
 
     rank: int
@@ -41,27 +41,27 @@ class Fault:
         return f"rank {self.rank} on {self.host} {self.detail}{place}"
 
 
-def leave(folder: Path, fault: Fault) -> None:
-    """Write the fault down once; the first word of a rank stands."""
+def report(folder: Path, fault: RankFault) -> None:
+    """Write a fault to its file; the first of a rank stands."""
     path = folder / f"fault-{fault.rank:05d}.json"
     if not path.exists():
         with contextlib.suppress(OSError):
             write_whole(path, json.dumps(asdict(fault)))
 
 
-def found(folder: Path) -> list[Fault]:
-    """All faults written down so far."""
+def reported(folder: Path) -> list[RankFault]:
+    """All faults reported so far."""
     faults = []
     with contextlib.suppress(OSError):
         for name in sorted(os.listdir(folder)):
             if name.startswith("fault-"):
                 with contextlib.suppress(OSError, ValueError, TypeError):
-                    faults.append(Fault(**json.loads((folder / name).read_bytes())))
+                    faults.append(RankFault(**json.loads((folder / name).read_bytes())))
     return faults
 
 
-def root(faults: Sequence[Fault]) -> Fault:
-    """The one fault that the others followed from."""
+def root_cause(faults: Sequence[RankFault]) -> RankFault:
+    """The fault that the others followed from."""
     return min(faults, key=lambda fault: (KINDS.index(fault.kind), fault.when))
 
 
@@ -75,10 +75,10 @@ def of_exception(error: BaseException) -> tuple[str, str]:
     return ("connection" if lost else "raised"), f"raised {name}: {text}"
 
 
-def of_exit(status: int, said: Sighting | None) -> tuple[str, str]:
-    """(kind, detail) of a process that ended without a word."""
-    if status < 0:
-        name = signal.Signals(-status).name
+def of_exit(code: int, status: Status | None) -> tuple[str, str]:
+    """(kind, detail) of a process that ended without a report."""
+    if code < 0:
+        name = signal.Signals(-code).name
         hint = " (the kernel does this when memory runs out)" if name == "SIGKILL" else ""
         return "killed", f"was killed by {name}{hint}"
-    return "raised", f"ended with exit code {status}" + ("" if said else " before it began")
+    return "raised", f"ended with exit code {code}" + ("" if status else " before it began")

@@ -1,4 +1,4 @@
-"""A model unrolled: one operation a row and copy, in the order in which they run.
+"""Operations of a model: its rows with every copy unrolled, in the order in which they run.
 
 The columns of a `Model` fold equal blocks and hold shapes only. To run it, each copy needs
 weights of its own and each operation what its layer said: padding, function, bias.
@@ -12,8 +12,9 @@ from typing import Any
 
 import numpy as np
 
+from oracle.models.build import Network
 from oracle.models.layers import Layer, Placed, Row, Shape
-from oracle.models.model import Model, Network, network
+from oracle.models.model import Model, network
 from oracle.models.model import model as read_model
 
 
@@ -35,8 +36,8 @@ class Operation:
 
 
 @dataclass(frozen=True)
-class Graph:
-    """All operations of a model, and the model they are rows of."""
+class OperationGraph:
+    """All operations of a model, and the model whose rows they are."""
 
     model: Model
     operations: tuple[Operation, ...]
@@ -53,7 +54,7 @@ class Graph:
         return {feed: op.index for op in self.operations for feed in op.feeds}
 
 
-def graph(what: Any) -> Graph:
+def graph(what: Any) -> OperationGraph:
     """Unroll a model by shipped name, path or dict."""
     spec, node, _, _ = network(what)
     model = read_model(what)
@@ -62,18 +63,18 @@ def graph(what: Any) -> Graph:
         given = Shape(1, (spec.transformer.sequence,), tokens=True)
     else:
         items, given = spec.layers, Shape(spec.input[0], tuple(spec.input[1:]))
-    walk = _Walk(spec, model)
+    walk = _Unroller(spec, model)
     walk.place(items, (given, -1), {"input": (given, -1)})
     if walk.row != len(model):
         raise ValueError(f"{spec.name}: {walk.row} rows were found of {len(model)}")
-    return Graph(model, tuple(_with_units(model, walk.operations)))
+    return OperationGraph(model, tuple(_with_units(model, walk.operations)))
 
 
 At = tuple[Shape, int]
 
 
-class _Walk:
-    """Follows a spec as shape inference does, but through every copy of a repeated block."""
+class _Unroller:
+    """Follows a spec as shape inference does, through every copy of a repeated block."""
 
     def __init__(self, spec: Network, model: Model) -> None:
         self.spec, self.model = spec, model
@@ -102,7 +103,7 @@ class _Walk:
         return at
 
     def block(self, item: Placed, at: At, scope: dict[str, At]) -> At:
-        """Copies that the columns fold run over the same rows again."""
+        """Unroll a repeated block; copies that the model folds run over the same rows again."""
         left = item.repeat
         while left:
             begin, entered = self.row, at[0]
@@ -119,7 +120,7 @@ class _Walk:
 
 
 def _with_units(model: Model, operations: Sequence[Operation]) -> Iterator[Operation]:
-    """Deal the operations to units: each takes its rows in order."""
+    """Number the unit of each operation: each unit takes its rows in order."""
     counts, _ = model.units
     after = iter(operations)
     for unit, rows in enumerate(np.asarray(counts)):

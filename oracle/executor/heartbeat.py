@@ -1,7 +1,7 @@
-"""Heartbeats: one small mapped file a rank that says where it is, once a second and at each step.
+"""Heartbeat of each rank: a small mapped file with its phase and operation, renewed each second.
 
-The file is shared memory with a name: the last words of a rank outlive a SIGKILL, and nobody
-has to answer for them to be read.
+The file is shared memory with a name: what a rank wrote last outlives a SIGKILL, and
+others read it without an answer from it.
 """
 
 from __future__ import annotations
@@ -15,13 +15,13 @@ import time
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 
-_ROOM = 2048
-EACH = 1.0  # seconds between beats
+_FILE_BYTES = 2048
+INTERVAL = 1.0  # seconds between beats
 
 
 @dataclass(frozen=True, slots=True)
-class Sighting:
-    """What a rank last said of itself."""
+class Status:
+    """What a rank last reported: where it is, and how far."""
 
     rank: int
     host: str = "?"
@@ -39,59 +39,59 @@ class Sighting:
         return f"{step}{self.phase}" + (f": {self.operation}" if self.operation else "")
 
 
-class Beacon:
-    """A rank's own heartbeat. `at` costs about 10 µs."""
+class Heartbeat:
+    """A rank's own heartbeat. `enter` costs about 10 µs."""
 
     def __init__(self, folder: Path, rank: int, host: str) -> None:
-        self._said = Sighting(rank, host, os.getpid())
+        self._status = Status(rank, host, os.getpid())
         self._lock = threading.Lock()
         path = folder / f"beat-{rank:05d}"
-        path.write_bytes(b" " * _ROOM)
+        path.write_bytes(b" " * _FILE_BYTES)
         with open(path, "r+b") as file:
-            self._room = mmap.mmap(file.fileno(), _ROOM)
+            self._mapped = mmap.mmap(file.fileno(), _FILE_BYTES)
         self._write()
         threading.Thread(target=self._beat, daemon=True).start()
 
     @property
-    def said(self) -> Sighting:
-        return self._said
+    def status(self) -> Status:
+        return self._status
 
-    def at(self, phase: str, operation: str = "", step: int | None = None) -> None:
-        """Say which phase and operation begins now."""
+    def enter(self, phase: str, operation: str = "", step: int | None = None) -> None:
+        """Report which phase and operation begins now."""
         with self._lock:
-            said = self._said
-            self._said = replace(
-                said,
+            status = self._status
+            self._status = replace(
+                status,
                 phase=phase,
                 operation=operation[:200],
-                step=said.step if step is None else step,
-                entered=said.entered + 1,
+                step=status.step if step is None else step,
+                entered=status.entered + 1,
             )
             self._write()
 
     def state(self, state: str) -> None:
         with self._lock:
-            self._said = replace(self._said, state=state)
+            self._status = replace(self._status, state=state)
             self._write()
-            self._room.flush()
+            self._mapped.flush()
 
     def _beat(self) -> None:
         while True:
-            time.sleep(EACH)
+            time.sleep(INTERVAL)
             with self._lock, contextlib.suppress(ValueError, OSError):
-                self._said = replace(self._said, beat=self._said.beat + 1)
+                self._status = replace(self._status, beat=self._status.beat + 1)
                 self._write()
-                self._room.flush()
+                self._mapped.flush()
 
     def _write(self) -> None:
-        line = json.dumps(asdict(self._said)).encode()[: _ROOM - 1]
-        self._room[:] = line.ljust(_ROOM - 1) + b"\n"
+        line = json.dumps(asdict(self._status)).encode()[: _FILE_BYTES - 1]
+        self._mapped[:] = line.ljust(_FILE_BYTES - 1) + b"\n"
 
 
-def sighting(folder: Path, rank: int) -> Sighting | None:
-    """What `rank` last said, or None when it never came (or is just writing)."""
+def last_status(folder: Path, rank: int) -> Status | None:
+    """What `rank` last reported; None when it never started, or is just writing."""
     try:
-        said = json.loads((folder / f"beat-{rank:05d}").read_bytes())
-        return Sighting(**said)
+        found = json.loads((folder / f"beat-{rank:05d}").read_bytes())
+        return Status(**found)
     except (OSError, ValueError, TypeError):
         return None

@@ -1,10 +1,10 @@
-"""Start ranks or join those a launcher started; watch them; end them all when one fails.
+"""Start ranks, or join those that a launcher started; watch them, and end all when one fails.
 
-Each process that calls `launch` is a warden. It never imports torch: the work is done by worker
+Each process that calls `launch` supervises. It never imports torch: the work is done by worker
 processes (`oracle.executor.rank`), one for each rank under `--local N`, one under torchrun, srun
-or mpirun. Wardens see each other's ranks through files in one folder, which all hosts share:
-heartbeats (`beacon`) and faults. A worker dies with its warden (PDEATHSIG), so nothing outlives
-them; a stall is told by the warden, not by torch, whose own time-out is set longer.
+or mpirun. Supervisors see each other's ranks through files in one folder, which all hosts share:
+heartbeats and faults. A worker dies with its supervisor (PDEATHSIG), so none is left behind; a
+stall is reported by the supervisor, not by torch, whose own time-out is set longer.
 """
 
 from __future__ import annotations
@@ -25,36 +25,36 @@ from types import FrameType
 from typing import Any
 
 from oracle.executor import faults
-from oracle.executor.faults import Fault
-from oracle.executor.heartbeat import EACH, Sighting, sighting
+from oracle.executor.faults import RankFault
+from oracle.executor.heartbeat import INTERVAL, Status, last_status
 from oracle.executor.records import lines, write_whole
 from oracle.executor.world import World, WorldError, host_name, recognise
 
 DONE, FAILED, INTERRUPTED, TERMINATED = 0, 3, 130, 143
 TIMEOUT = 60.0
-_LOOK = 0.1  # seconds between looks at one's own workers
-_LOOK_AROUND = 0.5  # … and at the files of everyone
+_POLL = 0.1  # seconds between looks at one's own workers
+_POLL_ALL = 0.5  # … and at the files of everyone
 _LATE = 1.0  # a look that comes so much later than meant: this machine is short of time itself
-_MISSED = 2.5 * EACH  # a heart that has been silent for so long is suspected first
-_SETTLE = 1.5  # a dying rank takes others along: wait for all faults, then name the first
+_MISSED = 2.5 * INTERVAL  # a rank without a beat for so long is suspected first
+_SETTLE = 1.5  # a dying rank makes others fail: wait for all faults, then name the first
 _STOP = {signal.SIGTERM: TERMINATED, signal.SIGINT: INTERRUPTED}
 
 Say = Callable[[str], None]
 
 
-def _unheard(_: str) -> None:
-    """Where progress goes when nobody listens."""
+def silent(_: str) -> None:
+    """Drop a line of progress."""
 
 
 @dataclass(frozen=True)
 class Outcome:
-    """How a launch ended: exit code, and one message when it is not 0."""
+    """How a launch ended: its exit code, and a message when that is not 0."""
 
     code: int
     message: str = ""
-    fault: Fault | None = None
+    fault: RankFault | None = None
     seconds: float = 0.0
-    speaks: bool = True  # of several wardens, the one whose message should be shown
+    speaks: bool = True  # of several supervisors, the one whose message is shown
     leads: bool = True  # … and the one that merges the results
 
     @property
@@ -64,7 +64,7 @@ class Outcome:
 
 @dataclass(frozen=True)
 class Host:
-    """Where local ranks run: words before the command, and variables. Plain by default."""
+    """Where local ranks run: a prefix of their command, and variables. Plain by default."""
 
     prefix: Callable[[int], Sequence[str]] = lambda rank: ()
     environment: Callable[[int], Mapping[str, str]] = field(default=lambda rank: {})
@@ -77,7 +77,7 @@ def launch(
     *,
     ranks: int | None = None,
     timeout: float = TIMEOUT,
-    say: Say = _unheard,
+    say: Say = silent,
     trust: bool = False,
     host: Host | None = None,
     backend: str = "gloo",
@@ -94,17 +94,19 @@ def launch(
     world = joined or World(size=ranks or 1)
     folder.mkdir(parents=True, exist_ok=True)
     job = {"task": task, "arguments": arguments, "timeout": timeout, "backend": backend}
-    warden = _Warden(folder.absolute(), world, joined is not None, timeout, say, host or Host())
-    with _signals(warden):
-        return warden.run(job)
+    supervisor = _Supervisor(
+        folder.absolute(), world, joined is not None, timeout, say, host or Host()
+    )
+    with _signals(supervisor):
+        return supervisor.run(job)
 
 
 @contextlib.contextmanager
-def _signals(warden: _Warden) -> Iterator[None]:
+def _signals(supervisor: _Supervisor) -> Iterator[None]:
     if threading.current_thread() is not threading.main_thread():
         yield
         return
-    before = {number: signal.signal(number, warden.asked_to_stop) for number in _STOP}
+    before = {number: signal.signal(number, supervisor.asked_to_stop) for number in _STOP}
     try:
         yield
     finally:
@@ -112,7 +114,9 @@ def _signals(warden: _Warden) -> Iterator[None]:
             signal.signal(number, handler)
 
 
-class _Warden:
+class _Supervisor:
+    """Starts the ranks of one launch on this host, watches all ranks, and ends its own."""
+
     def __init__(
         self, folder: Path, world: World, joined: bool, timeout: float, say: Say, host: Host
     ) -> None:
@@ -121,7 +125,7 @@ class _Warden:
         self.mine = [world.rank] if joined else list(range(world.size))
         self.workers: dict[int, subprocess.Popen[bytes]] = {}
         self.stop = 0  # the signal that asked, 0 for none
-        self.told = 0  # lines of progress passed on
+        self.told = 0  # lines of progress shown
         self.seen: dict[int, tuple[int, float]] = {}  # rank -> last beat, when it changed
         self.moved = (-1, 0.0)  # operations entered by all ranks, when that changed
         self.attempt = folder
@@ -140,7 +144,7 @@ class _Warden:
             for rank in self.mine:
                 self._start(rank)
             fault = self._watch()
-        except Absent as missing:
+        except _RanksMissing as missing:
             fault = missing.fault
         finally:
             self._end_workers()
@@ -153,10 +157,10 @@ class _Warden:
         return attempt
 
     def _meet(self) -> Path:
-        """All wardens agree on one attempt: rank 0 opens it for exactly those that have come.
+        """Agree on one attempt among all supervisors: rank 0 opens it for those that have arrived.
 
-        A number of its own in each arrival tells this run's ranks from those of an earlier one
-        that left its files behind, without clocks.
+        A random number in each arrival tells this run's ranks from those of an earlier run that
+        left its files behind, without clocks.
         """
         door, nonce = self.folder / "arrivals", os.urandom(8).hex()
         limit = time.monotonic() + self.timeout
@@ -180,16 +184,16 @@ class _Warden:
                     if mine.name in opened["came"]:
                         return self.folder / str(opened["attempt"])
             if self.stop or time.monotonic() > limit:
-                raise Absent(self._absent(door))
+                raise _RanksMissing(self._absent(door))
             time.sleep(0.2)
 
-    def _absent(self, door: Path) -> Fault:
+    def _absent(self, door: Path) -> RankFault:
         here = {int(p.name.split("-")[0]) for p in door.iterdir()} if door.is_dir() else set()
         rank = next((r for r in range(self.world.size) if r not in here), 0)
         others = self.world.size - len(here) - 1
         more = f" and {others} more" if others > 0 else ""
         detail = f"{more} never arrived within {self.timeout:g} s (do all hosts see {self.folder}?)"
-        return Fault(rank, "an unknown host", "missing", detail.strip(), "start", time.time())
+        return RankFault(rank, "an unknown host", "missing", detail.strip(), "start", time.time())
 
     def _start(self, rank: int) -> None:
         local = {} if self.joined else {"RANK": str(rank), "WORLD_SIZE": str(self.world.size)}
@@ -202,7 +206,7 @@ class _Warden:
             "ORACLE_WORLD": f"{rank} {self.world.size}",
             "ORACLE_LOCAL": str(self.world.local if self.joined else rank),
             "ORACLE_JOINED": str(int(self.joined)),
-            "ORACLE_WARDEN": str(os.getpid()),
+            "ORACLE_SUPERVISOR": str(os.getpid()),
         }
         command = [*self.host.prefix(rank), sys.executable, "-m", "oracle.executor.rank"]
         with open(self.attempt / f"log-{rank:05d}", "ab") as log:
@@ -215,14 +219,14 @@ class _Warden:
                 start_new_session=True,
             )
 
-    def _watch(self) -> Fault | None:
+    def _watch(self) -> RankFault | None:
         """Until all workers have ended (None), or something is wrong (the cause)."""
         asked, first, around = False, None, 0.0
         before = time.monotonic()
         while True:
-            time.sleep(_LOOK)
+            time.sleep(_POLL)
             now = time.monotonic()
-            self._forgive(now - before - _LOOK)
+            self._forgive(now - before - _POLL)
             before = now
             if self.stop and not asked:
                 asked = True
@@ -230,76 +234,77 @@ class _Warden:
                     with contextlib.suppress(OSError):
                         worker.send_signal(signal.SIGTERM)
             running = self._check_own()
-            if now - around > _LOOK_AROUND or not running:
+            if now - around > _POLL_ALL or not running:
                 around = now
-                self._pass_on_progress()
+                self._show_progress()
                 if self.world.rank in (0, self.world.size - 1) or not self.joined:
                     self._check_everyone(now)
-            known = faults.found(self.attempt)
+            known = faults.reported(self.attempt)
             if known and first is None:
                 first = now
             if first is not None and (now - first > _SETTLE or len(known) == self.world.size):
-                return faults.root(faults.found(self.attempt))
+                return faults.root_cause(faults.reported(self.attempt))
             if not running and first is None:
                 return None
 
     def _forgive(self, late: float) -> None:
-        """Time in which not even the warden got a turn counts against nobody."""
+        """Time in which not even the supervisor could run counts against no rank."""
         if late > _LATE:
             self.seen = {rank: (beat, at + late) for rank, (beat, at) in self.seen.items()}
             self.moved = self.moved[0], self.moved[1] + late
 
     def _check_own(self) -> bool:
-        """Is any worker of ours still running? Those that ended badly leave a fault."""
+        """Is any worker of this host still running? Report a fault of those that failed."""
         running = False
         for rank, worker in self.workers.items():
-            status = worker.poll()
-            if status is None:
+            code = worker.poll()
+            if code is None:
                 running = True
-            elif status != 0:
-                said = sighting(self.attempt, rank)
-                kind, detail = faults.of_exit(status, said)
-                self._leave(rank, kind, detail + _last_words(self.attempt, rank, said), said)
+            elif code != 0:
+                status = last_status(self.attempt, rank)
+                kind, detail = faults.of_exit(code, status)
+                detail += _last_log_line(self.attempt, rank, status)
+                self._report(rank, kind, detail, status)
         return running
 
     def _check_everyone(self, now: float) -> None:
-        """Whose heart stopped, who never came, and does anybody still move."""
-        sightings = [sighting(self.attempt, rank) for rank in range(self.world.size)]
-        for rank, said in enumerate(sightings):
-            beat = said.beat if said else -1
-            if said is None and rank in self.seen and self.seen[rank][0] >= 0:
-                continue  # caught in the act of writing
+        """Report ranks without a heartbeat, ranks that never began, and a stall of all."""
+        statuses = [last_status(self.attempt, rank) for rank in range(self.world.size)]
+        for rank, status in enumerate(statuses):
+            beat = status.beat if status else -1
+            if status is None and rank in self.seen and self.seen[rank][0] >= 0:
+                continue  # it is just writing
             if rank not in self.seen or self.seen[rank][0] != beat:
                 self.seen[rank] = (beat, now)
             quiet = now - self.seen[rank][1]
-            if quiet > self.timeout and (said is None or said.state == "running"):
-                kind = "stalled" if said else "missing"
-                detail = "stalled: no heartbeat" if said else "never began"
-                self._leave(rank, kind, f"{detail} for {quiet:.0f} s", said)
-        present = [said for said in sightings if said and said.state == "running"]
-        entered = sum(said.entered for said in present)
+            if quiet > self.timeout and (status is None or status.state == "running"):
+                kind = "stalled" if status else "missing"
+                detail = "stalled: no heartbeat" if status else "never began"
+                self._report(rank, kind, f"{detail} for {quiet:.0f} s", status)
+        present = [status for status in statuses if status and status.state == "running"]
+        entered = sum(status.entered for status in present)
         if entered != self.moved[0] or not present:
             self.moved = (entered, now)
-        elif any(now - self.seen[said.rank][1] > _MISSED for said in present):
-            return  # it may be whom all others wait for: its heart will tell, a moment later
+        elif any(now - self.seen[status.rank][1] > _MISSED for status in present):
+            return  # all others may wait for it: its heartbeat will tell, a moment later
         elif now - self.moved[1] > self._patience(present) and len(present) == self.world.size:
-            last = min(present, key=lambda said: said.entered)
-            lags = any(said.entered > last.entered for said in present)
+            last = min(present, key=lambda status: status.entered)
+            lags = any(status.entered > last.entered for status in present)
             why = "it lags" if lags else "all ranks wait in the same operation (a dead link?)"
             detail = f"stalled: nothing has moved for {now - self.moved[1]:.0f} s, {why}"
-            self._leave(last.rank, "stalled", detail, last)
+            self._report(last.rank, "stalled", detail, last)
 
-    def _patience(self, present: Sequence[Sighting]) -> float:
-        """Seconds in which something should move; starting up is slow on a shared file system."""
-        starting = all(said.phase == "start" for said in present)
+    def _patience(self, present: Sequence[Status]) -> float:
+        """Seconds in which some rank should move; a shared file system makes starting slow."""
+        starting = all(status.phase == "start" for status in present)
         return max(self.timeout, TIMEOUT) if starting else self.timeout
 
-    def _leave(self, rank: int, kind: str, detail: str, said: Sighting | None) -> None:
-        host = said.host if said else self.host.environment(rank).get("ORACLE_HOST", "?")
-        where = said.where() if said else "start"
-        faults.leave(self.attempt, Fault(rank, host, kind, detail, where, time.time()))
+    def _report(self, rank: int, kind: str, detail: str, status: Status | None) -> None:
+        host = status.host if status else self.host.environment(rank).get("ORACLE_HOST", "?")
+        where = status.where() if status else "start"
+        faults.report(self.attempt, RankFault(rank, host, kind, detail, where, time.time()))
 
-    def _pass_on_progress(self) -> None:
+    def _show_progress(self) -> None:
         spoken = list(lines(self.attempt / "progress"))
         if not self.joined or self.world.rank == 0:
             for line in spoken[self.told :]:
@@ -314,32 +319,34 @@ class _Warden:
             with contextlib.suppress(subprocess.TimeoutExpired):
                 worker.wait(5)
 
-    def _outcome(self, fault: Fault | None, seconds: float) -> Outcome:
+    def _outcome(self, fault: RankFault | None, seconds: float) -> Outcome:
         leads = self.world.rank == 0 or not self.joined
         if fault is not None:
             speaker = 1 if fault.rank == 0 and self.world.size > 1 else 0
             speaks = not self.joined or self.world.rank == speaker
-            others = len(faults.found(self.attempt)) - 1
+            others = len(faults.reported(self.attempt)) - 1
             followed = f"; {others} other ranks failed in consequence" if others > 0 else ""
             message = f"{fault}{followed}. Finished samples are kept; logs: {self.attempt}"
             return Outcome(FAILED, message, fault, seconds, speaks, leads)
-        states = [sighting(self.attempt, rank) for rank in self.mine]
-        if self.stop or any(said and said.state == "stopped" for said in states):
+        states = [last_status(self.attempt, rank) for rank in self.mine]
+        if self.stop or any(status and status.state == "stopped" for status in states):
             code = _STOP.get(signal.Signals(self.stop or signal.SIGTERM), TERMINATED)
             message = "stopped when asked to; finished samples are kept, run again to go on"
             return Outcome(code, message, None, seconds, leads, leads)
         return Outcome(DONE, seconds=seconds, leads=leads)
 
 
-class Absent(Exception):
-    def __init__(self, fault: Fault) -> None:
+class _RanksMissing(Exception):
+    """Not all ranks of a launcher arrived in time."""
+
+    def __init__(self, fault: RankFault) -> None:
         super().__init__(str(fault))
         self.fault = fault
 
 
-def _last_words(attempt: Path, rank: int, said: Sighting | None) -> str:
-    """What a worker that never got to speak left in its log."""
-    if said is not None:
+def _last_log_line(attempt: Path, rank: int, status: Status | None) -> str:
+    """The last line in the log of a worker that failed before its first heartbeat."""
+    if status is not None:
         return ""
     with contextlib.suppress(OSError):
         log = (attempt / f"log-{rank:05d}").read_text(errors="replace").strip().splitlines()

@@ -1,23 +1,23 @@
-"""A measurement: what a plan really took, in the words and fields of an estimate."""
+"""Measured time, exchanges and memory of a plan, with the fields of an estimate."""
 
 from __future__ import annotations
 
 import json
 import statistics
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, fields
 from pathlib import Path
 from typing import Any
 
 from oracle.executor import records
 
-STRAGGLES = 1.5  # times the median of all ranks' own work
+STRAGGLER = 1.5  # times the median of all ranks' own work
 SCHEMA = 1
 
 
 @dataclass(frozen=True)
-class Said:
-    """One kind of exchange, per step: of the rank that spent most time on it."""
+class MeasuredExchange:
+    """One kind of exchange in a step, of the rank that spent most time on it."""
 
     what: str
     op: str
@@ -29,7 +29,7 @@ class Said:
 
 @dataclass(frozen=True)
 class Measurement:
-    """One plan, run: medians over its steps, a step as long as its slowest rank's."""
+    """Measurement of one plan: medians over its steps, each as long as its slowest rank's."""
 
     model: str
     plan: str
@@ -38,7 +38,7 @@ class Measurement:
     seconds: float  # of an iteration
     each: tuple[float, ...]  # of every timed step
     compute: dict[str, float]  # forward, backward, update: of the slowest rank
-    exchange: tuple[Said, ...]
+    exchange: tuple[MeasuredExchange, ...]
     memory: float  # bytes, the largest peak of a rank
     ranks: tuple[dict[str, Any], ...]  # host, own work and peak of each
     options: dict[str, Any] = field(default_factory=dict)
@@ -55,19 +55,19 @@ class Measurement:
 
     @property
     def stragglers(self) -> list[str]:
-        """Ranks whose own work took far longer than the others'."""
+        """Ranks whose own work took more than `STRAGGLER` times the median, with their hosts."""
         work = [rank["work"] for rank in self.ranks]
         middle = statistics.median(work)
         return [
             f"rank {i} on {rank['host']}: {rank['work'] / middle:.1f} times the median"
             for i, rank in enumerate(self.ranks)
-            if rank["work"] > STRAGGLES * middle and len(self.stages) < 2
+            if rank["work"] > STRAGGLER * middle and len(self.stages) < 2
         ]
 
     def as_json(self) -> dict[str, Any]:
-        """As an estimate prints one plan, and beside it what only a measurement has."""
+        """The JSON of an estimate's plan, with a part `measured` that no estimate has."""
         low, high = min(self.each), max(self.each)
-        exchange = [asdict(said) | {"exposed": said.seconds} for said in self.exchange]
+        exchange = [asdict(one) | {"exposed": one.seconds} for one in self.exchange]
         return {
             "plan": self.plan,
             "seconds": {"iteration": self.seconds, "low": low, "high": high},
@@ -92,13 +92,13 @@ class Measurement:
     @classmethod
     def from_json(cls, entry: Mapping[str, Any]) -> Measurement:
         own = entry["measured"]
-        said = tuple(
-            Said(**{k: e[k] for k in ("what", "op", "group", "calls", "bytes", "seconds")})
-            for e in entry["exchange"]
+        names = [each.name for each in fields(MeasuredExchange)]
+        exchange = tuple(
+            MeasuredExchange(**{name: e[name] for name in names}) for e in entry["exchange"]
         )
         return cls(
             own["model"], entry["plan"], own["batch"], own["devices"],
-            entry["seconds"]["iteration"], tuple(own["each"]), dict(entry["compute"]), said,
+            entry["seconds"]["iteration"], tuple(own["each"]), dict(entry["compute"]), exchange,
             entry["memory"]["total"], tuple(own["ranks"]), own["options"], own["environment"],
             tuple((a, b) for a, b in own["stages"]), own["complete"],
         )  # fmt: skip
@@ -116,7 +116,7 @@ def write(path: Path, found: Sequence[Measurement]) -> None:
 
 
 def read(path: Path) -> list[Measurement]:
-    """The measurements of a file; a ValueError with its name when it is none of ours."""
+    """The measurements of a file; a ValueError with its name when it holds none."""
     try:
         document = json.loads(path.read_text(encoding="utf-8"))
         if document.get("measured") is not True or document.get("schema") != SCHEMA:
@@ -127,7 +127,7 @@ def read(path: Path) -> list[Measurement]:
 
 
 def join(parts: Path, size: int, complete: bool) -> Iterator[Measurement]:
-    """From the ranks' files: every run of which all ranks finished at least one step."""
+    """Measurements from the ranks' files: runs of which all ranks finished at least one step."""
     found = records.of_all_ranks(parts, size)
     runs = [key for key in found if key.endswith("/plan")]
     for key in runs:
@@ -162,7 +162,7 @@ def _one(
         seconds=statistics.median(each),
         each=tuple(each),
         compute={k: v for k, v in work[slowest].items() if k != "exchange"},
-        exchange=tuple(_said(steps)),
+        exchange=tuple(_exchanges(steps)),
         memory=max(rank["memory"] for step in steps for rank in step),
         ranks=tuple(
             {"host": about[i]["host"], "work": own[k], "memory": steps[-1][k]["memory"]}
@@ -175,8 +175,8 @@ def _one(
     )
 
 
-def _said(steps: Sequence[Sequence[Mapping[str, Any]]]) -> Iterator[Said]:
-    """Per step, of the rank that spent most on each kind."""
+def _exchanges(steps: Sequence[Sequence[Mapping[str, Any]]]) -> Iterator[MeasuredExchange]:
+    """Exchanges of a step by kind: of the rank that spent most on each."""
     kinds = dict.fromkeys(what for step in steps for rank in step for what in rank["said"])
     for what in kinds:
         spent = []
@@ -186,4 +186,4 @@ def _said(steps: Sequence[Sequence[Mapping[str, Any]]]) -> Iterator[Said]:
         calls = spent[0]["calls"]
         seconds = statistics.median(one["seconds"] for one in spent)
         size = spent[0]["bytes"] / max(calls, 1)
-        yield Said(what, spent[0]["op"], spent[0]["group"], calls, size, seconds)
+        yield MeasuredExchange(what, spent[0]["op"], spent[0]["group"], calls, size, seconds)

@@ -1,32 +1,31 @@
-"""The devices of a plan as ranks: who sits where, and who forms a group with whom."""
+"""Mesh of a plan's devices: coordinates of each rank, and its group along each axis."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import torch.distributed as dist
 
 from oracle.plan.plan import Plan
 
-_MADE: dict[tuple[int, ...], Any] = {}  # process groups of this process, by their ranks
+_PROCESS_GROUPS: dict[tuple[int, ...], dist.ProcessGroup] = {}  # of this process, by ranks
 
 
 @dataclass(frozen=True)
 class Group:
-    """A slice of the mesh: who is in it, and this rank's place."""
+    """Ranks of a group along axes of the mesh, and the place of this rank among them."""
 
     members: tuple[int, ...]
     place: int
-    handle: Any
+    handle: dist.ProcessGroup | None
 
     @property
     def size(self) -> int:
         return len(self.members)
 
 
-class Mesh:
+class DeviceMesh:
     """The devices of a plan, axes nested outermost first, on ranks 0 … N - 1."""
 
     def __init__(self, plan: Plan, rank: int, ranks: int) -> None:
@@ -58,7 +57,7 @@ class Mesh:
         return rank
 
     def line(self, axis: str, size: int, apart: int) -> Group:
-        """Of the ranks along an axis those in line with this one; it has no handle."""
+        """Ranks along an axis in line with this one, `apart` from each other; without a handle."""
         at = self.at[axis]
         place = at // apart % size
         first = at - place * apart
@@ -75,9 +74,9 @@ class Mesh:
                 key = tuple(at[name] for name in self.degrees if name not in wanted)
                 slices.setdefault(key, []).append(rank)
             for members in map(tuple, slices.values()):
-                if len(members) > 1 and members not in _MADE:
-                    _MADE[members] = dist.new_group(list(members))
+                if len(members) > 1 and members not in _PROCESS_GROUPS:
+                    _PROCESS_GROUPS[members] = dist.new_group(list(members))
             mine = next((m for m in map(tuple, slices.values()) if self.rank in m), (self.rank,))
             place = mine.index(self.rank)
-            self._groups[wanted] = Group(mine, place, _MADE.get(mine))
+            self._groups[wanted] = Group(mine, place, _PROCESS_GROUPS.get(mine))
         return self._groups[wanted]

@@ -1,4 +1,4 @@
-"""What each operation computes, given its inputs and its own part of the weights.
+"""Arithmetic of each operation, given its inputs and its own part of the weights.
 
 Tokens are held as (batch, tokens, channels), everything else as (batch, channels, extents…).
 """
@@ -6,6 +6,7 @@ Tokens are held as (batch, tokens, channels), everything else as (batch, channel
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from typing import Any
 
 import torch
@@ -13,7 +14,7 @@ from torch import Tensor
 from torch.nn import functional
 
 from oracle.executor.graph import Operation
-from oracle.executor.supported import NotExecuted
+from oracle.executor.supported import NotSupported
 from oracle.models.layers import Conv, Deconv, Embedding, Mlp, Norm, Pool, Position, Shape, along
 
 _POOLS = {
@@ -24,7 +25,7 @@ _POOLS = {
     ("mean", 2): functional.avg_pool2d,
     ("mean", 3): functional.avg_pool3d,
 }
-_FUNCTIONS: dict[str, Any] = {
+_FUNCTIONS: dict[str, Callable[[Tensor], Tensor]] = {
     "relu": functional.relu,
     "leaky_relu": functional.leaky_relu,
     "gelu": functional.gelu,
@@ -61,12 +62,12 @@ def weights_of(op: Operation) -> dict[str, tuple[int, ...]]:
         if layer.extra_tokens:
             found["extra"] = (layer.extra_tokens, c)
     else:
-        raise NotExecuted(f"{op.label}: {shape.kind} has weights that cannot be run yet")
+        raise NotSupported(f"{op.label}: {shape.kind} has weights that cannot be run yet")
     rest = shape.weights - sum(map(math.prod, found.values()))
     if rest == f:
         found["bias"] = (f,)
     elif rest:
-        raise NotExecuted(f"{op.label}: {rest} weights more than the executor knows of")
+        raise NotSupported(f"{op.label}: {rest} weights more than the executor knows of")
     return found
 
 
@@ -95,7 +96,7 @@ def reaches(op: Operation) -> list[int]:
 
 
 def convolution(op: Operation, x: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
-    """Of the whole extents; groups follow from the channels at hand."""
+    """Convolution over whole extents; groups follow from the channels that are held."""
     pads, rank = paddings(op), len(op.shape.window)
     groups = x.shape[1] // weight.shape[1]
     symmetric = [before for before, _ in pads]
@@ -118,7 +119,7 @@ def deconvolution(op: Operation, x: Tensor, weight: Tensor, bias: Tensor | None)
 
 
 def pool(op: Operation, x: Tensor) -> Tensor:
-    """Of the whole extents. Padding counts as zeros for the mean and never wins the maximum."""
+    """Pool over whole extents; padding counts as zero for a mean and never for a maximum."""
     layer = op.layer
     assert isinstance(layer, Pool)
     if layer.kernel == "global":
@@ -130,24 +131,23 @@ def pool(op: Operation, x: Tensor) -> Tensor:
     for (before, _), n, m, s, k in sizes:
         pads = [before, max((m - 1) * s + k - n - before, 0), *pads]
     if any(pads):
-        x = functional.pad(x, pads, value=fill(op))
+        x = functional.pad(x, pads, value=padding_value(op))
     return pool_padded(op, x)
 
 
-def fill(op: Operation) -> float:
-    """What padding holds."""
+def padding_value(op: Operation) -> float:
+    """The value of padding: -∞ for a maximum, else 0."""
     return -math.inf if isinstance(op.layer, Pool) and op.layer.op == "max" else 0.0
 
 
 def pool_padded(op: Operation, x: Tensor) -> Tensor:
     layer = op.layer
     assert isinstance(layer, Pool)
-    made: Tensor = _POOLS[layer.op, x.dim() - 2](x, op.shape.window, op.shape.stride)
-    return made
+    return _POOLS[layer.op, x.dim() - 2](x, op.shape.window, op.shape.stride)
 
 
 def norm(op: Operation, x: Tensor, weight: Tensor | None, bias: Tensor | None) -> Tensor:
-    """Normalise with the statistics of what is at hand."""
+    """Normalise with the statistics of the part that is held."""
     layer = op.layer
     assert isinstance(layer, Norm)
     tokens = op.shape.given.tokens
@@ -174,29 +174,28 @@ def activation(op: Operation, x: Tensor) -> Tensor:
     name = op.layer.op  # type: ignore[attr-defined]
     if name == "softmax":
         return x.softmax(-1 if op.shape.given.tokens else 1)
-    made: Tensor = _FUNCTIONS[name](x)
-    return made
+    return _FUNCTIONS[name](x)
 
 
-def gate(op: Operation, x: Tensor) -> Tensor:
-    """The function between the matrices of an MLP; gated, it weighs the other half."""
+def mlp_function(op: Operation, x: Tensor) -> Tensor:
+    """The activation function of an MLP; gated, its value multiplies the other half."""
     layer = op.layer
     assert isinstance(layer, Mlp)
     if not layer.gated:
-        return torch.as_tensor(_FUNCTIONS[layer.activation](x))
+        return _FUNCTIONS[layer.activation](x)
     weighed, other = x.chunk(2, -1)
-    return torch.as_tensor(_FUNCTIONS[layer.activation](weighed) * other)
+    return _FUNCTIONS[layer.activation](weighed) * other
 
 
 def matrix(op: Operation, x: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
-    """Applied to the channels at every position."""
+    """Matrix product over the channels at every position."""
     if op.shape.given.tokens or x.dim() == 2:
         return functional.linear(x, weight, bias)
     return functional.linear(x.movedim(1, -1), weight, bias).movedim(-1, 1)
 
 
 def rotary(x: Tensor, heads: int, kv_heads: int, width: int, at: int) -> Tensor:
-    """Turn queries and keys by their position; the first token here is number `at`."""
+    """Rotary position embedding of queries and keys; the first token held is number `at`."""
     positions = torch.arange(at, at + x.shape[1], dtype=x.dtype, device=x.device)
     steps = torch.arange(0, width // 2, dtype=x.dtype, device=x.device)
     angle = positions[:, None] * 10000.0 ** (-steps / (width // 2))
@@ -214,14 +213,14 @@ def split_heads(op: Operation, x: Tensor, heads: int, kv_heads: int) -> tuple[Te
     return tuple(part.unflatten(-1, (-1, width)).transpose(1, 2) for part in parts)
 
 
-def core(op: Operation, x: Tensor, heads: int, kv_heads: int) -> Tensor:
-    """Softmax of queries times keys, times values; x is all three, side by side."""
+def attention(op: Operation, x: Tensor, heads: int, kv_heads: int) -> Tensor:
+    """Softmax(q kᵀ/√w) v; x is queries, keys and values side by side."""
     width = op.shape.width
     q, k, v = split_heads(op, x, heads, kv_heads)
     if kv_heads != heads:
         k, v = (t.repeat_interleave(heads // kv_heads, 1) for t in (k, v))
     if op.shape.keys != x.shape[1]:
-        raise NotExecuted(f"{op.label}: attention over a window")
+        raise NotSupported(f"{op.label}: attention over a window")
     if op.shape.flash:
         made = functional.scaled_dot_product_attention(q, k, v, is_causal=op.shape.causal)
     else:
@@ -234,14 +233,14 @@ def core(op: Operation, x: Tensor, heads: int, kv_heads: int) -> Tensor:
 
 
 def lookup(tokens: Tensor, table: Tensor, first: int) -> Tensor:
-    """Rows of a table of which `first` and the following are here; zeros for the others."""
+    """Rows of a table, held from row `first` on; zeros for rows held elsewhere."""
     mine = (tokens >= first) & (tokens < first + table.shape[0])
     if bool(mine.all()):
         return functional.embedding(tokens - first, table)
     return functional.embedding(torch.where(mine, tokens - first, 0), table) * mine[..., None]
 
 
-def positioned(x: Tensor, positions: Tensor, first: int, at: int) -> Tensor:
+def add_positions(x: Tensor, positions: Tensor, first: int, at: int) -> Tensor:
     """Add the vectors of positions `first` and following to theirs; x begins at token `at`."""
     low, high = max(first, at), min(first + positions.shape[0], at + x.shape[1])
     own = positions[low - first : max(high, low) - first]
@@ -250,7 +249,7 @@ def positioned(x: Tensor, positions: Tensor, first: int, at: int) -> Tensor:
     return x + functional.pad(own, (0, 0, low - at, x.shape[1] - (low - at) - own.shape[0]))
 
 
-def reshaped(x: Tensor, given: Shape, made: Shape) -> Tensor:
+def reshape(x: Tensor, given: Shape, made: Shape) -> Tensor:
     """The same elements, channels first, under another shape."""
     if given.tokens:
         x = x.movedim(-1, 1)
@@ -263,7 +262,7 @@ def cross_entropy(x: Tensor, target: Tensor, tokens: bool) -> Tensor:
     return functional.cross_entropy(x.movedim(-1, 1) if tokens else x, target, reduction="sum")
 
 
-def total_of(op: Operation, x: Tensor, target: Tensor) -> Tensor:
+def summed_loss(op: Operation, x: Tensor, target: Tensor) -> Tensor:
     """The loss, summed over samples and positions."""
     name: Any = getattr(op.layer, "op", "cross_entropy")
     if name == "cross_entropy":

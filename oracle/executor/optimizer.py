@@ -1,4 +1,4 @@
-"""Optimizers on flat buffers, of which each device may hold a part."""
+"""Optimizers on flat buffers of weights, of which a device may hold a part."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from oracle.executor.program import Program
-from oracle.executor.supported import NotExecuted
-from oracle.executor.weights import Bundle, Held
+from oracle.executor.local_model import LocalModel
+from oracle.executor.supported import NotSupported
+from oracle.executor.weights import Bundle, HeldWeight
 from oracle.spec.options import SLOTS
 
 
@@ -29,7 +29,7 @@ class Optimizer:
 
     def __post_init__(self) -> None:
         if self.name not in SLOTS:
-            raise NotExecuted(f"the optimizer `{self.name}`")
+            raise NotSupported(f"the optimizer `{self.name}`")
 
     @property
     def slots(self) -> int:
@@ -70,25 +70,25 @@ class Optimizer:
         return 1 - first**step, root
 
 
-def ratios(program: Program, bundle: Bundle, weights: Tensor, steps: Tensor) -> Tensor:
-    """‖w‖/‖u‖ of each element's tensor: squares are added up over all who hold a part of it."""
+def ratios(local: LocalModel, bundle: Bundle, weights: Tensor, steps: Tensor) -> Tensor:
+    """‖w‖/‖u‖ of each element's tensor: squares of its parts are added up over their ranks."""
     start, stop = bundle.own.start, bundle.own.stop
     spans = [
         (max(held.at, start) - start, min(held.at + math.prod(held.shape), stop) - start)
-        for held in bundle.helds
+        for held in bundle.held_weights
     ]
     squares = torch.stack(
         [torch.stack([(flat[a : max(a, b)] ** 2).sum() for a, b in spans] or [flat.sum() * 0])
          for flat in (weights, steps)]
     )  # fmt: skip
-    if program.zero:
-        name = f"{program.shards[0]}: norms"
-        squares = program.wire.allreduce(squares, program.shards, name)
+    if local.zero:
+        name = f"{local.shards[0]}: norms"
+        squares = local.wire.allreduce(squares, local.shards, name)
     for axis in ("filter", "channel", "tensor"):
-        mine = [i for i, held in enumerate(bundle.helds) if _cut(program, held, axis)]
-        if mine and program.mesh.degree(axis) > 1:
+        mine = [i for i, held in enumerate(bundle.held_weights) if _cut(local, held, axis)]
+        if mine and local.mesh.degree(axis) > 1:
             part = squares[:, mine].contiguous()
-            squares[:, mine] = program.wire.allreduce(part, (axis,), f"{axis}: norms")
+            squares[:, mine] = local.wire.allreduce(part, (axis,), f"{axis}: norms")
     w, u = squares
     each = torch.where((w > 0) & (u > 0), (w / u.clamp_min(1e-300)).sqrt(), 1.0)
     found = torch.ones_like(weights)
@@ -97,10 +97,10 @@ def ratios(program: Program, bundle: Bundle, weights: Tensor, steps: Tensor) -> 
     return found
 
 
-def _cut(program: Program, held: Held, axis: str) -> bool:
+def _cut(local: LocalModel, held: HeldWeight, axis: str) -> bool:
     """Do the devices along an axis hold different parts of this tensor?"""
     if axis == "tensor":
         whole = [[(0, n)] for n in held.full]
-        return bool(program.cuts.role(held.op)) and held.kept != whole
-    rows = program.cuts.filtered if axis == "filter" else program.cuts.channeled
+        return bool(local.cuts.role(held.op)) and held.kept != whole
+    rows = local.cuts.filtered if axis == "filter" else local.cuts.channeled
     return bool(rows[held.op.row])

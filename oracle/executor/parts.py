@@ -1,4 +1,4 @@
-"""Who holds which part of an extent, and what a window over it needs from the neighbours."""
+"""Parts of an extent over devices, and what a window over a part needs of its neighbours."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ Interval = tuple[int, int]
 
 
 def deal(count: int, p: int, begin: int = 0) -> list[Interval]:
-    """`count` things dealt to p devices in order, as evenly as can be; the largest part is ⌈n/p⌉.
+    """Intervals of `count` things over p devices, as even as can be; the largest is ⌈n/p⌉.
 
     >>> deal(7, 3)
     [(0, 3), (3, 5), (5, 7)]
@@ -26,7 +26,7 @@ def overlap(one: Interval, other: Interval) -> Interval:
 
 @dataclass(frozen=True, slots=True)
 class Window:
-    """A window sliding along one extent that is dealt to `parts` devices."""
+    """A window that slides along one extent, which is cut over `parts` devices."""
 
     given: int  # length of the input, all parts together
     made: int
@@ -45,8 +45,8 @@ class Window:
         return deal(self.made, self.parts)
 
     @property
-    def deep(self) -> int:
-        """Border that is exchanged in both directions: ⌊K/2⌋ where windows overlap."""
+    def halo(self) -> int:
+        """Width of the halo, in both directions: ⌊K/2⌋ where windows overlap."""
         return self.kernel // 2 if self.kernel > self.stride else 0
 
     def seen(self, outputs: Interval) -> Interval:
@@ -55,10 +55,10 @@ class Window:
         return first, (outputs[1] - 1) * self.stride - self.before + self.reach
 
     def wanted(self, part: int) -> Interval:
-        """Inputs that a part works on: what its windows see, and whole borders of its own."""
+        """Inputs that a part works on: what its windows see, and its whole halo."""
         low, high = self.seen(self.outputs[part])
         begin, end = self.inputs[part]
-        edge = self.deep if self.parts > 1 else 0
+        edge = self.halo if self.parts > 1 else 0
         return max(0, min(low, begin - edge)), min(self.given, max(high, end + edge))
 
     def touched(self, part: int) -> Interval:
@@ -67,7 +67,7 @@ class Window:
         low = -((self.reach - 1 - begin - self.before) // self.stride)
         high = (end - 1 + self.before) // self.stride + 1
         own = self.outputs[part]
-        edge = self.deep // self.stride if self.parts > 1 else 0
+        edge = self.halo // self.stride if self.parts > 1 else 0
         return (
             max(0, min(low, own[0] - edge, self.made)),
             min(self.made, max(high, own[1] + edge, 0)),

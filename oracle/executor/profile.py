@@ -1,7 +1,7 @@
-"""Seconds of each row of work at its local shape, measured on the devices of a plan.
+"""Seconds of each row of a model at its local shape, measured on the devices of a plan.
 
-Every device runs its own part of the plan, as `run` does and all at once, but nobody talks: what
-would come from others is there already. So a row's seconds hold its kernels and the copies that
+Every device runs its own part of the plan, as `run` does and all at once, but sends nothing: what
+others would send is there already. So a row's seconds hold its kernels and the copies that
 assemble its input, in the state in which a real step finds the caches, and no exchange.
 """
 
@@ -14,32 +14,32 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from oracle.executor import records
-from oracle.executor.launch import TIMEOUT, Host, Outcome, Say, _unheard, launch
-from oracle.executor.run import DTYPES, Job, refuse
+from oracle.executor.launch import TIMEOUT, Host, Outcome, Say, launch, silent
+from oracle.executor.run import DTYPES, PlanRun, refuse
 from oracle.kernels.profile import signature
 from oracle.kernels.profile.file import MARK
-from oracle.spec.options import WIDTH
+from oracle.spec.options import PRECISIONS
 
 if TYPE_CHECKING:
     from oracle.executor.rank import Rank
 
 
 def measure_compute(
-    jobs: Job | Sequence[Job],
+    jobs: PlanRun | Sequence[PlanRun],
     out: Path,
     *,
     ranks: int | None = None,
     timeout: float = TIMEOUT,
     backend: str = "gloo",
-    say: Say = _unheard,
+    say: Say = silent,
     host: Host | None = None,
     rate: float = 0.0,
 ) -> Outcome:
     """Time every row of these plans at its local shape, and the updates; write `out`.
 
-    With the `rate` of the links (bytes per second), devices rest where messages would be.
+    With the `rate` of the links (bytes per second), devices sleep where messages would be.
     """
-    wanted = [jobs] if isinstance(jobs, Job) else list(jobs)
+    wanted = [jobs] if isinstance(jobs, PlanRun) else list(jobs)
     refuse(wanted)
     parts = out.with_name(out.name + ".parts")
     arguments = {"jobs": [asdict(job) for job in wanted], "rate": rate}
@@ -52,7 +52,7 @@ def measure_compute(
             line for path in sorted(parts.glob("rank-*.jsonl")) for line in records.lines(path)
         ]
         head: dict[str, Any] = {MARK: 1, "complete": outcome.complete}
-        if len(said := {job.precision for job in wanted}) == 1 and said <= set(WIDTH):
+        if len(said := {job.precision for job in wanted}) == 1 and said <= set(PRECISIONS):
             head |= {"precision": said.pop()}
         records.write_lines(out, [head, *_joined(lines)])
     return outcome
@@ -99,7 +99,7 @@ def _joined(lines: Sequence[Mapping[str, Any]]) -> Iterator[dict[str, Any]]:
 
 
 def _runs(rank: Mapping[str, Any], way: int) -> Iterator[list[str]]:
-    """Rows that a device works through without a word from others, forward (0) or back (1)."""
+    """Runs of rows between two messages, forward (0) or backward (1)."""
     rows = list(rank["rows"])
     run: list[str] = []
     for row in reversed(rows) if way else rows:
@@ -122,21 +122,22 @@ def _waited(ranks: Sequence[Mapping[str, Any]], way: int, run: Sequence[str]) ->
 
 
 def task(rank: Rank, arguments: Mapping[str, Any]) -> None:
-    """What each rank does."""
+    """Time the rows of all plans that are not finished; called on each rank."""
     import torch
     import torch.distributed as dist
 
     from oracle.executor.cuts import shard_of
     from oracle.executor.graph import graph
-    from oracle.executor.mesh import Mesh
-    from oracle.executor.mute import Mute, Watch
+    from oracle.executor.local_model import LocalModel
+    from oracle.executor.mesh import DeviceMesh
+    from oracle.executor.mock import MockWire
     from oracle.executor.optimizer import Optimizer
-    from oracle.executor.program import Program
+    from oracle.executor.row_timer import RowTimer
     from oracle.executor.steps import Trainer, inputs
     from oracle.plan.plan import parse
 
     for number, entry in enumerate(arguments["jobs"]):
-        job, key = Job(**entry), f"{number} {entry['plan']}"
+        job, key = PlanRun(**entry), f"{number} {entry['plan']}"
         if rank.finished(key):
             continue
         if not rank.go_on():
@@ -144,32 +145,31 @@ def task(rank: Rank, arguments: Mapping[str, Any]) -> None:
         rank.say(f"{number + 1}/{len(arguments['jobs'])} compute of {job.plan}, batch {job.batch}")
         layers, plan = graph(job.model), parse(job.plan, job.batch)
         dtype = getattr(torch, DTYPES[job.precision])
-        wire = Mute(Mesh(plan, rank.rank, rank.size), rate=arguments["rate"])
-        program = Program(layers, plan, wire, dtype=dtype, device=rank.device, seed=job.seed,
-                          edges=list(job.stages) or None)  # fmt: skip
-        shard = shard_of(layers.model, plan, torch.empty(0, dtype=dtype).element_size())
-        names = {op.row: signature(shard, op.row) for op in program.operations}
+        wire = MockWire(DeviceMesh(plan, rank.rank, rank.size), rate=arguments["rate"])
+        local = LocalModel(layers, plan, wire, dtype=dtype, device=rank.device, seed=job.seed,
+                           edges=list(job.stages) or None)  # fmt: skip
+        shard = shard_of(layers.model, plan, dtype.itemsize)
+        names = {op.row: signature(shard, op.row) for op in local.operations}
         found: dict[str, list[tuple[float, float]]] = {}
         joins: list[list[str]] = [[], []]
         updates = []
         if wire.mesh.taking_part:
-            trainer = Trainer(program, Optimizer(job.optimizer, rate=1e-6))
-            watch = Watch(wire)
-            program.watch = watch
+            timer = RowTimer(wire)
+            trainer = Trainer(local, Optimizer(job.optimizer, rate=1e-6), timer)
             x, target = inputs(layers, job.batch, job.seed, dtype)
         for step in range(1 - job.warm_up, job.steps + 1):
-            rank.at("measure" if step > 0 else "warm-up", f"compute of {job.plan}", max(step, 0))
+            rank.enter("measure" if step > 0 else "warm-up", f"compute of {job.plan}", max(step, 0))
             dist.barrier(group=rank.control)
             if not wire.mesh.taking_part:
                 continue
-            watch.forget()
+            timer.reset()
             trainer.step(x, target)
             if step > 0:
-                for row, pair in watch.rows().items():
+                for row, pair in timer.rows().items():
                     found.setdefault(names[row], []).append(pair)
-                joins = [sorted({names[row] for row in rows}) for rows in watch.joins]
+                joins = [sorted({names[row] for row in rows}) for rows in timer.joins]
                 updates.append(trainer.clock.seconds["update"])
-        held = sum(b.weights[b.own].numel() if b.here else b.shard.numel() for b in program.bundles)
+        held = sum(b.weights[b.own].numel() if b.here else b.shard.numel() for b in local.bundles)
         rank.record(
             key, rows=found, joins=joins, optimizer=job.optimizer, weights=held, update=updates
         )

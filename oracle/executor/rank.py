@@ -1,4 +1,4 @@
-"""One rank: the worker process that does the work, and what it offers to the task it runs."""
+"""The worker process of one rank, and what it offers to the task that it runs."""
 
 from __future__ import annotations
 
@@ -14,36 +14,42 @@ import traceback
 from collections.abc import Callable, Mapping
 from datetime import timedelta
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from oracle.executor import faults
-from oracle.executor.faults import Fault
-from oracle.executor.heartbeat import Beacon
+from oracle.executor.faults import RankFault
+from oracle.executor.heartbeat import Heartbeat
 from oracle.executor.records import Records, write_whole
 from oracle.executor.world import host_name
+
+if TYPE_CHECKING:
+    import torch
+    import torch.distributed as dist
 
 _PR_SET_PDEATHSIG = 1
 
 
 class Rank:
-    """What a task sees of the world: its place, how to say where it is, where results go."""
+    """What a task is given: its rank, how to report progress, where results go."""
 
-    def __init__(self, beacon: Beacon, attempt: Path, rank: int, size: int, local: int) -> None:
-        self.beacon, self.attempt = beacon, attempt
+    def __init__(
+        self, heartbeat: Heartbeat, attempt: Path, rank: int, size: int, local: int
+    ) -> None:
+        self.heartbeat, self.attempt = heartbeat, attempt
         self.rank, self.size, self.local = rank, size, local
         self.hosts: list[str] = []
-        self.device: Any = None
-        self.control: Any = None
+        self.device: torch.device
+        self.control: dist.ProcessGroup
         self.backend = "gloo"
         self.records = Records(attempt.parent / f"rank-{rank:05d}.jsonl")
         self.asked_to_stop = False
 
-    def at(self, phase: str, operation: str = "", step: int | None = None) -> None:
-        """Say which phase and operation begins; what a failure message will name."""
-        self.beacon.at(phase, operation, step)
+    def enter(self, phase: str, operation: str = "", step: int | None = None) -> None:
+        """Report which phase and operation begins: what the message of a failure names."""
+        self.heartbeat.enter(phase, operation, step)
 
     def say(self, text: str) -> None:
-        """Progress, from rank 0 only."""
+        """Show a line of progress; from rank 0 only."""
         if self.rank == 0:
             with open(self.attempt / "progress", "a", encoding="utf-8") as file:
                 file.write(json.dumps({"said": text}) + "\n")
@@ -79,39 +85,39 @@ class Rank:
 
 def main() -> None:
     """`python -m oracle.executor.rank`, as `launch` starts it."""
-    warden = int(os.environ["ORACLE_WARDEN"])
+    supervisor = int(os.environ["ORACLE_SUPERVISOR"])
     ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
-    if os.getppid() != warden:
-        os._exit(1)  # the warden died before it could be watched
+    if os.getppid() != supervisor:
+        os._exit(1)  # the supervisor died before it could be watched
     attempt = Path(os.environ["ORACLE_ATTEMPT"])
     number, size = map(int, os.environ["ORACLE_WORLD"].split())
-    beacon = Beacon(attempt, number, host_name(os.environ))
-    rank = Rank(beacon, attempt, number, size, int(os.environ["ORACLE_LOCAL"]))
+    heartbeat = Heartbeat(attempt, number, host_name(os.environ))
+    rank = Rank(heartbeat, attempt, number, size, int(os.environ["ORACLE_LOCAL"]))
     signal.signal(signal.SIGTERM, rank._asked)
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # the warden hears it, and asks
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # the supervisor gets it, and asks
     try:
         job = _job(attempt)
         _join(rank, job)
         module, _, name = job["task"].partition(":")
-        beacon.at("start", f"importing {module}")
+        heartbeat.enter("start", f"importing {module}")
         task: Callable[[Rank, Mapping[str, Any]], None] = getattr(
             importlib.import_module(module), name
         )
         task(rank, job["arguments"])
-        rank.at("end")
+        rank.enter("end")
         rank.records.close()
-        rank.agree(0)  # nobody leaves while another may still be talking to it
-        beacon.state("stopped" if rank.asked_to_stop else "done")
+        rank.agree(0)  # no rank leaves while another may still be sending to it
+        heartbeat.state("stopped" if rank.asked_to_stop else "done")
     except BaseException as error:
-        said = beacon.said
-        kind, detail = faults.of_exception(error)
-        faults.leave(attempt, Fault(number, said.host, kind, detail, said.where(), time.time()))
+        status, (kind, detail) = heartbeat.status, faults.of_exception(error)
+        fault = RankFault(number, status.host, kind, detail, status.where(), time.time())
+        faults.report(attempt, fault)
         traceback.print_exc()
-        _leave(1)
-    _leave(0)
+        _exit(1)
+    _exit(0)
 
 
-def _leave(code: int) -> None:
+def _exit(code: int) -> None:
     """End at once: destructors of process groups whose peers are gone may wait for ever."""
     with contextlib.suppress(OSError, ValueError):
         sys.stdout.flush()
@@ -120,7 +126,7 @@ def _leave(code: int) -> None:
 
 
 def _job(attempt: Path) -> dict[str, Any]:
-    while not (attempt / "job.json").is_file():  # written by rank 0's warden
+    while not (attempt / "job.json").is_file():  # written by rank 0's supervisor
         time.sleep(0.05)
     job: dict[str, Any] = json.loads((attempt / "job.json").read_bytes())
     return job
@@ -128,16 +134,16 @@ def _job(attempt: Path) -> dict[str, Any]:
 
 def _join(rank: Rank, job: Mapping[str, Any]) -> None:
     """torch.distributed among all ranks, by a store that needs no agreed port."""
-    rank.beacon.at("start", "importing torch")
+    rank.heartbeat.enter("start", "importing torch")
     import torch
     import torch.distributed as dist
 
     torch.set_num_threads(int(os.environ.get("OMP_NUM_THREADS", "1")))
-    rank.beacon.at("start", "rendezvous")
-    # longer than the warden's patience: torch would blame whoever notices first
+    rank.heartbeat.enter("start", "rendezvous")
+    # longer than the supervisor's: torch would blame whichever rank notices first
     patience = timedelta(seconds=2 * float(job["timeout"]) + 60)
     if os.environ["ORACLE_JOINED"] == "0":
-        store: Any = dist.FileStore(str(rank.attempt / "store"), rank.size)
+        store: dist.Store = dist.FileStore(str(rank.attempt / "store"), rank.size)
         store.set_timeout(patience)
     else:
         store = _meet_over_tcp(rank, patience)
@@ -157,7 +163,7 @@ def _join(rank: Rank, job: Mapping[str, Any]) -> None:
     rank.hosts = _hosts(rank)
 
 
-def _meet_over_tcp(rank: Rank, patience: timedelta) -> Any:
+def _meet_over_tcp(rank: Rank, patience: timedelta) -> dist.TCPStore:
     """Rank 0 listens on a free port of its own choice and writes the address down."""
     import socket
 
@@ -178,7 +184,7 @@ def _meet_over_tcp(rank: Rank, patience: timedelta) -> Any:
 
 
 def rank_count_here() -> int:
-    """Ranks on this host by the launcher's word, 0 when it does not say."""
+    """Ranks on this host as the launcher tells, 0 when it does not."""
     from oracle.executor.world import LAUNCHERS
 
     names = (row[3] for row in LAUNCHERS.values() if row[3])

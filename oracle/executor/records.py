@@ -1,4 +1,4 @@
-"""Result files that lose nothing: one append-only JSON-lines file a rank, merged atomically."""
+"""Result files: one append-only JSON-lines file a rank, merged atomically."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ class Records:
 
 
 def lines(path: Path) -> Iterator[Record]:
-    """The whole records of a file; a torn last line is nobody's."""
+    """The whole records of a file; a torn last line is left out."""
     if not path.is_file():
         return
     for line in path.read_bytes().split(b"\n")[:-1]:
@@ -48,7 +48,7 @@ def lines(path: Path) -> Iterator[Record]:
 
 
 def of_all_ranks(folder: Path, size: int) -> dict[str, list[Record]]:
-    """By key, that sample's record of each rank, for the samples that every rank finished."""
+    """Records of all ranks by key, of the samples that every rank finished."""
     ranks = [
         {record["key"]: record for record in lines(folder / f"rank-{rank:05d}.jsonl")}
         for rank in range(size)

@@ -1,4 +1,4 @@
-"""Run plans for real: warm-up, timed steps, what each phase and each exchange took."""
+"""Run plans for real: warm-up, timed steps, seconds of each phase and each exchange."""
 
 from __future__ import annotations
 
@@ -11,21 +11,21 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from oracle.executor import measured
-from oracle.executor.launch import TIMEOUT, Host, Outcome, Say, _unheard, launch
-from oracle.executor.supported import NotExecuted, unable
+from oracle.executor.launch import TIMEOUT, Host, Outcome, Say, launch, silent
+from oracle.executor.supported import NotSupported, unsupported
 from oracle.executor.world import recognise
 from oracle.models.model import model
 from oracle.plan.plan import parse
 
 if TYPE_CHECKING:
     from oracle.executor.rank import Rank
-    from oracle.executor.wire import Sent
+    from oracle.executor.wire import Traffic
 
 DTYPES = {"fp32": "float32", "fp64": "float64", "bf16": "bfloat16", "fp16": "float16"}
 
 
 @dataclass(frozen=True)
-class Job:
+class PlanRun:
     """One plan to run, of one model."""
 
     model: Any  # a shipped name, a path, or the same content as a dict
@@ -40,21 +40,21 @@ class Job:
 
 
 def run(
-    jobs: Job | Sequence[Job],
+    jobs: PlanRun | Sequence[PlanRun],
     out: Path,
     *,
     ranks: int | None = None,
     replay: bool = False,
     timeout: float = TIMEOUT,
     backend: str = "gloo",
-    say: Say = _unheard,
+    say: Say = silent,
     host: Host | None = None,
 ) -> tuple[Outcome, list[measured.Measurement]]:
-    """Execute plans one after the other and write `out`; finished steps of before are kept.
+    """Run plans one after the other and write `out`; steps finished by an earlier run are kept.
 
-    With `replay` only the messages are played, in the order and at the sizes that were priced.
+    With `replay` only the messages are sent, in the order and at the sizes of the prediction.
     """
-    wanted = [jobs] if isinstance(jobs, Job) else list(jobs)
+    wanted = [jobs] if isinstance(jobs, PlanRun) else list(jobs)
     parts = out.with_name(out.name + ".parts")
     refuse(wanted)
     arguments = {"jobs": [asdict(job) for job in wanted], "replay": replay}
@@ -70,48 +70,48 @@ def run(
     return outcome, found
 
 
-def refuse(jobs: Sequence[Job]) -> None:
-    """Say of all jobs at once what cannot be run, before anything starts."""
+def refuse(jobs: Sequence[PlanRun]) -> None:
+    """Raise for all plans at once what the executor does not support, before anything starts."""
     found: dict[str, None] = {}
     for job in jobs:
         if job.precision not in DTYPES:
             found[f"{job.precision} is not run; {', '.join(DTYPES)} are"] = None
-        for why in unable(model(job.model), parse(job.plan, job.batch)):
+        for why in unsupported(model(job.model), parse(job.plan, job.batch)):
             found[f"{job.plan}: {why}"] = None
     if found:
-        raise NotExecuted("; ".join(found))
+        raise NotSupported("; ".join(found))
 
 
 def task(rank: Rank, arguments: Mapping[str, Any]) -> None:
-    """What each rank does."""
+    """Run all plans that are not finished; called on each rank."""
     for number, entry in enumerate(arguments["jobs"]):
-        job = Job(**entry)
+        job = PlanRun(**entry)
         if not rank.go_on():
             return
         name = f"{number} {job.plan}"
         if rank.finished(f"{name}/plan") and rank.finished(f"{name}/step {job.steps}"):
             continue
         rank.say(f"{number + 1}/{len(arguments['jobs'])} {job.plan}, batch {job.batch}")
-        play = _Replayed if arguments["replay"] else _Trained
-        if not _steps(rank, name, job, play(rank, job)):
+        kind = _ReplayedSteps if arguments["replay"] else _TrainingSteps
+        if not _timed(rank, name, job, kind(rank, job)):
             return
 
 
-def _steps(rank: Rank, name: str, job: Job, played: _Played) -> bool:
+def _timed(rank: Rank, name: str, job: PlanRun, steps: _Steps) -> bool:
     """Warm up, then the timed steps that are not done yet; False when asked to stop."""
     import torch.distributed as dist
 
-    wire, takes_part = played.wire, played.wire.mesh.taking_part
+    wire, takes_part = steps.wire, steps.wire.mesh.taking_part
     if not rank.finished(f"{name}/plan"):
         rank.record(
             f"{name}/plan",
-            model=played.title,
+            model=steps.title,
             plan=job.plan,
             batch=job.batch,
             steps=job.steps,
             host=rank.hosts[rank.rank],
             takes_part=takes_part,
-            stages=[list(stage) for stage in played.stages],
+            stages=[list(stage) for stage in steps.stages],
             options={"precision": job.precision, "optimizer": job.optimizer},
             environment=environment(rank),
         )
@@ -120,17 +120,17 @@ def _steps(rank: Rank, name: str, job: Job, played: _Played) -> bool:
             continue
         if not rank.go_on():
             return False
-        wire.at = lambda phase, what, step=step: rank.at(phase, what, max(step, 0))  # type: ignore[misc]
-        rank.at("measure" if step > 0 else "warm-up", job.plan, max(step, 0))
-        wire.sent, wire.seconds = {}, 0.0
+        wire.enter = lambda phase, what, step=step: rank.enter(phase, what, max(step, 0))  # type: ignore[misc]
+        rank.enter("measure" if step > 0 else "warm-up", job.plan, max(step, 0))
+        wire.traffic, wire.seconds = {}, 0.0
         forget_peak()
         dist.barrier(group=rank.control)
         began = time.perf_counter()
-        phases = played.step() if takes_part else {}
+        phases = steps.step() if takes_part else {}
         wire.synchronise()
         seconds = time.perf_counter() - began
         if step > 0:
-            said = {what: _said(sent) for what, sent in wire.sent.items()}
+            said = {what: _as_json(sent) for what, sent in wire.traffic.items()}
             rank.record(
                 f"{name}/step {step}", seconds=seconds if takes_part else 0.0, phases=phases,
                 said=said, memory=peak(rank),
@@ -138,19 +138,19 @@ def _steps(rank: Rank, name: str, job: Job, played: _Played) -> bool:
     return True
 
 
-def _said(sent: Sent) -> dict[str, Any]:
+def _as_json(sent: Traffic) -> dict[str, Any]:
     return {"op": sent.op, "group": sent.group, "calls": sent.calls, "bytes": sent.nbytes,
             "seconds": sent.seconds}  # fmt: skip
 
 
-class _Played:
-    """What is stepped: training, or its messages alone."""
+class _Steps:
+    """Steps of one plan: of training, or of its messages alone."""
 
-    def __init__(self, rank: Rank, job: Job) -> None:
+    def __init__(self, rank: Rank, job: PlanRun) -> None:
         import torch
 
         from oracle.executor.graph import graph
-        from oracle.executor.mesh import Mesh
+        from oracle.executor.mesh import DeviceMesh
         from oracle.executor.wire import Wire
 
         self.rank, self.job = rank, job
@@ -159,57 +159,63 @@ class _Played:
         self.plan = parse(job.plan, job.batch)
         on_gpu = rank.backend == "nccl"
         synchronise = torch.cuda.synchronize if on_gpu else lambda: None
-        self.wire = Wire(Mesh(self.plan, rank.rank, rank.size), synchronise=synchronise)
+        self.wire = Wire(DeviceMesh(self.plan, rank.rank, rank.size), synchronise=synchronise)
         self.stages: list[tuple[int, int]] = []
 
     def step(self) -> dict[str, float]:
         raise NotImplementedError
 
 
-class _Trained(_Played):
-    def __init__(self, rank: Rank, job: Job) -> None:
+class _TrainingSteps(_Steps):
+    """Training steps."""
+
+    def __init__(self, rank: Rank, job: PlanRun) -> None:
         import torch
 
+        from oracle.executor.local_model import LocalModel
         from oracle.executor.optimizer import Optimizer
-        from oracle.executor.program import Program
         from oracle.executor.steps import Trainer, inputs
 
         super().__init__(rank, job)
         dtype = getattr(torch, DTYPES[job.precision])
         edges = list(job.stages) or None
-        program = Program(self.graph, self.plan, self.wire, dtype=dtype, device=rank.device,
-                          seed=job.seed, edges=edges)  # fmt: skip
-        self.stages = program.stages
+        local = LocalModel(self.graph, self.plan, self.wire, dtype=dtype, device=rank.device,
+                           seed=job.seed, edges=edges)  # fmt: skip
+        self.stages = local.stages
         self.x, self.target = inputs(self.graph, job.batch, job.seed, dtype)
         if self.wire.mesh.taking_part:
-            self.trainer = Trainer(program, Optimizer(job.optimizer, rate=1e-4))
+            self.trainer = Trainer(local, Optimizer(job.optimizer, rate=1e-4))
 
     def step(self) -> dict[str, float]:
         self.trainer.step(self.x, self.target)
         return dict(self.trainer.clock.seconds)
 
 
-class _Replayed(_Played):
-    def __init__(self, rank: Rank, job: Job) -> None:
+class _ReplayedSteps(_Steps):
+    """Steps of a plan's messages alone."""
+
+    def __init__(self, rank: Rank, job: PlanRun) -> None:
+        import torch
+
         from oracle.executor.cuts import stages_of
-        from oracle.executor.replay import script
+        from oracle.executor.replay import messages_of
 
         super().__init__(rank, job)
         self.stages = stages_of(self.graph, self.plan, list(job.stages) or None)
-        width = 8 if job.precision == "fp64" else 4 if job.precision == "fp32" else 2
-        self.lines = script(self.graph, self.plan, self.stages, self.wire.mesh, width)
+        width = getattr(torch, DTYPES[job.precision]).itemsize
+        self.messages = messages_of(self.graph, self.plan, self.stages, self.wire.mesh, width)
 
     def step(self) -> dict[str, float]:
-        from oracle.executor.replay import play
+        from oracle.executor.replay import send_all
 
         began = time.perf_counter()
-        play(self.lines, self.wire, self.rank.device)
+        send_all(self.messages, self.wire, self.rank.device)
         spent = time.perf_counter() - began
         return {"forward": 0.0, "backward": 0.0, "update": 0.0, "exchange": spent}
 
 
 def environment(rank: Rank) -> dict[str, Any]:
-    """Versions and hardware: no paths, no variables."""
+    """Versions and hardware, without paths and variables."""
     import torch
 
     from oracle.executor.collectives import facts, oracle_version
@@ -222,7 +228,7 @@ def environment(rank: Rank) -> dict[str, Any]:
 
 
 def forget_peak() -> None:
-    """Let the peak of memory begin anew."""
+    """Reset the peak of memory."""
     import torch
 
     if torch.cuda.is_available():
@@ -235,7 +241,7 @@ def forget_peak() -> None:
 
 
 def peak(rank: Rank) -> float:
-    """Bytes, of the device where there is one, else of the process."""
+    """Peak bytes of memory: of the device where there is one, else of the process."""
     import torch
 
     if rank.backend == "nccl":

@@ -1,4 +1,4 @@
-"""What the executor runs. The rest is refused before a rank starts, all of it at once."""
+"""What the executor supports; the rest is refused before a rank starts, all of it at once."""
 
 from __future__ import annotations
 
@@ -9,41 +9,37 @@ import numpy as np
 from oracle.models.model import Model
 from oracle.plan.plan import Plan
 
-RUN = ("data", "sharded", "spatial", "filter", "channel", "pipeline", "tensor", "context")
-KINDS = (
+LAYER_KINDS = (
     "pool", "norm", "activation", "add", "concat", "flatten", "reshape", "dropout", "attention",
     "mlp", "embedding", "position", "loss",
 )  # fmt: skip
 
 
-class NotExecuted(NotImplementedError):
-    """A layer or combination that the oracle prices and this executor does not run."""
+class NotSupported(NotImplementedError):
+    """A layer or combination that is predicted, and that this executor does not run."""
 
 
-def unable(model: Model, plan: Plan) -> list[str]:
-    """Why a plan of a model cannot be run, in words; nothing where it can."""
+def unsupported(model: Model, plan: Plan) -> list[str]:
+    """Reasons why the executor cannot run a plan of a model; none where it can."""
     return [*_of_plan(plan), *_of_model(model), *_of_both(model, plan)]
 
 
-def _wide(plan: Plan, *names: str) -> bool:
+def _splits(plan: Plan, *names: str) -> bool:
+    """Has any of these strategies more than one device?"""
     return any(float(plan.axis(name).degree[0, 0]) > 1 for name in names)
 
 
 def _of_plan(plan: Plan) -> Iterator[str]:
     for axis in plan.axes:
-        if axis.degrees and axis.name not in RUN and _wide(plan, axis.name):
-            yield f"the strategy `{axis.name}` is priced but not run"
-    if _wide(plan, "spatial") and plan.axis("spatial").halo[0, 0]:
-        yield "`spatial` with halo=chain is not run; halo=pairwise is"
-    if plan.axis("recompute").mode[0, 0] > 2:
-        yield "recompute:operators is not run; recompute:selective and recompute:full are"
-    if _wide(plan, "tensor") and _wide(plan, "filter", "channel", "spatial"):
+        yield from axis.unrun()
+    if _splits(plan, "tensor") and _splits(plan, "filter", "channel", "spatial"):
         yield "`tensor` is not run together with filter, channel or spatial"
-    if _wide(plan, "context") and _wide(plan, "filter", "channel", "spatial"):
+    if _splits(plan, "context") and _splits(plan, "filter", "channel", "spatial"):
         yield "`context` is not run together with filter, channel or spatial"
-    if _wide(plan, "context") and _wide(plan, "tensor") and plan.axis("tensor").sequence[0, 0]:
+    along_tokens = plan.axis("tensor").says("sequence", "on")[0, 0]
+    if _splits(plan, "context") and _splits(plan, "tensor") and along_tokens:
         yield "`context` is not run together with sequence=on"
-    if _wide(plan, "sharded") and _wide(plan, "data") and plan.axis("data").zero[0, 0]:
+    if _splits(plan, "sharded") and _splits(plan, "data") and plan.axis("data").zero[0, 0]:
         yield "`sharded` is not run inside `data` with zero above 0"
     pipeline = plan.axis("pipeline")
     stages, segments, chunks = (
@@ -54,7 +50,7 @@ def _of_plan(plan: Plan) -> Iterator[str]:
 
 
 def _of_model(model: Model) -> Iterator[str]:
-    kinds = {row.kind for row in model.rows if row.work == "stream" and row.kind not in KINDS}
+    kinds = {row.kind for row in model.rows if row.work == "stream" and row.kind not in LAYER_KINDS}
     if any(row.experts for row in model.rows):
         yield "mixtures of experts are priced but not run"
     elif kinds:
@@ -64,13 +60,13 @@ def _of_model(model: Model) -> Iterator[str]:
 
 
 def _of_both(model: Model, plan: Plan) -> Iterator[str]:
-    if _wide(plan, "context") and not np.all(model.tokens):
+    if _splits(plan, "context") and not np.all(model.tokens):
         yield "`context` is run for models whose rows are all of tokens"
     mixed = np.any(model.tokens) or any(row.kind == "concat" for row in model.rows)
-    if _wide(plan, "filter") and plan.axis("filter").back[0, 0] and mixed:
+    if _splits(plan, "filter") and plan.axis("filter").back[0, 0] and mixed:
         yield "back=scatter is not run through tokens or concat, which mix channels"
-    turned = model.mask(lambda row: row.kind == "deconv")
-    if turned.any() and _wide(plan, "filter", "channel", "spatial"):
+    transposed = model.mask(lambda row: row.kind == "deconv")
+    if transposed.any() and _splits(plan, "filter", "channel", "spatial"):
         yield "transposed convolutions are not run under filter, channel or spatial"
     samples = float(plan.batch[0, 0])
     for name in ("data", "sharded"):

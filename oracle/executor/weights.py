@@ -1,4 +1,4 @@
-"""Weights as they are held on one device: parts of full tensors, in flat buffers."""
+"""Weights held by one device: parts of full tensors, in flat buffers."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ from oracle.executor.parts import Interval
 
 
 @dataclass
-class Held:
-    """The part of one weight that is held here."""
+class HeldWeight:
+    """The part of one weight that this device holds."""
 
     op: Operation
     name: str
@@ -37,25 +37,27 @@ class Held:
 
 
 class Bundle:
-    """Weights that travel together: one flat buffer, one of gradients, and the optimizer's."""
+    """Weights that are exchanged together: flat buffers of weights, gradients, optimizer state."""
 
-    def __init__(self, helds: Sequence[Held], parts: int, place: int, like: Tensor) -> None:
-        self.helds, self.parts, self.place = list(helds), parts, place
+    def __init__(
+        self, held_weights: Sequence[HeldWeight], parts: int, place: int, like: Tensor
+    ) -> None:
+        self.held_weights, self.parts, self.place = list(held_weights), parts, place
         end = 0
-        for held in self.helds:
+        for held in self.held_weights:
             held.at, end = end, end + math.prod(held.shape)
         self.size = -(-end // parts) * parts
         self.weights = like.new_zeros(self.size)
         self.gradients = like.new_zeros(self.size)
         self.slots: list[Tensor] = []
         self.steps = 0
-        for held in self.helds:
+        for held in self.held_weights:
             begin, count = held.at, math.prod(held.shape)
             # .data: an alias with a version of its own, so that a gather may write under it
             alias = self.weights.data[begin : begin + count].view(held.shape)
             held.value = alias.requires_grad_()
             held.value.grad = self.gradients.data[begin : begin + count].view(held.shape)
-        self.shard = self.weights[:0]  # what is kept while the whole is away
+        self.shard = self.weights[:0]  # what is kept while the buffer is freed
 
     @property
     def own(self) -> slice:
@@ -63,13 +65,13 @@ class Bundle:
         return slice(self.place * each, (self.place + 1) * each)
 
     def release(self) -> None:
-        """Drop the whole; the shard stays."""
+        """Free the buffer of weights; the own shard stays."""
         if self.weights.untyped_storage().size():
             self.shard = self.weights[self.own].clone()
             self.weights.untyped_storage().resize_(0)
 
     def restore(self) -> Tensor:
-        """Room for the whole again."""
+        """Allocate the buffer of weights again."""
         self.weights.untyped_storage().resize_(self.size * self.weights.element_size())
         return self.weights
 

@@ -1,13 +1,13 @@
-"""All that the ranks of a plan say to each other, through one place that counts it.
+"""Messages between the ranks of a plan, counted and timed by kind.
 
-`nbytes` are those of the oracle's messages: the buffer of one rank for allreduce, the whole
-gathered buffer for allgather and reduce_scatter, what this rank sends for sendrecv and halo.
+`nbytes` means what it means in a predicted `Message`: the buffer of one rank for allreduce, the
+whole gathered buffer for allgather and reduce_scatter, what this rank sends for sendrecv and halo.
 """
 
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -16,13 +16,13 @@ import torch.distributed as dist
 from torch import Tensor
 
 from oracle.executor.calls import gather, newest
-from oracle.executor.mesh import Mesh
+from oracle.executor.mesh import DeviceMesh
 from oracle.executor.parts import Interval, overlap
 
 
 @dataclass
-class Sent:
-    """What was said of one kind: how often, how many bytes, how long it took."""
+class Traffic:
+    """Calls, bytes and seconds of one kind of message."""
 
     op: str
     group: int
@@ -33,26 +33,26 @@ class Sent:
 
 @dataclass
 class Wire:
-    """Speaks for one rank of a mesh, and keeps the account."""
+    """Sends and receives for one rank of a mesh, and counts what it sends."""
 
-    mesh: Mesh
-    at: Callable[[str, str], None] = lambda phase, operation: None
-    sent: dict[str, Sent] = field(default_factory=dict)
+    mesh: DeviceMesh
+    enter: Callable[[str, str], None] = lambda phase, operation: None  # reports what begins
+    traffic: dict[str, Traffic] = field(default_factory=dict)
     seconds: float = 0.0  # in exchanges so far
     timed: bool = True
     synchronise: Callable[[], None] = lambda: None
 
-    def _said(self, what: str, op: str, group: int, nbytes: float, began: float) -> None:
+    def _count(self, what: str, op: str, group: int, nbytes: float, began: float) -> None:
         self.synchronise()
         spent = time.perf_counter() - began
-        entry = self.sent.setdefault(what, Sent(op, group))
+        entry = self.traffic.setdefault(what, Traffic(op, group))
         entry.calls += 1
         entry.nbytes += nbytes
         entry.seconds += spent
         self.seconds += spent
 
     def _begin(self, what: str) -> float:
-        self.at("exchange", what)
+        self.enter("exchange", what)
         self.synchronise()
         return time.perf_counter()
 
@@ -62,7 +62,7 @@ class Wire:
         if group.size > 1:
             began = self._begin(what)
             dist.all_reduce(buffer, op=op or dist.ReduceOp.SUM, group=group.handle)
-            self._said(what, "allreduce", group.size, size_of(buffer), began)
+            self._count(what, "allreduce", group.size, size_of(buffer), began)
         return buffer
 
     def allreduce_later(self, buffer: Tensor, axes: Sequence[str], what: str) -> Callable[[], None]:
@@ -75,7 +75,7 @@ class Wire:
         def wait() -> None:
             waited = self._begin(what)
             work.wait()
-            self._said(what, "allreduce", group.size, size_of(buffer), waited)
+            self._count(what, "allreduce", group.size, size_of(buffer), waited)
 
         return wait
 
@@ -87,7 +87,7 @@ class Wire:
         began = self._begin(what)
         whole = part.new_empty((group.size * part.shape[0], *part.shape[1:]))
         gather(whole, part.contiguous(), group.handle)
-        self._said(what, "allgather", group.size, size_of(whole), began)
+        self._count(what, "allgather", group.size, size_of(whole), began)
         return whole.view(group.size, *part.shape)
 
     def reduce_scatter(self, parts: Tensor, axes: Sequence[str], what: str) -> Tensor:
@@ -100,7 +100,7 @@ class Wire:
         newest("reduce_scatter_single", "reduce_scatter_tensor")(
             part.view(-1), parts.contiguous().view(-1), group=group.handle
         )
-        self._said(what, "reduce_scatter", group.size, size_of(parts), began)
+        self._count(what, "reduce_scatter", group.size, size_of(parts), began)
         return part
 
     def alltoall(self, parts: Tensor, axes: Sequence[str], what: str) -> Tensor:
@@ -109,13 +109,13 @@ class Wire:
         began = self._begin(what)
         made, given = torch.empty_like(parts), parts.contiguous()
         dist.all_to_all_single(made, given, group=group.handle)
-        self._said(what, "alltoall", group.size, size_of(given), began)
+        self._count(what, "alltoall", group.size, size_of(given), began)
         return made
 
     def rotate(
         self, given: Tensor, made: Tensor, axes: Sequence[str], what: str
     ) -> Callable[[], Tensor]:
-        """Begin to pass on to the next of the group; call what is returned for what arrives."""
+        """Begin to send to the next of the group; call what is returned for what arrives."""
         group = self.mesh.group(axes)
         before, after = (group.members[(group.place + k) % group.size] for k in (-1, 1))
         coming = dist.irecv(made, before)
@@ -126,7 +126,7 @@ class Wire:
             began = self._begin(what)
             coming.wait()
             going.wait()
-            self._said(what, "sendrecv", group.size, size_of(whole), began)
+            self._count(what, "sendrecv", group.size, size_of(whole), began)
             return made
 
         return wait
@@ -139,14 +139,14 @@ class Wire:
         for one in work:
             one.wait()
         nbytes = sum(map(size_of, given.values()))
-        self._said(what, "halo", len(given) + 1, nbytes, began)
+        self._count(what, "halo", len(given) + 1, nbytes, began)
 
     def send(self, tensor: Tensor, to: int, what: str, tag: int) -> Callable[[], None]:
         """Begin to send; call what is returned before the buffer goes."""
         began = self._begin(what)
         whole = tensor.contiguous()
         work = dist.isend(whole, to, tag=tag)
-        self._said(what, "sendrecv", 2, size_of(whole), began)
+        self._count(what, "sendrecv", 2, size_of(whole), began)
 
         def wait() -> None:
             work.wait()
@@ -161,16 +161,16 @@ class Wire:
         def wait() -> Tensor:
             began = self._begin(what)
             work.wait()
-            self._said(f"{what}, received", "received", 2, size_of(like), began)
+            self._count(f"{what}, received", "received", 2, size_of(like), began)
             return like
 
         return wait
 
-    def borders(
+    def fetch_halo(
         self, x: Tensor, dim: int, place: int, held: Sequence[Interval],
         wanted: Sequence[Interval], ranks: Sequence[int], what: str,
     ) -> Tensor:  # fmt: skip
-        """What this part wants along `dim`: its own and what others hold of it."""
+        """The input that this part wants along `dim`: its own, and the borders that others hold."""
         given, made, pieces = {}, {}, []
         for other, rank in enumerate(ranks):
             if other == place:
@@ -191,11 +191,11 @@ class Wire:
         ordered = sorted([*pieces, (low, own)], key=lambda piece: piece[0])
         return torch.cat([p for _, p in ordered], dim) if pieces else own
 
-    def give_back(
+    def return_halo(
         self, x: Tensor, dim: int, place: int, held: Sequence[Interval],
         wanted: Sequence[Interval], ranks: Sequence[int], what: str,
     ) -> Tensor:  # fmt: skip
-        """The reverse of `borders`: what was got of others is sent back and added up there."""
+        """The reverse of `fetch_halo`: gradients of borders go back and add up there."""
         given, made = {}, {}
         for other, rank in enumerate(ranks):
             if other == place:
@@ -226,12 +226,3 @@ class Wire:
 
 def size_of(tensor: Tensor) -> int:
     return int(tensor.numel() * tensor.element_size())
-
-
-def total(accounts: Iterable[dict[str, Sent]]) -> dict[str, float]:
-    """Bytes by what was said, over several ranks."""
-    found: dict[str, float] = {}
-    for account in accounts:
-        for what, sent in account.items():
-            found[what] = found.get(what, 0.0) + sent.nbytes
-    return found

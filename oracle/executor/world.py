@@ -1,4 +1,4 @@
-"""Who this process is among all ranks, as its launcher tells it through the environment."""
+"""Rank and size of the world, read from the variables of the launcher."""
 
 from __future__ import annotations
 

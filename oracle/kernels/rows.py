@@ -7,19 +7,22 @@ longer of the two: small layers are as slow as their launches.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from dataclasses import dataclass
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from oracle.kernels.attention import attention
 from oracle.kernels.conv import conv
+from oracle.kernels.curve import precision_on
 from oracle.kernels.gemm import gemm
+from oracle.kernels.passes import Passes
 from oracle.kernels.profile.measured import Profile
 from oracle.kernels.stream import stream
-from oracle.models.model import Model
-from oracle.models.shard import Array, Shard, product
+from oracle.models.layers import Row
+from oracle.models.model import Axes, Floats, Model
+from oracle.models.shard import Numbers, Shard, product
 from oracle.spec.device import Device
 
 # what a framework dispatches for one row, forward and backward: a matrix product brings its bias,
@@ -29,31 +32,17 @@ DISPATCHED = {
     "gemm": (3, 4), "conv": (2, 3), "flash": (5, 6), "attention": (12, 16), "stream": (2, 3),
     "loss": (15, 8),
 }  # fmt: skip
-BESIDE = {"fp8": "bf16"}  # what all but linear layers compute in
+BESIDE = {"fp8": "bf16"}  # what all layers but linear ones compute in
 CAST = 4  # bytes an element: read in 16 bits, written in 8 as it is and turned round
 MERGED = 10  # bytes to add an element of a part's result to those before it, in fp32
 AROUND = 60  # dispatched around each micro-batch: fetching it, scaling its loss, bookkeeping
 
 
-@dataclass(frozen=True, slots=True)
-class Passes:
-    """Per row and micro-batch: seconds of each pass, and how many kernels they are."""
-
-    forward: Array
-    data: Array  # gradient of the input
-    weight: Array  # gradient of the weights
-    kernels: tuple[Array, Array]  # forward, backward
-    measured: Array = 0  # 2 at a shape that was measured, 1 scaled from others of the layer
-
-
-def passes(
-    shard: Shard, device: Device, precision: str, profile: Profile | None = None
-) -> Passes:  # fmt: skip
+def passes(shard: Shard, device: Device, precision: str, profile: Profile | None = None) -> Passes:
     """Seconds of every row, as a profile has them or else as kernels are priced."""
     if profile is None or shard.ideal:
         return priced(shard, device, precision)
-    found: Passes = profile.passes(shard, device, precision, priced)
-    return found
+    return profile.passes(shard, device, precision, priced)
 
 
 def priced(shard: Shard, device: Device, precision: str) -> Passes:
@@ -78,10 +67,8 @@ def priced(shard: Shard, device: Device, precision: str) -> Passes:
     return Passes(found["forward"], found["data"], found["weight"], (forward, backward))
 
 
-def _ideal(shard: Shard, device: Device, precision: str, found: dict[str, Array]) -> Passes:
+def _ideal(shard: Shard, device: Device, precision: str, found: dict[str, Floats]) -> Passes:
     """FLOP over the peak: FW_l, BW_l per sample as the published table has them."""
-    from oracle.kernels.curve import precision_on
-
     rate = device.peak[precision_on(device, precision)]
     forward = shard.micro * shard.work * 2 * shard.model.mac / rate
     for part in found:
@@ -90,7 +77,8 @@ def _ideal(shard: Shard, device: Device, precision: str, found: dict[str, Array]
     return Passes(found["forward"], found["data"], found["weight"], (none, none))
 
 
-def _launches(row: Any) -> tuple[int, int]:
+def _launches(row: Row) -> tuple[int, int]:
+    """Kernels that a framework launches for one row, forward and backward."""
     if row.kind in ("flatten", "reshape"):
         return 0, 0
     if row.kind == "loss":
@@ -116,25 +104,25 @@ def _families(model: Model) -> dict[tuple[Any, ...], list[int]]:
 class _At:
     """A shard seen at some of its rows."""
 
-    def __init__(self, shard: Shard, columns: Array) -> None:
+    def __init__(self, shard: Shard, columns: NDArray[np.int64]) -> None:
         self.shard, self.columns = shard, columns
 
-    def __call__(self, values: Array) -> Array:
+    def __call__(self, values: Numbers) -> Floats:
         values = np.asarray(values, float)
         if values.ndim == 0 or values.shape[-1] == 1:
             return values
         return values[..., self.columns]
 
-    def row(self, read: Any) -> Array:
+    def row(self, read: Callable[[Row], float]) -> Floats:
         return np.array([read(self.shard.model.rows[i]) for i in self.columns], float)
 
-    def three(self, extents: Iterable[Array]) -> tuple[Array, Array, Array]:
+    def three(self, extents: Axes) -> Axes:
         """Three extents with what is not there in front, as convolutions are priced."""
         first, second, third = (self(e) for e in extents)
         return third, first, second
 
 
-def _gemm(at: _At, device: Device, precision: str, part: str, family: Any) -> Array:
+def _gemm(at: _At, device: Device, precision: str, part: str, family: Any) -> Floats:
     shard = at.shard
     m = at(shard.micro) * product([at(e) for e in shard.made])
     n, k = at(shard.filters), at(shard.channels)
@@ -154,7 +142,7 @@ def _gemm(at: _At, device: Device, precision: str, part: str, family: Any) -> Ar
     return np.where(at.row(lambda r: r.role == "vocab") > 0, plain, seconds)
 
 
-def _conv(at: _At, device: Device, precision: str, part: str, family: Any) -> Array:
+def _conv(at: _At, device: Device, precision: str, part: str, family: Any) -> Floats:
     shard = at.shard
     channels, filters, made = at(shard.channels), at(shard.filters), at.three(shard.made)
     if family[0] == "deconv":  # the forward pass of one is the data gradient of the other
@@ -167,7 +155,7 @@ def _conv(at: _At, device: Device, precision: str, part: str, family: Any) -> Ar
     )  # fmt: skip
 
 
-def _attention(at: _At, device: Device, precision: str, part: str, family: Any) -> Array:
+def _attention(at: _At, device: Device, precision: str, part: str, family: Any) -> Floats:
     if part == "weight":
         return np.zeros(1)
     precision = BESIDE.get(precision, precision)
@@ -189,12 +177,12 @@ def _attention(at: _At, device: Device, precision: str, part: str, family: Any) 
     return core + np.where(rounds > 1, (rounds - 1) * merged, 0.0)
 
 
-def _stream(at: _At, device: Device, precision: str, part: str, family: Any) -> Array:
+def _stream(at: _At, device: Device, precision: str, part: str, family: Any) -> Floats:
     if part == "weight":
         return np.zeros(1)
     shard = at.shard
     field = "reads" if part == "forward" else "rereads"
-    over_x, over_y = (at.row(lambda r, i=i: getattr(r, field)[i]) for i in (0, 1))
+    over_x, over_y = at.row(lambda r: getattr(r, field)[0]), at.row(lambda r: getattr(r, field)[1])
     # a loss is taken in fp32 whatever the precision
     width = np.where(at.row(lambda r: r.kind == "loss") > 0, 4.0, shard.delta)
     moved = at(shard.micro) * width * (over_x * at(shard.x) + over_y * at(shard.y))

@@ -1,7 +1,8 @@
-"""Seconds of messages: algorithms, topologies, and what flows that meet cost each other.
+"""Seconds of messages: collectives, topologies, and groups that share links.
 
-collectives/  one file an algorithm's family: messages, steps and bytes
-topology/     one file a kind of network: links and routes
-contention/   the α, β and φ that simultaneous groups see
-nccl          what NCCL chooses, and what it costs the work beside it
+collectives/  one file a family of algorithms: steps, bytes, schedules
+topology/     links and routes of a network, one file a kind of level
+contention/   start-up and seconds per byte that simultaneous groups see
+nccl          NCCL's public cost model: what it chooses and what that takes
+arrays        types of numbers and arrays
 """

@@ -1,4 +1,4 @@
-"""As NCCL would: its public cost model of ring and tree, and the choice it makes from it.
+"""NCCL's public cost model of ring and tree, and the choice it makes from it.
 
     time = latency + bytes / bandwidth,   the least over algorithm × protocol
 
@@ -8,10 +8,15 @@ nobody else talks; `contention` puts φ on top.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, TypeAlias
+from typing import TypeAlias
 
 import numpy as np
+from numpy.typing import NDArray
+
+from oracle.network.arrays import Floats, Number
+from oracle.spec.system import Level, System
 
 PROTOCOLS = ("LL", "LL128", "Simple")
 US = 1e-6
@@ -36,15 +41,15 @@ HOP: dict[str, Hops] = {
     },
 }
 PLATEAU = {"2.8": 1.9, "2.30": 1.4}  # ring Simple between nodes, from 64 B a channel and rank
-LL_PART = {"2.8": 0.25, "2.30": 0.5}  # of the ring's bandwidth that is payload
+LL_PAYLOAD = {"2.8": 0.25, "2.30": 0.5}  # of the ring's bandwidth that is payload
 # GB/s by architecture and by nodes: 1, 2, 4 and more
 LL_MOST = {"volta": (39, 39, 20.4), "ampere": (87.7, 22.5, 19), "hopper": (141, 45, 35),
            "blackwell": (282, 90, 70)}  # fmt: skip
 TREE_MOST = {"volta": (26.5, 18.5, 10), "ampere": (24, 23.6, 17.8), "hopper": (38.7, 41.4, 36),
              "blackwell": (70, 42.8, 24)}  # fmt: skip
 RING_LL128_MOST = {"volta": 20.0, "ampere": 20.0, "hopper": 36.7, "blackwell": 40.0}
-# what trees reach of the model at 64 B · 2^k
-TREE_PART = (
+# part of the model that trees reach at 64 B · 2^k
+TREE_SHARE = (
     (1, 1, 1, 1, .9, .8, .7, .7, .7, .7, .6, .5, .4, .4, .5, .6, .7, .8, .9, 1, 1, 1, 1),
     (1, 1, 1, 1, 1, .9, .8, .8, .8, .7, .6, .6, .6, .6, .6, .6, .8, .9, .9, .9, .9, 1, 1),
     (.9, .9, .9, .9, .9, .9, .9, .8, .7, .6, .6, .5, .5, .5, .5, .6, .7, .8, .7, .7, .8, .9, .9),
@@ -56,7 +61,7 @@ STEPS = {"allreduce": 2, "reduce_scatter": 1, "allgather": 1}  # times (p − 1)
 
 
 @dataclass(frozen=True)
-class Network:
+class NcclNetwork:
     """What NCCL's graph search found: channels, and GB/s of one inside and between nodes."""
 
     ranks: int
@@ -76,7 +81,7 @@ class Network:
         return min(2, int(np.log2(self.nodes)))
 
 
-def model(op: str, net: Network) -> dict[tuple[str, str], tuple[float, float]]:
+def model(op: str, net: NcclNetwork) -> dict[tuple[str, str], tuple[float, float]]:
     """(algorithm, protocol) -> (seconds, bytes per second of the message)."""
     p, n = net.ranks, net.nodes
     steps = STEPS[op] * (p - 1)
@@ -85,7 +90,7 @@ def model(op: str, net: Network) -> dict[tuple[str, str], tuple[float, float]]:
         between = 2 * n  # as that version counts them
     bus = net.channels * (net.inside if n <= 2 else net.between)
     most = LL_MOST[net.architecture][net.row]
-    ring = (min(most, LL_PART[net.version] * bus),
+    ring = (min(most, LL_PAYLOAD[net.version] * bus),
             min(0.92 * bus, net.channels * RING_LL128_MOST[net.architecture]), bus)  # fmt: skip
     whole = min(0.92 * bus, net.channels * TREE_MOST[net.architecture][net.row])
     tree = (min(whole / 3.8, most), whole * (7 / 9 if n == 1 else 120 / 128), whole)
@@ -105,14 +110,16 @@ def model(op: str, net: Network) -> dict[tuple[str, str], tuple[float, float]]:
     return out
 
 
-def terms(op: str, net: Network, nbytes: Any) -> dict[tuple[str, str], tuple[Any, Any]]:
+def terms(
+    op: str, net: NcclNetwork, nbytes: Number
+) -> dict[tuple[str, str], tuple[Floats, Floats]]:
     """(algorithm, protocol) -> (seconds of latency, seconds of transfer) of messages."""
     m, out = np.asarray(nbytes, float), {}
     size = np.floor(np.log2(np.maximum(m, 64) / 64)).astype(int)
     for (algorithm, protocol), (latency, bandwidth) in model(op, net).items():
         wait, part = np.full_like(m, latency), np.ones_like(m)
         if algorithm == "tree":
-            table = np.array(TREE_PART[PROTOCOLS.index(protocol)], float)
+            table = np.array(TREE_SHARE[PROTOCOLS.index(protocol)], float)
             part = table[np.minimum(size, len(table) - 1)]
         elif protocol == "Simple" and net.nodes > 1 and op == "allreduce":
             full = m / (net.channels * net.ranks) >= 64
@@ -121,39 +128,41 @@ def terms(op: str, net: Network, nbytes: Any) -> dict[tuple[str, str], tuple[Any
     return out
 
 
-def opened(algorithm: str, protocol: str, net: Network, nbytes: Any) -> Any:
+def channels_opened(algorithm: str, protocol: str, net: NcclNetwork, nbytes: Number) -> Floats:
     """Part of the channels that NCCL opens for a message once it has chosen [nccl, enqueue.cc]."""
     each = THREADS[protocol] * (net.ranks if (algorithm, protocol) == ("ring", "LL") else 1)
-    return np.clip(np.floor(np.asarray(nbytes, float) / each), 1, net.channels) / net.channels
+    opened = np.clip(np.floor(np.asarray(nbytes, float) / each), 1, net.channels)
+    return np.asarray(opened / net.channels)
 
 
-def choice(op: str, net: Network, nbytes: Any) -> tuple[Any, Any]:
+def choice(op: str, net: NcclNetwork, nbytes: Number) -> tuple[NDArray[np.str_], Floats]:
     """What NCCL would take, "ring/LL", and the seconds it then needs.
 
     The choice counts on all channels; a short message then goes over fewer.
     """
     table = terms(op, net, nbytes)
     best = np.stack([wait + wire for wait, wire in table.values()]).argmin(axis=0)
-    seconds = np.stack([wait + wire / opened(*key, net, nbytes)
+    seconds = np.stack([wait + wire / channels_opened(*key, net, nbytes)
                         for key, (wait, wire) in table.items()])  # fmt: skip
     names = np.array(["/".join(key) for key in table])
     return names[best], np.take_along_axis(seconds, best[None], 0)[0]
 
 
-# What the model says of any network, for `contention` to put its φ on.
-KNOWN = frozenset(("ring", "rings", "double_tree", "scattered", "direct", "pairwise", "chain"))
-# of a link's datasheet bandwidth
-REACH = {"nvlink": 20 / 25, "pcie": 12 / 16, "network": 12 / 12.5}
-PART = {"ring": (0.5, 0.92, 1.0), "double_tree": (0.92 / 3.8, 0.92 * 120 / 128, 0.92)}
+# the algorithms of ours that NCCL has
+SUPPORTED = frozenset(("ring", "rings", "double_tree", "scattered", "direct", "pairwise", "chain"))
+# part of a link's datasheet bandwidth that messages get
+LINK_SHARE = {"nvlink": 20 / 25, "pcie": 12 / 16, "network": 12 / 12.5}
+# part of what messages get, by protocol
+PROTOCOL_SHARE = {"ring": (0.5, 0.92, 1.0), "double_tree": (0.92 / 3.8, 0.92 * 120 / 128, 0.92)}
 
 
-def serves(system: Any) -> bool:
+def serves(system: System) -> bool:
     """Whether the library runs on a system's devices."""
     return "NVIDIA" in system.device.title
 
 
-def burden(system: Any) -> float:
-    """Seconds of a device's work that each byte through it takes, where it works meanwhile.
+def slowdown(system: System) -> float:
+    """Seconds by which each byte sent or received slows the work beside it.
 
         3 / memory bandwidth + 1 / (channel · processors)
 
@@ -169,13 +178,13 @@ def burden(system: Any) -> float:
     return float(3 / device.memory_bandwidth + 1 / (CHANNEL * device.processors))
 
 
-def reach(system: Any) -> tuple[float, ...]:
+def bandwidth_shares(system: System) -> tuple[float, ...]:
     """Part of each level's bandwidth that messages get: as measured there, or as a rule."""
-    return tuple(level.share or REACH[level.link] for level in system.levels)
+    return tuple(level.share or LINK_SHARE[level.link] for level in system.levels)
 
 
-def offered(algorithm: str) -> tuple[str, ...]:
-    """Protocols of an operation: point-to-point traffic knows no LL128."""
+def protocols(algorithm: str) -> tuple[str, ...]:
+    """Protocols of an algorithm: point-to-point traffic knows no LL128."""
     return (
         PROTOCOLS
         if algorithm in ("ring", "rings", "bidirectional_ring", "double_tree")
@@ -183,7 +192,9 @@ def offered(algorithm: str) -> tuple[str, ...]:
     )
 
 
-def constants(algorithm: str, protocol: str, levels: Any) -> tuple[float, float, Any]:
+def constants(
+    algorithm: str, protocol: str, levels: Sequence[Level]
+) -> tuple[float, float, Floats]:
     """(seconds of a call, part of the bandwidth, seconds of a hop at each level and none).
 
     A level's hop is that of its link; a latency beyond the LL128 ring's comes on top.
@@ -196,5 +207,5 @@ def constants(algorithm: str, protocol: str, levels: Any) -> tuple[float, float,
         beyond = max(0.0, level.latency - known["ring"][1] * US)
         slower = (tree, protocol, level.link) == ("ring", "Simple", "network")
         hops.append((known[tree][k] * US + beyond) * (PLATEAU["2.30"] if slower else 1))
-    part = PART["double_tree" if tree == "tree" else "ring"][k]
+    part = PROTOCOL_SHARE["double_tree" if tree == "tree" else "ring"][k]
     return BASE["2.30"][tree][k] * US, part, np.array([*hops, 0.0])

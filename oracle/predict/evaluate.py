@@ -18,8 +18,9 @@ from typing import Any
 
 import numpy as np
 
-from oracle.kernels.provenance import known
-from oracle.kernels.rows import Passes, passes
+from oracle.kernels.passes import Passes
+from oracle.kernels.provenance import provenance
+from oracle.kernels.rows import passes
 from oracle.kernels.slowest import in_step
 from oracle.models.model import Model
 from oracle.models.shard import Array, Shard, serial
@@ -79,7 +80,7 @@ class Block:
         """
         at, parts = int(self.step.same[row]), ("forward", "backward", "update")
         found = {
-            name: each.told(at)
+            name: each.to_dict(at)
             for name, each in zip(parts, self.step.uncertainty.known, strict=True)
         }
         held = {kind: float(values[row]) for kind, values in self.held.kinds.items()}
@@ -168,7 +169,7 @@ def block(model: Model, system: System, plan: Plan, options: Options, lines: Lin
     def sources() -> Sources:  # prices once more what nobody keeps: few ask for it
         again = split(model, few, options)
         seconds = passes(again, system.device, options.precision, options.profile)
-        return known(again, seconds, stages, system.device, options)
+        return provenance(again, seconds, stages, system.device, options)
 
     taken = step(plan, same, stages, work, talk, system, options, sources)
     held = memory.held(shard, few, plan, same, stages, system.device, options)

@@ -8,8 +8,8 @@ from typing import Any
 
 import numpy as np
 
+from oracle.kernels.passes import Passes
 from oracle.kernels.provenance import FOLD, MEASURED
-from oracle.kernels.rows import Passes
 from oracle.models.shard import Array, Shard
 from oracle.network import nccl
 from oracle.network.collectives import Message, plain
@@ -169,7 +169,7 @@ def price(
             exposed = cover.beside(left, seconds, may)
         else:
             exposed = cover.hide(message, seconds, count, may)
-        if not shard.ideal and (cost := nccl.burden(system)):  # work makes way for what it hides
+        if not shard.ideal and (cost := nccl.slowdown(system)):  # work makes way for what it hides
             volume = plain(message.op).volume(np.maximum(found.size, 1.0))
             lost = sent.total(cost * volume * sent.nbytes * sent.calls)
             exposed = slowed(exposed, seconds, lost)

@@ -15,7 +15,8 @@ import numpy as np
 
 from oracle import kernels
 from oracle.kernels.curve import precision_on
-from oracle.kernels.rows import AROUND, Passes
+from oracle.kernels.passes import Passes
+from oracle.kernels.rows import AROUND
 from oracle.models.model import Model
 from oracle.models.shard import Array, Shard
 from oracle.plan.plan import Plan
@@ -112,7 +113,7 @@ def _update(weights: Array, stages: Stages, device: Any, model: Model, options: 
         seconds = kernels.update(device, precision, options.optimizer, weights, tensors)
         # cast gradients up, unscale them, cast weights down; read them for their norm: bytes
         casts = (6 + 8 + 6) if precision in MIXED else 0
-        clipped = 4 if options.clip and options.optimizer in ("adam", "lamb") else 0
+        clipped = 4 if options.optimizer in ("adam", "lamb") else 0
         return seconds + kernels.stream(device, weights * (casts + clipped), queued=True)
 
     if options.profile is None:

@@ -5,7 +5,7 @@ import time
 
 import pytest
 
-from oracle.executor.calls import Shape
+from oracle.executor.calls import GroupShape
 from oracle.executor.collectives import measure_collectives
 from oracle.executor.launch import FAILED
 from oracle.executor.records import lines
@@ -44,7 +44,7 @@ def test_star_gives_each_host_its_rate_and_leaves_nothing(tmp_path):
 
 
 def test_two_groups_over_one_uplink_take_twice_as_long(tmp_path):
-    out, pair, pairs = tmp_path / "out.jsonl", Shape(2, 2, 1), Shape(2, 2, 2)
+    out, pair, pairs = tmp_path / "out.jsonl", GroupShape(2, 2, 1), GroupShape(2, 2, 2)
     with Lab(Wiring(4, 200e6, uplink=200e6)) as lab:
         outcome = measure_collectives(
             out,
@@ -76,7 +76,7 @@ def test_link_that_dies_is_an_error_with_a_name(tmp_path):
             ranks=3,
             operations=["allreduce"],
             sizes=[2**20, 2**21, 2**22, 2**23],
-            shapes=[Shape(3)],
+            shapes=[GroupShape(3)],
             timeout=6,
             say=cut,
             host=lab.placed(),

@@ -1,6 +1,17 @@
-"""Every collective operation, by every algorithm: its messages, its closed form, its schedule.
+"""Every collective operation by every algorithm: closed form and schedule.
 
-One file per family; a new algorithm is found by itself. `ALGORITHMS[operation][name]` is one.
+message       one kind of communication that recurs in a training iteration
+schedule      who sends how much to whom, step by step
+algorithm     what every algorithm has in common
+ring          rings, one or many, and chains
+tree          binomial and double binary trees, parameter server, in-network reduction
+halving       recursive halving and doubling
+hierarchical  inside the nodes first, then between them
+alltoall      scattered, pairwise, Bruck
+neighbour     send-receive and halo exchange
+sparse        sparse gradients
+
+`ALGORITHMS[operation][name]` is one algorithm; a class in a new file is found by itself.
 """
 
 from importlib import import_module
@@ -8,7 +19,7 @@ from pkgutil import iter_modules
 
 from oracle.network.collectives.algorithm import Algorithm, descendants
 from oracle.network.collectives.message import Message
-from oracle.network.collectives.schedule import Exchange, Pairs, Shift, Steps, flows
+from oracle.network.collectives.schedule import Pairs, Shift, Steps, XorExchange, flows
 
 for _module in iter_modules(__path__):
     import_module(f"{__name__}.{_module.name}")
@@ -42,6 +53,6 @@ def menu(op: str, p: int, inner: int = 1) -> list[Algorithm]:
 
 
 __all__ = [
-    "ALGORITHMS", "Algorithm", "Exchange", "Message", "Pairs", "Shift", "Steps", "flows", "menu",
+    "ALGORITHMS", "Algorithm", "Message", "Pairs", "Shift", "Steps", "XorExchange", "flows", "menu",
     "named", "plain",
 ]  # fmt: skip

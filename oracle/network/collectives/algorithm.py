@@ -1,4 +1,4 @@
-"""What a collective algorithm is. Each file beside this one holds one family of them."""
+"""One algorithm of a collective operation: its closed form and its schedule."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 
+from oracle.network.arrays import Number
 from oracle.network.collectives.schedule import Steps
 
 
@@ -25,7 +26,7 @@ class Algorithm(ABC):
     name: ClassVar[str]
     source: ClassVar[str]  # citation key and place
     menu: ClassVar[bool] = True  # offered when no algorithm is named
-    chases: ClassVar[bool] = False  # pieces pass from hop to hop, never waiting for a whole step
+    pipelined: ClassVar[bool] = False  # pieces pass on at once, never waiting for a step
     like: ClassVar[tuple[str, float]] = ("", 1.0)  # runs that operation's schedule, so many times
     nodal: ClassVar[bool] = False  # its schedule depends on how many ranks share a node
 
@@ -34,14 +35,14 @@ class Algorithm(ABC):
         return p > 1
 
     @abstractmethod
-    def steps(self, p: Any) -> Any:
+    def steps(self, p: Number) -> Number:
         """Messages one after the other."""
 
     @abstractmethod
-    def volume(self, p: Any) -> Any:
+    def volume(self, p: Number) -> Number:
         """Parts of the message that pass through the busiest rank, one way."""
 
-    def reduced(self, p: Any) -> Any:
+    def reduced(self, p: Number) -> Number:
         """Parts of the message that the busiest rank adds up."""
         return 0 * np.asarray(p)
 
@@ -49,14 +50,15 @@ class Algorithm(ABC):
     def schedule(self, p: int, inner: int = 1) -> list[Steps]:
         """Who sends how much to whom, step by step."""
 
-    def seconds(self, p: Any, m: Any, alpha: Any, beta: Any, gamma: Any = 0.0) -> Any:
-        """The closed form."""
+    def seconds(self, p: Number, m: Any, alpha: Any, beta: Any, gamma: Any = 0.0) -> Any:
+        """The closed form; m, α, β and γ may carry units."""
         return self.steps(p) * alpha + self.volume(p) * m * beta + self.reduced(p) * m * gamma
 
 
-def log2(p: Any) -> Any:
-    """Rounds of doubling until p are reached."""
-    return np.ceil(np.log2(np.asarray(p, float)) - 1e-9)
+def log2(p: Number) -> Number:
+    """⌈log₂p⌉: rounds of doubling until p are reached."""
+    rounds: Number = np.ceil(np.log2(np.asarray(p, float)) - 1e-9)
+    return rounds
 
 
 def power_of_two(p: int) -> bool:

@@ -1,16 +1,15 @@
-"""All-to-all: everybody has something else for everybody."""
+"""All-to-all: scattered, pairwise and Bruck."""
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 
+from oracle.network.arrays import Number
 from oracle.network.collectives.algorithm import Algorithm, log2, power_of_two
-from oracle.network.collectives.schedule import Steps, exchange, shift
+from oracle.network.collectives.schedule import AllPairs, Steps, exchange, shift
 
 
-class Scattered(Algorithm):
+class ScatteredAlltoall(Algorithm):
     """All messages posted at once, as grouped sends and receives: T = α + (p − 1)/p m β.
 
     The messages share the links until the last is through, so the closed form has one start-up;
@@ -19,39 +18,32 @@ class Scattered(Algorithm):
 
     op, name, source = "alltoall", "scattered", "thakur2005, §3.5"
 
-    def steps(self, p: Any) -> Any:
+    def steps(self, p: Number) -> Number:
         return 1 + 0 * np.asarray(p)
 
-    def volume(self, p: Any) -> Any:
+    def volume(self, p: Number) -> Number:
         return (p - 1) / p
 
     def schedule(self, p: int, inner: int = 1) -> list[Steps]:
-        return [Everyone(np.array([1 / p]), np.array([1.0]))]
+        return [AllPairs(np.array([1 / p]), np.array([1.0]))]
 
 
-class Everyone(Steps):
-    """One step in which every rank sends to every other."""
-
-    def pairs(self, source: Any, p: int, part: slice) -> Any:
-        return (source[:, None] + np.arange(1, p)).reshape(1, -1) % p
-
-
-class Rotation(Algorithm):
+class RotationAlltoall(Algorithm):
     """In step k rank r sends to r + k and hears from r − k: T = (p − 1)(α + m/p β)."""
 
     op, name, source, menu = "alltoall", "pairwise", "thakur2005, §3.5", False
 
-    def steps(self, p: Any) -> Any:
+    def steps(self, p: Number) -> Number:
         return p - 1
 
-    def volume(self, p: Any) -> Any:
+    def volume(self, p: Number) -> Number:
         return (p - 1) / p
 
     def schedule(self, p: int, inner: int = 1) -> list[Steps]:
         return [shift(np.arange(1, p), 1 / p)]
 
 
-class PairwiseExchange(Rotation):
+class PairwiseExchange(RotationAlltoall):
     """In step k rank r swaps with r ⊕ k: T = (p − 1)(α + m/p β); powers of two only."""
 
     name = "exchange"
@@ -63,16 +55,18 @@ class PairwiseExchange(Rotation):
         return [exchange(np.arange(1, p), 1 / p)]
 
 
-class Bruck(Algorithm):
+class BruckAlltoall(Algorithm):
     """Blocks whose distance has bit k set move 2^k in step k: T ≈ ⌈log₂p⌉ (α + m/2 β)."""
 
     op, name, source = "alltoall", "bruck", "bruck1997, §3"
 
-    def steps(self, p: Any) -> Any:
+    def steps(self, p: Number) -> Number:
         return log2(p)
 
-    def volume(self, p: Any) -> Any:
-        return np.vectorize(lambda n: sum(_moved(int(n))) / n, otypes=[float])(p)
+    def volume(self, p: Number) -> Number:
+        parts = np.vectorize(lambda n: sum(_moved(int(n))) / n, otypes=[float])
+        volume: Number = parts(p)
+        return volume
 
     def schedule(self, p: int, inner: int = 1) -> list[Steps]:
         by = 2 ** np.arange(int(log2(p)))

@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 
+from oracle.network.arrays import Floats, Ints, Number
 from oracle.network.collectives.algorithm import Algorithm, log2, power_of_two
-from oracle.network.collectives.schedule import Ids, Steps, exchange, pairs, shift
+from oracle.network.collectives.schedule import Steps, exchange, pairs, shift
+
+
+def _whole(p: Number) -> Number:
+    """⌊log₂p⌋."""
+    rounds: Number = np.floor(np.log2(p))
+    return rounds
 
 
 def _excess(p: int) -> tuple[int, int]:
@@ -16,13 +21,13 @@ def _excess(p: int) -> tuple[int, int]:
     return core, p - core
 
 
-def _real(number: Ids, beyond: int) -> Ids:
+def _real(number: Ints, beyond: int) -> Ints:
     """The rank that plays a number of the power of two: the odd ones of the first pairs."""
     return np.where(number < beyond, 2 * number + 1, number + beyond)
 
 
-def _distances(p: int) -> Any:
-    return 2 ** np.arange(p.bit_length() - 1)
+def _distances(p: int) -> Ints:
+    return np.asarray(2 ** np.arange(p.bit_length() - 1))
 
 
 class HalvingDoubling(Algorithm):
@@ -37,16 +42,16 @@ class HalvingDoubling(Algorithm):
 
     op, name, source = "allreduce", "halving_doubling", "thakur2005, §4.4"
 
-    def steps(self, p: Any) -> Any:
-        whole = np.floor(np.log2(p))
+    def steps(self, p: Number) -> Number:
+        whole = _whole(p)
         return 2 * whole + 2 * (2**whole != p)
 
-    def volume(self, p: Any) -> Any:
-        core = 2 ** np.floor(np.log2(p))
+    def volume(self, p: Number) -> Number:
+        core = 2 ** _whole(p)
         return 2 * (core - 1) / core + 2 * (core != p)
 
-    def reduced(self, p: Any) -> Any:
-        core = 2 ** np.floor(np.log2(p))
+    def reduced(self, p: Number) -> Number:
+        core = 2 ** _whole(p)
         return (core - 1) / core + (core != p)
 
     def schedule(self, p: int, inner: int = 1) -> list[Steps]:
@@ -63,9 +68,9 @@ class HalvingDoubling(Algorithm):
         ]
         return [*steps, *there, *there[::-1], pairs(extra + 1, extra, 1.0)]
 
-    def shares(self, core: int) -> Any:
+    def shares(self, core: int) -> Floats:
         """Part of the message that crosses each distance, nearest first."""
-        return 0.5 / _distances(core)
+        return np.asarray(0.5 / _distances(core))
 
 
 class Rabenseifner(HalvingDoubling):
@@ -76,8 +81,8 @@ class Rabenseifner(HalvingDoubling):
 
     name, source, menu = "rabenseifner", "rabenseifner2004, §2", False
 
-    def shares(self, core: int) -> Any:
-        return _distances(core) / core
+    def shares(self, core: int) -> Floats:
+        return np.asarray(_distances(core) / core)
 
 
 class ShiftedHalvingDoubling(HalvingDoubling):
@@ -102,15 +107,15 @@ class RecursiveDoubling(HalvingDoubling):
 
     name, source, menu = "recursive_doubling", "thakur2005, §4.4", False
 
-    def steps(self, p: Any) -> Any:
-        whole = np.floor(np.log2(p))
+    def steps(self, p: Number) -> Number:
+        whole = _whole(p)
         return whole + 2 * (2**whole != p)
 
-    def volume(self, p: Any) -> Any:
+    def volume(self, p: Number) -> Number:
         return self.steps(p)
 
-    def reduced(self, p: Any) -> Any:
-        whole = np.floor(np.log2(p))
+    def reduced(self, p: Number) -> Number:
+        whole = _whole(p)
         return whole + (2**whole != p)
 
     def schedule(self, p: int, inner: int = 1) -> list[Steps]:
@@ -133,10 +138,10 @@ class DoublingAllgather(Algorithm):
     def fits(self, p: int, inner: int = 1) -> bool:
         return power_of_two(p)
 
-    def steps(self, p: Any) -> Any:
+    def steps(self, p: Number) -> Number:
         return log2(p)
 
-    def volume(self, p: Any) -> Any:
+    def volume(self, p: Number) -> Number:
         return (p - 1) / p
 
     def schedule(self, p: int, inner: int = 1) -> list[Steps]:
@@ -149,7 +154,7 @@ class HalvingReduceScatter(DoublingAllgather):
 
     op, name, source = "reduce_scatter", "recursive_halving", "thakur2005, §3.2"
 
-    def reduced(self, p: Any) -> Any:
+    def reduced(self, p: Number) -> Number:
         return (p - 1) / p
 
     def schedule(self, p: int, inner: int = 1) -> list[Steps]:
@@ -172,10 +177,10 @@ class BruckAllgather(Algorithm):
 
     op, name, source, menu = "allgather", "bruck", "bruck1997, §4", False
 
-    def steps(self, p: Any) -> Any:
+    def steps(self, p: Number) -> Number:
         return log2(p)
 
-    def volume(self, p: Any) -> Any:
+    def volume(self, p: Number) -> Number:
         return (p - 1) / p
 
     def schedule(self, p: int, inner: int = 1) -> list[Steps]:

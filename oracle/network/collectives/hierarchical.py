@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 
+from oracle.network.arrays import Number
 from oracle.network.collectives.algorithm import Algorithm, log2, power_of_two
 from oracle.network.collectives.halving import HalvingDoubling
 from oracle.network.collectives.ring import RingAllreduce
@@ -43,13 +42,13 @@ class Hierarchical(Algorithm):
     def fits(self, p: int, inner: int = 1) -> bool:
         return 1 < inner < p and p % inner == 0
 
-    def steps(self, p: Any, q: Any = 1) -> Any:
+    def steps(self, p: Number, q: Number = 1) -> Number:
         return 2 * (q - 1) + 2 * (p / q - 1)
 
-    def volume(self, p: Any, q: Any = 1) -> Any:
+    def volume(self, p: Number, q: Number = 1) -> Number:
         return 2 * (q - 1) / q + 2 * (p / q - 1) / p
 
-    def reduced(self, p: Any, q: Any = 1) -> Any:
+    def reduced(self, p: Number, q: Number = 1) -> Number:
         return self.volume(p, q) / 2
 
     def schedule(self, p: int, inner: int = 1) -> list[Steps]:
@@ -66,7 +65,7 @@ class HierarchicalDoubling(Hierarchical):
     def fits(self, p: int, inner: int = 1) -> bool:
         return super().fits(p, inner) and power_of_two(p // inner)
 
-    def steps(self, p: Any, q: Any = 1) -> Any:
+    def steps(self, p: Number, q: Number = 1) -> Number:
         return 2 * (q - 1) + 2 * log2(p / q)
 
     def schedule(self, p: int, inner: int = 1) -> list[Steps]:
@@ -83,10 +82,10 @@ class Leader(Hierarchical):
 
     name, source, menu = "leader", "jia2018scalable, §3 (single leader)", False
 
-    def steps(self, p: Any, q: Any = 1) -> Any:
+    def steps(self, p: Number, q: Number = 1) -> Number:
         return 2 * log2(q) + 2 * (p / q - 1)
 
-    def volume(self, p: Any, q: Any = 1) -> Any:
+    def volume(self, p: Number, q: Number = 1) -> Number:
         return 2 * log2(q) + 2 * (p - q) / p
 
     def schedule(self, p: int, inner: int = 1) -> list[Steps]:
@@ -117,10 +116,10 @@ class HierarchicalAllgather(Algorithm):
     def fits(self, p: int, inner: int = 1) -> bool:
         return 1 < inner < p and p % inner == 0
 
-    def steps(self, p: Any, q: Any = 1) -> Any:
+    def steps(self, p: Number, q: Number = 1) -> Number:
         return q - 1 + p / q - 1
 
-    def volume(self, p: Any, q: Any = 1) -> Any:
+    def volume(self, p: Number, q: Number = 1) -> Number:
         return (q - 1) / q + (p / q - 1) / p
 
     def schedule(self, p: int, inner: int = 1) -> list[Steps]:
@@ -135,5 +134,5 @@ class HierarchicalReduceScatter(HierarchicalAllgather):
     op = "reduce_scatter"
     like = ("allgather", 1.0)
 
-    def reduced(self, p: Any, q: Any = 1) -> Any:
+    def reduced(self, p: Number, q: Number = 1) -> Number:
         return self.volume(p, q)

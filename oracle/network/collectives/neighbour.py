@@ -1,11 +1,10 @@
-"""Between neighbours: stage borders and halos."""
+"""Send-receive and halo exchange between neighbours."""
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 
+from oracle.network.arrays import Number
 from oracle.network.collectives.algorithm import Algorithm
 from oracle.network.collectives.schedule import Steps, pairs
 
@@ -15,10 +14,10 @@ class SendReceive(Algorithm):
 
     op, name, source = "sendrecv", "direct", "hockney1994"
 
-    def steps(self, p: Any) -> Any:
+    def steps(self, p: Number) -> Number:
         return 1 + 0 * np.asarray(p)
 
-    def volume(self, p: Any) -> Any:
+    def volume(self, p: Number) -> Number:
         return 1.0 + 0 * np.asarray(p)
 
     def schedule(self, p: int, inner: int = 1) -> list[Steps]:
@@ -27,14 +26,14 @@ class SendReceive(Algorithm):
 
 
 class PublishedHalo(Algorithm):
-    """Everybody swaps with an upper and with a lower neighbour: T = 2(α + m β), whatever p."""
+    """Every rank swaps with an upper and with a lower neighbour: T = 2(α + m β), whatever p."""
 
     op, name, source, menu = "halo", "published", "kahira2021, Table III 'Spatial'", False
 
-    def steps(self, p: Any) -> Any:
+    def steps(self, p: Number) -> Number:
         return 2 + 0 * np.asarray(p)
 
-    def volume(self, p: Any) -> Any:
+    def volume(self, p: Number) -> Number:
         return 2.0 + 0 * np.asarray(p)
 
     def schedule(self, p: int, inner: int = 1) -> list[Steps]:
@@ -51,11 +50,12 @@ class PairwiseHalo(PublishedHalo):
 
     name, menu = "pairwise", True
 
-    def steps(self, p: Any) -> Any:
-        return np.minimum(np.asarray(p) - 1, 2)
+    def steps(self, p: Number) -> Number:
+        neighbours: Number = np.minimum(np.asarray(p) - 1, 2)
+        return neighbours
 
-    def volume(self, p: Any) -> Any:
-        return np.minimum(np.asarray(p) - 1.0, 2.0)
+    def volume(self, p: Number) -> Number:
+        return 1.0 * self.steps(p)
 
     def schedule(self, p: int, inner: int = 1) -> list[Steps]:
         both = super().schedule(p, inner)
@@ -67,10 +67,10 @@ class ChainedHalo(Algorithm):
 
     op, name, source, menu = "halo", "chain", "kahira2021, their implementation", False
 
-    def steps(self, p: Any) -> Any:
+    def steps(self, p: Number) -> Number:
         return 2 * (p - 1)
 
-    def volume(self, p: Any) -> Any:
+    def volume(self, p: Number) -> Number:
         return 2 * (p - 1)
 
     def schedule(self, p: int, inner: int = 1) -> list[Steps]:

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from math import gcd
-from typing import Any
 
 import numpy as np
 
+from oracle.network.arrays import Number
 from oracle.network.collectives.algorithm import Algorithm
 from oracle.network.collectives.schedule import Pairs, Steps, pairs, shift
 
@@ -15,12 +15,12 @@ class RingAllgather(Algorithm):
     """Each share goes round once: T = (p − 1)(α + m/p β), m the gathered whole."""
 
     op, name, source = "allgather", "ring", "thakur2005, §3.1"
-    chases = True
+    pipelined = True
 
-    def steps(self, p: Any) -> Any:
+    def steps(self, p: Number) -> Number:
         return p - 1
 
-    def volume(self, p: Any) -> Any:
+    def volume(self, p: Number) -> Number:
         return (p - 1) / p
 
     def schedule(self, p: int, inner: int = 1) -> list[Steps]:
@@ -31,7 +31,7 @@ class RotationAllgather(RingAllgather):
     """In step k every rank sends its own share to the k-th next: T as the ring's."""
 
     name, source, menu = "rotation", "thakur2005, §3.1", False
-    chases = False
+    pipelined = False
 
     def schedule(self, p: int, inner: int = 1) -> list[Steps]:
         return [shift(np.arange(1, p), 1 / p)]
@@ -43,7 +43,7 @@ class RingReduceScatter(RingAllgather):
     op, name, source = "reduce_scatter", "ring", "thakur2005, §3.2"
     like = ("allgather", 1.0)
 
-    def reduced(self, p: Any) -> Any:
+    def reduced(self, p: Number) -> Number:
         return (p - 1) / p
 
 
@@ -53,10 +53,10 @@ class RingAllreduce(RingReduceScatter):
     op, name, source = "allreduce", "ring", "patarasuk2009, §3"
     like = ("allgather", 2.0)
 
-    def steps(self, p: Any) -> Any:
+    def steps(self, p: Number) -> Number:
         return 2 * (p - 1)
 
-    def volume(self, p: Any) -> Any:
+    def volume(self, p: Number) -> Number:
         return 2 * (p - 1) / p
 
     def schedule(self, p: int, inner: int = 1) -> list[Steps]:
@@ -75,7 +75,7 @@ class BidirectionalRing(RingAllreduce):
     def fits(self, p: int, inner: int = 1) -> bool:
         return p > 2
 
-    def volume(self, p: Any) -> Any:
+    def volume(self, p: Number) -> Number:
         return (p - 1) / p
 
     def schedule(self, p: int, inner: int = 1) -> list[Steps]:
@@ -134,7 +134,7 @@ class RingsReduceScatter(RingsAllgather):
     op = "reduce_scatter"
     like = ("allgather", 1.0)
 
-    def reduced(self, p: Any) -> Any:
+    def reduced(self, p: Number) -> Number:
         return (p - 1) / p
 
 
@@ -144,10 +144,10 @@ class ChainBroadcast(Algorithm):
     op, name, source = "broadcast", "ring", "thakur2005, §3.4 (pipelined chain)"
     pieces = 4
 
-    def steps(self, p: Any) -> Any:
+    def steps(self, p: Number) -> Number:
         return p - 2 + self.pieces * p
 
-    def volume(self, p: Any) -> Any:
+    def volume(self, p: Number) -> Number:
         return (p - 2 + self.pieces * p) / (self.pieces * p)
 
     def schedule(self, p: int, inner: int = 1) -> list[Steps]:
@@ -160,7 +160,7 @@ class ChainReduce(ChainBroadcast):
 
     op = "reduce"
 
-    def reduced(self, p: Any) -> Any:
+    def reduced(self, p: Number) -> Number:
         return self.volume(p)
 
     def schedule(self, p: int, inner: int = 1) -> list[Steps]:

@@ -10,25 +10,23 @@ from dataclasses import dataclass, field
 from typing import ClassVar
 
 import numpy as np
-from numpy.typing import NDArray
 
-Ids = NDArray[np.int64]
-Numbers = NDArray[np.float64]
+from oracle.network.arrays import Floats, Ints
 
 
 @dataclass(frozen=True, eq=False)
 class Steps:
     """Some steps of one form: in step s every flow carries `share[s]`, `times[s]` times over."""
 
-    share: Numbers
-    times: Numbers
+    share: Floats
+    times: Floats
     whole: ClassVar[bool] = True  # every rank sends once in every step
 
     @property
     def count(self) -> int:
         return len(self.times)
 
-    def pairs(self, source: Ids, p: int, part: slice) -> Ids:
+    def pairs(self, source: Ints, p: int, part: slice) -> Ints:
         """Targets (steps, flows) of the given ranks in some of the steps."""
         raise NotImplementedError
 
@@ -37,28 +35,38 @@ class Steps:
 class Shift(Steps):
     """Every rank r sends to r + `by`, modulo p."""
 
-    by: Ids
+    by: Ints
 
-    def pairs(self, source: Ids, p: int, part: slice) -> Ids:
+    def pairs(self, source: Ints, p: int, part: slice) -> Ints:
         return (source + self.by[part, None]) % p
 
 
 @dataclass(frozen=True, eq=False)
-class Exchange(Steps):
-    """Every rank r swaps with r ⊕ `mask`."""
+class XorExchange(Steps):
+    """Every rank r swaps with rank r ⊕ `mask`."""
 
-    mask: Ids
+    mask: Ints
 
-    def pairs(self, source: Ids, p: int, part: slice) -> Ids:
+    def pairs(self, source: Ints, p: int, part: slice) -> Ints:
         return np.asarray(source ^ self.mask[part, None])
+
+
+class AllPairs(Steps):
+    """One step in which every rank sends to every other."""
+
+    def pairs(self, source: Ints, p: int, part: slice) -> Ints:
+        return (source[:, None] + np.arange(1, p)).reshape(1, -1) % p
 
 
 @dataclass(frozen=True, eq=False)
 class Pairs(Steps):
-    """One step whose flows are listed; each carries its own `share`."""
+    """One step whose flows are listed; each carries its own `share`.
 
-    source: Ids
-    target: Ids
+    More than one of `stripes`: the flows are lanes of one group, meant to share links.
+    """
+
+    source: Ints
+    target: Ints
     stripes: int = field(default=1, kw_only=True)
     whole: ClassVar[bool] = False
 
@@ -69,10 +77,10 @@ def shift(by: object, share: object, times: object = 1.0) -> Shift:
     return Shift(_each(share, offsets), _each(times, offsets), offsets)
 
 
-def exchange(mask: object, share: object, times: object = 1.0) -> Exchange:
+def exchange(mask: object, share: object, times: object = 1.0) -> XorExchange:
     """Exchanges across each of `mask`."""
     masks = np.atleast_1d(np.asarray(mask, np.int64))
-    return Exchange(_each(share, masks), _each(times, masks), masks)
+    return XorExchange(_each(share, masks), _each(times, masks), masks)
 
 
 def pairs(source: object, target: object, share: object, times: float = 1.0) -> Pairs:
@@ -82,13 +90,13 @@ def pairs(source: object, target: object, share: object, times: float = 1.0) -> 
     return Pairs(shares, np.array([times]), sources.ravel(), targets.ravel().astype(np.int64))
 
 
-def _each(value: object, like: Ids) -> Numbers:
+def _each(value: object, like: Ints) -> Floats:
     return np.broadcast_to(np.asarray(value, float), like.shape)
 
 
-def flows(schedule: list[Steps], p: int) -> list[tuple[Ids, Ids, Numbers, float]]:
-    """Every step spelt out: (source, target, share, times) each. For tests and drawings."""
-    out: list[tuple[Ids, Ids, Numbers, float]] = []
+def flows(schedule: list[Steps], p: int) -> list[tuple[Ints, Ints, Floats, float]]:
+    """Every step spelt out: (source, target, share, times) each."""
+    out: list[tuple[Ints, Ints, Floats, float]] = []
     ranks = np.arange(p)
     for steps in schedule:
         if isinstance(steps, Pairs):

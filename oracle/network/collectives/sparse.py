@@ -7,10 +7,10 @@ The message is still the dense buffer of m bytes; `density` is the part of it th
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 
+from oracle.network.arrays import Floats, Number
 from oracle.network.collectives.algorithm import Algorithm
 from oracle.network.collectives.schedule import Steps, shift
 
@@ -26,13 +26,13 @@ class SparsePairwise(Algorithm):
     index: float = 1.0
     op, name, source = "sparse_allreduce", "pairwise", "nguyen2019sparse, §III"
 
-    def steps(self, p: Any) -> Any:
+    def steps(self, p: Number) -> Number:
         return 2 * (p - 1)
 
-    def volume(self, p: Any) -> Any:
+    def volume(self, p: Number) -> Number:
         return 2 * (p - 1) * self.density * (1 + self.index)
 
-    def reduced(self, p: Any) -> Any:
+    def reduced(self, p: Number) -> Number:
         return (p - 1) * self.density
 
     def schedule(self, p: int, inner: int = 1) -> list[Steps]:
@@ -53,25 +53,21 @@ class SparseSwitching(SparsePairwise):
     overhead: float = 0.05
     name, source = "switching", "renggli2019, §5; nguyen2019sparse, §III"
 
-    def parts(self, p: int) -> Any:
+    def parts(self, p: int) -> Floats:
         """Part of a dense share that is sent in each of the 2(p − 1) steps."""
         filled = 1 - (1 - self.density) ** np.arange(1, p)
         done = np.full(p - 1, 1 - (1 - self.density) ** p)
         sent = np.minimum(np.concatenate([filled, done]) * (1 + self.index), 1.0)
-        return sent * (1 + self.overhead)
+        return np.asarray(sent * (1 + self.overhead))
 
-    def volume(self, p: Any) -> Any:
-        each = np.vectorize(lambda n: float(self.parts(int(n)).sum()) / n, otypes=[float])
-        return each(p)
+    def volume(self, p: Number) -> Number:
+        sums = np.vectorize(lambda n: float(self.parts(int(n)).sum()) / n, otypes=[float])
+        volume: Number = sums(p)
+        return volume
 
-    def reduced(self, p: Any) -> Any:
+    def reduced(self, p: Number) -> Number:
         return self.volume(p) / 2
 
     def schedule(self, p: int, inner: int = 1) -> list[Steps]:
         sent = self.parts(p)
         return [shift(np.ones(len(sent), np.int64), sent / p)]
-
-
-def compressed(m: Any, density: float, index: float = 1.0) -> Any:
-    """Bytes of a gradient of m bytes of which the largest `density` travel with their indices."""
-    return m * np.minimum(density * (1 + index), 1.0)

@@ -2,20 +2,19 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 
+from oracle.network.arrays import Ints, Number
 from oracle.network.collectives.algorithm import Algorithm, log2, power_of_two
-from oracle.network.collectives.schedule import Ids, Pairs, Steps, exchange, pairs, shift
+from oracle.network.collectives.schedule import Pairs, Steps, exchange, pairs, shift
 
 
-def _farthest_first(p: int) -> Ids:
+def _farthest_first(p: int) -> Ints:
     return np.asarray(2 ** np.arange(int(log2(p)))[::-1])
 
 
-def _down(p: int, share: Any = 1.0) -> list[Steps]:
-    """Everyone who has the message hands it to the rank half as far again."""
+def _down(p: int, share: Number = 1.0) -> list[Steps]:
+    """AllPairs who has the message hands it to the rank half as far again."""
     steps: list[Steps] = []
     for mask in _farthest_first(p).tolist():
         source = np.arange(0, p - mask, 2 * mask)
@@ -23,7 +22,7 @@ def _down(p: int, share: Any = 1.0) -> list[Steps]:
     return steps
 
 
-def _up(p: int, share: Any = 1.0) -> list[Steps]:
+def _up(p: int, share: Number = 1.0) -> list[Steps]:
     """The same way back."""
     return [pairs(s.target, s.source, s.share) for s in _down(p, share)[::-1]
             if isinstance(s, Pairs)]  # fmt: skip
@@ -34,10 +33,10 @@ class BinomialBroadcast(Algorithm):
 
     op, name, source = "broadcast", "binomial", "thakur2005, §3.4"
 
-    def steps(self, p: Any) -> Any:
+    def steps(self, p: Number) -> Number:
         return log2(p)
 
-    def volume(self, p: Any) -> Any:
+    def volume(self, p: Number) -> Number:
         return log2(p)
 
     def schedule(self, p: int, inner: int = 1) -> list[Steps]:
@@ -49,7 +48,7 @@ class BinomialReduce(BinomialBroadcast):
 
     op, name, source = "reduce", "binomial", "thakur2005, §4.3"
 
-    def reduced(self, p: Any) -> Any:
+    def reduced(self, p: Number) -> Number:
         return log2(p)
 
     def schedule(self, p: int, inner: int = 1) -> list[Steps]:
@@ -57,14 +56,14 @@ class BinomialReduce(BinomialBroadcast):
 
 
 class BinomialAllreduce(BinomialReduce):
-    """Reduce to one, tell everybody: T = 2⌈log₂p⌉ (α + m β) + ⌈log₂p⌉ m γ."""
+    """Reduce to one, then broadcast: T = 2⌈log₂p⌉ (α + m β) + ⌈log₂p⌉ m γ."""
 
     op, name, menu = "allreduce", "binomial", False
 
-    def steps(self, p: Any) -> Any:
+    def steps(self, p: Number) -> Number:
         return 2 * log2(p)
 
-    def volume(self, p: Any) -> Any:
+    def volume(self, p: Number) -> Number:
         return 2 * log2(p)
 
     def schedule(self, p: int, inner: int = 1) -> list[Steps]:
@@ -82,10 +81,10 @@ class ScatterBroadcast(Algorithm):
     def fits(self, p: int, inner: int = 1) -> bool:
         return power_of_two(p)
 
-    def steps(self, p: Any) -> Any:
+    def steps(self, p: Number) -> Number:
         return log2(p) + p - 1
 
-    def volume(self, p: Any) -> Any:
+    def volume(self, p: Number) -> Number:
         return 2 * (p - 1) / p
 
     def schedule(self, p: int, inner: int = 1) -> list[Steps]:
@@ -105,7 +104,7 @@ class ScatterDoublingBroadcast(ScatterBroadcast):
 
     name = "scatter_doubling"
 
-    def steps(self, p: Any) -> Any:
+    def steps(self, p: Number) -> Number:
         return 2 * log2(p)
 
     def schedule(self, p: int, inner: int = 1) -> list[Steps]:
@@ -113,7 +112,7 @@ class ScatterDoublingBroadcast(ScatterBroadcast):
         return [*self.scatter(p), exchange(masks, masks / p)]
 
 
-def parents(n: int) -> Ids:
+def parents(n: int) -> Ints:
     """Parent of each node in a binary tree whose leaves are the odd nodes; the root's is −1."""
     node = np.arange(n)
     bit = node & -node
@@ -138,13 +137,13 @@ class DoubleTree(Algorithm):
     def fits(self, p: int, inner: int = 1) -> bool:
         return p > 2
 
-    def steps(self, p: Any, q: Any = 1) -> Any:
+    def steps(self, p: Number, q: Number = 1) -> Number:
         return 2 * log2(p / q) + 2 * (q - 1) + 1
 
-    def volume(self, p: Any, q: Any = 1) -> Any:
+    def volume(self, p: Number, q: Number = 1) -> Number:
         return 2.0 + 0 * np.asarray(p)
 
-    def reduced(self, p: Any) -> Any:
+    def reduced(self, p: Number) -> Number:
         return 1.0 + 0 * np.asarray(p)
 
     def schedule(self, p: int, inner: int = 1) -> list[Steps]:
@@ -179,17 +178,17 @@ class DoubleTree(Algorithm):
 
 
 class ParameterServer(Algorithm):
-    """Everybody sends to rank 0 at once, rank 0 answers all at once: T = 2α + 2(p − 1) m β."""
+    """All send to rank 0 at once, rank 0 answers all at once: T = 2α + 2(p − 1) m β."""
 
     op, name, source, menu = "allreduce", "parameter_server", "li2014, §3", False
 
-    def steps(self, p: Any) -> Any:
+    def steps(self, p: Number) -> Number:
         return 2 + 0 * np.asarray(p)
 
-    def volume(self, p: Any) -> Any:
+    def volume(self, p: Number) -> Number:
         return 2 * (p - 1)
 
-    def reduced(self, p: Any) -> Any:
+    def reduced(self, p: Number) -> Number:
         return p - 1
 
     def schedule(self, p: int, inner: int = 1) -> list[Steps]:
@@ -207,10 +206,10 @@ class InNetwork(Algorithm):
 
     op, name, source, menu = "allreduce", "in_network", "graham2016, §3", False
 
-    def steps(self, p: Any) -> Any:
+    def steps(self, p: Number) -> Number:
         return 2 * np.ceil(np.log2(p) / 5)
 
-    def volume(self, p: Any) -> Any:
+    def volume(self, p: Number) -> Number:
         return 1.0 + 0 * np.asarray(p)
 
     def schedule(self, p: int, inner: int = 1) -> list[Steps]:

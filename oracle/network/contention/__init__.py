@@ -1,25 +1,35 @@
-"""What α and β a group of devices sees when every such group talks at once.
+"""Start-up and seconds per byte that groups of devices see when all of them talk at once.
 
-`lines` prices one operation of one pattern of groups on a system: seconds = start + per_byte · m
-for each algorithm on offer. Contention is counted, not assumed: the flows of all groups are laid
-on the links of the network, and the fullest link sets each step's pace. `alone` is the ideal.
+groups         groups of ranks that run a collective operation at once
+flows          flows of all groups in the steps of a schedule
+counting       cost of each step: the load of every link, counted
+all_pairs      the same for all ranks to all, without listing the flows
+step_costs     seconds to start and seconds per byte of each step
+critical_path  longest chain of steps where some leave ranks out
+cost           cost of a schedule: the sum of its steps
+cached         cost of each algorithm on a system, counted once
+line           seconds of an operation by one algorithm: start + per_byte · m
+measured       lines from calibrated entries
+price          lines of every algorithm on offer; `alone` is the ideal without contention
+link_loads     load of every link, to look at
+in_words       what limits an operation, as a sentence
+fair_shares    max-min fair rates of flows that share links
+other_jobs     slowdown by other jobs on the same network
+
+Contention is counted, not assumed: the flows of all groups are laid on the links of the network,
+and the fullest link sets each step's pace.
 """
 
-from oracle.network.contention.cost import Cost, Line, trace, traces
-from oracle.network.contention.groups import Groups, Pattern
+from oracle.network.contention.cost import Cost, schedule_cost, schedule_costs
+from oracle.network.contention.fair_shares import Contention, fair_rates
+from oracle.network.contention.groups import Pattern, RankGroups
+from oracle.network.contention.in_words import sentence
+from oracle.network.contention.line import CostLine
+from oracle.network.contention.link_loads import Loads, loads
+from oracle.network.contention.other_jobs import interference
 from oracle.network.contention.price import alone, lines
-from oracle.network.contention.sharing import (
-    Contention,
-    Exchange,
-    Loads,
-    fair,
-    interference,
-    loads,
-    sentence,
-    together,
-)
 
 __all__ = [
-    "Contention", "Cost", "Exchange", "Groups", "Line", "Loads", "Pattern", "alone", "fair",
-    "interference", "lines", "loads", "sentence", "together", "trace", "traces",
+    "Contention", "Cost", "CostLine", "Loads", "Pattern", "RankGroups", "alone", "fair_rates",
+    "interference", "lines", "loads", "schedule_cost", "schedule_costs", "sentence",
 ]  # fmt: skip

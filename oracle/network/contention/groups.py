@@ -1,4 +1,4 @@
-"""The groups of a pattern: which devices talk to which, all groups at once."""
+"""Groups of ranks that run a collective operation at once."""
 
 from __future__ import annotations
 
@@ -9,13 +9,14 @@ from typing import TypeAlias
 
 import numpy as np
 
-from oracle.network.topology.fabric import Ids
+from oracle.network.arrays import Ints
+from oracle.spec.system import System
 
 Pattern: TypeAlias = tuple[tuple[int, int], ...]
 
 
 @dataclass(frozen=True, eq=False)
-class Groups:
+class RankGroups:
     """All groups of a pattern, seen from the ranks.
 
     A pattern is (size, stride) pairs, outermost first: a slice of the mesh of devices. Member
@@ -25,7 +26,7 @@ class Groups:
 
     pattern: Pattern
     devices: int
-    device: Ids | None = None
+    device: Ints | None = None
 
     def __post_init__(self) -> None:
         for size, stride in self.pattern:
@@ -33,13 +34,18 @@ class Groups:
                 raise ValueError(f"a group of {size} ranks, {stride} apart, does not divide "
                                  f"{self.devices} devices")  # fmt: skip
 
+    @classmethod
+    def of(cls, pattern: Pattern, devices: int) -> RankGroups:
+        """Groups of a pattern, pairs of size 1 left out."""
+        return cls(tuple(pair for pair in pattern if pair[0] > 1), devices)
+
     @cached_property
     def p(self) -> int:
         """Ranks of one group."""
         return prod(size for size, _ in self.pattern)
 
     @cached_property
-    def offsets(self) -> Ids:
+    def offsets(self) -> Ints:
         """Ranks of the first group."""
         offsets = np.zeros(1, np.int64)
         for size, stride in self.pattern:
@@ -52,7 +58,7 @@ class Groups:
         return max((size * stride for size, stride in self.pattern), default=1)
 
     @cached_property
-    def number(self) -> Ids:
+    def number(self) -> Ints:
         """Each rank's number in its group."""
         ranks, number = np.arange(self.devices), np.zeros(self.devices, np.int64)
         for size, stride in self.pattern:
@@ -60,30 +66,48 @@ class Groups:
         return number
 
     @cached_property
-    def first(self) -> Ids:
+    def first(self) -> Ints:
         """The first rank of each rank's group."""
         return np.asarray(np.arange(self.devices) - self.offsets[self.number])
 
     @cached_property
-    def bases(self) -> Ids:
+    def bases(self) -> Ints:
         """The first rank of every group."""
         return np.flatnonzero(self.number == 0)
 
-    def reach(self, mask: int) -> int:
+    def exchange_period(self, mask: int) -> int:
         """Ranks after which an exchange across `mask` begins anew."""
         span = 1 << int(mask).bit_length()
         size, stride = self.pattern[-1]
         return min(stride * span, self.block) if size % span == 0 else self.block
 
-    def at(self, ranks: Ids) -> Ids:
+    def devices_of(self, ranks: Ints) -> Ints:
         """The devices of ranks."""
         return ranks if self.device is None else self.device[ranks]
 
     def inner(self, node: int) -> int:
         """Consecutive members that share a node, in every group; 1 where none do evenly."""
-        homes = self.at(self.offsets) // node
+        homes = self.devices_of(self.offsets) // node
         runs = np.flatnonzero(np.diff(homes)) + 1
         if not len(runs):
             return self.p
         edges = np.concatenate([[0], runs, [self.p]])
         return gcd(*np.diff(edges).tolist())
+
+
+def spanning_level(system: System, groups: RankGroups) -> int:
+    """The lowest level that holds every group whole."""
+    reach, last = int(groups.offsets[-1]), len(system.levels) - 1
+    for depth, level in enumerate(system.levels):
+        even = level.devices % groups.block == 0 or groups.devices <= level.devices
+        if reach < level.devices and even:
+            return depth
+    return last
+
+
+def closest_devices(system: System) -> int:
+    """Devices that are joined most closely, in a node or a socket of it; 1 where none are.
+
+    Rings and hierarchies go round these before they leave them.
+    """
+    return system.levels[0].devices if system.inside else 1

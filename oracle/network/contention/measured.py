@@ -1,4 +1,4 @@
-"""Lines from calibrated entries: α and β as measured, contention counted on top."""
+"""Cost lines from calibrated entries: α and β as measured, contention counted on top."""
 
 from __future__ import annotations
 
@@ -10,20 +10,22 @@ from math import log
 from oracle.kernels.provenance import FOLD
 from oracle.network import nccl
 from oracle.network.collectives import ALGORITHMS, Algorithm, named
-from oracle.network.contention.cost import Cost, Key, Line, costs, memory, nest, spanning
-from oracle.network.contention.groups import Groups
-from oracle.network.topology import of
+from oracle.network.contention.cached import Key, algorithm_costs, cache_of
+from oracle.network.contention.cost import Cost
+from oracle.network.contention.groups import RankGroups, closest_devices, spanning_level
+from oracle.network.contention.line import CostLine
+from oracle.network.topology import network_of
 from oracle.spec.system import Calibrated, System
 
 
 def fitted(
-    system: System, op: str, groups: Groups, inner: int, algorithm: str | None
-) -> Iterator[Line]:
+    system: System, op: str, groups: RankGroups, inner: int, algorithm: str | None
+) -> Iterator[CostLine]:
     """Lines from calibrated entries: measured α and β, and the φ of these groups on top."""
     p, to_a_node = groups.p, groups.inner(system.node)
-    for entry, doubt in _entries(system, op, groups, algorithm):
+    for entry, extra in _entries(system, op, groups, algorithm):
         form = named(op, entry.algorithm)
-        now = _load(system, op, _as_run(system, op, entry.algorithm, p, inner), groups, inner)
+        now = _bare_cost(system, op, _as_run(system, op, entry.algorithm, p, inner), groups, inner)
         low, high = (*entry.ranks, p, p)[:2]
         seen = min(max(p, low), high)  # its bandwidth was measured at no other rank count
         was, packed = _measured(system, op, entry, seen)
@@ -31,8 +33,8 @@ def fitted(
         volume = _counted(form, "volume", seen, packed)
         slope = volume / entry.bandwidth * now.per_byte / was.per_byte
         known = [entry.uncertainty.get(name, 0.0) for name in ("bandwidth", "residual")]
-        yield Line(entry.algorithm, start, slope, now.phi, now.full, "fitted",
-                   min(1.0, doubt + max(0.03, *known)), entry.sizes, doubt > 0)  # fmt: skip
+        yield CostLine(entry.algorithm, start, slope, now.phi, now.full, "fitted",
+                   min(1.0, extra + max(0.03, *known)), entry.sizes, extra > 0)  # fmt: skip
 
 
 def _measured(system: System, op: str, entry: Calibrated, p: int) -> tuple[Cost, int]:
@@ -41,20 +43,20 @@ def _measured(system: System, op: str, entry: Calibrated, p: int) -> tuple[Cost,
     With `concurrency` groups at once they were dealt round the ranks.
     """
     apart = max(1, round(entry.concurrency))
-    known = memory(system)
+    known = cache_of(system)
     key: Key = ("measured", op, entry.algorithm, p, apart)
     if key not in known:
-        then = Groups(((p, apart),), p * apart)
-        packed = then.inner(nest(system))
+        then = RankGroups(((p, apart),), p * apart)
+        packed = then.inner(closest_devices(system))
         by = _as_run(system, op, entry.algorithm, p, packed)
-        known[key] = _load(system, op, by, then, packed), then.inner(system.node)
+        known[key] = _bare_cost(system, op, by, then, packed), then.inner(system.node)
     found: tuple[Cost, int] = known[key]
     return found
 
 
-def _load(system: System, op: str, by: Algorithm, groups: Groups, inner: int) -> Cost:
+def _bare_cost(system: System, op: str, by: Algorithm, groups: RankGroups, inner: int) -> Cost:
     """What an algorithm costs on the bare network, remembered."""
-    return costs(system, of(system, groups.devices), groups, inner, [by], ())[0]
+    return algorithm_costs(system, network_of(system, groups.devices), groups, inner, [by], ())[0]
 
 
 def _as_run(system: System, op: str, name: str, p: int, inner: int) -> Algorithm:
@@ -73,32 +75,33 @@ def _as_run(system: System, op: str, name: str, p: int, inner: int) -> Algorithm
 
 @cache
 def _by_node(kind: type[Algorithm]) -> bool:
+    """Whether its closed form depends on how many ranks share a node."""
     return "q" in signature(kind.steps).parameters
 
 
 def _counted(by: Algorithm, what: str, p: int, inner: int) -> float:
     """Steps or volume among p ranks, `inner` of them to a node."""
     count = getattr(by, what)
-    return float(count(p, inner) if _by_node(type(by)) and what != "reduced" else count(p))
+    return float(count(p, inner) if _by_node(type(by)) else count(p))
 
 
 def _entries(
-    system: System, op: str, groups: Groups, algorithm: str | None
+    system: System, op: str, groups: RankGroups, algorithm: str | None
 ) -> Iterator[tuple[Calibrated, float]]:
-    """Entries that speak for these groups, one a protocol, and how much to doubt them besides.
+    """Entries that speak for these groups, one a protocol, and the uncertainty that comes on top.
 
     An entry of a level serves that level and those above without their own; what was measured
     inside a node says nothing of the way out of it. A ring of another operation that runs the
     same way round serves an operation that has no entry.
     """
     names = [level.name for level in system.levels]
-    at = spanning(system, groups)
-    kin = {"allgather": "allreduce", "reduce_scatter": "allreduce"}
-    for source, doubt in ((op, 0.0), (kin.get(op, ""), 0.1)):
+    at = spanning_level(system, groups)
+    borrowed = {"allgather": "allreduce", "reduce_scatter": "allreduce"}
+    for source, extra in ((op, 0.0), (borrowed.get(op, ""), 0.1)):
         mine = [e for e in system.collectives if e.op == source and names.index(e.level) <= at]
         if algorithm:
             mine = [e for e in mine if e.algorithm == algorithm]
-        if doubt:
+        if extra:
             mine = [e for e in mine if e.algorithm in ("ring", "rings")]
         highest = max((names.index(e.level) for e in mine), default=-1)
         if highest < 0 or highest < system.inside <= at:
@@ -113,5 +116,5 @@ def _entries(
             if key not in best or away < best[key][0]:
                 best[key] = away, entry
         for away, entry in best.values():
-            yield entry, doubt + FOLD * away + FOLD * (at - highest)
+            yield entry, extra + FOLD * away + FOLD * (at - highest)
         return

@@ -1,4 +1,4 @@
-"""Lines: the price of an operation by every algorithm on offer, on a system as it is known.
+"""Cost of an operation by every algorithm on offer: measured where it can be, else modelled.
 
 Where a system carries calibrated entries they set α and β, and the network only says how much
 fuller its fullest link gets than it was when measured. Elsewhere the datasheet's links are laid
@@ -12,59 +12,63 @@ from dataclasses import replace
 
 from oracle.network import nccl
 from oracle.network.collectives import ALGORITHMS, Algorithm, menu, named, plain
-from oracle.network.contention.cost import Cost, Key, Line, costs, memory, nest, spanning
-from oracle.network.contention.groups import Groups, Pattern
+from oracle.network.contention.cached import Key, algorithm_costs, cache_of
+from oracle.network.contention.cost import Cost
+from oracle.network.contention.groups import Pattern, RankGroups, closest_devices, spanning_level
+from oracle.network.contention.line import CostLine
 from oracle.network.contention.measured import fitted
-from oracle.network.topology import Topology, of
+from oracle.network.topology import Topology, network_of
 from oracle.spec.system import System
 
-NOTHING = (Line("none", 0.0, 0.0, uncertainty=0.0, outside=False),)
+NO_MESSAGE = (CostLine("none", 0.0, 0.0, uncertainty=0.0, outside=False),)
 
 
 def lines(
     system: System, op: str, pattern: Pattern, devices: int, algorithm: str | None = None
-) -> tuple[Line, ...]:
+) -> tuple[CostLine, ...]:
     """Every algorithm on offer (or the named one) for groups of `pattern` among `devices`.
 
     `algorithm` is a name, `best` or nothing for all on offer, or `nccl` for what that library's
     public constants say, whatever is calibrated. Where the named one does not serve, all do.
     """
-    known = memory(system)
+    known = cache_of(system)
     key: Key = ("lines", op, pattern, devices, algorithm)
     if key not in known:
-        groups = Groups(tuple(pair for pair in pattern if pair[0] > 1), devices)
-        known[key] = tuple(_lines(system, op, groups, algorithm)) if groups.p > 1 else NOTHING
-    found: tuple[Line, ...] = known[key]
+        groups = RankGroups.of(pattern, devices)
+        known[key] = tuple(_lines(system, op, groups, algorithm)) if groups.p > 1 else NO_MESSAGE
+    found: tuple[CostLine, ...] = known[key]
     return found
 
 
 def alone(
     system: System, op: str, pattern: Pattern, devices: int, algorithm: str | None = None
-) -> tuple[Line, ...]:
+) -> tuple[CostLine, ...]:
     """The ideal: the ring's closed form with α and β of the lowest level that spans the group.
 
     No other group talks (φ = 1), one link of that level carries each flow [kahira2021].
     """
-    known = memory(system)
+    known = cache_of(system)
     key: Key = ("alone", op, pattern, devices, algorithm)
     if key not in known:
-        groups = Groups(tuple(pair for pair in pattern if pair[0] > 1), devices)
-        known[key] = (_ideal(system, op, groups, algorithm),) if groups.p > 1 else NOTHING
-    found: tuple[Line, ...] = known[key]
+        groups = RankGroups.of(pattern, devices)
+        known[key] = (_ideal(system, op, groups, algorithm),) if groups.p > 1 else NO_MESSAGE
+    found: tuple[CostLine, ...] = known[key]
     return found
 
 
-def _ideal(system: System, op: str, groups: Groups, algorithm: str | None) -> Line:
+def _ideal(system: System, op: str, groups: RankGroups, algorithm: str | None) -> CostLine:
     asked = _asked(op, algorithm, groups.p, 1)
     by = named(op, asked) if asked else plain(op)
-    level = system.levels[spanning(system, groups)]
+    level = system.levels[spanning_level(system, groups)]
     start = float(by.steps(groups.p)) * level.latency
     per_byte = float(by.volume(groups.p)) / level.bandwidth
-    return Line(by.name, start, per_byte, 1.0, (f"{level.name} links",))
+    return CostLine(by.name, start, per_byte, 1.0, (f"{level.name} links",))
 
 
-def _lines(system: System, op: str, groups: Groups, algorithm: str | None) -> Iterator[Line]:
-    inner = groups.inner(nest(system))
+def _lines(
+    system: System, op: str, groups: RankGroups, algorithm: str | None
+) -> Iterator[CostLine]:
+    inner = groups.inner(closest_devices(system))
     asked = _asked(op, algorithm, groups.p, inner)
     known = [] if algorithm == "nccl" else list(fitted(system, op, groups, inner, asked))
     if known:
@@ -72,29 +76,29 @@ def _lines(system: System, op: str, groups: Groups, algorithm: str | None) -> It
         return
     served = nccl.serves(system) or algorithm == "nccl"
     measured = tuple(level.share or 1.0 for level in system.levels)
-    reach = nccl.reach(system) if served else measured
-    bare = of(system, groups.devices, reach)
+    reach = nccl.bandwidth_shares(system) if served else measured
+    bare = network_of(system, groups.devices, reach)
     offer = _offer(op, groups.p, inner, asked, served)
-    both = ALGORITHMS[op].get("bidirectional_ring")
-    if both and not asked and not bare.tree and both.fits(groups.p):
-        offer = [*offer, both]  # neighbours have a link each way there
-    found = costs(system, bare, groups, inner, offer, reach)
+    two_way = ALGORITHMS[op].get("bidirectional_ring")
+    if two_way and not asked and not bare.tree and two_way.fits(groups.p):
+        offer = [*offer, two_way]  # neighbours have a link each way there
+    found = algorithm_costs(system, bare, groups, inner, offer, reach)
     if served:
-        found = _as_chosen(offer, found, groups.p)
+        found = _trees_as_tuned(offer, found, groups.p)
     for by, cost in zip(offer, found, strict=True):
         yield from _priced(system, op, by, cost, bare, served)
     optical = [f for f in bare.fabrics if f.kind == "optical"]
     if optical:  # and once more with circuits set, for what is worth the wait
-        lit = of(system, groups.devices, reach, circuits=True)
+        lit = network_of(system, groups.devices, reach, circuits=True)
         wait = sum(getattr(f, "setting", 0.0) for f in optical)
-        found = costs(system, lit, groups, inner, offer, (*reach, True))
+        found = algorithm_costs(system, lit, groups, inner, offer, (*reach, True))
         for by, cost in zip(offer, found, strict=True):
             for line in _priced(system, op, by, cost, lit, served):
                 yield replace(line, algorithm=f"{line.algorithm} on circuits",
                               start=line.start + wait)  # fmt: skip
 
 
-def _as_chosen(offer: Sequence[Algorithm], found: list[Cost], p: int) -> list[Cost]:
+def _trees_as_tuned(offer: Sequence[Algorithm], found: list[Cost], p: int) -> list[Cost]:
     """Trees at no more than the bandwidth that NCCL's tuner grants them.
 
     It takes 0.92 of a ring's bus bandwidth and half of that for the way up and down, so large
@@ -138,18 +142,18 @@ def _offer(op: str, p: int, inner: int, asked: str | None, served: bool) -> list
         return offer
     # NCCL knows rings and trees only, and its rings use every way out of a node
     drop = {"ring"} if any(by.name == "rings" for by in offer) else set()
-    return [by for by in offer if by.name in nccl.KNOWN - drop] or offer
+    return [by for by in offer if by.name in nccl.SUPPORTED - drop] or offer
 
 
 def _priced(
     system: System, op: str, by: Algorithm, cost: Cost, topology: Topology, served: bool
-) -> Iterator[Line]:
+) -> Iterator[CostLine]:
     if not served:
         latency = topology.latency
-        start = cost.start if topology.hop else cost.waits(latency, by.chases)
-        yield Line(by.name, start, cost.per_byte, cost.phi, cost.full, "datasheet", 0.3)
+        start = cost.start if topology.hop else cost.start_at(latency, by.pipelined)
+        yield CostLine(by.name, start, cost.per_byte, cost.phi, cost.full, "datasheet", 0.3)
         return
-    for protocol in nccl.offered(by.name):
+    for protocol in nccl.protocols(by.name):
         base, part, hops = nccl.constants(by.name, protocol, topology.levels)
-        yield Line(f"{by.name}/{protocol}", base + cost.waits(hops, by.chases),
+        yield CostLine(f"{by.name}/{protocol}", base + cost.start_at(hops, by.pipelined),
                    cost.per_byte / part, cost.phi, cost.full, "assumed", 0.25)  # fmt: skip

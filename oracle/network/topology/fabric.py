@@ -1,8 +1,8 @@
-"""What every kind of network level has in common: units, their ports, and what lies between.
+"""One level of a network: its units, their ports, and the links between them.
 
 A level joins units (devices, nodes, racks, …) `unit` devices wide. A flow that leaves a unit uses
 one of its ports up, a flow that enters one uses a port down, and between two units of the level
-it crosses the links of the level's own kind. Each kind is one file beside this one.
+it crosses the links of the level's own kind. Each kind is one file in `kinds`.
 """
 
 from __future__ import annotations
@@ -10,25 +10,23 @@ from __future__ import annotations
 from typing import ClassVar
 
 import numpy as np
-from numpy.typing import NDArray
 
+from oracle.network.arrays import Bools, Floats, Ints
 from oracle.spec.system import Level
 
-Ids = NDArray[np.int64]
-Numbers = NDArray[np.float64]
 NOWHERE = -1  # a link number that stands for "no link here"
 
 
 class Fabric:
     """One level of a network as flat arrays: one switch for all units, unless a kind says more.
 
-    `spread` says which of its ports a unit sends a flow over: `striped` over all of them as if
+    `routing` says which of its ports a unit sends a flow over: `striped` over all of them as if
     they were one, `affinity` by the device's place in its unit, `d-mod-k` by the target's port
     number modulo the ports [zahavi2012], `ecmp` by a hash of the two ends.
     """
 
     kind: ClassVar[str] = "switch"
-    spread: ClassVar[str] = ""  # of this kind; empty: by the level's place
+    usual_routing: ClassVar[str] = ""  # of this kind; empty: by the level's depth
     has_ports: ClassVar[bool] = True
     tree: ClassVar[bool] = True  # a unit's traffic stays on that unit's own links
 
@@ -42,12 +40,12 @@ class Fabric:
         self.units = -(-devices // unit)
         self.copies = -(-self.units // self.width)
         self.ports = level.ports or self.default_ports(inner)
-        self.routing = level.routing if level.routing in ROUTINGS else self.habit(depth)
+        self.routing = level.routing if level.routing in ROUTINGS else self.default_routing(depth)
         striped = self.routing == "striped"
         self.lanes = 1 if striped else max(1, int(self.ports + 1e-9))
-        self.lane = self.ports * level.bandwidth / self.lanes  # B/s of one of them
-        self.gates = self.units * self.lanes if self.has_ports else 0
-        self.inner_links = self.core()
+        self.lane_bandwidth = self.ports * level.bandwidth / self.lanes  # B/s of one of them
+        self.port_links = self.units * self.lanes if self.has_ports else 0  # one way
+        self.inner_links = self.count_inside()
 
     @classmethod
     def stages(cls, level: Level, unit: int) -> list[Level]:
@@ -58,26 +56,26 @@ class Fabric:
         """Ports of a unit when the spec gives none: its inner ports over the oversubscription."""
         return inner / self.level.oversubscription
 
-    def habit(self, depth: int) -> str:
-        """How flows choose among ports when the spec does not say."""
+    def default_routing(self, depth: int) -> str:
+        """Which routing a level has when the spec does not say."""
         if depth == 0:
             return "striped"
-        return self.spread or ("affinity" if self.level.ports else "d-mod-k")
+        return self.usual_routing or ("affinity" if self.level.ports else "d-mod-k")
 
     @property
     def period(self) -> int:
         """Devices by which everything may be shifted and still look the same."""
         return self.unit
 
-    def core(self) -> int:
+    def count_inside(self) -> int:
         """Number of links between the units of one copy, besides the ports."""
         return 0
 
-    def path(self, start: Ids, end: Ids, source: Ids, target: Ids) -> list[Ids]:
+    def path(self, start: Ints, end: Ints, source: Ints, target: Ints) -> list[Ints]:
         """Links (columns) of one copy that lead from unit `start` to unit `end` of it."""
         return []
 
-    def bypass(self, start: Ids, end: Ids) -> NDArray[np.bool_] | bool:
+    def bypass(self, start: Ints, end: Ints) -> Bools | bool:
         """Which flows between two units of one copy need no port at all."""
         return False
 
@@ -88,18 +86,18 @@ class Fabric:
         """
         return []
 
-    def capacities(self) -> Numbers:
+    def capacities(self) -> Floats:
         """B/s of each link: ports up, ports down, then the inside of each copy."""
         inside = np.array([link[2] for link in self.inside()] * self.copies, float)
-        return np.concatenate([np.full(2 * self.gates, self.lane), inside])
+        return np.concatenate([np.full(2 * self.port_links, self.lane_bandwidth), inside])
 
     def labels(self) -> list[str]:
         """What each link is, in words, in the order of `capacities`."""
         unit, name = self.unit_name, self.level.name
-        ports = [f"{unit} uplinks"] * self.gates + [f"{unit} downlinks"] * self.gates
+        ports = [f"{unit} uplinks"] * self.port_links + [f"{unit} downlinks"] * self.port_links
         return ports + [f"{name} {link[3]}" for link in self.inside()] * self.copies
 
-    def gate(self, device: Ids, key: Ids, salt: Ids) -> Ids:
+    def port(self, device: Ints, key: Ints, salt: Ints) -> Ints:
         """The port of its unit that a device's flow takes; `key` numbers the target's port."""
         if self.routing == "striped":
             lane = np.zeros_like(device)
@@ -111,13 +109,13 @@ class Fabric:
             lane = key % self.lanes
         return device // self.unit * self.lanes + lane
 
-    def number(self, device: Ids, key: Ids) -> Ids:
+    def port_number(self, device: Ints, key: Ints) -> Ints:
         """The number of the port a device hangs on, seen from the level above."""
         if self.routing != "affinity":
             return key
         return device // self.unit * self.lanes + device % self.unit * self.lanes // self.unit
 
-    def gate_switch(self, unit: int, lane: int) -> int:
+    def port_switch(self, unit: int, lane: int) -> int:
         """Which of the level's own switches a unit's port leads to."""
         return self.width + (lane if self.routing in ("d-mod-k", "ecmp") else 0)
 

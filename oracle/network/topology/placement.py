@@ -1,4 +1,4 @@
-"""Where the ranks of a job sit: device numbers by rank, for `Groups(pattern, devices, device)`."""
+"""Where the ranks of a job sit: device numbers by rank, for `RankGroups`."""
 
 from __future__ import annotations
 
@@ -6,20 +6,20 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from oracle.network.topology.fabric import Ids
+from oracle.network.arrays import Ints
 
 
-def block(devices: int) -> Ids:
+def block(devices: int) -> Ints:
     """Consecutive ranks fill a node, then the next: rank r on device r."""
     return np.arange(devices)
 
 
-def round_robin(devices: int, unit: int) -> Ids:
+def round_robin(devices: int, unit: int) -> Ints:
     """Consecutive ranks go to consecutive nodes of `unit` devices, and round again."""
     return np.arange(devices).reshape(-1, unit).T.ravel()
 
 
-def by_axis(sizes: Sequence[int], order: Sequence[int]) -> Ids:
+def by_axis(sizes: Sequence[int], order: Sequence[int]) -> Ints:
     """Ranks of a mesh (sizes outermost first) laid out with its axes in another order.
 
     `order` lists the axes from the farthest apart to the closest.

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from oracle.network.contention import Groups, Loads, loads, sentence
+from oracle.network.contention import Loads, RankGroups, loads, sentence
 from oracle.network.topology import Topology
 from oracle.show.plot import style
 from oracle.spec.units import show
@@ -36,7 +36,7 @@ def contention(
     are red. Up to 72 devices are drawn one by one, more as cells of their node or rack.
     """
     found = loads(system, op, pattern, devices, algorithm, nbytes)
-    groups = Groups(tuple(pair for pair in pattern if pair[0] > 1), devices)
+    groups = RankGroups.of(pattern, devices)
     line, topology = found.line, found.topology
     use = np.append(_marked(found.use), 0.0)
     seconds = line.start + line.per_byte * nbytes
@@ -116,10 +116,10 @@ def _own(topology: Topology, depth: int, use: NDArray[np.float64]) -> tuple[Any,
     fabric, start = topology.fabrics[depth], topology.starts[depth]
     shape = (fabric.units, fabric.lanes)
     up = down = np.zeros((fabric.units, 0))
-    if fabric.gates:
-        up = use[start : start + fabric.gates].reshape(shape)
-        down = use[start + fabric.gates : start + 2 * fabric.gates].reshape(shape)
-    inside = use[start + 2 * fabric.gates : topology.starts[depth + 1]]
+    if fabric.port_links:
+        up = use[start : start + fabric.port_links].reshape(shape)
+        down = use[start + fabric.port_links : start + 2 * fabric.port_links].reshape(shape)
+    inside = use[start + 2 * fabric.port_links : topology.starts[depth + 1]]
     return up, down, inside.reshape(fabric.copies, -1)
 
 
@@ -281,7 +281,7 @@ def _say(axes: Any, topology: Topology, depth: int, low: int, x: Any, beam: floa
     name = topology.levels[depth].name
     copies = f"{fabric.copies:,} {name}s" if fabric.copies > 1 else name
     axes.text(left, beam + 0.06, copies, ha="right", va="center", fontsize=10, weight="bold")
-    if fabric.gates:
+    if fabric.port_links:
         ports = f"{fabric.ports:.3g} × {show(fabric.level.bandwidth, 'B/s')}"
         axes.text(left, beam - 0.34, f"{ports}\na {topology.fabrics[depth].unit_name}", ha="right",
                   va="center", fontsize=8.5, color=style.FAINT)  # fmt: skip
@@ -318,7 +318,7 @@ def _plane(axes: Any, topology: Topology, use: NDArray[np.float64]) -> None:
         best[key] = max(best.get(key, 0.0), float(inside[0, i]))
     if up.size:
         for unit in range(min(fabric.width, fabric.units)):
-            switch = int(fabric.gate_switch(unit, 0))
+            switch = int(fabric.port_switch(unit, 0))
             if switch < vertices and switch != unit:
                 best[(unit, switch)] = float(max(up[unit].max(), down[unit].max()))
     dense = fabric.width > 200

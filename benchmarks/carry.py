@@ -1,0 +1,85 @@
+"""Write the small tables of `benchmarks/data/published` from a folder of published measurements.
+
+    python -m benchmarks.carry DIR
+
+Of each table in DIR/published the rows that become a case of `benchmarks.published`, with the
+columns that are read to make it. The same tables give the same files, and what was written gives
+itself again.
+"""
+
+from __future__ import annotations
+
+import argparse
+import csv
+import io
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+from benchmarks.published import CARRIED, TABLES, Row, rows
+
+
+class Watched(dict[str, str]):
+    """A row that keeps a list of the columns somebody read."""
+
+    def __init__(self, row: Row) -> None:
+        super().__init__(row)
+        self.read: set[str] = set()
+
+    def __getitem__(self, key: str) -> str:
+        self.read.add(key)
+        return super().__getitem__(key)
+
+    def get(self, key: str, default: str = "") -> str:  # type: ignore[override]
+        """The cell, noted as read."""
+        self.read.add(key)
+        return super().get(key, default)
+
+
+def carried(folder: Path) -> Iterator[tuple[str, str]]:
+    """(name, text) of every small table that the tables of a folder give."""
+    for pattern in dict.fromkeys(table.file for table in TABLES.values()):
+        for path in sorted(folder.glob(pattern)):
+            if text := small(pattern, rows(path)):
+                yield path.name, text
+
+
+def small(pattern: str, found: list[Row]) -> str:
+    """What is read of one file, with its source in line one where it has but one; or nothing."""
+    readers = [table.cases for table in TABLES.values() if table.file == pattern]
+    kept, read = [], {"source"}
+    for row in found:
+        watched = Watched(row)
+        if [case for cases in readers for case in cases([watched])]:
+            kept.append(row)
+            read |= watched.read
+    if not kept:
+        return ""
+    sources = {row["source"] for row in kept}
+    columns = [key for key in kept[0] if key in read and (key != "source" or len(sources) > 1)]
+    out = io.StringIO()
+    if len(sources) == 1:
+        out.write(f"# {sources.pop()}\n")
+    table = csv.DictWriter(out, columns, extrasaction="ignore", lineterminator="\n")
+    table.writeheader()
+    table.writerows(kept)
+    return out.getvalue()
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("folder", type=Path, metavar="DIR")
+    folder = parser.parse_args().folder / "published"
+    if not folder.is_dir():
+        parser.error(f"no folder {folder}")
+    CARRIED.mkdir(exist_ok=True)
+    for name, text in carried(folder):
+        (CARRIED / name).write_text(text, encoding="utf-8")
+        print(f"{len(text):>8} bytes  {name}")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,71 @@
+"""Gradient buckets: allreduce of gradients that overlaps the backward pass."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+
+from torch import Tensor
+
+from oracle.executor.local_model import LocalModel
+from oracle.executor.parts import deal
+from oracle.executor.weights import Bundle, HeldWeight
+
+BUCKET_BYTES = 25e6  # bytes of gradients in one allreduce
+
+
+class Buckets:
+    """Allreduce of one bundle's gradients, bucket by bucket while the backward pass runs."""
+
+    def __init__(self, local: LocalModel, bundle: Bundle) -> None:
+        self.local, self.bundle, self.armed = local, bundle, False
+        self.late = any(True for _ in local.partial)  # gradients are whole after the pass only
+        nbytes = bundle.size * bundle.gradients.element_size()
+        buckets = max(1, math.ceil(nbytes / BUCKET_BYTES))
+        self.buckets = deal(bundle.size, buckets)
+        self.missing = [0] * buckets
+        self.waits: list[Callable[[], None]] = []
+        self._reset()
+        for held in bundle.held_weights:
+            held.value.register_post_accumulate_grad_hook(self._hook(held))
+
+    def _buckets_of(self, held: HeldWeight) -> list[int]:
+        stop = held.at + math.prod(held.shape)
+        return [i for i, (a, b) in enumerate(self.buckets) if a < stop and held.at < b]
+
+    def _reset(self) -> None:
+        self.missing = [0] * len(self.buckets)
+        for held in self.bundle.held_weights:
+            for bucket in self._buckets_of(held):
+                self.missing[bucket] += 1
+
+    def _hook(self, held: HeldWeight) -> Callable[[Tensor], None]:
+        buckets = self._buckets_of(held)
+
+        def ready(_: Tensor) -> None:
+            if not self.armed:
+                return
+            for bucket in buckets:
+                self.missing[bucket] -= 1
+                if self.missing[bucket] == 0 and not self.late:
+                    self._send(bucket)
+
+        return ready
+
+    def _send(self, bucket: int) -> None:
+        a, b = self.buckets[bucket]
+        self.waits.append(
+            self.local.wire.allreduce_later(
+                self.bundle.gradients[a:b], self.local.replicas, "data: gradients"
+            )
+        )
+
+    def finish(self) -> None:
+        """Send the buckets that are left, and wait for all."""
+        for bucket, missing in enumerate(self.missing):
+            if missing or self.late:
+                self._send(bucket)
+        for wait in self.waits:
+            wait()
+        self.waits = []
+        self._reset()

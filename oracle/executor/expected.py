@@ -1,0 +1,96 @@
+"""Bytes and calls of each message that the devices of a plan should send in a step."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from oracle.executor.cuts import shard_of
+from oracle.executor.graph import OperationGraph
+from oracle.executor.parts import Interval
+from oracle.models.model import Model
+from oracle.models.shard import Shard
+from oracle.network.collectives import Message
+from oracle.plan.plan import Plan
+from oracle.plan.strategies.recompute import inside
+
+
+@dataclass(frozen=True)
+class ExpectedMessage:
+    """One kind of message: bytes of all devices together, and calls of one of them."""
+
+    what: str
+    op: str
+    axes: tuple[str, ...]
+    nbytes: float  # of all devices, in one step
+    calls: float  # of the device that sends most often
+
+
+def expected_messages(
+    graph: OperationGraph, plan: Plan, delta: float, stages: list[Interval]
+) -> list[ExpectedMessage]:
+    """The messages of the strategies, summed over rows, micro-batches and devices."""
+    model, shard = graph.model, shard_of(graph.model, plan, delta)
+    found = []
+    for axis in plan.axes:
+        for message in axis.talk(shard):
+            if group_size(message, plan) <= 1:
+                continue
+            nbytes, calls = _in_a_step(message, shard, plan, model, stages)
+            if nbytes > 0:
+                what = f"{axis.name}: {message.what}"
+                found.append(ExpectedMessage(what, message.op, message.axes, nbytes, calls))
+    return found
+
+
+def _in_a_step(
+    message: Message, shard: Shard, plan: Plan, model: Model, stages: list[Interval]
+) -> tuple[float, float]:
+    rows = len(model)
+    p = int(plan.axis("pipeline").degree[0, 0])
+    devices = float(plan.devices[0, 0]) / p  # those that hold a row
+    segments = float(np.ravel(shard.segments)[0])
+    nbytes, calls = by_row(message, rows)
+    full = plan.axis("recompute").mode[0, 0] == 2
+    again = np.where(inside(model) & full & (message.when == "forward"), 2.0, 1.0)
+    counts, ends = model.units
+    if message.when in ("forward", "backward"):
+        times = calls * segments * (1.0 if message.once else model.repeat * again)
+        total = float(devices * (nbytes * times).sum())
+        said = max(float(((nbytes > 0) * times) @ _rows_in(counts, stages[i::p])) for i in range(p))
+        return total * _neighbours(message, plan), said
+    if message.when == "step":
+        once = calls.max()
+        return float(devices * (nbytes @ model.repeat) * once), float(once)
+    if message.when.startswith("unit"):
+        units = counts @ nbytes
+        total = float(devices * units.sum() * segments * calls.max())
+        return total, float((units > 0).sum() * segments * calls.max())
+    borders = [int(ends[stop - 1]) for _, stop in stages[:-1]]
+    total = float(devices * 2 * segments * sum(nbytes[row] for row in borders))
+    return total, 2 * segments
+
+
+def _rows_in(counts: NDArray[np.float64], chunks: list[Interval]) -> NDArray[np.float64]:
+    return np.asarray(sum(counts[a:b].sum(0) for a, b in chunks) > 0, float)
+
+
+def by_row(message: Message, rows: int) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    """Bytes and calls of a message for each row."""
+    nbytes = np.broadcast_to(np.asarray(message.nbytes, float), (1, rows))[0]
+    return nbytes, np.broadcast_to(np.asarray(message.calls, float), (1, rows))[0]
+
+
+def group_size(message: Message, plan: Plan) -> int:
+    """Devices of a group that sends this message."""
+    if message.line is not None:
+        return round(float(np.ravel(message.line[0])[0]))
+    return round(float(np.prod([plan.axis(name).degree[0, 0] for name in message.axes])))
+
+
+def _neighbours(message: Message, plan: Plan) -> float:
+    """Mean number of neighbours of a device in its line of q: 2(q - 1)/q."""
+    q = group_size(message, plan)
+    return 2 * (q - 1) / q if message.op == "halo" else 1.0

@@ -1,0 +1,337 @@
+"""Forward pass of one chunk of a model, with the messages that its cuts need."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.nn import functional
+from torch.utils.checkpoint import checkpoint, set_checkpoint_early_stop
+
+from oracle.executor import operators
+from oracle.executor.context import AllToAll, RingAttention
+from oracle.executor.exchange import (
+    AllgatherForward,
+    AllreduceBackward,
+    AllreduceForward,
+    ReduceScatterBackward,
+    ReduceScatterForward,
+    SequenceParallelLinear,
+    ShardedCrossEntropy,
+    SliceForward,
+)
+from oracle.executor.graph import Operation
+from oracle.executor.local_model import LocalModel
+from oracle.executor.parts import Window, deal
+from oracle.executor.spatial import GatherSample, HaloExchange, SpatialConvolution
+from oracle.executor.supported import NotSupported
+from oracle.plan.strategies.recompute import inside
+
+HALOS = ("spatial: halo of x", "spatial: halo of dL/dy")  # forward, backward
+
+Layers = Callable[[Tensor], Tensor]  # what a unit does to its input
+
+
+class Observer:
+    """Is called as operations run; this one does nothing."""
+
+    def before(self, op: Operation) -> None: ...
+    def after(self, op: Operation, y: Tensor) -> None: ...
+    def after_backward(self) -> None: ...
+
+
+def forward(
+    local: LocalModel,
+    x: Tensor,
+    target: Tensor,
+    chunk: int,
+    observer: Observer,
+    around: Callable[[int, Layers, Tensor], Tensor] | None = None,
+) -> Tensor:
+    """The output of a chunk for its input, or the loss at the end of the last.
+
+    `around(unit, layers, x)` runs one unit; sharded weights are fetched there.
+    """
+    for unit in range(*local.chunks[chunk]):
+        layers = _unit(local, unit, target, observer)
+        x = around(unit, layers, x) if around else layers(x)
+    return x
+
+
+def _unit(local: LocalModel, unit: int, target: Tensor, observer: Observer) -> Layers:
+    """What a unit does to its input, run again in the backward pass where that is asked for."""
+    operations = local.graph.of_units(unit, unit + 1)
+    entry = operations[0].index - 1
+
+    def layers(x: Tensor) -> Tensor:
+        made = {entry: x}
+        collected: dict[int, Tensor] = {}
+        for op in operations:
+            local.wire.enter("forward", op.label)
+            observer.before(op)
+            inputs = [_input(local, op, feed, made, collected) for feed in op.feeds]
+            made[op.index] = _apply(local, op, inputs, target)
+            observer.after(op, made[op.index])
+        return made[operations[-1].index]
+
+    if local.recompute == 2 and bool(inside(local.graph.model)[operations[0].row]):
+        return lambda x: _again(layers, x)
+    return layers
+
+
+def _input(
+    local: LocalModel,
+    op: Operation,
+    feed: int,
+    made: dict[int, Tensor],
+    collected: dict[int, Tensor],
+) -> Tensor:
+    """An input of an operation, gathered where it is cut in space and the operation is not."""
+    if feed not in made:  # a unit reads nothing else of what ran before it
+        raise NotSupported(f"{op.label} reads a tensor that was made far before")
+    if not local.spaced(feed) or bool(local.cuts.spaced[op.row]):
+        return made[feed]
+    if feed not in collected:
+        shape = op.shape.given if feed < 0 else local.graph.operations[feed].shape.made
+        comm = local.comm("spatial", "collect at the split point", "spread at the split point")
+        grid = local.grid_of(len(shape.extents))
+        collected[feed] = GatherSample.apply(made[feed], grid, shape.extents, comm)
+    return collected[feed]
+
+
+def _apply(local: LocalModel, op: Operation, inputs: Sequence[Tensor], target: Tensor) -> Tensor:
+    x, kind, shape = inputs[0], op.shape.kind, op.shape
+    if shape.work in ("conv", "gemm"):
+        return _matrix(local, op, x)
+    if shape.work == "attention":
+        heads = shape.heads // (local.mesh.degree("tensor") if local.cuts.role(op) else 1)
+        kv = shape.kv_heads * heads // shape.heads
+        if local.mesh.degree("context") > 1:
+            return _cut_attention(local, op, x, heads, kv)
+        return _attention(local, op, x, heads, kv)
+    if kind == "pool":
+        return _pool(local, op, x)
+    if kind == "norm":
+        return _norm(local, op, x)
+    if kind == "activation":
+        return operators.activation(op, x)
+    if kind == "add":
+        return torch.stack(tuple(inputs)).sum(0) if len(inputs) > 2 else inputs[0] + inputs[1]
+    if kind == "concat":
+        return torch.cat(tuple(inputs), -1 if shape.made.tokens else 1)
+    if kind in ("flatten", "reshape"):
+        return operators.reshape(x, shape.given, shape.made)
+    if kind == "dropout":
+        return functional.dropout(x, op.layer.rate)  # type: ignore[attr-defined]
+    if kind == "attention":  # rotary
+        p = local.mesh.degree("tensor") if local.cuts.role(op) else 1
+        heads = op.layer.heads  # type: ignore[attr-defined]
+        kv = op.layer.kv_heads or heads  # type: ignore[attr-defined]
+        width = shape.given.channels // (heads + 2 * kv)
+        first, _ = local.tokens(shape.given.extents[0])
+        return operators.rotary(x, heads // p, kv // p, width, first)
+    if kind == "mlp":
+        return operators.mlp_function(op, x)
+    if kind == "embedding":
+        return _embedding(local, op, x)
+    if kind == "position":
+        return _position(local, op, x)
+    if kind == "loss":
+        return _loss(local, op, x, target)
+    raise NotSupported(f"{op.label}: layers of kind `{kind}`")
+
+
+def _attention(local: LocalModel, op: Operation, x: Tensor, heads: int, kv_heads: int) -> Tensor:
+    given = op, x, heads, kv_heads
+    if local.recompute == 1:
+        return _again(operators.attention, *given)
+    return operators.attention(*given)
+
+
+def _cut_attention(
+    local: LocalModel, op: Operation, x: Tensor, heads: int, kv_heads: int
+) -> Tensor:
+    """Attention over tokens that are cut: by a ring, which keeps no scores, or by all-to-all."""
+    p, count = local.mesh.degree("context"), op.shape.given.extents[0]
+    if local.plan.axis("context").kind[0, 0] == 0:
+        forth, back = "keys and values", "keys, values and gradients"
+        q, k, v = operators.split_heads(op, x, heads, kv_heads)
+        comm = local.comm("context", forth, back)
+        made = RingAttention.apply(q, k, v, count, op.shape.causal, comm)
+        return made.transpose(1, 2).flatten(-2)
+    if count % p or kv_heads % p:
+        what = f"{count} tokens and {kv_heads} key-value heads over {p} devices"
+        raise NotSupported(f"{op.label}: {what} with kind=alltoall")
+    comm = local.comm("context", "heads for tokens", "tokens for heads")
+    widths = [n * op.shape.width for n in (heads, kv_heads, kv_heads)]
+    parts = zip(*(part.chunk(p, -1) for part in x.split(widths, -1)), strict=True)
+    whole = AllToAll.apply(torch.cat([one for part in parts for one in part], -1), -1, 1, comm)
+    made = _attention(local, op, whole, heads // p, kv_heads // p)
+    return AllToAll.apply(made, 1, -1, comm)
+
+
+def _matrix(local: LocalModel, op: Operation, x: Tensor) -> Tensor:
+    """A convolution or matrix product, with the exchanges of its cuts before and after it."""
+    cuts, role, row = local.cuts, local.cuts.role(op), op.row
+    weight, bias = local.weight(op), local.weight(op, "bias")
+    assert weight is not None
+    channel_dim = -1 if op.shape.made.tokens else 1
+    if role in ("column", "vocab"):
+        if cuts.sequence:
+            comms = (
+                local.comm("tensor", "activations gathered", "input gradients scattered"),
+                local.comm("tensor", "inputs gathered again"),
+            )
+            count = op.shape.given.extents[0]
+            return SequenceParallelLinear.apply(x, weight, bias, count, comms)
+        x = AllreduceBackward.apply(x, local.comm("tensor", "", "input gradients"))
+    if cuts.filtered[row] and x.requires_grad:
+        if cuts.scattered:
+            comm = local.comm("filter", "", "input gradients scattered")
+            x = ReduceScatterBackward.apply(x, 1, comm)
+        else:
+            x = AllreduceBackward.apply(x, local.comm("filter", "", "input gradients"))
+    if cuts.channeled[row]:
+        comm = local.comm("channel", "", "input gradients")
+        x = SliceForward.apply(x, -1 if op.shape.given.tokens else 1, comm)
+    if (cuts.channeled[row] or role == "row") and bias is not None:
+        # each rank adds its own part of the bias to the partial sum
+        held = local.of[op.index, "bias"]
+        first = held.kept[0][0][0] - (local.of[op.index, "weight"].kept[0][0][0])
+        bias = functional.pad(bias, (first, weight.shape[0] - first - bias.shape[0]))
+    y = _kernel(local, op, x, weight, bias)
+    if cuts.channeled[row]:
+        y = AllreduceForward.apply(y, local.comm("channel", "activations"))
+    if cuts.gathered[row]:
+        count = op.shape.made.channels
+        y = AllgatherForward.apply(y, channel_dim, count, local.comm("filter", "activations"))
+    if role == "row":
+        y = _sum_partial(local, y)
+    return y
+
+
+def _kernel(
+    local: LocalModel, op: Operation, x: Tensor, weight: Tensor, bias: Tensor | None
+) -> Tensor:
+    if op.shape.work == "gemm":
+        return operators.matrix(op, x, weight, bias)
+    if op.shape.kind == "deconv":
+        return operators.deconvolution(op, x, weight, bias)
+    if op.shape.groups > 1 and local.cuts.filtered[op.row]:
+        p = local.mesh.degree("filter")
+        start, stop = deal(op.shape.groups, p)[local.mesh.at["filter"]]
+        each = op.shape.given.channels // op.shape.groups
+        x = x[:, start * each : stop * each]
+    if not local.cuts.spaced[op.row]:
+        return operators.convolution(op, x, weight, bias)
+    groups = x.shape[1] // weight.shape[1]
+    dilations, grid = operators.dilations(op), local.grid_of(x.dim() - 2)
+    windows = _windows(local, op, dilations)
+    return SpatialConvolution.apply(x, weight, bias, grid, windows, dilations, groups, HALOS)
+
+
+def _windows(local: LocalModel, op: Operation, dilation: Sequence[int]) -> list[Window]:
+    shape = op.shape
+    before = [low for low, _ in operators.paddings(op)]
+    return local.grid_of(len(shape.window)).windows(
+        shape.given.extents, shape.made.extents, shape.window, shape.stride, dilation, before
+    )
+
+
+def _pool(local: LocalModel, op: Operation, x: Tensor) -> Tensor:
+    if not local.cuts.spaced[op.row]:
+        return operators.pool(op, x)
+    windows = _windows(local, op, [1] * len(op.shape.window))
+    grid = local.grid_of(len(windows))
+    bordered = HaloExchange.apply(x, grid, windows, operators.padding_value(op), HALOS)
+    return operators.pool_padded(op, bordered)
+
+
+def _norm(local: LocalModel, op: Operation, x: Tensor) -> Tensor:
+    weight, bias = local.weight(op), local.weight(op, "bias")
+    name = op.layer.op  # type: ignore[attr-defined]
+    if local.ghost is None or name in ("layer", "rms"):
+        return operators.norm(op, x, weight, bias)
+    spaced = bool(local.ghost.spaced[op.row]) if len(local.ghost.spaced) else False
+    rank = x.dim() - 2
+    grid = local.ghost.grid[:rank] if spaced else (1,) * rank
+    made = []
+    for a, b in local.ghost.batch:
+        made.append(_tiled(x[a:b], 2, grid, lambda t: operators.norm(op, t, weight, bias)))
+    return torch.cat(made)
+
+
+def _sum_partial(local: LocalModel, y: Tensor) -> Tensor:
+    """Add up the partial sums of tensor-parallel ranks; with sequence=on each keeps its tokens."""
+    if local.cuts.sequence:
+        comm = local.comm("tensor", "activations scattered", "output gradients gathered")
+        return ReduceScatterForward.apply(y, 1, comm)
+    return AllreduceForward.apply(y, local.comm("tensor", "activations"))
+
+
+def _embedding(local: LocalModel, op: Operation, x: Tensor) -> Tensor:
+    cut = local.cuts.role(op) == "vocab"
+    table = local.weight(op, "table")
+    assert table is not None
+    y = operators.lookup(x, table, local.begins(op, "table") if cut else 0)
+    positions = local.weight(op, "positions")
+    if positions is not None:
+        first = local.begins(op, "positions") if cut else 0
+        at, _ = local.tokens(op.shape.made.extents[0])
+        y = operators.add_positions(y, positions, first, at)
+    return _sum_partial(local, y) if cut else y
+
+
+def _position(local: LocalModel, op: Operation, x: Tensor) -> Tensor:
+    extra, positions = local.weight(op, "extra"), local.weight(op, "positions")
+    assert positions is not None
+    if extra is not None:
+        x = torch.cat([extra.expand(x.shape[0], *extra.shape), x], 1)
+    begin, end = local.tokens(op.shape.made.extents[0])
+    return x + positions[begin:end]
+
+
+def _loss(local: LocalModel, op: Operation, x: Tensor, target: Tensor) -> Tensor:
+    """The loss of this device; the sum over all devices is the mean over the batch."""
+    rank = len(op.shape.given.extents)
+    spaced = local.cuts.spaced[op.row] and local.grid is not None
+    name = op.layer.op  # type: ignore[attr-defined]
+    dim = -1 if op.shape.given.tokens else 1
+    if spaced:
+        for i, (start, stop) in enumerate(local.box(op.shape.given.extents)):
+            target = target.narrow(target.dim() - rank + i, start, stop - start)
+    axis = "tensor" if local.cuts.role(op) == "vocab" else "filter"
+    if x.shape[dim] < op.shape.given.channels:
+        comm = local.comm(axis, "loss")
+        first = deal(op.shape.given.channels, comm.size)[comm.place][0]
+        if name == "cross_entropy":
+            value = ShardedCrossEntropy.apply(x, target, dim, first, comm)
+        else:
+            own = operators.summed_loss(op, x, target.narrow(dim, first, x.shape[dim]))
+            value = AllreduceForward.apply(own, comm)
+    else:
+        value = operators.summed_loss(op, x, target)
+    positions = math.prod(op.shape.given.extents)
+    # what all devices of the grid compute must count once
+    alike = 1 if spaced or local.grid is None else local.mesh.degree("spatial")
+    return value / (local.batch * positions * alike)
+
+
+def _again(call: Callable[..., Tensor], *given: Any) -> Tensor:
+    """Run now, keep nothing, and run all of it again in the backward pass, as is predicted."""
+    with set_checkpoint_early_stop(False):
+        return checkpoint(call, *given, use_reentrant=False)
+
+
+def _tiled(x: Tensor, dim: int, grid: Sequence[int], call: Callable[[Tensor], Tensor]) -> Tensor:
+    """Apply `call` to each tile by itself."""
+    if not grid:
+        return call(x)
+    tiles = [
+        _tiled(x.narrow(dim, a, b - a), dim + 1, grid[1:], call)
+        for a, b in deal(x.shape[dim], grid[0])
+    ]
+    return torch.cat(tiles, dim) if len(tiles) > 1 else tiles[0]

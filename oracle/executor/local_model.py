@@ -1,0 +1,184 @@
+"""The part of a model that one device of a plan holds: operations, weights, parts of tensors."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from oracle.executor.cuts import Cuts, stages_of
+from oracle.executor.exchange import Communicator
+from oracle.executor.graph import Operation, OperationGraph
+from oracle.executor.operators import weights_of
+from oracle.executor.parts import Interval, deal
+from oracle.executor.spatial import SpatialGrid
+from oracle.executor.supported import NotSupported
+from oracle.executor.weights import Bundle, HeldWeight, initial
+from oracle.executor.wire import Wire
+from oracle.plan.plan import Plan
+
+
+@dataclass(frozen=True)
+class GhostNorm:
+    """Ghost normalisation: a serial run takes statistics over the parts that a split run has."""
+
+    batch: tuple[Interval, ...]
+    grid: tuple[int, ...] = (1, 1, 1)
+    spaced: Sequence[bool] = ()
+
+
+class LocalModel:
+    """The chunks of a model on one device: their operations, and its parts of their weights."""
+
+    def __init__(
+        self,
+        graph: OperationGraph,
+        plan: Plan,
+        wire: Wire,
+        *,
+        dtype: torch.dtype = torch.float32,
+        device: torch.device | str = "cpu",
+        seed: int = 0,
+        edges: list[int] | None = None,
+        ghost: GhostNorm | None = None,
+    ) -> None:
+        self.graph, self.plan, self.wire, self.ghost = graph, plan, wire, ghost
+        self.mesh, self.cuts = wire.mesh, Cuts.of(graph, plan, wire.mesh)
+        mesh = self.mesh
+        self.batch = int(plan.batch[0, 0])
+        self.stages = stages_of(graph, plan, edges)
+        self.stage = mesh.at["pipeline"]
+        self.chunks = self.stages[self.stage :: mesh.degree("pipeline")]
+        self.operations = [op for units in self.chunks for op in graph.of_units(*units)]
+        self.recompute = int(plan.axis("recompute").mode[0, 0])  # 1: selective, 2: full
+        self.replicas = ("data", "sharded", "spatial", "context")
+        data, sharded = plan.axis("data"), plan.axis("sharded")
+        self.zero = int(data.zero[0, 0]) if mesh.degree("data") > 1 else 0
+        around = ("data", "spatial", "context")
+        self.shards: tuple[str, ...] = around if self.zero else ()
+        if mesh.degree("sharded") > 1:
+            self.zero, self.shards = int(sharded.zero[0, 0]) + 1, ("sharded",)
+        for axes in (*((axis,) for axis in mesh.degrees), self.replicas, around):
+            mesh.group(axes)  # all ranks make all groups, in one order
+        self.grid = self._grid()
+        self.dtype, self.device = dtype, torch.device(device)
+        self.held_weights = [
+            HeldWeight(op, name, shape, self.cuts.kept(op)[name])
+            for op in self.operations
+            for name, shape in weights_of(op).items()
+        ]
+        self.of = {(held.op.index, held.name): held for held in self.held_weights}
+        self._tie()
+        self.bundles = self._bundles()
+        for held in self.held_weights:
+            value = held.cut(initial(held.op, held.name, held.full, seed))
+            with torch.no_grad():
+                held.value.copy_(value)
+
+    # --- weights -------------------------------------------------------------------------
+
+    def _bundles(self) -> list[Bundle]:
+        """All weights in one flat buffer; under ZeRO 3 those of each unit in one of their own."""
+        group = self.mesh.group(self.shards)
+        like = torch.empty(0, dtype=self.dtype, device=self.device)
+        if self.zero < 3:
+            return [Bundle(self.held_weights, group.size, group.place, like)]
+        units = [unit for chunk in self.chunks for unit in range(*chunk)]
+        by_unit = [[h for h in self.held_weights if h.op.unit == unit] for unit in units]
+        bundles = [Bundle(held, group.size, group.place, like) for held in by_unit]
+        self.bundle_of = dict(zip(units, bundles, strict=True))
+        return bundles
+
+    def _tie(self) -> None:
+        """Let tied matrices use the table of the embedding."""
+        for op in self.operations:
+            if op.shape.tied:
+                tables = [h for h in self.held_weights if h.name == "table"]
+                if not tables or self.zero >= 3:
+                    raise NotSupported(f"{op.label}: its table is held elsewhere")
+                if self.cuts.filtered[op.row] or self.cuts.channeled[op.row]:
+                    raise NotSupported(f"{op.label}: a table that is cut in one of its two uses")
+                self.of[op.index, "weight"] = tables[0]
+
+    def weight(self, op: Operation, name: str = "weight") -> Tensor | None:
+        held = self.of.get((op.index, name))
+        return None if held is None else held.value
+
+    def begins(self, op: Operation, name: str) -> int:
+        """The first row of a weight that is held here."""
+        return self.of[op.index, name].kept[0][0][0]
+
+    @property
+    def partial(self) -> Iterator[tuple[HeldWeight, str]]:
+        """Norm weights whose gradients are partial sums, and the axis to add them up along."""
+        cuts = self.cuts
+        last = np.flatnonzero(cuts.filtered)[-1] if cuts.scattered else -1
+        for held in self.held_weights:
+            if cuts.sequence and held.op.shape.sequence:
+                yield held, "tensor"
+            elif held.op.shape.kind == "norm" and held.op.row < last:
+                yield held, "filter"
+
+    # --- parts of tensors ----------------------------------------------------------------
+
+    def _grid(self) -> SpatialGrid | None:
+        mesh, parts = self.mesh, self.cuts.grid
+        if mesh.degree("spatial") == 1:
+            return None
+        at = _unravel(mesh.at["spatial"], parts)
+        lines = [
+            mesh.line("spatial", q, math.prod(parts[axis + 1 :])).members
+            for axis, q in enumerate(parts)
+        ]
+        return SpatialGrid(self.wire, parts, at, tuple(lines))
+
+    def grid_of(self, rank: int) -> SpatialGrid:
+        """The grid along the first `rank` extents."""
+        assert self.grid is not None
+        grid = self.grid
+        return SpatialGrid(grid.wire, grid.parts[:rank], grid.at[:rank], grid.ranks[:rank])
+
+    def spaced(self, op: int) -> bool:
+        """Is the output of this operation cut in space? -1 is the input of the model."""
+        if self.grid is None:
+            return False
+        if op < 0:
+            return bool(self.cuts.spaced[self.graph.operations[0].row])
+        return bool(self.cuts.spaced[self.graph.operations[op].row])
+
+    @property
+    def samples(self) -> Interval:
+        """The samples of the batch that this device has."""
+        begin, end = 0, self.batch
+        for axis in self.mesh.degrees:
+            if axis in ("data", "sharded"):
+                part = deal(end - begin, self.mesh.degree(axis), begin)[self.mesh.at[axis]]
+                begin, end = part
+        return begin, end
+
+    def tokens(self, count: int) -> Interval:
+        """The tokens of a sequence that this device has."""
+        return deal(count, self.mesh.degree("context"))[self.mesh.at["context"]]
+
+    def box(self, extents: Sequence[int]) -> list[Interval]:
+        """The part of a sample's extents that this device has."""
+        grid = self.grid_of(len(extents))
+        return [deal(n, q)[i] for n, q, i in zip(extents, grid.parts, grid.at, strict=True)]
+
+    def comm(self, axis: str, what: str, back: str = "") -> Communicator:
+        return Communicator(
+            self.wire, (axis,), f"{axis}: {what}", f"{axis}: {back}" if back else ""
+        )
+
+
+def _unravel(index: int, parts: Sequence[int]) -> tuple[int, ...]:
+    """Position in a grid of a row-major index."""
+    found = []
+    for q in reversed(parts):
+        index, at = divmod(index, q)
+        found.append(at)
+    return tuple(reversed(found))

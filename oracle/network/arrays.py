@@ -1,0 +1,13 @@
+"""Types of numbers and arrays in this package."""
+
+from __future__ import annotations
+
+from typing import Any, TypeAlias
+
+import numpy as np
+from numpy.typing import NDArray
+
+Ints: TypeAlias = NDArray[np.int64]
+Floats: TypeAlias = NDArray[np.float64]
+Bools: TypeAlias = NDArray[np.bool_]
+Number: TypeAlias = float | NDArray[np.floating[Any]]  # equations take either

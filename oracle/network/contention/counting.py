@@ -1,0 +1,94 @@
+"""Cost of each step when every group takes it at once: the load of every link, counted.
+
+A step lasts its start-up plus the time of the fullest link: max over links of bytes / capacity,
+which is what max-min fair shares give flows that start together [casanova2014, §3].
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from oracle.network.collectives.schedule import AllPairs, Steps
+from oracle.network.contention.all_pairs import all_pairs_cost
+from oracle.network.contention.flows import BLOCK, Flows, flows_of
+from oracle.network.contention.groups import RankGroups
+from oracle.network.contention.step_costs import StepCosts
+from oracle.network.topology import Topology
+
+
+def step_costs(
+    topology: Topology, groups: RankGroups, schedule: Sequence[Steps], reduce: bool = True
+) -> list[StepCosts]:
+    """Count the flows of all groups on every link; one entry for each `Steps`."""
+    done: dict[int, list[StepCosts]] = {place: [] for place in range(len(schedule))}
+    held: list[tuple[int, Flows]] = []
+
+    def count() -> None:
+        at = 0
+        if held:
+            counted = _counted(topology, [flows for _, flows in held])
+            for place, flows in held:
+                done[place].append(counted[at : at + len(flows.times)])
+                at += len(flows.times)
+        held.clear()
+
+    weight = 0
+    for place, steps in enumerate(schedule):
+        if isinstance(steps, AllPairs) and topology.tree and not topology.hop and reduce:
+            done[place].append(all_pairs_cost(topology, groups, steps))
+            continue
+        for flows in flows_of(topology, groups, steps, reduce):
+            size = len(flows.source) * 2 * len(topology.levels)
+            if weight + size > BLOCK:
+                count()
+                weight = 0
+            held.append((place, flows))
+            weight += size
+    count()
+    return [StepCosts.joined(parts) for parts in done.values()]
+
+
+def _counted(topology: Topology, batch: list[Flows]) -> StepCosts:
+    """Lay the flows on their links and find the fullest in each step."""
+    one = len(batch) == 1
+    source, target, into, share = (
+        getattr(batch[0], name) if one else np.concatenate([getattr(f, name) for f in batch])
+        for name in ("source", "target", "into", "share")
+    )
+    lengths = np.concatenate([np.full(len(f.times), f.per_step) for f in batch])
+    edges = np.concatenate([[0], np.cumsum(lengths)[:-1]])
+    steps = len(lengths)
+    route, level = topology.route_and_level(source, target, into)
+    if any(f.periodic for f in batch):
+        periodic = np.repeat([f.periodic for f in batch], [len(f.source) for f in batch])
+        route = np.where(periodic, topology.first_period[route], route)
+    used = np.flatnonzero(np.bincount(route.ravel(), minlength=topology.links + 1))
+    width, short = len(used), np.empty(topology.links + 1, np.int64)
+    short[used] = np.arange(width)
+    key = short[route] + np.repeat(np.arange(steps) * width, lengths)
+    weight = np.broadcast_to(share, route.shape)
+    load = np.bincount(key.ravel(), weight.ravel(), steps * width).reshape(steps, width)
+    busy = load * topology.seconds_per_byte[used]
+    fullest = busy.argmax(axis=1)
+    solo = np.maximum.reduceat(share * topology.seconds_per_byte[route].max(axis=0), edges)
+    solo *= np.concatenate([np.full(len(f.times), f.per_rank) for f in batch])
+    step = 0
+    for f, edge in zip(batch, edges[np.cumsum([0, *(len(f.times) for f in batch[:-1])])],
+                       strict=True):  # fmt: skip
+        if f.lanes:  # lanes of one group are meant to share: alone is that group alone
+            mine = slice(int(edge), int(edge) + f.lanes)
+            links = route[:, mine].ravel()
+            own = np.bincount(links, weight[:, mine].ravel(), topology.links + 1)
+            solo[step] = (own * topology.seconds_per_byte).max()
+        step += len(f.times)
+    levels = len(topology.latency)
+    at = np.repeat(np.arange(steps) * levels, lengths) + level % levels
+    by_level = np.bincount(at, minlength=steps * levels).reshape(steps, levels) / lengths[:, None]
+    if topology.hop:
+        alpha = np.maximum.reduceat(topology.hop_delay(route), edges)
+    else:
+        alpha = np.where(by_level > 0, topology.latency, 0.0).max(axis=1)
+    times = np.concatenate([f.times for f in batch])
+    return StepCosts(by_level, alpha, busy[np.arange(steps), fullest], solo, used[fullest], times)

@@ -1,0 +1,71 @@
+"""Critical path of a schedule whose steps leave some ranks out.
+
+A rank goes on as soon as its own flows are through, and a link starts as soon as its first flow
+is there; so the longest chain of steps counts, not their sum. A link is done when all its flows
+are through, however it shares itself out [casanova2014, §3]:
+
+    done(link) = max over flows f on it of  arrival(f) + work of the flows that come no earlier
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from oracle.network.arrays import Floats, Ints
+from oracle.network.collectives.schedule import Pairs, Steps
+from oracle.network.contention.flows import flows_of
+from oracle.network.contention.groups import RankGroups
+from oracle.network.topology import Topology
+
+
+def leaves_ranks_out(schedule: Sequence[Steps], p: int) -> bool:
+    """Whether some step is listed flow by flow and leaves out ranks that others keep busy."""
+    listed = [steps for steps in schedule if isinstance(steps, Pairs)]
+    if len(listed) < 2 or any(steps.stripes > 1 for steps in listed):
+        return False
+    return any(len({*steps.source.tolist(), *steps.target.tolist()}) < p for steps in listed)
+
+
+def critical_path(
+    topology: Topology, groups: RankGroups, schedule: Sequence[Steps], reduce: bool = True
+) -> float:
+    """Seconds per byte until the last rank is done, each waiting for its partners only.
+
+    clock(r) = max over flows of r of  done(its last link)
+    """
+    clock = np.zeros(int(groups.devices_of(np.arange(groups.devices)).max()) + 1)
+    for steps in schedule:
+        for flows in flows_of(topology, groups, steps, reduce):
+            source = flows.source.reshape(len(flows.times), -1)
+            target = flows.target.reshape(source.shape)
+            share = flows.share.reshape(source.shape)
+            for s, d, part, times in zip(source, target, share, flows.times, strict=True):
+                begin = np.maximum(clock[s], clock[d])
+                if times > 1:  # round and round: all that take part in a group wait for all
+                    group = groups.first[s] if groups.device is None else np.zeros_like(s)
+                    last = np.zeros(len(clock))
+                    np.maximum.at(last, group, begin)
+                    begin = last[group]
+                end = _finish(topology, topology.route(s, d), begin, part * times)
+                clock = clock.copy()
+                np.maximum.at(clock, s, end)
+                np.maximum.at(clock, d, end)
+    return float(clock.max())
+
+
+def _finish(topology: Topology, route: Ints, begin: Floats, share: Floats) -> Floats:
+    """When each flow is through, having come at `begin`: when its last link is done."""
+    columns = len(route)
+    link, arrival = route.ravel(), np.tile(begin, columns)
+    work = np.tile(share, columns) * topology.seconds_per_byte[link]
+    order = np.lexsort((-arrival, link))  # by link, the last to come first
+    link, arrival = link[order], arrival[order]
+    total = np.cumsum(work[order])
+    first = np.flatnonzero(np.diff(link, prepend=-1))
+    before = np.concatenate([[0.0], total[first[1:] - 1]])
+    later = total - np.repeat(before, np.diff(first, append=len(link)))
+    done = np.zeros(topology.links + 1)
+    done[link[first]] = np.maximum.reduceat(arrival + later, first)
+    return np.asarray(done[route].max(axis=0))

@@ -1,0 +1,113 @@
+"""Max-min fair rates of flows that share links, and their contention graph.
+
+The contention graph has flows for nodes and an edge where two share a link, as in
+[martinasso2011]; kept as flows × links, since a full link is a clique. The penalty of a flow is
+its solo rate over its fair rate.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from oracle.network.arrays import Floats, Ints
+from oracle.network.topology import Topology
+
+if TYPE_CHECKING:
+    import networkx as nx
+
+
+@dataclass(frozen=True, eq=False)
+class Contention:
+    """Flows in flight at once, and the links each crosses (columns padded with `links`)."""
+
+    topology: Topology
+    source: Ints
+    target: Ints
+    nbytes: Floats
+
+    @cached_property
+    def route(self) -> Ints:
+        return self.topology.route(self.source, self.target)
+
+    @cached_property
+    def solo(self) -> Floats:
+        """B/s of each flow with its links to itself."""
+        return np.asarray(self.topology.capacity[self.route].min(axis=0))
+
+    @cached_property
+    def rates(self) -> Floats:
+        """B/s of each flow by max-min fairness."""
+        return fair_rates(self.topology.capacity, self.route)
+
+    @cached_property
+    def phi(self) -> Floats:
+        """Penalty of each flow: solo rate over fair rate."""
+        return np.where(np.isfinite(self.solo), self.solo / self.rates, 1.0)
+
+    @cached_property
+    def step_penalty(self) -> Floats:
+        """Penalty of each flow by the load of its fullest link: what a step costs."""
+        weight = np.broadcast_to(self.nbytes, self.route.shape)
+        load = np.bincount(self.route.ravel(), weight.ravel(), self.topology.links + 1)
+        busy = load * self.topology.seconds_per_byte
+        return np.asarray(busy[self.route].max(axis=0) * self.solo / self.nbytes)
+
+    def graph(self) -> nx.Graph[int]:
+        """Flows as nodes, an edge where they share a link, with the links' names."""
+        import networkx as nx
+
+        graph: nx.Graph[int] = nx.Graph()
+        for flow, (a, b) in enumerate(zip(self.source.tolist(), self.target.tolist(), strict=True)):
+            graph.add_node(flow, source=a, target=b, phi=float(self.phi[flow]))
+        by_link: dict[int, list[int]] = {}
+        for column in self.route:
+            for flow, link in enumerate(column.tolist()):
+                if link < self.topology.links:
+                    by_link.setdefault(link, []).append(flow)
+        for link, members in by_link.items():
+            for i, a in enumerate(members):
+                for b in members[i + 1 :]:
+                    graph.add_edge(a, b)
+                    graph.edges[a, b].setdefault("links", set()).add(self.topology.labels[link])
+        return graph
+
+    def seconds(self) -> float:
+        """Until the last flow is through, shares set anew whenever one is done."""
+        left, now = self.nbytes.astype(float), 0.0
+        going = np.flatnonzero((left > 0) & np.isfinite(self.solo))
+        while len(going):
+            rate = fair_rates(self.topology.capacity, self.route[:, going])
+            span = (left[going] / rate).min()
+            left[going] -= rate * span
+            now += span
+            going = going[left[going] > 1e-9 * self.nbytes[going]]
+        return now + float(self.topology.alpha(self.source, self.target).max(initial=0.0))
+
+
+def fair_rates(capacity: Floats, route: Ints) -> Floats:
+    """Max-min fair rates by progressive filling [bertsekas1992, §6.5.2].
+
+    All flows grow alike until a link is full; its flows stay, the others grow on. `route` is
+    padded with the last link, which has no limit.
+    """
+    limitless = len(capacity) - 1
+    rate = np.full(route.shape[1], np.inf)
+    room = capacity.astype(float).copy()
+    active = (route != limitless).any(axis=0)
+    while active.any():
+        count = np.bincount(route[:, active].ravel(), minlength=len(capacity))
+        count[limitless] = 0
+        share = np.where(count > 0, room / np.maximum(count, 1), np.inf)
+        level = share.min()
+        full = share <= level * (1 + 1e-12)
+        done = active & full[route].any(axis=0)
+        rate[done] = level
+        room -= level * np.bincount(route[:, done].ravel(), minlength=len(capacity))
+        room = np.maximum(room, 0.0)
+        room[limitless] = np.inf
+        active &= ~done
+    return rate

@@ -1,0 +1,33 @@
+"""What limits a collective operation, in words."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from oracle.network.contention.groups import Pattern, RankGroups
+from oracle.network.contention.line import CostLine
+from oracle.network.topology import network_of
+from oracle.spec.system import System
+
+
+def sentence(system: System, what: str, pattern: Pattern, devices: int, line: CostLine) -> str:
+    """What limits an exchange, in words: "4 groups leave each node over 2 ports: φ = 2".
+
+    At φ = 1 links may well be full, and shared; but no flow is slower than it would be alone.
+    """
+    if not line.full:
+        return f"{what}: nothing is sent"
+    if line.phi < 1.005:
+        return f"{what}: no flow slows another; the {line.full[0]} set the pace (φ = 1)"
+    topology = network_of(system, devices)
+    groups = RankGroups.of(pattern, devices)
+    unit_name, _, way = line.full[0].rpartition(" ")
+    for fabric in topology.fabrics:
+        inside = min(fabric.unit, devices)
+        if fabric.unit_name == unit_name and fabric.port_links and inside > 1:
+            ports = f"{fabric.ports:.3g} port" + ("s" if fabric.ports > 1 else "")
+            meeting = len(np.unique(groups.first[:inside]))
+            who = f"{meeting} groups" if meeting > 1 else f"{inside} members of one group"
+            verb = "enter" if way == "downlinks" else "leave"
+            return f"{what}: {who} {verb} each {unit_name} over {ports}: φ = {line.phi:.3g}"
+    return f"{what}: the {' and '.join(line.full)} are full: φ = {line.phi:.3g}"

@@ -1,0 +1,69 @@
+"""Load of every link while all groups run an operation."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from oracle.network.arrays import Floats
+from oracle.network.collectives import menu, named
+from oracle.network.contention.flows import flows_of
+from oracle.network.contention.groups import Pattern, RankGroups, closest_devices
+from oracle.network.contention.line import CostLine
+from oracle.network.contention.price import lines
+from oracle.network.topology import Topology, network_of
+from oracle.spec.system import System
+
+
+@dataclass(frozen=True, eq=False)
+class Loads:
+    """How full every link gets in one call of an operation, all groups at once."""
+
+    topology: Topology
+    line: CostLine
+    nbytes: Floats  # that cross each link, per byte of the message
+
+    @property
+    def seconds(self) -> Floats:
+        """Time each link works, per byte of the message."""
+        return np.asarray(self.nbytes * self.topology.seconds_per_byte[:-1])
+
+    @property
+    def use(self) -> Floats:
+        """Part of the exchange's time that each link works."""
+        return self.seconds / max(float(self.seconds.max(initial=0.0)), self.line.per_byte, 1e-300)
+
+    def by_label(self) -> dict[str, tuple[float, float]]:
+        """What kind of link -> (mean, highest) use: the picture in a line a kind."""
+        labels = np.array(self.topology.labels)
+        return {
+            str(label): (float(self.use[labels == label].mean()),
+                         float(self.use[labels == label].max()))
+            for label in dict.fromkeys(self.topology.labels)
+        }  # fmt: skip
+
+
+def loads(
+    system: System, op: str, pattern: Pattern, devices: int, algorithm: str | None = None,
+    nbytes: float = 64e6,
+) -> Loads:  # fmt: skip
+    """Bytes on every link when all groups run an operation: the named algorithm or the best."""
+    offer = lines(system, op, pattern, devices, algorithm)
+    line = min(offer, key=lambda each: each.start + each.per_byte * nbytes)
+    groups = RankGroups.of(pattern, devices)
+    topology = network_of(system, devices, circuits="circuits" in line.algorithm)
+    total = np.zeros(topology.links + 1)
+    if groups.p > 1:
+        inner = groups.inner(closest_devices(system))
+        name = line.algorithm.split("/")[0].split(" ")[0]
+        fitting = {by.name: by for by in menu(op, groups.p, inner)}
+        by = fitting.get(name) or named(op, name)
+        by = by if by.fits(groups.p, inner) else named(op, "ring")
+        for steps in by.schedule(groups.p, inner):
+            for flows in flows_of(topology, groups, steps):
+                route = topology.route(flows.source, flows.target)
+                times = np.repeat(flows.times, flows.per_step)
+                weight = np.broadcast_to(flows.share * times, route.shape)
+                total += np.bincount(route.ravel(), weight.ravel(), len(total))
+    return Loads(topology, line, total[:-1])

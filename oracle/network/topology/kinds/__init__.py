@@ -1,0 +1,30 @@
+"""Every kind of network level, by the name that a spec gives it.
+
+dragonfly  groups of fully meshed routers, a link between each two groups
+loop       switches in a ring with shortcuts of power-of-two length
+mesh       a link of its own between every two units
+optical    a packet switch, and optical circuits between neighbours
+rail       port j of every node on leaf switch j
+switch     one switch, PCIe, stages of a fat tree
+torus      tori, rings and open grids
+
+A new file beside these is found by itself.
+"""
+
+from collections.abc import Iterator
+from importlib import import_module
+from pkgutil import iter_modules
+
+from oracle.network.topology.fabric import Fabric
+
+for _module in iter_modules(__path__):
+    import_module(f"{__name__}.{_module.name}")
+
+
+def _descendants(kind: type[Fabric]) -> Iterator[type[Fabric]]:
+    yield kind
+    for below in kind.__subclasses__():
+        yield from _descendants(below)
+
+
+KINDS: dict[str, type[Fabric]] = {kind.kind: kind for kind in _descendants(Fabric)}

@@ -1,0 +1,52 @@
+"""Switches: one that joins all units, and stages of them that make a fat tree."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from oracle.network.topology.fabric import Fabric
+from oracle.spec.system import Level
+
+
+class Switch(Fabric):
+    """One switch (or a crossbar of any make) between the ports of all units."""
+
+    kind = "switch"
+
+
+class Pcie(Fabric):
+    """A PCIe switch or a socket's root: all below share the unit's one way up.
+
+    The ports of a unit are one pipe: what leaves it takes any of them.
+    """
+
+    kind = "pcie"
+    usual_routing = "striped"
+
+
+class FatTree(Fabric):
+    """One more stage of a fat tree: each unit has `ports` links up, one to each switch above.
+
+    Deterministic routing by D-mod-k [zahavi2012]: the switch above is the target's port number
+    modulo the links up, so shifts never collide in a tree that is not oversubscribed. A level
+    whose `shape` lists several arities stands for as many stages.
+    """
+
+    kind = "fat-tree"
+    usual_routing = "d-mod-k"
+
+    @classmethod
+    def stages(cls, level: Level, unit: int) -> list[Level]:
+        """One level a stage, where `shape` lists arities: hosts a leaf first."""
+        if len(level.shape) < 2:
+            return [replace(level, shape=())]
+        stages, span = [], unit
+        for number, arity in enumerate(level.shape, 1):
+            span *= arity
+            first, last = number == 1, number == len(level.shape)
+            stages.append(replace(
+                level, devices=span, shape=(), ports=level.ports if first else None,
+                name=level.name if last else f"{level.name} stage {number}",
+                oversubscription=1.0 if first else level.oversubscription,
+            ))  # fmt: skip
+        return stages

@@ -1,0 +1,81 @@
+"""Rings, tori and open meshes of any rank, routed one dimension after the other."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+
+from oracle.network.arrays import Ints
+from oracle.network.topology.fabric import NOWHERE, Fabric
+
+
+class Torus(Fabric):
+    """A grid of units, each with a link either way along every dimension, closed to rings.
+
+    `shape` is its extents, the first running fastest over the units. Dimension-order routing
+    [dally1987]: along the first dimension the shorter way round (ties go up), then the next.
+    A level without a shape is one ring. Units inject without a limit of their own.
+    """
+
+    kind = "torus"
+    has_ports = False
+    tree = False
+    wraps = True
+
+    @property
+    def extents(self) -> tuple[int, ...]:
+        shape = tuple(self.level.shape) or (self.width,)
+        if math.prod(shape) != self.width:
+            raise ValueError(f"{self.level.name}: {shape} does not hold {self.width} units")
+        return shape
+
+    @property
+    def period(self) -> int:
+        return self.unit * (self.width // self.extents[-1] if self.wraps else self.width)
+
+    def count_inside(self) -> int:
+        return self.width * len(self.extents) * 2
+
+    def path(self, start: Ints, end: Ints, source: Ints, target: Ints) -> list[Ints]:
+        """Link (unit, dimension, way) is numbered (unit · rank + dimension) · 2 + way."""
+        columns, here, stride, rank = [], start.copy(), 1, len(self.extents)
+        for dimension, extent in enumerate(self.extents):
+            from_, to = here // stride % extent, end // stride % extent
+            ahead = (to - from_) % extent if self.wraps else np.abs(to - from_)
+            forward = ahead <= extent // 2 if self.wraps else to >= from_
+            hops = np.where(forward, ahead, extent - ahead) if self.wraps else ahead
+            for hop in range(int(hops.max(initial=0))):
+                on = hops > hop
+                link = (here * rank + dimension) * 2 + 1 - forward
+                columns.append(np.where(on, link, NOWHERE))
+                at = here // stride % extent
+                there = (at + np.where(forward, 1, -1)) % extent
+                here = np.where(on, here + (there - at) * stride, here)
+            stride *= extent
+        return columns
+
+    def inside(self) -> list[tuple[int, int, float, str]]:
+        links, each = [], (self.level.ports or 1) * self.level.bandwidth
+        for unit in range(self.width):
+            stride = 1
+            for extent in self.extents:
+                at = unit // stride % extent
+                for way in (1, -1):
+                    to = unit + ((at + way) % extent - at) * stride
+                    links.append((unit, to, each, "links"))
+                stride *= extent
+        return links
+
+
+class RingNetwork(Torus):
+    """Units in one ring, a link either way to each neighbour."""
+
+    kind = "ring"
+
+
+class OpenGrid(Torus):
+    """A torus whose rings are open: no way round."""
+
+    kind = "grid"
+    wraps = False

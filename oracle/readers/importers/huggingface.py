@@ -1,0 +1,78 @@
+"""Hugging Face `config.json`: the common families as a `transformer:` block, or as layers.
+
+Only the file is read; no library is needed and nothing is fetched. What a family does that the
+block cannot say (norms of queries, parallel branches) is left out and named in `Imported.notes`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from oracle.readers.config_json import NAMES, Config
+from oracle.readers.families import FAMILIES
+from oracle.readers.importers import Imported
+from oracle.readers.spec_text import plain_name
+from oracle.spec import strict_json
+from oracle.spec.document import Fault, Place, SpecError, read_text, refusal, suggest
+
+
+def read(
+    what: str | Path, sample: Sequence[int] | None = None, tokens: int | None = None,
+    name: str = "", trust: bool = False,
+) -> Imported:  # fmt: skip
+    """The model spec of a config file, or of the folder that holds one.
+
+    `tokens` is another length of the sequence; no `sample` is needed, and no `trust`.
+    """
+    place = Path(what)
+    place = place / "config.json" if place.is_dir() else place
+    text = read_text(place)
+    try:
+        fields = strict_json.loads(text)
+    except (ValueError, RecursionError) as error:
+        line = getattr(error, "lineno", 0)
+        said = f"not JSON that can be trusted: {getattr(error, 'msg', error)}"
+        at = Place(line, getattr(error, "colno", 0))
+        raise SpecError(str(place), [Fault("E101", said, at)], text) from None
+    if not isinstance(fields, Mapping):
+        raise _stop(place, "a config is a JSON object `{…}`")
+    return convert(fields, str(place), tokens, name)
+
+
+def convert(
+    fields: Mapping[str, Any],
+    path: str = "config.json",
+    sequence: int | None = None,
+    name: str = "",
+) -> Imported:
+    """The same from the fields of a config already in hand."""
+    kind = fields.get("model_type")
+    if not isinstance(kind, str):
+        hint = "is this the config.json of a model, not of a tokenizer or a scheduler?"
+        raise _stop(path, "`model_type` is missing: it names the family", hint)
+    if kind not in FAMILIES:
+        nested = fields.get("text_config")
+        if isinstance(nested, Mapping) and nested.get("model_type") in FAMILIES:
+            found = convert(nested, path, sequence, name)
+            return Imported(found.spec, (*found.notes, "only the text part is described"))
+        raise _stop(
+            path, f"no family `{kind[:60]}` is known here", suggest(kind, sorted(FAMILIES), "known")
+        )
+    config = Config(path, fields)
+    if sequence:
+        config.fields = {**fields, **dict.fromkeys(NAMES["sequence"], sequence)}
+    body = FAMILIES[kind](config)
+    if config.faults:
+        raise SpecError(path, config.faults)
+    here = Path(path)
+    stem = here.stem if here.stem != "config" else here.parent.name
+    called = plain_name(name or config.text("_name_or_path").strip("/").rpartition("/")[2] or stem,
+                        kind)  # fmt: skip
+    source = f"Hugging Face config.json, model_type {kind}"
+    return Imported({"name": called, "source": source, **body}, tuple(config.notes))
+
+
+def _stop(path: Any, what: str, hint: str = "") -> SpecError:
+    return refusal(str(path), what, hint, "E110")

@@ -1,0 +1,205 @@
+"""Logs of collectives and topology files, as samples and levels: one module a format.
+
+`read(path)` finds the format by content, never by file name. A reader is tolerant of what surrounds
+a table (launcher prefixes, warnings, several tables, a run that was killed) and strict about the
+numbers in it; what it passes over is counted, with line and reason. A file of no known format is
+refused with one message.
+
+Every module of this folder is a format, found by itself. It has `TITLE`,
+`recognises(text) -> bool` and `parse(text, path) -> Reading`, and may set `PRECEDENCE`: the first
+format that recognises a text reads it, and they are asked by precedence, then by name:
+
+    1   the first characters of a file say what all of it is
+    2   measurements, anywhere in a log (what holds where a module sets nothing)
+    3   a topology, printed somewhere in a log
+"""
+
+from __future__ import annotations
+
+import math
+import sys
+from collections import Counter
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field, replace
+from functools import cache
+from importlib import import_module
+from pathlib import Path
+from pkgutil import iter_modules
+from types import ModuleType
+from typing import Any, NamedTuple
+
+from oracle.spec.document import Fault, Place, SpecError
+
+LARGEST_FILE = 32 * 2**20  # bytes of a log; a longer one is cut by its owner, not by us
+LONGEST_LINE = 4096  # characters of a line that can be part of a table
+LARGEST_MESSAGE = 2**62  # bytes of a message; beyond lies only noise
+
+OPERATIONS = {
+    "allreduce": "every rank's buffer",
+    "reduce_scatter": "all that is scattered",
+    "allgather": "all that is gathered",
+    "broadcast": "the buffer",
+    "reduce": "the buffer",
+    "alltoall": "what one rank holds",
+    "sendrecv": "what goes to one neighbour",
+    "gather": "all that is gathered",
+    "scatter": "all that is scattered",
+    "barrier": "nothing",
+}
+
+
+class InputError(SpecError):
+    """An input file that cannot be used: where, what is wrong, and what to do."""
+
+    def __init__(self, path: str, line: int, what: str, hint: str = "", text: str = "") -> None:
+        self.path, self.line, self.what, self.hint = path, line, what, hint
+        super().__init__(path, [Fault("E130", what, Place(line, 1), hint)], text)
+
+
+class Sample(NamedTuple):
+    """One measured call of one operation: `nbytes` as `OPERATIONS` counts them, and seconds.
+
+    A log may hold a quarter of a million: a named tuple is made in a third of the time.
+    """
+
+    operation: str
+    nbytes: float
+    seconds: float
+    ranks: int | None = None  # of one group; None: the log does not say
+    nodes: int | None = None
+    ranks_per_node: int | None = None
+    in_place: bool | None = None
+    iterations: int | None = None
+    groups: int | None = 1  # groups, or pairs, that talked at once; None: the log does not say
+    dtype: str = ""
+    window: int = 1  # messages in flight; above 1 `seconds` is the time between two of them
+    per_rank: bool = False  # `nbytes` is one rank's part, for want of the number of ranks
+    spread: float | None = None  # relative standard deviation over iterations or ranks
+    library: str = ""  # "nccl", "mpi", "gloo"
+    memory: str = ""  # "device" or "host" buffers; "" when the log does not say
+    algorithm: str = ""  # when the log forces one
+    where: str = ""  # file:line
+
+
+@dataclass(frozen=True, slots=True)
+class Reading:
+    """What one file said: samples, facts of the machine, levels and links; and what was skipped."""
+
+    path: str
+    format: str
+    samples: tuple[Sample, ...] = ()
+    machine: dict[str, Any] = field(default_factory=dict)
+    skipped: tuple[tuple[int, str], ...] = ()
+    levels: tuple[dict[str, Any], ...] = ()  # as a system spec writes them, where it is known
+    links: tuple[tuple[str, str, str], ...] = ()  # the graph: from, to, kind
+
+    def given(self, ranks: int | None = None, nodes: int | None = None) -> Reading:
+        """The same reading, with what the file does not say supplied by who ran it."""
+        return replace(self, samples=tuple(_given(s, ranks, nodes) for s in self.samples))
+
+    def counts(self) -> Counter[str]:
+        """How many lines were skipped, by reason."""
+        return Counter(reason for _, reason in self.skipped)
+
+    def summary(self) -> str:
+        """One line of what was found, and one for every reason to skip."""
+        found = [f"{len(self.samples)} samples"] if self.samples or not self.levels else []
+        found += [f"{len(self.levels)} levels, {len(self.links)} links"] if self.levels else []
+        lines = [
+            f"{self.path}: {self.format}, {', '.join(found)}, {len(self.skipped)} lines skipped"
+        ]
+        return "\n".join([*lines, *(f"  {n} × {why}" for why, n in sorted(self.counts().items()))])
+
+
+def _given(sample: Sample, ranks: int | None, nodes: int | None) -> Sample:
+    ranks = sample.ranks or ranks
+    nodes = sample.nodes or nodes
+    whole = sample.per_rank and ranks is not None
+    return sample._replace(
+        ranks=ranks,
+        nodes=nodes,
+        ranks_per_node=ranks // nodes if ranks and nodes and ranks % nodes == 0 else None,
+        nbytes=sample.nbytes * (ranks or 1) if whole else sample.nbytes,
+        per_rank=sample.per_rank and not whole,
+    )
+
+
+def read(path: str | Path) -> Reading:
+    """The content of a log or topology file, whatever its format and its name."""
+    name = str(path)
+    try:
+        if name == "-":
+            return parse(sys.stdin.buffer.read(LARGEST_FILE), "standard input")
+        if not Path(path).is_file():
+            exists = Path(path).exists()
+            raise InputError(name, 0, "not a regular file" if exists else "there is no such file")
+        if (size := Path(path).stat().st_size) > LARGEST_FILE:
+            what = f"{size} bytes is more than a log may have ({LARGEST_FILE})"
+            raise InputError(name, 0, what, "cut it to the part with the tables")
+        data = Path(path).read_bytes()
+    except (OSError, ValueError) as error:
+        if isinstance(error, InputError):
+            raise
+        raise InputError(name, 0, getattr(error, "strerror", None) or str(error)) from None
+    return parse(data, name)
+
+
+def parse(data: bytes | str, path: str) -> Reading:
+    """The same from bytes already in hand; `path` is for messages only."""
+    text = decoded(data, path) if isinstance(data, bytes) else data
+    for each in formats():
+        if each.recognises(text):
+            return each.parse(text, path)  # type: ignore[no-any-return]
+    known = ", ".join(each.TITLE for each in formats())
+    what = "the file is empty" if not text.strip() else "this is nothing that can be read here"
+    raise InputError(path, 0, what, f"read are: {known}")
+
+
+@cache
+def formats() -> tuple[ModuleType, ...]:
+    """Every format of this folder, in the order in which they are asked."""
+    found = [import_module(f"{__name__}.{each.name}") for each in iter_modules(__path__)]
+    return tuple(sorted(found, key=lambda m: (getattr(m, "PRECEDENCE", 2), m.__name__)))
+
+
+def decoded(data: bytes, path: str) -> str:
+    """Text of a log: UTF-8, or UTF-16 with its mark; odd bytes are kept as replacement marks."""
+    if data[:2] in (b"\xff\xfe", b"\xfe\xff"):
+        return data.decode("utf-16", errors="replace")
+    if b"\0" in data[:4096]:
+        raise InputError(path, 0, "this is a binary file", "a log is text")
+    return data.decode("utf-8-sig", errors="replace")
+
+
+def number(text: str) -> float | None:
+    """A finite, non-negative number, or None: never NaN, infinity or `1_000`."""
+    if len(text) > 40 or "_" in text:
+        return None
+    try:
+        value = float(text)
+    except ValueError:
+        return None
+    return value if 0 <= value < math.inf else None
+
+
+def usable(seconds: float) -> bool:
+    """Whether a time can be one: a picosecond to thirty years."""
+    return 1e-12 < seconds < 1e9
+
+
+def unknown_line(line: str) -> str:
+    """The reason to skip a line that is part of no table."""
+    for mark, what in (("UCX ", "a message of UCX"), ("NCCL ", "a message of NCCL")):
+        if mark in line:
+            return what
+    return "not part of a table"
+
+
+def kept_environment(pairs: Iterable[tuple[str, str]]) -> dict[str, str]:
+    """The variables that steer the library; every other one may be a secret and is dropped."""
+    return {k: v for k, v in sorted(pairs) if k.startswith(("NCCL_", "UCX_"))}
+
+
+def sizes(samples: Iterable[Sample]) -> Mapping[str, int]:
+    """How many samples there are of each operation."""
+    return Counter(sample.operation for sample in samples)

@@ -1,0 +1,257 @@
+"""Slurm's `topology.conf` and `topology.yaml`: which nodes and switches each switch joins.
+
+It gives how many nodes each level joins (the largest switch of a level counts; uneven ones are
+noted) and the graph. It knows nothing of devices per node, bandwidth or latency: `nodes` stands
+where a system spec wants `devices`.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+from oracle.readers.logs import LONGEST_LINE, InputError, Reading
+from oracle.spec.document import Node, SpecError, load
+
+TITLE = "Slurm topology.conf or topology.yaml"
+PRECEDENCE = 3
+MOST_NAMES = 200_000
+
+_KEY = re.compile(r"([A-Za-z]+)=(\S+)")
+_FIRST = re.compile(
+    r"^[ \t]{0,99}(?:SwitchName|BlockName|BlockSizes)[ \t]{0,9}=", re.IGNORECASE | re.MULTILINE
+)
+_YAML = re.compile(r"^[ \t]{0,99}-?[ \t]{0,9}\"?topology\"?[ \t]{0,9}:", re.MULTILINE)
+_RANGE = re.compile(r"(\d{1,9})(?:-(\d{1,9}))?")
+
+
+def recognises(text: str) -> bool:
+    """A line of either form."""
+    head = text[: 2**20]
+    return bool(_FIRST.search(head)) or bool(_YAML.search(head) and _parts(head))
+
+
+def _parts(head: str) -> bool:
+    return any(f"{word}:" in head for word in ("tree", "block", "flat"))
+
+
+class Hosts:
+    """Expands host lists within a budget: `n[0-999999999]` is eleven bytes long."""
+
+    def __init__(self, path: str) -> None:
+        self.path, self.left = path, MOST_NAMES
+
+    def expand(self, text: str, line: int) -> list[str]:
+        """The names of `tux[0-3,12],login1`."""
+        names: list[str] = []
+        for part in _commas(text):
+            names += self._one(part, line)
+        return names
+
+    def _one(self, part: str, line: int) -> list[str]:
+        head, bracket, rest = part.partition("[")
+        inner, closing, tail = rest.partition("]")
+        if not bracket:
+            self._spend(1, line)
+            return [part] if part else []
+        if not closing:
+            raise InputError(self.path, line, f"a bracket of `{part[:40]}` is never closed")
+        tails = self._one(tail, line) if "[" in tail else [tail]
+        names: list[str] = []
+        for piece in inner.split(","):
+            match = _RANGE.fullmatch(piece)
+            if match is None:
+                raise InputError(self.path, line, f"`{piece[:40]}` is not a range of nodes", "0-3")
+            first, last = int(match[1]), int(match[2] or match[1])
+            if last < first:
+                raise InputError(self.path, line, f"the range {piece} runs backwards")
+            self._spend((last - first + 1) * len(tails), line)
+            width = len(match[1])
+            names += [f"{head}{i:0{width}d}{end}" for i in range(first, last + 1) for end in tails]
+        return names
+
+    def _spend(self, count: int, line: int) -> None:
+        self.left -= count
+        if self.left < 0:
+            raise InputError(
+                self.path, line, f"more than {MOST_NAMES} nodes", "is a range mistyped?"
+            )
+
+
+def _commas(text: str) -> list[str]:
+    """Split at commas outside brackets."""
+    if "[" not in text:
+        return text.split(",")
+    parts, depth, start = [], 0, 0
+    for i, c in enumerate(text):
+        if c == "[":
+            depth += 1
+        elif c == "]":
+            depth -= 1
+        elif c == "," and depth == 0:
+            parts.append(text[start:i])
+            start = i + 1
+    return [*parts, text[start:]]
+
+
+def parse(text: str, path: str) -> Reading:
+    """Levels and links of the default topology of the file."""
+    skipped: list[tuple[int, str]] = []
+    hosts = Hosts(path)
+    plain = _FIRST.search(text) is not None
+    found = _plain(text, path, hosts, skipped) if plain else _yaml(text, path, hosts, skipped)
+    switches, sizes = found
+    if not switches:
+        raise InputError(path, 1, "no switch and no block is defined", "SwitchName=s0 Nodes=n[0-3]")
+    levels = _levels(switches, sizes, path)
+    links = tuple(
+        (child, name, "") for name, (_, children, _) in switches.items() for child in children
+    )
+    machine = {"tool": "Slurm topology", "nodes": levels[-1]["nodes"]}
+    return Reading(path, TITLE, (), machine, tuple(skipped), levels, links)
+
+
+# name -> (line, children, whether these are switches)
+Switches = dict[str, tuple[int, list[str], bool]]
+
+
+def _plain(
+    text: str, path: str, hosts: Hosts, skipped: list[tuple[int, str]]
+) -> tuple[Switches, list[int]]:
+    switches: Switches = {}
+    sizes: list[int] = []
+    start, pending = 1, ""
+    for at, raw in enumerate(text.splitlines(), 1):
+        line = raw.partition("#")[0].strip()
+        start = start if pending else at
+        if line.endswith("\\"):
+            pending += line[:-1] + " "
+            continue
+        line, pending = (pending + line).strip(), ""
+        if not line:
+            continue
+        if len(line) > 64 * LONGEST_LINE:
+            skipped.append((start, "a line too long to be a switch"))
+            continue
+        said = {key.lower(): value for key, value in _KEY.findall(line)}
+        name = said.get("switchname") or said.get("blockname")
+        if name:
+            children = said.get("switches") or said.get("nodes")
+            if children is None:
+                skipped.append((start, "a switch or block without nodes or switches"))
+                continue
+            _add(switches, name, start, hosts.expand(children, start), "switches" in said, path)
+        elif "blocksizes" in said:
+            sizes = [int(s) for s in said["blocksizes"].split(",") if s.isdecimal() and len(s) < 10]
+        else:
+            skipped.append((start, "not a switch, block or block size"))
+    return switches, sizes
+
+
+def _add(
+    switches: Switches, name: str, line: int, children: list[str], inner: bool, path: str
+) -> None:
+    if name in switches:
+        first = switches[name][0]
+        raise InputError(path, line, f"`{name[:40]}` is defined twice (first on line {first})")
+    switches[name] = (line, children, inner)
+
+
+def _yaml(
+    text: str, path: str, hosts: Hosts, skipped: list[tuple[int, str]]
+) -> tuple[Switches, list[int]]:
+    try:
+        root = load(text, path)
+    except SpecError as error:
+        fault = error.faults[0]
+        raise InputError(path, fault.place.line, fault.what, fault.hint, text) from None
+    entries = [node for node in root.items if node.kind == "mapping"]
+    if root.kind != "sequence" or not entries:
+        raise InputError(
+            path, 1, "a topology.yaml is a list of topologies", "- topology: name", text
+        )
+    default = [e for e in entries if (d := e.entries.get("cluster_default")) and d.text == "true"]
+    chosen = (default or entries)[0]
+    skipped += [
+        (e.place.line, "a topology that is not the default") for e in entries if e is not chosen
+    ]
+    switches: Switches = {}
+    sizes: list[int] = []
+    tree, block = chosen.entries.get("tree"), chosen.entries.get("block")
+    if tree is not None:
+        for node in _items(tree, "switches"):
+            _from_node(switches, node, "switch", hosts, path, skipped)
+    elif block is not None:
+        for node in _items(block, "blocks"):
+            _from_node(switches, node, "block", hosts, path, skipped)
+        sizes = [int(n.text) for n in _items(block, "block_sizes") if n.text.isdecimal()]
+        sizes = [size for size in sizes if size < 10**9]
+    else:
+        what = "the default topology is flat: it says nothing of the network"
+        raise InputError(path, chosen.place.line, what, "describe a tree or blocks", text)
+    return switches, sizes
+
+
+def _items(node: Node, key: str) -> list[Node]:
+    child = node.entries.get(key)
+    return child.items if child is not None else []
+
+
+def _from_node(
+    switches: Switches,
+    node: Node,
+    key: str,
+    hosts: Hosts,
+    path: str,
+    skipped: list[tuple[int, str]],
+) -> None:
+    name = node.entries.get(key)
+    inner, leaves = node.entries.get("children"), node.entries.get("nodes")
+    children = inner or leaves
+    if name is None or children is None or not name.text or not children.text:
+        skipped.append((node.place.line, "a switch or block without nodes or switches"))
+        return
+    names = hosts.expand(children.text, node.place.line)
+    _add(switches, name.text, node.place.line, names, inner is not None, path)
+
+
+def _levels(switches: Switches, sizes: list[int], path: str) -> tuple[dict[str, Any], ...]:
+    """Nodes under the largest switch of each height."""
+    height: dict[str, int] = {}
+    below: dict[str, int] = {}
+    for top in switches:
+        stack = [(top, False)]
+        open_names: set[str] = set()
+        while stack:
+            name, ready = stack.pop()
+            line, children, inner = switches[name]
+            if ready:
+                open_names.discard(name)
+                known = [c for c in children if c in below] if inner else []
+                height[name] = 1 + max((height[c] for c in known), default=0)
+                below[name] = sum(below[c] for c in known) if inner else len(children)
+            elif name not in below:
+                if name in open_names:
+                    raise InputError(
+                        path, line, f"`{name[:40]}` is above itself", "a tree has no cycle"
+                    )
+                open_names.add(name)
+                stack.append((name, True))
+                for child in children if inner else ():
+                    if child not in switches:
+                        what = f"`{child[:40]}` is a child, but no switch of that name is defined"
+                        raise InputError(path, line, what)
+                    if child not in below:
+                        stack.append((child, False))
+    source = f"Slurm topology, {path.rpartition('/')[2]}"
+    levels: list[dict[str, Any]] = []
+    for h in sorted(set(height.values())):
+        counts = [below[name] for name in switches if height[name] == h]
+        level = {"name": f"switches-{h}" if h > 1 else "leaf", "nodes": max(counts)}
+        level |= {"kind": "switch", "switches": len(counts), "source": source}
+        if min(counts) != max(counts):
+            level["note"] = f"uneven: {min(counts)} to {max(counts)} nodes"
+        levels.append(level)
+    if sizes:
+        levels[0]["block sizes"] = sizes
+    return tuple(levels)

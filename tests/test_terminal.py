@@ -1,0 +1,82 @@
+"""Colour, width and characters of what a terminal shows."""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import pty
+import re
+import struct
+import subprocess
+import sys
+import termios
+from pathlib import Path
+from typing import Any
+
+from command_line import ROOT, SMALL, spawn, told
+
+
+def on_a_terminal(columns: int, *line: str, **environment: str) -> str:
+    """What a terminal of so many columns receives."""
+    ours, theirs = pty.openpty()
+    fcntl.ioctl(theirs, termios.TIOCSWINSZ, struct.pack("HHHH", 24, columns, 0, 0))
+    kept = {k: v for k, v in os.environ.items() if k not in ("NO_COLOR", "COLUMNS", "LINES")}
+    with subprocess.Popen(
+        [sys.executable, "-m", "oracle", *line], stdout=theirs, stderr=theirs, stdin=theirs,
+        cwd=ROOT, env={**kept, "TERM": "xterm", **environment},
+    ) as run:  # fmt: skip
+        os.close(theirs)
+        said = b""
+        try:
+            while more := os.read(ours, 65536):
+                said += more
+        except OSError:  # the other side is closed
+            pass
+        run.wait(timeout=60)
+    os.close(ours)
+    return said.decode().replace("\r\n", "\n")
+
+
+def test_colour_is_for_terminals_that_want_it(capsys: Any) -> None:
+    line = ["recommend", *SMALL]
+    assert "\x1b[" in on_a_terminal(100, *line)
+    assert "\x1b[" not in on_a_terminal(100, *line, NO_COLOR="1")
+    assert "\x1b[" in on_a_terminal(100, *line, NO_COLOR="")
+    assert "\x1b[" not in on_a_terminal(100, *line, TERM="dumb")
+    assert "\x1b[" not in on_a_terminal(100, *line, "--color", "never")
+    assert "\x1b[" in on_a_terminal(100, *line, "--color", "always", NO_COLOR="1")
+    assert "\x1b[" not in on_a_terminal(100, *line, "--json")
+    assert "\x1b[1;31merror[E110]\x1b[0m" in on_a_terminal(100, "specs", "show", "abic")
+    plain, painted = (told(capsys, *line, "--color", when)[1] for when in ("never", "always"))
+    assert "\x1b[" in painted
+    assert re.sub(r"\x1b\[[\d;]*m", "", painted) == plain
+    assert "\x1b" not in told(capsys, *line, "--color", "always", "--json")[1]
+
+
+def test_a_caret_is_coloured(tmp_path: Path, capsys: Any) -> None:
+    path = tmp_path / "mine.yaml"
+    path.write_text("name: mine\nsource: x\nlevles: []\n")
+    _, _, err = told(capsys, "recommend", "resnet50", str(path), "--devices", "1", "--batch", "8",
+                     "--color", "always")  # fmt: skip
+    assert "\x1b[1;31m^^^^^^\x1b[0m did you mean \x1b[36m`levels`\x1b[0m?" in err
+
+
+def test_the_width_is_the_terminals() -> None:
+    widest = {}
+    for columns in (60, 80, 120):
+        text = on_a_terminal(columns, "recommend", "gpt3-175b", "dgx-a100", "--devices", "1024",
+                             "--batch", "1536", "--color", "never")  # fmt: skip
+        widest[columns] = max(len(x) for x in text.splitlines() if not x.startswith("next:"))
+        assert widest[columns] <= columns
+    assert widest[120] > 90
+
+
+def test_characters_that_a_stream_cannot_carry_are_spelled_out() -> None:
+    for line in (["--help"], ["recommend", *SMALL], ["calibrate", "--help"], ["explain", "data"]):
+        done = spawn(*line, environment={"PYTHONIOENCODING": "ascii"})
+        assert (done.returncode, done.stderr) == (0, b"")
+        done.stdout.decode("ascii")
+    assert b"alpha, beta" in spawn("--help", environment={"PYTHONIOENCODING": "ascii"}).stdout
+    wrong = spawn("specs", "show", "äbçi→", environment={"PYTHONIOENCODING": "latin-1"})
+    assert wrong.returncode == 2
+    assert "äbçi->" in wrong.stderr.decode("latin-1")
