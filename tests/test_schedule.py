@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
@@ -11,8 +12,20 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import oracle
+from oracle.executor.supported import unsupported
+from oracle.plan import plan as grammar
 from oracle.plan.player import Span, finish, play
-from oracle.plan.schedule import KINDS, ROUNDS, SCHEDULES, Turn, most_in_flight
+from oracle.plan.schedule import (
+    KINDS,
+    NAMES,
+    ROUNDS,
+    SCHEDULES,
+    Turn,
+    most_in_flight,
+    most_unfinished,
+    schedule,
+)
+from oracle.plan.strategies.pipeline import Pipeline
 from oracle.predict.trace import trace
 
 
@@ -153,6 +166,57 @@ def test_micro_batches_in_flight(name: str, p: int, pieces: int, v: int, kept: l
     ZB-H1 keeps p everywhere, ZB-V 2p chunks, DualPipe-V one more.
     """
     assert [most_in_flight(name, stage, p, pieces, v) for stage in range(p)] == kept
+
+
+@pytest.mark.parametrize(
+    ("name", "v", "left"),
+    [("1f1b", 1, [0] * 4), ("zb-h1", 1, [1, 2, 3, 4]), ("zb-v", 2, [0.5, 1.5, 2.5, 3.5])],
+)
+def test_micro_batches_between_the_two_parts_of_their_backward_pass(
+    name: str, v: int, left: list[float]
+) -> None:
+    """By hand: ZB-H1 has i gradients late and one at work; ZB-V at last 2i + 1 chunks."""
+    assert [most_unfinished(name, stage, 4, 16, v) for stage in range(4)] == left
+
+
+def test_gradients_of_weights_that_come_late_keep_what_was_made_again() -> None:
+    """Stage 0 of ZB-H1 has one unfinished micro-batch under full recomputation, 1F1B none."""
+    plans = [f"pipeline:4,segments=8,schedule={how} recompute:full" for how in ("1f1b", "zb-h1")]
+    whole, split = oracle.estimate("gpt2", "dgx-a100", plans, 64).memory_kinds["activations"]
+    assert split > 1.5 * whole
+
+
+@pytest.fixture
+def alternate() -> Iterator[str]:
+    """A schedule of one's own: 1F1B whose weights come right after the gradient of the input."""
+
+    @schedule("alternate", chunks=1)
+    def order(stage: int, stages: int, micro_batches: int, chunks: int) -> list[Turn]:
+        turns = SCHEDULES["1f1b"].order(stage, stages, micro_batches, chunks)
+        kinds = {"forward": ("forward",), "backward": ("input", "weight")}
+        return [Turn(kind, turn.micro, 0) for turn in turns for kind in kinds[turn.kind]]
+
+    yield "alternate"
+    SCHEDULES.pop("alternate")
+    NAMES.remove("alternate")
+    grammar._parse.cache_clear()
+
+
+def test_a_new_schedule_is_one_function(alternate: str) -> None:
+    """It is in the grammar, searched, priced, traced, and refused by the executor."""
+    choices = Pipeline.tries(oracle.model("gpt2"))["schedule"]
+    assert float(Pipeline.number("schedule", alternate)) in choices
+    plan = f"pipeline:4,segments=8,schedule={alternate}"
+    shown = oracle.estimate("gpt2", "dgx-a100", [plan, "pipeline:4,segments=8"], 64)
+    assert shown.plans[0] == plan
+    assert not shown.broken[0]
+    assert 0.8 * shown.seconds[1] < shown.seconds[0] < shown.seconds[1]
+    drawn = trace(shown.work[0])
+    assert {span.turn.kind for span in drawn.spans} == {"forward", "input", "weight"}
+    assert drawn.end == pytest.approx(shown.seconds[0], rel=0.03)
+    why = unsupported(oracle.model("gpt2"), grammar.parse(plan, 64.0))
+    assert why == [f"`pipeline` with schedule={alternate} is not run; "
+                   "schedule=gpipe and schedule=1f1b are"]  # fmt: skip
 
 
 @pytest.mark.parametrize(

@@ -246,27 +246,40 @@ def most_in_flight(name: str, stage: int, stages: int, micro_batches: int, chunk
     """Micro-batches whose activations a stage keeps at once, at most; a chunk is a part of one.
 
     They are all kept until the weights have their gradient: what the gradient of the input alone
-    has used and could free is still counted. Beyond a few micro-batches a stage, each one more
-    adds what the last ones added.
+    has used and could free is still counted.
 
     >>> [most_in_flight("1f1b", stage, 4, 8, 1) for stage in range(4)]
     [4.0, 3.0, 2.0, 1.0]
     """
+    return _most("forward", name, stage, stages, micro_batches, chunks)
+
+
+def most_unfinished(name: str, stage: int, stages: int, micro_batches: int, chunks: int) -> float:
+    """Micro-batches that have the gradient of the input and wait for that of the weights, at most.
+
+    >>> [most_unfinished("zb-h1", stage, 4, 8, 1) for stage in range(4)]
+    [1.0, 2.0, 3.0, 4.0]
+    """
+    return _most("input", name, stage, stages, micro_batches, chunks)
+
+
+def _most(since: str, name: str, stage: int, stages: int, S: int, chunks: int) -> float:
+    """Beyond a few micro-batches a stage, each one more adds what the last ones added."""
     few = ROUNDS * stages
-    if micro_batches <= few:
-        return _kept(name, stage, stages, micro_batches, chunks) / chunks
-    late, early = (_kept(name, stage, stages, few - back, chunks) for back in (0, stages))
-    return (late + (micro_batches - few) * (late - early) / stages) / chunks
+    if few >= S:
+        return _counted(since, name, stage, stages, S, chunks) / chunks
+    late, early = (_counted(since, name, stage, stages, few - d, chunks) for d in (0, stages))
+    return (late + (S - few) * (late - early) / stages) / chunks
 
 
 @lru_cache(maxsize=2**14)
-def _kept(name: str, stage: int, stages: int, micro_batches: int, chunks: int) -> int:
-    """Chunks of micro-batches that a stage keeps at once, at most."""
-    kept = most = 0
-    for turn in SCHEDULES[name].order(stage, stages, micro_batches, chunks):
-        kept += _KEEPS[turn.kind]
-        most = max(most, kept)
+def _counted(since: str, name: str, stage: int, stages: int, S: int, chunks: int) -> int:
+    """Chunks of micro-batches past one turn and not yet past the backward pass, at most."""
+    now = most = 0
+    for turn in SCHEDULES[name].order(stage, stages, S, chunks):
+        if turn.kind == since:
+            now += 1
+        elif turn.kind == "weight" or (turn.kind == "backward" and since == "forward"):
+            now -= 1
+        most = max(most, now)
     return most
-
-
-_KEEPS = {"forward": 1, "backward": -1, "input": 0, "weight": -1}
