@@ -251,7 +251,7 @@ def most_in_flight(name: str, stage: int, stages: int, micro_batches: int, chunk
     >>> [most_in_flight("1f1b", stage, 4, 8, 1) for stage in range(4)]
     [4.0, 3.0, 2.0, 1.0]
     """
-    return _most("forward", name, stage, stages, micro_batches, chunks)
+    return _most(0, name, stage, stages, micro_batches, chunks)
 
 
 def most_unfinished(name: str, stage: int, stages: int, micro_batches: int, chunks: int) -> float:
@@ -260,26 +260,30 @@ def most_unfinished(name: str, stage: int, stages: int, micro_batches: int, chun
     >>> [most_unfinished("zb-h1", stage, 4, 8, 1) for stage in range(4)]
     [1.0, 2.0, 3.0, 4.0]
     """
-    return _most("input", name, stage, stages, micro_batches, chunks)
+    return _most(1, name, stage, stages, micro_batches, chunks)
 
 
-def _most(since: str, name: str, stage: int, stages: int, S: int, chunks: int) -> float:
+def _most(which: int, name: str, stage: int, stages: int, S: int, chunks: int) -> float:
     """Beyond a few micro-batches a stage, each one more adds what the last ones added."""
     few = ROUNDS * stages
     if few >= S:
-        return _counted(since, name, stage, stages, S, chunks) / chunks
-    late, early = (_counted(since, name, stage, stages, few - d, chunks) for d in (0, stages))
+        return _counted(name, stage, stages, S, chunks)[which] / chunks
+    late, early = (_counted(name, stage, stages, few - d, chunks)[which] for d in (0, stages))
     return (late + (S - few) * (late - early) / stages) / chunks
 
 
 @lru_cache(maxsize=2**14)
-def _counted(since: str, name: str, stage: int, stages: int, S: int, chunks: int) -> int:
-    """Chunks of micro-batches past one turn and not yet past the backward pass, at most."""
-    now = most = 0
-    for turn in SCHEDULES[name].order(stage, stages, S, chunks):
-        if turn.kind == since:
-            now += 1
-        elif turn.kind == "weight" or (turn.kind == "backward" and since == "forward"):
-            now -= 1
-        most = max(most, now)
-    return most
+def _counted(name: str, stage: int, stages: int, S: int, chunks: int) -> tuple[int, int]:
+    """Chunks that a stage keeps, and of them those past `input` and before `weight`, at most."""
+    kept = most = late = latest = 0
+    for kind, *_ in SCHEDULES[name].order(stage, stages, S, chunks):
+        if kind == "forward":
+            kept += 1
+            most = max(most, kept)
+        elif kind == "input":
+            late += 1
+            latest = max(latest, late)
+        else:
+            kept -= 1
+            late -= kind == "weight"
+    return most, latest
