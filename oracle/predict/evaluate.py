@@ -132,7 +132,7 @@ def blocks(
 def _alike(plan: Plan) -> Iterator[Array]:
     """Rows of plans that share a pipeline's shape, fewest stages first."""
     pipeline = plan.axis("pipeline")
-    columns = (pipeline.degree, pipeline.interleave, pipeline.cuts)
+    columns = (pipeline.degree, pipeline.interleave, pipeline.cuts, pipeline.vee)
     for begin in range(0, len(plan), SPAN):
         shape = np.hstack([column[begin : begin + SPAN] for column in columns])
         first, kind = distinct(shape)
@@ -142,7 +142,7 @@ def _alike(plan: Plan) -> Iterator[Array]:
 
 
 def block(model: Model, system: System, plan: Plan, options: Options, lines: Lines) -> Block:
-    """Estimate plans that share degree, interleave and cuts of their pipeline."""
+    """Estimate plans that share degree, interleave, cuts and placement of their pipeline."""
     timing = {axis.name: axis.timing for axis in plan.axes}
     first, same = distinct(plan.columns(lambda axis, knob: knob not in timing[axis.name]))
     few = plan[first]
@@ -195,7 +195,7 @@ def _stages(model: Model, plan: Plan, times: Passes) -> Stages:
     pipeline = plan.axis("pipeline")
     p, v = int(pipeline.degree[0, 0]), int(pipeline.interleave[0, 0])
     load = times.forward + times.data + times.weight
-    return Stages(model, p, v, not pipeline.cuts[0, 0], load)
+    return Stages(model, p, v, not pipeline.cuts[0, 0], load, bool(pipeline.vee[0, 0]))
 
 
 __all__ = ["Block", "Exchange", "Options", "block", "blocks", "cuts", "split"]

@@ -33,6 +33,11 @@ class Job:
         """The number of a knob; of one that takes words, the word's number."""
         return int(getattr(self.plan.axis(axis), name)[0, 0])
 
+    def word(self, axis: str, name: str) -> str:
+        """A knob as the plan's text has it."""
+        said: str = self.plan.axis(axis).word(name)
+        return said
+
     @property
     def axes(self) -> list[tuple[str, int]]:
         """(name, degree) of every axis that takes devices, outermost first."""
