@@ -35,6 +35,7 @@ class Turn(NamedTuple):
 
 
 Order = Callable[[int, int, int, int], list[Turn]]  # (stage, stages, micro-batches, chunks)
+Kept = Callable[[int, int, int, int], int]  # of the same
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,6 +50,8 @@ class Schedule:
     placement: str = "round"  # or "V"
     chunks: int | None = None  # that a stage must hold; None: any number
     rounds: int = 0  # at least so many micro-batches a stage
+    # chunks that a stage keeps at most, where a formula has it and backward passes are whole
+    kept: Kept | None = None
 
     def fits(self, stages: int, micro_batches: int, chunks: int) -> bool:
         """Whether it can order them: rounds of several chunks are of a micro-batch a stage."""
@@ -66,12 +69,17 @@ NAMES: list[str] = []  # as plans write them; a plan keeps a name by its number 
 
 
 def schedule(
-    name: str, *, placement: str = "round", chunks: int | None = None, rounds: int = 0
+    name: str,
+    *,
+    placement: str = "round",
+    chunks: int | None = None,
+    rounds: int = 0,
+    kept: Kept | None = None,
 ) -> Callable[[Order], Order]:
     """Enter a function under the name that plans call it by, with what it needs."""
 
     def enter(order: Order) -> Order:
-        SCHEDULES[name] = Schedule(name, order, placement, chunks, rounds)
+        SCHEDULES[name] = Schedule(name, order, placement, chunks, rounds, kept)
         if name not in NAMES:
             NAMES.append(name)
         return order
@@ -79,7 +87,7 @@ def schedule(
     return enter
 
 
-@schedule("gpipe")
+@schedule("gpipe", kept=lambda stage, stages, micro_batches, chunks: micro_batches * chunks)
 def gpipe(stage: int, stages: int, micro_batches: int, chunks: int) -> list[Turn]:
     """All passes forward, then all back [huang2019, §2.3]."""
     total = micro_batches * chunks
@@ -87,7 +95,13 @@ def gpipe(stage: int, stages: int, micro_batches: int, chunks: int) -> list[Turn
     return ahead + [_turn("backward", k, stages, chunks) for k in range(total)]
 
 
-@schedule("1f1b")
+def _ahead(stage: int, stages: int, micro_batches: int, chunks: int) -> int:
+    """Passes forward of a stage before its first pass back can begin, but for the one itself."""
+    ahead = (stages - 1 - stage) * (1 if chunks == 1 else 2) + (chunks - 1) * stages
+    return min(micro_batches * chunks, ahead)
+
+
+@schedule("1f1b", kept=lambda *given: min(given[2] * given[3], _ahead(*given) + 1))
 def one_forward_one_backward(
     stage: int, stages: int, micro_batches: int, chunks: int
 ) -> list[Turn]:
@@ -99,8 +113,7 @@ def one_forward_one_backward(
     'f0f1b0f2b1b2'
     """
     total = micro_batches * chunks
-    ahead = (stages - 1 - stage) * (1 if chunks == 1 else 2) + (chunks - 1) * stages
-    ahead = min(total, ahead)
+    ahead = _ahead(stage, stages, micro_batches, chunks)
     found = [_turn("forward", k, stages, chunks) for k in range(ahead)]
     for k in range(ahead, total):
         found.append(_turn("forward", k, stages, chunks))
@@ -251,6 +264,8 @@ def most_in_flight(name: str, stage: int, stages: int, micro_batches: int, chunk
     >>> [most_in_flight("1f1b", stage, 4, 8, 1) for stage in range(4)]
     [4.0, 3.0, 2.0, 1.0]
     """
+    if kept := SCHEDULES[name].kept:
+        return kept(stage, stages, micro_batches, chunks) / chunks
     return _most(0, name, stage, stages, micro_batches, chunks)
 
 
@@ -260,6 +275,8 @@ def most_unfinished(name: str, stage: int, stages: int, micro_batches: int, chun
     >>> [most_unfinished("zb-h1", stage, 4, 8, 1) for stage in range(4)]
     [1.0, 2.0, 3.0, 4.0]
     """
+    if SCHEDULES[name].kept:
+        return 0.0
     return _most(1, name, stage, stages, micro_batches, chunks)
 
 
