@@ -62,6 +62,12 @@ class Groups:
         size, apart = (np.broadcast_to(part, self.devices.shape) for part in message.line)
         return self.slice([(size, self.strides[axis] * apart)])
 
+    @property
+    def own(self) -> Slice:
+        """Every device by itself: what it sends over links of its own."""
+        ones = np.ones_like(self.devices)
+        return Slice([((), 1)], np.zeros(len(ones), int), ones)
+
     def slice(self, pairs: Sequence[tuple[Array, Array]]) -> Slice:
         """Groups of (size, stride) pairs."""
         size = np.prod([size for size, _ in pairs], axis=0)

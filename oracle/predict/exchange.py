@@ -13,6 +13,7 @@ from oracle.kernels.provenance import FOLD, MEASURED
 from oracle.models.shard import Array, Shard
 from oracle.network import nccl
 from oracle.network.collectives import Message, plain
+from oracle.network.host import link_line
 from oracle.plan.mesh import Groups, Slice
 from oracle.plan.stages import Stages
 from oracle.plan.strategies import Strategy
@@ -57,6 +58,11 @@ class Priced:
     @property
     def op(self) -> str:
         return self.message.op
+
+    @property
+    def meshed(self) -> bool:
+        """Whether devices of a group send it to each other."""
+        return self.message.over == "mesh"
 
     @property
     def covered(self) -> Array:
@@ -110,17 +116,17 @@ class Calls:
     rows: Array  # of the model, that send for themselves
 
 
-def calls_of(message: Message, shard: Shard, stages: Stages, group: Array) -> Calls:
-    """Who sends how much how often; nobody where a group has one device."""
-    shape = len(group), len(shard.model)
+def calls_of(message: Message, shard: Shard, stages: Stages, sends: Array) -> Calls:
+    """Who sends how much how often, of plans that do."""
+    shape = len(sends), len(shard.model)
     nbytes, calls = np.broadcast_to(message.nbytes, shape), np.atleast_2d(message.calls)
     rows = np.arange(shape[1])
     if message.when in ("forward", "backward"):
         rows = np.flatnonzero(np.broadcast_to((calls > 0).any(axis=0), shape[1]))
-        calls = np.broadcast_to(calls, shape)[:, rows] * (group > 1.0)
+        calls = np.broadcast_to(calls, shape)[:, rows] * sends
         add = stages.last if message.once else stages.total
         return Calls(nbytes[:, rows], calls, lambda values: add(values, rows), rows)
-    calls = np.max(calls, axis=-1, keepdims=True) * (group > 1.0)
+    calls = np.max(calls, axis=-1, keepdims=True) * sends
     if message.when.startswith("unit"):
         nbytes = stages.units(nbytes)
         return Calls(nbytes, calls * (nbytes > 0), stages.gather, rows)
@@ -140,15 +146,18 @@ def price(
     cover: Cover, system: System, options: Options, lines: Lines,
 ) -> Priced:  # fmt: skip
     """What a message takes on each stage, and what is left of it beside the work it hides under."""
-    found = groups.of(message)
+    meshed = message.over == "mesh"
+    found = groups.of(message) if meshed else groups.own
     menu: Menu = [
-        lines(system, message.op, pattern, devices, options.algorithm)
+        () if not meshed or devices > system.devices or not pattern
         # what reaches past the system is not priced: it is infeasible, and says so
-        if pattern and devices <= system.devices
-        else ()
+        else lines(system, message.op, pattern, devices, options.algorithm)
         for pattern, devices in found.patterns
-    ]
-    sent = calls_of(message, shard, stages, found.size)
+    ]  # fmt: skip
+    if not meshed:
+        menu = [(link_line(system, message.over, f"{axis.name}: {message.what}"),)]
+    sends = found.size > 1.0 if meshed else np.ones_like(found.size)
+    sent = calls_of(message, shard, stages, sends)
     chosen = cheapest(menu, found.row, sent.nbytes)
     ahead: Array = np.zeros(1)
     if message.when == "border" and shard.ideal:  # every crossing is as slow as the slowest
@@ -169,7 +178,7 @@ def price(
             exposed = cover.beside(left, seconds, may)
         else:
             exposed = cover.hide(message, seconds, count, may)
-        if not shard.ideal and (cost := nccl.slowdown(system)):  # work makes way for what it hides
+        if meshed and not shard.ideal and (cost := nccl.slowdown(system)):  # work makes way
             volume = plain(message.op).volume(np.maximum(found.size, 1.0))
             lost = sent.total(cost * volume * sent.nbytes * sent.calls)
             exposed = slowed(exposed, seconds, lost)
