@@ -6,6 +6,8 @@
     price   the network prices the messages           oracle.network, oracle.predict.exchange
     add up  over layers, micro-batches and stages     oracle.predict.step, oracle.predict.memory
 
+It names the `pipeline`, since rows are added up over its stages.
+
 Rows of a table that differ only in *when* things happen share the same prices: each distinct
 shard is priced once.
 """

@@ -1,7 +1,8 @@
 """An iteration from the seconds of its stages: passes, schedule, exchange, update.
 
 What does not depend on the schedule or on recomputation is priced once for each distinct shard
-(u of them); `same` says which of them each of the n plans has.
+(u of them); `same` says which of them each of the n plans has. It names the `pipeline` and
+`recompute`, which say when work is done and how often, not what it is.
 """
 
 from __future__ import annotations
