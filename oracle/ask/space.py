@@ -118,12 +118,19 @@ class Space:
             known = [float(n) for n in range(1, share + 1) if share % n == 0]
             counted = True
         else:
-            known, counted = list(self.knobs[self.columns[column]]), self.counted(column)
+            dear = self.dear(column)
+            known = [value for value in self.knobs[self.columns[column]] if value not in dear]
+            counted = self.counted(column)
         if counted and reach is not None:
             known = sorted(known)
             at = int(np.searchsorted(known, row[column]))
             known = known[max(0, at - reach) : at + reach + 1]
         return [value for value in known if value != row[column]]
+
+    def dear(self, column: int) -> tuple[float, ...]:
+        """Values of a knob that take long to price."""
+        name, knob = self.columns[column]
+        return self.known[name].dear().get(knob, ()) if name else ()
 
     def counted(self, column: int) -> bool:
         """Whether a knob is a number, not a word."""
