@@ -16,6 +16,7 @@ from typing import Any
 import numpy as np
 
 from oracle.kernels.rows import Passes
+from oracle.models.masks import streams
 from oracle.models.model import Model
 from oracle.models.shard import Array
 from oracle.spec.device import Device
@@ -34,8 +35,7 @@ def in_step(times: Passes, model: Model, device: Device, devices: Array) -> Pass
     """The same passes, at the pace of the slowest of each plan's devices."""
     if not device.variation:
         return times
-    clocked = model.mask(lambda row: row.work != "stream")
-    by = np.where(clocked, slowest(device, np.reshape(devices, (-1, 1))), 1.0)
+    by = np.where(streams(model), 1.0, slowest(device, np.reshape(devices, (-1, 1))))
     return replace(
         times, forward=times.forward * by, data=times.data * by, weight=times.weight * by
     )

@@ -7,4 +7,5 @@ layers/       one class a layer kind: shapes, weights, work
 transformer   the family block of a transformer as layers
 fusion        what a library does in one kernel
 shard         what one device is left with
+masks         rows by what they do
 """

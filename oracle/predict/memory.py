@@ -13,6 +13,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from oracle.models import masks
 from oracle.models.shard import Array, Shard
 from oracle.plan.plan import Plan
 from oracle.plan.stages import Stages
@@ -64,7 +65,7 @@ def held(
     }
     # two moments: the loss runs back, and all that was kept is there; or a layer does, with its
     # gradients on their way, and the loss's tensors are gone
-    loss = shard.model.mask(lambda row: row.kind == "loss")
+    loss = masks.losses(shard.model)
     gone, transient = stages.total(_kept(shard) * loss), _transient(shard)
     moments = [
         {"activations": activations, "workspace": _worst(transient * loss, stages)[same],
@@ -97,7 +98,7 @@ def _activations(shard: Shard, stages: Stages, some: bool) -> tuple[list[Array],
     none = stages.total(kept)
     if not some:
         return [none], np.zeros_like(none)
-    core = model.mask(lambda row: row.work == "attention")
+    core = masks.attention(model)
     outputs = micro * shard.y * shard.delta  # q, k, v in and the result stay
     selective = none - stages.total(np.maximum(kept - outputs, 0) * core)
     # full: each unit keeps the tensor it was given; what it makes again lives while it runs back
@@ -126,8 +127,7 @@ def _in_flight(plan: Plan, stages: Stages) -> Array:
 
 def _transient(shard: Shard) -> Array:
     """Bytes that live only while a row runs back: gradients of its two tensors."""
-    moved = shard.model.mask(lambda row: row.kind not in ("flatten", "reshape"))
-    own = shard.micro * shard.delta * (shard.x + shard.y) * moved
+    own = shard.micro * shard.delta * (shard.x + shard.y) * masks.moved(shard.model)
     return np.atleast_2d(
         np.broadcast_to(own, np.broadcast_shapes(own.shape, (1, len(shard.model))))
     )

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, lru_cache
 from typing import Any
 
 import numpy as np
@@ -16,6 +16,7 @@ import numpy as np
 from oracle import kernels
 from oracle.kernels.curve import precision_on
 from oracle.kernels.rows import AROUND, Passes
+from oracle.models import masks
 from oracle.models.model import Model
 from oracle.models.shard import Array, Shard
 from oracle.plan.plan import Plan
@@ -77,7 +78,7 @@ def work_of(
         update = 2 * weights / rate
     else:
         # micro-batches' gradients are read and added up in fp32, unless their product does it
-        grows = (shard.segments > 1) * ~model.mask(lambda row: row.adds)
+        grows = (shard.segments > 1) * ~adding(model)
         added = kernels.stream(device, 10.0 * stages.total(shard.w * grows), queued=True)
         # ZeRO-3 copies what it gathers into its place, and gradients to where they are summed up
         shared = np.asarray(shard.stored) < 1
@@ -92,12 +93,19 @@ def work_of(
     )  # fmt: skip
 
 
+@lru_cache(masks.MODELS)
 def recomputed(model: Model) -> tuple[Array, Array, Array]:
     """Shares of each row's forward pass made again: selective, full, by operators."""
     again = inside(model)
-    core = model.mask(lambda row: row.work == "attention")
+    core = masks.attention(model)
     matrices = model.weighted & again
     return 1.0 * core, 1.0 * again, again * np.where(core, 0.0, np.where(matrices, 0.5, 1.0))
+
+
+@lru_cache(masks.MODELS)
+def adding(model: Model) -> masks.Mask:
+    """Rows whose product adds the weights' gradient up."""
+    return model.mask(lambda row: row.adds)
 
 
 def _update(weights: Array, stages: Stages, device: Any, model: Model, options: Options) -> Array:

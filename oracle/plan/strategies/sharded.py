@@ -4,6 +4,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from oracle.models import masks
 from oracle.models.model import Model
 from oracle.models.shard import Array, Shard
 from oracle.network.collectives import Message
@@ -70,7 +71,7 @@ def exchange(shard: Shard, zero: Array, axes: tuple[str, ...], w: Array) -> list
     if shard.ideal:  # the published rows agree axis by axis, each with a ring of its own
         found += [Message(_named(axis, axes), "allreduce", w, (axis,), (stage == 0) * 1.0,
                           when="step") for axis in axes]  # fmt: skip
-    experts = shard.model.mask(lambda row: row.role == "expert")
+    experts = masks.experts(shard.model)
     for prefix, rows, group in (
         ("", ~experts, axes),
         ("expert ", experts, tuple("data/expert" if a == "data" else a for a in axes)),
