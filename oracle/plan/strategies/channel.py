@@ -39,6 +39,10 @@ class Channel(Strategy):
     def limit(self, model: Model, batch: Array) -> Array:
         return min(model.channels[dealt_rows(model)], default=1)
 
+    def cut(self, model: Model) -> Mask:
+        """Rows whose channels are dealt."""
+        return dealt_rows(model)
+
     def split(self, shard: Shard) -> Shard:
         p, cut = self.degree, dealt_rows(shard.model)
         rows = np.ones_like(cut) if shard.ideal else cut
