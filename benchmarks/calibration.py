@@ -1,4 +1,4 @@
-"""Calibration, judged: logs parsed, errors on what was left out, planted truths found again.
+"""How well calibration fits: errors on what was left out, and on synthetic timings of known cost.
 
     python -m benchmarks.calibration [--quick] [--json] [--reference DIR]
 
@@ -22,10 +22,10 @@ import numpy as np
 
 from oracle.calibration import fit
 from oracle.calibration.calibrate import Calibration, calibrate
-from oracle.calibration.pools import Pool, pooled
+from oracle.calibration.pools import SamplePool, pooled
 from oracle.calibration.spec_block import block
 from oracle.network.contention import lines
-from oracle.readers.logs import Reading, Refusal, Sample, read, sizes
+from oracle.readers.logs import InputError, Reading, Sample, read, sizes
 from oracle.spec import catalogue
 
 HERE = Path(__file__).resolve().parents[1]
@@ -46,7 +46,7 @@ class Table:
     """Pools of one source, with the errors of all that was left out."""
 
     name: str
-    pools: list[tuple[str, Pool]]
+    pools: list[tuple[str, SamplePool]]
 
 
 def logs(reference: Path) -> list[dict[str, Any]]:
@@ -58,7 +58,7 @@ def logs(reference: Path) -> list[dict[str, Any]]:
         row: dict[str, Any] = {"log": str(path.relative_to(reference / "logs"))}
         try:
             found = read(path)
-        except Refusal as refusal:
+        except InputError as refusal:
             rows.append({**row, "refused": f"line {refusal.line}: {refusal.what}"})
             continue
         counts = sorted(sizes(found.samples).items())
@@ -209,7 +209,7 @@ def judged(table: Table, quick: bool) -> tuple[list[dict[str, Any]], dict[str, f
     return rows, {name: value for name, value in medians.items() if value is not None}
 
 
-def neighbours(pool: Pool) -> Any:
+def neighbours(pool: SamplePool) -> fit.Floats:
     """Each size from the two beside it, log-log, at its own rank count: what needs no model.
 
     A size left out cannot well be told better than this, where the library changes its ways.
@@ -249,7 +249,7 @@ def priced(reference: Path, quick: bool) -> tuple[list[dict[str, Any]], dict[str
     return rows, medians
 
 
-def _median(values: Any) -> float | None:
+def _median(values: fit.Floats) -> float | None:
     some = values[np.isfinite(values)]
     return float(np.median(some)) if len(some) else None
 

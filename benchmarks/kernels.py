@@ -40,7 +40,7 @@ class Result:
 
     device: str
     file: str
-    fit: kernels.Fit | None
+    fit: kernels.KernelFit | None
     missing: str = ""
 
 

@@ -34,7 +34,15 @@ def test_examples_run(page: Path) -> None:
 
 def test_there_is_an_example_of_each_kind_of_addition() -> None:
     text = (ROOT / "docs" / "adding.md").read_text(encoding="utf-8")
-    for what in ("strategy", "layer kind", "collective", "topology", "reader", "writer"):
+    for what in (
+        "strategy",
+        "schedule",
+        "layer kind",
+        "collective",
+        "topology",
+        "reader",
+        "writer",
+    ):
         assert re.search(rf"^## An? {what}", text, re.MULTILINE), what
 
 

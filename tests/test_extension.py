@@ -165,7 +165,7 @@ def test_a_new_layer_kind_is_read_priced_and_advised(squeeze: type[Layer]) -> No
 
 
 def test_a_new_layer_kind_is_in_the_schema(squeeze: type[Layer]) -> None:
-    from oracle.models.model import Network
-    from oracle.spec.schema import json_schema
+    from oracle.models.build import Network
+    from oracle.spec.json_schema import json_schema
 
     assert "Squeeze" in json_schema(Network, "models")["$defs"]

@@ -1,4 +1,4 @@
-"""Nothing but a Refusal may come out of a reader, whatever goes in, and soon."""
+"""Nothing but an InputError may come out of a reader, whatever goes in, and soon."""
 
 from __future__ import annotations
 
@@ -53,16 +53,16 @@ def survives(data: bytes) -> str:
     """What became of it: a reading whose numbers are numbers, or a refusal in words."""
     try:
         reading = logs.parse(data, "log")
-    except logs.Refusal:
+    except logs.InputError:
         return "refused"
     if reading.levels:
-        with contextlib.suppress(logs.Refusal):
+        with contextlib.suppress(logs.InputError):
             system = structure.learned([reading], catalogue.system("abci")).system
             assert not list(system.check())
             assert not [clash for level in system.levels for clash in level.check()]
     for sample in reading.samples:
         assert 0 < sample.seconds < 1e9
-        assert 0 <= sample.nbytes <= logs.MOST
+        assert 0 <= sample.nbytes <= logs.LARGEST_MESSAGE
         assert sample.ranks is None or sample.ranks > 0
     return "read"
 

@@ -15,8 +15,9 @@ import pytest
 
 import oracle
 from oracle.commands.cli import main
-from oracle.readers import huggingface
-from oracle.readers.network import plain_name, spec_text
+from oracle.readers import families, importers
+from oracle.readers.importers import huggingface
+from oracle.readers.spec_text import plain_name, spec_text
 from oracle.spec import strict_json
 from oracle.spec.document import SpecError
 
@@ -184,7 +185,7 @@ def test_nothing_but_a_spec_error_comes_out() -> None:
 
 def test_fields_of_any_kind_are_read_or_refused() -> None:
     dice = random.Random(5)
-    seeds = [*CONFIGS.values(), *({"model_type": k, **SMALL} for k in huggingface.FAMILIES)]
+    seeds = [*CONFIGS.values(), *({"model_type": k, **SMALL} for k in families.FAMILIES)]
     values: list[Any] = [None, True, False, -1, 0, 1, 2, 7, 2**31, 2**40 + 1, 1e300, 0.5, "x", "",
                          [], {}, [1], {"a": 1}, [None], "8", 3.0]  # fmt: skip
     keys = sorted({key for seed in seeds for key in seed} - {"model_type"} | {
@@ -254,13 +255,17 @@ TORCH = [
 ]  # fmt: skip
 
 
+def asked(sample: tuple[int, ...], tokens: bool) -> dict[str, Any]:
+    return {"tokens": sample[0]} if tokens else {"sample": sample}
+
+
 @pytest.mark.parametrize(("factory", "shipped", "sample", "tokens"), TORCH)
 def test_a_module_is_the_shipped_model(
     zoo: Any, factory: str, shipped: str, sample: tuple[int, ...], tokens: bool
 ) -> None:
-    from oracle.readers import torch as reader
+    from oracle.readers.importers import torch as reader
 
-    found = reader.read(f"zoo:{factory}", sample, tokens=tokens, trust=True)
+    found = reader.read(f"zoo:{factory}", **asked(sample, tokens), trust=True)
     model, known = oracle.model(found.spec), oracle.model(shipped)
     assert model.parameters == known.parameters
     attention = [row for row in model.rows if row.work == "attention"]
@@ -280,10 +285,10 @@ def _loaded(text: str) -> Any:
 
 
 def test_scores_written_out_are_attention_all_the_same(zoo: Any) -> None:
-    from oracle.readers import torch as reader
+    from oracle.readers.importers import torch as reader
 
-    plain = oracle.model(reader.read("zoo:GPT2", (1024,), tokens=True, trust=True).spec)
-    made = oracle.model(reader.read("zoo:HandMadeGPT2", (1024,), tokens=True, trust=True).spec)
+    plain = oracle.model(reader.read("zoo:GPT2", tokens=1024, trust=True).spec)
+    made = oracle.model(reader.read("zoo:HandMadeGPT2", tokens=1024, trust=True).spec)
     assert [row.name for row in made.rows] == [row.name for row in plain.rows]
     assert made.parameters == plain.parameters
     core = [row for row in made.rows if row.work == "attention"]
@@ -295,7 +300,7 @@ def test_flop_agree_with_the_counter_of_torch(zoo: Any) -> None:
     import torch
     from torch.utils.flop_counter import FlopCounterMode
 
-    from oracle.readers import torch as reader
+    from oracle.readers.importers import torch as reader
 
     for factory, sample, tokens in (("ResNet50", (3, 224, 224), False), ("HandMadeGPT2", (1024,),
                                                                          True)):  # fmt: skip
@@ -309,13 +314,13 @@ def test_flop_agree_with_the_counter_of_torch(zoo: Any) -> None:
 
 
 def test_an_imported_module_is_predicted_like_the_shipped_model(zoo: Any) -> None:
-    from oracle.readers import torch as reader
+    from oracle.readers.importers import torch as reader
 
     for factory, name, sample, system, plan in (
         ("ResNet50", "resnet50", (3, 224, 224), "abci", "data:16 filter:2"),
         ("GPT2", "gpt2", (1024,), "dgx-a100", "pipeline:2,segments=4 data:4 tensor:2"),
     ):
-        found = reader.read(f"zoo:{factory}", sample, tokens=name == "gpt2", trust=True)
+        found = reader.read(f"zoo:{factory}", **asked(sample, name == "gpt2"), trust=True)
         ours = oracle.estimate(found.spec, system, [plan], 512)
         known = oracle.estimate(name, system, [plan], 512)
         assert ours.seconds == pytest.approx(known.seconds, rel=1e-9)
@@ -323,7 +328,7 @@ def test_an_imported_module_is_predicted_like_the_shipped_model(zoo: Any) -> Non
 
 
 def test_branches_that_are_joined(zoo: Any) -> None:
-    from oracle.readers import torch as reader
+    from oracle.readers.importers import torch as reader
 
     found = reader.read("zoo:Joined", (1, 32, 32), trust=True)
     model = oracle.model(found.spec)
@@ -341,7 +346,7 @@ def test_modules_of_all_kinds_keep_their_parameters(zoo: Any, factory: str) -> N
     import torch
     from torch.utils.flop_counter import FlopCounterMode
 
-    from oracle.readers import torch as reader
+    from oracle.readers.importers import torch as reader
 
     found = reader.read(f"zoo:{factory}", SHAPES[factory], trust=True)
     model, module = oracle.model(found.spec), getattr(zoo, factory)()
@@ -363,7 +368,7 @@ REFUSED = [
 
 @pytest.mark.parametrize(("path", "word"), REFUSED)
 def test_what_cannot_be_traced_is_refused(zoo: Any, path: str, word: str) -> None:
-    from oracle.readers import torch as reader
+    from oracle.readers.importers import torch as reader
 
     with pytest.raises(SpecError, match=word.replace("(", r"\(")):
         reader.read(path, (4, 8), trust=True)
@@ -462,7 +467,7 @@ def test_an_onnx_file_is_the_shipped_model(tmp_path: Path) -> None:
 
 def test_damaged_onnx_files_are_refused(tmp_path: Path) -> None:
     data = resnet50_onnx().SerializeToString()
-    from oracle.readers import onnx as reader
+    from oracle.readers.importers import onnx as reader
 
     file = tmp_path / "model.onnx"
     dice = random.Random(3)
@@ -487,7 +492,7 @@ def test_damaged_onnx_files_are_refused(tmp_path: Path) -> None:
 def test_an_open_shape_is_asked_for(tmp_path: Path) -> None:
     proto = resnet50_onnx()
     proto.graph.input[0].type.tensor_type.shape.dim[2].ClearField("dim_value")
-    from oracle.readers import onnx as reader
+    from oracle.readers.importers import onnx as reader
 
     file = tmp_path / "model.onnx"
     file.write_bytes(proto.SerializeToString())
@@ -496,8 +501,19 @@ def test_an_open_shape_is_asked_for(tmp_path: Path) -> None:
     assert oracle.model(reader.read(file, (3, 224, 224)).spec).parameters == 25_557_032
 
 
+def test_every_module_of_the_folder_is_a_format(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert importers.formats() == ["huggingface", "onnx", "torch"]
+    assert importers.importer("huggingface") is huggingface
+    for name, hint in (("onnx", "oracle-training\\[onnx\\]"), ("torch", "pip install torch")):
+        monkeypatch.setitem(sys.modules, name, None)
+        monkeypatch.delitem(sys.modules, f"oracle.readers.importers.{name}", raising=False)
+        with pytest.raises(SpecError, match=f"needs the package `{name}`(.|\\n)*{hint}"):
+            importers.importer(name)
+
+
 def test_no_reader_loads_torch_before_it_is_asked() -> None:
-    code = "import sys, oracle.readers.huggingface, oracle.commands.import_; print(*sys.modules)"
+    code = "import sys, oracle.readers.importers.huggingface, oracle.commands.import_\n"
+    code += "print(*sys.modules)"
     ran = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True,
                          env={**os.environ, "PYTHONPATH": str(HERE.parent)})  # fmt: skip
     assert not {"torch", "onnx", "scipy", "pandas"} & set(ran.stdout.split())

@@ -18,7 +18,7 @@ from oracle.models.model import Model, model
 from oracle.spec import catalogue
 from oracle.spec.document import SpecError
 
-FOLDER = catalogue.shelf() / "models"
+FOLDER = catalogue.shipped_folder() / "models"
 
 
 def written(name: str) -> dict[str, Any]:

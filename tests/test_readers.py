@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from oracle.readers import logs, nccl_tests
-from oracle.readers.logs import Refusal
-from oracle.readers.slurm_topology import Hosts
+from oracle.readers import logs
+from oracle.readers.logs import InputError, nccl_tests
+from oracle.readers.logs.slurm_topology import Hosts
 from oracle.spec import strict_json
 
 LOGS = Path(__file__).parent / "data" / "logs"
@@ -16,6 +16,16 @@ LOGS = Path(__file__).parent / "data" / "logs"
 
 def read(name: str) -> logs.Reading:
     return logs.read(LOGS / name)
+
+
+def test_every_module_of_the_folder_is_a_format() -> None:
+    names = [each.__name__.rpartition(".")[2] for each in logs.formats()]
+    assert set(names) == {path.stem for path in Path(logs.__file__).parent.glob("*.py")} - {
+        "__init__"
+    }
+    assert names == ["measurement", "nccl_json", "nccl_topology", "nccl_tests", "osu",
+                     "nvidia_smi_topo", "slurm_topology"]  # fmt: skip
+    assert len({each.TITLE for each in logs.formats()}) == len(names)
 
 
 # nccl-tests text
@@ -169,7 +179,7 @@ def test_no_form_of_the_environment_leaks(env: str) -> None:
 @pytest.mark.parametrize("value", ["NaN", "Infinity", "1e999", "9" * 30])
 def test_json_numbers_are_numbers(value: str) -> None:
     text = '{"config": {}, "results": [{"size": 8, "out_of_place": {"time": ' + value + "}}]}"
-    with pytest.raises(Refusal, match="number"):
+    with pytest.raises(InputError, match="number"):
         logs.parse(text, "x")
 
 
@@ -284,13 +294,13 @@ def test_a_measurement_that_was_killed_keeps_its_samples() -> None:
     ],
 )
 def test_a_measurement_is_refused_with_its_line(old: str, new: str, message: str) -> None:
-    with pytest.raises(Refusal, match=message) as caught:
+    with pytest.raises(InputError, match=message) as caught:
         logs.parse(HEAD + ROW.replace(old, new) + ROW, "x")
     assert caught.value.line == 2
 
 
 def test_another_version_of_our_measurements_is_refused() -> None:
-    with pytest.raises(Refusal, match="version 1"):
+    with pytest.raises(InputError, match="version 1"):
         logs.parse(HEAD.replace("1", "2"), "x")
 
 
@@ -337,7 +347,7 @@ def test_nccl_topology() -> None:
     ],
 )
 def test_xml_is_refused(text: str, message: str) -> None:
-    with pytest.raises(Refusal, match=message):
+    with pytest.raises(InputError, match=message):
         logs.parse(text, "x")
 
 
@@ -377,7 +387,7 @@ def test_host_lists() -> None:
     ],
 )
 def test_slurm_is_refused(text: str, message: str) -> None:
-    with pytest.raises(Refusal, match=message):
+    with pytest.raises(InputError, match=message):
         logs.parse(text, "x")
 
 
@@ -388,19 +398,19 @@ def test_slurm_is_refused(text: str, message: str) -> None:
     "text", ["", "  \n", "hello", "a,b\n1,2\n", "{}", "[]", "name: x\n", "<html>"]
 )
 def test_what_is_nothing_of_ours_is_refused(text: str) -> None:
-    with pytest.raises(Refusal):
+    with pytest.raises(InputError):
         logs.parse(text, "x")
 
 
 def test_files_that_are_none(tmp_path: Path) -> None:
     for path, message in ((tmp_path, "regular"), (tmp_path / "none", "no such")):
-        with pytest.raises(Refusal, match=message):
+        with pytest.raises(InputError, match=message):
             logs.read(path)
     binary = tmp_path / "b"
     binary.write_bytes(b"\x7fELF\0\0")
-    with pytest.raises(Refusal, match="binary"):
+    with pytest.raises(InputError, match="binary"):
         logs.read(binary)
-    with pytest.raises(Refusal):
+    with pytest.raises(InputError):
         logs.read("a\0b")
 
 

@@ -174,7 +174,7 @@ def test_a_link_is_what_the_source_says_of_the_latency(name: str) -> None:
 
 
 def test_a_wheel_carries_every_file() -> None:
-    """An installed wheel lists all of them as its own, where `catalogue.shelf` looks for them."""
+    """An installed wheel lists all of them as its own, where the catalogue looks for them."""
     try:
         listed = importlib.metadata.files("oracle-training") or []
     except importlib.metadata.PackageNotFoundError:

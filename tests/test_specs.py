@@ -14,12 +14,14 @@ import pytest
 import yaml
 
 import oracle
-from oracle.models.model import Network, Transformer
+from oracle.models.build import Network
+from oracle.models.transformer import Transformer
 from oracle.spec import catalogue
 from oracle.spec.dataset import Dataset
 from oracle.spec.device import Curve, Device
 from oracle.spec.document import CODES, LARGEST, SpecError, load
-from oracle.spec.schema import Between, fields_of, json_schema
+from oracle.spec.json_schema import json_schema
+from oracle.spec.schema import Between, fields_of
 from oracle.spec.system import Calibrated, Level, Storage, System
 from oracle.spec.units import Quantity, parse
 

@@ -14,7 +14,7 @@ from oracle.calibration.spec_block import with_levels
 from oracle.commands.cli import main
 from oracle.network.contention import lines
 from oracle.readers import logs
-from oracle.readers.logs import Refusal
+from oracle.readers.logs import InputError
 from oracle.spec import catalogue
 from oracle.spec.system import Level, System
 
@@ -164,11 +164,11 @@ def test_levels_inside_a_node_are_split(tmp_path: Path) -> None:
 
 
 def test_a_speed_that_nobody_has_is_not_made_up() -> None:
-    with pytest.raises(Refusal, match="joined by pcie, and abci has no such level"):
+    with pytest.raises(InputError, match="joined by pcie, and abci has no such level"):
         onto("abci", "pcie-server.txt")
-    with pytest.raises(Refusal, match="joined by nvlink"):
+    with pytest.raises(InputError, match="joined by nvlink"):
         onto("gpu-server", "cube-mesh.txt")
-    with pytest.raises(Refusal, match="no network level"):
+    with pytest.raises(InputError, match="no network level"):
         onto("gpu-server", "racks.conf")
 
 
@@ -266,7 +266,7 @@ def test_levels_on_one_line_are_refused_not_mangled(tmp_path: Path) -> None:
     path.write_text(SYSTEM.replace(items, "levels: [{name: node, devices: 4, kind: mesh, ports: 6, "
                                    "bandwidth: 25 GB/s, latency: 2 us, source: x}]\n"))  # fmt: skip
     found = onto(path, "cube-mesh.txt")
-    with pytest.raises(Refusal, match="not written one to an item"):
+    with pytest.raises(InputError, match="not written one to an item"):
         found.write(tmp_path / "new.yaml")
 
 

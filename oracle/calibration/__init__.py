@@ -1,13 +1,11 @@
-"""Measurements to α, β and kernel curves, with residuals and intervals, as a new system spec.
+"""α, β and kernel curves fitted to measurements, with residuals and intervals, as a new spec.
 
-The room is no verb, so that `oracle.calibrate` can be the function.
-
-calibrate     from readings to a calibrated system
-pools         the samples that one formula must explain
-fit           a formula fitted to a pool
-entries       a fit as entries of a spec
-crowds        groups that talk at once
-structure     levels and ports as logs and topologies say them
-spec_block    a block of YAML in place of another
+calibrate     from readings to a calibrated system: its report, its JSON, its spec file
+pools         the samples of one operation at one level, which are fitted together
+fit           the lower envelope of α-β lines, fitted to a pool
+entries       a fit as `collectives:` entries of a spec, and in words
+concurrency   several groups at once against one alone: contention, measured
+structure     levels and ports of a system, as topology files describe them
+spec_block    a block of YAML replaced in the text of a spec
 kernels       kernel curves fitted to measured kernels
 """

@@ -1,4 +1,4 @@
-"""Calibration: from what logs say of a machine to α, β and their intervals in its system spec.
+"""Calibration: α, β and their intervals fitted to logs, and put into a system spec.
 
 Samples are pooled by operation and by whether a group stays in a node or leaves it; every pool
 is fitted by itself (`fit`), all its rank counts and sizes together, with the steps and volumes of
@@ -9,6 +9,7 @@ own. What cannot be fitted is listed with its reason and stays at its datasheet 
 from __future__ import annotations
 
 import os
+import textwrap
 from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass
 from functools import cached_property
@@ -17,14 +18,14 @@ from typing import Any
 
 import numpy as np
 
-from oracle.calibration.crowds import Crowd, crowds
+from oracle.calibration.concurrency import ConcurrentGroups, concurrent
 from oracle.calibration.entries import entries, formula, notes, source_of
-from oracle.calibration.fit import Envelope, Numbers
-from oracle.calibration.pools import Pool, degenerate, pooled, pools
+from oracle.calibration.fit import Envelope, Floats, Mask
+from oracle.calibration.pools import SamplePool, degenerate, pooled, pools
 from oracle.calibration.spec_block import block, with_block, with_levels
 from oracle.calibration.structure import Structure, learned
 from oracle.network.collectives import ALGORITHMS
-from oracle.readers.logs import Reading, Refusal
+from oracle.readers.logs import InputError, Reading
 from oracle.spec import catalogue
 from oracle.spec.document import read_text
 from oracle.spec.files import write
@@ -34,24 +35,24 @@ from oracle.spec.units import show
 
 
 @dataclass(frozen=True, eq=False)
-class Fit:
+class CollectiveFit:
     """One pool, fitted: its envelope, the entries it makes, and what it cannot know."""
 
-    pool: Pool
+    pool: SamplePool
     found: Envelope
     entries: tuple[Calibrated, ...]
     notes: tuple[str, ...]
 
     @cached_property
-    def error(self) -> Numbers:
+    def error(self) -> Floats:
         return self.pool.error(self.found)
 
     @cached_property
-    def without_size(self) -> Numbers:
+    def without_size(self) -> Floats:
         return self.pool.left_out(self.pool.nbytes, self.found)
 
     @cached_property
-    def without_ranks(self) -> Numbers:
+    def without_ranks(self) -> Floats:
         if len(np.unique(self.pool.ranks)) < 3:
             return np.full(len(self.pool.seconds), np.nan)
         return self.pool.left_out(self.pool.ranks)
@@ -97,7 +98,7 @@ class Calibration(Tabular):
     original: str  # text of the system's file; empty where it came from none
     origin: str
     readings: tuple[Reading, ...]
-    fits: tuple[Fit, ...]
+    fits: tuple[CollectiveFit, ...]
     refused: tuple[tuple[str, str], ...]  # what, why
     structure: Structure
 
@@ -121,9 +122,9 @@ class Calibration(Tabular):
         return tuple(rest)
 
     @cached_property
-    def crowds(self) -> list[Crowd]:
-        """Groups at once against one alone, as measured and as counted."""
-        return crowds(self.readings, self.system)
+    def concurrent(self) -> list[ConcurrentGroups]:
+        """Groups at once against one alone, as measured and as predicted."""
+        return concurrent(self.readings, self.system)
 
     def text(self) -> str:
         """The fits as formulas with intervals, how well they do, and what they leave open."""
@@ -137,12 +138,13 @@ class Calibration(Tabular):
                 f"{pool.op}, {pool.level}: {len(pool.seconds)} samples, {ranks} ranks, "
                 f"{show(low, 'B')} to {show(high, 'B')}",
                 "  seconds of m bytes among p ranks, the least of:",
-                *(f"    {formula}" for formula in fit.formulas()),
+                *("    " + each.replace(": ", ":\n        ", 1) for each in fit.formulas()),
                 f"  R² of log seconds {fit.r2:.4f}, residual {fit.found.scale:.1%} (1σ, robust), "
                 f"{len(fit.found.outliers)} outliers, repeats within {_share(pool.repeats)}",
-                f"  median error: fitted {_median(fit.error, big)}; a size left out "
+                "  median error (64 KiB and more / below):",
+                f"    fitted {_median(fit.error, big)}; a size left out "
                 f"{_median(fit.without_size, big)}; a rank count left out "
-                f"{_median(fit.without_ranks, big)}   (64 KiB and more / below)",
+                f"{_median(fit.without_ranks, big)}",
                 "  fitted / measured − 1 by size: median [lowest, highest]",
                 *_columns(
                     [
@@ -152,14 +154,15 @@ class Calibration(Tabular):
                 ),
                 "  farthest off:",
                 *(f"    {worst}" for worst in fit.worst()),
-                *(f"  note: {note}" for note in fit.notes),
+                *(line for note in fit.notes for line in _wrapped(f"note: {note}", "  ")),
             ]
-        if self.crowds:
-            lines += ["", "groups at once:", *(f"  {crowd.words}" for crowd in self.crowds)]
+        if self.concurrent:
+            lines += ["", "groups at once:", *(f"  {each.words}" for each in self.concurrent)]
         if self.refused:
             lines += ["", "not fitted:", *(f"  {what}: {why}" for what, why in self.refused)]
         rest = ", ".join(self.remaining) or "nothing"
-        return "\n".join([*lines, "", f"still at datasheet values: {rest}"]) + "\n"
+        lines += ["", *_wrapped(f"still at datasheet values: {rest}")]
+        return "\n".join(lines) + "\n"
 
     def to_dict(self) -> dict[str, Any]:
         """The same for another program."""
@@ -173,7 +176,7 @@ class Calibration(Tabular):
             "fits": [_as_dict(fit) for fit in self.fits],
             "refused": [{"what": what, "why": why} for what, why in self.refused],
             "datasheet": list(self.remaining),
-            "crowds": [asdict(crowd) for crowd in self.crowds],
+            "crowds": [asdict(each) for each in self.concurrent],
             "structure": [asdict(finding) for finding in self.structure.findings],
             "dropped": list(self.structure.dropped),
         }  # fmt: skip
@@ -191,7 +194,7 @@ class Calibration(Tabular):
     def spec(self) -> str:
         """The system file's own text, but for the levels and the `collectives:` that are new."""
         if not self.original:
-            raise Refusal(self.system.name, 0, "this system came from no file",
+            raise InputError(self.system.name, 0, "this system came from no file",
                           "calibrate onto a shipped name or a path")  # fmt: skip
         text, entries = self.original, self.entries
         if self.system is not self.before:
@@ -199,7 +202,7 @@ class Calibration(Tabular):
                 text = with_levels(text, self.before.levels, self.system.levels)
             except ValueError as error:
                 hint = "begin each with `- name: …`, its other fields below"
-                raise Refusal(self.origin, 0, str(error), hint) from None
+                raise InputError(self.origin, 0, str(error), hint) from None
         fresh = {(entry.op, entry.level) for entry in entries}
         old = [e for e in self.system.collectives if (e.op, e.level) not in fresh]
         if not entries and old == list(self.before.collectives):
@@ -212,14 +215,16 @@ class Calibration(Tabular):
         inputs = [self.origin, *(reading.path for reading in self.readings)]
         for name in inputs:
             if name and target.exists() and Path(name).exists() and target.samefile(name):
-                raise Refusal(str(path), 0, "this file is an input", "name another output")
+                raise InputError(str(path), 0, "this file is an input", "name another output")
         text = self.spec()
         catalogue._build(System, _loaded(text))  # what is written can be read
         try:
             write(target, text.encode())
         except OSError as error:
             what = error.strerror or "it cannot be written"
-            raise Refusal(str(path), 0, what, "name a file in a folder you may write to") from None
+            raise InputError(
+                str(path), 0, what, "name a file in a folder you may write to"
+            ) from None
 
 
 def calibrate(readings: Iterable[Reading], system: Any) -> Calibration:
@@ -241,10 +246,18 @@ def calibrate(readings: Iterable[Reading], system: Any) -> Calibration:
             continue
         found = pool.fitted()
         said = notes(pool, found)
-        fits.append(Fit(pool, found, tuple(entries(pool, found, source_of(pool, readings))), said))
+        fits.append(
+            CollectiveFit(pool, found, tuple(entries(pool, found, source_of(pool, readings))), said)
+        )
     return Calibration(
         spec, before, original, origin, readings, tuple(fits), tuple(refused), structure
     )
+
+
+def _wrapped(text: str, indent: str = "") -> list[str]:
+    """Lines of at most 100 columns, the further ones indented more; a long path is not broken."""
+    return textwrap.wrap(text, 100, initial_indent=indent, subsequent_indent=indent + "    ",
+                         break_long_words=False, break_on_hyphens=False)  # fmt: skip
 
 
 def _columns(cells: list[str], across: int = 3) -> list[str]:
@@ -259,7 +272,7 @@ def _share(value: float) -> str:
     return f"{value:.1%}" if np.isfinite(value) else "– (none)"
 
 
-def _median(error: Numbers, big: Numbers) -> str:
+def _median(error: Floats, big: Mask) -> str:
     parts = []
     for which in (big, ~big):
         some = np.abs(error[which])
@@ -268,8 +281,8 @@ def _median(error: Numbers, big: Numbers) -> str:
     return " / ".join(parts)
 
 
-def _as_dict(fit: Fit) -> dict[str, Any]:
-    def median(error: Numbers, which: Numbers) -> float | None:
+def _as_dict(fit: CollectiveFit) -> dict[str, Any]:
+    def median(error: Floats, which: Mask) -> float | None:
         some = np.abs(error[which])
         some = some[np.isfinite(some)]
         return float(np.median(some)) if len(some) else None

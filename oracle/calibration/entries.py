@@ -1,15 +1,14 @@
-"""A fitted envelope as entries of a spec, and in words: what each line says, and cannot say."""
+"""A fitted envelope as `collectives:` entries of a spec, as formulas, and notes on its limits."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
-from oracle.calibration.fit import FASTEST, NORMAL90, Envelope
-from oracle.calibration.pools import Pool
+from oracle.calibration.fit import FASTEST, NORMAL90, Envelope, FittedLine
+from oracle.calibration.pools import SamplePool
 from oracle.calibration.spec_block import plain
 from oracle.readers.logs import Reading
 from oracle.spec.system import Calibrated
@@ -18,7 +17,7 @@ from oracle.spec.units import show
 ALIKE = 0.03  # bandwidths of neighbouring rank counts that share an entry
 
 
-def notes(pool: Pool, found: Envelope) -> tuple[str, ...]:
+def notes(pool: SamplePool, found: Envelope) -> tuple[str, ...]:
     """What these samples leave open, and what the fit makes of it."""
     said = []
     counts = np.unique(pool.ranks)
@@ -43,7 +42,7 @@ def notes(pool: Pool, found: Envelope) -> tuple[str, ...]:
     return tuple(said)
 
 
-def source_of(pool: Pool, readings: Sequence[Reading]) -> str:
+def source_of(pool: SamplePool, readings: Sequence[Reading]) -> str:
     """Tool, files, date and machine of the readings that a pool is from."""
     paths = {sample.where.rpartition(":")[0] for sample in pool.samples}
     used = [r for r in readings if r.path in paths]
@@ -56,7 +55,7 @@ def source_of(pool: Pool, readings: Sequence[Reading]) -> str:
     return plain(f"{', '.join(tools)}: {names}; {when}; {where}")
 
 
-def entries(pool: Pool, found: Envelope, source: str) -> Iterable[Calibrated]:
+def entries(pool: SamplePool, found: Envelope, source: str) -> Iterable[Calibrated]:
     """One entry a line, and for each rank count where the bandwidth differs by it."""
     order = sorted(found.lines, key=lambda line: _start(pool, line))
     one_count = len(np.unique(pool.ranks)) == 1
@@ -89,11 +88,11 @@ def entries(pool: Pool, found: Envelope, source: str) -> Iterable[Calibrated]:
             )
 
 
-def _start(pool: Pool, line: Any) -> float:
+def _start(pool: SamplePool, line: FittedLine) -> float:
     return float(line.values[0] + pool.forms[line.form].steps.mean() * line.values[1])
 
 
-def _ranges(pool: Pool, found: Envelope) -> list[tuple[int, int, float]]:
+def _ranges(pool: SamplePool, found: Envelope) -> list[tuple[int, int, float]]:
     """(first, last rank count, factor) of the entries a line needs."""
     counts = [int(p) for p in np.unique(pool.ranks)]
     if not found.factors:

@@ -1,4 +1,4 @@
-"""Fits of timed collectives: the lower envelope of a few α-β lines, robust, with covariances.
+"""The lower envelope of a few α-β lines, fitted robustly to timed collectives, with covariances.
 
     seconds = min over lines of  base + steps(p) · latency + volume(p) · m / bandwidth
 
@@ -13,11 +13,14 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any, TypeAlias
+from typing import TypeAlias
 
 import numpy as np
+from numpy.typing import NDArray
 
-Numbers: TypeAlias = Any  # a numpy array of floats
+Floats: TypeAlias = NDArray[np.float64]
+Mask: TypeAlias = NDArray[np.bool_]
+Indices: TypeAlias = NDArray[np.intp]
 
 MOST_LINES, TRIES = 8, 5
 SOFT = 0.05  # relative error from which the loss grows linearly, until the data give a scale
@@ -31,20 +34,20 @@ class Form:
     """One algorithm, seen by every sample: its steps, and the bytes it puts on the wire."""
 
     algorithm: str
-    steps: Numbers
-    wire: Numbers
+    steps: Floats
+    wire: Floats
 
 
 @dataclass(frozen=True, eq=False)
-class Line:
+class FittedLine:
     """One line of the envelope: seconds per call, per step and per wire byte, 1σ of each."""
 
     form: int  # which Form
-    values: Numbers  # (base, latency, 1/bandwidth)
-    covariance: Numbers = field(default_factory=lambda: np.zeros((3, 3)))
+    values: Floats  # (base, latency, 1/bandwidth)
+    covariance: Floats = field(default_factory=lambda: np.zeros((3, 3)))
 
     @property
-    def sigma(self) -> Numbers:
+    def sigma(self) -> Floats:
         return np.sqrt(np.maximum(np.diag(self.covariance), 0.0))
 
 
@@ -52,15 +55,15 @@ class Line:
 class Envelope:
     """A fitted envelope: its lines, the factor on wire bytes by rank count, and its evidence."""
 
-    lines: tuple[Line, ...]
+    lines: tuple[FittedLine, ...]
     factors: dict[float, float]  # rank count -> factor; empty when one bandwidth serves all
     scale: float  # robust relative standard deviation of the residuals
     criterion: float  # Bayes' information criterion; less is better
-    residual: Numbers  # measured / fitted − 1, by sample
-    nearest: Numbers  # the line each sample is on
+    residual: Floats  # measured / fitted − 1, by sample
+    nearest: Indices  # the line each sample is on
 
     @property
-    def outliers(self) -> Numbers:
+    def outliers(self) -> Indices:
         """Samples that lie farther off than five standard deviations, and a tenth."""
         return np.flatnonzero(np.abs(np.log1p(self.residual)) > max(5 * self.scale, 0.1))
 
@@ -68,7 +71,7 @@ class Envelope:
     def parameters(self) -> int:
         return _parameters(self.lines) + max(0, len(self.factors) - 1)
 
-    def factor(self, ranks: Numbers) -> Numbers:
+    def factor(self, ranks: Floats) -> Floats:
         """The factor at any rank count: between those measured by log-log interpolation."""
         if not self.factors:
             return np.ones_like(ranks)
@@ -81,7 +84,7 @@ class Problem:
     """Samples to fit, and the work shared by every trial: rows of relative unknowns."""
 
     def __init__(
-        self, seconds: Numbers, nbytes: Numbers, ranks: Numbers, forms: Sequence[Form]
+        self, seconds: Floats, nbytes: Floats, ranks: Floats, forms: Sequence[Form]
     ) -> None:
         self.seconds, self.nbytes, self.ranks, self.forms = seconds, nbytes, ranks, list(forms)
         self.soft = SOFT
@@ -91,7 +94,7 @@ class Problem:
         self.base = self.one if several else 0 * self.one
         self.rows = self._rows(np.ones_like(ranks))
 
-    def _rows(self, factor: Numbers) -> list[Numbers]:
+    def _rows(self, factor: Floats) -> list[Floats]:
         return [
             np.stack([self.base, form.steps, form.wire * factor], 1) / self.seconds[:, None]
             for form in self.forms
@@ -102,16 +105,16 @@ class Problem:
         per = np.array([factors.get(p, 1.0) for p in self.ranks.tolist()])
         self.rows = self._rows(per)
 
-    def relative(self, lines: Sequence[Line]) -> Numbers:
+    def relative(self, lines: Sequence[FittedLine]) -> Floats:
         """Fitted over measured, by line and sample."""
         return np.stack([self.rows[line.form] @ line.values for line in lines])
 
-    def loss(self, residual: Numbers) -> float:
+    def loss(self, residual: Floats) -> float:
         """Σ 2c² (√(1 + (r/c)²) − 1): squares near zero, straight far away."""
         c = self.soft
         return float(2 * c * c * (np.sqrt(1 + (residual / c) ** 2) - 1).sum())
 
-    def refined(self, lines: list[Line], rounds: int) -> tuple[float, list[Line]]:
+    def refined(self, lines: list[FittedLine], rounds: int) -> tuple[float, list[FittedLine]]:
         """Deal samples to their lowest line and fit each line anew, until nothing improves."""
         best, found, stale = np.inf, lines, 0
         for _ in range(rounds):
@@ -128,12 +131,12 @@ class Problem:
             lines = [self._refit(line, nearest == k, weight) for k, line in enumerate(lines)]
         return best, found
 
-    def _refit(self, line: Line, mine: Numbers, weight: Numbers) -> Line:
+    def _refit(self, line: FittedLine, mine: Mask, weight: Floats) -> FittedLine:
         if mine.sum() < 2:
             return line
-        return Line(line.form, nonnegative(self.rows[line.form][mine], weight[mine]))
+        return FittedLine(line.form, nonnegative(self.rows[line.form][mine], weight[mine]))
 
-    def windows(self) -> list[Numbers]:
+    def windows(self) -> list[Indices]:
         """Runs of samples by size, from all of them down to an eighth."""
         order, n = np.argsort(self.nbytes, kind="stable"), len(self.seconds)
         runs = [order]
@@ -142,27 +145,27 @@ class Problem:
             runs += [order[k : k + width] for k in range(0, n - width + 1, max(1, width // 2))]
         return runs
 
-    def starts(self) -> list[Line]:
+    def starts(self) -> list[FittedLine]:
         """A line of every algorithm through every run of samples."""
         lines = [
-            Line(k, nonnegative(self.rows[k][run], self.one[run]))
+            FittedLine(k, nonnegative(self.rows[k][run], self.one[run]))
             for run in self.windows()
             for k in range(len(self.forms))
         ]
         return [line for line in lines if line.values.any()]
 
-    def grown(self, most: int = MOST_LINES) -> list[Line]:
+    def grown(self, most: int = MOST_LINES) -> list[FittedLine]:
         """Lines added one at a time; with each, the earlier ones are reconsidered."""
         starts = self.starts()
-        ahead = self.relative(starts)
-        kept: list[Line] = []
+        start_times = self.relative(starts)
+        kept: list[FittedLine] = []
         lowest = np.inf
         for _ in range(most):
-            loss, lines = self._with_one_more(kept, starts, ahead)
+            loss, lines = self._with_one_more(kept, starts, start_times)
             for _ in range(2 if kept else 0):
                 before = loss
                 for k in range(len(lines)):
-                    tried = self._with_one_more(lines[:k] + lines[k + 1 :], starts, ahead)
+                    tried = self._with_one_more(lines[:k] + lines[k + 1 :], starts, start_times)
                     if tried[0] < loss * (1 - 1e-4):
                         loss, lines = tried
                 if loss == before:
@@ -174,11 +177,12 @@ class Problem:
         return kept
 
     def _with_one_more(
-        self, kept: list[Line], starts: list[Line], ahead: Numbers
-    ) -> tuple[float, list[Line]]:
+        self, kept: list[FittedLine], starts: list[FittedLine], start_times: Floats
+    ) -> tuple[float, list[FittedLine]]:
         """The best next line, of the few that look best before anything is fitted anew."""
         below = self.relative(kept).min(axis=0) if kept else np.inf
-        losses = [self.loss(row) for row in np.log(np.maximum(np.minimum(ahead, below), 1e-9))]
+        lowest = np.maximum(np.minimum(start_times, below), 1e-9)
+        losses = [self.loss(row) for row in np.log(lowest)]
         best = np.argsort(losses, kind="stable")[:TRIES]
         tries = [self.refined([*kept, starts[k]], 8) for k in best]
         return self.refined(min(tries, key=lambda found: found[0])[1], 40)
@@ -188,7 +192,7 @@ class Problem:
         n = len(self.seconds)
         return float(n * np.log(max(loss, 1e-12) / n) + parameters * np.log(n))
 
-    def finished(self, lines: list[Line], factors: dict[float, float]) -> Envelope:
+    def finished(self, lines: list[FittedLine], factors: dict[float, float]) -> Envelope:
         """The envelope at the data's own scale, without lines that are nowhere lowest."""
         for _ in range(2):
             times = self.relative(lines)
@@ -210,7 +214,7 @@ class Problem:
         ]
         return Envelope(tuple(lines), factors, scale, criterion, np.expm1(-residual), nearest)
 
-    def covariance(self, line: Line, mine: Numbers, residual: Numbers, spare: int) -> Numbers:
+    def covariance(self, line: FittedLine, mine: Mask, residual: Floats, spare: int) -> Floats:
         """That of an M-estimate [huber1981, §7.6]: Σψ² / (Σψ′)² scaled by (XᵀX)⁻¹."""
         full = np.zeros((3, 3))
         active = np.flatnonzero(line.values > 0)
@@ -227,7 +231,9 @@ class Problem:
         full[np.ix_(active, active)] = variance * inverse / np.outer(norm, norm)
         return full
 
-    def by_ranks(self, lines: list[Line], rounds: int = 6) -> tuple[list[Line], dict[float, float]]:
+    def by_ranks(
+        self, lines: list[FittedLine], rounds: int = 6
+    ) -> tuple[list[FittedLine], dict[float, float]]:
         """Lines that share base and latency, and a factor on wire bytes for each rank count."""
         counts = np.unique(self.ranks)
         factors = dict.fromkeys(counts.tolist(), 1.0)
@@ -254,9 +260,9 @@ class Problem:
 
 
 def envelope(
-    seconds: Numbers,
-    nbytes: Numbers,
-    ranks: Numbers,
+    seconds: Floats,
+    nbytes: Floats,
+    ranks: Floats,
     forms: Sequence[Form],
     most: int = MOST_LINES,
 ) -> Envelope:
@@ -275,7 +281,7 @@ def envelope(
     return many if less and many.criterion < one.criterion - 10 else one
 
 
-def again(problem: Problem, known: Envelope) -> Envelope:
+def refitted(problem: Problem, known: Envelope) -> Envelope:
     """The envelope of the same structure for other samples, from where `known` stands."""
     factors: dict[float, float] = {}
     _, lines = problem.refined(list(known.lines), 25)
@@ -284,7 +290,7 @@ def again(problem: Problem, known: Envelope) -> Envelope:
     return problem.finished(lines, factors)
 
 
-def predicted(found: Envelope, forms: Sequence[Form], ranks: Numbers) -> Numbers:
+def predicted(found: Envelope, forms: Sequence[Form], ranks: Floats) -> Floats:
     """Seconds of other samples, seen through the same forms."""
     factor = found.factor(ranks)
     times = [
@@ -293,10 +299,11 @@ def predicted(found: Envelope, forms: Sequence[Form], ranks: Numbers) -> Numbers
         + forms[line.form].wire * factor * line.values[2]
         for line in found.lines
     ]
-    return np.min(times, axis=0)
+    least: Floats = np.min(times, axis=0)
+    return least
 
 
-def nonnegative(rows: Numbers, weight: Numbers) -> Numbers:
+def nonnegative(rows: Floats, weight: Floats) -> Floats:
     """The x ≥ 0 that minimises Σ weight (rows x − 1)²: the best of the seven sets of unknowns."""
     weighted = rows * weight[:, None]
     square, right = weighted.T @ rows, weighted.sum(axis=0)
@@ -321,10 +328,10 @@ def nonnegative(rows: Numbers, weight: Numbers) -> Numbers:
     return np.array(best) / norm
 
 
-def spread(residual: Numbers) -> float:
+def spread(residual: Floats) -> float:
     """Robust standard deviation: 1.4826 times the median absolute deviation from zero."""
     return float(1.4826 * np.median(np.abs(residual)))
 
 
-def _parameters(lines: Sequence[Line]) -> int:
+def _parameters(lines: Sequence[FittedLine]) -> int:
     return sum(int((line.values > 0).sum()) + 1 for line in lines)

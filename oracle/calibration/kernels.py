@@ -1,4 +1,4 @@
-"""The few numbers of `oracle.kernels`' curves from measured kernels: robust least squares.
+"""Kernel curves fitted to measured kernels by robust least squares.
 
 Each family, precision and part has its own `Curve`. Its six numbers minimise the soft-L1 loss of
 the logarithm of predicted over measured seconds, so that a kernel that is off by a factor (another
@@ -15,6 +15,7 @@ from typing import Any
 
 import numpy as np
 
+from oracle.calibration.fit import Floats, Indices
 from oracle.kernels import attention, conv, gemm, stream
 from oracle.kernels.curve import ASSUMED
 from oracle.readers.kernels import Kernel
@@ -24,9 +25,9 @@ from oracle.spec.units import show
 FOLDS = 5
 SEED = 20211
 FEWEST = 15  # kernels of one family, precision and part that a curve is fitted to
-KNEE = 0.1  # relative error from which on a residual counts linearly
-SHOWN = 1.25  # times the loss that steps must save to be believed: few kernels fit many tilings
-LEAN = 4.0  # 1σ of the prior, in units of the logarithm: weak, a factor of fifty
+SOFT = 0.1  # relative error from which on a residual counts linearly
+WAVES_PENALTY = 1.25  # on the loss of a curve with whole waves: few kernels fit many tilings
+PRIOR = 4.0  # 1σ of the prior, in units of the logarithm: weak, a factor of fifty
 # what is fitted: its least and its most, and the families that have it
 NUMBERS = {
     "start": (1e-7, 5e-5),
@@ -38,9 +39,7 @@ NUMBERS = {
     "granule": (1.0, 256.0),
     "zeros": (1e-2, 30.0),
 }
-OWN = {"conv": tuple(NUMBERS), "stream": ("start", "traffic")}
 SHAPING = ("tile", "ramp", "prologue", "zeros")
-COMMON = ("start", "sustained", "traffic", "tile", "prologue", "ramp")
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,7 +64,7 @@ class Residual:
 
 
 @dataclass(frozen=True, slots=True)
-class Fit:
+class KernelFit:
     """Curves fitted to kernels of one device, and how well they do on kernels held out."""
 
     kernels: tuple[Curve, ...]
@@ -85,7 +84,7 @@ def fit(
     source: str = "",
     seed: int = SEED,
     everything: bool = False,
-) -> Fit:
+) -> KernelFit:
     """Fit a curve for each family, precision and part that has enough kernels.
 
     `everything`: the curves are fitted to all kernels once the held-out errors are known, as a
@@ -105,13 +104,13 @@ def fit(
         if family != "stream" and precision not in device.peak:
             skipped.append(f"{title}: {device.name} has no peak for {precision}")
             continue
-        own, residual = one(kernels, device, source, seed, everything)
+        own, residual = fit_group(kernels, device, source, seed, everything)
         curves += own
         residuals.append(residual)
-    return Fit(tuple(curves), tuple(residuals), tuple(skipped))
+    return KernelFit(tuple(curves), tuple(residuals), tuple(skipped))
 
 
-def one(
+def fit_group(
     kernels: list[Kernel], device: Device, source: str, seed: int, everything: bool
 ) -> tuple[list[Curve], Residual]:
     """The curve of one group of kernels (two, where Winograd shows), and its residuals."""
@@ -119,16 +118,16 @@ def one(
     shapes = np.array([kernel.shape for kernel in kernels]).T
     seconds = np.array([kernel.seconds for kernel in kernels])
     files = ", ".join(sorted({each.where.rpartition(":")[0] for each in kernels}))
-    starts = begin(first, source or files)
+    starts = first_guesses(first, source or files)
     price = pricer(first.family, first.precision, first.part, device)
 
-    def best(seen: np.ndarray) -> list[Curve]:
+    def best(seen: Indices) -> list[Curve]:
         # a second algorithm must pay for its numbers: an Akaike-like penalty on the loss
         tried = (
             solve(start, lambda trial: price(trial, shapes[:, seen]), seconds[seen])
             for start in starts
         )
-        return min(tried, key=lambda pair: pair[1] * (SHOWN if pair[0][0].waves else 1))[0]
+        return min(tried, key=lambda pair: pair[1] * (WAVES_PENALTY if pair[0][0].waves else 1))[0]
 
     error = np.empty(len(kernels))
     folds = [split(len(kernels), fifth, seed) for fifth in range(FOLDS)]
@@ -151,9 +150,11 @@ def one(
     return [replace(curve, uncertainty=spread, reach=bounds) for curve in chosen], residual
 
 
-def begin(first: Kernel, source: str) -> list[list[Curve]]:
-    """Where the search starts: for products without and with whole waves, for convolutions from
-    several places, without and with Winograd.
+def first_guesses(first: Kernel, source: str) -> list[list[Curve]]:
+    """Curves to start the search from.
+
+    For matrix products without and with whole waves; for convolutions several, without and with
+    Winograd.
     """
     # what is fitted forward serves backward too, at a published ratio, until that is measured
     part = "" if first.family == "attention" and first.part == "forward" else first.part
@@ -190,7 +191,7 @@ def altered(known: Curve, names: Iterable[str], numbers: Iterable[float]) -> Cur
     return replace(known, **changes)
 
 
-def split(count: int, fifth: int, seed: int) -> tuple[np.ndarray, np.ndarray]:
+def split(count: int, fifth: int, seed: int) -> tuple[Indices, Indices]:
     """Which kernels are held out (one random fifth of five) and which are seen."""
     order = np.random.default_rng(seed).permutation(count)
     held = np.arange(count) % FOLDS == fifth
@@ -198,7 +199,7 @@ def split(count: int, fifth: int, seed: int) -> tuple[np.ndarray, np.ndarray]:
 
 
 def solve(
-    start: list[Curve], price: Callable[[list[Curve]], np.ndarray], seconds: np.ndarray
+    start: list[Curve], price: Callable[[list[Curve]], Floats], seconds: Floats
 ) -> tuple[list[Curve], float]:
     """The numbers of `start` that fit best, and their penalised loss."""
     from scipy.optimize import least_squares
@@ -210,27 +211,27 @@ def solve(
     origin = np.clip(np.log(assumed), least + 1e-6, most - 1e-6)
     cuts = np.cumsum([len(names) for names in owned])[:-1]
 
-    def curves(numbers: np.ndarray) -> list[Curve]:
+    def curves(numbers: Floats) -> list[Curve]:
         rows = np.split(np.exp(numbers), cuts)
         return [altered(*pair, row.tolist()) for pair, row in zip(pairs, rows, strict=True)]
 
-    def residuals(numbers: np.ndarray) -> np.ndarray:
+    def residuals(numbers: Floats) -> Floats:
         off = np.log(price(curves(numbers)) / seconds)
-        return np.concatenate([off, KNEE * (numbers - origin) / LEAN])
+        return np.concatenate([off, SOFT * (numbers - origin) / PRIOR])
 
     found = least_squares(
-        residuals, origin, loss="soft_l1", f_scale=KNEE, bounds=(least, most), x_scale=0.3
+        residuals, origin, loss="soft_l1", f_scale=SOFT, bounds=(least, most), x_scale=0.3
     )
-    loss = found.cost / KNEE**2 + 2 * len(origin)
+    loss = found.cost / SOFT**2 + 2 * len(origin)
     return curves(found.x), float(loss)
 
 
 def pricer(
     family: str, precision: str, part: str, device: Device
-) -> Callable[[list[Curve], np.ndarray], np.ndarray]:
+) -> Callable[[list[Curve], Floats], Floats]:
     """The function (trial curves, shapes) -> seconds on the device."""
 
-    def price(trial: list[Curve], shapes: np.ndarray) -> np.ndarray:
+    def price(trial: list[Curve], shapes: Floats) -> Floats:
         # a benchmark of one kernel is over before power slows its clock
         bare = replace(device, kernels=tuple(trial), loaded=1.0)
         return np.asarray(seconds_of(bare, family, precision, part, shapes))
@@ -238,9 +239,7 @@ def pricer(
     return price
 
 
-def seconds_of(
-    device: Device, family: str, precision: str, part: str, shapes: np.ndarray
-) -> np.ndarray:
+def seconds_of(device: Device, family: str, precision: str, part: str, shapes: Floats) -> Floats:
     """Price kernels whose shapes stand in columns, in the order of `readers.kernels.SHAPES`."""
     if family == "gemm":
         return np.asarray(gemm(device, precision, *shapes, queued=True))
@@ -264,7 +263,7 @@ def seconds_of(
     return np.asarray(stream(device, shapes[0], queued=True))
 
 
-def size(family: str, shapes: np.ndarray) -> np.ndarray:
+def size(family: str, shapes: Floats) -> Floats:
     """FLOP of each kernel; bytes of a stream."""
     if family == "attention":
         batch, heads, _, queries, keys, width, causal = shapes
@@ -275,7 +274,7 @@ def size(family: str, shapes: np.ndarray) -> np.ndarray:
     return np.asarray(work / shapes[-1] ** 2 if family == "conv" else work)
 
 
-def report(result: Fit) -> str:
+def report(result: KernelFit) -> str:
     """The residuals of a fit as a table in text; every error is of kernels held out."""
     lines = [f"{'kernels of':<22}{'number':>7}{'1st 5th':>9}{'median':>8}{'90 %':>8}{'bias':>8}"
              f"{'1 sigma':>9}  {'reach':<24} worst"]  # fmt: skip

@@ -1,4 +1,4 @@
-"""Pools: the samples of one operation inside a node or beyond it, ready to be fitted together.
+"""Pools of samples that are fitted together: one operation, inside a node or beyond it.
 
 Groups that leave the node are pooled whatever level they reach, so that one fit covers all their
 rank counts. What cannot be fitted is told with its reason, never dropped silently.
@@ -13,7 +13,16 @@ from typing import Any
 
 import numpy as np
 
-from oracle.calibration.fit import Envelope, Form, Numbers, Problem, again, envelope, predicted
+from oracle.calibration.fit import (
+    Envelope,
+    Floats,
+    Form,
+    Mask,
+    Problem,
+    envelope,
+    predicted,
+    refitted,
+)
 from oracle.network import nccl
 from oracle.network.collectives import ALGORITHMS, Algorithm
 from oracle.readers.logs import Reading, Sample
@@ -23,23 +32,23 @@ from oracle.spec.units import show
 LIBRARIES = ("nccl", "mpi", "gloo", "")  # the first that has samples of an operation is fitted
 FEWEST = 6  # samples that a fit takes at least
 # not tried: a leader's steps inside its node need an α of their own; no library offers the others
-UNFIT = frozenset(("leader", "parameter_server", "in_network", "bidirectional_ring"))
+UNTRIED = frozenset(("leader", "parameter_server", "in_network", "bidirectional_ring"))
 
 
 @dataclass(frozen=True, eq=False)
-class Pool:
+class SamplePool:
     """Samples of one operation at one level, as arrays, and what may explain them."""
 
     op: str
     level: str
     samples: tuple[Sample, ...]
-    seconds: Numbers
-    nbytes: Numbers
-    ranks: Numbers
-    inner: Numbers  # ranks of a group that share a node
+    seconds: Floats
+    nbytes: Floats
+    ranks: Floats
+    inner: Floats  # ranks of a group that share a node
     forms: tuple[Form, ...]
 
-    def part(self, which: Numbers) -> Pool:
+    def part(self, which: Mask) -> SamplePool:
         """Some of the samples."""
         forms = tuple(Form(f.algorithm, f.steps[which], f.wire[which]) for f in self.forms)
         samples = tuple(s for s, kept in zip(self.samples, which, strict=True) if kept)
@@ -57,9 +66,9 @@ class Pool:
         """The envelope; of the structure of another one where that is given."""
         if like is None:
             return envelope(self.seconds, self.nbytes, self.ranks, self.forms)
-        return again(Problem(self.seconds, self.nbytes, self.ranks, self.forms), like)
+        return refitted(Problem(self.seconds, self.nbytes, self.ranks, self.forms), like)
 
-    def error(self, found: Envelope) -> Numbers:
+    def error(self, found: Envelope) -> Floats:
         """Predicted / measured − 1 of these samples."""
         return predicted(found, self.forms, self.ranks) / self.seconds - 1
 
@@ -74,7 +83,7 @@ class Pool:
         apart = [np.ptp(logs[group == k]) for k in np.flatnonzero(count > 1)]
         return float(np.expm1(np.median(apart))) if apart else np.inf
 
-    def left_out(self, by: Numbers, like: Envelope | None = None) -> Numbers:
+    def left_out(self, by: Floats, like: Envelope | None = None) -> Floats:
         """The same, each sample predicted without those of its own size (or rank count)."""
         error = np.full(len(self.seconds), np.nan)
         for value in np.unique(by).tolist():
@@ -84,7 +93,7 @@ class Pool:
         return error
 
 
-def pooled(op: str, level: str, samples: Sequence[Sample]) -> Pool:
+def pooled(op: str, level: str, samples: Sequence[Sample]) -> SamplePool:
     """Samples as arrays, with every algorithm that serves all of them."""
     ranks = np.array([float(s.ranks or 1) for s in samples])
     inner = np.array([float(s.ranks_per_node or 1) for s in samples])
@@ -93,25 +102,25 @@ def pooled(op: str, level: str, samples: Sequence[Sample]) -> Pool:
     pairs = np.unique(np.stack([ranks, inner], 1), axis=0)
     forms: list[Form] = []
     seen: set[bytes] = set()
-    offer = ALGORITHMS.get(op, {}) if samples else {}
+    candidates = ALGORITHMS.get(op, {}) if samples else {}
     if {sample.library for sample in samples} == {"nccl"}:
         # a label decides how the fit is carried over to other groups: only what NCCL runs
-        offer = {name: each for name, each in offer.items() if name in nccl.SUPPORTED}
-    for name in sorted(offer, key=lambda name: (name != "ring", list(offer).index(name))):
-        algorithm = offer[name]
-        if name in UNFIT or not all(algorithm.fits(int(p), int(q)) for p, q in pairs.tolist()):
+        candidates = {name: each for name, each in candidates.items() if name in nccl.SUPPORTED}
+    for name in sorted(candidates, key=lambda name: (name != "ring", list(candidates).index(name))):
+        algorithm = candidates[name]
+        if name in UNTRIED or not all(algorithm.fits(int(p), int(q)) for p, q in pairs.tolist()):
             continue
-        steps, volume = counted(algorithm, ranks, inner)
+        steps, volume = steps_and_volume(algorithm, ranks, inner)
         key = np.round(np.concatenate([steps / steps[0], volume / volume[0]]), 9).tobytes()
         if key not in seen:  # algorithms whose costs are in proportion are one hypothesis
             seen.add(key)
             forms.append(Form(name, steps, volume * nbytes))
     if len(pairs) == 1:  # one rank count: any form has the same two unknowns, so the plainest
         forms = forms[:1]
-    return Pool(op, level, tuple(samples), seconds, nbytes, ranks, inner, tuple(forms))
+    return SamplePool(op, level, tuple(samples), seconds, nbytes, ranks, inner, tuple(forms))
 
 
-def counted(algorithm: Algorithm, ranks: Numbers, inner: Numbers) -> tuple[Numbers, Numbers]:
+def steps_and_volume(algorithm: Algorithm, ranks: Floats, inner: Floats) -> tuple[Floats, Floats]:
     """Steps and volume of an algorithm, of which some depend on the ranks of a node."""
     parameters = inspect.signature(algorithm.steps).parameters
     both = (ranks, inner) if "q" in parameters else (ranks,)
@@ -200,7 +209,7 @@ def _split(
     return [sample for sample in samples if key(sample) == best], dropped
 
 
-def degenerate(pool: Pool) -> str:
+def degenerate(pool: SamplePool) -> str:
     """Why these samples hold no α and β, or nothing."""
     sizes = np.unique(pool.nbytes)
     if not pool.forms:

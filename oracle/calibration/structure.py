@@ -1,4 +1,4 @@
-"""Structure: what topology files say of a machine, put into the levels of its spec.
+"""Topology files merged into the levels of a system: what agrees, what changed, what was kept.
 
 How many devices share a node, what joins them, and which switch is above which: a file knows that
 better than a datasheet, so it is taken, and said. Speeds stay as the spec has them: a file gives
@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from oracle.calibration.spec_block import plain
-from oracle.readers.logs import Reading, Refusal
+from oracle.readers.logs import InputError, Reading
 from oracle.spec.system import Level, System
 from oracle.spec.units import parse, show
 
@@ -98,7 +98,9 @@ def _node(
             link = one["link"]
             what = (f"{one['devices']} devices of a node are joined by {link}, and {system.name} "
                     "has no such level to take bandwidth and latency from")  # fmt: skip
-            raise Refusal(reading.path, 0, what, f"put a level with `link: {link}` into it first")
+            raise InputError(
+                reading.path, 0, what, f"put a level with `link: {link}` into it first"
+            )
         name = like.name if like.name not in {x.name for x in new} else str(one["name"])
         facts = {field: one[field] for field in FIELDS if field in one}
         facts.setdefault("ports", like.ports if alike else None)
@@ -137,7 +139,7 @@ def _tree(
     """The network's levels as a tree of switches has them, at the speeds of those of the spec."""
     if not outer:
         what = f"{system.name} has no network level to take bandwidth and latency from"
-        raise Refusal(reading.path, 0, what, "put one with `link: network` into the spec first")
+        raise InputError(reading.path, 0, what, "put one with `link: network` into the spec first")
     odd = next((level for level in outer if level.kind not in TREES or level.shape), None)
     if odd is not None:
         found.append(Finding(odd.name, "kind", odd.kind, "tree", "kept", str(said[0]["source"]),

@@ -1,7 +1,8 @@
 """The command line, one file a verb: `arguments(parser)` says what it takes, `run(asked)` answers.
 
 cli         finds the verb, runs it, prints its answer; the only file that prints
-parser      the verbs, and the options that several of them share
+parser      the verbs, their parsers, and the form of an answer
+arguments   options that several verbs share
 settings    defaults of options from the environment and from files
 shells      completions for shells, and the manual page
 recommend estimate explain sweep report plot specs import_ export measure calibrate run compare

@@ -11,7 +11,8 @@ import argparse
 from pathlib import Path
 from typing import Any
 
-from oracle.commands.parser import Answer, result_arguments, told, whole
+from oracle.commands.arguments import result_arguments, whole
+from oracle.commands.parser import Answer, formatted
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:
@@ -53,7 +54,7 @@ def run(asked: argparse.Namespace) -> Answer:
     code = 0 if found.fits or found.structure.findings else 1
     from oracle.show.provenance import stamped
 
-    return told(asked, found.text, lambda: stamped(found.to_dict()), found.rows, code, note)
+    return formatted(asked, found.text, lambda: stamped(found.to_dict()), found.rows, code, note)
 
 
 def kernels(asked: argparse.Namespace) -> Answer:
@@ -77,7 +78,7 @@ def kernels(asked: argparse.Namespace) -> Answer:
         write(asked.output, kernels.onto(device, fit.kernels))
         note = f"wrote {asked.output}"
     entries = kernels.entries(fit.kernels)
-    return told(
+    return formatted(
         asked, lambda: kernels.report(fit), lambda: stamped({"kernels": entries}),
         lambda: entries, 0 if fit.kernels else 1, note,
     )  # fmt: skip

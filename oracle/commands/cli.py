@@ -27,7 +27,7 @@ EXAMPLES = """\
   oracle explain filter
   oracle calibrate nccl.log --onto abci -o my-system.yaml
 """
-OURS = """\
+INTERNAL_ERROR = """\
 This is a fault of oracle, not of what you asked. Please report it with the lines above and:
   oracle   {version}, Python {python}, {platform}
   command  {command}"""
@@ -45,13 +45,13 @@ def main(argv: list[str] | None = None) -> int:
         return 0
     except OSError as error:  # what was to be said cannot be: a full disk, say
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        print(_plain(error), file=sys.stderr)
+        print(_error_text(error), file=sys.stderr)
         return 2
     except KeyboardInterrupt:
         print("interrupted", file=sys.stderr)
         return 130
     except Exception:
-        return _ours(arguments)
+        return _internal_error(arguments)
 
 
 def _main(arguments: list[str]) -> int:
@@ -89,10 +89,10 @@ def _run(verb: str, rest: list[str]) -> int:
         asked = parser.parse_args(rest)
         colour = asked.color
         answer = module_of(verb).run(asked)
-        _give(answer, asked)
+        _print_answer(answer, asked)
     except Usage as error:
         said = misspelt(parser, rest) or error  # what is missing may stand there, misspelt
-        _talk(f"error: {said}\n       `oracle {verb} --help` lists what it takes", colour)
+        _to_stderr(f"error: {said}\n       `oracle {verb} --help` lists what it takes", colour)
         return 2
     except SystemExit as end:  # --help has printed itself
         return int(end.code or 0)
@@ -103,24 +103,26 @@ def _run(verb: str, rest: list[str]) -> int:
             raise  # a fault of ours keeps its traceback
         if isinstance(error, BrokenPipeError):
             raise
-        _talk(_plain(error), colour)
+        _to_stderr(_error_text(error), colour)
         return 2
     if asked.verbose and not asked.quiet:
-        _talk("\n".join(_story(asked, set_elsewhere, time.perf_counter() - begin)), colour)
+        _to_stderr(
+            "\n".join(_verbose_lines(asked, set_elsewhere, time.perf_counter() - begin)), colour
+        )
     return int(answer.code)
 
 
-def _give(answer: Answer, asked: Any) -> None:
+def _print_answer(answer: Answer, asked: Any) -> None:
     """Say the note, and put the answer where it was wanted."""
     if answer.note and (answer.code or not asked.quiet):
-        _talk(answer.note, asked.color)
+        _to_stderr(answer.note, asked.color)
     place = getattr(asked, "to", None) or "-"
     if answer.text and place != "-":
         from oracle.spec.files import write
 
         write(Path(place), f"{answer.text}\n".encode())
         if not asked.quiet:
-            _talk(f"wrote {place}", asked.color)
+            _to_stderr(f"wrote {place}", asked.color)
     elif answer.text:
         plain = (getattr(asked, "form", None) or "text") != "text"
         in_colour = not plain and terminal.takes_colour(sys.stdout, asked.color)
@@ -128,12 +130,12 @@ def _give(answer: Answer, asked: Any) -> None:
         sys.stdout.flush()
 
 
-def _talk(text: str, colour: str) -> None:
+def _to_stderr(text: str, colour: str) -> None:
     in_colour = terminal.takes_colour(sys.stderr, colour)
     print(terminal.painted(text) if in_colour else text, file=sys.stderr)
 
 
-def _story(asked: Any, set_elsewhere: dict[str, Any], seconds: float) -> list[str]:
+def _verbose_lines(asked: Any, set_elsewhere: dict[str, Any], seconds: float) -> list[str]:
     """What `-v` adds: what was read, what was set where, how long it took."""
     lines = [f"set: {key} = {one.text} ({one.origin})" for key, one in set_elsewhere.items()]
     if getattr(asked, "model", None) and getattr(asked, "system", None):
@@ -150,14 +152,14 @@ def _story(asked: Any, set_elsewhere: dict[str, Any], seconds: float) -> list[st
     return [*lines, f"took {seconds:.2f} s"]
 
 
-def _ours(arguments: list[str]) -> int:
+def _internal_error(arguments: list[str]) -> int:
     """A fault of ours: its traceback, and what to send us."""
     import platform
     import shlex
     import traceback
 
     traceback.print_exc()
-    said = OURS.format(
+    said = INTERNAL_ERROR.format(
         version=__version__, python=platform.python_version(), platform=platform.platform(),
         command=shlex.join(["oracle", *arguments]),
     )  # fmt: skip
@@ -165,7 +167,7 @@ def _ours(arguments: list[str]) -> int:
     return 4
 
 
-def _plain(error: Exception) -> str:
+def _error_text(error: Exception) -> str:
     if isinstance(error, OSError) and error.strerror:
         return f"error[E100]: {error.strerror}: {error.filename or 'standard output'}"
     return str(error)

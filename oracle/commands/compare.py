@@ -7,13 +7,8 @@ from __future__ import annotations
 
 import argparse
 
-from oracle.commands.parser import (
-    Answer,
-    profile_argument,
-    recipe_arguments,
-    result_arguments,
-    told,
-)
+from oracle.commands.arguments import profile_argument, recipe_arguments, result_arguments
+from oracle.commands.parser import Answer, formatted
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:
@@ -61,5 +56,7 @@ def run(asked: argparse.Namespace) -> Answer:
     from oracle.show.provenance import specs_read, stamped
 
     read = specs_read(model, system, None, asked.profile)
-    return told(asked, lambda: comparison_text(found), lambda: stamped(found.to_dict(), read),
-                found.rows, code, note)  # fmt: skip
+    return formatted(
+        asked, lambda: comparison_text(found), lambda: stamped(found.to_dict(), read), found.rows,
+        code, note,
+    )  # fmt: skip

@@ -14,7 +14,8 @@ import argparse
 import os
 from pathlib import Path
 
-from oracle.commands.parser import Answer, result_arguments, told
+from oracle.commands.arguments import result_arguments
+from oracle.commands.parser import Answer, formatted
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:
@@ -31,15 +32,15 @@ def run(asked: argparse.Namespace) -> Answer:
     if asked.what == "files":
         places = reversed(settings.files(os.environ, Path.cwd()))
         rows = [{"file": str(path), "there": "yes" if path.is_file() else "no"} for path in places]
-        return _told(asked, "files", rows)
+        return _table(asked, "files", rows)
     rows = settings.shown()
     if not asked.origin:
         rows = [{k: v for k, v in row.items() if k != "origin"} for row in rows]
-    return _told(asked, "settings", rows)
+    return _table(asked, "settings", rows)
 
 
-def _told(asked: argparse.Namespace, what: str, rows: list[dict[str, str]]) -> Answer:
-    return told(asked, lambda: _columns(rows), lambda: {"schema": 1, what: rows}, lambda: rows)
+def _table(asked: argparse.Namespace, what: str, rows: list[dict[str, str]]) -> Answer:
+    return formatted(asked, lambda: _columns(rows), lambda: {"schema": 1, what: rows}, lambda: rows)
 
 
 def _columns(rows: list[dict[str, str]]) -> str:

@@ -9,15 +9,15 @@ from __future__ import annotations
 
 import argparse
 
-from oracle.commands.parser import (
+from oracle.commands.arguments import (
     BRIEF,
-    Answer,
     batch_arguments,
+    batch_of,
     prediction_arguments,
     prediction_options,
     result_arguments,
-    told,
 )
+from oracle.commands.parser import Answer, formatted
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:
@@ -30,16 +30,12 @@ def arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(asked: argparse.Namespace) -> Answer:
     from oracle import api
-    from oracle.plan.plan import parse
     from oracle.show.provenance import signed
     from oracle.show.text import estimate_text
 
-    batch = asked.batch
-    if batch is None:
-        devices = [int(parse(text, 1).devices[0, 0]) for text in asked.plan]
-        batch = [max(1, round(asked.batch_per_device * count)) for count in devices]
+    batch = asked.batch or [batch_of(asked, plan) for plan in asked.plan]
     found = api.estimate(asked.model, asked.system, asked.plan, batch, **prediction_options(asked))
-    return told(
+    return formatted(
         asked, lambda: "\n\n".join(estimate_text(found, row) for row in range(len(found))),
         lambda: signed(found.to_dict(), asked), found.rows, 0 if found.feasible.any() else 1,
         brief=BRIEF,

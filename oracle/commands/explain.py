@@ -9,14 +9,14 @@ from __future__ import annotations
 
 import argparse
 
-from oracle.commands.parser import (
-    Answer,
+from oracle.commands.arguments import (
     batch_arguments,
+    batch_of,
     prediction_arguments,
     prediction_options,
     result_arguments,
-    told,
 )
+from oracle.commands.parser import Answer, formatted
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:
@@ -41,7 +41,6 @@ def run(asked: argparse.Namespace) -> Answer:
         return Answer("", 2, "error: a plan is explained for a MODEL, a SYSTEM and a --batch")
     from oracle.ask.explain.explanation import explain
     from oracle.models.model import model
-    from oracle.plan.plan import parse
     from oracle.predict.defaults import options_for
     from oracle.show.explanation import explanation_text
     from oracle.spec.catalogue import system
@@ -50,14 +49,11 @@ def run(asked: argparse.Namespace) -> Answer:
     kept = prediction_options(asked)
     kept.pop("dataset")
     options = options_for(what, where, **kept)
-    batch = asked.batch or max(
-        1, round(asked.batch_per_device * int(parse(asked.plan, 1).devices[0, 0]))
-    )
-    found = explain(what, where, asked.plan, batch, options)
+    found = explain(what, where, asked.plan, batch_of(asked, asked.plan), options)
     code = 0 if found.own.shown.feasible[0] else 1
     from oracle.show.provenance import signed
 
-    return told(
+    return formatted(
         asked,
         lambda: explanation_text(found),
         lambda: signed(found.to_dict(), asked),
@@ -74,12 +70,12 @@ def _words(asked: argparse.Namespace) -> Answer:
     if not asked.model:
         every = [{"code": code, "means": what} for code, what in CODES.items()]
         data = {"strategies": [manual.strategy(name) for name in strategies()], "codes": every}
-        return told(asked, manual.overview, lambda: data, lambda: every)
+        return formatted(asked, manual.overview, lambda: data, lambda: every)
     name = manual.subject(asked.model)
     if name in CODES:
         one = {"code": name, "means": CODES[name]}
-        return told(asked, lambda: manual.code_text(name), lambda: one, lambda: [one])
-    return told(
+        return formatted(asked, lambda: manual.code_text(name), lambda: one, lambda: [one])
+    return formatted(
         asked, lambda: manual.strategy_text(name), lambda: manual.strategy(name),
         lambda: manual.strategy(name)["knobs"],
     )  # fmt: skip

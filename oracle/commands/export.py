@@ -12,22 +12,22 @@ import argparse
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from oracle.commands.parser import (
-    Answer,
-    as_json,
+from oracle.commands.arguments import (
     batch_arguments,
+    batch_of,
     prediction_arguments,
     prediction_options,
 )
+from oracle.commands.parser import Answer, as_json
 
 if TYPE_CHECKING:
     from oracle.models.transformer import Transformer
 
-FORMATS = ("torchrun", "slurm", "deepspeed", "megatron", "torchtitan", "trace")
-
 
 def arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("format", metavar="FORMAT", help=", ".join(FORMATS))
+    from oracle.writers.export import formats
+
+    parser.add_argument("format", metavar="FORMAT", help=", ".join(formats()))
     prediction_arguments(parser)
     parser.add_argument("--plan", required=True, metavar="PLAN", help='e.g. "data:16 filter:4"')
     batch_arguments(parser)
@@ -42,9 +42,7 @@ def run(asked: argparse.Namespace) -> Answer:
     from oracle.writers.export import put, writer
     from oracle.writers.job import Job
 
-    batch = asked.batch
-    if batch is None:
-        batch = max(1, round(asked.batch_per_device * int(parse(asked.plan, 1).devices[0, 0])))
+    batch = batch_of(asked, asked.plan)
     module = writer(asked.format)
     found = api.estimate(
         asked.model, asked.system, [asked.plan], batch, **prediction_options(asked)

@@ -11,16 +11,18 @@ from __future__ import annotations
 import argparse
 from typing import TYPE_CHECKING
 
-from oracle.commands.parser import Answer, as_json, whole
+from oracle.commands.arguments import whole
+from oracle.commands.parser import Answer, as_json
 
 if TYPE_CHECKING:
-    from oracle.readers.config_json import Imported
-
-FORMATS = ("torch", "onnx", "huggingface")
+    from oracle.readers.importers import Imported
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("format", choices=FORMATS, metavar="FORMAT", help=", ".join(FORMATS))
+    from oracle.readers.importers import formats
+
+    known = formats()
+    parser.add_argument("format", choices=known, metavar="FORMAT", help=", ".join(known))
     parser.add_argument("what", metavar="WHAT", help="a file, or package.module:factory for torch")
     parser.add_argument("-o", "--output", metavar="FILE", help="where to write; else it is printed")
     parser.add_argument("--force", action="store_true", help="write over a file that is there")
@@ -42,7 +44,7 @@ def extents(text: str) -> tuple[int, ...]:
 
 def run(asked: argparse.Namespace) -> Answer:
     from oracle.models.model import model
-    from oracle.readers.network import spec_text
+    from oracle.readers.spec_text import spec_text
     from oracle.spec.units import show
 
     found = imported(asked)
@@ -67,29 +69,10 @@ def run(asked: argparse.Namespace) -> Answer:
 
 def imported(asked: argparse.Namespace) -> Imported:
     """The spec by the reader of the format that was named."""
-    if asked.format == "huggingface":
-        from oracle.readers import huggingface
+    from oracle.readers.importers import importer
 
-        return huggingface.read(asked.what, asked.tokens, asked.name)
-    needs(asked.format)
-    if asked.format == "onnx":
-        from oracle.readers import onnx
-
-        return onnx.read(asked.what, asked.input, asked.tokens, asked.name)
-    from oracle.readers import torch
-
-    sample = (asked.tokens,) if asked.tokens else asked.input or (3, 224, 224)
-    return torch.read(asked.what, sample, tokens=bool(asked.tokens), trust=asked.trust_code,
-                      name=asked.name)  # fmt: skip
-
-
-def needs(package: str) -> None:
-    """A plain sentence where an optional package is missing."""
-    from importlib.util import find_spec
-
-    from oracle.spec.document import refusal
-
-    if find_spec(package) is None:
-        what = f"reading {package} models needs the package `{package}`"
-        hint = "pip install 'oracle-training[onnx]'" if package == "onnx" else "pip install torch"
-        raise refusal("import", what, hint, "E100")
+    found: Imported = importer(asked.format).read(
+        asked.what, sample=asked.input, tokens=asked.tokens, name=asked.name,
+        trust=asked.trust_code,
+    )  # fmt: skip
+    return found

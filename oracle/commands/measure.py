@@ -15,7 +15,8 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from oracle.commands.parser import Answer, either, lasting, names, whole
+from oracle.commands.arguments import either, lasting, names, whole
+from oracle.commands.parser import Answer
 from oracle.spec.document import refusal
 from oracle.spec.options import SLOTS
 
@@ -90,8 +91,6 @@ def run(asked: argparse.Namespace) -> Answer:
 def compute(asked: argparse.Namespace) -> Answer:
     """Rows of a model, each at the local shape of the plans."""
     if not asked.model or not asked.plan or not asked.batch:
-        from oracle.spec.document import refusal
-
         hint = "e.g. --model resnet50 --plan serial --batch 32"
         what = "`measure compute` needs --model, --plan and --batch"
         raise refusal("measure", what, hint, "E103")

@@ -1,4 +1,4 @@
-"""What verbs take: the parser, the options that several share, and an answer's form.
+"""The parser of each verb, and the form of its answer.
 
 An option is declared once, in its verb's `arguments`: the parser, the configuration, the shell
 completions and the manual page all read that declaration.
@@ -15,8 +15,6 @@ from importlib import import_module
 from keyword import iskeyword
 from types import ModuleType
 from typing import Any, NoReturn
-
-from oracle.spec.options import SLOTS, WIDTH
 
 VERBS = {
     "recommend": "rank the ways to split a training over N devices",
@@ -37,8 +35,6 @@ VERBS = {
     "completion": "completions for bash, zsh and fish; the manual page",
     "selftest": "is this installation sound? a few seconds",
 }
-FORMATS = ("text", "json", "csv", "md")
-BRIEF = ("plan", "status", "seconds", "seconds_low", "seconds_high", "memory", "capacity", "why")
 
 
 class Usage(Exception):
@@ -129,7 +125,7 @@ def as_json(data: Any) -> str:
     return json.dumps(data, indent=2, allow_nan=False)
 
 
-def told(
+def formatted(
     asked: argparse.Namespace, text: Callable[[], str], data: Callable[[], Any],
     rows: Callable[[], Iterable[Mapping[str, Any]]], code: int = 0, note: str = "",
     brief: Sequence[str] | None = None,
@@ -148,110 +144,3 @@ def told(
     found = list(rows())
     written = as_csv(found) if form == "csv" else as_markdown(found, brief)
     return Answer(written.rstrip("\n"), code, note)
-
-
-def result_arguments(
-    parser: argparse.ArgumentParser, forms: Iterable[str] = FORMATS, *, file: bool = True
-) -> None:
-    """What every verb that prints a result takes."""
-    known = list(forms)
-    parser.add_argument("--format", choices=known, dest="form", metavar="F",
-                        help=either(known))  # fmt: skip
-    parser.add_argument("--json", action="store_const", const="json", dest="form",
-                        help="short for --format json")  # fmt: skip
-    if file:
-        parser.add_argument("-o", "--output", dest="to", metavar="FILE",
-                            help="write it there, whole or not at all; - prints it")  # fmt: skip
-
-
-def whole(text: str) -> int:
-    """A whole number from 1 on, as an option takes it."""
-    if not text.isdigit() or not 1 <= int(text) < 2**53:
-        raise argparse.ArgumentTypeError(f"`{text}` is not a whole number from 1 on")
-    return int(text)
-
-
-def per_device(text: str) -> float:
-    """Samples per device; a fraction where several devices share one sample."""
-    try:
-        value = float(text)
-    except ValueError:
-        value = -1.0
-    if not 0 < value < 1e12:
-        raise argparse.ArgumentTypeError(f"`{text}` is not a number of samples above zero")
-    return value
-
-
-def lasting(text: str) -> str:
-    """A name or a file that several processes can read; what is piped in can be read once."""
-    if text == "-":
-        raise argparse.ArgumentTypeError("standard input cannot be shared: name a file")
-    return text
-
-
-def names(text: str) -> list[str]:
-    """Words between commas."""
-    return [word for word in text.replace(",", " ").split() if word]
-
-
-def prediction_arguments(parser: argparse.ArgumentParser, *, system: bool = True) -> None:
-    """What every verb that predicts takes."""
-    parser.add_argument(
-        "model", metavar="MODEL", help="a shipped model, a file, or - for standard input"
-    )
-    if system:
-        parser.add_argument("system", metavar="SYSTEM", help="a shipped system, a file, or -")
-    parser.add_argument("--dataset", metavar="D", help="a shipped data set, or a file")
-    parser.add_argument("--max-memory", metavar="M", help="of a device, e.g. `14 GiB`")
-    recipe_arguments(parser)
-    parser.add_argument("--ideal", action="store_true", help="the published table's assumptions")
-    parser.add_argument(
-        "--gamma", type=float, default=1.0, metavar="G", help="memory reuse, with --ideal"
-    )
-    parser.add_argument("--algorithm", metavar="A", help="of collectives: ring, tree, nccl, …")
-    profile_argument(parser)
-
-
-def recipe_arguments(parser: argparse.ArgumentParser) -> None:
-    """How it is trained; not said, as is usual for the model on the device."""
-    parser.add_argument("--precision", choices=list(WIDTH), metavar="P", help=either(WIDTH))
-    parser.add_argument("--optimizer", choices=list(SLOTS), metavar="O", help=either(SLOTS))
-
-
-def either(known: Iterable[str]) -> str:
-    """`a, b or c`."""
-    *most, last = known
-    return f"{', '.join(most)} or {last}"
-
-
-def profile_argument(parser: argparse.ArgumentParser) -> None:
-    """Measured rows, for every verb that predicts."""
-    parser.add_argument("--profile", metavar="FILE",
-                        help="rows as `oracle measure compute` timed them")  # fmt: skip
-
-
-def batch_arguments(parser: argparse.ArgumentParser) -> None:
-    """The global batch, or the batch per device."""
-    size = parser.add_mutually_exclusive_group(required=True)
-    size.add_argument("--batch", type=whole, metavar="B", help="samples per iteration, all devices")
-    size.add_argument("--batch-per-device", type=per_device, metavar="b", help="samples per device")
-
-
-def objective_argument(parser: argparse.ArgumentParser) -> None:
-    """What a ranking is by."""
-    parser.add_argument("--objective", choices=["time", "cost", "memory"], default="time",
-                        metavar="X", help="time, cost (device-seconds) or memory")  # fmt: skip
-
-
-def prediction_options(asked: argparse.Namespace) -> dict[str, Any]:
-    """The same as keyword arguments of `oracle.estimate` and `oracle.recommend`."""
-    return {
-        "dataset": asked.dataset,
-        "precision": asked.precision,
-        "optimizer": asked.optimizer,
-        "ideal": asked.ideal,
-        "max_memory": asked.max_memory,
-        "gamma": asked.gamma,
-        "algorithm": asked.algorithm,
-        "profile": asked.profile,
-    }

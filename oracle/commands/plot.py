@@ -19,14 +19,16 @@ import re
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from oracle.commands.parser import (
-    Answer,
+from oracle.commands.arguments import (
     batch_arguments,
+    batch_of,
     names,
     prediction_arguments,
     prediction_options,
     whole,
 )
+from oracle.commands.parser import Answer
+from oracle.commands.sweep import grid, question
 from oracle.spec.document import refusal
 
 
@@ -43,11 +45,9 @@ def arguments(parser: argparse.ArgumentParser) -> None:
     for name, what in (("breakdown", "computation and communication, bar by bar"),
                        ("scaling", "time and throughput over devices, with intervals"),
                        ("pareto", "time, memory and device-hours of every plan")):  # fmt: skip
-        from oracle.commands import sweep as sweep_
-
         one = kind(name, what)
         one.add_argument("--rows", metavar="FILE", help="of a sweep, instead of MODEL and SYSTEM")
-        sweep_.question(one)
+        question(one)
         _optional(one)
         if name == "breakdown":
             one.add_argument("--measured", metavar="FILE", help="CSV: strategy, devices, "
@@ -103,10 +103,9 @@ def pattern(text: str) -> tuple[tuple[int, int], ...]:
 
 def run(asked: argparse.Namespace) -> Answer:
     from oracle.show.plot import SUFFIXES, save
-    from oracle.spec.document import refusal
 
     if asked.output.rpartition(".")[2].lower() not in SUFFIXES:
-        raise refusal("sweep", f"`{asked.output}` does not say what kind of picture",
+        raise refusal("plot", f"`{asked.output}` does not say what kind of picture",
                        "end the name in .svg, .png or .pdf")  # fmt: skip
     figure = DRAW[asked.kind](asked)
     place = save(figure, asked.output)
@@ -115,18 +114,20 @@ def run(asked: argparse.Namespace) -> Answer:
 
 def _rows(asked: argparse.Namespace) -> list[dict[str, Any]]:
     from oracle.ask.sweep import sweep
-    from oracle.commands.sweep import grid
     from oracle.show.plot.rows import read_rows
 
     if asked.rows:
         return read_rows(asked.rows)
-    if not (
-        asked.model and asked.system and asked.devices and (asked.batch or asked.batch_per_device)
-    ):
-        raise refusal(
-            "sweep", "nothing to draw", "MODEL SYSTEM --devices … --batch …, or --rows FILE"
-        )
+    _need_sizes(asked)
     return sweep(grid(asked), asked.out, jobs=asked.jobs).rows
+
+
+def _need_sizes(asked: argparse.Namespace) -> None:
+    """What a sweep is over must be said where no rows are read."""
+    sized = asked.devices and (asked.batch or asked.batch_per_device)
+    if not (asked.model and asked.system and sized):
+        hint = "MODEL SYSTEM --devices … --batch …, or --rows FILE"
+        raise refusal("plot", "nothing to draw", hint)
 
 
 def _breakdown(asked: argparse.Namespace) -> Any:
@@ -164,7 +165,6 @@ def _title(asked: argparse.Namespace) -> str:
 
 def _pareto(asked: argparse.Namespace) -> Any:
     from oracle import api
-    from oracle.commands.sweep import grid
     from oracle.show.plot import pareto
     from oracle.show.plot.rows import columns, read_rows
 
@@ -172,7 +172,7 @@ def _pareto(asked: argparse.Namespace) -> Any:
         rows = read_rows(asked.rows)
         columns(rows, ("plan", "devices", "seconds", "memory", "capacity"), asked.rows)
         return pareto(rows, asked.title)
-    _rows_wanted(asked)
+    _need_sizes(asked)
     found: list[dict[str, Any]] = []
     for point in grid(asked).points():
         ranking = api.recommend(
@@ -183,25 +183,13 @@ def _pareto(asked: argparse.Namespace) -> Any:
     return pareto(found, asked.title or _title(asked))
 
 
-def _rows_wanted(asked: argparse.Namespace) -> None:
-    from oracle.spec.document import refusal
-
-    if not (
-        asked.model and asked.system and asked.devices and (asked.batch or asked.batch_per_device)
-    ):
-        raise refusal(
-            "sweep", "nothing to draw", "MODEL SYSTEM --devices … --batch …, or --rows FILE"
-        )
-
-
 def _plans(asked: argparse.Namespace) -> Any:
     from oracle import api
     from oracle.show import plot
-    from oracle.spec.document import refusal
 
     options = prediction_options(asked)
     if asked.plan:
-        batch = asked.batch or _batch(asked)
+        batch = asked.batch or [batch_of(asked, plan) for plan in asked.plan]
         shown = api.estimate(asked.model, asked.system, asked.plan, batch, **options)
     elif asked.devices:
         ranking = api.recommend(
@@ -215,16 +203,9 @@ def _plans(asked: argparse.Namespace) -> Any:
         )
         shown = ranking.estimate if len(ranking) else ranking.misses
     else:
-        raise refusal("sweep", "no plan to draw", "--devices N or --plan PLAN")
+        raise refusal("plot", "no plan to draw", "--devices N or --plan PLAN")
     draw = {"parts": plot.parts, "memory": plot.memory}[asked.kind]
     return draw(shown, asked.title or f"{asked.model} on {asked.system}")
-
-
-def _batch(asked: argparse.Namespace) -> list[int]:
-    from oracle.plan.plan import parse
-
-    counts = [int(parse(text, 1).devices[0, 0]) for text in asked.plan]
-    return [max(1, round(asked.batch_per_device * count)) for count in counts]
 
 
 def _measured(asked: argparse.Namespace) -> Any:
@@ -249,34 +230,32 @@ def _timeline(asked: argparse.Namespace) -> Any:
 def _contention(asked: argparse.Namespace) -> Any:
     from oracle.show.plot import contention
     from oracle.spec.catalogue import system
-    from oracle.spec.document import refusal
     from oracle.spec.units import parse as quantity
 
     where = system(asked.system)
     try:
         nbytes = quantity(asked.bytes, "B")
     except ValueError as error:
-        raise refusal("sweep", str(error), "e.g. --bytes '64 MB'") from None
+        raise refusal("plot", str(error), "e.g. --bytes '64 MB'") from None
     what, devices = asked.pattern, asked.devices
     if asked.plan:
         what, devices = groups_of(asked.plan, asked.axes)
     elif what is None or devices is None:
         raise refusal(
-            "sweep", "no groups to draw", "--plan PLAN [--axes A], or --devices N --pattern 16x4"
+            "plot", "no groups to draw", "--plan PLAN [--axes A], or --devices N --pattern 16x4"
         )
     if devices > where.devices:
-        raise refusal("sweep", f"{devices} devices, but {where.name} has {where.devices}")
+        raise refusal("plot", f"{devices} devices, but {where.name} has {where.devices}")
     try:
         return contention(where, what, devices, asked.op, asked.algorithm, nbytes, asked.title)
     except ValueError as error:
-        raise refusal("sweep", str(error)) from None
+        raise refusal("plot", str(error)) from None
 
 
 def groups_of(plan: str, axes: Sequence[str]) -> tuple[tuple[tuple[int, int], ...], int]:
     """The groups along some axes of a plan: the outermost that is split, if none is named."""
     from oracle.plan.mesh import Groups
     from oracle.plan.plan import parse
-    from oracle.spec.document import refusal
 
     table = parse(plan, 1.0)
     split = [axis.name for axis in table.axes if axis.multiplies and axis.degree[0, 0] > 1]
@@ -284,7 +263,7 @@ def groups_of(plan: str, axes: Sequence[str]) -> tuple[tuple[tuple[int, int], ..
     unknown = [name for name in wanted if name not in split]
     if unknown or not wanted:
         raise refusal(
-            "sweep",
+            "plot",
             f"`{plan}` does not split {', '.join(unknown) or 'anything'}",
             f"--axes {','.join(split)}" if split else "a plan with a degree above 1",
         )

@@ -10,18 +10,17 @@ from __future__ import annotations
 import argparse
 from typing import TYPE_CHECKING
 
-from oracle.commands.parser import (
+from oracle.commands.arguments import (
     BRIEF,
-    Answer,
     batch_arguments,
     names,
     objective_argument,
     prediction_arguments,
     prediction_options,
     result_arguments,
-    told,
     whole,
 )
+from oracle.commands.parser import Answer, formatted
 
 if TYPE_CHECKING:
     from oracle.ask.ranking import Ranking
@@ -76,7 +75,7 @@ def run(asked: argparse.Namespace) -> Answer:
     ranking = ranked(asked)
     if not len(ranking) and (asked.form or "text") == "text":
         asked.enough = enough(asked)
-    return told(
+    return formatted(
         asked, lambda: ranking_text(ranking, asked),
         lambda: signed(ranking.to_dict(asked.everything), asked),
         lambda: ranking.rows(asked.everything), 0 if len(ranking) else 1,

@@ -13,6 +13,7 @@ from __future__ import annotations
 import argparse
 from pathlib import Path
 
+from oracle.commands.arguments import lasting, result_arguments, whole
 from oracle.commands.measure import (
     ended,
     executed_arguments,
@@ -21,7 +22,7 @@ from oracle.commands.measure import (
     need_runnable,
     need_torch,
 )
-from oracle.commands.parser import Answer, lasting, result_arguments, told, whole
+from oracle.commands.parser import Answer, formatted
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:
@@ -84,7 +85,7 @@ def run(asked: argparse.Namespace) -> Answer:
          "seconds": one.seconds, "spread": one.spread, "memory": one.memory}
         for one in found
     ]  # fmt: skip
-    return told(
+    return formatted(
         asked, lambda: "\n".join(lines),
         lambda: stamped({"plans": [one.as_json() for one in found]}), lambda: rows,
         answer.code, answer.note,

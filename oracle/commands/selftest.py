@@ -9,7 +9,8 @@ from __future__ import annotations
 
 import argparse
 
-from oracle.commands.parser import Answer, result_arguments, told
+from oracle.commands.arguments import result_arguments
+from oracle.commands.parser import Answer, formatted
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:
@@ -28,5 +29,7 @@ def run(asked: argparse.Namespace) -> Answer:
               "pyarrow": "sweep --format parquet", "dask": "sweep --dask"}  # fmt: skip
     missing = [f"{name} ({verbs})" for name, verbs in extras.items() if find_spec(name) is None]
     note = f"not installed, and only needed for what follows it: {', '.join(missing)}"
-    return told(asked, lambda: selftest_text(found), lambda: stamped(found.to_dict()), found.rows,
-                0 if found.sound else 1, note if missing else "")  # fmt: skip
+    return formatted(
+        asked, lambda: selftest_text(found), lambda: stamped(found.to_dict()), found.rows,
+        0 if found.sound else 1, note if missing else "",
+    )  # fmt: skip

@@ -9,11 +9,13 @@ oracle specs schema models|systems|devices|datasets      JSON Schema, for editor
 from __future__ import annotations
 
 import argparse
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
-from oracle.commands.parser import Answer, Usage, as_json, result_arguments, told
-from oracle.spec.document import refusal
+from oracle.commands.arguments import result_arguments
+from oracle.commands.parser import Answer, as_json, formatted
+from oracle.spec.document import SpecError, refusal, suggest
 
 FAULT = ("code", "what", "line", "column", "hint")
 FOLDERS = ("models", "systems", "devices", "datasets")
@@ -33,7 +35,8 @@ def run(asked: argparse.Namespace) -> Answer:
     if asked.what == "list":
         return listed(asked)
     if not asked.names:
-        raise _wrong(Usage(f"`oracle specs {asked.what}` takes at least one name"))
+        what = f"`oracle specs {asked.what}` takes at least one name"
+        raise refusal("specs", what, "see `oracle specs --help`", "E112")
     return {"show": shown, "check": checked, "schema": schema}[asked.what](asked)
 
 
@@ -46,7 +49,7 @@ def listed(asked: argparse.Namespace) -> Answer:
     found = {folder: sorted(shipped(folder)) for folder in wanted}
     rows = [{"kind": folder, "name": name} for folder, names in found.items() for name in names]
     lines = [f"{folder}: {' '.join(names)}" for folder, names in found.items()]
-    return told(asked, lambda: "\n".join(lines), lambda: found, lambda: rows)
+    return formatted(asked, lambda: "\n".join(lines), lambda: found, lambda: rows)
 
 
 def shown(asked: argparse.Namespace) -> Answer:
@@ -63,8 +66,6 @@ def shown(asked: argparse.Namespace) -> Answer:
 
 
 def checked(asked: argparse.Namespace) -> Answer:
-    from oracle.spec.document import SpecError
-
     lines, errors = [], []
     files: list[dict[str, Any]] = []
     for name in asked.names:
@@ -85,8 +86,10 @@ def checked(asked: argparse.Namespace) -> Answer:
     rows = [{"name": file["name"], "kind": file["kind"], **fault} for file in files
             for fault in file["faults"] or [dict.fromkeys(FAULT)]]  # fmt: skip
     said = "\n\n".join(errors) if (asked.form or "text") == "text" else ""
-    return told(asked, lambda: "\n".join(lines), lambda: {"schema": 1, "files": files},
-                lambda: rows, 2 if errors else 0, said)  # fmt: skip
+    return formatted(
+        asked, lambda: "\n".join(lines), lambda: {"schema": 1, "files": files}, lambda: rows,
+        2 if errors else 0, said,
+    )  # fmt: skip
 
 
 def schema(asked: argparse.Namespace) -> Answer:
@@ -97,10 +100,10 @@ def schema(asked: argparse.Namespace) -> Answer:
 
 def schema_of(kind: str) -> dict[str, Any]:
     """The JSON Schema of a kind of spec file."""
-    from oracle.models.model import Network
+    from oracle.models.build import Network
     from oracle.spec.dataset import Dataset
     from oracle.spec.device import Device
-    from oracle.spec.schema import json_schema
+    from oracle.spec.json_schema import json_schema
     from oracle.spec.system import System
 
     kinds = {"models": Network, "systems": System, "devices": Device, "datasets": Dataset}
@@ -138,13 +141,5 @@ def opened(kind: str, name: str) -> object:
     return read[kind](name)
 
 
-def _unknown(name: str, known: object) -> Exception:
-    from oracle.spec.document import suggest
-
-    what = f"nothing is called `{name}`"
-    return refusal("specs", what, suggest(name, list(known)), "E110")  # type: ignore[call-overload]
-
-
-def _wrong(error: Exception) -> Exception:
-
-    return refusal("specs", str(error), "see `oracle specs --help`", "E112")
+def _unknown(name: str, known: Iterable[str]) -> SpecError:
+    return refusal("specs", f"nothing is called `{name}`", suggest(name, known), "E110")

@@ -23,8 +23,7 @@ from pathlib import Path
 from types import FrameType
 from typing import Any
 
-from oracle.commands.parser import (
-    Answer,
+from oracle.commands.arguments import (
     lasting,
     names,
     objective_argument,
@@ -32,6 +31,7 @@ from oracle.commands.parser import (
     result_arguments,
     whole,
 )
+from oracle.commands.parser import Answer
 from oracle.spec.document import refusal
 
 LOG_EVERY = 30.0  # seconds between two lines of progress in a log

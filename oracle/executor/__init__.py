@@ -1,7 +1,7 @@
 """Runs plans for real with torch.distributed, and times what it ran; it knows no predicted seconds.
 
-Only this room imports torch (and `readers/torch.py`), and only inside the worker processes that
-it starts: the process that supervises them never does.
+Only this room imports torch (and `readers/importers/torch.py`), and only inside the worker
+processes that it starts: the process that supervises them never does.
 
 run launch rank heartbeat world faults records   starting ranks, watching them, their results
 collectives profile measured                     what is measured: exchanges, rows, whole plans

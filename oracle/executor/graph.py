@@ -12,8 +12,9 @@ from typing import Any
 
 import numpy as np
 
+from oracle.models.build import Network
 from oracle.models.layers import Layer, Placed, Row, Shape
-from oracle.models.model import Model, Network, network
+from oracle.models.model import Model, network
 from oracle.models.model import model as read_model
 
 

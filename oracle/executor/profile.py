@@ -18,7 +18,7 @@ from oracle.executor.launch import TIMEOUT, Host, Outcome, Say, launch, silent
 from oracle.executor.run import DTYPES, PlanRun, refuse
 from oracle.kernels.profile import signature
 from oracle.kernels.profile.file import MARK
-from oracle.spec.options import WIDTH
+from oracle.spec.options import PRECISIONS
 
 if TYPE_CHECKING:
     from oracle.executor.rank import Rank
@@ -52,7 +52,7 @@ def measure_compute(
             line for path in sorted(parts.glob("rank-*.jsonl")) for line in records.lines(path)
         ]
         head: dict[str, Any] = {MARK: 1, "complete": outcome.complete}
-        if len(said := {job.precision for job in wanted}) == 1 and said <= set(WIDTH):
+        if len(said := {job.precision for job in wanted}) == 1 and said <= set(PRECISIONS):
             head |= {"precision": said.pop()}
         records.write_lines(out, [head, *_joined(lines)])
     return outcome

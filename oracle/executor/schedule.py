@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from oracle.plan.schedule import SCHEDULES
+
 
 @dataclass(frozen=True, slots=True)
 class Pass:
@@ -14,26 +16,11 @@ class Pass:
     micro_batch: int
 
 
-def schedule(stage: int, stages: int, chunks: int, micro_batches: int, gpipe: bool) -> list[Pass]:
-    """The passes of a stage in order: GPipe, or 1F1B with interleaving [narayanan2021, §2.2].
+def passes(name: str, stage: int, stages: int, micro_batches: int, chunks: int) -> list[Pass]:
+    """The passes of a stage in the order of a schedule whose backward passes are whole.
 
-    1F1B runs a few forward passes ahead, then one forward and one backward pass in turn, then the
-    rest of the backward passes; GPipe runs all forward passes first. With several chunks a stage,
-    as many micro-batches as there are stages go through one chunk before the next.
-
-    >>> [("F" if p.forward else "B") + str(p.micro_batch) for p in schedule(0, 2, 1, 3, False)]
+    >>> [("F" if p.forward else "B") + str(p.micro_batch) for p in passes("1f1b", 0, 2, 3, 1)]
     ['F0', 'F1', 'B0', 'F2', 'B1', 'B2']
     """
-    total, turn = micro_batches * chunks, stages * chunks
-
-    def nth(forward: bool, k: int) -> Pass:
-        chunk = k % turn // stages
-        micro_batch = k // turn * stages + k % stages
-        return Pass(forward, chunk if forward else chunks - 1 - chunk, micro_batch)
-
-    warm_up = (stages - 1 - stage) * (1 if chunks == 1 else 2) + (chunks - 1) * stages
-    ahead = total if gpipe else min(total, warm_up)
-    found = [nth(True, k) for k in range(ahead)]
-    for k in range(ahead, total):
-        found += [nth(True, k), nth(False, k - ahead)]
-    return found + [nth(False, k) for k in range(total - ahead, total)]
+    turns = SCHEDULES[name].order(stage, stages, micro_batches, chunks)
+    return [Pass(turn.kind == "forward", turn.chunk, turn.micro) for turn in turns]

@@ -18,7 +18,7 @@ from oracle.executor.graph import OperationGraph
 from oracle.executor.local_model import LocalModel
 from oracle.executor.optimizer import Optimizer, ratios
 from oracle.executor.parts import Interval, deal
-from oracle.executor.schedule import Pass, schedule
+from oracle.executor.schedule import Pass, passes
 from oracle.executor.stage_border import StageBorder
 from oracle.models.layers import Embedding, Loss
 
@@ -85,9 +85,8 @@ class Trainer:
         self.into, self.out = (
             [StageBorder.of(local, chunk, end) for chunk in chunks] for end in ("into", "out of")
         )
-        gpipe = not int(pipeline.schedule[0, 0])
-        self.passes = schedule(local.stage, mesh.degree("pipeline"), len(chunks), self.segments,
-                               gpipe)  # fmt: skip
+        self.passes = passes(pipeline.word("schedule"), local.stage, mesh.degree("pipeline"),
+                             self.segments, len(chunks))  # fmt: skip
         last = {this.chunk: this for this in self.passes if not this.forward}
         self.final = frozenset(last.values())  # a chunk's gradients are whole after these
         self.waiting: dict[tuple[int, int], tuple[Tensor, Tensor]] = {}

@@ -4,8 +4,9 @@ gemm attention conv stream    seconds of one family of kernels
 curve         how a family uses a device: peak, traffic, start
 waves         whole waves of whole tiles
 rows          forward and backward seconds of every row of a model
+passes        what these seconds are handed on as
 slowest       the slowest of many like devices sets the pace
-provenance    where the seconds of a pass come from, and how sure they are
+provenance    where the seconds of a pass come from, and their uncertainty
 profile/      measured seconds in place of modelled ones
 """
 

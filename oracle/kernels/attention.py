@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import numpy as np
 
-from oracle.kernels.curve import WIDTH, Array, curve, duration, powered, precision_on
+from oracle.kernels.curve import OPERAND_BYTES, curve, duration, powered, precision_on
 from oracle.kernels.gemm import gemm
 from oracle.kernels.stream import stream
+from oracle.models.model import Floats
+from oracle.models.shard import Numbers
 from oracle.spec.device import Device
 
 # FlashAttention-2 reaches up to 73 % of an A100's peak forward and 63 % backward (dao2023, §4)
@@ -20,12 +22,12 @@ SINCE = 0.35 / 0.73
 def attention(
     device: Device,
     precision: str,
-    batch: Array,
-    heads: Array,
-    kv_heads: Array,
-    queries: Array,
-    keys: Array,
-    width: Array,
+    batch: Numbers,
+    heads: Numbers,
+    kv_heads: Numbers,
+    queries: Numbers,
+    keys: Numbers,
+    width: Numbers,
     causal: bool = True,
     part: str = "forward",
     flash: bool = True,
@@ -33,7 +35,7 @@ def attention(
     *,
     version: int = 0,
     queued: bool = False,
-) -> Array:
+) -> Floats:
     """Seconds of softmax(QKᵀ)V of every head, or of its backward pass.
 
     Flash (`dao2023`): 2 products forward and 5 backward, of the pairs that the mask leaves; only
@@ -41,7 +43,9 @@ def attention(
     scores do: 2 or 4 batched products, then scale, mask and softmax in one pass, dropout in
     another.
     """
-    batch, queries, keys = (np.asarray(each, float) for each in (batch, queries, keys))
+    batch, queries, keys, width = (
+        np.asarray(each, float) for each in (batch, queries, keys, width)
+    )
     if not flash:
         return unfused(
             device, precision, batch * heads, queries, keys, width, part, dropout, queued
@@ -50,12 +54,12 @@ def attention(
     masked = np.minimum(queries, keys) / 2 if causal else 0.0
     seen = keys - masked * np.minimum(queries, keys) / queries  # keys that a query looks at
     products, passes = (2, 1) if part == "forward" else (5, 2)
-    once = WIDTH[precision] * batch * width * 2 * (heads * queries + kv_heads * keys)
+    once = OPERAND_BYTES[precision] * batch * width * 2 * (heads * queries + kv_heads * keys)
     fitted = curve(device, "attention", own, part)
     rate = device.peak[own] * (1 if fitted.part or part == "forward" else BACKWARD)
     # a kernel works down the queries of one head; the width is the inner loop of its products
     seconds = duration(
-        fitted, device, rate, queries, np.asarray(width, float), seen,
+        fitted, device, rate, queries, width, seen,
         products * batch * heads, passes * once,
     )  # fmt: skip
     flop = 2 * products * batch * heads * queries * seen * width
@@ -66,12 +70,12 @@ def attention(
 
 
 def unfused(
-    device: Device, precision: str, count: Array, queries: Array, keys: Array, width: Array,
+    device: Device, precision: str, count: Floats, queries: Floats, keys: Floats, width: Floats,
     part: str, dropout: bool, queued: bool,
-) -> Array:  # fmt: skip
+) -> Floats:  # fmt: skip
     """The same through memory: products, softmax (2 passes, 3 backward), dropout and its mask."""
     scores = count * queries * keys
-    size = WIDTH[precision]
+    size = OPERAND_BYTES[precision]
     into = batched(device, precision, queries, keys, width, count, width, queued)  # QKᵀ, dP
     out = batched(device, precision, queries, width, keys, count, width, queued)  # PV, dQ
     back = batched(device, precision, keys, width, queries, count, width, queued)  # dK, dV
@@ -83,16 +87,16 @@ def unfused(
 
 
 def batched(
-    device: Device, precision: str, m: Array, n: Array, k: Array, count: Array, width: Array,
+    device: Device, precision: str, m: Floats, n: Floats, k: Floats, count: Floats, width: Floats,
     queued: bool,
-) -> Array:  # fmt: skip
+) -> Floats:  # fmt: skip
     """Seconds of `count` products over heads of `width` elements.
 
     Matrix units load 16 bytes at a time. A single product of another width is padded by the
     library; heads lie side by side in memory, are not, and go without matrix units [cublas].
     """
     seconds = gemm(device, precision, m, n, k, count, queued=queued)
-    apart = np.asarray(width) * WIDTH[precision] % 16 != 0
-    if WIDTH[precision] < 4 and apart.any():
+    apart = width * OPERAND_BYTES[precision] % 16 != 0
+    if OPERAND_BYTES[precision] < 4 and apart.any():
         seconds = np.where(apart, gemm(device, "fp32", m, n, k, count, queued=queued), seconds)
     return seconds

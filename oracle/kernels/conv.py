@@ -18,33 +18,42 @@ from typing import TypeAlias
 
 import numpy as np
 
-from oracle.kernels.curve import WIDTH, Array, curve, duration, fitted, powered, precision_on
+from oracle.kernels.curve import (
+    OPERAND_BYTES,
+    curve,
+    duration,
+    fitted,
+    powered,
+    precision_on,
+)
+from oracle.models.model import Floats
+from oracle.models.shard import Numbers
 from oracle.spec.device import Curve, Device
 
-Three: TypeAlias = "tuple[Array, Array, Array]"  # depth, height, width; 1 where there is none
+Three: TypeAlias = tuple[Numbers, Numbers, Numbers]  # depth, height, width; 1 where there is none
 TRANSFORM = 6  # points of a Winograd tile along height and along width
 
 
 def conv(
     device: Device,
     precision: str,
-    batch: Array,
-    channels: Array,
-    filters: Array,
+    batch: Numbers,
+    channels: Numbers,
+    filters: Numbers,
     extents_out: Three,
     window: Three,
     stride: Three = (1, 1, 1),
-    groups: Array = 1,
+    groups: Numbers = 1,
     part: str = "forward",
     *,
     queued: bool = False,
-) -> Array:
+) -> Floats:
     """Seconds of a convolution's forward pass, data gradient or weight gradient."""
     own = precision_on(device, precision)
     rate, batch = device.peak[own], np.asarray(batch, float)
     points, taps, strides = (product(three) for three in (extents_out, window, stride))
     inner, outer = np.asarray(channels, float) / groups, np.asarray(filters, float) / groups
-    moved = WIDTH[precision] * groups * (
+    moved = OPERAND_BYTES[precision] * groups * (
         batch * (inner * points * strides + outer * points) + inner * outer * taps
     )  # fmt: skip
     used = curve(device, "conv", own, part)
@@ -69,9 +78,9 @@ def conv(
 
 
 def shape(
-    used: Curve, part: str, batch: Array, points: Array, inner: Array, outer: Array,
-    taps: Array, strides: Array,
-) -> tuple[Array, Array, Array]:  # fmt: skip
+    used: Curve, part: str, batch: Floats, points: Floats, inner: Floats, outer: Floats,
+    taps: Floats, strides: Floats,
+) -> tuple[Floats, Floats, Floats]:  # fmt: skip
     """m, n, k of the matrix product that this part of a convolution is, of one group."""
     if part == "forward":
         return batch * points, outer, np.sqrt(inner * inner + used.granule**2) * taps
@@ -84,7 +93,7 @@ def shape(
     raise ValueError(f"a convolution has the parts forward, data and weight, not {part!r}")
 
 
-def product(three: Three) -> Array:
+def product(three: Three) -> Floats:
     """The points of a box, as a float array."""
     depth, height, width = three
     return np.asarray(depth, float) * height * width

@@ -15,15 +15,16 @@ the longer of the two counts: what a wave loads, it loads while it computes.
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import Any, TypeAlias
 
 import numpy as np
 
 from oracle.kernels.waves import waves
+from oracle.models.model import Floats
+from oracle.models.shard import Numbers
 from oracle.spec.device import Curve, Device
 
-Array: TypeAlias = Any  # a float or a numpy array, broadcastable to (plans, rows)
-WIDTH = {"fp32": 4.0, "tf32": 4.0, "fp16": 2.0, "bf16": 2.0, "fp8": 1.0}  # bytes of an element
+# bytes of an element as a kernel reads it
+OPERAND_BYTES = {"fp32": 4.0, "tf32": 4.0, "fp16": 2.0, "bf16": 2.0, "fp8": 1.0}
 REACHED = 0.83  # of the peak, by large products in a short benchmark: 0.81 H100, 0.84 A100
 AREA = 128.0 * 128.0  # of the tile that one processor works on at a time
 
@@ -58,7 +59,7 @@ ASSUMED = {
 
 @dataclass(frozen=True, slots=True)
 class Origin:
-    """Where a price comes from, and how far it can be trusted."""
+    """Where the seconds of a kernel come from, and their uncertainty."""
 
     kind: str  # measured, fitted, datasheet or assumed
     source: str
@@ -93,7 +94,7 @@ def fitted(device: Device, family: str, precision: str = "", part: str = "") -> 
 def origin(
     device: Device, family: str, precision: str = "", part: str = "", flop: float | None = None
 ) -> Origin:
-    """Whether a price is measured, fitted or assumed, and whether `flop` lies outside the fit."""
+    """Where the seconds of a kernel come from, and whether `flop` lies outside the fit."""
     own = precision and precision_on(device, precision)
     used = curve(device, family, own, part)
     outside = used.origin == "assumed"
@@ -113,12 +114,12 @@ def duration(
     used: Curve,
     device: Device,
     rate: float,
-    m: Array,
-    n: Array,
-    k: Array,
-    count: Array,
-    nbytes: Array,
-) -> Array:
+    m: Floats,
+    n: Floats,
+    k: Floats,
+    count: Numbers,
+    nbytes: Floats,
+) -> Floats:
     """Seconds on the device of `count` products (m×k)·(k×n) in one kernel, by `used`."""
     traffic = nbytes * (1 / (device.memory_bandwidth * used.traffic))
     if used.waves:
@@ -130,13 +131,13 @@ def duration(
     return used.start + np.sqrt(math * math + traffic * traffic)
 
 
-def launched(device: Device, seconds: Array, queued: bool) -> Array:
-    """At least what the host needs to launch it, unless the host runs ahead (`queued`)."""
+def launched(device: Device, seconds: Floats, queued: bool) -> Floats:
+    """Seconds of a kernel, no less than the host takes to launch it unless it is `queued`."""
     return seconds if queued else np.maximum(seconds, device.launch)
 
 
-def powered(device: Device, own: str, seconds: Array, flop: Array, queued: bool) -> Array:
-    """The same, and in a training step (`queued`) at the clock that the power lasts for.
+def powered(device: Device, own: str, seconds: Floats, flop: Numbers, queued: bool) -> Floats:
+    """As `launched`, and in a training step (`queued`) at the clock that the power limit allows.
 
         P ∝ rate · V²,  V ∝ clock:   clock = ∛(budget / rate)  where that is less than one
 

@@ -1,4 +1,4 @@
-"""Where the seconds of a plan's passes come from, and how far they can be trusted.
+"""Where the seconds of each pass come from (measured, fitted, assumed), and their uncertainty.
 
 A row is `measured` where a profile has it, else what the curve of its kernels is: `fitted`,
 `datasheet` or `assumed`. It lies outside where no measurement covers it: at work that a curve was
@@ -11,15 +11,16 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from oracle.kernels.curve import Origin, origin
-from oracle.kernels.rows import Passes
-from oracle.models.model import Model
-from oracle.models.shard import Array, Shard
+from oracle.kernels.passes import Passes
+from oracle.models.model import Floats, Model
+from oracle.models.shard import Numbers, Shard
 from oracle.spec.device import ORIGINS, Device
 from oracle.spec.options import Options
 
-FOLD = 0.05  # more doubt for every e-fold of work beyond what was measured
+FOLD = 0.05  # more relative uncertainty for every e-fold of work beyond what was measured
 # what of a curve's error is common to the rows of a model: most of a fitted family's spread is
 # shape by shape and cancels, what is assumed errs as a whole
 COMMON = {"measured": 1.0, "fitted": 1 / 3, "datasheet": 1 / 1.5, "assumed": 1 / 1.5}
@@ -28,24 +29,26 @@ EXACT, SCALED = 0.05, 0.1  # relative 1σ of a row measured at its shape, on ano
 
 
 @dataclass(eq=False)
-class Known:
-    """Of some seconds of each plan: by where they come from, (plans,) each."""
+class Provenance:
+    """Seconds of one pass of each plan, by origin, and their uncertainty: (plans,) each."""
 
-    seconds: dict[str, Array] = field(default_factory=dict)  # by origin
-    outside: Array = 0.0  # seconds of what was measured or fitted, but not at such work
-    doubt: Array = 0.0  # 1σ of all, seconds: errors of one origin add up
+    seconds: dict[str, Floats] = field(default_factory=dict)  # by origin
+    # seconds of what was measured or fitted, but not at such work
+    outside: Floats = field(default_factory=lambda: np.zeros(1))
+    # 1σ of all, seconds: errors of one origin add up
+    uncertainty: Floats = field(default_factory=lambda: np.zeros(1))
 
-    def add(self, kind: str, seconds: Array, outside: Array, doubt: Array) -> None:
+    def add(self, kind: str, seconds: Floats, outside: Numbers, uncertainty: Numbers) -> None:
         self.seconds[kind] = self.seconds.get(kind, 0.0) + seconds
         self.outside = self.outside + np.broadcast_to(outside, seconds.shape)
-        self.doubt = self.doubt + np.broadcast_to(doubt, seconds.shape)
+        self.uncertainty = self.uncertainty + np.broadcast_to(uncertainty, seconds.shape)
 
     @property
-    def total(self) -> Array:
+    def total(self) -> Floats:
         return np.maximum(sum(self.seconds.values()), 1e-30)
 
-    def told(self, plan: int) -> dict[str, object]:
-        """Of one plan, as JSON has it."""
+    def to_dict(self, plan: int) -> dict[str, object]:
+        """The origin of one plan's seconds, as JSON has it."""
         shares = {kind: float(self.seconds[kind][plan] / self.total[plan])
                   for kind in ORIGINS if kind in self.seconds}  # fmt: skip
         shares = {kind: share for kind, share in shares.items() if share > 0}
@@ -54,11 +57,11 @@ class Known:
         return {"origin": kind, "outside": not covered, "shares": shares}
 
 
-def known(
+def provenance(
     shard: Shard, times: Passes, stages: Any, device: Device, options: Options
-) -> tuple[Known, Known, Known]:
+) -> tuple[Provenance, Provenance, Provenance]:
     """Of forward and backward pass, per micro-batch of the whole model, and of the update."""
-    ahead, back, update = Known(), Known(), Known()
+    ahead, back, update = Provenance(), Provenance(), Provenance()
     if shard.ideal:
         for tally in (ahead, back, update):
             tally.add("assumed", np.ones(len(times.forward)), 0.0, 0.0)
@@ -80,7 +83,7 @@ def known(
     weights = stages.total(shard.w * np.ones_like(shard.batch)) * shard.stated
     held = weights.sum(axis=1)
     if profile is not None and profile.has(options.optimizer):
-        near = profile.has(options.optimizer, weights).all(axis=1)
+        near = profile.has_of(options.optimizer, weights).all(axis=1)
         update.add("measured", held, held * ~near, EXACT * held)
     else:
         stream = origin(device, "stream")
@@ -88,25 +91,27 @@ def known(
     return ahead, back, update
 
 
-def _measured(tally: Known, seconds: Array, how: Array) -> Array:
-    """Put down what a profile has; what is left was never measured."""
-    for level, doubt in ((2, EXACT), (1, SCALED)):
+def _measured(tally: Provenance, seconds: Floats, how: NDArray[np.int8]) -> Floats:
+    """Count the seconds that a profile has; the rest, which were never measured, are returned."""
+    for level, uncertainty in ((2, EXACT), (1, SCALED)):
         these = (seconds * (how == level)).sum(axis=1)
-        tally.add("measured", these, these * (level == 1), doubt * these)
-    return seconds * (how == 0)
+        tally.add("measured", these, these * (level == 1), uncertainty * these)
+    rest: Floats = seconds * (how == 0)
+    return rest
 
 
-def _modelled(tally: Known, seconds: Array, own: Origin, work: Array) -> None:
+def _modelled(tally: Provenance, seconds: Floats, own: Origin, work: Floats) -> None:
+    """Count seconds of the kernel model, by the origin of their curve."""
     total = seconds.sum(axis=1)
-    doubt = COMMON[own.kind] * own.uncertainty * total
-    outside: Array = 0.0
+    uncertainty = COMMON[own.kind] * own.uncertainty * total
+    outside: Numbers = 0.0
     if own.reach:
         low, high = own.reach[0], own.reach[-1]
         if work.min() < low or work.max() > high:
             beyond = np.maximum(np.maximum(low / np.maximum(work, 1.0), work / high), 1.0)
             outside = (seconds * (beyond > 1)).sum(axis=1) * (own.kind in MEASURED)
-            doubt = doubt + FOLD * (seconds * np.log(beyond)).sum(axis=1)
-    tally.add(own.kind, total, outside, doubt)
+            uncertainty = uncertainty + FOLD * (seconds * np.log(beyond)).sum(axis=1)
+    tally.add(own.kind, total, outside, uncertainty)
 
 
 def _families(model: Model) -> dict[str, list[int]]:

@@ -7,8 +7,6 @@ longer of the two: small layers are as slow as their launches.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any
 
@@ -16,13 +14,15 @@ import numpy as np
 
 from oracle.kernels.attention import attention
 from oracle.kernels.conv import conv
+from oracle.kernels.curve import precision_on
 from oracle.kernels.gemm import gemm
+from oracle.kernels.passes import Passes
 from oracle.kernels.profile.measured import Profile
 from oracle.kernels.stream import stream
 from oracle.models import masks
 from oracle.models.layers import Row
-from oracle.models.model import Model
-from oracle.models.shard import Array, Shard, product
+from oracle.models.model import Axes, Floats, Model
+from oracle.models.shard import Numbers, Shard, product
 from oracle.spec.device import Device
 
 # what a framework dispatches for one row, forward and backward: a matrix product brings its bias,
@@ -32,31 +32,17 @@ DISPATCHED = {
     "gemm": (3, 4), "conv": (2, 3), "flash": (5, 6), "attention": (12, 16), "stream": (2, 3),
     "loss": (15, 8),
 }  # fmt: skip
-BESIDE = {"fp8": "bf16"}  # what all but linear layers compute in
+BESIDE = {"fp8": "bf16"}  # what all layers but linear ones compute in
 CAST = 4  # bytes an element: read in 16 bits, written in 8 as it is and turned round
 MERGED = 10  # bytes to add an element of a part's result to those before it, in fp32
 AROUND = 60  # dispatched around each micro-batch: fetching it, scaling its loss, bookkeeping
 
 
-@dataclass(frozen=True, slots=True)
-class Passes:
-    """Per row and micro-batch: seconds of each pass, and how many kernels they are."""
-
-    forward: Array
-    data: Array  # gradient of the input
-    weight: Array  # gradient of the weights
-    kernels: tuple[Array, Array]  # forward, backward
-    measured: Array = 0  # 2 at a shape that was measured, 1 scaled from others of the layer
-
-
-def passes(
-    shard: Shard, device: Device, precision: str, profile: Profile | None = None
-) -> Passes:  # fmt: skip
+def passes(shard: Shard, device: Device, precision: str, profile: Profile | None = None) -> Passes:
     """Seconds of every row, as a profile has them or else as kernels are priced."""
     if profile is None or shard.ideal:
         return priced(shard, device, precision)
-    found: Passes = profile.passes(shard, device, precision, priced)
-    return found
+    return profile.passes(shard, device, precision, priced)
 
 
 def priced(shard: Shard, device: Device, precision: str) -> Passes:
@@ -78,10 +64,8 @@ def priced(shard: Shard, device: Device, precision: str) -> Passes:
     return Passes(found["forward"], found["data"], found["weight"], (forward, backward))
 
 
-def _ideal(shard: Shard, device: Device, precision: str, found: dict[str, Array]) -> Passes:
+def _ideal(shard: Shard, device: Device, precision: str, found: dict[str, Floats]) -> Passes:
     """FLOP over the peak: FW_l, BW_l per sample as the published table has them."""
-    from oracle.kernels.curve import precision_on
-
     rate = device.peak[precision_on(device, precision)]
     forward = shard.micro * shard.work * 2 * shard.model.mac / rate
     for part in found:
@@ -91,13 +75,14 @@ def _ideal(shard: Shard, device: Device, precision: str, found: dict[str, Array]
 
 
 @lru_cache(masks.MODELS)
-def launches(model: Model) -> tuple[Array, Array]:
+def launches(model: Model) -> tuple[Floats, Floats]:
     """Kernels that the host launches for each row, forward and backward."""
     forward, backward = np.array([_launches(row) for row in model.rows], float).T
     return forward, backward
 
 
 def _launches(row: Row) -> tuple[int, int]:
+    """Kernels that a framework launches for one row, forward and backward."""
     if row.kind in ("flatten", "reshape"):
         return 0, 0
     if row.kind == "loss":
@@ -147,19 +132,19 @@ class _At:
     def __init__(self, shard: Shard, family: Family) -> None:
         self.shard, self.family = shard, family
 
-    def __call__(self, values: Array) -> Array:
+    def __call__(self, values: Numbers) -> Floats:
         values = np.asarray(values, float)
         if values.ndim == 0 or values.shape[-1] == 1:
             return values
         return values[..., self.family.columns]
 
-    def three(self, extents: Iterable[Array]) -> tuple[Array, Array, Array]:
+    def three(self, extents: Axes) -> Axes:
         """Three extents with what is not there in front, as convolutions are priced."""
         first, second, third = (self(e) for e in extents)
         return third, first, second
 
 
-def _gemm(at: _At, device: Device, precision: str, part: str) -> Array:
+def _gemm(at: _At, device: Device, precision: str, part: str) -> Floats:
     shard = at.shard
     m = at(shard.micro) * product([at(e) for e in shard.made])
     n, k = at(shard.filters), at(shard.channels)
@@ -178,7 +163,7 @@ def _gemm(at: _At, device: Device, precision: str, part: str) -> Array:
     return np.where(at.family.vocab, plain, seconds)
 
 
-def _conv(at: _At, device: Device, precision: str, part: str) -> Array:
+def _conv(at: _At, device: Device, precision: str, part: str) -> Floats:
     shard = at.shard
     channels, filters, made = at(shard.channels), at(shard.filters), at.three(shard.made)
     if at.family.kind == "deconv":  # the forward pass of one is the data gradient of the other
@@ -191,7 +176,7 @@ def _conv(at: _At, device: Device, precision: str, part: str) -> Array:
     )  # fmt: skip
 
 
-def _attention(at: _At, device: Device, precision: str, part: str) -> Array:
+def _attention(at: _At, device: Device, precision: str, part: str) -> Floats:
     if part == "weight":
         return np.zeros(1)
     precision = BESIDE.get(precision, precision)
@@ -212,7 +197,7 @@ def _attention(at: _At, device: Device, precision: str, part: str) -> Array:
     return core + np.where(rounds > 1, (rounds - 1) * merged, 0.0)
 
 
-def _stream(at: _At, device: Device, precision: str, part: str) -> Array:
+def _stream(at: _At, device: Device, precision: str, part: str) -> Floats:
     if part == "weight":
         return np.zeros(1)
     shard = at.shard

@@ -1,4 +1,4 @@
-"""Devices of one make differ, and those that work in step wait for the slowest of them.
+"""The slowest of many devices: chips of one make differ in speed, and a step waits for all.
 
     slowest of p = 1 + variation · Φ⁻¹((p − 3/8) / (p + 1/4))        the mean of the greatest of p
                                                                   normal numbers [blom1958]
@@ -11,27 +11,25 @@ from __future__ import annotations
 
 from dataclasses import replace
 from statistics import NormalDist
-from typing import Any
 
 import numpy as np
 
-from oracle.kernels.rows import Passes
+from oracle.kernels.passes import Passes
 from oracle.models.masks import streams
-from oracle.models.model import Model
-from oracle.models.shard import Array
+from oracle.models.model import Floats, Model
 from oracle.spec.device import Device
 
 
-def slowest(device: Device, devices: Array) -> Array:
+def slowest(device: Device, devices: Floats) -> Floats:
     """How many times as long the slowest of so many devices takes as the mean of them."""
     sizes, which = np.unique(np.asarray(devices, float), return_inverse=True)
     normal = NormalDist()
     greatest = [normal.inv_cdf((p - 0.375) / (p + 0.25)) for p in sizes.tolist()]
-    found: Any = 1 + device.variation * np.array(greatest)[which.reshape(np.shape(devices))]
+    found: Floats = 1 + device.variation * np.array(greatest)[which.reshape(np.shape(devices))]
     return found
 
 
-def in_step(times: Passes, model: Model, device: Device, devices: Array) -> Passes:
+def in_step(times: Passes, model: Model, device: Device, devices: Floats) -> Passes:
     """The same passes, at the pace of the slowest of each plan's devices."""
     if not device.variation:
         return times

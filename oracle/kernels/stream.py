@@ -1,10 +1,12 @@
-"""Kernels that wait for memory: norms, activations, softmax, embeddings, weight updates."""
+"""Memory-bound kernels: norms, activations, softmax, embeddings, weight updates."""
 
 from __future__ import annotations
 
 import numpy as np
 
-from oracle.kernels.curve import Array, curve, launched
+from oracle.kernels.curve import curve, launched
+from oracle.models.model import Floats
+from oracle.models.shard import Numbers
 from oracle.spec.device import Device
 
 # passes over fp32 values per weight (reads and writes, gradient in fp32), and kernels:
@@ -18,7 +20,7 @@ FUSED = {"sgd": (3, 1), "momentum": (5, 1), "adam": (7, 1), "lars": (7, 2), "lam
 PLAIN = {"sgd": (3, 1), "momentum": (6, 2), "adam": (17, 6), "lars": (10, 5), "lamb": (24, 11)}
 
 
-def stream(device: Device, nbytes: Array, *, queued: bool = False) -> Array:
+def stream(device: Device, nbytes: Numbers, *, queued: bool = False) -> Floats:
     """Seconds to read and write `nbytes` in all: start + bytes / (bandwidth · share).
 
     A share that saturates with size, b / (b + half), gives the same line: the start holds `half`.
@@ -32,12 +34,12 @@ def update(
     device: Device,
     precision: str,
     optimizer: str,
-    weights: Array,
-    tensors: Array = 1,
+    weights: Numbers,
+    tensors: Numbers = 1,
     *,
     fused: bool = True,
     queued: bool = False,
-) -> Array:
+) -> Floats:
     """Seconds to update `weights` parameters: memory-bound, by the optimizer's passes.
 
     Mixed precision reads 2-byte gradients and writes 2-byte weights beside fp32 masters. Not

@@ -15,13 +15,11 @@ what adding them costs are those that miss that file's timings least.
 
 from __future__ import annotations
 
-from typing import Any, TypeAlias
-
 import numpy as np
 
+from oracle.models.model import Flags, Floats
+from oracle.models.shard import Numbers
 from oracle.spec.device import Curve, Device
-
-Array: TypeAlias = Any
 
 LARGEST = ((256, 128), (128, 256))
 SMALLER = ((128, 128), (64, 64), (32, 32))
@@ -31,8 +29,8 @@ RISE = 0.1  # of a step, over which it goes up: more work takes longer, however 
 
 
 def waves(
-    used: Curve, device: Device, rate: float, m: Array, n: Array, k: Array, count: Array
-) -> Array:
+    used: Curve, device: Device, rate: float, m: Floats, n: Floats, k: Floats, count: Numbers
+) -> Floats:
     """Seconds of arithmetic of `count` products (m×k)·(k×n)."""
     border, processors = used.tile, device.processors
     own = float(np.prod([1 + border / side for side in LARGEST[0]]))
@@ -42,22 +40,24 @@ def waves(
     sides = {side for tile in (*LARGEST, *SMALLER) for side in tile}
     down, across = ({side: whole(extent / side) for side in sides} for extent in (m, n))
 
-    def least(tiles: tuple[tuple[int, int], ...], pieces: int) -> Array:
-        found: Array = np.inf
+    def least(tiles: tuple[tuple[int, int], ...], pieces: int) -> Floats:
+        found: Numbers = np.inf
         for high, wide in tiles:
             area = second * (high + border) * (wide + border)
             found = np.minimum(found, whole(down[high] * across[wide] * each * pieces) * area)
-        return found * (k / pieces + used.prologue) + (pieces > 1) * pieces * sums
+        seconds: Floats = found * (k / pieces + used.prologue) + (pieces > 1) * pieces * sums
+        return seconds
 
     large = least(LARGEST, 1)
-    full = np.minimum(*(down[high] * across[wide] for high, wide in LARGEST)) * each > 1
+    full: Flags = np.minimum(*(down[high] * across[wide] for high, wide in LARGEST)) * each > 1
     if np.all(full):
         return large
-    rest = np.minimum(*(least((*LARGEST, *SMALLER), pieces) for pieces in PIECES))
+    rest: Floats = np.minimum(*(least((*LARGEST, *SMALLER), pieces) for pieces in PIECES))
     return np.where(full, large, rest)
 
 
-def whole(parts: Array) -> Array:
+def whole(parts: Floats) -> Floats:
     """⌈parts⌉, one at the least, with steps that rise over their first tenth."""
-    full = np.floor(parts)
-    return np.maximum(full + np.minimum((parts - full) / RISE, 1.0), 1.0)
+    full: Floats = np.floor(parts)
+    count: Floats = np.maximum(full + np.minimum((parts - full) / RISE, 1.0), 1.0)
+    return count

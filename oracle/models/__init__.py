@@ -2,10 +2,11 @@
 
 The room has an s, since `oracle.model` is the function that opens a model.
 
-model         columns of rows, from a spec
+model         a network as columns, one entry a row; opened by name, path or dict
+build         shape inference: from the layers of a spec to rows
 layers/       one class a layer kind: shapes, weights, work
 transformer   the family block of a transformer as layers
-fusion        what a library does in one kernel
-shard         what one device is left with
-masks         rows by what they do
+fusion        the passes that a library fuses into the kernel of a norm
+shard         local shapes: what one device holds and does
+masks         rows of a model by what they do
 """

@@ -1,4 +1,4 @@
-"""What a library does in one kernel: a norm takes along what stands before and after it.
+"""Fused norms: one kernel of a library does the passes before and after a norm too.
 
 Batch norms of channels-last libraries (cuDNN's, MXNet's and PyTorch's for MLPerf) read what they
 add and write what the activation leaves, so that neither passes over memory by itself, and the
@@ -15,7 +15,7 @@ from oracle.models.layers import Row
 
 
 def merged(rows: Sequence[Row], feeds: Sequence[tuple[int, ...]]) -> list[Row]:
-    """The same rows, with the passes of sums and activations that a norm's kernel makes gone."""
+    """The same rows, without the passes of sums and activations that a norm's kernel does."""
     found: list[Row] = []
     for row, fed in zip(rows, feeds, strict=True):
         before = [rows[i].kind for i in fed if i >= 0]

@@ -8,128 +8,24 @@ runs of rows between which exactly one tensor is passed on.
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field, replace
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
 from functools import cached_property, lru_cache
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
 
-from oracle.models.fusion import merged
-from oracle.models.layers import Misfit, Placed, Row, Shape
-from oracle.models.transformer import Transformer
+from oracle.models.build import Network, Segment, rows_of
+from oracle.models.layers import Extents, Row, Shape
 from oracle.spec import catalogue
 from oracle.spec.dataset import Dataset
-from oracle.spec.document import Fault, Node, SpecError, suggest
-from oracle.spec.schema import Clash, Count, read
+from oracle.spec.document import Node
+from oracle.spec.schema import read
 
-Floats = NDArray[np.float64]
-
-
-@dataclass(frozen=True)
-class Network:
-    """A model spec: a list of layers after an input, or a family block."""
-
-    name: str
-    source: str
-    title: str = ""
-    input: tuple[Count, ...] = ()  # channels, then extents
-    layers: tuple[Placed, ...] = ()
-    transformer: Transformer | None = None
-    dataset: str = ""  # the data set it is usually trained on
-    fused: bool = False  # norms take along what is before and after them, see `fusion`
-
-    def check(self) -> Iterator[Clash]:
-        if bool(self.layers) == bool(self.transformer):
-            yield Clash("name", "a model is either `layers:` or a family block",
-                        "write `input:` and `layers:`, or `transformer:`")  # fmt: skip
-        if self.transformer and self.fused:
-            yield Clash("fused", "a family block says so itself", "fused: in the block")
-        if self.layers and not self.input:
-            yield Clash("layers", "`layers:` need the shape of their `input:`", "[3, 224, 224]")
-
-
-@dataclass(frozen=True)
-class Segment:
-    """Rows start to stop, `repeat` times in a row."""
-
-    start: int
-    stop: int
-    repeat: int = 1
-
-
-@dataclass
-class _Builder:
-    """Places layers one after the other and keeps track of who made which tensor."""
-
-    name: str
-    text: str
-    rows: list[Row] = field(default_factory=list)
-    feeds: list[tuple[int, ...]] = field(default_factory=list)  # rows whose output a row takes
-    segments: list[Segment] = field(default_factory=list)
-    faults: list[Fault] = field(default_factory=list)
-    nested: bool = False
-
-    def place(
-        self, items: tuple[Placed, ...], at: tuple[Shape, int], scope: dict[str, tuple[Shape, int]]
-    ) -> tuple[Shape, int]:
-        for item in items:
-            at = self.block(item, at, scope) if item.layer is None else self.layer(item, at, scope)
-        return at
-
-    def layer(
-        self, item: Placed, at: tuple[Shape, int], scope: dict[str, tuple[Shape, int]]
-    ) -> tuple[Shape, int]:
-        layer = item.layer
-        assert layer is not None
-        given, feeds = [at[0]], [at[1]]
-        if layer.inputs:
-            taken = [scope.get(word) for word in layer.inputs]
-            for word, found in zip(layer.inputs, taken, strict=True):
-                if found is None:
-                    what = f"nothing above is called `{word}`"
-                    hint = suggest(word, scope, "names so far")
-                    self.faults.append(Fault("E110", what, item.node.place, hint))
-            known = [found for found in taken if found is not None]
-            if len(known) < len(taken):
-                return at
-            given, feeds = [shape for shape, _ in known], [row for _, row in known]
-        begin = len(self.rows)
-        try:
-            for row in layer.rows(given):
-                self.rows.append(row)
-                self.feeds.append(tuple(feeds))
-                feeds = [len(self.rows) - 1]
-        except Misfit as misfit:
-            kind = type(layer).__name__.lower()
-            self.faults.append(Fault("E111", f"`{layer.name or kind}`: {misfit}", item.node.place))
-            return at
-        if not self.nested:
-            self.segments.append(Segment(begin, len(self.rows)))
-        at = (self.rows[-1].made, len(self.rows) - 1)
-        if layer.name:
-            scope[layer.name] = at
-        return at
-
-    def block(
-        self, item: Placed, at: tuple[Shape, int], scope: dict[str, tuple[Shape, int]]
-    ) -> tuple[Shape, int]:
-        """A repeated block: placed once where its output has its input's shape, else unrolled."""
-        left = item.repeat
-        while left and not self.faults:
-            begin, entered = len(self.rows), at[0]
-            outer, self.nested = self.nested, True
-            at = self.place(item.block, at, {**scope, "block": at})
-            self.nested = outer
-            same = at[0] == entered
-            times = left if same and not self.nested else 1
-            if not self.nested and len(self.rows) > begin:
-                self.segments.append(Segment(begin, len(self.rows), times))
-            left -= times
-        if item.name:
-            scope[item.name] = at
-        return at
+Floats: TypeAlias = NDArray[np.float64]
+Flags: TypeAlias = NDArray[np.bool_]
+Axes: TypeAlias = tuple[Floats, Floats, Floats]  # three extents of each row; 1 where none is
 
 
 @dataclass(frozen=True, eq=False)
@@ -138,40 +34,45 @@ class Model:
 
     name: str
     rows: tuple[Row, ...]
-    feeds: tuple[tuple[int, ...], ...]
+    feeds: tuple[tuple[int, ...], ...]  # rows whose output each row takes; -1: the input
     segments: tuple[Segment, ...]
     title: str = ""
     source: str = ""
-    dataset: Dataset | None = None
+    dataset: Dataset | None = None  # that it is usually trained on, or was opened with
 
     def __len__(self) -> int:
         return len(self.rows)
 
-    def column(self, read: Any) -> Floats:
+    def column(self, read: Callable[[Row], float]) -> Floats:
+        """What `read` says of each row."""
         return np.array([read(row) for row in self.rows], dtype=float)
 
     @cached_property
     def repeat(self) -> Floats:
+        """How often each row recurs."""
         found = np.ones(len(self.rows))
         for segment in self.segments:
             found[segment.start : segment.stop] = segment.repeat
         return found
 
     @cached_property
-    def folded(self) -> NDArray[np.bool_]:
+    def folded(self) -> Flags:
         """Rows that stand in a repeated block."""
         return self.repeat > 1
 
     @cached_property
     def x(self) -> Floats:
+        """|x|, input elements of one sample."""
         return self.column(lambda row: row.given.size)
 
     @cached_property
     def y(self) -> Floats:
+        """|y|, output elements of one sample."""
         return self.column(lambda row: row.made.size)
 
     @cached_property
     def w(self) -> Floats:
+        """|w|, weights, biases included."""
         return self.column(lambda row: row.weights)
 
     @cached_property
@@ -194,42 +95,44 @@ class Model:
     def groups(self) -> Floats:
         return self.column(lambda row: row.groups)
 
-    def _axes(self, read: Any) -> tuple[Floats, Floats, Floats]:
+    def _axes(self, read: Callable[[Row], Extents]) -> Axes:
         padded = np.array([(*read(row), 1, 1, 1)[:3] for row in self.rows], dtype=float)
         return tuple(padded.T)
 
     @cached_property
-    def given(self) -> tuple[Floats, Floats, Floats]:
-        """Input extents, three of them; what is not there is 1."""
+    def given(self) -> Axes:
+        """Input extents."""
         return self._axes(lambda row: row.given.extents)
 
     @cached_property
-    def made(self) -> tuple[Floats, Floats, Floats]:
+    def made(self) -> Axes:
+        """Output extents."""
         return self._axes(lambda row: row.made.extents)
 
     @cached_property
-    def window(self) -> tuple[Floats, Floats, Floats]:
+    def window(self) -> Axes:
         return self._axes(lambda row: row.window)
 
     @cached_property
-    def stride(self) -> tuple[Floats, Floats, Floats]:
+    def stride(self) -> Axes:
         return self._axes(lambda row: row.stride)
 
-    def mask(self, test: Any) -> NDArray[np.bool_]:
+    def mask(self, test: Callable[..., object]) -> Flags:
+        """Rows that pass a test."""
         return np.array([bool(test(row)) for row in self.rows])
 
     @cached_property
-    def weighted(self) -> NDArray[np.bool_]:
+    def weighted(self) -> Flags:
         """Rows whose weights meet every input channel: convolutions and matrices."""
         return self.mask(lambda row: row.work in ("gemm", "conv"))
 
     @cached_property
-    def layers(self) -> NDArray[np.bool_]:
+    def layers(self) -> Flags:
         """Rows that count as a layer in the published table: matrices, attention, pooling."""
         return self.weighted | self.mask(lambda row: row.work == "attention" or row.kind == "pool")
 
     @cached_property
-    def tokens(self) -> NDArray[np.bool_]:
+    def tokens(self) -> Flags:
         """Rows whose first extent counts tokens."""
         return self.mask(lambda row: row.made.tokens or row.given.tokens)
 
@@ -269,6 +172,7 @@ class Model:
 
     @cached_property
     def kept_bytes(self) -> Floats:
+        """Further bytes that each row keeps per sample: masks, indices, fp32 copies."""
         return self.column(lambda row: row.extra_bytes)
 
     @cached_property
@@ -317,6 +221,7 @@ class Model:
 
 
 def _mac(row: Row) -> float:
+    """Multiply-accumulates of one row's forward pass, for one sample."""
     if row.work == "conv":
         window = float(np.prod(row.window))
         if row.kind == "deconv":
@@ -380,21 +285,9 @@ def _load(what: Any) -> Model:
 def build(
     spec: Network, node: Node, name: str, text: str = "", data: Dataset | None = None
 ) -> Model:
-    """Shape inference: from a network as written to the columns of its rows."""
-    builder = _Builder(name, text)
-    if spec.transformer is not None:
-        items = spec.transformer.placed(node)
-        given = Shape(1, (spec.transformer.sequence,), tokens=True)
-    else:
-        items = spec.layers
-        given = Shape(spec.input[0], tuple(spec.input[1:]))
-    builder.place(items, (given, -1), {"input": (given, -1)})
-    if not builder.faults and not builder.rows:
-        builder.faults.append(Fault("E103", "a model needs at least one layer", node.place))
-    if builder.faults:
-        raise SpecError(name, builder.faults, text)
-    rows = merged(builder.rows, builder.feeds) if spec.fused else builder.rows
+    """The model of a network as written."""
+    found = rows_of(spec, node, name, text)
     return Model(
-        spec.name, tuple(rows), tuple(builder.feeds), tuple(builder.segments),
-        spec.title, spec.source, data and _as_read(data, given),
+        spec.name, tuple(found.rows), tuple(found.feeds), tuple(found.segments),
+        spec.title, spec.source, data and _as_read(data, found.given),
     )  # fmt: skip

@@ -9,14 +9,14 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
 
-from oracle.models.model import Model
+from oracle.models.model import Axes, Flags, Floats, Model
 
-Array = Any  # a float or a numpy array, broadcastable to (plans, rows)
-Extents = tuple[Array, Array, Array]
+Numbers: TypeAlias = float | Floats  # one for all, or an array of them
+Array: TypeAlias = Any  # numbers, flags or row numbers, in rooms that are not typed closer yet
 
 
 @dataclass(frozen=True)
@@ -24,33 +24,33 @@ class Shard:
     """One device's part of the job: local shapes, local bytes, and who shares its weights."""
 
     model: Model
-    batch: Array  # B    samples on this device per iteration
+    batch: Floats  # B    samples on this device per iteration
     delta: float  # δ    bytes per element of an activation
-    channels: Array  # C of each row's kernel, here
-    filters: Array  # F
-    heads: Array
-    kv_heads: Array
-    given: Extents  # input extents
-    made: Extents  # output extents
-    x: Array  # |x|  input elements held, per sample
-    y: Array  # |y|  output elements held, per sample
-    w: Array  # |w|  weight elements used
-    kept: Array  #      elements kept for the backward pass, per sample
-    kept_bytes: Array  #      further bytes kept, per sample: masks, indices, fp32 copies
-    work: Array = 1.0  #      share of the row's serial work that is done here
-    visits: Array = 1.0  #      expert rows: distinct experts here, each a kernel of its own
-    segments: Array = 1.0  # S    micro-batches an iteration is cut into
-    zero: Array = 0.0  #      stage of sharding that replicas of the weights agree on
-    stored: Array = 1.0  #      share of the weights kept between uses (ZeRO-3: 1/p)
-    graded: Array = 1.0  #      share of the gradients kept (ZeRO-2)
-    stated: Array = 1.0  #      share of the optimizer state kept and updated (ZeRO-1)
+    channels: Floats  # C of each row's kernel, here
+    filters: Floats  # F
+    heads: Floats
+    kv_heads: Floats
+    given: Axes  # input extents
+    made: Axes  # output extents
+    x: Floats  # |x|  input elements held, per sample
+    y: Floats  # |y|  output elements held, per sample
+    w: Floats  # |w|  weight elements used
+    kept: Floats  #      elements kept for the backward pass, per sample
+    kept_bytes: Floats  #      further bytes kept, per sample: masks, indices, fp32 copies
+    work: Numbers = 1.0  #      share of the row's serial work that is done here
+    visits: Numbers = 1.0  #      expert rows: distinct experts here, each a kernel of its own
+    segments: Numbers = 1.0  # S    micro-batches an iteration is cut into
+    zero: Numbers = 0.0  #      stage of sharding that replicas of the weights agree on
+    stored: Numbers = 1.0  #      share of the weights kept between uses (ZeRO-3: 1/p)
+    graded: Numbers = 1.0  #      share of the gradients kept (ZeRO-2)
+    stated: Numbers = 1.0  #      share of the optimizer state kept and updated (ZeRO-1)
     replicas: tuple[str, ...] = ()  # axes along which devices hold these same weights
-    slices: Array = 1.0  #      what sharding inside has cut off the gradients others exchange
-    parts: Array = 1.0  #      into how many the batch is dealt
-    long: Array = 1.0  #      into how many the tokens of a sequence are dealt
-    rounds: Array = 1.0  #      kernels an attention is cut into, each with one part's keys
-    spread: Array = 1.0  #      along how many devices a border between stages is cut
-    expert: Array = 1.0  #      over how many devices the experts are dealt
+    slices: Numbers = 1.0  #      what sharding inside has cut off the gradients others exchange
+    parts: Numbers = 1.0  #      into how many the batch is dealt
+    long: Numbers = 1.0  #      into how many the tokens of a sequence are dealt
+    rounds: Numbers = 1.0  #      kernels an attention is cut into, each with one part's keys
+    spread: Numbers = 1.0  #      along how many devices a border between stages is cut
+    expert: Numbers = 1.0  #      over how many devices the experts are dealt
     ideal: bool = False  # the published assumptions: everything divides, nothing is fixed
 
     def but(self, **changes: Any) -> Shard:
@@ -62,25 +62,26 @@ class Shard:
         return copy
 
     @property
-    def micro(self) -> Array:
+    def micro(self) -> Floats:
         """B/S, samples that pass through a kernel at once."""
         return self.deal(self.batch, self.segments)
 
     @property
-    def context_tokens(self) -> Array:
+    def context_tokens(self) -> Floats:
         """Tokens of a sequence on this device, before sequence parallelism cuts them further."""
         return self.deal(self.model.made[0], self.long)
 
-    def deal(self, count: Array, p: Array) -> Array:
+    def deal(self, count: Numbers, p: Numbers) -> Floats:
         """The largest part when `count` things are dealt to p devices; ideally all are equal."""
-        return count / p if self.ideal else np.ceil(count / p - 1e-9)
+        share: Floats = np.divide(count, p)
+        return share if self.ideal else np.ceil(share - 1e-9)
 
-    def where(self, mask: Array, changed: Array, same: Array) -> Array:
+    def where(self, mask: Flags, changed: Numbers, same: Numbers) -> Floats:
         """`changed` in the rows that a strategy cuts, `same` in those that stay whole."""
         return np.where(mask, changed, same)
 
 
-def serial(model: Model, batch: Array, delta: float, ideal: bool = False) -> Shard:
+def serial(model: Model, batch: Numbers, delta: float, ideal: bool = False) -> Shard:
     """The whole job on one device."""
     return Shard(
         model=model,
@@ -101,6 +102,6 @@ def serial(model: Model, batch: Array, delta: float, ideal: bool = False) -> Sha
     )
 
 
-def product(extents: Sequence[Array]) -> Array:
+def product(extents: Sequence[Floats]) -> Floats:
     """Positions: the product of three extents."""
     return extents[0] * extents[1] * extents[2]

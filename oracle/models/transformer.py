@@ -1,4 +1,4 @@
-"""The family block: a transformer said in a few numbers becomes the list of its layers."""
+"""A transformer given by a few numbers (the family block of a spec), as a list of layers."""
 
 from __future__ import annotations
 

@@ -4,6 +4,7 @@ strategies/   one file a strategy
 plan          a table of plans
 grammar       the text of a plan
 mesh          the devices of a plan, and the group of a message among them
-schedule      the order of a pipeline, and a player that walks it
+schedule      the order of a pipeline: what each stage does, pass by pass
+player        when each pass of a schedule starts and ends
 stages        which part of the model each stage of a pipeline holds
 """

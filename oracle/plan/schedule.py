@@ -1,42 +1,79 @@
-"""The order of a pipeline: the turns of each stage, and a player that walks them.
+"""The order of a pipeline: what each stage does, pass by pass.
 
 A schedule is one function: it lists the turns of one stage, by the number of stages, of
-micro-batches and of chunks a stage holds. The player starts each turn as soon as its stage is free
-and what it needs is there, so it says when everything happens for any seconds of the turns.
+micro-batches and of chunks a stage holds. `oracle.plan.player` says when everything happens.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from functools import lru_cache
 from typing import NamedTuple
+
+KINDS = ("forward", "backward", "input", "weight")  # of turns
+ROUNDS = 4  # micro-batches a stage after which a schedule repeats itself
 
 
 class Turn(NamedTuple):
-    """One pass of one micro-batch through one of a stage's chunks."""
+    """One pass of one micro-batch through one of a stage's chunks.
 
-    kind: str  # "forward" or "backward"
+    A backward pass is one turn, or two: the gradient of the input, which the chunk before waits
+    for, and that of the weights, which nobody waits for. Two turns may be `joined`: they begin
+    when both can, and others have what they made when both are over.
+    """
+
+    kind: str
     micro: int
     chunk: int
+    joined: bool = False  # to the turn before
 
-
-class Span(NamedTuple):
-    """A turn as it was played: on which stage, from when to when."""
-
-    stage: int
-    turn: Turn
-    start: float
-    end: float
+    @property
+    def makes(self) -> tuple[str, ...]:
+        """What is there once it is over."""
+        return ("input", "weight") if self.kind == "backward" else (self.kind,)
 
 
 Order = Callable[[int, int, int, int], list[Turn]]  # (stage, stages, micro-batches, chunks)
-SCHEDULES: dict[str, Order] = {}
 
 
-def schedule(name: str) -> Callable[[Order], Order]:
-    """Enter a function under the name that plans call it by."""
+@dataclass(frozen=True, slots=True)
+class Schedule:
+    """The order of a pipeline, where it places the chunks, and what it needs.
+
+    Chunks are dealt to the stages round by round, or in a V: down the stages and back up.
+    """
+
+    name: str
+    order: Order
+    placement: str = "round"  # or "V"
+    chunks: int | None = None  # that a stage must hold; None: any number
+    rounds: int = 0  # at least so many micro-batches a stage
+
+    def fits(self, stages: int, micro_batches: int, chunks: int) -> bool:
+        """Whether it can order them: rounds of several chunks are of a micro-batch a stage."""
+        whole = chunks == 1 or self.placement == "V" or micro_batches % stages == 0
+        return whole and self.chunks in (None, chunks)
+
+    def place(self, chunk: int, stage: int, stages: int) -> int:
+        """Where along the model a stage's chunk lies; the model begins at 0."""
+        back = self.placement == "V" and chunk % 2
+        return chunk * stages + (stages - 1 - stage if back else stage)
+
+
+SCHEDULES: dict[str, Schedule] = {}
+NAMES: list[str] = []  # as plans write them; a plan keeps a name by its number here
+
+
+def schedule(
+    name: str, *, placement: str = "round", chunks: int | None = None, rounds: int = 0
+) -> Callable[[Order], Order]:
+    """Enter a function under the name that plans call it by, with what it needs."""
 
     def enter(order: Order) -> Order:
-        SCHEDULES[name] = order
+        SCHEDULES[name] = Schedule(name, order, placement, chunks, rounds)
+        if name not in NAMES:
+            NAMES.append(name)
         return order
 
     return enter
@@ -81,60 +118,168 @@ def _turn(kind: str, k: int, stages: int, chunks: int) -> Turn:
     return Turn(kind, micro, chunk if kind == "forward" else chunks - 1 - chunk)
 
 
-def play(
-    name: str, stages: int, micro_batches: int, chunks: int, seconds: Callable[[int, Turn], float]
-) -> list[Span]:
-    """Every turn with its start and end; ValueError where the turns of a schedule lock up.
+@schedule("zb-h1", chunks=1)
+def zero_bubble_h1(stage: int, stages: int, micro_batches: int, chunks: int) -> list[Turn]:
+    """1F1B with the backward pass in two: weights `stage` turns late [qi2024, §2.1].
 
-    A pass forward waits for the chunk before, a pass back for the chunk after and for the same
-    chunk's pass forward. `seconds` of a turn hold the transfer that it waits for.
+    Every stage keeps at most p micro-batches, as the first does under 1F1B. The bubble is
+    (p - 1)(F + B - W) where 1F1B has (p - 1)(F + B + W), with B the gradient of the input alone.
+
+    >>> "".join(t.kind[0] + str(t.micro) for t in zero_bubble_h1(1, 2, 3, 1))
+    'f0i0f1i1w0f2i2w1w2'
     """
-    waiting = [SCHEDULES[name](stage, stages, micro_batches, chunks) for stage in range(stages)]
-    if not chunks == 1 and micro_batches % stages:
-        raise ValueError(f"{micro_batches} micro-batches are not a multiple of {stages} stages")
-    at, free = [0] * stages, [0.0] * stages
-    done: dict[tuple[str, int, int], float] = {}  # (kind, micro-batch, place along the model)
-    found: list[Span] = []
-    moved = True
-    while moved:
-        moved = False
-        for stage in range(stages):
-            while at[stage] < len(waiting[stage]):
-                turn = waiting[stage][at[stage]]
-                place = turn.chunk * stages + stage
-                needs = [done.get(key) for key in _needs(turn, place, stages * chunks)]
-                if None in needs:
-                    break
-                start = max([free[stage], *(end for end in needs if end is not None)])
-                end = start + seconds(stage, turn)
-                found.append(Span(stage, turn, start, end))
-                done[turn.kind, turn.micro, place] = free[stage] = end
-                at[stage] += 1
-                moved = True
-    if any(at[stage] < len(waiting[stage]) for stage in range(stages)):
-        raise ValueError(f"{stages} stages cannot run {micro_batches} micro-batches by {name}")
-    return found
+    ahead, late = min(micro_batches, stages - 1 - stage), min(micro_batches, stage)
+    found = [Turn("forward", k, 0) for k in range(ahead)]
+    for k in range(micro_batches):
+        if k + ahead < micro_batches:
+            found.append(Turn("forward", k + ahead, 0))
+        found.append(Turn("input", k, 0))
+        if k >= late:
+            found.append(Turn("weight", k - late, 0))
+    return found + [Turn("weight", k, 0) for k in range(micro_batches - late, micro_batches)]
 
 
-def _needs(turn: Turn, place: int, places: int) -> Iterator[tuple[str, int, int]]:
-    """The turns that must end before one can start."""
+@schedule("zb-v", placement="V", chunks=2)
+def zero_bubble_v(stage: int, stages: int, micro_batches: int, chunks: int) -> list[Turn]:
+    """Two chunks a stage, in a V: no bubble where F = B = W [qi2024; qi2024memory].
+
+    Then a stage never waits between its first turn and its last, from 2p - 1 micro-batches on; it
+    keeps 2p chunks, p micro-batches, as the first stage does under 1F1B. As published, each stage
+    begins its next iteration on its own and the update is validated later; here an iteration is
+    over when the last stage is done, so the fill of p - 1 chunks remains.
+    """
+    many = max(micro_batches, 2 * stages - 1)
+    turns = _Counted(micro_batches)
+    turns.add("f0", 2 * (stages - stage) - 1)
+    turns.add("f1 f0", stage)
+    turns.add("f1 i1 w1", stages - stage)
+    turns.add("f0 i0 w0 f1 i1 w1", many - turns.done("f0"))
+    turns.add("i0 w0 f1 i1 w1", many - turns.done("f1"))
+    turns.add("i0 i1", stage)
+    turns.add("i0 w0", stages - stage)
+    turns.add("w1", many - turns.done("w1"))
+    turns.add("w0", many - turns.done("w0"))
+    return turns.found
+
+
+@schedule("dualpipe-v", placement="V", chunks=2, rounds=2)
+def dual_pipe_v(stage: int, stages: int, micro_batches: int, chunks: int) -> list[Turn]:
+    """DualPipe cut in half: in a V, forward and backward passes in pairs [deepseek2024].
+
+    Where a stage would wait, at either end, backward passes are in two parts. It keeps 2p + 1
+    chunks at most, and waits (p - 1)(F&B + B - 2W), here with the passes of a pair one after
+    the other, F&B = F + B + W; DeepSeek runs each under the messages of the other.
+    """
+    many = max(micro_batches, 2 * stages)
+    after = stages - 1 - stage
+    turns = _Counted(micro_batches)
+    turns.add("f0", 2 * after)
+    turns.add("f0 f1", stage + 1)
+    turns.add("i1 w1 f1", after)
+    turns.add("f0+b1 f1+b0", many - 2 * stages + stage + 1)
+    turns.add("b1 f1+b0", after)
+    whole = (stage + 1) // 2
+    turns.add("b1 b0", whole)
+    late = []  # weights whose turn comes later, oldest first
+    for k in range(2 * whole, 2 * (stage + 1)):
+        split = k > 2 * whole or stage % 2 == 1
+        chunk = 1 - k % 2
+        turns.add(f"{'i' if split else 'b'}{chunk}", 1)
+        late += [f"w{chunk}"] * split
+    for _ in range(after):
+        turns.add(late.pop(0), 1)
+        turns.add("i0", 1)
+        late.append("w0")
+    for word in late:
+        turns.add(word, 1)
+    return turns.found
+
+
+class _Counted:
+    """Turns of two chunks, each kind counted through the micro-batches in their order."""
+
+    def __init__(self, micro_batches: int) -> None:
+        self.micro_batches = micro_batches
+        self.found: list[Turn] = []
+        self._next: dict[tuple[str, int], int] = {}
+
+    def add(self, words: str, times: int) -> None:
+        """`f0 b1`: the next pass forward through chunk 0, then the next one back through 1.
+
+        `f0+b1` joins them. What lies beyond the micro-batches there are is counted and left out.
+        """
+        for word in words.split() * times:
+            joined = False
+            for kind, chunk in ((_LETTERS[part[0]], int(part[1])) for part in word.split("+")):
+                for each in Turn(kind, 0, chunk).makes:
+                    micro = self._next.get((each, chunk), 0)
+                    self._next[each, chunk] = micro + 1
+                if micro < self.micro_batches:
+                    self.found.append(Turn(kind, micro, chunk, joined))
+                    joined = True
+
+    def done(self, word: str) -> int:
+        return self._next.get((_LETTERS[word[0]], int(word[1])), 0)
+
+
+_LETTERS = {kind[0]: kind for kind in KINDS}
+
+
+def needs(turn: Turn, place: int, places: int) -> Iterator[tuple[str, int, int]]:
+    """The passes (kind, micro-batch, place) that must end before a turn can start.
+
+    A pass forward waits for the chunk before; a pass back for the chunk after, the last for its
+    own pass forward; a gradient of weights for that of its input.
+    """
     if turn.kind == "forward":
         if place > 0:
             yield "forward", turn.micro, place - 1
+    elif turn.kind == "weight":
+        yield "input", turn.micro, place
     else:
         yield "forward", turn.micro, place
         if place < places - 1:
-            yield "backward", turn.micro, place + 1
+            yield "input", turn.micro, place + 1
 
 
 def most_in_flight(name: str, stage: int, stages: int, micro_batches: int, chunks: int) -> float:
     """Micro-batches whose activations a stage keeps at once, at most; a chunk is a part of one.
 
+    They are all kept until the weights have their gradient: what the gradient of the input alone
+    has used and could free is still counted.
+
     >>> [most_in_flight("1f1b", stage, 4, 8, 1) for stage in range(4)]
     [4.0, 3.0, 2.0, 1.0]
     """
-    kept = most = 0
-    for turn in SCHEDULES[name](stage, stages, micro_batches, chunks):
-        kept += 1 if turn.kind == "forward" else -1
-        most = max(most, kept)
-    return most / chunks
+    return _most("forward", name, stage, stages, micro_batches, chunks)
+
+
+def most_unfinished(name: str, stage: int, stages: int, micro_batches: int, chunks: int) -> float:
+    """Micro-batches that have the gradient of the input and wait for that of the weights, at most.
+
+    >>> [most_unfinished("zb-h1", stage, 4, 8, 1) for stage in range(4)]
+    [1.0, 2.0, 3.0, 4.0]
+    """
+    return _most("input", name, stage, stages, micro_batches, chunks)
+
+
+def _most(since: str, name: str, stage: int, stages: int, S: int, chunks: int) -> float:
+    """Beyond a few micro-batches a stage, each one more adds what the last ones added."""
+    few = ROUNDS * stages
+    if few >= S:
+        return _counted(since, name, stage, stages, S, chunks) / chunks
+    late, early = (_counted(since, name, stage, stages, few - d, chunks) for d in (0, stages))
+    return (late + (S - few) * (late - early) / stages) / chunks
+
+
+@lru_cache(maxsize=2**14)
+def _counted(since: str, name: str, stage: int, stages: int, S: int, chunks: int) -> int:
+    """Chunks of micro-batches past one turn and not yet past the backward pass, at most."""
+    now = most = 0
+    for turn in SCHEDULES[name].order(stage, stages, S, chunks):
+        if turn.kind == since:
+            now += 1
+        elif turn.kind == "weight" or (turn.kind == "backward" and since == "forward"):
+            now -= 1
+        most = max(most, now)
+    return most

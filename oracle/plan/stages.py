@@ -10,13 +10,18 @@ from oracle.plan.mesh import distinct
 
 
 class Stages:
-    """Deals a model's units to p devices in v chunks each, and adds rows up by device."""
+    """Deals a model's units to p devices in v chunks each, and adds rows up by device.
 
-    def __init__(self, model: Model, p: int, v: int, even: bool, load: Array) -> None:
+    Chunk c sits on device c mod p; in a V every other round of them comes back from the last.
+    """
+
+    def __init__(
+        self, model: Model, p: int, v: int, even: bool, load: Array, vee: bool = False
+    ) -> None:
         self.counts, self.ends = model.units
         self.begin = np.argmax(self.counts > 0, axis=-1)  # a unit is a run of rows
         self.stop = self.counts.shape[1] - np.argmax(self.counts[:, ::-1] > 0, axis=-1)
-        self.p, self.v, self.model = p, v, model
+        self.p, self.v, self.vee, self.model = p, v, vee, model
         chunks = min(p * v, len(self.ends))
         self.chunks = chunks
         if chunks <= 1:
@@ -64,28 +69,35 @@ class Stages:
         begin = begin + np.arange(len(units))[:, None] * units.shape[1]
         return joined.reduceat(units.ravel(), begin.ravel()).reshape(begin.shape)
 
-    def fold(self, chunks: Array) -> Array:
-        """Chunk c sits on device c mod p."""
+    def fold(self, chunks: Array, joined: np.ufunc = np.add) -> Array:
+        """(plans, chunks) → (plans, p): those of each device, joined."""
         missing = self.p * self.v - chunks.shape[-1]
         padded = np.pad(chunks, [(0, 0), (0, missing)]) if missing > 0 else chunks
-        return padded.reshape(len(padded), self.v, self.p).sum(axis=1)
+        rounds = padded.reshape(len(padded), self.v, self.p)
+        if self.vee:
+            back = np.arange(self.v) % 2 > 0
+            rounds = np.where(back[:, None], rounds[:, :, ::-1], rounds)
+        return joined.reduce(rounds, axis=1)
 
     def received_ahead(self, borders: Array) -> Array:
         """(plans, chunks - 1) → (plans, p): what each device receives from the chunk before."""
-        return self.fold(np.pad(borders, [(0, 0), (1, 0)]))
+        return self.fold(np.pad(self._between(borders), [(0, 0), (1, 0)]))
 
     def received(self, borders: Array) -> Array:
         """(plans, chunks - 1) → (plans, p): what each device receives, from either side."""
-        return self.fold(np.pad(borders, [(0, 0), (0, 1)])) + self.received_ahead(borders)
+        before = np.pad(self._between(borders), [(0, 0), (0, 1)])
+        return self.fold(before) + self.received_ahead(borders)
+
+    def _between(self, borders: Array) -> Array:
+        """Without those where a V turns, between two chunks of one device."""
+        turns = np.arange(1, borders.shape[-1] + 1) % self.p == 0
+        return np.where(turns, 0.0, borders) if self.vee else borders
 
     def most(self, units: Array) -> Array:
         """(plans, units) → (plans, p): the largest single unit of each device."""
         if self.chunks <= 1:
             return units.max(axis=-1, keepdims=True)
-        held = self.chunk(units, np.maximum)
-        missing = self.p * self.v - self.chunks
-        padded = np.pad(held, [(0, 0), (0, missing)]) if missing > 0 else held
-        return padded.reshape(len(padded), self.v, self.p).max(axis=1)
+        return self.fold(self.chunk(units, np.maximum), np.maximum)
 
     def borders(self, values: Array) -> Array:
         """(plans, rows) → (plans, chunks - 1): the row that ends each chunk but the last."""

@@ -4,6 +4,7 @@ evaluate      split, price, talk, price, add up
 exchange      cost of each message
 overlap       what of it hides under the work beside it
 step          an iteration from the seconds of its stages
+played        when the stages of a pipeline are done, as its schedule is played
 memory        bytes of a device at the worst moment
 limits        what a plan may not exceed
 uncertainty   how far a prediction can be trusted, by cause

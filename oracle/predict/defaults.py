@@ -8,9 +8,8 @@ from oracle.kernels.profile import profile as opened
 from oracle.models.model import Model
 from oracle.network.collectives import ALGORITHMS
 from oracle.network.contention.price import ALIASES
-from oracle.spec.device import PRECISIONS
 from oracle.spec.document import refusal, suggest
-from oracle.spec.options import SLOTS, Options
+from oracle.spec.options import PRECISIONS, SLOTS, Options
 from oracle.spec.system import System
 from oracle.spec.units import parse
 

@@ -18,8 +18,9 @@ from typing import Any
 
 import numpy as np
 
-from oracle.kernels.provenance import known
-from oracle.kernels.rows import Passes, passes
+from oracle.kernels.passes import Passes
+from oracle.kernels.provenance import provenance
+from oracle.kernels.rows import passes
 from oracle.kernels.slowest import in_step
 from oracle.models.model import Model
 from oracle.models.shard import Array, Shard, serial
@@ -79,7 +80,7 @@ class Block:
         """
         at, parts = int(self.step.same[row]), ("forward", "backward", "update")
         found = {
-            name: each.told(at)
+            name: each.to_dict(at)
             for name, each in zip(parts, self.step.uncertainty.known, strict=True)
         }
         held = {kind: float(values[row]) for kind, values in self.held.kinds.items()}
@@ -131,7 +132,7 @@ def blocks(
 def _alike(plan: Plan) -> Iterator[Array]:
     """Rows of plans that share a pipeline's shape, fewest stages first."""
     pipeline = plan.axis("pipeline")
-    columns = (pipeline.degree, pipeline.interleave, pipeline.cuts)
+    columns = (pipeline.degree, pipeline.interleave, pipeline.cuts, pipeline.vee)
     for begin in range(0, len(plan), SPAN):
         shape = np.hstack([column[begin : begin + SPAN] for column in columns])
         first, kind = distinct(shape)
@@ -141,7 +142,7 @@ def _alike(plan: Plan) -> Iterator[Array]:
 
 
 def block(model: Model, system: System, plan: Plan, options: Options, lines: Lines) -> Block:
-    """Estimate plans that share degree, interleave and cuts of their pipeline."""
+    """Estimate plans that share degree, interleave, cuts and placement of their pipeline."""
     timing = {axis.name: axis.timing for axis in plan.axes}
     first, same = distinct(plan.columns(lambda axis, knob: knob not in timing[axis.name]))
     few = plan[first]
@@ -168,7 +169,7 @@ def block(model: Model, system: System, plan: Plan, options: Options, lines: Lin
     def sources() -> Sources:  # prices once more what nobody keeps: few ask for it
         again = split(model, few, options)
         seconds = passes(again, system.device, options.precision, options.profile)
-        return known(again, seconds, stages, system.device, options)
+        return provenance(again, seconds, stages, system.device, options)
 
     taken = step(plan, same, stages, work, talk, system, options, sources)
     held = memory.held(shard, few, plan, same, stages, system.device, options)
@@ -194,7 +195,7 @@ def _stages(model: Model, plan: Plan, times: Passes) -> Stages:
     pipeline = plan.axis("pipeline")
     p, v = int(pipeline.degree[0, 0]), int(pipeline.interleave[0, 0])
     load = times.forward + times.data + times.weight
-    return Stages(model, p, v, not pipeline.cuts[0, 0], load)
+    return Stages(model, p, v, not pipeline.cuts[0, 0], load, bool(pipeline.vee[0, 0]))
 
 
 __all__ = ["Block", "Exchange", "Options", "block", "blocks", "cuts", "split"]

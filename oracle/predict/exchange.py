@@ -8,8 +8,8 @@ from typing import Any
 
 import numpy as np
 
+from oracle.kernels.passes import Passes
 from oracle.kernels.provenance import FOLD, MEASURED
-from oracle.kernels.rows import Passes
 from oracle.models.shard import Array, Shard
 from oracle.network import nccl
 from oracle.network.collectives import Message, plain

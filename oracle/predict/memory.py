@@ -16,7 +16,9 @@ import numpy as np
 from oracle.models import masks
 from oracle.models.shard import Array, Shard
 from oracle.plan.plan import Plan
+from oracle.plan.schedule import most_in_flight, most_unfinished
 from oracle.plan.stages import Stages
+from oracle.predict.played import ordered
 from oracle.spec.device import Device
 from oracle.spec.options import SLOTS, Options
 
@@ -56,8 +58,11 @@ def held(
     gathered = (shard.stored < 1) * 2 * largest  # the unit at work and the one that comes next
     mode = plan.axis("recompute").mode
     kept, working = _activations(shard, stages, bool((mode > 0).any()))
-    flight = _in_flight(plan, stages)
-    activations = sum((mode == kind) * each[same] for kind, each in enumerate(kept)) * flight
+    flight, unfinished = _in_flight(plan, stages)
+    chosen = sum((mode == kind) * each[same] for kind, each in enumerate(kept))
+    recompute = plan.axis("recompute")
+    again = recompute.says("mode", "full") | recompute.says("mode", "operators")
+    activations = chosen * flight + again * unfinished * (kept[0][same] - chosen)
     fixed = {
         "weights": weights * width * shard.stored + gathered * width,
         "gradients": weights * (4.0 if options.mixed else width) * shard.graded,
@@ -70,7 +75,7 @@ def held(
     moments = [
         {"activations": activations, "workspace": _worst(transient * loss, stages)[same],
          "buffers": 0.0 * activations},
-        {"activations": activations + (mode >= 2) * working[same] - gone[same],
+        {"activations": activations + again * working[same] - gone[same],
          "workspace": _worst(transient * ~loss, stages)[same],
          "buffers": (gathered * 4.0 + _buckets(few, weights))[same]},
     ]  # fmt: skip
@@ -114,15 +119,18 @@ def _activations(shard: Shard, stages: Stages, some: bool) -> tuple[list[Array],
     return [none, selective, full, stages.total(kept * share + half) + inputs], working
 
 
-def _in_flight(plan: Plan, stages: Stages) -> Array:
-    """Micro-batches whose activations a stage keeps at once, (plans, p)."""
-    pipeline = plan.axis("pipeline")
+def _in_flight(plan: Plan, stages: Stages) -> tuple[Array, Array]:
+    """(micro-batches whose activations a stage keeps at once, unfinished ones), (plans, p) each.
+
+    As the turns of the schedule have it. Where the backward pass is in two, all activations are
+    kept until the gradient of the weights, and until then those made again are kept as well.
+    """
     p, v = stages.p, stages.v
-    stage = np.arange(p)[None, :]
-    S = pipeline.segments
-    if v > 1:  # chunks, each 1/v of a stage's layers
-        return np.minimum(S * v, (p - stage - 1) * 2 + (v - 1) * p + 1) / v
-    return np.where(pipeline.schedule == 1, np.minimum(S, p - stage), S)
+    flight, unfinished = np.empty((2, len(plan), p))
+    for name, segments, rows in ordered(plan, stages):
+        flight[rows] = [most_in_flight(name, i, p, segments, v) for i in range(p)]
+        unfinished[rows] = [most_unfinished(name, i, p, segments, v) for i in range(p)]
+    return flight, unfinished
 
 
 def _transient(shard: Shard) -> Array:

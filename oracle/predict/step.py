@@ -15,13 +15,15 @@ import numpy as np
 
 from oracle import kernels
 from oracle.kernels.curve import precision_on
-from oracle.kernels.rows import AROUND, Passes
+from oracle.kernels.passes import Passes
+from oracle.kernels.rows import AROUND
 from oracle.models import masks
-from oracle.models.model import Model
+from oracle.models.model import Flags, Model
 from oracle.models.shard import Array, Shard
 from oracle.plan.plan import Plan
 from oracle.plan.stages import Stages
 from oracle.plan.strategies.recompute import inside
+from oracle.predict import played
 from oracle.predict.exchange import Exchange, Priced
 from oracle.predict.overlap import together
 from oracle.predict.uncertainty import Sources, Uncertainty, host_share, messages
@@ -37,6 +39,7 @@ class StageWork:
 
     forward: Array
     backward: Array
+    weight: Array  # of the backward pass, the gradient of the weights
     recomputed: tuple[Array, ...]  # forward again, of each kind of recomputation
     update: Array
     host: tuple[Array, Array]  # what the host needs to launch forward and backward
@@ -71,6 +74,7 @@ def work_of(
     )
     forward = stages.total(times.forward)
     backward = stages.total(times.data + times.weight)
+    weight = stages.total(times.weight)
     held = stages.total(shard.w * np.ones_like(shard.batch))
     weights = held * shard.stated
     if shard.ideal:
@@ -84,10 +88,11 @@ def work_of(
         shared = np.asarray(shard.stored) < 1
         forward = forward + kernels.stream(device, 2 * shard.delta * held, queued=True) * shared
         moved = (3 * shard.delta + 4) * held
+        weight = weight + added
         backward = backward + added + kernels.stream(device, moved, queued=True) * shared
         update = _update(weights, stages, device, model, options)
     return StageWork(
-        forward, backward, tuple(stages.total(times.forward * part) for part in parts),
+        forward, backward, weight, tuple(stages.total(times.forward * part) for part in parts),
         update, host, tuple(stages.total(ahead * part * each) * launch for part in parts),
         shard.segments * each,
     )  # fmt: skip
@@ -103,7 +108,7 @@ def recomputed(model: Model) -> tuple[Array, Array, Array]:
 
 
 @lru_cache(masks.MODELS)
-def adding(model: Model) -> masks.Mask:
+def adding(model: Model) -> Flags:
     """Rows whose product adds the weights' gradient up."""
     return model.mask(lambda row: row.adds)
 
@@ -116,7 +121,7 @@ def _update(weights: Array, stages: Stages, device: Any, model: Model, options: 
         seconds = kernels.update(device, precision, options.optimizer, weights, tensors)
         # cast gradients up, unscale them, cast weights down; read them for their norm: bytes
         casts = (6 + 8 + 6) if precision in MIXED else 0
-        clipped = 4 if options.clip and options.optimizer in ("adam", "lamb") else 0
+        clipped = 4 if options.optimizer in ("adam", "lamb") else 0
         return seconds + kernels.stream(device, weights * (casts + clipped), queued=True)
 
     if options.profile is None:
@@ -149,11 +154,18 @@ class StagePasses:
 
     forward: Array
     backward: Array
+    weight: Array  # of the backward pass, the gradient of the weights; the rest is of the input
     forward_messages: Array  # of it, what messages take that nothing hides
     backward_messages: Array
     recomputed: Array  # of the backward pass
     forward_host: Array  # what the host needs to launch it, beside the device
     backward_host: Array
+
+    @property
+    def kinds(self) -> dict[str, Array]:
+        """By the kind of turn; a backward pass is taken whole or in its two parts."""
+        return {"forward": self.forward, "backward": self.backward,
+                "input": self.backward - self.weight, "weight": self.weight}  # fmt: skip
 
 
 def passes_of(
@@ -162,7 +174,8 @@ def passes_of(
     """Work and messages of a pass, beside its host.
 
     A pass is a mix of short kernels, for which the device waits for the host, and long ones,
-    under which the host runs ahead: neither hides wholly under the other.
+    under which the host runs ahead: neither hides wholly under the other. Recomputation and
+    messages belong to the gradient of the input; the host's work to either part by its length.
     """
     kind = plan.axis("recompute").mode
     again = _chosen(kind, work.recomputed, same)
@@ -174,9 +187,11 @@ def passes_of(
         host = host + full * sent.host[0][same]
     host_ahead = (work.host[0] + sent.host[0])[same]
     ahead, border = sent.ahead[same], (0.0 if ideal else sent.border[same])
+    device = work.backward[same] + again + back + border
+    both = together(device, host)
+    part = np.divide(work.weight[same], device, out=np.zeros(both.shape), where=device > 0)
     return StagePasses(
-        together(work.forward[same] + sent.forward[same] + ahead, host_ahead),
-        together(work.backward[same] + again + back + border, host),
+        together(work.forward[same] + sent.forward[same] + ahead, host_ahead), both, both * part,
         sent.forward[same] + ahead, back + border, again, host_ahead, host,
     )  # fmt: skip
 
@@ -304,7 +319,10 @@ def _overlapped(
     plan: Plan, stages: Stages, S: Array, passes: StagePasses, update: Array, after: Array,
     border: Array,
 ) -> Time:  # fmt: skip
-    """Transfers are part of the passes; stages drain, exchange and update beside each other."""
+    """Transfers are part of the passes; stages drain, exchange and update beside each other.
+
+    In closed form for GPipe and 1F1B; any other schedule is played.
+    """
     f, b, p, v = passes.forward, passes.backward, stages.p, stages.v
     gpipe = plan.axis("pipeline").says("schedule", "gpipe")  # all forward, then all back
     tails = update + after
@@ -314,12 +332,16 @@ def _overlapped(
             later = np.maximum.accumulate(b[:, ::-1], axis=-1)[:, ::-1]
             tails = tails - gpipe * (S[:, None] - 1) * (later[:, :1] - later) / v
     rows = np.arange(len(plan))
-    stage, end = np.argmax(f + b, axis=-1), np.argmax(tails, axis=-1)
+    stage = np.argmax(f + b, axis=-1)
     # the slowest of either pass; in turns the slowest of both together
     slow_ahead, slow_back = (np.where(gpipe[:, 0], np.argmax(x, axis=-1), stage) for x in (f, b))
     slowest = f[rows, slow_ahead] + b[rows, slow_back]
     busy = S * slowest
     steady = busy + ((f + b).sum(-1) - slowest) / v
+    for at, done in played.done(plan, stages, passes.kinds):
+        steady[at] = done.max(axis=-1)
+        tails[at] = (update + after)[at] + done - steady[at, None]
+    end = np.argmax(tails, axis=-1)
     tail = tails[rows, end]
     renewed, exchanged = np.minimum(update[rows, end], tail), after[rows, end]
     uncovered = np.divide(tail - renewed, exchanged, out=np.ones(len(plan)), where=exchanged > 0)

@@ -11,7 +11,8 @@ from functools import cached_property
 import numpy as np
 
 from oracle.models.shard import Array
-from oracle.plan.schedule import Span, Turn, play
+from oracle.plan.player import Span, play
+from oracle.plan.schedule import Turn
 from oracle.predict.evaluate import Work
 
 
@@ -65,7 +66,7 @@ class Trace:
     @cached_property
     def waiting(self) -> float:
         """Part of the passes' time in which stages wait for each other."""
-        busy = sum(float(each.sum()) for each in self.passes.values()) * self.micro_batches
+        busy = sum(span.end - span.start for span in self.spans)
         return 1 - busy / (self.stages * float(self.done.max()))
 
 
@@ -74,16 +75,18 @@ def trace(work: Work) -> Trace:
     step, row, at = work.block.step, work.row, work.at
     passes, plan = step.passes, work.plan
     pipeline = plan.axis("pipeline")
-    kept = {"forward": passes.forward[row], "backward": passes.backward[row]}
-    messages = {"forward": passes.forward_messages, "backward": passes.backward_messages}
-    stages = len(kept["forward"])
+    kept = {kind: seconds[row] for kind, seconds in passes.kinds.items()}
+    stages, back = len(kept["forward"]), passes.backward_messages
+    messages = {"forward": passes.forward_messages, "backward": back, "input": back,
+                "weight": np.zeros_like(passes.weight)}  # fmt: skip
     return Trace(
         str(pipeline.word("schedule")) if stages > 1 else "1f1b",
         max(1, round(float(step.segments[row]))), int(pipeline.interleave[0, 0]), kept,
         {kind: seconds - np.broadcast_to(messages[kind][row], seconds.shape)
          for kind, seconds in kept.items()},
-        {when: [list(_sent(work, when, stage, at)) for stage in range(stages)]
-         for when in ("forward", "backward", "step")},
+        {when: [_sent(work, "backward" if when == "input" else when, stage, at)
+                for stage in range(stages)]
+         for when in (*kept, "step")},
         np.broadcast_to(step.update[row], kept["forward"].shape),
     )  # fmt: skip
 

@@ -17,7 +17,7 @@ from typing import TypeAlias
 
 import numpy as np
 
-from oracle.kernels.provenance import Known
+from oracle.kernels.provenance import Provenance
 from oracle.models.shard import Array
 from oracle.predict.exchange import Priced
 
@@ -25,7 +25,8 @@ STEP = 0.08  # of a step: what it is beside its kernels and messages, either way
 MORE = 0.08  # of a step: what nobody models only adds: input, stragglers, libraries' own work
 HOST = 0.3  # of the host's work: what a framework does for a kernel
 SHORT = 0.4  # of a network that nobody measured: 50 to 90 % of its datasheet is usual, so to × 2
-Sources: TypeAlias = tuple[Known, Known, Known]  # where forward, backward and update come from
+# where forward, backward and update come from
+Sources: TypeAlias = tuple[Provenance, Provenance, Provenance]
 
 
 def messages(
@@ -67,7 +68,7 @@ class Uncertainty:
     def kernels(self) -> Array:
         """Relative 1σ of the kernels together; none under ideal assumptions."""
         ahead, back, _ = self.known
-        return ((ahead.doubt + back.doubt) / (ahead.total + back.total))[self.same]
+        return ((ahead.uncertainty + back.uncertainty) / (ahead.total + back.total))[self.same]
 
     @property
     def deviation(self) -> Array:

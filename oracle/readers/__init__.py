@@ -1,9 +1,10 @@
-"""One file a format in: logs of collectives, kernel tables, topologies, models of other tools.
+"""Files of other tools, read: logs, topologies, kernel timings, models; one module a format.
 
-logs          finds the format of a log; samples of collectives
-nccl_tests nccl_json osu measurement    formats of logs
-kernels       measured kernels
-nccl_topology slurm_topology topo_matrix node_levels    how devices are joined
-torch torch_ops onnx graph layering                     models from their graphs
-huggingface families config_json network                models from their configs
+logs/         logs of collectives, and topologies: every module is a format, found by itself
+node_levels   the levels of a node, from its NVLinks and PCIe roots
+kernels       CSV of measured kernels
+importers/    models of other tools as specs: every module is a format, found by itself
+config_json families      the fields of a Hugging Face config, and the families that it may name
+graph layering torch_ops  a traced graph of operations, and the layers that it amounts to
+spec_text     the YAML of an imported model
 """

@@ -1,4 +1,4 @@
-"""The fields of a model's `config.json`, read by type, every fault remembered."""
+"""The fields of a model's `config.json`, read by type; every fault is collected."""
 
 from __future__ import annotations
 
@@ -23,17 +23,9 @@ NAMES: dict[str, tuple[str, ...]] = {  # what each field is called, in the order
 }  # fmt: skip
 
 
-@dataclass(frozen=True, slots=True)
-class Imported:
-    """A model spec as a dict that `oracle.model` loads, and what it leaves out, in words."""
-
-    spec: dict[str, Any]
-    notes: tuple[str, ...] = ()
-
-
 @dataclass
 class Config:
-    """The fields of one config file, read by type; every fault is remembered."""
+    """The fields of one config file, read by type; every fault is collected."""
 
     path: str
     fields: Mapping[str, Any]
@@ -43,7 +35,7 @@ class Config:
     def fault(self, key: str, what: str, hint: str = "") -> None:
         self.faults.append(Fault("E105", what, Place(path=key), hint))
 
-    def whole(self, *keys: str, default: int | None = None, least: int = 1) -> int | None:
+    def integer(self, *keys: str, default: int | None = None, least: int = 1) -> int | None:
         """The first of these fields that is there, as a whole number."""
         for key in keys:
             value = self.fields.get(key)
@@ -57,11 +49,13 @@ class Config:
             return value
         return default
 
-    def known(self, what: str, default: int | None = None) -> int | None:
-        return self.whole(*NAMES[what], default=default)
+    def optional(self, what: str, default: int | None = None) -> int | None:
+        """A size of `NAMES`, by whichever name the config has it."""
+        return self.integer(*NAMES[what], default=default)
 
-    def due(self, what: str) -> int:
-        value = self.known(what)
+    def required(self, what: str) -> int:
+        """A size of `NAMES`; its absence is a fault."""
+        value = self.optional(what)
         if value is None:
             if not any(key in self.fields for key in NAMES[what]):
                 hint = f"a config says it as `{NAMES[what][0]}`"
@@ -83,9 +77,10 @@ class Config:
         return value if isinstance(value, str) else default
 
     def rate(self, *keys: str) -> float:
+        """The largest of these fields."""
         found = [self.fields.get(key) for key in keys]
         return max((float(v) for v in found if isinstance(v, int | float)), default=0.0)
 
-    def inner(self, key: str) -> Mapping[str, Any]:
+    def nested(self, key: str) -> Mapping[str, Any]:
         value = self.fields.get(key)
         return value if isinstance(value, Mapping) else {}

@@ -28,20 +28,20 @@ def family(*names: str) -> Callable[[Family], Family]:
 
 def _base(config: Config) -> dict[str, Any]:
     """The sizes that every family has."""
-    sequence = config.known("sequence")
+    sequence = config.optional("sequence")
     if sequence is None:
         sequence = DEFAULT_SEQUENCE
         config.notes.append(f"no length is given: a sequence of {sequence} is assumed")
     block: dict[str, Any] = {
-        "layers": config.due("layers"), "hidden": config.due("hidden"),
-        "heads": config.due("heads"), "vocab": config.due("vocab"), "sequence": sequence,
+        "layers": config.required("layers"), "hidden": config.required("hidden"),
+        "heads": config.required("heads"), "vocab": config.required("vocab"), "sequence": sequence,
     }  # fmt: skip
-    kv_heads, width = config.known("kv_heads"), config.known("width")
+    kv_heads, width = config.optional("kv_heads"), config.optional("width")
     if kv_heads and kv_heads != block["heads"]:
         block["kv_heads"] = kv_heads
     if width and width * block["heads"] != block["hidden"]:
         block["width"] = width
-    ffn = config.known("ffn")
+    ffn = config.optional("ffn")
     if ffn and ffn != 4 * block["hidden"]:
         block["ffn"] = ffn
     if config.rate(*DROPOUTS):
@@ -65,7 +65,7 @@ def _llama_like(config: Config) -> dict[str, Any]:
     function = _function(config, "silu", "hidden_act", "hidden_activation")
     if function != "silu":
         block["activation"] = function
-    window = config.whole("sliding_window", least=0)
+    window = config.integer("sliding_window", least=0)
     if window and config.flag("use_sliding_window", True) and window < block["sequence"]:
         block["window"] = window
     return block
@@ -105,8 +105,8 @@ def _gemma(config: Config) -> dict[str, Any]:
 @family("mixtral", "phimoe")
 def _mixtral(config: Config) -> dict[str, Any]:
     block = _llama_like(config)
-    block["experts"] = config.whole("num_local_experts", default=8)
-    block["active"] = config.whole("num_experts_per_tok", default=2)
+    block["experts"] = config.integer("num_local_experts", default=8)
+    block["active"] = config.integer("num_experts_per_tok", default=2)
     return {"transformer": block}
 
 
@@ -122,13 +122,13 @@ def _fine_grained(config: Config) -> dict[str, Any]:
     if kind in ("qwen3_moe", "olmoe"):
         config.notes.append("the norms of queries and keys are left out")
     dense = block.get("ffn", 4 * block["hidden"])
-    width = config.whole("moe_intermediate_size", default=dense) or dense
-    experts = config.whole("num_experts", "n_routed_experts", "num_local_experts") or 0
-    active = config.whole("num_experts_per_tok", default=4) or 4
+    width = config.integer("moe_intermediate_size", default=dense) or dense
+    experts = config.integer("num_experts", "n_routed_experts", "num_local_experts") or 0
+    active = config.integer("num_experts_per_tok", default=4) or 4
     if not experts:
         config.fault("num_experts", "how many experts a layer has is missing")
-    shared = config.whole("n_shared_experts", default=0, least=0) or 0
-    if together := config.whole("shared_expert_intermediate_size", least=0):
+    shared = config.integer("n_shared_experts", default=0, least=0) or 0
+    if together := config.integer("shared_expert_intermediate_size", least=0):
         shared = round(together / width)
         if shared * width != together:
             config.notes.append(f"the shared expert of {together} is counted as {shared} × {width}")
@@ -139,8 +139,8 @@ def _stack(
     config: Config, block: dict[str, Any], width: int, mixture: dict[str, int]
 ) -> dict[str, Any]:
     """A family block where all layers are sparse; a list of layers where some are dense."""
-    first = config.whole("first_k_dense_replace", default=0, least=0) or 0
-    step = config.whole("decoder_sparse_step", "moe_layer_freq", default=1) or 1
+    first = config.integer("first_k_dense_replace", default=0, least=0) or 0
+    step = config.integer("decoder_sparse_step", "moe_layer_freq", default=1) or 1
     said = config.fields.get("mlp_only_layers")
     only = said if isinstance(said, list) else []
     layers = block["layers"]
@@ -216,7 +216,7 @@ def _neox(config: Config) -> dict[str, Any]:
 @family("opt")
 def _opt(config: Config) -> dict[str, Any]:
     block = {**_base(config), "activation": _function(config, "relu", "activation_function")}
-    if config.whole("word_embed_proj_dim", default=block["hidden"]) != block["hidden"]:
+    if config.integer("word_embed_proj_dim", default=block["hidden"]) != block["hidden"]:
         config.notes.append("the projection behind the embedding is left out")
     config.notes.append("two spare rows of the position table are left out")
     return {"transformer": block}
@@ -231,10 +231,10 @@ def _bloom(config: Config) -> dict[str, Any]:
 @family("mpt")
 def _mpt(config: Config) -> dict[str, Any]:
     block = _base(config)
-    ratio = config.whole("expansion_ratio", default=4) or 4
+    ratio = config.integer("expansion_ratio", default=4) or 4
     if ratio != 4:
         block["ffn"] = ratio * block["hidden"]
-    attention = config.inner("attn_config")
+    attention = config.nested("attn_config")
     if attention.get("alibi") or not config.flag("learned_pos_emb", True):
         block["positions"] = "none"
     if isinstance(attention.get("kv_n_heads"), int):
@@ -273,7 +273,7 @@ def _bert(config: Config) -> dict[str, Any]:
         config.notes.append("two spare rows of the position table are left out")
     heads = config.fields.get("architectures")
     kind = str(heads[0]) if isinstance(heads, list) and heads else ""
-    segments = config.whole("type_vocab_size", default=2 if plain else 1, least=0)
+    segments = config.integer("type_vocab_size", default=2 if plain else 1, least=0)
     block |= {"segments": segments, "causal": False, "embedding_norm": True, "final_norm": False}
     if "PreTraining" in kind:
         block |= {"head_transform": True, "pooler": True}
@@ -290,11 +290,11 @@ def _bert(config: Config) -> dict[str, Any]:
 @family("vit", "deit")
 def _vit(config: Config) -> dict[str, Any]:
     """An image becomes patches, patches become tokens."""
-    hidden, heads, layers = (config.due(what) for what in ("hidden", "heads", "layers"))
-    ffn = config.known("ffn") or 4 * hidden
-    image = config.whole("image_size", default=224) or 224
-    patch = config.whole("patch_size", default=16) or 16
-    channels = config.whole("num_channels", default=3)
+    hidden, heads, layers = (config.required(what) for what in ("hidden", "heads", "layers"))
+    ffn = config.optional("ffn") or 4 * hidden
+    image = config.integer("image_size", default=224) or 224
+    patch = config.integer("patch_size", default=16) or 16
+    channels = config.integer("num_channels", default=3)
     labels = config.fields.get("id2label")
     classes = len(labels) if isinstance(labels, Mapping) and labels else 2  # as the library does
     if image < patch or image > 2**16 or layers > 10_000:

@@ -1,8 +1,8 @@
-"""A traced graph of operations, and the list of layers a person would have written for it.
+"""A traced graph of operations, in which attention, MLPs and activations are recognised.
 
-Tracers (torch, ONNX) append one `Op` a call, with what it read. Here attention, MLPs and hand
-written norms and activations are recognised by their shape in the graph, views between them
-become `flatten`, `reshape` and `first`, and equal blocks are folded with a repeat count.
+Tracers (torch, ONNX) append one `Op` a call, with what it read. Operations that belong together
+become one by their place in the graph: attention, MLPs, and norms and activations that were
+written out by hand.
 """
 
 from __future__ import annotations
@@ -12,11 +12,13 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Any
 
+from oracle.models.layers import Shape
 from oracle.spec.document import SpecError, refusal
 
 INPUT = -1
 Dims = tuple[int, ...]
-CURVED = {"tanh": "gelu", "erf": "gelu", "sigmoid": "silu", "rsqrt": "", "sqrt": ""}
+# x times this function of x is that activation; "" is the inside of a norm
+ACTIVATION_OF = {"tanh": "gelu", "erf": "gelu", "sigmoid": "silu", "rsqrt": "", "sqrt": ""}
 WEIGHTLESS = ("pass", "multiply", "add", "concat", "mean", "dropout")
 MLP_FUNCTIONS = ("gelu", "relu", "silu")
 
@@ -33,21 +35,8 @@ class Op:
     last: bool = True  # channels are the last dimension, not the second
 
 
-@dataclass(frozen=True, slots=True)
-class Shape:
-    """Of one sample: channels, then extents."""
-
-    channels: int
-    extents: Dims = ()
-    tokens: bool = False
-
-    @property
-    def size(self) -> int:
-        return self.channels * math.prod(self.extents)
-
-
 @dataclass
-class Graph:
+class TracedGraph:
     """Operations in the order they ran, and rewriting of those that belong together."""
 
     name: str
@@ -140,10 +129,10 @@ class Graph:
         for one, other in (op.feeds, op.feeds[::-1]) if len(op.feeds) == 2 else ():
             x = self.root(one)
             sources, met = self._back(other, x)
-            known = [word for word in CURVED if word in met]
+            known = [word for word in ACTIVATION_OF if word in met]
             if sources != {x} or not known:
                 continue
-            if function := next((CURVED[word] for word in known if CURVED[word]), ""):
+            if function := next((ACTIVATION_OF[word] for word in known if ACTIVATION_OF[word]), ""):
                 self.ops[i] = Op("activation", [x], op.given, {"op": function}, last=op.last)
             else:
                 self.ops[i] = Op("pass", [x], op.given, {"op": "normed"})
@@ -207,29 +196,11 @@ class Graph:
                 return
             value = [feed for feed in op.feeds if self._scores(feed) is None]
             ends = [*self.ops[first].feeds, *value]
-            says = {**self.ops[first].fields, "flash": self._said("flash", op.feeds),
-                    "causal": self._said("causal", op.feeds),
-                    "dropout": self._said("rate", op.feeds)}  # fmt: skip
-        sources: list[int] = []
-        met: set[str] = set()
-        for end in ends:
-            found, words = self.trace(end)
-            while norms := [j for j in found if j >= 0 and self.ops[j].kind == "norm"]:
-                self.note("the norms of queries and keys are left out")
-                found = [j for j in found if j not in norms]
-                for j in norms:
-                    further, _ = self.trace(self.ops[j].feeds[0])
-                    found += further
-            sources, met = sources + found, met | words
-        projections = sorted({j for j in sources if j >= 0 and self.ops[j].kind == "dense"})
-        came = {self.root(self.ops[j].feeds[0]) for j in projections}
-        strange = [j for j in sources if j not in projections and j not in came]
-        if not projections or len(came) != 1 or strange:
-            raise self.stop(
-                "attention whose queries and keys come from different tensors is no layer kind",
-                "describe one stack only, or write the spec by hand",
-            )
-        out = self._next(i)
+            says = {**self.ops[first].fields, "flash": self._says("flash", op.feeds),
+                    "causal": self._says("causal", op.feeds),
+                    "dropout": self._says("rate", op.feeds)}  # fmt: skip
+        projections, source, rotary = self._projections(ends)
+        out = self._output_projection(i)
         if out is None:
             raise self.stop("attention without an output projection is no layer kind")
         heads, width = says["heads"], says["width"]
@@ -249,16 +220,37 @@ class Graph:
             fields["causal"] = True
         if not any(self.ops[j].fields["bias"] for j in projections):
             fields["bias"] = False
-        if "multiply" in met:
+        if rotary:
             fields["rotary"] = True
         if says.get("dropout"):
             fields["dropout"] = True
         if not says.get("flash", True):
             fields["flash"] = False
         weights = frozenset[str]().union(*(self.ops[j].weights for j in (*projections, out)))
-        self.ops[out] = Op(
-            "attention", [came.pop()], self.ops[projections[0]].given, fields, weights
-        )
+        self.ops[out] = Op("attention", [source], self.ops[projections[0]].given, fields, weights)
+
+    def _projections(self, ends: Iterable[int]) -> tuple[list[int], int, bool]:
+        """(matrices that made queries, keys and values, what they read, whether it was rotated)."""
+        sources: list[int] = []
+        met: set[str] = set()
+        for end in ends:
+            found, words = self.trace(end)
+            while norms := [j for j in found if j >= 0 and self.ops[j].kind == "norm"]:
+                self.note("the norms of queries and keys are left out")
+                found = [j for j in found if j not in norms]
+                for j in norms:
+                    further, _ = self.trace(self.ops[j].feeds[0])
+                    found += further
+            sources, met = sources + found, met | words
+        projections = sorted({j for j in sources if j >= 0 and self.ops[j].kind == "dense"})
+        read = {self.root(self.ops[j].feeds[0]) for j in projections}
+        others = set(sources) - set(projections) - read
+        if not projections or len(read) != 1 or others:
+            raise self.stop(
+                "attention whose queries and keys come from different tensors is no layer kind",
+                "describe one stack only, or write the spec by hand",
+            )
+        return projections, read.pop(), "multiply" in met
 
     def _scores(self, i: int) -> int | None:
         """The product of queries and keys behind a softmax, if there is one."""
@@ -276,7 +268,7 @@ class Graph:
             i = op.feeds[0]
         return None
 
-    def _said(self, word: str, feeds: list[int]) -> bool:
+    def _says(self, word: str, feeds: list[int]) -> bool:
         """Whether an operation between two products says so."""
         stack, seen = list(feeds), set()
         while stack:
@@ -289,7 +281,7 @@ class Graph:
             stack += self.ops[i].feeds
         return False
 
-    def _next(self, i: int) -> int | None:
+    def _output_projection(self, i: int) -> int | None:
         """The one matrix that reads i, through whatever has no weights."""
         readers = self.readers()
         for _ in range(20):

@@ -17,8 +17,8 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from oracle.readers.logs import LARGEST, Refusal
-from oracle.spec.device import PRECISIONS
+from oracle.readers.logs import LARGEST_FILE, InputError
+from oracle.spec.options import PRECISIONS
 
 # what a shape of each family consists of, in order; a convolution's boxes are depth, height, width
 SHAPES: dict[str, tuple[str, ...]] = {
@@ -74,9 +74,9 @@ def read(path: str | Path, device: str = "") -> KernelReading:
     """The kernels of a file; only those whose device's name contains `device`, if one is given."""
     path = Path(path)
     if not path.is_file():
-        raise Refusal(str(path), 1, "there is no such file")
-    if path.stat().st_size > LARGEST:
-        raise Refusal(str(path), 1, f"more than {LARGEST >> 20} MiB", "give a part of it")
+        raise InputError(str(path), 1, "there is no such file")
+    if path.stat().st_size > LARGEST_FILE:
+        raise InputError(str(path), 1, f"more than {LARGEST_FILE >> 20} MiB", "give a part of it")
     return parse(path.read_text(encoding="utf-8-sig", errors="replace"), path.name, device)
 
 
@@ -87,7 +87,9 @@ def parse(text: str, name: str = "kernels.csv", device: str = "") -> KernelReadi
     form = next((form for form in FORMATS if form[1] <= columns), None)
     if form is None:
         known = "; ".join(f"{title}: {', '.join(sorted(wanted))}" for title, wanted, _ in FORMATS)
-        raise Refusal(name, 1, "no table of kernel timings has these columns", f"known are {known}")
+        raise InputError(
+            name, 1, "no table of kernel timings has these columns", f"known are {known}"
+        )
     title, _, row_kernels = form
     kernels: list[Kernel] = []
     skipped: list[tuple[int, str]] = []
@@ -121,7 +123,7 @@ def text(kernels: Iterable[Kernel]) -> str:
     return out.getvalue().rstrip("\n")
 
 
-def own(cells: Mapping[str, str], where: str) -> Iterator[Kernel]:
+def own_format(cells: Mapping[str, str], where: str) -> Iterator[Kernel]:
     family, part = cells["family"], cells.get("part", "")
     if family not in SHAPES:
         raise ValueError(f"unknown family {family!r}: {', '.join(SHAPES)}")
@@ -131,7 +133,7 @@ def own(cells: Mapping[str, str], where: str) -> Iterator[Kernel]:
     if unknown := set(given) - set(SHAPES[family]):
         raise ValueError(f"{family} has no {', '.join(sorted(unknown))}")
     shape = tuple(
-        positive(given[name], name, zero=name == "causal") if name in given else missing(name)
+        positive(given[name], name, zero=name == "causal") if name in given else default(name)
         for name in SHAPES[family]
     )
     yield Kernel(
@@ -140,15 +142,16 @@ def own(cells: Mapping[str, str], where: str) -> Iterator[Kernel]:
     )  # fmt: skip
 
 
-def product(cells: Mapping[str, str], where: str) -> Iterator[Kernel]:
-    training(cells)
+def matrix_product(cells: Mapping[str, str], where: str) -> Iterator[Kernel]:
+    refuse_inference(cells)
     m, n, k = (positive(cells[name], name) for name in "mnk")
     shape = (m, n, k, 1.0)
-    yield Kernel("gemm", typed(cells), shape, timed(cells), "", cells.get("device", ""), where)
+    device = cells.get("device", "")
+    yield Kernel("gemm", precision_of(cells), shape, seconds_of(cells), "", device, where)
 
 
 def convolution(cells: Mapping[str, str], where: str) -> Iterator[Kernel]:
-    training(cells)
+    refuse_inference(cells)
     names = ("w", "h", "c", "n", "k", "s_filter_w", "r_filter_h", "stride_w", "stride_h")
     w, h, channels, batch, filters, wide, high, across, down = (
         positive(cells[name], name) for name in names
@@ -167,25 +170,26 @@ def convolution(cells: Mapping[str, str], where: str) -> Iterator[Kernel]:
         if cells.get(column) and wanted:
             seconds = positive(cells[column], column) * 1e-3
             device = cells.get("device", "")
-            yield Kernel("conv", typed(cells), shape, seconds, part, device, where)
+            yield Kernel("conv", precision_of(cells), shape, seconds, part, device, where)
 
 
-def scores(cells: Mapping[str, str], where: str) -> Iterator[Kernel]:
+def attention(cells: Mapping[str, str], where: str) -> Iterator[Kernel]:
     batch, length, heads, kv_heads, width = (
         positive(cells[name], name) for name in ("batch", "seq", "heads", "kv_heads", "head_dim")
     )
     shape = (batch, heads, kv_heads, length, length, width, 1.0)
     part = "backward" if cells.get("pass_", "").startswith("backward") else "forward"
     kind = precision(cells.get("dtype") or cells.get("precision") or "bf16")
-    yield Kernel("attention", kind, shape, timed(cells), part, cells.get("device", ""), where)
+    yield Kernel("attention", kind, shape, seconds_of(cells), part, cells.get("device", ""), where)
 
 
-def training(cells: Mapping[str, str]) -> None:
+def refuse_inference(cells: Mapping[str, str]) -> None:
+    """DeepBench's inference rows are other kernels than those of training."""
     if cells.get("phase", "train") != "train":
         raise ValueError(f"a {cells['phase']} row: other kernels than a training step's")
 
 
-def typed(cells: Mapping[str, str]) -> str:
+def precision_of(cells: Mapping[str, str]) -> str:
     return precision(cells.get("precision") or cells.get("dtype") or "")
 
 
@@ -207,7 +211,8 @@ def precision(word: str) -> str:
     raise ValueError(f"unknown precision {word!r}")
 
 
-def timed(cells: Mapping[str, str]) -> float:
+def seconds_of(cells: Mapping[str, str]) -> float:
+    """The first column of time, whatever its unit."""
     for name, cell in cells.items():
         stem, _, unit = name.rpartition("_")
         if cell and unit in SCALES and stem in ("", "time", "latency"):
@@ -215,7 +220,8 @@ def timed(cells: Mapping[str, str]) -> float:
     raise ValueError("no column of time")
 
 
-def missing(name: str) -> float:
+def default(name: str) -> float:
+    """What a number of a shape is where a row leaves it out."""
     if name not in DEFAULTS:
         raise ValueError(f"the shape lacks {name}")
     return DEFAULTS[name]
@@ -229,8 +235,8 @@ def positive(cell: str, name: str, zero: bool = False) -> float:
 
 
 FORMATS: tuple[tuple[str, set[str], Callable[[Mapping[str, str], str], Iterator[Kernel]]], ...] = (
-    ("own kernel measurement", {"family", "precision", "shape", "seconds"}, own),
+    ("own kernel measurement", {"family", "precision", "shape", "seconds"}, own_format),
     ("DeepBench convolutions", {"w", "h", "c", "n", "k", "s_filter_w", "fwd_ms"}, convolution),
-    ("attention", {"batch", "seq", "heads", "kv_heads", "head_dim"}, scores),
-    ("matrix products", {"m", "n", "k"}, product),
+    ("attention", {"batch", "seq", "heads", "kv_heads", "head_dim"}, attention),
+    ("matrix products", {"m", "n", "k"}, matrix_product),
 )

@@ -1,4 +1,8 @@
-"""Layers from a graph: views made explicit, equal blocks folded, names only where needed."""
+"""Layers of a spec from a traced graph.
+
+Views between operations become `flatten`, `reshape` and `first`, equal blocks are folded with a
+repeat count, and layers are named only where others refer to them.
+"""
 
 from __future__ import annotations
 
@@ -8,12 +12,13 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
-from oracle.readers.graph import INPUT, Graph, Op, Shape, short
+from oracle.models.layers import Shape
+from oracle.readers.graph import INPUT, Op, TracedGraph, short
 
 FUNCTIONS = {"relu", "leaky_relu", "gelu", "silu", "tanh", "sigmoid", "softmax", "swish"}
 
 
-def layers(graph: Graph, outputs: Iterable[int]) -> list[Any]:
+def layers(graph: TracedGraph, outputs: Iterable[int]) -> list[Any]:
     """The layers of a spec, in order, equal blocks folded; a loss after each output."""
     graph.follow(outputs)
     return Folded(Emitter(graph).items()).layers()
@@ -34,9 +39,9 @@ class Item:
 
 
 class Emitter:
-    """Turns live operations to items, with views made explicit where a shape asks for it."""
+    """Turns operations into items, with a view put in where a shape needs one."""
 
-    def __init__(self, graph: Graph) -> None:
+    def __init__(self, graph: TracedGraph) -> None:
         self.graph = graph
         self.at: dict[int, int] = {INPUT: INPUT}  # operation -> item
         self.made: list[Item] = []
@@ -221,7 +226,7 @@ class Emitter:
 
 
 class Folded:
-    """Items cut where only one tensor is passed on, equal runs of such pieces written once."""
+    """Items cut into pieces where one tensor only is passed on; equal runs are written once."""
 
     LONGEST = 64  # pieces of one block
 

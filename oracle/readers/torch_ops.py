@@ -1,27 +1,29 @@
-"""What each operation of torch is in a graph of layers, by the name it is dispatched under."""
+"""What each torch operation is in a traced graph, by the name it is dispatched under."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from typing import Any, Protocol
 
 import torch
 
-from oracle.readers.graph import Graph, short
+from oracle.readers.graph import TracedGraph, short
 
 
-class Tape(Protocol):
-    """What an operation may ask of the tape that writes it down."""
+class Tracer(Protocol):
+    """What an operation may ask of the tracer that notes it."""
 
-    graph: Graph
+    graph: TracedGraph
     triangles: set[int]  # masks that are causal
-    strange: set[str]
+    unplaced: set[str]  # parameters that no layer kind has a place for
 
     def feed(self, tensor: torch.Tensor) -> int:
         """The operation that made a tensor."""
 
-    def weights(self, *tensors: Any) -> Any: ...
+    def weights(self, held: list[torch.Tensor]) -> frozenset[str]:
+        """The names of the parameters that tensors hold."""
 
 
 BATCH = 7  # samples traced: a number that no layer has by accident
@@ -49,12 +51,23 @@ def key(tensor: torch.Tensor) -> int:
     return int(tensor.untyped_storage()._cdata)
 
 
-Row = tuple[Any, ...]
-METHODS: dict[str, Callable[..., Row]] = {}
+@dataclass(frozen=True, slots=True)
+class TorchCall:
+    """One call of an operation, and the tensors that it was given."""
+
+    args: Sequence[Any]
+    out: Any
+    inputs: list[torch.Tensor]  # that depend on the sample
+    parameters: list[torch.Tensor]
 
 
-def _noted(*names: str) -> Callable[[Callable[..., Row]], Callable[..., Row]]:
-    def remember(function: Callable[..., Row]) -> Callable[..., Row]:
+Noted = tuple[Any, ...]  # kind, fields, and what it read where that is not every input
+Method = Callable[[Tracer, TorchCall], Noted]
+METHODS: dict[str, Method] = {}
+
+
+def _noted(*names: str) -> Callable[[Method], Method]:
+    def remember(function: Method) -> Method:
         METHODS.update(dict.fromkeys(names, function))
         return function
 
@@ -62,43 +75,43 @@ def _noted(*names: str) -> Callable[[Callable[..., Row]], Callable[..., Row]]:
 
 
 @_noted("convolution", "convolution_overrideable")
-def _convolution(tape: Tape, args: Any, kwargs: Any, out: Any, moving: Any, held: Any) -> Row:
-    _x, weight, bias, stride, padding, dilation, transposed, extra, groups = args[:9]
+def _convolution(tracer: Tracer, call: TorchCall) -> Noted:
+    _x, weight, bias, stride, padding, dilation, transposed, extra, groups = call.args[:9]
     fields: dict[str, Any] = {
-        "filters": out.shape[1], "kernel": short(weight.shape[2:]), "stride": short(stride),
+        "filters": call.out.shape[1], "kernel": short(weight.shape[2:]), "stride": short(stride),
         "padding": short(padding), "groups": groups, "bias": bias is not None,
-        "made": list(out.shape[1:]),
+        "made": list(call.out.shape[1:]),
     }  # fmt: skip
     if transposed:
         if any(d != 1 for d in dilation):
-            raise tape.graph.stop("a transposed convolution with holes is no layer kind")
+            raise tracer.graph.stop("a transposed convolution with holes is no layer kind")
         return "deconv", {**fields, "output_padding": short(extra)}
     return "conv", {**fields, "dilation": short(dilation)}
 
 
 @_noted("addmm", "mm", "linear", "matmul", "bmm", "baddbmm", "_addmm_activation")
-def _matrix(tape: Tape, args: Any, kwargs: Any, out: Any, moving: Any, held: Any) -> Row:
-    if not held:
-        if len(moving) < 2:
+def _matrix(tracer: Tracer, call: TorchCall) -> Noted:
+    if not call.parameters:
+        if len(call.inputs) < 2:
             return "pass", {"op": "matrix with a constant"}
-        q, k = moving[-2:]
+        q, k = call.inputs[-2:]
         fields = {"heads": math.prod(q.shape[:-2]) // BATCH or 1, "width": q.shape[-1]}
-        return "product", fields, [tape.feed(q), tape.feed(k)]
-    bias = any(t.dim() == 1 or (t.dim() == 2 and t.shape[0] == 1 < out.shape[0]) for t in held)
-    x = moving[0]
-    return "dense", {"filters": out.shape[-1], "channels": x.shape[-1], "bias": bias}
+        return "product", fields, [tracer.feed(q), tracer.feed(k)]
+    rows, filters = call.out.shape[0], call.out.shape[-1]
+    bias = any(t.dim() == 1 or (t.dim() == 2 and t.shape[0] == 1 < rows) for t in call.parameters)
+    return "dense", {"filters": filters, "channels": call.inputs[0].shape[-1], "bias": bias}
 
 
 @_noted("max_pool1d", "max_pool2d_with_indices", "max_pool3d_with_indices", "max_pool2d",
         "avg_pool1d", "avg_pool2d", "avg_pool3d")  # fmt: skip
-def _pooling(tape: Tape, args: Any, kwargs: Any, out: Any, moving: Any, held: Any) -> Row:
-    made = out[0] if isinstance(out, tuple) else out
+def _pooling(tracer: Tracer, call: TorchCall) -> Noted:
+    args, mean = call.args, not isinstance(call.out, tuple)  # a maximum returns its places too
+    made = call.out if mean else call.out[0]
     x, kernel = args[0], list(args[1])
     rank = len(kernel)
     stride = list(args[2]) if len(args) > 2 and args[2] else kernel
     padding = list(args[3]) if len(args) > 3 else [0]
-    mean = not isinstance(out, tuple)
-    ceil = bool((args[4] if mean else args[5]) if len(args) > (4 if mean else 5) else False)
+    ceil = bool(args[4 if mean else 5]) if len(args) > (4 if mean else 5) else False
     padding = padding * (rank // len(padding))
     sizes = zip(x.shape[2:], kernel, stride, padding, strict=True)
     floored = [(n + 2 * p - k) // s + 1 for n, k, s, p in sizes]
@@ -117,107 +130,106 @@ def _pooling(tape: Tape, args: Any, kwargs: Any, out: Any, moving: Any, held: An
 @_noted(
     "_adaptive_avg_pool2d", "_adaptive_avg_pool3d", "adaptive_max_pool2d", "adaptive_max_pool3d"
 )
-def _adaptive(tape: Tape, args: Any, kwargs: Any, out: Any, moving: Any, held: Any) -> Row:
-    made = out[0] if isinstance(out, tuple) else out
-    before, after = list(args[0].shape[2:]), list(made.shape[2:])
-    op = {} if isinstance(out, tuple) else {"op": "mean"}
+def _adaptive(tracer: Tracer, call: TorchCall) -> Noted:
+    made = call.out[0] if isinstance(call.out, tuple) else call.out
+    before, after = list(call.args[0].shape[2:]), list(made.shape[2:])
+    op = {} if isinstance(call.out, tuple) else {"op": "mean"}
     if any(b % a for b, a in zip(before, after, strict=True)):
-        raise tape.graph.stop(f"pooling of {before} to {after} is no layer kind")
+        raise tracer.graph.stop(f"pooling of {before} to {after} is no layer kind")
     kernel = [b // a for b, a in zip(before, after, strict=True)]
     whole = all(a == 1 for a in after)
     return "pool", {"kernel": "global" if whole else short(kernel), **op, "made": after}
 
 
 @_noted("mean", "amax", "sum")
-def _mean(tape: Tape, args: Any, kwargs: Any, out: Any, moving: Any, held: Any) -> Row:
-    return "mean", {"op": "mean", "size": out.numel()}
+def _mean(tracer: Tracer, call: TorchCall) -> Noted:
+    return "mean", {"op": "mean", "size": call.out.numel()}
 
 
 @_noted("rsqrt", "sqrt", "erf", "pow", "rsub", "reciprocal", "neg", "sub", "div", "exp", "cos",
         "sin", "square")  # fmt: skip
-def _light(tape: Tape, args: Any, kwargs: Any, out: Any, moving: Any, held: Any) -> Row:
+def _light(tracer: Tracer, call: TorchCall) -> Noted:
     return "pass", {}
 
 
 @_noted("mul", "mul_")
-def _multiply(tape: Tape, args: Any, kwargs: Any, out: Any, moving: Any, held: Any) -> Row:
-    if held:
-        wide = max(held, key=torch.Tensor.numel)
+def _multiply(tracer: Tracer, call: TorchCall) -> Noted:
+    if call.parameters:
+        wide = max(call.parameters, key=torch.Tensor.numel)
         if wide.numel() == wide.shape[-1]:
-            return "norm", {"op": "rms"}, [tape.feed(moving[0])]
-        tape.strange.add("parameters that multiply")
-    ops = tape.graph.ops
-    noise = [t for t in moving if (i := tape.graph.root(tape.feed(t))) >= 0
+            return "norm", {"op": "rms"}, [tracer.feed(call.inputs[0])]
+        tracer.unplaced.add("parameters that multiply")
+    ops = tracer.graph.ops
+    noise = [t for t in call.inputs if (i := tracer.graph.root(tracer.feed(t))) >= 0
              and ops[i].kind == "noise"]  # fmt: skip
-    if noise and len(moving) > 1:
-        rate = ops[tape.graph.root(tape.feed(noise[0]))].fields["rate"]
-        return "dropout", {"rate": rate}, [tape.feed(t) for t in moving if t is not noise[0]]
-    if len(moving) > 1 or _tensors(args) > 1:
+    if noise and len(call.inputs) > 1:
+        rate = ops[tracer.graph.root(tracer.feed(noise[0]))].fields["rate"]
+        return "dropout", {"rate": rate}, [tracer.feed(t) for t in call.inputs if t is not noise[0]]
+    if len(call.inputs) > 1 or _tensors(call.args) > 1:
         return "multiply", {}
     return "pass", {"op": "scale"}
 
 
-def _tensors(args: Any) -> int:
+def _tensors(args: Sequence[Any]) -> int:
     return sum(isinstance(t, torch.Tensor) and t.dim() > 0 for t in args)
 
 
 @_noted("add", "add_")
-def _sum(tape: Tape, args: Any, kwargs: Any, out: Any, moving: Any, held: Any) -> Row:
-    if held:
-        wide = max(held, key=torch.Tensor.numel)
+def _sum(tracer: Tracer, call: TorchCall) -> Noted:
+    if call.parameters:
+        wide = max(call.parameters, key=torch.Tensor.numel)
         if wide.numel() > wide.shape[-1]:
             return "position", {}
-        made = tape.graph.root(tape.feed(moving[0]))
-        if made >= 0 and tape.graph.ops[made].kind == "dense":
-            op = tape.graph.ops[made]
-            op.fields["bias"], op.weights = True, op.weights | tape.weights(held)
+        made = tracer.graph.root(tracer.feed(call.inputs[0]))
+        if made >= 0 and tracer.graph.ops[made].kind == "dense":
+            op = tracer.graph.ops[made]
+            op.fields["bias"], op.weights = True, op.weights | tracer.weights(call.parameters)
         else:
-            tape.strange.add("a parameter that is added to channels")
+            tracer.unplaced.add("a parameter that is added to channels")
         return "pass", {}
-    if len(moving) > 1 and moving[0].shape == moving[1].shape:
+    if len(call.inputs) > 1 and call.inputs[0].shape == call.inputs[1].shape:
         return "add", {}
-    if len(moving) > 1 and {tape.graph.ops[i].kind for i in map(tape.feed, moving) if i >= 0} <= {
-        "embedding", "table", "add"
-    }:  # fmt: skip
+    kinds = {tracer.graph.ops[i].kind for i in map(tracer.feed, call.inputs) if i >= 0}
+    if len(call.inputs) > 1 and kinds <= {"embedding", "table", "add"}:
         return "add", {}
-    masked = any(isinstance(t, torch.Tensor) and key(t) in tape.triangles for t in args)
+    masked = any(isinstance(t, torch.Tensor) and key(t) in tracer.triangles for t in call.args)
     return "pass", {"op": "masked", "causal": True} if masked else {}
 
 
 @_noted("masked_fill", "masked_fill_", "where")
-def _mask(tape: Tape, args: Any, kwargs: Any, out: Any, moving: Any, held: Any) -> Row:
+def _mask(tracer: Tracer, call: TorchCall) -> Noted:
     return "pass", {"op": "masked", "causal": any(
-        isinstance(t, torch.Tensor) and key(t) in tape.triangles for t in args)}  # fmt: skip
+        isinstance(t, torch.Tensor) and key(t) in tracer.triangles for t in call.args)}  # fmt: skip
 
 
 @_noted("cat")
-def _cat(tape: Tape, args: Any, kwargs: Any, out: Any, moving: Any, held: Any) -> Row:
-    axis = args[1] if len(args) > 1 else 0
-    x = moving[0]
-    if held:  # class tokens: the position table that follows knows them
-        return "pass", {"op": "tokens", "extra": out.shape[1] - x.shape[1]}
+def _cat(tracer: Tracer, call: TorchCall) -> Noted:
+    axis = call.args[1] if len(call.args) > 1 else 0
+    x = call.inputs[0]
+    if call.parameters:  # class tokens: the position table that follows knows them
+        return "pass", {"op": "tokens", "extra": call.out.shape[1] - x.shape[1]}
     if axis % x.dim() in (1, x.dim() - 1):
         return "concat", {}
     return "pass", {"op": "cat"}
 
 
 @_noted("embedding")
-def _lookup(tape: Tape, args: Any, kwargs: Any, out: Any, moving: Any, held: Any) -> Row:
-    return "embedding", {"vocab": args[0].shape[0], "hidden": args[0].shape[1]}
+def _lookup(tracer: Tracer, call: TorchCall) -> Noted:
+    return "embedding", {"vocab": call.args[0].shape[0], "hidden": call.args[0].shape[1]}
 
 
 @_noted("bernoulli_")
-def _noise(tape: Tape, args: Any, kwargs: Any, out: Any, moving: Any, held: Any) -> Row:
-    return "noise", {"rate": round(1 - float(args[1]), 6) if len(args) > 1 else 0.5}, []
+def _noise(tracer: Tracer, call: TorchCall) -> Noted:
+    return "noise", {"rate": round(1 - float(call.args[1]), 6) if len(call.args) > 1 else 0.5}, []
 
 
 @_noted("native_dropout", "dropout")
-def _dropped(tape: Tape, args: Any, kwargs: Any, out: Any, moving: Any, held: Any) -> Row:
-    rate = float(args[1]) if len(args) > 1 else 0.1
+def _dropped(tracer: Tracer, call: TorchCall) -> Noted:
+    rate = float(call.args[1]) if len(call.args) > 1 else 0.1
     return ("dropout", {"rate": rate}) if rate else ("pass", {})
 
 
 @_noted("upsample_nearest1d", "upsample_nearest2d", "upsample_nearest3d", "upsample_bilinear2d",
         "upsample_bicubic2d", "upsample_trilinear3d", "_upsample_nearest_exact2d")  # fmt: skip
-def _upsampled(tape: Tape, args: Any, kwargs: Any, out: Any, moving: Any, held: Any) -> Row:
-    return "upsample", {"to": list(out.shape[2:])}
+def _upsampled(tracer: Tracer, call: TorchCall) -> Noted:
+    return "upsample", {"to": list(call.out.shape[2:])}

@@ -2,11 +2,12 @@
 
 document      a text as a tree of places; faults and their codes
 schema        a tree as a frozen dataclass, with every fault at once
+json_schema   the JSON Schema of such a dataclass, for editors
 units         text to SI numbers and back
 dataset device system     the kinds of spec
 catalogue     shipped specs by name, a user's own by path
-options       what is decided beside the plan
-files         files that are there whole or not at all
+options       options of a prediction beside the plan
+files         atomic file writes
 strict_json   JSON that is refused where it is odd
 tabular       answers that are rows, as data frames
 version       the version of oracle

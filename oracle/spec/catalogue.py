@@ -27,7 +27,7 @@ S = TypeVar("S")
 FOLDERS: dict[type, str] = {Dataset: "datasets", Device: "devices", System: "systems"}
 
 
-def shelf() -> Path:
+def shipped_folder() -> Path:
     """The folder of shipped specs: inside the wheel, or beside the package in a checkout."""
     inside = Path(__file__).parent / "shipped"
     return inside if inside.is_dir() else Path(__file__).parents[2] / "specs"
@@ -35,7 +35,7 @@ def shelf() -> Path:
 
 def shipped(folder: str) -> dict[str, Path]:
     """Name -> file, of the specs that come with the package."""
-    return {path.stem: path for path in sorted((shelf() / folder).glob("*.yaml"))}
+    return {path.stem: path for path in sorted((shipped_folder() / folder).glob("*.yaml"))}
 
 
 def find(name: str, folder: str) -> Path:
@@ -43,7 +43,7 @@ def find(name: str, folder: str) -> Path:
     named = name == "-" or name.endswith((".yaml", ".yml", ".json"))
     if named or os.sep in name or os.path.isfile(name):
         return Path(name)
-    known = shelf() / folder / f"{name}.yaml"
+    known = shipped_folder() / folder / f"{name}.yaml"
     if os.path.basename(name) == name and os.path.isfile(known):
         return known
     names = shipped(folder)

@@ -7,10 +7,10 @@ from dataclasses import dataclass
 from typing import Annotated
 
 from oracle.spec.document import suggest
+from oracle.spec.options import PRECISIONS
 from oracle.spec.schema import Between, Clash, Count, Fraction, Ratio
 from oracle.spec.units import Bytes, BytesPerSecond, Flop, FlopPerSecond, Price, Seconds
 
-PRECISIONS = ("fp32", "tf32", "fp16", "bf16", "fp8")
 FAMILIES = ("gemm", "conv", "winograd", "direct", "attention", "stream")
 PARTS = ("forward", "data", "weight", "backward")
 ORIGINS = ("measured", "fitted", "datasheet", "assumed")

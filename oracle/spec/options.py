@@ -1,32 +1,33 @@
-"""What is decided beside the plan: precision, optimizer, and under which assumptions."""
+"""Options of a prediction beside the plan: precision, optimizer, assumptions, profile."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 from typing import Any
 
+PRECISIONS = ("fp32", "tf32", "fp16", "bf16", "fp8")
 SLOTS = {"sgd": 0, "momentum": 1, "adam": 2, "lars": 1, "lamb": 2}  # fp32 values per weight
 MIXED = ("fp16", "bf16", "fp8")
-WIDTH = {"fp32": 4.0, "tf32": 4.0, "fp16": 2.0, "bf16": 2.0, "fp8": 2.0}  # of an activation
+# bytes of an activation between kernels: training in fp8 keeps them in 16 bits
+ACTIVATION_BYTES = {"fp32": 4.0, "tf32": 4.0, "fp16": 2.0, "bf16": 2.0, "fp8": 2.0}
 
 
 @dataclass(frozen=True)
 class Options:
-    """What is decided beside the plan."""
+    """Options of a prediction beside the plan."""
 
     precision: str = "fp32"
     optimizer: str = "momentum"
-    ideal: bool = False
-    max_memory: float | None = None
-    gamma: float = 1.0
+    ideal: bool = False  # the assumptions of the published cost table
+    max_memory: float | None = None  # bytes of a device; its own memory if not said
+    gamma: float = 1.0  # memory reuse of the published table, with `ideal`
     algorithm: str | None = None  # of collectives; the best of the menu if not said
-    clip: bool = True  # the norm of the gradients is taken, and checked for overflow if mixed
     profile: Any = None  # a `kernels.profile.Profile`, where rows were measured
 
     @property
     def width(self) -> float:
         """δ, bytes per element of an activation."""
-        return WIDTH[self.precision]
+        return ACTIVATION_BYTES[self.precision]
 
     @property
     def mixed(self) -> bool:

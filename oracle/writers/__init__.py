@@ -1,7 +1,7 @@
-"""One file a format out: what a chosen plan's launcher or viewer reads.
+"""Plans written for their launchers and viewers, and rows as tables; one module a format.
 
-export        finds a format by its name; writes all files or none
-job           what the formats share
+export        the formats, found by their `TITLE`; writes all files or none
+job           the plan that is exported, as every format asks for it
 rows          rows as CSV and Markdown
 torchrun slurm deepspeed megatron torchtitan trace     one format each
 """

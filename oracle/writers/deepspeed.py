@@ -70,7 +70,7 @@ def _sharding(job: Job) -> dict[str, Any]:
 def _stages(job: Job) -> dict[str, Any]:
     if job.knob("pipeline", "interleave") > 1:
         raise job.refuse("DeepSpeed", "does not interleave stages", "interleave=1")
-    if job.knob("pipeline", "schedule") == 0 and job.segments > 1:
+    if job.word("pipeline", "schedule") != "1f1b" and job.segments > 1:
         raise job.refuse("DeepSpeed", "schedules 1F1B only", "schedule=1f1b")
     balanced = job.knob("pipeline", "cuts") == 1
     return {"stages": job.degree("pipeline"), "partition": "parameters" if balanced else "uniform"}

@@ -1,7 +1,7 @@
-"""Writers: one file per format out. A chosen plan becomes what its launcher or viewer reads.
+"""The formats a plan can be exported to, and writing all files of one or none.
 
-Every module beside this one is a format, found by itself. It has `TITLE` and
-`files(job) -> {file name: text}`; what the format cannot express it refuses with a `Refusal`.
+A module of this room that has a `TITLE` is a format. Its `files(job)` returns file names and texts;
+what the format cannot express it refuses with an `ExportError`.
 """
 
 from __future__ import annotations
@@ -17,10 +17,8 @@ from types import ModuleType
 from oracle import writers
 from oracle.spec.document import Fault, Place, SpecError, suggest
 
-SHARED = ("export", "job", "rows")  # what the formats share is no format
 
-
-class Refusal(SpecError):
+class ExportError(SpecError):
     """A plan, or a target file, that a format cannot take."""
 
     def __init__(self, name: str, what: str, hint: str = "") -> None:
@@ -29,17 +27,18 @@ class Refusal(SpecError):
 
 def formats() -> dict[str, str]:
     """name -> title of every format, in alphabetical order."""
-    names = sorted(
-        found.name for found in iter_modules(writers.__path__) if found.name not in SHARED
-    )
-    return {name: str(import_module(f"oracle.writers.{name}").TITLE) for name in names}
+    names = sorted(found.name for found in iter_modules(writers.__path__))
+    titles = {name: getattr(import_module(f"oracle.writers.{name}"), "TITLE", "") for name in names}
+    return {name: title for name, title in titles.items() if title}
 
 
 def writer(name: str) -> ModuleType:
     """The module of a format."""
     known = formats()
     if name not in known:
-        raise Refusal("export", f"no format is called `{name}`", suggest(name, known, "formats"))
+        raise ExportError(
+            "export", f"no format is called `{name}`", suggest(name, known, "formats")
+        )
     return import_module(f"oracle.writers.{name}")
 
 
@@ -48,9 +47,11 @@ def put(files: Mapping[str, str], force: bool = False) -> None:
     places = {Path(name): text for name, text in files.items()}
     for place in places:
         if place.is_dir():
-            raise Refusal(str(place), "this is a directory", "name a file in it")
+            raise ExportError(str(place), "this is a directory", "name a file in it")
         if (place.exists() or place.is_symlink()) and not force:
-            raise Refusal(str(place), "there is such a file already", "say --force to replace it")
+            raise ExportError(
+                str(place), "there is such a file already", "say --force to replace it"
+            )
     staged: dict[Path, str] = {}
     try:
         for place, text in places.items():
@@ -88,7 +89,7 @@ def _named(place: Path, name: str, force: bool) -> None:
         try:
             os.link(name, place)
         except FileExistsError:
-            raise Refusal(str(place), "there is such a file by now", "say --force") from None
+            raise ExportError(str(place), "there is such a file by now", "say --force") from None
         except OSError:  # a file system without links
             os.replace(name, place)
     if hasattr(os, "O_DIRECTORY"):  # the new name itself is made durable

@@ -1,4 +1,4 @@
-"""What is exported: one plan of one model on one system, and what was predicted of it."""
+"""The plan that is exported: its degrees, batch and nodes, its model, and its predicted time."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ from typing import Any
 from oracle.models.transformer import Transformer
 from oracle.plan.plan import Plan
 from oracle.predict.estimate import Estimate
-from oracle.readers.network import plain_name
+from oracle.readers.spec_text import plain_name
 from oracle.spec.units import show
-from oracle.writers.export import Refusal
+from oracle.writers.export import ExportError
 
 RESERVED = 86_400 * 1000  # seconds; nobody is given a queue slot for longer
 
@@ -33,6 +33,11 @@ class Job:
         """The number of a knob; of one that takes words, the word's number."""
         return int(getattr(self.plan.axis(axis), name)[0, 0])
 
+    def word(self, axis: str, name: str) -> str:
+        """A knob as the plan's text has it."""
+        said: str = self.plan.axis(axis).word(name)
+        return said
+
     @property
     def axes(self) -> list[tuple[str, int]]:
         """(name, degree) of every axis that takes devices, outermost first."""
@@ -51,7 +56,7 @@ class Job:
             return self.devices
         if self.devices % node:
             what = f"{self.devices} devices do not fill nodes of {node}"
-            raise Refusal("export", what, f"a multiple of {node}, or fewer than {node}")
+            raise ExportError("export", what, f"a multiple of {node}, or fewer than {node}")
         return node
 
     @property
@@ -60,7 +65,7 @@ class Job:
 
     @property
     def replicas(self) -> int:
-        """Into how many the batch is dealt."""
+        """The number of replicas that the batch is split among."""
         return self.degree("data") * self.degree("sharded")
 
     @property
@@ -80,12 +85,12 @@ class Job:
             near = max(1, round(self.batch / pieces)) * pieces
             what = (f"a batch of {self.batch} is not {self.replicas} replicas × {self.segments} "
                     "micro-batches of equal size")  # fmt: skip
-            raise Refusal("export", what, f"e.g. --batch {near}")
+            raise ExportError("export", what, f"e.g. --batch {near}")
         return self.batch // pieces
 
     @property
     def zero(self) -> int:
-        """The stage of state sharding, whichever axis does it."""
+        """The ZeRO stage, whichever axis shards."""
         own = self.knob("data", "zero") if self.degree("data") > 1 else 0
         return max(own, self.knob("sharded", "zero") + 1 if self.degree("sharded") > 1 else 0)
 
@@ -121,14 +126,14 @@ class Job:
     def only(self, title: str, axes: Iterable[str]) -> None:
         """Refuse the axes that a format has no word for."""
         known = set(axes)
-        strange = [name for name, _ in self.axes if name not in known]
-        if strange:
-            words = " and ".join(f"`{name}`" for name in strange)
-            hint = f"--without {','.join(strange)} in `oracle recommend`, or the torchrun format"
-            raise Refusal("export", f"{title} has no {words} parallelism", hint)
+        unknown = [name for name, _ in self.axes if name not in known]
+        if unknown:
+            words = " and ".join(f"`{name}`" for name in unknown)
+            hint = f"--without {','.join(unknown)} in `oracle recommend`, or the torchrun format"
+            raise ExportError("export", f"{title} has no {words} parallelism", hint)
 
-    def refuse(self, title: str, what: str, hint: str = "") -> Refusal:
-        return Refusal("export", f"{title} {what}", hint)
+    def refuse(self, title: str, what: str, hint: str = "") -> ExportError:
+        return ExportError("export", f"{title} {what}", hint)
 
     def block(self, title: str) -> Transformer:
         """The family block, which launchers for transformers are given."""

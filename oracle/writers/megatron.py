@@ -74,7 +74,7 @@ def parallel(job: Job) -> list[tuple[str, Any]]:
     if swapped and job.degree("expert") > 1:
         raise job.refuse(title, "deals experts inside the pipeline here", "pipeline outermost")
     if job.degree("pipeline") > 1:
-        if job.knob("pipeline", "schedule") == 0 and job.segments > 1:
+        if job.word("pipeline", "schedule") != "1f1b" and job.segments > 1:
             raise job.refuse(title, "schedules 1F1B only", "schedule=1f1b")
         if job.knob("pipeline", "cuts") == 1:
             raise job.refuse(title, "deals layers evenly", "cuts=even")

@@ -8,6 +8,10 @@ from oracle.writers.job import Job, options
 
 TITLE = "torchtitan overrides"
 ORDER = ("pipeline", "data", "sharded", "context", "tensor")
+SCHEDULES = {  # its names, by ours and whether stages hold several chunks
+    ("gpipe", False): "GPipe", ("1f1b", False): "1F1B", ("1f1b", True): "Interleaved1F1B",
+    ("zb-v", True): "ZBVZeroBubble", ("dualpipe-v", True): "DualPipeV",
+}  # fmt: skip
 CONFIGS = {"llama3-8b": "llama3_8b", "llama3-70b": "llama3_70b", "llama3-405b": "llama3_405b"}
 
 
@@ -60,16 +64,18 @@ def _stages(job: Job) -> list[tuple[str, Any]]:
     degree, p = job.degree("pipeline"), "--parallelism."
     if degree == 1:
         return [(p + "pipeline_parallel_degree", 1)]
-    interleave, early = job.knob("pipeline", "interleave"), job.knob("pipeline", "schedule") == 1
-    if interleave > 1 and not early:
+    interleave, order = job.knob("pipeline", "interleave"), job.word("pipeline", "schedule")
+    schedule = SCHEDULES.get((order, interleave > 1))
+    if schedule is None and interleave > 1:
         raise job.refuse("torchtitan", "interleaves with 1F1B only", "schedule=1f1b")
+    if schedule is None:
+        raise job.refuse("torchtitan", f"has no schedule `{order}`", "schedule=1f1b")
     if job.knob("pipeline", "cuts") == 1:
         raise job.refuse("torchtitan", "deals layers evenly", "cuts=even")
     block = job.block("torchtitan")
     chunks = degree * interleave
     if block.layers % chunks:
         raise job.refuse("torchtitan", f"cannot deal {block.layers} layers to {chunks} chunks")
-    schedule = "Interleaved1F1B" if interleave > 1 else "1F1B" if early else "GPipe"
     return [
         (p + "pipeline_parallel_degree", degree),
         (p + "pipeline_parallel_schedule", schedule),

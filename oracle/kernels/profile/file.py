@@ -1,4 +1,4 @@
-"""The file of a profile, JSON lines, as `oracle measure compute` writes it.
+"""Read the file of a profile: JSON lines, as `oracle measure compute` writes them.
 
     {"oracle-profile": 1, "precision": "fp32", "complete": true}
     {"row": SIGNATURE, "forward": 0.0012, "backward": 0.0025, "spread": 0.02, "samples": 2}
@@ -19,7 +19,7 @@ from typing import Any
 from oracle.kernels.profile.measured import Profile, Timed, Update
 from oracle.kernels.profile.shape import taken_apart
 from oracle.spec.document import Fault, Place, SpecError, read_text, suggest
-from oracle.spec.options import SLOTS, WIDTH
+from oracle.spec.options import PRECISIONS, SLOTS
 from oracle.spec.strict_json import Unfit, loads
 from oracle.spec.units import parse
 
@@ -87,8 +87,10 @@ class _Lines:
                               "write it with `oracle measure compute`")  # fmt: skip
         self.known(at, data, (MARK, "complete", "precision", "note"))
         said = data.get("precision", "")
-        if said not in ("", *WIDTH):
-            self.fault(at, f"`precision` is `{str(said)[:20]}`", suggest(str(said), WIDTH, "known"))
+        if said not in ("", *PRECISIONS):
+            self.fault(
+                at, f"`precision` is `{str(said)[:20]}`", suggest(str(said), PRECISIONS, "known")
+            )
         else:
             self.precision = said
         return None

@@ -17,19 +17,20 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import Any
+from typing import TypeAlias
 from weakref import WeakKeyDictionary
 
 import numpy as np
 
-from oracle.kernels.profile.scale import NEAR, Ramp, Table, ratio
+from oracle.kernels.passes import Passes
+from oracle.kernels.profile.scale import NEAR, MeasuredRows, Ramp, ratio
 from oracle.kernels.profile.shape import signature, taken_apart
-from oracle.models.model import Model
-from oracle.models.shard import Array, Shard
+from oracle.models.model import Flags, Floats, Model
+from oracle.models.shard import Shard
 from oracle.spec.device import Device
-from oracle.spec.options import WIDTH
+from oracle.spec.options import ACTIVATION_BYTES
 
-Price = Callable[[Shard, Device, str], Any]  # -> compute.rows.Passes
+Price: TypeAlias = Callable[[Shard, Device, str], Passes]
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,7 +65,9 @@ class Profile:
     source: str = "measured"
     precision: str = ""  # "" where the file does not say
     device: Device | None = None  # as it is modelled where this was measured
-    _tables: Any = field(init=False, repr=False, default_factory=WeakKeyDictionary[Model, Any])
+    _tables: WeakKeyDictionary[Model, dict[str, MeasuredRows]] = field(
+        init=False, repr=False, default_factory=WeakKeyDictionary
+    )
 
     def on(self, device: Device) -> Profile:
         """The same, as a profile of this device: what is scaled later is scaled from it."""
@@ -82,32 +85,36 @@ class Profile:
             found.setdefault(what, []).append((shape, timed))
         return found
 
-    def passes(self, shard: Shard, device: Device, precision: str, price: Price) -> Any:
+    def passes(self, shard: Shard, device: Device, precision: str, price: Price) -> Passes:
         """Every row's passes: as measured where they were, as the scaled model says elsewhere."""
         base, own = self.device or device, self.precision or precision
-        width = WIDTH[own]
+        width = ACTIVATION_BYTES[own]
         tables = self._tables.setdefault(shard.model, {})
         if self.device is None or own not in tables:
-            tables[own] = Table.of(shard.model, self._layers, width, lambda s: price(s, base, own))
+            tables[own] = MeasuredRows.of(
+                shard.model, self._layers, width, lambda each: price(each, base, own)
+            )
         now = price(shard, device, precision)
         if not tables[own].known.any():
             return now
         same = base == device and own == precision
         then = now if same else price(shard.but(delta=width), base, own)
-        found, measured = tables[own].passes(shard, then, now)
-        return replace(now, **found, measured=measured)
+        return tables[own].passes(shard, then, now)
 
-    def has(self, optimizer: str, weights: Array | None = None) -> Any:
-        """Whether updates by this optimizer were measured; of each of these weights."""
+    def has(self, optimizer: str) -> bool:
+        """Whether updates by this optimizer were measured."""
+        return any(each.optimizer == optimizer for each in self.updates)
+
+    def has_of(self, optimizer: str, weights: Floats) -> Flags:
+        """Whether updates of so many weights were, for each number of them."""
         own = [each.weights for each in self.updates if each.optimizer == optimizer]
-        if weights is None:
-            return bool(own)
-        return np.isclose(np.asarray(weights)[..., None], own, rtol=NEAR).any(axis=-1)
+        found: Flags = np.any(np.isclose(weights[..., None], own, rtol=NEAR), axis=-1)
+        return found
 
     def update(
-        self, optimizer: str, weights: Array, device: Device, precision: str,
-        price: Callable[[Device, str, Array], Array],
-    ) -> Array:  # fmt: skip
+        self, optimizer: str, weights: Floats, device: Device, precision: str,
+        price: Callable[[Device, str, Floats], Floats],
+    ) -> Floats:  # fmt: skip
         """Seconds of an update, scaled likewise over how many weights it is of."""
         own = [u for u in self.updates if u.optimizer == optimizer and u.weights > 0]
         now = price(device, precision, weights)

@@ -1,16 +1,18 @@
-"""From what the kernel model says to what was measured: of a layer, and of the rows of a model."""
+"""The kernel model scaled to measured seconds: for one layer, and for the rows of a model."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
+from oracle.kernels.passes import Passes
 from oracle.kernels.profile.shape import layer, of_shapes, shape_of
-from oracle.models.model import Model
-from oracle.models.shard import Array, Shard, serial
+from oracle.models.model import Flags, Floats, Model
+from oracle.models.shard import Shard, serial
 
 NEAR = 5e-6  # relative: shapes are written with six digits
 PASSES = ("forward", "data", "weight")
@@ -19,7 +21,7 @@ Measured = Sequence[tuple[Sequence[float], Any]]  # (local shape, Timed)
 
 @dataclass(frozen=True, eq=False)
 class Ramp:
-    """h: measured over model seconds, monotone, linear in between, in proportion beyond.
+    """h: measured seconds by the model's, monotone, linear in between, in proportion beyond.
 
     Points are (K,) or, column by column, (K, rows) with NaN where there is none.
 
@@ -27,25 +29,25 @@ class Ramp:
     array([1. , 2.5, 6. ])
     """
 
-    x: Array
-    y: Array
-    slope: Array  # from each point on; the first that of what lies before all
+    x: Floats
+    y: Floats
+    slope: Floats  # from each point on; the first that of what lies before all
 
     @classmethod
-    def of(cls, model: Array, measured: Array) -> Ramp:
+    def of(cls, model: Floats, measured: Floats) -> Ramp:
         x, y = _sorted(model, measured)
         rest = np.where(x[-1:] > 0, ratio(y[-1:], x[-1:], 0.0), 0.0)
         slope = [ratio(y[:1], x[:1], 0.0), ratio(np.diff(y, axis=0), np.diff(x, axis=0), 0.0), rest]
         return cls(x, y, np.concatenate(slope))
 
-    def __call__(self, now: Array) -> Array:
-        found = now * self.slope[0]
+    def __call__(self, now: Floats) -> Floats:
+        found: Floats = now * self.slope[0]
         for x, y, slope in zip(self.x, self.y, self.slope[1:], strict=True):
             found = np.where(now >= x, y + (now - x) * slope, found)
         return found
 
 
-def _sorted(model: Array, measured: Array) -> tuple[Array, Array]:
+def _sorted(model: Floats, measured: Floats) -> tuple[Floats, Floats]:
     """Both by rising model seconds; where fewer were measured the last one stands again."""
     order = np.argsort(model, axis=0, kind="stable")  # NaN goes last
     x, y = (np.take_along_axis(np.asarray(a, float), order, 0) for a in (model, measured))
@@ -59,7 +61,7 @@ def _sorted(model: Array, measured: Array) -> tuple[Array, Array]:
     return x, y
 
 
-def _rising(x: Array, y: Array) -> Array:
+def _rising(x: Floats, y: Floats) -> Floats:
     """The nearest values that never fall: neighbours that do, or are one point, are pooled."""
     pools: list[tuple[float, int, float]] = []  # mean, how many, of which last x
     for place, value in zip(x, y, strict=True):
@@ -72,17 +74,20 @@ def _rising(x: Array, y: Array) -> Array:
 
 
 @dataclass(frozen=True, eq=False)
-class Table:
-    """What was measured of each row of a model, and what the kernel model says of it."""
+class MeasuredRows:
+    """Measured seconds of each row of a model, and the kernel model scaled to them."""
 
-    shapes: Array  # (K, 12, rows), infinite where there is none
-    took: dict[str, Array]  # by pass, (K, rows)
+    shapes: Floats  # (K, 12, rows), infinite where there is none
+    took: dict[str, Floats]  # by pass, (K, rows)
     ramps: dict[str, Ramp]  # by pass, over what the model says of them
-    known: Array  # rows of which something was measured
-    whole: Array  # rows whose backward pass was timed as one: it stands under `data`
+    known: Flags  # rows of which something was measured
+    whole: Flags  # rows whose backward pass was timed as one: it stands under `data`
 
     @classmethod
-    def of(cls, model: Model, layers: Mapping[str, Measured], delta: float, price: Any) -> Table:
+    def of(
+        cls, model: Model, layers: Mapping[str, Measured], delta: float,
+        price: Callable[[Shard], Passes],
+    ) -> MeasuredRows:  # fmt: skip
         """The rows of a model among the layers of a profile."""
         seen = [layers.get(layer(model, row), ()) for row in range(len(model))]
         size = (max(map(len, seen), default=0), len(model))
@@ -106,8 +111,8 @@ class Table:
         shapes = np.where(there[:, None, :], shapes, np.inf)
         return cls(shapes, took, ramps, known, whole)
 
-    def passes(self, shard: Shard, then: Any, now: Any) -> tuple[dict[str, Array], Array]:
-        """(seconds by pass, 2 where that very shape was measured, 1 scaled, 0 the model's)."""
+    def passes(self, shard: Shard, then: Passes, now: Passes) -> Passes:
+        """`now` with the seconds of every row of which something was measured."""
         before, after = _joined(then, self.whole), _joined(now, self.whole)
         local = [a for arrays in shape_of(shard).values() for a in arrays]
         size = np.broadcast_shapes(before["forward"].shape, *map(np.shape, local))
@@ -123,17 +128,18 @@ class Table:
             changed = seconds * ratio(after[name], before[name], 1.0)
             split = getattr(now, name)  # of a layer that nobody measured, as the model has it
             found[name] = np.where(self.known, changed, split)
-        return found, origin
+        forward, data, weight = (found[name] for name in PASSES)
+        return replace(now, forward=forward, data=data, weight=weight, measured=origin)
 
 
-def _joined(found: Any, whole: Array) -> dict[str, Array]:
+def _joined(found: Passes, whole: Flags) -> dict[str, Floats]:
     """Seconds by pass, (plans, rows), both gradients as one where they were timed so."""
     size = (len(found.forward), np.shape(found.kernels[0])[-1])
     forward, data, weight = (np.broadcast_to(getattr(found, name), size) for name in PASSES)
     return {"forward": forward, "data": data + whole * weight, "weight": ~whole * weight}
 
 
-def _alike(local: Sequence[Array], shape: Array) -> tuple[Array, Array]:
+def _alike(local: Sequence[Floats], shape: Floats) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
     """(plans, rows) that have exactly this shape, row by row."""
     plan, row = np.nonzero(np.abs(local[0] - shape[0]) <= NEAR * np.minimum(shape[0], 2**62))
     for values, wanted in zip(local[1:], shape[1:], strict=True):
@@ -143,6 +149,6 @@ def _alike(local: Sequence[Array], shape: Array) -> tuple[Array, Array]:
     return plan, row
 
 
-def ratio(now: Array, then: Array, otherwise: float) -> Array:
+def ratio(now: Floats, then: Floats, otherwise: float) -> Floats:
     """now / then, or what to take where the model says nothing."""
     return np.where(then > 0, now / np.where(then > 0, then, 1.0), otherwise)

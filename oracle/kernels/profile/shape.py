@@ -1,4 +1,4 @@
-"""Local shapes of rows: as text, what a profile's line is called by; as numbers, to be found by."""
+"""Signatures of rows: their layer and local shape, as text in a profile and as numbers."""
 
 from __future__ import annotations
 
@@ -7,13 +7,13 @@ from typing import Any
 
 import numpy as np
 
-from oracle.models.model import Model
-from oracle.models.shard import Array, Shard, serial
+from oracle.models.model import Floats, Model
+from oracle.models.shard import Shard, serial
 
 LOCAL = ("n", "c", "f", "i", "o", "x", "y", "h")  # what strategies change, by its letter
 
 
-def shape_of(shard: Shard) -> dict[str, tuple[Array, ...]]:
+def shape_of(shard: Shard) -> dict[str, tuple[Floats, ...]]:
     """The local shape of every row, by letter."""
     return {
         "n": (shard.micro,), "c": (shard.channels,), "f": (shard.filters,), "i": shard.given,
@@ -63,7 +63,7 @@ def taken_apart(text: str) -> tuple[str, tuple[float, ...]]:
     return " ".join(what), tuple(shape)
 
 
-def of_shapes(model: Model, shapes: Array, delta: float) -> Shard:
+def of_shapes(model: Model, shapes: Floats, delta: float) -> Shard:
     """A shard whose plans have these local shapes: (plans, 12, rows), in the order of LOCAL."""
     own = serial(model, 1.0, delta)
     n, c, f, *rest = shapes.transpose(1, 0, 2)

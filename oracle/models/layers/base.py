@@ -1,4 +1,4 @@
-"""What every layer kind is made of: shapes, the rows of work it becomes, what it must say."""
+"""The base class of layer kinds, shapes, and the rows of work that a layer becomes."""
 
 from __future__ import annotations
 
@@ -65,6 +65,7 @@ class Row:
 
 
 def along(value: int | tuple[int, ...], rank: int) -> Extents:
+    """One number for each of `rank` extents; a single one counts for all."""
     found = (value,) * rank if isinstance(value, int) else tuple(value)
     if len(found) != rank:
         raise Misfit(f"{len(found)} numbers for {rank} extents")

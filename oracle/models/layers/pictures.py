@@ -1,4 +1,4 @@
-"""Layers that look at neighbours: convolutions, pooling, interpolation."""
+"""Layers of pictures and volumes: convolutions, pooling, interpolation."""
 
 from __future__ import annotations
 

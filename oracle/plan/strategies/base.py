@@ -22,6 +22,11 @@ def words(*choices: str, default: str = "", alone: bool = False) -> Any:
 
     `alone`: it does something by itself, where the degree is one.
     """
+    return words_of(choices, default, alone)
+
+
+def words_of(choices: Sequence[str], default: str = "", alone: bool = False) -> Any:
+    """The same of a list that others may add words to."""
     start = choices.index(default) if default else 0
     return field(default=start, metadata={"words": choices, "alone": alone})
 
@@ -137,7 +142,7 @@ class Strategy(ABC):
     @classmethod
     def number(cls, knob: str, word: str) -> int:
         """The number of a knob's word."""
-        choices: tuple[str, ...] = cls.knobs()[knob].metadata["words"]
+        choices: Sequence[str] = cls.knobs()[knob].metadata["words"]
         return choices.index(word)
 
     def word(self, knob: str) -> str:

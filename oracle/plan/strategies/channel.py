@@ -5,8 +5,8 @@ from functools import lru_cache
 
 import numpy as np
 
-from oracle.models.masks import MODELS, Mask
-from oracle.models.model import Model
+from oracle.models.masks import MODELS
+from oracle.models.model import Flags, Model
 from oracle.models.shard import Array, Shard, product
 from oracle.network.collectives import Message
 from oracle.plan.strategies.base import Strategy
@@ -39,7 +39,7 @@ class Channel(Strategy):
     def limit(self, model: Model, batch: Array) -> Array:
         return min(model.channels[dealt_rows(model)], default=1)
 
-    def cut(self, model: Model) -> Mask:
+    def cut(self, model: Model) -> Flags:
         """Rows whose channels are dealt."""
         return dealt_rows(model)
 
@@ -71,8 +71,8 @@ class Channel(Strategy):
 
 
 @lru_cache(MODELS)
-def dealt_rows(model: Model) -> Mask:
+def dealt_rows(model: Model) -> Flags:
     """Rows whose channels can be dealt: what filters can be dealt of, but for the first."""
-    rows: Mask = cut_rows(model) & (model.groups == 1)
+    rows: Flags = cut_rows(model) & (model.groups == 1)
     rows[np.argmax(rows)] = False
     return rows

@@ -6,8 +6,7 @@ from functools import lru_cache
 from typing import Any
 
 from oracle.models import masks
-from oracle.models.masks import Mask
-from oracle.models.model import Model
+from oracle.models.model import Flags, Model
 from oracle.models.shard import Array, Shard
 from oracle.network.collectives import Message
 from oracle.plan.strategies.base import Rule, Strategy
@@ -78,7 +77,7 @@ class Expert(Strategy):
 
 
 @lru_cache(masks.MODELS)
-def borders(model: Model) -> tuple[Mask, Mask]:
+def borders(model: Model) -> tuple[Flags, Flags]:
     """Rows that send tokens to experts, and rows that get them back."""
     ends = (".dispatch", ".combine")
     sends, returns = (model.mask(lambda row, end=end: row.name.endswith(end)) for end in ends)

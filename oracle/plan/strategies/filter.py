@@ -5,8 +5,8 @@ from functools import lru_cache
 
 import numpy as np
 
-from oracle.models.masks import MODELS, Mask
-from oracle.models.model import Model
+from oracle.models.masks import MODELS
+from oracle.models.model import Flags, Model
 from oracle.models.shard import Array, Shard
 from oracle.network.collectives import Message
 from oracle.plan.strategies.base import Strategy, words
@@ -75,7 +75,7 @@ class Filter(Strategy):
 
 
 @lru_cache(MODELS)
-def cut_rows(model: Model) -> Mask:
+def cut_rows(model: Model) -> Flags:
     """Rows whose weights meet every channel and that no other scheme cuts already."""
     return model.mask(
         lambda row: row.work in ("gemm", "conv") and row.role != "expert" and not row.experts

@@ -9,8 +9,8 @@ import numpy as np
 from oracle.models.model import Model
 from oracle.models.shard import Array, Shard
 from oracle.network.collectives import Message
-from oracle.plan.schedule import SCHEDULES
-from oracle.plan.strategies.base import Rule, Strategy, count, words
+from oracle.plan.schedule import NAMES, SCHEDULES
+from oracle.plan.strategies.base import Rule, Strategy, count, words, words_of
 
 
 @dataclass(frozen=True)
@@ -24,9 +24,11 @@ class Pipeline(Strategy):
     `schedule=1f1b` starts a backward pass as soon as it can: at most p - i segments kept on
     stage i instead of S, in the same time where stages are equal. `interleave=v` gives each
     device v chunks of the model: the bubble shrinks to 1/v, the borders are crossed v times as
-    often. `cuts=even` deals equal blocks evenly, as launchers do; `cuts=balanced` makes the
-    fullest stage least. Tensor-parallel ranks that hold the same output each send a part of it
-    and gather the rest on the other side; with `borders=whole` each sends all of it.
+    often. `schedule=zb-h1`, `zb-v` and `dualpipe-v` take the backward pass apart to fill the
+    bubble with gradients of weights; the last two place two chunks a stage in a V, and want
+    `interleave=2` said. `cuts=even` deals equal blocks evenly, as launchers do; `cuts=balanced`
+    makes the fullest stage least. Tensor-parallel ranks that hold the same output each send a
+    part of it and gather the rest on the other side; with `borders=whole` each sends all of it.
 
     Differs from the source: eq. 12 counts WU per sample, this once per iteration; unequal
     stages fill and drain at their own pace, Σ (FW_i + BW_i) + (S - 1) max (FW_i + BW_i), where
@@ -35,7 +37,7 @@ class Pipeline(Strategy):
     """
 
     segments: Array = count(micro_batches=True)
-    schedule: Array = words(*SCHEDULES, default="1f1b")
+    schedule: Array = words_of(NAMES, default="1f1b")
     interleave: Array = count()
     cuts: Array = words("even", "balanced")
     borders: Array = words("parts", "whole")
@@ -52,11 +54,30 @@ class Pipeline(Strategy):
         return len(model.units[1]) // np.maximum(self.interleave, 1)
 
     def rules(self, model: Model, batch: Array, beside: Mapping[str, Any]) -> Iterator[Rule]:
-        """Micro-batches go through the chunks of interleaved stages in groups of p."""
+        """Chunks and segments must be as the schedule takes them.
+
+        Round by round, micro-batches go through the chunks of a stage in groups of p.
+        """
         yield from super().rules(model, batch, beside)
         ragged = (self.interleave > 1) & (self.segments % self.degree != 0)
         what = "interleaved stages need the segments to be a multiple of the stages"
-        yield Rule.never(ragged, what)
+        yield Rule.never(ragged & ~self.vee, what)
+        staged = np.asarray(self.degree) > 1
+        for name, chosen in SCHEDULES.items():
+            mine = self.says("schedule", name) & staged
+            if chosen.chunks is not None:
+                what = f"schedule={name} needs interleave={chosen.chunks}"
+                yield Rule.never(mine & (self.interleave != chosen.chunks), what)
+            if chosen.rounds:
+                few = self.segments < chosen.rounds * self.degree
+                what = f"schedule={name} needs at least {chosen.rounds} segments a stage"
+                yield Rule.never(mine & few, what)
+
+    @property
+    def vee(self) -> Array:
+        """Where a stage's chunks lie in a V."""
+        backs = [NAMES.index(name) for name, one in SCHEDULES.items() if one.placement == "V"]
+        return np.isin(self.schedule, backs) & (np.asarray(self.interleave) > 1)
 
     @classmethod
     def tries(cls, model: Model) -> dict[str, tuple[float, ...]]:

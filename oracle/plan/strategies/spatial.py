@@ -9,8 +9,7 @@ from math import prod
 import numpy as np
 
 from oracle.models import masks
-from oracle.models.masks import Mask
-from oracle.models.model import Model
+from oracle.models.model import Flags, Model
 from oracle.models.shard import Array, Shard, product
 from oracle.network.collectives import Message
 from oracle.plan.strategies.base import Strategy, count, words
@@ -201,19 +200,19 @@ class Spatial(Strategy):
 
 
 @lru_cache(masks.MODELS)
-def windowed(model: Model) -> Mask:
+def windowed(model: Model) -> Flags:
     """Layers that look at a neighbourhood."""
     return model.layers & model.mask(lambda row: bool(row.window))
 
 
 @lru_cache(masks.MODELS)
-def pictured(model: Model) -> Mask:
+def pictured(model: Model) -> Flags:
     """Rows that make something with extents in space."""
     return model.mask(lambda row: not row.made.tokens and bool(row.made.extents))
 
 
 @lru_cache(masks.MODELS)
-def pooling(model: Model) -> Mask:
+def pooling(model: Model) -> Flags:
     return model.mask(lambda row: row.kind == "pool")
 
 

@@ -7,8 +7,7 @@ import numpy as np
 
 from oracle.models import masks
 from oracle.models.layers import Row
-from oracle.models.masks import Mask
-from oracle.models.model import Model
+from oracle.models.model import Flags, Model
 from oracle.models.shard import Array, Shard
 from oracle.network.collectives import Message
 from oracle.plan.strategies.base import Strategy, words
@@ -117,12 +116,12 @@ def cut_as(row: Row) -> str:
 
 
 @lru_cache(len(ROLES) * masks.MODELS)
-def cut_rows(model: Model, role: str) -> Mask:
+def cut_rows(model: Model, role: str) -> Flags:
     """Rows that are cut in one way."""
     return model.mask(lambda r: cut_as(r) == role)
 
 
 @lru_cache(masks.MODELS)
-def in_sequence(model: Model) -> Mask:
+def in_sequence(model: Model) -> Flags:
     """Rows that sequence parallelism cuts along the tokens."""
     return model.mask(lambda r: r.sequence)

@@ -15,7 +15,9 @@ if TYPE_CHECKING:
 
 WAIT = "#ececee"
 NUMBERED = 340  # boxes that can carry the number of their micro-batch
-SHADES = {"forward": style.BLUE, "backward": style.SKY}
+SHADES = {
+    "forward": style.BLUE, "backward": style.SKY, "input": style.SKY, "weight": style.GREEN,
+}  # fmt: skip
 
 
 def timeline(shown: Estimate, row: int = 0, title: str = "") -> Figure:
@@ -59,9 +61,13 @@ def _entries(found: Trace, recomputes: bool) -> list[tuple[Any, str]]:
     from matplotlib.patches import Patch
 
     again = ", with recomputation" if recomputes else ""
+    split = any(span.turn.kind == "weight" for span in found.spans)
+    whole = any(span.turn.kind == "backward" for span in found.spans)
+    back = "backward" if whole else "gradient of the input"
     entries = [
         (Patch(facecolor=style.BLUE), "forward"),
-        (Patch(facecolor=style.SKY), "backward" + again),
+        (Patch(facecolor=style.SKY), back + again),
+        *([(Patch(facecolor=style.GREEN), "gradient of the weights")] if split else []),
         (Patch(facecolor=style.RED), "exchange that nothing hides"),
         (Patch(facecolor=style.ORANGE), "hidden exchange"),
         (Patch(facecolor=style.GREY), "update"),

@@ -6,8 +6,8 @@ The first line is the header, `{"oracle-measurement": 1, ...}`:
     backend     "gloo", "nccl", "mpi"
     machine     object of facts, text or numbers: device, nodes, software, … (no host names)
 Every other line is a sample:
-    operation   a name of `readers.OPERATIONS`, or another word when it is no collective
-    bytes       as `readers.OPERATIONS` counts them
+    operation   a name of `readers.logs.OPERATIONS`, or another word when it is no collective
+    bytes       as `readers.logs.OPERATIONS` counts them
     seconds     one number, or the list of what the iterations took (the slowest rank of each);
                 their median is the sample's time
     ranks       of one group;   nodes  that one group spans;   groups  at once (1)
@@ -21,10 +21,11 @@ from __future__ import annotations
 
 from typing import Any
 
-from oracle.readers.logs import MOST, Reading, Refusal, Sample, usable
+from oracle.readers.logs import LARGEST_MESSAGE, InputError, Reading, Sample, usable
 from oracle.spec.strict_json import Unfit, loads
 
 TITLE = "an oracle measurement"
+PRECEDENCE = 1
 MARK = "oracle-measurement"
 HEADER = frozenset((MARK, "tool", "date", "backend", "machine", "note"))
 COUNTS = ("ranks", "nodes", "ranks_per_node", "groups", "iterations")
@@ -43,12 +44,14 @@ def parse(text: str, path: str) -> Reading:
     lines = text.split("\n")
     header = _object(lines[0], path, 1, text)
     if header is None or header.get(MARK) != 1:
-        raise Refusal(path, 1, "this is not version 1 of our measurements", "update oracle", text)
+        raise InputError(
+            path, 1, "this is not version 1 of our measurements", "update oracle", text
+        )
     _known(header, HEADER, path, 1, text)
     machine = {k: v for k, v in header.items() if k in ("tool", "date", "backend")}
     facts = header.get("machine", {})
     if not isinstance(facts, dict):
-        raise Refusal(path, 1, "`machine` is an object of facts", '{"device": "…"}', text)
+        raise InputError(path, 1, "`machine` is an object of facts", '{"device": "…"}', text)
     machine |= {k: v for k, v in facts.items() if isinstance(v, str | int | float)}
     samples: list[Sample] = []
     skipped: list[tuple[int, str]] = []
@@ -75,13 +78,13 @@ def _object(line: str, path: str, at: int, text: str, last: bool = False) -> dic
     try:
         data = loads(line)
     except Unfit as error:
-        raise Refusal(path, at, str(error), "a measurement holds finite numbers", text) from None
+        raise InputError(path, at, str(error), "a measurement holds finite numbers", text) from None
     except (ValueError, RecursionError):
         if last:
             return None
-        raise Refusal(path, at, "this line is not JSON", "one object a line", text) from None
+        raise InputError(path, at, "this line is not JSON", "one object a line", text) from None
     if not isinstance(data, dict):
-        raise Refusal(path, at, "this line is not an object", "one object a line", text)
+        raise InputError(path, at, "this line is not an object", "one object a line", text)
     return data
 
 
@@ -89,12 +92,12 @@ def _known(data: dict[str, Any], keys: frozenset[str], path: str, at: int, text:
     for key in data:
         if key not in keys:
             hint = f"known: {', '.join(sorted(keys))}"
-            raise Refusal(path, at, f"nobody knows the key `{key[:40]}`", hint, text)
+            raise InputError(path, at, f"nobody knows the key `{key[:40]}`", hint, text)
 
 
 def _sample(data: dict[str, Any], machine: dict[str, Any], path: str, at: int, text: str) -> Sample:
-    def refuse(what: str, hint: str = "") -> Refusal:
-        return Refusal(path, at, what, hint, text)
+    def refuse(what: str, hint: str = "") -> InputError:
+        return InputError(path, at, what, hint, text)
 
     for key in NEEDED:
         if key not in data:
@@ -109,7 +112,7 @@ def _sample(data: dict[str, Any], machine: dict[str, Any], path: str, at: int, t
         if not isinstance(data.get(key, ""), str | None):
             raise refuse(f"`{key}` is a word")
     nbytes, seconds = data["bytes"], data["seconds"]
-    if type(nbytes) not in (int, float) or not 0 <= nbytes <= MOST:
+    if type(nbytes) not in (int, float) or not 0 <= nbytes <= LARGEST_MESSAGE:
         raise refuse("`bytes` is a number, 0 or more")
     times = seconds if isinstance(seconds, list) else [seconds]
     if not times or not all(type(t) in (int, float) and usable(t) for t in times):

@@ -4,13 +4,17 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from oracle.readers.config_json import Imported
-from oracle.readers.graph import INPUT, Graph, Op, Shape, short
+import onnx
+
+from oracle.models.layers import Shape
+from oracle.readers.graph import INPUT, Dims, Op, TracedGraph, short
+from oracle.readers.importers import Imported
 from oracle.readers.layering import layers
-from oracle.readers.network import plain_name
+from oracle.readers.spec_text import plain_name
 from oracle.spec.document import SpecError, refusal
 
 LARGEST = 2**31  # bytes; a protocol buffer cannot be longer
@@ -31,23 +35,25 @@ LIGHT = {"Sqrt": "sqrt", "Reciprocal": "rsqrt", "Pow": "pow", "Sub": "sub", "Div
 
 
 def read(
-    path: str | Path, sample: Sequence[int] | None = None, tokens: int | None = None, name: str = ""
-) -> Imported:
-    """The spec of an `.onnx` file; `sample` or `tokens` fill in extents that it leaves open."""
-    import onnx
+    what: str | Path, sample: Sequence[int] | None = None, tokens: int | None = None,
+    name: str = "", trust: bool = False,
+) -> Imported:  # fmt: skip
+    """The spec of an `.onnx` file; `sample` or `tokens` fill in extents that it leaves open.
 
-    place = Path(path)
-    if not place.is_file():
+    No code is run, so it needs no `trust`.
+    """
+    path = Path(what)
+    if not path.is_file():
         raise _stop(path, "E100", "there is no such file")
-    if place.stat().st_size > LARGEST:
+    if path.stat().st_size > LARGEST:
         raise _stop(path, "E100", "this is more than an ONNX file can have")
     try:
-        proto = onnx.load(str(place), load_external_data=False)
+        proto = onnx.load(str(path), load_external_data=False)
     except Exception as error:  # whatever the protocol buffers at hand raise
         raise _stop(path, "E101", f"this is no ONNX file: {str(error)[:200]}") from None
     if not proto.graph.node:
         raise _stop(path, "E101", "this is no ONNX file, or its graph is empty")
-    return convert(proto, str(path), sample, tokens, name or place.stem)
+    return convert(proto, str(path), sample, tokens, name or path.stem)
 
 
 def convert(
@@ -55,8 +61,6 @@ def convert(
     name: str = "onnx",
 ) -> Imported:  # fmt: skip
     """The spec of a model already loaded."""
-    import onnx
-
     stored = {one.name for one in proto.graph.initializer}
     held = {
         one.name: tuple(one.dims)
@@ -78,8 +82,8 @@ def convert(
         one = Shape(dims[2], dims[1:2], True)
     else:
         one = Shape(dims[1], dims[2:])
-    graph = Graph(path, dims[0], one)
-    tracer = Tracer(graph, proto, held)
+    graph = TracedGraph(path, dims[0], one)
+    tracer = OnnxTracer(graph, proto, held)
     tracer.at[inputs[0].name] = INPUT
     for node in proto.graph.node:
         tracer.note(node)
@@ -92,9 +96,7 @@ def convert(
     return Imported(spec, tuple(graph.notes))
 
 
-def _opened(
-    path: str, given: Any, sample: Sequence[int] | None, tokens: int | None
-) -> tuple[int, ...]:
+def _opened(path: str, given: Any, sample: Sequence[int] | None, tokens: int | None) -> Dims:
     """The input's dimensions, those left open filled in (also in the file, for inference)."""
     said = given.type.tensor_type.shape.dim
     wanted = [tokens] if tokens else list(sample or ())
@@ -118,14 +120,26 @@ def _stop(path: Any, code: str, what: str, hint: str = "") -> SpecError:
     return refusal(str(path), what, hint, code)
 
 
-class Tracer:
+@dataclass(frozen=True, slots=True)
+class OnnxCall:
+    """One node of a graph, and what is known of its tensors."""
+
+    node: Any
+    feeds: list[int]  # operations whose output it reads
+    given: Dims  # of the first of them
+    made: Dims
+    weights: list[str]
+    attributes: dict[str, Any]
+
+
+class OnnxTracer:
     """Follows the nodes of a graph in their order, by the names of tensors."""
 
-    def __init__(self, graph: Graph, proto: Any, held: dict[str, tuple[int, ...]]) -> None:
+    def __init__(self, graph: TracedGraph, proto: Any, held: dict[str, Dims]) -> None:
         self.graph, self.held = graph, held
         self.at: dict[str, int] = {}
         self.triangles: set[str] = set()  # constants made by comparing places
-        self.dims: dict[str, tuple[int, ...]] = dict(held)
+        self.dims: dict[str, Dims] = dict(held)
         for one in (*proto.graph.value_info, *proto.graph.input, *proto.graph.output):
             self.dims[one.name] = tuple(d.dim_value for d in one.type.tensor_type.shape.dim)
 
@@ -141,13 +155,13 @@ class Tracer:
                 what = f"the shape of `{name[:60]}` cannot be inferred"
                 raise self.graph.stop(what, "say --input or --tokens, or export with fixed shapes")
         weights = [name for name in node.input if name in self.held]
-        words = {one.name: one for one in node.attribute}
+        attributes = {one.name: one for one in node.attribute}
         if FUNCTIONS.get(node.op_type):
             op = Op("activation", feeds[:1], given, {"op": FUNCTIONS[node.op_type]})
         elif node.op_type in NORMS:
             op = self._norm(node, feeds, given, weights)
         elif method := METHODS.get(node.op_type):
-            op = method(self, node, feeds, given, made, weights, words)
+            op = method(self, OnnxCall(node, feeds, given, made, weights, attributes))
         elif any(one.type in (5, 10) for one in node.attribute):  # a graph inside
             raise self.graph.stop(f"`{node.op_type[:40]}` runs a graph of its own: no layer kind")
         else:
@@ -176,7 +190,7 @@ class Tracer:
         """Whether a mask that hides later words goes in."""
         return any(name in self.triangles for name in node.input)
 
-    def _norm(self, node: Any, feeds: list[int], given: Any, weights: list[str]) -> Op:
+    def _norm(self, node: Any, feeds: list[int], given: Dims, weights: list[str]) -> Op:
         op = NORMS[node.op_type]
         fields: dict[str, Any] = {"op": op}
         if op in ("layer", "rms") and (len(node.input) > 2) != (op == "layer"):
@@ -184,7 +198,7 @@ class Tracer:
         return Op("norm", feeds[:1], given, fields, last=op in ("layer", "rms"))
 
 
-Method = Callable[..., Op]
+Method = Callable[[OnnxTracer, OnnxCall], Op]
 METHODS: dict[str, Method] = {}
 
 
@@ -196,46 +210,51 @@ def _noted(*names: str) -> Callable[[Method], Method]:
     return remember
 
 
-def _window(words: dict[str, Any], given: Any, made: Any, kernel: list[int]) -> dict[str, Any]:
+def _window(call: OnnxCall, kernel: list[int]) -> dict[str, Any]:
     """Stride, padding and holes as a spec says them."""
-    rank = len(kernel)
+    rank, said = len(kernel), call.attributes
 
     def ints(name: str, otherwise: int) -> list[int]:
-        return list(words[name].ints) if name in words else [otherwise] * rank
+        return list(said[name].ints) if name in said else [otherwise] * rank
 
-    pads = list(words["pads"].ints) if "pads" in words else [0] * (2 * rank)
+    pads = list(said["pads"].ints) if "pads" in said else [0] * (2 * rank)
     fields: dict[str, Any] = {"kernel": short(kernel), "stride": short(ints("strides", 1))}
-    if "auto_pad" in words and words["auto_pad"].s not in (b"NOTSET", b"VALID"):
+    if "auto_pad" in said and said["auto_pad"].s not in (b"NOTSET", b"VALID"):
         fields["padding"] = "same"
     elif pads[:rank] == pads[rank:]:
         fields["padding"] = short(pads[:rank])
     else:
         fields["padding"] = pads
-    return {**fields, "dilation": short(ints("dilations", 1)), "made": list(made[1:])}
+    return {**fields, "dilation": short(ints("dilations", 1)), "made": list(call.made[1:])}
 
 
 @_noted("Conv", "ConvTranspose")
-def _conv(t: Tracer, node: Any, feeds: Any, given: Any, made: Any, weights: Any, words: Any) -> Op:
-    dims = t.held.get(node.input[1]) or t.dims.get(node.input[1], ())
-    fields = {"filters": made[1], **_window(words, given, made, list(dims[2:]))}
-    fields |= {"groups": words["group"].i if "group" in words else 1, "bias": len(node.input) > 2}
+def _conv(tracer: OnnxTracer, call: OnnxCall) -> Op:
+    dims = tracer.held.get(call.node.input[1]) or tracer.dims.get(call.node.input[1], ())
+    fields = {"filters": call.made[1], **_window(call, list(dims[2:]))}
+    fields["groups"] = call.attributes["group"].i if "group" in call.attributes else 1
+    fields["bias"] = len(call.node.input) > 2
     if fields["padding"] != "same" and isinstance(fields["padding"], list) and len(
         fields["padding"]
     ) > len(dims) - 2:  # fmt: skip
-        raise t.graph.stop("a convolution padded on one side only is no layer kind")
-    if node.op_type == "ConvTranspose":
+        raise tracer.graph.stop("a convolution padded on one side only is no layer kind")
+    if call.node.op_type == "ConvTranspose":
         if fields.pop("dilation") != 1:
-            raise t.graph.stop("a transposed convolution with holes is no layer kind")
-        extra = list(words["output_padding"].ints) if "output_padding" in words else [0]
+            raise tracer.graph.stop("a transposed convolution with holes is no layer kind")
+        extra = (
+            list(call.attributes["output_padding"].ints)
+            if "output_padding" in call.attributes
+            else [0]
+        )
         fields["output_padding"] = short(extra)
-        return Op("deconv", feeds[:1], given, fields, last=False)
-    return Op("conv", feeds[:1], given, fields, last=False)
+        return Op("deconv", call.feeds[:1], call.given, fields, last=False)
+    return Op("conv", call.feeds[:1], call.given, fields, last=False)
 
 
 @_noted("MaxPool", "AveragePool")
-def _pool(t: Tracer, node: Any, feeds: Any, given: Any, made: Any, weights: Any, words: Any) -> Op:
-    kernel = list(words["kernel_shape"].ints)
-    fields = _window(words, given, made, kernel)
+def _pool(tracer: OnnxTracer, call: OnnxCall) -> Op:
+    kernel = list(call.attributes["kernel_shape"].ints)
+    fields = _window(call, kernel)
     fields.pop("dilation")
     if fields["stride"] == fields["kernel"]:
         fields.pop("stride")
@@ -243,103 +262,101 @@ def _pool(t: Tracer, node: Any, feeds: Any, given: Any, made: Any, weights: Any,
         fields.pop("padding")
     elif isinstance(fields["padding"], list) and len(fields["padding"]) > len(kernel):
         fields["padding"] = "same"  # one side only: the nearest that the layer kind has
-    if "ceil_mode" in words and words["ceil_mode"].i:
+    if "ceil_mode" in call.attributes and call.attributes["ceil_mode"].i:
         fields["ceil"] = True
-    if node.op_type == "AveragePool":
+    if call.node.op_type == "AveragePool":
         fields["op"] = "mean"
-    fields["made"] = list(made[2:])
-    return Op("pool", feeds[:1], given, fields, last=False)
+    fields["made"] = list(call.made[2:])
+    return Op("pool", call.feeds[:1], call.given, fields, last=False)
 
 
 @_noted("GlobalAveragePool", "GlobalMaxPool", "ReduceMean")
-def _mean(t: Tracer, node: Any, feeds: Any, given: Any, made: Any, weights: Any, words: Any) -> Op:
-    return Op("mean", feeds[:1], given, {"op": "mean", "size": math.prod(made)})
+def _mean(tracer: OnnxTracer, call: OnnxCall) -> Op:
+    return Op("mean", call.feeds[:1], call.given, {"op": "mean", "size": math.prod(call.made)})
 
 
 @_noted("Gemm", "MatMul")
-def _matrix(
-    t: Tracer, node: Any, feeds: Any, given: Any, made: Any, weights: Any, words: Any
-) -> Op:
-    if not weights:
-        if len(feeds) < 2:
-            return Op("pass", feeds, given, {"op": "matrix with a constant"})
-        heads = math.prod(given[:-2]) // t.graph.batch or 1
-        return Op("product", feeds[:2], given, {"heads": heads, "width": given[-1]})
-    fields = {"filters": made[-1], "channels": given[-1], "bias": len(node.input) > 2}
-    return Op("dense", feeds[:1], given, fields)
+def _matrix(tracer: OnnxTracer, call: OnnxCall) -> Op:
+    if not call.weights:
+        if len(call.feeds) < 2:
+            return Op("pass", call.feeds, call.given, {"op": "matrix with a constant"})
+        heads = math.prod(call.given[:-2]) // tracer.graph.batch or 1
+        return Op("product", call.feeds[:2], call.given, {"heads": heads, "width": call.given[-1]})
+    bias = len(call.node.input) > 2
+    fields = {"filters": call.made[-1], "channels": call.given[-1], "bias": bias}
+    return Op("dense", call.feeds[:1], call.given, fields)
 
 
 @_noted("Add")
-def _add(t: Tracer, node: Any, feeds: Any, given: Any, made: Any, weights: Any, words: Any) -> Op:
-    graph = t.graph
-    if weights and len(given) < 4:
-        dims = t.held[weights[0]]
+def _add(tracer: OnnxTracer, call: OnnxCall) -> Op:
+    graph = tracer.graph
+    if call.weights and len(call.given) < 4:
+        dims = tracer.held[call.weights[0]]
         if math.prod(dims) > (dims[-1] if dims else 1):
-            return Op("position", feeds[:1], given, {})
-        i = graph.root(feeds[0])
+            return Op("position", call.feeds[:1], call.given, {})
+        i = graph.root(call.feeds[0])
         if i >= 0 and graph.ops[i].kind == "dense":
             graph.ops[i].fields["bias"] = True
-            graph.ops[i].weights |= frozenset(weights)
-        return Op("pass", feeds[:1], given)
-    if len(feeds) > 1:
-        kinds = {graph.ops[i].kind for i in map(graph.root, feeds) if i >= 0}
-        other = t.dims.get(node.input[1], ())
-        if given == other or kinds <= {"embedding", "table", "add"}:
-            return Op("add", feeds, given)
-    return Op("pass", feeds, given, {"op": "masked", "causal": t.triangular(node)})
+            graph.ops[i].weights |= frozenset(call.weights)
+        return Op("pass", call.feeds[:1], call.given)
+    if len(call.feeds) > 1:
+        kinds = {graph.ops[i].kind for i in map(graph.root, call.feeds) if i >= 0}
+        other = tracer.dims.get(call.node.input[1], ())
+        if call.given == other or kinds <= {"embedding", "table", "add"}:
+            return Op("add", call.feeds, call.given)
+    masked = {"op": "masked", "causal": tracer.triangular(call.node)}
+    return Op("pass", call.feeds, call.given, masked)
 
 
 @_noted("Mul")
-def _mul(t: Tracer, node: Any, feeds: Any, given: Any, made: Any, weights: Any, words: Any) -> Op:
-    dims = t.held[weights[0]] if weights else ()
-    if dims and math.prod(dims) == dims[-1] == given[-1] > 1:
-        return Op("norm", feeds[:1], given, {"op": "rms"})
-    if len(feeds) > 1:
-        return Op("multiply", feeds[:2], given)
-    constant = next((name for name in node.input if name not in t.at), "")
-    turned = math.prod(t.dims.get(constant, ())) > 1  # by a table of angles
-    return Op("multiply" if turned else "pass", feeds, given, {} if turned else {"op": "scale"})
+def _mul(tracer: OnnxTracer, call: OnnxCall) -> Op:
+    dims = tracer.held[call.weights[0]] if call.weights else ()
+    if dims and math.prod(dims) == dims[-1] == call.given[-1] > 1:
+        return Op("norm", call.feeds[:1], call.given, {"op": "rms"})
+    if len(call.feeds) > 1:
+        return Op("multiply", call.feeds[:2], call.given)
+    constant = next((name for name in call.node.input if name not in tracer.at), "")
+    turned = math.prod(tracer.dims.get(constant, ())) > 1  # by a table of angles
+    kind = "multiply" if turned else "pass"
+    return Op(kind, call.feeds, call.given, {} if turned else {"op": "scale"})
 
 
 @_noted("Where")
-def _where(t: Tracer, node: Any, feeds: Any, given: Any, made: Any, weights: Any, words: Any) -> Op:
-    kept = [t.at[name] for name in node.input[1:] if name in t.at]
-    return Op("pass", kept or feeds, made, {"op": "masked", "causal": t.triangular(node)})
+def _where(tracer: OnnxTracer, call: OnnxCall) -> Op:
+    kept = [tracer.at[name] for name in call.node.input[1:] if name in tracer.at]
+    masked = {"op": "masked", "causal": tracer.triangular(call.node)}
+    return Op("pass", kept or call.feeds, call.made, masked)
 
 
 @_noted("Erf")
-def _erf(t: Tracer, node: Any, feeds: Any, given: Any, made: Any, weights: Any, words: Any) -> Op:
-    return Op("pass", feeds, given, {"op": "erf"})
+def _erf(tracer: OnnxTracer, call: OnnxCall) -> Op:
+    return Op("pass", call.feeds, call.given, {"op": "erf"})
 
 
 @_noted("Concat")
-def _cat(t: Tracer, node: Any, feeds: Any, given: Any, made: Any, weights: Any, words: Any) -> Op:
-    axis = words["axis"].i % len(made)
-    if weights:
-        return Op("pass", feeds[:1], given, {"op": "tokens", "extra": made[1] - given[1]})
-    whole = len(feeds) == len(node.input) and axis in (1, len(made) - 1)
-    return Op("concat" if whole else "pass", feeds, given, {} if whole else {"op": "cat"})
+def _cat(tracer: OnnxTracer, call: OnnxCall) -> Op:
+    axis = call.attributes["axis"].i % len(call.made)
+    if call.weights:
+        extra = call.made[1] - call.given[1]
+        return Op("pass", call.feeds[:1], call.given, {"op": "tokens", "extra": extra})
+    whole = len(call.feeds) == len(call.node.input) and axis in (1, len(call.made) - 1)
+    return Op("concat" if whole else "pass", call.feeds, call.given, {} if whole else {"op": "cat"})
 
 
 @_noted("Gather")
-def _lookup(
-    t: Tracer, node: Any, feeds: Any, given: Any, made: Any, weights: Any, words: Any
-) -> Op:
-    dims = t.held.get(node.input[0], ())
+def _lookup(tracer: OnnxTracer, call: OnnxCall) -> Op:
+    dims = tracer.held.get(call.node.input[0], ())
     if len(dims) == 2:
-        return Op("embedding", feeds[:1], given, {"vocab": dims[0], "hidden": dims[1]})
-    return Op("pass", feeds, given, {"op": "gather"})
+        return Op("embedding", call.feeds[:1], call.given, {"vocab": dims[0], "hidden": dims[1]})
+    return Op("pass", call.feeds, call.given, {"op": "gather"})
 
 
 @_noted("Resize", "Upsample")
-def _resize(
-    t: Tracer, node: Any, feeds: Any, given: Any, made: Any, weights: Any, words: Any
-) -> Op:
-    return Op("upsample", feeds[:1], given, {"to": list(made[2:])}, last=False)
+def _resize(tracer: OnnxTracer, call: OnnxCall) -> Op:
+    return Op("upsample", call.feeds[:1], call.given, {"to": list(call.made[2:])}, last=False)
 
 
 @_noted("LSTM", "GRU", "RNN")
-def _recurrent(
-    t: Tracer, node: Any, feeds: Any, given: Any, made: Any, weights: Any, words: Any
-) -> Op:
-    raise t.graph.stop(f"`{node.op_type}` is no layer kind", "recurrent networks are not described")
+def _recurrent(tracer: OnnxTracer, call: OnnxCall) -> Op:
+    what = f"`{call.node.op_type}` is no layer kind"
+    raise tracer.graph.stop(what, "recurrent networks are not described")

@@ -1,10 +1,17 @@
-"""Readers: one file per format in. What a log says becomes typed samples, or levels of a system.
+"""Logs of collectives and topology files, as samples and levels: one module a format.
 
-`read(path)` finds the format by content, never by name. A reader is tolerant of what surrounds a
-table (launcher prefixes, warnings, several tables, a run that was killed) and strict about the
-numbers in it; what it passes over is counted, with line and reason. A file that is nothing of ours
-is refused with one message. A format module has three names:
-`TITLE`, `recognises(text) -> bool` and `parse(text, path) -> Reading`.
+`read(path)` finds the format by content, never by file name. A reader is tolerant of what surrounds
+a table (launcher prefixes, warnings, several tables, a run that was killed) and strict about the
+numbers in it; what it passes over is counted, with line and reason. A file of no known format is
+refused with one message.
+
+Every module of this folder is a format, found by itself. It has `TITLE`,
+`recognises(text) -> bool` and `parse(text, path) -> Reading`, and may set `PRECEDENCE`: the first
+format that recognises a text reads it, and they are asked by precedence, then by name:
+
+    1   the first characters of a file say what all of it is
+    2   measurements, anywhere in a log (what holds where a module sets nothing)
+    3   a topology, printed somewhere in a log
 """
 
 from __future__ import annotations
@@ -14,25 +21,18 @@ import sys
 from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
+from functools import cache
 from importlib import import_module
 from pathlib import Path
+from pkgutil import iter_modules
+from types import ModuleType
 from typing import Any, NamedTuple
 
 from oracle.spec.document import Fault, Place, SpecError
 
-# the order in which they are asked: the most particular mark first
-FORMATS = (
-    "measurement",
-    "nccl_json",
-    "nccl_topology",
-    "nccl_tests",
-    "osu",
-    "topo_matrix",
-    "slurm_topology",
-)
-LARGEST = 32 * 2**20  # bytes of a log; a longer one is cut by its owner, not by us
-LONGEST = 4096  # characters of a line that can be part of a table
-MOST = 2**62  # bytes of a message; beyond lies only noise
+LARGEST_FILE = 32 * 2**20  # bytes of a log; a longer one is cut by its owner, not by us
+LONGEST_LINE = 4096  # characters of a line that can be part of a table
+LARGEST_MESSAGE = 2**62  # bytes of a message; beyond lies only noise
 
 OPERATIONS = {
     "allreduce": "every rank's buffer",
@@ -48,8 +48,8 @@ OPERATIONS = {
 }
 
 
-class Refusal(SpecError):
-    """A file that cannot be read as what it seems to be: where, what, and what to do."""
+class InputError(SpecError):
+    """An input file that cannot be used: where, what is wrong, and what to do."""
 
     def __init__(self, path: str, line: int, what: str, hint: str = "", text: str = "") -> None:
         self.path, self.line, self.what, self.hint = path, line, what, hint
@@ -129,31 +129,37 @@ def read(path: str | Path) -> Reading:
     name = str(path)
     try:
         if name == "-":
-            return parse(sys.stdin.buffer.read(LARGEST), "standard input")
+            return parse(sys.stdin.buffer.read(LARGEST_FILE), "standard input")
         if not Path(path).is_file():
             exists = Path(path).exists()
-            raise Refusal(name, 0, "not a regular file" if exists else "there is no such file")
-        if (size := Path(path).stat().st_size) > LARGEST:
-            what = f"{size} bytes is more than a log may have ({LARGEST})"
-            raise Refusal(name, 0, what, "cut it to the part with the tables")
+            raise InputError(name, 0, "not a regular file" if exists else "there is no such file")
+        if (size := Path(path).stat().st_size) > LARGEST_FILE:
+            what = f"{size} bytes is more than a log may have ({LARGEST_FILE})"
+            raise InputError(name, 0, what, "cut it to the part with the tables")
         data = Path(path).read_bytes()
     except (OSError, ValueError) as error:
-        if isinstance(error, Refusal):
+        if isinstance(error, InputError):
             raise
-        raise Refusal(name, 0, getattr(error, "strerror", None) or str(error)) from None
+        raise InputError(name, 0, getattr(error, "strerror", None) or str(error)) from None
     return parse(data, name)
 
 
 def parse(data: bytes | str, path: str) -> Reading:
     """The same from bytes already in hand; `path` is for messages only."""
     text = decoded(data, path) if isinstance(data, bytes) else data
-    for name in FORMATS:
-        module = import_module(f"oracle.readers.{name}")
-        if module.recognises(text):
-            return module.parse(text, path)  # type: ignore[no-any-return]
-    known = ", ".join(import_module(f"oracle.readers.{name}").TITLE for name in FORMATS)
+    for each in formats():
+        if each.recognises(text):
+            return each.parse(text, path)  # type: ignore[no-any-return]
+    known = ", ".join(each.TITLE for each in formats())
     what = "the file is empty" if not text.strip() else "this is nothing that can be read here"
-    raise Refusal(path, 0, what, f"read are: {known}")
+    raise InputError(path, 0, what, f"read are: {known}")
+
+
+@cache
+def formats() -> tuple[ModuleType, ...]:
+    """Every format of this folder, in the order in which they are asked."""
+    found = [import_module(f"{__name__}.{each.name}") for each in iter_modules(__path__)]
+    return tuple(sorted(found, key=lambda m: (getattr(m, "PRECEDENCE", 2), m.__name__)))
 
 
 def decoded(data: bytes, path: str) -> str:
@@ -161,7 +167,7 @@ def decoded(data: bytes, path: str) -> str:
     if data[:2] in (b"\xff\xfe", b"\xfe\xff"):
         return data.decode("utf-16", errors="replace")
     if b"\0" in data[:4096]:
-        raise Refusal(path, 0, "this is a binary file", "a log is text")
+        raise InputError(path, 0, "this is a binary file", "a log is text")
     return data.decode("utf-8-sig", errors="replace")
 
 

@@ -6,32 +6,39 @@ block cannot say (norms of queries, parallel branches) is left out and named in 
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from oracle.readers.config_json import NAMES, Config, Imported
+from oracle.readers.config_json import NAMES, Config
 from oracle.readers.families import FAMILIES
-from oracle.readers.network import plain_name
+from oracle.readers.importers import Imported
+from oracle.readers.spec_text import plain_name
 from oracle.spec import strict_json
 from oracle.spec.document import Fault, Place, SpecError, read_text, refusal, suggest
 
 
-def read(path: str | Path, sequence: int | None = None, name: str = "") -> Imported:
-    """The model spec of a config file, or of the folder that holds one."""
-    place = Path(path)
+def read(
+    what: str | Path, sample: Sequence[int] | None = None, tokens: int | None = None,
+    name: str = "", trust: bool = False,
+) -> Imported:  # fmt: skip
+    """The model spec of a config file, or of the folder that holds one.
+
+    `tokens` is another length of the sequence; no `sample` is needed, and no `trust`.
+    """
+    place = Path(what)
     place = place / "config.json" if place.is_dir() else place
     text = read_text(place)
     try:
         fields = strict_json.loads(text)
     except (ValueError, RecursionError) as error:
         line = getattr(error, "lineno", 0)
-        what = f"not JSON that can be trusted: {getattr(error, 'msg', error)}"
+        said = f"not JSON that can be trusted: {getattr(error, 'msg', error)}"
         at = Place(line, getattr(error, "colno", 0))
-        raise SpecError(str(place), [Fault("E101", what, at)], text) from None
+        raise SpecError(str(place), [Fault("E101", said, at)], text) from None
     if not isinstance(fields, Mapping):
         raise _stop(place, "a config is a JSON object `{…}`")
-    return convert(fields, str(place), sequence, name)
+    return convert(fields, str(place), tokens, name)
 
 
 def convert(

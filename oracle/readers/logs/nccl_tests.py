@@ -1,4 +1,4 @@
-"""nccl-tests text: the tables of `all_reduce_perf` and its kin, of every version.
+"""nccl-tests text: the tables of `all_reduce_perf` and the other programs, of every version.
 
 Columns are found by their header where there is one (`-I`, `-M`, `-S` add columns, `-C` renames
 one), else by the number of fields. Old versions do not name the operation: then it follows from
@@ -15,10 +15,10 @@ from datetime import UTC, datetime
 from typing import Any
 
 from oracle.readers.logs import (
-    LONGEST,
-    MOST,
+    LARGEST_MESSAGE,
+    LONGEST_LINE,
+    InputError,
     Reading,
-    Refusal,
     Sample,
     number,
     unknown_line,
@@ -59,7 +59,7 @@ _DAY = re.compile(r"\b(20\d\d-[01]\d-[0-3]\d)\b")
 
 
 @dataclass(slots=True)
-class Half:
+class Timing:
     """One measurement of a row: out of place, or in place."""
 
     time: float
@@ -71,7 +71,7 @@ class Half:
 
 
 @dataclass(slots=True)
-class Row:
+class TableRow:
     """One line of a table, as printed."""
 
     line: int
@@ -79,14 +79,14 @@ class Row:
     dtype: str
     redop: str | None
     root: int | None
-    halves: list[Half]
+    timings: list[Timing]
 
 
 @dataclass(slots=True)
-class Table:
+class RunTable:
     """Rows that one run printed, and what its header said."""
 
-    rows: list[Row] = field(default_factory=list)
+    rows: list[TableRow] = field(default_factory=list)
     ranks: dict[int, tuple[int, str]] = field(default_factory=dict)  # rank -> (group, host)
     operation: str = ""
     iterations: int | None = None
@@ -105,13 +105,13 @@ def parse(text: str, path: str) -> Reading:
     """Samples of every table in a log."""
     skipped: list[tuple[int, str]] = []
     machine: dict[str, Any] = {"tool": "nccl-tests"}
-    tables = [Table()]
+    tables = [RunTable()]
     named = ""  # the program that a line before the table mentions
     for at, line in enumerate(text.splitlines(), 1):
         if not line or line.isspace():
             continue
-        if len(line) > LONGEST:
-            skipped.append((at, f"a line of more than {LONGEST} characters"))
+        if len(line) > LONGEST_LINE:
+            skipped.append((at, f"a line of more than {LONGEST_LINE} characters"))
             continue
         fields = line.split()
         start = _row_start(fields)
@@ -123,14 +123,14 @@ def parse(text: str, path: str) -> Reading:
         elif "#" in line and "busbw" in line and "size" in line:
             names = line[line.index("size") :].split()
             if table.rows:
-                table = Table(ranks=table.ranks, iterations=table.iterations)
+                table = RunTable(ranks=table.ranks, iterations=table.iterations)
                 tables.append(table)
             table.operation = table.operation or named
             table.names = tuple("time" if n == "cputime" else n for n in names)
             table.cpu_time = "cputime" in names
         elif "# nThread" in line:
             if table.rows or table.ranks:
-                table = Table()
+                table = RunTable()
                 tables.append(table)
             found = _ITERATIONS.findall(line)
             table.iterations = int(found[-1 if len(found) < 2 else 1]) if found else None
@@ -147,7 +147,7 @@ def parse(text: str, path: str) -> Reading:
     for table in tables:
         samples += _samples(table, named, path, machine, skipped)
     if not any(table.rows for table in tables) and not skipped and not samples:
-        raise Refusal(path, 1, "the run ended before its first result", "run it again")
+        raise InputError(path, 1, "the run ended before its first result", "run it again")
     return Reading(path, TITLE, tuple(samples), machine, tuple(sorted(skipped)))
 
 
@@ -161,18 +161,20 @@ def _row_start(fields: Sequence[str]) -> int | None:
     return None
 
 
-def _row(at: int, fields: list[str], table: Table, skipped: list[tuple[int, str]]) -> Row | None:
+def _row(
+    at: int, fields: list[str], table: RunTable, skipped: list[tuple[int, str]]
+) -> TableRow | None:
     names = table.names
     if "time" not in names:
         width = 13 if len(fields) > 4 and fields[4].lstrip("-").isdecimal() else 12
         names = _MID if width == 13 else _OLD
     digits = fields[0].rpartition(":")[2]
-    if len(digits) > 19 or int(digits) > MOST:
+    if len(digits) > 19 or int(digits) > LARGEST_MESSAGE:
         skipped.append((at, "a message size that cannot be"))
         return None
     said = dict(zip(names, fields, strict=False))
     root = said.get("root", "")
-    row = Row(at, int(digits), fields[2], said.get("redop"), None, [])
+    row = TableRow(at, int(digits), fields[2], said.get("redop"), None, [])
     if root.removeprefix("-").isdecimal() and len(root) < 12:
         row.root = int(root)
     starts = [k for k, name in enumerate(names) if name == "time"]
@@ -190,13 +192,13 @@ def _row(at: int, fields: list[str], table: Table, skipped: list[tuple[int, str]
         time, algbw, busbw = (float(v or 0) for v in values)
         cv = number(part.get("i_cv%", "").rstrip("%"))
         wrong = part.get("#wrong", part.get("error", "0"))
-        half = Half(time, algbw, busbw, bool(k), wrong, None if cv is None else cv / 100)
-        row.halves.append(half)
-    return row if row.halves else None
+        timing = Timing(time, algbw, busbw, bool(k), wrong, None if cv is None else cv / 100)
+        row.timings.append(timing)
+    return row if row.timings else None
 
 
 def _samples(
-    table: Table, named: str, path: str, machine: dict[str, Any], skipped: list[tuple[int, str]]
+    table: RunTable, named: str, path: str, machine: dict[str, Any], skipped: list[tuple[int, str]]
 ) -> list[Sample]:
     if not table.rows:
         return []
@@ -219,7 +221,7 @@ def _samples(
         machine["nodes"] = max(nodes, machine.get("nodes", 0))
     if table.cpu_time:
         why = "-C 1 prints the CPU's time, not the elapsed time"
-        skipped += [(row.line, why) for row in table.rows for _ in row.halves]
+        skipped += [(row.line, why) for row in table.rows for _ in row.timings]
         return []
     known = Sample(operation, 0.0, 1.0, ranks, nodes, iterations=table.iterations, groups=groups)
     checked = table.names[-1:] != ("error",)  # which old versions printed in its place
@@ -227,7 +229,7 @@ def _samples(
 
 
 def measured(
-    rows: Iterable[Row], known: Sample, where: str, skipped: list[tuple[int, str]], wrong: str
+    rows: Iterable[TableRow], known: Sample, where: str, skipped: list[tuple[int, str]], wrong: str
 ) -> list[Sample]:
     """Rows as samples of what is known of them all; `wrong` names the count of wrong results."""
     ranks, nodes = known.ranks, known.nodes
@@ -237,21 +239,21 @@ def measured(
         if row.size == 0:
             skipped.append((row.line, "0 bytes: nothing was sent"))
             continue
-        for half in row.halves:
-            if wrong and half.wrong.isdecimal() and int(half.wrong[:18]):
+        for timing in row.timings:
+            if wrong and timing.wrong.isdecimal() and int(timing.wrong[:18]):
                 skipped.append((row.line, f"the results were wrong ({wrong} is not 0)"))
                 continue
             samples.append(known._replace(
-                nbytes=float(row.size), seconds=half.time * 1e-6, ranks_per_node=inner,
-                in_place=half.in_place, dtype=row.dtype, spread=half.spread, library="nccl",
+                nbytes=float(row.size), seconds=timing.time * 1e-6, ranks_per_node=inner,
+                in_place=timing.in_place, dtype=row.dtype, spread=timing.spread, library="nccl",
                 memory="device", where=f"{where}{row.line}",
             ))  # fmt: skip
     return samples
 
 
-def deduce(rows: Sequence[Row], ranks: int | None, named: str) -> tuple[str, int | None]:
+def deduce(rows: Sequence[TableRow], ranks: int | None, named: str) -> tuple[str, int | None]:
     """(operation, ranks) as far as a table's own numbers tell; ("", None) where they do not."""
-    pairs = [(half.algbw, half.busbw) for row in rows for half in row.halves if half.algbw > 0]
+    pairs = [(t.algbw, t.busbw) for row in rows for t in row.timings if t.algbw > 0]
     algbw, busbw = max(pairs, default=(0.0, 0.0))
     ratio = busbw / algbw if algbw else 0.0
     slack = 0.0051 * (1 + ratio) / algbw if algbw else 0.0  # both are printed to two digits
@@ -283,9 +285,9 @@ def deduce(rows: Sequence[Row], ranks: int | None, named: str) -> tuple[str, int
     return operation, nearest if alone else None
 
 
-def _gathers(rows: Sequence[Row]) -> str:
+def _gathers(rows: Sequence[TableRow]) -> str:
     """An in-place all-to-all is never checked, which is how it differs from an all-gather."""
-    checks = {half.in_place: half.wrong for row in rows for half in row.halves}
+    checks = {t.in_place: t.wrong for row in rows for t in row.timings}
     if checks.get(True) == "N/A" and checks.get(False, "N/A") != "N/A":
         return "alltoall"
     return "allgather" if checks.get(True, "N/A") != "N/A" else ""

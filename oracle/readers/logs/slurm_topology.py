@@ -1,4 +1,4 @@
-"""Slurm's `topology.conf` and `topology.yaml`: how nodes hang together, switch above switch.
+"""Slurm's `topology.conf` and `topology.yaml`: which nodes and switches each switch joins.
 
 It gives how many nodes each level joins (the largest switch of a level counts; uneven ones are
 noted) and the graph. It knows nothing of devices per node, bandwidth or latency: `nodes` stands
@@ -10,10 +10,11 @@ from __future__ import annotations
 import re
 from typing import Any
 
-from oracle.readers.logs import LONGEST, Reading, Refusal
+from oracle.readers.logs import LONGEST_LINE, InputError, Reading
 from oracle.spec.document import Node, SpecError, load
 
 TITLE = "Slurm topology.conf or topology.yaml"
+PRECEDENCE = 3
 MOST_NAMES = 200_000
 
 _KEY = re.compile(r"([A-Za-z]+)=(\S+)")
@@ -54,16 +55,16 @@ class Hosts:
             self._spend(1, line)
             return [part] if part else []
         if not closing:
-            raise Refusal(self.path, line, f"a bracket of `{part[:40]}` is never closed")
+            raise InputError(self.path, line, f"a bracket of `{part[:40]}` is never closed")
         tails = self._one(tail, line) if "[" in tail else [tail]
         names: list[str] = []
         for piece in inner.split(","):
             match = _RANGE.fullmatch(piece)
             if match is None:
-                raise Refusal(self.path, line, f"`{piece[:40]}` is not a range of nodes", "0-3")
+                raise InputError(self.path, line, f"`{piece[:40]}` is not a range of nodes", "0-3")
             first, last = int(match[1]), int(match[2] or match[1])
             if last < first:
-                raise Refusal(self.path, line, f"the range {piece} runs backwards")
+                raise InputError(self.path, line, f"the range {piece} runs backwards")
             self._spend((last - first + 1) * len(tails), line)
             width = len(match[1])
             names += [f"{head}{i:0{width}d}{end}" for i in range(first, last + 1) for end in tails]
@@ -72,7 +73,9 @@ class Hosts:
     def _spend(self, count: int, line: int) -> None:
         self.left -= count
         if self.left < 0:
-            raise Refusal(self.path, line, f"more than {MOST_NAMES} nodes", "is a range mistyped?")
+            raise InputError(
+                self.path, line, f"more than {MOST_NAMES} nodes", "is a range mistyped?"
+            )
 
 
 def _commas(text: str) -> list[str]:
@@ -99,7 +102,7 @@ def parse(text: str, path: str) -> Reading:
     found = _plain(text, path, hosts, skipped) if plain else _yaml(text, path, hosts, skipped)
     switches, sizes = found
     if not switches:
-        raise Refusal(path, 1, "no switch and no block is defined", "SwitchName=s0 Nodes=n[0-3]")
+        raise InputError(path, 1, "no switch and no block is defined", "SwitchName=s0 Nodes=n[0-3]")
     levels = _levels(switches, sizes, path)
     links = tuple(
         (child, name, "") for name, (_, children, _) in switches.items() for child in children
@@ -127,7 +130,7 @@ def _plain(
         line, pending = (pending + line).strip(), ""
         if not line:
             continue
-        if len(line) > 64 * LONGEST:
+        if len(line) > 64 * LONGEST_LINE:
             skipped.append((start, "a line too long to be a switch"))
             continue
         said = {key.lower(): value for key, value in _KEY.findall(line)}
@@ -150,7 +153,7 @@ def _add(
 ) -> None:
     if name in switches:
         first = switches[name][0]
-        raise Refusal(path, line, f"`{name[:40]}` is defined twice (first on line {first})")
+        raise InputError(path, line, f"`{name[:40]}` is defined twice (first on line {first})")
     switches[name] = (line, children, inner)
 
 
@@ -161,10 +164,12 @@ def _yaml(
         root = load(text, path)
     except SpecError as error:
         fault = error.faults[0]
-        raise Refusal(path, fault.place.line, fault.what, fault.hint, text) from None
+        raise InputError(path, fault.place.line, fault.what, fault.hint, text) from None
     entries = [node for node in root.items if node.kind == "mapping"]
     if root.kind != "sequence" or not entries:
-        raise Refusal(path, 1, "a topology.yaml is a list of topologies", "- topology: name", text)
+        raise InputError(
+            path, 1, "a topology.yaml is a list of topologies", "- topology: name", text
+        )
     default = [e for e in entries if (d := e.entries.get("cluster_default")) and d.text == "true"]
     chosen = (default or entries)[0]
     skipped += [
@@ -183,7 +188,7 @@ def _yaml(
         sizes = [size for size in sizes if size < 10**9]
     else:
         what = "the default topology is flat: it says nothing of the network"
-        raise Refusal(path, chosen.place.line, what, "describe a tree or blocks", text)
+        raise InputError(path, chosen.place.line, what, "describe a tree or blocks", text)
     return switches, sizes
 
 
@@ -227,7 +232,7 @@ def _levels(switches: Switches, sizes: list[int], path: str) -> tuple[dict[str, 
                 below[name] = sum(below[c] for c in known) if inner else len(children)
             elif name not in below:
                 if name in open_names:
-                    raise Refusal(
+                    raise InputError(
                         path, line, f"`{name[:40]}` is above itself", "a tree has no cycle"
                     )
                 open_names.add(name)
@@ -235,7 +240,7 @@ def _levels(switches: Switches, sizes: list[int], path: str) -> tuple[dict[str, 
                 for child in children if inner else ():
                     if child not in switches:
                         what = f"`{child[:40]}` is a child, but no switch of that name is defined"
-                        raise Refusal(path, line, what)
+                        raise InputError(path, line, what)
                     if child not in below:
                         stack.append((child, False))
     source = f"Slurm topology, {path.rpartition('/')[2]}"

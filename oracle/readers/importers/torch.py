@@ -19,35 +19,37 @@ from torch.overrides import TorchFunctionMode
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_flatten
 
-from oracle.readers.config_json import Imported
-from oracle.readers.graph import INPUT, Graph, Op, Shape
+from oracle.models.layers import Shape
+from oracle.readers.graph import INPUT, Op, TracedGraph
+from oracle.readers.importers import Imported
 from oracle.readers.layering import layers
-from oracle.readers.network import plain_name
-from oracle.readers.torch_ops import BATCH, METHODS, NORMS, RECURRENT, UNARY, key
+from oracle.readers.spec_text import plain_name
+from oracle.readers.torch_ops import BATCH, METHODS, NORMS, RECURRENT, UNARY, TorchCall, key
 from oracle.spec.document import SpecError, refusal, suggest
 
 
 def read(
-    path: str, sample: Sequence[int] = (3, 224, 224), *, tokens: bool = False, trust: bool = False,
-    name: str = "",
+    what: str, sample: Sequence[int] | None = None, tokens: int | None = None, name: str = "",
+    trust: bool = False,
 ) -> Imported:  # fmt: skip
-    """The spec of `package.module:factory`, given the shape of one sample.
+    """The spec of `package.module:factory`, given the shape of one sample (3 × 224 × 224).
 
-    A module of words takes `tokens=True` and the length of a sequence as its sample.
+    A module of words takes the length of a sequence, `tokens`, instead.
     """
     if not trust:
-        what = f"`{path}` is code: to build the model is to run it"
-        raise _stop(path, "E107", what, "say --trust-code if you know where it comes from")
-    factory = _found(path)
+        why = f"`{what}` is code: to build the model is to run it"
+        raise _stop(what, "E107", why, "say --trust-code if you know where it comes from")
+    factory = _found(what)
     try:
         with torch.device("meta"):
             module = factory if isinstance(factory, torch.nn.Module) else factory()
     except Exception as error:  # somebody else's code: anything may come
-        raise _stop(path, "E110", f"building it failed: {_said(error)}") from None
+        raise _stop(what, "E110", f"building it failed: {_said(error)}") from None
     if not isinstance(module, torch.nn.Module):
-        what = f"it made a {type(module).__name__}, not an nn.Module"
-        raise _stop(path, "E110", what, "name a class, or a function without arguments")
-    return convert(module, sample, tokens=tokens, name=name or path.rpartition(":")[2])
+        why = f"it made a {type(module).__name__}, not an nn.Module"
+        raise _stop(what, "E110", why, "name a class, or a function without arguments")
+    shape = (tokens,) if tokens else sample or (3, 224, 224)
+    return convert(module, shape, tokens=bool(tokens), name=name or what.rpartition(":")[2])
 
 
 def _found(path: str) -> Any:
@@ -86,18 +88,18 @@ def convert(
         one = Shape(sample[1], (sample[0],), True)
     else:
         one = Shape(sample[0], tuple(sample[1:]))
-    graph = Graph(name, BATCH, one)
-    tape = Tape(graph, module, given)
+    graph = TracedGraph(name, BATCH, one)
+    tracer = TorchTracer(graph, module, given)
     try:
-        with torch.no_grad(), torch.device("meta"), tape, Fused(tape):
+        with torch.no_grad(), torch.device("meta"), tracer, Fused(tracer):
             out = module(given)
     except SpecError:
         raise
     except Exception as error:  # somebody else's code: anything may come
         hint = "a forward pass that looks at values (experts, decoding) cannot be traced"
         raise _stop(name, "E110", f"its forward pass failed: {_said(error)}", hint) from None
-    found = layers(graph, tape.outputs(out))
-    lost = [f"left out: {one}" for one in sorted(tape.strange)]
+    found = layers(graph, tracer.outputs(out))
+    lost = [f"left out: {one}" for one in sorted(tracer.unplaced)]
     spec = {
         "name": plain_name(name, "torch"),
         "source": f"torch {type(module).__name__}, traced on the meta device",
@@ -131,15 +133,15 @@ def _said(error: BaseException) -> str:
 class Fused(TorchFunctionMode):  # type: ignore[misc]  # untyped where torch is not
     """Notes fused attention as one call, before it is taken apart."""
 
-    def __init__(self, tape: Tape) -> None:
+    def __init__(self, tracer: TorchTracer) -> None:
         super().__init__()
-        self.tape = tape
+        self.tracer = tracer
 
     def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         kwargs = kwargs or {}
         if getattr(func, "__name__", "") in RECURRENT:
             what = f"`{func.__name__}` is no layer kind"
-            raise self.tape.graph.stop(what, "recurrent networks are not described")
+            raise self.tracer.graph.stop(what, "recurrent networks are not described")
         if func is not torch.nn.functional.scaled_dot_product_attention:
             return func(*args, **kwargs)
         q, k, v = (args[i] if i < len(args) else kwargs[w]
@@ -147,21 +149,22 @@ class Fused(TorchFunctionMode):  # type: ignore[misc]  # untyped where torch is 
         mask = args[3] if len(args) > 3 else kwargs.get("attn_mask")
         causal = bool(args[5] if len(args) > 5 else kwargs.get("is_causal", False))
         out = q.new_empty((*q.shape[:-1], v.shape[-1]))
-        self.tape.core(q, k, v, causal or (mask is not None and key(mask) in self.tape.triangles))
-        self.tape.made(out)
+        masked = mask is not None and key(mask) in self.tracer.triangles
+        self.tracer.core(q, k, v, causal or masked)
+        self.tracer.made(out)
         return out
 
 
-class Tape(TorchDispatchMode):  # type: ignore[misc]
+class TorchTracer(TorchDispatchMode):  # type: ignore[misc]
     """Writes every operation that touches the sample or a parameter to a graph."""
 
-    def __init__(self, graph: Graph, module: torch.nn.Module, given: torch.Tensor) -> None:
+    def __init__(self, graph: TracedGraph, module: torch.nn.Module, given: torch.Tensor) -> None:
         super().__init__()
         self.graph = graph
         self.where: dict[int, int] = {key(given): INPUT}
         self.names: dict[int, frozenset[str]] = {}
         self.triangles: set[int] = set()
-        self.strange: set[str] = set()
+        self.unplaced: set[str] = set()  # parameters that no layer kind has a place for
         self.kept: list[torch.Tensor] = [given]  # storages must not be used again
         for name, parameter in module.named_parameters():
             self.names.setdefault(key(parameter), frozenset((name,)))
@@ -262,7 +265,7 @@ class Tape(TorchDispatchMode):  # type: ignore[misc]
         elif name in NORMS:
             self._norm(name, args, held, feeds, given, weights)
         elif method := METHODS.get(name):
-            op = method(self, args, kwargs, out, moving, held)
+            op = method(self, TorchCall(args, out, moving, held))
             if op[0] == "pass":
                 op[1].setdefault("op", name)
             self.graph.put(Op(op[0], op[2] if len(op) > 2 else feeds, given, op[1], weights,
@@ -299,5 +302,5 @@ class Tape(TorchDispatchMode):  # type: ignore[misc]
             if name in ("add", "add_") and wide.numel() > wide.shape[-1]:
                 self.graph.put(Op("position", feeds[:1], given, {}, weights))
                 return
-            self.strange.add(f"parameters of `{name}`: {', '.join(sorted(weights))}"[:200])
+            self.unplaced.add(f"parameters of `{name}`: {', '.join(sorted(weights))}"[:200])
         self.graph.put(Op("pass", feeds, given, fields, weights))

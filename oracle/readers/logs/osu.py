@@ -13,10 +13,10 @@ from dataclasses import dataclass
 from typing import Any
 
 from oracle.readers.logs import (
-    LONGEST,
-    MOST,
+    LARGEST_MESSAGE,
+    LONGEST_LINE,
+    InputError,
     Reading,
-    Refusal,
     Sample,
     number,
     unknown_line,
@@ -53,8 +53,8 @@ _PREFIX = re.compile(r"^\s*(?:\[\d+,\d+\](?:<std(?:out|err)>)?:?|\d{1,6}:)\s*")
 
 
 @dataclass(slots=True)
-class Test:
-    """One table: what it measures and what its header said."""
+class OsuTable:
+    """What a table measures, and what its header said."""
 
     name: str
     operation: str = ""
@@ -84,43 +84,43 @@ def parse(text: str, path: str) -> Reading:
     machine: dict[str, Any] = {"tool": "OSU micro-benchmarks"}
     samples: list[Sample] = []
     skipped: list[tuple[int, str]] = []
-    test: Test | None = None
+    table: OsuTable | None = None
     for at, line in enumerate(text.splitlines(), 1):
         if not line or line.isspace():
             continue
-        if len(line) > LONGEST:
-            skipped.append((at, f"a line of more than {LONGEST} characters"))
+        if len(line) > LONGEST_LINE:
+            skipped.append((at, f"a line of more than {LONGEST_LINE} characters"))
             continue
         if "[" in line or ":" in line:
             line = _PREFIX.sub("", line)
         if "#" in line[:2]:
-            test = _header(line, test, machine)
-        elif test is None:
+            table = _header(line, table, machine)
+        elif table is None:
             skipped.append((at, unknown_line(line)))
         else:
-            _row(line.split(), test, path, at, samples, skipped)
-    if test is None:
-        raise Refusal(path, 1, "no table began: the title line is missing", "keep the whole log")
+            _row(line.split(), table, path, at, samples, skipped)
+    if table is None:
+        raise InputError(path, 1, "no table began: the title line is missing", "keep the whole log")
     return Reading(path, TITLE, tuple(samples), machine, tuple(skipped))
 
 
-def _header(line: str, test: Test | None, machine: dict[str, Any]) -> Test | None:
+def _header(line: str, table: OsuTable | None, machine: dict[str, Any]) -> OsuTable | None:
     if match := _TITLE.match(line):
         return _title(match, machine)
     if "Size" in line or "(us)" in line:
-        test = test or Test("", operation="")
-        _columns(line, test)
-    elif test is not None:
+        table = table or OsuTable("", operation="")
+        _columns(line, table)
+    elif table is not None:
         if found := _PAIRS.search(line):
-            test.pairs = int(found[1])
+            table.pairs = int(found[1])
         if found := _WINDOW.search(line):
-            test.window = int(found[1])
+            table.window = int(found[1])
         if "Buffer on" in line:
-            test.memory = "host" if "HOST" in line and "DEVICE" not in line else "device"
-    return test
+            table.memory = "host" if "HOST" in line and "DEVICE" not in line else "device"
+    return table
 
 
-def _title(match: re.Match[str], machine: dict[str, Any]) -> Test:
+def _title(match: re.Match[str], machine: dict[str, Any]) -> OsuTable:
     library, flavour, name = match[1].lower(), match[2] or "", match[3]
     if version := _VERSION.search(name):
         machine["tool"] = f"OSU micro-benchmarks {version[1]}"
@@ -129,94 +129,94 @@ def _title(match: re.Match[str], machine: dict[str, Any]) -> Test:
         machine["tool"] = "OMB-Py"
     words = name.lower().replace("-", " ").replace("/", " ").split()
     library = "nccl" if library in ("nccl", "rccl") else library
-    test = Test(" ".join(words), library=library)
+    table = OsuTable(" ".join(words), library=library)
     # a plain MPI test uses host buffers; one that can use a device's says which it took
-    test.memory = "device" if flavour or library == "nccl" else "host"
+    table.memory = "device" if flavour or library == "nccl" else "host"
     collective = next((COLLECTIVES[w.removeprefix("i")] if w.removeprefix("i") in COLLECTIVES
                        else COLLECTIVES[w] for w in words
                        if w in COLLECTIVES or w.removeprefix("i") in COLLECTIVES), "")  # fmt: skip
     if collective:
-        test.operation, test.pairs = collective, 1
+        table.operation, table.pairs = collective, 1
     elif "bandwidth" in words or "latency" in words:
         one_sided = {"put", "get", "accumulate", "fop", "cas"} & set(words)
-        test.operation = "" if one_sided else "sendrecv"
-        test.ranks = 2
+        table.operation = "" if one_sided else "sendrecv"
+        table.ranks = 2
         if "bandwidth" in words:
-            test.window = 64
-            test.kind = (
+            table.window = 64
+            table.kind = (
                 "bidirectional" if "bi" in words or "bidirectional" in words else "bandwidth"
             )
         if "multi" in words or "multiple" in words:
-            test.pairs = None
-    return test
+            table.pairs = None
+    return table
 
 
-def _columns(line: str, test: Test) -> None:
+def _columns(line: str, table: OsuTable) -> None:
     """Which column is the time, its bounds and its count; names are two blanks or more apart."""
     names = [n for n in re.split(r"\s{2,}|\t", line.lstrip("# \t").rstrip().lower()) if n]
     names = ["size", *names[1:]] if names and names[0].startswith("size") else names
-    test.least = test.most = test.iterations = None
+    table.least = table.most = table.iterations = None
     for k, name in enumerate(names):
         if name in ("mb/s", "bandwidth (mb/s)") or name.startswith(_TIMES):
-            test.column = k
+            table.column = k
         elif name.startswith("min lat"):
-            test.least = k
+            table.least = k
         elif name.startswith("max lat"):
-            test.most = k
+            table.most = k
         elif name.startswith("iteration"):
-            test.iterations = k
-    if "mb/s" in line.lower() and test.kind == "latency":
-        test.kind, test.window = "bandwidth", 64
+            table.iterations = k
+    if "mb/s" in line.lower() and table.kind == "latency":
+        table.kind, table.window = "bandwidth", 64
 
 
 def _row(
     fields: list[str],
-    test: Test,
+    table: OsuTable,
     path: str,
     at: int,
     samples: list[Sample],
     skipped: list[tuple[int, str]],
 ) -> None:
-    barrier = test.operation == "barrier"
+    barrier = table.operation == "barrier"
     first = number(fields[0]) if fields else None
     if first is None or (not barrier and not fields[0].isdecimal()):
         skipped.append((at, unknown_line(" ".join(fields))))
         return
-    column = test.column if not barrier or test.column < len(fields) else 0
+    column = table.column if not barrier or table.column < len(fields) else 0
     value = _value(fields, column)
     size = 0.0 if barrier else first
-    if not test.operation:
-        skipped.append((at, f"nothing that is priced: {test.name[:40] or 'no title'}"))
-    elif not value or size > MOST:
+    if not table.operation:
+        skipped.append((at, f"nothing that is priced: {table.name[:40] or 'no title'}"))
+    elif not value or size > LARGEST_MESSAGE:
         skipped.append(
             (at, "the row ends before its number" if value is None else "no usable time")
         )
-    elif test.kind != "latency" and size == 0:
+    elif table.kind != "latency" and size == 0:
         skipped.append((at, "0 bytes have no bandwidth"))
     else:
         seconds = value * 1e-6
-        if test.kind != "latency":
-            streams = (test.pairs or 1) * (2 if test.kind == "bidirectional" else 1)
+        if table.kind != "latency":
+            streams = (table.pairs or 1) * (2 if table.kind == "bidirectional" else 1)
             seconds = size * streams / (value * 1e6)
         if not usable(seconds):
             skipped.append((at, "no usable time"))
             return
-        low, high = _value(fields, test.least), _value(fields, test.most)
+        low, high = _value(fields, table.least), _value(fields, table.most)
         spread = (high - low) / value / 2 if low is not None and high is not None else None
-        count = _value(fields, test.iterations)
+        count = _value(fields, table.iterations)
         samples.append(
             Sample(
-                test.operation,
+                table.operation,
                 size,
                 seconds,
-                test.ranks,
+                table.ranks,
                 iterations=int(count) if count else None,
-                groups=test.pairs,
-                window=test.window,
-                per_rank=test.operation in PARTS,
+                groups=table.pairs,
+                window=table.window,
+                per_rank=table.operation in PARTS,
                 spread=spread if spread is None or spread >= 0 else None,
-                library=test.library,
-                memory=test.memory,
+                library=table.library,
+                memory=table.memory,
                 where=f"{path}:{at}",
             )
         )

@@ -10,10 +10,11 @@ from __future__ import annotations
 from typing import Any
 from xml.parsers import expat
 
-from oracle.readers.logs import Reading, Refusal, number
+from oracle.readers.logs import InputError, Reading, number
 from oracle.readers.node_levels import node_levels
 
 TITLE = "NCCL topology XML"
+PRECEDENCE = 1
 DEEPEST, MOST_ELEMENTS, MOST_DEVICES = 64, 100_000, 1024
 SWITCH = "0x068000"  # PCI class of an NVSwitch
 # bytes per second of one NVLink in one direction, by compute capability (NCCL: topo.h)
@@ -28,8 +29,8 @@ def recognises(text: str) -> bool:
     return head.startswith("<") and ("<system" in head or "<!DOCTYPE" in head or "<?xml" in head)
 
 
-class _Walk:
-    """What is kept while the elements go by."""
+class _Parser:
+    """Devices, NVLinks and ports, collected while the elements go by."""
 
     def __init__(self, path: str) -> None:
         self.path = path
@@ -48,8 +49,8 @@ class _Walk:
         self.nets: list[tuple[str, float | None]] = []
         self.skipped: list[tuple[int, str]] = []
 
-    def refuse(self, what: str, hint: str = "") -> Refusal:
-        return Refusal(self.path, self.parser.CurrentLineNumber, what, hint)
+    def refuse(self, what: str, hint: str = "") -> InputError:
+        return InputError(self.path, self.parser.CurrentLineNumber, what, hint)
 
     def doctype(self, *_: Any) -> None:
         raise self.refuse("a DTD is not read", "NCCL writes none: delete it")
@@ -95,47 +96,47 @@ class _Walk:
 
 def parse(text: str, path: str) -> Reading:
     """Levels, links and ports of one node."""
-    walk = _Walk(path)
+    node = _Parser(path)
     try:
-        walk.parser.Parse(text.encode("utf-8", errors="replace"), True)
+        node.parser.Parse(text.encode("utf-8", errors="replace"), True)
     except expat.ExpatError as error:
         why = expat.ErrorString(error.code)
-        raise Refusal(
+        raise InputError(
             path, error.lineno, f"this is not whole XML: {why}", "dump it again"
         ) from None
     except (ValueError, LookupError) as error:  # an encoding it names and nobody has
-        if isinstance(error, Refusal):
+        if isinstance(error, InputError):
             raise
-        raise Refusal(path, 1, f"this XML cannot be read: {error}") from None
-    if not walk.gpus:
-        raise Refusal(path, 1, "there is no <gpu> in it", "dump it on a node with devices")
-    links = [(a, b or "switch", f"NV{n}") for a, b, kind, n in walk.nvlinks if kind == "direct"]
-    links += [(a, "nvswitch", f"NV{n}") for a, _, kind, n in walk.nvlinks if kind == "switch"]
-    machine: dict[str, Any] = {"tool": "NCCL topology", "devices": len(walk.gpus)}
-    if walk.nets:
-        machine["network ports"] = len(walk.nets)
-    return Reading(path, TITLE, (), machine, tuple(walk.skipped), _levels(walk, path), tuple(links))
+        raise InputError(path, 1, f"this XML cannot be read: {error}") from None
+    if not node.gpus:
+        raise InputError(path, 1, "there is no <gpu> in it", "dump it on a node with devices")
+    links = [(a, b or "switch", f"NV{n}") for a, b, kind, n in node.nvlinks if kind == "direct"]
+    links += [(a, "nvswitch", f"NV{n}") for a, _, kind, n in node.nvlinks if kind == "switch"]
+    machine: dict[str, Any] = {"tool": "NCCL topology", "devices": len(node.gpus)}
+    if node.nets:
+        machine["network ports"] = len(node.nets)
+    return Reading(path, TITLE, (), machine, tuple(node.skipped), _levels(node, path), tuple(links))
 
 
-def _levels(walk: _Walk, path: str) -> tuple[dict[str, Any], ...]:
+def _levels(node: _Parser, path: str) -> tuple[dict[str, Any], ...]:
     source = f"{TITLE}, {path.rpartition('/')[2]}"
-    devices = list(walk.gpus)
+    devices = list(node.gpus)
     direct: dict[tuple[str, str], int] = {}
     switched: dict[str, int] = {}
-    for bus, target, kind, count in walk.nvlinks:
-        if bus in walk.gpus and kind == "switch":
+    for bus, target, kind, count in node.nvlinks:
+        if bus in node.gpus and kind == "switch":
             switched[bus] = switched.get(bus, 0) + count
-        elif bus in walk.gpus and target in walk.gpus and bus < target:  # each end lists it
+        elif bus in node.gpus and target in node.gpus and bus < target:  # each end lists it
             direct[bus, target] = direct.get((bus, target), 0) + count
-    levels = node_levels(devices, direct, switched, walk.sockets, source)
-    sm = number(next(iter(walk.gpus.values())).get("sm", "")) or 0
+    levels = node_levels(devices, direct, switched, node.sockets, source)
+    sm = number(next(iter(node.gpus.values())).get("sm", "")) or 0
     known = [capability for capability in NVLINK if capability <= sm]
     for level in levels:
         if level["link"] == "nvlink" and known:
             level["bandwidth"] = f"{NVLINK[max(known)] / 1e9:g} GB/s"
-        elif level["link"] == "pcie" and walk.lanes:
-            level["bandwidth"] = f"{min(walk.lanes) / 1e9:.4g} GB/s"
-    speeds = [speed for _, speed in walk.nets if speed]
+        elif level["link"] == "pcie" and node.lanes:
+            level["bandwidth"] = f"{min(node.lanes) / 1e9:.4g} GB/s"
+    speeds = [speed for _, speed in node.nets if speed]
     if speeds:
         network = {"name": "network", "ports": len(speeds), "source": source}
         levels.append(network | {"bandwidth": f"{min(speeds) / 1e9:g} GB/s"})

@@ -1,6 +1,6 @@
-"""Groups that talk at once: how much slower than one alone, measured, beside the φ that is counted.
+"""Concurrent groups: how much slower than one group alone, as measured and as predicted (φ).
 
-A log that has both (our own, or OSU's pairs) tells how contention is in truth; what is counted on
+A log that has both (our own, or OSU's pairs) shows the true contention; the φ that is counted on
 the system's links is not fitted to it.
 """
 
@@ -21,8 +21,8 @@ LARGE = 65536  # bytes from which links, not latencies, set the pace
 
 
 @dataclass(frozen=True, slots=True)
-class Crowd:
-    """One shape of groups: seconds of so many at once over those of one, and what is counted."""
+class ConcurrentGroups:
+    """Seconds of several groups at once over those of one alone, measured and predicted."""
 
     op: str
     ranks: int
@@ -45,12 +45,13 @@ class Crowd:
                 f"counted φ = {self.counted:.3g}")  # fmt: skip
 
 
-Shape: TypeAlias = tuple[str, int, int, str, str, int, bool | None]
+# operation, ranks, nodes, library, memory, window, in place
+Configuration: TypeAlias = tuple[str, int, int, str, str, int, bool | None]
 
 
-def crowds(readings: Iterable[Reading], system: System) -> list[Crowd]:
-    """Every shape that was measured alone and several at once, at 64 KiB or more."""
-    seconds: dict[Shape, dict[int, dict[float, list[float]]]] = {}
+def concurrent(readings: Iterable[Reading], system: System) -> list[ConcurrentGroups]:
+    """Every shape of group that was measured alone and several at once, at 64 KiB or more."""
+    seconds: dict[Configuration, dict[int, dict[float, list[float]]]] = {}
     for reading in readings:
         for s in reading.samples:
             if s.groups and s.ranks and s.nodes and s.nbytes >= LARGE:
@@ -67,8 +68,10 @@ def crowds(readings: Iterable[Reading], system: System) -> list[Crowd]:
             if counted is not None:
                 ratio = [float(np.median(sizes[m]) / np.median(alone[m])) for m in common]
                 middle = float(np.median(ratio))
-                found.append(Crowd(op, ranks, nodes, groups, memory, middle, min(ratio), max(ratio),
-                                   len(common), counted))  # fmt: skip
+                found.append(ConcurrentGroups(
+                    op, ranks, nodes, groups, memory, middle, min(ratio), max(ratio),
+                    len(common), counted,
+                ))  # fmt: skip
     return found
 
 

@@ -1,4 +1,4 @@
-"""An imported network as the text of a model spec: what a person would have written."""
+"""The YAML text of a model spec, from an imported model."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""nccl-tests JSON: what `-J file.json` writes, whole or cut off by a killed run.
+"""nccl-tests JSON, as `-J file.json` writes it, whole or cut off by a killed run.
 
 The file holds the whole environment of the job. Only what steers the library (`NCCL_*`, `UCX_*`)
 is kept: the rest may be secrets. Arguments and host names are not kept either.
@@ -9,11 +9,19 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from oracle.readers.logs import MOST, Reading, Refusal, Sample, kept_environment, usable
-from oracle.readers.nccl_tests import PROGRAMS, Half, Row, deduce, measured, readable
+from oracle.readers.logs import (
+    LARGEST_MESSAGE,
+    InputError,
+    Reading,
+    Sample,
+    kept_environment,
+    usable,
+)
+from oracle.readers.logs.nccl_tests import PROGRAMS, TableRow, Timing, deduce, measured, readable
 from oracle.spec.strict_json import Unfit, closed, loads
 
 TITLE = "nccl-tests JSON"
+PRECEDENCE = 1
 
 
 def recognises(text: str) -> bool:
@@ -37,10 +45,10 @@ def parse(text: str, path: str) -> Reading:
     except (ValueError, RecursionError) as error:
         what = str(error) if isinstance(error, Unfit) else "this is not JSON, nor the start of it"
         line = getattr(error, "lineno", 0)
-        raise Refusal(path, line, what, "write it again with -J FILE") from None
+        raise InputError(path, line, what, "write it again with -J FILE") from None
     config, results = _part(data, "config"), data.get("results")
     if not isinstance(results, list):
-        raise Refusal(path, 1, "`results` is not a list", "write it again with -J FILE")
+        raise InputError(path, 1, "`results` is not a list", "write it again with -J FILE")
     rows = [_row(k, result, skipped) for k, result in enumerate(results, 1)]
     return _reading(data, config, [row for row in rows if row is not None], path, skipped)
 
@@ -50,13 +58,13 @@ def _part(data: Any, key: str) -> dict[str, Any]:
     return value if isinstance(value, dict) else {}
 
 
-def _row(k: int, result: Any, skipped: list[tuple[int, str]]) -> Row | None:
+def _row(k: int, result: Any, skipped: list[tuple[int, str]]) -> TableRow | None:
     """A result as a row of the text; places in `skipped` count results, as JSON has no lines."""
     size = result.get("size") if isinstance(result, dict) else None
-    if not isinstance(size, int) or isinstance(size, bool) or not 0 < size <= MOST:
+    if not isinstance(size, int) or isinstance(size, bool) or not 0 < size <= LARGEST_MESSAGE:
         skipped.append((k, "a result without a message size"))
         return None
-    row = Row(k, size, str(result.get("type", ""))[:20], None, None, [])
+    row = TableRow(k, size, str(result.get("type", ""))[:20], None, None, [])
     redop, root = result.get("redop"), result.get("root")
     row.redop = redop if isinstance(redop, str) else None
     row.root = root if isinstance(root, int) else None
@@ -76,14 +84,18 @@ def _row(k: int, result: Any, skipped: list[tuple[int, str]]) -> Row | None:
         fit = isinstance(deviation, int | float) and isinstance(mean, int | float) and mean > 0
         spread = float(deviation) / float(mean) if fit and deviation and mean else None
         known = isinstance(wrong, int) and wrong >= 0
-        row.halves.append(
-            Half(time, algbw, busbw, in_place, str(wrong) if known else "N/A", spread)
+        row.timings.append(
+            Timing(time, algbw, busbw, in_place, str(wrong) if known else "N/A", spread)
         )
-    return row if row.halves else None
+    return row if row.timings else None
 
 
 def _reading(
-    data: Any, config: Mapping[str, Any], rows: list[Row], path: str, skipped: list[tuple[int, str]]
+    data: Any,
+    config: Mapping[str, Any],
+    rows: list[TableRow],
+    path: str,
+    skipped: list[tuple[int, str]],
 ) -> Reading:
     machine = _machine(data, config)
     devices = [d for d in _list(config, "devices") if isinstance(d, dict)]

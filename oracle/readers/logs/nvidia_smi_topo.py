@@ -10,10 +10,11 @@ from __future__ import annotations
 import re
 from typing import Any
 
-from oracle.readers.logs import LONGEST, Reading, Refusal, unknown_line
+from oracle.readers.logs import LONGEST_LINE, InputError, Reading, unknown_line
 from oracle.readers.node_levels import node_levels
 
 TITLE = "nvidia-smi topo -m"
+PRECEDENCE = 3
 CELLS = frozenset(("X", "SYS", "NODE", "PHB", "PXB", "PIX", "PSB", "SOC", "N/A", "OK"))
 NEAR = frozenset(("NODE", "PHB", "PXB", "PIX", "PSB"))  # of one socket
 MOST_LINKS = 18  # NVLinks of one device, to date
@@ -38,8 +39,8 @@ def parse(text: str, path: str) -> Reading:
     rows: dict[str, list[str]] = {}
     aliases: dict[str, str] = {}
     for at, raw in enumerate(text.splitlines(), 1):
-        if len(raw) > LONGEST:
-            skipped.append((at, f"a line of more than {LONGEST} characters"))
+        if len(raw) > LONGEST_LINE:
+            skipped.append((at, f"a line of more than {LONGEST_LINE} characters"))
             continue
         fields = _ANSI.sub("", raw).split()
         if not fields:
@@ -60,7 +61,9 @@ def parse(text: str, path: str) -> Reading:
             skipped.append((at, unknown_line(raw)))
     gpus = [name for name in names if name.startswith("GPU") and name in rows]
     if not gpus:
-        raise Refusal(path, 1, "the matrix has no whole row", "write it again: nvidia-smi topo -m")
+        raise InputError(
+            path, 1, "the matrix has no whole row", "write it again: nvidia-smi topo -m"
+        )
     links = [
         (name, other, cell)
         for name, cells in rows.items()

@@ -1,0 +1,130 @@
+"""Options that several verbs share, and the types of what they take."""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Iterable
+from typing import Any
+
+from oracle.spec.options import PRECISIONS, SLOTS
+
+FORMATS = ("text", "json", "csv", "md")
+# columns of a table for people, where the rows have more than they read
+BRIEF = ("plan", "status", "seconds", "seconds_low", "seconds_high", "memory", "capacity", "why")
+
+
+def result_arguments(
+    parser: argparse.ArgumentParser, forms: Iterable[str] = FORMATS, *, file: bool = True
+) -> None:
+    """What every verb that prints a result takes."""
+    known = list(forms)
+    parser.add_argument("--format", choices=known, dest="form", metavar="F",
+                        help=either(known))  # fmt: skip
+    parser.add_argument("--json", action="store_const", const="json", dest="form",
+                        help="short for --format json")  # fmt: skip
+    if file:
+        parser.add_argument("-o", "--output", dest="to", metavar="FILE",
+                            help="write it there, whole or not at all; - prints it")  # fmt: skip
+
+
+def whole(text: str) -> int:
+    """A whole number from 1 on, as an option takes it."""
+    if not text.isdigit() or not 1 <= int(text) < 2**53:
+        raise argparse.ArgumentTypeError(f"`{text}` is not a whole number from 1 on")
+    return int(text)
+
+
+def per_device(text: str) -> float:
+    """Samples per device; a fraction where several devices share one sample."""
+    try:
+        value = float(text)
+    except ValueError:
+        value = -1.0
+    if not 0 < value < 1e12:
+        raise argparse.ArgumentTypeError(f"`{text}` is not a number of samples above zero")
+    return value
+
+
+def lasting(text: str) -> str:
+    """A name or a file that several processes can read; what is piped in can be read once."""
+    if text == "-":
+        raise argparse.ArgumentTypeError("standard input cannot be shared: name a file")
+    return text
+
+
+def names(text: str) -> list[str]:
+    """Words between commas."""
+    return [word for word in text.replace(",", " ").split() if word]
+
+
+def prediction_arguments(parser: argparse.ArgumentParser, *, system: bool = True) -> None:
+    """What every verb that predicts takes."""
+    parser.add_argument(
+        "model", metavar="MODEL", help="a shipped model, a file, or - for standard input"
+    )
+    if system:
+        parser.add_argument("system", metavar="SYSTEM", help="a shipped system, a file, or -")
+    parser.add_argument("--dataset", metavar="D", help="a shipped data set, or a file")
+    parser.add_argument("--max-memory", metavar="M", help="of a device, e.g. `14 GiB`")
+    recipe_arguments(parser)
+    parser.add_argument("--ideal", action="store_true", help="the published table's assumptions")
+    parser.add_argument(
+        "--gamma", type=float, default=1.0, metavar="G", help="memory reuse, with --ideal"
+    )
+    parser.add_argument("--algorithm", metavar="A", help="of collectives: ring, tree, nccl, …")
+    profile_argument(parser)
+
+
+def recipe_arguments(parser: argparse.ArgumentParser) -> None:
+    """How it is trained; not said, as is usual for the model on the device."""
+    parser.add_argument("--precision", choices=PRECISIONS, metavar="P", help=either(PRECISIONS))
+    parser.add_argument("--optimizer", choices=list(SLOTS), metavar="O", help=either(SLOTS))
+
+
+def either(known: Iterable[str]) -> str:
+    """`a, b or c`."""
+    *most, last = known
+    return f"{', '.join(most)} or {last}"
+
+
+def profile_argument(parser: argparse.ArgumentParser) -> None:
+    """Measured rows, for every verb that predicts."""
+    parser.add_argument("--profile", metavar="FILE",
+                        help="rows as `oracle measure compute` timed them")  # fmt: skip
+
+
+def batch_arguments(parser: argparse.ArgumentParser) -> None:
+    """The global batch, or the batch per device."""
+    size = parser.add_mutually_exclusive_group(required=True)
+    size.add_argument("--batch", type=whole, metavar="B", help="samples per iteration, all devices")
+    size.add_argument("--batch-per-device", type=per_device, metavar="b", help="samples per device")
+
+
+def batch_of(asked: argparse.Namespace, plan: str) -> int:
+    """The global batch of a plan: as it was said, or for as many devices as the plan has."""
+    if asked.batch is not None:
+        return int(asked.batch)
+    from oracle.plan.plan import parse
+
+    samples: int = round(asked.batch_per_device * int(parse(plan, 1).devices[0, 0]))
+    return max(1, samples)
+
+
+def objective_argument(parser: argparse.ArgumentParser) -> None:
+    """What a ranking is by."""
+    parser.add_argument("--objective", choices=["time", "cost", "memory"], default="time",
+                        metavar="X", help="time, cost (device-seconds) or memory")  # fmt: skip
+
+
+def prediction_options(asked: argparse.Namespace) -> dict[str, Any]:
+    """The same as keyword arguments of `oracle.estimate` and `oracle.recommend`."""
+    return {
+        "dataset": asked.dataset,
+        "precision": asked.precision,
+        "optimizer": asked.optimizer,
+        "ideal": asked.ideal,
+        "max_memory": asked.max_memory,
+        "gamma": asked.gamma,
+        "algorithm": asked.algorithm,
+        "profile": asked.profile,
+    }

@@ -1,0 +1,133 @@
+"""Shape inference: from the layers of a model spec to rows, what feeds them, and repeats."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import TypeAlias
+
+from oracle.models.fusion import merged
+from oracle.models.layers import Misfit, Placed, Row, Shape
+from oracle.models.transformer import Transformer
+from oracle.spec.document import Fault, Node, SpecError, suggest
+from oracle.spec.schema import Clash, Count
+
+Tensor: TypeAlias = tuple[Shape, int]  # its shape, and the row that made it; -1: the input
+
+
+@dataclass(frozen=True)
+class Network:
+    """A model spec: a list of layers after an input, or a family block."""
+
+    name: str
+    source: str
+    title: str = ""
+    input: tuple[Count, ...] = ()  # channels, then extents
+    layers: tuple[Placed, ...] = ()
+    transformer: Transformer | None = None
+    dataset: str = ""  # the data set it is usually trained on
+    fused: bool = False  # norms take along what is before and after them, see `fusion`
+
+    def check(self) -> Iterator[Clash]:
+        if bool(self.layers) == bool(self.transformer):
+            yield Clash("name", "a model is either `layers:` or a family block",
+                        "write `input:` and `layers:`, or `transformer:`")  # fmt: skip
+        if self.transformer and self.fused:
+            yield Clash("fused", "a family block says so itself", "fused: in the block")
+        if self.layers and not self.input:
+            yield Clash("layers", "`layers:` need the shape of their `input:`", "[3, 224, 224]")
+
+
+@dataclass(frozen=True)
+class Segment:
+    """Rows start to stop, `repeat` times in a row."""
+
+    start: int
+    stop: int
+    repeat: int = 1
+
+
+@dataclass
+class Rows:
+    """The rows of layers placed one after the other, and which row made which tensor."""
+
+    given: Shape  # of one sample
+    rows: list[Row] = field(default_factory=list)
+    feeds: list[tuple[int, ...]] = field(default_factory=list)  # rows whose output a row takes
+    segments: list[Segment] = field(default_factory=list)
+    faults: list[Fault] = field(default_factory=list)
+    nested: bool = False
+
+    def place(self, items: tuple[Placed, ...], at: Tensor, scope: dict[str, Tensor]) -> Tensor:
+        """Add the rows of some layers after `at`; the tensor that the last of them makes."""
+        for item in items:
+            at = self.block(item, at, scope) if item.layer is None else self.layer(item, at, scope)
+        return at
+
+    def layer(self, item: Placed, at: Tensor, scope: dict[str, Tensor]) -> Tensor:
+        layer = item.layer
+        assert layer is not None
+        given, feeds = [at[0]], [at[1]]
+        if layer.inputs:
+            taken = [scope.get(word) for word in layer.inputs]
+            for word, found in zip(layer.inputs, taken, strict=True):
+                if found is None:
+                    what = f"nothing above is called `{word}`"
+                    hint = suggest(word, scope, "names so far")
+                    self.faults.append(Fault("E110", what, item.node.place, hint))
+            known = [found for found in taken if found is not None]
+            if len(known) < len(taken):
+                return at
+            given, feeds = [shape for shape, _ in known], [row for _, row in known]
+        begin = len(self.rows)
+        try:
+            for row in layer.rows(given):
+                self.rows.append(row)
+                self.feeds.append(tuple(feeds))
+                feeds = [len(self.rows) - 1]
+        except Misfit as misfit:
+            kind = type(layer).__name__.lower()
+            self.faults.append(Fault("E111", f"`{layer.name or kind}`: {misfit}", item.node.place))
+            return at
+        if not self.nested:
+            self.segments.append(Segment(begin, len(self.rows)))
+        at = (self.rows[-1].made, len(self.rows) - 1)
+        if layer.name:
+            scope[layer.name] = at
+        return at
+
+    def block(self, item: Placed, at: Tensor, scope: dict[str, Tensor]) -> Tensor:
+        """A repeated block: placed once where its output has its input's shape, else unrolled."""
+        left = item.repeat
+        while left and not self.faults:
+            begin, entered = len(self.rows), at[0]
+            outer, self.nested = self.nested, True
+            at = self.place(item.block, at, {**scope, "block": at})
+            self.nested = outer
+            same = at[0] == entered
+            times = left if same and not self.nested else 1
+            if not self.nested and len(self.rows) > begin:
+                self.segments.append(Segment(begin, len(self.rows), times))
+            left -= times
+        if item.name:
+            scope[item.name] = at
+        return at
+
+
+def rows_of(spec: Network, node: Node, name: str, text: str = "") -> Rows:
+    """The rows of a network as written; a SpecError with every layer that does not fit."""
+    if spec.transformer is not None:
+        items = spec.transformer.placed(node)
+        given = Shape(1, (spec.transformer.sequence,), tokens=True)
+    else:
+        items = spec.layers
+        given = Shape(spec.input[0], tuple(spec.input[1:]))
+    found = Rows(given)
+    found.place(items, (given, -1), {"input": (given, -1)})
+    if not found.faults and not found.rows:
+        found.faults.append(Fault("E103", "a model needs at least one layer", node.place))
+    if found.faults:
+        raise SpecError(name, found.faults, text)
+    if spec.fused:
+        found.rows = merged(found.rows, found.feeds)
+    return found
