@@ -19,6 +19,7 @@ from oracle.plan.plan import Plan
 from oracle.plan.schedule import most_in_flight, most_unfinished
 from oracle.plan.stages import Stages
 from oracle.predict.played import ordered
+from oracle.predict.workload import Workload
 from oracle.spec.device import Device
 from oracle.spec.options import SLOTS, Options
 
@@ -39,45 +40,44 @@ class Held:
         return sum(self.kinds.values())
 
 
-def held(
-    shard: Shard, few: Plan, plan: Plan, same: Array, stages: Stages, device: Device,
-    options: Options,
-) -> Held:  # fmt: skip
+def held(load: Workload, plan: Plan, same: Array, device: Device, options: Options) -> Held:
     """Peak bytes of the fullest stage of each plan, by kind.
 
-    Distinct shards are few; schedule and recomputation choose among what each of them may keep.
+    Distinct workloads are few; schedule and recomputation choose among what each may keep.
     """
+    shard, stages, state = load.shard, load.stages, load.state
+    spread, alike = load.kinds.spread, load.kinds.row[same]
     if options.ideal:
         found = _ideal(shard, stages, options.gamma)
         return Held({kind: values[same] for kind, values in found.kinds.items()}, found.stage[same])
-    weights = stages.total(shard.w * np.ones_like(shard.batch))
+    weights = load.total(shard.w)
     width = 2.0 if options.mixed else 4.0
     # masters and slots are fp32 whatever the precision; mixed gradients are added up in fp32
-    state = 4.0 * (SLOTS[options.optimizer] + options.mixed)
-    largest = stages.most(stages.units(shard.w * np.ones_like(shard.batch)))
-    gathered = (shard.stored < 1) * 2 * largest  # the unit at work and the one that comes next
+    slots = 4.0 * (SLOTS[options.optimizer] + options.mixed)
+    largest = spread(stages.most(stages.units(np.atleast_2d(shard.w))))
+    gathered = (state.stored < 1) * 2 * largest  # the unit at work and the one that comes next
     mode = plan.axis("recompute").mode
     kept, working = _activations(shard, stages, bool((mode > 0).any()))
     flight, unfinished = _in_flight(plan, stages)
-    chosen = sum((mode == kind) * each[same] for kind, each in enumerate(kept))
+    chosen = sum((mode == kind) * each[alike] for kind, each in enumerate(kept))
     recompute = plan.axis("recompute")
     again = recompute.says("mode", "full") | recompute.says("mode", "operators")
-    activations = chosen * flight + again * unfinished * (kept[0][same] - chosen)
+    activations = chosen * flight + again * unfinished * (kept[0][alike] - chosen)
     fixed = {
-        "weights": weights * width * shard.stored + gathered * width,
-        "gradients": weights * (4.0 if options.mixed else width) * shard.graded,
-        "optimizer": weights * state * shard.stated,
+        "weights": weights * width * state.stored + gathered * width,
+        "gradients": weights * (4.0 if options.mixed else width) * state.graded,
+        "optimizer": weights * slots * state.stated,
     }
     # two moments: the loss runs back, and all that was kept is there; or a layer does, with its
     # gradients on their way, and the loss's tensors are gone
     loss = masks.losses(shard.model)
     gone, transient = stages.total(_kept(shard) * loss), _transient(shard)
     moments = [
-        {"activations": activations, "workspace": _worst(transient * loss, stages)[same],
+        {"activations": activations, "workspace": _worst(transient * loss, stages)[alike],
          "buffers": 0.0 * activations},
-        {"activations": activations + again * working[same] - gone[same],
-         "workspace": _worst(transient * ~loss, stages)[same],
-         "buffers": (gathered * 4.0 + _buckets(few, weights))[same]},
+        {"activations": activations + again * working[alike] - gone[alike],
+         "workspace": _worst(transient * ~loss, stages)[alike],
+         "buffers": (gathered * 4.0 + spread(_buckets(load.plan, stages.total(shard.w))))[same]},
     ]  # fmt: skip
     base = sum(fixed.values())[same]
     wholes = np.stack([base + sum(moment.values()) for moment in moments])

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from oracle.models.shard import Array
+from oracle.plan.mesh import distinct
 from oracle.plan.plan import Plan
 from oracle.plan.player import finish
 from oracle.plan.schedule import NAMES, SCHEDULES
@@ -23,11 +24,12 @@ def ordered(plan: Plan, stages: Stages) -> Iterator[tuple[str, int, Array]]:
     """
     pipeline = plan.axis("pipeline")
     both = np.hstack([pipeline.schedule, pipeline.segments])
-    for number, segments in np.unique(both, axis=0).tolist():
+    first, kind = distinct(both)
+    for i, (number, segments) in enumerate(both[first].tolist()):
         name, micro_batches = NAMES[int(number)], int(segments)
         if name not in CLOSED and not SCHEDULES[name].fits(stages.p, micro_batches, stages.v):
             name = "1f1b"
-        yield name, micro_batches, np.flatnonzero((both == (number, segments)).all(axis=-1))
+        yield name, micro_batches, np.flatnonzero(kind == i)
 
 
 def done(plan: Plan, stages: Stages, seconds: dict[str, Array]) -> Iterator[tuple[Array, Array]]:

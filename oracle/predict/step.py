@@ -15,11 +15,10 @@ import numpy as np
 
 from oracle import kernels
 from oracle.kernels.curve import precision_on
-from oracle.kernels.passes import Passes
 from oracle.kernels.rows import AROUND
 from oracle.models import masks
 from oracle.models.model import Flags, Model
-from oracle.models.shard import Array, Shard
+from oracle.models.shard import Array
 from oracle.plan.plan import Plan
 from oracle.plan.stages import Stages
 from oracle.plan.strategies.recompute import inside
@@ -27,6 +26,7 @@ from oracle.predict import played
 from oracle.predict.exchange import Exchange, Priced
 from oracle.predict.overlap import together
 from oracle.predict.uncertainty import Sources, Uncertainty, host_share, messages
+from oracle.predict.workload import Workload
 from oracle.spec.options import MIXED, Options
 from oracle.spec.system import System
 
@@ -59,42 +59,35 @@ class StageMessages:
     host: tuple[Array, Array]  # seconds to launch those of either pass
 
 
-def work_of(
-    shard: Shard, stages: Stages, times: Passes, system: System, options: Options
-) -> StageWork:
+def work_of(load: Workload, system: System, options: Options) -> StageWork:
     """What each stage computes and updates."""
+    shard, state, times, total = load.shard, load.state, load.times, load.total
     device, model = system.device, shard.model
     launch = 0.0 if shard.ideal else device.launch + system.dispatch
     ahead, back = times.kernels
     parts = recomputed(model)
-    each = np.ones((len(times.forward), 1))
-    host = (
-        (stages.total(ahead * each) + AROUND) * launch,
-        stages.total(back * each) * launch,
-    )
-    forward = stages.total(times.forward)
-    backward = stages.total(times.data + times.weight)
-    weight = stages.total(times.weight)
-    held = stages.total(shard.w * np.ones_like(shard.batch))
-    weights = held * shard.stated
+    host = (total(ahead) + AROUND) * launch, total(back) * launch
+    forward, backward = total(times.forward), total(times.data + times.weight)
+    weight, held = total(times.weight), total(shard.w)
+    weights = held * state.stated
     if shard.ideal:
         rate = device.peak[precision_on(device, options.precision)]
         update = 2 * weights / rate
     else:
         # micro-batches' gradients are read and added up in fp32, unless their product does it
-        grows = (shard.segments > 1) * ~adding(model)
-        added = kernels.stream(device, 10.0 * stages.total(shard.w * grows), queued=True)
+        grown = total(shard.w * ~adding(model)) * (state.segments > 1)
+        added = kernels.stream(device, 10.0 * grown, queued=True)
         # ZeRO-3 copies what it gathers into its place, and gradients to where they are summed up
-        shared = np.asarray(shard.stored) < 1
+        shared = np.asarray(state.stored) < 1
         forward = forward + kernels.stream(device, 2 * shard.delta * held, queued=True) * shared
         moved = (3 * shard.delta + 4) * held
         weight = weight + added
         backward = backward + added + kernels.stream(device, moved, queued=True) * shared
-        update = _update(weights, stages, device, model, options)
+        update = _update(weights, load, device, options)
     return StageWork(
-        forward, backward, weight, tuple(stages.total(times.forward * part) for part in parts),
-        update, host, tuple(stages.total(ahead * part * each) * launch for part in parts),
-        shard.segments * each,
+        forward, backward, weight, tuple(total(times.forward * part) for part in parts),
+        update, host, tuple(total(ahead * part) * launch for part in parts),
+        state.segments * np.ones((len(weights), 1)),
     )  # fmt: skip
 
 
@@ -113,9 +106,9 @@ def adding(model: Model) -> Flags:
     return model.mask(lambda row: row.adds)
 
 
-def _update(weights: Array, stages: Stages, device: Any, model: Model, options: Options) -> Array:
+def _update(weights: Array, load: Workload, device: Any, options: Options) -> Array:
     """The optimizer's passes, and what mixed precision and clipping add to them."""
-    tensors = stages.total(np.where(model.w > 0, 2.0, 0.0)[None, :])
+    tensors = load.total(np.where(load.shard.model.w > 0, 2.0, 0.0))
 
     def price(device: Any, precision: str, weights: Array) -> Array:
         seconds = kernels.update(device, precision, options.optimizer, weights, tensors)

@@ -83,7 +83,9 @@ class Strategy(ABC):
     by_hand: ClassVar[tuple[str, ...]] = ()  # axes beside which a search leaves it to the user
     speaks_for_all: ClassVar[bool] = False  # talks at degree 1 too, for replicas others made
     timing: ClassVar[tuple[str, ...]] = ()  # knobs that change when things happen, not what
-    shapes: ClassVar[bool] = True  # its split changes the shapes of rows, not the batch alone
+    # knobs that deal out the batch and the training state: a row changes by its micro-batch alone,
+    # and a message by how often it is sent
+    state_knobs: ClassVar[tuple[str, ...]] = ()
     # what the executor runs: knobs, or a knob's words, `halo=pairwise`; None: nothing of it
     runs: ClassVar[tuple[str, ...] | None] = None
 

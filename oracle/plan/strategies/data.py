@@ -39,7 +39,7 @@ class Data(Strategy):
     bound = "samples in the batch"
     limited_by = ("gradient exchange", "memory redundancy: weights replicated", "weight update")
     speaks_for_all = True
-    shapes = False
+    state_knobs = ("zero", "accumulate", "overlap")
     runs = ("zero", "accumulate", "overlap")
 
     def limit(self, model: Model, batch: Array) -> Array:

@@ -33,7 +33,7 @@ class Sharded(Strategy):
     bound = "samples in the batch"
     limited_by = ("gradient exchange", "layer-wise exchange: weights are gathered to be used")
     by_hand = ("data",)  # whose knob `zero` does the same
-    shapes = False
+    state_knobs = ("zero", "overlap")
     runs = ("zero", "overlap")
 
     def limit(self, model: Model, batch: Array) -> Array:
