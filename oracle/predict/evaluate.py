@@ -134,6 +134,9 @@ def _alike(plan: Plan) -> Iterator[Array]:
         first, kind = distinct(shape)
         for number in np.lexsort(shape[first].T[::-1]):
             rows = begin + np.flatnonzero(kind == number)
+            if len(rows) > BLOCK:  # plans with the same groups of devices side by side
+                degrees = [axis.degree[rows] for axis in plan.axes if axis.multiplies]
+                rows = rows[np.argsort(distinct(np.hstack(degrees))[1], kind="stable")]
             yield from (rows[i : i + BLOCK] for i in range(0, len(rows), BLOCK))
 
 
