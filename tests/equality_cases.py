@@ -59,6 +59,8 @@ PLANS = {
         "data:3",
         "data:2,overlap=off",
         "data:2,accumulate=2",
+        "data:2,zero=2,accumulate=2",
+        "data:2,zero=3,accumulate=2",
         "data:2,zero=1",
         "data:2,zero=2",
         "data:4,zero=3",

@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 import oracle
 from oracle.executor.supported import unsupported
 from oracle.plan import plan as grammar
+from oracle.plan import schedule as schedules
 from oracle.plan.player import Span, finish, play
 from oracle.plan.schedule import (
     KINDS,
@@ -233,3 +234,12 @@ def test_a_trace_ends_when_the_estimate_says(plan: str):
     end = trace(shown.work[0]).end
     assert end <= float(shown.seconds[0]) * (1 + 1e-9)
     assert end == pytest.approx(float(shown.seconds[0]), rel=0.03)
+
+
+@pytest.mark.parametrize("name", [name for name, each in SCHEDULES.items() if each.kept])
+def test_formulas_of_what_is_kept_agree_with_the_turns(name: str):
+    for p, v, rounds in itertools.product((1, 2, 3, 4), (1, 2, 3), (1, 2, 3, 5)):
+        for stage in range(p):
+            counted = schedules._counted(name, stage, p, p * rounds, v)
+            assert most_in_flight(name, stage, p, p * rounds, v) == counted[0] / v
+            assert counted[1] == 0

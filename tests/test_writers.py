@@ -313,8 +313,23 @@ REFUSED = [
     ("torchtitan", ("resnet50", "abci", "data:4", 64), "transformers|list of layers"),
     ("torchtitan", (GPT, A100, "data:8,zero=1", 64), "optimizer alone"),
     ("torchtitan", (GPT, A100, "data:4 filter:2", 64), "filter"),
+    ("megatron", (GPT, A100, "pipeline:4,segments=8,schedule=zb-h1", 32), "1F1B only"),
+    ("deepspeed", (GPT, A100, "pipeline:4,segments=8,schedule=zb-h1", 32), "1F1B only"),
+    ("torchtitan", (GPT, A100, "pipeline:4,segments=8,schedule=zb-h1", 32), "no schedule `zb-h1`"),
     ("trace", (GPT, A100, "pipeline:4,segments=100000", 100000), "viewer"),
 ]
+
+
+@pytest.mark.parametrize(("knobs", "name"), [
+    ("schedule=gpipe", "GPipe"), ("schedule=1f1b", "1F1B"), ("interleave=3", "Interleaved1F1B"),
+    ("schedule=zb-v,interleave=2", "ZBVZeroBubble"),
+    ("schedule=dualpipe-v,interleave=2", "DualPipeV"),
+])  # fmt: skip
+def test_schedules_go_by_the_names_that_torchtitan_has(knobs: str, name: str) -> None:
+    degree = 2 if "interleave" in knobs else 4
+    text = written("torchtitan", GPT, A100, f"pipeline:{degree},segments=8,{knobs}", 32)
+    given = lines(text["torchtitan.args"])
+    assert given[given.index("--parallelism.pipeline_parallel_schedule") + 1] == name
 
 
 @pytest.mark.parametrize(("format", "asked", "word"), REFUSED, ids=lambda a: str(a)[:40])

@@ -26,6 +26,7 @@ class Ranking(Tabular):
     objective: str
     devices: int
     batch: int
+    fastest: Estimate  # one plan, the fastest of all; simpler ones may be shown before it
 
     def __len__(self) -> int:
         return len(self.estimate)

@@ -1,22 +1,26 @@
-"""Every way to use the devices, evaluated at once and ranked.
+"""The best plans for so many devices: every product of strategies, every knob that they want tried.
 
-A candidate is a product of strategies whose degrees multiply to the number of devices; its
-knobs (micro-batches, sharding stage, recomputation) are tried over the few values that matter
-and the best feasible setting stands for it.
+1. Every product of degrees is evaluated as usual, and sparing memory where it does not fit.
+2. Products that could still beat the best that fits (by their seconds, whatever they hold) are
+   evaluated over what spares memory and over the sizes of micro-batches.
+3. The best climb: any one knob is changed, any two, or a degree moved from one axis to another,
+   until nothing is better.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from functools import lru_cache
+from itertools import combinations, pairwise, product
 from typing import Any
 
 import numpy as np
 
 from oracle.ask.ranking import Ranking
+from oracle.ask.space import Floats, Space
 from oracle.models.model import Model
-from oracle.plan.plan import Plan, join
+from oracle.plan.mesh import distinct
+from oracle.plan.plan import Plan
 from oracle.plan.strategies import strategies
 from oracle.predict import evaluate
 from oracle.predict.estimate import estimate
@@ -24,8 +28,15 @@ from oracle.spec.document import refusal, suggest
 from oracle.spec.options import Options
 from oracle.spec.system import System
 
-KEPT = 32  # products that get their knobs turned, and three times as many that do not fit yet
+KEPT = 48  # products whose knobs are turned, the most promising
+SCANNED = 12  # products whose numbers are scanned, of each axis that has some
+CLIMBERS = 3  # products that climb on from their best setting
+ROUNDS = 16
+FEW = (1.0, 4.0)  # samples of a micro-batch that are tried of every product
+SIZES = (1.0, 2.0, 4.0, 8.0, 16.0)  # and of the promising
+NEAR = 0.5  # of a limit that may be missing where knobs have not been turned
 NEAREST = 5  # misses to show when nothing fits
+TIE = 0.01  # settings of one product this near to its best are told apart by simplicity
 
 
 def recommend(
@@ -34,62 +45,249 @@ def recommend(
     objective: str = "time", lines: Any = None,
 ) -> Ranking:  # fmt: skip
     """Rank every product of strategies that uses the devices at this global batch."""
-    allowed = _allowed(model, only, without)
+    allowed = tuple(_allowed(only, without))
     counts = [devices]
     if objective == "cost":  # fewer devices may be cheaper for the same work
         counts = [d for d in range(1, devices + 1) if devices % d == 0]
-    score: list[Any] = []
-    exact: list[Any] = []
-    fits: list[Any] = []
-    miss: list[Any] = []
-    texts: list[Plan] = []
-    keys: list[Any] = []
+    pools = []
     for count in counts:
-        grid = Grid(model, count, batch, allowed, options)
-        for plain in (True, False):  # every product plainly, then the knobs where they may help
-            tables = list(grid.tables(plain))
-            at = len(score)
-            for _, part in (
-                evaluate.blocks(model, system, join(tables), options, lines) if tables else ()
-            ):
-                score.append(_score(part, objective))
-                exact.append(_value(part, objective))
-                fits.append(part.feasible)
-                miss.append(_shortage(part))
-                texts.append(part.plan)
-                keys.append(_degrees(part.plan))
-            if plain and len(score) > at:
-                grid.keep(*(np.concatenate(column[at:]) for column in (keys, score, fits, miss)))
-    if not score:
+        pool = Pool(Space(model, count, batch, allowed, options.ideal), system, options,
+                    objective, lines)  # fmt: skip
+        explore(pool)
+        pools.append(pool)
+    if not any(len(pool.rows) for pool in pools):
         hint = "allow more with --only, or drop --without"
         raise refusal("plans", "no strategy is left to choose from", hint, "E112")
-    value, fitting, short = np.concatenate(score), np.concatenate(fits), np.concatenate(miss)
-    key, worth = np.concatenate(keys), np.concatenate(exact)
-    owner = np.concatenate([np.full(len(plan), i) for i, plan in enumerate(texts)])
-    inside = np.concatenate([np.arange(len(plan)) for plan in texts])
+    found = [each for pool in pools for each in pool.settings()]
+    fitting = sorted((each for each in found if each.fits), key=lambda each: each.value)
+    misses = sorted((each for each in found if not each.fits), key=lambda each: each.short)
+    fastest = min(fitting, key=lambda each: each.least, default=None)
 
-    def name(row: int) -> Plan:
-        return texts[int(owner[row])][[int(inside[row])]]
+    def shown(chosen: Sequence[Setting], rows: str = "row") -> Any:
+        plans: list[Plan] = [each.pool.plan(getattr(each, rows)) for each in chosen]
+        return estimate(model, system, plans, batch, options, lines)
 
-    order = np.argsort(np.where(fitting, value, np.inf), kind="stable")
-    # a product is shown with its plainest good setting, products in the order of what was asked
-    best = _first_of_each(order[: np.count_nonzero(fitting)], key, 4 * top)
-    best = sorted(best, key=lambda row: float(worth[row]))[:top]
-    nearest = _first_of_each(
-        [row for row in np.argsort(short, kind="stable") if not fitting[row]][:200], key, NEAREST
-    )
-    shown = estimate(model, system, [name(r) for r in best], batch, options, lines)
-    missed = estimate(model, system, [name(r) for r in nearest], batch, options, lines)
-    tried, kinds = (len(set(keys.tolist())) for keys in (key, key[fitting]))
-    return Ranking(shown, missed, tried, kinds, objective, devices, batch)
+    return Ranking(
+        shown(fitting[:top]), shown(misses[:NEAREST]), len(found), len(fitting), objective,
+        devices, batch, shown([fastest] if fastest else [], "fastest"),
+    )  # fmt: skip
 
 
-def _score(part: evaluate.Block, objective: str) -> Any:
-    """What is ranked by; a knob that gains less than two percent stays plain."""
-    plan = part.plan
-    turned = (plan.axis("data").zero > 0) * 1.0 + (plan.axis("recompute").mode > 0)
-    turned = turned + (plan.axis("data").accumulate > 1)
-    return _value(part, objective) * (1 + 0.02 * turned[:, 0])
+@dataclass(frozen=True)
+class Setting:
+    """One product of degrees with the setting of its knobs that stands for it."""
+
+    pool: Pool
+    row: int  # of the pool
+    fastest: int  # the best of all its settings, however many knobs it turns
+    fits: bool
+    value: float
+    least: float  # of `fastest`
+    short: float  # how far from feasible
+
+
+class Pool:
+    """All candidates that were evaluated, each once: a row of numbers, its value, what it lacks."""
+
+    def __init__(
+        self, space: Space, system: System, options: Options, objective: str, lines: Any
+    ) -> None:
+        self.space, self.system, self.options = space, system, options
+        self.objective, self.lines = objective, lines
+        self.rows = np.empty((0, len(space.columns)))
+        self.value, self.short = np.empty(0), np.empty(0)  # how far from feasible: 0 where it fits
+        self.known: set[bytes] = set()
+
+    def add(self, rows: Floats) -> None:
+        """Evaluate candidates that nobody has."""
+        rows = self.space.sound(rows)
+        names = [row.tobytes() for row in rows]
+        table = rows[[name not in self.known for name in names]]
+        if not len(table):
+            return
+        value, short = np.empty(len(table)), np.empty(len(table))
+        plan, model = self.space.plan(table), self.space.model
+        for at, part in evaluate.blocks(model, self.system, plan, self.options, self.lines):
+            value[at] = _value(part, self.objective)
+            short[at] = np.where(part.feasible, 0.0, _shortage(part))
+        self.rows = np.concatenate([self.rows, table])
+        self.value = np.concatenate([self.value, value])
+        self.short = np.concatenate([self.short, short])
+        self.known.update(names)
+
+    @property
+    def fits(self) -> Any:
+        return self.short == 0
+
+    def plan(self, number: int) -> Plan:
+        """The plan of one candidate."""
+        return self.space.plan(self.rows[number][None])
+
+    def products(self) -> tuple[Any, Any]:
+        """(a candidate of each product of degrees, the product of each candidate)."""
+        plan = self.space.plan(self.rows)
+        return distinct(np.hstack([axis.degree for axis in plan.axes if axis.degrees]))
+
+    def best(self) -> float:
+        """The least value of what fits."""
+        return float(self.value[self.fits].min(initial=np.inf))
+
+    def leading(self, most: int, among: Any = True) -> list[int]:
+        """The best candidates of different degrees: those that fit, else the nearest misses."""
+        order = np.lexsort((self.value, self.short))
+        order = order[np.broadcast_to(among, order.shape)[order]]
+        found: dict[bytes, int] = {}
+        for number in order.tolist():
+            found.setdefault(self.rows[number, : self.space.micro].tobytes(), number)
+            if len(found) == most:
+                break
+        return list(found.values())
+
+    def settings(self) -> Iterator[Setting]:
+        """Each product once, by its simplest setting among its best; else by its nearest miss."""
+        if not len(self.rows):
+            return
+        first, product = self.products()
+        turned = self.space.turned(self.rows)
+        order = np.lexsort((self.value, self.short, product))
+        begin = np.searchsorted(product[order], np.arange(len(first) + 1))
+        for start, stop in pairwise(begin.tolist()):
+            members = order[start:stop]
+            fastest = int(members[0])
+            if self.short[fastest]:
+                yield Setting(self, fastest, fastest, False, self.value[fastest], np.inf,
+                              self.short[fastest])  # fmt: skip
+                continue
+            most = self.value[fastest] * (1 + TIE)
+            near = members[self.fits[members] & (self.value[members] <= most)]
+            row = int(near[np.lexsort((self.value[near], turned[near]))[0]])
+            yield Setting(self, row, fastest, True, self.value[row], self.value[fastest], 0.0)
+
+
+def explore(pool: Pool) -> None:
+    """Fill a pool with the candidates that are worth looking at."""
+    space = pool.space
+    usual = space.usual(space.products())
+    pool.add(np.concatenate([usual, *_cut(space, usual[_pipelined(space, usual)], FEW)]))
+    if space.plain:
+        return
+    missed = usual[~np.isin(_degrees(space, usual), _degrees(space, pool.rows[pool.fits]))]
+    if len(missed):
+        pool.add(space.sparing(missed))
+    kept = _promising(pool, KEPT)
+    if len(kept):
+        pool.add(_spared(space, space.usual(kept)))
+    _scan(pool)
+    climb(pool)
+
+
+def _degrees(space: Space, rows: Floats) -> Any:
+    """One name for the degrees of each candidate."""
+    return np.ascontiguousarray(rows[:, : space.micro]).view(f"V{8 * space.micro}").ravel() if (
+        space.micro) else np.zeros(len(rows), "V8")  # fmt: skip
+
+
+def _cut(space: Space, rows: Floats, sizes: Sequence[float]) -> Iterator[Floats]:
+    """The candidates with smaller micro-batches."""
+    for size in sizes:
+        yield _with(rows[space.share(rows) > size], space.micro, size)
+
+
+def _pipelined(space: Space, rows: Floats) -> Any:
+    """Whose batch is usually cut into micro-batches: an axis wants several in flight."""
+    found = np.zeros(len(rows), bool)
+    for i, name in enumerate(space.limits):
+        knobs = space.known[name].knobs().values()
+        if any(k.metadata.get("micro_batches") and not k.metadata.get("alone") for k in knobs):
+            found |= rows[:, i] > 1
+    return found
+
+
+def _promising(pool: Pool, most: int) -> Floats:
+    """Degrees that could beat the best that fits, by the least of their values whatever they hold.
+
+    What lacks half its memory or more is left out: no knob that spares memory brought it near.
+    """
+    space, best = pool.space, pool.best()
+    first, product = distinct(pool.rows[:, : space.micro])
+    least, short = (np.full(len(first), np.inf) for _ in range(2))
+    np.minimum.at(least, product, pool.value)
+    np.minimum.at(short, product, pool.short)
+    able = np.flatnonzero((short < NEAR) & (least < best * (1 + TIE)))
+    able = able[np.argsort(least[able], kind="stable")][:most]
+    return pool.rows[first[able], : space.micro]
+
+
+def _spared(space: Space, rows: Floats) -> Floats:
+    """Every setting of what spares memory, at every usual size of micro-batches."""
+    table = np.concatenate([rows, *_cut(space, rows, SIZES)])
+    for (name, knob), values in space.knobs.items():
+        if knob in space.known[name].spares(space.model) or knob == "degree":
+            column = space.columns.index((name, knob))
+            table = np.concatenate([_with(table, column, value) for value in values])
+    return table
+
+
+def _scan(pool: Pool) -> None:
+    """Every number that a knob may take, for the best products of the axis that it is of."""
+    space = pool.space
+    for column, (name, knob) in enumerate(space.columns):
+        if name not in space.limits or knob == "degree" or not space.counted(column):
+            continue
+        wide = pool.rows[:, list(space.limits).index(name)] > 1
+        best = [pool.rows[number] for number in pool.leading(SCANNED, wide)]
+        if best:
+            rows = np.concatenate([np.array(best), *_cut(space, np.array(best), FEW)])
+            values = space.knobs[name, knob]
+            pool.add(np.concatenate([_with(rows, column, value) for value in values]))
+
+
+def _with(rows: Floats, column: int, value: float) -> Floats:
+    rows = rows.copy()
+    rows[:, column] = value
+    return rows
+
+
+def climb(pool: Pool) -> None:
+    """Change what can be changed of the best, one thing or two, until nothing is better."""
+    space = pool.space
+    if not len(pool.rows):
+        return
+    leader = pool.leading(1)[0]
+    pool.add(_steps(space, pool.rows[leader], reach=None))
+    for _ in range(ROUNDS):
+        climbers = pool.leading(CLIMBERS)
+        pool.add(np.concatenate([_steps(space, pool.rows[number]) for number in climbers]))
+        if pool.leading(CLIMBERS) == climbers:
+            break
+    for _ in range(ROUNDS):
+        (best,) = pool.leading(1)
+        pool.add(_double_steps(space, pool.rows[best]))
+        if pool.leading(1) == [best]:
+            return
+
+
+def _steps(space: Space, row: Floats, reach: int | None = 2) -> Floats:
+    """One candidate with one thing changed: a knob, the micro-batch, a degree moved."""
+    found = [space.moved(row)]
+    for column in range(space.micro, len(space.columns)):
+        for value in space.values(row, column, reach):
+            found.append(_with(row[None], column, value))
+    return np.concatenate(found)
+
+
+def _double_steps(space: Space, row: Floats) -> Floats:
+    """One candidate with two things changed."""
+    columns = range(space.micro, len(space.columns))
+    changes = {column: space.values(row, column, reach=1) for column in columns}
+    moved = space.moved(row)
+    found = [_steps(space, row)]
+    for one, other in combinations(columns, 2):
+        for value, second in product(changes[one], changes[other]):
+            found.append(_with(_with(row[None], one, value), other, second))
+    for column, values in changes.items():
+        found += [_with(moved, column, value) for value in values]
+    return np.concatenate(found)
 
 
 def _value(part: evaluate.Block, objective: str) -> Any:
@@ -102,30 +300,15 @@ def _value(part: evaluate.Block, objective: str) -> Any:
 
 def _shortage(part: evaluate.Block) -> Any:
     """How far a plan is from feasible: the sum over broken limits of how much is missing."""
-    over = [np.maximum(rule.wanted / np.maximum(rule.allowed, 1e-9), 1) - 1 for rule in part.rules]
+    over = [
+        np.maximum(rule.wanted / np.maximum(rule.allowed, 1e-9), 1) - 1
+        for rule in part.rules
+    ]  # fmt: skip
     broken = sum(o > 0 for o in over)
-    return 10.0 * (broken - 1) + np.minimum(sum(over), 1e6)
+    return np.where(broken > 0, 10.0 * (broken - 1), 0.0) + np.minimum(sum(over), 1e6)
 
 
-def _degrees(plan: Plan) -> Any:
-    """One number for each product of strategies, whatever its knobs."""
-    found = np.zeros(len(plan))
-    for i, axis in enumerate(sorted(plan.axes, key=lambda axis: axis.nearness)):
-        if axis.degrees:
-            found = found + np.sqrt(2.0 + 1.3 * i) * axis.degree[:, 0]
-    return found.round(9)
-
-
-def _first_of_each(rows: Iterable[int], key: Any, most: int) -> list[int]:
-    seen: dict[float, int] = {}
-    for row in rows:
-        seen.setdefault(float(key[row]), int(row))
-        if len(seen) >= most:
-            break
-    return list(seen.values())
-
-
-def _allowed(model: Model, only: Iterable[str], without: Iterable[str]) -> list[str]:
+def _allowed(only: Iterable[str], without: Iterable[str]) -> list[str]:
     known = strategies()
     only, without = list(only), list(without)
     for word in (*only, *without):
@@ -133,124 +316,3 @@ def _allowed(model: Model, only: Iterable[str], without: Iterable[str]) -> list[
             hint = suggest(word, known, "strategies")
             raise refusal("plans", f"no strategy is called `{word}`", hint, "E110")
     return [name for name in known if (not only or name in only) and name not in without]
-
-
-class Grid:
-    """Every product of degrees, and the knobs worth trying for each."""
-
-    def __init__(
-        self, model: Model, devices: int, batch: int, allowed: Sequence[str], options: Options
-    ) -> None:
-        self.model, self.batch, self.allowed, self.options = model, batch, allowed, options
-        known = strategies()
-        limits = {
-            name: int(min(np.max(known[name]().limit(model, batch)), devices))
-            for name in allowed
-            if known[name].degrees and known[name].multiplies
-        }
-        if "data" in limits:  # sharding is a knob of `data`; as an axis it is for hybrids, by hand
-            limits.pop("sharded", None)
-        self.axes = [name for name, limit in limits.items() if limit > 1]
-        rows = _products(devices, tuple(limits[name] for name in self.axes))
-        if not rows:  # too many devices for every product: show how far off the widest is
-            rows = [tuple(min(devices, limits[name]) for name in self.axes)]
-        self.rows = np.array(rows, float).reshape(len(rows), len(self.axes))
-
-    def keep(self, key: Any, score: Any, fits: Any, miss: Any) -> None:
-        """Only products that are fast, or would be if they fitted, get their knobs turned."""
-        own = _degrees(next(self.tables(True, bare=True)))
-        short = (miss > 0) & (miss < 1e5)
-        fast = key[np.argsort(np.where(fits, score, np.inf), kind="stable")][: 4 * KEPT]
-        near = key[np.argsort(np.where(short, score, np.inf), kind="stable")][: 16 * KEPT]
-        chosen = {*[*dict.fromkeys(fast.tolist())][:KEPT],
-                  *[*dict.fromkeys(near.tolist())][: 3 * KEPT]}  # fmt: skip
-        self.rows = self.rows[[each in chosen for each in own.tolist()]]
-
-    def tables(self, plain: bool, bare: bool = False) -> Iterator[Plan]:
-        """One table a setting of the knobs; `bare`: the degrees alone."""
-        known, rows = strategies(), self.rows
-        for knobs in [Knobs()] if bare else settings(self.model, self.allowed, self.options):
-            if not bare and knobs.plain != plain:
-                continue
-            columns = {name: {"degree": rows[:, i]} for i, name in enumerate(self.axes)}
-            keep = np.ones(len(rows), bool)
-            if not bare:
-                keep = self.turn(columns, knobs)
-            if keep.any():
-                cut = {
-                    n: {k: np.asarray(v)[keep] for k, v in c.items()} for n, c in columns.items()
-                }
-                yield Plan.of(self.batch, *(new(**cut.get(n, {})) for n, new in known.items()))
-
-    def turn(self, columns: dict[str, dict[str, Any]], knobs: Knobs) -> Any:
-        """Set the knobs in place; which rows this setting is a setting of its own for."""
-        ones = np.ones(len(self.rows))
-        p = columns["pipeline"]["degree"] if "pipeline" in columns else ones
-        replicas = columns["data"]["degree"] if "data" in columns else ones
-        share = np.maximum(np.ceil(self.batch / replicas), 1)
-        size = knobs.micro or share
-        pieces = np.maximum(np.floor(share / size), 1)
-        # no two settings that come to the same
-        keep = (size <= share) & ((pieces * size == share) | (np.asarray(size) == 1))
-        if knobs.micro:
-            keep &= (knobs.micro < share) | (p > 1)
-            keep &= ("data" in columns) | (p > 1)
-            if knobs.plain:  # a batch is cut where a pipeline asks for it; elsewhere, as a knob
-                keep &= p > 1
-        if "pipeline" in columns:
-            columns["pipeline"] |= {"segments": np.where(p > 1, pieces, 1)}
-        if "data" in columns:
-            columns["data"] |= {"accumulate": np.where(p > 1, 1, pieces)}
-            columns["data"] |= {"zero": np.where(replicas > 1, knobs.zero, 0)}
-        keep &= (replicas > 1) | (knobs.zero == 0)
-        if "tensor" in columns:
-            columns["tensor"] |= {"sequence": columns["tensor"]["degree"] > 1}
-        if knobs.recompute:
-            columns["recompute"] = {"mode": ones * knobs.recompute}
-        if knobs.expert > 1:
-            columns["expert"] = {"degree": ones * knobs.expert}
-            keep &= replicas % knobs.expert == 0
-        return keep
-
-
-@dataclass(frozen=True, slots=True)
-class Knobs:
-    """Micro-batch size (0: the whole share), sharding stage, recomputation, expert degree."""
-
-    micro: int = 0
-    zero: int = 0
-    recompute: int = 0
-    expert: int = 1
-
-    @property
-    def plain(self) -> bool:
-        return not self.recompute and not self.zero and self.micro in (0, 1, 4)
-
-
-def settings(model: Model, allowed: Sequence[str], options: Options) -> list[Knobs]:
-    """Settings worth trying, plainest first."""
-    if options.ideal:
-        return [Knobs(micro) for micro in ((0, 1, 4) if "pipeline" in allowed else (0,))]
-    tokens = bool(model.tokens.any())
-    experts = max([row.experts for row in model.rows], default=0)
-    return [
-        Knobs(micro, zero, mode, expert)
-        for mode in (((0, 1, 2) if tokens else (0, 2)) if "recompute" in allowed else (0,))
-        for zero in ((0, 1, 3) if tokens else (0, 3))
-        for micro in ((0, 1, 2, 4, 8) if tokens else (0, 4, 16))
-        for expert in (1, 2, 4, 8, 16, 32, 64)
-        if expert == 1 or (expert <= experts and "expert" in allowed)
-    ]
-
-
-@lru_cache(maxsize=256)
-def _products(n: int, limits: tuple[int, ...]) -> list[tuple[int, ...]]:
-    """Every way to write n as a product of degrees, each within its limit."""
-    if not limits:
-        return [()] if n == 1 else []
-    rest = limits[1:]
-    return [
-        (d, *more)
-        for d in range(1, min(n, limits[0]) + 1) if n % d == 0
-        for more in _products(n // d, rest)
-    ]  # fmt: skip

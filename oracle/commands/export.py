@@ -49,6 +49,7 @@ def run(asked: argparse.Namespace) -> Answer:
     )
     job = Job(found, parse(asked.plan, float(batch)), block(asked.model))
     files = module.files(job)
+    job.check_read(str(module.TITLE))
     code = 0 if found.feasible[0] else 1
     warning = [f"this plan does not work: {'; '.join(found.broken[0])}"] if code else []
     if asked.as_json:

@@ -55,7 +55,7 @@ class Cuts:
         if mesh.degree("spatial") > 1:
             shard = serial(model, plan.batch, 4.0)
             spaced = np.broadcast_to(spatial.cut(shard), (1, len(model)))[0].astype(bool)
-            grid = tuple(int(np.ravel(q)[0]) for q in spatial.grid(shard))  # type: ignore[assignment]
+            grid = tuple(int(np.ravel(q)[0]) for q in spatial.parts(shard))  # type: ignore[assignment]
         scattered = bool(filtered.any() and plan.axis("filter").back[0, 0])
         mixing = {"layer", "rms", "group", "softmax"}
         for op in graph.operations if scattered else ():

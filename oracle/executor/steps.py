@@ -90,6 +90,9 @@ class Trainer:
         last = {this.chunk: this for this in self.passes if not this.forward}
         self.final = frozenset(last.values())  # a chunk's gradients are whole after these
         self.waiting: dict[tuple[int, int], tuple[Tensor, Tensor]] = {}
+        # from ZeRO-2 on a rank keeps its part of the gradients, so each micro-batch's are scattered
+        each = local.zero >= 2 and self.segments > 1
+        self.scattered = [torch.zeros_like(b.gradients[b.own]) for b in local.bundles if each]
         replicas = mesh.degree(*local.replicas)
         overlap = int(plan.axis("data").overlap[0, 0])
         self.buckets = (
@@ -185,6 +188,8 @@ class Trainer:
         self.observer.after_backward()
         for bundle in self.local.bundles if self.local.zero >= 3 else ():
             bundle.release()
+        if self.scattered and this.chunk == 0:  # the last of a micro-batch's passes here
+            self._scatter_gradients("gradients scattered each time")
         return x.grad
 
     def _with_weights(self, unit: int, layers: Layers, x: Tensor) -> Tensor:
@@ -212,23 +217,42 @@ class Trainer:
 
     def _reduce_gradients(self) -> None:
         local, wire = self.local, self.wire
-        for held, axis in local.partial:
-            if held.value.grad is not None:
-                wire.allreduce(held.value.grad, (axis,), f"{axis}: norms of cut tensors")
-        if self.buckets:
-            self.buckets.finish()
-            return
-        if not local.zero:
-            for bundle in local.bundles:
-                wire.allreduce(bundle.gradients, local.replicas, "data: gradients")
-            return
-        name = local.shards[0]
-        whole = torch.cat([b.gradients.view(b.parts, -1) for b in local.bundles], 1)
-        own = wire.reduce_scatter(whole, local.shards, f"{name}: gradients scattered")
+        if self.scattered:
+            own = torch.cat(self.scattered)
+            for part in self.scattered:
+                part.zero_()
+        else:
+            self._reduce_partial()
+            if self.buckets:
+                self.buckets.finish()
+                return
+            if not local.zero:
+                for bundle in local.bundles:
+                    wire.allreduce(bundle.gradients, local.replicas, "data: gradients")
+                return
+            whole = torch.cat([b.gradients.view(b.parts, -1) for b in local.bundles], 1)
+            name = f"{local.shards[0]}: gradients scattered"
+            own = wire.reduce_scatter(whole, local.shards, name)
         rest = tuple(a for a in local.replicas if a not in local.shards)
         wire.allreduce(own, rest, "data: gradients")
         for bundle, part in zip(local.bundles, own.split(self._widths()), strict=True):
             bundle.gradients[bundle.own].copy_(part)
+
+    def _reduce_partial(self) -> None:
+        """Gradients of norms, of which each rank of a cut tensor has a part."""
+        for held, axis in self.local.partial:
+            if held.value.grad is not None:
+                self.wire.allreduce(held.value.grad, (axis,), f"{axis}: norms of cut tensors")
+
+    def _scatter_gradients(self, what: str) -> None:
+        """Scatter the gradients of a micro-batch, and add up the own part of them."""
+        local = self.local
+        self._reduce_partial()
+        for bundle, kept in zip(local.bundles, self.scattered, strict=True):
+            if bundle.size:
+                whole = bundle.gradients.view(bundle.parts, -1)
+                kept += self.wire.reduce_scatter(whole, local.shards, f"{local.shards[0]}: {what}")
+                bundle.gradients.zero_()
 
     def _widths(self) -> list[int]:
         return [bundle.size // bundle.parts for bundle in self.local.bundles]

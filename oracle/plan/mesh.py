@@ -42,7 +42,8 @@ class Groups:
             self.sizes[axis.name], self.strides[axis.name] = axis.degree, stride
             stride = stride * axis.degree
         self.devices = stride
-        expert = plan.axis("expert").degree
+        # what does not divide the data axis is infeasible; it is priced as what does
+        expert = np.gcd(self.sizes["data"].astype(int), plan.axis("expert").degree.astype(int))
         self.sizes["expert"], self.strides["expert"] = expert, self.strides["data"]
         self.sizes["data/expert"] = self.sizes["data"] / expert
         self.strides["data/expert"] = self.strides["data"] * expert
@@ -60,6 +61,12 @@ class Groups:
         (axis,) = message.axes
         size, apart = (np.broadcast_to(part, self.devices.shape) for part in message.line)
         return self.slice([(size, self.strides[axis] * apart)])
+
+    @property
+    def own(self) -> Slice:
+        """Every device by itself: what it sends over links of its own."""
+        ones = np.ones_like(self.devices)
+        return Slice([((), 1)], np.zeros(len(ones), int), ones)
 
     def slice(self, pairs: Sequence[tuple[Array, Array]]) -> Slice:
         """Groups of (size, stride) pairs."""

@@ -35,6 +35,7 @@ class Turn(NamedTuple):
 
 
 Order = Callable[[int, int, int, int], list[Turn]]  # (stage, stages, micro-batches, chunks)
+Kept = Callable[[int, int, int, int], int]  # of the same
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,6 +50,8 @@ class Schedule:
     placement: str = "round"  # or "V"
     chunks: int | None = None  # that a stage must hold; None: any number
     rounds: int = 0  # at least so many micro-batches a stage
+    # chunks that a stage keeps at most, where a formula has it and backward passes are whole
+    kept: Kept | None = None
 
     def fits(self, stages: int, micro_batches: int, chunks: int) -> bool:
         """Whether it can order them: rounds of several chunks are of a micro-batch a stage."""
@@ -66,12 +69,17 @@ NAMES: list[str] = []  # as plans write them; a plan keeps a name by its number 
 
 
 def schedule(
-    name: str, *, placement: str = "round", chunks: int | None = None, rounds: int = 0
+    name: str,
+    *,
+    placement: str = "round",
+    chunks: int | None = None,
+    rounds: int = 0,
+    kept: Kept | None = None,
 ) -> Callable[[Order], Order]:
     """Enter a function under the name that plans call it by, with what it needs."""
 
     def enter(order: Order) -> Order:
-        SCHEDULES[name] = Schedule(name, order, placement, chunks, rounds)
+        SCHEDULES[name] = Schedule(name, order, placement, chunks, rounds, kept)
         if name not in NAMES:
             NAMES.append(name)
         return order
@@ -79,7 +87,7 @@ def schedule(
     return enter
 
 
-@schedule("gpipe")
+@schedule("gpipe", kept=lambda stage, stages, micro_batches, chunks: micro_batches * chunks)
 def gpipe(stage: int, stages: int, micro_batches: int, chunks: int) -> list[Turn]:
     """All passes forward, then all back [huang2019, §2.3]."""
     total = micro_batches * chunks
@@ -87,7 +95,13 @@ def gpipe(stage: int, stages: int, micro_batches: int, chunks: int) -> list[Turn
     return ahead + [_turn("backward", k, stages, chunks) for k in range(total)]
 
 
-@schedule("1f1b")
+def _ahead(stage: int, stages: int, micro_batches: int, chunks: int) -> int:
+    """Passes forward of a stage before its first pass back can begin, but for the one itself."""
+    ahead = (stages - 1 - stage) * (1 if chunks == 1 else 2) + (chunks - 1) * stages
+    return min(micro_batches * chunks, ahead)
+
+
+@schedule("1f1b", kept=lambda *given: min(given[2] * given[3], _ahead(*given) + 1))
 def one_forward_one_backward(
     stage: int, stages: int, micro_batches: int, chunks: int
 ) -> list[Turn]:
@@ -99,8 +113,7 @@ def one_forward_one_backward(
     'f0f1b0f2b1b2'
     """
     total = micro_batches * chunks
-    ahead = (stages - 1 - stage) * (1 if chunks == 1 else 2) + (chunks - 1) * stages
-    ahead = min(total, ahead)
+    ahead = _ahead(stage, stages, micro_batches, chunks)
     found = [_turn("forward", k, stages, chunks) for k in range(ahead)]
     for k in range(ahead, total):
         found.append(_turn("forward", k, stages, chunks))
@@ -251,7 +264,9 @@ def most_in_flight(name: str, stage: int, stages: int, micro_batches: int, chunk
     >>> [most_in_flight("1f1b", stage, 4, 8, 1) for stage in range(4)]
     [4.0, 3.0, 2.0, 1.0]
     """
-    return _most("forward", name, stage, stages, micro_batches, chunks)
+    if kept := SCHEDULES[name].kept:
+        return kept(stage, stages, micro_batches, chunks) / chunks
+    return _most(0, name, stage, stages, micro_batches, chunks)
 
 
 def most_unfinished(name: str, stage: int, stages: int, micro_batches: int, chunks: int) -> float:
@@ -260,26 +275,32 @@ def most_unfinished(name: str, stage: int, stages: int, micro_batches: int, chun
     >>> [most_unfinished("zb-h1", stage, 4, 8, 1) for stage in range(4)]
     [1.0, 2.0, 3.0, 4.0]
     """
-    return _most("input", name, stage, stages, micro_batches, chunks)
+    if SCHEDULES[name].kept:
+        return 0.0
+    return _most(1, name, stage, stages, micro_batches, chunks)
 
 
-def _most(since: str, name: str, stage: int, stages: int, S: int, chunks: int) -> float:
+def _most(which: int, name: str, stage: int, stages: int, S: int, chunks: int) -> float:
     """Beyond a few micro-batches a stage, each one more adds what the last ones added."""
     few = ROUNDS * stages
     if few >= S:
-        return _counted(since, name, stage, stages, S, chunks) / chunks
-    late, early = (_counted(since, name, stage, stages, few - d, chunks) for d in (0, stages))
+        return _counted(name, stage, stages, S, chunks)[which] / chunks
+    late, early = (_counted(name, stage, stages, few - d, chunks)[which] for d in (0, stages))
     return (late + (S - few) * (late - early) / stages) / chunks
 
 
 @lru_cache(maxsize=2**14)
-def _counted(since: str, name: str, stage: int, stages: int, S: int, chunks: int) -> int:
-    """Chunks of micro-batches past one turn and not yet past the backward pass, at most."""
-    now = most = 0
-    for turn in SCHEDULES[name].order(stage, stages, S, chunks):
-        if turn.kind == since:
-            now += 1
-        elif turn.kind == "weight" or (turn.kind == "backward" and since == "forward"):
-            now -= 1
-        most = max(most, now)
-    return most
+def _counted(name: str, stage: int, stages: int, S: int, chunks: int) -> tuple[int, int]:
+    """Chunks that a stage keeps, and of them those past `input` and before `weight`, at most."""
+    kept = most = late = latest = 0
+    for kind, *_ in SCHEDULES[name].order(stage, stages, S, chunks):
+        if kind == "forward":
+            kept += 1
+            most = max(most, kept)
+        elif kind == "input":
+            late += 1
+            latest = max(latest, late)
+        else:
+            kept -= 1
+            late -= kind == "weight"
+    return most, latest

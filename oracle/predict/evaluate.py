@@ -109,7 +109,7 @@ class Work:
         return [
             (priced, whole)
             for priced, whole in zip(step.talk, step.exchange, strict=True)
-            if whole.group[row] > 1 and whole.calls[row] > 0
+            if (whole.group[row] > 1 or not priced.meshed) and whole.calls[row] > 0
         ]
 
 
@@ -152,9 +152,9 @@ def block(model: Model, system: System, plan: Plan, options: Options, lines: Lin
     said = [
         (message, axis)
         for axis in load.axes
-        if axis.speaks_for_all or np.any(axis.degree > 1)
-        for message in axis.talk(load.shard)
-        if load.groups.of(message).talk and np.any(message.calls)
+        if axis.speaks_for_all or not axis.degrees or np.any(axis.degree > 1)
+        for message in axis.talk(load.seen_by(axis))
+        if (message.over != "mesh" or load.groups.of(message).talk) and np.any(message.calls)
     ]
     talk: list[Any] = [None] * len(said)
     # gradients hide under what the passes take with all their messages: they come last

@@ -12,6 +12,7 @@ from oracle.kernels.provenance import FOLD, MEASURED
 from oracle.models.shard import Array
 from oracle.network import nccl
 from oracle.network.collectives import Message, plain
+from oracle.network.host import link_line
 from oracle.plan.mesh import Slice
 from oracle.plan.strategies import Strategy
 from oracle.predict.overlap import Cover, slowed
@@ -56,6 +57,11 @@ class Priced:
     @property
     def op(self) -> str:
         return self.message.op
+
+    @property
+    def meshed(self) -> bool:
+        """Whether devices of a group send it to each other."""
+        return self.message.over == "mesh"
 
     @property
     def covered(self) -> Array:
@@ -110,25 +116,25 @@ class Calls:
     rows: Array  # of the model, that send for themselves
 
 
-def calls_of(message: Message, load: Workload, group: Array) -> Calls:
-    """Who sends how much how often; nobody where a group has one device."""
-    stages, shape = load.stages, (len(group), len(load.shard.model))
+def calls_of(message: Message, load: Workload, sends: Array) -> Calls:
+    """Who sends how much how often, of plans that do."""
+    stages, shape = load.stages, (len(sends), len(load.shard.model))
     nbytes, calls = np.broadcast_to(message.nbytes, shape), np.atleast_2d(message.calls)
     rows, once = np.arange(shape[1]), np.ones((1, 1))
     if message.when in ("forward", "backward"):
         rows = np.flatnonzero(np.broadcast_to((calls > 0).any(axis=0), shape[1]))
-        calls = np.broadcast_to(calls, shape)[:, rows] * (group > 1.0)
+        calls = np.broadcast_to(calls, shape)[:, rows] * sends
         add = stages.last if message.once else stages.total
         return Calls(nbytes[:, rows], calls, once, lambda values: add(values, rows), rows)
     often = load.kinds.spread(np.max(calls, axis=-1, keepdims=True))
     if message.when.startswith("unit"):
         nbytes = stages.units(nbytes)
-        return Calls(nbytes, (group > 1.0) * (nbytes > 0), often, stages.gather, rows)
+        return Calls(nbytes, sends * (nbytes > 0), often, stages.gather, rows)
     if message.when == "border":
         nbytes = stages.borders(nbytes)
         return Calls(nbytes, np.ones_like(nbytes), once, stages.received, rows)
     nbytes = stages.total(nbytes)
-    calls = np.broadcast_to(group > 1.0, nbytes.shape) * 1.0
+    calls = np.broadcast_to(sends, nbytes.shape) * 1.0
     if message.hides and not load.shard.ideal:
         pieces = np.maximum(1.0, np.ceil(nbytes / BUCKET))
         calls, nbytes = calls * pieces, nbytes / pieces
@@ -141,15 +147,18 @@ def price(
 ) -> Priced:  # fmt: skip
     """What a message takes on each stage, and what is left of it beside the work it hides under."""
     stages, spread, ideal = load.stages, load.kinds.spread, load.shard.ideal
-    found = load.groups.of(message)
+    meshed = message.over == "mesh"
+    found = load.groups.of(message) if meshed else load.groups.own
     menu: Menu = [
-        lines(system, message.op, pattern, devices, options.algorithm)
+        () if not meshed or devices > system.devices or not pattern
         # what reaches past the system is not priced: it is infeasible, and says so
-        if pattern and devices <= system.devices
-        else ()
+        else lines(system, message.op, pattern, devices, options.algorithm)
         for pattern, devices in found.patterns
-    ]
-    sent = calls_of(message, load, found.size)
+    ]  # fmt: skip
+    if not meshed:
+        menu = [(link_line(system, message.over, f"{axis.name}: {message.what}"),)]
+    sends = found.size > 1.0 if meshed else np.ones_like(found.size)
+    sent = calls_of(message, load, sends)
     chosen = cheapest(menu, found.row, sent.nbytes)
     ahead: Array = np.zeros(1)
     if message.when == "border" and ideal:  # every crossing is as slow as the slowest
@@ -170,7 +179,7 @@ def price(
             exposed = cover.beside(spread(left), seconds, may)
         else:
             exposed = cover.hide(message, seconds, count, may)
-        if not ideal and (cost := nccl.slowdown(system)):  # work makes way for what it hides
+        if meshed and not ideal and (cost := nccl.slowdown(system)):  # work makes way
             volume = plain(message.op).volume(np.maximum(found.size, 1.0))
             lost = sent.total(cost * volume * sent.nbytes * sent.calls)
             exposed = slowed(exposed, seconds, sent.often * spread(lost))

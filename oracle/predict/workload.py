@@ -1,14 +1,16 @@
 """What the devices of a table of plans are left with: rows, their seconds, stages and peers.
 
-Many plans of a table leave a device the same rows: they differ in how state is sharded, or cut the
-batch in another way to the same micro-batches. Rows are split and priced once for each kind of
-plan, and spread over the plans when they have been added up.
+Many plans of a table leave a device the same rows and micro-batches: they differ in how training
+state is sharded. Rows are split and priced once for each kind of plan, and spread over the plans
+when they have been added up.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
 from functools import lru_cache
+
+import numpy as np
 
 from oracle.kernels.passes import Passes
 from oracle.kernels.rows import passes
@@ -24,6 +26,8 @@ from oracle.plan.strategies import Strategy
 from oracle.spec.options import Options
 from oracle.spec.system import System
 
+STATE = ("batch", "segments", "zero", "stored", "graded", "stated")  # what is of each plan
+
 
 @dataclass(frozen=True)
 class Workload:
@@ -31,12 +35,18 @@ class Workload:
 
     kinds: Kinds
     plan: Plan  # one of each kind
-    shard: Shard  # (kinds, rows); of its batch only the micro-batch is that of all its plans
+    shard: Shard  # (kinds, rows)
     times: Passes  # (kinds, rows)
     stages: Stages
     groups: Groups
     state: Shard  # (plans, 1): batch, micro-batches and state; of the rows it has the first
     axes: tuple[Strategy, ...]  # of each kind, with the state knobs of each plan
+
+    def seen_by(self, axis: Strategy) -> Shard:
+        """The shard that an axis speaks of: where its knobs are each plan's, so is the state."""
+        if not axis.state_knobs:
+            return self.shard
+        return self.shard.but(**{name: getattr(self.state, name) for name in STATE})
 
     def total(self, values: Array) -> Array:
         """(kinds, rows) → (plans, p): what each device of a pipeline has in all."""
@@ -77,11 +87,13 @@ def stages_of(plan: Plan, model: Model, times: Passes) -> Stages:
 
 
 def _kinds(plan: Plan, state: Shard) -> Kinds:
-    """Plans whose rows have the same shapes, by micro-batch, degrees and what cuts rows."""
-    others = {axis.name: (*axis.timing, *axis.state_knobs) for axis in plan.axes}
+    """Plans that leave a device the same rows and micro-batches."""
+    others = {
+        axis.name: (*axis.timing, *axis.state_knobs, *axis.batch_knobs()) for axis in plan.axes
+    }
     table = plan.columns(lambda axis, knob: knob not in others[axis.name])
-    table[:, :1] = state.micro  # in place of the batch
-    return Kinds.of(table)
+    table[:, :1] = state.batch  # in place of that of all devices
+    return Kinds.of(np.hstack([table, np.broadcast_to(state.segments, state.batch.shape)]))
 
 
 @lru_cache(masks.MODELS)

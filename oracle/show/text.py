@@ -33,7 +33,7 @@ def ranking_text(ranking: Ranking, asked: Any = None) -> str:
     lines = [
         head,
         "",
-        _fit(f"{shown.plans[0]} is {_superlative(ranking)}: "
+        _fit(f"{shown.plans[0]} is\u00a0{_superlative(ranking)}: "
              f"{_interval(shown, 0)} an iteration{epoch}"),
         f"  memory    {_memory(shown, 0)}",
         f"  bound by  {_bounds(shown, 0)}",
@@ -69,7 +69,8 @@ def _fit(text: str) -> str:
     """Broken at spaces so that no line is wider than the screen."""
     import textwrap
 
-    return textwrap.fill(text, width(), subsequent_indent="  ", break_on_hyphens=False)
+    found = textwrap.fill(text, width(), subsequent_indent="  ", break_on_hyphens=False)
+    return found.replace("\u00a0", " ")  # words that stay together
 
 
 def _interval(shown: Estimate, row: int) -> str:

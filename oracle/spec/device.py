@@ -60,6 +60,7 @@ class Device:
     processors: Count = 100  # SMs, cores: what a kernel's tiles are dealt to
     cache: Bytes = 6e6
     reserve: Bytes = 1.2e9  # context, framework and libraries, before the first tensor
+    host_link: BytesPerSecond | None = None  # to the host's memory, one way; its own, not shared
     price: Price | None = None
     title: str = ""
     kernels: tuple[Curve, ...] = ()  # calibrated; beside the datasheet, never over it

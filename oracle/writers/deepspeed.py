@@ -44,8 +44,8 @@ def configuration(job: Job) -> dict[str, Any]:
         found["pipeline"] = _stages(job)
     if job.degree("tensor") > 1:
         found["tensor_parallel"] = {"autotp_size": job.degree("tensor")}
-    if job.recompute == "selective":
-        raise job.refuse("DeepSpeed", "cannot recompute selectively", "recompute:full, or none")
+    if job.recompute in ("selective", "operators"):
+        raise job.refuse("DeepSpeed", "recomputes all or nothing", "recompute:full, or none")
     if job.recompute == "full":
         found["activation_checkpointing"] = {"partition_activations": False,
                                              "contiguous_memory_optimization": False}  # fmt: skip
@@ -54,7 +54,7 @@ def configuration(job: Job) -> dict[str, Any]:
 
 def _sharding(job: Job) -> dict[str, Any]:
     stage = job.zero
-    found: dict[str, Any] = {"stage": stage, "overlap_comm": True}
+    found: dict[str, Any] = {"stage": stage, "overlap_comm": job.word("data", "overlap") == "on"}
     if job.degree("sharded") > 1 and job.degree("data") > 1:
         raise job.refuse("DeepSpeed", "shards over all replicas, not within groups of them",
                          "sharded alone, or data:N,zero=3")  # fmt: skip

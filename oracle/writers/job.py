@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, field, fields
 from functools import cached_property
 from typing import Any
 
@@ -25,23 +25,27 @@ class Job:
     estimate: Estimate
     plan: Plan
     transformer: Transformer | None = None
+    read: set[tuple[str, str]] = field(default_factory=set)  # (axis, knob) that a format asked for
 
     def degree(self, axis: str) -> int:
+        self.read.add((axis, "degree"))
         return int(self.plan.axis(axis).degree[0, 0])
 
     def knob(self, axis: str, name: str) -> int:
         """The number of a knob; of one that takes words, the word's number."""
+        self.read.add((axis, name))
         return int(getattr(self.plan.axis(axis), name)[0, 0])
 
     def word(self, axis: str, name: str) -> str:
         """A knob as the plan's text has it."""
+        self.read.add((axis, name))
         said: str = self.plan.axis(axis).word(name)
         return said
 
     @property
     def axes(self) -> list[tuple[str, int]]:
         """(name, degree) of every axis that takes devices, outermost first."""
-        found = [(a.name, int(a.degree[0, 0])) for a in self.plan.axes if a.multiplies]
+        found = [(a.name, self.degree(a.name)) for a in self.plan.axes if a.multiplies]
         return [(name, degree) for name, degree in found if degree > 1]
 
     @cached_property
@@ -96,11 +100,28 @@ class Job:
 
     @property
     def recompute(self) -> str:
-        return ("none", "selective", "full")[self.knob("recompute", "mode")]
+        return self.word("recompute", "mode")
 
     @property
     def text(self) -> str:
+        """The whole plan, for formats that carry it as it is."""
+        self.read.update((axis.name, f.name) for axis in self.plan.axes for f in fields(axis))
         return self.estimate.plans[0]
+
+    def check_read(self, title: str) -> None:
+        """Refuse a plan of which a format left something unsaid."""
+        for axis in self.plan.axes:
+            if not axis.active:
+                continue
+            said = (
+                {"degree": axis.degree_text()} if axis.degrees and axis.degree_text() != "1" else {}
+            )
+            for knob, value in (said | axis.turned()).items():
+                if (axis.name, knob) not in self.read and knob not in axis.hidden():
+                    what = f"`{axis.name}`" if knob == "degree" else f"`{axis.name}` {knob}={value}"
+                    raise ExportError(
+                        "export", f"{title} is not told {what}", "the torchrun format"
+                    )
 
     @property
     def name(self) -> str:
@@ -118,7 +139,7 @@ class Job:
         """Two lines for the head of a file: what it is for and what was predicted."""
         low, high = (float(x[0]) for x in (self.estimate.seconds_low, self.estimate.seconds_high))
         return [
-            f"{self.name} on {self.system}: {self.text}, batch {self.batch}",
+            f"{self.name} on {self.system}: {self.estimate.plans[0]}, batch {self.batch}",
             f"predicted: {show(self.seconds, 's')} an iteration "
             f"({show(low, 's')} to {show(high, 's')})",
         ]

@@ -86,7 +86,7 @@ def parallel(job: Job) -> list[tuple[str, Any]]:
     if whole and job.transformer is not None and job.transformer.experts:
         raise job.refuse(title, "cuts mixtures by tensor only with the tokens", "sequence=on")
     interleave = job.knob("pipeline", "interleave") if job.degree("pipeline") > 1 else 1
-    expert = job.degree("expert")
+    expert, overlap = job.degree("expert"), job.word("data", "overlap") == "on"
     context, turned = job.degree("context"), job.knob("context", "kind") == 1
     sharded = job.degree("sharded") > 1 and job.degree("data") > 1
     if sharded and job.zero != 1:
@@ -104,8 +104,8 @@ def parallel(job: Job) -> list[tuple[str, Any]]:
         ("--num-distributed-optimizer-instances", job.degree("data") if sharded else None),
         ("--use-megatron-fsdp", job.zero >= 2),
         ("--data-parallel-sharding-strategy", SHARDING.get(job.zero)),
-        ("--overlap-grad-reduce", job.replicas > 1),
-        ("--overlap-param-gather", job.zero >= 1),
+        ("--overlap-grad-reduce", job.replicas > 1 and overlap),
+        ("--overlap-param-gather", job.zero >= 1 and overlap),
     ]  # fmt: skip
 
 
@@ -115,6 +115,8 @@ def training(job: Job) -> list[tuple[str, Any]]:
     if said.optimizer in ("lars", "lamb"):
         raise job.refuse("Megatron-LM", f"has no `{said.optimizer}`", "--optimizer adam")
     momentum = {"momentum": 0.9, "sgd": 0.0}.get(said.optimizer)
+    if job.recompute == "operators":
+        raise job.refuse("Megatron-LM", "does not recompute by operators", "recompute:selective")
     full = job.recompute == "full"
     return [
         ("--micro-batch-size", job.micro), ("--global-batch-size", job.batch),

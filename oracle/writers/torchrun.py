@@ -52,6 +52,7 @@ def mesh(job: Job) -> str:
     comma = "," if len(sizes) == 1 else ""
     data = [f'"{n}"' for n, _ in sizes if n in ("data", "expert", "sharded", "context")]
     about = [
+        f'PLAN = "{job.text}"  # degrees and knobs, outermost first',
         f"BATCH = {job.batch}  # samples an iteration, all devices",
         f"MICRO_BATCH = {job.micro}  # samples that pass through a kernel at once",
         f"MICRO_BATCHES = {job.segments}  # of one device in one iteration",
@@ -63,7 +64,7 @@ def mesh(job: Job) -> str:
     replicas = f"\nREPLICAS = ({', '.join(data)},)  # these hold the same weights" if data else ""
     return "\n".join(
         [
-            f'"""The device mesh of {job.text}."""',
+            f'"""The device mesh of {job.estimate.plans[0]}."""',
             "",
             *(f"# {line}" for line in job.about()),
             "from torch.distributed.device_mesh import DeviceMesh, init_device_mesh",

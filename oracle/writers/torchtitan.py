@@ -12,6 +12,7 @@ SCHEDULES = {  # its names, by ours and whether stages hold several chunks
     ("gpipe", False): "GPipe", ("1f1b", False): "1F1B", ("1f1b", True): "Interleaved1F1B",
     ("zb-v", True): "ZBVZeroBubble", ("dualpipe-v", True): "DualPipeV",
 }  # fmt: skip
+RECOMPUTE = {"operators": "selective"}  # every other matrix is kept, as it does by default
 CONFIGS = {"llama3-8b": "llama3_8b", "llama3-70b": "llama3_70b", "llama3-405b": "llama3_405b"}
 
 
@@ -101,5 +102,5 @@ def training(job: Job) -> list[tuple[str, Any]]:
     return [
         (t + "local_batch_size", local), (t + "global_batch_size", job.batch),
         (t + "seq_len", block.sequence), (t + "mixed_precision_param", param),
-        (f"activation_checkpoint:{job.recompute}", True),
+        (f"activation_checkpoint:{RECOMPUTE.get(job.recompute, job.recompute)}", True),
     ]  # fmt: skip

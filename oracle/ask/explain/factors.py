@@ -100,7 +100,8 @@ def _talks(work: Work, system: System) -> Iterator[Talk]:
     row = work.row
     for priced, one in work.messages:
         kind = (
-            "point-to-point cost" if one.op in ("halo", "sendrecv")
+            "host link" if not priced.meshed
+            else "point-to-point cost" if one.op in ("halo", "sendrecv")
             else "gradient exchange" if priced.when == "step" else "layer-wise exchange"
         )  # fmt: skip
         exposed, line = float(one.exposed[row]), priced.line(work.at)
@@ -109,7 +110,9 @@ def _talks(work: Work, system: System) -> Iterator[Talk]:
             continue
         moving = line.per_byte * float(one.nbytes[row])
         part = moving / max(line.start + moving, 1e-30) * (1 - 1 / max(line.phi, 1.0))
-        said = contention.sentence(system, one.what, *priced.pattern(work.at), line)
+        said = f"{one.what}: over the host link of each device"
+        if priced.meshed:
+            said = contention.sentence(system, one.what, *priced.pattern(work.at), line)
         yield Talk(one, kind, exposed, exposed * part, said)
 
 
@@ -144,7 +147,7 @@ def _factors(
                  "kernels end before the host has launched the next")  # fmt: skip
     yield Factor("weight update", float(shown.compute["update"][0]),
                  f"{shown.options.optimizer} reads and writes its state: memory-bound")  # fmt: skip
-    for kind in ("gradient exchange", "layer-wise exchange", "point-to-point cost"):
+    for kind in ("gradient exchange", "layer-wise exchange", "point-to-point cost", "host link"):
         mine = [talk for talk in talks if talk.kind == kind]
         seconds = sum(t.exposed - t.crowded for t in mine)
         names = ", ".join(t.exchange.what for t in mine)

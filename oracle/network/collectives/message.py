@@ -13,7 +13,7 @@ class Message:
 
     `nbytes` by operation: allreduce, broadcast, reduce: the buffer of one rank; allgather,
     reduce_scatter: the whole gathered or scattered buffer; alltoall: what one rank holds in all;
-    sendrecv: bytes to one neighbour; halo: bytes to one neighbour per face.
+    sendrecv: bytes to one neighbour; halo: bytes to one neighbour per face; copy: bytes one way.
     """
 
     what: str  # "gradients", "activations": the line in the report
@@ -27,4 +27,5 @@ class Message:
     #                  or "weight" gradient, or nothing; a knob `overlap` of its axis forbids it
     line: tuple[Number, Number] | None = None  # only devices in line along its one axis talk:
     #                                            how many, and how far apart; (plans, 1) each
+    over: str = "mesh"  # or a link of the device's own: "host"
     once: bool = False  # sent by the last copy of a folded row only

@@ -81,10 +81,10 @@ class Strategy(ABC):
     degrees: ClassVar[bool] = True  # is written with a degree
     as_grid: ClassVar[bool] = False  # may be written as a grid, `2x2`
     by_hand: ClassVar[tuple[str, ...]] = ()  # axes beside which a search leaves it to the user
+    deals_batch: ClassVar[bool] = False  # each of its devices has samples of its own
     speaks_for_all: ClassVar[bool] = False  # talks at degree 1 too, for replicas others made
     timing: ClassVar[tuple[str, ...]] = ()  # knobs that change when things happen, not what
-    # knobs that deal out the batch and the training state: a row changes by its micro-batch alone,
-    # and a message by how often it is sent
+    # knobs of the training state: they change how often a message is sent, but no row and no bytes
     state_knobs: ClassVar[tuple[str, ...]] = ()
     # what the executor runs: knobs, or a knob's words, `halo=pairwise`; None: nothing of it
     runs: ClassVar[tuple[str, ...] | None] = None
@@ -133,9 +133,20 @@ class Strategy(ABC):
         return found
 
     @classmethod
+    def spares(cls, model: Model) -> dict[str, float]:
+        """Values of knobs that need the least memory."""
+        return {}
+
+    @classmethod
     def knobs(cls) -> dict[str, Any]:
         """The fields beside the degree."""
         return {f.name: f for f in fields(cls) if f.name != "degree"}
+
+    @classmethod
+    def batch_knobs(cls) -> tuple[str, ...]:
+        """Knobs that cut the batch of a device into micro-batches, and do no more."""
+        known = cls.knobs().items()
+        return tuple(name for name, knob in known if knob.metadata.get("micro_batches"))
 
     def says(self, knob: str, word: str) -> Array:
         """Where a knob that takes words has this one."""

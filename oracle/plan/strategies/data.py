@@ -38,12 +38,17 @@ class Data(Strategy):
     nearness = 1
     bound = "samples in the batch"
     limited_by = ("gradient exchange", "memory redundancy: weights replicated", "weight update")
+    deals_batch = True
     speaks_for_all = True
-    state_knobs = ("zero", "accumulate", "overlap")
+    state_knobs = ("zero", "overlap")
     runs = ("zero", "accumulate", "overlap")
 
     def limit(self, model: Model, batch: Array) -> Array:
         return batch
+
+    @classmethod
+    def spares(cls, model: Model) -> dict[str, float]:
+        return {"zero": cls.number("zero", "3")}
 
     def rules(self, model: Model, batch: Array, beside: Mapping[str, Any]) -> Iterator[Rule]:
         """Replicas need a sample each, whichever axis makes them, and micro-batches too."""

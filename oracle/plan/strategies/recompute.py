@@ -33,6 +33,10 @@ class Recompute(Strategy):
     timing = ("mode",)
     runs = ("mode=selective", "mode=full")
 
+    @classmethod
+    def spares(cls, model: Model) -> dict[str, float]:
+        return {"mode": cls.number("mode", "full")}
+
     def limit(self, model: Model, batch: Array) -> Array:
         return np.inf
 

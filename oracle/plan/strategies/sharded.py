@@ -32,6 +32,7 @@ class Sharded(Strategy):
     nearness = 2
     bound = "samples in the batch"
     limited_by = ("gradient exchange", "layer-wise exchange: weights are gathered to be used")
+    deals_batch = True
     by_hand = ("data",)  # whose knob `zero` does the same
     state_knobs = ("zero", "overlap")
     runs = ("zero", "overlap")
@@ -64,13 +65,16 @@ def exchange(shard: Shard, zero: Array, axes: tuple[str, ...], w: Array) -> list
 
     Stage 0 is one allreduce of the gradients. Stages 1 and 2 reduce-scatter them and allgather
     the new weights: the same bytes. Stage 3 gathers each unit's weights before either pass of
-    every micro-batch. Experts are replicated along what is left of the data axis.
+    every micro-batch. From stage 2 on nobody has room for whole gradients, so those of each
+    micro-batch are scattered when they are there. Experts are replicated along what is left of
+    the data axis.
     """
     stage, w = np.asarray(zero), w * shard.delta
     found: list[Message] = []
     if shard.ideal:  # the published rows agree axis by axis, each with a ring of its own
         found += [Message(_named(axis, axes), "allreduce", w, (axis,), (stage == 0) * 1.0,
                           when="step") for axis in axes]  # fmt: skip
+    each = (stage >= 2) & (np.asarray(shard.segments) > 1)
     experts = masks.experts(shard.model)
     for prefix, rows, group in (
         ("", ~experts, axes),
@@ -86,7 +90,9 @@ def exchange(shard: Shard, zero: Array, axes: tuple[str, ...], w: Array) -> list
             )  # fmt: skip
         found += [
             Message(f"{prefix}gradients scattered", "reduce_scatter", buffer, group,
-                    (stage >= 1) * 1.0, when="step", hides="backward"),
+                    ((stage >= 1) & ~each) * 1.0, when="step", hides="backward"),
+            Message(f"{prefix}gradients scattered each time", "reduce_scatter", buffer, group,
+                    each * 1.0, when="unit backward", hides="backward"),
             Message(f"{prefix}weights renewed", "allgather", buffer, group,
                     ((stage == 1) | (stage == 2)) * 1.0, when="step"),
             Message(f"{prefix}weights", "allgather", buffer, group, (stage == 3) * 1.0,

@@ -57,9 +57,10 @@ def _network(shown: Estimate) -> tuple[str, str, Html] | None:
     from oracle.show.plot import contention
 
     work = shown.work[0]
-    if shown.options.ideal or not work.messages or shown.devices[0] > LARGEST:
+    meshed = [pair for pair in work.messages if pair[0].meshed]
+    if shown.options.ideal or not meshed or shown.devices[0] > LARGEST:
         return None
-    dearest, whole = max(work.messages, key=lambda pair: float(pair[1].seconds[work.row]))
+    dearest, whole = max(meshed, key=lambda pair: float(pair[1].seconds[work.row]))
     pattern, devices = dearest.pattern(work.at)
     try:
         figure = contention(shown.system, pattern, devices, dearest.op, shown.options.algorithm,

@@ -1,0 +1,202 @@
+"""The space of plans: every product of degrees, and the knobs that strategies want tried.
+
+A candidate is a row of numbers: the degree of each axis, the samples of a micro-batch, the knobs.
+A device's share of the batch is cut where strategies meet: by the pipeline if there is one, else
+by accumulation; so the knob that counts micro-batches follows from their size.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property, lru_cache
+from typing import TypeAlias
+
+import numpy as np
+from numpy.typing import NDArray
+
+from oracle.models.model import Model
+from oracle.plan.mesh import distinct
+from oracle.plan.plan import Plan
+from oracle.plan.strategies import Strategy, strategies
+
+Floats: TypeAlias = NDArray[np.float64]
+MOST = 6000  # products that are looked at one by one; beyond, a lattice of them comes first
+
+
+@dataclass(frozen=True)
+class Space:
+    """Plans of some strategies over so many devices at one global batch."""
+
+    model: Model
+    devices: int
+    batch: int
+    allowed: tuple[str, ...]
+    plain: bool = False  # no knob is turned: the published assumptions know none
+
+    @cached_property
+    def known(self) -> dict[str, type[Strategy]]:
+        return {name: new for name, new in strategies().items() if name in self.allowed}
+
+    @cached_property
+    def limits(self) -> dict[str, int]:
+        """The widest that each axis may be, of those that may be wider than one."""
+        found = {
+            name: int(min(np.max(new().limit(self.model, np.float64(self.batch))), self.devices))
+            for name, new in self.known.items()
+            if new.degrees and new.multiplies and not set(new.by_hand) & set(self.known)
+        }
+        return {name: limit for name, limit in found.items() if limit > 1}
+
+    @cached_property
+    def knobs(self) -> dict[tuple[str, str], tuple[float, ...]]:
+        """(strategy, knob) -> the values worth trying, the usual one first."""
+        found = {
+            (name, knob): values
+            for name, new in self.known.items()
+            if name in self.limits or not new.multiplies or new.speaks_for_all
+            for knob, values in new.tries(self.model).items()
+        }
+        return {key: values[:1] if self.plain else values for key, values in found.items()}
+
+    @cached_property
+    def columns(self) -> list[tuple[str, str]]:
+        """What the columns of a table of candidates are."""
+        return [*((name, "degree") for name in self.limits), ("", "micro-batch"), *self.knobs]
+
+    @property
+    def micro(self) -> int:
+        """The column of the samples of a micro-batch."""
+        return len(self.limits)
+
+    @cached_property
+    def dealt(self) -> list[int]:
+        """Columns of axes that deal the batch."""
+        return [i for i, name in enumerate(self.limits) if self.known[name].deals_batch]
+
+    def products(self) -> Floats:
+        """Every way to write the devices as a product of degrees, or a lattice of them."""
+        limits = tuple(self.limits.values())
+        found = _products(self.devices, limits)
+        if len(found) > MOST:
+            found = _lattice(found)
+        if not found:  # too many devices for every product: show how far off the widest is
+            found = [tuple(min(self.devices, limit) for limit in limits)]
+        return np.array(found, float).reshape(len(found), len(limits))
+
+    def usual(self, products: Floats) -> Floats:
+        """Candidates of these degrees, the whole share at once, every knob as usual."""
+        rows = np.ones((len(products), len(self.columns)))
+        rows[:, : self.micro] = products
+        for i, values in enumerate(self.knobs.values(), self.micro + 1):
+            rows[:, i] = values[0]
+        rows[:, self.micro] = self.share(rows)
+        return rows
+
+    def share(self, rows: Floats) -> Floats:
+        """Samples of one device."""
+        replicas = rows[:, self.dealt].prod(axis=1)
+        return np.asarray(np.maximum(np.ceil(self.batch / replicas), 1.0))
+
+    def turned(self, rows: Floats) -> Floats:
+        """How many knobs of each candidate are not as usual."""
+        usual = np.array([values[0] for values in self.knobs.values()])
+        return np.asarray((rows[:, self.micro + 1 :] != usual).sum(axis=1), float)
+
+    def sparing(self, rows: Floats) -> Floats:
+        """The same candidates with all that spares memory, one sample at a time."""
+        rows = rows.copy()
+        rows[:, self.micro] = 1.0
+        for i, (name, knob) in enumerate(self.columns):
+            if name and (values := self.known[name].spares(self.model)) and knob in values:
+                rows[:, i] = values[knob]
+        return rows
+
+    def values(self, row: Floats, column: int, reach: int | None = None) -> list[float]:
+        """What one candidate may have in a column instead; of numbers those within reach."""
+        if column == self.micro:
+            share = int(self.share(row[None])[0])
+            known = [float(n) for n in range(1, share + 1) if share % n == 0]
+            counted = True
+        else:
+            known, counted = list(self.knobs[self.columns[column]]), self.counted(column)
+        if counted and reach is not None:
+            known = sorted(known)
+            at = int(np.searchsorted(known, row[column]))
+            known = known[max(0, at - reach) : at + reach + 1]
+        return [value for value in known if value != row[column]]
+
+    def counted(self, column: int) -> bool:
+        """Whether a knob is a number, not a word."""
+        name, knob = self.columns[column]
+        return knob == "degree" or "words" not in self.known[name].knobs()[knob].metadata
+
+    def moved(self, row: Floats) -> Floats:
+        """One candidate with a prime factor of a degree moved to another axis."""
+        found = []
+        for source in range(self.micro):
+            for prime in _primes(int(row[source])):
+                for target, limit in enumerate(self.limits.values()):
+                    if target != source and row[target] * prime <= limit:
+                        new = row.copy()
+                        new[source], new[target] = new[source] / prime, new[target] * prime
+                        found.append(new)
+        return np.array(found).reshape(-1, len(row))
+
+    def sound(self, rows: Floats) -> Floats:
+        """Each candidate once, with the knobs of axes that it does not use as usual."""
+        rows = rows.copy()
+        rows[:, self.micro] = np.minimum(rows[:, self.micro], self.share(rows))
+        widths = {name: rows[:, i] for i, name in enumerate(self.limits)}
+        for i, ((name, knob), values) in enumerate(self.knobs.items(), self.micro + 1):
+            if name in widths and not self.known[name].knobs()[knob].metadata.get("alone"):
+                rows[widths[name] == 1, i] = values[0]
+        return np.asarray(rows[np.sort(distinct(rows)[0])])
+
+    def plan(self, rows: Floats) -> Plan:
+        """The table of plans that candidates stand for."""
+        fields: dict[str, dict[str, Floats]] = {name: {} for name in strategies()}
+        for i, (name, knob) in enumerate(self.columns):
+            if name:
+                fields[name][knob] = rows[:, i]
+        pieces = np.ceil(self.share(rows) / rows[:, self.micro])
+        left = np.ones(len(rows), bool)  # whose batch nobody has cut so far
+        for name, new in self.known.items():
+            for knob, each in new.knobs().items():
+                if each.metadata.get("micro_batches"):
+                    wide = fields[name].get("degree", np.ones(len(rows))) > 1
+                    mine = left & (wide | bool(each.metadata.get("alone")))
+                    fields[name][knob] = np.where(mine, pieces, 1.0)
+                    left &= ~mine
+        axes = (new(**fields[name]) for name, new in strategies().items())
+        return Plan.of(np.full(len(rows), float(self.batch)), *axes)
+
+
+@lru_cache(maxsize=256)
+def _products(n: int, limits: tuple[int, ...]) -> list[tuple[int, ...]]:
+    """Every way to write n as a product of degrees, each within its limit."""
+    if not limits:
+        return [()] if n == 1 else []
+    rest = limits[1:]
+    return [
+        (d, *more)
+        for d in range(1, min(n, limits[0]) + 1) if n % d == 0
+        for more in _products(n // d, rest)
+    ]  # fmt: skip
+
+
+def _lattice(products: list[tuple[int, ...]]) -> list[tuple[int, ...]]:
+    """Some of very many products, evenly: every k-th, so that each has a neighbour nearby."""
+    return products[:: len(products) // MOST + 1]
+
+
+@lru_cache(maxsize=1024)
+def _primes(n: int) -> tuple[int, ...]:
+    """The distinct prime factors of a number."""
+    found, p = [], 2
+    while p * p <= n:
+        if n % p == 0:
+            found.append(p)
+            while n % p == 0:
+                n //= p
+        p += 1
+    return tuple([*found, n] if n > 1 else found)
