@@ -117,6 +117,9 @@ class Kinds:
         """Every plan is a kind of its own."""
         return cls(np.arange(plans), np.arange(plans))
 
+    def one_of_each(self, plan: Plan) -> Plan:
+        return plan if len(self.first) == len(self.row) else plan[self.first]
+
     def spread(self, values: Array) -> Array:
         """(kinds, …) → (plans, …); what is one for all, or of each plan already, may come too."""
         if len(values) == len(self.row):

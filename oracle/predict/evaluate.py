@@ -22,7 +22,7 @@ from oracle.kernels.provenance import provenance
 from oracle.kernels.rows import passes
 from oracle.models.model import Model
 from oracle.models.shard import Array
-from oracle.plan.mesh import distinct
+from oracle.plan.mesh import Kinds, distinct
 from oracle.plan.plan import Plan
 from oracle.plan.strategies import Rule
 from oracle.predict import memory
@@ -143,9 +143,8 @@ def _alike(plan: Plan) -> Iterator[Array]:
 def block(model: Model, system: System, plan: Plan, options: Options, lines: Lines) -> Block:
     """Estimate plans that share degree, interleave, cuts and placement of their pipeline."""
     timing = {axis.name: axis.timing for axis in plan.axes}
-    first, same = distinct(plan.columns(lambda axis, knob: knob not in timing[axis.name]))
-    load = workload(model, system, plan[first], options)
-    kinds, few, stages, state = load.kinds, load.plan, load.stages, load.state
+    kinds = Kinds.of(plan.columns(lambda axis, knob: knob not in timing[axis.name]))
+    load, same = workload(model, system, kinds.one_of_each(plan), options), kinds.row
     work = work_of(load, system, options)
     cover = Cover({"forward": work.forward, "backward": work.backward},
                   dict(zip(("forward", "backward"), work.host, strict=True)))  # fmt: skip
@@ -162,13 +161,13 @@ def block(model: Model, system: System, plan: Plan, options: Options, lines: Lin
         talk[at] = price(*said[at], load, cover, system, options, lines)
 
     def sources() -> Sources:  # prices once more what nobody keeps: few ask for it
-        again, spread = split(model, few, options), kinds.spread
+        again, spread = split(model, load.plan, options), load.kinds.spread
         seconds = passes(again, system.device, options.precision, options.profile)
-        weights = spread(stages.total(again.w)) * state.stated
+        weights = load.total(again.w) * load.state.stated
         ahead, back, update = provenance(again, seconds, weights, system.device, options)
         return ahead.spread(spread), back.spread(spread), update
 
-    taken = step(plan, same, stages, work, talk, system, options, sources)
+    taken = step(plan, same, load.stages, work, talk, system, options, sources)
     held = memory.held(load, plan, same, system.device, options)
     return Block(plan, taken, held, limits(plan, model, system, held, options))
 

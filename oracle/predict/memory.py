@@ -18,7 +18,7 @@ from oracle.models.shard import Array, Shard
 from oracle.plan.plan import Plan
 from oracle.plan.schedule import most_in_flight, most_unfinished
 from oracle.plan.stages import Stages
-from oracle.predict.played import ordered
+from oracle.predict.played import orders
 from oracle.predict.workload import Workload
 from oracle.spec.device import Device
 from oracle.spec.options import SLOTS, Options
@@ -56,13 +56,15 @@ def held(load: Workload, plan: Plan, same: Array, device: Device, options: Optio
     slots = 4.0 * (SLOTS[options.optimizer] + options.mixed)
     largest = spread(stages.most(stages.units(np.atleast_2d(shard.w))))
     gathered = (state.stored < 1) * 2 * largest  # the unit at work and the one that comes next
-    mode = plan.axis("recompute").mode
-    kept, working = _activations(shard, stages, bool((mode > 0).any()))
-    flight, unfinished = _in_flight(plan, stages)
-    chosen = sum((mode == kind) * each[alike] for kind, each in enumerate(kept))
     recompute = plan.axis("recompute")
+    mode = recompute.mode[:, 0].astype(int)
+    kept, working = _activations(shard, stages, bool(mode.any()))
+    flight, unfinished = _in_flight(plan, stages)
+    chosen = np.stack(kept)[mode, alike]
     again = recompute.says("mode", "full") | recompute.says("mode", "operators")
-    activations = chosen * flight + again * unfinished * (kept[0][alike] - chosen)
+    activations = chosen * flight
+    if unfinished.any():
+        activations = activations + again * unfinished * (kept[0][alike] - chosen)
     fixed = {
         "weights": weights * width * state.stored + gathered * width,
         "gradients": weights * (4.0 if options.mixed else width) * state.graded,
@@ -72,22 +74,23 @@ def held(load: Workload, plan: Plan, same: Array, device: Device, options: Optio
     # gradients on their way, and the loss's tensors are gone
     loss = masks.losses(shard.model)
     gone, transient = stages.total(_kept(shard) * loss), _transient(shard)
+    buffers = gathered * 4.0 + spread(_buckets(load.plan, stages.total(shard.w)))
     moments = [
         {"activations": activations, "workspace": _worst(transient * loss, stages)[alike],
-         "buffers": 0.0 * activations},
+         "buffers": np.zeros((1, stages.p))},
         {"activations": activations + again * working[alike] - gone[alike],
-         "workspace": _worst(transient * ~loss, stages)[alike],
-         "buffers": (gathered * 4.0 + spread(_buckets(load.plan, stages.total(shard.w))))[same]},
+         "workspace": _worst(transient * ~loss, stages)[alike], "buffers": buffers[same]},
     ]  # fmt: skip
     base = sum(fixed.values())[same]
-    wholes = np.stack([base + sum(moment.values()) for moment in moments])
-    at, whole = wholes.argmax(axis=0), wholes.max(axis=0)
+    first, second = (base + sum(moment.values()) for moment in moments)
+    whole = np.maximum(first, second)
     stage = np.argmax(whole, axis=-1)
-    rows = np.arange(len(plan))
     worst = {kind: values[same, stage] for kind, values in fixed.items()}
-    worst |= {kind: np.where(at, moments[1][kind], moments[0][kind])[rows, stage]
+    at, later = (np.arange(len(plan)), stage), (second > first)[np.arange(len(plan)), stage]
+    worst |= {kind: np.where(later, *(np.broadcast_to(moment[kind], whole.shape)[at]
+                                      for moment in reversed(moments)))
               for kind in moments[0]}  # fmt: skip
-    worst["reserve"] = device.reserve + SLACK * whole[rows, stage]
+    worst["reserve"] = device.reserve + SLACK * whole[at]
     return Held({kind: worst[kind] for kind in KINDS}, stage)
 
 
@@ -126,11 +129,12 @@ def _in_flight(plan: Plan, stages: Stages) -> tuple[Array, Array]:
     kept until the gradient of the weights, and until then those made again are kept as well.
     """
     p, v = stages.p, stages.v
-    flight, unfinished = np.empty((2, len(plan), p))
-    for name, segments, rows in ordered(plan, stages):
-        flight[rows] = [most_in_flight(name, i, p, segments, v) for i in range(p)]
-        unfinished[rows] = [most_unfinished(name, i, p, segments, v) for i in range(p)]
-    return flight, unfinished
+    names, kind = orders(plan, stages)
+    flight, unfinished = (
+        np.array([[most(name, i, p, segments, v) for i in range(p)] for name, segments in names])
+        for most in (most_in_flight, most_unfinished)
+    )
+    return flight[kind], unfinished[kind]
 
 
 def _transient(shard: Shard) -> Array:

@@ -55,10 +55,11 @@ class Workload:
 
 def workload(model: Model, system: System, plan: Plan, options: Options) -> Workload:
     """Split and price plans that share a pipeline's shape."""
-    state = split(_one_row(model), plan, options)
-    kinds = Kinds.apart(len(plan)) if options.ideal else _kinds(plan, state)
-    few = plan[kinds.first]
-    shard = split(model, few, options)
+    apart = options.ideal or len(plan) == 1
+    state = split(model if apart else _one_row(model), plan, options)
+    kinds = Kinds.apart(len(plan)) if apart else _kinds(plan, state)
+    few = kinds.one_of_each(plan)
+    shard = state if apart else split(model, few, options)
     times = passes(shard, system.device, options.precision, options.profile)
     if not options.ideal:
         times = in_step(times, model, system.device, few.devices)

@@ -138,6 +138,11 @@ class Strategy(ABC):
         return {}
 
     @classmethod
+    def names(cls) -> tuple[str, ...]:
+        """The degree and the knobs: what `dataclasses.fields` says, at no cost."""
+        return cls.__match_args__
+
+    @classmethod
     def knobs(cls) -> dict[str, Any]:
         """The fields beside the degree."""
         return {f.name: f for f in fields(cls) if f.name != "degree"}
@@ -155,7 +160,7 @@ class Strategy(ABC):
     @classmethod
     def number(cls, knob: str, word: str) -> int:
         """The number of a knob's word."""
-        choices: Sequence[str] = cls.knobs()[knob].metadata["words"]
+        choices: Sequence[str] = cls.__dataclass_fields__[knob].metadata["words"]
         return choices.index(word)
 
     def word(self, knob: str) -> str:
@@ -215,4 +220,4 @@ class Strategy(ABC):
 
     def mapped(self, change: Callable[[Array], Array]) -> Self:
         """The same with every number changed."""
-        return type(self)(*(change(getattr(self, f.name)) for f in fields(self)))
+        return type(self)(*[change(getattr(self, name)) for name in self.names()])
