@@ -102,7 +102,7 @@ unit.define("elem = [element]")
 Q = unit.Quantity
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Measured(Shard):
     """A shard whose numbers know their unit: dealing things out rounds up the number alone."""
 

@@ -7,8 +7,8 @@ not fitted to, or at another shape than the profile's.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -43,6 +43,11 @@ class Provenance:
         self.outside = self.outside + np.broadcast_to(outside, seconds.shape)
         self.uncertainty = self.uncertainty + np.broadcast_to(uncertainty, seconds.shape)
 
+    def spread(self, spread: Callable[[Floats], Floats]) -> Provenance:
+        """The same of more plans, where those at hand each stand for some."""
+        seconds = {kind: spread(each) for kind, each in self.seconds.items()}
+        return Provenance(seconds, spread(self.outside), spread(self.uncertainty))
+
     @property
     def total(self) -> Floats:
         return np.maximum(sum(self.seconds.values()), 1e-30)
@@ -58,9 +63,12 @@ class Provenance:
 
 
 def provenance(
-    shard: Shard, times: Passes, stages: Any, device: Device, options: Options
+    shard: Shard, times: Passes, weights: Floats, device: Device, options: Options
 ) -> tuple[Provenance, Provenance, Provenance]:
-    """Of forward and backward pass, per micro-batch of the whole model, and of the update."""
+    """Of forward and backward pass, per micro-batch of the whole model, and of the update.
+
+    `weights` are those that each stage updates, (plans, p).
+    """
     ahead, back, update = Provenance(), Provenance(), Provenance()
     if shard.ideal:
         for tally in (ahead, back, update):
@@ -80,7 +88,6 @@ def provenance(
                 seconds = _measured(tally, seconds, np.broadcast_to(times.measured, size)[:, at])
             _modelled(tally, seconds, own, work)
     profile = options.profile
-    weights = stages.total(shard.w * np.ones_like(shard.batch)) * shard.stated
     held = weights.sum(axis=1)
     if profile is not None and profile.has(options.optimizer):
         near = profile.has_of(options.optimizer, weights).all(axis=1)

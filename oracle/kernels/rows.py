@@ -7,11 +7,10 @@ longer of the two: small layers are as slow as their launches.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from oracle.kernels.attention import attention
 from oracle.kernels.conv import conv
@@ -20,6 +19,7 @@ from oracle.kernels.gemm import gemm
 from oracle.kernels.passes import Passes
 from oracle.kernels.profile.measured import Profile
 from oracle.kernels.stream import stream
+from oracle.models import masks
 from oracle.models.layers import Row
 from oracle.models.model import Axes, Floats, Model
 from oracle.models.shard import Numbers, Shard, product
@@ -53,17 +53,14 @@ def priced(shard: Shard, device: Device, precision: str) -> Passes:
     found = {part: np.zeros((size, len(model))) for part in ("forward", "data", "weight")}
     if shard.ideal:
         return _ideal(shard, device, precision, found)
-    for family, columns in _families(model).items():
-        at = _At(shard, np.array(columns))
+    for family in families(model):
+        at = _At(shard, family)
         for part in found:
-            found[part][:, columns] = PRICE[family[0]](at, device, precision, part, family)
-    first = model.mask(lambda row: row.kind != "embedding")
-    entry = np.array([feeds == (-1,) for feeds in model.feeds])
-    found["data"] *= ~(entry & first)  # nobody wants the gradient of the samples
-    again = np.where(model.mask(lambda row: row.work == "attention"), shard.rounds, 1.0)
-    forward, backward = (
-        again * np.array([_launches(row)[i] for row in model.rows], float) for i in (0, 1)
-    )
+            found[part][:, family.columns] = PRICE[family.kind](at, device, precision, part)
+    # nobody wants the gradient of the samples
+    found["data"] *= ~masks.entries(model) | masks.embeddings(model)
+    again = np.where(masks.attention(model), shard.rounds, 1.0)
+    forward, backward = (again * each for each in launches(model))
     return Passes(found["forward"], found["data"], found["weight"], (forward, backward))
 
 
@@ -77,6 +74,13 @@ def _ideal(shard: Shard, device: Device, precision: str, found: dict[str, Floats
     return Passes(found["forward"], found["data"], found["weight"], (none, none))
 
 
+@lru_cache(masks.MODELS)
+def launches(model: Model) -> tuple[Floats, Floats]:
+    """Kernels that the host launches for each row, forward and backward."""
+    forward, backward = np.array([_launches(row) for row in model.rows], float).T
+    return forward, backward
+
+
 def _launches(row: Row) -> tuple[int, int]:
     """Kernels that a framework launches for one row, forward and backward."""
     if row.kind in ("flatten", "reshape"):
@@ -87,34 +91,52 @@ def _launches(row: Row) -> tuple[int, int]:
     return forward * row.pieces, backward * row.pieces
 
 
-def _families(model: Model) -> dict[tuple[Any, ...], list[int]]:
-    """Rows that one call prices together."""
+class Family:
+    """Rows that one call prices together, and what is known of them beside their local shapes."""
+
+    def __init__(self, kind: str, model: Model, columns: list[int]) -> None:
+        self.kind, self.columns = kind, np.array(columns)
+        self.rows = rows = [model.rows[i] for i in columns]
+        self.experts = np.array([r.experts if r.role == "expert" else 0.0 for r in rows])
+        self.vocab, self.loss = (
+            np.array([each in (r.role, r.kind) for r in rows]) for each in ("vocab", "loss")
+        )
+        self.reads, self.rereads = (
+            np.array([getattr(r, passes) for r in rows], float).T for passes in ("reads", "rereads")
+        )
+        self.width, self.keys = np.array([(r.width, r.keys) for r in rows], float).T
+
+
+@lru_cache(masks.MODELS)
+def families(model: Model) -> tuple[Family, ...]:
+    """A model's rows by what prices them."""
     found: dict[tuple[Any, ...], list[int]] = {}
     for i, row in enumerate(model.rows):
         key: tuple[Any, ...] = (row.work,)
         if row.work == "attention":
-            masked = row.causal and row.keys == row.made.extents[0]
-            key = ("attention", masked, row.flash, row.version)
+            key = ("attention", _masked(row), row.flash, row.version)
         elif row.work == "conv":
             key = ("deconv" if row.kind == "deconv" else "conv",)
         found.setdefault(key, []).append(i)
-    return found
+    return tuple(Family(key[0], model, columns) for key, columns in found.items())
+
+
+def _masked(row: Row) -> bool:
+    """Whether an attention looks back only."""
+    return row.causal and row.keys == row.made.extents[0]
 
 
 class _At:
-    """A shard seen at some of its rows."""
+    """A shard seen at the rows of a family."""
 
-    def __init__(self, shard: Shard, columns: NDArray[np.int64]) -> None:
-        self.shard, self.columns = shard, columns
+    def __init__(self, shard: Shard, family: Family) -> None:
+        self.shard, self.family = shard, family
 
     def __call__(self, values: Numbers) -> Floats:
         values = np.asarray(values, float)
         if values.ndim == 0 or values.shape[-1] == 1:
             return values
-        return values[..., self.columns]
-
-    def row(self, read: Callable[[Row], float]) -> Floats:
-        return np.array([read(self.shard.model.rows[i]) for i in self.columns], float)
+        return values[..., self.family.columns]
 
     def three(self, extents: Axes) -> Axes:
         """Three extents with what is not there in front, as convolutions are priced."""
@@ -122,13 +144,12 @@ class _At:
         return third, first, second
 
 
-def _gemm(at: _At, device: Device, precision: str, part: str, family: Any) -> Floats:
+def _gemm(at: _At, device: Device, precision: str, part: str) -> Floats:
     shard = at.shard
     m = at(shard.micro) * product([at(e) for e in shard.made])
     n, k = at(shard.filters), at(shard.channels)
     # a mixture: the tokens at hand are dealt to the experts held here, one product each
-    held = np.maximum(at.row(lambda r: r.experts if r.role == "expert" else 1) / shard.visits, 1)
-    held = np.where(at.row(lambda r: r.role == "expert") > 0, held, 1.0)
+    held = np.maximum(at.family.experts / shard.visits, 1.0)
     m = m / held
     shapes = {"forward": (m, n, k), "data": (m, k, n), "weight": (k, n, m)}
     seconds = gemm(device, precision, *shapes[part], held, queued=True)
@@ -139,13 +160,13 @@ def _gemm(at: _At, device: Device, precision: str, part: str, family: Any) -> Fl
         cast = m * k + k * n if part == "forward" else m * n
         seconds = seconds + stream(device, CAST * cast * held, queued=True)
     plain = gemm(device, BESIDE[precision], *shapes[part], held, queued=True)
-    return np.where(at.row(lambda r: r.role == "vocab") > 0, plain, seconds)
+    return np.where(at.family.vocab, plain, seconds)
 
 
-def _conv(at: _At, device: Device, precision: str, part: str, family: Any) -> Floats:
+def _conv(at: _At, device: Device, precision: str, part: str) -> Floats:
     shard = at.shard
     channels, filters, made = at(shard.channels), at(shard.filters), at.three(shard.made)
-    if family[0] == "deconv":  # the forward pass of one is the data gradient of the other
+    if at.family.kind == "deconv":  # the forward pass of one is the data gradient of the other
         channels, filters, made = filters, channels, at.three(shard.given)
         part = {"forward": "data", "data": "forward"}.get(part, part)
     groups = np.minimum(at(shard.model.groups), np.minimum(channels, filters))
@@ -155,36 +176,34 @@ def _conv(at: _At, device: Device, precision: str, part: str, family: Any) -> Fl
     )  # fmt: skip
 
 
-def _attention(at: _At, device: Device, precision: str, part: str, family: Any) -> Floats:
+def _attention(at: _At, device: Device, precision: str, part: str) -> Floats:
     if part == "weight":
         return np.zeros(1)
     precision = BESIDE.get(precision, precision)
-    shard, (_, causal, flash, version) = at.shard, family
-    row = shard.model.rows[at.columns[0]]
+    shard, row = at.shard, at.family.rows[0]
     dropout = not row.flash and row.extra_kept > row.heads * row.made.extents[0] * row.keys
     # in a ring each device meets one part's keys at a time, and merges what it makes of them
     rounds = at(shard.rounds)
-    queries, width = at(shard.model.made[0]) / rounds, at.row(lambda r: r.width)
+    queries, width = at(shard.model.made[0]) / rounds, at.family.width
     core = attention(
         device, precision, at(shard.micro), at(shard.heads), at(shard.kv_heads), queries,
-        at.row(lambda r: r.keys) / rounds, width, causal,
-        "forward" if part == "forward" else "backward", flash, dropout, version=version,
+        at.family.keys / rounds, width, _masked(row),
+        "forward" if part == "forward" else "backward", row.flash, dropout, version=row.version,
         queued=True,
     )  # fmt: skip
-    core = core * rounds**2 / at(shard.long) + _stream(at, device, precision, part, family)
+    core = core * rounds**2 / at(shard.long) + _stream(at, device, precision, part)
     made = at(shard.heads) + (2 * at(shard.kv_heads) if part == "data" else 0)  # o; dq, dk, dv
     merged = stream(device, MERGED * at(shard.micro) * queries * width * made, queued=True)
     return core + np.where(rounds > 1, (rounds - 1) * merged, 0.0)
 
 
-def _stream(at: _At, device: Device, precision: str, part: str, family: Any) -> Floats:
+def _stream(at: _At, device: Device, precision: str, part: str) -> Floats:
     if part == "weight":
         return np.zeros(1)
     shard = at.shard
-    field = "reads" if part == "forward" else "rereads"
-    over_x, over_y = at.row(lambda r: getattr(r, field)[0]), at.row(lambda r: getattr(r, field)[1])
+    over_x, over_y = at.family.reads if part == "forward" else at.family.rereads
     # a loss is taken in fp32 whatever the precision
-    width = np.where(at.row(lambda r: r.kind == "loss") > 0, 4.0, shard.delta)
+    width = np.where(at.family.loss, 4.0, shard.delta)
     moved = at(shard.micro) * width * (over_x * at(shard.x) + over_y * at(shard.y))
     return np.where(moved > 0, stream(device, moved, queued=True), 0.0)
 

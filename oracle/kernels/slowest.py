@@ -15,6 +15,7 @@ from statistics import NormalDist
 import numpy as np
 
 from oracle.kernels.passes import Passes
+from oracle.models.masks import streams
 from oracle.models.model import Floats, Model
 from oracle.spec.device import Device
 
@@ -32,8 +33,7 @@ def in_step(times: Passes, model: Model, device: Device, devices: Floats) -> Pas
     """The same passes, at the pace of the slowest of each plan's devices."""
     if not device.variation:
         return times
-    clocked = model.mask(lambda row: row.work != "stream")
-    by = np.where(clocked, slowest(device, np.reshape(devices, (-1, 1))), 1.0)
+    by = np.where(streams(model), 1.0, slowest(device, np.reshape(devices, (-1, 1))))
     return replace(
         times, forward=times.forward * by, data=times.data * by, weight=times.weight * by
     )

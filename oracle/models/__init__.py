@@ -8,4 +8,5 @@ layers/       one class a layer kind: shapes, weights, work
 transformer   the family block of a transformer as layers
 fusion        the passes that a library fuses into the kernel of a norm
 shard         local shapes: what one device holds and does
+masks         rows of a model by what they do
 """

@@ -84,6 +84,14 @@ class Model:
         return self.column(lambda row: row.made.channels)
 
     @cached_property
+    def heads(self) -> Floats:
+        return self.column(lambda row: row.heads)
+
+    @cached_property
+    def kv_heads(self) -> Floats:
+        return self.column(lambda row: row.kv_heads)
+
+    @cached_property
     def groups(self) -> Floats:
         return self.column(lambda row: row.groups)
 

@@ -102,6 +102,36 @@ def merge(pairs: list[tuple[int, int]]) -> Pattern:
     return tuple(found)
 
 
+@dataclass(frozen=True, slots=True)
+class Kinds:
+    """Plans that are alike in what matters: the first of each kind, and each plan's kind."""
+
+    first: Array
+    row: Array
+
+    @classmethod
+    def of(cls, table: Array) -> Kinds:
+        """By the rows of a table of numbers."""
+        first, row = distinct(table)
+        return cls(first, row) if len(first) < len(row) else cls.apart(len(row))
+
+    @classmethod
+    def apart(cls, plans: int) -> Kinds:
+        """Every plan is a kind of its own."""
+        return cls(np.arange(plans), np.arange(plans))
+
+    def one_of_each(self, plan: Plan) -> Plan:
+        return plan if len(self.first) == len(self.row) else plan[self.first]
+
+    def spread(self, values: Array) -> Array:
+        """(kinds, …) → (plans, …); what is one for all, or of each plan already, may come too."""
+        if len(values) == len(self.row):
+            return values
+        if len(values) == len(self.first):
+            return values[self.row]
+        return np.broadcast_to(values, (len(self.row), *values.shape[1:]))
+
+
 def distinct(table: Array) -> tuple[Array, Array]:
     """(row number of the first of each kind, each row's kind) of a table of numbers."""
     table = table[:, (table != table[:1]).any(axis=0)]  # most columns are one value

@@ -46,6 +46,8 @@ class Plan:
     @cached_property
     def lean(self) -> tuple[Strategy, ...]:
         """The axes, with one number for a column of equal ones: what does not vary costs once."""
+        if len(self) == 1:
+            return self.axes
         return tuple(a.mapped(lambda c: c[:1] if (c == c[0]).all() else c) for a in self.axes)
 
     @property
@@ -57,11 +59,10 @@ class Plan:
         return tuple(axis.name for axis in self.axes)
 
     def columns(self, keep: Callable[[Strategy, str], bool] = lambda axis, knob: True) -> Array:
-        """(n, k) numbers that tell the rows apart, of the knobs `keep` wants."""
-        wanted = [
-            getattr(axis, f.name) for axis in self.axes for f in fields(axis) if keep(axis, f.name)
-        ]
-        return np.hstack([self.batch, *wanted])
+        """(n, k) numbers that tell the rows apart: the batch, and knobs that `keep` wants."""
+        wanted = [getattr(axis, name) for axis in self.lean for name in axis.names()
+                  if keep(axis, name)]  # fmt: skip
+        return np.hstack([self.batch, *(each for each in wanted if len(each) == len(self) > 1)])
 
     def text(self, row: int = 0) -> str:
         """One row in the form the command line reads."""

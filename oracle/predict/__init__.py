@@ -1,6 +1,7 @@
 """The one path from plans to seconds and bytes.
 
 evaluate      split, price, talk, price, add up
+workload      rows, seconds and stages that plans have in common
 exchange      cost of each message
 overlap       what of it hides under the work beside it
 step          an iteration from the seconds of its stages

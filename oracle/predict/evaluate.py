@@ -8,8 +8,8 @@
 
 It names the `pipeline`, since rows are added up over its stages.
 
-Rows of a table that differ only in *when* things happen share the same prices: each distinct
-shard is priced once.
+Plans that differ only in *when* things happen share the same prices, and those of which a device
+has the same rows share the rows' (`oracle.predict.workload`).
 """
 
 from __future__ import annotations
@@ -20,15 +20,12 @@ from typing import Any
 
 import numpy as np
 
-from oracle.kernels.passes import Passes
 from oracle.kernels.provenance import provenance
 from oracle.kernels.rows import passes
-from oracle.kernels.slowest import in_step
 from oracle.models.model import Model
-from oracle.models.shard import Array, Shard, serial
-from oracle.plan.mesh import Groups, distinct
+from oracle.models.shard import Array
+from oracle.plan.mesh import Kinds, distinct
 from oracle.plan.plan import Plan
-from oracle.plan.stages import Stages
 from oracle.plan.strategies import Rule
 from oracle.predict import memory
 from oracle.predict.exchange import Exchange, Lines, Priced, price
@@ -36,6 +33,7 @@ from oracle.predict.limits import limits
 from oracle.predict.overlap import Cover
 from oracle.predict.step import Step, step, work_of
 from oracle.predict.uncertainty import Sources
+from oracle.predict.workload import split, stages_of, workload
 from oracle.spec.options import Options
 from oracle.spec.system import System
 
@@ -48,8 +46,6 @@ class Block:
     """The estimate of some plans, before it is joined to a whole."""
 
     plan: Plan
-    shard: Shard  # what a device of each distinct plan is left with
-    stages: Stages
     step: Step
     held: memory.Held
     rules: list[Rule]
@@ -140,64 +136,49 @@ def _alike(plan: Plan) -> Iterator[Array]:
         first, kind = distinct(shape)
         for number in np.lexsort(shape[first].T[::-1]):
             rows = begin + np.flatnonzero(kind == number)
+            if len(rows) > BLOCK:  # plans with the same groups of devices side by side
+                degrees = [axis.degree[rows] for axis in plan.axes if axis.multiplies]
+                rows = rows[np.argsort(distinct(np.hstack(degrees))[1], kind="stable")]
             yield from (rows[i : i + BLOCK] for i in range(0, len(rows), BLOCK))
 
 
 def block(model: Model, system: System, plan: Plan, options: Options, lines: Lines) -> Block:
     """Estimate plans that share degree, interleave, cuts and placement of their pipeline."""
     timing = {axis.name: axis.timing for axis in plan.axes}
-    first, same = distinct(plan.columns(lambda axis, knob: knob not in timing[axis.name]))
-    few = plan[first]
-    shard = split(model, few, options)
-    times = passes(shard, system.device, options.precision, options.profile)
-    if not options.ideal:
-        times = in_step(times, model, system.device, few.devices)
-    stages = _stages(model, few, times)
-    groups, work = Groups(few), work_of(shard, stages, times, system, options)
+    kinds = Kinds.of(plan.columns(lambda axis, knob: knob not in timing[axis.name]))
+    load, same = workload(model, system, kinds.one_of_each(plan), options), kinds.row
+    work = work_of(load, system, options)
     cover = Cover({"forward": work.forward, "backward": work.backward},
                   dict(zip(("forward", "backward"), work.host, strict=True)))  # fmt: skip
     said = [
         (message, axis)
-        for axis in few.lean
+        for axis in load.axes
         if axis.speaks_for_all or not axis.degrees or np.any(axis.degree > 1)
-        for message in axis.talk(shard)
-        if (message.over != "mesh" or groups.of(message).talk) and np.any(message.calls)
+        for message in axis.talk(load.seen_by(axis))
+        if (message.over != "mesh" or load.groups.of(message).talk) and np.any(message.calls)
     ]
     talk: list[Any] = [None] * len(said)
     # gradients hide under what the passes take with all their messages: they come last
     for at in sorted(range(len(said)), key=lambda at: said[at][0].when == "step"):
-        talk[at] = price(*said[at], shard, groups, stages, times, cover, system, options, lines)
+        talk[at] = price(*said[at], load, cover, system, options, lines)
 
     def sources() -> Sources:  # prices once more what nobody keeps: few ask for it
-        again = split(model, few, options)
+        again, spread = split(model, load.plan, options), load.kinds.spread
         seconds = passes(again, system.device, options.precision, options.profile)
-        return provenance(again, seconds, stages, system.device, options)
+        weights = load.total(again.w) * load.state.stated
+        ahead, back, update = provenance(again, seconds, weights, system.device, options)
+        return ahead.spread(spread), back.spread(spread), update
 
-    taken = step(plan, same, stages, work, talk, system, options, sources)
-    held = memory.held(shard, few, plan, same, stages, system.device, options)
-    return Block(plan, shard, stages, taken, held, limits(plan, model, system, held, options))
-
-
-def split(model: Model, plan: Plan, options: Options) -> Shard:
-    """What one device of each plan is left with."""
-    shard = serial(model, plan.batch, options.width, options.ideal)
-    for axis in sorted(plan.lean, key=lambda axis: axis.nearness):
-        shard = axis.split(shard)
-    return shard
+    taken = step(plan, same, load.stages, work, talk, system, options, sources)
+    held = memory.held(load, plan, same, system.device, options)
+    return Block(plan, taken, held, limits(plan, model, system, held, options))
 
 
 def cuts(model: Model, system: System, plan: Plan, options: Options) -> tuple[int, ...]:
     """Where one plan's pipeline is cut, in units of the model: 0, the ends of chunks, the end."""
     shard = split(model, plan[:1], options)
     times = passes(shard, system.device, options.precision, options.profile)
-    return tuple(int(unit) for unit in _stages(model, plan[:1], times).cuts[0])
-
-
-def _stages(model: Model, plan: Plan, times: Passes) -> Stages:
-    pipeline = plan.axis("pipeline")
-    p, v = int(pipeline.degree[0, 0]), int(pipeline.interleave[0, 0])
-    load = times.forward + times.data + times.weight
-    return Stages(model, p, v, not pipeline.cuts[0, 0], load, bool(pipeline.vee[0, 0]))
+    return tuple(int(unit) for unit in stages_of(plan[:1], model, times).cuts[0])
 
 
 __all__ = ["Block", "Exchange", "Options", "block", "blocks", "cuts", "split"]

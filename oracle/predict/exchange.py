@@ -8,16 +8,15 @@ from typing import Any
 
 import numpy as np
 
-from oracle.kernels.passes import Passes
 from oracle.kernels.provenance import FOLD, MEASURED
-from oracle.models.shard import Array, Shard
+from oracle.models.shard import Array
 from oracle.network import nccl
 from oracle.network.collectives import Message, plain
 from oracle.network.host import link_line
-from oracle.plan.mesh import Groups, Slice
-from oracle.plan.stages import Stages
+from oracle.plan.mesh import Slice
 from oracle.plan.strategies import Strategy
 from oracle.predict.overlap import Cover, slowed
+from oracle.predict.workload import Workload
 from oracle.spec.options import Options
 from oracle.spec.system import System
 
@@ -110,44 +109,46 @@ class Calls:
     border each chunk but the last.
     """
 
-    nbytes: Array  # (plans, senders)
+    nbytes: Array  # (kinds, senders)
     calls: Array
-    total: Callable[[Array], Array]  # (plans, senders) -> (plans, p)
+    often: Array  # (plans, 1) how often all of them are sent
+    total: Callable[[Array], Array]  # (kinds, senders) -> (kinds, p)
     rows: Array  # of the model, that send for themselves
 
 
-def calls_of(message: Message, shard: Shard, stages: Stages, sends: Array) -> Calls:
+def calls_of(message: Message, load: Workload, sends: Array) -> Calls:
     """Who sends how much how often, of plans that do."""
-    shape = len(sends), len(shard.model)
+    stages, shape = load.stages, (len(sends), len(load.shard.model))
     nbytes, calls = np.broadcast_to(message.nbytes, shape), np.atleast_2d(message.calls)
-    rows = np.arange(shape[1])
+    rows, once = np.arange(shape[1]), np.ones((1, 1))
     if message.when in ("forward", "backward"):
         rows = np.flatnonzero(np.broadcast_to((calls > 0).any(axis=0), shape[1]))
         calls = np.broadcast_to(calls, shape)[:, rows] * sends
         add = stages.last if message.once else stages.total
-        return Calls(nbytes[:, rows], calls, lambda values: add(values, rows), rows)
-    calls = np.max(calls, axis=-1, keepdims=True) * sends
+        return Calls(nbytes[:, rows], calls, once, lambda values: add(values, rows), rows)
+    often = load.kinds.spread(np.max(calls, axis=-1, keepdims=True))
     if message.when.startswith("unit"):
         nbytes = stages.units(nbytes)
-        return Calls(nbytes, calls * (nbytes > 0), stages.gather, rows)
+        return Calls(nbytes, sends * (nbytes > 0), often, stages.gather, rows)
     if message.when == "border":
         nbytes = stages.borders(nbytes)
-        return Calls(nbytes, np.ones_like(nbytes), stages.received, rows)
+        return Calls(nbytes, np.ones_like(nbytes), once, stages.received, rows)
     nbytes = stages.total(nbytes)
-    calls = np.broadcast_to(calls, nbytes.shape)
-    if message.hides and not shard.ideal:
+    calls = np.broadcast_to(sends, nbytes.shape) * 1.0
+    if message.hides and not load.shard.ideal:
         pieces = np.maximum(1.0, np.ceil(nbytes / BUCKET))
         calls, nbytes = calls * pieces, nbytes / pieces
-    return Calls(nbytes, calls, np.asarray, rows)
+    return Calls(nbytes, calls, often, np.asarray, rows)
 
 
 def price(
-    message: Message, axis: Strategy, shard: Shard, groups: Groups, stages: Stages, times: Passes,
-    cover: Cover, system: System, options: Options, lines: Lines,
+    message: Message, axis: Strategy, load: Workload, cover: Cover, system: System,
+    options: Options, lines: Lines,
 ) -> Priced:  # fmt: skip
     """What a message takes on each stage, and what is left of it beside the work it hides under."""
+    stages, spread, ideal = load.stages, load.kinds.spread, load.shard.ideal
     meshed = message.over == "mesh"
-    found = groups.of(message) if meshed else groups.own
+    found = load.groups.of(message) if meshed else load.groups.own
     menu: Menu = [
         () if not meshed or devices > system.devices or not pattern
         # what reaches past the system is not priced: it is infeasible, and says so
@@ -157,37 +158,39 @@ def price(
     if not meshed:
         menu = [(link_line(system, message.over, f"{axis.name}: {message.what}"),)]
     sends = found.size > 1.0 if meshed else np.ones_like(found.size)
-    sent = calls_of(message, shard, stages, sends)
+    sent = calls_of(message, load, sends)
     chosen = cheapest(menu, found.row, sent.nbytes)
     ahead: Array = np.zeros(1)
-    if message.when == "border" and shard.ideal:  # every crossing is as slow as the slowest
+    if message.when == "border" and ideal:  # every crossing is as slow as the slowest
         size, each = len(found.size), chosen.seconds
         worst = each.max(axis=-1, keepdims=True) if each.size else np.zeros((size, 1))
         seconds, count = np.repeat(worst, stages.p, axis=1), np.ones((size, stages.p))
     else:
         each = sent.calls * chosen.seconds
-        seconds, count = sent.total(each), sent.total(sent.calls)
+        seconds, count = (sent.often * spread(sent.total(a)) for a in (each, sent.calls))
         if message.when == "border":
-            ahead = stages.received_ahead(each)
+            ahead = spread(stages.received_ahead(each))
     exposed = seconds
-    if message.hides and not (shard.ideal and message.when == "step"):
-        may = np.asarray(getattr(axis, "overlap", 1.0), float) > 0
+    if message.hides and not (ideal and message.when == "step"):
+        may = spread(np.atleast_2d(getattr(axis, "overlap", 1.0))) > 0
         if message.hides in ("data", "weight"):  # under a product of the row that sends
-            alone = getattr(times, message.hides)[:, sent.rows]
+            alone = getattr(load.times, message.hides)[:, sent.rows]
             left = stages.total(np.maximum(each - alone, 0.0), sent.rows)
-            exposed = cover.beside(left, seconds, may)
+            exposed = cover.beside(spread(left), seconds, may)
         else:
             exposed = cover.hide(message, seconds, count, may)
-        if meshed and not shard.ideal and (cost := nccl.slowdown(system)):  # work makes way
+        if meshed and not ideal and (cost := nccl.slowdown(system)):  # work makes way
             volume = plain(message.op).volume(np.maximum(found.size, 1.0))
             lost = sent.total(cost * volume * sent.nbytes * sent.calls)
-            exposed = slowed(exposed, seconds, lost)
+            exposed = slowed(exposed, seconds, sent.often * spread(lost))
     cover.show(message.when, exposed)
     largest = np.where(sent.calls > 0, sent.nbytes, 0.0).max(axis=-1, initial=0.0)
+    mine = Slice(found.patterns, spread(found.row), spread(found.size))
     return Priced(
-        message, axis.name, found, menu, message.when.removeprefix("unit "), found.size[:, 0],
-        largest, count, seconds, exposed, chosen.phi, chosen.best, chosen.names, chosen.full,
-        chosen.rough, chosen.origins, chosen.outside, ahead,
+        message, axis.name, mine, menu, message.when.removeprefix("unit "), mine.size[:, 0],
+        spread(largest) * (sent.often[:, 0] > 0), count, seconds, exposed, spread(chosen.phi),
+        spread(chosen.best), chosen.names, chosen.full, spread(chosen.rough), chosen.origins,
+        spread(chosen.outside), ahead,
     )  # fmt: skip
 
 

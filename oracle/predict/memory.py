@@ -14,11 +14,13 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from oracle.models import masks
 from oracle.models.shard import Array, Shard
 from oracle.plan.plan import Plan
 from oracle.plan.schedule import most_in_flight, most_unfinished
 from oracle.plan.stages import Stages
-from oracle.predict.played import ordered
+from oracle.predict.played import orders
+from oracle.predict.workload import Workload
 from oracle.spec.device import Device
 from oracle.spec.options import SLOTS, Options
 
@@ -39,55 +41,57 @@ class Held:
         return sum(self.kinds.values())
 
 
-def held(
-    shard: Shard, few: Plan, plan: Plan, same: Array, stages: Stages, device: Device,
-    options: Options,
-) -> Held:  # fmt: skip
+def held(load: Workload, plan: Plan, same: Array, device: Device, options: Options) -> Held:
     """Peak bytes of the fullest stage of each plan, by kind.
 
-    Distinct shards are few; schedule and recomputation choose among what each of them may keep.
+    Distinct workloads are few; schedule and recomputation choose among what each may keep.
     """
+    shard, stages, state = load.shard, load.stages, load.state
+    spread, alike = load.kinds.spread, load.kinds.row[same]
     if options.ideal:
         found = _ideal(shard, stages, options.gamma)
         return Held({kind: values[same] for kind, values in found.kinds.items()}, found.stage[same])
-    weights = stages.total(shard.w * np.ones_like(shard.batch))
+    weights = load.total(shard.w)
     width = 2.0 if options.mixed else 4.0
     # masters and slots are fp32 whatever the precision; mixed gradients are added up in fp32
-    state = 4.0 * (SLOTS[options.optimizer] + options.mixed)
-    largest = stages.most(stages.units(shard.w * np.ones_like(shard.batch)))
-    gathered = (shard.stored < 1) * 2 * largest  # the unit at work and the one that comes next
-    mode = plan.axis("recompute").mode
-    kept, working = _activations(shard, stages, bool((mode > 0).any()))
-    flight, unfinished = _in_flight(plan, stages)
-    chosen = sum((mode == kind) * each[same] for kind, each in enumerate(kept))
+    slots = 4.0 * (SLOTS[options.optimizer] + options.mixed)
+    largest = spread(stages.most(stages.units(np.atleast_2d(shard.w))))
+    gathered = (state.stored < 1) * 2 * largest  # the unit at work and the one that comes next
     recompute = plan.axis("recompute")
+    mode = recompute.mode[:, 0].astype(int)
+    kept, working = _activations(shard, stages, bool(mode.any()))
+    flight, unfinished = _in_flight(plan, stages)
+    chosen = np.stack(kept)[mode, alike]
     again = recompute.says("mode", "full") | recompute.says("mode", "operators")
-    activations = chosen * flight + again * unfinished * (kept[0][same] - chosen)
+    activations = chosen * flight
+    if unfinished.any():
+        activations = activations + again * unfinished * (kept[0][alike] - chosen)
     fixed = {
-        "weights": weights * width * shard.stored + gathered * width,
-        "gradients": weights * (4.0 if options.mixed else width) * shard.graded,
-        "optimizer": weights * state * shard.stated,
+        "weights": weights * width * state.stored + gathered * width,
+        "gradients": weights * (4.0 if options.mixed else width) * state.graded,
+        "optimizer": weights * slots * state.stated,
     }
     # two moments: the loss runs back, and all that was kept is there; or a layer does, with its
     # gradients on their way, and the loss's tensors are gone
-    loss = shard.model.mask(lambda row: row.kind == "loss")
+    loss = masks.losses(shard.model)
     gone, transient = stages.total(_kept(shard) * loss), _transient(shard)
+    buffers = gathered * 4.0 + spread(_buckets(load.plan, stages.total(shard.w)))
     moments = [
-        {"activations": activations, "workspace": _worst(transient * loss, stages)[same],
-         "buffers": 0.0 * activations},
-        {"activations": activations + again * working[same] - gone[same],
-         "workspace": _worst(transient * ~loss, stages)[same],
-         "buffers": (gathered * 4.0 + _buckets(few, weights))[same]},
+        {"activations": activations, "workspace": _worst(transient * loss, stages)[alike],
+         "buffers": np.zeros((1, stages.p))},
+        {"activations": activations + again * working[alike] - gone[alike],
+         "workspace": _worst(transient * ~loss, stages)[alike], "buffers": buffers[same]},
     ]  # fmt: skip
     base = sum(fixed.values())[same]
-    wholes = np.stack([base + sum(moment.values()) for moment in moments])
-    at, whole = wholes.argmax(axis=0), wholes.max(axis=0)
+    first, second = (base + sum(moment.values()) for moment in moments)
+    whole = np.maximum(first, second)
     stage = np.argmax(whole, axis=-1)
-    rows = np.arange(len(plan))
     worst = {kind: values[same, stage] for kind, values in fixed.items()}
-    worst |= {kind: np.where(at, moments[1][kind], moments[0][kind])[rows, stage]
+    at, later = (np.arange(len(plan)), stage), (second > first)[np.arange(len(plan)), stage]
+    worst |= {kind: np.where(later, *(np.broadcast_to(moment[kind], whole.shape)[at]
+                                      for moment in reversed(moments)))
               for kind in moments[0]}  # fmt: skip
-    worst["reserve"] = device.reserve + SLACK * whole[rows, stage]
+    worst["reserve"] = device.reserve + SLACK * whole[at]
     return Held({kind: worst[kind] for kind in KINDS}, stage)
 
 
@@ -103,7 +107,7 @@ def _activations(shard: Shard, stages: Stages, some: bool) -> tuple[list[Array],
     none = stages.total(kept)
     if not some:
         return [none], np.zeros_like(none)
-    core = model.mask(lambda row: row.work == "attention")
+    core = masks.attention(model)
     outputs = micro * shard.y * shard.delta  # q, k, v in and the result stay
     selective = none - stages.total(np.maximum(kept - outputs, 0) * core)
     # full: each unit keeps the tensor it was given; what it makes again lives while it runs back
@@ -126,17 +130,17 @@ def _in_flight(plan: Plan, stages: Stages) -> tuple[Array, Array]:
     kept until the gradient of the weights, and until then those made again are kept as well.
     """
     p, v = stages.p, stages.v
-    flight, unfinished = np.empty((2, len(plan), p))
-    for name, segments, rows in ordered(plan, stages):
-        flight[rows] = [most_in_flight(name, i, p, segments, v) for i in range(p)]
-        unfinished[rows] = [most_unfinished(name, i, p, segments, v) for i in range(p)]
-    return flight, unfinished
+    names, kind = orders(plan, stages)
+    flight, unfinished = (
+        np.array([[most(name, i, p, segments, v) for i in range(p)] for name, segments in names])
+        for most in (most_in_flight, most_unfinished)
+    )
+    return flight[kind], unfinished[kind]
 
 
 def _transient(shard: Shard) -> Array:
     """Bytes that live only while a row runs back: gradients of its two tensors."""
-    moved = shard.model.mask(lambda row: row.kind not in ("flatten", "reshape"))
-    own = shard.micro * shard.delta * (shard.x + shard.y) * moved
+    own = shard.micro * shard.delta * (shard.x + shard.y) * masks.moved(shard.model)
     return np.atleast_2d(
         np.broadcast_to(own, np.broadcast_shapes(own.shape, (1, len(shard.model))))
     )

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import numpy as np
 
 from oracle.models.shard import Array
+from oracle.plan.mesh import distinct
 from oracle.plan.plan import Plan
 from oracle.plan.player import finish
 from oracle.plan.schedule import NAMES, SCHEDULES
@@ -16,25 +17,35 @@ from oracle.plan.stages import Stages
 CLOSED = ("gpipe", "1f1b")  # the step has a closed form of these
 
 
-def ordered(plan: Plan, stages: Stages) -> Iterator[tuple[str, int, Array]]:
-    """(schedule, segments, rows) of plans that have both in common.
+def orders(plan: Plan, stages: Stages) -> tuple[list[tuple[str, int]], Array]:
+    """Every (schedule, segments) there is, and which of them each plan has.
 
     A plan whose schedule cannot order its stages says so in its rules; it is taken for 1F1B.
     """
     pipeline = plan.axis("pipeline")
     both = np.hstack([pipeline.schedule, pipeline.segments])
-    for number, segments in np.unique(both, axis=0).tolist():
-        name, micro_batches = NAMES[int(number)], int(segments)
-        if name not in CLOSED and not SCHEDULES[name].fits(stages.p, micro_batches, stages.v):
+    first, kind = distinct(both)
+    found = []
+    for number, segments in both[first].astype(int).tolist():
+        name = NAMES[number]
+        if name not in CLOSED and not SCHEDULES[name].fits(stages.p, segments, stages.v):
             name = "1f1b"
-        yield name, micro_batches, np.flatnonzero((both == (number, segments)).all(axis=-1))
+        found.append((name, segments))
+    return found, kind
 
 
-def done(plan: Plan, stages: Stages, seconds: dict[str, Array]) -> Iterator[tuple[Array, Array]]:
-    """(rows, when each stage has ended its last pass) of plans without a closed form."""
-    if stages.p == 1:
+def done(
+    plan: Plan, stages: Stages, seconds: Callable[[Array], dict[str, Any]]
+) -> Iterator[tuple[Array, Array]]:
+    """(rows, when each stage has ended its last pass) of plans without a closed form.
+
+    `seconds` says those of the kinds of turns, of some rows.
+    """
+    closed = [NAMES.index(name) for name in CLOSED]
+    if stages.p == 1 or np.isin(plan.axis("pipeline").schedule, closed).all():
         return
-    for name, micro_batches, rows in ordered(plan, stages):
+    names, kind = orders(plan, stages)
+    for i, (name, micro_batches) in enumerate(names):
         if name not in CLOSED:
-            mine: Any = {kind: each[rows] for kind, each in seconds.items()}
-            yield rows, finish(name, micro_batches, stages.v, mine)
+            rows = np.flatnonzero(kind == i)
+            yield rows, finish(name, micro_batches, stages.v, seconds(rows))

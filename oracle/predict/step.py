@@ -9,24 +9,25 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, lru_cache
 from typing import Any
 
 import numpy as np
 
 from oracle import kernels
 from oracle.kernels.curve import precision_on
-from oracle.kernels.passes import Passes
 from oracle.kernels.rows import AROUND
-from oracle.models.model import Model
-from oracle.models.shard import Array, Shard
+from oracle.models import masks
+from oracle.models.model import Flags, Model
+from oracle.models.shard import Array
 from oracle.plan.plan import Plan
 from oracle.plan.stages import Stages
-from oracle.plan.strategies.recompute import inside
+from oracle.plan.strategies.recompute import Recompute, inside
 from oracle.predict import played
 from oracle.predict.exchange import Exchange, Priced
 from oracle.predict.overlap import together
 from oracle.predict.uncertainty import Sources, Uncertainty, host_share, messages
+from oracle.predict.workload import Workload
 from oracle.spec.options import MIXED, Options
 from oracle.spec.system import System
 
@@ -59,56 +60,56 @@ class StageMessages:
     host: tuple[Array, Array]  # seconds to launch those of either pass
 
 
-def work_of(
-    shard: Shard, stages: Stages, times: Passes, system: System, options: Options
-) -> StageWork:
+def work_of(load: Workload, system: System, options: Options) -> StageWork:
     """What each stage computes and updates."""
+    shard, state, times, total = load.shard, load.state, load.times, load.total
     device, model = system.device, shard.model
     launch = 0.0 if shard.ideal else device.launch + system.dispatch
     ahead, back = times.kernels
     parts = recomputed(model)
-    each = np.ones((len(times.forward), 1))
-    host = (
-        (stages.total(ahead * each) + AROUND) * launch,
-        stages.total(back * each) * launch,
-    )
-    forward = stages.total(times.forward)
-    backward = stages.total(times.data + times.weight)
-    weight = stages.total(times.weight)
-    held = stages.total(shard.w * np.ones_like(shard.batch))
-    weights = held * shard.stated
+    host = (total(ahead) + AROUND) * launch, total(back) * launch
+    forward, backward = total(times.forward), total(times.data + times.weight)
+    weight, held = total(times.weight), total(shard.w)
+    weights = held * state.stated
     if shard.ideal:
         rate = device.peak[precision_on(device, options.precision)]
         update = 2 * weights / rate
     else:
         # micro-batches' gradients are read and added up in fp32, unless their product does it
-        grows = (shard.segments > 1) * ~model.mask(lambda row: row.adds)
-        added = kernels.stream(device, 10.0 * stages.total(shard.w * grows), queued=True)
+        grown = total(shard.w * ~adding(model)) * (state.segments > 1)
+        added = kernels.stream(device, 10.0 * grown, queued=True)
         # ZeRO-3 copies what it gathers into its place, and gradients to where they are summed up
-        shared = np.asarray(shard.stored) < 1
+        shared = np.asarray(state.stored) < 1
         forward = forward + kernels.stream(device, 2 * shard.delta * held, queued=True) * shared
         moved = (3 * shard.delta + 4) * held
         weight = weight + added
         backward = backward + added + kernels.stream(device, moved, queued=True) * shared
-        update = _update(weights, stages, device, model, options)
+        update = _update(weights, load, device, options)
     return StageWork(
-        forward, backward, weight, tuple(stages.total(times.forward * part) for part in parts),
-        update, host, tuple(stages.total(ahead * part * each) * launch for part in parts),
-        shard.segments * each,
+        forward, backward, weight, tuple(total(times.forward * part) for part in parts),
+        update, host, tuple(total(ahead * part) * launch for part in parts),
+        state.segments * np.ones((len(weights), 1)),
     )  # fmt: skip
 
 
+@lru_cache(masks.MODELS)
 def recomputed(model: Model) -> tuple[Array, Array, Array]:
     """Shares of each row's forward pass made again: selective, full, by operators."""
     again = inside(model)
-    core = model.mask(lambda row: row.work == "attention")
+    core = masks.attention(model)
     matrices = model.weighted & again
     return 1.0 * core, 1.0 * again, again * np.where(core, 0.0, np.where(matrices, 0.5, 1.0))
 
 
-def _update(weights: Array, stages: Stages, device: Any, model: Model, options: Options) -> Array:
+@lru_cache(masks.MODELS)
+def adding(model: Model) -> Flags:
+    """Rows whose product adds the weights' gradient up."""
+    return model.mask(lambda row: row.adds)
+
+
+def _update(weights: Array, load: Workload, device: Any, options: Options) -> Array:
     """The optimizer's passes, and what mixed precision and clipping add to them."""
-    tensors = stages.total(np.where(model.w > 0, 2.0, 0.0)[None, :])
+    tensors = load.total(np.where(load.shard.model.w > 0, 2.0, 0.0))
 
     def price(device: Any, precision: str, weights: Array) -> Array:
         seconds = kernels.update(device, precision, options.optimizer, weights, tensors)
@@ -143,8 +144,12 @@ def messages_of(talk: list[Priced], work: StageWork, system: System, ideal: bool
 
 @dataclass(frozen=True)
 class StagePasses:
-    """Seconds of either pass of a micro-batch on each stage, through all its chunks: (n, p)."""
+    """Seconds of either pass of a micro-batch on each stage, through all its chunks.
 
+    Plans that recompute alike have the same passes: r of them are distinct, (r, p) each.
+    """
+
+    row: Array  # (n,) which of them each plan has
     forward: Array
     backward: Array
     weight: Array  # of the backward pass, the gradient of the weights; the rest is of the input
@@ -154,15 +159,17 @@ class StagePasses:
     forward_host: Array  # what the host needs to launch it, beside the device
     backward_host: Array
 
-    @property
-    def kinds(self) -> dict[str, Array]:
+    def kinds(self, row: Array) -> dict[str, Array]:
         """By the kind of turn; a backward pass is taken whole or in its two parts."""
-        return {"forward": self.forward, "backward": self.backward,
-                "input": self.backward - self.weight, "weight": self.weight}  # fmt: skip
+        forward, backward, weight = (
+            each[row] for each in (self.forward, self.backward, self.weight)
+        )
+        return {"forward": forward, "backward": backward, "input": backward - weight,
+                "weight": weight}  # fmt: skip
 
 
 def passes_of(
-    plan: Plan, same: Array, work: StageWork, sent: StageMessages, ideal: bool
+    recompute: Recompute, same: Array, work: StageWork, sent: StageMessages, ideal: bool
 ) -> StagePasses:
     """Work and messages of a pass, beside its host.
 
@@ -170,12 +177,17 @@ def passes_of(
     under which the host runs ahead: neither hides wholly under the other. Recomputation and
     messages belong to the gradient of the input; the host's work to either part by its length.
     """
-    kind = plan.axis("recompute").mode
-    again = _chosen(kind, work.recomputed, same)
+    size = len(work.segments)
+    both = recompute.mode[:, 0].astype(int) * size + same
+    used = np.zeros(both.max() + 1, bool)
+    used[both] = True
+    pairs, row = np.flatnonzero(used), (np.cumsum(used) - 1)[both]
+    kind, same = (pairs // size)[:, None], pairs % size
+    again = np.zeros_like(work.forward[same]) + _chosen(kind, work.recomputed, same)
     host = work.host[1][same] + sent.host[1][same] + _chosen(kind, work.host_recomputed, same)
     back = sent.backward[same]
     if not ideal:  # a full recomputation sends everything again
-        full = plan.axis("recompute").says("mode", "full")
+        full = kind == recompute.number("mode", "full")
         back = back + full * sent.forward[same]
         host = host + full * sent.host[0][same]
     host_ahead = (work.host[0] + sent.host[0])[same]
@@ -184,8 +196,8 @@ def passes_of(
     both = together(device, host)
     part = np.divide(work.weight[same], device, out=np.zeros(both.shape), where=device > 0)
     return StagePasses(
-        together(work.forward[same] + sent.forward[same] + ahead, host_ahead), both, both * part,
-        sent.forward[same] + ahead, back + border, again, host_ahead, host,
+        row, together(work.forward[same] + sent.forward[same] + ahead, host_ahead),
+        both, both * part, sent.forward[same] + ahead, back + border, again, host_ahead, host,
     )  # fmt: skip
 
 
@@ -206,8 +218,7 @@ class Step:
     repeats: Array  # times that forward messages are sent: 2 where everything is recomputed
     launched: Array  # what it would take longer for a relative change of the host's work
     passes: StagePasses
-    update: Array  # (n, p)
-    after: Array  # (n, p), of messages once a step
+    update: Array  # (u, p)
     sources: Callable[[], Sources]
 
     @cached_property
@@ -268,27 +279,26 @@ def step(
     before it still drain. [narayanan2021, §2.2] counts the fill, not the transfers.
     """
     sent = messages_of(talk, work, system, options.ideal)
-    S, passes = work.segments[same][:, 0], passes_of(plan, same, work, sent, options.ideal)
-    update, after = work.update[same], sent.after[same]
+    recompute, S = plan.axis("recompute"), work.segments[same][:, 0]
+    passes = passes_of(recompute, same, work, sent, options.ideal)
     taken = _published if options.ideal else _overlapped
-    time = taken(plan, stages, S, passes, update, after, sent.border[same])
-    rows, (slow_ahead, slow_back) = np.arange(len(plan)), time.slow
+    time = taken(plan, same, stages, S, passes, work.update, sent)
+    row, (slow_ahead, slow_back) = passes.row, time.slow
     parts = {
-        "forward": S * (passes.forward - passes.forward_messages)[rows, slow_ahead],
+        "forward": S * (passes.forward - passes.forward_messages)[row, slow_ahead],
         "backward": S * (passes.backward - passes.backward_messages - passes.recomputed)[
-            rows, slow_back],
+            row, slow_back],
         "update": time.renewed,
         "bubble": time.steady - time.busy,
-        "recompute": S * np.broadcast_to(passes.recomputed, update.shape)[rows, time.paces[1]],
+        "recompute": S * passes.recomputed[row, time.paces[1]],
     }  # fmt: skip
-    full = plan.axis("recompute").says("mode", "full")[:, 0]
+    full = recompute.says("mode", "full")[:, 0]
     waits = host_share(passes.forward, passes.forward_host)
     waits = waits + host_share(passes.backward, passes.backward_host)
     return Step(
         parts, time.seconds, time.stage, time.paces, time.end, talk, same, S, time.crossings,
-        time.uncovered, np.where(full & (not options.ideal), 2.0, 1.0), S * waits[rows, time.stage],
-        passes, update,
-        after, sources,
+        time.uncovered, np.where(full & (not options.ideal), 2.0, 1.0), S * waits[row, time.stage],
+        passes, work.update, sources,
     )  # fmt: skip
 
 
@@ -309,45 +319,48 @@ class Time:
 
 
 def _overlapped(
-    plan: Plan, stages: Stages, S: Array, passes: StagePasses, update: Array, after: Array,
-    border: Array,
+    plan: Plan, same: Array, stages: Stages, S: Array, passes: StagePasses, update: Array,
+    sent: StageMessages,
 ) -> Time:  # fmt: skip
     """Transfers are part of the passes; stages drain, exchange and update beside each other.
 
     In closed form for GPipe and 1F1B; any other schedule is played.
     """
-    f, b, p, v = passes.forward, passes.backward, stages.p, stages.v
+    row, f, b, p, v = passes.row, passes.forward, passes.backward, stages.p, stages.v
     gpipe = plan.axis("pipeline").says("schedule", "gpipe")  # all forward, then all back
-    tails = update + after
+    ends = update + sent.after
+    tails = ends[same]
     if p > 1:  # a stage is done before those ahead of it have drained
-        tails = tails - (np.cumsum(b, axis=-1) - b) / v
+        tails = tails - ((np.cumsum(b, axis=-1) - b) / v)[row]
         if gpipe.any():
             later = np.maximum.accumulate(b[:, ::-1], axis=-1)[:, ::-1]
-            tails = tails - gpipe * (S[:, None] - 1) * (later[:, :1] - later) / v
-    rows = np.arange(len(plan))
-    stage = np.argmax(f + b, axis=-1)
+            tails = tails - gpipe * (S[:, None] - 1) * (later[:, :1] - later)[row] / v
+    stage = np.argmax(f + b, axis=-1)[row]
     # the slowest of either pass; in turns the slowest of both together
-    slow_ahead, slow_back = (np.where(gpipe[:, 0], np.argmax(x, axis=-1), stage) for x in (f, b))
-    slowest = f[rows, slow_ahead] + b[rows, slow_back]
+    slow_ahead, slow_back = (
+        np.where(gpipe[:, 0], np.argmax(x, axis=-1)[row], stage) for x in (f, b)
+    )
+    slowest = f[row, slow_ahead] + b[row, slow_back]
     busy = S * slowest
-    steady = busy + ((f + b).sum(-1) - slowest) / v
-    for at, done in played.done(plan, stages, passes.kinds):
+    steady = busy + ((f + b).sum(-1)[row] - slowest) / v
+    for at, done in played.done(plan, stages, lambda at: passes.kinds(row[at])):
         steady[at] = done.max(axis=-1)
-        tails[at] = (update + after)[at] + done - steady[at, None]
+        tails[at] = ends[same[at]] + done - steady[at, None]
     end = np.argmax(tails, axis=-1)
-    tail = tails[rows, end]
-    renewed, exchanged = np.minimum(update[rows, end], tail), after[rows, end]
+    tail = tails[np.arange(len(plan)), end]
+    renewed, exchanged = np.minimum(update[same, end], tail), sent.after[same, end]
     uncovered = np.divide(tail - renewed, exchanged, out=np.ones(len(plan)), where=exchanged > 0)
     slow = slow_ahead, slow_back
     return Time(steady + tail, busy, steady, renewed, uncovered, S, stage, slow, slow, end)
 
 
 def _published(
-    plan: Plan, stages: Stages, S: Array, passes: StagePasses, update: Array, after: Array,
-    border: Array,
+    plan: Plan, same: Array, stages: Stages, S: Array, passes: StagePasses, update: Array,
+    sent: StageMessages,
 ) -> Time:  # fmt: skip
     """Equations 12 and 13 as published: p + S - 1 slots of the slowest stage of each pass."""
-    f, b, p, n = passes.forward, passes.backward, stages.p, len(plan)
+    f, b, p, n = passes.forward[passes.row], passes.backward[passes.row], stages.p, len(plan)
+    update, after, border = update[same], sent.after[same], sent.border[same]
     busy = S * (f.max(-1) + b.max(-1))
     steady = busy * (p + S - 1) / S
     tail = update.max(-1) + after.max(-1)

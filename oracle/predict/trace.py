@@ -75,19 +75,20 @@ def trace(work: Work) -> Trace:
     step, row, at = work.block.step, work.row, work.at
     passes, plan = step.passes, work.plan
     pipeline = plan.axis("pipeline")
-    kept = {kind: seconds[row] for kind, seconds in passes.kinds.items()}
+    mine = passes.row[row]
+    kept = passes.kinds(mine)
     stages, back = len(kept["forward"]), passes.backward_messages
     messages = {"forward": passes.forward_messages, "backward": back, "input": back,
                 "weight": np.zeros_like(passes.weight)}  # fmt: skip
     return Trace(
         str(pipeline.word("schedule")) if stages > 1 else "1f1b",
         max(1, round(float(step.segments[row]))), int(pipeline.interleave[0, 0]), kept,
-        {kind: seconds - np.broadcast_to(messages[kind][row], seconds.shape)
+        {kind: seconds - np.broadcast_to(messages[kind][mine], seconds.shape)
          for kind, seconds in kept.items()},
         {when: [_sent(work, "backward" if when == "input" else when, stage, at)
                 for stage in range(stages)]
          for when in (*kept, "step")},
-        np.broadcast_to(step.update[row], kept["forward"].shape),
+        np.broadcast_to(step.update[at], kept["forward"].shape),
     )  # fmt: skip
 
 

@@ -84,7 +84,8 @@ class Strategy(ABC):
     deals_batch: ClassVar[bool] = False  # each of its devices has samples of its own
     speaks_for_all: ClassVar[bool] = False  # talks at degree 1 too, for replicas others made
     timing: ClassVar[tuple[str, ...]] = ()  # knobs that change when things happen, not what
-    shapes: ClassVar[bool] = True  # its split changes the shapes of rows, not the batch alone
+    # knobs of the training state: they change how often a message is sent, but no row and no bytes
+    state_knobs: ClassVar[tuple[str, ...]] = ()
     # what the executor runs: knobs, or a knob's words, `halo=pairwise`; None: nothing of it
     runs: ClassVar[tuple[str, ...] | None] = None
 
@@ -142,9 +143,20 @@ class Strategy(ABC):
         return {}
 
     @classmethod
+    def names(cls) -> tuple[str, ...]:
+        """The degree and the knobs: what `dataclasses.fields` says, at no cost."""
+        return cls.__match_args__
+
+    @classmethod
     def knobs(cls) -> dict[str, Any]:
         """The fields beside the degree."""
         return {f.name: f for f in fields(cls) if f.name != "degree"}
+
+    @classmethod
+    def batch_knobs(cls) -> tuple[str, ...]:
+        """Knobs that cut the batch of a device into micro-batches, and do no more."""
+        known = cls.knobs().items()
+        return tuple(name for name, knob in known if knob.metadata.get("micro_batches"))
 
     def says(self, knob: str, word: str) -> Array:
         """Where a knob that takes words has this one."""
@@ -153,7 +165,7 @@ class Strategy(ABC):
     @classmethod
     def number(cls, knob: str, word: str) -> int:
         """The number of a knob's word."""
-        choices: Sequence[str] = cls.knobs()[knob].metadata["words"]
+        choices: Sequence[str] = cls.__dataclass_fields__[knob].metadata["words"]
         return choices.index(word)
 
     def word(self, knob: str) -> str:
@@ -213,4 +225,4 @@ class Strategy(ABC):
 
     def mapped(self, change: Callable[[Array], Array]) -> Self:
         """The same with every number changed."""
-        return type(self)(*(change(getattr(self, f.name)) for f in fields(self)))
+        return type(self)(*[change(getattr(self, name)) for name in self.names()])

@@ -1,10 +1,12 @@
 """Channel parallelism: each layer's input channels are dealt to the devices."""
 
 from dataclasses import dataclass
+from functools import lru_cache
 
 import numpy as np
 
-from oracle.models.model import Model
+from oracle.models.masks import MODELS
+from oracle.models.model import Flags, Model
 from oracle.models.shard import Array, Shard, product
 from oracle.network.collectives import Message
 from oracle.plan.strategies.base import Strategy
@@ -35,14 +37,14 @@ class Channel(Strategy):
     runs = ()
 
     def limit(self, model: Model, batch: Array) -> Array:
-        return min(model.channels[self.cut(model)], default=1)
+        return min(model.channels[dealt_rows(model)], default=1)
 
-    def cut(self, model: Model) -> Array:
-        rows = cut_rows(model) & (model.groups == 1)
-        return rows & (np.cumsum(rows) > 1)
+    def cut(self, model: Model) -> Flags:
+        """Rows whose channels are dealt."""
+        return dealt_rows(model)
 
     def split(self, shard: Shard) -> Shard:
-        p, cut = self.degree, self.cut(shard.model)
+        p, cut = self.degree, dealt_rows(shard.model)
         rows = np.ones_like(cut) if shard.ideal else cut
         return shard.but(
             channels=shard.where(cut, shard.deal(shard.channels, p), shard.channels),
@@ -51,7 +53,7 @@ class Channel(Strategy):
         )
 
     def talk(self, shard: Shard) -> list[Message]:
-        cut = self.cut(shard.model)
+        cut = dealt_rows(shard.model)
         each = shard.micro * shard.delta
         # together with `Filter` only the own filters are added up, before they are rebuilt
         y, x = each * shard.filters * product(shard.made), each * shard.x
@@ -65,4 +67,12 @@ class Channel(Strategy):
         ]
 
     def whole(self, model: Model) -> list[str]:
-        return [r.name for r, cut in zip(model.rows, self.cut(model), strict=True) if not cut]
+        return [r.name for r, cut in zip(model.rows, dealt_rows(model), strict=True) if not cut]
+
+
+@lru_cache(MODELS)
+def dealt_rows(model: Model) -> Flags:
+    """Rows whose channels can be dealt: what filters can be dealt of, but for the first."""
+    rows: Flags = cut_rows(model) & (model.groups == 1)
+    rows[np.argmax(rows)] = False
+    return rows

@@ -1,10 +1,12 @@
 """Context parallelism: every sequence is cut along its tokens."""
 
 from dataclasses import dataclass
+from functools import lru_cache
 
 import numpy as np
 
-from oracle.models.model import Model
+from oracle.models import masks
+from oracle.models.model import Floats, Model
 from oracle.models.shard import Array, Shard
 from oracle.network.collectives import Message
 from oracle.plan.strategies.base import Strategy, words
@@ -43,7 +45,7 @@ class Context(Strategy):
 
     def split(self, shard: Shard) -> Shard:
         p, model = self.degree, shard.model
-        cut = model.tokens if any(row.work == "attention" for row in model.rows) else False
+        cut = model.tokens & masks.attention(model).any()
         return cut_state(shard, shard.zero, p).but(
             given=(np.where(cut, shard.deal(shard.given[0], p), shard.given[0]), *shard.given[1:]),
             made=(np.where(cut, shard.deal(shard.made[0], p), shard.made[0]), *shard.made[1:]),
@@ -59,8 +61,8 @@ class Context(Strategy):
 
     def talk(self, shard: Shard) -> list[Message]:
         model = shard.model
-        core = model.mask(lambda row: row.work == "attention")
-        width = model.column(lambda row: row.width)
+        core = masks.attention(model)
+        width = head_width(model)
         micro = shard.micro * shard.delta
         ring = self.says("kind", "ring")
         part = micro * shard.made[0] * width * shard.kv_heads * 2  # keys and values of one part
@@ -77,3 +79,8 @@ class Context(Strategy):
             Message("tokens for heads", "alltoall", turned, ("context",), 2 * core * ~ring,
                     when="backward"),
         ]  # fmt: skip
+
+
+@lru_cache(masks.MODELS)
+def head_width(model: Model) -> Floats:
+    return model.column(lambda row: row.width)

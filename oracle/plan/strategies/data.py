@@ -40,7 +40,7 @@ class Data(Strategy):
     limited_by = ("gradient exchange", "memory redundancy: weights replicated", "weight update")
     deals_batch = True
     speaks_for_all = True
-    shapes = False
+    state_knobs = ("zero", "overlap")
     runs = ("zero", "accumulate", "overlap")
 
     def limit(self, model: Model, batch: Array) -> Array:

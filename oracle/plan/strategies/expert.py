@@ -2,9 +2,11 @@
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Any
 
-from oracle.models.model import Model
+from oracle.models import masks
+from oracle.models.model import Flags, Model
 from oracle.models.shard import Array, Shard
 from oracle.network.collectives import Message
 from oracle.plan.strategies.base import Rule, Strategy
@@ -54,7 +56,7 @@ class Expert(Strategy):
         return {"degree": (1.0, *map(float, divisors))}
 
     def split(self, shard: Shard) -> Shard:
-        p, mine = self.degree, shard.model.mask(lambda row: row.role == "expert")
+        p, mine = self.degree, masks.experts(shard.model)
         return shard.but(
             w=shard.where(mine, shard.w / p, shard.w),
             visits=shard.visits * p,
@@ -63,9 +65,8 @@ class Expert(Strategy):
 
     def talk(self, shard: Shard) -> list[Message]:
         """`dispatch` makes the copies that go out; what it makes comes back at `combine`."""
-        rows = shard.model.mask(lambda row: row.name.endswith((".dispatch", ".combine")))
-        sends = shard.model.mask(lambda row: row.name.endswith(".dispatch"))
-        copies = sends * shard.y + (rows & ~sends) * shard.x
+        sends, returns = borders(shard.model)
+        rows, copies = sends | returns, sends * shard.y + returns * shard.x
         tokens = shard.micro * shard.delta * copies
         return [
             Message("tokens to experts", "alltoall", tokens, ("expert",), rows * 1.0,
@@ -73,3 +74,11 @@ class Expert(Strategy):
             Message("gradients to experts", "alltoall", tokens, ("expert",), rows * 1.0,
                     when="backward"),
         ]  # fmt: skip
+
+
+@lru_cache(masks.MODELS)
+def borders(model: Model) -> tuple[Flags, Flags]:
+    """Rows that send tokens to experts, and rows that get them back."""
+    ends = (".dispatch", ".combine")
+    sends, returns = (model.mask(lambda row, end=end: row.name.endswith(end)) for end in ends)
+    return sends, returns

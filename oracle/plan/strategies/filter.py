@@ -1,10 +1,12 @@
 """Filter parallelism: each layer's output channels are dealt to the devices."""
 
 from dataclasses import dataclass
+from functools import lru_cache
 
 import numpy as np
 
-from oracle.models.model import Model
+from oracle.models.masks import MODELS
+from oracle.models.model import Flags, Model
 from oracle.models.shard import Array, Shard
 from oracle.network.collectives import Message
 from oracle.plan.strategies.base import Strategy, words
@@ -72,7 +74,8 @@ class Filter(Strategy):
         return [r.name for r, cut in zip(model.rows, cut_rows(model), strict=True) if not cut]
 
 
-def cut_rows(model: Model) -> np.ndarray:
+@lru_cache(MODELS)
+def cut_rows(model: Model) -> Flags:
     """Rows whose weights meet every channel and that no other scheme cuts already."""
     return model.mask(
         lambda row: row.work in ("gemm", "conv") and row.role != "expert" and not row.experts

@@ -47,7 +47,6 @@ class Pipeline(Strategy):
     bound = "stages the model can be cut into"
     limited_by = ("workload balance", "point-to-point cost: stage borders")
     timing = ("schedule",)
-    shapes = False
     runs = ("segments", "schedule=gpipe", "schedule=1f1b", "interleave", "cuts", "borders")
 
     def limit(self, model: Model, batch: Array) -> Array:

@@ -4,6 +4,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from oracle.models import masks
 from oracle.models.model import Model
 from oracle.models.shard import Array, Shard
 from oracle.network.collectives import Message
@@ -33,7 +34,7 @@ class Sharded(Strategy):
     limited_by = ("gradient exchange", "layer-wise exchange: weights are gathered to be used")
     deals_batch = True
     by_hand = ("data",)  # whose knob `zero` does the same
-    shapes = False
+    state_knobs = ("zero", "overlap")
     runs = ("zero", "overlap")
 
     def limit(self, model: Model, batch: Array) -> Array:
@@ -74,7 +75,7 @@ def exchange(shard: Shard, zero: Array, axes: tuple[str, ...], w: Array) -> list
         found += [Message(_named(axis, axes), "allreduce", w, (axis,), (stage == 0) * 1.0,
                           when="step") for axis in axes]  # fmt: skip
     each = (stage >= 2) & (np.asarray(shard.segments) > 1)
-    experts = shard.model.mask(lambda row: row.role == "expert")
+    experts = masks.experts(shard.model)
     for prefix, rows, group in (
         ("", ~experts, axes),
         ("expert ", experts, tuple("data/expert" if a == "data" else a for a in axes)),

@@ -3,12 +3,13 @@
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import cache
+from functools import cache, lru_cache
 from math import prod
 
 import numpy as np
 
-from oracle.models.model import Model
+from oracle.models import masks
+from oracle.models.model import Flags, Model
 from oracle.models.shard import Array, Shard, product
 from oracle.network.collectives import Message
 from oracle.plan.strategies.base import Strategy, count, words
@@ -81,8 +82,7 @@ class Spatial(Strategy):
         p, asked = np.asarray(self.degree, float), np.asarray(self.height, float)
         if shard.ideal and not asked.any():
             return p, np.ones_like(p), np.ones_like(p)
-        rank = max((len(row.given.extents) for row in shard.model.rows), default=1)
-        degrees = sorted({*p.ravel().tolist()})
+        rank, degrees = extents(shard.model), sorted({*p.ravel().tolist()})
         grids = np.array([even_grid(int(q), rank) for q in degrees])
         chosen = grids[np.searchsorted(degrees, p)]
         own = asked > 0
@@ -95,7 +95,7 @@ class Spatial(Strategy):
         model, grid = shard.model, self.parts(shard)
         if shard.ideal:
             return np.ones(len(model), bool)
-        able = model.mask(lambda row: not row.made.tokens and bool(row.made.extents))
+        able = pictured(model)
         for q, given, made, window in zip(grid, model.given, model.made, model.window, strict=True):
             able = able & (q <= made) & ((q <= 1) | (given / q >= np.floor(window / 2)))
         return np.logical_and.accumulate(able, axis=-1)
@@ -148,8 +148,7 @@ class Spatial(Strategy):
         own. Of the rows that windows on both sides see, Σ (K - s), each part gets its mean.
         """
         model, micro = shard.model, shard.micro * shard.delta
-        entry = np.array([feeds == (-1,) for feeds in model.feeds])
-        pools = model.mask(lambda row: row.kind == "pool")
+        entry, pools = masks.entries(model), pooling(model)
         grid, found = self.parts(shard), []
         given, made = list(shard.given), list(shard.made)
         chained = self.says("halo", "chain")
@@ -197,13 +196,30 @@ class Spatial(Strategy):
         ]  # fmt: skip
 
     def whole(self, model: Model) -> list[str]:
-        able = model.mask(lambda row: not row.made.tokens and bool(row.made.extents))
-        return [row.name for row, cut in zip(model.rows, able, strict=True) if not cut]
+        return [r.name for r, cut in zip(model.rows, pictured(model), strict=True) if not cut]
 
 
-def windowed(model: Model) -> np.ndarray:
+@lru_cache(masks.MODELS)
+def windowed(model: Model) -> Flags:
     """Layers that look at a neighbourhood."""
     return model.layers & model.mask(lambda row: bool(row.window))
+
+
+@lru_cache(masks.MODELS)
+def pictured(model: Model) -> Flags:
+    """Rows that make something with extents in space."""
+    return model.mask(lambda row: not row.made.tokens and bool(row.made.extents))
+
+
+@lru_cache(masks.MODELS)
+def pooling(model: Model) -> Flags:
+    return model.mask(lambda row: row.kind == "pool")
+
+
+@lru_cache(masks.MODELS)
+def extents(model: Model) -> int:
+    """Along how many extents the samples can be cut."""
+    return max((len(row.given.extents) for row in model.rows), default=1)
 
 
 @cache

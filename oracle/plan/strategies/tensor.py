@@ -1,14 +1,18 @@
 """Tensor parallelism: matrices in pairs, the first cut by columns, the second by rows."""
 
 from dataclasses import dataclass
+from functools import lru_cache
 
 import numpy as np
 
+from oracle.models import masks
 from oracle.models.layers import Row
-from oracle.models.model import Model
+from oracle.models.model import Flags, Model
 from oracle.models.shard import Array, Shard
 from oracle.network.collectives import Message
 from oracle.plan.strategies.base import Strategy, words
+
+ROLES = ("column", "row", "heads", "vocab")
 
 
 @dataclass(frozen=True)
@@ -52,17 +56,14 @@ class Tensor(Strategy):
 
     def split(self, shard: Shard) -> Shard:
         p, model = np.asarray(self.degree, float), shard.model
-        column, row, heads, vocab = (
-            model.mask(lambda r, role=role: cut_as(r) == role)
-            for role in ("column", "row", "heads", "vocab")
-        )
-        matrix = model.weighted
+        column, row, heads, vocab = (cut_rows(model, role) for role in ROLES)
+        matrix, lookup = model.weighted, masks.embeddings(model)
         wide = column | (vocab & matrix)  # cut by filters
-        streams = heads | (vocab & ~matrix & (model.x > 1) & ~_lookup(model))  # by channels, F too
+        streams = heads | (vocab & ~matrix & (model.x > 1) & ~lookup)  # by channels, F too
         along = np.where(self.says("sequence", "on"), p, 1.0)
-        token = model.mask(lambda r: r.sequence)
+        token = in_sequence(model)
         # what lies between the pairs, the embeddings among it, is cut along the tokens, if at all
-        outer = token | row | (vocab & _lookup(model))
+        outer = token | row | (vocab & lookup)
         share_y = np.where(wide | streams, 1 / p, np.where(outer, 1 / along, 1.0))
         share_x = np.where(row | streams, 1 / p, np.where(token, 1 / along, 1.0))
         cut = wide | row | streams
@@ -79,7 +80,7 @@ class Tensor(Strategy):
             y=shard.y * share_y,
             w=shard.w * np.where(cut | vocab, 1 / p, 1.0),
             kept=shard.kept * share_y,
-            kept_bytes=shard.kept_bytes * np.where(_lookup(model), 1 / along, share_y),
+            kept_bytes=shard.kept_bytes * np.where(lookup, 1 / along, share_y),
             work=shard.work * np.where(cut, 1 / p, np.where(token, 1 / along, 1.0)),
             # each sends its part over a border between stages and gathers it on the other side
             spread=shard.spread * p / along,
@@ -88,14 +89,11 @@ class Tensor(Strategy):
     def talk(self, shard: Shard) -> list[Message]:
         model, axes = shard.model, ("tensor",)
         sequence = self.says("sequence", "on")
-        width = np.array([r.given.channels for r in model.rows], float)
         tokens = shard.micro * shard.context_tokens
-        into, out = tokens * width * shard.delta, tokens * model.filters * shard.delta
-        column = model.mask(
-            lambda r: cut_as(r) == "column" or (r.role == "vocab" and r.work == "gemm")
-        )
-        row = model.mask(lambda r: cut_as(r) == "row")
-        table = row | (_lookup(model) & model.mask(lambda r: r.role == "vocab"))
+        into, out = tokens * model.channels * shard.delta, tokens * model.filters * shard.delta
+        lookup, matrix = masks.embeddings(model), model.weighted
+        column, row, _, vocab = (cut_rows(model, role) for role in ROLES)
+        column, table = column | (vocab & matrix), row | (vocab & lookup)
         return [
             Message("activations", "allreduce", out, axes, table * ~sequence, when="forward"),
             Message("activations scattered", "reduce_scatter", out, axes, table * sequence,
@@ -113,7 +111,7 @@ class Tensor(Strategy):
         ]  # fmt: skip
 
     def whole(self, model: Model) -> list[str]:
-        return [r.name for r in model.rows if cut_as(r) not in ("column", "row", "heads", "vocab")]
+        return [r.name for r in model.rows if cut_as(r) not in ROLES]
 
 
 def cut_as(row: Row) -> str:
@@ -122,5 +120,13 @@ def cut_as(row: Row) -> str:
     return inner.get(row.name.rpartition(".")[2], "") if row.role == "expert" else row.role
 
 
-def _lookup(model: Model) -> np.ndarray:
-    return model.mask(lambda r: r.kind == "embedding")
+@lru_cache(len(ROLES) * masks.MODELS)
+def cut_rows(model: Model, role: str) -> Flags:
+    """Rows that are cut in one way."""
+    return model.mask(lambda r: cut_as(r) == role)
+
+
+@lru_cache(masks.MODELS)
+def in_sequence(model: Model) -> Flags:
+    """Rows that sequence parallelism cuts along the tokens."""
+    return model.mask(lambda r: r.sequence)

@@ -1,0 +1,50 @@
+"""Rows of a model by what they do, found once for each model."""
+
+from __future__ import annotations
+
+from functools import lru_cache
+
+import numpy as np
+
+from oracle.models.model import Flags, Model
+
+MODELS = 32  # whose masks are kept
+
+
+@lru_cache(MODELS)
+def attention(model: Model) -> Flags:
+    return model.mask(lambda row: row.work == "attention")
+
+
+@lru_cache(MODELS)
+def embeddings(model: Model) -> Flags:
+    return model.mask(lambda row: row.kind == "embedding")
+
+
+@lru_cache(MODELS)
+def entries(model: Model) -> Flags:
+    """Rows that read the samples themselves."""
+    return np.array([feeds == (-1,) for feeds in model.feeds])
+
+
+@lru_cache(MODELS)
+def experts(model: Model) -> Flags:
+    """Rows of a mixture's experts."""
+    return model.mask(lambda row: row.role == "expert")
+
+
+@lru_cache(MODELS)
+def losses(model: Model) -> Flags:
+    return model.mask(lambda row: row.kind == "loss")
+
+
+@lru_cache(MODELS)
+def moved(model: Model) -> Flags:
+    """Rows that make a tensor of their own: flatten and reshape only see one in another way."""
+    return model.mask(lambda row: row.kind not in ("flatten", "reshape"))
+
+
+@lru_cache(MODELS)
+def streams(model: Model) -> Flags:
+    """Rows that wait for memory, whatever the clock."""
+    return model.mask(lambda row: row.work == "stream")
