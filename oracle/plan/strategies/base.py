@@ -6,6 +6,7 @@ import re
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, fields
+from functools import cache
 from typing import Any, ClassVar, Self
 
 import numpy as np
@@ -110,7 +111,7 @@ class Strategy(ABC):
 
     def rules(self, model: Model, batch: Array, beside: Mapping[str, Any]) -> Iterator[Rule]:
         """What plans may not do with it, alone and `beside` the other axes."""
-        if self.degrees:
+        if self.wide or self.state_knobs or self.batch_knobs():
             limit = np.broadcast_to(self.limit(model, batch), np.shape(batch))
             yield Rule.most(f"{self.name} degree", self.degree, limit, self.bound)
 
@@ -148,6 +149,7 @@ class Strategy(ABC):
         return {f.name: f for f in fields(cls) if f.name != "degree"}
 
     @classmethod
+    @cache
     def batch_knobs(cls) -> tuple[str, ...]:
         """Knobs that cut the batch of a device into micro-batches, and do no more."""
         known = cls.knobs().items()
@@ -176,6 +178,11 @@ class Strategy(ABC):
             for name, knob in self.knobs().items()
             if float(np.ravel(getattr(self, name))[0]) != knob.default
         }
+
+    @property
+    def wide(self) -> bool:
+        """Whether any plan has several devices along it."""
+        return bool(np.any(np.asarray(self.degree) > 1))
 
     @property
     def active(self) -> bool:

@@ -56,6 +56,8 @@ class Expert(Strategy):
         return {"degree": (1.0, *map(float, divisors))}
 
     def split(self, shard: Shard) -> Shard:
+        if not self.wide:
+            return shard
         p, mine = self.degree, masks.experts(shard.model)
         return shard.but(
             w=shard.where(mine, shard.w / p, shard.w),
