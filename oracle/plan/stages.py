@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from functools import lru_cache
+
 import numpy as np
 
 from oracle.models.model import Model
@@ -123,6 +125,7 @@ def _aligned(one: Array, other: Array) -> tuple[Array, Array]:
     )
 
 
+@lru_cache(1024)
 def even_cuts(model: Model, chunks: int) -> Array | None:
     """Equal blocks dealt evenly, what comes before on the first, what after on the last."""
     counts, ends = model.units

@@ -224,16 +224,11 @@ def cheapest(menu: Menu, row: Array, nbytes: Array) -> Chosen:
             key = line.algorithm, line.full, line.origin
             index[i, j] = known.setdefault(key, len(known))
     largest = nbytes.max(axis=-1, initial=0.0)
-    seconds, at = None, np.zeros(len(row), int)
-    lowest = np.full(len(row), np.inf)
-    for j in range(table.shape[2]):
-        start, slope = table[0, row, j], table[1, row, j]
-        line = slope[:, None] * nbytes
-        line += start[:, None]
-        top = start + slope * largest
-        seconds = line if seconds is None else np.minimum(seconds, line, out=seconds)
-        at = np.where(top < lowest, j, at)
-        lowest = np.minimum(top, lowest)
+    start, slope = table[:2, row]  # (plans, lines)
+    seconds = slope[:, :1] * nbytes + start[:, :1]
+    for j in range(1, most):
+        np.minimum(seconds, slope[:, j : j + 1] * nbytes + start[:, j : j + 1], out=seconds)
+    at = np.argmin(start + slope * largest[:, None], axis=-1)
     best = index[row, at] if known else np.zeros(len(row), int)
     names, full, origins = (
         (tuple(column) for column in zip(*known, strict=True)) if known else ((),) * 3

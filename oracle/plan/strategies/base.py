@@ -48,7 +48,8 @@ class Rule:
     @classmethod
     def most(cls, what: str, wanted: Array, allowed: Array, bound: str) -> Rule:
         """`data degree 512 is more than the 256 samples in the batch`."""
-        wanted, allowed = np.broadcast_arrays(wanted, allowed)
+        if np.shape(wanted) != np.shape(allowed):
+            wanted, allowed = np.broadcast_arrays(wanted, allowed)
 
         def says(want: float, most: float) -> str:
             return f"{what} {want:g} is more than the {most:g} {bound}"

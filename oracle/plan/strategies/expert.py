@@ -36,6 +36,8 @@ class Expert(Strategy):
 
     def rules(self, model: Model, batch: Array, beside: Mapping[str, Any]) -> Iterator[Rule]:
         """The axis reuses the devices of `data`, so it divides them."""
+        if not self.wide:
+            return
         yield from super().rules(model, batch, beside)
         around = beside["data"].degree
         yield Rule.most("experts", self.degree, around, "devices of the data axis")
