@@ -10,6 +10,7 @@ of power they keep up different clocks; what memory sets the pace of does not di
 from __future__ import annotations
 
 from dataclasses import replace
+from functools import lru_cache
 from statistics import NormalDist
 
 import numpy as np
@@ -22,11 +23,15 @@ from oracle.spec.device import Device
 
 def slowest(device: Device, devices: Floats) -> Floats:
     """How many times as long the slowest of so many devices takes as the mean of them."""
-    sizes, which = np.unique(np.asarray(devices, float), return_inverse=True)
-    normal = NormalDist()
-    greatest = [normal.inv_cdf((p - 0.375) / (p + 0.25)) for p in sizes.tolist()]
-    found: Floats = 1 + device.variation * np.array(greatest)[which.reshape(np.shape(devices))]
-    return found
+    known = {p: greatest(p) for p in {*np.ravel(devices).tolist()}}
+    found = np.array([known[p] for p in np.ravel(devices).tolist()])
+    return 1 + device.variation * found.reshape(np.shape(devices))
+
+
+@lru_cache(4096)
+def greatest(p: float) -> float:
+    """The mean of the greatest of p normal numbers."""
+    return NormalDist().inv_cdf((p - 0.375) / (p + 0.25))
 
 
 def in_step(times: Passes, model: Model, device: Device, devices: Floats) -> Passes:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 
@@ -17,7 +18,7 @@ from oracle.plan.plan import Plan
 Pattern = tuple[tuple[int, int], ...]  # (size, stride) pairs, outermost first
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Slice:
     """The groups of some axes: distinct patterns, which of them each plan has, and their size."""
 
@@ -25,7 +26,7 @@ class Slice:
     row: Array
     size: Array
 
-    @property
+    @cached_property
     def talk(self) -> bool:
         return bool((self.size > 1).any())
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from functools import lru_cache
+
 import numpy as np
 
 from oracle.models.model import Model
@@ -71,8 +73,7 @@ class Stages:
 
     def fold(self, chunks: Array, joined: np.ufunc = np.add) -> Array:
         """(plans, chunks) → (plans, p): those of each device, joined."""
-        missing = self.p * self.v - chunks.shape[-1]
-        padded = np.pad(chunks, [(0, 0), (0, missing)]) if missing > 0 else chunks
+        padded = _padded(chunks, 0, self.p * self.v)
         rounds = padded.reshape(len(padded), self.v, self.p)
         if self.vee:
             back = np.arange(self.v) % 2 > 0
@@ -81,17 +82,18 @@ class Stages:
 
     def received_ahead(self, borders: Array) -> Array:
         """(plans, chunks - 1) → (plans, p): what each device receives from the chunk before."""
-        return self.fold(np.pad(self._between(borders), [(0, 0), (1, 0)]))
+        return self.fold(_padded(self._between(borders), 1, self.chunks))
 
     def received(self, borders: Array) -> Array:
         """(plans, chunks - 1) → (plans, p): what each device receives, from either side."""
-        before = np.pad(self._between(borders), [(0, 0), (0, 1)])
-        return self.fold(before) + self.received_ahead(borders)
+        return self.fold(self._between(borders)) + self.received_ahead(borders)
 
     def _between(self, borders: Array) -> Array:
         """Without those where a V turns, between two chunks of one device."""
+        if not self.vee:
+            return borders
         turns = np.arange(1, borders.shape[-1] + 1) % self.p == 0
-        return np.where(turns, 0.0, borders) if self.vee else borders
+        return np.where(turns, 0.0, borders)
 
     def most(self, units: Array) -> Array:
         """(plans, units) → (plans, p): the largest single unit of each device."""
@@ -105,6 +107,15 @@ class Stages:
         return np.take_along_axis(values, rows, axis=-1)
 
 
+def _padded(values: Array, before: int, size: int) -> Array:
+    """(plans, few) → (plans, size): zeros before and after."""
+    if values.shape[1] == size:
+        return values
+    padded = np.zeros((len(values), size))
+    padded[:, before : before + values.shape[1]] = values
+    return padded
+
+
 def _aligned(one: Array, other: Array) -> tuple[Array, Array]:
     """Both with as many plans as the one that has more."""
     plans = max(len(one), len(other))
@@ -114,6 +125,7 @@ def _aligned(one: Array, other: Array) -> tuple[Array, Array]:
     )
 
 
+@lru_cache(1024)
 def even_cuts(model: Model, chunks: int) -> Array | None:
     """Equal blocks dealt evenly, what comes before on the first, what after on the last."""
     counts, ends = model.units

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -12,6 +12,7 @@ from oracle.kernels.provenance import FOLD, MEASURED
 from oracle.models.shard import Array
 from oracle.network import nccl
 from oracle.network.collectives import Message, plain
+from oracle.network.contention.line import Offer
 from oracle.network.host import link_line
 from oracle.plan.mesh import Slice
 from oracle.plan.strategies import Strategy
@@ -20,10 +21,11 @@ from oracle.predict.workload import Workload
 from oracle.spec.options import Options
 from oracle.spec.system import System
 
+NOTHING = Offer()
 BUCKET = 25e6  # bytes of gradients exchanged at once while the backward pass runs
 
-Lines = Callable[..., Any]  # contention.lines or contention.alone
-Menu = list[Sequence[Any]]  # of each pattern of groups, the lines on offer
+Lines = Callable[..., Offer]  # contention.lines or contention.alone
+Menu = list[Offer]  # of each pattern of groups
 
 
 @dataclass(frozen=True)
@@ -150,13 +152,13 @@ def price(
     meshed = message.over == "mesh"
     found = load.groups.of(message) if meshed else load.groups.own
     menu: Menu = [
-        () if not meshed or devices > system.devices or not pattern
+        NOTHING if not meshed or devices > system.devices or not pattern
         # what reaches past the system is not priced: it is infeasible, and says so
         else lines(system, message.op, pattern, devices, options.algorithm)
         for pattern, devices in found.patterns
     ]  # fmt: skip
     if not meshed:
-        menu = [(link_line(system, message.over, f"{axis.name}: {message.what}"),)]
+        menu = [Offer([link_line(system, message.over, f"{axis.name}: {message.what}")])]
     sends = found.size > 1.0 if meshed else np.ones_like(found.size)
     sent = calls_of(message, load, sends)
     chosen = cheapest(menu, found.row, sent.nbytes)
@@ -210,32 +212,23 @@ class Chosen:
 
 def cheapest(menu: Menu, row: Array, nbytes: Array) -> Chosen:
     """The cheapest line at each size, and which it was at the largest."""
-    kept = [envelope(options) for options in menu]
     known: dict[tuple[str, tuple[str, ...], str], int] = {}
-    most = max((len(options) for options in kept), default=0)
-    table = np.zeros((7, len(menu), max(most, 1)))
+    most = max(1, *(len(offer.cheapest) for offer in menu))
+    table = np.zeros((7, len(menu), most))
     table[5] = np.inf
-    index = np.zeros((len(menu), max(most, 1)), int)
-    for i, options in enumerate(kept):
-        table[0, i, max(len(options), 1) :] = np.inf  # no line: never the cheapest
-        for j, line in enumerate(options):
-            key = line.algorithm, tuple(line.full), line.origin
+    index = np.zeros((len(menu), most), int)
+    for i, offer in enumerate(menu):
+        count = len(offer.cheapest)
+        table[:, i, :count], table[0, i, max(count, 1) :] = offer.numbers, np.inf  # no line
+        for j, line in enumerate(offer.cheapest):
+            key = line.algorithm, line.full, line.origin
             index[i, j] = known.setdefault(key, len(known))
-            low, high = (line.sizes[0], line.sizes[-1]) if line.sizes else (0.0, np.inf)
-            table[:, i, j] = (
-                line.start, line.per_byte, line.phi, line.uncertainty, low, high, line.outside
-            )  # fmt: skip
     largest = nbytes.max(axis=-1, initial=0.0)
-    seconds, at = None, np.zeros(len(row), int)
-    lowest = np.full(len(row), np.inf)
-    for j in range(table.shape[2]):
-        start, slope = table[0, row, j], table[1, row, j]
-        line = slope[:, None] * nbytes
-        line += start[:, None]
-        top = start + slope * largest
-        seconds = line if seconds is None else np.minimum(seconds, line, out=seconds)
-        at = np.where(top < lowest, j, at)
-        lowest = np.minimum(top, lowest)
+    start, slope = table[:2, row]  # (plans, lines)
+    seconds = slope[:, :1] * nbytes + start[:, :1]
+    for j in range(1, most):
+        np.minimum(seconds, slope[:, j : j + 1] * nbytes + start[:, j : j + 1], out=seconds)
+    at = np.argmin(start + slope * largest[:, None], axis=-1)
     best = index[row, at] if known else np.zeros(len(row), int)
     names, full, origins = (
         (tuple(column) for column in zip(*known, strict=True)) if known else ((),) * 3
@@ -246,12 +239,3 @@ def cheapest(menu: Menu, row: Array, nbytes: Array) -> Chosen:
     rough = rough + FOLD * np.log(beyond)
     unseen = (outside > 0) | (beyond > 1 + 1e-9)
     return Chosen(seconds, best, names, full, origins, phi, rough, unseen)
-
-
-def envelope(options: Any) -> list[Any]:
-    """The lines that are cheapest at some size."""
-    kept: list[Any] = []
-    for line in sorted(options, key=lambda line: (line.start, line.per_byte)):
-        if not kept or line.per_byte < kept[-1].per_byte:
-            kept.append(line)
-    return kept

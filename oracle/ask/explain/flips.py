@@ -106,7 +106,7 @@ def machines(system: System, options: Options) -> dict[str, Callable[[float], tu
 
     def network(factor: float) -> tuple[System, Any]:
         def lines(_: System, *rest: Any) -> Any:
-            return tuple(
+            return contention.Offer(
                 replace(line, start=line.start / factor, per_byte=line.per_byte / factor)
                 for line in base(system, *rest)
             )

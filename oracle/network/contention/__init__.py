@@ -24,12 +24,12 @@ from oracle.network.contention.cost import Cost, schedule_cost, schedule_costs
 from oracle.network.contention.fair_shares import Contention, fair_rates
 from oracle.network.contention.groups import Pattern, RankGroups
 from oracle.network.contention.in_words import sentence
-from oracle.network.contention.line import CostLine
+from oracle.network.contention.line import CostLine, Offer
 from oracle.network.contention.link_loads import Loads, loads
 from oracle.network.contention.other_jobs import interference
 from oracle.network.contention.price import alone, lines
 
 __all__ = [
-    "Contention", "Cost", "CostLine", "Loads", "Pattern", "RankGroups", "alone", "fair_rates",
-    "interference", "lines", "loads", "schedule_cost", "schedule_costs", "sentence",
+    "Contention", "Cost", "CostLine", "Loads", "Offer", "Pattern", "RankGroups", "alone",
+    "fair_rates", "interference", "lines", "loads", "schedule_cost", "schedule_costs", "sentence",
 ]  # fmt: skip

@@ -3,6 +3,11 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+
+from oracle.network.arrays import Floats
 
 
 @dataclass(frozen=True, slots=True)
@@ -18,3 +23,26 @@ class CostLine:
     uncertainty: float = 0.3  # relative, one standard deviation
     sizes: tuple[float, ...] = ()  # bytes of the smallest and largest message measured
     outside: bool = True  # no measurement covers groups like these
+
+
+class Offer(tuple[CostLine, ...]):
+    """Every line on offer for one operation of one pattern of groups."""
+
+    @cached_property
+    def cheapest(self) -> tuple[CostLine, ...]:
+        """The lines that are cheapest at some size, by what they cost to start."""
+        kept: list[CostLine] = []
+        for line in sorted(self, key=lambda line: (line.start, line.per_byte)):
+            if not kept or line.per_byte < kept[-1].per_byte:
+                kept.append(line)
+        return tuple(kept)
+
+    @cached_property
+    def numbers(self) -> Floats:
+        """(7, lines) of those: start, per byte, φ, uncertainty, sizes measured, outside."""
+        sizes = [(line.sizes[0], line.sizes[-1]) if line.sizes else (0.0, np.inf)
+                 for line in self.cheapest]  # fmt: skip
+        return np.array(
+            [(line.start, line.per_byte, line.phi, line.uncertainty, *size, line.outside)
+             for line, size in zip(self.cheapest, sizes, strict=True)], float,
+        ).reshape(-1, 7).T  # fmt: skip

@@ -15,17 +15,17 @@ from oracle.network.collectives import ALGORITHMS, Algorithm, menu, named, plain
 from oracle.network.contention.cached import Key, algorithm_costs, cache_of
 from oracle.network.contention.cost import Cost
 from oracle.network.contention.groups import Pattern, RankGroups, closest_devices, spanning_level
-from oracle.network.contention.line import CostLine
+from oracle.network.contention.line import CostLine, Offer
 from oracle.network.contention.measured import fitted
 from oracle.network.topology import Topology, network_of
 from oracle.spec.system import System
 
-NO_MESSAGE = (CostLine("none", 0.0, 0.0, uncertainty=0.0, outside=False),)
+NO_MESSAGE = Offer((CostLine("none", 0.0, 0.0, uncertainty=0.0, outside=False),))
 
 
 def lines(
     system: System, op: str, pattern: Pattern, devices: int, algorithm: str | None = None
-) -> tuple[CostLine, ...]:
+) -> Offer:
     """Every algorithm on offer (or the named one) for groups of `pattern` among `devices`.
 
     `algorithm` is a name, `best` or nothing for all on offer, or `nccl` for what that library's
@@ -35,14 +35,14 @@ def lines(
     key: Key = ("lines", op, pattern, devices, algorithm)
     if key not in known:
         groups = RankGroups.of(pattern, devices)
-        known[key] = tuple(_lines(system, op, groups, algorithm)) if groups.p > 1 else NO_MESSAGE
-    found: tuple[CostLine, ...] = known[key]
+        known[key] = Offer(_lines(system, op, groups, algorithm)) if groups.p > 1 else NO_MESSAGE
+    found: Offer = known[key]
     return found
 
 
 def alone(
     system: System, op: str, pattern: Pattern, devices: int, algorithm: str | None = None
-) -> tuple[CostLine, ...]:
+) -> Offer:
     """The ideal: the ring's closed form with α and β of the lowest level that spans the group.
 
     No other group talks (φ = 1), one link of that level carries each flow [kahira2021].
@@ -51,8 +51,9 @@ def alone(
     key: Key = ("alone", op, pattern, devices, algorithm)
     if key not in known:
         groups = RankGroups.of(pattern, devices)
-        known[key] = (_ideal(system, op, groups, algorithm),) if groups.p > 1 else NO_MESSAGE
-    found: tuple[CostLine, ...] = known[key]
+        ideal = [_ideal(system, op, groups, algorithm)] if groups.p > 1 else NO_MESSAGE
+        known[key] = Offer(ideal)
+    found: Offer = known[key]
     return found
 
 

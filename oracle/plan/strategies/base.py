@@ -6,6 +6,7 @@ import re
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, fields
+from functools import cache
 from typing import Any, ClassVar, Self
 
 import numpy as np
@@ -47,7 +48,8 @@ class Rule:
     @classmethod
     def most(cls, what: str, wanted: Array, allowed: Array, bound: str) -> Rule:
         """`data degree 512 is more than the 256 samples in the batch`."""
-        wanted, allowed = np.broadcast_arrays(wanted, allowed)
+        if np.shape(wanted) != np.shape(allowed):
+            wanted, allowed = np.broadcast_arrays(wanted, allowed)
 
         def says(want: float, most: float) -> str:
             return f"{what} {want:g} is more than the {most:g} {bound}"
@@ -110,7 +112,7 @@ class Strategy(ABC):
 
     def rules(self, model: Model, batch: Array, beside: Mapping[str, Any]) -> Iterator[Rule]:
         """What plans may not do with it, alone and `beside` the other axes."""
-        if self.degrees:
+        if self.wide or self.state_knobs or self.batch_knobs():
             limit = np.broadcast_to(self.limit(model, batch), np.shape(batch))
             yield Rule.most(f"{self.name} degree", self.degree, limit, self.bound)
 
@@ -153,6 +155,7 @@ class Strategy(ABC):
         return {f.name: f for f in fields(cls) if f.name != "degree"}
 
     @classmethod
+    @cache
     def batch_knobs(cls) -> tuple[str, ...]:
         """Knobs that cut the batch of a device into micro-batches, and do no more."""
         known = cls.knobs().items()
@@ -181,6 +184,11 @@ class Strategy(ABC):
             for name, knob in self.knobs().items()
             if float(np.ravel(getattr(self, name))[0]) != knob.default
         }
+
+    @property
+    def wide(self) -> bool:
+        """Whether any plan has several devices along it."""
+        return bool(np.any(np.asarray(self.degree) > 1))
 
     @property
     def active(self) -> bool:

@@ -44,6 +44,8 @@ class Channel(Strategy):
         return dealt_rows(model)
 
     def split(self, shard: Shard) -> Shard:
+        if not self.wide:
+            return shard
         p, cut = self.degree, dealt_rows(shard.model)
         rows = np.ones_like(cut) if shard.ideal else cut
         return shard.but(

@@ -44,6 +44,9 @@ class Context(Strategy):
         return np.where(turned, min(heads, default=1), min(tokens, default=1))
 
     def split(self, shard: Shard) -> Shard:
+        shard = shard.but(replicas=(*shard.replicas, "context"))
+        if not self.wide:
+            return shard
         p, model = self.degree, shard.model
         cut = model.tokens & masks.attention(model).any()
         return cut_state(shard, shard.zero, p).but(
@@ -56,7 +59,6 @@ class Context(Strategy):
             work=shard.work * np.where(cut, 1 / p, 1.0),
             long=shard.long * p,
             rounds=shard.rounds * np.where(self.says("kind", "ring"), p, 1),
-            replicas=(*shard.replicas, "context"),
         )
 
     def talk(self, shard: Shard) -> list[Message]:

@@ -36,6 +36,8 @@ class Expert(Strategy):
 
     def rules(self, model: Model, batch: Array, beside: Mapping[str, Any]) -> Iterator[Rule]:
         """The axis reuses the devices of `data`, so it divides them."""
+        if not self.wide:
+            return
         yield from super().rules(model, batch, beside)
         around = beside["data"].degree
         yield Rule.most("experts", self.degree, around, "devices of the data axis")
@@ -56,6 +58,8 @@ class Expert(Strategy):
         return {"degree": (1.0, *map(float, divisors))}
 
     def split(self, shard: Shard) -> Shard:
+        if not self.wide:
+            return shard
         p, mine = self.degree, masks.experts(shard.model)
         return shard.but(
             w=shard.where(mine, shard.w / p, shard.w),

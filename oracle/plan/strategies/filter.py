@@ -43,6 +43,8 @@ class Filter(Strategy):
         return min(model.filters[cut_rows(model)], default=1)
 
     def split(self, shard: Shard) -> Shard:
+        if not self.wide:
+            return shard
         p, cut = self.degree, cut_rows(shard.model)
         rows = np.ones_like(cut) if shard.ideal else cut
         return shard.but(

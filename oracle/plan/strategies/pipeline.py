@@ -64,6 +64,8 @@ class Pipeline(Strategy):
         staged = np.asarray(self.degree) > 1
         for name, chosen in SCHEDULES.items():
             mine = self.says("schedule", name) & staged
+            if not mine.any():
+                continue
             if chosen.chunks is not None:
                 what = f"schedule={name} needs interleave={chosen.chunks}"
                 yield Rule.never(mine & (self.interleave != chosen.chunks), what)

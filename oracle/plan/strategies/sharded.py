@@ -41,6 +41,8 @@ class Sharded(Strategy):
         return batch
 
     def split(self, shard: Shard) -> Shard:
+        if not self.wide:
+            return shard
         p = self.degree
         shard = cut_state(shard, self.zero + 1, p)
         batch = shard.deal(shard.batch, p)

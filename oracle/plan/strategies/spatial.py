@@ -101,6 +101,9 @@ class Spatial(Strategy):
         return np.logical_and.accumulate(able, axis=-1)
 
     def split(self, shard: Shard) -> Shard:
+        shard = shard.but(replicas=(*shard.replicas, "spatial"))
+        if not self.wide:
+            return shard
         p, cut = self.degree, self.cut(shard)
         grid = self.parts(shard)
         given = tuple(
@@ -115,7 +118,6 @@ class Spatial(Strategy):
             given=given, made=made, x=shard.x * share_x, y=shard.y * share_y,
             kept=shard.kept * share_y, kept_bytes=shard.kept_bytes * share_y,
             work=shard.work * np.where(cut, 1 / p, 1),
-            replicas=(*shard.replicas, "spatial"),
         )  # fmt: skip
 
     def talk(self, shard: Shard) -> list[Message]:

@@ -55,6 +55,8 @@ class Tensor(Strategy):
         return min([*heads, *inner], default=1)
 
     def split(self, shard: Shard) -> Shard:
+        if not self.wide:
+            return shard
         p, model = np.asarray(self.degree, float), shard.model
         column, row, heads, vocab = (cut_rows(model, role) for role in ROLES)
         matrix, lookup = model.weighted, masks.embeddings(model)
