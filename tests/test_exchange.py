@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -9,6 +10,8 @@ import pytest
 from conftest import SYSTEM
 
 import oracle
+from oracle.ask.search import _steps
+from oracle.ask.space import Space
 from oracle.kernels.conv import conv, shape
 from oracle.network.collectives import Message
 from oracle.plan.plan import parse
@@ -16,6 +19,7 @@ from oracle.predict import evaluate
 from oracle.predict.defaults import options_for
 from oracle.predict.exchange import BUCKET
 from oracle.predict.overlap import Cover, slowed
+from oracle.predict.uncertainty import messages
 from oracle.spec.device import Curve
 
 BUILT = oracle.system(SYSTEM)
@@ -170,6 +174,38 @@ def test_what_each_stage_of_zero_sends(zero: int) -> None:
     )
 
 
+@pytest.mark.parametrize(("kernel", "rows"), [(3, 1), (5, 2), (7, 3)])
+def test_a_halo_is_half_a_window(kernel: int, rows: int) -> None:
+    """8 samples of 4 channels, 32 rows of 24: ⌊K/2⌋ rows of x over; of dL/dy 6 filters' rows."""
+    conv = {"kernel": kernel, "padding": kernel // 2, "bias": False}
+    model = {"name": "m", "source": "here", "input": [4, 32, 24],
+             "layers": [{"conv": {"filters": 4, **conv}}, {"conv": {"filters": 6, **conv}},
+                        "flatten", {"dense": 8}]}  # fmt: skip
+    found = sent(model, "spatial:2x1", 8)
+    assert found["spatial: halo of x"]["bytes"] == 8 * 4 * 24 * rows * 4
+    assert found["spatial: halo of x"]["calls"] == 2
+    assert found["spatial: halo of dL/dy"]["bytes"] == 8 * 6 * 24 * rows * 4
+    assert found["spatial: halo of dL/dy"]["calls"] == 1  # none of the first: no gradient of x
+
+
+def test_a_full_recomputation_sends_everything_again() -> None:
+    """An allreduce after attention and one after the MLP of each layer; with it, twice."""
+    family = {"layers": 4, "hidden": 128, "heads": 4, "vocab": 100, "sequence": 64}
+    model = {"name": "m", "source": "here", "transformer": family}
+    plans = ["tensor:2", "tensor:2 recompute:full", "tensor:2 recompute:selective"]
+    found = oracle.estimate(model, BUILT, plans, 8)
+    once, twice, selective = (
+        next(one for one in row if one["what"] == "tensor: activations") for row in found.exchange
+    )
+    assert once["calls"] == selective["calls"] == 2 * 4 + 1  # and one after the embedding
+    assert twice["calls"] == 2 * once["calls"]
+    assert twice["seconds"] == pytest.approx(2 * once["seconds"])
+    for row in range(3):  # what is sent is part of the step
+        parts = [float(seconds[row]) for seconds in found.compute.values()]
+        shown = [one["exposed"] for one in found.exchange[row]]
+        assert sum(parts) + sum(shown) == pytest.approx(float(found.seconds[row]))
+
+
 # --- update ----------------------------------------------------------------------------------
 
 
@@ -240,7 +276,56 @@ def test_a_strided_convolution_moves_its_whole_input() -> None:
         assert seconds == pytest.approx(moved / (0.8 * 1e6), rel=1e-3)  # its start
 
 
-# --- what a search may not leave out ---------------------------------------------------------
+# --- uncertainty -----------------------------------------------------------------------------
+
+
+def test_messages_that_nobody_measured_err_together() -> None:
+    """Measured 2 s ± 10 % and 1 s ± 20 % err apart: 0.2² + 0.2². Assumed 3 and 4 s ± 50 %, each
+    twice, err together: (2 · 1.5 + 2 · 2)² = 49; those 14 s may also take longer.
+    """
+
+    def one(seconds: float, rough: float, covered: bool) -> Any:
+        return SimpleNamespace(when="step", exposed=np.array([[seconds]]),
+                               rough=np.array([rough]), covered=np.array([covered]))  # fmt: skip
+
+    none = np.zeros(1, int)
+
+    def added(times: float, *talk: Any) -> list[float]:
+        found = messages(talk, {"step": np.array([times])}, {"step": none}, none)
+        return [float(value[0]) for value in found]
+
+    known, guessed = (
+        (one(2, 0.1, True), one(1, 0.2, True)),
+        (one(3, 0.5, False), one(4, 0.5, False)),
+    )
+    assert added(1, *known) == pytest.approx([0.08, 0])
+    assert added(2, *guessed) == pytest.approx([49, 14])
+    assert added(1, *known, *guessed) == pytest.approx([0.08 + 12.25, 7])
+
+
+# --- a search --------------------------------------------------------------------------------
+
+
+def test_the_fastest_comes_first_and_the_nearest_miss() -> None:
+    ranking = oracle.recommend(matrix(*[1024] * 5), BUILT, 8, 64)
+    seconds = ranking.estimate.seconds.tolist()
+    assert len(seconds) > 3
+    assert seconds == sorted(seconds)
+    assert seconds[-1] > 1.1 * seconds[0]
+    none = oracle.recommend(matrix(*[1024] * 5), BUILT, 8, 64, max_memory="1 MiB")
+    assert not len(none.estimate)
+    needs = none.misses.memory.tolist()
+    assert needs == sorted(needs)
+    assert needs[0] < needs[-1]
+
+
+def test_a_factor_of_a_degree_moves_to_any_other_axis() -> None:
+    """From data:6 a 2 or a 3 goes to filters; from there on both ways."""
+    space = Space(oracle.model(matrix(64, 64, 64)), 6, 12, ("data", "filter"))
+    for degrees, wanted in (([6, 1], {(3, 2), (2, 3)}), ([3, 2], {(1, 6), (6, 1)})):
+        (row,) = space.usual(np.array([degrees], float))
+        stepped = {tuple(int(n) for n in each[:2]) for each in _steps(space, row)}
+        assert stepped == {*wanted, tuple(degrees)}
 
 
 def test_zero_3_is_found_where_nothing_else_fits() -> None:

@@ -249,3 +249,19 @@ def test_the_reserve_is_the_libraries_and_a_twentieth() -> None:
 def test_a_row_that_runs_back_has_two_gradients() -> None:
     """Of its input and of its output: 4 samples · (1024 + 1024) · 4 bytes."""
     assert kinds(ONE, "serial", 4)["workspace"] == 4 * 2 * SIDE * 4
+
+
+# --- what is allowed -------------------------------------------------------------------------
+
+
+def test_memory_is_full_when_it_is_full() -> None:
+    needs = float(oracle.estimate(ONE, BUILT, "serial", 4).memory[0])
+    for limit, fits in ((needs, True), (needs * (1 - 1e-9), False), (needs * 1.001, True)):
+        assert oracle.estimate(ONE, BUILT, "serial", 4, max_memory=limit).feasible[0] == fits
+
+
+def test_there_are_as_many_devices_as_there_are() -> None:
+    """1024 of them; of a device more the plan says so."""
+    asked = oracle.estimate(ONE, BUILT, ["data:1024", "data:1025"], 4096)
+    assert asked.feasible.tolist() == [True, False]
+    assert asked.broken[1] == ("1025 devices, but small has 1024",)
