@@ -120,6 +120,15 @@ def test_load_of_every_link_by_hand():
     assert cost.full[0] == "node uplinks"
 
 
+def test_the_slowest_link_sets_the_pace_not_the_one_with_most_bytes():
+    """One ring over two nodes of four: all links of its way carry an eighth in each of 14 steps."""
+    graph = topology.nodes(2, 4, 2, 150e9, B, 2, 2)
+    cost = schedule_cost(graph, RankGroups(((8, 1),), 8), named("allreduce", "ring").schedule(8))
+    assert cost.per_byte == pytest.approx(14 / 8 / B)
+    assert cost.phi == pytest.approx(1)
+    assert cost.full == ("node uplinks",)
+
+
 @pytest.mark.parametrize(("flows", "want"), [
     # a crossbar; the textbook's rates, by hand
     ([(0, 1)], [1.0]),
