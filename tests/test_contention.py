@@ -58,9 +58,10 @@ def trees(draw):
         span *= width
         kind = draw(st.sampled_from(["switch", "fat-tree", "mesh", "rail", "pcie"]))
         ports = draw(st.sampled_from([None, 1, 2, 3, 4, 8])) if depth else None
-        routing = draw(st.sampled_from([None, "affinity", "d-mod-k", "striped"]))
+        routing = draw(st.sampled_from([None, "affinity", "d-mod-k", "striped", "adaptive"]))
+        link = draw(st.sampled_from(["", "network"]))
         slim = draw(st.sampled_from([1.0, 2.0, 3.0])) if kind != "rail" else 1.0
-        tower.append(level(f"l{depth}", span, kind=kind, ports=ports, routing=routing,
+        tower.append(level(f"l{depth}", span, kind=kind, ports=ports, routing=routing, link=link,
                            bandwidth=draw(st.sampled_from([B, 2 * B, 10 * B])),
                            latency=draw(st.sampled_from([1e-6, 5e-6])),
                            oversubscription=slim))  # fmt: skip
