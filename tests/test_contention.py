@@ -375,6 +375,45 @@ def test_what_was_measured_is_given_back_and_contention_comes_on_top():
     assert {line.origin for line in lines(two, "allreduce", ((4, 1),), 64)} == {"datasheet"}
 
 
+def test_two_ranks_measured_between_nodes_were_not_on_one_node():
+    sent = entry(op="sendrecv", algorithm="direct", bandwidth=11e9, ranks=(2, 2), base=0.0)
+    levels = level("node", 4, 50e9), level("all", 64, 12.5e9, ports=2)
+    (line,) = lines(system(*levels, collectives=(sent,)), "sendrecv", ((2, 4),), 8)
+    assert line.phi == pytest.approx(2)  # four senders to two ports
+    assert line.per_byte == pytest.approx(2 / 11e9)
+
+
+@pytest.mark.parametrize("change", [
+    {"bandwidth": 2}, {"ports": 2}, {"latency": 0.5},
+])  # fmt: skip
+@pytest.mark.parametrize("depth", [0, 1])
+def test_calibrated_lines_of_a_better_machine_are_never_slower(change, depth):
+    """What was measured goes with the links: never slower, and by as much as they all are."""
+    sent = entry(op="sendrecv", algorithm="direct", bandwidth=11e9, ranks=(2, 2), base=0.0)
+    was = system(level("node", 4, 50e9, ports=3), level("all", 64, 12.5e9, ports=2),
+                 collectives=(sent, entry()))  # fmt: skip
+
+    def better(at):
+        return tuple(
+            replace(each, **{name: getattr(each, name) * by for name, by in change.items()})
+            if k in at
+            else each
+            for k, each in enumerate(was.levels)
+        )
+
+    one, both = (replace(was, levels=better(at)) for at in ({depth}, {0, 1}))
+    cases = [("sendrecv", ((2, 4),), 8), ("sendrecv", ((16, 1),), 16),
+             ("allreduce", ((16, 4),), 64), ("allreduce", ((8, 2),), 16)]  # fmt: skip
+    for op, pattern, devices in cases:
+        (old,), (new,), (all_,) = (lines(s, op, pattern, devices) for s in (was, one, both))
+        assert new.start <= old.start * (1 + 1e-12)
+        assert new.per_byte <= old.per_byte * (1 + 1e-12)
+        if "bandwidth" in change:
+            assert all_.per_byte == pytest.approx(old.per_byte / 2)
+        if "latency" in change:
+            assert all_.start == pytest.approx(old.start / 2)
+
+
 def test_entries_serve_their_range_first_and_outside_it_with_more_doubt():
     near = entry(ranks=(8, 16), bandwidth=20e9)
     far = entry(ranks=(17, 64), bandwidth=10e9)
