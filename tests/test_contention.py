@@ -507,6 +507,7 @@ def test_a_query_of_a_thousand_ranks_is_quick():
 
 def test_public_names():
     assert set(contention.__all__) == {
-        "Contention", "Cost", "CostLine", "Loads", "Pattern", "RankGroups", "alone", "fair_rates",
+        "Contention", "Cost", "CostLine", "Loads", "Offer", "Pattern", "RankGroups", "alone",
+        "fair_rates",
         "interference", "lines", "loads", "schedule_cost", "schedule_costs", "sentence",
     }  # fmt: skip

@@ -1,9 +1,9 @@
 """Load of a model's units and cost of each border, by which a pipeline is cut into stages.
 
 What the step charges a stage, to first order: the passes beside their launches on the host, what
-is recomputed, the messages of its rows that nothing hides, and what crosses its two borders. What
-adds up over a whole stage only (messages that hide under a pass, gradients, the update) is left
-out.
+`recompute` makes again, the messages of its rows that nothing hides, and what crosses its two
+borders. What adds up over a whole stage only (messages that hide under a pass, gradients, the
+update) is left out.
 """
 
 from __future__ import annotations
