@@ -131,7 +131,7 @@ class Space:
     def dear(self, column: int) -> tuple[float, ...]:
         """Values of a knob that take long to price."""
         name, knob = self.columns[column]
-        return self.known[name].dear().get(knob, ()) if name else ()
+        return self.known[name].dear(self.model).get(knob, ()) if name else ()
 
     def counted(self, column: int) -> bool:
         """Whether a knob is a number, not a word."""

@@ -135,7 +135,7 @@ class Strategy(ABC):
         return found
 
     @classmethod
-    def dear(cls) -> dict[str, tuple[float, ...]]:
+    def dear(cls, model: Model) -> dict[str, tuple[float, ...]]:
         """Values of knobs that take long to price: tried of the best plans alone."""
         return {}
 

@@ -81,10 +81,11 @@ class Pipeline(Strategy):
         return np.isin(self.schedule, backs) & (np.asarray(self.interleave) > 1)
 
     @classmethod
-    def dear(cls) -> dict[str, tuple[float, ...]]:
-        """Schedules without a formula for what they keep are played turn by turn."""
+    def dear(cls, model: Model) -> dict[str, tuple[float, ...]]:
+        """Schedules that are played turn by turn; cuts by load where equal blocks need none."""
         played = (i for i, name in enumerate(NAMES) if SCHEDULES[name].kept is None)
-        return {"schedule": tuple(map(float, played))}
+        loaded = (cls.number("cuts", "balanced"),) if model.folded.any() else ()
+        return {"schedule": tuple(map(float, played)), "cuts": tuple(map(float, loaded))}
 
     @classmethod
     def tries(cls, model: Model) -> dict[str, tuple[float, ...]]:
