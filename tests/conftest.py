@@ -1,6 +1,9 @@
 from __future__ import annotations
 
+import random
+
 import pytest
+from hypothesis import settings
 
 import oracle
 from oracle.commands.settings import SETTINGS, variable
@@ -54,6 +57,39 @@ TRANSFORMER = {
         "dropout": True, "flash": False,
     },
 }  # fmt: skip
+
+
+settings.register_profile("same", derandomize=True)  # examples that every run draws alike
+settings.register_profile("soak", derandomize=False, database=None)
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption("--soak", type=int, default=0, metavar="N",
+                     help="search at random, with N times the examples of each law; "
+                     "--hypothesis-seed repeats a search")  # fmt: skip
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_configure(config: pytest.Config) -> None:
+    """The same examples in every run, or others by a seed that the last lines name."""
+    settings.load_profile("soak" if config.option.soak else "same")
+    if config.option.soak and config.option.hypothesis_seed is None:
+        config.option.hypothesis_seed = str(random.SystemRandom().randrange(2**32))
+
+
+def pytest_terminal_summary(
+    terminalreporter: pytest.TerminalReporter, config: pytest.Config
+) -> None:
+    if times := config.option.soak:
+        again = f"--soak {times} --hypothesis-seed {config.option.hypothesis_seed}"
+        terminalreporter.write_line(f"this search again: {again}")
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    for function in {getattr(item, "obj", None) for item in items} if config.option.soak else ():
+        if known := getattr(function, "_hypothesis_internal_use_settings", None):
+            more = settings(known, max_examples=known.max_examples * config.option.soak)
+            function._hypothesis_internal_use_settings = more  # no public way to change it
 
 
 @pytest.fixture(autouse=True)

@@ -97,6 +97,26 @@ def test_two_protocols_come_back() -> None:
     assert slopes == pytest.approx([5e9, 80e9], rel=1e-3)
 
 
+def test_a_parameter_more_must_be_worth_it() -> None:
+    """Bayes: n ln(loss/n) + k ln n. Of 20 samples one costs ln 20; a loss 1/e of it gains 20."""
+    none = np.ones(20)
+    problem = fit.Problem(none, none, none, [fit.Form("ring", none, none)])
+    assert problem.criterion(2.0, 4) - problem.criterion(2.0, 3) == pytest.approx(np.log(20))
+    assert problem.criterion(2.0, 3) - problem.criterion(2.0 / np.e, 3) == pytest.approx(20)
+
+
+def test_the_spread_of_residuals_is_that_of_the_middle_one() -> None:
+    """Of distances 1, 1, 2, 3, 100 the middle is 2; a normal's is 1/1.4826 of its deviation."""
+    assert fit.spread(np.array([-1, 1, 2, -3, 100.0])) == pytest.approx(2 * 1.4826)
+
+
+def test_a_factor_between_rank_counts_is_halfway_in_logarithms() -> None:
+    """1 at 2 ranks and 4 at 8: 2 at 4; beyond them as at the nearest."""
+    none = np.zeros(1)
+    found = fit.Envelope((), {2.0: 1.0, 8.0: 4.0}, 0.0, 0.0, none, none.astype(int))
+    assert found.factor(np.array([1.0, 2, 4, 8, 64])) == pytest.approx([1, 1, 2, 4, 4])
+
+
 @pytest.mark.parametrize("seed", range(5))
 def test_outliers_are_named_and_do_not_move_the_fit(seed: int) -> None:
     samples = planted(7e-6, 3e-6, 40e9, noise=0.02, seed=seed)

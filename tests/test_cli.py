@@ -138,7 +138,7 @@ def test_json_of_recommend(capsys: Any) -> None:
 
 def test_json_of_recommend_with_all(capsys: Any) -> None:
     _, out, _ = told(capsys, "recommend", "vgg16", "abci", "--devices", "16", "--batch", "4096",
-                     "--json", "--all")  # fmt: skip
+                     "--max-memory", "2 GiB", "--json", "--all")  # fmt: skip
     found = json.loads(out)
     check_contract(found, 16, 4096)
     missed = [plan for plan in found["plans"] if not plan["feasible"]]

@@ -425,3 +425,62 @@ def test_streams_are_a_start_and_a_slope(nbytes, factor):
     used = ASSUMED["stream"]
     slope = nbytes * (factor - 1) / (TOY.memory_bandwidth * used.traffic)
     assert float(more - one) == pytest.approx(slope, rel=1e-6, abs=1e-12)
+
+
+# --- by hand: a device without limits but arithmetic, and without starts, ramps and tiles ----
+
+
+def arithmetic(*families: str, **more: float) -> Device:
+    """1 TFLOP/s and no end of memory bandwidth."""
+    bare = {"start": 0.0, "sustained": 1.0, "traffic": 1.0, "tile": 0.0, "prologue": 0.0,
+            "ramp": 0.0, "granule": 0.0, **more}  # fmt: skip
+    curves = tuple(Curve(family, "by hand", **bare) for family in families)
+    return Device("bare", 16e9, 1e30, {"fp32": 1e12}, "by hand", kernels=curves)
+
+
+def test_flash_attention_is_two_products_forward_and_five_back():
+    """2 sequences, 4 heads, 256 queries and keys of 64: 2 · 2 · 8 · 256² · 64 FLOP; back 5/2."""
+    shape, flop = (2, 4, 4, 256, 256, 64), 2 * 2 * 8 * 256**2 * 64
+    device = arithmetic("attention")
+    assert kernels.attention(device, "fp32", *shape, False, queued=True) == pytest.approx(
+        flop / 1e12
+    )
+    # a mask of what comes later leaves half of the keys
+    for part, times in (("forward", 0.5), ("backward", 0.5 * 5 / 2 * 73 / 63)):
+        took = kernels.attention(device, "fp32", *shape, True, part, queued=True)
+        assert took == pytest.approx(times * flop / 1e12)
+
+
+@pytest.mark.parametrize(("side", "saving"), [(3, 4), (5, 25 / 9)])
+def test_winograd_saves_products(side, saving):
+    """A tile of 6 × 6 products makes 4 × 4 outputs of 3² taps each, or 2 × 2 of 5²."""
+    device = arithmetic("conv", "winograd")
+    plain = arithmetic("conv")
+    given = ("fp32", 2, 8, 16, (1, 14, 14), (1, side, side))
+    slow, fast = (kernels.conv(each, *given, queued=True) for each in (plain, device))
+    assert slow == pytest.approx(2 * 2 * 196 * 8 * 16 * side**2 / 1e12)
+    assert slow / fast == pytest.approx(saving)
+    strided = (*given, (1, 2, 2))  # has no such tiles
+    assert kernels.conv(device, *strided, queued=True) == pytest.approx(slow)
+
+
+def test_nobody_wants_the_gradient_of_the_samples():
+    """Of two matrices the first has the gradient of its weights alone."""
+    layers = [{"dense": {"filters": 64, "bias": False}}, {"dense": {"filters": 32, "bias": False}}]
+    model = oracle.model({"name": "m", "source": "here", "input": [16], "layers": layers})
+    times = priced(serial(model, 8.0, 4.0), arithmetic("gemm"), "fp32")
+    flop = np.array([[2 * 8 * 16 * 64, 2 * 8 * 64 * 32]])
+    assert times.forward == pytest.approx(flop / 1e12)
+    assert times.weight == pytest.approx(flop / 1e12)
+    assert times.data == pytest.approx(flop * [0, 1] / 1e12)
+
+
+def test_each_expert_sees_its_share_of_the_tokens():
+    """4 · 32 tokens visit 2 of 8 experts each: 32 a product; 8 of them do 256 visits' FLOP."""
+    family = {"layers": 1, "hidden": 64, "heads": 4, "vocab": 100, "sequence": 32, "ffn": 128,
+              "gated": False, "experts": 8, "active": 2}  # fmt: skip
+    model = oracle.model({"name": "m", "source": "here", "transformer": family})
+    times = priced(serial(model, 4.0, 4.0), arithmetic("gemm", "stream", "attention"), "fp32")
+    took = dict(zip((row.name for row in model.rows), times.forward[0], strict=True))
+    (up,) = (seconds for name, seconds in took.items() if name.endswith("mlp.up"))
+    assert up == pytest.approx(2 * 256 * 64 * 128 / 1e12)

@@ -58,9 +58,10 @@ def trees(draw):
         span *= width
         kind = draw(st.sampled_from(["switch", "fat-tree", "mesh", "rail", "pcie"]))
         ports = draw(st.sampled_from([None, 1, 2, 3, 4, 8])) if depth else None
-        routing = draw(st.sampled_from([None, "affinity", "d-mod-k", "striped"]))
+        routing = draw(st.sampled_from([None, "affinity", "d-mod-k", "striped", "adaptive"]))
+        link = draw(st.sampled_from(["", "network"]))
         slim = draw(st.sampled_from([1.0, 2.0, 3.0])) if kind != "rail" else 1.0
-        tower.append(level(f"l{depth}", span, kind=kind, ports=ports, routing=routing,
+        tower.append(level(f"l{depth}", span, kind=kind, ports=ports, routing=routing, link=link,
                            bandwidth=draw(st.sampled_from([B, 2 * B, 10 * B])),
                            latency=draw(st.sampled_from([1e-6, 5e-6])),
                            oversubscription=slim))  # fmt: skip
@@ -118,6 +119,15 @@ def test_load_of_every_link_by_hand():
     assert cost.phi == pytest.approx(2)
     assert cost.per_byte == pytest.approx(2 * 2 * 3 / 4 / B)
     assert cost.full[0] == "node uplinks"
+
+
+def test_the_slowest_link_sets_the_pace_not_the_one_with_most_bytes():
+    """One ring over two nodes of four: all links of its way carry an eighth in each of 14 steps."""
+    graph = topology.nodes(2, 4, 2, 150e9, B, 2, 2)
+    cost = schedule_cost(graph, RankGroups(((8, 1),), 8), named("allreduce", "ring").schedule(8))
+    assert cost.per_byte == pytest.approx(14 / 8 / B)
+    assert cost.phi == pytest.approx(1)
+    assert cost.full == ("node uplinks",)
 
 
 @pytest.mark.parametrize(("flows", "want"), [
@@ -365,6 +375,45 @@ def test_what_was_measured_is_given_back_and_contention_comes_on_top():
     assert {line.origin for line in lines(two, "allreduce", ((4, 1),), 64)} == {"datasheet"}
 
 
+def test_two_ranks_measured_between_nodes_were_not_on_one_node():
+    sent = entry(op="sendrecv", algorithm="direct", bandwidth=11e9, ranks=(2, 2), base=0.0)
+    levels = level("node", 4, 50e9), level("all", 64, 12.5e9, ports=2)
+    (line,) = lines(system(*levels, collectives=(sent,)), "sendrecv", ((2, 4),), 8)
+    assert line.phi == pytest.approx(2)  # four senders to two ports
+    assert line.per_byte == pytest.approx(2 / 11e9)
+
+
+@pytest.mark.parametrize("change", [
+    {"bandwidth": 2}, {"ports": 2}, {"latency": 0.5},
+])  # fmt: skip
+@pytest.mark.parametrize("depth", [0, 1])
+def test_calibrated_lines_of_a_better_machine_are_never_slower(change, depth):
+    """What was measured goes with the links: never slower, and by as much as they all are."""
+    sent = entry(op="sendrecv", algorithm="direct", bandwidth=11e9, ranks=(2, 2), base=0.0)
+    was = system(level("node", 4, 50e9, ports=3), level("all", 64, 12.5e9, ports=2),
+                 collectives=(sent, entry()))  # fmt: skip
+
+    def better(at):
+        return tuple(
+            replace(each, **{name: getattr(each, name) * by for name, by in change.items()})
+            if k in at
+            else each
+            for k, each in enumerate(was.levels)
+        )
+
+    one, both = (replace(was, levels=better(at)) for at in ({depth}, {0, 1}))
+    cases = [("sendrecv", ((2, 4),), 8), ("sendrecv", ((16, 1),), 16),
+             ("allreduce", ((16, 4),), 64), ("allreduce", ((8, 2),), 16)]  # fmt: skip
+    for op, pattern, devices in cases:
+        (old,), (new,), (all_,) = (lines(s, op, pattern, devices) for s in (was, one, both))
+        assert new.start <= old.start * (1 + 1e-12)
+        assert new.per_byte <= old.per_byte * (1 + 1e-12)
+        if "bandwidth" in change:
+            assert all_.per_byte == pytest.approx(old.per_byte / 2)
+        if "latency" in change:
+            assert all_.start == pytest.approx(old.start / 2)
+
+
 def test_entries_serve_their_range_first_and_outside_it_with_more_doubt():
     near = entry(ranks=(8, 16), bandwidth=20e9)
     far = entry(ranks=(17, 64), bandwidth=10e9)
@@ -458,6 +507,7 @@ def test_a_query_of_a_thousand_ranks_is_quick():
 
 def test_public_names():
     assert set(contention.__all__) == {
-        "Contention", "Cost", "CostLine", "Loads", "Pattern", "RankGroups", "alone", "fair_rates",
+        "Contention", "Cost", "CostLine", "Loads", "Offer", "Pattern", "RankGroups", "alone",
+        "fair_rates",
         "interference", "lines", "loads", "schedule_cost", "schedule_costs", "sentence",
     }  # fmt: skip

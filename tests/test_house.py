@@ -297,3 +297,26 @@ def test_a_prediction_loads_nothing_heavy(line: list[str]) -> None:
     assert not modules & HEAVY
     if line == ["--help"]:
         assert "numpy" not in modules
+
+
+MEETS = ("executor/", "writers/")  # which run each strategy, or say it in a format's words
+
+
+@pytest.mark.parametrize("file", FILES, ids=lambda file: file.name)
+def test_a_file_says_which_strategies_it_names_and_why(file: File) -> None:
+    """Only where two meet by nature: elsewhere a strategy says itself what others want to know."""
+    if file.name.startswith(("plan/strategies/", *MEETS)):
+        return
+    asked = {
+        ast.literal_eval(call.args[0])
+        for name, call in calls(file)
+        if name.endswith(".axis") and call.args and isinstance(call.args[0], ast.Constant)
+    }
+    classes = {
+        module.rpartition(".")[2]
+        for module, _ in imported(file.tree)
+        if module.startswith("oracle.plan.strategies.") and not module.endswith(".base")
+    }
+    said = ast.get_docstring(file.tree) or ""
+    named = (asked & set(strategies())) | classes
+    assert not {name for name in named if f"`{name}`" not in said}

@@ -66,7 +66,7 @@ def test_devices_together_do_the_work_of_one(new: type[Strategy], name: str, p: 
     shard = evaluate.split(model, plan, options_for(model, BUILT, "fp32", "sgd"))
     share = np.broadcast_to(shard.batch / batch * shard.work, (1, len(model)))[0]
     if new.name == "pipeline":
-        stages = Stages(model, p, 1, True, np.ones((1, len(model))))
+        stages = Stages(model, p, 1, True, np.ones((1, len(model))) @ model.units[0].T)
         assert (stages.rows.sum(axis=0) == model.repeat).all()
         share = share / p
     whole = set(axis.whole(model)) if new.name != "spatial" else set()
@@ -375,12 +375,35 @@ def test_the_fullest_stage_is_the_least_there_is(load: list[float], parts: int) 
     assert fullest(load, cuts) == pytest.approx(best, rel=1e-6)
 
 
+@settings(max_examples=200, deadline=None)
+@given(st.lists(st.tuples(st.floats(0.01, 100), st.floats(0, 50)), min_size=2, max_size=9),
+       st.integers(2, 5))  # fmt: skip
+def test_the_fullest_stage_with_its_borders_is_the_least_there_is(
+    units: list[tuple[float, float]], parts: int
+) -> None:
+    assume(parts <= len(units))
+    load, across = [one for one, _ in units], [0.0, *(other for _, other in units[1:]), 0.0]
+
+    def taken(cuts: Any) -> float:
+        return max(sum(load[a:b]) + across[a] + across[b] for a, b in itertools.pairwise(cuts))
+
+    cuts = balanced_cuts(np.array([load]), parts, np.array([across[1:-1]]))[0]
+    assert cuts[0] == 0
+    assert cuts[-1] == len(load)
+    assert (np.diff(cuts) >= 1).all()
+    best = min(
+        taken((0, *inner, len(load)))
+        for inner in itertools.combinations(range(1, len(load)), parts - 1)
+    )
+    assert taken(cuts) == pytest.approx(best, rel=1e-9)
+
+
 @law
 @given(names, st.sampled_from([2, 3, 4, 8]), st.sampled_from([1, 2]), st.booleans())
 def test_every_unit_sits_on_one_stage(name: str, p: int, v: int, even: bool) -> None:
     model = MODELS[name]
     assume(p * v <= len(model.units[1]))
-    stages = Stages(model, p, v, even, np.ones((1, len(model))))
+    stages = Stages(model, p, v, even, np.ones((1, len(model))) @ model.units[0].T)
     held = stages.total(np.ones((1, len(model))))
     assert held.sum() == model.repeat.sum()
     if stages.rows is not None:

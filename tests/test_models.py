@@ -253,3 +253,26 @@ def test_the_loss_and_the_layers_do_not_hold_their_most_at_once() -> None:
     logits = 128256 * spec["transformer"]["sequence"]
     assert held(128256, False) - held(128256, True) == pytest.approx(4 * logits * 1.05, rel=1e-6)
     assert held(1024, False) == held(1024, True)
+
+
+def test_work_and_weights_of_a_convolution_by_hand() -> None:
+    """8 → 16 channels, 3 × 3 taps, 10 × 12 at stride 2: 5 × 6 points; groups cut the channels."""
+    for groups in (1, 2, 8):
+        layer = {"filters": 16, "kernel": 3, "stride": 2, "padding": 1, "groups": groups}
+        found = oracle.model({"name": "m", "source": "here", "input": [8, 10, 12],
+                              "layers": [{"conv": layer}]})  # fmt: skip
+        assert found.rows[0].made.extents == (5, 6)
+        assert found.parameters == 16 * 8 / groups * 9 + 16
+        assert found.mac.tolist() == [5 * 6 * 16 * 8 / groups * 9]
+
+
+def test_weights_of_a_gated_layer_by_hand() -> None:
+    """64 wide, 4 heads of 16 that share 2 of keys and values: (4 + 2·2)·16·64 and 64·64; 3·64·96.
+
+    Two RMS norms of 64 in the layer and one after; the table of 100 words, and the head's.
+    """
+    family = {"layers": 1, "hidden": 64, "heads": 4, "kv_heads": 2, "vocab": 100, "sequence": 32,
+              "ffn": 96, "gated": True, "tied_embeddings": False}  # fmt: skip
+    found = oracle.model({"name": "m", "source": "here", "transformer": family})
+    layer = 8 * 16 * 64 + 64 * 64 + 3 * 64 * 96 + 2 * 64
+    assert found.parameters == layer + 64 + 2 * 100 * 64

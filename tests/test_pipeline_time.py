@@ -21,6 +21,8 @@ from oracle.plan.mesh import Slice
 from oracle.plan.plan import parse
 from oracle.plan.player import play
 from oracle.plan.schedule import Turn
+from oracle.predict.defaults import options_for
+from oracle.predict.evaluate import Work, blocks
 from oracle.predict.exchange import Priced
 from oracle.predict.step import StageWork, Step, step
 from oracle.spec.options import Options
@@ -48,11 +50,12 @@ def played(
 
 def priced(what: str, when: str, exposed: list[float], ahead: Any = 0.0) -> Priced:
     one, many = np.ones(1), np.array([exposed])
+    one_each = np.ones_like(many)
     message = Message(what, "sendrecv", 1.0, ("pipeline",))
     return Priced(
         message=message, axis="pipeline", groups=Slice([((), 1)], np.zeros(1, int), one), menu=[()],
         when=when,
-        group=2 * one, nbytes=one, calls=np.ones_like(many), seconds=many, exposed=many, phi=one,
+        group=2 * one, nbytes=one_each, calls=one_each, seconds=many, exposed=many, phi=one,
         best=np.zeros(1, int), names=("direct",), full=((),), rough=0 * one, origins=("measured",),
         outside=np.zeros(1, bool), ahead=ahead,
     )  # fmt: skip
@@ -204,3 +207,25 @@ def test_borders_are_sent_in_parts_or_whole() -> None:
         for how in ("parts", "whole")
     ]
     assert along[0] == along[1]
+
+
+@pytest.mark.parametrize(("name", "text"), [
+    ("resnet50", "pipeline:4,segments=4,cuts=balanced data:2"),
+    ("resnet50", "pipeline:3,segments=6,interleave=2,cuts=balanced data:2"),
+    ("deepcam", "pipeline:4,segments=4,cuts=balanced data:2,zero=3"),
+    ("alexnet", "pipeline:3,segments=4,cuts=balanced data:8"),
+])  # fmt: skip
+@pytest.mark.parametrize("ideal", [False, True])
+def test_bytes_and_seconds_of_a_message_belong_to_one_stage(
+    name: str, text: str, ideal: bool
+) -> None:
+    """Its largest call takes no longer than all, and all no longer than if each were as large."""
+    model, system = oracle.model(name), oracle.system("dgx-a100")
+    options = options_for(model, system, None, None, ideal)
+    ((_, block),) = blocks(model, system, parse(text, 256.0), options)
+    for priced, whole in Work(block, 0).messages:
+        offer = priced.menu[int(priced.groups.row[0])]
+        size, seconds = float(whole.nbytes[0]), float(whole.seconds[0])
+        one = min(line.start + line.per_byte * size for line in offer)
+        assert size > 0, priced.what
+        assert one * (1 - 1e-9) <= seconds <= one * float(whole.calls[0]) * (1 + 1e-9), priced.what

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import re
 from dataclasses import fields
+from typing import Any
 
 import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+import oracle
 from oracle.plan.mesh import Groups, merge
 from oracle.plan.plan import Plan, join, parse, table
 from oracle.plan.strategies import Strategy, strategies
@@ -227,3 +229,41 @@ def test_tables_of_a_kind_are_joined_in_order() -> None:
     assert whole.batch.ravel().tolist() == [8, 8, 16]
     assert isinstance(whole[[1]], Plan)
     assert whole[[1]].text() == parts[1].text()
+
+
+def test_replicas_of_experts_are_a_stride_apart() -> None:
+    """Experts are dealt to ranks 0-3 and again to 4-7: 0 and 4 hold the same ones."""
+    groups = Groups(parse("data:8 expert:4", 64))
+    assert groups(("expert",)).patterns == [(((4, 1),), 8)]
+    assert groups(("data/expert",)).patterns == [(((2, 4),), 8)]
+    inner = Groups(parse("data:4 tensor:2 expert:2", 64))
+    assert inner(("expert",)).patterns == [(((2, 2),), 8)]
+    assert inner(("data/expert",)).patterns == [(((2, 4),), 8)]
+
+
+NARROW = {"name": "narrow", "source": "here", "input": [3, 32, 24], "layers": [
+    {"conv": {"filters": 12, "kernel": 5, "padding": 2}}, {"pool": {"kernel": 2}},
+    {"conv": {"filters": 30, "kernel": 3, "padding": 1}}, "flatten", {"dense": 20}]}  # fmt: skip
+GROUPED = {"name": "grouped", "source": "here", "transformer": {
+    "layers": 6, "hidden": 128, "heads": 8, "kv_heads": 2, "vocab": 100, "sequence": 64,
+    "experts": 4, "active": 2, "gated": True}}  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("model", "plan", "limit"),
+    [
+        (NARROW, "data:2", 64),  # the samples
+        (NARROW, "filter:2", 12),  # the fewest filters: of 12, 30 and 20
+        (NARROW, "channel:2", 12),  # the fewest channels, but for the three colours
+        (NARROW, "spatial:2", 32 * 24),  # pixels of the first convolution
+        (GROUPED, "tensor:2", 2),  # key-value heads
+        (GROUPED, "context:2", 64),  # tokens, passed round
+        (GROUPED, "context:2,kind=alltoall", 2),  # or heads, turned
+        (GROUPED, "data:2 expert:2", 4),  # experts of a mixture
+        (GROUPED, "pipeline:2", 6 + 4),  # layers; embedding, norm, head and loss
+        (GROUPED, "pipeline:2,segments=2,interleave=2", (6 + 4) // 2),
+    ],
+)
+def test_the_widest_that_an_axis_may_be(model: dict[str, Any], plan: str, limit: int) -> None:
+    axis = parse(plan, 64).axis(re.findall(r"(\w+):", plan)[-1])
+    assert np.ravel(axis.limit(oracle.model(model), np.float64(64))).tolist() == [limit]

@@ -118,6 +118,15 @@ def test_operation_and_ranks_from_the_ratio(
     assert {s.ranks for s in found.samples} == {ranks}
 
 
+@pytest.mark.parametrize("root", ["", "  -1"])  # which newer versions print
+def test_rows_without_a_header_are_read_by_their_place(root: str) -> None:
+    """20 MB in 100 us are 200 GB/s; 2 · 15/16 of that on the bus: an allreduce of 16."""
+    half = "100.0  200.00  375.00  0"
+    found = logs.parse(f"20000000  5000000  float  sum{root}  {half}  {half}\n", "x")
+    assert [(s.operation, s.ranks) for s in found.samples] == [("allreduce", 16)] * 2
+    assert [(s.nbytes, s.seconds) for s in found.samples] == [(20e6, pytest.approx(1e-4))] * 2
+
+
 def test_a_table_that_could_be_two_operations_is_skipped_with_its_reason() -> None:
     half = "100.0  200.00  175.00  N/A"
     found = logs.parse(HEADER + f"  80  20  float  none  -1  {half}  {half}\n", "x")

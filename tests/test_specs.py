@@ -401,6 +401,12 @@ def test_a_duplicate_key_is_a_fault_at_the_second(tmp_path: Path) -> None:
     assert "line 1" in error.faults[0].what
 
 
+def test_a_field_that_is_missing_is_named(tmp_path: Path) -> None:
+    error = refused(tmp_path, SYSTEM.replace("source: made up\n", "", 1))
+    assert codes(error) == ["E103"]
+    assert "lacks the field `source`" in error.faults[0].what
+
+
 def test_a_small_number_is_not_text(tmp_path: Path) -> None:
     """YAML reads `1e-6` as text; here it is the number that it looks like, where one is due."""
     text = SYSTEM.replace("latency: 2 us", "latency: 1e-6 s")

@@ -91,6 +91,16 @@ def test_a_row_says_what_recommend_says():
     assert tuple(found) == COLUMNS
 
 
+def test_a_system_may_be_used_whole():
+    most = system("ethernet-pair").devices
+    sizes = (most, most + 1)
+    grid = Grid(("lenet5",), ("ethernet-pair",), sizes, (64.0,), True, ways=("plan:data:*",))
+    whole, more = (row(grid, grid.point(n)) for n in range(2))
+    assert (whole["status"], whole["plan"]) == ("ok", f"data:{most}")
+    assert (more["status"], more["plan"]) == ("impossible", "")
+    assert more["why"] == f"{most + 1} devices, but ethernet-pair has {most}"
+
+
 def test_families_use_every_strategy_they_name():
     ways = ("each:data", "each:data+filter", "each:filter")
     found = sweep(Grid(("resnet50",), ("abci",), (8, 128), (8.0,), True, ways=ways), jobs=1)

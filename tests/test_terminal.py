@@ -15,6 +15,9 @@ from typing import Any
 
 from command_line import ROOT, SMALL, spawn, told
 
+import oracle
+from oracle.show.text import estimate_text, why_not
+
 
 def on_a_terminal(columns: int, *line: str, **environment: str) -> str:
     """What a terminal of so many columns receives."""
@@ -80,3 +83,18 @@ def test_characters_that_a_stream_cannot_carry_are_spelled_out() -> None:
     wrong = spawn("specs", "show", "äbçi→", environment={"PYTHONIOENCODING": "latin-1"})
     assert wrong.returncode == 2
     assert "äbçi->" in wrong.stderr.decode("latin-1")
+
+
+def test_memory_that_is_free_is_what_is_left() -> None:
+    """A limit of 2 GiB more than what a plan needs leaves 2 GiB."""
+    needs = float(oracle.estimate("lenet5", "abci", "serial", 4).memory[0])
+    shown = oracle.estimate("lenet5", "abci", "serial", 4, max_memory=needs + 2 * 2**30)
+    assert "a device, 2 GiB free" in estimate_text(shown)
+
+
+def test_the_part_in_which_a_plan_loses_most_is_named() -> None:
+    best = {"forward and backward": 3.0, "data: gradients": 1.0}
+    other = {"forward and backward": 2.0, "data: gradients": 1.5, "filter: activations": 0.4}
+    assert why_not(best, other) == "+500 ms data gradients"
+    assert why_not(best, {**best, "bubble": 7.0}) == "+7 s bubble"
+    assert why_not(best, best) == "as fast"

@@ -220,6 +220,28 @@ def test_megatron_arguments_say_the_plan(asked: Any) -> None:
     assert found.num_layers == layers
 
 
+@pytest.mark.parametrize(
+    ("knobs", "said"),
+    [
+        ("data:4 tensor:2", set()),
+        ("data:4 tensor:2,sequence=on", {"sequence_parallel"}),
+        ("data:4,zero=1 tensor:2", {"use_distributed_optimizer", "overlap_param_gather"}),
+        ("data:4,zero=1 tensor:2,sequence=on",
+         {"use_distributed_optimizer", "overlap_param_gather", "sequence_parallel"}),
+        ("data:4,zero=2 tensor:2",
+         {"use_distributed_optimizer", "overlap_param_gather", "use_megatron_fsdp"}),
+    ],
+)  # fmt: skip
+def test_megatron_is_told_each_knob(knobs: str, said: set[str]) -> None:
+    found = _megatron().parse_args(
+        lines(written("megatron", GPT, A100, knobs, 32)["megatron.args"])
+    )
+    turned = {"sequence_parallel", "use_distributed_optimizer", "overlap_param_gather",
+              "use_megatron_fsdp", "use_tp_pp_dp_mapping", "swiglu"}  # fmt: skip
+    assert {flag for flag in turned if getattr(found, flag)} == said
+    assert found.overlap_grad_reduce
+
+
 def _megatron() -> argparse.ArgumentParser:
     """The flags of Megatron-LM that are written, with the types its own parser gives them."""
     parser = argparse.ArgumentParser(allow_abbrev=False, exit_on_error=False)

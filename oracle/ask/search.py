@@ -32,6 +32,7 @@ KEPT = 48  # products whose knobs are turned, the most promising
 SCANNED = 12  # products whose numbers are scanned, of each axis that has some
 CLIMBERS = 3  # products that climb on from their best setting
 ROUNDS = 16
+DEAR_ROUNDS = 6  # of climbing on with what takes long to price
 FEW = (1.0, 4.0)  # samples of a micro-batch that are tried of every product
 SIZES = (1.0, 2.0, 4.0, 8.0, 16.0)  # and of the promising
 NEAR = 0.5  # of a limit that may be missing where knobs have not been turned
@@ -263,6 +264,31 @@ def climb(pool: Pool) -> None:
     for _ in range(ROUNDS):
         (best,) = pool.leading(1)
         pool.add(_double_steps(space, pool.rows[best]))
+        if pool.leading(1) == [best]:
+            break
+    _try_dear(pool)
+
+
+def _try_dear(pool: Pool) -> None:
+    """Values that take long to price, of the best of all, with one other thing changed."""
+    space = pool.space
+    for column, (_, knob) in enumerate(space.columns):
+        for value in space.dear(column) if knob != "degree" else ():
+            (best,) = pool.leading(1)
+            row = _with(pool.rows[[best]], column, value)
+            others = [c for c in range(space.micro, len(space.columns)) if c != column]
+            few = [_with(row, c, other) for c in others for other in space.values(row[0], c, 1)]
+            first = [_with(row, c, space.knobs[space.columns[c]][i]) for c in others
+                     if c != space.micro and space.counted(c)
+                     for i in range(min(2, len(space.knobs[space.columns[c]])))]  # fmt: skip
+            pool.add(np.concatenate([row, *first]))
+            if pool.leading(1) != [best]:
+                pool.add(np.concatenate([row, *few]))
+    for _ in range(DEAR_ROUNDS):
+        (best,) = pool.leading(1)
+        if not any(pool.rows[best, c] in space.dear(c) for c in range(len(space.columns))):
+            return
+        pool.add(_steps(space, pool.rows[best], reach=1))
         if pool.leading(1) == [best]:
             return
 

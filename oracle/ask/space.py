@@ -20,7 +20,8 @@ from oracle.plan.plan import Plan
 from oracle.plan.strategies import Strategy, strategies
 
 Floats: TypeAlias = NDArray[np.float64]
-MOST = 6000  # products that are looked at one by one; beyond, a lattice of them comes first
+MOST = 6000  # products that are looked at one by one; of more, every k-th comes first
+MANY, FEW = 2**16, 150  # devices from where each pattern of groups takes long to count
 
 
 @dataclass(frozen=True)
@@ -77,8 +78,8 @@ class Space:
         """Every way to write the devices as a product of degrees, or a lattice of them."""
         limits = tuple(self.limits.values())
         found = _products(self.devices, limits)
-        if len(found) > MOST:
-            found = _lattice(found)
+        most = MOST if self.devices <= MANY else FEW
+        found = found[:: max(1, -(-len(found) // most))]  # each has a neighbour nearby
         if not found:  # too many devices for every product: show how far off the widest is
             found = [tuple(min(self.devices, limit) for limit in limits)]
         return np.array(found, float).reshape(len(found), len(limits))
@@ -118,12 +119,19 @@ class Space:
             known = [float(n) for n in range(1, share + 1) if share % n == 0]
             counted = True
         else:
-            known, counted = list(self.knobs[self.columns[column]]), self.counted(column)
+            dear = self.dear(column)
+            known = [value for value in self.knobs[self.columns[column]] if value not in dear]
+            counted = self.counted(column)
         if counted and reach is not None:
             known = sorted(known)
             at = int(np.searchsorted(known, row[column]))
             known = known[max(0, at - reach) : at + reach + 1]
         return [value for value in known if value != row[column]]
+
+    def dear(self, column: int) -> tuple[float, ...]:
+        """Values of a knob that take long to price."""
+        name, knob = self.columns[column]
+        return self.known[name].dear().get(knob, ()) if name else ()
 
     def counted(self, column: int) -> bool:
         """Whether a knob is a number, not a word."""
@@ -182,11 +190,6 @@ def _products(n: int, limits: tuple[int, ...]) -> list[tuple[int, ...]]:
         for d in range(1, min(n, limits[0]) + 1) if n % d == 0
         for more in _products(n // d, rest)
     ]  # fmt: skip
-
-
-def _lattice(products: list[tuple[int, ...]]) -> list[tuple[int, ...]]:
-    """Some of very many products, evenly: every k-th, so that each has a neighbour nearby."""
-    return products[:: len(products) // MOST + 1]
 
 
 @lru_cache(maxsize=1024)

@@ -82,7 +82,8 @@ def learned(readings: Iterable[Reading], system: System) -> Structure:
     if levels == list(system.levels):
         return Structure(system, tuple(found))
     kept = tuple(entry for entry in system.collectives if entry.level in names)
-    return Structure(replace(system, levels=tuple(levels), collectives=kept), tuple(found), dropped)
+    learned = replace(system, levels=tuple(levels), collectives=kept, calibrated_on=())
+    return Structure(learned, tuple(found), dropped)
 
 
 def _node(

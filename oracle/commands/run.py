@@ -51,13 +51,13 @@ def stages(asked: argparse.Namespace, text: str) -> tuple[int, ...]:
     from oracle.predict.defaults import options_for
     from oracle.spec.catalogue import system
 
-    plan = parse(text, asked.batch)
-    if not asked.system or plan.axis("pipeline").degree[0, 0] == 1:
+    if not asked.system:
         return ()
     what, where = model(asked.model), system(asked.system)
     precision = "fp32" if asked.precision == "fp64" else asked.precision
     options = options_for(what, where, precision, asked.optimizer, profile=asked.profile)
-    return evaluate.cuts(what, where, plan, options)
+    cuts = evaluate.cuts(what, where, parse(text, asked.batch), options)
+    return cuts if len(cuts) > 2 else ()
 
 
 def run(asked: argparse.Namespace) -> Answer:

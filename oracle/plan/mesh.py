@@ -1,4 +1,7 @@
-"""Who talks to whom: the devices of a plan as a mesh, and a message's group as a slice of it."""
+"""Who talks to whom: the devices of a plan as a mesh, and a message's group as a slice of it.
+
+It names `data` and `expert`, since experts are dealt to the inner part of the data axis.
+"""
 
 from __future__ import annotations
 

@@ -10,16 +10,21 @@ from oracle.models.model import Model
 from oracle.models.shard import Array
 from oracle.plan.mesh import distinct
 
+PAIRS = 4_000_000  # of a part's two ends, held at once
+
 
 class Stages:
     """Deals a model's units to p devices in v chunks each, and adds rows up by device.
+
+    Cuts are even or balance the `load` of each unit, with what crosses each of the `borders`.
 
     Chunk c sits on device c mod p; in a V every other round of them comes back from the last.
     """
 
     def __init__(
-        self, model: Model, p: int, v: int, even: bool, load: Array, vee: bool = False
-    ) -> None:
+        self, model: Model, p: int, v: int, even: bool, load: Array, vee: bool = False,
+        borders: Array | None = None,
+    ) -> None:  # fmt: skip
         self.counts, self.ends = model.units
         self.begin = np.argmax(self.counts > 0, axis=-1)  # a unit is a run of rows
         self.stop = self.counts.shape[1] - np.argmax(self.counts[:, ::-1] > 0, axis=-1)
@@ -31,7 +36,7 @@ class Stages:
         elif even and (dealt := even_cuts(model, chunks)) is not None:
             self.cuts = dealt[None, :]
         else:
-            self.cuts = balanced_cuts(load @ self.counts.T, chunks)
+            self.cuts = balanced_cuts(load, chunks, borders)
         # where all plans share their cuts, a device's rows are one count each
         self.rows = self.gather(self.counts.T).T if len(self.cuts) == 1 else None
 
@@ -88,6 +93,12 @@ class Stages:
         """(plans, chunks - 1) → (plans, p): what each device receives, from either side."""
         return self.fold(self._between(borders)) + self.received_ahead(borders)
 
+    def received_most(self, borders: Array) -> Array:
+        """(plans, chunks - 1) → (plans, p): the largest that each device receives."""
+        between = self._between(borders)
+        sides = (np.pad(between, [(0, 0), side]) for side in ((1, 0), (0, 1)))
+        return np.maximum(*(self.fold(side, np.maximum) for side in sides))
+
     def _between(self, borders: Array) -> Array:
         """Without those where a V turns, between two chunks of one device."""
         if not self.vee:
@@ -100,6 +111,14 @@ class Stages:
         if self.chunks <= 1:
             return units.max(axis=-1, keepdims=True)
         return self.fold(self.chunk(units, np.maximum), np.maximum)
+
+    def largest(self, values: Array, columns: Array) -> Array:
+        """(plans, rows) → (plans, p): the largest value among the rows of each device."""
+        if self.chunks <= 1:
+            return values.max(axis=-1, keepdims=True, initial=0.0)
+        kinds, unit = np.unique(self.counts[:, columns] > 0, axis=0, return_inverse=True)
+        most = [values[:, mine].max(axis=-1, initial=0.0) for mine in kinds]
+        return self.most(np.stack(most, axis=-1)[:, unit.ravel()])
 
     def borders(self, values: Array) -> Array:
         """(plans, rows) → (plans, chunks - 1): the row that ends each chunk but the last."""
@@ -139,8 +158,48 @@ def even_cuts(model: Model, chunks: int) -> Array | None:
     return cuts
 
 
-def balanced_cuts(loads: Array, parts: int) -> Array:
+def balanced_cuts(loads: Array, parts: int, borders: Array | None = None) -> Array:
     """(plans, units) loads → (plans, parts + 1) edges that make the fullest part least.
+
+    A part also takes what crosses the borders at its ends, (plans, units - 1) where there are any.
+    """
+    if borders is None or not borders.any():
+        return _swept_cuts(loads, parts)
+    first, row = distinct(np.hstack([loads, borders]))
+    block = max(1, PAIRS // (loads.shape[1] + 1) ** 2)
+    cut = [_bordered_cuts(loads[rows], parts, borders[rows])
+           for rows in (first[i : i + block] for i in range(0, len(first), block))]  # fmt: skip
+    return np.concatenate(cut)[row]
+
+
+def _bordered_cuts(loads: Array, parts: int, borders: Array) -> Array:
+    """Edges by the least of all ways to cut: first of the fullest part, then of all borders.
+
+    fullest(k, e) = min over b < e of max(fullest(k - 1, b), load of a part from b to e)
+    """
+    n, units = loads.shape
+    running = np.pad(np.cumsum(loads, axis=-1), [(0, 0), (1, 0)])
+    across = np.pad(borders, [(0, 0), (1, 1)])
+    part = running[:, None, :] - running[:, :, None] + across[:, None, :] + across[:, :, None]
+    part[:, np.tril(np.ones((units + 1, units + 1), bool))] = np.inf  # [plan, begin, end]
+    fullest = np.where(np.arange(units + 1) > 0, np.inf, np.zeros((n, 1)))
+    crossed = fullest
+    for _ in range(parts):
+        fullest = np.maximum(fullest[:, :, None], part).min(axis=1)
+    part = np.where(part <= fullest[:, -1, None, None] * (1 + 1e-12), across[:, None, :], np.inf)
+    begins = []
+    for _ in range(parts):
+        ways = crossed[:, :, None] + part
+        begins.append(ways.argmin(axis=1))
+        crossed = ways.min(axis=1)
+    edges, rows = np.full((n, parts + 1), units), np.arange(n)
+    for k in reversed(range(parts)):
+        edges[:, k] = begins[k][rows, edges[:, k + 1]]
+    return edges
+
+
+def _swept_cuts(loads: Array, parts: int) -> Array:
+    """The same without borders.
 
     The least bound that a greedy sweep can keep, for all plans at once; every part gets at least
     one unit. It is halved in between: a sweep that fits lowers the upper end to its fullest part,

@@ -6,6 +6,8 @@
     price   the network prices the messages           oracle.network, oracle.predict.exchange
     add up  over layers, micro-batches and stages     oracle.predict.step, oracle.predict.memory
 
+It names the `pipeline`, since rows are added up over its stages.
+
 Plans that differ only in *when* things happen share the same prices, and those of which a device
 has the same rows share the rows' (`oracle.predict.workload`).
 """
@@ -24,14 +26,16 @@ from oracle.models.model import Model
 from oracle.models.shard import Array
 from oracle.plan.mesh import Kinds, distinct
 from oracle.plan.plan import Plan
+from oracle.plan.stages import Stages
 from oracle.plan.strategies import Rule
 from oracle.predict import memory
-from oracle.predict.exchange import Exchange, Lines, Priced, price
+from oracle.predict.exchange import Exchange, Priced, price
 from oracle.predict.limits import limits
+from oracle.predict.offers import Lines
 from oracle.predict.overlap import Cover
 from oracle.predict.step import Step, step, work_of
 from oracle.predict.uncertainty import Sources
-from oracle.predict.workload import split, stages_of, workload
+from oracle.predict.workload import said_by, split, when_of, workload
 from oracle.spec.options import Options
 from oracle.spec.system import System
 
@@ -48,6 +52,7 @@ class Block:
     step: Step
     held: memory.Held
     rules: list[Rule]
+    stages: Stages
 
     @property
     def seconds(self) -> Array:
@@ -152,19 +157,13 @@ def _cut(plan: Plan, rows: Array) -> Iterator[Array]:
 
 def block(model: Model, system: System, plan: Plan, options: Options, lines: Lines) -> Block:
     """Estimate plans that share degree, interleave, cuts and placement of their pipeline."""
-    timing = {axis.name: axis.timing for axis in plan.axes}
+    timing = when_of(model, plan)
     kinds = Kinds.of(plan.columns(lambda axis, knob: knob not in timing[axis.name]))
-    load, same = workload(model, system, kinds.one_of_each(plan), options), kinds.row
+    load, same = workload(model, system, kinds.one_of_each(plan), options, lines), kinds.row
     work = work_of(load, system, options)
     cover = Cover({"forward": work.forward, "backward": work.backward},
                   dict(zip(("forward", "backward"), work.host, strict=True)))  # fmt: skip
-    said = [
-        (message, axis)
-        for axis in load.axes
-        if axis.speaks_for_all or not axis.degrees or np.any(axis.degree > 1)
-        for message in axis.talk(load.seen_by(axis))
-        if (message.over != "mesh" or load.groups.of(message).talk) and np.any(message.calls)
-    ]
+    said = said_by(load.axes, load.seen_by, load.groups)
     talk: list[Any] = [None] * len(said)
     # gradients hide under what the passes take with all their messages: they come last
     for at in sorted(range(len(said)), key=lambda at: said[at][0].when == "step"):
@@ -179,14 +178,14 @@ def block(model: Model, system: System, plan: Plan, options: Options, lines: Lin
 
     taken = step(plan, same, load.stages, work, talk, system, options, sources)
     held = memory.held(load, plan, same, system.device, options)
-    return Block(plan, taken, held, limits(plan, model, system, held, options))
+    rules = limits(plan, model, system, held, options)
+    return Block(plan, taken, held, rules, load.stages)
 
 
 def cuts(model: Model, system: System, plan: Plan, options: Options) -> tuple[int, ...]:
     """Where one plan's pipeline is cut, in units of the model: 0, the ends of chunks, the end."""
-    shard = split(model, plan[:1], options)
-    times = passes(shard, system.device, options.precision, options.profile)
-    return tuple(int(unit) for unit in stages_of(plan[:1], model, times).cuts[0])
+    ((_, found),) = blocks(model, system, plan[:1], options)
+    return tuple(int(unit) for unit in found.stages.cuts[0])
 
 
 __all__ = ["Block", "Exchange", "Options", "block", "blocks", "cuts", "split"]

@@ -8,24 +8,19 @@ from typing import Any
 
 import numpy as np
 
-from oracle.kernels.provenance import FOLD, MEASURED
+from oracle.kernels.provenance import MEASURED
 from oracle.models.shard import Array
 from oracle.network import nccl
 from oracle.network.collectives import Message, plain
-from oracle.network.contention.line import Offer
-from oracle.network.host import link_line
 from oracle.plan.mesh import Slice
 from oracle.plan.strategies import Strategy
+from oracle.predict.offers import Lines, Menu, cheapest, menu_of, senders
 from oracle.predict.overlap import Cover, slowed
 from oracle.predict.workload import Workload
 from oracle.spec.options import Options
 from oracle.spec.system import System
 
-NOTHING = Offer()
 BUCKET = 25e6  # bytes of gradients exchanged at once while the backward pass runs
-
-Lines = Callable[..., Offer]  # contention.lines or contention.alone
-Menu = list[Offer]  # of each pattern of groups
 
 
 @dataclass(frozen=True)
@@ -79,7 +74,7 @@ class Priced:
         name = self.names[int(self.best[plan])] if self.names else ""
         offer = self.menu[int(self.groups.row[plan])]
         mine = [line for line in offer if line.algorithm == name]
-        nbytes = float(self.nbytes[plan])
+        nbytes = float(self.nbytes[plan].max())
         return min(mine, key=lambda line: line.start + line.per_byte * nbytes, default=None)
 
 
@@ -115,6 +110,7 @@ class Calls:
     calls: Array
     often: Array  # (plans, 1) how often all of them are sent
     total: Callable[[Array], Array]  # (kinds, senders) -> (kinds, p)
+    most: Callable[[Array], Array]  # as `total`, the largest of each stage
     rows: Array  # of the model, that send for themselves
 
 
@@ -127,20 +123,22 @@ def calls_of(message: Message, load: Workload, sends: Array) -> Calls:
         rows = np.flatnonzero(np.broadcast_to((calls > 0).any(axis=0), shape[1]))
         calls = np.broadcast_to(calls, shape)[:, rows] * sends
         add = stages.last if message.once else stages.total
-        return Calls(nbytes[:, rows], calls, once, lambda values: add(values, rows), rows)
+        return Calls(nbytes[:, rows], calls, once, lambda values: add(values, rows),
+                     lambda values: stages.largest(values, rows), rows)  # fmt: skip
     often = load.kinds.spread(np.max(calls, axis=-1, keepdims=True))
     if message.when.startswith("unit"):
         nbytes = stages.units(nbytes)
-        return Calls(nbytes, sends * (nbytes > 0), often, stages.gather, rows)
+        return Calls(nbytes, sends * (nbytes > 0), often, stages.gather, stages.most, rows)
     if message.when == "border":
         nbytes = stages.borders(nbytes)
-        return Calls(nbytes, np.ones_like(nbytes), once, stages.received, rows)
+        return Calls(nbytes, np.ones_like(nbytes), once, stages.received, stages.received_most,
+                     rows)  # fmt: skip
     nbytes = stages.total(nbytes)
     calls = np.broadcast_to(sends, nbytes.shape) * 1.0
     if message.hides and not load.shard.ideal:
         pieces = np.maximum(1.0, np.ceil(nbytes / BUCKET))
         calls, nbytes = calls * pieces, nbytes / pieces
-    return Calls(nbytes, calls, often, np.asarray, rows)
+    return Calls(nbytes, calls, often, np.asarray, np.asarray, rows)
 
 
 def price(
@@ -150,15 +148,8 @@ def price(
     """What a message takes on each stage, and what is left of it beside the work it hides under."""
     stages, spread, ideal = load.stages, load.kinds.spread, load.shard.ideal
     meshed = message.over == "mesh"
-    found = load.groups.of(message) if meshed else load.groups.own
-    menu: Menu = [
-        NOTHING if not meshed or devices > system.devices or not pattern
-        # what reaches past the system is not priced: it is infeasible, and says so
-        else lines(system, message.op, pattern, devices, options.algorithm)
-        for pattern, devices in found.patterns
-    ]  # fmt: skip
-    if not meshed:
-        menu = [Offer([link_line(system, message.over, f"{axis.name}: {message.what}")])]
+    found = senders(message, load.groups)
+    menu = menu_of(message, found, system, options, lines)
     sends = found.size > 1.0 if meshed else np.ones_like(found.size)
     sent = calls_of(message, load, sends)
     chosen = cheapest(menu, found.row, sent.nbytes)
@@ -186,56 +177,13 @@ def price(
             lost = sent.total(cost * volume * sent.nbytes * sent.calls)
             exposed = slowed(exposed, seconds, sent.often * spread(lost))
     cover.show(message.when, exposed)
-    largest = np.where(sent.calls > 0, sent.nbytes, 0.0).max(axis=-1, initial=0.0)
+    largest = sent.most(np.where(sent.calls > 0, sent.nbytes, 0.0))
+    if message.when == "border" and ideal:
+        largest = np.repeat(largest.max(axis=-1, keepdims=True), stages.p, axis=1)
     mine = Slice(found.patterns, spread(found.row), spread(found.size))
     return Priced(
         message, axis.name, mine, menu, message.when.removeprefix("unit "), mine.size[:, 0],
-        spread(largest) * (sent.often[:, 0] > 0), count, seconds, exposed, spread(chosen.phi),
+        spread(largest) * (sent.often > 0), count, seconds, exposed, spread(chosen.phi),
         spread(chosen.best), chosen.names, chosen.full, spread(chosen.rough), chosen.origins,
         spread(chosen.outside), ahead,
     )  # fmt: skip
-
-
-@dataclass(frozen=True)
-class Chosen:
-    """The cheapest line of each plan's menu: seconds of a call, and what is known of it."""
-
-    seconds: Array  # (plans, senders) of one call
-    best: Array  # (plans,) index into the tuples, of the line at the largest size
-    names: tuple[str, ...]
-    full: tuple[tuple[str, ...], ...]
-    origins: tuple[str, ...]
-    phi: Array  # (plans,)
-    rough: Array
-    outside: Array
-
-
-def cheapest(menu: Menu, row: Array, nbytes: Array) -> Chosen:
-    """The cheapest line at each size, and which it was at the largest."""
-    known: dict[tuple[str, tuple[str, ...], str], int] = {}
-    most = max(1, *(len(offer.cheapest) for offer in menu))
-    table = np.zeros((7, len(menu), most))
-    table[5] = np.inf
-    index = np.zeros((len(menu), most), int)
-    for i, offer in enumerate(menu):
-        count = len(offer.cheapest)
-        table[:, i, :count], table[0, i, max(count, 1) :] = offer.numbers, np.inf  # no line
-        for j, line in enumerate(offer.cheapest):
-            key = line.algorithm, line.full, line.origin
-            index[i, j] = known.setdefault(key, len(known))
-    largest = nbytes.max(axis=-1, initial=0.0)
-    start, slope = table[:2, row]  # (plans, lines)
-    seconds = slope[:, :1] * nbytes + start[:, :1]
-    for j in range(1, most):
-        np.minimum(seconds, slope[:, j : j + 1] * nbytes + start[:, j : j + 1], out=seconds)
-    at = np.argmin(start + slope * largest[:, None], axis=-1)
-    best = index[row, at] if known else np.zeros(len(row), int)
-    names, full, origins = (
-        (tuple(column) for column in zip(*known, strict=True)) if known else ((),) * 3
-    )
-    _, _, phi, rough, low, high, outside = table[:, row, at]
-    # a line serves other sizes than it was fitted to, with more doubt the farther they are
-    beyond = np.maximum(np.maximum(low / np.maximum(largest, 1.0), largest / high), 1.0)
-    rough = rough + FOLD * np.log(beyond)
-    unseen = (outside > 0) | (beyond > 1 + 1e-9)
-    return Chosen(seconds, best, names, full, origins, phi, rough, unseen)

@@ -4,6 +4,7 @@
 
 Activations are what the backward pass wants, kept from the forward pass until it is used: a
 tensor once, whoever wants it. A 1F1B pipeline holds min(S, p - i) micro-batches on stage i.
+It names `recompute`, whose kinds choose what is kept, and `data`, whose gradients are in buckets.
 The published M = 2γδ Σ (B(|x| + |y|) + |w|) is the *ideal* form [kahira2021, Table III].
 """
 

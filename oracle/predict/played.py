@@ -1,4 +1,4 @@
-"""When the stages of each plan's pipeline are done, as its schedule is played."""
+"""When the stages of each plan's `pipeline` are done, as its schedule is played."""
 
 from __future__ import annotations
 

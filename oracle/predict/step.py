@@ -1,7 +1,8 @@
 """An iteration from the seconds of its stages: passes, schedule, exchange, update.
 
 What does not depend on the schedule or on recomputation is priced once for each distinct shard
-(u of them); `same` says which of them each of the n plans has.
+(u of them); `same` says which of them each of the n plans has. It names the `pipeline` and
+`recompute`, which say when work is done and how often, not what it is.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ from oracle.models.model import Flags, Model
 from oracle.models.shard import Array
 from oracle.plan.plan import Plan
 from oracle.plan.stages import Stages
-from oracle.plan.strategies.recompute import Recompute, inside
+from oracle.plan.strategies.recompute import Recompute, recomputed
 from oracle.predict import played
 from oracle.predict.exchange import Exchange, Priced
 from oracle.predict.overlap import together
@@ -92,14 +93,6 @@ def work_of(load: Workload, system: System, options: Options) -> StageWork:
 
 
 @lru_cache(masks.MODELS)
-def recomputed(model: Model) -> tuple[Array, Array, Array]:
-    """Shares of each row's forward pass made again: selective, full, by operators."""
-    again = inside(model)
-    core = masks.attention(model)
-    matrices = model.weighted & again
-    return 1.0 * core, 1.0 * again, again * np.where(core, 0.0, np.where(matrices, 0.5, 1.0))
-
-
 @lru_cache(masks.MODELS)
 def adding(model: Model) -> Flags:
     """Rows whose product adds the weights' gradient up."""
@@ -245,8 +238,9 @@ class Step:
         )
         exposed = self._over(one.when, one.exposed, one.ahead)
         exposed = exposed * self.uncovered if one.when == "step" else exposed
+        at = {"step": self.end, "forward": self.paces[0]}.get(one.when, self.paces[1])
         return Exchange(
-            one.what, one.op, one.group[same], calls, one.nbytes[same], seconds, exposed,
+            one.what, one.op, one.group[same], calls, one.nbytes[same, at], seconds, exposed,
             one.phi[same], one.best[same], one.names, one.full, one.rough[same] * exposed,
             one.origins, one.outside[same],
         )  # fmt: skip

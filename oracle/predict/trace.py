@@ -1,6 +1,6 @@
 """One iteration in time: when each stage runs each pass, waits, exchanges and updates.
 
-The schedule of the plan is played with the very seconds of the stages that the estimate adds up.
+The schedule of the `pipeline` is played with the seconds of the stages that the estimate adds up.
 """
 
 from __future__ import annotations

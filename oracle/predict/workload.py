@@ -2,11 +2,12 @@
 
 Many plans of a table leave a device the same rows and micro-batches: they differ in how training
 state is sharded. Rows are split and priced once for each kind of plan, and spread over the plans
-when they have been added up.
+when they have been added up. It names the `pipeline`, whose degree and chunks make the stages.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
 from functools import lru_cache
 
@@ -21,8 +22,10 @@ from oracle.models.model import Model
 from oracle.models.shard import Array, Shard, serial
 from oracle.plan.mesh import Groups, Kinds
 from oracle.plan.plan import Plan
-from oracle.plan.stages import Stages
+from oracle.plan.stages import Stages, even_cuts
 from oracle.plan.strategies import Strategy
+from oracle.predict.offers import Lines
+from oracle.predict.stage_load import Said, stage_load
 from oracle.spec.options import Options
 from oracle.spec.system import System
 
@@ -53,11 +56,11 @@ class Workload:
         return self.kinds.spread(self.stages.total(values))
 
 
-def workload(model: Model, system: System, plan: Plan, options: Options) -> Workload:
+def workload(model: Model, system: System, plan: Plan, options: Options, lines: Lines) -> Workload:
     """Split and price plans that share a pipeline's shape."""
     apart = options.ideal or len(plan) == 1
     state = split(model if apart else _one_row(model), plan, options)
-    kinds = Kinds.apart(len(plan)) if apart else _kinds(plan, state)
+    kinds = Kinds.apart(len(plan)) if apart else _kinds(model, plan, state)
     few = kinds.one_of_each(plan)
     shard = state if apart else split(model, few, options)
     times = passes(shard, system.device, options.precision, options.profile)
@@ -67,8 +70,9 @@ def workload(model: Model, system: System, plan: Plan, options: Options) -> Work
         replace(axis, **{knob: getattr(each, knob) for knob in axis.state_knobs})
         for axis, each in zip(few.lean, plan.lean, strict=True)
     )
-    stages = stages_of(few, model, times)
-    return Workload(kinds, few, shard, times, stages, Groups(few), state, axes)
+    groups = Groups(few)
+    stages = _stages(model, few, shard, groups, times, system, options, lines)
+    return Workload(kinds, few, shard, times, stages, groups, state, axes)
 
 
 def split(model: Model, plan: Plan, options: Options) -> Shard:
@@ -79,18 +83,54 @@ def split(model: Model, plan: Plan, options: Options) -> Shard:
     return shard
 
 
-def stages_of(plan: Plan, model: Model, times: Passes) -> Stages:
+def balanced(model: Model, plan: Plan) -> bool:
+    """Whether the pipeline of some plans, alike in shape, is cut by its load."""
+    pipeline = plan.axis("pipeline")
+    chunks = min(int(pipeline.degree[0, 0] * pipeline.interleave[0, 0]), len(model.units[1]))
+    even = not pipeline.cuts[0, 0] and even_cuts(model, chunks) is not None
+    return chunks > 1 and not even
+
+
+def when_of(model: Model, plan: Plan) -> dict[str, tuple[str, ...]]:
+    """The knobs of each axis that say when things happen; what is recomputed may say where too."""
+    timing = {axis.name: axis.timing for axis in plan.axes}
+    return {**timing, "recompute": ()} if balanced(model, plan) else timing
+
+
+def said_by(axes: Iterable[Strategy], shard: Callable[[Strategy], Shard], groups: Groups) -> Said:
+    """What axes send, and which of them sends it."""
+    return [
+        (message, axis)
+        for axis in axes
+        if axis.speaks_for_all or not axis.degrees or np.any(axis.degree > 1)
+        for message in axis.talk(shard(axis))
+        if (message.over != "mesh" or groups.of(message).talk) and np.any(message.calls)
+    ]
+
+
+def _stages(
+    model: Model, plan: Plan, shard: Shard, groups: Groups, times: Passes, system: System,
+    options: Options, lines: Lines,
+) -> Stages:  # fmt: skip
     """The stages of plans that share degree, interleave, cuts and placement of their pipeline."""
     pipeline = plan.axis("pipeline")
     p, v = int(pipeline.degree[0, 0]), int(pipeline.interleave[0, 0])
-    load = times.forward + times.data + times.weight
-    return Stages(model, p, v, not pipeline.cuts[0, 0], load, bool(pipeline.vee[0, 0]))
+    load, borders = times.forward + times.data + times.weight, None
+    if balanced(model, plan):
+        if options.ideal:  # as published, by compute alone
+            load = load @ model.units[0].T
+        else:
+            said = said_by(plan.lean, lambda axis: shard, groups)
+            load, borders = stage_load(plan, shard, groups, said, times, system, options, lines)
+    return Stages(model, p, v, not pipeline.cuts[0, 0], load, bool(pipeline.vee[0, 0]), borders)
 
 
-def _kinds(plan: Plan, state: Shard) -> Kinds:
+def _kinds(model: Model, plan: Plan, state: Shard) -> Kinds:
     """Plans that leave a device the same rows and micro-batches."""
+    timing = when_of(model, plan)
     others = {
-        axis.name: (*axis.timing, *axis.state_knobs, *axis.batch_knobs()) for axis in plan.axes
+        axis.name: (*timing[axis.name], *axis.state_knobs, *axis.batch_knobs())
+        for axis in plan.axes
     }
     table = plan.columns(lambda axis, knob: knob not in others[axis.name])
     table[:, :1] = state.batch  # in place of that of all devices

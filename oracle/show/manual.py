@@ -57,7 +57,7 @@ def strategy_text(name: str) -> str:
     cls = strategies()[name]
     degree = "selective" if not cls.degrees else "4"
     said = [f"{k['knob']}={'|'.join(k['takes'])} ({k['is']} if not said)" for k in told["knobs"]]
-    if name == "spatial":
+    if cls.as_grid:
         said = ["a grid instead of a degree, spatial:2x2", *said]
     letters = [f"{letter} {meaning}" for letter, meaning in LETTERS.items()
                if any(_stands(letter, e) for e in told["equations"])]  # fmt: skip

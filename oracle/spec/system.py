@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from itertools import pairwise
 from typing import Annotated
 
@@ -97,9 +98,13 @@ class System:
     storage: Storage | None = None
     software: str = ""  # what the calibration ran under
     dispatch: Seconds = 20e-6  # a framework's own work on the host for each kernel it launches
+    # the levels that `collectives` were fitted on: those of the file, also of a machine supposed
+    calibrated_on: tuple[Level, ...] = field(default=(), repr=False, metadata={"hidden": True})
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "levels", tuple(linked(self.levels)))
+        levels = tuple(linked(self.levels))
+        object.__setattr__(self, "levels", levels)
+        object.__setattr__(self, "calibrated_on", self.calibrated_on or levels)
 
     def __hash__(self) -> int:
         return id(self)
@@ -110,6 +115,13 @@ class System:
     @property
     def devices(self) -> int:
         return self.levels[-1].devices if self.levels else 1
+
+    @cached_property
+    def as_calibrated(self) -> System:
+        """The machine that `collectives` were fitted on: itself, unless levels were replaced."""
+        if self.calibrated_on == self.levels:
+            return self
+        return replace(self, levels=self.calibrated_on)
 
     @property
     def inside(self) -> int:

@@ -1,7 +1,8 @@
 """What limits a plan, in the words of the published table "what limits what" [kahira2021].
 
 A step's seconds are taken apart by asking what it would be without each cause: the same plan on
-a host that launches for nothing, without its pipeline, and the whole job on one device.
+a host that launches for nothing, without its `pipeline` (whose micro-batches `data` then has),
+and the whole job on one device. What `recompute` costs is named with the rest that is redundant.
 """
 
 from __future__ import annotations

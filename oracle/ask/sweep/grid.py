@@ -180,14 +180,12 @@ def sizes(text: str) -> tuple[float, ...]:
 
 def _bandwidth(system: System, k: float) -> System:
     levels = tuple(replace(level, bandwidth=level.bandwidth * k) for level in system.levels)
-    fitted = tuple(replace(c, bandwidth=c.bandwidth * k) for c in system.collectives)
-    return replace(system, levels=levels, collectives=fitted)
+    return replace(system, levels=levels)  # what was calibrated on it is scaled along
 
 
 def _latency(system: System, k: float) -> System:
     levels = tuple(replace(level, latency=level.latency * k) for level in system.levels)
-    fitted = tuple(replace(c, latency=c.latency * k, base=c.base * k) for c in system.collectives)
-    return replace(system, levels=levels, collectives=fitted)
+    return replace(system, levels=levels)
 
 
 def _kernels(system: System, k: float) -> System:

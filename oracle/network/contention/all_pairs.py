@@ -45,7 +45,9 @@ def all_pairs_cost(topology: Topology, groups: RankGroups, steps: Steps) -> Step
     slowest = float(topology.seconds_per_byte[load > 0].max(initial=0.0))
     by_level = (-np.diff(met) / max(met[0], 1.0))[None]
     alpha = np.where(by_level > 0, topology.latency, 0.0).max(axis=1)
-    shared, solo = np.array([share * busy[fullest]]), np.array([(p - 1) * share * slowest])
+    shared = np.array([share * busy[fullest]])
+    # alone, one way out carries a rank's messages, unless several are faster even in company
+    solo = np.minimum((p - 1) * share * slowest, shared)
     return StepCosts(by_level, alpha, shared, solo, np.array([fullest]), steps.times)
 
 

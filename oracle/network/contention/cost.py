@@ -62,16 +62,19 @@ def schedule_costs(
     costs = iter(step_costs(topology, groups, [s for each in schedules for s in each], reduce))
     found = [_cost(topology, [next(costs) for _ in each]) for each in schedules]
     return [
-        _relieved(cost, critical_path(topology, groups, schedule, reduce))
+        _relieved(
+            cost,
+            critical_path(topology, groups, schedule, reduce),
+            critical_path(topology, groups, schedule, reduce, shared=False),
+        )
         if leaves_ranks_out(schedule, groups.p)
         else cost
         for cost, schedule in zip(found, schedules, strict=True)
     ]
 
 
-def _relieved(cost: Cost, per_byte: float) -> Cost:
-    """The cost where ranks that sit a step out are ahead of the others."""
-    solo = cost.per_byte / cost.phi
+def _relieved(cost: Cost, per_byte: float, solo: float) -> Cost:
+    """The cost where ranks that sit a step out are ahead of the others, alone as in company."""
     return replace(cost, per_byte=per_byte, phi=per_byte / solo if solo else 1.0)
 
 

@@ -91,4 +91,7 @@ def _counted(topology: Topology, batch: list[Flows]) -> StepCosts:
     else:
         alpha = np.where(by_level > 0, topology.latency, 0.0).max(axis=1)
     times = np.concatenate([f.times for f in batch])
-    return StepCosts(by_level, alpha, busy[np.arange(steps), fullest], solo, used[fullest], times)
+    shared = busy[np.arange(steps), fullest]
+    # a rank that sends to many at once over several ways out is done before one way would be
+    solo = np.minimum(solo, shared)
+    return StepCosts(by_level, alpha, shared, solo, used[fullest], times)

@@ -29,11 +29,14 @@ def leaves_ranks_out(schedule: Sequence[Steps], p: int) -> bool:
 
 
 def critical_path(
-    topology: Topology, groups: RankGroups, schedule: Sequence[Steps], reduce: bool = True
-) -> float:
+    topology: Topology, groups: RankGroups, schedule: Sequence[Steps], reduce: bool = True,
+    shared: bool = True,
+) -> float:  # fmt: skip
     """Seconds per byte until the last rank is done, each waiting for its partners only.
 
     clock(r) = max over flows of r of  done(its last link)
+
+    Not `shared`, each flow has its links to itself, and is through after the slowest of them.
     """
     clock = np.zeros(int(groups.devices_of(np.arange(groups.devices)).max()) + 1)
     for steps in schedule:
@@ -48,7 +51,12 @@ def critical_path(
                     last = np.zeros(len(clock))
                     np.maximum.at(last, group, begin)
                     begin = last[group]
-                end = _finish(topology, topology.route(s, d), begin, part * times)
+                route, sent = topology.route(s, d), part * times
+                if shared:
+                    end = _finish(topology, route, begin, sent)
+                else:  # messages that leave one rank at once still share its way out
+                    sent = sent * flows.per_rank
+                    end = begin + sent * topology.seconds_per_byte[route].max(axis=0)
                 clock = clock.copy()
                 np.maximum.at(clock, s, end)
                 np.maximum.at(clock, d, end)

@@ -7,11 +7,13 @@ from functools import cache
 from inspect import signature
 from math import log
 
+import numpy as np
+
 from oracle.kernels.provenance import FOLD
 from oracle.network import nccl
 from oracle.network.collectives import ALGORITHMS, Algorithm, named
 from oracle.network.contention.cached import Key, algorithm_costs, cache_of
-from oracle.network.contention.cost import Cost
+from oracle.network.contention.cost import Cost, schedule_cost
 from oracle.network.contention.groups import RankGroups, closest_devices, spanning_level
 from oracle.network.contention.line import CostLine
 from oracle.network.topology import network_of
@@ -21,7 +23,11 @@ from oracle.spec.system import Calibrated, System
 def fitted(
     system: System, op: str, groups: RankGroups, inner: int, algorithm: str | None
 ) -> Iterator[CostLine]:
-    """Lines from calibrated entries: measured α and β, and the φ of these groups on top."""
+    """Lines from calibrated entries: measured α and β, and the φ of these groups on top.
+
+    A machine supposed has other links than the one measured: α goes with its level's latency,
+    β with what the links of either let the algorithm have.
+    """
     p, to_a_node = groups.p, groups.inner(system.node)
     for entry, extra in _entries(system, op, groups, algorithm):
         form = named(op, entry.algorithm)
@@ -30,6 +36,7 @@ def fitted(
         seen = min(max(p, low), high)  # its bandwidth was measured at no other rank count
         was, packed = _measured(system, op, entry, seen)
         start = entry.base + _counted(form, "steps", p, to_a_node) * entry.latency
+        start *= _latency(system, entry.level) / _latency(system.as_calibrated, entry.level)
         volume = _counted(form, "volume", seen, packed)
         slope = volume / entry.bandwidth * now.per_byte / was.per_byte
         known = [entry.uncertainty.get(name, 0.0) for name in ("bandwidth", "residual")]
@@ -37,21 +44,39 @@ def fitted(
                    min(1.0, extra + max(0.03, *known)), entry.sizes, extra > 0)  # fmt: skip
 
 
+def _latency(system: System, name: str) -> float:
+    """α of the level of a name."""
+    return next(level.latency for level in system.levels if level.name == name)
+
+
 def _measured(system: System, op: str, entry: Calibrated, p: int) -> tuple[Cost, int]:
     """What an entry's algorithm cost as it was measured: packed on whole nodes, nobody else.
 
-    With `concurrency` groups at once they were dealt round the ranks.
+    With `concurrency` groups at once they were dealt round the ranks. Ranks that would fit below
+    the entry's level were on two units of it: two ranks between nodes were not on one node.
     """
-    apart = max(1, round(entry.concurrency))
-    known = cache_of(system)
-    key: Key = ("measured", op, entry.algorithm, p, apart)
+    was, apart = system.as_calibrated, max(1, round(entry.concurrency))
+    known = cache_of(was)
+    key: Key = ("measured", op, entry.level, entry.algorithm, p, apart)
     if key not in known:
-        then = RankGroups(((p, apart),), p * apart)
-        packed = then.inner(closest_devices(system))
-        by = _as_run(system, op, entry.algorithm, p, packed)
-        known[key] = _bare_cost(system, op, by, then, packed), then.inner(system.node)
+        then = _placed(was, entry.level, p, apart)
+        packed = then.inner(closest_devices(was))
+        by = _as_run(was, op, entry.algorithm, p, packed)
+        graph = network_of(was, 1 + int(then.devices_of(np.arange(then.devices)).max()))
+        cost = schedule_cost(graph, then, by.schedule(p, packed))
+        known[key] = cost, then.inner(was.node)
     found: tuple[Cost, int] = known[key]
     return found
+
+
+def _placed(system: System, name: str, p: int, apart: int) -> RankGroups:
+    """So many groups of p ranks, dealt round the ranks, on devices that meet at a level."""
+    ranks = np.arange(p * apart)
+    depth = next(k for k, level in enumerate(system.levels) if level.name == name)
+    unit = system.levels[depth - 1].devices if depth else 1
+    half = -(-len(ranks) // 2)
+    device = ranks // half * unit + ranks % half if len(ranks) <= unit else None
+    return RankGroups(((p, apart),), len(ranks), device)
 
 
 def _bare_cost(system: System, op: str, by: Algorithm, groups: RankGroups, inner: int) -> Cost:

@@ -21,8 +21,9 @@ class Fabric:
     """One level of a network as flat arrays: one switch for all units, unless a kind says more.
 
     `routing` says which of its ports a unit sends a flow over: `striped` over all of them as if
-    they were one, `affinity` by the device's place in its unit, `d-mod-k` by the target's port
-    number modulo the ports [zahavi2012], `ecmp` by a hash of the two ends.
+    they were one, `adaptive` alike (load balanced by the switches, packet by packet), `affinity`
+    by the device's place in its unit, `d-mod-k` by the target's port number modulo the ports
+    [zahavi2012], `ecmp` by a hash of the two ends.
     """
 
     kind: ClassVar[str] = "switch"
@@ -40,7 +41,8 @@ class Fabric:
         self.units = -(-devices // unit)
         self.copies = -(-self.units // self.width)
         self.ports = level.ports or self.default_ports(inner)
-        self.routing = level.routing if level.routing in ROUTINGS else self.default_routing(depth)
+        switches = below is not None and below.link == "network"
+        self.routing = self.routing_of(level, depth, switches)
         striped = self.routing == "striped"
         self.lanes = 1 if striped else max(1, int(self.ports + 1e-9))
         self.lane_bandwidth = self.ports * level.bandwidth / self.lanes  # B/s of one of them
@@ -56,7 +58,15 @@ class Fabric:
         """Ports of a unit when the spec gives none: its inner ports over the oversubscription."""
         return inner / self.level.oversubscription
 
-    def default_routing(self, depth: int) -> str:
+    def routing_of(self, level: Level, depth: int, switches: bool) -> str:
+        """The level's routing; `switches`: its units are switches, whose load can be balanced."""
+        if level.routing == "adaptive":
+            return "striped"
+        if level.routing in ROUTINGS:
+            return level.routing
+        return self.default_routing(depth, switches)
+
+    def default_routing(self, depth: int, switches: bool) -> str:
         """Which routing a level has when the spec does not say."""
         if depth == 0:
             return "striped"

@@ -29,14 +29,16 @@ def fat_tree(
     """A fat tree by its arities: stage i has `down[i]` units a switch, `up[i]` links above each.
 
     The first stage is the hosts and their leaf, so `up[0]` is the links of one host (1), and
-    `up[1]` those of one leaf switch; above, those of one switch of the stage.
+    `up[1]` those of one leaf switch; above, those of one switch of the stage. Routes are static,
+    by D-mod-k [zahavi2012].
     """
     levels, span, ports = [], 1, 1.0
     for stage, (below, above) in enumerate(zip(down, up, strict=True)):
         span, ports = span * below, ports * above
         name = "leaf" if stage == 0 else "spine" if stage == len(down) - 1 else f"stage {stage}"
-        levels.append(_level(name, span, bandwidth, latency, kind="fat-tree" if stage else "switch",
-                             ports=ports, duplex=duplex))  # fmt: skip
+        kind, routing = ("fat-tree", "d-mod-k") if stage else ("switch", None)
+        levels.append(_level(name, span, bandwidth, latency, kind=kind, ports=ports,
+                             duplex=duplex, routing=routing))  # fmt: skip
     return Topology(levels, span, hop)
 
 
@@ -82,5 +84,5 @@ def nodes(
     levels.append(_level("leaf", leaf * devices, outer, latency, ports=ports))
     if leaf < count:
         levels.append(_level("spine", count * devices, outer, latency, kind="fat-tree",
-                             ports=spines))  # fmt: skip
+                             ports=spines, routing="d-mod-k"))  # fmt: skip
     return Topology(levels, count * devices)

@@ -135,6 +135,11 @@ class Strategy(ABC):
         return found
 
     @classmethod
+    def dear(cls) -> dict[str, tuple[float, ...]]:
+        """Values of knobs that take long to price: tried of the best plans alone."""
+        return {}
+
+    @classmethod
     def spares(cls, model: Model) -> dict[str, float]:
         """Values of knobs that need the least memory."""
         return {}

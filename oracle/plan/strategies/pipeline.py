@@ -81,6 +81,12 @@ class Pipeline(Strategy):
         return np.isin(self.schedule, backs) & (np.asarray(self.interleave) > 1)
 
     @classmethod
+    def dear(cls) -> dict[str, tuple[float, ...]]:
+        """Schedules without a formula for what they keep are played turn by turn."""
+        played = (i for i, name in enumerate(NAMES) if SCHEDULES[name].kept is None)
+        return {"schedule": tuple(map(float, played))}
+
+    @classmethod
     def tries(cls, model: Model) -> dict[str, tuple[float, ...]]:
         """Chunks by which the repeated blocks can be divided, beside the words."""
         blocks = int(np.sum(model.units[0] @ model.folded > 0)) or len(model.units[1])

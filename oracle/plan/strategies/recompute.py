@@ -4,6 +4,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from oracle.models import masks
 from oracle.models.model import Model
 from oracle.models.shard import Array, Shard
 from oracle.network.collectives import Message
@@ -50,3 +51,11 @@ class Recompute(Strategy):
 def inside(model: Model) -> np.ndarray:
     """Rows of blocks, of which only the input is kept; of a model without any, all rows."""
     return model.folded if model.folded.any() else np.ones(len(model), bool)
+
+
+def recomputed(model: Model) -> tuple[Array, Array, Array]:
+    """Shares of each row's forward pass made again: selective, full, by operators."""
+    again = inside(model)
+    core = masks.attention(model)
+    matrices = model.weighted & again
+    return 1.0 * core, 1.0 * again, again * np.where(core, 0.0, np.where(matrices, 0.5, 1.0))

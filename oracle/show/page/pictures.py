@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from html import escape
 from typing import TYPE_CHECKING, Any
 
+from oracle.predict.trace import trace
 from oracle.show.page.markup import Html, plain, tag
 
 if TYPE_CHECKING:
@@ -46,10 +47,8 @@ def figures(ranking: Ranking) -> Iterator[tuple[str, str, Html]]:
 
 def _boxes(shown: Estimate) -> float:
     """Passes of the first plan, forward and back."""
-    step, plan = shown.work[0].block.step, shown.work[0].plan
-    pipeline = plan.axis("pipeline")
-    chunks = float(pipeline.degree[0, 0] * pipeline.interleave[0, 0])
-    return 2 * chunks * float(step.segments[shown.work[0].row])
+    found = trace(shown.work[0])
+    return 2.0 * found.stages * found.chunks * found.micro_batches
 
 
 def _network(shown: Estimate) -> tuple[str, str, Html] | None:

@@ -27,13 +27,18 @@ class Pcie(Fabric):
 class FatTree(Fabric):
     """One more stage of a fat tree: each unit has `ports` links up, one to each switch above.
 
-    Deterministic routing by D-mod-k [zahavi2012]: the switch above is the target's port number
-    modulo the links up, so shifts never collide in a tree that is not oversubscribed. A level
-    whose `shape` lists several arities stands for as many stages.
+    Between switches routing is adaptive where the spec does not say: the links up fill evenly, so
+    at full bisection no flow slows another, whichever ranks send to which. `routing: d-mod-k` is
+    static [zahavi2012]: the switch above is the target's port number modulo the links up. Shifts
+    of all ranks never collide then, but two of a few flows may, as on real static routes
+    [hoefler2008]. Ports of a node are its adapters, which no switch balances.
+    A level whose `shape` lists several arities stands for as many stages.
     """
 
     kind = "fat-tree"
-    usual_routing = "d-mod-k"
+
+    def default_routing(self, depth: int, switches: bool) -> str:
+        return "striped" if switches else "d-mod-k"
 
     @classmethod
     def stages(cls, level: Level, unit: int) -> list[Level]:

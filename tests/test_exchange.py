@@ -1,0 +1,343 @@
+"""Messages, what hides them, and the update, by values worked by hand."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+import pytest
+from conftest import SYSTEM
+
+import oracle
+from oracle.ask.search import _steps
+from oracle.ask.space import Space
+from oracle.kernels.conv import conv, shape
+from oracle.network.collectives import Message
+from oracle.plan.plan import parse
+from oracle.predict import evaluate
+from oracle.predict.defaults import options_for
+from oracle.predict.exchange import BUCKET
+from oracle.predict.overlap import Cover, slowed
+from oracle.predict.uncertainty import messages
+from oracle.spec.device import Curve
+
+BUILT = oracle.system(SYSTEM)
+H, TOKENS, ACTIVE, LAYERS = 128, 64, 2, 3
+EXPERTS = {
+    "name": "experts", "source": "three layers of eight experts",
+    "transformer": {"layers": LAYERS, "hidden": H, "heads": 4, "vocab": 256, "sequence": TOKENS,
+                    "ffn": 512, "gated": True, "experts": 8, "active": ACTIVE},
+}  # fmt: skip
+
+
+def matrix(*sides: int) -> dict[str, Any]:
+    """Matrices in a row, without biases: nothing but their weights is exchanged."""
+    layers = [{"dense": {"filters": side, "bias": False}} for side in sides[1:]]
+    return {"name": "m", "source": "here", "input": [sides[0]], "layers": layers}
+
+
+def sent(model: Any, plan: str, batch: int, **options: Any) -> dict[str, dict[str, Any]]:
+    """Messages of one plan by what they are."""
+    found = oracle.estimate(model, BUILT, plan, batch, **options)
+    return {one["what"]: one for one in found.exchange[0]}
+
+
+# --- experts ---------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(("plan", "samples", "turns"),
+                         [("data:4 expert:4", 2, 1), ("data:4 expert:2", 2, 1),
+                          ("data:4,accumulate=2 expert:4", 1, 2)])  # fmt: skip
+def test_tokens_go_to_their_experts_and_come_back(plan: str, samples: int, turns: int) -> None:
+    """Two copies of each token, out and back, either pass of each layer: 2 h δ bytes a token.
+
+    8 samples over 4 devices are 2 of 64 tokens: 2 · 64 · 2 · 128 · 2 bytes a call.
+    """
+    nbytes = samples * TOKENS * ACTIVE * H * 2
+    found = sent(EXPERTS, plan, 8, precision="bf16")
+    for what in ("expert: tokens to experts", "expert: gradients to experts"):
+        assert found[what]["bytes"] == nbytes
+        assert found[what]["calls"] == 2 * LAYERS * turns
+        assert found[what]["op"] == "alltoall"
+
+
+def test_what_comes_back_from_experts_is_as_much_as_went_out() -> None:
+    """Row by row: `dispatch` hands on what it makes, `combine` gets what it is given."""
+    model = oracle.model(EXPERTS)
+    plan = parse("data:4 expert:4", 8.0)
+    shard = evaluate.split(model, plan, options_for(model, BUILT, "bf16"))
+    for message in plan.axis("expert").talk(shard):
+        bytes_, calls = (np.broadcast_to(v, (1, len(model)))[0]
+                         for v in (message.nbytes, message.calls))  # fmt: skip
+        ends = {row.name.rpartition(".")[2]: float(size)
+                for row, size, number in zip(model.rows, bytes_, calls, strict=True)
+                if number}  # fmt: skip
+        assert ends == dict.fromkeys(("dispatch", "combine"), 2 * TOKENS * ACTIVE * H * 2.0)
+
+
+def test_experts_that_one_device_has_alone_exchange_no_gradients() -> None:
+    """Over 8 devices `expert:4` leaves 2 replicas of each expert: a layer's 2 experts of 3 h f."""
+    found = sent(EXPERTS, "data:8 expert:4", 8, precision="bf16")
+    one = found["data: expert gradients"]
+    assert one["group"] == 2
+    assert one["bytes"] * one["calls"] == pytest.approx(LAYERS * 2 * 3 * H * 512 * 2)
+    assert "data: expert gradients" not in sent(EXPERTS, "data:8 expert:8", 8, precision="bf16")
+
+
+# --- gradients -------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("side", "precision", "buckets"),
+    [(1024, "fp32", 1), (4096, "fp32", 3), (4096, "bf16", 2), (2500, "fp32", 1)],
+)
+def test_gradients_go_in_buckets(side: int, precision: str, buckets: int) -> None:
+    """Of 25 MB: 4096² weights are 67.1 MB in fp32, three buckets; 33.6 MB in 16 bits, two.
+
+    2500² · 4 bytes are one bucket to the byte.
+    """
+    one = sent(matrix(side, side), "data:4", 4, precision=precision)["data: gradients"]
+    assert one["calls"] == buckets
+    assert one["bytes"] * buckets == side**2 * (4 if precision == "fp32" else 2)
+    assert one["bytes"] <= BUCKET
+
+
+def hidden(seconds: float, calls: int, window: float = 10.0, host: float = 0.0) -> float:
+    """What is left of gradients beside a backward pass."""
+    cover = Cover({"backward": np.array([[window]])}, {"backward": np.array([[host]])})
+    message = Message("gradients", "allreduce", 1.0, ("data",), when="step", hides="backward")
+    left = cover.hide(message, np.array([[seconds]]), np.array([[float(calls)]]), np.array([True]))
+    return float(left[0, 0])
+
+
+def test_the_last_bucket_always_shows() -> None:
+    """Beside 10 s of work: of 4 buckets that take 2 s in all, the last takes half a second."""
+    assert hidden(2.0, 4) == 0.5
+    assert hidden(1e-3, 10) == pytest.approx(1e-4)
+    assert hidden(0.0, 4) == 0
+
+
+def test_the_first_bucket_waits_until_it_is_full() -> None:
+    """A quarter of the pass is over before the first of 4 is sent: 7.5 s are left to hide under.
+
+    Buckets of 2.75 s, full at 2.5, 5, 7.5 and 10 s, are sent without a pause until 13.5 s.
+    """
+    assert hidden(11.0, 4) == 3.5
+    assert hidden(30.0, 4) == 22.5
+    assert hidden(8.0, 1) == 8.0  # one bucket is full when the pass is over
+
+
+def test_a_bucket_hides_while_the_host_is_waited_for() -> None:
+    """Device and host take turns: the pass takes (10³ + 10³)^⅓ s, and 3/4 of it covers."""
+    assert hidden(16.0, 4, host=10.0) == pytest.approx(16 - 0.75 * 2000 ** (1 / 3))
+
+
+def test_of_a_gather_ahead_the_first_shows() -> None:
+    """Weights are gathered unit by unit: 6 gathers of 1 s beside 10 s of work leave the first."""
+    cover = Cover({"forward": np.array([[10.0]])}, {"forward": np.zeros((1, 1))})
+    message = Message("weights", "allgather", 1.0, ("data",), when="unit forward", hides="forward")
+    given = np.array([[6.0]]), np.array([[6.0]]), np.array([True])
+    assert cover.hide(message, *given) == 1.0
+    # the next finds 5 s of the pass taken: of 6 s one is left over, as much as its own first
+    assert cover.hide(message, *given) == 1.0
+    assert cover.hide(message, *given) == 6.0  # and then nothing is free
+
+
+def test_work_loses_what_it_hides_no_more() -> None:
+    """Of 4 s one shows; 2 s lost beside all of them are 1.5 s beside the three that hide."""
+    one, four = np.array([[1.0]]), np.array([[4.0]])
+    assert slowed(one, four, np.array([[2.0]])) == 2.5
+    assert slowed(one, four, np.array([[9.0]])) == 4.0  # hiding never costs more than showing
+
+
+@pytest.mark.parametrize("zero", [0, 1, 2, 3])
+def test_what_each_stage_of_zero_sends(zero: int) -> None:
+    """Two matrices of 64² over 4 replicas, 4 bytes: an allreduce, or scattered and gathered.
+
+    From ZeRO-3 on each unit is gathered for either pass of each of the 2 micro-batches; from
+    ZeRO-2 on gradients of each are scattered. One unit is 16,384 bytes.
+    """
+    found = sent(matrix(64, 64, 64), f"data:4,zero={zero},accumulate=2", 8)
+    unit, both = 64 * 64 * 4, 2 * 64 * 64 * 4
+    sizes = {what.removeprefix("data: "): (one["bytes"], one["calls"])
+             for what, one in found.items()}  # fmt: skip
+    each = {"gradients scattered each time": (unit, 4.0)}
+    assert (
+        sizes
+        == [
+            {"gradients": (both, 1.0)},
+            {"gradients scattered": (both, 1.0), "weights renewed": (both, 1.0)},
+            {**each, "weights renewed": (both, 1.0)},
+            {**each, "weights": (unit, 4.0), "weights again": (unit, 4.0)},
+        ][zero]
+    )
+
+
+@pytest.mark.parametrize(("kernel", "rows"), [(3, 1), (5, 2), (7, 3)])
+def test_a_halo_is_half_a_window(kernel: int, rows: int) -> None:
+    """8 samples of 4 channels, 32 rows of 24: ⌊K/2⌋ rows of x over; of dL/dy 6 filters' rows."""
+    conv = {"kernel": kernel, "padding": kernel // 2, "bias": False}
+    model = {"name": "m", "source": "here", "input": [4, 32, 24],
+             "layers": [{"conv": {"filters": 4, **conv}}, {"conv": {"filters": 6, **conv}},
+                        "flatten", {"dense": 8}]}  # fmt: skip
+    found = sent(model, "spatial:2x1", 8)
+    assert found["spatial: halo of x"]["bytes"] == 8 * 4 * 24 * rows * 4
+    assert found["spatial: halo of x"]["calls"] == 2
+    assert found["spatial: halo of dL/dy"]["bytes"] == 8 * 6 * 24 * rows * 4
+    assert found["spatial: halo of dL/dy"]["calls"] == 1  # none of the first: no gradient of x
+
+
+def test_a_full_recomputation_sends_everything_again() -> None:
+    """An allreduce after attention and one after the MLP of each layer; with it, twice."""
+    family = {"layers": 4, "hidden": 128, "heads": 4, "vocab": 100, "sequence": 64}
+    model = {"name": "m", "source": "here", "transformer": family}
+    plans = ["tensor:2", "tensor:2 recompute:full", "tensor:2 recompute:selective"]
+    found = oracle.estimate(model, BUILT, plans, 8)
+    once, twice, selective = (
+        next(one for one in row if one["what"] == "tensor: activations") for row in found.exchange
+    )
+    assert once["calls"] == selective["calls"] == 2 * 4 + 1  # and one after the embedding
+    assert twice["calls"] == 2 * once["calls"]
+    assert twice["seconds"] == pytest.approx(2 * once["seconds"])
+    for row in range(3):  # what is sent is part of the step
+        parts = [float(seconds[row]) for seconds in found.compute.values()]
+        shown = [one["exposed"] for one in found.exchange[row]]
+        assert sum(parts) + sum(shown) == pytest.approx(float(found.seconds[row]))
+
+
+# --- update ----------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("precision", "optimizer", "nbytes"),
+    [
+        ("fp32", "sgd", 3 * 4),  # reads w and g, writes w
+        ("fp32", "momentum", 5 * 4),
+        ("fp32", "adam", 7 * 4 + 4),  # and the gradients once more for their norm
+        # gradients cast up 6, unscaled 8, weights cast down 6: 20 bytes beside the fp32 update
+        ("bf16", "sgd", 3 * 4 + 20),
+        ("fp16", "momentum", 5 * 4 + 20),
+        ("bf16", "adam", 7 * 4 + 20 + 4),
+        ("bf16", "lamb", 12 * 4 + 20 + 4),
+    ],
+)
+def test_bytes_of_an_update(precision: str, optimizer: str, nbytes: int) -> None:
+    """Between 1024² and 2048² weights, at 0.8 of 900 GB/s; starts of kernels cancel out."""
+    small, large = (
+        float(oracle.estimate(matrix(side, side), BUILT, "serial", 4, precision=precision,
+                              optimizer=optimizer).compute["update"][0])
+        for side in (1024, 2048)
+    )  # fmt: skip
+    assert (large - small) * 0.8 * 900e9 == pytest.approx(3 * 1024**2 * nbytes)
+
+
+@pytest.mark.parametrize(("zero", "part"), [(0, 1), (1, 4), (3, 4)])
+def test_a_shared_optimizer_updates_its_own_part(zero: int, part: int) -> None:
+    """momentum in fp32: 20 bytes a weight, of a fourth of them from ZeRO-1 on."""
+    small, large = (
+        oracle.estimate(matrix(side, side), BUILT, f"data:4,zero={zero}", 4).compute["update"][0]
+        for side in (1024, 2048)
+    )
+    assert (large - small) * 0.8 * 900e9 == pytest.approx(3 * 1024**2 * 20 / part)
+
+
+# --- a strided convolution -------------------------------------------------------------------
+
+
+def test_the_data_gradient_of_a_strided_convolution() -> None:
+    """It has the points of the input, and a product over the taps that meet each of them.
+
+    2 samples of 7 × 7 outputs at stride 2 × 2, 8 → 16 channels, 3 × 3 taps: 2 · 49 · 4 = 392 by 8
+    by 16 · 9/4 = 36. The same FLOP as forward: 98 · 16 · 72.
+    """
+    plain = Curve("conv", "by hand", granule=0.0)
+    given = 2.0, 49.0, 8.0, 16.0, 9.0, 4.0
+    assert shape(plain, "data", *given) == (392, 8, 36)
+    assert shape(plain, "forward", *given) == (98, 16, 72)
+    assert shape(plain, "weight", *given) == (16, 72, 98)
+    assert 392 * 8 * 36 == 98 * 16 * 72
+    # 4 taps of zeros, but for the quarter that is not skipped: 16 (9/4 + 4 · 3/4) = 84
+    zeros = Curve("conv", "by hand", granule=0.0, zeros=4.0)
+    assert shape(zeros, "data", *given) == (392, 8, 84)
+
+
+def test_a_strided_convolution_moves_its_whole_input() -> None:
+    """Memory-bound, the bytes alone count: B (C P s² + F P) + C F K of 4 each.
+
+    2 samples, 8 channels of 14 × 14 in, 16 of 7 × 7 out: 2 (8 · 196 + 16 · 49) + 8 · 16 · 9.
+    """
+    device = oracle.system({**SYSTEM, "device": {
+        **SYSTEM["device"], "peak": {"fp32": "1e18 FLOP/s"}, "memory_bandwidth": "1 MB/s",
+    }}).device  # fmt: skip
+    moved = 4 * (2 * (8 * 196 + 16 * 49) + 8 * 16 * 9)
+    for part in ("forward", "data", "weight"):
+        seconds = conv(device, "fp32", 2, 8, 16, (1, 7, 7), (1, 3, 3), (1, 2, 2), part=part)
+        assert seconds == pytest.approx(moved / (0.8 * 1e6), rel=1e-3)  # its start
+
+
+# --- uncertainty -----------------------------------------------------------------------------
+
+
+def test_messages_that_nobody_measured_err_together() -> None:
+    """Measured 2 s ± 10 % and 1 s ± 20 % err apart: 0.2² + 0.2². Assumed 3 and 4 s ± 50 %, each
+    twice, err together: (2 · 1.5 + 2 · 2)² = 49; those 14 s may also take longer.
+    """
+
+    def one(seconds: float, rough: float, covered: bool) -> Any:
+        return SimpleNamespace(when="step", exposed=np.array([[seconds]]),
+                               rough=np.array([rough]), covered=np.array([covered]))  # fmt: skip
+
+    none = np.zeros(1, int)
+
+    def added(times: float, *talk: Any) -> list[float]:
+        found = messages(talk, {"step": np.array([times])}, {"step": none}, none)
+        return [float(value[0]) for value in found]
+
+    known, guessed = (
+        (one(2, 0.1, True), one(1, 0.2, True)),
+        (one(3, 0.5, False), one(4, 0.5, False)),
+    )
+    assert added(1, *known) == pytest.approx([0.08, 0])
+    assert added(2, *guessed) == pytest.approx([49, 14])
+    assert added(1, *known, *guessed) == pytest.approx([0.08 + 12.25, 7])
+
+
+# --- a search --------------------------------------------------------------------------------
+
+
+def test_the_fastest_comes_first_and_the_nearest_miss() -> None:
+    ranking = oracle.recommend(matrix(*[1024] * 5), BUILT, 8, 64)
+    seconds = ranking.estimate.seconds.tolist()
+    assert len(seconds) > 3
+    assert seconds == sorted(seconds)
+    assert seconds[-1] > 1.1 * seconds[0]
+    none = oracle.recommend(matrix(*[1024] * 5), BUILT, 8, 64, max_memory="1 MiB")
+    assert not len(none.estimate)
+    needs = none.misses.memory.tolist()
+    assert needs == sorted(needs)
+    assert needs[0] < needs[-1]
+
+
+def test_a_factor_of_a_degree_moves_to_any_other_axis() -> None:
+    """From data:6 a 2 or a 3 goes to filters; from there on both ways."""
+    space = Space(oracle.model(matrix(64, 64, 64)), 6, 12, ("data", "filter"))
+    for degrees, wanted in (([6, 1], {(3, 2), (2, 3)}), ([3, 2], {(1, 6), (6, 1)})):
+        (row,) = space.usual(np.array([degrees], float))
+        stepped = {tuple(int(n) for n in each[:2]) for each in _steps(space, row)}
+        assert stepped == {*wanted, tuple(degrees)}
+
+
+def test_zero_3_is_found_where_nothing_else_fits() -> None:
+    """Eight matrices of 2^20 weights over 8 devices: ZeRO-2 keeps all weights, ZeRO-3 an eighth.
+
+    32 MiB against 4 MiB and the 8 MiB of two units that are gathered, and 8 MiB of their
+    gradients; the limit lies between.
+    """
+    model = matrix(*[1024] * 9)
+    plans = [f"data:8,zero={stage} recompute:full" for stage in (2, 3)]
+    two, three = oracle.estimate(model, BUILT, plans, 8).memory
+    assert two - three == pytest.approx(1.05 * (32 - 4 - 8 - 8) * 2**20, rel=0.01)
+    between = (float(two) + float(three)) / 2
+    ranking = oracle.recommend(model, BUILT, 8, 8, only=["data"], max_memory=between)
+    assert ranking.best == "data:8,zero=3"

@@ -1,0 +1,267 @@
+"""Bytes of a device, by values worked by hand: weights, activations, experts, what is gathered."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from conftest import SYSTEM
+
+import oracle
+from oracle.plan.plan import parse
+from oracle.predict import evaluate, memory
+from oracle.predict.defaults import options_for
+
+BUILT = oracle.system(SYSTEM)
+SIDE = 1024
+ONE = {
+    "name": "one", "source": "a matrix of 2^20 weights", "input": [SIDE],
+    "layers": [{"dense": {"filters": SIDE, "bias": False}}],
+}  # fmt: skip
+WEIGHTS = SIDE * SIDE
+EQUAL = {
+    "name": "equal", "source": "eight equal blocks of a matrix each", "input": [256],
+    "layers": [{"repeat": 8, "layers": [{"dense": {"filters": 256, "bias": False}}]}],
+}  # fmt: skip
+# a layer in sizes whose products are all different
+LAYERS, HIDDEN, HEADS, SEQUENCE, BATCH = 6, 384, 6, 128, 4
+SBH = SEQUENCE * BATCH * HIDDEN
+SCORES = HEADS * SEQUENCE**2 * BATCH  # a s² b
+
+
+def kinds(model: Any, plan: str, batch: int, **options: Any) -> dict[str, float]:
+    """Bytes by kind on the fullest device."""
+    found = oracle.estimate(model, BUILT, plan, batch, **options)
+    return {kind: float(values[0]) for kind, values in found.memory_kinds.items()}
+
+
+# --- weights, gradients, optimizer -----------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("precision", "optimizer", "weight", "gradient", "state"),
+    [
+        ("fp32", "sgd", 4, 4, 0),  # no state at all
+        ("fp32", "momentum", 4, 4, 4),  # one fp32 slot
+        ("fp32", "lars", 4, 4, 4),
+        ("fp32", "adam", 4, 4, 8),  # two: 16 bytes a weight in all
+        ("tf32", "adam", 4, 4, 8),  # tf32 is fp32 in memory
+        ("bf16", "sgd", 2, 4, 4),  # an fp32 master even where the optimizer keeps nothing
+        ("fp16", "momentum", 2, 4, 8),
+        ("bf16", "adam", 2, 4, 12),  # master and two slots: 18 with gradients added up in fp32
+        ("fp16", "lamb", 2, 4, 12),
+        ("fp8", "adam", 2, 4, 12),  # weights are kept in 16 bits and cast on the way in
+    ],
+)
+@pytest.mark.parametrize("zero", [0, 1, 2, 3])
+def test_bytes_a_weight(
+    precision: str, optimizer: str, weight: int, gradient: int, state: int, zero: int
+) -> None:
+    """Over four replicas ZeRO-1 keeps a quarter of the state, 2 of the gradients, 3 of the weights.
+
+    ZeRO-3 also holds two whole units at work, the one in use and the next: here 2 × the matrix.
+    """
+    found = kinds(ONE, f"data:4,zero={zero}", 4, precision=precision, optimizer=optimizer)
+    gathered = 2 * weight if zero == 3 else 0
+    assert found["weights"] == WEIGHTS * (weight / (4 if zero == 3 else 1) + gathered)
+    assert found["gradients"] == WEIGHTS * gradient / (4 if zero >= 2 else 1)
+    assert found["optimizer"] == WEIGHTS * state / (4 if zero >= 1 else 1)
+
+
+@pytest.mark.parametrize(
+    ("zero", "buffers"),
+    [
+        (0, 4 * WEIGHTS),  # all gradients once more in their bucket, fp32: 4.2 MB
+        (3, 4 * WEIGHTS + 2 * 4 * WEIGHTS),  # and fp32 gradients of two gathered units
+    ],
+)
+def test_buckets_lie_beside_the_gradients(zero: int, buffers: int) -> None:
+    assert kinds(ONE, f"data:4,zero={zero}", 4, precision="bf16")["buffers"] == buffers
+
+
+def test_two_buckets_of_25_mb_are_all_that_is_held() -> None:
+    """4096² weights are 67 MB of gradients; the buckets are 2 × 25 MB. One device has none."""
+    wide = {**ONE, "input": [4096], "layers": [{"dense": {"filters": 4096, "bias": False}}]}
+    assert kinds(wide, "data:2", 4)["buffers"] == 50e6
+    assert kinds(wide, "serial", 4)["buffers"] == 0
+
+
+def test_zero_3_gathers_the_largest_units() -> None:
+    """Units of 1000·500, 500·100 and 100·1000 weights: 2 × 500,000 beside the own fourth."""
+    layers = [{"dense": {"filters": n, "bias": False}} for n in (500, 100, 1000)]
+    model = {**ONE, "input": [1000], "layers": layers}
+    whole, largest = 500_000 + 50_000 + 100_000, 500_000
+    for plan in ("data:4,zero=3", "sharded:4"):
+        found = kinds(model, plan, 4, precision="bf16")
+        assert found["weights"] == 2 * (whole / 4 + 2 * largest)
+
+
+# --- micro-batches in flight -----------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("plan", "flight"),
+    [
+        # 1F1B: min(S, p - i) of stage i
+        ("pipeline:4,segments=8", [4, 3, 2, 1]),
+        ("pipeline:4,segments=2", [2, 2, 2, 1]),
+        ("pipeline:4,segments=3", [3, 3, 2, 1]),
+        ("pipeline:2,segments=16", [2, 1]),
+        # GPipe: every one
+        ("pipeline:4,segments=8,schedule=gpipe", [8, 8, 8, 8]),
+        ("pipeline:2,segments=4,interleave=2,schedule=gpipe", [4, 4]),
+        # v chunks: 2 (p - 1 - i) + (v - 1) p + 1 of them, each 1/v of a micro-batch
+        ("pipeline:4,segments=8,interleave=2", [11 / 2, 9 / 2, 7 / 2, 5 / 2]),
+        ("pipeline:2,segments=4,interleave=4", [9 / 4, 7 / 4]),
+        ("pipeline:2,segments=2,interleave=2", [4 / 2, 3 / 2]),  # there are four chunks in all
+        # gradients of weights later: ZB-H1 keeps p everywhere
+        ("pipeline:4,segments=8,schedule=zb-h1", [4, 4, 4, 4]),
+    ],
+)
+def test_micro_batches_in_flight(plan: str, flight: list[float]) -> None:
+    """Each keeps the 256 fp32 inputs of a stage's blocks; the first stage keeps the most of them.
+
+    64 samples in S segments: ⌈64/S⌉ · 256 · 4 bytes a block, 8/p blocks a stage.
+    """
+    model = oracle.model(EQUAL)
+    table = parse(plan, 64.0)
+    options = options_for(model, BUILT)
+    ((_, block),) = evaluate.blocks(model, BUILT, table, options)
+    found, _ = memory._in_flight(block.plan, block.stages)
+    assert found[0].tolist() == flight
+    segments = int(table.axis("pipeline").segments[0, 0])
+    one = -(-64 // segments) * 256 * 4 * 8 / len(flight)
+    assert kinds(EQUAL, plan, 64)["activations"] == pytest.approx(max(flight) * one)
+
+
+def test_accumulation_keeps_one_micro_batch() -> None:
+    """16 samples of 64 at a time: 16 · 256 · 4 bytes a block."""
+    assert kinds(EQUAL, "data:1,accumulate=4", 64)["activations"] == 16 * 256 * 4 * 8
+
+
+# --- activations of a transformer ------------------------------------------------------------
+
+
+def layer(plan: str, layers: int = LAYERS, **changes: Any) -> float:
+    """Bytes of activations that a layer more keeps, in 16 bits."""
+    held = []
+    for count in (layers, 2 * layers):
+        family = {"layers": count, "hidden": HIDDEN, "heads": HEADS, "vocab": 64,
+                  "sequence": SEQUENCE, "dropout": True, "flash": False, **changes}  # fmt: skip
+        spec = {"name": "t", "source": "here", "transformer": family}
+        held.append(kinds(spec, plan, BATCH, precision="fp16")["activations"])
+    return (held[1] - held[0]) / layers
+
+
+@pytest.mark.parametrize("t", [2, 3, 6])
+def test_a_layer_cut_by_tensor(t: int) -> None:
+    """[korthikanti2022, Table 2]: 10 sbh stay whole, 24 sbh and the scores are cut."""
+    assert layer("serial") == 34 * SBH + 5 * SCORES
+    assert layer(f"tensor:{t}") == pytest.approx(10 * SBH + (24 * SBH + 5 * SCORES) / t)
+    assert layer(f"tensor:{t},sequence=on") == pytest.approx((34 * SBH + 5 * SCORES) / t)
+
+
+def test_a_fused_attention_keeps_no_scores() -> None:
+    """One fp32 sum of each query and head instead: 4 a s b bytes."""
+    assert layer("serial", flash=True) == 34 * SBH + 4 * HEADS * SEQUENCE * BATCH
+
+
+def test_a_layer_without_dropout_keeps_no_masks() -> None:
+    """Without the two masks of sbh; of the scores the softmax alone, 2 a s² b."""
+    assert layer("serial", dropout=False) == 32 * SBH + 2 * SCORES
+
+
+@pytest.mark.parametrize(
+    ("kind", "sbh", "scores"),
+    [
+        ("none", 34, 5),
+        ("selective", 34, 0),  # the core's output stays, its scores go
+        ("full", 2, 0),  # the layer's input
+        # the core's output 2 and scores; half of what the matrices make, (3 + 1 + 4 + 1) · 2 / 2;
+        # and the layer's input 2
+        ("operators", 2 + 9 + 2, 5),
+    ],
+)
+def test_a_layer_that_is_made_again(kind: str, sbh: int, scores: int) -> None:
+    plan = "serial" if kind == "none" else f"recompute:{kind}"
+    assert layer(plan) == pytest.approx(sbh * SBH + scores * SCORES)
+
+
+def test_a_layer_at_work_is_there_whole() -> None:
+    """Under full recomputation L inputs of 2 sbh, and one layer: less by L - 1 of them."""
+    family = {"layers": LAYERS, "hidden": HIDDEN, "heads": HEADS, "vocab": 64,
+              "sequence": SEQUENCE, "dropout": True, "flash": False}  # fmt: skip
+    spec = {"name": "t", "source": "here", "transformer": family}
+    none, full = (
+        kinds(spec, plan, BATCH, precision="fp16")["activations"]
+        for plan in ("serial", "recompute:full")
+    )
+    whole = 34 * SBH + 5 * SCORES
+    assert none - full == pytest.approx((LAYERS - 1) * whole - LAYERS * 2 * SBH)
+
+
+# --- experts ---------------------------------------------------------------------------------
+
+
+def test_experts_are_dealt_and_the_rest_is_not() -> None:
+    """8 experts of 3 matrices (gated) 128 × 512 a layer; a device holds 8/p of them.
+
+    Beside them, in each layer: attention 4 h², router 8 h and two norms h; once: the table
+    vocab · h (the head shares it) and the last norm h.
+    """
+    h, ffn, layers, vocab = 128, 512, 2, 256
+    family = {"layers": layers, "hidden": h, "heads": 4, "vocab": vocab, "sequence": 64,
+              "ffn": ffn, "gated": True, "experts": 8, "active": 2}  # fmt: skip
+    spec = {"name": "m", "source": "here", "transformer": family}
+    rest = layers * (4 * h * h + 8 * h + 2 * h) + vocab * h + h
+    for p in (1, 2, 4, 8):
+        found = kinds(spec, f"data:8 expert:{p}", 8, precision="bf16", optimizer="adam")
+        held = rest + layers * 8 / p * 3 * h * ffn
+        assert found["weights"] == 2 * held
+        assert found["gradients"] == 4 * held
+        assert found["optimizer"] == 12 * held
+
+
+def test_every_copy_of_a_token_is_kept() -> None:
+    """Of each visit: its token 2h, the gate's two halves 4f, their product 2f, the result 2h.
+
+    A visit more of each of the b·s tokens keeps (2h + 4f + 2f + 2h) b s bytes.
+    """
+    h, ffn, tokens = 128, 512, 8 * 64
+    held = []
+    for active in (2, 3):
+        family = {"layers": 2, "hidden": h, "heads": 4, "vocab": 256, "sequence": 64,
+                  "ffn": ffn, "gated": True, "experts": 8, "active": active}  # fmt: skip
+        spec = {"name": "m", "source": "here", "transformer": family}
+        held.append(kinds(spec, "serial", 8, precision="bf16")["activations"])
+    assert (held[1] - held[0]) / 2 == (2 * h + 4 * ffn + 2 * ffn + 2 * h) * tokens
+
+
+# --- beside what is counted ------------------------------------------------------------------
+
+
+def test_the_reserve_is_the_libraries_and_a_twentieth() -> None:
+    found = kinds(ONE, "serial", 4)
+    counted = sum(bytes_ for kind, bytes_ in found.items() if kind != "reserve")
+    assert found["reserve"] == pytest.approx(BUILT.device.reserve + 0.05 * counted)
+
+
+def test_a_row_that_runs_back_has_two_gradients() -> None:
+    """Of its input and of its output: 4 samples · (1024 + 1024) · 4 bytes."""
+    assert kinds(ONE, "serial", 4)["workspace"] == 4 * 2 * SIDE * 4
+
+
+# --- what is allowed -------------------------------------------------------------------------
+
+
+def test_memory_is_full_when_it_is_full() -> None:
+    needs = float(oracle.estimate(ONE, BUILT, "serial", 4).memory[0])
+    for limit, fits in ((needs, True), (needs * (1 - 1e-9), False), (needs * 1.001, True)):
+        assert oracle.estimate(ONE, BUILT, "serial", 4, max_memory=limit).feasible[0] == fits
+
+
+def test_there_are_as_many_devices_as_there_are() -> None:
+    """1024 of them; of a device more the plan says so."""
+    asked = oracle.estimate(ONE, BUILT, ["data:1024", "data:1025"], 4096)
+    assert asked.feasible.tolist() == [True, False]
+    assert asked.broken[1] == ("1025 devices, but small has 1024",)
