@@ -39,7 +39,8 @@ from oracle.predict.workload import said_by, split, when_of, workload
 from oracle.spec.options import Options
 from oracle.spec.system import System
 
-BLOCK = 8192  # plans at a time, so that memory stays flat and temporaries in cache
+BLOCK = 2**15  # plans at a time, so that memory stays flat
+ROWS = 2**12  # and of them plans whose rows may differ, so that temporaries stay in cache
 SPAN = 2**18  # plans among which those that share a pipeline's shape are looked for
 
 
@@ -139,10 +140,19 @@ def _alike(plan: Plan) -> Iterator[Array]:
         first, kind = distinct(shape)
         for number in np.lexsort(shape[first].T[::-1]):
             rows = begin + np.flatnonzero(kind == number)
-            if len(rows) > BLOCK:  # plans with the same groups of devices side by side
-                degrees = [axis.degree[rows] for axis in plan.axes if axis.multiplies]
-                rows = rows[np.argsort(distinct(np.hstack(degrees))[1], kind="stable")]
-            yield from (rows[i : i + BLOCK] for i in range(0, len(rows), BLOCK))
+            yield from _cut(plan, rows) if len(rows) > min(BLOCK, ROWS) else [rows]
+
+
+def _cut(plan: Plan, rows: Array) -> Iterator[Array]:
+    """Plans of the same rows side by side, cut into blocks."""
+    some = plan[rows]
+    kind = distinct(some.columns(lambda axis, knob: knob not in axis.timing + axis.state_knobs))[1]
+    order = np.argsort(kind, kind="stable")
+    begin, ordered = 0, kind[order]
+    while begin < len(rows):
+        end = min(begin + BLOCK, int(np.searchsorted(ordered, ordered[begin] + ROWS)))
+        yield rows[order[begin:end]]
+        begin = end
 
 
 def block(model: Model, system: System, plan: Plan, options: Options, lines: Lines) -> Block:
