@@ -13,6 +13,7 @@ from pathlib import Path
 
 import networkx as nx
 import pytest
+from hypothesis import settings
 
 import oracle
 from oracle.plan.strategies import Strategy, strategies
@@ -297,3 +298,10 @@ def test_a_prediction_loads_nothing_heavy(line: list[str]) -> None:
     assert not modules & HEAVY
     if line == ["--help"]:
         assert "numpy" not in modules
+
+
+def test_every_run_draws_the_same_examples(request: pytest.FixtureRequest) -> None:
+    """Unless a search at random is asked for, whose last line says how to repeat it."""
+    assert settings().derandomize == (not request.config.option.soak)
+    if request.config.option.soak:
+        assert int(request.config.option.hypothesis_seed) >= 0
