@@ -31,7 +31,7 @@ HOME = Path(__file__).parents[1]
 PARTS = ("oracle", "tests", "specs", "benchmarks", "pyproject.toml")
 JOBS = 2
 PATIENCE = 240  # seconds for the tests of one mutant
-QUICK = 5  # every so manyth mutant, about a dozen
+QUICK = 7  # every so manyth mutant, about a dozen
 KILLED, SURVIVED, STALE = "killed", "survived", "stale"
 
 

@@ -13,6 +13,7 @@ from pathlib import Path
 
 import networkx as nx
 import pytest
+from hypothesis import settings
 
 import oracle
 from oracle.plan.strategies import Strategy, strategies
@@ -320,3 +321,10 @@ def test_a_file_says_which_strategies_it_names_and_why(file: File) -> None:
     said = ast.get_docstring(file.tree) or ""
     named = (asked & set(strategies())) | classes
     assert not {name for name in named if f"`{name}`" not in said}
+
+
+def test_every_run_draws_the_same_examples(request: pytest.FixtureRequest) -> None:
+    """Unless a search at random is asked for, whose last line says how to repeat it."""
+    assert settings().derandomize == (not request.config.option.soak)
+    if request.config.option.soak:
+        assert int(request.config.option.hypothesis_seed) >= 0
