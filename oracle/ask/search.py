@@ -52,7 +52,7 @@ def recommend(
         counts = [d for d in range(1, devices + 1) if devices % d == 0]
     pools = []
     for count in counts:
-        pool = Pool(Space(model, count, batch, allowed, options.ideal), system, options,
+        pool = Candidates(Space(model, count, batch, allowed, options.ideal), system, options,
                     objective, lines)  # fmt: skip
         explore(pool)
         pools.append(pool)
@@ -64,7 +64,7 @@ def recommend(
     misses = sorted((each for each in found if not each.fits), key=lambda each: each.short)
     fastest = min(fitting, key=lambda each: each.least, default=None)
 
-    def shown(chosen: Sequence[Setting], rows: str = "row") -> Any:
+    def shown(chosen: Sequence[Representative], rows: str = "row") -> Any:
         plans: list[Plan] = [each.pool.plan(getattr(each, rows)) for each in chosen]
         return estimate(model, system, plans, batch, options, lines)
 
@@ -75,10 +75,10 @@ def recommend(
 
 
 @dataclass(frozen=True)
-class Setting:
+class Representative:
     """One product of degrees with the setting of its knobs that stands for it."""
 
-    pool: Pool
+    pool: Candidates
     row: int  # of the pool
     fastest: int  # the best of all its settings, however many knobs it turns
     fits: bool
@@ -87,7 +87,7 @@ class Setting:
     short: float  # how far from feasible
 
 
-class Pool:
+class Candidates:
     """All candidates that were evaluated, each once: a row of numbers, its value, what it lacks."""
 
     def __init__(
@@ -144,7 +144,7 @@ class Pool:
                 break
         return list(found.values())
 
-    def settings(self) -> Iterator[Setting]:
+    def settings(self) -> Iterator[Representative]:
         """Each product once, by its simplest setting among its best; else by its nearest miss."""
         if not len(self.rows):
             return
@@ -156,16 +156,17 @@ class Pool:
             members = order[start:stop]
             fastest = int(members[0])
             if self.short[fastest]:
-                yield Setting(self, fastest, fastest, False, self.value[fastest], np.inf,
+                yield Representative(self, fastest, fastest, False, self.value[fastest], np.inf,
                               self.short[fastest])  # fmt: skip
                 continue
             most = self.value[fastest] * (1 + TIE)
             near = members[self.fits[members] & (self.value[members] <= most)]
             row = int(near[np.lexsort((self.value[near], turned[near]))[0]])
-            yield Setting(self, row, fastest, True, self.value[row], self.value[fastest], 0.0)
+            least = self.value[fastest]
+            yield Representative(self, row, fastest, True, self.value[row], least, 0.0)
 
 
-def explore(pool: Pool) -> None:
+def explore(pool: Candidates) -> None:
     """Fill a pool with the candidates that are worth looking at."""
     space = pool.space
     usual = space.usual(space.products())
@@ -204,7 +205,7 @@ def _pipelined(space: Space, rows: Floats) -> Any:
     return found
 
 
-def _promising(pool: Pool, most: int) -> Floats:
+def _promising(pool: Candidates, most: int) -> Floats:
     """Degrees that could beat the best that fits, by the least of their values whatever they hold.
 
     What lacks half its memory or more is left out: no knob that spares memory brought it near.
@@ -229,7 +230,7 @@ def _spared(space: Space, rows: Floats) -> Floats:
     return table
 
 
-def _scan(pool: Pool) -> None:
+def _scan(pool: Candidates) -> None:
     """Every number that a knob may take, for the best products of the axis that it is of."""
     space = pool.space
     for column, (name, knob) in enumerate(space.columns):
@@ -249,7 +250,7 @@ def _with(rows: Floats, column: int, value: float) -> Floats:
     return rows
 
 
-def climb(pool: Pool) -> None:
+def climb(pool: Candidates) -> None:
     """Change what can be changed of the best, one thing or two, until nothing is better."""
     space = pool.space
     if not len(pool.rows):
@@ -269,7 +270,7 @@ def climb(pool: Pool) -> None:
     _try_dear(pool)
 
 
-def _try_dear(pool: Pool) -> None:
+def _try_dear(pool: Candidates) -> None:
     """Values that take long to price, of the best of all, with one other thing changed."""
     space = pool.space
     for column, (_, knob) in enumerate(space.columns):

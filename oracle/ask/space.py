@@ -42,7 +42,9 @@ class Space:
     def limits(self) -> dict[str, int]:
         """The widest that each axis may be, of those that may be wider than one."""
         found = {
-            name: int(min(np.max(new().limit(self.model, np.float64(self.batch))), self.devices))
+            name: int(
+                min(np.max(new().limit(self.model, np.array(self.batch, float))), self.devices)
+            )
             for name, new in self.known.items()
             if new.degrees and new.multiplies and not set(new.by_hand) & set(self.known)
         }

@@ -12,11 +12,12 @@ from dataclasses import dataclass
 from typing import Any, TypeAlias
 
 import numpy as np
+from numpy.typing import NDArray
 
 from oracle.models.model import Axes, Flags, Floats, Model
 
 Numbers: TypeAlias = float | Floats  # one for all, or an array of them
-Array: TypeAlias = Any  # numbers, flags or row numbers, in rooms that are not typed closer yet
+Array: TypeAlias = NDArray[Any]
 
 
 @dataclass(frozen=True)

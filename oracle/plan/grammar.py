@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable
+from typing import Any
 
 from oracle.plan.strategies import Strategy, strategies
 from oracle.spec.document import Fault, Place, SpecError, suggest
@@ -71,7 +72,7 @@ def _axis(
         faults.append(_fault(f"`{name}` stands twice", start, word, "write it once"))
         return None
     cls = known[name]
-    values: dict[str, float] = {}
+    values: dict[str, Any] = {}
     at = start + len(name) + 1
     if not colon:
         faults.append(_fault(f"`{name}` lacks its degree", start, word, f"`{name}:2`"))

@@ -22,7 +22,7 @@ class Plan:
     axes: tuple[Strategy, ...]  # every known strategy, outermost first; degree 1 if not asked for
 
     @classmethod
-    def of(cls, batch: Array, *axes: Strategy) -> Plan:
+    def of(cls, batch: Array | float, *axes: Strategy) -> Plan:
         """Axes outermost first; those not named have degree 1 and move nobody, so sit innermost.
 
         Any number may be an array; all are broadcast to one length.
@@ -52,7 +52,7 @@ class Plan:
 
     @property
     def devices(self) -> Array:
-        return np.prod([a.degree for a in self.axes if a.multiplies], axis=0)
+        return np.asarray(np.prod([a.degree for a in self.axes if a.multiplies], axis=0))
 
     @property
     def order(self) -> tuple[str, ...]:

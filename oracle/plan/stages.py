@@ -64,7 +64,7 @@ class Stages:
     def gather(self, units: Array) -> Array:
         """(plans, units) → (plans, p)."""
         if self.chunks <= 1:
-            return np.sum(units, axis=-1, keepdims=True)
+            return np.asarray(np.sum(units, axis=-1, keepdims=True))
         return self.fold(self.chunk(units))
 
     def chunk(self, units: Array, joined: np.ufunc = np.add) -> Array:
@@ -83,7 +83,7 @@ class Stages:
         if self.vee:
             back = np.arange(self.v) % 2 > 0
             rounds = np.where(back[:, None], rounds[:, :, ::-1], rounds)
-        return joined.reduce(rounds, axis=1)
+        return np.asarray(joined.reduce(rounds, axis=1))
 
     def received_ahead(self, borders: Array) -> Array:
         """(plans, chunks - 1) → (plans, p): what each device receives from the chunk before."""
@@ -109,13 +109,13 @@ class Stages:
     def most(self, units: Array) -> Array:
         """(plans, units) → (plans, p): the largest single unit of each device."""
         if self.chunks <= 1:
-            return units.max(axis=-1, keepdims=True)
+            return np.asarray(units.max(axis=-1, keepdims=True))
         return self.fold(self.chunk(units, np.maximum), np.maximum)
 
     def largest(self, values: Array, columns: Array) -> Array:
         """(plans, rows) → (plans, p): the largest value among the rows of each device."""
         if self.chunks <= 1:
-            return values.max(axis=-1, keepdims=True, initial=0.0)
+            return np.asarray(values.max(axis=-1, keepdims=True, initial=0.0))
         kinds, unit = np.unique(self.counts[:, columns] > 0, axis=0, return_inverse=True)
         most = [values[:, mine].max(axis=-1, initial=0.0) for mine in kinds]
         return self.most(np.stack(most, axis=-1)[:, unit.ravel()])
@@ -155,7 +155,7 @@ def even_cuts(model: Model, chunks: int) -> Array | None:
     shares = [len(part) for part in np.array_split(blocks, chunks)]
     cuts = blocks[0] + np.cumsum([0, *shares])
     cuts[0], cuts[-1] = 0, len(ends)
-    return cuts
+    return np.asarray(cuts)
 
 
 def balanced_cuts(loads: Array, parts: int, borders: Array | None = None) -> Array:

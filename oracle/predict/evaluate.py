@@ -68,7 +68,9 @@ class Block:
 
     @property
     def feasible(self) -> Array:
-        return np.logical_and.reduce([rule.wanted <= rule.allowed for rule in self.rules])
+        return np.asarray(
+            np.logical_and.reduce([rule.wanted <= rule.allowed for rule in self.rules])
+        )
 
     def broken(self, row: int) -> tuple[str, ...]:
         """Every limit that one plan breaks, in words."""

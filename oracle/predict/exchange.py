@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -44,7 +44,7 @@ class Priced:
     rough: Array  # (plans,) relative 1σ
     origins: tuple[str, ...]  # where a line comes from, by the same index
     outside: Array  # (plans,) whether no measurement covers its size and group
-    ahead: Array = 0.0  # of `exposed` at a border, the receive time before the forward pass
+    ahead: Array | float = 0.0  # of `exposed` at a border, the receive time before the forward pass
 
     @property
     def what(self) -> str:
@@ -95,7 +95,7 @@ class Exchange:
     full: tuple[tuple[str, ...], ...]  # links that set the pace, by the same index
     deviation: Array  # 1σ of `exposed`, seconds
     origins: tuple[str, ...] = ()  # by the same index
-    outside: Array = True
+    outside: Array = field(default_factory=lambda: np.ones(1, bool))
 
 
 @dataclass(frozen=True)

@@ -38,7 +38,7 @@ class Held:
 
     @property
     def total(self) -> Array:
-        return sum(self.kinds.values())
+        return np.asarray(np.sum(list(self.kinds.values()), axis=0))
 
 
 def held(load: Workload, plan: Plan, same: Array, device: Device, options: Options) -> Held:
@@ -82,8 +82,8 @@ def held(load: Workload, plan: Plan, same: Array, device: Device, options: Optio
         {"activations": activations + again * working[alike] - gone[alike],
          "workspace": _worst(transient * ~loss, stages)[alike], "buffers": buffers[same]},
     ]  # fmt: skip
-    base = sum(fixed.values())[same]
-    first, second = (base + sum(moment.values()) for moment in moments)
+    base = np.sum(list(fixed.values()), axis=0)[same]
+    first, second = (base + sum(moment.values(), np.zeros(1)) for moment in moments)
     whole = np.maximum(first, second)
     stage = np.argmax(whole, axis=-1)
     worst = {kind: values[same, stage] for kind, values in fixed.items()}

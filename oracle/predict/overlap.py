@@ -65,4 +65,4 @@ def slowed(exposed: Array, seconds: Array, lost: Array) -> Array:
     """
     hidden = seconds - exposed
     part = np.divide(lost, seconds, out=np.zeros_like(hidden), where=hidden > 0)
-    return exposed + np.minimum(part, 1.0) * hidden
+    return np.asarray(exposed + np.minimum(part, 1.0) * hidden)

@@ -69,4 +69,4 @@ def stage_load(
 def _last(counts: Array) -> Array:
     """Which unit holds each row's last copy."""
     unit = len(counts) - 1 - np.argmax(counts[::-1] > 0, axis=0)
-    return 1.0 * (np.arange(len(counts))[:, None] == unit)
+    return np.asarray(1.0 * (np.arange(len(counts))[:, None] == unit))

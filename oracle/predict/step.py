@@ -112,7 +112,9 @@ def _update(weights: Array, load: Workload, device: Any, options: Options) -> Ar
 
     if options.profile is None:
         return price(device, options.precision, weights)
-    return options.profile.update(options.optimizer, weights, device, options.precision, price)
+    return np.asarray(
+        options.profile.update(options.optimizer, weights, device, options.precision, price)
+    )
 
 
 def messages_of(talk: list[Priced], work: StageWork, system: System, ideal: bool) -> StageMessages:
@@ -221,7 +223,7 @@ class Step:
         ahead, back = self.paces
         stage = {"forward": ahead, "backward": back, "step": self.end, "border": back}
         talked, unmeasured = messages(self.talk, times, stage, self.same)
-        work = sum(self.compute.values())
+        work = np.sum(list(self.compute.values()), axis=0)
         return Uncertainty(
             self.seconds, work, talked, unmeasured, self.launched, self.same, self.sources
         )
@@ -251,11 +253,13 @@ class Step:
         if when == "step":
             return values[same, self.end]
         if when == "forward":
-            return self.segments * (values[same, ahead] + (self.repeats - 1) * values[same, back])
+            return np.asarray(
+                self.segments * (values[same, ahead] + (self.repeats - 1) * values[same, back])
+            )
         times = self.crossings if when == "border" else self.segments
         if np.ndim(before) < 2:
             return times * values[same, back]
-        return times * ((values - before)[same, back] + before[same, ahead])
+        return np.asarray(times * ((values - before)[same, back] + before[same, ahead]))
 
 
 def step(
@@ -372,4 +376,4 @@ def _chosen(mode: Array, parts: tuple[Array, ...], same: Array) -> Array:
     for kind, part in enumerate(parts, 1):
         if (mode == kind).any():
             found = found + (mode == kind) * part[same]
-    return found
+    return np.asarray(found)

@@ -85,4 +85,4 @@ class Uncertainty:
 
 def host_share(both: Array, host: Array) -> Array:
     """What a pass would take longer for a relative change of the host's work: host³ / both²."""
-    return np.divide(host**3, both**2, out=np.zeros(both.shape), where=both > 0)
+    return np.asarray(np.divide(host**3, both**2, out=np.zeros(both.shape), where=both > 0))

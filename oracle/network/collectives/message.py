@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
+
+from numpy.typing import NDArray
 
 from oracle.network.arrays import Number
 
@@ -20,7 +23,7 @@ class Message:
     op: str  # allreduce reduce_scatter allgather broadcast reduce alltoall sendrecv halo
     nbytes: Number  # of one call; broadcasts to (plans, layers)
     axes: tuple[str, ...]  # names of the mesh axes whose devices form one group
-    calls: Number = 1  # how often; broadcasts to (plans, layers)
+    calls: Number | NDArray[Any] = 1  # how often; broadcasts to (plans, layers)
     when: str = "step"  # each row's "forward"/"backward", each "unit forward"/"unit backward",
     #                     once a "step" with the bytes of a stage added up, or at a stage "border"
     hides: str = ""  # what it may overlap: the "forward" or "backward" pass, its own row's "data"

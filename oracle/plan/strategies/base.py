@@ -71,7 +71,7 @@ class Strategy(ABC):
     the parser `degree_of` and `clashes`, the executor `unrun`, explanations `whole`.
     """
 
-    degree: Array = 1
+    degree: Array = count()
 
     name: ClassVar[str]
     source: ClassVar[str]  # citation key and place: "kahira2021, Table III"
@@ -95,7 +95,7 @@ class Strategy(ABC):
         cls.name = cls.__name__.lower()
 
     @abstractmethod
-    def limit(self, model: Model, batch: Array) -> Array:
+    def limit(self, model: Model, batch: Array) -> Array | float:
         """The largest degree that leaves every device some work."""
 
     @abstractmethod
@@ -163,7 +163,7 @@ class Strategy(ABC):
 
     def says(self, knob: str, word: str) -> Array:
         """Where a knob that takes words has this one."""
-        return np.asarray(getattr(self, knob)) == self.number(knob, word)
+        return np.asarray(np.asarray(getattr(self, knob)) == self.number(knob, word))
 
     @classmethod
     def number(cls, knob: str, word: str) -> int:

@@ -36,7 +36,7 @@ class Channel(Strategy):
     leaves = "they have no channels of their own to deal, or read the samples themselves"
     runs = ()
 
-    def limit(self, model: Model, batch: Array) -> Array:
+    def limit(self, model: Model, batch: Array) -> Array | float:
         return min(model.channels[dealt_rows(model)], default=1)
 
     def cut(self, model: Model) -> Flags:

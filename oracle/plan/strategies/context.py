@@ -37,7 +37,7 @@ class Context(Strategy):
     leaves = "they are of the weights, not of the tokens"
     runs = ("kind",)
 
-    def limit(self, model: Model, batch: Array) -> Array:
+    def limit(self, model: Model, batch: Array) -> Array | float:
         tokens = [r.made.extents[0] for r in model.rows if r.work == "attention"]
         heads = [r.kv_heads for r in model.rows if r.work == "attention"]
         turned = self.says("kind", "alltoall")

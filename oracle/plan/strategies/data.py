@@ -43,7 +43,7 @@ class Data(Strategy):
     state_knobs = ("zero", "overlap")
     runs = ("zero", "accumulate", "overlap")
 
-    def limit(self, model: Model, batch: Array) -> Array:
+    def limit(self, model: Model, batch: Array) -> Array | float:
         return batch
 
     @classmethod

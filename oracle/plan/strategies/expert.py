@@ -31,7 +31,7 @@ class Expert(Strategy):
     multiplies = False
     runs = None  # mixtures of experts are priced, not run
 
-    def limit(self, model: Model, batch: Array) -> Array:
+    def limit(self, model: Model, batch: Array) -> Array | float:
         return min([row.experts for row in model.rows if row.experts], default=1)
 
     def rules(self, model: Model, batch: Array, beside: Mapping[str, Any]) -> Iterator[Rule]:

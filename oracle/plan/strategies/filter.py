@@ -39,7 +39,7 @@ class Filter(Strategy):
     leaves = "they have no filters to deal, and everybody does them on the rebuilt tensor"
     runs = ("back",)
 
-    def limit(self, model: Model, batch: Array) -> Array:
+    def limit(self, model: Model, batch: Array) -> Array | float:
         return min(model.filters[cut_rows(model)], default=1)
 
     def split(self, shard: Shard) -> Shard:

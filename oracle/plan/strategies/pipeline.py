@@ -49,7 +49,7 @@ class Pipeline(Strategy):
     timing = ("schedule",)
     runs = ("segments", "schedule=gpipe", "schedule=1f1b", "interleave", "cuts", "borders")
 
-    def limit(self, model: Model, batch: Array) -> Array:
+    def limit(self, model: Model, batch: Array) -> Array | float:
         return len(model.units[1]) // np.maximum(self.interleave, 1)
 
     def rules(self, model: Model, batch: Array, beside: Mapping[str, Any]) -> Iterator[Rule]:

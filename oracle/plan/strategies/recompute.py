@@ -38,7 +38,7 @@ class Recompute(Strategy):
     def spares(cls, model: Model) -> dict[str, float]:
         return {"mode": cls.number("mode", "full")}
 
-    def limit(self, model: Model, batch: Array) -> Array:
+    def limit(self, model: Model, batch: Array) -> Array | float:
         return np.inf
 
     def split(self, shard: Shard) -> Shard:

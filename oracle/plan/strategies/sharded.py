@@ -37,7 +37,7 @@ class Sharded(Strategy):
     state_knobs = ("zero", "overlap")
     runs = ("zero", "overlap")
 
-    def limit(self, model: Model, batch: Array) -> Array:
+    def limit(self, model: Model, batch: Array) -> Array | float:
         return batch
 
     def split(self, shard: Shard) -> Shard:
@@ -52,7 +52,7 @@ class Sharded(Strategy):
         return exchange(shard, self.zero + 1, ("sharded",), shard.w)
 
 
-def cut_state(shard: Shard, zero: Array, p: Array) -> Shard:
+def cut_state(shard: Shard, zero: Array | float, p: Array) -> Shard:
     """Optimizer state is shared out from stage 1 on, gradients from 2, weights at 3."""
     stage = np.asarray(zero)
     return shard.but(

@@ -70,12 +70,12 @@ class Spatial(Strategy):
     def hidden(self) -> Sequence[str]:
         return "height", "width"
 
-    def limit(self, model: Model, batch: Array) -> Array:
+    def limit(self, model: Model, batch: Array) -> Array | float:
         images = model.mask(lambda row: row.work == "conv" and not row.made.tokens)
         if not images.any():
             return 1
         first = int(np.flatnonzero(images)[0])
-        return min(product(model.made)[first], product(model.given)[first])
+        return np.asarray(min(product(model.made)[first], product(model.given)[first]))
 
     def parts(self, shard: Shard) -> tuple[Array, Array, Array]:
         """Parts along each extent: as asked for, or the most even that the model's rank allows."""
@@ -128,9 +128,7 @@ class Spatial(Strategy):
     def published(self, shard: Shard) -> list[Message]:
         """Every layer with a window pays its two messages, whoever has two neighbours."""
         model, micro, axes = shard.model, shard.micro * shard.delta, ("spatial",)
-        x: Array = 0.0
-        y: Array = 0.0
-        faces: Array = 0.0
+        x, y, faces = np.zeros((3, 1, 1))
         for i, parts in enumerate(self.parts(shard)):
             deep = np.floor((model.window[i] - 1) / 2)
             crossed = (parts > 1) & windowed(model)

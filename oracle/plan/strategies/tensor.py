@@ -49,7 +49,7 @@ class Tensor(Strategy):
         """Along the tokens first: the same bytes are sent, and less is kept."""
         return {**super().tries(model), "sequence": (1.0, 0.0)}
 
-    def limit(self, model: Model, batch: Array) -> Array:
+    def limit(self, model: Model, batch: Array) -> Array | float:
         heads = [row.kv_heads for row in model.rows if row.heads]
         inner = [row.made.channels for row in model.rows if cut_as(row) == "column"]
         return min([*heads, *inner], default=1)
