@@ -35,7 +35,7 @@ from oracle.predict.offers import Lines
 from oracle.predict.overlap import Cover
 from oracle.predict.step import Step, step, work_of
 from oracle.predict.uncertainty import Sources
-from oracle.predict.workload import said_by, split, when_of, workload
+from oracle.predict.workload import split, when_of, workload
 from oracle.spec.options import Options
 from oracle.spec.system import System
 
@@ -165,7 +165,7 @@ def block(model: Model, system: System, plan: Plan, options: Options, lines: Lin
     work = work_of(load, system, options)
     cover = Cover({"forward": work.forward, "backward": work.backward},
                   dict(zip(("forward", "backward"), work.host, strict=True)))  # fmt: skip
-    said = said_by(load.axes, load.seen_by, load.groups)
+    said = load.said
     talk: list[Any] = [None] * len(said)
     # gradients hide under what the passes take with all their messages: they come last
     for at in sorted(range(len(said)), key=lambda at: said[at][0].when == "step"):

@@ -7,7 +7,6 @@ when they have been added up. It names the `pipeline`, whose degree and chunks m
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
 from functools import lru_cache
 
@@ -23,7 +22,6 @@ from oracle.models.shard import Array, Shard, serial
 from oracle.plan.mesh import Groups, Kinds
 from oracle.plan.plan import Plan
 from oracle.plan.stages import Stages, even_cuts
-from oracle.plan.strategies import Strategy
 from oracle.predict.offers import Lines
 from oracle.predict.stage_load import Said, stage_load
 from oracle.spec.options import Options
@@ -43,13 +41,7 @@ class Workload:
     stages: Stages
     groups: Groups
     state: Shard  # (plans, 1): batch, micro-batches and state; of the rows it has the first
-    axes: tuple[Strategy, ...]  # of each kind, with the state knobs of each plan
-
-    def seen_by(self, axis: Strategy) -> Shard:
-        """The shard that an axis speaks of: where its knobs are each plan's, so is the state."""
-        if not axis.state_knobs:
-            return self.shard
-        return self.shard.but(**{name: getattr(self.state, name) for name in STATE})
+    said: Said  # messages of each kind; how often state is sent is of each plan
 
     def total(self, values: Array) -> Array:
         """(kinds, rows) → (plans, p): what each device of a pipeline has in all."""
@@ -66,13 +58,10 @@ def workload(model: Model, system: System, plan: Plan, options: Options, lines: 
     times = passes(shard, system.device, options.precision, options.profile)
     if not options.ideal:
         times = in_step(times, model, system.device, few.devices)
-    axes = tuple(
-        replace(axis, **{knob: getattr(each, knob) for knob in axis.state_knobs})
-        for axis, each in zip(few.lean, plan.lean, strict=True)
-    )
     groups = Groups(few)
-    stages = _stages(model, few, shard, groups, times, system, options, lines)
-    return Workload(kinds, few, shard, times, stages, groups, state, axes)
+    said = _said(few, plan, shard, state, groups)
+    stages = _stages(few, shard, groups, said, times, system, options, lines)
+    return Workload(kinds, few, shard, times, stages, groups, state, said)
 
 
 def split(model: Model, plan: Plan, options: Options) -> Shard:
@@ -97,31 +86,39 @@ def when_of(model: Model, plan: Plan) -> dict[str, tuple[str, ...]]:
     return {**timing, "recompute": ()} if balanced(model, plan) else timing
 
 
-def said_by(axes: Iterable[Strategy], shard: Callable[[Strategy], Shard], groups: Groups) -> Said:
-    """What axes send, and which of them sends it."""
+def _said(few: Plan, plan: Plan, shard: Shard, state: Shard, groups: Groups) -> Said:
+    """What axes send, and which of them sends it.
+
+    An axis with knobs of the state has those of each plan, and speaks of each plan's state.
+    """
+    whole = shard.but(**{name: getattr(state, name) for name in STATE})
+    axes = [
+        replace(axis, **{knob: getattr(each, knob) for knob in axis.state_knobs})
+        for axis, each in zip(few.lean, plan.lean, strict=True)
+        if axis.speaks_for_all or not axis.degrees or axis.wide
+    ]
     return [
         (message, axis)
         for axis in axes
-        if axis.speaks_for_all or not axis.degrees or np.any(axis.degree > 1)
-        for message in axis.talk(shard(axis))
+        for message in axis.talk(whole if axis.state_knobs else shard)
         if (message.over != "mesh" or groups.of(message).talk) and np.any(message.calls)
     ]
 
 
 def _stages(
-    model: Model, plan: Plan, shard: Shard, groups: Groups, times: Passes, system: System,
+    plan: Plan, shard: Shard, groups: Groups, said: Said, times: Passes, system: System,
     options: Options, lines: Lines,
 ) -> Stages:  # fmt: skip
     """The stages of plans that share degree, interleave, cuts and placement of their pipeline."""
-    pipeline = plan.axis("pipeline")
+    model, pipeline = shard.model, plan.axis("pipeline")
     p, v = int(pipeline.degree[0, 0]), int(pipeline.interleave[0, 0])
     load, borders = times.forward + times.data + times.weight, None
     if balanced(model, plan):
         if options.ideal:  # as published, by compute alone
             load = load @ model.units[0].T
         else:
-            said = said_by(plan.lean, lambda axis: shard, groups)
-            load, borders = stage_load(plan, shard, groups, said, times, system, options, lines)
+            rows = [(message, axis) for message, axis in said if not axis.state_knobs]
+            load, borders = stage_load(plan, shard, groups, rows, times, system, options, lines)
     return Stages(model, p, v, not pipeline.cuts[0, 0], load, bool(pipeline.vee[0, 0]), borders)
 
 
