@@ -100,8 +100,10 @@ class Candidates:
         self.known: set[bytes] = set()
 
     def add(self, rows: Floats) -> None:
-        """Evaluate candidates that nobody has."""
+        """Evaluate candidates that nobody has; beside the first, only those that break no rule."""
         rows = self.space.sound(rows)
+        if len(self.rows):
+            rows = rows[self.space.ruled(rows)]
         names = [row.tobytes() for row in rows]
         table = rows[[name not in self.known for name in names]]
         if not len(table):

@@ -14,7 +14,7 @@ from typing import TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from oracle.models.model import Model
+from oracle.models.model import Flags, Model
 from oracle.plan.mesh import distinct
 from oracle.plan.plan import Plan
 from oracle.plan.strategies import Strategy, strategies
@@ -161,6 +161,14 @@ class Space:
             if name in widths and not self.known[name].knobs()[knob].metadata.get("alone"):
                 rows[widths[name] == 1, i] = values[0]
         return np.asarray(rows[np.sort(distinct(rows)[0])])
+
+    def ruled(self, rows: Floats) -> Flags:
+        """Candidates that break no rule of a strategy, whatever they hold."""
+        plan = self.plan(rows)
+        beside = {axis.name: axis for axis in plan.axes}
+        kept = [rule.wanted <= rule.allowed for axis in plan.axes
+                for rule in axis.rules(self.model, plan.batch, beside)]  # fmt: skip
+        return np.asarray(np.logical_and.reduce(kept))
 
     def plan(self, rows: Floats) -> Plan:
         """The table of plans that candidates stand for."""
