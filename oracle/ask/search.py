@@ -3,8 +3,9 @@
 1. Every product of degrees is evaluated as usual, and sparing memory where it does not fit.
 2. Products that could still beat the best that fits (by their seconds, whatever they hold) are
    evaluated over what spares memory and over the sizes of micro-batches.
-3. The best climb: any one knob is changed, any two, or a degree moved from one axis to another,
-   until nothing is better.
+3. Numbers that a knob may take (chunks of a stage, say) are scanned for the best products.
+4. The best climb: any one knob is changed, any two, or a degree moved from one axis to another,
+   until nothing is better. What takes long to price is tried of the best alone.
 """
 
 from __future__ import annotations
@@ -281,6 +282,7 @@ def _try_dear(pool: Candidates) -> None:
             row = _with(pool.rows[[best]], column, value)
             others = [c for c in range(space.micro, len(space.columns)) if c != column]
             few = [_with(row, c, other) for c in others for other in space.values(row[0], c, 1)]
+            # a value may ask for the least of another number, or for the next: two chunks a stage
             first = [_with(row, c, space.knobs[space.columns[c]][i]) for c in others
                      if c != space.micro and space.counted(c)
                      for i in range(min(2, len(space.knobs[space.columns[c]])))]  # fmt: skip
