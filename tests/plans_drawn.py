@@ -65,7 +65,7 @@ def plans(draw: st.DrawFn, most: int = 8) -> str:
     for name in chosen:
         cls, word = strategies()[name], f"{name}:{degrees[name]}"
         if not cls.degrees:
-            modes = next(f for f in fields(cls) if f.name == "mode").metadata["words"]
+            modes = next(iter(cls.knobs().values())).metadata["words"]
             text.append(f"{name}:{draw(st.sampled_from(modes))}")
             continue
         for f in fields(cls):

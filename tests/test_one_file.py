@@ -18,7 +18,7 @@ from oracle.ask.explain.explanation import explain
 from oracle.commands.cli import main
 from oracle.executor.supported import unsupported
 from oracle.plan.plan import parse
-from oracle.plan.strategies import strategies
+from oracle.plan.strategies import Strategy, strategies
 from oracle.predict.defaults import options_for
 from oracle.show.explanation import explanation_text
 
@@ -71,8 +71,8 @@ GPT = ["gpt2", "dgx-a100", "--batch", "64"]
 
 
 @pytest.fixture
-def offload(tmp_path: Path) -> Iterator[Any]:
-    """The strategy, as its one file makes it."""
+def offload(tmp_path: Path) -> Iterator[None]:
+    """The strategy, as its one file makes it, for one test."""
     path = tmp_path / "offload.py"
     path.write_text(FILE)
     spec = importlib.util.spec_from_file_location("offload_by_one_file", path)
@@ -81,19 +81,18 @@ def offload(tmp_path: Path) -> Iterator[Any]:
     module = importlib.util.module_from_spec(spec)
     sys.modules["offload_by_one_file"] = module
     spec.loader.exec_module(module)
-    yield module
-    del sys.modules["offload_by_one_file"], module
+    del module
+    yield
+    del sys.modules["offload_by_one_file"]
     from oracle.plan import plan
 
     plan._parse.cache_clear()
+    Strategy.batch_knobs.__func__.cache_clear()  # type: ignore[attr-defined]
     gc.collect()
+    assert "offload" not in strategies(), "other tests would meet it"
 
 
-def test_it_is_gone_afterwards() -> None:
-    assert "offload" not in strategies()
-
-
-def test_it_is_priced_over_the_host_link(offload: Any) -> None:
+def test_it_is_priced_over_the_host_link(offload: None) -> None:
     plans = ["data:8", "data:8 offload:activations"]
     found = oracle.estimate("gpt2", "dgx-a100", plans, batch=64)
     assert found.seconds[1] > found.seconds[0]
@@ -109,7 +108,7 @@ def test_it_is_priced_over_the_host_link(offload: Any) -> None:
     assert out["origin"] == "assumed"
 
 
-def test_it_is_searched(offload: Any) -> None:
+def test_it_is_searched(offload: None) -> None:
     leanest = oracle.recommend("gpt2", "dgx-a100", devices=2, batch=64, only=["data", "offload"],
                                objective="memory").fastest  # fmt: skip
     assert "offload:activations" in leanest.plans[0]
@@ -119,7 +118,7 @@ def test_it_is_searched(offload: Any) -> None:
     assert "offload:activations" in found.best
 
 
-def test_it_is_explained(offload: Any, capsys: Any) -> None:
+def test_it_is_explained(offload: None, capsys: Any) -> None:
     assert main(["explain", "offload"]) == 0
     assert "over the host link" in capsys.readouterr().out
     model, system = oracle.model("gpt2"), oracle.system("dgx-a100")
@@ -131,14 +130,14 @@ def test_it_is_explained(offload: Any, capsys: Any) -> None:
     assert total == pytest.approx(float(found.own.shown.seconds[0]))
 
 
-def test_the_executor_refuses_it(offload: Any) -> None:
+def test_the_executor_refuses_it(offload: None) -> None:
     why = unsupported(oracle.model("gpt2"), parse("data:2 offload:activations", 8))
     assert "the strategy `offload` is priced but not run" in why
 
 
 @pytest.mark.parametrize("form", ["deepspeed", "megatron", "torchtitan"])
 def test_exporters_that_have_no_word_for_it_refuse_it(
-    offload: Any, form: str, capsys: Any, tmp_path: Path
+    offload: None, form: str, capsys: Any, tmp_path: Path
 ) -> None:
     folder = tmp_path / "job"
     plan = {"torchtitan": "data:8,zero=3"}.get(form, "data:8")
@@ -148,14 +147,14 @@ def test_exporters_that_have_no_word_for_it_refuse_it(
     assert not folder.exists()
 
 
-def test_torchrun_carries_the_whole_plan(offload: Any, capsys: Any, tmp_path: Path) -> None:
+def test_torchrun_carries_the_whole_plan(offload: None, capsys: Any, tmp_path: Path) -> None:
     folder = tmp_path / "job"
     line = ["export", "torchrun", *GPT, "--plan", "data:8 offload:activations", "-o", str(folder)]
     assert main(line) == 0
     assert 'PLAN = "data:8 offload:activations"' in (folder / "mesh.py").read_text()
 
 
-def test_a_message_over_a_link_that_nobody_prices_is_an_error(offload: Any) -> None:
+def test_a_message_over_a_link_that_nobody_prices_is_an_error(offload: None) -> None:
     from oracle.network.host import LINKS
 
     link = LINKS.pop("host")
@@ -166,7 +165,7 @@ def test_a_message_over_a_link_that_nobody_prices_is_an_error(offload: Any) -> N
         LINKS["host"] = link
 
 
-def test_a_faster_link_is_never_slower(offload: Any) -> None:
+def test_a_faster_link_is_never_slower(offload: None) -> None:
     tree: Any = {**SYSTEM, "device": {**SYSTEM["device"], "host_link": "1 GB/s"}}
     fast: Any = {**SYSTEM, "device": {**SYSTEM["device"], "host_link": "64 GB/s"}}
     slow, quick = (

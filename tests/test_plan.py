@@ -33,7 +33,7 @@ def words(draw: st.DrawFn, cls: type[Strategy], grids: bool = True) -> str:
         value = draw(st.sampled_from(choices) if choices else st.integers(1, 512).map(str))
         said.append(f"{name}={value}")
     if not cls.degrees:
-        first = known["mode"].metadata["words"]
+        first = next(iter(cls.knobs().values())).metadata["words"]
         return ",".join([f"{cls.name}:{draw(st.sampled_from(first))}"])
     degree = str(draw(st.integers(1, 64)))
     if grids and any(f.name == "height" for f in fields(cls)) and draw(st.booleans()):

@@ -30,20 +30,21 @@ def ranking_text(ranking: Ranking, asked: Any = None) -> str:
         return "\n".join([head, "", *_nothing_fits(ranking, asked)])
     likely = ranking.likely_best()
     epoch = "" if shown.epoch is None else f", {show(shown.epoch[0], 's')} an epoch"
+    answer = _fit(f"{shown.plans[0]} is\u00a0{_superlative(ranking)}: "
+                  f"{_interval(shown, 0)} an iteration{epoch}")  # fmt: skip
     lines = [
         head,
         "",
-        _fit(f"{shown.plans[0]} is\u00a0{_superlative(ranking)}: "
-             f"{_interval(shown, 0)} an iteration{epoch}"),
+        answer,
         f"  memory    {_memory(shown, 0)}",
         f"  bound by  {_bounds(shown, 0)}",
         _fit(f"  at peak   {_light(shown, 0)}"),
         _fit(f"  sure?     {_sure(ranking, likely)}"),
-        "",
+        *([""] if answer.count("\n") < 2 else []),  # a long plan needs its room on the screen
         *_table(shown, likely),
         *_legend(shown),
         _fit(f"{ranking.fitting} of {ranking.tried} products of strategies fit, each at its best."),
-    ]  # fmt: skip
+    ]
     if asked is not None and getattr(asked, "everything", False):
         lines += ["", "These do not:", *_misses(ranking.misses)]
     if asked is not None:
