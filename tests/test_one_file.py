@@ -18,7 +18,7 @@ from oracle.ask.explain.explanation import explain
 from oracle.commands.cli import main
 from oracle.executor.supported import unsupported
 from oracle.plan.plan import parse
-from oracle.plan.strategies import Strategy, strategies
+from oracle.plan.strategies import strategies
 from oracle.predict.defaults import options_for
 from oracle.show.explanation import explanation_text
 
@@ -87,7 +87,6 @@ def offload(tmp_path: Path) -> Iterator[None]:
     from oracle.plan import plan
 
     plan._parse.cache_clear()
-    Strategy.batch_knobs.__func__.cache_clear()  # type: ignore[attr-defined]
     gc.collect()
     assert "offload" not in strategies(), "other tests would meet it"
 

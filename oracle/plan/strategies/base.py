@@ -6,7 +6,6 @@ import re
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, fields
-from functools import cache
 from typing import Any, ClassVar, Self
 
 import numpy as np
@@ -155,7 +154,6 @@ class Strategy(ABC):
         return {f.name: f for f in fields(cls) if f.name != "degree"}
 
     @classmethod
-    @cache
     def batch_knobs(cls) -> tuple[str, ...]:
         """Knobs that cut the batch of a device into micro-batches, and do no more."""
         known = cls.knobs().items()
