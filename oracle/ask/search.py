@@ -176,7 +176,8 @@ def explore(pool: Candidates) -> None:
     pool.add(np.concatenate([usual, *_cut(space, usual[_pipelined(space, usual)], FEW)]))
     if space.plain:
         return
-    missed = usual[~np.isin(_degrees(space, usual), _degrees(space, pool.rows[pool.fits]))]
+    fitting = {row.tobytes() for row in pool.rows[pool.fits, : space.micro]}
+    missed = usual[[row.tobytes() not in fitting for row in usual[:, : space.micro]]]
     if len(missed):
         pool.add(space.sparing(missed))
     kept = _promising(pool, KEPT)
@@ -184,12 +185,6 @@ def explore(pool: Candidates) -> None:
         pool.add(_spared(space, space.usual(kept)))
     _scan(pool)
     climb(pool)
-
-
-def _degrees(space: Space, rows: Floats) -> Any:
-    """One name for the degrees of each candidate."""
-    return np.ascontiguousarray(rows[:, : space.micro]).view(f"V{8 * space.micro}").ravel() if (
-        space.micro) else np.zeros(len(rows), "V8")  # fmt: skip
 
 
 def _cut(space: Space, rows: Floats, sizes: Sequence[float]) -> Iterator[Floats]:
@@ -202,8 +197,8 @@ def _pipelined(space: Space, rows: Floats) -> Any:
     """Whose batch is usually cut into micro-batches: an axis wants several in flight."""
     found = np.zeros(len(rows), bool)
     for i, name in enumerate(space.limits):
-        knobs = space.known[name].knobs().values()
-        if any(k.metadata.get("micro_batches") and not k.metadata.get("alone") for k in knobs):
+        new = space.known[name]
+        if any(not new.knobs()[knob].metadata.get("alone") for knob in new.batch_knobs()):
             found |= rows[:, i] > 1
     return found
 

@@ -93,7 +93,6 @@ def work_of(load: Workload, system: System, options: Options) -> StageWork:
 
 
 @lru_cache(masks.MODELS)
-@lru_cache(masks.MODELS)
 def adding(model: Model) -> Flags:
     """Rows whose product adds the weights' gradient up."""
     return model.mask(lambda row: row.adds)
