@@ -49,10 +49,6 @@ class OperationGraph:
     def of_units(self, start: int, stop: int) -> list[Operation]:
         return [op for op in self.operations if start <= op.unit < stop]
 
-    def last_use(self) -> dict[int, int]:
-        """Operation -> the last one that reads its output."""
-        return {feed: op.index for op in self.operations for feed in op.feeds}
-
 
 def graph(what: Any) -> OperationGraph:
     """Unroll a model by shipped name, path or dict."""
