@@ -34,9 +34,13 @@ def estimate(
     gamma: float = 1.0,
     algorithm: str | None = None,
     profile: Any = None,
+    software: Any = None,
+    any_plan: bool = False,
 ) -> Estimate:
     """How long an iteration takes under a plan, or under each of many; and what it needs.
 
+    `software` is what runs the training: a shipped name, a file, `nemo,gradients=bf16`.
+    `any_plan` leaves its rules of what can be launched out.
     `profile` is a file of `oracle measure compute`: rows that it has take what they took there.
 
     >>> import oracle
@@ -47,7 +51,7 @@ def estimate(
     what, where = load_model(model, dataset), load_system(system)
     options = options_for(
         what, where, precision, optimizer, ideal, max_memory, gamma, algorithm,
-        profile,
+        profile, software, any_plan,
     )  # fmt: skip
     _check_batch(batch)
     return predict(what, where, plan, batch, options)
@@ -72,6 +76,8 @@ def recommend(
     gamma: float = 1.0,
     algorithm: str | None = None,
     profile: Any = None,
+    software: Any = None,
+    any_plan: bool = False,
 ) -> Ranking:
     """The fastest ways to split the training over `devices` that fit, best first.
 
@@ -82,7 +88,7 @@ def recommend(
     what, where = load_model(model, dataset), load_system(system)
     options = options_for(
         what, where, precision, optimizer, ideal, max_memory, gamma, algorithm,
-        profile,
+        profile, software, any_plan,
     )  # fmt: skip
     if (batch is None) == (batch_per_device is None):
         raise refusal("options", "say the global batch, or the batch per device", "one of the two")

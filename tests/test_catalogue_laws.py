@@ -161,7 +161,7 @@ def better(there: System) -> Iterator[tuple[str, System]]:
     for name, factor in (("memory_bandwidth", 1.5), ("launch", 0.5)):
         value = getattr(device, name) * factor
         yield name, replace(there, device=replace(device, **{name: value}))
-    yield "dispatch", replace(there, dispatch=there.dispatch / 2)
+    yield "dispatch", replace(there, dispatch=(there.dispatch or 20e-6) / 2)
 
 
 def by_load(known: Model, text: str, batch: int) -> bool:

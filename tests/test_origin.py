@@ -201,7 +201,7 @@ def test_messages_over_an_unmeasured_network_err_together() -> None:
 
 
 def test_a_step_that_waits_for_its_host_is_doubted_more() -> None:
-    slow = replace(DGX, dispatch=20 * DGX.dispatch)
+    slow = replace(DGX, dispatch=400e-6)
     waiting, working = (oracle.estimate("gpt2", s, "data:4", 4) for s in (slow, DGX))
     assert waiting.seconds[0] > 3 * working.seconds[0]
     assert sides(waiting)[0] > 1.3 * sides(oracle.estimate("gpt2", DGX, "data:4", 256))[0]

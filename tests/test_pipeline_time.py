@@ -24,7 +24,8 @@ from oracle.plan.schedule import Turn
 from oracle.predict.defaults import options_for
 from oracle.predict.evaluate import Work, blocks
 from oracle.predict.exchange import Priced
-from oracle.predict.step import StageWork, Step, step
+from oracle.predict.stage_work import StageWork
+from oracle.predict.step import Step, step
 from oracle.spec.options import Options
 
 SYSTEM = oracle.system("abci")

@@ -20,6 +20,7 @@ import numpy as np
 from oracle.ask.ranking import Ranking
 from oracle.ask.space import Floats, Space
 from oracle.models.model import Model
+from oracle.plan import launchable
 from oracle.plan.mesh import distinct
 from oracle.plan.plan import Plan
 from oracle.plan.strategies import strategies
@@ -47,13 +48,16 @@ def recommend(
     objective: str = "time", lines: Any = None,
 ) -> Ranking:  # fmt: skip
     """Rank every product of strategies that uses the devices at this global batch."""
-    allowed = tuple(_allowed(only, without))
+    model = model.under(options.software.kernels)
+    told = None if options.any_plan or options.ideal else options.software
+    known = strategies() if told is None else launchable.strategies_of(told.launch)
+    allowed = tuple(name for name in _allowed(only, without) if name in known)
     counts = [devices]
     if objective == "cost":  # fewer devices may be cheaper for the same work
         counts = [d for d in range(1, devices + 1) if devices % d == 0]
     pools = []
     for count in counts:
-        pool = Candidates(Space(model, count, batch, allowed, options.ideal), system, options,
+        pool = Candidates(Space(model, count, batch, allowed, options.ideal, told), system, options,
                     objective, lines)  # fmt: skip
         explore(pool)
         pools.append(pool)

@@ -15,9 +15,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from oracle.models.model import Flags, Model
+from oracle.plan import launchable
 from oracle.plan.mesh import distinct
 from oracle.plan.plan import Plan
 from oracle.plan.strategies import Strategy, strategies
+from oracle.spec.software import Software
 
 Floats: TypeAlias = NDArray[np.float64]
 MOST = 6000  # products that are looked at one by one; of more, every k-th comes first
@@ -33,6 +35,7 @@ class Space:
     batch: int
     allowed: tuple[str, ...]
     plain: bool = False  # no knob is turned: the published assumptions know none
+    software: Software | None = None  # whose plans alone are looked at
 
     @cached_property
     def known(self) -> dict[str, type[Strategy]]:
@@ -168,6 +171,9 @@ class Space:
         beside = {axis.name: axis for axis in plan.axes}
         kept = [rule.wanted <= rule.allowed for axis in plan.axes
                 for rule in axis.rules(self.model, plan.batch, beside)]  # fmt: skip
+        if self.software is not None:
+            kept += [rule.wanted <= rule.allowed
+                     for rule in launchable.rules(self.software, self.model, plan)]  # fmt: skip
         return np.asarray(np.logical_and.reduce(kept))
 
     def plan(self, rows: Floats) -> Plan:

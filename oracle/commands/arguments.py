@@ -6,7 +6,8 @@ import argparse
 from collections.abc import Iterable
 from typing import Any
 
-from oracle.spec.options import PRECISIONS, SLOTS
+from oracle.spec.options import SLOTS
+from oracle.spec.precision import PRECISIONS
 
 FORMATS = ("text", "json", "csv", "md")
 # columns of a table for people, where the rows have more than they read
@@ -73,6 +74,17 @@ def prediction_arguments(parser: argparse.ArgumentParser, *, system: bool = True
     )
     parser.add_argument("--algorithm", metavar="A", help="of collectives: ring, tree, nccl, …")
     profile_argument(parser)
+    software_arguments(parser)
+
+
+def software_arguments(parser: argparse.ArgumentParser) -> None:
+    """What runs the training."""
+    parser.add_argument(
+        "--software", metavar="S", help="that runs it, a name or file; `nemo,gradients=bf16`"
+    )
+    parser.add_argument(
+        "--any", action="store_true", dest="any_plan", help="plans too that it cannot be told"
+    )
 
 
 def recipe_arguments(parser: argparse.ArgumentParser) -> None:
@@ -127,4 +139,6 @@ def prediction_options(asked: argparse.Namespace) -> dict[str, Any]:
         "gamma": asked.gamma,
         "algorithm": asked.algorithm,
         "profile": asked.profile,
+        "software": asked.software,
+        "any_plan": asked.any_plan,
     }

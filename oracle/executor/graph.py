@@ -16,6 +16,7 @@ from oracle.models.build import Network
 from oracle.models.layers import Layer, Placed, Row, Shape
 from oracle.models.model import Model, network
 from oracle.models.model import model as read_model
+from oracle.spec.software import PLAIN
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,7 +56,7 @@ def graph(what: Any) -> OperationGraph:
     spec, node, _, _ = network(what)
     model = read_model(what)
     if spec.transformer is not None:
-        items: Sequence[Placed] = spec.transformer.placed(node)
+        items: Sequence[Placed] = spec.transformer.placed(node, PLAIN.kernels)
         given = Shape(1, (spec.transformer.sequence,), tokens=True)
     else:
         items, given = spec.layers, Shape(spec.input[0], tuple(spec.input[1:]))

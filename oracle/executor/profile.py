@@ -18,7 +18,7 @@ from oracle.executor.launch import TIMEOUT, Host, Outcome, Say, launch, silent
 from oracle.executor.run import DTYPES, PlanRun, refuse
 from oracle.kernels.profile import signature
 from oracle.kernels.profile.file import MARK
-from oracle.spec.options import PRECISIONS
+from oracle.spec.precision import PRECISIONS
 
 if TYPE_CHECKING:
     from oracle.executor.rank import Rank

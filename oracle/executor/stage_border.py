@@ -51,7 +51,7 @@ class StageBorder:
         shape = (*extents, channels) if op.shape.made.tokens else (channels, *extents)
         other = (at - 1 if end == "into" else at + 1) % p
         rank = mesh.rank_at({**mesh.at, "pipeline": other})
-        whole = local.cuts.sequence or local.plan.axis("pipeline").borders[0, 0]
+        whole = local.cuts.sequence or local.plan.axis("pipeline").word("borders") == "whole"
         alike = 1 if whole else mesh.degree("tensor")
         if math.prod(shape) % alike:
             alike = 1

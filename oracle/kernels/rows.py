@@ -35,7 +35,6 @@ DISPATCHED = {
 BESIDE = {"fp8": "bf16"}  # what all layers but linear ones compute in
 CAST = 4  # bytes an element: read in 16 bits, written in 8 as it is and turned round
 MERGED = 10  # bytes to add an element of a part's result to those before it, in fp32
-AROUND = 60  # dispatched around each micro-batch: fetching it, scaling its loss, bookkeeping
 
 
 def passes(shard: Shard, device: Device, precision: str, profile: Profile | None = None) -> Passes:
@@ -155,9 +154,11 @@ def _gemm(at: _At, device: Device, precision: str, part: str) -> Floats:
     seconds = gemm(device, precision, *shapes[part], held, queued=True)
     if precision not in BESIDE:
         return seconds
-    # what goes in is cast, once for both gradients; the vocabulary's product stays as it is
+    # what goes in is cast, once for both gradients, weights each time or once a step; the
+    # vocabulary's product stays as it is
     if part != "weight":
-        cast = m * k + k * n if part == "forward" else m * n
+        weights = k * n * (shard.software.state.fp8_casts == "use")
+        cast = m * k + weights if part == "forward" else m * n
         seconds = seconds + stream(device, CAST * cast * held, queued=True)
     plain = gemm(device, BESIDE[precision], *shapes[part], held, queued=True)
     return np.where(at.family.vocab, plain, seconds)

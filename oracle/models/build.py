@@ -11,6 +11,7 @@ from oracle.models.layers import Misfit, Placed, Row, Shape
 from oracle.models.transformer import Transformer
 from oracle.spec.document import Fault, Node, SpecError, suggest
 from oracle.spec.schema import Clash, Count
+from oracle.spec.software import PLAIN, KernelChoice
 
 Tensor: TypeAlias = tuple[Shape, int]  # its shape, and the row that made it; -1: the input
 
@@ -26,7 +27,9 @@ class Network:
     layers: tuple[Placed, ...] = ()
     transformer: Transformer | None = None
     dataset: str = ""  # the data set it is usually trained on
-    fused: bool = False  # norms take along what is before and after them, see `fusion`
+    # norms take along what is before and after them, see `fusion`; as the software has it if
+    # not said
+    fused: bool | None = None
 
     def check(self) -> Iterator[Clash]:
         if bool(self.layers) == bool(self.transformer):
@@ -114,10 +117,12 @@ class Rows:
         return at
 
 
-def rows_of(spec: Network, node: Node, name: str, text: str = "") -> Rows:
+def rows_of(
+    spec: Network, node: Node, name: str, text: str = "", kernels: KernelChoice = PLAIN.kernels
+) -> Rows:
     """The rows of a network as written; a SpecError with every layer that does not fit."""
     if spec.transformer is not None:
-        items = spec.transformer.placed(node)
+        items = spec.transformer.placed(node, kernels)
         given = Shape(1, (spec.transformer.sequence,), tokens=True)
     else:
         items = spec.layers
@@ -128,6 +133,6 @@ def rows_of(spec: Network, node: Node, name: str, text: str = "") -> Rows:
         found.faults.append(Fault("E103", "a model needs at least one layer", node.place))
     if found.faults:
         raise SpecError(name, found.faults, text)
-    if spec.fused:
+    if kernels.norms == "fused" if spec.fused is None else spec.fused:
         found.rows = merged(found.rows, found.feeds)
     return found

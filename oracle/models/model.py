@@ -22,10 +22,22 @@ from oracle.spec import catalogue
 from oracle.spec.dataset import Dataset
 from oracle.spec.document import Node
 from oracle.spec.schema import read
+from oracle.spec.software import PLAIN, KernelChoice
 
 Floats: TypeAlias = NDArray[np.float64]
 Flags: TypeAlias = NDArray[np.bool_]
 Axes: TypeAlias = tuple[Floats, Floats, Floats]  # three extents of each row; 1 where none is
+
+
+@dataclass(frozen=True, eq=False)
+class Written:
+    """A model spec as it was read, and the kernels that its rows were made for."""
+
+    spec: Network
+    node: Node
+    name: str
+    text: str
+    kernels: KernelChoice
 
 
 @dataclass(frozen=True, eq=False)
@@ -39,6 +51,13 @@ class Model:
     title: str = ""
     source: str = ""
     dataset: Dataset | None = None  # that it is usually trained on, or was opened with
+    written: Written | None = None  # as a spec has it; None where its rows are all that is known
+
+    def under(self, kernels: KernelChoice) -> Model:
+        """The model as these kernels run it, where its spec leaves them open."""
+        if self.written is None or self.written.kernels == kernels:
+            return self
+        return _run_with(self, kernels)
 
     def __len__(self) -> int:
         return len(self.rows)
@@ -252,9 +271,7 @@ def model(what: Any, dataset: Any = None) -> Model:
 
 def _with_dataset(found: Model, data: Dataset) -> Model:
     data = _as_read(data, found.rows[0].given)
-    return Model(
-        found.name, found.rows, found.feeds, found.segments, found.title, found.source, data
-    )
+    return replace(found, dataset=data)
 
 
 def _as_read(data: Dataset, given: Shape) -> Dataset:
@@ -283,11 +300,21 @@ def _load(what: Any) -> Model:
 
 
 def build(
-    spec: Network, node: Node, name: str, text: str = "", data: Dataset | None = None
-) -> Model:
-    """The model of a network as written."""
-    found = rows_of(spec, node, name, text)
+    spec: Network, node: Node, name: str, text: str = "", data: Dataset | None = None,
+    kernels: KernelChoice = PLAIN.kernels,
+) -> Model:  # fmt: skip
+    """The model of a network as written, run with these kernels where it leaves them open."""
+    found = rows_of(spec, node, name, text, kernels)
     return Model(
         spec.name, tuple(found.rows), tuple(found.feeds), tuple(found.segments),
         spec.title, spec.source, data and _as_read(data, found.given),
+        Written(spec, node, name, text, kernels),
     )  # fmt: skip
+
+
+@lru_cache(maxsize=32)
+def _run_with(model: Model, kernels: KernelChoice) -> Model:
+    """A model from a spec, with the kernels that it leaves open; once for each pair."""
+    was = model.written
+    assert was is not None
+    return build(was.spec, was.node, was.name, was.text, model.dataset, kernels)

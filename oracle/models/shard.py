@@ -15,6 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from oracle.models.model import Axes, Flags, Floats, Model
+from oracle.spec.software import PLAIN, Software
 
 Numbers: TypeAlias = float | Floats  # one for all, or an array of them
 Array: TypeAlias = NDArray[Any]
@@ -27,6 +28,9 @@ class Shard:
     model: Model
     batch: Floats  # B    samples on this device per iteration
     delta: float  # δ    bytes per element of an activation
+    wire: float  #      of a gradient on its way
+    gathered: float  #      of a weight that is gathered
+    turned: float  #      of an activation that tensor parallelism gathers
     channels: Floats  # C of each row's kernel, here
     filters: Floats  # F
     heads: Floats
@@ -53,6 +57,7 @@ class Shard:
     spread: Numbers = 1.0  #      along how many devices a border between stages is cut
     expert: Numbers = 1.0  #      over how many devices the experts are dealt
     ideal: bool = False  # the published assumptions: everything divides, nothing is fixed
+    software: Software = PLAIN  # that runs it
 
     def but(self, **changes: Any) -> Shard:
         """A copy with these fields changed; `dataclasses.replace` takes ten times as long."""
@@ -88,6 +93,9 @@ def serial(model: Model, batch: Numbers, delta: float, ideal: bool = False) -> S
         model=model,
         batch=np.asarray(batch, float),
         delta=delta,
+        wire=delta,
+        gathered=delta,
+        turned=delta,
         channels=model.channels,
         filters=model.filters,
         heads=model.heads,

@@ -22,6 +22,7 @@ from oracle.models.layers import (
 )
 from oracle.spec.document import Node
 from oracle.spec.schema import Between, Clash, Count, Whole
+from oracle.spec.software import KernelChoice
 
 
 @dataclass(frozen=True)
@@ -45,10 +46,10 @@ class Transformer:
     qkv_bias: bool | None = None
     activation: Literal["gelu", "relu", "silu"] | None = None  # silu when gated, else gelu
     dropout: bool = False
-    flash: bool = True
+    flash: bool | None = None  # this and what follows: as the software has it if not said
     # of FlashAttention, where it is not the fastest kernel that the device has
     flash_version: Annotated[int, Between(1, 2)] | None = None
-    fused: bool = True  # norms, rotations, gates one kernel each; products add gradients up
+    fused: bool | None = None  # norms, rotations, gates one kernel each; products add gradients up
     fused_loss: bool | None = None  # as `fused` if not said
     window: Count | None = None
     experts: Whole = 0
@@ -71,16 +72,20 @@ class Transformer:
         if self.experts and self.active > self.experts:
             yield Clash("active", f"a token cannot visit {self.active} of {self.experts} experts")
 
-    def placed(self, node: Node) -> tuple[Placed, ...]:
-        """The same model as a list of layers."""
+    def placed(self, node: Node, kernels: KernelChoice) -> tuple[Placed, ...]:
+        """The same model as a list of layers, run with these kernels where it does not say."""
         gated = self.gated
+        fused = kernels.fused if self.fused is None else self.fused
+        flash = kernels.attention != "unfused" if self.flash is None else self.flash
+        version = self.flash_version or kernels.flash_version
+        loss = kernels.loss == "fused" and fused if self.fused_loss is None else self.fused_loss
         bias = not gated if self.bias is None else self.bias
-        norm = Norm(op=self.norm or ("rms" if gated else "layer"), fused=self.fused)
+        norm = Norm(op=self.norm or ("rms" if gated else "layer"), fused=fused)
         positions = self.positions or ("rotary" if gated else "learned")
         attention = Attention(
             self.heads, self.kv_heads, self.width, self.causal,
-            bias if self.qkv_bias is None else self.qkv_bias, positions == "rotary", self.flash,
-            self.dropout, self.window, self.fused, self.flash_version, name="attention",
+            bias if self.qkv_bias is None else self.qkv_bias, positions == "rotary", flash,
+            self.dropout, self.window, fused, version, name="attention",
         )  # fmt: skip
         ffn = self.ffn or 4 * self.hidden
         mlp: Layer = (
@@ -91,7 +96,7 @@ class Transformer:
                 gated,
                 self.activation or ("silu" if gated else "gelu"),
                 bias,
-                self.fused,
+                fused,
                 name="mlp",
             )
         )
@@ -114,9 +119,7 @@ class Transformer:
                     self.vocab, bias=self.head_transform, role="vocab", tied=self.tied_embeddings,
                     name="head",
                 ),
-                Loss(
-                    fused=self.fused if self.fused_loss is None else self.fused_loss, name="loss"
-                ),
+                Loss(fused=loss, name="loss"),
             ]  # fmt: skip
         if self.pooler:
             of = ("norm" if self.final_norm else "layers",)

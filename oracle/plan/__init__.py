@@ -6,5 +6,6 @@ grammar       the text of a plan
 mesh          the devices of a plan, and the group of a message among them
 schedule      the order of a pipeline: what each stage does, pass by pass
 player        when each pass of a schedule starts and ends
+launchable    which plans a software can be told
 stages        which part of the model each stage of a pipeline holds
 """

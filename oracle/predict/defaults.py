@@ -8,8 +8,11 @@ from oracle.kernels.profile import profile as opened
 from oracle.models.model import Model
 from oracle.network.collectives import ALGORITHMS
 from oracle.network.contention.price import ALIASES
+from oracle.plan.launchable import software as opened_software
 from oracle.spec.document import refusal, suggest
-from oracle.spec.options import PRECISIONS, SLOTS, Options
+from oracle.spec.options import SLOTS, Options
+from oracle.spec.precision import PRECISIONS
+from oracle.spec.software import PLAIN
 from oracle.spec.system import System
 from oracle.spec.units import parse
 
@@ -17,7 +20,8 @@ from oracle.spec.units import parse
 def options_for(
     model: Model, system: System, precision: str | None = None, optimizer: str | None = None,
     ideal: bool = False, max_memory: float | str | None = None, gamma: float = 1.0,
-    algorithm: str | None = None, profile: Any = None,
+    algorithm: str | None = None, profile: Any = None, software: Any = None,
+    any_plan: bool = False,
 ) -> Options:  # fmt: skip
     """Options with what was not said filled in: the model's usual recipe on this device.
 
@@ -42,7 +46,8 @@ def options_for(
     _check_algorithm(algorithm)
     measured = None if profile is None else opened(profile).on(system.device)
     return Options(
-        precision, optimizer, ideal, _bytes(max_memory), gamma, algorithm, profile=measured
+        precision, optimizer, ideal, _bytes(max_memory), gamma, algorithm, measured,
+        PLAIN if software is None else opened_software(software), any_plan,
     )  # fmt: skip
 
 

@@ -227,6 +227,7 @@ def estimate(
     batch: float | Sequence[float], options: Options, lines: Any = None,
 ) -> Estimate:  # fmt: skip
     """Estimate one plan or many; one entry a plan, in the order given."""
+    model = model.under(options.software.kernels)
     if isinstance(plans, str):
         plans = [plans]
     elif isinstance(plans, Plan):

@@ -33,7 +33,8 @@ from oracle.predict.exchange import Exchange, Priced, price
 from oracle.predict.limits import limits
 from oracle.predict.offers import Lines
 from oracle.predict.overlap import Cover
-from oracle.predict.step import Step, step, work_of
+from oracle.predict.stage_work import work_of
+from oracle.predict.step import Step, step
 from oracle.predict.uncertainty import Sources
 from oracle.predict.workload import split, when_of, workload
 from oracle.spec.options import Options
@@ -125,6 +126,7 @@ def blocks(
     model: Model, system: System, plan: Plan, options: Options, lines: Lines | None = None
 ) -> Iterator[tuple[Array, Block]]:
     """(row numbers, estimate) of at most BLOCK plans at a time that share a pipeline's shape."""
+    model = model.under(options.software.kernels)
     if lines is None:
         from oracle.network import contention
 

@@ -20,8 +20,6 @@ from oracle.predict.workload import Workload
 from oracle.spec.options import Options
 from oracle.spec.system import System
 
-BUCKET = 25e6  # bytes of gradients exchanged at once while the backward pass runs
-
 
 @dataclass(frozen=True)
 class Priced:
@@ -114,7 +112,7 @@ class Calls:
     rows: Array  # of the model, that send for themselves
 
 
-def calls_of(message: Message, load: Workload, sends: Array) -> Calls:
+def calls_of(message: Message, load: Workload, sends: Array, group: Array) -> Calls:
     """Who sends how much how often, of plans that do."""
     stages, shape = load.stages, (len(sends), len(load.shard.model))
     nbytes, calls = np.broadcast_to(message.nbytes, shape), np.atleast_2d(message.calls)
@@ -136,9 +134,24 @@ def calls_of(message: Message, load: Workload, sends: Array) -> Calls:
     nbytes = stages.total(nbytes)
     calls = np.broadcast_to(sends, nbytes.shape) * 1.0
     if message.hides and not load.shard.ideal:
-        pieces = np.maximum(1.0, np.ceil(nbytes / BUCKET))
+        pieces = _pieces(message, nbytes, load, group)
         calls, nbytes = calls * pieces, nbytes / pieces
     return Calls(nbytes, calls, often, np.asarray, np.asarray, rows)
+
+
+def _pieces(message: Message, nbytes: Array, load: Workload, group: Array) -> Array:
+    """Into how many pieces each stage's weights or gradients are cut, (kinds, p).
+
+    Where only the first stage cuts them, others send what each of their chunks has at once.
+    """
+    rule, width = load.shard.software.exchange, load.shard.wire
+    if message.op == "allgather":
+        width = load.shard.gathered
+    size = rule.piece(width, {"data": group, "devices": load.plan.devices})
+    pieces = np.maximum(1.0, np.ceil(nbytes / size))
+    if rule.pieces and rule.pieces.on == "first_stage":
+        pieces = np.where(np.arange(nbytes.shape[-1]) > 0, float(load.stages.v), pieces)
+    return pieces
 
 
 def price(
@@ -151,7 +164,7 @@ def price(
     found = senders(message, load.groups)
     menu = menu_of(message, found, system, options, lines)
     sends = found.size > 1.0 if meshed else np.ones_like(found.size)
-    sent = calls_of(message, load, sends)
+    sent = calls_of(message, load, sends, found.size)
     chosen = cheapest(menu, found.row, sent.nbytes)
     ahead: Array = np.zeros(1)
     if message.when == "border" and ideal:  # every crossing is as slow as the slowest
@@ -166,10 +179,10 @@ def price(
     exposed = seconds
     if message.hides and not (ideal and message.when == "step"):
         may = spread(np.atleast_2d(getattr(axis, "overlap", 1.0))) > 0
-        if message.hides in ("data", "weight"):  # under a product of the row that sends
-            alone = getattr(load.times, message.hides)[:, sent.rows]
-            left = stages.total(np.maximum(each - alone, 0.0), sent.rows)
-            exposed = cover.beside(spread(left), seconds, may)
+        if message.beside:  # under a product of the row that sends
+            alone = getattr(load.times, message.beside)[:, sent.rows]
+            left = stages.total(np.maximum(each - alone, message.shown * each), sent.rows)
+            exposed = cover.beside(message.when, spread(left), seconds, may)
         else:
             exposed = cover.hide(message, seconds, count, may)
         if meshed and not ideal and (cost := nccl.slowdown(system)):  # work makes way

@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from oracle.models.model import Model
+from oracle.plan import launchable
 from oracle.plan.plan import Plan
 from oracle.plan.strategies import Rule
 from oracle.predict.memory import Held
@@ -19,6 +20,8 @@ def limits(plan: Plan, model: Model, system: System, held: Held, options: Option
     """Every rule, with what each plan wants and what is allowed."""
     beside = {axis.name: axis for axis in plan.axes}
     found = [rule for axis in plan.axes for rule in axis.rules(model, plan.batch, beside)]
+    if not options.any_plan:
+        found += launchable.rules(options.software, model, plan)
     found.append(
         Rule(plan.devices[:, 0], np.full(len(plan), float(system.devices)),
              lambda wanted, most: f"{wanted:g} devices, but {system.name} has {most:g}")

@@ -51,12 +51,13 @@ def held(load: Workload, plan: Plan, same: Array, device: Device, options: Optio
     if options.ideal:
         found = _ideal(shard, stages, options.gamma)
         return Held({kind: values[same] for kind, values in found.kinds.items()}, found.stage[same])
-    weights = load.total(shard.w)
-    width = 2.0 if options.mixed else 4.0
-    # masters and slots are fp32 whatever the precision; mixed gradients are added up in fp32
-    slots = 4.0 * (SLOTS[options.optimizer] + options.mixed)
+    weights, said, precision = load.total(shard.w), options.software, options.precision
+    width = said.state.kept(precision)
+    # 16-bit weights have masters beside them; gradients are added up in a buffer of their own
+    slots = said.state.moment(precision) * SLOTS[options.optimizer] + said.state.master(precision)
     largest = spread(stages.most(stages.units(np.atleast_2d(shard.w))))
-    gathered = (state.stored < 1) * 2 * largest  # the unit at work and the one that comes next
+    # the unit at work and those that come next
+    gathered = (state.stored < 1) * (1 + said.gather.prefetch) * largest
     recompute = plan.axis("recompute")
     mode = recompute.mode[:, 0].astype(int)
     kept, working = _activations(shard, stages, bool(mode.any()))
@@ -67,15 +68,16 @@ def held(load: Workload, plan: Plan, same: Array, device: Device, options: Optio
     if unfinished.any():
         activations = activations + again * unfinished * (kept[0][alike] - chosen)
     fixed = {
-        "weights": weights * width * state.stored + gathered * width,
-        "gradients": weights * (4.0 if options.mixed else width) * state.graded,
+        "weights": weights * width * state.stored + gathered * shard.gathered,
+        "gradients": weights * said.exchange.buffer(precision) * state.graded,
         "optimizer": weights * slots * state.stated,
     }
     # two moments: the loss runs back, and all that was kept is there; or a layer does, with its
     # gradients on their way, and the loss's tensors are gone
     loss = masks.losses(shard.model)
     gone, transient = stages.total(_kept(shard) * loss), _transient(shard)
-    buffers = gathered * 4.0 + spread(_buckets(load.plan, stages.total(shard.w)))
+    buffers = gathered * said.exchange.buffer(precision) + weights * said.state.beside
+    buffers = buffers + spread(_buckets(load.plan, stages.total(shard.w), options))
     moments = [
         {"activations": activations, "workspace": _worst(transient * loss, stages)[alike],
          "buffers": np.zeros((1, stages.p))},
@@ -153,9 +155,12 @@ def _worst(rows: Array, stages: Stages) -> Array:
     return stages.most(np.maximum.reduceat(padded, ends, axis=-1)[:, ::2])
 
 
-def _buckets(plan: Plan, weights: Array) -> Array:
+def _buckets(plan: Plan, weights: Array, options: Options) -> Array:
     """Gradient buckets beside the gradients, where replicas exchange them."""
-    return np.where(plan.axis("data").degree > 1, np.minimum(4 * weights, 2 * 25e6), 0.0)
+    said, degree = options.software, plan.axis("data").degree
+    buffer = said.exchange.buffer(options.precision) * weights
+    size = said.exchange.piece(4.0, {"data": degree, "devices": plan.devices})
+    return np.where(degree > 1, np.minimum(buffer, said.state.buckets * size), 0.0)
 
 
 def _ideal(shard: Shard, stages: Stages, gamma: float) -> Held:

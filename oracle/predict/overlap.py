@@ -40,11 +40,11 @@ class Cover:
         left = np.where(calls > 0, np.maximum(seconds - free, seconds / number), 0.0)
         return self._took(name, np.where(may, left, seconds), seconds)
 
-    def beside(self, left: Array, seconds: Array, may: Array) -> Array:
-        """What is left of messages sent beside their own row's gradients: no more than is free."""
-        free = np.maximum(self.work["backward"] - self.used["backward"], 0.0)
+    def beside(self, name: str, left: Array, seconds: Array, may: Array) -> Array:
+        """What is left of messages sent beside their own row's product: no more than is free."""
+        free = np.maximum(self.work[name] - self.used[name], 0.0)
         left = np.where(may, np.maximum(left, seconds - free), seconds)
-        return self._took("backward", left, seconds)
+        return self._took(name, left, seconds)
 
     def _took(self, name: str, left: Array, seconds: Array) -> Array:
         self.used[name] = self.used[name] + seconds - left

@@ -37,7 +37,7 @@ def stage_load(
     again: Array = np.zeros((n, 1))
     for kind, part in enumerate(recomputed(model), 1):
         again = again + (plan.axis("recompute").mode == kind) * part
-    launch = system.device.launch + system.dispatch
+    launch = options.software.host.launch(system)
     ahead, back = times.kernels
     device = times.forward * (1 + again) + times.data + times.weight
     units = together(device, (ahead * (1 + again) + back) * launch) @ counts.T
@@ -59,9 +59,9 @@ def stage_load(
             continue
         each = each * message.calls * (twice if message.when == "forward" else 1)
         if message.hides:  # under a product of the row that sends, or under the pass
-            under = getattr(times, message.hides, np.inf)
+            under = getattr(times, message.beside, np.inf)
             may = np.asarray(getattr(axis, "overlap", 1.0)) > 0
-            each = np.where(may, np.maximum(each - under, 0.0), each)
+            each = np.where(may, np.maximum(each - under, message.shown * each), each)
         units = units + each @ (_last(counts) if message.once else counts).T
     return units, borders
 

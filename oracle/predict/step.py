@@ -8,44 +8,23 @@ What does not depend on the schedule or on recomputation is priced once for each
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
-from functools import cached_property, lru_cache
+from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import Any
 
 import numpy as np
 
-from oracle import kernels
-from oracle.kernels.curve import precision_on
-from oracle.kernels.rows import AROUND
-from oracle.models import masks
-from oracle.models.model import Flags, Model
 from oracle.models.shard import Array
 from oracle.plan.plan import Plan
 from oracle.plan.stages import Stages
-from oracle.plan.strategies.recompute import Recompute, recomputed
+from oracle.plan.strategies.recompute import Recompute
 from oracle.predict import played
 from oracle.predict.exchange import Exchange, Priced
 from oracle.predict.overlap import together
+from oracle.predict.stage_work import StageWork
 from oracle.predict.uncertainty import Sources, Uncertainty, host_share, messages
-from oracle.predict.workload import Workload
-from oracle.spec.options import MIXED, Options
+from oracle.spec.options import Options
 from oracle.spec.system import System
-
-CALL = 2  # a collective costs the host as much as this many kernels
-
-
-@dataclass(frozen=True)
-class StageWork:
-    """Seconds of each stage's own work, per micro-batch and per iteration: (u, p)."""
-
-    forward: Array
-    backward: Array
-    weight: Array  # of the backward pass, the gradient of the weights
-    recomputed: tuple[Array, ...]  # forward again, of each kind of recomputation
-    update: Array
-    host: tuple[Array, Array]  # what the host needs to launch forward and backward
-    host_recomputed: tuple[Array, ...]  # and what each kind of recomputation runs again
-    segments: Array  # (u, 1)
 
 
 @dataclass(frozen=True)
@@ -60,66 +39,13 @@ class StageMessages:
     host: tuple[Array, Array]  # seconds to launch those of either pass
 
 
-def work_of(load: Workload, system: System, options: Options) -> StageWork:
-    """What each stage computes and updates."""
-    shard, state, times, total = load.shard, load.state, load.times, load.total
-    device, model = system.device, shard.model
-    launch = 0.0 if shard.ideal else device.launch + system.dispatch
-    ahead, back = times.kernels
-    parts = recomputed(model)
-    host = (total(ahead) + AROUND) * launch, total(back) * launch
-    forward, backward = total(times.forward), total(times.data + times.weight)
-    weight, held = total(times.weight), total(shard.w)
-    weights = held * state.stated
-    if shard.ideal:
-        rate = device.peak[precision_on(device, options.precision)]
-        update = 2 * weights / rate
-    else:
-        # micro-batches' gradients are read and added up in fp32, unless their product does it
-        grown = total(shard.w * ~adding(model)) * (state.segments > 1)
-        added = kernels.stream(device, 10.0 * grown, queued=True)
-        # ZeRO-3 copies what it gathers into its place, and gradients to where they are summed up
-        shared = np.asarray(state.stored) < 1
-        forward = forward + kernels.stream(device, 2 * shard.delta * held, queued=True) * shared
-        moved = (3 * shard.delta + 4) * held
-        weight = weight + added
-        backward = backward + added + kernels.stream(device, moved, queued=True) * shared
-        update = _update(weights, load, device, options)
-    return StageWork(
-        forward, backward, weight, tuple(total(times.forward * part) for part in parts),
-        update, host, tuple(total(ahead * part) * launch for part in parts),
-        state.segments * np.ones((len(weights), 1)),
-    )  # fmt: skip
-
-
-@lru_cache(masks.MODELS)
-def adding(model: Model) -> Flags:
-    """Rows whose product adds the weights' gradient up."""
-    return model.mask(lambda row: row.adds)
-
-
-def _update(weights: Array, load: Workload, device: Any, options: Options) -> Array:
-    """The optimizer's passes, and what mixed precision and clipping add to them."""
-    tensors = load.total(np.where(load.shard.model.w > 0, 2.0, 0.0))
-
-    def price(device: Any, precision: str, weights: Array) -> Array:
-        seconds = kernels.update(device, precision, options.optimizer, weights, tensors)
-        # cast gradients up, unscale them, cast weights down; read them for their norm: bytes
-        casts = (6 + 8 + 6) if precision in MIXED else 0
-        clipped = 4 if options.optimizer in ("adam", "lamb") else 0
-        return seconds + kernels.stream(device, weights * (casts + clipped), queued=True)
-
-    if options.profile is None:
-        return price(device, options.precision, weights)
-    return np.asarray(
-        options.profile.update(options.optimizer, weights, device, options.precision, price)
-    )
-
-
-def messages_of(talk: list[Priced], work: StageWork, system: System, ideal: bool) -> StageMessages:
+def messages_of(
+    talk: list[Priced], work: StageWork, system: System, options: Options
+) -> StageMessages:
     """What all messages come to on each stage."""
     shape = work.forward.shape
-    launch = 0.0 if ideal else CALL * (system.device.launch + system.dispatch)
+    host_work = options.software.host
+    launch = 0.0 if options.ideal else host_work.call * host_work.launch(system)
     found = {when: np.zeros(shape) for when in ("forward", "backward", "step", "border")}
     host = {when: np.zeros(shape) for when in ("forward", "backward")}
     ahead = np.zeros(shape)
@@ -207,6 +133,7 @@ class Step:
     same: Array
     segments: Array
     crossings: Array
+    shown: Array  # of crossings, those that nothing hides
     uncovered: Array  # of what is exchanged after a step, what no other stage's work hides
     repeats: Array  # times that forward messages are sent: 2 where everything is recomputed
     launched: Array  # what it would take longer for a relative change of the host's work
@@ -218,7 +145,7 @@ class Step:
     def uncertainty(self) -> Uncertainty:
         """How far each plan's seconds can be trusted; worked out where anybody asks."""
         times = {"forward": self.segments * self.repeats, "backward": self.segments,
-                 "step": self.uncovered, "border": self.crossings}  # fmt: skip
+                 "step": self.uncovered, "border": self.shown}  # fmt: skip
         ahead, back = self.paces
         stage = {"forward": ahead, "backward": back, "step": self.end, "border": back}
         talked, unmeasured = messages(self.talk, times, stage, self.same)
@@ -239,6 +166,9 @@ class Step:
         )
         exposed = self._over(one.when, one.exposed, one.ahead)
         exposed = exposed * self.uncovered if one.when == "step" else exposed
+        if one.when == "border":
+            exposed = exposed * np.divide(self.shown, self.crossings, out=np.ones(len(same)),
+                                          where=self.crossings > 0)  # fmt: skip
         at = {"step": self.end, "forward": self.paces[0]}.get(one.when, self.paces[1])
         return Exchange(
             one.what, one.op, one.group[same], calls, one.nbytes[same, at], seconds, exposed,
@@ -274,11 +204,15 @@ def step(
     and both ways of a border are used at once. A stage exchanges its gradients while those
     before it still drain. [narayanan2021, §2.2] counts the fill, not the transfers.
     """
-    sent = messages_of(talk, work, system, options.ideal)
+    sent = messages_of(talk, work, system, options)
     recompute, S = plan.axis("recompute"), work.segments[same][:, 0]
-    passes = passes_of(recompute, same, work, sent, options.ideal)
+    beside = options.software.borders.hide(stages.v) and not options.ideal
+    waits = replace(sent, border=0 * sent.border, ahead=0 * sent.ahead) if beside else sent
+    passes = passes_of(recompute, same, work, waits, options.ideal)
     taken = _published if options.ideal else _overlapped
-    time = taken(plan, same, stages, S, passes, work.update, sent)
+    time = taken(plan, same, stages, S, passes, work.update, waits)
+    if beside:
+        time = _filled(time, same, stages, sent)
     row, (slow_ahead, slow_back) = passes.row, time.slow
     parts = {
         "forward": S * (passes.forward - passes.forward_messages)[row, slow_ahead],
@@ -289,12 +223,12 @@ def step(
         "recompute": S * passes.recomputed[row, time.paces[1]],
     }  # fmt: skip
     full = recompute.says("mode", "full")[:, 0]
-    waits = host_share(passes.forward, passes.forward_host)
-    waits = waits + host_share(passes.backward, passes.backward_host)
+    launched = host_share(passes.forward, passes.forward_host)
+    launched = launched + host_share(passes.backward, passes.backward_host)
     return Step(
         parts, time.seconds, time.stage, time.paces, time.end, talk, same, S, time.crossings,
-        time.uncovered, np.where(full & (not options.ideal), 2.0, 1.0), S * waits[row, time.stage],
-        passes, work.update, sources,
+        time.shown, time.uncovered, np.where(full & (not options.ideal), 2.0, 1.0),
+        S * launched[row, time.stage], passes, work.update, sources,
     )  # fmt: skip
 
 
@@ -308,6 +242,7 @@ class Time:
     renewed: Array  # the update that nothing hides
     uncovered: Array
     crossings: Array
+    shown: Array  # of crossings, those that nothing hides
     stage: Array
     slow: tuple[Array, Array]  # the slowest stage of either pass
     paces: tuple[Array, Array]  # the stages whose messages count in either pass
@@ -347,7 +282,19 @@ def _overlapped(
     renewed, exchanged = np.minimum(update[same, end], tail), sent.after[same, end]
     uncovered = np.divide(tail - renewed, exchanged, out=np.ones(len(plan)), where=exchanged > 0)
     slow = slow_ahead, slow_back
-    return Time(steady + tail, busy, steady, renewed, uncovered, S, stage, slow, slow, end)
+    return Time(steady + tail, busy, steady, renewed, uncovered, S, S, stage, slow, slow, end)
+
+
+def _filled(time: Time, same: Array, stages: Stages, sent: StageMessages) -> Time:
+    """The same with borders that are crossed beside work: only fill and drain wait for them.
+
+    The first micro-batch goes through the first chunk of each stage, the last comes back so.
+    """
+    wait = ((sent.ahead + sent.border).sum(axis=-1) / stages.v)[same]
+    ahead, back = time.paces
+    once = sent.ahead[same, ahead] + sent.border[same, back]
+    shown = np.divide(wait, once, out=np.zeros_like(wait), where=once > 0)
+    return replace(time, seconds=time.seconds + shown * once, shown=shown)
 
 
 def _published(
@@ -365,7 +312,7 @@ def _published(
     slow = np.argmax(f, axis=-1), np.argmax(b, axis=-1)
     return Time(
         steady + tail + crossings * border[:, 0], busy, steady, update[np.arange(n), end],
-        np.ones(n), crossings, stage, slow, (stage, stage), end,
+        np.ones(n), crossings, crossings, stage, slow, (stage, stage), end,
     )  # fmt: skip
 
 

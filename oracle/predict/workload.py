@@ -67,6 +67,12 @@ def workload(model: Model, system: System, plan: Plan, options: Options, lines: 
 def split(model: Model, plan: Plan, options: Options) -> Shard:
     """What one device of each plan is left with."""
     shard = serial(model, plan.batch, options.width, options.ideal)
+    if not options.ideal:
+        software, precision = options.software, options.precision
+        shard = shard.but(
+            software=software, wire=software.exchange.sent(precision),
+            gathered=software.gather.sent(precision), turned=software.tensor.sent(precision),
+        )  # fmt: skip
     for axis in sorted(plan.lean, key=lambda axis: axis.nearness):
         shard = axis.split(shard)
     return shard

@@ -18,7 +18,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from oracle.readers.logs import LARGEST_FILE, InputError
-from oracle.spec.options import PRECISIONS
+from oracle.spec.precision import PRECISIONS
 
 # what a shape of each family consists of, in order; a convolution's boxes are depth, height, width
 SHAPES: dict[str, tuple[str, ...]] = {

@@ -4,7 +4,9 @@ document      a text as a tree of places; faults and their codes
 schema        a tree as a frozen dataclass, with every fault at once
 json_schema   the JSON Schema of such a dataclass, for editors
 units         text to SI numbers and back
-dataset device system     the kinds of spec
+dataset device system software     the kinds of spec
+formula       a formula of plans and model in a spec
+precision     precisions, and bytes of an activation
 catalogue     shipped specs by name, a user's own by path
 options       options of a prediction beside the plan
 files         atomic file writes

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import dataclasses
 import os
-from collections.abc import Mapping
+from collections.abc import Callable, Iterable, Mapping
 from functools import lru_cache
 from pathlib import Path
 from typing import Any, TypeVar, cast
@@ -13,6 +14,7 @@ from oracle.spec.device import Device
 from oracle.spec.document import (
     Fault,
     Node,
+    Place,
     SpecError,
     from_data,
     load,
@@ -20,11 +22,14 @@ from oracle.spec.document import (
     refusal,
     suggest,
 )
-from oracle.spec.schema import read
+from oracle.spec.schema import Clash, fields_of, read
+from oracle.spec.software import Software
 from oracle.spec.system import Collectives, System
 
 S = TypeVar("S")
-FOLDERS: dict[type, str] = {Dataset: "datasets", Device: "devices", System: "systems"}
+FOLDERS: dict[type, str] = {
+    Dataset: "datasets", Device: "devices", System: "systems", Software: "software",
+}  # fmt: skip
 
 
 def shipped_folder() -> Path:
@@ -38,6 +43,11 @@ def shipped(folder: str) -> dict[str, Path]:
     return {path.stem: path for path in sorted((shipped_folder() / folder).glob("*.yaml"))}
 
 
+def kind(folder: str) -> str:
+    """What one file of a folder is: `model` of `models`."""
+    return folder.removesuffix("s")
+
+
 def find(name: str, folder: str) -> Path:
     """The file of a shipped name, or of a path; a SpecError with the nearest name otherwise."""
     named = name == "-" or name.endswith((".yaml", ".yml", ".json"))
@@ -48,7 +58,7 @@ def find(name: str, folder: str) -> Path:
         return known
     names = shipped(folder)
     hint = suggest(name, names, f"shipped {folder}")
-    what = f"no shipped {folder[:-1]} is called `{name}`, and there is no such file"
+    what = f"no shipped {kind(folder)} is called `{name}`, and there is no such file"
     raise refusal(name, what, hint, "E110")
 
 
@@ -57,7 +67,7 @@ def document(
 ) -> tuple[Node, str, str]:
     """(tree, name for messages, text) of a shipped name, a path, or a dict of the same content."""
     if isinstance(what, Mapping):
-        return from_data(what), str(what.get("name", folder[:-1])), ""
+        return from_data(what), str(what.get("name", kind(folder))), ""
     path = find(os.fspath(what), folder)
     text = read_text(path)
     return load(text, str(path)), str(path), text
@@ -125,3 +135,54 @@ def system(what: Any) -> System:
 def device(what: Any) -> Device:
     """A device by shipped name, path, or dict."""
     return _spec(Device, what)
+
+
+def software(what: Any, also: Callable[[Software], Iterable[Clash]] | None = None) -> Software:
+    """Software by name, path or dict; after a name, fields to change: `nemo,gradients=bf16`.
+
+    `also` finds what is wrong beside the types.
+    """
+    if isinstance(what, Software):
+        return what
+    if isinstance(what, Mapping):
+        node, name, text = document(what, "software")
+        return read(Software, node, name, text, label="software", also=also)
+    named, *changes = os.fspath(what).split(",")
+    node, name, text = document(named, "software")
+    for change in changes:
+        _change(node, change)
+    found = read(Software, node, name, text, label="software", also=also)
+    return found.but(changed=tuple(changes)) if changes else found
+
+
+def _change(node: Node, change: str) -> None:
+    """Write one field anew: `state.moments=bf16`, or its last name where that is the only one."""
+    key, equals, value = change.partition("=")
+    if not equals or not value:
+        hint = "e.g. `nemo,gradients=bf16`"
+        raise refusal("--software", f"`{change}` changes nothing", hint, "E112")
+    known = software_fields()
+    whole = [each for each in known if key in (each, each.rpartition(".")[2])]
+    if len(whole) != 1:
+        several = (
+            f"`{key}` is a field of several groups" if whole else f"no field is called `{key}`"
+        )
+        hint = " or ".join(f"`{each}`" for each in whole) or suggest(key, known, "fields")
+        raise refusal("--software", several, hint, "E102")
+    *groups, last = whole[0].split(".")
+    at = node
+    for group in groups:
+        place = Place(path=f"software {whole[0]}")
+        at = at.entries.setdefault(group, Node(place, "mapping"))
+        node.keys.setdefault(group, place)
+    at.entries[last] = Node(Place(path=f"--software {change}"), "scalar", value)
+    at.keys[last] = Place(path=f"--software {change}")
+
+
+def software_fields() -> list[str]:
+    """Every field of a software spec that takes one word or number, by group: `state.moments`."""
+    found = []
+    for group, (_, hint, _) in fields_of(Software).items():
+        inner = fields_of(cast(Any, hint)) if dataclasses.is_dataclass(hint) else {}
+        found += [f"{group}.{name}" for name in inner if name != "source"] or [group]
+    return [each for each in found if each not in ("name", "source", "title")]

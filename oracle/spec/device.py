@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Annotated
 
 from oracle.spec.document import suggest
-from oracle.spec.options import PRECISIONS
+from oracle.spec.precision import PRECISIONS
 from oracle.spec.schema import Between, Clash, Count, Fraction, Ratio
 from oracle.spec.units import Bytes, BytesPerSecond, Flop, FlopPerSecond, Price, Seconds
 

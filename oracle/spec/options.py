@@ -1,15 +1,14 @@
-"""Options of a prediction beside the plan: precision, optimizer, assumptions, profile."""
+"""Options of a prediction beside the plan: precision, optimizer, software, profile."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 from typing import Any
 
-PRECISIONS = ("fp32", "tf32", "fp16", "bf16", "fp8")
-SLOTS = {"sgd": 0, "momentum": 1, "adam": 2, "lars": 1, "lamb": 2}  # fp32 values per weight
-MIXED = ("fp16", "bf16", "fp8")
-# bytes of an activation between kernels: training in fp8 keeps them in 16 bits
-ACTIVATION_BYTES = {"fp32": 4.0, "tf32": 4.0, "fp16": 2.0, "bf16": 2.0, "fp8": 2.0}
+from oracle.spec.precision import ACTIVATION_BYTES, MIXED
+from oracle.spec.software import PLAIN, Software
+
+SLOTS = {"sgd": 0, "momentum": 1, "adam": 2, "lars": 1, "lamb": 2}  # values per weight
 
 
 @dataclass(frozen=True)
@@ -23,6 +22,8 @@ class Options:
     gamma: float = 1.0  # memory reuse of the published table, with `ideal`
     algorithm: str | None = None  # of collectives; the best of the menu if not said
     profile: Any = None  # a `kernels.profile.Profile`, where rows were measured
+    software: Software = PLAIN  # what runs the training
+    any_plan: bool = False  # plans that the software cannot be told are looked at too
 
     @property
     def width(self) -> float:

@@ -10,6 +10,7 @@ import dataclasses
 import math
 import re
 import types
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from functools import cache
 from typing import (
@@ -158,7 +159,8 @@ class Reader:
             )
             return None
         before, known_fields = len(self.faults), fields_of(kind)
-        values: dict[str, Any] = {}
+        # of a kind that keeps them, a field may bring its source along: {value: …, source: …}
+        values: dict[str, Any] = {"sources": {}} if "sources" in kind.__dataclass_fields__ else {}
         for key, value in node.entries.items():
             if key not in known_fields:
                 place = node.keys[key]
@@ -166,6 +168,9 @@ class Reader:
                 self.faults.append(Fault("E102", f"unknown field `{key}`", place, hint, len(key)))
                 continue
             name, hint_type, _ = known_fields[key]
+            if "sources" in values and set(value.entries) == {"value", "source"}:
+                values["sources"][key] = self.read(str, value.entries["source"], "source")
+                value = value.entries["value"]
             values[name] = self.read(hint_type, value, key)
         for key, (name, _, required) in known_fields.items():
             if required and key not in node.entries and name not in values:
@@ -242,10 +247,16 @@ def fields_of(kind: Any) -> dict[str, tuple[str, Any, bool]]:
     return found
 
 
-def read(kind: type[T], node: Node, name: str, text: str = "", label: str = "file") -> T:
-    """`node` as a `kind`; a SpecError with every fault if it is not one."""
+def read(
+    kind: type[T], node: Node, name: str, text: str = "", label: str = "file",
+    also: Callable[[T], Iterable[Clash]] | None = None,
+) -> T:  # fmt: skip
+    """`node` as a `kind`; a SpecError with every fault, those that `also` finds too."""
     reader = Reader()
     built = reader.read(kind, node, label)
+    if also is not None and not reader.faults:
+        for clash in also(built):
+            reader.clash(clash, node)
     if reader.faults or built is None:
         faults = reader.faults or [Fault("E104", "nothing to read", Place())]
         raise SpecError(name, faults, text)

@@ -97,7 +97,8 @@ class System:
     collectives: tuple[Calibrated, ...] = field(default=(), metadata={"named": True})
     storage: Storage | None = None
     software: str = ""  # what the calibration ran under
-    dispatch: Seconds = 20e-6  # a framework's own work on the host for each kernel it launches
+    # a framework's own work on this host for each kernel it launches; the software's if not said
+    dispatch: Seconds | None = None
     # the levels that `collectives` were fitted on: those of the file, also of a machine supposed
     calibrated_on: tuple[Level, ...] = field(default=(), repr=False, metadata={"hidden": True})
 

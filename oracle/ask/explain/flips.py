@@ -115,7 +115,8 @@ def machines(system: System, options: Options) -> dict[str, Callable[[float], tu
 
     def with_device(change: Callable[[float], dict[str, Any]], dispatch: bool = False) -> Any:
         def machine(factor: float) -> tuple[System, Any]:
-            host = system.dispatch / factor if dispatch else system.dispatch
+            own = options.software.host.dispatched(system)
+            host = own / factor if dispatch else own
             other = replace(system, dispatch=host, device=replace(device, **change(factor)))
             return other, lambda _, *rest: base(system, *rest)  # the network is the same
 

@@ -19,7 +19,8 @@ from typing import Any
 from oracle.kernels.profile.measured import Profile, Timed, Update
 from oracle.kernels.profile.shape import taken_apart
 from oracle.spec.document import Fault, Place, SpecError, read_text, suggest
-from oracle.spec.options import PRECISIONS, SLOTS
+from oracle.spec.options import SLOTS
+from oracle.spec.precision import PRECISIONS
 from oracle.spec.strict_json import Unfit, loads
 from oracle.spec.units import parse
 

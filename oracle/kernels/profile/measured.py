@@ -28,7 +28,7 @@ from oracle.kernels.profile.shape import signature, taken_apart
 from oracle.models.model import Flags, Floats, Model
 from oracle.models.shard import Shard
 from oracle.spec.device import Device
-from oracle.spec.options import ACTIVATION_BYTES
+from oracle.spec.precision import ACTIVATION_BYTES
 
 Price: TypeAlias = Callable[[Shard, Device, str], Passes]
 

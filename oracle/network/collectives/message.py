@@ -26,9 +26,16 @@ class Message:
     calls: Number | NDArray[Any] = 1  # how often; broadcasts to (plans, layers)
     when: str = "step"  # each row's "forward"/"backward", each "unit forward"/"unit backward",
     #                     once a "step" with the bytes of a stage added up, or at a stage "border"
-    hides: str = ""  # what it may overlap: the "forward" or "backward" pass, its own row's "data"
-    #                  or "weight" gradient, or nothing; a knob `overlap` of its axis forbids it
+    hides: str = ""  # what it may overlap: the "forward" or "backward" pass, the "own forward",
+    #                  "own data" or "own weight" product of the row that sends, or nothing; a knob
+    #                  `overlap` of its axis forbids it
+    shown: float = 0.0  # of its seconds, what shows at least beside its own row's product
     line: tuple[Number, Number] | None = None  # only devices in line along its one axis talk:
     #                                            how many, and how far apart; (plans, 1) each
     over: str = "mesh"  # or a link of the device's own: "host"
     once: bool = False  # sent by the last copy of a folded row only
+
+    @property
+    def beside(self) -> str:
+        """The product of its own row that it may overlap: a field of `kernels.Passes`."""
+        return self.hides.removeprefix("own ") if self.hides.startswith("own ") else ""

@@ -71,11 +71,12 @@ class Context(Strategy):
         # q, k and v one way, what is made of them the other: two exchanges a pass
         turned = micro * shard.made[0] * width * (shard.heads + shard.kv_heads)
         hops = (np.asarray(self.degree) - 1) * core
+        ahead, back = ("forward", "backward") if shard.software.context == "beside" else ("", "")
         return [
             Message("keys and values", "sendrecv", part, ("context",), hops * ring,
-                    when="forward", hides="forward"),
+                    when="forward", hides=ahead),
             Message("keys, values and gradients", "sendrecv", 2 * part, ("context",), hops * ring,
-                    when="backward", hides="backward"),
+                    when="backward", hides=back),
             Message("heads for tokens", "alltoall", turned, ("context",), 2 * core * ~ring,
                     when="forward"),
             Message("tokens for heads", "alltoall", turned, ("context",), 2 * core * ~ring,

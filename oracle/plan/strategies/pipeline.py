@@ -28,7 +28,8 @@ class Pipeline(Strategy):
     bubble with gradients of weights; the last two place two chunks a stage in a V, and want
     `interleave=2` said. `cuts=even` deals equal blocks evenly, as launchers do; `cuts=balanced`
     makes the fullest stage least. Tensor-parallel ranks that hold the same output each send a
-    part of it and gather the rest on the other side; with `borders=whole` each sends all of it.
+    part of it and gather the rest on the other side (`borders=parts`), or each sends all of it
+    (`whole`), as the software usually does if nobody says.
 
     Differs from the source: eq. 12 counts WU per sample, this once per iteration; unequal
     stages fill and drain at their own pace, Σ (FW_i + BW_i) + (S - 1) max (FW_i + BW_i), where
@@ -40,7 +41,7 @@ class Pipeline(Strategy):
     schedule: Array = words_of(NAMES, default="1f1b")
     interleave: Array = count()
     cuts: Array = words("even", "balanced")
-    borders: Array = words("parts", "whole")
+    borders: Array = words("usual", "parts", "whole")
 
     source = "kahira2021, Table III 'Layer'; eqs. 12-14"
     nearness = 0
@@ -92,13 +93,17 @@ class Pipeline(Strategy):
         """Chunks by which the repeated blocks can be divided, beside the words."""
         blocks = int(np.sum(model.units[0] @ model.folded > 0)) or len(model.units[1])
         chunks = [v for v in range(1, blocks // 2 + 1) if blocks % v == 0]
-        return {**super().tries(model), "interleave": tuple(map(float, chunks or [1]))}
+        found = {**super().tries(model), "interleave": tuple(map(float, chunks or [1]))}
+        del found["borders"]  # a matter of the software
+        return found
 
     def split(self, shard: Shard) -> Shard:
         return shard.but(segments=shard.segments * self.segments)
 
     def talk(self, shard: Shard) -> list[Message]:
         """One border is crossed by the output of the row before it, both ways, per segment."""
-        parts = np.where(self.says("borders", "whole"), 1.0, shard.spread)
+        usual = "parts" if shard.software.borders.scattered else "whole"
+        whole = self.says("borders", "whole") | (self.says("borders", "usual") & (usual == "whole"))
+        parts = np.where(whole, 1.0, shard.spread)
         border = shard.micro * shard.y * shard.delta / parts
         return [Message("stage borders", "sendrecv", border, ("pipeline",), when="border")]

@@ -71,10 +71,14 @@ def exchange(shard: Shard, zero: Array, axes: tuple[str, ...], w: Array) -> list
     micro-batch are scattered when they are there. Experts are replicated along what is left of
     the data axis.
     """
-    stage, w = np.asarray(zero), w * shard.delta
+    stage, sent, gathered = np.asarray(zero), w * shard.wire, w * shard.gathered
+    said = shard.software
+    under = "backward" if said.exchange.overlap == "backward" else ""
+    ahead, again = ("forward", "backward") if said.gather.prefetch else ("", "")
+    renewed = "forward" if said.gather.overlap == "forward" else ""
     found: list[Message] = []
     if shard.ideal:  # the published rows agree axis by axis, each with a ring of its own
-        found += [Message(_named(axis, axes), "allreduce", w, (axis,), (stage == 0) * 1.0,
+        found += [Message(_named(axis, axes), "allreduce", sent, (axis,), (stage == 0) * 1.0,
                           when="step") for axis in axes]  # fmt: skip
     each = (stage >= 2) & (np.asarray(shard.segments) > 1)
     experts = masks.experts(shard.model)
@@ -84,23 +88,23 @@ def exchange(shard: Shard, zero: Array, axes: tuple[str, ...], w: Array) -> list
     ):
         if not rows.any():
             continue
-        buffer = w * rows
+        buffer, weights = sent * rows, gathered * rows
         if not shard.ideal:
             found.append(
                 Message(f"{prefix}gradients", "allreduce", buffer, group, (stage == 0) * 1.0,
-                        when="step", hides="backward")
+                        when="step", hides=under)
             )  # fmt: skip
         found += [
             Message(f"{prefix}gradients scattered", "reduce_scatter", buffer, group,
-                    ((stage >= 1) & ~each) * 1.0, when="step", hides="backward"),
+                    ((stage >= 1) & ~each) * 1.0, when="step", hides=under),
             Message(f"{prefix}gradients scattered each time", "reduce_scatter", buffer, group,
-                    each * 1.0, when="unit backward", hides="backward"),
-            Message(f"{prefix}weights renewed", "allgather", buffer, group,
-                    ((stage == 1) | (stage == 2)) * 1.0, when="step"),
-            Message(f"{prefix}weights", "allgather", buffer, group, (stage == 3) * 1.0,
-                    when="unit forward", hides="forward"),
-            Message(f"{prefix}weights again", "allgather", buffer, group, (stage == 3) * 1.0,
-                    when="unit backward", hides="backward"),
+                    each * 1.0, when="unit backward", hides=under),
+            Message(f"{prefix}weights renewed", "allgather", weights, group,
+                    ((stage == 1) | (stage == 2)) * 1.0, when="step", hides=renewed),
+            Message(f"{prefix}weights", "allgather", weights, group, (stage == 3) * 1.0,
+                    when="unit forward", hides=ahead),
+            Message(f"{prefix}weights again", "allgather", weights, group, (stage == 3) * 1.0,
+                    when="unit backward", hides=again),
         ]  # fmt: skip
     return found
 

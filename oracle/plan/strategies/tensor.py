@@ -2,6 +2,7 @@
 
 from dataclasses import dataclass
 from functools import lru_cache
+from typing import Any
 
 import numpy as np
 
@@ -11,6 +12,7 @@ from oracle.models.model import Flags, Model
 from oracle.models.shard import Array, Shard
 from oracle.network.collectives import Message
 from oracle.plan.strategies.base import Strategy, words
+from oracle.spec.software import TensorMessages
 
 ROLES = ("column", "row", "heads", "vocab")
 
@@ -93,27 +95,42 @@ class Tensor(Strategy):
         sequence = self.says("sequence", "on")
         tokens = shard.micro * shard.context_tokens
         into, out = tokens * model.channels * shard.delta, tokens * model.filters * shard.delta
+        gathered = tokens * model.channels * shard.turned
+        under = shard.software.tensor
         lookup, matrix = masks.embeddings(model), model.weighted
         column, row, _, vocab = (cut_rows(model, role) for role in ROLES)
         column, table = column | (vocab & matrix), row | (vocab & lookup)
         return [
             Message("activations", "allreduce", out, axes, table * ~sequence, when="forward"),
             Message("activations scattered", "reduce_scatter", out, axes, table * sequence,
-                    when="forward"),
-            Message("activations gathered", "allgather", into, axes, column * sequence,
-                    when="forward"),
+                    when="forward", **_beside(under, "forward_row")),
+            Message("activations gathered", "allgather", gathered, axes, column * sequence,
+                    when="forward", **_beside(under, "forward_column")),
             Message("input gradients", "allreduce", into, axes, column * ~sequence,
-                    when="backward", hides="weight"),
+                    when="backward", **_beside(under, "backward_column_reduce")),
             Message("input gradients scattered", "reduce_scatter", into, axes, column * sequence,
-                    when="backward", hides="weight"),
+                    when="backward", **_beside(under, "backward_column_reduce")),
             Message("output gradients gathered", "allgather", out, axes, table * sequence,
-                    when="backward"),
-            Message("inputs gathered again", "allgather", into, axes, column * sequence,
-                    when="backward", hides="data"),
+                    when="backward", **_beside(under, "backward_row")),
+            Message("inputs gathered again", "allgather", gathered, axes, column * sequence,
+                    when="backward", **_beside(under, "backward_column_gather")),
         ]  # fmt: skip
 
     def whole(self, model: Model) -> list[str]:
         return [r.name for r in model.rows if cut_as(r) not in ROLES]
+
+
+def _beside(under: TensorMessages, field: str) -> dict[str, Any]:
+    """What a message hides under, and how much of it shows at least.
+
+    Piece by piece it hides under the product that takes or makes it: forward the row's own, on
+    the way back the gradient of its input.
+    """
+    word = getattr(under, field)
+    if word != "pipelined":
+        return {"hides": "" if word == "none" else f"own {word}"}
+    product = "forward" if field.startswith("forward") else "data"
+    return {"hides": f"own {product}", "shown": under.shown}
 
 
 def cut_as(row: Row) -> str:

@@ -1,0 +1,127 @@
+"""Which plans a software can be told: its strategies, words of knobs, and rules of numbers.
+
+It names the strategies whose knobs formulas of a software spec speak of.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from functools import lru_cache
+from typing import Any
+
+import numpy as np
+
+from oracle.models.model import Model
+from oracle.models.shard import Array
+from oracle.plan.plan import Plan
+from oracle.plan.strategies import Rule, strategies
+from oracle.spec import catalogue
+from oracle.spec.document import suggest
+from oracle.spec.formula import NAMES
+from oracle.spec.schema import Clash
+from oracle.spec.software import Launch, Software
+
+
+def software(what: Any) -> Software:
+    """Software by shipped name, path or dict, checked against the strategies that there are."""
+    return catalogue.software(what, also=clashes)
+
+
+def clashes(said: Software) -> Iterator[Clash]:
+    """Strategies, knobs and words of a software spec that nobody knows."""
+    known = strategies()
+    for i, name in enumerate(said.launch.strategies):
+        if name not in known:
+            hint = suggest(name, known, "strategies")
+            yield Clash(f"launch.strategies.{i}", f"no strategy is called `{name}`", hint)
+    every = {f"{name}.{knob}": (new, knob) for name, new in known.items() for knob in new.knobs()}
+    for key, values in said.launch.knobs.items():
+        if key not in every:
+            hint = suggest(key, every, "knobs")
+            yield Clash(f"launch.knobs.{key}", f"no knob is called `{key}`", hint)
+            continue
+        new, knob = every[key]
+        words = new.knobs()[knob].metadata.get("words")
+        for i, value in enumerate(values):
+            if words is not None and value not in words:
+                hint = suggest(value, words, "it takes")
+                yield Clash(f"launch.knobs.{key}.{i}", f"`{key}` is never `{value}`", hint)
+            elif words is None and not value.isdigit():
+                yield Clash(f"launch.knobs.{key}.{i}", f"`{key}` takes numbers", "e.g. 1")
+
+
+def rules(said: Software, model: Model, plan: Plan) -> Iterator[Rule]:
+    """What a software cannot be told of each plan."""
+    launch, name = said.launch, said.name
+    for axis in plan.axes:
+        if launch.strategies and axis.name not in launch.strategies:
+            used = np.asarray(axis.degree) > 1
+            if not axis.degrees:
+                used = np.any([np.asarray(getattr(axis, knob)) != field.default
+                               for knob, field in axis.knobs().items()], axis=0)  # fmt: skip
+            if used.any():
+                yield Rule.never(_wide(used, plan), f"{name} has no `{axis.name}` parallelism")
+        for knob, field in axis.knobs().items():
+            allowed = launch.knobs.get(f"{axis.name}.{knob}")
+            if allowed is None:
+                continue
+            given = np.asarray(getattr(axis, knob))
+            if not field.metadata.get("alone") and axis.degrees:
+                given = np.where(np.asarray(axis.degree) > 1, given, field.default)
+            known = [axis.number(knob, word) if "words" in field.metadata else int(word)
+                     for word in allowed]  # fmt: skip
+            other = ~np.isin(given, known)
+            if other.any():
+                what = f"{name} knows {axis.name} {knob}={' or '.join(allowed)} only"
+                yield Rule.never(_wide(other, plan), what)
+    if launch.rules:
+        numbers = numbers_of(model, plan)
+        for each in launch.rules:
+            broken = np.logical_not(each.must(numbers))
+            if np.any(broken):
+                yield Rule.never(_wide(broken, plan), f"{name}: {each.why} ({each.must.text})")
+
+
+def _wide(column: Any, plan: Plan) -> Array:
+    return np.broadcast_to(np.asarray(column).reshape(-1, 1), (len(plan), 1))
+
+
+def numbers_of(model: Model, plan: Plan) -> Mapping[str, Array | float]:
+    """What the names of formulas come to: of the plans, (plans, 1), and of the model."""
+    axes: dict[str, Any] = {axis.name: axis for axis in plan.axes}
+    found: dict[str, Array | float] = {name: axis.degree for name, axis in axes.items()}
+    pieces = axes["pipeline"].segments * axes["data"].accumulate
+    replicas = axes["data"].degree * axes["sharded"].degree
+    found |= {
+        "devices": plan.devices, "batch": plan.batch, "segments": pieces,
+        "micro": plan.batch / np.maximum(replicas * pieces, 1),
+        "interleave": axes["pipeline"].interleave, "zero": axes["data"].zero,
+        "sequence": axes["tensor"].sequence * (np.asarray(axes["tensor"].degree) > 1),
+        **shapes(model),
+    }  # fmt: skip
+    return {name: found[name] for name in NAMES}
+
+
+@lru_cache(32)
+def shapes(model: Model) -> Mapping[str, float]:
+    """What formulas call the model's own numbers; 0 where it has none."""
+    cores = [row for row in model.rows if row.work == "attention"]
+    tables = [row for row in model.rows if row.kind == "embedding"]
+    repeats = [segment.repeat for segment in model.segments]
+    hidden = max((row.made.channels for row in tables), default=0)
+    return {
+        "layers": float(max(repeats, default=1)),
+        "heads": float(max((row.heads for row in cores), default=0)),
+        "groups": float(max((row.kv_heads for row in cores), default=0)),
+        "experts": float(max((row.experts for row in model.rows), default=0)),
+        "tokens": float(max((row.made.extents[0] for row in cores), default=0)),
+        "hidden": float(hidden),
+        "vocab": float(max((row.weights // max(hidden, 1) for row in tables), default=0)),
+    }
+
+
+def strategies_of(launch: Launch) -> tuple[str, ...]:
+    """The strategies that a software has, of all that there are."""
+    return tuple(
+        name for name in strategies() if not launch.strategies or name in launch.strategies
+    )

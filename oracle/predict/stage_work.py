@@ -1,0 +1,95 @@
+"""Each stage's own work: its passes, what recomputation runs again, the update, the host's part."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Any
+
+import numpy as np
+
+from oracle import kernels
+from oracle.kernels.curve import precision_on
+from oracle.kernels.rows import CAST
+from oracle.models import masks
+from oracle.models.model import Flags, Model
+from oracle.models.shard import Array
+from oracle.plan.strategies.recompute import recomputed
+from oracle.predict.workload import Workload
+from oracle.spec.options import Options
+from oracle.spec.precision import MIXED
+from oracle.spec.system import System
+
+
+@dataclass(frozen=True)
+class StageWork:
+    """Seconds of each stage's own work, per micro-batch and per iteration: (u, p)."""
+
+    forward: Array
+    backward: Array
+    weight: Array  # of the backward pass, the gradient of the weights
+    recomputed: tuple[Array, ...]  # forward again, of each kind of recomputation
+    update: Array
+    host: tuple[Array, Array]  # what the host needs to launch forward and backward
+    host_recomputed: tuple[Array, ...]  # and what each kind of recomputation runs again
+    segments: Array  # (u, 1)
+
+
+def work_of(load: Workload, system: System, options: Options) -> StageWork:
+    """What each stage computes and updates."""
+    shard, state, times, total = load.shard, load.state, load.times, load.total
+    device, model = system.device, shard.model
+    launch = 0.0 if shard.ideal else options.software.host.launch(system)
+    ahead, back = times.kernels
+    parts = recomputed(model)
+    host = (total(ahead) + options.software.host.around) * launch, total(back) * launch
+    forward, backward = total(times.forward), total(times.data + times.weight)
+    weight, held = total(times.weight), total(shard.w)
+    weights = held * state.stated
+    if shard.ideal:
+        rate = device.peak[precision_on(device, options.precision)]
+        update = 2 * weights / rate
+    else:
+        # micro-batches' gradients are read and added up in fp32, unless their product does it
+        said, precision = options.software, options.precision
+        grown = total(shard.w * ~adding(model)) * (state.segments > 1)
+        each = 2 * said.exchange.buffer(precision) + shard.delta  # read, added up, written
+        added = kernels.stream(device, each * grown, queued=True)
+        # ZeRO-3 copies what it gathers into its place, and gradients to where they are summed up
+        shared = np.asarray(state.stored) < 1
+        forward = forward + kernels.stream(device, 2 * shard.delta * held, queued=True) * shared
+        moved = (3 * shard.delta + said.exchange.buffer(precision)) * held
+        weight = weight + added
+        backward = backward + added + kernels.stream(device, moved, queued=True) * shared
+        update = _update(weights, load, device, options)
+    return StageWork(
+        forward, backward, weight, tuple(total(times.forward * part) for part in parts),
+        update, host, tuple(total(ahead * part) * launch for part in parts),
+        state.segments * np.ones((len(weights), 1)),
+    )  # fmt: skip
+
+
+@lru_cache(masks.MODELS)
+def adding(model: Model) -> Flags:
+    """Rows whose product adds the weights' gradient up."""
+    return model.mask(lambda row: row.adds)
+
+
+def _update(weights: Array, load: Workload, device: Any, options: Options) -> Array:
+    """The optimizer's passes, and what mixed precision and clipping add to them."""
+    tensors = load.total(np.where(load.shard.model.w > 0, 2.0, 0.0))
+
+    def price(device: Any, precision: str, weights: Array) -> Array:
+        seconds = kernels.update(device, precision, options.optimizer, weights, tensors)
+        # cast gradients up, unscale them, cast weights down; read them for their norm: bytes
+        casts = options.software.state.casts if precision in MIXED else 0.0
+        clipped = 4 if options.optimizer in ("adam", "lamb") else 0
+        if precision == "fp8" and options.software.state.fp8_casts == "step":
+            casts = casts + CAST
+        return seconds + kernels.stream(device, weights * (casts + clipped), queued=True)
+
+    if options.profile is None:
+        return price(device, options.precision, weights)
+    return np.asarray(
+        options.profile.update(options.optimizer, weights, device, options.precision, price)
+    )

@@ -1,0 +1,286 @@
+"""Software: what a framework does with a plan, and which plans it can be told.
+
+The defaults are the assumptions of `plain`: no framework at all, the library's own arithmetic.
+Groups of fields follow the path of an iteration; each has its source.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Any, Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+from oracle.spec.formula import Formula, Value
+from oracle.spec.precision import ACTIVATION_BYTES, MIXED
+from oracle.spec.schema import Clash, Fraction, Ratio, Whole
+from oracle.spec.units import Seconds
+
+if TYPE_CHECKING:
+    from oracle.spec.system import System
+
+# bytes of a number: as wide as activations are, or of its own
+Width = Literal["compute", "fp32", "bf16", "fp16", "fp8", "none"]
+WIDTHS = {"fp32": 4.0, "bf16": 2.0, "fp16": 2.0, "fp8": 1.0, "none": 0.0}
+# what a message of a row hides under: nothing, a gradient of the same row, or its own product
+# piece by piece
+Under = Literal["none", "data", "weight", "pipelined"]
+
+
+def bytes_of(width: str, precision: str) -> float:
+    """Bytes of a number of this width, in a training of this precision."""
+    return ACTIVATION_BYTES[precision] if width == "compute" else WIDTHS[width]
+
+
+@dataclass(frozen=True, slots=True)
+class Pieces:
+    """Into what the gradients are cut on their way: messages of so many bytes or elements."""
+
+    bytes: Formula | None = None
+    elements: Formula | None = None
+    on: Literal["stages", "first_stage"] = "stages"  # the other stages send each chunk whole
+
+    def check(self) -> Iterator[Clash]:
+        if (self.bytes is None) == (self.elements is None):
+            yield Clash("elements", "the size of a piece is said once", "`bytes:` or `elements:`")
+        strange = self.size.names - {"data", "devices"}
+        for name in sorted(strange):
+            yield Clash("elements", f"a piece's size cannot depend on `{name}`", "data, devices")
+
+    @property
+    def size(self) -> Formula:
+        """Of one piece, in bytes or in elements."""
+        return self.bytes or self.elements or Formula.of("1e30")
+
+
+@dataclass(frozen=True, slots=True)
+class Gradients:
+    """How gradients are added up and agreed on."""
+
+    gradients: Width | dict[str, Width] = "fp32"  # of the buffer; by precision, if it differs
+    wire: Width | None = "compute"  # as they are sent; None: as the buffer has them
+    pieces: Pieces | None = Pieces(bytes=Formula.of("25e6"))  # None: all at once
+    overlap: Literal["none", "backward"] = "backward"  # what hides them
+    passes: Ratio = 0.0  # over the gradients before and after: packed, scaled, checked, unpacked
+    cycle: Seconds = 0.0  # between two looks at what is ready
+    tied: bool = False  # both ends of a pipeline agree on a shared table by themselves
+    source: str = ""
+    sources: dict[str, str] = field(default_factory=dict, metadata={"hidden": True})
+
+    def check(self) -> Iterator[Clash]:
+        yield from _precisions(self.gradients, "gradients")
+
+    def buffer(self, precision: str) -> float:
+        """Bytes of a gradient where micro-batches' are added up."""
+        return bytes_of(_of(self.gradients, precision), precision)
+
+    def sent(self, precision: str) -> float:
+        """Bytes of a gradient on its way."""
+        return self.buffer(precision) if self.wire is None else bytes_of(self.wire, precision)
+
+    def piece(self, width: float, plans: Mapping[str, Value]) -> NDArray[np.float64]:
+        """Bytes of a piece whose elements are so wide, of plans of these degrees."""
+        if self.pieces is None:
+            return np.full(1, np.inf)
+        size = np.asarray(self.pieces.size(plans), float)
+        return size if self.pieces.elements is None else width * size
+
+
+@dataclass(frozen=True, slots=True)
+class Gather:
+    """How weights that are sharded come back."""
+
+    wire: Width | dict[str, Width] = "compute"
+    overlap: Literal["none", "forward"] = "none"  # of renewed weights (ZeRO 1 and 2)
+    prefetch: Whole = 1  # units whose weights are gathered ahead of their use (ZeRO 3)
+    source: str = ""
+    sources: dict[str, str] = field(default_factory=dict, metadata={"hidden": True})
+
+    def check(self) -> Iterator[Clash]:
+        yield from _precisions(self.wire, "wire")
+
+    def sent(self, precision: str) -> float:
+        """Bytes of a weight on its way."""
+        return bytes_of(_of(self.wire, precision), precision)
+
+
+@dataclass(frozen=True, slots=True)
+class TensorMessages:
+    """What each message of tensor parallelism hides under.
+
+    A column's product takes what was gathered, a row's makes what is reduced.
+    """
+
+    forward_column: Under = "none"
+    forward_row: Under = "none"
+    backward_row: Under = "none"
+    backward_column_gather: Under = "data"
+    backward_column_reduce: Under = "weight"
+    shown: Fraction = 0.25  # of a pipelined message, its first or last piece
+    gather: Width | dict[str, Width] = "compute"  # as activations are sent to be gathered
+    source: str = ""
+    sources: dict[str, str] = field(default_factory=dict, metadata={"hidden": True})
+
+    def check(self) -> Iterator[Clash]:
+        yield from _precisions(self.gather, "gather")
+
+    def sent(self, precision: str) -> float:
+        """Bytes of an activation that is gathered."""
+        return bytes_of(_of(self.gather, precision), precision)
+
+
+@dataclass(frozen=True, slots=True)
+class Borders:
+    """How stages of a pipeline pass activations on."""
+
+    scattered: bool = True  # each tensor rank sends a part, gathered on the other side
+    overlap: Literal["none", "interleaved", "all"] = "none"  # schedules that send beside work
+    source: str = ""
+    sources: dict[str, str] = field(default_factory=dict, metadata={"hidden": True})
+
+    def hide(self, chunks: int) -> bool:
+        """Whether stages of so many chunks send beside their work once the pipeline is full."""
+        return self.overlap == "all" or (self.overlap == "interleaved" and chunks > 1)
+
+
+@dataclass(frozen=True, slots=True)
+class State:
+    """Widths of what training keeps for each weight, and what the update adds to its passes."""
+
+    weights: Width = "compute"  # as they are kept between steps, or sharded
+    masters: Width = "fp32"  # beside weights of 16 bits
+    moments: Width = "fp32"
+    beside: Ratio = 0.0  # further bytes of each gradient: flat copies, 16-bit originals
+    shards: Literal["none", "gradients"] = "gradients"  # what ZeRO 2 keeps a part of
+    casts: Ratio = 20.0  # bytes of mixed precision a weight: gradients up, unscaled, weights down
+    buckets: Whole = 2  # pieces of gradients in flight that are copies
+    fp8_casts: Literal["use", "step"] = "use"  # when weights are cast to 8 bits
+    fp8_copies: Ratio = 0.0  # bytes of 8-bit copies that stay beside each weight
+    source: str = ""
+    sources: dict[str, str] = field(default_factory=dict, metadata={"hidden": True})
+
+    def kept(self, precision: str) -> float:
+        """Bytes of a weight between steps, with what of it stays in 8 bits."""
+        copies = self.fp8_copies if precision == "fp8" else 0.0
+        return bytes_of(self.weights, precision) + copies
+
+    def master(self, precision: str) -> float:
+        """Bytes of a weight's master; where weights are as wide, they are their own."""
+        return bytes_of(self.masters, precision) if precision in MIXED else 0.0
+
+    def moment(self, precision: str) -> float:
+        """Bytes of each of the optimizer's numbers."""
+        return bytes_of(self.moments, precision)
+
+
+@dataclass(frozen=True, slots=True)
+class KernelChoice:
+    """Which kernels a model is run with, where the model does not say."""
+
+    attention: Literal["unfused", "flash1", "flash2", "best"] = "best"
+    fused: bool = True  # norms, rotations, gates one kernel each; products add gradients up
+    loss: Literal["fused", "passes"] = "fused"
+    norms: Literal["apart", "fused"] = "apart"  # batch norms take along what is beside them
+    source: str = field(default="", compare=False)
+    sources: dict[str, str] = field(default_factory=dict, compare=False,
+                                    metadata={"hidden": True})  # fmt: skip
+
+    @property
+    def flash_version(self) -> int | None:
+        """Of FlashAttention, where it is not the fastest kernel that the device has."""
+        return {"flash1": 1, "flash2": 2}.get(self.attention)
+
+    def __hash__(self) -> int:
+        return hash((self.attention, self.fused, self.loss, self.norms))
+
+
+@dataclass(frozen=True, slots=True)
+class Host:
+    """The framework's own work on the host."""
+
+    dispatch: Seconds = 20e-6  # for each kernel, where the system does not say
+    call: Ratio = 2.0  # kernels that a collective costs as much as
+    around: Ratio = 60.0  # kernels around each micro-batch: fetching it, scaling its loss
+    graphs: Literal["none", "iteration"] = "none"  # what is launched as one
+    source: str = ""
+    sources: dict[str, str] = field(default_factory=dict, metadata={"hidden": True})
+
+    def dispatched(self, system: System) -> float:
+        """Seconds of the framework's own work for a kernel."""
+        return self.dispatch if system.dispatch is None else system.dispatch
+
+    def launch(self, system: System) -> float:
+        """Seconds that the host needs for a kernel, its driver's among them."""
+        if self.graphs == "iteration":
+            return 0.0
+        return system.device.launch + self.dispatched(system)
+
+
+@dataclass(frozen=True, slots=True)
+class LaunchRule:
+    """What a plan must satisfy to be started, and how it reads where it does not."""
+
+    must: Formula
+    why: str
+    source: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Launch:
+    """Which plans the framework can be told."""
+
+    strategies: tuple[str, ...] = ()  # that it has; none named: all
+    # `strategy.knob` -> the words or numbers that it can be told; not named: any
+    knobs: dict[str, tuple[str, ...]] = field(default_factory=dict)
+    rules: tuple[LaunchRule, ...] = ()
+    writer: str = ""  # of jobs: what `export` writes for it
+    flags: tuple[str, ...] = ()  # said beside the plan's own
+    source: str = ""
+    sources: dict[str, str] = field(default_factory=dict, metadata={"hidden": True})
+
+
+@dataclass(frozen=True, eq=False)
+class Software:
+    """A framework of some date: what it does with a plan, and which plans it can be told."""
+
+    name: str = "plain"
+    source: str = ""
+    title: str = ""
+    framework: str = ""
+    version: str = ""
+    exchange: Gradients = Gradients()
+    gather: Gather = Gather()
+    tensor: TensorMessages = TensorMessages()
+    context: Literal["beside", "exposed"] = "beside"  # keys and values, and attention to others
+    borders: Borders = Borders()
+    state: State = State()
+    kernels: KernelChoice = KernelChoice()
+    host: Host = Host()
+    launch: Launch = Launch()
+    changed: tuple[str, ...] = field(default=(), metadata={"hidden": True})  # by the user
+
+    def check(self) -> Iterator[Clash]:
+        if not self.source:
+            yield Clash("source", "nobody says where this is from", "source: repository and commit")
+
+    def but(self, **changes: Any) -> Software:
+        """A copy with some groups or fields of its own replaced."""
+        return replace(self, **changes)
+
+
+PLAIN = Software()
+
+
+def _of(width: Width | dict[str, Width], precision: str) -> str:
+    if isinstance(width, str):
+        return width
+    return width.get(precision) or width.get("other") or "compute"
+
+
+def _precisions(width: Width | dict[str, Width], name: str) -> Iterator[Clash]:
+    known = (*ACTIVATION_BYTES, "other")
+    for key in width if isinstance(width, dict) else ():
+        if key not in known:
+            yield Clash(f"{name}.{key}", f"unknown precision `{key}`", ", ".join(known))
