@@ -1,4 +1,4 @@
-"""BLOOM's trial runs on Jean Zay: seconds."""
+"""BLOOM's trial runs on Jean Zay: seconds, memory, and what ran out of it."""
 
 from __future__ import annotations
 
@@ -19,6 +19,15 @@ def bloom(found: list[Row]) -> Iterator[Case]:
             and "!=" not in row["note"] and degrees == number(row, "gpus")
         ):  # fmt: skip
             yield trial(row, (row["gpus"], row["section"]), float(row["iter_time_s"]), "seconds")
+
+
+@table("memory_bloom", "memory_bloom*.csv", "mean ≤ 8 %, all out of memory known")
+def memory_bloom(found: list[Row]) -> Iterator[Case]:
+    """nvidia-smi on the first or the last node, in GB as written, taken as 1e9 bytes."""
+    for row in found:
+        out = row["metric"] == "OOM"
+        group = (row["gpus"], row["model"].split()[-1])
+        yield trial(row, group, math.inf if out else 1e9 * float(row["value"]), "memory")
 
 
 def trial(row: Row, group: tuple[str, ...], measured: float, kind: str) -> Case:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import math
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -36,14 +37,19 @@ class Case:
 
     group: tuple[Any, ...]  # cases of equal work, to be ranked against each other
     model: Any  # a shipped name, or a spec
-    system: str
+    system: Any
     plan: str
     batch: int
-    measured: float  # seconds per iteration, or bytes
+    measured: float  # seconds per iteration, or bytes; infinite where it ran out of memory
     options: dict[str, Any] = field(default_factory=dict)
     kind: str = "seconds"  # or "memory", or "allocated": tensors alone
     others: tuple[str, ...] = ()  # where the source leaves the plan open: the fastest that fits
     software: str = ""  # what ran it, by the name of its spec
+
+    @property
+    def ran(self) -> bool:
+        """Whether it fitted into memory."""
+        return math.isfinite(self.measured)
 
 
 @dataclass(frozen=True)
