@@ -19,7 +19,8 @@ from pathlib import Path
 import numpy as np
 
 import oracle
-from benchmarks.published import HALF_ADAM, Row, gpt, grid, number, rows, tables
+from benchmarks.published.megatron import DEEPSPEED, gpt, grid
+from benchmarks.published.table import HALF_ADAM, Row, number, rows, tables
 
 DEPTHS = (20, 24)  # layers of the two models that a predicted layer is the difference of
 
@@ -75,9 +76,9 @@ def predicted(hidden: int, tp: int, micro: int) -> float:
 
     def seconds(layers: int, pieces: int) -> float:
         row = {"source": "vTrain", "layers": str(layers), "hidden": str(hidden), "heads": "16"}
-        plan = grid(1, 1, tp, pieces, "recompute:full")
+        plan = grid(1, 1, tp, pieces, DEEPSPEED, "recompute:full")
         found = oracle.estimate(
-            gpt(row, sequence=1024), "a100-800g", plan, micro * pieces, **HALF_ADAM
+            gpt(row, DEEPSPEED, sequence=1024), "a100-800g", plan, micro * pieces, **HALF_ADAM
         )
         return float(found.seconds[0])
 

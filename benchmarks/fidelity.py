@@ -5,6 +5,8 @@
 
 Tables are read from DIR/published, else from `benchmarks/data/published`. `--record` writes what
 is reached today into `benchmarks/data/fidelity.json`; a test holds the next change to it.
+`misfits` are rows that ran and whose plan is called infeasible, by memory or by a rule;
+`oom_fitting`, of `oom` rows that ran out of memory, those whose plan is said to fit.
 No constant belongs to a table or a row; systems may be calibrated on kernels and collectives.
 """
 
@@ -15,15 +17,19 @@ import json
 import sys
 from collections import defaultdict
 from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 import oracle
 from benchmarks.published import CARRIED, TABLES, Case, Table, rows, tables
 
 RECORD = CARRIED.parent / "fidelity.json"
+Array = NDArray[np.float64]
+COUNTS = ("misfits", "oom_fitting")
 
 
 def main() -> int:
@@ -69,17 +75,25 @@ def main() -> int:
         print(text(lines))
         if asked.rows:
             for result in found.values():
-                for row in result["rows"]:
-                    print(f"{row['error']:+7.1%} {row['predicted']:12.5g} {row['measured']:12.5g}  "
-                          f"{row['group']}  {row['plan']}  B={row['batch']}")  # fmt: skip
+                print("\n".join(map(spoken, result["rows"])))
     return 0
 
 
+def spoken(row: dict[str, Any]) -> str:
+    """A row as a line; what ran out of memory has no error, and a misfit says so."""
+    error = "" if row["error"] is None else f"{row['error']:+.1%}"
+    measured = "out of memory" if row["measured"] is None else f"{row['measured']:.5g}"
+    fault = " misfit" * (row["error"] is not None and not row["fits"])
+    return (f"{error:>7} {row['predicted']:12.5g} {measured:>13}  "
+            f"{row['group']}  {row['plan']}  B={row['batch']}{fault}")  # fmt: skip
+
+
 def reached(name: str) -> dict[str, Any]:
-    """What is recorded of a table that comes along: its rows and their mean error in percent."""
+    """What is recorded of a table that comes along: rows, mean error in percent, misfits."""
     table = TABLES[name]
     summary = judge(table, sorted(CARRIED.glob(table.file)))["summary"]
-    return {"rows": summary["rows"], "mape": round(summary["mape"], 2)}
+    counts = {key: summary[key] for key in COUNTS if key in summary}
+    return {"rows": summary["rows"], "mape": round(summary["mape"], 2), **counts}
 
 
 def recorded() -> dict[str, Any]:
@@ -89,7 +103,7 @@ def recorded() -> dict[str, Any]:
 
 def unit(key: str) -> str:
     """What a figure is counted in."""
-    return "" if key in ("rows", "refused", "groups", "tau") else "%"
+    return "" if key in ("rows", "refused", "groups", "tau", "oom", *COUNTS) else "%"
 
 
 def judge(table: Table, paths: Sequence[Path], quick: bool = False) -> dict[str, Any]:
@@ -97,18 +111,26 @@ def judge(table: Table, paths: Sequence[Path], quick: bool = False) -> dict[str,
     cases = list(table.cases([row for path in paths for row in rows(path)]))
     if quick and len(cases) > 100:
         cases = cases[::5]
-    predicted, low, high, refused = predict(cases)
+    found = predict(cases)
+    predicted, low, high, fits = found.values, found.low, found.high, found.fits
     measured = np.array([case.measured for case in cases])
-    error = predicted / measured - 1
-    known = np.isfinite(error)
+    ran = np.array([case.ran for case in cases], bool)
+    with np.errstate(invalid="ignore"):
+        error = np.where(ran, predicted / measured - 1, np.nan)
+    known, seen = np.isfinite(error), np.isfinite(predicted)
     groups: dict[Any, list[int]] = defaultdict(list)
     for i, case in enumerate(cases):
         if known[i]:
-            groups[(case.system, *case.group)].append(i)
+            groups[(str(case.system), *case.group)].append(i)
     # where all predictions are one there is nothing to choose between
     chosen = [g for g in groups.values() if len(g) > 2 and np.ptp(predicted[g]) > 0]
     ranks = [ranking(predicted[g], measured[g]) for g in chosen]
-    summary: dict[str, Any] = {"rows": int(known.sum()), "refused": refused}
+    summary: dict[str, Any] = {
+        "rows": int(seen.sum()), "refused": found.refused, "misfits": int((known & ~fits).sum()),
+    }  # fmt: skip
+    if not ran.all():
+        out = seen & ~ran
+        summary |= {"oom": int(out.sum()), "oom_fitting": int((out & fits).sum())}
     if known.any():
         summary |= {
             "mape": 100 * float(np.abs(error[known]).mean()),
@@ -126,21 +148,34 @@ def judge(table: Table, paths: Sequence[Path], quick: bool = False) -> dict[str,
             "regret_max": 100 * float(regrets.max()),
         }  # fmt: skip
     lines = [
-        {"table": table.name, "group": "/".join(map(str, case.group)), "plan": case.plan,
-         "batch": case.batch, "measured": case.measured, "predicted": float(predicted[i]),
-         "low": float(low[i]), "high": float(high[i]), "error": float(error[i])}
-        for i, case in enumerate(cases) if known[i]
+        {"table": table.name, "group": "/".join(map(str, case.group)), "plan": found.plans[i],
+         "batch": case.batch, "measured": case.measured if ran[i] else None,
+         "predicted": float(predicted[i]), "low": float(low[i]), "high": float(high[i]),
+         "error": float(error[i]) if ran[i] else None, "fits": bool(fits[i])}
+        for i, case in enumerate(cases) if seen[i]
     ]  # fmt: skip
     return {"summary": summary, "rows": lines}
 
 
-def predict(cases: list[Case]) -> tuple[Any, Any, Any, int]:
-    """Predicted seconds or bytes with their interval; NaN where a system is not shipped."""
+@dataclass
+class Predicted:
+    """Seconds or bytes of each case, their interval, whether and under which plan it fits."""
+
+    values: Array
+    low: Array
+    high: Array
+    fits: NDArray[np.bool_]
+    plans: list[str]  # the fastest where the source leaves it open
+    refused: int = 0  # cases whose spec cannot be read; their values are NaN
+
+
+def predict(cases: list[Case]) -> Predicted:
+    """Predict every case, those of one model, system and options together."""
     values, low, high = (np.full(len(cases), np.nan) for _ in range(3))
+    out = Predicted(values, low, high, np.zeros(len(cases), bool), [case.plan for case in cases])
     together: dict[Any, list[int]] = defaultdict(list)
     for i, case in enumerate(cases):
-        together[(str(case.model), case.system, str(sorted(case.options.items())))].append(i)
-    refused = 0
+        together[(str(case.model), str(case.system), str(sorted(case.options.items())))].append(i)
     for members in together.values():
         one = cases[members[0]]
         plans = [(i, plan) for i in members for plan in (cases[i].plan, *cases[i].others)]
@@ -151,9 +186,13 @@ def predict(cases: list[Case]) -> tuple[Any, Any, Any, int]:
             )  # fmt: skip
         except oracle.SpecError as error:
             print(f"refused: {error}", file=sys.stderr)
-            refused += len(members)
+            out.refused += len(members)
             continue
-        found = found.take(fastest([i for i, _ in plans], found))
+        best = fastest([i for i, _ in plans], found)
+        found = found.take(best)
+        out.fits[members] = found.feasible
+        for i, row in zip(members, best, strict=True):
+            out.plans[i] = plans[row][1]
         if one.kind != "seconds":
             tensors = one.kind == "allocated"
             held = found.memory - tensors * found.memory_kinds["reserve"]
@@ -162,7 +201,7 @@ def predict(cases: list[Case]) -> tuple[Any, Any, Any, int]:
         else:
             values[members] = found.seconds
             low[members], high[members] = found.seconds_low, found.seconds_high
-    return values, low, high, refused
+    return out
 
 
 def fastest(owners: list[int], found: Any) -> list[int]:
@@ -190,6 +229,7 @@ def ranking(predicted: Any, measured: Any) -> tuple[float, bool, float]:
 COLUMNS = {
     "rows": "rows", "mape": "MAPE", "median": "median", "bias": "bias", "max": "max", "tau": "τ",
     "best_pick": "best", "regret_mean": "regret", "coverage": "in 90 %", "width": "width",
+    "misfits": "misfits", "oom_fitting": "oom fit",
 }  # fmt: skip
 
 
@@ -198,7 +238,7 @@ def cell(key: str, line: dict[str, Any]) -> str:
     if key not in line:
         return ""
     value = line[key]
-    if key in ("rows", "tau"):
+    if not unit(key):
         return f"{value:.2f}" if key == "tau" else str(value)
     return f"{value:+.1f}%" if key == "bias" else f"{value:.1f}%"
 

@@ -1,0 +1,96 @@
+"""NeMo on H100s: NVIDIA's performance runs, and entries of MLPerf."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+from benchmarks.published.megatron import grid
+from benchmarks.published.table import (
+    BRAIN_ADAM,
+    EIGHT_ADAM,
+    Case,
+    Row,
+    Software,
+    number,
+    table,
+    written,
+)
+
+NEMO = Software("nemo", tensor=",sequence=on")
+MLPERF = Software("nemo", tensor=",sequence=on")
+SHIPPED = {
+    "GPT3-175B": "gpt3-175b", "GPT-3 175B": "gpt3-175b",
+    "LLAMA2-7B": "llama2-7b", "LLAMA2-13B": "llama2-13b", "LLAMA2-70B": "llama2-70b",
+    "LLAMA3-8B": "llama3-8b", "Llama-3.1 8B": "llama3-8b", "LLAMA3-70B": "llama3-70b",
+    "Qwen3_30B_a3B": "qwen3-30b-a3b",
+}  # fmt: skip
+# layers, hidden, heads: GPTConfig5B and GPTConfig20B of github.com/NVIDIA/NeMo,
+# nemo/collections/llm/gpt/model/base.py; vocabulary as arXiv 2104.04473, section 5.1
+SHAPES = {"GPT3-5B": (24, 4096, 32), "GPT3-20B": (44, 6144, 48)}
+
+
+def network(name: str, sequence: int) -> dict[str, Any]:
+    """A model by the name that a table has for it, cut to sequences of a length."""
+    if name in SHAPES:
+        layers, hidden, heads = SHAPES[name]
+        return {"name": name, "source": "github:NVIDIA/NeMo", "transformer": {
+            "layers": layers, "hidden": hidden, "heads": heads, "vocab": 51200,
+            "sequence": sequence}}  # fmt: skip
+    spec = written(SHIPPED[name])
+    spec["transformer"]["sequence"] = sequence
+    return spec
+
+
+def cluster(gpus: int, card: str) -> dict[str, Any]:
+    """Eos, with as many units as a run had, and the card that it had."""
+    spec = written("dgx-h100", "systems")
+    if "H200" in card:
+        spec["device"] = "h200-sxm5"
+    pod = spec["levels"][-1]
+    pod["devices"] = max(pod["devices"], gpus)
+    return spec
+
+
+def plans(row: Row, software: Software, layers: int, gpus: int, batch: int) -> list[str]:
+    """The plan of a row, or one for each interleave that divides where the row says none."""
+    tp, pp, cp, ep = (number(row, key, 1) for key in ("tp", "pp", "cp", "ep"))
+    dp = gpus // (tp * pp * cp)
+    said = number(row, "virtual_pp", 1 if pp == 1 else 0)
+    chunks = [said] if said else [v for v in range(1, layers // pp + 1) if layers // pp % v == 0]
+    return [
+        grid(pp, dp, tp, batch // (dp * number(row, "micro_batch")), software, cp=cp, ep=ep,
+             interleave=v, zero=3 if number(row, "fsdp") > 1 else 1)
+        for v in chunks
+    ]  # fmt: skip
+
+
+@table("nemo_h100", "nemo_h100*.csv", "MAPE ≤ 8 %, no misfits")
+def nemo(found: list[Row]) -> Iterator[Case]:
+    """Pre-training and full fine-tuning, fp8, distributed optimizer; several releases of each."""
+    for row in found:
+        if row["task"] == "LoRA":
+            continue
+        gpus, batch, sequence = (number(row, key) for key in ("gpus", "global_batch", "seq_len"))
+        model = network(row["model"].split()[0], sequence)
+        first, *others = plans(row, NEMO, model["transformer"]["layers"], gpus, batch)
+        rate = float(row["tokens_per_s_per_gpu"]) * gpus
+        options = BRAIN_ADAM if row["precision"] == "BF16" else EIGHT_ADAM
+        yield Case((row["model"], row["gpus"], row["task"], batch, row["release"]), model,
+                   "dgx-h100", first, batch, batch * sequence / rate, options,
+                   others=tuple(others), software=NEMO.name)  # fmt: skip
+
+
+@table("mlperf_llm", "mlperf_llm*.csv", "MAPE ≤ 10 %")
+def mlperf(found: list[Row]) -> Iterator[Case]:
+    """GPT-3 175B on 512 to 10,752 GPUs and Llama-3.1 8B, fp8; the interleave is mostly not said."""
+    for row in found:
+        if "LoRA" in row["model"]:
+            continue
+        gpus, batch = number(row, "accelerators"), number(row, "global_batch_size")
+        model = network(row["model"].removesuffix(" pretrain"), number(row, "seq_len"))
+        first, *others = plans(row, MLPERF, model["transformer"]["layers"], gpus, batch)
+        yield Case((row["model"], row["round"], row["system"]), model,
+                   cluster(gpus, row["accelerator_model_name"]), first, batch,
+                   float(row["iter_time_s_derived"]), EIGHT_ADAM, others=tuple(others),
+                   software=MLPERF.name)  # fmt: skip
