@@ -175,14 +175,15 @@ def predict(cases: list[Case]) -> Predicted:
     out = Predicted(values, low, high, np.zeros(len(cases), bool), [case.plan for case in cases])
     together: dict[Any, list[int]] = defaultdict(list)
     for i, case in enumerate(cases):
-        together[(str(case.model), str(case.system), str(sorted(case.options.items())))].append(i)
+        question = case.model, case.system, case.software, sorted(case.options.items())
+        together[str(question)].append(i)
     for members in together.values():
         one = cases[members[0]]
         plans = [(i, plan) for i in members for plan in (cases[i].plan, *cases[i].others)]
         try:
             found = oracle.estimate(
                 one.model, one.system, [plan for _, plan in plans],
-                [cases[i].batch for i, _ in plans], **one.options,
+                [cases[i].batch for i, _ in plans], software=one.software or None, **one.options,
             )  # fmt: skip
         except oracle.SpecError as error:
             print(f"refused: {error}", file=sys.stderr)

@@ -22,8 +22,9 @@ SMALL = ["resnet50", "abci", "--devices", "16", "--batch", "1024"]
 ONE = ["resnet50", "abci", "--plan", "data:4 filter:4", "--batch", "256"]
 ALWAYS = {"-q", "--quiet", "-v", "--verbose", "-h", "--help", "--color"}
 RESULT = {"--json", "--format", "-o", "--output"}
-PREDICT = {"--software", "--any"} | ALWAYS | RESULT | {"--dataset", "--max-memory", "--precision", "--optimizer", "--ideal",
-                             "--gamma", "--algorithm", "--profile"}  # fmt: skip
+PREDICT = ALWAYS | RESULT | {"--dataset", "--max-memory", "--precision", "--optimizer",
+                             "--ideal", "--gamma", "--algorithm", "--profile",
+                             "--software", "--any"}  # fmt: skip
 BATCH = {"--batch", "--batch-per-device"}
 OPTIONS = {
     "recommend": PREDICT | BATCH | {"--devices", "--top", "--objective", "--only", "--without",

@@ -39,11 +39,11 @@ def trial(row: Row, group: tuple[str, ...], measured: float, kind: str) -> Case:
     pp, dp, tp = (number(row, key) for key in ("pp", "dp", "tp"))
     micro, batch = number(row, "micro_batch"), number(row, "global_batch")
     hidden, heads = number(row, "hidden"), number(row, "heads", 96)
-    model = gpt(row, DEEPSPEED, heads=heads, vocab=number(row, "vocab"))
+    model = gpt(row, heads=heads, vocab=number(row, "vocab"))
     if hidden % heads:
         model["transformer"]["width"] = hidden // heads
-    plan = grid(pp, dp, tp, max(1, batch // dp // micro), DEEPSPEED, "recompute:full",
+    plan = grid(pp, dp, tp, max(1, batch // dp // micro), "recompute:full",
                 zero=number(row, "zero_stage"))  # fmt: skip
     options = BRAIN_ADAM if row["precision"].startswith("bf16") else HALF_ADAM
     return Case(group, model, "jean-zay", plan, batch // (dp * micro) * dp * micro, measured,
-                options, kind, software=DEEPSPEED.name)  # fmt: skip
+                options, kind, software=DEEPSPEED)  # fmt: skip

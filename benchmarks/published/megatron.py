@@ -10,7 +10,6 @@ from benchmarks.published.table import (
     HALF_ADAM,
     Case,
     Row,
-    Software,
     number,
     table,
 )
@@ -18,45 +17,39 @@ from benchmarks.published.table import (
 # Megatron-LM adds gradients up inside their products since 2022 (2205.05198 has it, its forks
 # for DeepSpeed and everything before have a pass for it); before 2022 nothing hid under the
 # products of a row, and the exchange of gradients followed the backward pass.
-THROUGH_MEMORY = {"flash": False, "fused": False}
-DEEPSPEED = Software(
-    "megatron-deepspeed", THROUGH_MEMORY, data=",overlap=off", tensor=",overlap=off"
-)
-OF_2022 = Software("megatron-lm-2022", {"flash": False, "fused": True})
-OF_2021 = Software("megatron-lm-2021", THROUGH_MEMORY, data=",overlap=off", tensor=",overlap=off")
-OF_2020 = Software(
-    "megatron-lm-2020", THROUGH_MEMORY,
-    pipeline=",borders=whole", data=",overlap=off", tensor=",overlap=off",
-)  # fmt: skip
-CORE = Software("megatron-core", tensor=",sequence=on")
+DEEPSPEED = "megatron-deepspeed"
+OF_2022 = "megatron-lm-2022"
+OF_2021 = "megatron-lm-2021"
+OF_2020 = "megatron-lm-2020"
+CORE = "megatron-core"
 
 
-def gpt(row: Row, software: Software, **more: Any) -> dict[str, Any]:
+def gpt(row: Row, **more: Any) -> dict[str, Any]:
     """A GPT of the Megatron era: dropout, learned positions."""
     body: dict[str, Any] = {
         "layers": number(row, "layers"), "hidden": number(row, "hidden"),
         "heads": number(row, "heads"), "vocab": 51200, "sequence": 2048,
-        "dropout": True, **software.model, **more,
+        "dropout": True, **more,
     }  # fmt: skip
     return {"name": row.get("model", "GPT"), "source": row.get("source", ""), "transformer": body}
 
 
-def grid(pp: int, dp: int, tp: int, pieces: int, software: Software, rest: str = "", *,
+def grid(pp: int, dp: int, tp: int, pieces: int, rest: str = "", *,
          cp: int = 1, ep: int = 1, interleave: int = 1, zero: int = 0,
          sequence: bool = False) -> str:  # fmt: skip
     """Megatron's nesting: tensor inside experts, context, data and pipeline."""
     words = []
     if pp > 1:
         chunks = f",interleave={interleave}" if interleave > 1 else ""
-        words.append(f"pipeline:{pp},segments={pieces}{chunks}{software.pipeline}")
+        words.append(f"pipeline:{pp},segments={pieces}{chunks}")
     knobs = f",accumulate={pieces}" if pp == 1 and pieces > 1 else ""
     if zero and dp * cp > 1:
         knobs += f",zero={zero}"
     if dp > 1 or knobs:
-        words.append(f"data:{dp}{knobs}{software.data if dp > 1 else ''}")
+        words.append(f"data:{dp}{knobs}")
     words.append(f"context:{cp}" if cp > 1 else "")
     words.append(f"expert:{ep}" if ep > 1 else "")
-    words.append(f"tensor:{tp}{',sequence=on' * sequence}{software.tensor}" if tp > 1 else "")
+    words.append(f"tensor:{tp}{',sequence=on' * sequence}" if tp > 1 else "")
     words.append(rest)
     return " ".join(word for word in words if word) or "serial"
 
@@ -68,11 +61,11 @@ def _vtrain(found: list[Row]) -> Iterator[Case]:
     for row in found:
         pp, dp, tp = (number(row, key) for key in ("pp", "dp", "tp"))
         batch, micro = number(row, "batch"), number(row, "microbatch")
-        plan = grid(pp, dp, tp, batch // dp // micro, DEEPSPEED, RECOMPUTE[row["recompute"]])
+        plan = grid(pp, dp, tp, batch // dp // micro, RECOMPUTE[row["recompute"]])
         yield Case(
             (row["model"], row["gpus"], batch),
-            gpt(row, DEEPSPEED, sequence=number(row, "seq")), "a100-800g", plan, batch,
-            float(row["measured_value"]) / 1e3, HALF_ADAM, software=DEEPSPEED.name,
+            gpt(row, sequence=number(row, "seq")), "a100-800g", plan, batch,
+            float(row["measured_value"]) / 1e3, HALF_ADAM, software=DEEPSPEED,
         )  # fmt: skip
 
 
@@ -105,13 +98,13 @@ def megatron_table5(found: list[Row]) -> Iterator[Case]:
         pp, tp, dp = (number(row, key) for key in ("pp", "tp", "dp"))
         batch, selective = number(row, "batch"), row["recompute"] == "seqsel"
         plan = grid(
-            pp, dp, tp, batch // dp // number(row, "microbatch"), OF_2022,
+            pp, dp, tp, batch // dp // number(row, "microbatch"),
             RECOMPUTE["selective" if selective else "full"],
             interleave=INTERLEAVE.get(row["model"], 1), sequence=selective,
         )  # fmt: skip
         shape = {"layers": str(layers), "hidden": str(hidden), "heads": str(heads), **row}
-        yield Case((row["model"],), gpt(shape, OF_2022), "dgx-a100", plan, batch,
-                   float(row["measured_value"]), HALF_ADAM, software=OF_2022.name)  # fmt: skip
+        yield Case((row["model"],), gpt(shape), "dgx-a100", plan, batch,
+                   float(row["measured_value"]), HALF_ADAM, software=OF_2022)  # fmt: skip
 
 
 @table("dlperf_v100", "dlperf_gpt*.csv", "MAPE ≤ 10 %")
@@ -125,9 +118,9 @@ def dlperf(found: list[Row]) -> Iterator[Case]:
         pp, dp, tp = (number(row, key) for key in ("pp", "dp", "tp"))
         batch = number(row, "global_batch")
         pieces = max(1, batch // dp // number(row, "micro_batch"))
-        yield Case((row["gpus"],), gpt(row, OF_2020), "v100-ib100",
-                   grid(pp, dp, tp, pieces, OF_2020, "recompute:full"), batch,
-                   float(row["iter_time_ms"]) / 1e3, HALF_ADAM, software=OF_2020.name)  # fmt: skip
+        yield Case((row["gpus"],), gpt(row), "v100-ib100",
+                   grid(pp, dp, tp, pieces, "recompute:full"), batch,
+                   float(row["iter_time_ms"]) / 1e3, HALF_ADAM, software=OF_2020)  # fmt: skip
 
 
 @table("narayanan2021", "transformers_mixed*.csv", "MAPE ≤ 10 %")
@@ -140,13 +133,13 @@ def narayanan(found: list[Row]) -> Iterator[Case]:
         batch, stated = number(row, "global_batch"), number(row, "micro_batch")
         if pp * dp * tp != number(row, "gpus"):
             continue
-        model = gpt(row, OF_2021, vocab=number(row, "vocab"), sequence=number(row, "seq_len"))
+        model = gpt(row, vocab=number(row, "vocab"), sequence=number(row, "seq_len"))
         first, *others = (
-            grid(pp, dp, tp, batch // dp // micro, OF_2021, "recompute:full")
+            grid(pp, dp, tp, batch // dp // micro, "recompute:full")
             for micro in ((stated,) if stated else (1, 2, 4, 8)) if batch // dp % micro == 0
         )  # fmt: skip
         yield Case((row["model"],), model, "dgx-a100", first, batch, float(row["iter_time_s"]),
-                   HALF_ADAM, others=tuple(others), software=OF_2021.name)  # fmt: skip
+                   HALF_ADAM, others=tuple(others), software=OF_2021)  # fmt: skip
 
 
 @table("megatron_v100", "transformers_mixed*.csv", "")
@@ -154,10 +147,10 @@ def megatron_v100(found: list[Row]) -> Iterator[Case]:
     """Megatron-LM of 2020 within a DGX-2: tensor parallel alone, full recomputation."""
     for row in found:
         if row["framework"].startswith("Megatron-LM Sep 2020"):
-            plan = grid(1, 1, number(row, "tp"), 1, OF_2020, "recompute:full")
-            yield Case((row["model"],), gpt(row, OF_2020, sequence=number(row, "seq_len")),
+            plan = grid(1, 1, number(row, "tp"), 1, "recompute:full")
+            yield Case((row["model"],), gpt(row, sequence=number(row, "seq_len")),
                        "dgx-2", plan, number(row, "global_batch"), float(row["iter_time_s"]),
-                       HALF_ADAM, software=OF_2020.name)  # fmt: skip
+                       HALF_ADAM, software=OF_2020)  # fmt: skip
 
 
 @table("b200_llama3", "simumax_b200*.csv", "MAPE ≤ 10 %", "SimuMax 5.62 %, memory 0.46 %")
@@ -180,7 +173,7 @@ def _b200(row: Row, measured: float, kind: str) -> Case:
     model = {"name": row["model"], "source": row["source"], "transformer": {
         "layers": 12, "hidden": 8192, "heads": 64, "kv_heads": 8, "ffn": 28672, "gated": True,
         "vocab": 128256, "sequence": number(row, "seq"), "tied_embeddings": False,
-        **CORE.model}}  # fmt: skip
-    plan = grid(pp, dp, tp, max(1, batch // dp // micro), CORE, cp=cp, zero=1)
+        }}  # fmt: skip
+    plan = grid(pp, dp, tp, max(1, batch // dp // micro), cp=cp, zero=1, sequence=True)
     return Case((row["seq"], row["batch"]), model, "dgx-b200", plan, batch, measured,
-                BRAIN_ADAM, kind, software=CORE.name)  # fmt: skip
+                BRAIN_ADAM, kind, software=CORE)  # fmt: skip

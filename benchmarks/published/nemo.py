@@ -11,14 +11,13 @@ from benchmarks.published.table import (
     EIGHT_ADAM,
     Case,
     Row,
-    Software,
     number,
     table,
     written,
 )
 
-NEMO = Software("nemo", tensor=",sequence=on")
-MLPERF = Software("nemo", tensor=",sequence=on")
+NEMO = "nemo"
+MLPERF = "mlperf-nemo"
 SHIPPED = {
     "GPT3-175B": "gpt3-175b", "GPT-3 175B": "gpt3-175b",
     "LLAMA2-7B": "llama2-7b", "LLAMA2-13B": "llama2-13b", "LLAMA2-70B": "llama2-70b",
@@ -52,15 +51,15 @@ def cluster(gpus: int, card: str) -> dict[str, Any]:
     return spec
 
 
-def plans(row: Row, software: Software, layers: int, gpus: int, batch: int) -> list[str]:
+def plans(row: Row, layers: int, gpus: int, batch: int) -> list[str]:
     """The plan of a row, or one for each interleave that divides where the row says none."""
     tp, pp, cp, ep = (number(row, key, 1) for key in ("tp", "pp", "cp", "ep"))
     dp = gpus // (tp * pp * cp)
     said = number(row, "virtual_pp", 1 if pp == 1 else 0)
     chunks = [said] if said else [v for v in range(1, layers // pp + 1) if layers // pp % v == 0]
     return [
-        grid(pp, dp, tp, batch // (dp * number(row, "micro_batch")), software, cp=cp, ep=ep,
-             interleave=v, zero=3 if number(row, "fsdp") > 1 else 1)
+        grid(pp, dp, tp, batch // (dp * number(row, "micro_batch")), cp=cp, ep=ep,
+             interleave=v, sequence=True, zero=3 if number(row, "fsdp") > 1 else 1)
         for v in chunks
     ]  # fmt: skip
 
@@ -73,12 +72,12 @@ def nemo(found: list[Row]) -> Iterator[Case]:
             continue
         gpus, batch, sequence = (number(row, key) for key in ("gpus", "global_batch", "seq_len"))
         model = network(row["model"].split()[0], sequence)
-        first, *others = plans(row, NEMO, model["transformer"]["layers"], gpus, batch)
+        first, *others = plans(row, model["transformer"]["layers"], gpus, batch)
         rate = float(row["tokens_per_s_per_gpu"]) * gpus
         options = BRAIN_ADAM if row["precision"] == "BF16" else EIGHT_ADAM
         yield Case((row["model"], row["gpus"], row["task"], batch, row["release"]), model,
                    "dgx-h100", first, batch, batch * sequence / rate, options,
-                   others=tuple(others), software=NEMO.name)  # fmt: skip
+                   others=tuple(others), software=NEMO)  # fmt: skip
 
 
 @table("mlperf_llm", "mlperf_llm*.csv", "MAPE ≤ 10 %")
@@ -89,8 +88,8 @@ def mlperf(found: list[Row]) -> Iterator[Case]:
             continue
         gpus, batch = number(row, "accelerators"), number(row, "global_batch_size")
         model = network(row["model"].removesuffix(" pretrain"), number(row, "seq_len"))
-        first, *others = plans(row, MLPERF, model["transformer"]["layers"], gpus, batch)
+        first, *others = plans(row, model["transformer"]["layers"], gpus, batch)
         yield Case((row["model"], row["round"], row["system"]), model,
                    cluster(gpus, row["accelerator_model_name"]), first, batch,
                    float(row["iter_time_s_derived"]), EIGHT_ADAM, others=tuple(others),
-                   software=MLPERF.name)  # fmt: skip
+                   software=MLPERF)  # fmt: skip

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from benchmarks.published.table import Case, Row, number, table, written
+from benchmarks.published.table import Case, Row, number, table
 
 CNN = {"ResNet-50": "resnet50", "ResNet-50 v1.5": "resnet50", "ResNet-152": "resnet152",
        "ResNet-50 v1.5 (MLPerf)": "resnet50",
@@ -17,8 +17,9 @@ HALF = ("AMP", "mixed", "FP16")
 # the first word that a row's framework contains, in lower case; entries of MLPerf list all
 # containers of a submission, of which ResNet ran in MXNet's
 SOFTWARE = {"tf_cnn_benchmarks": "tf-cnn-benchmarks", "ngc tensorflow 1": "horovod-tensorflow",
-            "mxnet": "mxnet", "paddle": "paddlepaddle", "oneflow": "oneflow",
-            "pytorch": "pytorch-ddp", "tensorflow": "tensorflow", "tf2": "tensorflow"}  # fmt: skip
+            "mxnet": "mxnet", "paddle": "plain", "oneflow": "plain",
+            "pytorch": "pytorch-ddp", "tensorflow": "horovod-tensorflow",
+            "tf2": "horovod-tensorflow"}  # fmt: skip
 
 
 def software(row: Row) -> str:
@@ -50,10 +51,7 @@ def cnn(found: list[Row]) -> Iterator[Case]:
             continue  # a parameter server on the host's CPUs is another machine
         text = row["precision"]
         precision = "fp16" if any(h in text for h in HALF) else "tf32" if text == "TF32" else "fp32"
-        # NVIDIA's entries of MLPerf and everybody who took them over run fused batch norms
-        tuned = "MLPerf" in row["model"]
-        model = {**written(name), "fused": True} if tuned else name
-        yield Case((row["system"], row["model"], each, precision), model, CARDS[card],
+        yield Case((row["system"], row["model"], each, precision), name, CARDS[card],
                    f"data:{gpus}" if gpus > 1 else "serial", each * gpus, each * gpus / rate,
                    {"precision": precision, "optimizer": "momentum"},
                    software=software(row))  # fmt: skip

@@ -18,20 +18,6 @@ CARRIED = Path(__file__).parents[1] / "data" / "published"
 
 
 @dataclass(frozen=True)
-class Software:
-    """What ran a table: the name of its spec, and what a row says of it in the meantime.
-
-    An estimate that takes the name needs nothing of the rest.
-    """
-
-    name: str
-    model: dict[str, Any] = field(default_factory=dict)  # kernels, as a transformer's fields
-    pipeline: str = ""  # knobs of a plan's parts
-    data: str = ""
-    tensor: str = ""
-
-
-@dataclass(frozen=True)
 class Case:
     """One measured step: what was run, and what came out."""
 

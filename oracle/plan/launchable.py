@@ -66,11 +66,11 @@ def rules(said: Software, model: Model, plan: Plan) -> Iterator[Rule]:
             if allowed is None:
                 continue
             given = np.asarray(getattr(axis, knob))
-            if not field.metadata.get("alone") and axis.degrees:
-                given = np.where(np.asarray(axis.degree) > 1, given, field.default)
             known = [axis.number(knob, word) if "words" in field.metadata else int(word)
                      for word in allowed]  # fmt: skip
             other = ~np.isin(given, known)
+            if not field.metadata.get("alone") and axis.degrees:
+                other = other & (np.asarray(axis.degree) > 1)
             if other.any():
                 what = f"{name} knows {axis.name} {knob}={' or '.join(allowed)} only"
                 yield Rule.never(_wide(other, plan), what)

@@ -185,6 +185,8 @@ def price(
             exposed = cover.beside(message.when, spread(left), seconds, may)
         else:
             exposed = cover.hide(message, seconds, count, may)
+        if message.when == "step":  # the last piece waits for somebody to look, on average half
+            exposed = exposed + 0.5 * options.software.exchange.cycle * (count > 0)
         if meshed and not ideal and (cost := nccl.slowdown(system)):  # work makes way
             volume = plain(message.op).volume(np.maximum(found.size, 1.0))
             lost = sent.total(cost * volume * sent.nbytes * sent.calls)

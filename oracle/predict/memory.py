@@ -76,7 +76,9 @@ def held(load: Workload, plan: Plan, same: Array, device: Device, options: Optio
     # gradients on their way, and the loss's tensors are gone
     loss = masks.losses(shard.model)
     gone, transient = stages.total(_kept(shard) * loss), _transient(shard)
-    buffers = gathered * said.exchange.buffer(precision) + weights * said.state.beside
+    buffers = gathered * said.exchange.buffer(precision) + weights * (
+        said.state.copies(precision) + said.state.updating(precision) * state.stated
+    )
     buffers = buffers + spread(_buckets(load.plan, stages.total(shard.w), options))
     moments = [
         {"activations": activations, "workspace": _worst(transient * loss, stages)[alike],
@@ -159,7 +161,11 @@ def _buckets(plan: Plan, weights: Array, options: Options) -> Array:
     """Gradient buckets beside the gradients, where replicas exchange them."""
     said, degree = options.software, plan.axis("data").degree
     buffer = said.exchange.buffer(options.precision) * weights
-    size = said.exchange.piece(4.0, {"data": degree, "devices": plan.devices})
+    if not said.state.buckets:
+        return np.zeros((len(plan), 1))
+    size = said.exchange.piece(
+        said.exchange.sent(options.precision), {"data": degree, "devices": plan.devices}
+    )
     return np.where(degree > 1, np.minimum(buffer, said.state.buckets * size), 0.0)
 
 

@@ -1,4 +1,7 @@
-"""Each stage's own work: its passes, what recomputation runs again, the update, the host's part."""
+"""Each stage's own work: its passes, what recomputation runs again, the update, the host's part.
+
+It names `recompute`, which says what runs again.
+"""
 
 from __future__ import annotations
 
@@ -62,6 +65,9 @@ def work_of(load: Workload, system: System, options: Options) -> StageWork:
         weight = weight + added
         backward = backward + added + kernels.stream(device, moved, queued=True) * shared
         update = _update(weights, load, device, options)
+        if said.exchange.passes:  # gradients are packed, scaled and unpacked where replicas agree
+            packed = said.exchange.passes * said.exchange.buffer(precision) * held
+            update = update + kernels.stream(device, packed, queued=True) * (state.parts > 1)
     return StageWork(
         forward, backward, weight, tuple(total(times.forward * part) for part in parts),
         update, host, tuple(total(ahead * part) * launch for part in parts),

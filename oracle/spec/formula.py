@@ -8,7 +8,7 @@ from __future__ import annotations
 import ast
 import operator
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -40,7 +40,7 @@ class Formula:
     """An expression that has been read, checked, and can be worked out for a table of plans."""
 
     text: str
-    tree: ast.expr
+    tree: ast.expr = field(compare=False)
 
     @classmethod
     def of(cls, text: str) -> Formula:

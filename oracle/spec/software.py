@@ -65,7 +65,6 @@ class Gradients:
     overlap: Literal["none", "backward"] = "backward"  # what hides them
     passes: Ratio = 0.0  # over the gradients before and after: packed, scaled, checked, unpacked
     cycle: Seconds = 0.0  # between two looks at what is ready
-    tied: bool = False  # both ends of a pipeline agree on a shared table by themselves
     source: str = ""
     sources: dict[str, str] = field(default_factory=dict, metadata={"hidden": True})
 
@@ -149,11 +148,15 @@ class Borders:
 class State:
     """Widths of what training keeps for each weight, and what the update adds to its passes."""
 
-    weights: Width = "compute"  # as they are kept between steps, or sharded
+    # as they are kept between steps, or sharded; by precision, if it differs
+    weights: Width | dict[str, Width] = "compute"
+    # bytes a weight that the update takes for itself, of the share whose state is here: gradients
+    # cast up, flattened
+    step: Ratio | dict[str, Ratio] = 0.0
     masters: Width = "fp32"  # beside weights of 16 bits
     moments: Width = "fp32"
-    beside: Ratio = 0.0  # further bytes of each gradient: flat copies, 16-bit originals
-    shards: Literal["none", "gradients"] = "gradients"  # what ZeRO 2 keeps a part of
+    # further bytes of each gradient: flat copies, 16-bit originals
+    beside: Ratio | dict[str, Ratio] = 0.0
     casts: Ratio = 20.0  # bytes of mixed precision a weight: gradients up, unscaled, weights down
     buckets: Whole = 2  # pieces of gradients in flight that are copies
     fp8_casts: Literal["use", "step"] = "use"  # when weights are cast to 8 bits
@@ -161,10 +164,23 @@ class State:
     source: str = ""
     sources: dict[str, str] = field(default_factory=dict, metadata={"hidden": True})
 
+    def check(self) -> Iterator[Clash]:
+        yield from _precisions(self.weights, "weights")
+        yield from _precisions(self.beside, "beside")
+        yield from _precisions(self.step, "step")
+
     def kept(self, precision: str) -> float:
         """Bytes of a weight between steps, with what of it stays in 8 bits."""
         copies = self.fp8_copies if precision == "fp8" else 0.0
-        return bytes_of(self.weights, precision) + copies
+        return bytes_of(_of(self.weights, precision), precision) + copies
+
+    def copies(self, precision: str) -> float:
+        """Further bytes of each gradient."""
+        return _number_of(self.beside, precision)
+
+    def updating(self, precision: str) -> float:
+        """Bytes that the update takes for each weight whose state is here."""
+        return _number_of(self.step, precision)
 
     def master(self, precision: str) -> float:
         """Bytes of a weight's master; where weights are as wide, they are their own."""
@@ -279,7 +295,13 @@ def _of(width: Width | dict[str, Width], precision: str) -> str:
     return width.get(precision) or width.get("other") or "compute"
 
 
-def _precisions(width: Width | dict[str, Width], name: str) -> Iterator[Clash]:
+def _number_of(value: float | dict[str, float], precision: str) -> float:
+    if isinstance(value, dict):
+        return value.get(precision, value.get("other", 0.0))
+    return value
+
+
+def _precisions(width: object, name: str) -> Iterator[Clash]:
     known = (*ACTIVATION_BYTES, "other")
     for key in width if isinstance(width, dict) else ():
         if key not in known:
