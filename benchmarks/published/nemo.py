@@ -91,5 +91,5 @@ def mlperf(found: list[Row]) -> Iterator[Case]:
         first, *others = plans(row, model["transformer"]["layers"], gpus, batch)
         yield Case((row["model"], row["round"], row["system"]), model,
                    cluster(gpus, row["accelerator_model_name"]), first, batch,
-                   float(row["iter_time_s_derived"]), EIGHT_ADAM, others=tuple(others),
+                   batch * number(row, "seq_len") / float(row["tokens_per_s_derived"]), EIGHT_ADAM, others=tuple(others),
                    software=MLPERF)  # fmt: skip

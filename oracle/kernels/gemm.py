@@ -18,15 +18,20 @@ def gemm(
     k: Numbers,
     count: Numbers = 1,
     *,
+    written: Numbers | None = None,
     queued: bool = False,
 ) -> Floats:
     """Seconds of C(m×n) = A(m×k)·B(k×n), `count` of them batched in one kernel.
 
+    `written` are the bytes moved for an element of C, if it isn't as wide as those of A and B: a
+    product that adds up reads and writes it.
     The gradients of a dense layer are two more: (m, k, n) for the data, (k, n, m) for the weight.
     """
     m, n, k = np.asarray(m, float), np.asarray(n, float), np.asarray(k, float)
     own = precision_on(device, precision)
-    moved = OPERAND_BYTES[precision] * count * (m * k + k * n + m * n)
+    width = OPERAND_BYTES[precision]
+    made = width if written is None else np.asarray(written, float)
+    moved = count * (width * (m * k + k * n) + made * m * n)
     used = curve(device, "gemm", own)
     seconds = duration(used, device, device.peak[own], m, n, k, count, moved)
     return powered(device, own, seconds, 2 * m * n * k * count, queued)

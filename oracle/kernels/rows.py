@@ -100,6 +100,7 @@ class Family:
         self.vocab, self.loss = (
             np.array([each in (r.role, r.kind) for r in rows]) for each in ("vocab", "loss")
         )
+        self.adds = np.array([r.adds for r in rows])
         self.reads, self.rereads = (
             np.array([getattr(r, passes) for r in rows], float).T for passes in ("reads", "rereads")
         )
@@ -151,7 +152,11 @@ def _gemm(at: _At, device: Device, precision: str, part: str) -> Floats:
     held = np.maximum(at.family.experts / shard.visits, 1.0)
     m = m / held
     shapes = {"forward": (m, n, k), "data": (m, k, n), "weight": (k, n, m)}
-    seconds = gemm(device, precision, *shapes[part], held, queued=True)
+    # a gradient of weights is added to those of the micro-batches before, where a product can
+    written: Numbers = shard.delta
+    if part == "weight":
+        written = np.where(at.family.adds, 2 * shard.summed, shard.delta)
+    seconds = gemm(device, precision, *shapes[part], held, written=written, queued=True)
     if precision not in BESIDE:
         return seconds
     # what goes in is cast, once for both gradients, weights each time or once a step; the
@@ -160,7 +165,7 @@ def _gemm(at: _At, device: Device, precision: str, part: str) -> Floats:
         weights = k * n * (shard.software.state.fp8_casts == "use")
         cast = m * k + weights if part == "forward" else m * n
         seconds = seconds + stream(device, CAST * cast * held, queued=True)
-    plain = gemm(device, BESIDE[precision], *shapes[part], held, queued=True)
+    plain = gemm(device, BESIDE[precision], *shapes[part], held, written=written, queued=True)
     return np.where(at.family.vocab, plain, seconds)
 
 

@@ -28,6 +28,7 @@ class Shard:
     model: Model
     batch: Floats  # B    samples on this device per iteration
     delta: float  # δ    bytes per element of an activation
+    summed: float  #      of a gradient where those of micro-batches are added up
     wire: float  #      of a gradient on its way
     gathered: float  #      of a weight that is gathered
     turned: float  #      of an activation that tensor parallelism gathers
@@ -93,6 +94,7 @@ def serial(model: Model, batch: Numbers, delta: float, ideal: bool = False) -> S
         model=model,
         batch=np.asarray(batch, float),
         delta=delta,
+        summed=max(delta, 4.0),
         wire=delta,
         gathered=delta,
         turned=delta,

@@ -70,7 +70,7 @@ def split(model: Model, plan: Plan, options: Options) -> Shard:
     if not options.ideal:
         software, precision = options.software, options.precision
         shard = shard.but(
-            software=software, wire=software.exchange.sent(precision),
+            software=software, summed=software.exchange.buffer(precision), wire=software.exchange.sent(precision),
             gathered=software.gather.sent(precision), turned=software.tensor.sent(precision),
         )  # fmt: skip
     for axis in sorted(plan.lean, key=lambda axis: axis.nearness):
