@@ -88,6 +88,19 @@ class Groups:
         return Slice(patterns, row, size)
 
 
+def places(pattern: Pattern, inner: int) -> int:
+    """Over how many runs of `inner` devices a group is spread; over its devices, if over one.
+
+    >>> places(((8, 4),), 8), places(((4, 2),), 8), places(((2, 16), (8, 1)), 8)
+    (4, 4, 2)
+    """
+    ranks = np.zeros(1, int)
+    for size, stride in pattern:
+        ranks = np.add.outer(ranks, np.arange(size) * stride).ravel()
+    runs = len(np.unique(ranks // inner))
+    return runs if runs > 1 else len(ranks)
+
+
 def merge(pairs: list[tuple[int, int]]) -> Pattern:
     """The same ranks with as few pairs as can be: neighbours that continue each other join.
 

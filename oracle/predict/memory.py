@@ -46,17 +46,15 @@ def held(load: Workload, plan: Plan, same: Array, device: Device, options: Optio
 
     Distinct workloads are few; schedule and recomputation choose among what each may keep.
     """
-    shard, stages, state = load.shard, load.stages, load.state
+    shard, stages = load.shard, load.stages
     spread, alike = load.kinds.spread, load.kinds.row[same]
     if options.ideal:
         found = _ideal(shard, stages, options.gamma)
         return Held({kind: values[same] for kind, values in found.kinds.items()}, found.stage[same])
-    weights = load.total(shard.w)
     width = 2.0 if options.mixed else 4.0
     # masters and slots are fp32 whatever the precision; mixed gradients are added up in fp32
     slots = 4.0 * (SLOTS[options.optimizer] + options.mixed)
-    largest = spread(stages.most(stages.units(np.atleast_2d(shard.w))))
-    gathered = (state.stored < 1) * 2 * largest  # the unit at work and the one that comes next
+    gathered = 2 * _gathered(load)  # the unit at work and the one that comes next
     recompute = plan.axis("recompute")
     mode = recompute.mode[:, 0].astype(int)
     kept, working = _activations(shard, stages, bool(mode.any()))
@@ -67,9 +65,9 @@ def held(load: Workload, plan: Plan, same: Array, device: Device, options: Optio
     if unfinished.any():
         activations = activations + again * unfinished * (kept[0][alike] - chosen)
     fixed = {
-        "weights": weights * width * state.stored + gathered * width,
-        "gradients": weights * (4.0 if options.mixed else width) * state.graded,
-        "optimizer": weights * slots * state.stated,
+        "weights": load.held("stored") * width + gathered * width,
+        "gradients": load.held("graded") * (4.0 if options.mixed else width),
+        "optimizer": load.held("stated") * slots,
     }
     # two moments: the loss runs back, and all that was kept is there; or a layer does, with its
     # gradients on their way, and the loss's tensors are gone
@@ -93,6 +91,17 @@ def held(load: Workload, plan: Plan, same: Array, device: Device, options: Optio
               for kind in moments[0]}  # fmt: skip
     worst["reserve"] = device.reserve + SLACK * whole[at]
     return Held({kind: worst[kind] for kind in KINDS}, stage)
+
+
+def _gathered(load: Workload) -> Array:
+    """(plans, p): weights of the largest unit that is gathered before it is used."""
+    stages, spread = load.stages, load.kinds.spread
+    (rest, share), *experts = load.shares("stored")
+    found = spread(stages.most(stages.units(np.atleast_2d(rest)))) * (share < 1)
+    for w, alone in experts:  # whole where one device holds them, however many share the rest
+        both = spread(stages.most(stages.units(np.atleast_2d(rest + w))))
+        found = np.where(alone < 1, both, found)
+    return found
 
 
 def _kept(shard: Shard) -> Array:
@@ -163,7 +172,7 @@ def _ideal(shard: Shard, stages: Stages, gamma: float) -> Held:
     tensors = (
         2 * gamma * delta * stages.total(shard.batch * (shard.x + shard.y) * shard.model.layers)
     )
-    weights = gamma * delta * stages.total(shard.w * np.ones_like(shard.batch)) * shard.stored
+    weights = gamma * delta * stages.total(shard.w * shard.stored * np.ones_like(shard.batch))
     whole = tensors + 2 * weights
     stage = np.argmax(whole, axis=-1)
     kinds = {"weights": weights, "gradients": weights, "activations": tensors}

@@ -69,8 +69,7 @@ def work_of(load: Workload, system: System, options: Options) -> StageWork:
     parts = recomputed(model)
     host = (total(ahead) + AROUND) * launch, total(back) * launch
     forward, backward = total(times.forward), total(times.data + times.weight)
-    weight, held = total(times.weight), total(shard.w)
-    weights = held * state.stated
+    weight, weights = total(times.weight), load.held("stated")
     if shard.ideal:
         rate = device.peak[precision_on(device, options.precision)]
         update = 2 * weights / rate
@@ -79,9 +78,10 @@ def work_of(load: Workload, system: System, options: Options) -> StageWork:
         grown = total(shard.w * ~adding(model)) * (state.segments > 1)
         added = kernels.stream(device, 10.0 * grown, queued=True)
         # ZeRO-3 copies what it gathers into its place, and gradients to where they are summed up
-        shared = np.asarray(state.stored) < 1
-        forward = forward + kernels.stream(device, 2 * shard.delta * held, queued=True) * shared
-        moved = (3 * shard.delta + 4) * held
+        gathered = load.gathered
+        shared = gathered > 0
+        forward = forward + kernels.stream(device, 2 * shard.delta * gathered, queued=True) * shared
+        moved = (3 * shard.delta + 4) * gathered
         weight = weight + added
         backward = backward + added + kernels.stream(device, moved, queued=True) * shared
         update = _update(weights, load, device, options)

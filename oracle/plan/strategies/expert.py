@@ -2,14 +2,16 @@
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from functools import lru_cache
+from functools import lru_cache, partial
 from typing import Any
 
+import numpy as np
+
 from oracle.models import masks
-from oracle.models.model import Flags, Model
+from oracle.models.model import Flags, Floats, Model
 from oracle.models.shard import Array, Shard
 from oracle.network.collectives import Message
-from oracle.plan.strategies.base import Rule, Strategy
+from oracle.plan.strategies.base import Rule, Strategy, words
 
 
 @dataclass(frozen=True)
@@ -21,8 +23,16 @@ class Expert(Strategy):
         M      = as data parallelism, |w_experts|/p
 
     The 4: tokens go out and come back, in either pass. The axis reuses devices of `data`,
-    so it multiplies nothing; expert weights are replicated p times less often.
+    so it multiplies nothing; expert weights are replicated p times less often, and what ZeRO
+    shares out of them goes to as many fewer. `tensor` cuts an expert as any MLP. Experts that
+    all tokens share are no part of it.
+
+    `dispatch=once` sends a token once to each node that holds some of its experts (to each
+    device, inside one node), however many. The `skew` of a mixture makes the work, the activations
+    and the exchange of the fullest device as much more; balanced if not said.
     """
+
+    dispatch: Array = words("plain", "once")
 
     source = "fedus2021, §2.2, §5.3"
     nearness = 8
@@ -61,28 +71,94 @@ class Expert(Strategy):
         if not self.wide:
             return shard
         p, mine = self.degree, masks.experts(shard.model)
+        # fewer replicas share the state of an expert, as far as those of `data` do
+        fewer = {
+            name: shard.where(mine, share * np.where(shard.zero >= stage, p, 1), share)
+            for stage, name in enumerate(("stated", "graded", "stored"), 1)
+            if np.any(shard.zero >= stage)
+            for share in [getattr(shard, name)]
+        }
+        return self._crowded(shard).but(
+            w=shard.where(mine, shard.w / p, shard.w), visits=shard.visits * p, **fewer
+        )
+
+    def _crowded(self, shard: Shard) -> Shard:
+        """With the tokens that the fullest device is sent."""
+        skew = np.where(np.asarray(self.degree) > 1, skews(shard.model), 1.0)
+        if not (skew > 1).any():
+            return shard
+        inside = masks.experts(shard.model) & ~np.logical_or(*borders(shard.model))
+        here = np.where(inside, skew, 1.0)
+        # what goes in is kept by the row that makes it, what comes out by those who sent it
+        kept = np.where(inputs(shard.model), skew, 1.0)
         return shard.but(
-            w=shard.where(mine, shard.w / p, shard.w),
-            visits=shard.visits * p,
-            expert=shard.expert * p,
+            given=(shard.given[0] * here, *shard.given[1:]),
+            made=(shard.made[0] * here, *shard.made[1:]),
+            x=shard.x * here,
+            y=shard.y * here,
+            work=shard.work * here,
+            kept=shard.kept * kept,
         )
 
     def talk(self, shard: Shard) -> list[Message]:
         """`dispatch` makes the copies that go out; what it makes comes back at `combine`."""
-        sends, returns = borders(shard.model)
-        rows, copies = sends | returns, sends * shard.y + returns * shard.x
-        tokens = shard.micro * shard.delta * copies
+        model = shard.model
+        sends, returns = borders(model)
+        rows, copies = 1.0 * (sends | returns), sends * shard.y + returns * shard.x
+        tokens = shard.micro * shard.delta * copies * skews(model)
+        once = self.says("dispatch", "once")
+        thinned = partial(_thinned, model, once) if once.any() else None
         return [
-            Message("tokens to experts", "alltoall", tokens, ("expert",), rows * 1.0,
-                    when="forward"),
-            Message("gradients to experts", "alltoall", tokens, ("expert",), rows * 1.0,
-                    when="backward"),
+            Message("tokens to experts", "alltoall", tokens, ("expert",), rows, when="forward",
+                    thinned=thinned),
+            Message("gradients to experts", "alltoall", tokens, ("expert",), rows,
+                    when="backward", thinned=thinned),
         ]  # fmt: skip
+
+
+def _thinned(model: Model, once: Array, places: Array) -> Array:
+    """Share of a token's copies that is sent where those to one place are sent once."""
+    sends, returns = borders(model)
+    active, experts = (np.where(sends | returns, each, 1.0) for each in choices(model))
+    return np.where(once, places_hit(places, active, experts) / active, 1.0)
+
+
+def places_hit(places: Array, active: Array, experts: Array) -> Array:
+    """How many places, that hold as many experts each, a token's choice is expected to hit.
+
+        places (1 - C(E - E/places, k) / C(E, k)), any k of E experts as likely as others
+
+    [deepseek2024, §3.2.2] sends a token to a node once, and from there on inside it.
+
+    >>> places_hit(np.array([1, 2, 4, 8]), np.array(2), np.array(8)).round(3).tolist()
+    [1.0, 1.571, 1.857, 2.0]
+    """
+    missed = np.ones(np.broadcast_shapes(np.shape(places), np.shape(active)))
+    for before in range(int(np.max(active))):  # chosen, none of them at this place
+        left = np.maximum(experts - before, 1.0)
+        chance = np.clip(1 - experts / places / left, 0.0, 1.0)
+        missed = missed * np.where(before < active, chance, 1.0)
+    return np.asarray(places * (1 - missed))
 
 
 @lru_cache(masks.MODELS)
 def borders(model: Model) -> tuple[Flags, Flags]:
     """Rows that send tokens to experts, and rows that get them back."""
-    ends = (".dispatch", ".combine")
-    sends, returns = (model.mask(lambda row, end=end: row.name.endswith(end)) for end in ends)
-    return sends, returns
+    return model.mask(lambda r: r.role == "dispatch"), model.mask(lambda r: r.role == "combine")
+
+
+@lru_cache(masks.MODELS)
+def inputs(model: Model) -> Flags:
+    """Rows whose output experts read."""
+    return masks.experts(model) & model.mask(lambda r: r.role in ("dispatch", "column", "heads"))
+
+
+@lru_cache(masks.MODELS)
+def choices(model: Model) -> tuple[Floats, Floats]:
+    """Experts that a token visits, and those there are."""
+    return model.column(lambda row: row.active), model.column(lambda row: row.experts)
+
+
+@lru_cache(masks.MODELS)
+def skews(model: Model) -> Floats:
+    return model.column(lambda row: row.skew)

@@ -6,7 +6,6 @@ from functools import lru_cache
 import numpy as np
 
 from oracle.models import masks
-from oracle.models.layers import Row
 from oracle.models.model import Flags, Model
 from oracle.models.shard import Array, Shard
 from oracle.network.collectives import Message
@@ -28,6 +27,10 @@ class Tensor(Strategy):
     allgather before: the same bytes; norms, sums and what they keep are cut along the
     tokens too, and the backward pass gathers its inputs once more. What goes back hides under
     the two products of its own row, unless `overlap=off`.
+
+    Experts are MLPs, cut so by the same devices (Megatron's expert tensor parallelism is `t`).
+    With `sequence=on` each device routes 1/p of the tokens and sends them out; what comes in is
+    gathered among the p, kept whole, and scattered before it goes back, none of it hidden.
 
     Column and row cuts in turn are `Filter` and `Channel` in turn, so nothing needs
     rebuilding in between. Rows that belong to no such pair stay whole.
@@ -51,7 +54,7 @@ class Tensor(Strategy):
 
     def limit(self, model: Model, batch: Array) -> Array | float:
         heads = [row.kv_heads for row in model.rows if row.heads]
-        inner = [row.made.channels for row in model.rows if cut_as(row) == "column"]
+        inner = [row.made.channels for row in model.rows if row.role == "column"]
         return min([*heads, *inner], default=1)
 
     def split(self, shard: Shard) -> Shard:
@@ -81,7 +84,8 @@ class Tensor(Strategy):
             x=shard.x * share_x,
             y=shard.y * share_y,
             w=shard.w * np.where(cut | vocab, 1 / p, 1.0),
-            kept=shard.kept * share_y,
+            # what experts are given is kept as it was gathered
+            kept=shard.kept * np.where(cut_rows(model, "dispatch"), 1.0, share_y),
             kept_bytes=shard.kept_bytes * np.where(lookup, 1 / along, share_y),
             work=shard.work * np.where(cut, 1 / p, np.where(token, 1 / along, 1.0)),
             # each sends its part over a border between stages and gathers it on the other side
@@ -89,43 +93,49 @@ class Tensor(Strategy):
         )
 
     def talk(self, shard: Shard) -> list[Message]:
-        model, axes = shard.model, ("tensor",)
-        sequence = self.says("sequence", "on")
-        tokens = shard.micro * shard.context_tokens
-        into, out = tokens * model.channels * shard.delta, tokens * model.filters * shard.delta
+        model, experts = shard.model, masks.experts(shard.model)
         lookup, matrix = masks.embeddings(model), model.weighted
         column, row, _, vocab = (cut_rows(model, role) for role in ROLES)
         column, table = column | (vocab & matrix), row | (vocab & lookup)
-        return [
-            Message("activations", "allreduce", out, axes, table * ~sequence, when="forward"),
-            Message("activations scattered", "reduce_scatter", out, axes, table * sequence,
+        found = self._pairs(shard, shard.context_tokens, column & ~experts, table & ~experts)
+        if experts.any():
+            found += self._pairs(shard, shard.made[0], column & experts, table & experts, "expert ")
+        return found
+
+    def _pairs(
+        self, shard: Shard, tokens: Array, column: Flags, row: Flags, prefix: str = ""
+    ) -> list[Message]:
+        """What pairs of rows send, the first cut by columns; of experts nothing hides."""
+        model, axes, sequence = shard.model, ("tensor",), self.says("sequence", "on")
+        into, out = (shard.micro * tokens * width * shard.delta
+                     for width in (model.channels, model.filters))  # fmt: skip
+        weight, data = ("", "") if prefix else ("weight", "data")
+        found = [
+            Message(f"{prefix}activations", "allreduce", out, axes, row * ~sequence,
                     when="forward"),
-            Message("activations gathered", "allgather", into, axes, column * sequence,
+            Message(f"{prefix}activations scattered", "reduce_scatter", out, axes, row * sequence,
                     when="forward"),
-            Message("input gradients", "allreduce", into, axes, column * ~sequence,
-                    when="backward", hides="weight"),
-            Message("input gradients scattered", "reduce_scatter", into, axes, column * sequence,
-                    when="backward", hides="weight"),
-            Message("output gradients gathered", "allgather", out, axes, table * sequence,
+            Message(f"{prefix}activations gathered", "allgather", into, axes, column * sequence,
+                    when="forward"),
+            Message(f"{prefix}input gradients", "allreduce", into, axes, column * ~sequence,
+                    when="backward", hides=weight),
+            Message(f"{prefix}input gradients scattered", "reduce_scatter", into, axes,
+                    column * sequence, when="backward", hides=weight),
+            Message(f"{prefix}output gradients gathered", "allgather", out, axes, row * sequence,
                     when="backward"),
-            Message("inputs gathered again", "allgather", into, axes, column * sequence,
-                    when="backward", hides="data"),
         ]  # fmt: skip
+        again = Message("inputs gathered again", "allgather", into, axes, column * sequence,
+                        when="backward", hides=data)  # fmt: skip
+        return found if prefix else [*found, again]
 
     def whole(self, model: Model) -> list[str]:
-        return [r.name for r in model.rows if cut_as(r) not in ROLES]
+        return [r.name for r in model.rows if r.role not in ROLES]
 
 
-def cut_as(row: Row) -> str:
-    """How a row is cut: by its role; an expert as the MLP that it is."""
-    inner = {"up": "column", "act": "heads", "down": "row"}
-    return inner.get(row.name.rpartition(".")[2], "") if row.role == "expert" else row.role
-
-
-@lru_cache(len(ROLES) * masks.MODELS)
+@lru_cache((len(ROLES) + 2) * masks.MODELS)
 def cut_rows(model: Model, role: str) -> Flags:
     """Rows that are cut in one way."""
-    return model.mask(lambda r: cut_as(r) == role)
+    return model.mask(lambda r: r.role == role)
 
 
 @lru_cache(masks.MODELS)
