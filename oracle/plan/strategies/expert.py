@@ -68,9 +68,9 @@ class Expert(Strategy):
         return {"degree": (1.0, *map(float, divisors))}
 
     def split(self, shard: Shard) -> Shard:
-        if not self.wide:
-            return shard
         p, mine = self.degree, masks.experts(shard.model)
+        if not self.wide or not mine.any():
+            return shard
         # fewer replicas share the state of an expert, as far as those of `data` do
         fewer = {
             name: shard.where(mine, share * np.where(shard.zero >= stage, p, 1), share)
