@@ -97,6 +97,30 @@ def test_tokens_that_a_tensor_axis_has_cut_are_sent_once(sequence: str, part: in
     assert "tensor: expert inputs gathered again" not in found
 
 
+def test_whole_experts_gather_no_tokens() -> None:
+    """Each of 2 · 4 devices sends its half of the tokens to all 8, and that is all.
+
+    A row is priced for half the tokens and whole matrices, where cut ones have all the tokens and
+    half the matrices: the same work.
+    """
+    plan = "data:4 tensor:2,sequence=on expert:8,cut=whole"
+    found = sent(EXPERTS, plan, 8, precision="bf16")
+    for what in ("expert: tokens to experts", "expert: gradients to experts"):
+        assert found[what]["bytes"] == 2 * TOKENS * ACTIVE * H * 2 / 2
+        assert found[what]["group"] == 8
+    assert not [what for what in found if what.startswith("tensor: expert")]
+    model = oracle.model(EXPERTS)
+    shards = [evaluate.split(model, parse(text, 8.0), options_for(model, BUILT, "bf16"))
+              for text in (plan, "data:4 tensor:2,sequence=on expert:4")]  # fmt: skip
+    inside = [i for i, row in enumerate(model.rows) if row.name.endswith(("mlp.up", "mlp.down"))]
+    whole, cut = (
+        [s.made[0] * np.ones((1, len(model))), s.filters * s.channels * np.ones((1, len(model)))]
+        for s in shards
+    )
+    assert (whole[0] * 2 == cut[0])[0, inside].all()
+    assert (whole[1] == cut[1] * 2)[0, inside].all()
+
+
 def test_what_experts_share_is_sent_nowhere() -> None:
     family = {**EXPERTS["transformer"], "shared": 2}
     plain, shared = (

@@ -278,9 +278,29 @@ def test_the_state_of_an_expert_is_shared_by_those_who_hold_it(
     assert found["optimizer"] * d * c * t >= 12 * parameters * (1 - 1e-12)
 
 
+@pytest.mark.parametrize("zero", [0, 1, 3])
+@pytest.mark.parametrize(("d", "t", "e"), [(4, 2, 2), (4, 2, 4), (2, 4, 2), (2, 4, 8), (4, 2, 8)])
+def test_whole_experts_are_dealt_along_tensor_too(d: int, t: int, e: int, zero: int) -> None:
+    """8/e experts of 3 h f on each of d·t devices; d·t/e of them hold the same ones."""
+    plan = f"data:{d},zero={zero} tensor:{t},sequence=on expert:{e},cut=whole"
+    found = kinds(mixture(), plan, 8, precision="bf16", optimizer="adam")
+    layer, experts = 4 * 128 * 128 / t + 8 * 128 + 2 * 128, 8 / e * 3 * 128 * 512
+    rest = 2 * layer + 256 * 128 / t + 128
+    stated, graded, stored = (
+        rest / (d if zero >= stage else 1) + 2 * experts / (d * t / e if zero >= stage else 1)
+        for stage in (1, 2, 3)
+    )
+    gathered = 2 * (layer + experts * (d * t > e)) * (zero == 3)
+    assert found["optimizer"] == pytest.approx(12 * stated)
+    assert found["gradients"] == pytest.approx(4 * graded)
+    assert found["weights"] == pytest.approx(2 * (stored + gathered))
+
+
 def test_plans_of_one_table_share_the_state_as_each_alone() -> None:
     """Rows are priced once for plans that differ in ZeRO; the state is of each."""
     plans = [f"data:8,zero={zero} expert:{e}" for zero in range(4) for e in (1, 4, 8)]
+    plans += [f"data:4,zero={zero} tensor:2,sequence=on expert:4,cut={cut}"
+              for zero in range(4) for cut in ("tensor", "whole")]  # fmt: skip
     together = oracle.estimate(mixture(), BUILT, plans, 8)
     for i, plan in enumerate(plans):
         alone = oracle.estimate(mixture(), BUILT, plan, 8)

@@ -39,6 +39,7 @@ class Shard:
     kept: Floats  #      elements kept for the backward pass, per sample
     kept_bytes: Floats  #      further bytes kept, per sample: masks, indices, fp32 copies
     work: Numbers = 1.0  #      share of the row's serial work that is done here
+    expert_cut: Numbers = 1.0  #      devices that a single expert is cut over
     visits: Numbers = 1.0  #      expert rows: distinct experts here, each a kernel of its own
     segments: Numbers = 1.0  # S    micro-batches an iteration is cut into
     zero: Numbers = 0.0  #      stage of sharding that replicas of the weights agree on

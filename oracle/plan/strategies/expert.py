@@ -24,8 +24,11 @@ class Expert(Strategy):
 
     The 4: tokens go out and come back, in either pass. The axis reuses devices of `data`,
     so it multiplies nothing; expert weights are replicated p times less often, and what ZeRO
-    shares out of them goes to as many fewer. `tensor` cuts an expert as any MLP. Experts that
-    all tokens share are no part of it.
+    shares out of them goes to as many fewer. Experts that all tokens share are no part of it.
+
+    `tensor` cuts an expert as any MLP. With `cut=whole` it doesn't (Megatron's expert tensor
+    parallelism of 1): the devices of the tensor axis, which have cut the tokens, are dealt experts
+    first, those of the data axis after.
 
     `dispatch=once` sends a token once to each node that holds some of its experts (to each
     device, inside one node), however many. The `skew` of a mixture makes the work, the activations
@@ -33,6 +36,7 @@ class Expert(Strategy):
     """
 
     dispatch: Array = words("plain", "once")
+    cut: Array = words("tensor", "whole")
 
     source = "fedus2021, §2.2, §5.3"
     nearness = 8
@@ -49,14 +53,31 @@ class Expert(Strategy):
         if not self.wide:
             return
         yield from super().rules(model, batch, beside)
-        around = beside["data"].degree
-        yield Rule.most("experts", self.degree, around, "devices of the data axis")
+        tensor, data = beside["tensor"], beside["data"].degree
+        inside = np.where(self.uncut, tensor.degree, 1)
+        yield Rule.most("experts", self.degree, data * inside, "devices of the data axis")
         what = "experts can be dealt to a divisor of the data axis only"
-        yield Rule.never(around % self.degree != 0, what)
+        yield Rule.never(data % (self.degree / self.within(inside)) != 0, what)
+        if self.uncut.any():
+            what = "whole experts want the tokens that tensor parallelism has cut (sequence=on)"
+            whole = tensor.says("sequence", "off") & (tensor.degree > 1)
+            yield Rule.never(self.uncut & whole, what)
+
+    @property
+    def uncut(self) -> Array:
+        """Where experts are dealt uncut."""
+        return self.says("cut", "whole") & (np.asarray(self.degree) > 1)
+
+    def within(self, tensor: Array | float) -> Array:
+        """How many devices of a tensor axis the experts are dealt along."""
+        p, t = (np.asarray(degree).astype(int) for degree in (self.degree, tensor))
+        return np.asarray(np.gcd(p, t))
 
     def clashes(self, beside: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
-        around = beside["data"].degree if "data" in beside else 1
-        if self.degree > 1 and around % self.degree:
+        around, inside = (
+            beside[name].degree if name in beside else 1 for name in ("data", "tensor")
+        )
+        if around % (self.degree / self.within(inside if self.uncut else 1)):
             what = f"experts over {self.degree} devices do not divide the data axis"
             yield what, "a divisor of data's degree"
 
@@ -71,15 +92,19 @@ class Expert(Strategy):
         p, mine = self.degree, masks.experts(shard.model)
         if not self.wide or not mine.any():
             return shard
-        # fewer replicas share the state of an expert, as far as those of `data` do
-        fewer = {
-            name: shard.where(mine, share * np.where(shard.zero >= stage, p, 1), share)
+        whole = self.uncut
+        fewer = p / np.where(whole, shard.expert_cut, 1)  # replicas, than of what is not dealt
+        # they share the state of an expert, as far as those of `data` do
+        state = {
+            name: shard.where(mine, share * np.where(shard.zero >= stage, fewer, 1), share)
             for stage, name in enumerate(("stated", "graded", "stored"), 1)
             if np.any(shard.zero >= stage)
             for share in [getattr(shard, name)]
         }
+        if whole.any():
+            shard = _uncut(shard, whole)
         return self._crowded(shard).but(
-            w=shard.where(mine, shard.w / p, shard.w), visits=shard.visits * p, **fewer
+            w=shard.where(mine, shard.w / fewer, shard.w), visits=shard.visits * p, **state
         )
 
     def _crowded(self, shard: Shard) -> Shard:
@@ -106,14 +131,31 @@ class Expert(Strategy):
         sends, returns = borders(model)
         rows, copies = 1.0 * (sends | returns), sends * shard.y + returns * shard.x
         tokens = shard.micro * shard.delta * copies * skews(model)
-        once = self.says("dispatch", "once")
+        axes, once = ("expert", "expert/tensor"), self.says("dispatch", "once")
         thinned = partial(_thinned, model, once) if once.any() else None
         return [
-            Message("tokens to experts", "alltoall", tokens, ("expert",), rows, when="forward",
+            Message("tokens to experts", "alltoall", tokens, axes, rows, when="forward",
                     thinned=thinned),
-            Message("gradients to experts", "alltoall", tokens, ("expert",), rows,
+            Message("gradients to experts", "alltoall", tokens, axes, rows,
                     when="backward", thinned=thinned),
         ]  # fmt: skip
+
+
+def _uncut(shard: Shard, whole: Array) -> Shard:
+    """With whole experts for a part of the tokens, where there was a part of experts for all."""
+    model = shard.model
+    mine = whole & masks.experts(model) & ~np.logical_or(*borders(model))
+    part = np.where(mine, shard.expert_cut, 1.0)
+    up, sends = model.mask(lambda row: row.role == "column"), borders(model)[0]
+    return shard.but(
+        filters=shard.where(mine, model.filters, shard.filters),
+        channels=shard.where(mine, model.channels, shard.channels),
+        given=(shard.deal(shard.given[0], part), *shard.given[1:]),
+        made=(shard.deal(shard.made[0], part), *shard.made[1:]),
+        x=shard.x / np.where(up, part, 1.0),
+        kept=shard.kept / np.where(whole & sends, shard.expert_cut, 1.0),
+        expert_cut=np.where(whole, 1.0, shard.expert_cut),
+    )
 
 
 def _thinned(model: Model, once: Array, places: Array) -> Array:

@@ -28,7 +28,8 @@ class Tensor(Strategy):
     tokens too, and the backward pass gathers its inputs once more. What goes back hides under
     the two products of its own row, unless `overlap=off`.
 
-    Experts are MLPs, cut so by the same devices (Megatron's expert tensor parallelism is `t`).
+    Experts are MLPs, cut so by the same devices (Megatron's expert tensor parallelism is its
+    tensor parallelism), unless `expert` leaves them whole.
     With `sequence=on` each device routes 1/p of the tokens and sends them out; what comes in is
     gathered among the p, kept whole, and scattered before it goes back, none of it hidden.
 
@@ -88,6 +89,7 @@ class Tensor(Strategy):
             kept=shard.kept * np.where(cut_rows(model, "dispatch"), 1.0, share_y),
             kept_bytes=shard.kept_bytes * np.where(lookup, 1 / along, share_y),
             work=shard.work * np.where(cut, 1 / p, np.where(token, 1 / along, 1.0)),
+            expert_cut=shard.expert_cut * p,
             # each sends its part over a border between stages and gathers it on the other side
             spread=shard.spread * p / along,
         )
@@ -99,7 +101,8 @@ class Tensor(Strategy):
         column, table = column | (vocab & matrix), row | (vocab & lookup)
         found = self._pairs(shard, shard.context_tokens, column & ~experts, table & ~experts)
         if experts.any():
-            found += self._pairs(shard, shard.made[0], column & experts, table & experts, "expert ")
+            cut = experts & (np.asarray(shard.expert_cut) > 1)
+            found += self._pairs(shard, shard.made[0], column & cut, table & cut, "expert ")
         return found
 
     def _pairs(
