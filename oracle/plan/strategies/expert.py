@@ -78,7 +78,7 @@ class Expert(Strategy):
             beside[name].degree if name in beside else 1 for name in ("data", "tensor")
         )
         if around % (self.degree / self.within(inside if self.uncut else 1)):
-            what = f"experts over {self.degree} devices do not divide the data axis"
+            what = f"experts over {self.degree:g} devices do not divide the data axis"
             yield what, "a divisor of data's degree"
 
     @classmethod
