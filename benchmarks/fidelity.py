@@ -197,6 +197,9 @@ def predict(cases: list[Case]) -> Predicted:
         if one.kind != "seconds":
             tensors = one.kind == "allocated"
             held = found.memory - tensors * found.memory_kinds["reserve"]
+            if not tensors:  # a device shows what its allocator keeps, up to all that it has
+                most = np.maximum(held, found.system.device.memory)
+                held = np.minimum(held + found.cached, most)
             values[members] = held
             low[members], high[members] = 0.9 * held, 1.1 * held
         else:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from itertools import combinations
 from types import SimpleNamespace
 from typing import Any
 
@@ -15,6 +16,7 @@ from oracle.ask.space import Space
 from oracle.kernels.conv import conv, shape
 from oracle.network.collectives import Message
 from oracle.plan.plan import parse
+from oracle.plan.strategies.expert import places_hit
 from oracle.predict import evaluate
 from oracle.predict.defaults import options_for
 from oracle.predict.exchange import BUCKET
@@ -74,6 +76,107 @@ def test_what_comes_back_from_experts_is_as_much_as_went_out() -> None:
                 for row, size, number in zip(model.rows, bytes_, calls, strict=True)
                 if number}  # fmt: skip
         assert ends == dict.fromkeys(("dispatch", "combine"), 2 * TOKENS * ACTIVE * H * 2.0)
+
+
+@pytest.mark.parametrize(("sequence", "part"), [("off", 1), ("on", 2)])
+def test_tokens_that_a_tensor_axis_has_cut_are_sent_once(sequence: str, part: int) -> None:
+    """Along the tokens each of two devices has half of 2 · 64; those that come are gathered."""
+    whole = 2 * TOKENS * ACTIVE * H * 2
+    found = sent(EXPERTS, f"data:4 tensor:2,sequence={sequence} expert:4", 8, precision="bf16")
+    for what in ("expert: tokens to experts", "expert: gradients to experts"):
+        assert found[what]["bytes"] == whole / part
+        assert found[what]["group"] == 4
+    inside = {"off": ["activations", "input gradients"],
+              "on": ["activations gathered", "activations scattered", "input gradients scattered",
+                     "output gradients gathered"]}  # fmt: skip
+    for what in inside[sequence]:
+        one = found[f"tensor: expert {what}"]
+        assert (one["bytes"], one["calls"]) == (whole, LAYERS)
+        assert one["exposed"] == one["seconds"]
+    # kept as they came: nobody gathers them again but the attention's
+    assert "tensor: expert inputs gathered again" not in found
+
+
+def test_whole_experts_gather_no_tokens() -> None:
+    """Each of 2 · 4 devices sends its half of the tokens to all 8, and that is all.
+
+    A row is priced for half the tokens and whole matrices, where cut ones have all the tokens and
+    half the matrices: the same work.
+    """
+    plan = "data:4 tensor:2,sequence=on expert:8,cut=whole"
+    found = sent(EXPERTS, plan, 8, precision="bf16")
+    for what in ("expert: tokens to experts", "expert: gradients to experts"):
+        assert found[what]["bytes"] == 2 * TOKENS * ACTIVE * H * 2 / 2
+        assert found[what]["group"] == 8
+    assert not [what for what in found if what.startswith("tensor: expert")]
+    model = oracle.model(EXPERTS)
+    shards = [evaluate.split(model, parse(text, 8.0), options_for(model, BUILT, "bf16"))
+              for text in (plan, "data:4 tensor:2,sequence=on expert:4")]  # fmt: skip
+    inside = [i for i, row in enumerate(model.rows) if row.name.endswith(("mlp.up", "mlp.down"))]
+    whole, cut = (
+        [s.made[0] * np.ones((1, len(model))), s.filters * s.channels * np.ones((1, len(model)))]
+        for s in shards
+    )
+    assert (whole[0] * 2 == cut[0])[0, inside].all()
+    assert (whole[1] == cut[1] * 2)[0, inside].all()
+
+
+def test_what_experts_share_is_sent_nowhere() -> None:
+    family = {**EXPERTS["transformer"], "shared": 2}
+    plain, shared = (
+        sent(model, "data:4 expert:4", 8) for model in (EXPERTS, {**EXPERTS, "transformer": family})
+    )
+    for what in ("expert: tokens to experts", "expert: gradients to experts"):
+        for part in ("bytes", "calls", "group", "seconds"):
+            assert plain[what][part] == shared[what][part]
+
+
+@pytest.mark.parametrize(
+    ("plan", "share"),
+    [
+        ("data:8 expert:8", 11 / 14),  # two nodes of 4 experts: 2 (1 - 4·3/(8·7)) of 2 copies
+        ("data:8 tensor:2 expert:8", 13 / 14),  # four of 2: 4 (1 - 6·5/(8·7))
+        ("data:4 expert:4", 13 / 14),  # one node: four devices of 2
+        ("data:4 tensor:4 expert:4", 13 / 14),  # each device on a node of its own
+    ],
+)
+def test_a_token_goes_once_to_each_node(plan: str, share: float) -> None:
+    plain, once = (
+        sent(EXPERTS, f"{plan}{knob}", 8)["expert: tokens to experts"]["bytes"]
+        for knob in ("", ",dispatch=once")
+    )
+    assert once / plain == pytest.approx(share)
+
+
+@pytest.mark.parametrize(("places", "active", "experts"), [(2, 2, 8), (4, 3, 8), (3, 6, 12)])
+def test_places_that_a_choice_hits_are_counted(places: int, active: int, experts: int) -> None:
+    """Of all choices of so many experts, one by one."""
+    inside = experts // places
+    hits = [len({one // inside for one in each}) for each in combinations(range(experts), active)]
+    found = places_hit(np.array([places]), np.array(active), np.array(experts))
+    assert found == pytest.approx(np.mean(hits))
+
+
+def test_the_fullest_device_of_experts_sets_the_pace() -> None:
+    """Half as many tokens again come to it, in its products and on the way; alone it has them all.
+
+    What is not sent to experts, dispatch and combine among it, is as it was.
+    """
+    skewed = {**EXPERTS, "transformer": {**EXPERTS["transformer"], "skew": 1.5}}
+    for plan, factor in (("data:4 expert:4", 1.5), ("data:4", 1.0)):
+        shards = [evaluate.split(oracle.model(each), parse(plan, 8.0),
+                                 options_for(oracle.model(each), BUILT, "bf16"))
+                  for each in (EXPERTS, skewed)]  # fmt: skip
+        for part in ("x", "y", "work"):
+            even, full = (np.broadcast_to(getattr(s, part), (1, len(s.model)))[0] for s in shards)
+            grown = {row.name.rpartition(".")[2]
+                     for row, more in zip(shards[0].model.rows, full / even, strict=True)
+                     if more != 1}  # fmt: skip
+            assert set(full / even) <= {1.0, factor}
+            assert grown == ({"up", "act", "down"} if factor > 1 else set())
+    even, full = (sent(model, "data:4 expert:4", 8) for model in (EXPERTS, skewed))
+    for what in ("expert: tokens to experts", "expert: gradients to experts"):
+        assert full[what]["bytes"] == 1.5 * even[what]["bytes"]
 
 
 def test_experts_that_one_device_has_alone_exchange_no_gradients() -> None:

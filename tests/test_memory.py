@@ -237,6 +237,122 @@ def test_every_copy_of_a_token_is_kept() -> None:
     assert (held[1] - held[0]) / 2 == (2 * h + 4 * ffn + 2 * ffn + 2 * h) * tokens
 
 
+MIXTURE = {"layers": 2, "hidden": 128, "heads": 4, "vocab": 256, "sequence": 64, "ffn": 512,
+           "gated": True, "experts": 8, "active": 2}  # fmt: skip
+
+
+def mixture(**changes: Any) -> dict[str, Any]:
+    return {"name": "m", "source": "here", "transformer": {**MIXTURE, **changes}}
+
+
+@pytest.mark.parametrize("zero", [0, 1, 2, 3])
+@pytest.mark.parametrize(
+    ("d", "c", "t", "e"),
+    [(8, 1, 1, 1), (8, 1, 1, 2), (8, 1, 1, 8), (4, 2, 1, 4), (4, 1, 2, 2), (2, 2, 4, 2)],
+)
+def test_the_state_of_an_expert_is_shared_by_those_who_hold_it(
+    d: int, c: int, t: int, e: int, zero: int
+) -> None:
+    """d·c/e devices hold the same experts, d·c the same of the rest.
+
+    Of a layer tensor parallelism cuts attention 4 h² and 8 experts of 3 h f; router 8 h and two
+    norms stay whole; so does the last norm. ZeRO-3 gathers two layers, without the experts where
+    nobody else holds them.
+    """
+    layers, h, ffn = 2, 128, 512
+    plan = f"data:{d},zero={zero} context:{c} tensor:{t} expert:{e}"
+    found = kinds(mixture(), plan, 8, precision="bf16", optimizer="adam")
+    layer, experts = 4 * h * h / t + 8 * h + 2 * h, 8 * 3 * h * ffn / t / e
+    rest = layers * layer + 256 * h / t + h
+    stated, graded, stored = (
+        rest / (d * c if zero >= stage else 1)
+        + layers * experts / (d * c / e if zero >= stage else 1)
+        for stage in (1, 2, 3)
+    )
+    gathered = 2 * (layer + experts * (d * c > e)) * (zero == 3)
+    assert found["optimizer"] == pytest.approx(12 * stated)
+    assert found["gradients"] == pytest.approx(4 * graded)
+    assert found["weights"] == pytest.approx(2 * (stored + gathered))
+    # no byte of the state is nowhere
+    parameters = oracle.model(mixture()).parameters
+    assert found["optimizer"] * d * c * t >= 12 * parameters * (1 - 1e-12)
+
+
+@pytest.mark.parametrize("zero", [0, 1, 3])
+@pytest.mark.parametrize(("d", "t", "e"), [(4, 2, 2), (4, 2, 4), (2, 4, 2), (2, 4, 8), (4, 2, 8)])
+def test_whole_experts_are_dealt_along_tensor_too(d: int, t: int, e: int, zero: int) -> None:
+    """8/e experts of 3 h f on each of d·t devices; d·t/e of them hold the same ones."""
+    plan = f"data:{d},zero={zero} tensor:{t},sequence=on expert:{e},cut=whole"
+    found = kinds(mixture(), plan, 8, precision="bf16", optimizer="adam")
+    layer, experts = 4 * 128 * 128 / t + 8 * 128 + 2 * 128, 8 / e * 3 * 128 * 512
+    rest = 2 * layer + 256 * 128 / t + 128
+    stated, graded, stored = (
+        rest / (d if zero >= stage else 1) + 2 * experts / (d * t / e if zero >= stage else 1)
+        for stage in (1, 2, 3)
+    )
+    gathered = 2 * (layer + experts * (d * t > e)) * (zero == 3)
+    assert found["optimizer"] == pytest.approx(12 * stated)
+    assert found["gradients"] == pytest.approx(4 * graded)
+    assert found["weights"] == pytest.approx(2 * (stored + gathered))
+
+
+def test_plans_of_one_table_share_the_state_as_each_alone() -> None:
+    """Rows are priced once for plans that differ in ZeRO; the state is of each."""
+    plans = [f"data:8,zero={zero} expert:{e}" for zero in range(4) for e in (1, 4, 8)]
+    plans += [f"data:4,zero={zero} tensor:2,sequence=on expert:4,cut={cut}"
+              for zero in range(4) for cut in ("tensor", "whole")]  # fmt: skip
+    together = oracle.estimate(mixture(), BUILT, plans, 8)
+    for i, plan in enumerate(plans):
+        alone = oracle.estimate(mixture(), BUILT, plan, 8)
+        assert together.seconds[i] == alone.seconds[0]
+        for kind, values in alone.memory_kinds.items():
+            assert together.memory_kinds[kind][i] == values[0], (plan, kind)
+
+
+def test_an_inner_axis_of_shards_has_replicas_of_every_expert() -> None:
+    """`expert` deals along `data` alone: 4 shards of each device's 8/2 experts."""
+    found = kinds(mixture(), "data:2 sharded:4 expert:2", 8, precision="bf16", optimizer="adam")
+    rest = 2 * (4 * 128 * 128 + 8 * 128 + 2 * 128) + 256 * 128 + 128
+    assert found["optimizer"] == 12 * (rest + 2 * 4 * 3 * 128 * 512) / 4
+
+
+def test_the_state_of_mixtral() -> None:
+    """46,702,792,704 parameters, of which 32 · 8 · 3 · 4096 · 14336 are of experts.
+
+    Eight devices with an eighth of the experts each: nobody else holds them, so that the state is
+    there once, 560 GB; gradients are 4 bytes for an eighth of the experts and all of the rest.
+    """
+    experts = 32 * 8 * 3 * 4096 * 14336
+    rest = 46_702_792_704 - experts
+    found = kinds("mixtral-8x7b", "data:8,zero=1 expert:8", 8, precision="bf16", optimizer="adam")
+    assert found["optimizer"] * 8 == 12 * 46_702_792_704
+    assert found["gradients"] == 4 * (experts / 8 + rest)
+    assert found["weights"] == 2 * (experts / 8 + rest)
+
+
+def test_shared_experts_stay_at_home() -> None:
+    """Two of them are one MLP of 3 h · 2f on every device; they keep up to 2 · 2f and 2f a token.
+
+    Their input is what the router reads, and kept once.
+    """
+    h, ffn, tokens = 128, 512, 64
+    for p in (1, 8):
+        plain, shared = (
+            kinds(mixture(shared=n), f"data:8 expert:{p}", 8, precision="bf16") for n in (0, 2)
+        )
+        assert shared["weights"] - plain["weights"] == 2 * 2 * 3 * h * 2 * ffn
+        assert shared["activations"] - plain["activations"] == 2 * 2 * 3 * 2 * ffn * tokens
+
+
+def test_the_fullest_device_keeps_more_of_what_experts_read() -> None:
+    """Of each visit 2h before, 4f and 2f inside, half as much again; the result is kept at home."""
+    even, skewed = (
+        kinds(mixture(skew=skew), "data:8 expert:8", 8, precision="bf16")["activations"]
+        for skew in (1, 1.5)
+    )
+    assert skewed - even == pytest.approx(2 * 0.5 * 2 * (2 * 128 + 6 * 512) * 64)
+
+
 # --- beside what is counted ------------------------------------------------------------------
 
 

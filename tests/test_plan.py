@@ -241,6 +241,21 @@ def test_replicas_of_experts_are_a_stride_apart() -> None:
     assert inner(("data/expert",)).patterns == [(((2, 4),), 8)]
 
 
+@pytest.mark.parametrize(
+    ("plan", "holds", "same"),
+    [
+        ("data:4 tensor:2 expert:4,cut=whole", ((4, 1),), ((2, 4),)),  # a pair of pairs
+        ("data:4 tensor:4 expert:2,cut=whole", ((2, 1),), ((8, 2),)),  # halves of a tensor axis
+        ("data:4 tensor:2 expert:4,cut=tensor", ((4, 2),), ()),
+        ("tensor:2 data:4 expert:4,cut=whole", ((2, 4), (2, 1)), ((2, 2),)),
+    ],
+)
+def test_whole_experts_are_dealt_along_tensor_first(plan: str, holds: Any, same: Any) -> None:
+    groups = Groups(parse(plan, 64))
+    assert groups(("expert", "expert/tensor")).patterns[0][0] == holds
+    assert groups(("data/expert", "tensor/expert")).patterns[0][0] == same
+
+
 NARROW = {"name": "narrow", "source": "here", "input": [3, 32, 24], "layers": [
     {"conv": {"filters": 12, "kernel": 5, "padding": 2}}, {"pool": {"kernel": 2}},
     {"conv": {"filters": 30, "kernel": 3, "padding": 1}}, "flatten", {"dense": 20}]}  # fmt: skip

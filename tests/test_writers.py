@@ -26,6 +26,7 @@ from oracle.writers.job import Job
 FORMATS = {"torchrun", "slurm", "deepspeed", "megatron", "torchtitan", "trace"}
 GPT = "gpt2"
 A100 = "dgx-a100"
+MIXTRAL, WHOLE = ("mixtral-8x7b", "dgx-h100"), "data:4 tensor:2,sequence=on expert:4"
 PLANS = [  # model, system, plan, batch
     ("resnet50", "abci", "data:16", 1024),
     ("resnet50", "abci", "data:16 filter:4", 1024),
@@ -196,6 +197,14 @@ def test_deepspeed_reads_it(asked: Any, monkeypatch: pytest.MonkeyPatch) -> None
     assert found.bfloat16_config.enabled == ("bf16" in given)
 
 
+def test_megatron_leaves_experts_whole_where_the_plan_does() -> None:
+    for cut in ("whole", "tensor"):  # where nothing is said they are cut as all is
+        text = written("megatron", *MIXTRAL, f"{WHOLE},cut={cut}", 8)["megatron.args"]
+        said = "--expert-tensor-parallel-size" in text
+        assert said == (cut == "whole")
+        assert not said or _megatron().parse_args(lines(text)).expert_tensor_parallel_size == 1
+
+
 @pytest.mark.parametrize(
     "asked", [p for p in PLANS if p[0].startswith(("gpt", "meg", "mix"))], ids=lambda a: a[2]
 )
@@ -254,7 +263,7 @@ def _megatron() -> argparse.ArgumentParser:
         "micro-batch-size", "global-batch-size", "recompute-num-layers",
     ]:  # fmt: skip
         parser.add_argument(f"--{flag}", type=int)
-    for flag in ["tensor-model", "pipeline-model", "context", "expert-model"]:
+    for flag in ["tensor-model", "pipeline-model", "context", "expert-model", "expert-tensor"]:
         parser.add_argument(f"--{flag}-parallel-size", type=int, default=1)
     for flag in ["attention-dropout", "hidden-dropout", "clip-grad", "sgd-momentum"]:
         parser.add_argument(f"--{flag}", type=float)
@@ -322,6 +331,7 @@ def test_torchtitan_reads_them(asked: Any) -> None:
 
 
 REFUSED = [
+    ("torchrun", (*MIXTRAL, f"{WHOLE},cut=whole", 8), "one axis"),
     ("megatron", (GPT, A100, "filter:4", 8), "filter"),
     ("megatron", ("resnet50", "abci", "data:4", 64), "list of layers"),
     ("megatron", (GPT, A100, "tensor:4 data:2", 8), "nest"),

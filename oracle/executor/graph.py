@@ -87,12 +87,14 @@ class _Unroller:
         layer = item.layer
         assert layer is not None
         given = [scope[word] for word in layer.inputs] or [at]
-        feeds = tuple(index for _, index in given)
+        entry = feeds = tuple(index for _, index in given)
         rows = list(layer.rows([shape for shape, _ in given]))
         for shape in rows:
             part = shape.name.rpartition(".")[2] if len(rows) > 1 else ""
             index = len(self.operations)
-            self.operations.append(Operation(index, self.row, shape, layer, part, feeds))
+            self.operations.append(
+                Operation(index, self.row, shape, layer, part, entry if shape.entry else feeds)
+            )
             feeds, self.row = (index,), self.row + 1
         at = (rows[-1].made, len(self.operations) - 1)
         if layer.name:

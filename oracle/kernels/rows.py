@@ -96,7 +96,7 @@ class Family:
     def __init__(self, kind: str, model: Model, columns: list[int]) -> None:
         self.kind, self.columns = kind, np.array(columns)
         self.rows = rows = [model.rows[i] for i in columns]
-        self.experts = np.array([r.experts if r.role == "expert" else 0.0 for r in rows])
+        self.experts = np.array([r.experts for r in rows], float)
         self.vocab, self.loss = (
             np.array([each in (r.role, r.kind) for r in rows]) for each in ("vocab", "loss")
         )

@@ -82,11 +82,11 @@ class Rows:
             if len(known) < len(taken):
                 return at
             given, feeds = [shape for shape, _ in known], [row for _, row in known]
-        begin = len(self.rows)
+        begin, entry = len(self.rows), feeds
         try:
             for row in layer.rows(given):
                 self.rows.append(row)
-                self.feeds.append(tuple(feeds))
+                self.feeds.append(tuple(entry if row.entry else feeds))
                 feeds = [len(self.rows) - 1]
         except Misfit as misfit:
             kind = type(layer).__name__.lower()

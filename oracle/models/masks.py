@@ -30,7 +30,7 @@ def entries(model: Model) -> Flags:
 @lru_cache(MODELS)
 def experts(model: Model) -> Flags:
     """Rows of a mixture's experts."""
-    return model.mask(lambda row: row.role == "expert")
+    return model.mask(lambda row: row.experts > 0)
 
 
 @lru_cache(MODELS)

@@ -44,19 +44,20 @@ class Shard:
     kept: Floats  #      elements kept for the backward pass, per sample
     kept_bytes: Floats  #      further bytes kept, per sample: masks, indices, fp32 copies
     work: Numbers = 1.0  #      share of the row's serial work that is done here
+    expert_cut: Numbers = 1.0  #      devices that a single expert is cut over
     visits: Numbers = 1.0  #      expert rows: distinct experts here, each a kernel of its own
     segments: Numbers = 1.0  # S    micro-batches an iteration is cut into
     zero: Numbers = 0.0  #      stage of sharding that replicas of the weights agree on
-    stored: Numbers = 1.0  #      share of the weights kept between uses (ZeRO-3: 1/p)
-    graded: Numbers = 1.0  #      share of the gradients kept (ZeRO-2)
-    stated: Numbers = 1.0  #      share of the optimizer state kept and updated (ZeRO-1)
+    # shares of what replicas of a row's weights hold in common; experts have fewer replicas
+    stored: Numbers = 1.0  #      of the weights, kept between uses (ZeRO-3: 1/p)
+    graded: Numbers = 1.0  #      of the gradients, kept (ZeRO-2)
+    stated: Numbers = 1.0  #      of the optimizer state, kept and updated (ZeRO-1)
     replicas: tuple[str, ...] = ()  # axes along which devices hold these same weights
     slices: Numbers = 1.0  #      what sharding inside has cut off the gradients others exchange
     parts: Numbers = 1.0  #      into how many the batch is dealt
     long: Numbers = 1.0  #      into how many the tokens of a sequence are dealt
     rounds: Numbers = 1.0  #      kernels an attention is cut into, each with one part's keys
     spread: Numbers = 1.0  #      along how many devices a border between stages is cut
-    expert: Numbers = 1.0  #      over how many devices the experts are dealt
     ideal: bool = False  # the published assumptions: everything divides, nothing is fixed
     software: Software = PLAIN  # that runs it
 

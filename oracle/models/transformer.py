@@ -19,6 +19,7 @@ from oracle.models.layers import (
     Moe,
     Norm,
     Placed,
+    Skew,
 )
 from oracle.spec.document import Node
 from oracle.spec.schema import Between, Clash, Count, Whole
@@ -55,6 +56,7 @@ class Transformer:
     experts: Whole = 0
     active: Count = 2
     shared: Whole = 0
+    skew: Skew = 1.0
     segments: Whole = 0  # rows of a segment table (BERT has 2)
     pooler: bool = False  # BERT's second head, on the first token
     final_norm: bool = True
@@ -89,7 +91,7 @@ class Transformer:
         )  # fmt: skip
         ffn = self.ffn or 4 * self.hidden
         mlp: Layer = (
-            Moe(self.experts, ffn, self.active, gated, self.shared, name="mlp")
+            Moe(self.experts, ffn, self.active, gated, self.shared, self.skew, name="mlp")
             if self.experts
             else Mlp(
                 ffn,

@@ -1,6 +1,7 @@
 """Who talks to whom: the devices of a plan as a mesh, and a message's group as a slice of it.
 
-It names `data` and `expert`, since experts are dealt to the inner part of the data axis.
+It names `data`, `tensor` and `expert`, since experts are dealt to the inner part of the data axis,
+whole ones to that of the tensor axis first.
 """
 
 from __future__ import annotations
@@ -35,7 +36,9 @@ class Groups:
     """Groups of a table of plans by the axes they span.
 
     A plan's axes nest outermost first, so the stride of an axis is the product of the degrees
-    inside it. `expert` is the inner part of the data axis, `data/expert` the rest of it.
+    inside it. `expert` is the inner part of the data axis, `data/expert` the rest of it; where
+    experts stay whole `expert/tensor` is the inner part of the tensor axis that they are dealt to
+    as well, `tensor/expert` the rest, and either has no devices where tensor cuts them.
     """
 
     def __init__(self, plan: Plan) -> None:
@@ -46,11 +49,16 @@ class Groups:
             self.sizes[axis.name], self.strides[axis.name] = axis.degree, stride
             stride = stride * axis.degree
         self.devices = stride
+        axis = plan.axis("expert")
+        inside = np.where(axis.uncut, self.sizes["tensor"], 1)
+        within = axis.within(inside)
         # what does not divide the data axis is infeasible; it is priced as what does
-        expert = np.gcd(self.sizes["data"].astype(int), plan.axis("expert").degree.astype(int))
-        self.sizes["expert"], self.strides["expert"] = expert, self.strides["data"]
-        self.sizes["data/expert"] = self.sizes["data"] / expert
-        self.strides["data/expert"] = self.strides["data"] * expert
+        expert = np.gcd(self.sizes["data"].astype(int), (axis.degree / within).astype(int))
+        for name, around, part in (("data", self.sizes["data"], expert),
+                                   ("tensor", inside, within)):  # fmt: skip
+            dealt, left = "expert" if name == "data" else f"expert/{name}", f"{name}/expert"
+            self.sizes[dealt], self.strides[dealt] = part, self.strides[name]
+            self.sizes[left], self.strides[left] = around / part, self.strides[name] * part
         self.known: dict[tuple[str, ...], Slice] = {}
 
     def __call__(self, axes: tuple[str, ...]) -> Slice:
@@ -86,6 +94,19 @@ class Groups:
             for line in table[first].tolist()
         ]  # fmt: skip
         return Slice(patterns, row, size)
+
+
+def places(pattern: Pattern, inner: int) -> int:
+    """Over how many runs of `inner` devices a group is spread; over its devices, if over one.
+
+    >>> places(((8, 4),), 8), places(((4, 2),), 8), places(((2, 16), (8, 1)), 8)
+    (4, 4, 2)
+    """
+    ranks = np.zeros(1, int)
+    for size, stride in pattern:
+        ranks = np.add.outer(ranks, np.arange(size) * stride).ravel()
+    runs = len(np.unique(ranks // inner))
+    return runs if runs > 1 else len(ranks)
 
 
 def merge(pairs: list[tuple[int, int]]) -> Pattern:

@@ -44,6 +44,7 @@ class Estimate(Tabular):
     compute: dict[str, Floats]
     exchange: tuple[tuple[dict[str, Any], ...], ...]  # one tuple of messages a plan
     memory_kinds: dict[str, Floats]
+    cached: Floats  # bytes beside them that an allocator may keep, and gives up when it must
     stage: Floats  # the stage that needs most memory
     pace: Floats  # the stage that sets the pace
     broken: tuple[tuple[str, ...], ...]  # of each plan, every limit it breaks, in words
@@ -101,7 +102,8 @@ class Estimate(Tabular):
             self.batch[at], self.devices[at], self.seconds[at], self.deviation[at],
             self.more[at],
             {k: v[at] for k, v in self.compute.items()}, tuple(self.exchange[i] for i in at),
-            {k: v[at] for k, v in self.memory_kinds.items()}, self.stage[at], self.pace[at],
+            {k: v[at] for k, v in self.memory_kinds.items()}, self.cached[at],
+            self.stage[at], self.pace[at],
             tuple(self.broken[i] for i in at), tuple(self.origin[i] for i in at),
             tuple(self.work[i] for i in at),
         )  # fmt: skip
@@ -195,6 +197,7 @@ class Estimate(Tabular):
             "memory": {
                 "total": float(self.memory[row]),
                 **{kind: float(self.memory_kinds[kind][row]) for kind in KINDS},
+                "cached": float(self.cached[row]),
             },
             "origin": dict(self.origin[row]),
         }
@@ -271,7 +274,8 @@ def _joined(
         column(lambda b: b.step.uncertainty.more),
         {part: column(lambda b, part=part: b.step.compute[part]) for part in PARTS},
         tuple(exchange), {kind: column(lambda b, kind=kind: b.held.kinds[kind]) for kind in KINDS},
-        column(lambda b: b.held.stage), column(lambda b: b.step.stage), tuple(broken),
+        column(lambda b: b.held.cached), column(lambda b: b.held.stage),
+        column(lambda b: b.step.stage), tuple(broken),
         tuple(origin), tuple(work),
     )  # fmt: skip
 

@@ -176,7 +176,7 @@ def block(model: Model, system: System, plan: Plan, options: Options, lines: Lin
     def sources() -> Sources:  # prices once more what nobody keeps: few ask for it
         again, spread = split(model, load.plan, options), load.kinds.spread
         seconds = passes(again, system.device, options.precision, options.profile)
-        weights = load.total(again.w) * load.state.stated
+        weights = load.held("stated")
         ahead, back, update = provenance(again, seconds, weights, system.device, options)
         return ahead.spread(spread), back.spread(spread), update
 

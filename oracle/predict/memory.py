@@ -35,6 +35,7 @@ class Held:
 
     kinds: dict[str, Array]
     stage: Array
+    cached: Array | float = 0.0  # what an allocator may keep beside, and gives up when asked
 
     @property
     def total(self) -> Array:
@@ -46,18 +47,17 @@ def held(load: Workload, plan: Plan, same: Array, device: Device, options: Optio
 
     Distinct workloads are few; schedule and recomputation choose among what each may keep.
     """
-    shard, stages, state = load.shard, load.stages, load.state
+    shard, stages = load.shard, load.stages
     spread, alike = load.kinds.spread, load.kinds.row[same]
     if options.ideal:
         found = _ideal(shard, stages, options.gamma)
         return Held({kind: values[same] for kind, values in found.kinds.items()}, found.stage[same])
-    weights, said, precision = load.total(shard.w), options.software, options.precision
+    said, precision = options.software, options.precision
     width = said.state.kept(precision)
     # 16-bit weights have masters beside them; gradients are added up in a buffer of their own
     slots = said.state.moment(precision) * SLOTS[options.optimizer] + said.state.master(precision)
-    largest = spread(stages.most(stages.units(np.atleast_2d(shard.w))))
     # the unit at work and those that come next
-    gathered = (state.stored < 1) * (1 + said.gather.prefetch) * largest
+    gathered = (1 + said.gather.prefetch) * _gathered(load)
     recompute = plan.axis("recompute")
     mode = recompute.mode[:, 0].astype(int)
     kept, working = _activations(shard, stages, bool(mode.any()))
@@ -68,35 +68,53 @@ def held(load: Workload, plan: Plan, same: Array, device: Device, options: Optio
     if unfinished.any():
         activations = activations + again * unfinished * (kept[0][alike] - chosen)
     fixed = {
-        "weights": weights * width * state.stored + gathered * shard.gathered,
-        "gradients": weights * said.exchange.buffer(precision) * state.graded,
-        "optimizer": weights * slots * state.stated,
+        "weights": load.held("stored") * width + gathered * shard.gathered,
+        "gradients": load.held("graded") * said.exchange.buffer(precision),
+        "optimizer": load.held("stated") * slots,
     }
-    # two moments: the loss runs back, and all that was kept is there; or a layer does, with its
-    # gradients on their way, and the loss's tensors are gone
+    # three moments: the loss runs back, and all that was kept is there; or a layer does, with its
+    # gradients on their way, and the loss's tensors are gone; or weights are updated
     loss = masks.losses(shard.model)
     gone, transient = stages.total(_kept(shard) * loss), _transient(shard)
-    buffers = gathered * said.exchange.buffer(precision) + weights * (
-        said.state.copies(precision) + said.state.updating(precision) * state.stated
-    )
+    copies = load.total(shard.w) * said.state.copies(precision)
+    taken = load.held("stated") * said.state.updating(precision)
+    buffers = gathered * said.exchange.buffer(precision) + copies
     buffers = buffers + spread(_buckets(load.plan, stages.total(shard.w), options))
+    nothing = np.zeros((1, stages.p))
     moments = [
         {"activations": activations, "workspace": _worst(transient * loss, stages)[alike],
-         "buffers": np.zeros((1, stages.p))},
+         "buffers": nothing},
         {"activations": activations + again * working[alike] - gone[alike],
          "workspace": _worst(transient * ~loss, stages)[alike], "buffers": buffers[same]},
+        {"activations": nothing, "workspace": nothing, "buffers": (copies + taken)[same]},
     ]  # fmt: skip
     base = np.sum(list(fixed.values()), axis=0)[same]
-    first, second = (base + sum(moment.values(), np.zeros(1)) for moment in moments)
-    whole = np.maximum(first, second)
+    totals = [base + sum(moment.values(), np.zeros(1)) for moment in moments]
+    whole = np.maximum.reduce(totals)
     stage = np.argmax(whole, axis=-1)
+    at = np.arange(len(plan)), stage
+    which = np.argmax([total[at] for total in totals], axis=0)
     worst = {kind: values[same, stage] for kind, values in fixed.items()}
-    at, later = (np.arange(len(plan)), stage), (second > first)[np.arange(len(plan)), stage]
-    worst |= {kind: np.where(later, *(np.broadcast_to(moment[kind], whole.shape)[at]
-                                      for moment in reversed(moments)))
-              for kind in moments[0]}  # fmt: skip
+    worst |= {
+        kind: np.choose(which, [np.broadcast_to(moment[kind], whole.shape)[at]
+                                for moment in moments])
+        for kind in moments[0]
+    }  # fmt: skip
     worst["reserve"] = device.reserve + SLACK * whole[at]
-    return Held({kind: worst[kind] for kind in KINDS}, stage)
+    # the update's blocks are too large for what the passes leave free, so both stay allocated
+    cached = np.maximum(totals[0], totals[1])[at] + taken[same][at] - whole[at]
+    return Held({kind: worst[kind] for kind in KINDS}, stage, np.maximum(cached, 0.0))
+
+
+def _gathered(load: Workload) -> Array:
+    """(plans, p): weights of the largest unit that is gathered before it is used."""
+    stages, spread = load.stages, load.kinds.spread
+    (rest, share), *experts = load.shares("stored")
+    found = spread(stages.most(stages.units(np.atleast_2d(rest)))) * (share < 1)
+    for w, alone in experts:  # whole where one device holds them, however many share the rest
+        both = spread(stages.most(stages.units(np.atleast_2d(rest + w))))
+        found = np.where(alone < 1, both, found)
+    return found
 
 
 def _kept(shard: Shard) -> Array:
@@ -174,7 +192,7 @@ def _ideal(shard: Shard, stages: Stages, gamma: float) -> Held:
     tensors = (
         2 * gamma * delta * stages.total(shard.batch * (shard.x + shard.y) * shard.model.layers)
     )
-    weights = gamma * delta * stages.total(shard.w * np.ones_like(shard.batch)) * shard.stored
+    weights = gamma * delta * stages.total(shard.w * shard.stored * np.ones_like(shard.batch))
     whole = tensors + 2 * weights
     stage = np.argmax(whole, axis=-1)
     kinds = {"weights": weights, "gradients": weights, "activations": tensors}

@@ -47,8 +47,7 @@ def work_of(load: Workload, system: System, options: Options) -> StageWork:
     parts = recomputed(model)
     host = (total(ahead) + options.software.host.around) * launch, total(back) * launch
     forward, backward = total(times.forward), total(times.data + times.weight)
-    weight, held = total(times.weight), total(shard.w)
-    weights = held * state.stated
+    weight, weights = total(times.weight), load.held("stated")
     if shard.ideal:
         rate = device.peak[precision_on(device, options.precision)]
         update = 2 * weights / rate
@@ -59,14 +58,15 @@ def work_of(load: Workload, system: System, options: Options) -> StageWork:
         each = 2 * said.exchange.buffer(precision) + shard.delta  # read, added up, written
         added = kernels.stream(device, each * grown, queued=True)
         # ZeRO-3 copies what it gathers into its place, and gradients to where they are summed up
-        shared = np.asarray(state.stored) < 1
-        forward = forward + kernels.stream(device, 2 * shard.delta * held, queued=True) * shared
-        moved = (3 * shard.delta + said.exchange.buffer(precision)) * held
+        gathered = load.gathered
+        shared = gathered > 0
+        forward = forward + kernels.stream(device, 2 * shard.delta * gathered, queued=True) * shared
+        moved = (3 * shard.delta + said.exchange.buffer(precision)) * gathered
         weight = weight + added
         backward = backward + added + kernels.stream(device, moved, queued=True) * shared
         update = _update(weights, load, device, options)
         if said.exchange.passes:  # gradients are packed, scaled and unpacked where replicas agree
-            packed = said.exchange.passes * said.exchange.buffer(precision) * held
+            packed = said.exchange.passes * said.exchange.buffer(precision) * total(shard.w)
             update = update + kernels.stream(device, packed, queued=True) * (state.parts > 1)
     return StageWork(
         forward, backward, weight, tuple(total(times.forward * part) for part in parts),

@@ -19,7 +19,8 @@ from oracle.models import masks
 from oracle.models.build import Segment
 from oracle.models.model import Model
 from oracle.models.shard import Array, Shard, serial
-from oracle.plan.mesh import Groups, Kinds
+from oracle.network.collectives import Message
+from oracle.plan.mesh import Groups, Kinds, places
 from oracle.plan.plan import Plan
 from oracle.plan.stages import Stages, even_cuts
 from oracle.predict.offers import Lines
@@ -40,26 +41,46 @@ class Workload:
     times: Passes  # (kinds, rows)
     stages: Stages
     groups: Groups
-    state: Shard  # (plans, 1): batch, micro-batches and state; of the rows it has the first
+    state: Shard  # (plans, 1): batch, micro-batches and state; a mixture's has a second column,
+    #               of its experts
     said: Said  # messages of each kind; how often state is sent is of each plan
 
     def total(self, values: Array) -> Array:
         """(kinds, rows) → (plans, p): what each device of a pipeline has in all."""
         return self.kinds.spread(self.stages.total(values))
 
+    def held(self, name: str) -> Array:
+        """(plans, p): weights of a device by their share of state, `stored`, `graded`, `stated`."""
+        return sum((self.total(w) * share for w, share in self.shares(name)), np.zeros(1))
+
+    @property
+    def gathered(self) -> Array:
+        """(plans, p): weights of which a device keeps but a share, so that it gathers them."""
+        parts = (self.total(w) * (share < 1) for w, share in self.shares("stored"))
+        return sum(parts, np.zeros(1))
+
+    def shares(self, name: str) -> list[tuple[Array, Array]]:
+        """(kinds, rows) weights and the share of state that (plans, 1) devices keep of them."""
+        w, share = self.shard.w, np.asarray(getattr(self.state, name))
+        if share.ndim < 2 or share.shape[-1] == 1:
+            return [(w, share)]
+        experts = masks.experts(self.shard.model)
+        return [(w * ~experts, share[:, :1]), (w * experts, share[:, 1:])]
+
 
 def workload(model: Model, system: System, plan: Plan, options: Options, lines: Lines) -> Workload:
     """Split and price plans that share a pipeline's shape."""
     apart = options.ideal or len(plan) == 1
-    state = split(model if apart else _one_row(model), plan, options)
+    alone = apart and not masks.experts(model).any()
+    state = split(model if alone else _few_rows(model), plan, options)
     kinds = Kinds.apart(len(plan)) if apart else _kinds(model, plan, state)
     few = kinds.one_of_each(plan)
-    shard = state if apart else split(model, few, options)
+    shard = state if alone else split(model, few, options)
     times = passes(shard, system.device, options.precision, options.profile)
     if not options.ideal:
         times = in_step(times, model, system.device, few.devices)
     groups = Groups(few)
-    said = _said(few, plan, shard, state, groups)
+    said = _said(few, plan, shard, state, groups, system)
     stages = _stages(few, shard, groups, said, times, system, options, lines)
     return Workload(kinds, few, shard, times, stages, groups, state, said)
 
@@ -70,7 +91,8 @@ def split(model: Model, plan: Plan, options: Options) -> Shard:
     if not options.ideal:
         software, precision = options.software, options.precision
         shard = shard.but(
-            software=software, summed=software.exchange.buffer(precision), wire=software.exchange.sent(precision),
+            software=software, summed=software.exchange.buffer(precision),
+            wire=software.exchange.sent(precision),
             gathered=software.gather.sent(precision), turned=software.tensor.sent(precision),
         )  # fmt: skip
     for axis in sorted(plan.lean, key=lambda axis: axis.nearness):
@@ -92,7 +114,9 @@ def when_of(model: Model, plan: Plan) -> dict[str, tuple[str, ...]]:
     return {**timing, "recompute": ()} if balanced(model, plan) else timing
 
 
-def _said(few: Plan, plan: Plan, shard: Shard, state: Shard, groups: Groups) -> Said:
+def _said(
+    few: Plan, plan: Plan, shard: Shard, state: Shard, groups: Groups, system: System
+) -> Said:
     """What axes send, and which of them sends it.
 
     An axis with knobs of the state has those of each plan, and speaks of each plan's state.
@@ -104,11 +128,20 @@ def _said(few: Plan, plan: Plan, shard: Shard, state: Shard, groups: Groups) -> 
         if axis.speaks_for_all or not axis.degrees or axis.wide
     ]
     return [
-        (message, axis)
+        (_thinned(message, groups, system), axis)
         for axis in axes
         for message in axis.talk(whole if axis.state_knobs else shard)
         if (message.over != "mesh" or groups.of(message).talk) and np.any(message.calls)
     ]
+
+
+def _thinned(message: Message, groups: Groups, system: System) -> Message:
+    """A message without the bytes that its groups, as they lie on nodes, need not send."""
+    if message.thinned is None:
+        return message
+    found = groups.of(message)
+    spread = np.array([places(pattern, system.node) for pattern, _ in found.patterns], float)
+    return replace(message, nbytes=message.nbytes * message.thinned(spread[found.row, None]))
 
 
 def _stages(
@@ -141,6 +174,8 @@ def _kinds(model: Model, plan: Plan, state: Shard) -> Kinds:
 
 
 @lru_cache(masks.MODELS)
-def _one_row(model: Model) -> Model:
-    """The model's first row alone: batch and state are dealt out whatever the rows."""
-    return replace(model, rows=model.rows[:1], feeds=model.feeds[:1], segments=(Segment(0, 1),))
+def _few_rows(model: Model) -> Model:
+    """The model's first row, and an expert where it has any: state is dealt out as of these."""
+    rows = (*model.rows[:1], *(row for row in model.rows[1:] if row.experts))[:2]
+    feeds = tuple((i - 1,) for i in range(len(rows)))
+    return replace(model, rows=rows, feeds=feeds, segments=(Segment(0, len(rows)),))

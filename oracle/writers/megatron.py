@@ -87,6 +87,7 @@ def parallel(job: Job) -> list[tuple[str, Any]]:
         raise job.refuse(title, "cuts mixtures by tensor only with the tokens", "sequence=on")
     interleave = job.knob("pipeline", "interleave") if job.degree("pipeline") > 1 else 1
     expert, overlap = job.degree("expert"), job.word("data", "overlap") == "on"
+    whole_experts = job.word("expert", "cut") == "whole"  # else they are cut as all is
     context, turned = job.degree("context"), job.knob("context", "kind") == 1
     sharded = job.degree("sharded") > 1 and job.degree("data") > 1
     if sharded and job.zero != 1:
@@ -100,6 +101,7 @@ def parallel(job: Job) -> list[tuple[str, Any]]:
         ("--context-parallel-size", context),
         ("--cp-comm-type", ("a2a" if turned else "p2p") if context > 1 else None),
         ("--expert-model-parallel-size", expert if expert > 1 else None),
+        ("--expert-tensor-parallel-size", 1 if expert > 1 and whole_experts else None),
         ("--use-distributed-optimizer", job.zero >= 1),
         ("--num-distributed-optimizer-instances", job.degree("data") if sharded else None),
         ("--use-megatron-fsdp", job.zero >= 2),

@@ -36,6 +36,8 @@ def launch(job: Job) -> str:
 def dimensions(job: Job) -> list[tuple[str, int]]:
     """(name, size) of the mesh, outermost first; experts are the inner part of the data axis."""
     expert, found = job.degree("expert"), []
+    if expert > 1 and job.degree("tensor") > 1 and job.word("expert", "cut") == "whole":
+        raise job.refuse("a mesh of torch", "has experts along one axis only", "cut=tensor")
     for name, degree in job.axes:
         if name == "data" and expert > 1:
             found += [("data", degree // expert), ("expert", expert)]

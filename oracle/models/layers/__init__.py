@@ -23,7 +23,7 @@ from oracle.models.layers.plain import (
     Norm,
     Reshape,
 )
-from oracle.models.layers.tokens import Attention, Embedding, First, Mlp, Moe, Position
+from oracle.models.layers.tokens import Attention, Embedding, First, Mlp, Moe, Position, Skew
 
 for _module in iter_modules(__path__):
     import_module(f"{__name__}.{_module.name}")
@@ -31,5 +31,5 @@ for _module in iter_modules(__path__):
 __all__ = [
     "Activation", "Add", "Attention", "Concat", "Conv", "Deconv", "Dense", "Dropout", "Embedding",
     "Extents", "First", "Flatten", "Layer", "Loss", "Misfit", "Mlp", "Moe", "Norm", "Placed",
-    "Pool", "Position", "Reshape", "Row", "Shape", "Upsample", "along", "kinds",
+    "Pool", "Position", "Reshape", "Row", "Shape", "Skew", "Upsample", "along", "kinds",
 ]  # fmt: skip

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from typing import ClassVar, Literal
 
 Extents = tuple[int, ...]
+Work = Literal["gemm", "conv", "attention", "stream"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,14 +37,15 @@ class Row:
 
     name: str
     kind: str
-    work: Literal["gemm", "conv", "attention", "stream"]
+    work: Work
     given: Shape
     made: Shape
     window: Extents = ()
     stride: Extents = ()
     groups: int = 1
     weights: int = 0  # trainable elements, vectors (bias, scale, shift) included
-    role: str = ""  # how tensor parallelism may cut it: column row heads vocab expert
+    role: str = ""  # how tensor parallelism may cut it: column row heads vocab; of a mixture, the
+    #                 rows that hand tokens on and get them back: dispatch combine
     sequence: bool = False  # a region that sequence parallelism cuts along the tokens
     heads: int = 0
     kv_heads: int = 0
@@ -59,8 +61,10 @@ class Row:
     needs: str = ""  # what its backward pass wants of its own tensors: "x", "y", "xy"
     extra_kept: float = 0.0  # further elements kept per sample, in the working precision
     extra_bytes: float = 0.0  # further bytes kept per sample whatever the precision: masks, fp32
-    experts: int = 0
+    experts: int = 0  # of a mixture that its tokens are dealt to
     active: float = 1.0  # experts a token visits; the work is `active` times one expert's
+    skew: float = 1.0  # tokens of the fullest device of experts over the mean
+    entry: bool = False  # takes what its layer was given, not what the row before it made
     tied: bool = False  # uses weights that another row holds
 
 

@@ -4,10 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
-from oracle.models.layers.base import Layer, Misfit, Row, Shape
+from oracle.models.layers.base import Layer, Misfit, Row, Shape, Work
 from oracle.spec.schema import Between, Count, Whole
+
+# tokens of the fullest device that experts are dealt to over the mean; 1: assumed balanced
+Skew = Annotated[float, Between(1, 100_000)]
 
 
 @dataclass(frozen=True)
@@ -136,32 +139,46 @@ class Mlp(Layer):
 
 @dataclass(frozen=True)
 class Moe(Layer):
-    """A mixture of experts: each token visits `active` of them; a router chooses."""
+    """A mixture of experts: each token visits `active` of them; a router chooses.
+
+    Shared experts are visited by every token: one MLP beside the mixture, as wide as all of them.
+    """
 
     experts: Annotated[int, Between(2, 100_000)]
     ffn: Count
     active: Count = 2
     gated: bool = True
-    shared: Whole = 0  # experts every token visits
+    shared: Whole = 0
+    skew: Skew = 1.0
 
     def rows(self, given: Sequence[Shape]) -> Iterator[Row]:
-        shape, name = given[0], self.name or "moe"
-        if self.active > self.experts:
-            raise Misfit(f"a token cannot visit {self.active} of {self.experts} experts")
-        visits, held = self.active + self.shared, self.experts + self.shared
-        # a token's copy per visit: the experts' rows are `visits` times as many
-        sent = replace(shape, extents=(shape.extents[0] * visits,))
+        shape, name, k = given[0], self.name or "moe", self.active
+        if k > self.experts:
+            raise Misfit(f"a token cannot visit {k} of {self.experts} experts")
+        if self.shared:
+            function: Literal["silu", "gelu"] = "silu" if self.gated else "gelu"
+            beside = Mlp(self.shared * self.ffn, self.gated, function, False, name=f"{name}.shared")
+            yield from beside.rows(given)
+        yield Row(f"{name}.router", "moe", "gemm", shape, replace(shape, channels=self.experts),
+                  weights=shape.channels * self.experts, needs="x", sequence=shape.tokens,
+                  entry=True)  # fmt: skip
+        # a copy of each token for each visit: the experts' rows are `active` times as many
+        sent = replace(shape, extents=(shape.extents[0] * k,))
         up = replace(sent, channels=self.ffn * (1 + self.gated))
         mid = replace(sent, channels=self.ffn)
-        yield Row(f"{name}.router", "moe", "gemm", shape, replace(shape, channels=self.experts),
-                  weights=shape.channels * self.experts, needs="x")  # fmt: skip
-        yield Row(f"{name}.dispatch", "moe", "stream", shape, sent, role="expert",
-                  reads=(1, 2), rereads=(1, 1), experts=held, active=visits)  # fmt: skip
-        yield Row(f"{name}.up", "moe", "gemm", sent, up, role="expert", needs="x", experts=held,
-                  active=visits, weights=held * shape.channels * up.channels)  # fmt: skip
-        yield Row(f"{name}.act", "moe", "stream", up, mid, role="expert", reads=(1, 1),
-                  rereads=(2, 1), needs="x", experts=held, active=visits)  # fmt: skip
-        yield Row(f"{name}.down", "moe", "gemm", mid, sent, role="expert", needs="x", experts=held,
-                  active=visits, weights=held * shape.channels * self.ffn)  # fmt: skip
-        yield Row(f"{name}.combine", "moe", "stream", sent, shape, role="expert", needs="x",
-                  reads=(1, 1), rereads=(2, 1), experts=held, active=visits)  # fmt: skip
+
+        def row(part: str, work: Work, given: Shape, made: Shape, role: str, **more: Any) -> Row:
+            return Row(f"{name}.{part}", "moe", work, given, made, role=role, active=k,
+                       experts=self.experts, skew=self.skew, **more)  # fmt: skip
+
+        yield row("dispatch", "stream", shape, sent, "dispatch", reads=(1, 2), rereads=(1, 1),
+                  sequence=shape.tokens)  # fmt: skip
+        yield row("up", "gemm", sent, up, "column", needs="x",
+                  weights=self.experts * shape.channels * up.channels)  # fmt: skip
+        yield row("act", "stream", up, mid, "heads", reads=(1, 1), rereads=(2, 1), needs="x")
+        yield row("down", "gemm", mid, sent, "row", needs="x",
+                  weights=self.experts * shape.channels * self.ffn)  # fmt: skip
+        # what the shared experts made is added: read twice and written once
+        both = bool(self.shared)
+        yield row("combine", "stream", sent, shape, "combine", needs="x", reads=(1, 1 + 3 * both),
+                  rereads=(2, 1), pieces=1 + both, sequence=shape.tokens)  # fmt: skip

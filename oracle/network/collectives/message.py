@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -34,6 +35,9 @@ class Message:
     #                                            how many, and how far apart; (plans, 1) each
     over: str = "mesh"  # or a link of the device's own: "host"
     once: bool = False  # sent by the last copy of a folded row only
+    # share of the bytes that is sent, by the number of nodes that its group lies on (of devices,
+    # if on one); (plans, 1) -> (plans, layers)
+    thinned: Callable[[NDArray[Any]], NDArray[Any]] | None = None
 
     @property
     def beside(self) -> str:

@@ -2,14 +2,16 @@
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from functools import lru_cache
+from functools import lru_cache, partial
 from typing import Any
 
+import numpy as np
+
 from oracle.models import masks
-from oracle.models.model import Flags, Model
+from oracle.models.model import Flags, Floats, Model
 from oracle.models.shard import Array, Shard
 from oracle.network.collectives import Message
-from oracle.plan.strategies.base import Rule, Strategy
+from oracle.plan.strategies.base import Rule, Strategy, words
 
 
 @dataclass(frozen=True)
@@ -21,8 +23,20 @@ class Expert(Strategy):
         M      = as data parallelism, |w_experts|/p
 
     The 4: tokens go out and come back, in either pass. The axis reuses devices of `data`,
-    so it multiplies nothing; expert weights are replicated p times less often.
+    so it multiplies nothing; expert weights are replicated p times less often, and what ZeRO
+    shares out of them goes to as many fewer. Experts that all tokens share are no part of it.
+
+    `tensor` cuts an expert as any MLP. With `cut=whole` it doesn't (Megatron's expert tensor
+    parallelism of 1): the devices of the tensor axis, which have cut the tokens, are dealt experts
+    first, those of the data axis after.
+
+    `dispatch=once` sends a token once to each node that holds some of its experts (to each
+    device, inside one node), however many. The `skew` of a mixture makes the work, the activations
+    and the exchange of the fullest device as much more; balanced if not said.
     """
+
+    dispatch: Array = words("plain", "once")
+    cut: Array = words("tensor", "whole")
 
     source = "fedus2021, §2.2, §5.3"
     nearness = 8
@@ -39,15 +53,32 @@ class Expert(Strategy):
         if not self.wide:
             return
         yield from super().rules(model, batch, beside)
-        around = beside["data"].degree
-        yield Rule.most("experts", self.degree, around, "devices of the data axis")
+        tensor, data = beside["tensor"], beside["data"].degree
+        inside = np.where(self.uncut, tensor.degree, 1)
+        yield Rule.most("experts", self.degree, data * inside, "devices of the data axis")
         what = "experts can be dealt to a divisor of the data axis only"
-        yield Rule.never(around % self.degree != 0, what)
+        yield Rule.never(data % (self.degree / self.within(inside)) != 0, what)
+        if self.uncut.any():
+            what = "whole experts want the tokens that tensor parallelism has cut (sequence=on)"
+            whole = tensor.says("sequence", "off") & (tensor.degree > 1)
+            yield Rule.never(self.uncut & whole, what)
+
+    @property
+    def uncut(self) -> Array:
+        """Where experts are dealt uncut."""
+        return self.says("cut", "whole") & (np.asarray(self.degree) > 1)
+
+    def within(self, tensor: Array | float) -> Array:
+        """How many devices of a tensor axis the experts are dealt along."""
+        p, t = (np.asarray(degree).astype(int) for degree in (self.degree, tensor))
+        return np.asarray(np.gcd(p, t))
 
     def clashes(self, beside: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
-        around = beside["data"].degree if "data" in beside else 1
-        if self.degree > 1 and around % self.degree:
-            what = f"experts over {self.degree} devices do not divide the data axis"
+        around, inside = (
+            beside[name].degree if name in beside else 1 for name in ("data", "tensor")
+        )
+        if around % (self.degree / self.within(inside if self.uncut else 1)):
+            what = f"experts over {self.degree:g} devices do not divide the data axis"
             yield what, "a divisor of data's degree"
 
     @classmethod
@@ -58,31 +89,118 @@ class Expert(Strategy):
         return {"degree": (1.0, *map(float, divisors))}
 
     def split(self, shard: Shard) -> Shard:
-        if not self.wide:
-            return shard
         p, mine = self.degree, masks.experts(shard.model)
+        if not self.wide or not mine.any():
+            return shard
+        whole = self.uncut
+        fewer = p / np.where(whole, shard.expert_cut, 1)  # replicas, than of what is not dealt
+        # they share the state of an expert, as far as those of `data` do
+        state = {
+            name: shard.where(mine, share * np.where(shard.zero >= stage, fewer, 1), share)
+            for stage, name in enumerate(("stated", "graded", "stored"), 1)
+            if np.any(shard.zero >= stage)
+            for share in [getattr(shard, name)]
+        }
+        if whole.any():
+            shard = _uncut(shard, whole)
+        return self._crowded(shard).but(
+            w=shard.where(mine, shard.w / fewer, shard.w), visits=shard.visits * p, **state
+        )
+
+    def _crowded(self, shard: Shard) -> Shard:
+        """With the tokens that the fullest device is sent."""
+        skew = np.where(np.asarray(self.degree) > 1, skews(shard.model), 1.0)
+        if not (skew > 1).any():
+            return shard
+        inside = masks.experts(shard.model) & ~np.logical_or(*borders(shard.model))
+        here = np.where(inside, skew, 1.0)
+        # what goes in is kept by the row that makes it, what comes out by those who sent it
+        kept = np.where(inputs(shard.model), skew, 1.0)
         return shard.but(
-            w=shard.where(mine, shard.w / p, shard.w),
-            visits=shard.visits * p,
-            expert=shard.expert * p,
+            given=(shard.given[0] * here, *shard.given[1:]),
+            made=(shard.made[0] * here, *shard.made[1:]),
+            x=shard.x * here,
+            y=shard.y * here,
+            work=shard.work * here,
+            kept=shard.kept * kept,
         )
 
     def talk(self, shard: Shard) -> list[Message]:
         """`dispatch` makes the copies that go out; what it makes comes back at `combine`."""
-        sends, returns = borders(shard.model)
-        rows, copies = sends | returns, sends * shard.y + returns * shard.x
-        tokens = shard.micro * shard.delta * copies
+        model = shard.model
+        sends, returns = borders(model)
+        rows, copies = 1.0 * (sends | returns), sends * shard.y + returns * shard.x
+        tokens = shard.micro * shard.delta * copies * skews(model)
+        axes, once = ("expert", "expert/tensor"), self.says("dispatch", "once")
+        thinned = partial(_thinned, model, once) if once.any() else None
         return [
-            Message("tokens to experts", "alltoall", tokens, ("expert",), rows * 1.0,
-                    when="forward"),
-            Message("gradients to experts", "alltoall", tokens, ("expert",), rows * 1.0,
-                    when="backward"),
+            Message("tokens to experts", "alltoall", tokens, axes, rows, when="forward",
+                    thinned=thinned),
+            Message("gradients to experts", "alltoall", tokens, axes, rows,
+                    when="backward", thinned=thinned),
         ]  # fmt: skip
+
+
+def _uncut(shard: Shard, whole: Array) -> Shard:
+    """With whole experts for a part of the tokens, where there was a part of experts for all."""
+    model = shard.model
+    mine = whole & masks.experts(model) & ~np.logical_or(*borders(model))
+    part = np.where(mine, shard.expert_cut, 1.0)
+    up, sends = model.mask(lambda row: row.role == "column"), borders(model)[0]
+    return shard.but(
+        filters=shard.where(mine, model.filters, shard.filters),
+        channels=shard.where(mine, model.channels, shard.channels),
+        given=(shard.deal(shard.given[0], part), *shard.given[1:]),
+        made=(shard.deal(shard.made[0], part), *shard.made[1:]),
+        x=shard.x / np.where(up, part, 1.0),
+        kept=shard.kept / np.where(whole & sends, shard.expert_cut, 1.0),
+        expert_cut=np.where(whole, 1.0, shard.expert_cut),
+    )
+
+
+def _thinned(model: Model, once: Array, places: Array) -> Array:
+    """Share of a token's copies that is sent where those to one place are sent once."""
+    sends, returns = borders(model)
+    active, experts = (np.where(sends | returns, each, 1.0) for each in choices(model))
+    return np.where(once, places_hit(places, active, experts) / active, 1.0)
+
+
+def places_hit(places: Array, active: Array, experts: Array) -> Array:
+    """How many places, that hold as many experts each, a token's choice is expected to hit.
+
+        places (1 - C(E - E/places, k) / C(E, k)), any k of E experts as likely as others
+
+    [deepseek2024, §3.2.2] sends a token to a node once, and from there on inside it.
+
+    >>> places_hit(np.array([1, 2, 4, 8]), np.array(2), np.array(8)).round(3).tolist()
+    [1.0, 1.571, 1.857, 2.0]
+    """
+    missed = np.ones(np.broadcast_shapes(np.shape(places), np.shape(active)))
+    for before in range(int(np.max(active))):  # chosen, none of them at this place
+        left = np.maximum(experts - before, 1.0)
+        chance = np.clip(1 - experts / places / left, 0.0, 1.0)
+        missed = missed * np.where(before < active, chance, 1.0)
+    return np.asarray(places * (1 - missed))
 
 
 @lru_cache(masks.MODELS)
 def borders(model: Model) -> tuple[Flags, Flags]:
     """Rows that send tokens to experts, and rows that get them back."""
-    ends = (".dispatch", ".combine")
-    sends, returns = (model.mask(lambda row, end=end: row.name.endswith(end)) for end in ends)
-    return sends, returns
+    return model.mask(lambda r: r.role == "dispatch"), model.mask(lambda r: r.role == "combine")
+
+
+@lru_cache(masks.MODELS)
+def inputs(model: Model) -> Flags:
+    """Rows whose output experts read."""
+    return masks.experts(model) & model.mask(lambda r: r.role in ("dispatch", "column", "heads"))
+
+
+@lru_cache(masks.MODELS)
+def choices(model: Model) -> tuple[Floats, Floats]:
+    """Experts that a token visits, and those there are."""
+    return model.column(lambda row: row.active), model.column(lambda row: row.experts)
+
+
+@lru_cache(masks.MODELS)
+def skews(model: Model) -> Floats:
+    return model.column(lambda row: row.skew)

@@ -79,6 +79,4 @@ class Filter(Strategy):
 @lru_cache(MODELS)
 def cut_rows(model: Model) -> Flags:
     """Rows whose weights meet every channel and that no other scheme cuts already."""
-    return model.mask(
-        lambda row: row.work in ("gemm", "conv") and row.role != "expert" and not row.experts
-    )
+    return model.mask(lambda row: row.work in ("gemm", "conv") and not row.experts)

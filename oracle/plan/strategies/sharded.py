@@ -69,7 +69,7 @@ def exchange(shard: Shard, zero: Array, axes: tuple[str, ...], w: Array) -> list
     the new weights: the same bytes. Stage 3 gathers each unit's weights before either pass of
     every micro-batch. From stage 2 on nobody has room for whole gradients, so those of each
     micro-batch are scattered when they are there. Experts are replicated along what is left of
-    the data axis.
+    the axes that they are dealt along.
     """
     stage, sent, gathered = np.asarray(zero), w * shard.wire, w * shard.gathered
     said = shard.software
@@ -82,10 +82,9 @@ def exchange(shard: Shard, zero: Array, axes: tuple[str, ...], w: Array) -> list
                           when="step") for axis in axes]  # fmt: skip
     each = (stage >= 2) & (np.asarray(shard.segments) > 1)
     experts = masks.experts(shard.model)
-    for prefix, rows, group in (
-        ("", ~experts, axes),
-        ("expert ", experts, tuple("data/expert" if a == "data" else a for a in axes)),
-    ):
+    left = {"data": ("data/expert", "tensor/expert")}
+    around = tuple(name for axis in axes for name in left.get(axis, (axis,)))
+    for prefix, rows, group in (("", ~experts, axes), ("expert ", experts, around)):
         if not rows.any():
             continue
         buffer, weights = sent * rows, gathered * rows

@@ -1,13 +1,12 @@
 """Tensor parallelism: matrices in pairs, the first cut by columns, the second by rows."""
 
 from dataclasses import dataclass
-from functools import lru_cache
+from functools import lru_cache, partial
 from typing import Any
 
 import numpy as np
 
 from oracle.models import masks
-from oracle.models.layers import Row
 from oracle.models.model import Flags, Model
 from oracle.models.shard import Array, Shard
 from oracle.network.collectives import Message
@@ -31,6 +30,11 @@ class Tensor(Strategy):
     tokens too, and the backward pass gathers its inputs once more. What goes back hides under
     the two products of its own row, unless `overlap=off`.
 
+    Experts are MLPs, cut so by the same devices (Megatron's expert tensor parallelism is its
+    tensor parallelism), unless `expert` leaves them whole.
+    With `sequence=on` each device routes 1/p of the tokens and sends them out; what comes in is
+    gathered among the p, kept whole, and scattered before it goes back, none of it hidden.
+
     Column and row cuts in turn are `Filter` and `Channel` in turn, so nothing needs
     rebuilding in between. Rows that belong to no such pair stay whole.
     """
@@ -53,7 +57,7 @@ class Tensor(Strategy):
 
     def limit(self, model: Model, batch: Array) -> Array | float:
         heads = [row.kv_heads for row in model.rows if row.heads]
-        inner = [row.made.channels for row in model.rows if cut_as(row) == "column"]
+        inner = [row.made.channels for row in model.rows if row.role == "column"]
         return min([*heads, *inner], default=1)
 
     def split(self, shard: Shard) -> Shard:
@@ -83,41 +87,60 @@ class Tensor(Strategy):
             x=shard.x * share_x,
             y=shard.y * share_y,
             w=shard.w * np.where(cut | vocab, 1 / p, 1.0),
-            kept=shard.kept * share_y,
+            # what experts are given is kept as it was gathered
+            kept=shard.kept * np.where(cut_rows(model, "dispatch"), 1.0, share_y),
             kept_bytes=shard.kept_bytes * np.where(lookup, 1 / along, share_y),
             work=shard.work * np.where(cut, 1 / p, np.where(token, 1 / along, 1.0)),
+            expert_cut=shard.expert_cut * p,
             # each sends its part over a border between stages and gathers it on the other side
             spread=shard.spread * p / along,
         )
 
     def talk(self, shard: Shard) -> list[Message]:
-        model, axes = shard.model, ("tensor",)
-        sequence = self.says("sequence", "on")
-        tokens = shard.micro * shard.context_tokens
-        into, out = tokens * model.channels * shard.delta, tokens * model.filters * shard.delta
-        gathered = tokens * model.channels * shard.turned
-        under = shard.software.tensor
+        model, experts = shard.model, masks.experts(shard.model)
         lookup, matrix = masks.embeddings(model), model.weighted
         column, row, _, vocab = (cut_rows(model, role) for role in ROLES)
         column, table = column | (vocab & matrix), row | (vocab & lookup)
-        return [
-            Message("activations", "allreduce", out, axes, table * ~sequence, when="forward"),
-            Message("activations scattered", "reduce_scatter", out, axes, table * sequence,
-                    when="forward", **_beside(under, "forward_row")),
-            Message("activations gathered", "allgather", gathered, axes, column * sequence,
-                    when="forward", **_beside(under, "forward_column")),
-            Message("input gradients", "allreduce", into, axes, column * ~sequence,
-                    when="backward", **_beside(under, "backward_column_reduce")),
-            Message("input gradients scattered", "reduce_scatter", into, axes, column * sequence,
-                    when="backward", **_beside(under, "backward_column_reduce")),
-            Message("output gradients gathered", "allgather", out, axes, table * sequence,
-                    when="backward", **_beside(under, "backward_row")),
-            Message("inputs gathered again", "allgather", gathered, axes, column * sequence,
-                    when="backward", **_beside(under, "backward_column_gather")),
+        found = self._pairs(shard, shard.context_tokens, column & ~experts, table & ~experts)
+        if experts.any():
+            cut = experts & (np.asarray(shard.expert_cut) > 1)
+            found += self._pairs(shard, shard.made[0], column & cut, table & cut, "expert ")
+        return found
+
+    def _pairs(
+        self, shard: Shard, tokens: Array, column: Flags, row: Flags, prefix: str = ""
+    ) -> list[Message]:
+        """What pairs of rows send, the first cut by columns; of experts nothing hides."""
+        model, axes, sequence = shard.model, ("tensor",), self.says("sequence", "on")
+        elements = shard.micro * tokens
+        into, out = (elements * width * shard.delta for width in (model.channels, model.filters))
+        gathered = elements * model.channels * shard.turned
+        under = _exposed if prefix else partial(_beside, shard.software.tensor)
+        found = [
+            Message(f"{prefix}activations", "allreduce", out, axes, row * ~sequence,
+                    when="forward"),
+            Message(f"{prefix}activations scattered", "reduce_scatter", out, axes, row * sequence,
+                    when="forward", **under("forward_row")),
+            Message(f"{prefix}activations gathered", "allgather", gathered, axes,
+                    column * sequence, when="forward", **under("forward_column")),
+            Message(f"{prefix}input gradients", "allreduce", into, axes, column * ~sequence,
+                    when="backward", **under("backward_column_reduce")),
+            Message(f"{prefix}input gradients scattered", "reduce_scatter", into, axes,
+                    column * sequence, when="backward", **under("backward_column_reduce")),
+            Message(f"{prefix}output gradients gathered", "allgather", out, axes, row * sequence,
+                    when="backward", **under("backward_row")),
         ]  # fmt: skip
+        again = Message("inputs gathered again", "allgather", gathered, axes, column * sequence,
+                        when="backward", **under("backward_column_gather"))  # fmt: skip
+        return found if prefix else [*found, again]
 
     def whole(self, model: Model) -> list[str]:
-        return [r.name for r in model.rows if cut_as(r) not in ROLES]
+        return [r.name for r in model.rows if r.role not in ROLES]
+
+
+def _exposed(field: str) -> dict[str, Any]:
+    """What a message hides under that nothing hides."""
+    return {}
 
 
 def _beside(under: TensorMessages, field: str) -> dict[str, Any]:
@@ -133,16 +156,10 @@ def _beside(under: TensorMessages, field: str) -> dict[str, Any]:
     return {"hides": f"own {product}", "shown": under.shown}
 
 
-def cut_as(row: Row) -> str:
-    """How a row is cut: by its role; an expert as the MLP that it is."""
-    inner = {"up": "column", "act": "heads", "down": "row"}
-    return inner.get(row.name.rpartition(".")[2], "") if row.role == "expert" else row.role
-
-
-@lru_cache(len(ROLES) * masks.MODELS)
+@lru_cache((len(ROLES) + 2) * masks.MODELS)
 def cut_rows(model: Model, role: str) -> Flags:
     """Rows that are cut in one way."""
-    return model.mask(lambda r: cut_as(r) == role)
+    return model.mask(lambda r: r.role == role)
 
 
 @lru_cache(masks.MODELS)
