@@ -80,7 +80,8 @@ class Transformer:
         fused = kernels.fused if self.fused is None else self.fused
         flash = kernels.attention != "unfused" if self.flash is None else self.flash
         version = self.flash_version or kernels.flash_version
-        loss = kernels.loss == "fused" and fused if self.fused_loss is None else self.fused_loss
+        loss = kernels.loss == "in_place" if self.fused is None else self.fused
+        loss = loss if self.fused_loss is None else self.fused_loss
         bias = not gated if self.bias is None else self.bias
         norm = Norm(op=self.norm or ("rms" if gated else "layer"), fused=fused)
         positions = self.positions or ("rotary" if gated else "learned")

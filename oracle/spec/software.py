@@ -197,7 +197,7 @@ class KernelChoice:
 
     attention: Literal["unfused", "flash1", "flash2", "best"] = "best"
     fused: bool = True  # norms, rotations, gates one kernel each; products add gradients up
-    loss: Literal["fused", "passes"] = "fused"
+    loss: Literal["in_place", "beside"] = "in_place"  # where its gradient stands
     norms: Literal["apart", "fused"] = "apart"  # batch norms take along what is beside them
     source: str = field(default="", compare=False)
     sources: dict[str, str] = field(default_factory=dict, compare=False,
