@@ -1,9 +1,9 @@
-"""List, show and check model, system, device and data set files.
+"""List, show and check model, system, software, device and data set files.
 
-oracle specs list [models|systems|devices|datasets]
+oracle specs list [models|systems|software|devices|datasets]
 oracle specs show NAME
 oracle specs check FILE...
-oracle specs schema models|systems|devices|datasets      JSON Schema, for editors
+oracle specs schema models|systems|software|devices|datasets      JSON Schema, for editors
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from oracle.commands.parser import Answer, as_json, formatted
 from oracle.spec.document import SpecError, refusal, suggest
 
 FAULT = ("code", "what", "line", "column", "hint")
-FOLDERS = ("models", "systems", "devices", "datasets")
+FOLDERS = ("models", "systems", "devices", "datasets", "software")
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:
@@ -66,6 +66,8 @@ def shown(asked: argparse.Namespace) -> Answer:
 
 
 def checked(asked: argparse.Namespace) -> Answer:
+    from oracle.spec import catalogue
+
     lines, errors = [], []
     files: list[dict[str, Any]] = []
     for name in asked.names:
@@ -73,7 +75,7 @@ def checked(asked: argparse.Namespace) -> Answer:
         try:
             kind = kind or kind_of(name)
             opened(kind, name)
-            lines.append(f"{name}: a sound {kind[:-1]} spec")
+            lines.append(f"{name}: a sound {catalogue.kind(kind)} spec")
             files.append({"name": name, "kind": kind, "sound": True, "faults": []})
         except SpecError as error:
             errors.append(str(error))
@@ -104,9 +106,11 @@ def schema_of(kind: str) -> dict[str, Any]:
     from oracle.spec.dataset import Dataset
     from oracle.spec.device import Device
     from oracle.spec.json_schema import json_schema
+    from oracle.spec.software import Software
     from oracle.spec.system import System
 
-    kinds = {"models": Network, "systems": System, "devices": Device, "datasets": Dataset}
+    kinds = {"models": Network, "systems": System, "devices": Device, "datasets": Dataset,
+             "software": Software}  # fmt: skip
     return json_schema(kinds[kind], f"oracle {kind}")
 
 
@@ -123,6 +127,8 @@ def kind_of(name: str) -> str:
         return "models"
     if fields & {"levels", "collectives"}:
         return "systems"
+    if fields & {"exchange", "gather", "launch", "kernels", "state", "framework"}:
+        return "software"
     if fields & {"peak", "memory_bandwidth"}:
         return "devices"
     return "datasets" if "samples" in fields else "systems"
@@ -130,6 +136,7 @@ def kind_of(name: str) -> str:
 
 def opened(kind: str, name: str) -> object:
     from oracle.models.model import model as load_model
+    from oracle.plan.launchable import software
     from oracle.spec import catalogue
 
     read: dict[str, Any] = {
@@ -137,6 +144,7 @@ def opened(kind: str, name: str) -> object:
         "systems": catalogue.system,
         "devices": catalogue.device,
         "datasets": catalogue.dataset,
+        "software": software,
     }
     return read[kind](name)
 

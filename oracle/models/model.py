@@ -180,6 +180,20 @@ class Model:
         kept[0] += self.x[0] / self.repeat[0]  # the samples themselves
         return kept
 
+    @cached_property
+    def fed(self) -> Flags:
+        """Rows whose output only linear layers want again, so that it can be kept in 8 bits."""
+        product, other = np.zeros((2, len(self.rows)), bool)
+        for i, row in enumerate(self.rows):
+            if "y" in row.needs:
+                other[self._origin(i)] = True
+            if "x" in row.needs:
+                linear = row.work == "gemm" and row.role != "vocab"
+                for feed in self.feeds[i]:
+                    if feed >= 0:
+                        (product if linear else other)[self._origin(feed)] = True
+        return np.asarray(product & ~other)
+
     def _segment(self, i: int) -> Segment:
         return next(s for s in self.segments if s.start <= i < s.stop)
 

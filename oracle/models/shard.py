@@ -28,6 +28,7 @@ class Shard:
     model: Model
     batch: Floats  # B    samples on this device per iteration
     delta: float  # δ    bytes per element of an activation
+    fed: float  #      of an activation that only linear layers want again
     summed: float  #      of a gradient where those of micro-batches are added up
     wire: float  #      of a gradient on its way
     gathered: float  #      of a weight that is gathered
@@ -95,6 +96,7 @@ def serial(model: Model, batch: Numbers, delta: float, ideal: bool = False) -> S
         model=model,
         batch=np.asarray(batch, float),
         delta=delta,
+        fed=delta,
         summed=max(delta, 4.0),
         wire=delta,
         gathered=delta,

@@ -92,7 +92,16 @@ class Transformer:
         )  # fmt: skip
         ffn = self.ffn or 4 * self.hidden
         mlp: Layer = (
-            Moe(self.experts, ffn, self.active, gated, self.shared, self.skew, name="mlp")
+            Moe(
+                self.experts,
+                ffn,
+                self.active,
+                gated,
+                self.shared,
+                self.skew,
+                kernels.experts,
+                name="mlp",
+            )
             if self.experts
             else Mlp(
                 ffn,

@@ -219,6 +219,7 @@ class Estimate(Tabular):
             "batch": int(self.batch[0]) if len(self) else 0,
             "precision": self.options.precision,
             "optimizer": self.options.optimizer,
+            "software": self.options.software.label,
             "dataset": self.model.dataset.name if self.model.dataset else None,
             "ideal": self.options.ideal,
             "plans": [self.plan_dict(row, given[row]) for row in range(len(self))],

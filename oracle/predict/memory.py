@@ -119,7 +119,8 @@ def _gathered(load: Workload) -> Array:
 
 def _kept(shard: Shard) -> Array:
     """Bytes of a micro-batch that each row keeps."""
-    return shard.micro * (shard.kept * shard.delta + shard.kept_bytes) * np.ones_like(shard.batch)
+    width = np.where(shard.model.fed, shard.fed, shard.delta)
+    return shard.micro * (shard.kept * width + shard.kept_bytes) * np.ones_like(shard.batch)
 
 
 def _activations(shard: Shard, stages: Stages, some: bool) -> tuple[list[Array], Array]:

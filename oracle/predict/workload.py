@@ -91,7 +91,8 @@ def split(model: Model, plan: Plan, options: Options) -> Shard:
     if not options.ideal:
         software, precision = options.software, options.precision
         shard = shard.but(
-            software=software, summed=software.exchange.buffer(precision),
+            software=software, fed=software.state.fed(precision),
+            summed=software.exchange.buffer(precision),
             wire=software.exchange.sent(precision),
             gathered=software.gather.sent(precision), turned=software.tensor.sent(precision),
         )  # fmt: skip

@@ -68,7 +68,7 @@ PLAN = record(
 )  # fmt: skip
 QUESTION = {
     "model": TEXT, "system": TEXT, "devices": COUNT, "batch": COUNT, "precision": TEXT,
-    "optimizer": TEXT, "dataset": maybe(TEXT), "ideal": YES,
+    "optimizer": TEXT, "software": TEXT, "dataset": maybe(TEXT), "ideal": YES,
 }  # fmt: skip
 ESTIMATE = {**MADE_BY, **FROM, **QUESTION, "plans": listed(PLAN)}
 ROW = {

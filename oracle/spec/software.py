@@ -160,6 +160,7 @@ class State:
     casts: Ratio = 20.0  # bytes of mixed precision a weight: gradients up, unscaled, weights down
     buckets: Whole = 2  # pieces of gradients in flight that are copies
     fp8_casts: Literal["use", "step"] = "use"  # when weights are cast to 8 bits
+    fp8_inputs: Literal["compute", "fp8"] = "compute"  # of linear layers, as they are kept
     fp8_copies: Ratio = 0.0  # bytes of 8-bit copies that stay beside each weight
     source: str = ""
     sources: dict[str, str] = field(default_factory=dict, metadata={"hidden": True})
@@ -173,6 +174,10 @@ class State:
         """Bytes of a weight between steps, with what of it stays in 8 bits."""
         copies = self.fp8_copies if precision == "fp8" else 0.0
         return bytes_of(_of(self.weights, precision), precision) + copies
+
+    def fed(self, precision: str) -> float:
+        """Bytes of an activation that only linear layers want again."""
+        return bytes_of(self.fp8_inputs if precision == "fp8" else "compute", precision)
 
     def copies(self, precision: str) -> float:
         """Further bytes of each gradient."""
@@ -198,6 +203,8 @@ class KernelChoice:
     attention: Literal["unfused", "flash1", "flash2", "best"] = "best"
     fused: bool = True  # norms, rotations, gates one kernel each; products add gradients up
     loss: Literal["in_place", "beside"] = "in_place"  # where its gradient stands
+    # where the weights that a router gives its experts multiply: before or after the second product
+    experts: Literal["inside", "outside"] = "outside"
     norms: Literal["apart", "fused"] = "apart"  # batch norms take along what is beside them
     source: str = field(default="", compare=False)
     sources: dict[str, str] = field(default_factory=dict, compare=False,
@@ -209,7 +216,7 @@ class KernelChoice:
         return {"flash1": 1, "flash2": 2}.get(self.attention)
 
     def __hash__(self) -> int:
-        return hash((self.attention, self.fused, self.loss, self.norms))
+        return hash((self.attention, self.fused, self.loss, self.experts, self.norms))
 
 
 @dataclass(frozen=True, slots=True)
@@ -280,6 +287,11 @@ class Software:
     def check(self) -> Iterator[Clash]:
         if not self.source:
             yield Clash("source", "nobody says where this is from", "source: repository and commit")
+
+    @property
+    def label(self) -> str:
+        """Its name, with what a user changed of it."""
+        return ",".join((self.name, *self.changed))
 
     def but(self, **changes: Any) -> Software:
         """A copy with some groups or fields of its own replaced."""

@@ -150,6 +150,7 @@ class Moe(Layer):
     gated: bool = True
     shared: Whole = 0
     skew: Skew = 1.0
+    weighted: Literal["inside", "outside"] = "outside"  # where a router's weights multiply
 
     def rows(self, given: Sequence[Shape]) -> Iterator[Row]:
         shape, name, k = given[0], self.name or "moe", self.active
@@ -180,5 +181,6 @@ class Moe(Layer):
                   weights=self.experts * shape.channels * self.ffn)  # fmt: skip
         # what the shared experts made is added: read twice and written once
         both = bool(self.shared)
-        yield row("combine", "stream", sent, shape, "combine", needs="x", reads=(1, 1 + 3 * both),
+        needs = "x" if self.weighted == "outside" else ""
+        yield row("combine", "stream", sent, shape, "combine", needs=needs, reads=(1, 1 + 3 * both),
                   rereads=(2, 1), pieces=1 + both, sequence=shape.tokens)  # fmt: skip
