@@ -145,13 +145,11 @@ MUTANTS = (
          "return Cost(costs, start, per_byte, per_byte / solo if solo else 1.0,",
          "return Cost(costs, start, per_byte, 1.0,", "contention::test_phi_on_abci_is_derived"),
     _bug("network: a fat tree goes up by the sender", "topology/fabric",
-         "lane = key % self.lanes", "lane = device % self.lanes",
+         "else key) % self.lanes", "else device) % self.lanes",
          "topology::test_fat_tree_spine_is_the_target_modulo_the_uplinks"),
     _bug("network: devices take each other's ports", "topology/fabric",
-         "        elif self.routing == \"affinity\":\n"
-         "            lane = device % self.unit * self.lanes // self.unit",
-         "        elif self.routing == \"affinity\":\n"
-         "            lane = device % self.lanes",
+         "            return device * self.lanes // self.unit\n        lane",
+         "            return device // self.unit * self.lanes + device % self.lanes\n        lane",
          "topology::test_node_ports_belong_to_their_devices"),
     _bug("network: NCCL's tree climbs and stays", "nccl",
          "seconds = base[\"tree\"][k] + 2 * ((p / n - 1) * inner + depth * outer)",
