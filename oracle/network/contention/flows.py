@@ -49,7 +49,7 @@ def flows_of(
     repeats = reduce and groups.device is None and topology.period < groups.devices
     reduce = reduce and topology.tree and groups.device is None
     if isinstance(steps, Pairs):
-        bases = groups.bases(_groups_apart(topology, groups) if reduce else None)
+        bases = groups.bases(groups_apart(topology, groups) if reduce else None)
         # groups side by side, so that links are counted nearly in the order of their numbers
         source = groups.devices_of((groups.offsets[steps.source][:, None] + bases).ravel())
         target = groups.devices_of((groups.offsets[steps.target][:, None] + bases).ravel())
@@ -120,7 +120,7 @@ def _ports_repeat(topology: Topology, block: int) -> bool:
     return True
 
 
-def _groups_apart(topology: Topology, groups: RankGroups) -> int:
+def groups_apart(topology: Topology, groups: RankGroups) -> int:
     """Ranks among which the groups that begin there stand for all of them.
 
     Where the members of a group are whole units of every level apart, groups that begin in
