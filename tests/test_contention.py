@@ -16,7 +16,9 @@ from oracle.network.contention import (
     Contention,
     RankGroups,
     alone,
+    counting,
     fair_rates,
+    flows,
     interference,
     lines,
     loads,
@@ -69,7 +71,7 @@ def trees(draw):
             break
     sizes = [2, 3, 4, 8]
     devices, pattern, stride = 1, [], 1
-    inner = draw(st.sampled_from([1, 2, 3, 4]))
+    inner = draw(st.sampled_from([1, 2, 3, 4, *(each.devices for each in tower[:-1])]))
     if inner <= span:
         devices = stride = inner
     while devices * 2 <= span and len(pattern) < 3:
@@ -96,6 +98,28 @@ def test_counting_one_period_equals_counting_everything(case, data):
     offer = [by for by in ALGORITHMS[op].values() if by.fits(groups.p, inner)]
     by = data.draw(st.sampled_from(offer))
     costs_agree(graph, groups, by.schedule(groups.p, inner))
+
+
+@pytest.mark.parametrize("op", ["allreduce", "alltoall", "allgather", "halo"])
+@pytest.mark.parametrize("pattern", [((64, 1),), ((16, 4),), ((8, 2),), ((4, 16), (2, 2))])
+@pytest.mark.parametrize("graph", [
+    topology.torus((8, 8), B), topology.fat_tree((8, 8), (1, 3), B, hop=1e-7),
+    topology.nodes(16, 4, 2, 10 * B, B, 4, 2),
+], ids=["torus", "hops", "nodes"])  # fmt: skip
+def test_a_step_counted_in_parts_costs_the_same(graph, pattern, op, monkeypatch):
+    groups = RankGroups(pattern, 64)
+    inner = groups.inner(4)
+    schedules = [by.schedule(groups.p, inner) for by in ALGORITHMS[op].values()
+                 if by.fits(groups.p, inner)]  # fmt: skip
+    whole = [schedule_cost(graph, groups, steps, reduce=False) for steps in schedules]
+    monkeypatch.setattr(counting, "PART", 7)
+    monkeypatch.setattr(counting, "BLOCK", 1)  # no two steps at once
+    monkeypatch.setattr(flows, "BLOCK", 1)
+    for steps, then in zip(schedules, whole, strict=True):
+        now = schedule_cost(graph, groups, steps, reduce=False)
+        for each in ("start", "per_byte", "phi"):
+            assert getattr(now, each) == pytest.approx(getattr(then, each), rel=1e-12)
+        assert now.full == then.full
 
 
 @pytest.mark.parametrize("graph", [

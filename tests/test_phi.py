@@ -114,7 +114,7 @@ def test_full_bisection_slows_nobody_whatever_the_alignment(
     for source, target, _, _ in flows(steps, groups.p):
         pairs = [
             (int(device[base + groups.offsets[a]]), int(device[base + groups.offsets[b]]))
-            for base in groups.bases
+            for base in groups.bases()
             for a, b in zip(source, target, strict=True)
         ]
         if len({a for a, _ in pairs}) < len(pairs) or len({b for _, b in pairs}) < len(pairs):

@@ -274,3 +274,20 @@ def test_it_prints_a_document(monkeypatch, capsys):
     assert document["rows"][0]["question"] == str(PAIR)
     assert str(PAIR) == "lenet5 ethernet-pair --devices 2 --batch 4 --only data,recompute"
     assert document["rows"][0]["plans"] == 64
+
+
+@pytest.mark.parametrize(("model", "system", "devices", "batch", "precision", "plan"), [
+    # 14.9 samples a device: a fifteenth micro-batch would be one that not every device has
+    ("mpt-70b", "a100-roce1600-40gb", 239, 3567, "bf16",
+     "data:239,zero=3,accumulate=3 recompute:full"),
+    # a knob of a product that does not lead as it usually is
+    ("alexnet-226", "a100-roce1600", 124, 124, "tf32", "data:4,zero=1 filter:31,back=scatter"),
+    # a schedule that takes long to price, of a product that does not lead without
+    ("resnet50", "h100-96gb", 621, 310, "tf32", "pipeline:3,schedule=zb-h1 data:207"),
+])  # fmt: skip
+def test_odd_counts_of_devices_are_searched(model, system, devices, batch, precision, plan):
+    where = oracle.system(system)
+    found = oracle.recommend(oracle.model(model), where, devices, batch, precision=precision)
+    known = oracle.estimate(oracle.model(model), where, plan, batch, precision=precision)
+    assert bool(known.feasible[0])
+    assert found.fastest.seconds[0] <= known.seconds[0] * (1 + 1e-9)

@@ -5,7 +5,7 @@
    evaluated over what spares memory and over the sizes of micro-batches.
 3. Numbers that a knob may take (chunks of a stage, say) are scanned for the best products.
 4. The best climb: any one knob is changed, any two, or a degree moved from one axis to another,
-   until nothing is better. What takes long to price is tried of the best alone.
+   until nothing is better. What takes long to price is tried of the few best that have its axis.
 """
 
 from __future__ import annotations
@@ -257,8 +257,15 @@ def climb(pool: Candidates) -> None:
     space = pool.space
     if not len(pool.rows):
         return
-    leader = pool.leading(1)[0]
-    pool.add(_steps(space, pool.rows[leader], reach=None))
+    first, *others = pool.leading(SCANNED)
+    pool.add(
+        np.concatenate(
+            [
+                _steps(space, pool.rows[first], reach=None),
+                *(_turns(space, pool.rows[number], reach=1) for number in others),
+            ]
+        )
+    )
     for _ in range(ROUNDS):
         climbers = pool.leading(CLIMBERS)
         pool.add(np.concatenate([_steps(space, pool.rows[number]) for number in climbers]))
@@ -273,20 +280,23 @@ def climb(pool: Candidates) -> None:
 
 
 def _try_dear(pool: Candidates) -> None:
-    """Values that take long to price, of the best of all, with one other thing changed."""
+    """Values that take long to price, of the best that have the axis; on from a new best of all."""
     space = pool.space
-    for column, (_, knob) in enumerate(space.columns):
+    for column, (name, knob) in enumerate(space.columns):
+        others = [c for c in range(space.micro, len(space.columns)) if c != column]
+        # a value may ask for the least of another number, or for the next: two chunks a stage
+        least = [(c, value) for c in others if c != space.micro and space.counted(c)
+                 for value in space.knobs[space.columns[c]][:2]]  # fmt: skip
         for value in space.dear(column) if knob != "degree" else ():
-            (best,) = pool.leading(1)
-            row = _with(pool.rows[[best]], column, value)
-            others = [c for c in range(space.micro, len(space.columns)) if c != column]
-            few = [_with(row, c, other) for c in others for other in space.values(row[0], c, 1)]
-            # a value may ask for the least of another number, or for the next: two chunks a stage
-            first = [_with(row, c, space.knobs[space.columns[c]][i]) for c in others
-                     if c != space.micro and space.counted(c)
-                     for i in range(min(2, len(space.knobs[space.columns[c]])))]  # fmt: skip
-            pool.add(np.concatenate([row, *first]))
+            at = space.columns.index((name, "degree")) if name in space.limits else None
+            leading = pool.leading(CLIMBERS, True if at is None else pool.rows[:, at] > 1)
+            if not leading:
+                break
+            rows, (best,) = _with(pool.rows[leading], column, value), pool.leading(1)
+            pool.add(np.concatenate([rows, *(_with(rows, c, other) for c, other in least)]))
             if pool.leading(1) != [best]:
+                row = pool.rows[pool.leading(1)]
+                few = [_with(row, c, other) for c in others for other in space.values(row[0], c, 1)]
                 pool.add(np.concatenate([row, *few]))
     for _ in range(DEAR_ROUNDS):
         (best,) = pool.leading(1)
@@ -299,11 +309,15 @@ def _try_dear(pool: Candidates) -> None:
 
 def _steps(space: Space, row: Floats, reach: int | None = 2) -> Floats:
     """One candidate with one thing changed: a knob, the micro-batch, a degree moved."""
-    found = [space.moved(row)]
-    for column in range(space.micro, len(space.columns)):
-        for value in space.values(row, column, reach):
-            found.append(_with(row[None], column, value))
-    return np.concatenate(found)
+    return np.concatenate([space.moved(row), _turns(space, row, reach)])
+
+
+def _turns(space: Space, row: Floats, reach: int | None) -> Floats:
+    """One candidate with a knob or the micro-batch changed."""
+    found = [_with(row[None], column, value)
+             for column in range(space.micro, len(space.columns))
+             for value in space.values(row, column, reach)]  # fmt: skip
+    return np.concatenate(found) if found else row[None]
 
 
 def _double_steps(space: Space, row: Floats) -> Floats:

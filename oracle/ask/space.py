@@ -182,7 +182,9 @@ class Space:
         for i, (name, knob) in enumerate(self.columns):
             if name:
                 fields[name][knob] = rows[:, i]
-        pieces = np.ceil(self.share(rows) / rows[:, self.micro])
+        # a share that was rounded up has a sample more than every device can cut off
+        whole = np.maximum(self.batch // rows[:, self.dealt].prod(axis=1), 1.0)
+        pieces = np.minimum(np.ceil(self.share(rows) / rows[:, self.micro]), whole)
         left = np.ones(len(rows), bool)  # whose batch nobody has cut so far
         for name, new in self.known.items():
             for knob, each in new.knobs().items():

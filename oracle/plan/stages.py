@@ -116,14 +116,22 @@ class Stages:
         """(plans, rows) → (plans, p): the largest value among the rows of each device."""
         if self.chunks <= 1:
             return np.asarray(values.max(axis=-1, keepdims=True, initial=0.0))
-        kinds, unit = np.unique(self.counts[:, columns] > 0, axis=0, return_inverse=True)
+        kinds, unit = _unit_kinds(self.model, tuple(columns.tolist()))
         most = [values[:, mine].max(axis=-1, initial=0.0) for mine in kinds]
-        return self.most(np.stack(most, axis=-1)[:, unit.ravel()])
+        return self.most(np.stack(most, axis=-1)[:, unit])
 
     def borders(self, values: Array) -> Array:
         """(plans, rows) → (plans, chunks - 1): the row that ends each chunk but the last."""
         values, rows = _aligned(values, self.ends.astype(int)[self.cuts[:, 1:-1] - 1])
         return np.take_along_axis(values, rows, axis=-1)
+
+
+@lru_cache(256)
+def _unit_kinds(model: Model, columns: tuple[int, ...]) -> tuple[Array, Array]:
+    """Which of some rows the kinds of units have, and each unit's kind."""
+    has = model.units[0][:, columns] > 0
+    kinds, unit = np.unique(has, axis=0, return_inverse=True)
+    return kinds, unit.ravel()
 
 
 def _padded(values: Array, before: int, size: int) -> Array:
@@ -180,22 +188,47 @@ def _bordered_cuts(loads: Array, parts: int, borders: Array) -> Array:
     n, units = loads.shape
     running = np.pad(np.cumsum(loads, axis=-1), [(0, 0), (1, 0)])
     across = np.pad(borders, [(0, 0), (1, 1)])
-    part = running[:, None, :] - running[:, :, None] + across[:, None, :] + across[:, :, None]
-    part[:, np.tril(np.ones((units + 1, units + 1), bool))] = np.inf  # [plan, begin, end]
+    width = _widest(running, across, parts)
+
+    def before(values: Array, else_: float) -> Array:
+        """[plan, begin, end] of values at edges: a begin is at most `width` units before."""
+        padded = np.pad(values, [(0, 0), (width, 0)], constant_values=else_)
+        return np.lib.stride_tricks.sliding_window_view(padded, units + 1, axis=-1)[:, :-1]
+
+    part = running[:, None] - before(running, -np.inf) + across[:, None] + before(across, 0)
     fullest = np.where(np.arange(units + 1) > 0, np.inf, np.zeros((n, 1)))
     crossed = fullest
     for _ in range(parts):
-        fullest = np.maximum(fullest[:, :, None], part).min(axis=1)
-    part = np.where(part <= fullest[:, -1, None, None] * (1 + 1e-12), across[:, None, :], np.inf)
+        fullest = np.maximum(before(fullest, np.inf), part).min(axis=1)
+    part = np.where(part <= fullest[:, -1, None, None] * (1 + 1e-12), across[:, None], np.inf)
     begins = []
     for _ in range(parts):
-        ways = crossed[:, :, None] + part
+        ways = before(crossed, np.inf) + part
         begins.append(ways.argmin(axis=1))
         crossed = ways.min(axis=1)
     edges, rows = np.full((n, parts + 1), units), np.arange(n)
     for k in reversed(range(parts)):
-        edges[:, k] = begins[k][rows, edges[:, k + 1]]
+        end = edges[:, k + 1]
+        edges[:, k] = end - width + begins[k][rows, end]
     return edges
+
+
+def _widest(running: Array, across: Array, parts: int) -> int:
+    """Units that a part may have, at most: a wider one is fuller than the fullest of some cut.
+
+    Of parts that each take as many units as they can, up to their share and one unit more.
+    """
+    most = np.diff(running).max(axis=-1) + running[:, -1] / parts
+    edges = _sweep(running, parts, most)
+    edges[:, -1] = running.shape[1] - 1
+    begin, end = edges[:, :-1], edges[:, 1:]
+    load = np.take_along_axis(running, end, -1) - np.take_along_axis(running, begin, -1)
+    for edge in (begin, end):
+        load = load + np.take_along_axis(across, edge, -1)
+    bound = load.max(axis=-1, keepdims=True) * (1 + 1e-9)
+    units = running.shape[1] - 1
+    wide = (w for w in range(1, units) if (running[:, w:] - running[:, :-w] > bound).all())
+    return next(wide, units)
 
 
 def _swept_cuts(loads: Array, parts: int) -> Array:

@@ -36,7 +36,7 @@ from oracle.predict.overlap import Cover
 from oracle.predict.stage_work import work_of
 from oracle.predict.step import Step, step
 from oracle.predict.uncertainty import Sources
-from oracle.predict.workload import split, when_of, workload
+from oracle.predict.workload import columns, split, workload
 from oracle.spec.options import Options
 from oracle.spec.system import System
 
@@ -161,8 +161,7 @@ def _cut(plan: Plan, rows: Array) -> Iterator[Array]:
 
 def block(model: Model, system: System, plan: Plan, options: Options, lines: Lines) -> Block:
     """Estimate plans that share degree, interleave, cuts and placement of their pipeline."""
-    timing = when_of(model, plan)
-    kinds = Kinds.of(plan.columns(lambda axis, knob: knob not in timing[axis.name]))
+    kinds = Kinds.of(columns(model, plan))
     load, same = workload(model, system, kinds.one_of_each(plan), options, lines), kinds.row
     work = work_of(load, system, options)
     cover = Cover({"forward": work.forward, "backward": work.backward},

@@ -2,11 +2,13 @@
 
 Many plans of a table leave a device the same rows and micro-batches: they differ in how training
 state is sharded. Rows are split and priced once for each kind of plan, and spread over the plans
-when they have been added up. It names the `pipeline`, whose degree and chunks make the stages.
+when they have been added up. It names the `pipeline`, whose degree and chunks make the stages,
+and `recompute`, which may move their cuts.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import lru_cache
 
@@ -23,6 +25,8 @@ from oracle.network.collectives import Message
 from oracle.plan.mesh import Groups, Kinds, places
 from oracle.plan.plan import Plan
 from oracle.plan.stages import Stages, even_cuts
+from oracle.plan.strategies import Strategy
+from oracle.plan.strategies.recompute import recomputed
 from oracle.predict.offers import Lines
 from oracle.predict.stage_load import Said, stage_load
 from oracle.spec.options import Options
@@ -109,10 +113,21 @@ def balanced(model: Model, plan: Plan) -> bool:
     return chunks > 1 and not even
 
 
-def when_of(model: Model, plan: Plan) -> dict[str, tuple[str, ...]]:
-    """The knobs of each axis that say when things happen; what is recomputed may say where too."""
-    timing = {axis.name: axis.timing for axis in plan.axes}
-    return {**timing, "recompute": ()} if balanced(model, plan) else timing
+def columns(
+    model: Model, plan: Plan, keep: Callable[[Strategy, str], bool] = lambda axis, knob: True
+) -> Array:
+    """(n, k) numbers that tell apart what devices do, whenever it happens.
+
+    What is recomputed says where a pipeline is cut by its load, so far as it changes that.
+    """
+    table = plan.columns(lambda axis, knob: knob not in axis.timing and keep(axis, knob))
+    recompute = plan.axis("recompute")
+    if len(plan) == 1 or not balanced(model, plan) or not recompute.mode.any():
+        return table
+    nothing = [not part.any() for part in recomputed(model)]  # of these rows
+    mode = np.where(np.array([True, *nothing]), 0, np.arange(len(nothing) + 1))
+    mode[recompute.number("mode", "full")] = recompute.number("mode", "full")  # messages come again
+    return np.hstack([table, mode[recompute.mode.astype(int)]])
 
 
 def _said(
@@ -164,12 +179,8 @@ def _stages(
 
 def _kinds(model: Model, plan: Plan, state: Shard) -> Kinds:
     """Plans that leave a device the same rows and micro-batches."""
-    timing = when_of(model, plan)
-    others = {
-        axis.name: (*timing[axis.name], *axis.state_knobs, *axis.batch_knobs())
-        for axis in plan.axes
-    }
-    table = plan.columns(lambda axis, knob: knob not in others[axis.name])
+    others = {axis.name: (*axis.state_knobs, *axis.batch_knobs()) for axis in plan.axes}
+    table = columns(model, plan, lambda axis, knob: knob not in others[axis.name])
     table[:, :1] = state.batch  # in place of that of all devices
     return Kinds.of(np.hstack([table, np.broadcast_to(state.segments, state.batch.shape)]))
 

@@ -10,6 +10,7 @@ import numpy as np
 
 from oracle.network.arrays import Floats, Ints
 from oracle.network.collectives.schedule import Steps
+from oracle.network.contention.flows import groups_apart
 from oracle.network.contention.groups import RankGroups
 from oracle.network.contention.step_costs import StepCosts
 from oracle.network.topology import Topology
@@ -17,8 +18,10 @@ from oracle.network.topology import Topology
 
 def all_pairs_cost(topology: Topology, groups: RankGroups, steps: Steps) -> StepCosts:
     """Cost of one step in which every member of every group sends to every other."""
-    first, p = groups.first, groups.p
-    device = groups.devices_of(np.arange(groups.devices))
+    p, bases = groups.p, groups.bases(None if groups.device is not None
+                                      else groups_apart(topology, groups))  # fmt: skip
+    first = np.repeat(bases, p)
+    device = groups.devices_of((bases[:, None] + groups.offsets).ravel())
     load, key = np.zeros(topology.links + 1), device
     met = np.zeros(len(topology.latency) + 1)  # messages whose ends meet at this level or above
     for depth, fabric in enumerate(topology.fabrics):

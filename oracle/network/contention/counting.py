@@ -10,12 +10,16 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from oracle.network.arrays import Ints
 from oracle.network.collectives.schedule import AllPairs, Steps
 from oracle.network.contention.all_pairs import all_pairs_cost
 from oracle.network.contention.flows import BLOCK, Flows, flows_of
 from oracle.network.contention.groups import RankGroups
 from oracle.network.contention.step_costs import StepCosts
 from oracle.network.topology import Topology
+
+SORTED = 16  # times as many links as routes have: from there routes are sorted, not links listed
+PART = 2**14  # flows laid on their links at once, of a step of more
 
 
 def step_costs(
@@ -53,6 +57,8 @@ def step_costs(
 def _counted(topology: Topology, batch: list[Flows]) -> StepCosts:
     """Lay the flows on their links and find the fullest in each step."""
     one = len(batch) == 1
+    if one and batch[0].per_step == len(batch[0].source) > PART:
+        return _counted_in_parts(topology, batch[0])
     source, target, into, share = (
         getattr(batch[0], name) if one else np.concatenate([getattr(f, name) for f in batch])
         for name in ("source", "target", "into", "share")
@@ -64,12 +70,12 @@ def _counted(topology: Topology, batch: list[Flows]) -> StepCosts:
     if any(f.periodic for f in batch):
         periodic = np.repeat([f.periodic for f in batch], [len(f.source) for f in batch])
         route = np.where(periodic, topology.first_period[route], route)
-    used = np.flatnonzero(np.bincount(route.ravel(), minlength=topology.links + 1))
-    width, short = len(used), np.empty(topology.links + 1, np.int64)
-    short[used] = np.arange(width)
-    key = short[route] + np.repeat(np.arange(steps) * width, lengths)
-    weight = np.broadcast_to(share, route.shape)
-    load = np.bincount(key.ravel(), weight.ravel(), steps * width).reshape(steps, width)
+    used, key = _renumbered(route, topology.links + 1)
+    width = len(used)
+    if steps > 1:
+        key = key + np.repeat(np.arange(steps) * width, lengths)
+    weight = np.broadcast_to(share, route.shape).ravel()
+    load = np.bincount(key.ravel(), weight, steps * width).reshape(steps, width)
     busy = load * topology.seconds_per_byte[used]
     fullest = busy.argmax(axis=1)
     solo = np.maximum.reduceat(share * topology.seconds_per_byte[route].max(axis=0), edges)
@@ -78,10 +84,10 @@ def _counted(topology: Topology, batch: list[Flows]) -> StepCosts:
     for f, edge in zip(batch, edges[np.cumsum([0, *(len(f.times) for f in batch[:-1])])],
                        strict=True):  # fmt: skip
         if f.lanes:  # lanes of one group are meant to share: alone is that group alone
-            mine = slice(int(edge), int(edge) + f.lanes)
-            links = route[:, mine].ravel()
-            own = np.bincount(links, weight[:, mine].ravel(), topology.links + 1)
-            solo[step] = (own * topology.seconds_per_byte).max()
+            mine = slice(int(edge), int(edge) + f.per_step, f.per_step // f.lanes)
+            links, own = _renumbered(route[:, mine], topology.links + 1)
+            own = np.bincount(own.ravel(), np.tile(share[mine], len(route)), len(links))
+            solo[step] = (own * topology.seconds_per_byte[links]).max()
         step += len(f.times)
     levels = len(topology.latency)
     at = np.repeat(np.arange(steps) * levels, lengths) + level % levels
@@ -95,3 +101,46 @@ def _counted(topology: Topology, batch: list[Flows]) -> StepCosts:
     # a rank that sends to many at once over several ways out is done before one way would be
     solo = np.minimum(solo, shared)
     return StepCosts(by_level, alpha, shared, solo, used[fullest], times)
+
+
+def _counted_in_parts(topology: Topology, flows: Flows) -> StepCosts:
+    """The same of one step of many flows, part by part: arrays stay in cache."""
+    levels = len(topology.latency)
+    load, met = np.zeros(topology.links + 1), np.zeros(levels)
+    own, solo, alpha = np.zeros(len(load) if flows.lanes else 0), 0.0, 0.0
+    apart = flows.per_step // (flows.lanes or 1)  # from one flow of a group to its next
+    for begin in range(0, flows.per_step, PART):
+        at = slice(begin, begin + PART)
+        route, level = topology.route_and_level(flows.source[at], flows.target[at], flows.into[at])
+        route = topology.first_period[route] if flows.periodic else route
+        share = np.broadcast_to(flows.share[at], route.shape)
+        np.add.at(load, route.ravel(), share.ravel())
+        met += np.bincount(level % levels, minlength=levels)
+        if flows.lanes:
+            mine = slice(-begin % apart, None, apart)
+            np.add.at(own, route[:, mine].ravel(), share[:, mine].ravel())
+        else:
+            slowest = topology.seconds_per_byte[route].max(axis=0)
+            solo = max(solo, float((share[0] * slowest).max()) * flows.per_rank)
+        if topology.hop:
+            alpha = max(alpha, float(topology.hop_delay(route).max()))
+    busy = load * topology.seconds_per_byte
+    if flows.lanes:
+        solo = float((own * topology.seconds_per_byte).max())
+    if not topology.hop:
+        alpha = float(topology.latency[met > 0].max())
+    fullest = int(busy.argmax())
+    shared = float(busy[fullest])
+    return StepCosts(met[None] / flows.per_step, np.array([alpha]), np.array([shared]),
+                     np.array([min(solo, shared)]), np.array([fullest]), flows.times)  # fmt: skip
+
+
+def _renumbered(route: Ints, links: int) -> tuple[Ints, Ints]:
+    """The links that routes use, and the routes by their numbers among those."""
+    if route.size < links // SORTED:
+        used, short = np.unique(route, return_inverse=True)
+        return used, short.reshape(route.shape)
+    used = np.flatnonzero(np.bincount(route.ravel(), minlength=links))
+    number = np.empty(links, np.int64)
+    number[used] = np.arange(len(used))
+    return used, number[route]

@@ -16,15 +16,16 @@ from oracle.network.collectives.schedule import AllPairs, Pairs, Shift, Steps, X
 from oracle.network.contention.groups import RankGroups
 from oracle.network.topology import Topology
 
-BLOCK = 4_000_000  # link numbers held at once
+BLOCK = 1_000_000  # link numbers held at once
 
 
 @dataclass(frozen=True, eq=False)
 class Flows:
     """Flows of as many steps as `times` has entries, one step after the other.
 
-    `into` is where the way down is counted. `lanes` is how many of the flows are the first
-    group's, where those are meant to share links; 0 where each flow counts by itself.
+    `into` is where the way down is counted. `lanes` is how many of the flows are each group's,
+    every one beside its like of the others, where those of a group are meant to share links; 0
+    where each flow counts by itself.
     """
 
     source: Ints
@@ -48,12 +49,12 @@ def flows_of(
     repeats = reduce and groups.device is None and topology.period < groups.devices
     reduce = reduce and topology.tree and groups.device is None
     if isinstance(steps, Pairs):
-        span = _periods(topology, groups.block, groups.devices)[0] if reduce else groups.devices
-        bases = groups.bases[: int(np.searchsorted(groups.bases, span))]
-        source = groups.devices_of((bases[:, None] + groups.offsets[steps.source]).ravel())
-        target = groups.devices_of((bases[:, None] + groups.offsets[steps.target]).ravel())
+        bases = groups.bases(groups_apart(topology, groups) if reduce else None)
+        # groups side by side, so that links are counted nearly in the order of their numbers
+        source = groups.devices_of((groups.offsets[steps.source][:, None] + bases).ravel())
+        target = groups.devices_of((groups.offsets[steps.target][:, None] + bases).ravel())
         lanes = len(steps.share) if steps.stripes > 1 else 0
-        share = np.tile(steps.share, len(bases))
+        share = np.repeat(steps.share, len(bases))
         yield Flows(source, target, target, share, len(source), steps.times, lanes=lanes)
         return
     first = 0
@@ -77,8 +78,9 @@ def flows_of(
         per_step = span * per_rank
         room = max(1, BLOCK // (per_step * 2 * len(topology.levels) * 2))
         part = slice(first, min(last, first + room))
-        to = steps.pairs(groups.number[:span], groups.p, part)
-        base = groups.first[:span] if per_rank == 1 else np.repeat(groups.first[:span], per_rank)
+        number = groups.number_of(np.arange(span))
+        to = steps.pairs(number, groups.p, part)
+        base = np.repeat(np.arange(span) - groups.offsets[number], per_rank)
         target = groups.devices_of(base + groups.offsets[to]).ravel()
         ranks = np.arange(span) if per_rank == 1 else np.repeat(np.arange(span), per_rank)
         source = np.tile(groups.devices_of(ranks), len(to))
@@ -116,6 +118,20 @@ def _ports_repeat(topology: Topology, block: int) -> bool:
         if fabric.routing == "affinity":
             ports, unit = fabric.lanes, fabric.unit
     return True
+
+
+def groups_apart(topology: Topology, groups: RankGroups) -> int:
+    """Ranks among which the groups that begin there stand for all of them.
+
+    Where the members of a group are whole units of every level apart, groups that begin in
+    different units load the same places of different units' links: those of one unit do.
+    """
+    if len(groups.pattern) == 1:
+        ((_, stride),) = groups.pattern
+        unit = lcm(*(fabric.unit for fabric in topology.fabrics))
+        if stride % unit == 0:
+            return unit
+    return _periods(topology, groups.block, groups.devices)[0]
 
 
 def _periods(topology: Topology, block: int, devices: int) -> tuple[int, int]:

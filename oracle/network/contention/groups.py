@@ -57,10 +57,9 @@ class RankGroups:
         """Ranks after which the pattern begins anew."""
         return max((size * stride for size, stride in self.pattern), default=1)
 
-    @cached_property
-    def number(self) -> Ints:
-        """Each rank's number in its group."""
-        ranks, number = np.arange(self.devices), np.zeros(self.devices, np.int64)
+    def number_of(self, ranks: Ints) -> Ints:
+        """The number of ranks in their groups."""
+        number = np.zeros(len(ranks), np.int64)
         for size, stride in self.pattern:
             number = number * size + ranks // stride % size
         return number
@@ -68,12 +67,15 @@ class RankGroups:
     @cached_property
     def first(self) -> Ints:
         """The first rank of each rank's group."""
-        return np.asarray(np.arange(self.devices) - self.offsets[self.number])
+        ranks = np.arange(self.devices)
+        return np.asarray(ranks - self.offsets[self.number_of(ranks)])
 
-    @cached_property
-    def bases(self) -> Ints:
-        """The first rank of every group."""
-        return np.flatnonzero(self.number == 0)
+    def bases(self, span: int | None = None) -> Ints:
+        """The first rank of every group, or of those that begin among so many ranks."""
+        ranks = np.arange(self.devices if span is None else span)
+        for size, stride in self.pattern:
+            ranks = ranks[ranks // stride % size == 0]
+        return ranks
 
     def exchange_period(self, mask: int) -> int:
         """Ranks after which an exchange across `mask` begins anew."""

@@ -109,21 +109,16 @@ class Fabric:
 
     def port(self, device: Ints, key: Ints, salt: Ints) -> Ints:
         """The port of its unit that a device's flow takes; `key` numbers the target's port."""
-        if self.routing == "striped":
-            lane = np.zeros_like(device)
-        elif self.routing == "affinity":
-            lane = device % self.unit * self.lanes // self.unit
-        elif self.routing == "ecmp":
-            lane = salt % self.lanes
-        else:
-            lane = key % self.lanes
+        if self.routing in ("striped", "affinity"):  # by the device's place in its unit
+            return device * self.lanes // self.unit
+        lane = (salt if self.routing == "ecmp" else key) % self.lanes
         return device // self.unit * self.lanes + lane
 
     def port_number(self, device: Ints, key: Ints) -> Ints:
         """The number of the port a device hangs on, seen from the level above."""
         if self.routing != "affinity":
             return key
-        return device // self.unit * self.lanes + device % self.unit * self.lanes // self.unit
+        return device * self.lanes // self.unit
 
     def port_switch(self, unit: int, lane: int) -> int:
         """Which of the level's own switches a unit's port leads to."""
