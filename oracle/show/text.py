@@ -63,7 +63,15 @@ def _head(shown: Estimate, ranking: Ranking) -> str:
     ideal = ", ideal assumptions" if options.ideal else ""
     return _fit(f"{model.title or model.name} on {system.title or system.name}: "
                 f"{ranking.devices} devices, {ranking.batch} samples{data} an iteration, "
-                f"{options.precision}, {options.optimizer}{ideal}")  # fmt: skip
+                f"{options.precision}, {options.optimizer}{ideal}{_software(shown)}")  # fmt: skip
+
+
+def _software(shown: Estimate) -> str:
+    """What runs it, and whether plans are listed that it cannot be told."""
+    options = shown.options
+    if options.ideal:
+        return ""
+    return f", {options.software.label}{', launchable or not' if options.any_plan else ''}"
 
 
 def _fit(text: str) -> str:
@@ -246,6 +254,8 @@ def _misses(misses: Estimate) -> list[str]:
 def _next(ranking: Ranking, asked: Any) -> list[str]:
     words = ["oracle", "explain", "--plan", ranking.best, asked.model, asked.system,
              "--batch", str(ranking.batch)]  # fmt: skip
+    if getattr(asked, "software", None):
+        words += ["--software", asked.software]
     return ["next: " + " ".join(shlex.quote(word) for word in words)]
 
 
@@ -257,7 +267,8 @@ def estimate_text(shown: Estimate, row: int = 0) -> str:
         _fit(f"{shown.plans[row]} on {int(shown.devices[row])} devices of "
              f"{system.title or system.name}: {_interval(shown, row)} an iteration{epoch}"),
         _fit(f"  {model.title or model.name}, {int(shown.batch[row])} samples, "
-             f"{shown.options.precision}, {shown.options.optimizer}; {origins(shown)}"),
+             f"{shown.options.precision}, {shown.options.optimizer}{_software(shown)}; "
+             f"{origins(shown)}"),
     ]  # fmt: skip
     if shown.broken[row]:
         lines += ["  this plan cannot run:", *(f"    {words}" for words in shown.broken[row])]

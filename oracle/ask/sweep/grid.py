@@ -16,6 +16,7 @@ from typing import Any, NamedTuple
 
 from oracle.ask.sweep.ways import BEST, family, template
 from oracle.kernels.profile import profile
+from oracle.plan.launchable import software
 from oracle.spec.document import refusal, suggest
 from oracle.spec.system import System
 
@@ -56,6 +57,8 @@ class Grid:
     only: tuple[str, ...] = ()
     without: tuple[str, ...] = ()
     profile: str | None = None  # a file of measured rows
+    software: str | None = None  # that runs the training
+    any_plan: bool = False  # plans too that it cannot be told
 
     def __post_init__(self) -> None:
         for name in ("models", "systems", "devices", "batches", "what_ifs", "ways"):
@@ -116,7 +119,7 @@ class Grid:
         for name in self.models:
             found = load_model(name, self.dataset)
             options_for(found, catalogue.system(self.systems[0]), self.precision, self.optimizer,
-                        profile=self.profile)  # fmt: skip
+                        profile=self.profile, software=self.software)  # fmt: skip
         for way in self.ways:
             kind, _, text = way.partition(":")
             if kind == "each":
@@ -133,6 +136,8 @@ class Grid:
         found |= {f"system {n}": repr(catalogue.system(n)) for n in self.systems}
         if self.profile is not None:
             found |= {f"profile {self.profile}": repr(profile(self.profile))}
+        if self.software is not None:
+            found |= {f"software {self.software}": repr(software(self.software))}
         return {k: hashlib.sha256(v.encode()).hexdigest()[:16] for k, v in sorted(found.items())}
 
 

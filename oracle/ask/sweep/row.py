@@ -31,7 +31,7 @@ def row(grid: Grid, point: Point) -> dict[str, Any]:
     del found["number"]
     options = options_for(
         model, system, grid.precision, grid.optimizer, grid.ideal, grid.max_memory, grid.gamma,
-        grid.algorithm, _profile(grid.profile, point.system),
+        grid.algorithm, _profile(grid.profile, point.system), grid.software, grid.any_plan,
     )  # fmt: skip
     found["capacity"] = _figure(grid.max_memory or system.device.memory)
     if point.devices > system.devices:
