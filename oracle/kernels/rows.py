@@ -178,7 +178,8 @@ def _conv(at: _At, device: Device, precision: str, part: str) -> Floats:
     groups = np.minimum(at(shard.model.groups), np.minimum(channels, filters))
     return conv(
         device, precision, at(shard.micro), channels, filters, made, at.three(shard.model.window),
-        at.three(shard.model.stride), groups, part, queued=True,
+        at.three(shard.model.stride), groups, part,
+        workspace=shard.software.convolution.limit, queued=True,
     )  # fmt: skip
 
 

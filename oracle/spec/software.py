@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from oracle.spec.formula import Formula, Value
 from oracle.spec.precision import ACTIVATION_BYTES, MIXED
 from oracle.spec.schema import Clash, Fraction, Ratio, Whole
-from oracle.spec.units import Seconds
+from oracle.spec.units import Bytes, Seconds
 
 if TYPE_CHECKING:
     from oracle.spec.system import System
@@ -242,6 +242,20 @@ class Host:
 
 
 @dataclass(frozen=True, slots=True)
+class Convolution:
+    """What a convolution's algorithm may take."""
+
+    workspace: Bytes | None = None  # no limit if not said
+    source: str = ""
+    sources: dict[str, str] = field(default_factory=dict, metadata={"hidden": True})
+
+    @property
+    def limit(self) -> float:
+        """Bytes, or infinity."""
+        return np.inf if self.workspace is None else self.workspace
+
+
+@dataclass(frozen=True, slots=True)
 class LaunchRule:
     """What a plan must satisfy to be started, and how it reads where it does not."""
 
@@ -280,6 +294,7 @@ class Software:
     borders: Borders = Borders()
     state: State = State()
     kernels: KernelChoice = KernelChoice()
+    convolution: Convolution = Convolution()
     host: Host = Host()
     launch: Launch = Launch()
     changed: tuple[str, ...] = field(default=(), metadata={"hidden": True})  # by the user
