@@ -308,7 +308,7 @@ def test_prices_come_from_the_datasheet_unless_a_library_is_known():
     found = lines(two, "allreduce", ((16, 1),), 64)
     assert {line.origin for line in found} == {"datasheet"}
     assert {line.algorithm for line in found} == {by.name for by in menu("allreduce", 16, 4)}
-    known = replace(two, device=replace(DEVICE, title="NVIDIA something"))
+    known = replace(two, device=replace(DEVICE, library="nccl"))
     served = lines(known, "allreduce", ((16, 1),), 64)
     assert {line.origin for line in served} == {"assumed"}
     assert {line.algorithm for line in served} == {
@@ -371,7 +371,7 @@ def test_a_name_is_for_a_whole_plan():
     assert {line.algorithm for line in six} == {by.name for by in menu("allgather", 6, 2)}
     with pytest.raises(ValueError, match=r"no algorithm is called 'rign'; known: best, nccl"):
         lines(two, "allreduce", ((16, 1),), 64, "rign")
-    known = replace(two, device=replace(DEVICE, title="NVIDIA something"), collectives=(entry(),))
+    known = replace(two, device=replace(DEVICE, library="nccl"), collectives=(entry(),))
     assert {x.origin for x in lines(known, "allreduce", ((16, 1),), 64)} == {"fitted"}
     assert {x.origin for x in lines(known, "allreduce", ((16, 1),), 64, "nccl")} == {"assumed"}
 

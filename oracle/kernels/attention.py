@@ -17,6 +17,7 @@ BACKWARD = 63 / 73
 # units came after it, with fp8, it reaches less: 35 % forward on an H100 [shah2024, §1]
 REACHES = {1: (0.50, 0.35), 2: (0.73, 0.63)}
 SINCE = 0.35 / 0.73
+NEWER = ("hopper", "blackwell")
 
 
 def attention(
@@ -64,7 +65,7 @@ def attention(
     )  # fmt: skip
     flop = 2 * products * batch * heads * queries * seen * width
     if version:
-        reach = REACHES[version][part != "forward"] * (SINCE if "fp8" in device.peak else 1.0)
+        reach = REACHES[version][part != "forward"] * (SINCE if device.generation in NEWER else 1.0)
         seconds = np.maximum(seconds, fitted.start + flop / (device.peak[own] * reach))
     return powered(device, own, seconds, flop, queued)
 

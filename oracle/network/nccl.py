@@ -158,7 +158,7 @@ PROTOCOL_SHARE = {"ring": (0.5, 0.92, 1.0), "double_tree": (0.92 / 3.8, 0.92 * 1
 
 def serves(system: System) -> bool:
     """Whether the library runs on a system's devices."""
-    return "NVIDIA" in system.device.title
+    return system.device.library == "nccl"
 
 
 def slowdown(system: System) -> float:

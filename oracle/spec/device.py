@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Annotated
+from typing import Annotated, Literal
 
 from oracle.spec.document import suggest
 from oracle.spec.precision import PRECISIONS
@@ -63,6 +63,9 @@ class Device:
     host_link: BytesPerSecond | None = None  # to the host's memory, one way; its own, not shared
     price: Price | None = None
     title: str = ""
+    library: Literal["", "nccl"] = ""  # of its collectives, where their model is known
+    # what its libraries are written for
+    generation: Literal["", "pascal", "volta", "ampere", "hopper", "blackwell"] = ""
     kernels: tuple[Curve, ...] = ()  # calibrated; beside the datasheet, never over it
     # of the peak rate, what matrix units keep up under the power that training is granted
     loaded: Annotated[float, Between(0.1, 1)] = 1.0
