@@ -8,6 +8,7 @@ from hypothesis import settings
 import oracle
 from oracle.commands.settings import SETTINGS, variable
 from oracle.models.model import Model
+from oracle.predict.defaults import USUAL
 from oracle.spec.system import System
 
 CONVOLUTIONS = {
@@ -94,7 +95,12 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 
 @pytest.fixture(autouse=True)
 def nothing_is_set(monkeypatch: pytest.MonkeyPatch, tmp_path_factory: pytest.TempPathFactory):
-    """What whoever runs the tests has set for themselves must not reach them."""
+    """What whoever runs the tests has set for themselves must not reach them.
+
+    Models of tokens are run by no framework, unless a test names one: the laws of the engine are
+    not those of a framework.
+    """
+    monkeypatch.setitem(USUAL, "tokens", "plain")
     nowhere = tmp_path_factory.getbasetemp() / "nowhere"
     monkeypatch.setenv("XDG_CONFIG_HOME", str(nowhere))
     monkeypatch.setenv("XDG_CONFIG_DIRS", str(nowhere))

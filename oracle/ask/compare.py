@@ -105,6 +105,7 @@ def compare(files: Sequence[str | Path], model: Any, system: Any, **options: Any
     given = {
         "precision": first.options.get("precision"),
         "optimizer": first.options.get("optimizer"),
+        "software": "plain",  # the executor is no framework
     }
     options = {**given, **{key: value for key, value in options.items() if value is not None}}
     if options.get("precision") == "fp64":

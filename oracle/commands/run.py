@@ -55,7 +55,8 @@ def stages(asked: argparse.Namespace, text: str) -> tuple[int, ...]:
         return ()
     what, where = model(asked.model), system(asked.system)
     precision = "fp32" if asked.precision == "fp64" else asked.precision
-    options = options_for(what, where, precision, asked.optimizer, profile=asked.profile)
+    options = options_for(what, where, precision, asked.optimizer, profile=asked.profile,
+                          software="plain")  # fmt: skip
     cuts = evaluate.cuts(what, where, parse(text, asked.batch), options)
     return cuts if len(cuts) > 2 else ()
 

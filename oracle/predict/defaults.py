@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import lru_cache
 from typing import Any
 
 from oracle.kernels.profile import profile as opened
@@ -12,7 +13,7 @@ from oracle.plan.launchable import software as opened_software
 from oracle.spec.document import refusal, suggest
 from oracle.spec.options import SLOTS, Options
 from oracle.spec.precision import PRECISIONS
-from oracle.spec.software import PLAIN
+from oracle.spec.software import PLAIN, Software
 from oracle.spec.system import System
 from oracle.spec.units import parse
 
@@ -25,8 +26,9 @@ def options_for(
 ) -> Options:  # fmt: skip
     """Options with what was not said filled in: the model's usual recipe on this device.
 
-    A model of tokens is trained in mixed precision with Adam, a model of pictures in fp32 with
-    momentum, unless somebody says otherwise. A profile is one of this system's device.
+    A model of tokens is trained in mixed precision with Adam by Megatron-Core, a model of pictures
+    in fp32 with momentum by no framework at all, unless somebody says otherwise. A profile is one
+    of this system's device.
     """
     tokens = bool(model.tokens.any())
     if precision is None:
@@ -47,8 +49,23 @@ def options_for(
     measured = None if profile is None else opened(profile).on(system.device)
     return Options(
         precision, optimizer, ideal, _bytes(max_memory), gamma, algorithm, measured,
-        PLAIN if software is None else opened_software(software), any_plan,
+        _software(software, tokens, ideal), any_plan,
     )  # fmt: skip
+
+
+# what runs a training where nobody says it, by kind of model
+USUAL = {"tokens": "megatron-core", "pictures": "plain"}
+
+
+def _software(said: Any, tokens: bool, ideal: bool) -> Software:
+    if said is not None:
+        return opened_software(said)
+    return PLAIN if ideal else _usual(USUAL["tokens" if tokens else "pictures"])
+
+
+@lru_cache
+def _usual(name: str) -> Software:
+    return opened_software(name)
 
 
 def _bytes(value: float | str | None) -> float | None:
