@@ -101,6 +101,7 @@ class Family:
             np.array([each in (r.role, r.kind) for r in rows]) for each in ("vocab", "loss")
         )
         self.adds = np.array([r.adds for r in rows])
+        self.bias = np.array([r.bias for r in rows])
         self.reads, self.rereads = (
             np.array([getattr(r, passes) for r in rows], float).T for passes in ("reads", "rereads")
         )
@@ -157,6 +158,9 @@ def _gemm(at: _At, device: Device, precision: str, part: str) -> Floats:
     if part == "weight":
         written = np.where(at.family.adds, 2 * shard.summed, shard.delta)
     seconds = gemm(device, precision, *shapes[part], held, written=written, queued=True)
+    if part == "weight" and shard.software.kernels.biases == "apart":  # summed over all positions
+        read = stream(device, shard.delta * m * n * held, queued=True)
+        seconds = seconds + np.where(at.family.bias, read, 0.0)
     if precision not in BESIDE:
         return seconds
     # what goes in is cast, once for both gradients, weights each time or once a step; the
@@ -209,6 +213,8 @@ def _stream(at: _At, device: Device, precision: str, part: str) -> Floats:
         return np.zeros(1)
     shard = at.shard
     over_x, over_y = at.family.reads if part == "forward" else at.family.rereads
+    if part == "forward":  # each time read and written in 16 bits, or read in 32
+        over_x = over_x + at.family.loss * shard.software.kernels.logged
     # a loss is taken in fp32 whatever the precision
     width = np.where(at.family.loss, 4.0, shard.delta)
     moved = at(shard.micro) * width * (over_x * at(shard.x) + over_y * at(shard.y))

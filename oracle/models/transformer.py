@@ -80,8 +80,9 @@ class Transformer:
         fused = kernels.fused if self.fused is None else self.fused
         flash = kernels.attention != "unfused" if self.flash is None else self.flash
         version = self.flash_version or kernels.flash_version
-        loss = kernels.loss == "in_place" if self.fused is None else self.fused
+        loss = kernels.loss != "beside" if self.fused is None else self.fused
         loss = loss if self.fused_loss is None else self.fused_loss
+        alone = kernels.loss == "one_kernel" and self.fused is None and self.fused_loss is None
         bias = not gated if self.bias is None else self.bias
         norm = Norm(op=self.norm or ("rms" if gated else "layer"), fused=fused)
         positions = self.positions or ("rotary" if gated else "learned")
@@ -131,7 +132,7 @@ class Transformer:
                     self.vocab, bias=self.head_transform, role="vocab", tied=self.tied_embeddings,
                     name="head",
                 ),
-                Loss(fused=loss, name="loss"),
+                Loss(fused=loss, one_kernel=alone, name="loss"),
             ]  # fmt: skip
         if self.pooler:
             of = ("norm" if self.final_norm else "layers",)

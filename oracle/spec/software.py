@@ -202,9 +202,13 @@ class KernelChoice:
 
     attention: Literal["unfused", "flash1", "flash2", "best"] = "best"
     fused: bool = True  # norms, rotations, gates one kernel each; products add gradients up
-    loss: Literal["in_place", "beside"] = "in_place"  # where its gradient stands
+    # its gradient stands in the place of an fp32 copy of the logits, or beside it; or one kernel
+    # reads the logits as they are
+    loss: Literal["in_place", "beside", "one_kernel"] = "in_place"
     # where the weights that a router gives its experts multiply: before or after the second product
     experts: Literal["inside", "outside"] = "outside"
+    biases: Literal["product", "apart"] = "product"  # what sums up the gradient of a bias
+    logged: Whole = 0  # times that the loss is taken once more, to be logged
     norms: Literal["apart", "fused"] = "apart"  # batch norms take along what is beside them
     source: str = field(default="", compare=False)
     sources: dict[str, str] = field(default_factory=dict, compare=False,
@@ -216,7 +220,8 @@ class KernelChoice:
         return {"flash1": 1, "flash2": 2}.get(self.attention)
 
     def __hash__(self) -> int:
-        return hash((self.attention, self.fused, self.loss, self.experts, self.norms))
+        return hash((self.attention, self.fused, self.loss, self.experts, self.biases, self.logged,
+                     self.norms))  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True)

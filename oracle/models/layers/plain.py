@@ -26,7 +26,7 @@ class Dense(Layer):
         weights = (0 if self.tied else shape.channels * self.filters) + self.bias * self.filters
         yield Row(
             self.name or "dense", "dense", "gemm", shape, replace(shape, channels=self.filters),
-            weights=weights, role=self.role, needs="x", tied=self.tied,
+            weights=weights, role=self.role, needs="x", tied=self.tied, bias=self.bias,
         )  # fmt: skip
 
 
@@ -159,6 +159,7 @@ class Loss(Layer):
 
     op: Literal["cross_entropy", "mse", "bce"] = "cross_entropy"
     fused: bool = True  # else its gradient stands beside it, as PyTorch writes it out
+    one_kernel: bool = False  # reads the logits as they are and leaves the gradient in their place
 
     shorthand: ClassVar[str] = "op"
 
@@ -166,6 +167,8 @@ class Loss(Layer):
         shape = given[0]
         # cast up, maximum, shift, exponential, sum, division; back: scale, copy, cast down.
         # an fp32 copy of the logits is what is kept; it becomes the gradient in place, or not
+        reads, rereads = (0.5, 1.0) if self.one_kernel else (9.5, 5.5)
+        extra = 0.0 if self.one_kernel else 4.0 if self.fused else 8.0
         yield Row(self.name or "loss", "loss", "stream", shape, shape, role="vocab",
-                  reads=(9.5, 0), rereads=(5.5, 0),
-                  extra_bytes=(4.0 if self.fused else 8.0) * shape.size)  # fmt: skip
+                  reads=(reads, 0), rereads=(rereads, 0), extra_bytes=extra * shape.size,
+                  extra_kept=self.one_kernel * float(shape.size))  # fmt: skip

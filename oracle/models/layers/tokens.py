@@ -90,7 +90,8 @@ class Attention(Layer):
         keys = min(self.window or tokens, tokens)
         packed, mixed = replace(shape, channels=joint), replace(shape, channels=inner)
         yield Row(f"{name}.qkv", "attention", "gemm", shape, packed, role="column", needs="x",
-                  weights=shape.channels * joint + self.bias * joint, adds=self.fused)  # fmt: skip
+                  weights=shape.channels * joint + self.bias * joint, adds=self.fused,
+                  bias=self.bias)  # fmt: skip
         if self.rotary:
             passes = 2.0 if self.fused else 10.0
             turned = passes * (self.heads + kv_heads) / (self.heads + 2 * kv_heads)
@@ -109,7 +110,7 @@ class Attention(Layer):
         )  # fmt: skip
         yield Row(f"{name}.out", "attention", "gemm", mixed, shape, role="row", needs="x",
                   weights=inner * shape.channels + self.bias * shape.channels,
-                  adds=self.fused)  # fmt: skip
+                  adds=self.fused, bias=self.bias)  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -128,13 +129,15 @@ class Mlp(Layer):
         mid = replace(shape, channels=self.ffn)
         relu = self.activation == "relu" and not self.gated
         yield Row(f"{name}.up", "mlp", "gemm", shape, up, role="column", needs="x",
-                  weights=up.channels * (shape.channels + self.bias), adds=self.fused)  # fmt: skip
+                  weights=up.channels * (shape.channels + self.bias), adds=self.fused,
+                  bias=self.bias)  # fmt: skip
         apart = self.gated and not self.fused
         yield Row(f"{name}.{self.activation}", "mlp", "stream", up, mid, role="heads",
                   reads=(1 + apart, 1), rereads=(2 + 2 * apart, 1), needs="y" if relu else "x",
                   pieces=1 + apart, extra_kept=apart * mid.size)  # fmt: skip
         yield Row(f"{name}.down", "mlp", "gemm", mid, shape, role="row", needs="x",
-                  weights=shape.channels * (self.ffn + self.bias), adds=self.fused)  # fmt: skip
+                  weights=shape.channels * (self.ffn + self.bias), adds=self.fused,
+                  bias=self.bias)  # fmt: skip
 
 
 @dataclass(frozen=True)
