@@ -201,7 +201,8 @@ def predict(cases: list[Case]) -> Predicted:
                 most = np.maximum(held, found.system.device.memory)
                 held = np.minimum(held + found.cached, most)
             values[members] = held
-            low[members], high[members] = 0.9 * held, 1.1 * held
+            wide = found.memory_high - found.memory
+            low[members], high[members] = held - wide, held + wide
         else:
             values[members] = found.seconds
             low[members], high[members] = found.seconds_low, found.seconds_high

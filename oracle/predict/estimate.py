@@ -44,6 +44,7 @@ class Estimate(Tabular):
     compute: dict[str, Floats]
     exchange: tuple[tuple[dict[str, Any], ...], ...]  # one tuple of messages a plan
     memory_kinds: dict[str, Floats]
+    memory_deviation: Floats  # 1σ, bytes
     cached: Floats  # bytes beside them that an allocator may keep, and gives up when it must
     stage: Floats  # the stage that needs most memory
     pace: Floats  # the stage that sets the pace
@@ -58,6 +59,25 @@ class Estimate(Tabular):
     def memory(self) -> Floats:
         """Bytes per device, at the worst moment on the worst device."""
         return np.sum(list(self.memory_kinds.values()), axis=0)  # type: ignore[no-any-return]
+
+    @property
+    def memory_low(self) -> Floats:
+        return np.maximum(self.memory - NINETY * self.memory_deviation, 0.0)
+
+    @property
+    def memory_high(self) -> Floats:
+        return self.memory + NINETY * self.memory_deviation
+
+    @property
+    def fits(self) -> Floats:
+        """The probability that each plan's memory fits a device."""
+        from scipy.special import ndtr
+
+        capacity = self.options.max_memory or self.system.device.memory
+        if self.options.ideal:
+            return np.where(self.memory <= capacity, 1.0, 0.0)
+        found: Floats = ndtr((capacity - self.memory) / np.maximum(self.memory_deviation, 1.0))
+        return found
 
     @property
     def seconds_low(self) -> Floats:
@@ -102,7 +122,8 @@ class Estimate(Tabular):
             self.batch[at], self.devices[at], self.seconds[at], self.deviation[at],
             self.more[at],
             {k: v[at] for k, v in self.compute.items()}, tuple(self.exchange[i] for i in at),
-            {k: v[at] for k, v in self.memory_kinds.items()}, self.cached[at],
+            {k: v[at] for k, v in self.memory_kinds.items()},
+            self.memory_deviation[at], self.cached[at],
             self.stage[at], self.pace[at],
             tuple(self.broken[i] for i in at), tuple(self.origin[i] for i in at),
             tuple(self.work[i] for i in at),
@@ -198,6 +219,9 @@ class Estimate(Tabular):
                 "total": float(self.memory[row]),
                 **{kind: float(self.memory_kinds[kind][row]) for kind in KINDS},
                 "cached": float(self.cached[row]),
+                "low": float(self.memory_low[row]),
+                "high": float(self.memory_high[row]),
+                "fits": float(self.fits[row]),
             },
             "origin": dict(self.origin[row]),
         }
@@ -275,7 +299,8 @@ def _joined(
         column(lambda b: b.step.uncertainty.more),
         {part: column(lambda b, part=part: b.step.compute[part]) for part in PARTS},
         tuple(exchange), {kind: column(lambda b, kind=kind: b.held.kinds[kind]) for kind in KINDS},
-        column(lambda b: b.held.cached), column(lambda b: b.held.stage),
+        column(lambda b: b.held.deviation), column(lambda b: b.held.cached),
+        column(lambda b: b.held.stage),
         column(lambda b: b.step.stage), tuple(broken),
         tuple(origin), tuple(work),
     )  # fmt: skip

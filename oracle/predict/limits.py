@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from functools import partial
+from statistics import NormalDist
+
 import numpy as np
 
 from oracle.models.model import Model
@@ -27,8 +30,16 @@ def limits(plan: Plan, model: Model, system: System, held: Held, options: Option
              lambda wanted, most: f"{wanted:g} devices, but {system.name} has {most:g}")
     )  # fmt: skip
     capacity = float(options.max_memory or system.device.memory)
-    found.append(Rule(held.total, np.full(len(plan), capacity), _short_of_memory))
+    sure = NormalDist().inv_cdf(1 - options.risk) if options.risk != 0.5 else 0.0
+    wanted = held.total if options.ideal else held.total + sure * held.deviation
+    words = _short_of_memory if not sure or options.ideal else partial(_unsure, options.risk)
+    found.append(Rule(wanted, np.full(len(plan), capacity), words))
     return found
+
+
+def _unsure(risk: float, wanted: float, allowed: float) -> str:
+    return (f"needs {show(wanted, 'B')} of {show(allowed, 'B')} a device to fit with "
+            f"{100 * (1 - risk):g} %: {show(wanted - allowed, 'B')} short")  # fmt: skip
 
 
 def _short_of_memory(wanted: float, allowed: float) -> str:

@@ -26,6 +26,11 @@ from oracle.spec.options import SLOTS, Options
 
 SLACK = 0.05  # of what the allocator hands out: rounding and holes between blocks
 ASSUMED = ("workspace", "buffers", "reserve")  # what nobody can count from shapes
+# 1σ of each kind, relative: what is counted from shapes is known, what is kept depends on a
+# framework's version, what libraries take nobody says; and of all together, holes between blocks
+UNSURE = {"weights": 0.01, "gradients": 0.01, "optimizer": 0.01, "activations": 0.05,
+          "workspace": 0.25, "buffers": 0.25, "reserve": 0.3}  # fmt: skip
+TOGETHER = 0.045
 KINDS = ("weights", "gradients", "optimizer", "activations", "workspace", "buffers", "reserve")
 
 
@@ -40,6 +45,12 @@ class Held:
     @property
     def total(self) -> Array:
         return np.asarray(np.sum(list(self.kinds.values()), axis=0))
+
+    @property
+    def deviation(self) -> Array:
+        """1σ of the total, bytes."""
+        kinds = sum(((UNSURE[kind] * held) ** 2 for kind, held in self.kinds.items()), np.zeros(1))
+        return np.asarray(np.sqrt(kinds + (TOGETHER * self.total) ** 2))
 
 
 def held(load: Workload, plan: Plan, same: Array, device: Device, options: Options) -> Held:

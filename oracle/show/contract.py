@@ -61,7 +61,7 @@ PLAN = record(
         "seconds": record({"iteration": SECONDS, "low": SECONDS, "high": SECONDS,
                            "epoch": maybe(SECONDS), "speed_of_light": SECONDS}),
         "compute": record(COMPUTE), "exchange": listed(MESSAGE),
-        "memory": record(HELD, {"cached": BYTES}),
+        "memory": record(HELD, {"cached": BYTES, "low": BYTES, "high": BYTES, "fits": SHARE}),
         "origin": record(dict.fromkeys(("forward", "backward", "update", "memory"), ORIGIN)),
     },
     {"probability_best": SHARE},

@@ -23,6 +23,7 @@ class Options:
     algorithm: str | None = None  # of collectives; the best of the menu if not said
     profile: Any = None  # a `kernels.profile.Profile`, where rows were measured
     software: Software = PLAIN  # what runs the training
+    risk: float = 0.5  # of running out of memory that is taken; 0.5: what is expected must fit
     any_plan: bool = False  # plans that the software cannot be told are looked at too
 
     @property
