@@ -78,8 +78,13 @@ def recommend(
     profile: Any = None,
     software: Any = None,
     any_plan: bool = False,
+    risk: float = 0.05,
+    fastest: bool = False,
 ) -> Ranking:
     """The fastest ways to split the training over `devices` that fit, best first.
+
+    A plan fits if it does with a probability of 1 - `risk`; of plans within 1 % of each other the
+    simplest comes first, unless `fastest`.
 
     >>> import oracle
     >>> oracle.recommend("resnet50", "abci", devices=16, batch=1024).best
@@ -95,6 +100,8 @@ def recommend(
     if batch is None:
         batch = max(1, round(float(batch_per_device or 0) * devices))
     _check_batch(batch)
+    if not 0 < risk < 1:
+        raise refusal("options", f"a risk of {risk:g}", "between 0 and 1, e.g. 0.05")
     if objective not in ("time", "cost", "memory"):
         raise refusal("options", f"unknown objective `{objective}`", "time, cost or memory")
     if not 1 <= devices <= where.devices:
@@ -105,7 +112,8 @@ def recommend(
         )
     return search.recommend(
         what, where, int(devices), int(batch), options,
-        only=only, without=without, top=top, objective=objective,
+        only=only, without=without, top=top, objective=objective, fastest=fastest,
+        risk=risk,
     )  # fmt: skip
 
 

@@ -27,6 +27,8 @@ class Ranking(Tabular):
     devices: int
     batch: int
     fastest: Estimate  # one plan, the fastest of all; simpler ones may be shown before it
+    rivals: Estimate  # plans that are not shown and may be the best
+    riskier: Estimate  # a faster plan that may run out of memory, if there is one
 
     def __len__(self) -> int:
         return len(self.estimate)
@@ -54,6 +56,7 @@ class Ranking(Tabular):
         return {
             **found, "devices": self.devices, "batch": self.batch, "objective": self.objective,
             "tried": self.tried, "fitting": self.fitting, "seed": SEED,
+            "riskier": [self.riskier.plan_dict(row) for row in range(len(self.riskier))],
             "tied": list(self.tied), "measure": None if self.measure is None else
             {"what": self.measure[0], "share": self.measure[1]},
             "plans": [*ranked, *show],
@@ -72,7 +75,7 @@ class Ranking(Tabular):
         return [*ranked, *({**bare, **row} for row in missed)]
 
     def likely_best(self, draws: int = 2000) -> Any:
-        """How likely each shown plan is the fastest, given how sure each prediction is.
+        """How likely each shown plan is the fastest of all, given how sure each prediction is.
 
         Two plans of one model on one machine err together: what they share cancels out, and
         half of the variance is taken to be shared.
@@ -81,9 +84,13 @@ class Ranking(Tabular):
         if not len(shown):
             return np.zeros(0)
         rng = np.random.default_rng(SEED)
-        spread = shown.deviation / shown.seconds * np.sqrt(0.5)
-        times = np.log(shown.seconds) + spread * rng.standard_normal((draws, len(shown)))
-        return np.bincount(times.argmin(axis=1), minlength=len(shown)) / draws
+        seconds, deviation = (
+            np.concatenate([getattr(part, name) for part in (shown, self.rivals)])
+            for name in ("seconds", "deviation")
+        )
+        spread = deviation / seconds * np.sqrt(0.5)
+        times = np.log(seconds) + spread * rng.standard_normal((draws, len(seconds)))
+        return (np.bincount(times.argmin(axis=1), minlength=len(seconds)) / draws)[: len(shown)]
 
     @cached_property
     def tied(self) -> tuple[str, ...]:

@@ -11,7 +11,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import combinations, pairwise, product
 from typing import Any
 
@@ -39,15 +39,22 @@ FEW = (1.0, 4.0)  # samples of a micro-batch that are tried of every product
 SIZES = (1.0, 2.0, 4.0, 8.0, 16.0)  # and of the promising
 NEAR = 0.5  # of a limit that may be missing where knobs have not been turned
 NEAREST = 5  # misses to show when nothing fits
+RIVALS = 40  # products that may be the best, beside those that are shown
+NO_RIVAL = 1.4  # times the best: from there on a plan is none
 TIE = 0.01  # settings of one product this near to its best are told apart by simplicity
 
 
 def recommend(
     model: Model, system: System, devices: int, batch: int, options: Options, *,
     only: Iterable[str] = (), without: Iterable[str] = (), top: int = 10,
-    objective: str = "time", lines: Any = None,
+    objective: str = "time", fastest: bool = False, risk: float = 0.05, lines: Any = None,
 ) -> Ranking:  # fmt: skip
-    """Rank every product of strategies that uses the devices at this global batch."""
+    """Rank every product of strategies that uses the devices at this global batch.
+
+    A plan fits if it does with a probability of 1 - `risk`. Of plans within 1 % of the best the
+    simplest comes first, unless the `fastest` is wanted.
+    """
+    options = replace(options, risk=risk)
     model = model.under(options.software.kernels)
     told = None if options.any_plan or options.ideal else options.software
     known = strategies() if told is None else launchable.strategies_of(told.launch)
@@ -66,17 +73,34 @@ def recommend(
         raise refusal("plans", "no strategy is left to choose from", hint, "E112")
     found = [each for pool in pools for each in pool.settings()]
     fitting = sorted((each for each in found if each.fits), key=lambda each: each.value)
+    if not fastest and objective == "time":
+        fitting = _simplest_first(fitting)
     misses = sorted((each for each in found if not each.fits), key=lambda each: each.short)
-    fastest = min(fitting, key=lambda each: each.least, default=None)
+    quickest = min(fitting, key=lambda each: each.least, default=None)
+    least = np.inf if quickest is None else quickest.least
+    setting = "fastest" if fastest else "row"
+    rivals = [each for each in fitting[top:RIVALS] if each.value < NO_RIVAL * least]
+    risky = min((pool.riskier() for pool in pools), key=lambda each: each.value)
+    dared = np.isfinite(risky.value) and risky.value < least * (1 - TIE)
 
     def shown(chosen: Sequence[Representative], rows: str = "row") -> Any:
         plans: list[Plan] = [each.pool.plan(getattr(each, rows)) for each in chosen]
         return estimate(model, system, plans, batch, options, lines)
 
     return Ranking(
-        shown(fitting[:top]), shown(misses[:NEAREST]), len(found), len(fitting), objective,
-        devices, batch, shown([fastest] if fastest else [], "fastest"),
+        shown(fitting[:top], setting), shown(misses[:NEAREST]), len(found), len(fitting),
+        objective, devices, batch, shown([quickest] if quickest else [], "fastest"),
+        shown(rivals, setting), shown([risky] if dared else []),
     )  # fmt: skip
+
+
+def _simplest_first(fitting: list[Representative]) -> list[Representative]:
+    """First the one of fewest axes, devices, bytes, of those that are as fast as the fastest."""
+    near = [each for each in fitting if each.value <= fitting[0].value * (1 + TIE)]
+    if len(near) < 2:
+        return fitting
+    first = min(near, key=lambda each: each.simplicity)
+    return [first, *(each for each in fitting if each is not first)]
 
 
 @dataclass(frozen=True)
@@ -91,6 +115,13 @@ class Representative:
     least: float  # of `fastest`
     short: float  # how far from feasible
 
+    @property
+    def simplicity(self) -> tuple[float, ...]:
+        """Axes, devices, bytes of a device: the fewer the simpler."""
+        space = self.pool.space
+        axes = (self.pool.rows[self.row, : space.micro] > 1).sum()
+        return float(axes), float(space.devices), float(self.pool.held[self.row])
+
 
 class Candidates:
     """All candidates that were evaluated, each once: a row of numbers, its value, what it lacks."""
@@ -102,6 +133,7 @@ class Candidates:
         self.objective, self.lines = objective, lines
         self.rows = np.empty((0, len(space.columns)))
         self.value, self.short = np.empty(0), np.empty(0)  # how far from feasible: 0 where it fits
+        self.held = np.empty(0)  # bytes of a device; infinite where a plan breaks another rule
         self.known: set[bytes] = set()
 
     def add(self, rows: Floats) -> None:
@@ -113,14 +145,16 @@ class Candidates:
         table = rows[[name not in self.known for name in names]]
         if not len(table):
             return
-        value, short = np.empty(len(table)), np.empty(len(table))
+        value, short, held = (np.empty(len(table)) for _ in range(3))
         plan, model = self.space.plan(table), self.space.model
         for at, part in evaluate.blocks(model, self.system, plan, self.options, self.lines):
             value[at] = _value(part, self.objective)
             short[at] = np.where(part.feasible, 0.0, _shortage(part))
+            held[at] = np.where(part.lawful, part.held.total, np.inf)
         self.rows = np.concatenate([self.rows, table])
         self.value = np.concatenate([self.value, value])
         self.short = np.concatenate([self.short, short])
+        self.held = np.concatenate([self.held, held])
         self.known.update(names)
 
     @property
@@ -130,6 +164,14 @@ class Candidates:
     def plan(self, number: int) -> Plan:
         """The plan of one candidate."""
         return self.space.plan(self.rows[number][None])
+
+    def riskier(self) -> Representative:
+        """The best of what is expected to fit, but not as surely as is asked for."""
+        capacity = float(self.options.max_memory or self.system.device.memory)
+        value = np.where((self.held <= capacity) & ~self.fits, self.value, np.inf)
+        row = int(np.argmin(value)) if len(value) else 0
+        least = float(value[row]) if len(value) else np.inf
+        return Representative(self, row, row, False, least, least, 0.0)
 
     def products(self) -> tuple[Any, Any]:
         """(a candidate of each product of degrees, the product of each candidate)."""

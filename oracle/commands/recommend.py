@@ -39,6 +39,10 @@ def question(parser: argparse.ArgumentParser) -> None:
     batch_arguments(parser)
     parser.add_argument("--top", type=whole, default=5, metavar="K", help="plans to list")
     objective_argument(parser)
+    parser.add_argument("--risk", type=float, default=0.05, metavar="R",
+                        help="of running out of memory that is taken")  # fmt: skip
+    parser.add_argument("--fastest", action="store_true",
+                        help="the fastest first, though a simpler plan be as fast")  # fmt: skip
     parser.add_argument("--only", type=names, default=[], metavar="A,B", help="these strategies")
     parser.add_argument("--without", type=names, default=[], metavar="A,B", help="not these")
     parser.add_argument("--all", action="store_true", dest="everything",
@@ -52,7 +56,8 @@ def ranked(asked: argparse.Namespace) -> Ranking:
     return api.recommend(
         asked.model, asked.system, asked.devices, asked.batch,
         batch_per_device=asked.batch_per_device, top=asked.top, only=asked.only,
-        without=asked.without, objective=asked.objective, **prediction_options(asked),
+        without=asked.without, objective=asked.objective, risk=asked.risk,
+        fastest=asked.fastest, **prediction_options(asked),
     )  # fmt: skip
 
 

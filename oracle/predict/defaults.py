@@ -22,7 +22,7 @@ def options_for(
     model: Model, system: System, precision: str | None = None, optimizer: str | None = None,
     ideal: bool = False, max_memory: float | str | None = None, gamma: float = 1.0,
     algorithm: str | None = None, profile: Any = None, software: Any = None,
-    any_plan: bool = False, risk: float = 0.5,
+    any_plan: bool = False,
 ) -> Options:  # fmt: skip
     """Options with what was not said filled in: the model's usual recipe on this device.
 
@@ -45,13 +45,11 @@ def options_for(
             )
     if not 0 < gamma < float("inf"):
         raise refusal("options", f"a memory reuse gamma of {gamma:g}", "a number above zero")
-    if not 0 < risk < 1:
-        raise refusal("options", f"a risk of {risk:g}", "between 0 and 1, e.g. 0.05")
     _check_algorithm(algorithm)
     measured = None if profile is None else opened(profile).on(system.device)
     return Options(
         precision, optimizer, ideal, _bytes(max_memory), gamma, algorithm, measured,
-        _software(software, tokens, ideal), risk, any_plan,
+        _software(software, tokens, ideal), any_plan=any_plan,
     )  # fmt: skip
 
 

@@ -68,6 +68,12 @@ class Block:
         return self.step.exchange
 
     @property
+    def lawful(self) -> Array:
+        """Whether each plan breaks no rule, memory aside."""
+        kept = [rule.wanted <= rule.allowed for rule in self.rules[:-1]]
+        return np.asarray(np.logical_and.reduce([np.ones(len(self.seconds), bool), *kept]))
+
+    @property
     def feasible(self) -> Array:
         return np.asarray(
             np.logical_and.reduce([rule.wanted <= rule.allowed for rule in self.rules])

@@ -40,6 +40,7 @@ def ranking_text(ranking: Ranking, asked: Any = None) -> str:
         f"  bound by  {_bounds(shown, 0)}",
         _fit(f"  at peak   {_light(shown, 0)}"),
         _fit(f"  sure?     {_sure(ranking, likely)}"),
+        *_faster(ranking),
         *([""] if answer.count("\n") < 2 else []),  # a long plan needs its room on the screen
         *_table(shown, likely),
         *_legend(shown),
@@ -52,7 +53,20 @@ def ranking_text(ranking: Ranking, asked: Any = None) -> str:
     return "\n".join(lines)
 
 
+def _faster(ranking: Ranking) -> list[str]:
+    """A line on a plan that is faster and may run out of memory."""
+    risky = ranking.riskier
+    if not len(risky):
+        return []
+    return [_fit(f"  riskier   {show(risky.seconds[0], 's')}, but fits with {risky.fits[0]:.0%} "
+                 f"only: {risky.plans[0]}")]  # fmt: skip
+
+
 def _superlative(ranking: Ranking) -> str:
+    shown = ranking.estimate
+    if ranking.objective == "time" and ranking.fastest.seconds[0] < shown.seconds[0] * (1 - 1e-9):
+        behind = shown.seconds[0] / ranking.fastest.seconds[0] - 1
+        return f"simplest within {max(behind, 0.001):.1%} of the fastest"
     return {"time": "fastest", "cost": "cheapest", "memory": "leanest"}[ranking.objective]
 
 
@@ -95,6 +109,8 @@ def _memory(shown: Estimate, row: int) -> str:
     kinds = sorted(((v[row], k) for k, v in shown.memory_kinds.items()), reverse=True)
     text = (f"{show(shown.memory[row], 'B')} of {show(capacity, 'B')} a device, "
             f"{show(free[row], 'B')} free")  # fmt: skip
+    if not shown.options.ideal and shown.fits[row] < 0.995:
+        text += f", fits with {shown.fits[row]:.0%}"
     if FULL * capacity < shown.memory[row] <= capacity:  # an allocator that fragments may fail
         room = np.flatnonzero(shown.memory <= FULL * capacity)[:1].tolist()
         more = [": tight", *(f", {other + 1} has {show(free[other], 'B')}" for other in room)]
@@ -188,7 +204,7 @@ def _sure(ranking: Ranking, likely: Any) -> str:
         return text + (f": measure {ranking.measure[0]}" if ranking.measure else "")
     text = origins(ranking.estimate)
     word = "best" if ranking.objective == "time" else "fastest"
-    return f"{text}; {word} of these with {likely[0]:.0%}" if len(likely) > 1 else text
+    return f"{text}; {word} of all with {likely[0]:.0%}" if len(likely) > 1 else text
 
 
 def _table(shown: Estimate, likely: Any) -> list[str]:
