@@ -79,6 +79,7 @@ ROUNDED = {
     "megatron-2.5b": (2.5, 1e9, 1),  # arXiv 1909.08053, Table 1
     "megatron-22b": (22, 1e9, 0),
     "qwen3-30b-a3b": (30.5, 1e9, 1),  # its card on Hugging Face
+    "qwen3-235b-a22b": (235.0, 1e9, 0),  # the same
     "mt-nlg-530b": (530, 1e9, 0),
     # arXiv 2104.04473, Table 1
     "megatron-1.7b": (1.7, 1e9, 1),
