@@ -9,6 +9,7 @@ errors to standard error.
 
 from __future__ import annotations
 
+import contextlib
 import gc
 import os
 import sys
@@ -36,22 +37,32 @@ This is a fault of oracle, not of what you asked. Please report it with the line
 def main(argv: list[str] | None = None) -> int:
     """Run one command line; the exit code."""
     arguments = list(sys.argv[1:] if argv is None else argv)
+    closed = [name for name in ("stdout", "stderr") if getattr(sys, name) is None]
+    for name in closed:  # `>&-`: what is said there goes nowhere, as with any other program
+        setattr(sys, name, open(os.devnull, "w", encoding="utf-8"))  # noqa: SIM115
     for stream in (sys.stdout, sys.stderr):
         terminal.spell(stream)
     try:
         return _main(arguments)
     except BrokenPipeError:  # the reader has seen enough
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        _say_no_more()
         return 0
     except OSError as error:  # what was to be said cannot be: a full disk, say
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        print(_error_text(error), file=sys.stderr)
+        _say_no_more()
+        with contextlib.suppress(OSError):
+            print(_error_text(error), file=sys.stderr)
         return 2
     except KeyboardInterrupt:
         print("interrupted", file=sys.stderr)
         return 130
     except Exception:
         return _internal_error(arguments)
+
+
+def _say_no_more() -> None:
+    """What is still to be flushed to standard output goes nowhere."""
+    with contextlib.suppress(OSError, ValueError):
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
 def _main(arguments: list[str]) -> int:
@@ -83,11 +94,23 @@ def _run(verb: str, rest: list[str]) -> int:
     parser = parser_of(verb)
     colour = "auto"
     try:
-        from oracle.commands.settings import settle
+        from oracle.commands.settings import origins, settle
 
-        set_elsewhere = settle(parser, verb)
+        warnings: list[str] = []
+        set_elsewhere = settle(parser, verb, say=warnings.append)
         asked = parser.parse_args(rest)
         colour = asked.color
+        asked.origins = origins(parser, rest, set_elsewhere)
+        asked.config = {
+            key: {"value": one.text, "origin": one.origin}
+            for key, one in set_elsewhere.items()
+            if one.file and asked.origins.get(key) == one.origin
+        }
+        if asked.config and not asked.quiet:
+            rows = (f"{k} = {one['value']} ({one['origin']})" for k, one in asked.config.items())
+            warnings.append(f"config: {', '.join(rows)}")
+        for line in warnings:
+            _to_stderr(line, colour)
         answer = module_of(verb).run(asked)
         _print_answer(answer, asked)
     except Usage as error:

@@ -125,6 +125,12 @@ def as_json(data: Any) -> str:
     return json.dumps(data, indent=2, allow_nan=False)
 
 
+def with_config(data: dict[str, Any], asked: argparse.Namespace) -> dict[str, Any]:
+    """An answer beside what files of settings made of the question, where they did."""
+    found = getattr(asked, "config", None)
+    return {**data, "config": found} if found else data
+
+
 def formatted(
     asked: argparse.Namespace, text: Callable[[], str], data: Callable[[], Any],
     rows: Callable[[], Iterable[Mapping[str, Any]]], code: int = 0, note: str = "",
@@ -136,7 +142,7 @@ def formatted(
     """
     form = asked.form or "text"
     if form == "json":
-        return Answer(as_json(data()), code, note)
+        return Answer(as_json(with_config(data(), asked)), code, note)
     if form == "text":
         return Answer(text().rstrip("\n"), code, note)
     from oracle.writers.rows import as_csv, as_markdown

@@ -54,7 +54,7 @@ def listed(asked: argparse.Namespace) -> Answer:
 
 def shown(asked: argparse.Namespace) -> Answer:
     from oracle.spec.catalogue import shipped
-    from oracle.spec.document import read_text
+    from oracle.spec.files import read_text
 
     texts = []
     for name in asked.names:

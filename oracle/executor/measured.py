@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from oracle.executor import records
+from oracle.spec.files import LOG, read_json
 
 STRAGGLER = 1.5  # times the median of all ranks' own work
 SCHEMA = 1
@@ -118,7 +119,7 @@ def write(path: Path, found: Sequence[Measurement]) -> None:
 def read(path: Path) -> list[Measurement]:
     """The measurements of a file; a ValueError with its name when it holds none."""
     try:
-        document = json.loads(path.read_text(encoding="utf-8"))
+        document = read_json(path, "measurement", LOG)
         if document.get("measured") is not True or document.get("schema") != SCHEMA:
             raise ValueError("it does not say so")
         return [Measurement.from_json(entry) for entry in document["plans"]]

@@ -21,6 +21,7 @@ from oracle.executor.faults import RankFault
 from oracle.executor.heartbeat import Heartbeat
 from oracle.executor.records import Records, write_whole
 from oracle.executor.world import host_name
+from oracle.spec.files import LOG, read_json
 
 if TYPE_CHECKING:
     import torch
@@ -128,7 +129,7 @@ def _exit(code: int) -> None:
 def _job(attempt: Path) -> dict[str, Any]:
     while not (attempt / "job.json").is_file():  # written by rank 0's supervisor
         time.sleep(0.05)
-    job: dict[str, Any] = json.loads((attempt / "job.json").read_bytes())
+    job: dict[str, Any] = read_json(attempt / "job.json", "job", LOG)
     return job
 
 
@@ -179,7 +180,7 @@ def _meet_over_tcp(rank: Rank, patience: timedelta) -> dist.TCPStore:
         return store
     while not address.is_file():
         time.sleep(0.05)
-    at = json.loads(address.read_bytes())
+    at = read_json(address)
     return dist.TCPStore(at["host"], at["port"], rank.size, False, patience)
 
 

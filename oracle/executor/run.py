@@ -16,6 +16,7 @@ from oracle.executor.supported import NotSupported, unsupported
 from oracle.executor.world import recognise
 from oracle.models.model import model
 from oracle.plan.plan import parse
+from oracle.spec.files import read_text
 
 if TYPE_CHECKING:
     from oracle.executor.rank import Rank
@@ -246,7 +247,7 @@ def peak(rank: Rank) -> float:
 
     if rank.backend == "nccl":
         return float(torch.cuda.max_memory_reserved())
-    for line in Path("/proc/self/status").read_text().splitlines():
+    for line in read_text("/proc/self/status").splitlines():
         if line.startswith("VmHWM:"):
             return float(line.split()[1]) * 1024
     return 0.0

@@ -6,10 +6,10 @@ import argparse
 import hashlib
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 from oracle.spec.catalogue import document
+from oracle.spec.files import LOG, read_text
 from oracle.spec.version import __version__
 
 
@@ -32,7 +32,7 @@ def specs_read(
     """The model, the system, the data set, and the files that these name in turn."""
     found = list(_read(model, system, dataset))
     if profile:
-        found.append(Read("profile", profile, Path(profile).read_text("utf-8", "replace")))
+        found.append(Read("profile", profile, read_text(profile, "profile", LOG)))
     return found
 
 

@@ -16,10 +16,10 @@ from oracle.spec.document import (
     SpecError,
     from_data,
     load,
-    read_text,
     refusal,
     suggest,
 )
+from oracle.spec.files import read_text
 from oracle.spec.schema import read
 from oracle.spec.system import Collectives, System
 

@@ -8,16 +8,12 @@ text until somebody who knows the wanted type reads it: `1e-6`, `010`, `yes` hol
 from __future__ import annotations
 
 import difflib
-import os
 import re
-import sys
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import cache
-from pathlib import Path
 from typing import Any
 
-LARGEST, DEEPEST, MOST_NODES = 2**20, 32, 100_000
+DEEPEST, MOST_NODES, SHOWN = 32, 100_000, 100  # SHOWN faults of one file
 
 CODES = {
     "E100": "The file cannot be read: missing, a directory, too large, or not UTF-8 text.",
@@ -70,9 +66,10 @@ class SpecError(ValueError):
 
     def explain(self) -> str:
         lines = self.text.splitlines()
-        blocks = [_block(fault, self.name, lines) for fault in self.faults]
+        blocks = [_block(fault, self.name, lines) for fault in self.faults[:SHOWN]]
         count = len(self.faults)
         total = "1 problem" if count == 1 else f"{count} problems"
+        total += f" (the first {SHOWN} are shown)" if count > SHOWN else ""
         return "\n".join([*blocks, f"{total} in {self.name}. Nothing was computed."])
 
 
@@ -142,40 +139,6 @@ def suggest(word: str, known: Iterable[str], otherwise: str = "known") -> str:
         return f"did you mean `{meant}`?"
     shown = ", ".join(f"`{o}`" for o in options[:12])
     return f"{otherwise}: {shown}{', …' if len(options) > 12 else ''}" if options else ""
-
-
-def read_text(path: str | os.PathLike[str], what: str = "spec file", most: int = LARGEST) -> str:
-    """The text of a file that a user names, or a SpecError that says why it cannot be had."""
-    name = str(path)
-    if name == "-":
-        return _standard_input()
-    fault = ""
-    try:
-        if not Path(path).is_file():
-            exists = Path(path).exists()
-            fault = "this is not a regular file" if exists else "there is no such file"
-        elif (size := Path(path).stat().st_size) > most:
-            fault = f"{size} bytes is more than a {what} may have ({most})"
-        else:
-            return Path(path).read_bytes().decode("utf-8-sig")
-    except UnicodeDecodeError as error:
-        fault = f"byte {error.start} is not UTF-8 text"
-    except (OSError, ValueError) as error:
-        fault = getattr(error, "strerror", None) or str(error)
-    raise refusal(name, fault, code="E100")
-
-
-@cache
-def _standard_input() -> str:
-    """What was piped in, read once."""
-    data = sys.stdin.buffer.read(LARGEST + 1)
-    try:
-        if len(data) <= LARGEST:
-            return data.decode("utf-8-sig")
-        what = f"more than a spec may have ({LARGEST} bytes)"
-    except UnicodeDecodeError as error:
-        what = f"byte {error.start} is not UTF-8 text"
-    raise refusal("standard input", what, code="E100")
 
 
 def load(text: str, name: str) -> Node:

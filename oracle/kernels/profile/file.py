@@ -18,13 +18,13 @@ from typing import Any
 
 from oracle.kernels.profile.measured import Profile, Timed, Update
 from oracle.kernels.profile.shape import taken_apart
-from oracle.spec.document import Fault, Place, SpecError, read_text, suggest
+from oracle.spec.document import Fault, Place, SpecError, suggest
+from oracle.spec.files import LOG, read_text
 from oracle.spec.options import PRECISIONS, SLOTS
 from oracle.spec.strict_json import Unfit, loads
 from oracle.spec.units import parse
 
 MARK = "oracle-profile"
-LARGEST = 32 * 2**20  # bytes
 
 
 def profile(what: Any) -> Profile:
@@ -32,7 +32,7 @@ def profile(what: Any) -> Profile:
     if isinstance(what, Profile):
         return what
     path = os.fspath(what)
-    return read(read_text(path, "profile", LARGEST), path)
+    return read(read_text(path, "profile", LOG), path)
 
 
 def read(text: str, name: str) -> Profile:
