@@ -172,7 +172,8 @@ def test_every_file_comes_in_by_one_door() -> None:
             if last in ("open", "fdopen"):
                 # a call that opens to write says so
                 write = file.name in WRITE and any(
-                    word in ast.unparse(call) for word in ("'w'", "'a'", "'ab'", "'r+b'", "os.O_")
+                    word in ast.unparse(call)
+                    for word in ("'w'", "'a'", "'ab'", "'r+b'", "os.O_", "flags")
                 )
                 found += [] if write else [(file.name, call.lineno, name)]
             elif name != last and last in ("read_bytes", "read_text"):

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from oracle.executor import records
+from oracle.spec.document import refusal
 from oracle.spec.files import LOG, read_json
 
 STRAGGLER = 1.5  # times the median of all ranks' own work
@@ -94,6 +95,7 @@ class Measurement:
     def from_json(cls, entry: Mapping[str, Any]) -> Measurement:
         own = entry["measured"]
         names = [each.name for each in fields(MeasuredExchange)]
+        _check(entry, own)
         exchange = tuple(
             MeasuredExchange(**{name: e[name] for name in names}) for e in entry["exchange"]
         )
@@ -103,6 +105,26 @@ class Measurement:
             entry["memory"]["total"], tuple(own["ranks"]), own["options"], own["environment"],
             tuple((a, b) for a, b in own["stages"]), own["complete"],
         )  # fmt: skip
+
+
+def _check(entry: Mapping[str, Any], own: Mapping[str, Any]) -> None:
+    """Refuse what cannot be measured: no time, no sample, a word where a number is due."""
+    each = own["each"]
+    timed: dict[Any, Any] = {"iteration": entry["seconds"]["iteration"], **dict(enumerate(each))}
+    spent = {**entry["compute"], "memory": entry["memory"]["total"]}
+    spent |= {f"{one['what']} {name}": one[name] for one in entry["exchange"]
+              for name in ("seconds", "bytes", "calls")}  # fmt: skip
+    for name, value, least in (
+        *((name, value, 1e-12) for name, value in timed.items()),
+        *((name, value, 0.0) for name, value in spent.items()),
+    ):
+        if type(value) not in (int, float) or not least <= value < 1e18:
+            raise ValueError(f"`{name}` is {value!r:.40}, not a number from {least:g} on")
+    for name in ("batch", "devices"):
+        if type(own[name]) is not int or not 1 <= own[name] < 2**53:
+            raise ValueError(f"`{name}` is {own[name]!r:.40}, not a whole number from 1 on")
+    if not isinstance(entry["plan"], str) or not isinstance(own["model"], str):
+        raise ValueError("its plan and its model are words")
 
 
 def write(path: Path, found: Sequence[Measurement]) -> None:
@@ -117,14 +139,19 @@ def write(path: Path, found: Sequence[Measurement]) -> None:
 
 
 def read(path: Path) -> list[Measurement]:
-    """The measurements of a file; a ValueError with its name when it holds none."""
+    """The measurements of a file; a SpecError with its name when it holds none."""
+    document = read_json(path, "measurement", LOG)
     try:
-        document = read_json(path, "measurement", LOG)
         if document.get("measured") is not True or document.get("schema") != SCHEMA:
-            raise ValueError("it does not say so")
-        return [Measurement.from_json(entry) for entry in document["plans"]]
-    except (ValueError, KeyError, TypeError, AttributeError) as error:
-        raise ValueError(f"{path} is no measurement of plans: {error}") from None
+            raise ValueError('it does not say `"measured": true` and `"schema": 1`')
+        found = [Measurement.from_json(entry) for entry in document["plans"]]
+        if not found:
+            raise ValueError("it holds no plan")
+        return found
+    except (ValueError, LookupError, TypeError, AttributeError) as error:
+        said = f"it lacks {error}" if isinstance(error, KeyError) else str(error)
+        what, hint = f"this is no measurement of plans: {said}", "`oracle run … -o FILE` writes one"
+        raise refusal(str(path), what, hint, "E130") from None
 
 
 def join(parts: Path, size: int, complete: bool) -> Iterator[Measurement]:

@@ -7,6 +7,7 @@ import ctypes
 import importlib
 import json
 import os
+import re
 import signal
 import sys
 import time
@@ -189,7 +190,8 @@ def rank_count_here() -> int:
     from oracle.executor.world import LAUNCHERS
 
     names = (row[3] for row in LAUNCHERS.values() if row[3])
-    return next((int(os.environ[n]) for n in names if os.environ.get(n, "").isdigit()), 0)
+    said = (os.environ.get(name, "") for name in names)
+    return next((int(text) for text in said if re.fullmatch("[0-9]{1,9}", text)), 0)
 
 
 def _hosts(rank: Rank) -> list[str]:

@@ -23,6 +23,7 @@ from oracle.spec.dataset import Dataset
 from oracle.spec.document import Node
 from oracle.spec.schema import read
 
+MOST_UNITS = 192  # pieces that a pipeline deals out: cutting takes time by their square
 Floats: TypeAlias = NDArray[np.float64]
 Flags: TypeAlias = NDArray[np.bool_]
 Axes: TypeAlias = tuple[Floats, Floats, Floats]  # three extents of each row; 1 where none is
@@ -162,7 +163,12 @@ class Model:
         return kept
 
     def _segment(self, i: int) -> Segment:
-        return next(s for s in self.segments if s.start <= i < s.stop)
+        return self.segments[self._segments[i]]
+
+    @cached_property
+    def _segments(self) -> list[int]:
+        """The segment that each row is in."""
+        return [k for k, one in enumerate(self.segments) for _ in range(one.start, one.stop)]
 
     def _origin(self, i: int) -> int:
         """The row whose memory row i's output lives in: flatten and reshape make none."""
@@ -213,11 +219,21 @@ class Model:
             rest[begin:] = self.repeat[begin:]
             counts.append(rest)
             ends.append(len(self.rows) - 1)
-        return np.array(counts), np.array(ends, dtype=float)
+        along = -(-len(counts) // MOST_UNITS)  # of very deep models, units are runs of them
+        joined = np.add.reduceat(counts, np.arange(0, len(counts), along))
+        last = np.minimum(np.arange(along, len(counts) + along, along), len(counts)) - 1
+        return joined, np.array(ends, dtype=float)[last]
+
+    @cached_property
+    def _oldest(self) -> Floats:
+        """The oldest row that any row reads from each row on; one more entry than rows."""
+        read = [min(feeds, default=len(self.rows)) for feeds in self.feeds]
+        behind = np.minimum.accumulate([len(self.rows), *reversed(read)])
+        return np.asarray(behind[::-1], dtype=float)
 
     def _closed(self, stop: int) -> bool:
         """Whether only the last tensor made is read from here on."""
-        return all(feed >= stop - 1 for i in range(stop, len(self.rows)) for feed in self.feeds[i])
+        return bool(self._oldest[stop] >= stop - 1)
 
 
 def _mac(row: Row) -> float:

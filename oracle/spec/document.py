@@ -152,6 +152,7 @@ def load(text: str, name: str) -> Node:
 
 # what makes a text look other than it is: bidirectional marks, controls, halves of characters
 _HIDING = re.compile(r"[\x00-\x08\x0b\x0c\x0e-\x1f\x7f\u202a-\u202e\u2066-\u2069\ud800-\udfff]")
+_HIDING_INSIDE = re.compile(_HIDING.pattern.replace(r"\x0e", r"\r\x0e"))  # of one word or line
 
 
 def _hides(char: str) -> str:
@@ -196,7 +197,7 @@ class _Reader:
                 if isinstance(event, (yaml.MappingEndEvent, yaml.SequenceEndEvent)):
                     node, _ = stack.pop()
                 elif isinstance(event, yaml.ScalarEvent):
-                    if found := _HIDING.search(event.value):  # written as an escape
+                    if found := _HIDING_INSIDE.search(event.value):  # written as an escape
                         raise self.stop("E101", _hides(found.group()), place, "delete it")
                     node = Node(place, "scalar", event.value, event.style in ("'", '"'))
                 elif isinstance(event, (yaml.MappingStartEvent, yaml.SequenceStartEvent)):
@@ -252,9 +253,10 @@ def from_data(data: Any, path: str = "", depth: int = 0) -> Node:
     if isinstance(data, Mapping):
         node = Node(place, "mapping")
         for key, value in data.items():
-            inner = f"{path}.{key}" if path else str(key)
-            node.entries[str(key)] = from_data(value, inner, depth + 1)
-            node.keys[str(key)] = Place(path=inner)
+            word = from_data(str(key), path, depth + 1).text
+            inner = f"{path}.{word}" if path else word
+            node.entries[word] = from_data(value, inner, depth + 1)
+            node.keys[word] = Place(path=inner)
         return node
     if isinstance(data, Sequence) and not isinstance(data, str | bytes):
         items = [from_data(value, f"{path}[{i}]", depth + 1) for i, value in enumerate(data)]
@@ -263,4 +265,7 @@ def from_data(data: Any, path: str = "", depth: int = 0) -> Node:
         return Node(place, "scalar", "")
     if isinstance(data, bool):
         return Node(place, "scalar", "true" if data else "false")
-    return Node(place, "scalar", str(data), quoted=isinstance(data, str) and not data)
+    text = str(data)
+    if found := _HIDING_INSIDE.search(text):
+        raise SpecError("spec", [Fault("E101", _hides(found.group()), place, "delete it")])
+    return Node(place, "scalar", text, quoted=isinstance(data, str) and not data)

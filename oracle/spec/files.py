@@ -15,7 +15,6 @@ import re
 import stat
 import sys
 from collections.abc import Iterator
-from contextlib import contextmanager
 from functools import cache
 from pathlib import Path
 from typing import Any, BinaryIO, TypeAlias
@@ -33,25 +32,22 @@ _TOML = re.compile(r'"(?:[^"\\\n]++|\\.)*+"|\'[^\'\n]*+\'|#[^\n]*+|[][{}]|\n')
 Name: TypeAlias = str | os.PathLike[str]
 
 
-@contextmanager
-def opened(path: Name, what: str, most: int, *, links: bool = True) -> Iterator[BinaryIO]:
+def opened(path: Name, what: str, most: int, *, links: bool = True) -> BinaryIO:
     """A regular file to read; a SpecError says why it cannot be had.
 
     Without `links` the name itself may not be a symbolic link to somewhere else.
     """
-    more = os.O_NONBLOCK | os.O_NOCTTY | (0 if links else os.O_NOFOLLOW)
+    flags = os.O_RDONLY | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC
     try:
         fault, hint = _unfit(os.stat(path, follow_symlinks=links), what, most)
         if not fault:
-            with open(path, "rb", opener=lambda name, flags: os.open(name, flags | more)) as file:
-                fault, hint = _unfit(os.fstat(file.fileno()), what, most)
-                if not fault:
-                    yield file
-                    return
+            file = os.fdopen(os.open(path, flags | (0 if links else os.O_NOFOLLOW)), "rb")
+            fault, hint = _unfit(os.fstat(file.fileno()), what, most)  # it may be another by now
+            if not fault:
+                return file
+            file.close()
     except FileNotFoundError:
         fault, hint = "there is no such file", ""
-    except SpecError:
-        raise
     except (OSError, ValueError) as error:  # no permission, a loop of links, a zero in the name
         fault, hint = getattr(error, "strerror", None) or str(error), ""
     raise refusal(str(path) or "a file without a name", fault, hint, "E100")
