@@ -163,7 +163,7 @@ def _verbose_lines(asked: Any, set_elsewhere: dict[str, Any], seconds: float) ->
     lines = [f"set: {key} = {one.text} ({one.origin})" for key, one in set_elsewhere.items()]
     if getattr(asked, "model", None) and getattr(asked, "system", None):
         from oracle.commands.sweep import specs
-        from oracle.show.provenance import specs_read
+        from oracle.show.provenance import resolved, specs_read, usual
 
         read = {
             f"read: {one.kind} {one.name}, sha256 {one.sha256[:16]}…"
@@ -172,6 +172,9 @@ def _verbose_lines(asked: Any, set_elsewhere: dict[str, Any], seconds: float) ->
             for one in specs_read(model, system, asked.dataset, asked.profile)
         }
         lines += sorted(read)
+        if (specs(asked.model), specs(asked.system)) == ((asked.model,), (asked.system,)):
+            lines += [f"option: {name} = {one['value']} ({one['origin']})"
+                      for name, one in resolved(usual(asked), asked).items()]  # fmt: skip
     return [*lines, f"took {seconds:.2f} s"]
 
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
-from functools import cached_property, lru_cache
+from functools import cached_property
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -259,8 +259,9 @@ def model(what: Any, dataset: Any = None) -> Model:
     elif isinstance(what, Mapping):
         found = _load(what)
     else:
-        path = catalogue.find(os.fspath(what), "models")
-        found = _cached(str(path), path.stat().st_mtime_ns if os.path.isfile(path) else 0)
+        name = os.fspath(what)
+        path = catalogue.find(name, "models").absolute()
+        found = _KEPT.get(path, lambda: _load(name))
     if dataset is None:
         return found
     return _with_dataset(found, catalogue.dataset(dataset))
@@ -281,9 +282,7 @@ def _as_read(data: Dataset, given: Shape) -> Dataset:
     return replace(data, samples=samples, sample=(data.sample[0], *given.extents))
 
 
-@lru_cache(maxsize=32)
-def _cached(path: str, stamp: int) -> Model:
-    return _load(path)
+_KEPT = catalogue.Kept(32)
 
 
 def network(what: Any) -> tuple[Network, Node, str, str]:
@@ -294,7 +293,8 @@ def network(what: Any) -> tuple[Network, Node, str, str]:
 
 def _load(what: Any) -> Model:
     spec, node, name, text = network(what)
-    data = catalogue.dataset(spec.dataset) if spec.dataset else None
+    beside = catalogue.folder_of(what, name)
+    data = catalogue.dataset(spec.dataset, beside) if spec.dataset else None
     return build(spec, node, name, text, data)
 
 

@@ -65,11 +65,14 @@ PLAN = record(
     },
     {"probability_best": SHARE},
 )  # fmt: skip
+# who set an option: the command line, the environment, a file and line, the model, the default
+SET = named(record({"value": {}, "origin": TEXT}))
+CONFIG: Schema = {"config": SET}  # what a file of settings made of the question
 QUESTION = {
     "model": TEXT, "system": TEXT, "devices": COUNT, "batch": COUNT, "precision": TEXT,
     "optimizer": TEXT, "dataset": maybe(TEXT), "ideal": YES,
 }  # fmt: skip
-ESTIMATE = {**MADE_BY, **FROM, **QUESTION, "plans": listed(PLAN)}
+ESTIMATE = {**MADE_BY, **FROM, **QUESTION, "options": SET, "plans": listed(PLAN)}
 ROW = {
     "point": COUNT, "model": TEXT, "system": TEXT, "what_if": TEXT, "way": TEXT, "devices": COUNT,
     "batch": COUNT, "status": {"enum": ["ok", "infeasible", "impossible"]}, "plan": TEXT,
@@ -143,4 +146,5 @@ def answer(name: str) -> Schema:
     """The JSON Schema of what a verb prints with `--json`."""
     head = {"$schema": "https://json-schema.org/draft/2020-12/schema",
             "title": f"oracle {name} --json"}  # fmt: skip
-    return {**head, **ANSWERS[name]}
+    body = ANSWERS[name]
+    return {**head, **body, "properties": {**body["properties"], **CONFIG}}
