@@ -47,6 +47,7 @@ class Measurement:
     environment: dict[str, Any] = field(default_factory=dict)
     stages: tuple[tuple[int, int], ...] = ()
     complete: bool = True
+    question: dict[str, Any] = field(default_factory=dict)  # that it answers; empty of old files
 
     @property
     def spread(self) -> float:
@@ -88,6 +89,7 @@ class Measurement:
                 "environment": self.environment,
                 "stages": [list(stage) for stage in self.stages],
                 "complete": self.complete,
+                **({"question": self.question} if self.question else {}),
             },
         }
 
@@ -104,6 +106,7 @@ class Measurement:
             entry["seconds"]["iteration"], tuple(own["each"]), dict(entry["compute"]), exchange,
             entry["memory"]["total"], tuple(own["ranks"]), own["options"], own["environment"],
             tuple((a, b) for a, b in own["stages"]), own["complete"],
+            dict(own.get("question", {})),
         )  # fmt: skip
 
 
@@ -200,6 +203,7 @@ def _one(
         environment=first["environment"],
         stages=tuple((a, b) for a, b in first["stages"]),
         complete=complete and len(steps) >= first["steps"],
+        question=first["question"],
     )
 
 

@@ -20,7 +20,7 @@ from oracle.models.build import Network, Segment, rows_of
 from oracle.models.layers import Extents, Row, Shape
 from oracle.spec import catalogue
 from oracle.spec.dataset import Dataset
-from oracle.spec.document import Node
+from oracle.spec.document import Node, fingerprint
 from oracle.spec.schema import read
 
 MOST_UNITS = 192  # pieces that a pipeline deals out: cutting takes time by their square
@@ -40,6 +40,7 @@ class Model:
     title: str = ""
     source: str = ""
     dataset: Dataset | None = None  # that it is usually trained on, or was opened with
+    fingerprint: str = ""  # a hash of the spec's layers: what results of it belong to
 
     def __len__(self) -> int:
         return len(self.rows)
@@ -269,9 +270,7 @@ def model(what: Any, dataset: Any = None) -> Model:
 
 def _with_dataset(found: Model, data: Dataset) -> Model:
     data = _as_read(data, found.rows[0].given)
-    return Model(
-        found.name, found.rows, found.feeds, found.segments, found.title, found.source, data
-    )
+    return replace(found, dataset=data)
 
 
 def _as_read(data: Dataset, given: Shape) -> Dataset:
@@ -306,4 +305,5 @@ def build(
     return Model(
         spec.name, tuple(found.rows), tuple(found.feeds), tuple(found.segments),
         spec.title, spec.source, data and _as_read(data, found.given),
+        fingerprint(node, ("name", "title", "source", "dataset")),
     )  # fmt: skip

@@ -8,6 +8,8 @@ text until somebody who knows the wanted type reads it: `1e-6`, `010`, `yes` hol
 from __future__ import annotations
 
 import difflib
+import hashlib
+import json
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -101,6 +103,19 @@ def _block(fault: Fault, name: str, lines: list[str]) -> str:
             f"{margin} | {mark}{' ' + fault.hint if fault.hint else ''}",
         ]
     )
+
+
+def fingerprint(node: Node, without: Sequence[str] = ()) -> str:
+    """A hash of what a document says, whatever its comments, order of fields and quotes."""
+
+    def said(one: Node) -> Any:
+        if one.kind == "scalar":
+            return one.text
+        return [said(item) for item in one.items] or {k: said(v) for k, v in one.entries.items()}
+
+    kept = {key: said(value) for key, value in node.entries.items() if key not in without}
+    text = json.dumps(kept, sort_keys=True)
+    return hashlib.sha256(text.encode()).hexdigest()[:16]
 
 
 @dataclass(slots=True)

@@ -12,11 +12,12 @@ takes it.
 
 from __future__ import annotations
 
+import hashlib
 import json
 import os
 import socket
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -47,7 +48,8 @@ class Ledger:
             self._same(place, head)
         else:
             write(place, json.dumps(head, indent=1).encode())
-        self.size = len(grid)
+        self.grid = grid
+        self.key = hashlib.sha256(json.dumps(head, sort_keys=True).encode()).hexdigest()[:16]
         self._file: int | None = None
         self._synced = 0.0
 
@@ -71,7 +73,8 @@ class Ledger:
             name = f"{socket.gethostname()[:40]}-{os.getpid()}-{os.urandom(4).hex()}.jsonl"
             flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_APPEND
             self._file = os.open(self.rows / name, flags, 0o644)
-        line = json.dumps([number, row], separators=(",", ":"), allow_nan=False).encode() + b"\n"
+        text = json.dumps([number, row, self.key], separators=(",", ":"), allow_nan=False)
+        line = text.encode() + b"\n"
         try:
             while line:  # a full disk or a signal may take only part of it
                 line = line[os.write(self._file, line) :]
@@ -100,12 +103,24 @@ class Ledger:
                 if not line.endswith(b"\n"):
                     continue  # torn by a kill; computed again
                 try:
-                    number, row = loads(line.decode())
-                    sound = 0 <= number < self.size and row["point"] == number
+                    number, row, *key = loads(line.decode())
+                    sound = 0 <= number < len(self.grid) and row["point"] == number
                 except (ValueError, TypeError, KeyError):
                     continue
-                if sound:
-                    yield number, line
+                if not sound:
+                    continue
+                if key != [self.key] and (why := self._foreign(number, row, bool(key))):
+                    raise refusal(
+                        str(place), f"{place.name} has a row of another sweep: {why}", OTHER
+                    )
+                yield number, line
+
+    def _foreign(self, number: int, row: Mapping[str, Any], signed: bool) -> str:
+        """How a row differs from what is asked; one of before rows were signed may be ours."""
+        for name, value in self.grid.point(number)._asdict().items():
+            if name in row and row[name] != value:
+                return f"{name} is {_short(row[name])} there, {_short(value)} here"
+        return "its specs, options or version are others" if signed else ""
 
     def done(self) -> set[int]:
         """Points whose row is there."""
