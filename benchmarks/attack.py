@@ -172,9 +172,9 @@ def _child(out: Path, err: Path, run: Callable[[], int]) -> None:
             handle = os.open(path, flags, 0o600)
             os.dup2(handle, number)
             os.close(handle)
-        sys.stdin = open(0, encoding="utf-8", closefd=False)
-        sys.stdout = open(1, "w", encoding="utf-8", closefd=False)
-        sys.stderr = open(2, "w", encoding="utf-8", closefd=False)
+        sys.stdin = os.fdopen(0, encoding="utf-8", closefd=False)
+        sys.stdout = os.fdopen(1, "w", encoding="utf-8", closefd=False)
+        sys.stderr = os.fdopen(2, "w", encoding="utf-8", closefd=False)
         code = run()
     except BaseException:
         import traceback

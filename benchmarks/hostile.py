@@ -19,17 +19,20 @@ ROOT = Path(__file__).parents[1]
 SPECS, DATA = ROOT / "specs", ROOT / "tests" / "data"
 BATCH = 100  # texts that one process reads
 WORDS = (
-    b"0 1 -1 nan inf 1e999 -0 1e308 010 1_000 \xc2\xb2 \xd9\xa3 9223372036854775808 { } [ ] < > ' \" "
+    b"0 1 -1 nan inf 1e999 -0 1e308 010 1_000 \xc2\xb2 \xd9\xa3 9223372036854775808 { } [ ] < > ' "
+    b'" '
     b", : = # & * ! | - ? % @ ` ~ null true {} [] [[[[ {{{{ !!python/object:os.system &a *a << \\ "
-    b"\t \r \n \0 \xff \xe2\x80\xae \xed\xa0\x80 GiB Gb B/s s us % ../ /dev/zero $(id) ${HOME} ; repeat "
+    b"\t \r \n \0 \xff \xe2\x80\xae \xed\xa0\x80 GiB Gb B/s s us % ../ /dev/zero $(id) ${HOME} ; "
+    b"repeat "
     b"conv dense abci resnet50 data:2 pipeline:4,segments=2 name: - 99999999999999999999 x\rx"
 ).split(b" ")
 LONG = "n" * 5000
 ODD = (
-    "", " ", "-", "--", "-1", "0", "²", "٣", "1e9", "nan", "inf", "1" * 30, "9" * 5000, LONG, "a\0b",
-    "a\nb", "\r=cmd", "../../x", "/dev/zero", "/dev/full", "/proc/self/mem", ".", "/", "~", "$(id)",
-    "`id`", "<b>", "%s", "{}", "\ud800", "\u202e", "=1+1", "1..", "..1", "1..99999999:1", ",", "1,,2",
-    "data:2", "data:²", "data:1000000000", "data:2 " * 999, "serial serial", "abci", "resnet50",
+    "", " ", "-", "--", "-1", "0", "²", "٣", "1e9", "nan", "inf", "1" * 30, "9" * 5000, LONG,
+    "a\0b", "a\nb", "\r=cmd", "../../x", "/dev/zero", "/dev/full", "/proc/self/mem", ".", "/", "~",
+    "$(id)", "`id`", "<b>", "%s", "{}", "\ud800", "\u202e", "=1+1", "1..", "..1", "1..99999999:1", ",",
+    "1,,2", "data:2", "data:²", "data:1000000000", "data:2 " * 999, "serial serial", "abci",
+    "resnet50",
 )  # fmt: skip
 
 
@@ -181,7 +184,8 @@ def readers() -> dict[str, tuple[Callable[[Path], Any], tuple[bytes, ...], str]]
     }]}).encode()  # fmt: skip
     config = json.dumps({"model_type": "llama", "hidden_size": 64, "num_hidden_layers": 2,
                          "num_attention_heads": 4, "intermediate_size": 128, "vocab_size": 100,
-                         "max_position_embeddings": 64, "num_key_value_heads": 2}).encode()  # fmt: skip
+                         "max_position_embeddings": 64,
+                         "num_key_value_heads": 2}).encode()  # fmt: skip
     logged_ = seeds_of(DATA / "logs", DATA / "topology") or (b"# nccl-tests\n",)
     return {
         "model": (_estimated, seeds_of(SPECS / "models"), ".yaml"),
@@ -270,7 +274,8 @@ FILES: dict[str, Callable[[Path], None]] = {
     "memory": lambda path: path.symlink_to("/proc/self/mem"),
     "kernel": lambda path: path.symlink_to("/proc/kmsg"),
     "terminal": lambda path: path.symlink_to("/dev/ptmx"),
-    "empty": _written(b""), "null": _written(b"\0" * 4096), "binary": _written(bytes(range(256)) * 99),
+    "empty": _written(b""), "null": _written(b"\0" * 4096),
+    "binary": _written(bytes(range(256)) * 99),
     "utf16": _written("name: x\n".encode("utf-16")), "mark": _written(b"\xef\xbb\xbf"),
     "lists": _written(b"[" * 200_000), "maps": _written(b'{"a":' * 100_000),
     "dashes": _written(b"- " * 200_000), "indents": _written(
@@ -279,7 +284,8 @@ FILES: dict[str, Callable[[Path], None]] = {
     "unknown": _written(b"".join(b"k%d: 1\n" % i for i in range(60_000))),
     "layers": _written(b"name: x\nsource: x\ninput: [3, 8, 8]\nlayers:\n" + b"- relu\n" * 60_000),
     "wide": _written(b"a," * 400_000 + b"a\n" + b"1,\n" * 1000), "line": _written(b"9" * 900_000),
-    "lines": _written(b"\n" * 16_000_000), "rows": _written(b"predicted,measured\n" + b"1,1\n" * 900_000),
+    "lines": _written(b"\n" * 16_000_000),
+    "rows": _written(b"predicted,measured\n" + b"1,1\n" * 900_000),
     "empties": _written(b"[" + b"[]," * 5_000_000 + b"0]"), "number": _written(b"9" * 10**6),
     "numbers": _written(b"[" + b"1," * 8_000_000 + b"1]"),
     "aliases": _written(b"a: &a [x]\n" + b"".join(
@@ -377,10 +383,12 @@ def _environments() -> Iterator[Case]:
 
 def _settings_files() -> Iterator[Case]:
     deep = {"lists": b"a = " + b"[" * 20_000, "tables": b"[a" + b".a" * 20_000 + b"]\n",
-            "many": b"".join(b"k%d = 1\n" % i for i in range(6000)), "long": b"top = " + b"9" * 60_000,
+            "many": b"".join(b"k%d = 1\n" % i for i in range(6000)),
+            "long": b"top = " + b"9" * 60_000,
             "large": b"#" * 2**20, "heads": b"".join(b"[t%d]\n" % i for i in range(9000)),
             "latin": b'precision = "\xe9"', "dotted": b"a" + b".a" * 30_000 + b" = 1\n",
-            "inline": b"a = " + b"{b=" * 20_000, "key": b'"' + b"k" * 60_000 + b'" = 1'}  # fmt: skip
+            "inline": b"a = " + b"{b=" * 20_000,
+            "key": b'"' + b"k" * 60_000 + b'" = 1'}  # fmt: skip
     makers = {**{name: _written(content) for name, content in deep.items()}, **FILES}
     for kind, make in makers.items():
         for verb in ("recommend", "specs", "config", "export"):
@@ -451,10 +459,12 @@ def _names() -> Iterator[Case]:
         "report": ["report", "m.yaml", "abci", "--devices", "2", "--batch", "8", "-o", "r.html"],
         "csv": ["recommend", "m.yaml", "abci", "--devices", "2", "--batch", "8", "--format", "csv"],
         "md": ["recommend", "m.yaml", "abci", "--devices", "2", "--batch", "8", "--format", "md"],
-        "slurm": ["export", "slurm", "m.yaml", "abci", "--plan", "data:2", "--batch", "8", "-o", "job"],
+        "slurm": ["export", "slurm", "m.yaml", "abci", "--plan", "data:2", "--batch", "8",
+                  "-o", "job"],
         "torchrun": ["export", "torchrun", "m.yaml", "abci", "--plan", "data:2", "--batch", "8",
                      "-o", "job"],
-        "trace": ["export", "trace", "m.yaml", "abci", "--plan", "data:2", "--batch", "8", "-o", "job"],
+        "trace": ["export", "trace", "m.yaml", "abci", "--plan", "data:2", "--batch", "8",
+                  "-o", "job"],
     }  # fmt: skip
     for word in nasty:
         for kind, line in lines.items():
@@ -487,7 +497,8 @@ def _names() -> Iterator[Case]:
 
 def _two_writers() -> Iterator[Case]:
     """Two that write one place at once: each is whole or refused."""
-    for verb, line in (("report", [*VERBS["report"]]), ("sweep", [*VERBS["sweep"], "--out", "runs"]),
+    for verb, line in (("report", [*VERBS["report"]]),
+                       ("sweep", [*VERBS["sweep"], "--out", "runs"]),
                        ("recommend", [*VERBS["recommend"], "-o", "made"]),
                        ("export", [*VERBS["export"], "-o", "job"])):  # fmt: skip
 

@@ -121,7 +121,8 @@ def test_json_and_toml_are_read_in_linear_time(tmp_path: Path) -> None:
             files.json_of(deep, "text")
     with pytest.raises(SpecError, match=r"more than \d+ values"):
         files.json_of("[" + "[]," * strict_json.MOST_VALUES + "0]", "text")
-    for deep in ("a = " + "[" * 9999 + "]" * 9999, "a = " + "{b = " * 9999, "a = " + "9" * 9999):
+    for deep in ("a = " + "[" * 9999 + "]" * 9999, "a = " + "{b = " * 9999, "a = " + "9" * 9999,
+                 "a" + ".a" * 30_000 + " = 1", "[" + '"a" . ' * 20_000 + "a]"):  # fmt: skip
         with pytest.raises(SpecError):
             files.toml_of(deep, "text")
     assert files.toml_of('a = "[[[["\n[b]\nc = [[1], [2]] # [[[', "text")["b"] == {"c": [[1], [2]]}
@@ -343,6 +344,16 @@ def test_a_sweep_stays_in_its_folder(tmp_path: Path, capsys: Any) -> None:
         (folder / "sweep.json").unlink()
         (folder / "sweep.json").write_text(nested)
         assert told(capsys, *line, str(folder))[0] == 2
+    (folder / "sweep.json").unlink()
+    shutil.rmtree(folder / "rows")
+    for place, make in (("result.csv", os.mkfifo), ("rows/a.jsonl", lambda path: path.write_bytes(
+            b"\n" * 2**22))):  # fmt: skip
+        (folder / place).unlink(missing_ok=True)
+        (folder / place).parent.mkdir(exist_ok=True)
+        make(folder / place)
+        assert seconds(lambda: told(capsys, *line, str(folder))) < 5
+        assert told(capsys, *line, str(folder))[0] == 2
+        (folder / place).unlink()
     assert [path.name for path in outside.iterdir()] == ["a.jsonl"]
 
 
@@ -350,3 +361,13 @@ def test_a_worker_of_the_command_line_says_nothing_of_python(tmp_path: Path) -> 
     done = spawn("compare", "/dev/null", "resnet50", "abci")
     assert done.returncode == 2
     assert b"Traceback" not in done.stderr
+
+
+def test_no_hostile_input_ends_in_a_traceback_a_hang_or_beside_its_place() -> None:
+    """A few hundred of the inputs of `python -m benchmarks.attack`, as many as take seconds."""
+    done = subprocess.run([sys.executable, "-m", "benchmarks.attack", "--quick", "--json"],
+                          cwd=ROOT, capture_output=True, timeout=300, check=False)  # fmt: skip
+    found = json.loads(done.stdout)
+    assert found["figures"]["attack.inputs"]["value"] >= 300
+    assert found["rows"] == []
+    assert done.returncode == 0

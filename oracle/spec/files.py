@@ -27,7 +27,9 @@ LINE, LINES, CELLS, COLUMNS = 2**24, 2**20, 2**20, 512  # of a text, of a table,
 DEEPEST = 16  # tables and lists of a TOML text, one in the other
 _BREAK = re.compile(r"[\n\r\x0b\x0c\x1c-\x1e\x85\u2028\u2029]")  # as `str.splitlines` has it
 _TOML = re.compile(r'"(?:[^"\\\n]++|\\.)*+"|\'[^\'\n]*+\'|#[^\n]*+|[][{}]|\n')
-
+_DOTTED = re.compile(  # Python's reader takes time by the square of the parts
+    r"""(?<![\w"'-])(?:(?:[\w-]++|"[^"\n]*+"|'[^'\n]*+')[ \t]*+\.[ \t]*+){16}"""
+)
 
 Name: TypeAlias = str | os.PathLike[str]
 
@@ -175,6 +177,10 @@ def toml_of(text: str, name: str) -> dict[str, Any]:
     """The tables of a TOML text."""
     import tomllib
 
+    if dotted := _DOTTED.search(text):
+        place = Place(text.count("\n", 0, dotted.start()) + 1, 1)
+        what = f"a key of more than {DEEPEST} parts"
+        raise SpecError(name, [Fault("E108", what, place)], text)
     depth, line = 0, 1
     for match in _TOML.finditer(text):
         mark = match[0]

@@ -22,6 +22,7 @@ from oracle.ask.sweep.grid import FACTORS, Grid, numbers, sizes, supposed
 from oracle.ask.sweep.ledger import Ledger
 from oracle.ask.sweep.row import COLUMNS
 from oracle.ask.sweep.table import FORMATS, needs, written
+from oracle.spec.document import refusal
 from oracle.spec.files import read_bytes, write
 
 SLICE = 8  # points that are worth one more process
@@ -87,6 +88,8 @@ def sweep(
         if keep and len(rows) == len(grid):
             result = place / f"result.{form}"
             content = written(rows, form)
+            if result.exists() and not result.is_symlink() and not result.is_file():
+                raise refusal(str(result), "this is not a regular file", "another --out folder")
             if not _holds(result, content):
                 write(result, content)
         return Sweep(grid, rows, result)

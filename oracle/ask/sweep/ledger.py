@@ -27,6 +27,7 @@ from oracle.spec.files import LOG, read_lines, read_text, write
 from oracle.spec.strict_json import loads
 
 FORM, OTHER = 1, "another --out folder"
+ODD = 1000  # lines of a file that are passed over, at most
 SYNC = 1.0  # seconds between two requests to the disk; the kernel keeps a line once written
 
 
@@ -99,6 +100,7 @@ class Ledger:
     def lines(self) -> Iterator[tuple[int, bytes]]:
         """(point, row as written) of every whole line of every process."""
         for place in sorted(self.rows.glob("*.jsonl")):
+            odd = 0
             for line in read_lines(place, "file of rows", links=False):
                 if not line.endswith(b"\n"):
                     continue  # torn by a kill; computed again
@@ -106,8 +108,11 @@ class Ledger:
                     number, row, *key = loads(line.decode())
                     sound = 0 <= number < len(self.grid) and row["point"] == number
                 except (ValueError, TypeError, KeyError):
-                    continue
+                    sound = False
                 if not sound:
+                    odd += 1
+                    if odd > ODD:
+                        raise refusal(str(place), f"more than {ODD} lines are no rows", OTHER)
                     continue
                 if key != [self.key] and (why := self._foreign(number, row, bool(key))):
                     raise refusal(
