@@ -190,6 +190,8 @@ def test_what_is_no_measurement_is_refused(content: Any, capsys: Any, tmp_path: 
     ["estimate", "resnet50", "abci", "--plan", "data:2,accumulate=²", "--batch", "8"],
     ["estimate", "resnet50", "abci", "--plan", "data:2 " * 10**5, "--batch", "8"],
     ["recommend", "resnet50\0", "abci", "--devices", "2", "--batch", "8"],
+    ["recommend", *SMALL, "-o", "."], ["recommend", *SMALL, "-o", "a\0b"],
+    ["report", *SMALL, "-o", ""], ["schema", "models", "-o", "."],
     ["plot", "contention", "abci", "--devices", "4", "--pattern", "²x1", "-o", "x.svg"],
 ])  # fmt: skip
 def test_words_that_look_like_numbers_are_refused(line: list[str], capsys: Any) -> None:

@@ -66,6 +66,9 @@ def _say_no_more() -> None:
 
 
 def _main(arguments: list[str]) -> int:
+    if any("\0" in word for word in arguments):  # no shell gives one; a program may
+        print("error: a word of the command line has a zero in it", file=sys.stderr)
+        return 2
     verb, rest = (arguments[0], arguments[1:]) if arguments else ("--help", [])
     if verb == "help" and rest:
         verb, rest = rest[0], ["--help"]

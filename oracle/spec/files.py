@@ -9,6 +9,7 @@ out are as deep as a person nests them, and are read in time that grows with the
 from __future__ import annotations
 
 import csv
+import errno
 import io
 import os
 import re
@@ -200,7 +201,9 @@ def toml_of(text: str, name: str) -> dict[str, Any]:
 
 def write(place: Path, content: bytes) -> None:
     """Put a file in its place in one step; a device or a pipe is simply written to."""
-    if place.exists() and not place.is_file() and not place.is_dir():
+    if place.is_dir():  # also the place without a name, which is the folder at hand
+        raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), str(place))
+    if place.exists() and not place.is_file():
         place.write_bytes(content)
         return
     beside = place.with_name(f".{place.name}.{os.getpid()}.{os.urandom(4).hex()}")
