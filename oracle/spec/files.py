@@ -62,6 +62,8 @@ def read_bytes(path: Name, what: str = "file", most: int = SPEC, *, links: bool 
         return _standard_input(what, most)
     with opened(path, what, most, links=links) as file:
         content = file.read(most + 1)
+        if content is None:  # a file of the kernel that would have us wait
+            raise refusal(str(path), "it has nothing to read now", code="E100")
         if len(content) > most:
             raise refusal(str(path), f"longer than a {what} may be ({most} bytes)", code="E100")
         return content
