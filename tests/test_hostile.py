@@ -54,7 +54,8 @@ def kinds(folder: Path) -> dict[str, Path]:
     found["link"].symlink_to(found["link"])
     found["deep"].write_text("[" * 50_000 + "]" * 50_000)
     return {**found, "folder": folder, "missing": folder / "missing.yaml",
-            "device": Path("/dev/zero"), "kernel": Path("/proc/kmsg"), "long": folder / ("n" * 300)}  # fmt: skip
+            "device": Path("/dev/zero"), "kernel": Path("/proc/kmsg"),
+            "long": folder / ("n" * 300)}  # fmt: skip
 
 
 @pytest.mark.parametrize("reader", READERS)
@@ -89,6 +90,8 @@ def test_a_file_is_bounded_in_size_and_lines(tmp_path: Path) -> None:
     assert len(files.read_text(path, "log", files.LOG)) == files.LINES
     with pytest.raises(SpecError, match="more cells than a table may have"):
         list(files.csv_of("a,b,c,d\n" + "\n" * 9 + "1\n" * (files.CELLS // 4 + 1), "table")[1])
+    with pytest.raises(SpecError, match="commas"):
+        files.csv_of("a," * 2**20 + "a\n", "table")
     with pytest.raises(SpecError, match="more columns"):
         files.csv_of("a," * files.COLUMNS + "a\n", "table")
 
@@ -135,6 +138,8 @@ def test_many_faults_of_a_file_take_no_time(capsys: Any, tmp_path: Path, monkeyp
     (tmp_path / "oracle.toml").write_text("".join(f"k{i} = 1\n" for i in range(6000)))
     assert seconds(lambda: told(capsys, "specs", "list")) < 3
     (tmp_path / "oracle.toml").unlink()
+    (tmp_path / "p.jsonl").write_text("1,1\n" * 900_000)
+    assert seconds(lambda: told(capsys, "estimate", *ONE, "--profile", "p.jsonl")) < 5
     (tmp_path / "a.yaml").write_text("".join(f"k{i}: 1\n" for i in range(40_000)))
     assert seconds(lambda: told(capsys, "specs", "check", "a.yaml", "--kind", "systems")) < 5
 
@@ -190,7 +195,9 @@ def test_what_is_no_measurement_is_refused(content: Any, capsys: Any, tmp_path: 
     ["estimate", "resnet50", "abci", "--plan", "data:2,accumulate=²", "--batch", "8"],
     ["estimate", "resnet50", "abci", "--plan", "data:2 " * 10**5, "--batch", "8"],
     ["recommend", "resnet50\0", "abci", "--devices", "2", "--batch", "8"],
+    ["recommend", *SMALL, "--gamma=--"], ["sweep", *SMALL, "--batch=--"],
     ["recommend", *SMALL, "-o", "."], ["recommend", *SMALL, "-o", "a\0b"],
+    ["recommend", *SMALL, "-o", "\ud800"],
     ["report", *SMALL, "-o", ""], ["schema", "models", "-o", "."],
     ["plot", "contention", "abci", "--devices", "4", "--pattern", "²x1", "-o", "x.svg"],
 ])  # fmt: skip

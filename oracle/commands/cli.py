@@ -59,6 +59,12 @@ def main(argv: list[str] | None = None) -> int:
         return _internal_error(arguments)
 
 
+def _encodes(word: str) -> bool:
+    with contextlib.suppress(UnicodeEncodeError):
+        return bool(word == "" or os.fsencode(word))
+    return False
+
+
 def _say_no_more() -> None:
     """What is still to be flushed to standard output goes nowhere."""
     with contextlib.suppress(OSError, ValueError):
@@ -66,8 +72,8 @@ def _say_no_more() -> None:
 
 
 def _main(arguments: list[str]) -> int:
-    if any("\0" in word for word in arguments):  # no shell gives one; a program may
-        print("error: a word of the command line has a zero in it", file=sys.stderr)
+    if any("\0" in word or not _encodes(word) for word in arguments):  # of a program, not a shell
+        print("error: a word of the command line has a character that no name can", file=sys.stderr)
         return 2
     verb, rest = (arguments[0], arguments[1:]) if arguments else ("--help", [])
     if verb == "help" and rest:

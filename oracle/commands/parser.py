@@ -53,6 +53,12 @@ class Answer:
 class Parser(argparse.ArgumentParser):
     """argparse that suggests the nearest word and never exits by itself."""
 
+    def parse_args(self, words: Any = None, namespace: Any = None) -> Any:
+        for word in words or ():  # argparse makes a list of `--name=--`
+            if re.fullmatch(r"--[^=]+=--", word):
+                raise Usage(f"argument {word[:-3]}: expected a value, not `--`")
+        return super().parse_args(words, namespace)
+
     def error(self, message: str) -> NoReturn:
         raise Usage(self._nearer(message))
 

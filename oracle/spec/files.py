@@ -24,6 +24,7 @@ from oracle.spec import strict_json
 from oracle.spec.document import Fault, Place, SpecError, refusal
 
 SPEC, SETTINGS, LOG, ROWS = 2**20, 2**16, 2**24, 2**24  # bytes, at most
+WIDEST = 2**13  # commas of a line of a table, at most
 LINE, LINES, CELLS, COLUMNS = 2**24, 2**20, 2**20, 512  # of a text, of a table, at most
 DEEPEST = 16  # tables and lists of a TOML text, one in the other
 _BREAK = re.compile(r"[\n\r\x0b\x0c\x1c-\x1e\x85\u2028\u2029]")  # as `str.splitlines` has it
@@ -150,7 +151,14 @@ def csv_of(text: str, name: str) -> tuple[list[str], Iterator[tuple[int, dict[st
 
     A carriage return ends a line wherever it stands outside quotes, as spreadsheets have it.
     """
-    rows = csv.reader(io.StringIO(text, newline=None))
+
+    def lines() -> Iterator[str]:
+        for line in io.StringIO(text, newline=None):
+            if line.count(",") > WIDEST:  # before there are as many cells
+                raise refused(f"a line of more than {WIDEST} commas")
+            yield line
+
+    rows = csv.reader(lines())
 
     def refused(what: str) -> SpecError:
         return SpecError(name, [Fault("E101", what, Place(rows.line_num, 1))], text)

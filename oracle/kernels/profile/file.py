@@ -18,7 +18,7 @@ from typing import Any
 
 from oracle.kernels.profile.measured import Profile, Timed, Update
 from oracle.kernels.profile.shape import taken_apart
-from oracle.spec.document import Fault, Place, SpecError, suggest
+from oracle.spec.document import SHOWN, Fault, Place, SpecError, suggest
 from oracle.spec.files import LOG, read_text
 from oracle.spec.options import PRECISIONS, SLOTS
 from oracle.spec.strict_json import Unfit, loads
@@ -39,6 +39,8 @@ def read(text: str, name: str) -> Profile:
     """The profile in a text; all that is wrong with it at once."""
     lines = _Lines(name)
     for number, line in enumerate(text.split("\n"), 1):
+        if len(lines.faults) > SHOWN:
+            break
         if line.strip():
             lines.take(number, line)
     if not lines.begun and not lines.faults:
