@@ -164,7 +164,9 @@ def folder_of(what: Any, name: str) -> Path | None:
     return None if isinstance(what, Mapping) or name == "-" else Path(name).parent
 
 
-def _open_references(kind: type, node: Node, name: str, text: str, beside: Path | None) -> None:
+def _open_references(
+    kind: type, node: Node, name: str, text: str, beside: Path | None = None
+) -> None:
     """`device: v100-sxm2-16gb` and `collectives: abci-nccl` stand for shipped files' content."""
     fitted = node.entries.get("collectives") if kind is System else None
     if fitted is not None and not fitted.empty and fitted.kind != "mapping":
