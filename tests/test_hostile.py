@@ -315,6 +315,13 @@ def test_the_values_of_weights_are_never_read(tmp_path: Path) -> None:
     assert path.stat().st_size > hole
     assert len(without_values(path)) < 2**17
     assert reader.read(path).spec["layers"]
+    path.write_bytes(b"\x3a\x80\x80\x80\x04" + b"\x0a\x00" * 2**22)  # millions of empty nodes
+
+    def nodes() -> None:
+        with pytest.raises(SpecError, match="more than 524288 fields"):
+            reader.read(path)
+
+    assert seconds(nodes) < 5
 
 
 def test_a_sweep_stays_in_its_folder(tmp_path: Path, capsys: Any) -> None:

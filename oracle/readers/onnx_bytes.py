@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import mmap
 from collections.abc import Iterator
+from itertools import count
 from pathlib import Path
 
 from oracle.spec.files import opened
@@ -17,7 +18,7 @@ from oracle.spec.files import opened
 LARGEST = 2**31  # bytes; a protocol buffer cannot be longer
 GRAPH = 2**24  # bytes of a file without the values of its tensors
 SMALL = 2**10
-DEEPEST = 32
+DEEPEST, FIELDS = 32, 2**19  # a graph of 17,000 nodes
 # field of a message -> the message in it; of a tensor the fields that are values
 INSIDE = {
     "model": {7: "graph"},
@@ -38,19 +39,23 @@ def without_values(path: Path) -> bytes:
     with opened(path, "model of ONNX", LARGEST) as file:
         try:
             with mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as data:
-                return bytes(_message(data, 0, len(data), "model", 0))
+                return bytes(_message(data, 0, len(data), "model", 0, count()))
         except ValueError as error:  # also of a file without a byte
             raise error if isinstance(error, NotOnnx) else NotOnnx(str(error)) from None
 
 
-def _message(data: mmap.mmap, at: int, end: int, kind: str, depth: int) -> bytearray:
+def _message(
+    data: mmap.mmap, at: int, end: int, kind: str, depth: int, seen: Iterator[int]
+) -> bytearray:
     """A message between two places, written anew."""
     if depth > DEEPEST:
         raise NotOnnx(f"nested more than {DEEPEST} deep")
     out = bytearray()
     for number, start, begin, stop in _fields(data, at, end):
+        if next(seen) > FIELDS:
+            raise NotOnnx(f"its graph has more than {FIELDS} fields")
         if inner := INSIDE[kind].get(number):
-            body = _message(data, begin, stop, inner, depth + 1)
+            body = _message(data, begin, stop, inner, depth + 1, seen)
             out += _varint(number << 3 | 2) + _varint(len(body)) + body
         elif kind != "tensor" or number not in VALUES or stop - begin <= SMALL:
             if len(out) + stop - start > GRAPH:
