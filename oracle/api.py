@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from numbers import Real
 from typing import TYPE_CHECKING, Any
 
 from oracle.ask import search
@@ -95,6 +96,9 @@ def recommend(
         what, where, precision, optimizer, ideal, max_memory, gamma, algorithm,
         profile, software, any_plan,
     )  # fmt: skip
+    for name, count in (("devices", devices), ("top", top)):
+        if not isinstance(count, Real) or not 1 <= count < 2**53 or count != int(count):
+            raise refusal("options", f"{name} is {count!r:.40}", "a whole number from 1 on")
     if (batch is None) == (batch_per_device is None):
         raise refusal("options", "say the global batch, or the batch per device", "one of the two")
     if batch is None:
@@ -112,7 +116,7 @@ def recommend(
         )
     return search.recommend(
         what, where, int(devices), int(batch), options,
-        only=only, without=without, top=top, objective=objective, fastest=fastest,
+        only=only, without=without, top=int(top), objective=objective, fastest=fastest,
         risk=risk,
     )  # fmt: skip
 
@@ -120,6 +124,10 @@ def recommend(
 def _check_batch(batch: Any) -> None:
     import numpy as np
 
-    sizes = np.asarray(batch, float)
-    if not (np.isfinite(sizes).all() and (sizes >= 1).all() and (sizes == np.round(sizes)).all()):
-        raise refusal("options", f"a batch of {batch} samples", "a whole number from 1 on")
+    try:
+        sizes = np.asarray(batch, float)
+    except (TypeError, ValueError):
+        sizes = np.array(np.nan)
+    whole = np.isfinite(sizes) & (sizes >= 1) & (sizes == np.round(sizes))
+    if not (sizes.size and whole.all()):
+        raise refusal("options", f"a batch of {batch!s:.40} samples", "a whole number from 1 on")

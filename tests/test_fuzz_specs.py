@@ -14,7 +14,8 @@ from oracle.models import model as models
 from oracle.spec import catalogue
 from oracle.spec.dataset import Dataset
 from oracle.spec.device import Device
-from oracle.spec.document import SpecError, load, read_text
+from oracle.spec.document import SpecError, load
+from oracle.spec.files import read_text
 from oracle.spec.schema import read
 from oracle.spec.system import System
 

@@ -19,7 +19,8 @@ from oracle.models.transformer import Transformer
 from oracle.spec import catalogue
 from oracle.spec.dataset import Dataset
 from oracle.spec.device import Curve, Device
-from oracle.spec.document import CODES, LARGEST, SpecError, load
+from oracle.spec.document import CODES, SpecError, load
+from oracle.spec.files import SPEC as LARGEST
 from oracle.spec.json_schema import json_schema
 from oracle.spec.schema import Between, fields_of
 from oracle.spec.system import Calibrated, Level, Storage, System

@@ -1,6 +1,7 @@
 """Questions about many predictions: which plan is best, why, what if, and was it right.
 
 search      the best plans of a space
+climb       climbing on from the best plans
 space       every product of degrees, every knob worth trying
 ranking     the plans that fit, best first
 ties        which plans cannot be told apart, and what to measure to tell them

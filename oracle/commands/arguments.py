@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import re
 from collections.abc import Iterable
 from typing import Any
 
@@ -30,7 +31,7 @@ def result_arguments(
 
 def whole(text: str) -> int:
     """A whole number from 1 on, as an option takes it."""
-    if not text.isdigit() or not 1 <= int(text) < 2**53:
+    if not re.fullmatch("[0-9]{1,16}", text) or not 1 <= int(text) < 2**53:
         raise argparse.ArgumentTypeError(f"`{text}` is not a whole number from 1 on")
     return int(text)
 

@@ -2,6 +2,7 @@
 
 logs/         logs of collectives, and topologies: every module is a format, found by itself
 node_levels   the levels of a node, from its NVLinks and PCIe roots
+onnx_bytes    the bytes of an ONNX file without the values of its tensors
 kernels       CSV of measured kernels
 importers/    models of other tools as specs: every module is a format, found by itself
 config_json families      the fields of a Hugging Face config, and the families that it may name

@@ -41,7 +41,8 @@ def ranking_text(ranking: Ranking, asked: Any = None) -> str:
         _fit(f"  at peak   {_light(shown, 0)}"),
         _fit(f"  sure?     {_sure(ranking, likely)}"),
         *_faster(ranking),
-        *([""] if answer.count("\n") < 2 else []),  # a long plan needs its room on the screen
+        # a long plan, or one more to name, needs its room on the screen
+        *([""] if answer.count("\n") + len(ranking.riskier) < 2 else []),
         *_table(shown, likely),
         *_legend(shown),
         _fit(f"{ranking.fitting} of {ranking.tried} products of strategies fit, each at its best."),
@@ -58,8 +59,11 @@ def _faster(ranking: Ranking) -> list[str]:
     risky = ranking.riskier
     if not len(risky):
         return []
-    return [_fit(f"  riskier   {show(risky.seconds[0], 's')}, but fits with {risky.fits[0]:.0%} "
-                 f"only: {risky.plans[0]}")]  # fmt: skip
+    fits = float(risky.fits[0])
+    line = f"  riskier   {show(risky.seconds[0], 's')}, but fits with {fits:.0%} only: "
+    if len(line + risky.plans[0]) <= width():
+        return [line + risky.plans[0]]
+    return [f"{line}--risk {min(1 - fits + 0.005, 0.99):.2f} puts it first"]
 
 
 def _superlative(ranking: Ranking) -> str:

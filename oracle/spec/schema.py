@@ -25,7 +25,7 @@ from typing import (
     get_type_hints,
 )
 
-from oracle.spec.document import Fault, Node, Place, SpecError, suggest
+from oracle.spec.document import SHOWN, Fault, Node, Place, SpecError, suggest
 from oracle.spec.units import Quantity, parse
 
 T = TypeVar("T")
@@ -59,6 +59,11 @@ class Reader:
 
     def __init__(self) -> None:
         self.faults: list[Fault] = []
+
+    @property
+    def full(self) -> bool:
+        """Whether more faults are known than are shown: advice is for those."""
+        return len(self.faults) >= SHOWN
 
     def fault(self, code: str, what: str, node: Node, hint: str = "") -> None:
         self.faults.append(Fault(code, what, node.place, hint, node.length))
@@ -128,9 +133,8 @@ class Reader:
             return node.text
         given = f"`{node.text}`" if node.kind == "scalar" else f"a {node.kind}"
         known = [str(o) for o in options]
-        self.fault(
-            "E110", f"`{label}` cannot be {given}", node, suggest(node.text, known, "write one of")
-        )
+        hint = "" if self.full else suggest(node.text, known, "write one of")
+        self.fault("E110", f"`{label}` cannot be {given}", node, hint)
         return None
 
     def sequence(self, arguments: tuple[Any, ...], node: Node, label: str) -> Any:
@@ -164,7 +168,7 @@ class Reader:
         for key, value in node.entries.items():
             if key not in known_fields:
                 place = node.keys[key]
-                hint = suggest(key, known_fields, "fields here")
+                hint = "" if self.full else suggest(key, known_fields, "fields here")
                 self.faults.append(Fault("E102", f"unknown field `{key}`", place, hint, len(key)))
                 continue
             name, hint_type, _ = known_fields[key]
