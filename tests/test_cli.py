@@ -338,7 +338,7 @@ def test_quiet_says_only_what_was_asked(capsys: Any) -> None:
 def test_shipped_specs_can_be_listed_shown_and_checked(capsys: Any) -> None:
     code, out, _ = told(capsys, "specs", "list", "--json")
     found = json.loads(out)
-    assert set(found) == {"models", "systems", "devices", "datasets"}
+    assert set(found) == {"models", "systems", "devices", "datasets", "software"}
     assert "resnet50" in found["models"]
     code, out, _ = told(capsys, "specs", "show", "abci")
     assert (code, out.splitlines()[0]) == (0, "name: abci")

@@ -275,7 +275,8 @@ def _overlapped(
     busy = S * slowest
     steady = busy + ((f + b).sum(-1)[row] - slowest) / v
     for at, done in played.done(plan, stages, lambda at: passes.kinds(row[at])):
-        steady[at] = done.max(axis=-1)
+        # of turns without a gap it is the work of the slowest, to the last digit
+        steady[at] = np.maximum(done.max(axis=-1), busy[at])
         tails[at] = ends[same[at]] + done - steady[at, None]
     end = np.argmax(tails, axis=-1)
     tail = tails[np.arange(len(plan)), end]

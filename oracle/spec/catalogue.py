@@ -15,7 +15,6 @@ from oracle.spec.document import (
     Fault,
     Node,
     Place,
-    SpecError,
     from_data,
     load,
     read_text,
@@ -70,7 +69,7 @@ def document(
         return from_data(what), str(what.get("name", kind(folder))), ""
     path = find(os.fspath(what), folder)
     text = read_text(path)
-    return load(text, str(path)), str(path), text
+    return load(text, str(path), partly=True), str(path), text
 
 
 def _spec(kind: type[S], what: Any) -> S:
@@ -91,11 +90,11 @@ def _cached(kind: type, path: str, stamp: int) -> Any:
 
 def _build(kind: type[S], what: Any) -> S:
     node, name, text = document(what, FOLDERS[kind])
-    _open_references(kind, node, name, text)
+    _open_references(kind, node)
     return read(kind, node, name, text, label=kind.__name__.lower())
 
 
-def _open_references(kind: type, node: Node, name: str, text: str) -> None:
+def _open_references(kind: type, node: Node) -> None:
     """`device: v100-sxm2-16gb` and `collectives: abci-nccl` stand for shipped files' content."""
     fitted = node.entries.get("collectives") if kind is System else None
     if fitted is not None and not fitted.empty and fitted.kind != "mapping":
@@ -103,20 +102,22 @@ def _open_references(kind: type, node: Node, name: str, text: str) -> None:
         opened = Node(fitted.place, "sequence")
         for item in given:
             shared = item.kind == "scalar" and not item.empty
-            inner = _referred(item, "collectives", name, text) if shared else None
-            opened.items += inner.entries["collectives"].items if inner else [item]
+            inner = _referred(item, "collectives", node) if shared else None
+            several = inner.entries.get("collectives") if inner else None
+            opened.items += several.items if several else [inner or item]
         node.entries["collectives"] = opened
     entry = node.entries.get("device") if kind is System else None
     if entry is not None and entry.kind == "scalar" and not entry.empty:
-        node.entries["device"] = _referred(entry, "devices", name, text)
+        node.entries["device"] = _referred(entry, "devices", node)
 
 
-def _referred(entry: Node, folder: str, name: str, text: str) -> Node:
+def _referred(entry: Node, folder: str, root: Node) -> Node:
     """The tree of the shipped file, or of the path, that a scalar names; sound by itself."""
     if entry.text not in shipped(folder) and not entry.text.endswith((".yaml", ".yml")):
         hint = suggest(entry.text, shipped(folder), f"shipped {folder}")
         what = f"no shipped {folder} file is called `{entry.text}`"
-        raise SpecError(name, [Fault("E110", what, entry.place, hint, len(entry.text))], text)
+        root.faults.append(Fault("E110", what, entry.place, hint, len(entry.text)))
+        return Node(entry.place, "refused")
     inner, where, body = document(entry.text, folder)
     read(Device if folder == "devices" else Collectives, inner, where, body, label=folder)
     return inner
