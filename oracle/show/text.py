@@ -70,7 +70,7 @@ def _superlative(ranking: Ranking) -> str:
     shown = ranking.estimate
     if ranking.objective == "time" and ranking.fastest.seconds[0] < shown.seconds[0] * (1 - 1e-9):
         behind = shown.seconds[0] / ranking.fastest.seconds[0] - 1
-        return f"simplest within {max(behind, 0.001):.1%} of the fastest"
+        return f"fastest to within {max(behind, 0.001):.1%}, and simplest"
     return {"time": "fastest", "cost": "cheapest", "memory": "leanest"}[ranking.objective]
 
 

@@ -111,7 +111,7 @@ def document(
     text = read_text(path)
     if (sources := _SOURCES.get()) is not None:
         sources.append(Source(singular(folder), os.fspath(what), path, digest(text)))
-    return load(text, str(path)), str(path), text
+    return load(text, str(path), partly=True), str(path), text
 
 
 def digest(text: str) -> str:
@@ -164,7 +164,7 @@ def _spec(kind: type[S], what: Any, beside: Path | None = None) -> S:
 
 def _build(kind: type[S], what: Any, beside: Path | None = None) -> S:
     node, name, text = document(what, FOLDERS[kind], beside)
-    _open_references(kind, node, name, text, folder_of(what, name))
+    _open_references(kind, node, folder_of(what, name))
     return read(kind, node, name, text, label=kind.__name__.lower())
 
 
@@ -173,9 +173,7 @@ def folder_of(what: Any, name: str) -> Path | None:
     return None if isinstance(what, Mapping) or name == "-" else Path(name).parent
 
 
-def _open_references(
-    kind: type, node: Node, name: str, text: str, beside: Path | None = None
-) -> None:
+def _open_references(kind: type, node: Node, beside: Path | None = None) -> None:
     """`device: v100-sxm2-16gb` and `collectives: abci-nccl` stand for shipped files' content."""
     fitted = node.entries.get("collectives") if kind is System else None
     if fitted is not None and not fitted.empty and fitted.kind != "mapping":
@@ -183,20 +181,22 @@ def _open_references(
         opened = Node(fitted.place, "sequence")
         for item in given:
             shared = item.kind == "scalar" and not item.empty
-            inner = _referred(item, "collectives", name, text, beside) if shared else None
-            opened.items += inner.entries["collectives"].items if inner else [item]
+            inner = _referred(item, "collectives", node, beside) if shared else None
+            several = inner.entries.get("collectives") if inner else None
+            opened.items += several.items if several else [inner or item]
         node.entries["collectives"] = opened
     entry = node.entries.get("device") if kind is System else None
     if entry is not None and entry.kind == "scalar" and not entry.empty:
-        node.entries["device"] = _referred(entry, "devices", name, text, beside)
+        node.entries["device"] = _referred(entry, "devices", node, beside)
 
 
-def _referred(entry: Node, folder: str, name: str, text: str, beside: Path | None) -> Node:
+def _referred(entry: Node, folder: str, root: Node, beside: Path | None) -> Node:
     """The tree of the shipped file, or of the path, that a scalar names; sound by itself."""
     if not is_path(entry.text) and entry.text not in shipped(folder):
         hint = suggest(entry.text, shipped(folder), f"shipped {folder}")
         what = f"no shipped {folder} file is called `{entry.text}`"
-        raise SpecError(name, [Fault("E110", what, entry.place, hint, len(entry.text))], text)
+        root.faults.append(Fault("E110", what, entry.place, hint, len(entry.text)))
+        return Node(entry.place, "refused")
     inner, where, body = document(entry.text, folder, beside)
     read(Device if folder == "devices" else Collectives, inner, where, body, label=folder)
     return inner

@@ -129,6 +129,7 @@ class Node:
     items: list[Node] = field(default_factory=list)
     entries: dict[str, Node] = field(default_factory=dict)
     keys: dict[str, Place] = field(default_factory=dict)
+    faults: list[Fault] = field(default_factory=list)  # of a root: what the rest can be read beside
 
     @property
     def length(self) -> int:
@@ -156,12 +157,16 @@ def suggest(word: str, known: Iterable[str], otherwise: str = "known") -> str:
     return f"{otherwise}: {shown}{', …' if len(options) > 12 else ''}" if options else ""
 
 
-def load(text: str, name: str) -> Node:
-    """The tree of a YAML text; a SpecError if it is not plain, bounded YAML."""
+def load(text: str, name: str, partly: bool = False) -> Node:
+    """The tree of a YAML text; a SpecError if it is not plain, bounded YAML.
+
+    `partly`: keys that stand twice are left to whoever reads on, and finds what else is wrong.
+    """
     reader = _Reader(name, text)
     root = reader.read()
-    if reader.faults:
+    if reader.faults and not (partly and all(fault.code == "E106" for fault in reader.faults)):
         raise SpecError(name, reader.faults, text)
+    root.faults = reader.faults
     return root
 
 

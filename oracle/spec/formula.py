@@ -69,7 +69,8 @@ class Formula:
     @classmethod
     def json_schema(cls, schema: Callable[[Any], dict[str, Any]]) -> dict[str, Any]:
         """A formula as JSON Schema has it: text or a number."""
-        return {"type": ["string", "number"], "description": "a formula of " + ", ".join(NAMES)}
+        text = "a formula of " + ", ".join(NAMES)
+        return {"anyOf": [{"type": "string"}, {"type": "number"}], "description": text}
 
     def __call__(self, values: Mapping[str, Value]) -> Value:
         """What it comes to, where the names have these values."""

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
+from oracle.spec.document import suggest
 from oracle.spec.formula import Formula, Value
 from oracle.spec.precision import ACTIVATION_BYTES, MIXED
 from oracle.spec.schema import Clash, Fraction, Ratio, Whole
@@ -40,7 +41,7 @@ class Pieces:
 
     bytes: Formula | None = None
     elements: Formula | None = None
-    on: Literal["stages", "first_stage"] = "stages"  # the other stages send each chunk whole
+    of: Literal["stages", "first_stage"] = "stages"  # the other stages send each chunk whole
 
     def check(self) -> Iterator[Clash]:
         if (self.bytes is None) == (self.elements is None):
@@ -337,4 +338,4 @@ def _precisions(width: object, name: str) -> Iterator[Clash]:
     known = (*ACTIVATION_BYTES, "other")
     for key in width if isinstance(width, dict) else ():
         if key not in known:
-            yield Clash(f"{name}.{key}", f"unknown precision `{key}`", ", ".join(known))
+            yield Clash(f"{name}.{key}", f"unknown precision `{key}`", suggest(key, known))
