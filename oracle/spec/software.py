@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from oracle.spec.system import System
 
 # bytes of a number: as wide as activations are, or of its own
-Width = Literal["compute", "fp32", "bf16", "fp16", "fp8", "none"]
+Width = Literal["compute", "fp32", "bf16", "fp16", "fp8"]
 WIDTHS = {"fp32": 4.0, "bf16": 2.0, "fp16": 2.0, "fp8": 1.0, "none": 0.0}
 # what a message of a row hides under: nothing, a gradient of the same row, or its own product
 # piece by piece
@@ -49,6 +49,10 @@ class Pieces:
         strange = self.size.names - {"data", "devices"}
         for name in sorted(strange):
             yield Clash("elements", f"a piece's size cannot depend on `{name}`", "data, devices")
+        if not strange:
+            some = np.array([1.0, 2.0, 1024.0])
+            if not np.all(np.asarray(self.size({"data": some, "devices": some})) > 0):
+                yield Clash("elements", "a piece has a size above zero", "e.g. 25e6")
 
     @property
     def size(self) -> Formula:
@@ -154,7 +158,8 @@ class State:
     # bytes a weight that the update takes for itself, of the share whose state is here: gradients
     # cast up, flattened
     step: Ratio | dict[str, Ratio] = 0.0
-    masters: Width = "fp32"  # beside weights of 16 bits
+    # beside weights of 16 bits; none, where those that are kept are masters themselves
+    masters: Literal["compute", "fp32", "bf16", "fp16", "none"] = "fp32"
     moments: Width = "fp32"
     # further bytes of each gradient: flat copies, 16-bit originals
     beside: Ratio | dict[str, Ratio] = 0.0
@@ -318,4 +323,4 @@ def _precisions(width: object, name: str) -> Iterator[Clash]:
     known = (*ACTIVATION_BYTES, "other")
     for key in width if isinstance(width, dict) else ():
         if key not in known:
-            yield Clash(f"{name}.{key}", f"unknown precision `{key}`", suggest(key, known))
+            yield Clash(f"{name}.{key}", f"unknown precision `{key}`", suggest(key, known), True)
