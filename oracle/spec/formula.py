@@ -75,9 +75,7 @@ class Formula:
 
     def __call__(self, values: Mapping[str, Value]) -> Value:
         """What it comes to, where the names have these values."""
-        with np.errstate(
-            all="ignore"
-        ):  # what is divided by nothing is no number, and keeps no rule
+        with np.errstate(all="ignore"):  # what is divided by nothing keeps no rule
             found: Value = _value(self.tree, values)
         return found
 
