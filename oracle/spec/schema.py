@@ -53,6 +53,7 @@ class Clash:
     field: str
     what: str
     hint: str = ""
+    key: bool = False  # it is the field's name that is wrong
 
 
 class Unread(Exception):
@@ -227,7 +228,7 @@ class Reader:
                 self.clash(clash, node)
 
     def clash(self, clash: Clash, node: Node) -> None:
-        at, rest = node, clash.field
+        at, rest, place = node, clash.field, node.place
         while rest:
             inside = at.entries or {str(i): item for i, item in enumerate(at.items)}
             # a key may have a dot in it, `tensor.sequence`
@@ -235,8 +236,10 @@ class Reader:
             if not steps:
                 break
             step = max(steps, key=len)
+            place = at.keys.get(step, place)
             at, rest = inside[step], rest[len(step) + 1 :]
-        self.fault("E109", clash.what, at, clash.hint)
+        named = Node(place, "scalar", clash.field.rpartition(".")[2])
+        self.fault("E109", clash.what, named if clash.key else at, clash.hint)
 
 
 _FLOAT = r"[-+]?([0-9]{1,400}\.?[0-9]{0,400}|\.[0-9]{1,400})([eE][-+]?[0-9]{1,3})?"
