@@ -64,7 +64,7 @@ PLAN = record(
         "memory": record(HELD, {"cached": BYTES}),
         "origin": record(dict.fromkeys(("forward", "backward", "update", "memory"), ORIGIN)),
     },
-    {"probability_best": SHARE},
+    {"probability_best": SHARE, "batch": COUNT, "samples_per_second": NUMBER},
 )  # fmt: skip
 QUESTION = {
     "model": TEXT, "system": TEXT, "devices": COUNT, "batch": COUNT, "precision": TEXT,
@@ -129,6 +129,13 @@ ANSWERS: dict[str, Schema] = {
             "low": SECONDS, "high": SECONDS, "accuracy": NUMBER, "covered": YES, "spread": NUMBER,
             "parts": named(record({"predicted": SECONDS, "measured": SECONDS})),
             "memory": record({"predicted": BYTES, "measured": BYTES})}))}),
+    "job": record({
+        **MADE_BY, "framework": TEXT, "software": TEXT, "plan": TEXT, "batch": COUNT,
+        "devices": COUNT, "precision": TEXT, "optimizer": TEXT,
+        "model": {"anyOf": [TEXT, {"type": "object"}]}, "command": TEXT, "notes": listed(TEXT),
+        "estimate": maybe(PLAN),
+        "better": maybe(record({"plan": TEXT, "seconds": SECONDS, "memory": BYTES,
+                                "faster": NUMBER}))}),
     "config": record({"schema": {"const": 1}}, {
         "settings": listed(record({"key": TEXT, "value": TEXT, "verbs": TEXT}, {"origin": TEXT})),
         "files": listed(record({"file": TEXT, "there": TEXT}))}),
