@@ -152,8 +152,10 @@ def _stages(sheet: Sheet, stages: int, steps: int, local: int, layers: int) -> d
 
 
 def _recompute(sheet: Sheet) -> str:
-    said = sheet.said("activation_checkpoint.mode", "activation_checkpoint")
-    word = sheet.word("activation_checkpoint.mode", "activation_checkpoint", default="selective")
+    sheet.asked |= {"activation_checkpoint.mode", "activation_checkpoint"}
+    said = sheet.settings.get("activation_checkpoint.mode")
+    said = said or sheet.settings.get("activation_checkpoint")  # `none` is a word of its own
+    word = said.text if said else "selective"
     if word not in RECOMPUTE:
         sheet.fault(said, f"recomputation `{word[:40]}` is not known", ", ".join(RECOMPUTE), "E110")
     option = sheet.said("activation_checkpoint.selective_ac_option")

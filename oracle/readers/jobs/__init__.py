@@ -23,7 +23,7 @@ from pathlib import Path
 from pkgutil import iter_modules
 from types import ModuleType
 
-from oracle.readers.jobs.sheet import Sheet
+from oracle.readers.jobs.sheet import CLOSE, OPEN, Sheet
 from oracle.spec.document import read_text, refusal
 
 LARGEST = 16 * 2**20  # bytes of a log whose first lines are wanted
@@ -48,7 +48,9 @@ def read(paths: Iterable[str | Path], variables: Mapping[str, str] | None = None
 
 def parse(texts: Mapping[str, str], variables: Mapping[str, str] | None = None) -> Sheet:
     """The same of texts in hand, by name."""
-    sheet = Sheet(dict(texts), dict(variables or {}))
+    plain = {name: text.replace(OPEN, "?").replace(CLOSE, "?") for name, text in texts.items()}
+    sheet = Sheet(plain, dict(variables or {}))
+    sheet.shell.update({name: [(value, 0)] for name, value in sheet.variables.items()})
     for name, text in sheet.texts.items():
         module = next((each for each in formats() if each.recognises(text)), None)
         if module is None:

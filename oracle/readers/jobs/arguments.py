@@ -5,11 +5,11 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Iterator
 
-from oracle.readers.jobs.sheet import Sheet
+from oracle.readers.jobs.sheet import Piece, Sheet
+from oracle.readers.jobs.tokens import Tokens
 
 TITLE = "arguments, one a line"
 PRECEDENCE = 1
-Piece = tuple[str, int]  # a word, and the line where it stands
 
 _FLAG = re.compile(r"--([A-Za-z][\w.-]*)(?:=(.*))?", re.DOTALL)
 _CHOICE = re.compile(r"(activation_checkpoint):(\w+)")  # as torchtitan takes a kind of it
@@ -24,12 +24,8 @@ def recognises(text: str) -> bool:
 
 
 def parse(text: str, name: str, sheet: Sheet) -> None:
-    pieces = [
-        (word, number)
-        for number, line in enumerate(text.splitlines(), 1)
-        for word in re.sub(r"(^|\s)#.*", "", line).removesuffix("\\").split()
-    ]
-    for flag, value, line in settings_of(pieces):
+    plain = re.sub(r"(?m)(^|[ \t])#.*$", "", text)
+    for flag, value, line in settings_of(Tokens(plain, name, sheet.shell).pieces()):
         sheet.put(flag, value, name, line)
 
 

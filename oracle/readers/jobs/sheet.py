@@ -8,6 +8,7 @@ from typing import NamedTuple
 
 from oracle.spec.document import Fault, Place, SpecError
 
+Piece = tuple[str, int]  # a word, and the line where it stands
 OPEN, CLOSE = "\ue000", "\ue001"  # around the name of a variable that nothing sets
 MOST = 2**40  # of any count; more is a slip
 UNKNOWN = re.compile(f"{OPEN}([^{CLOSE}]*){CLOSE}")
@@ -36,7 +37,7 @@ class Sheet:
 
     texts: dict[str, str]
     variables: dict[str, str] = field(default_factory=dict)  # set by hand
-    shell: dict[str, list[tuple[str, int]]] = field(default_factory=dict)  # by scripts so far
+    shell: dict[str, list[Piece]] = field(default_factory=dict)  # by scripts so far
     settings: dict[str, Said] = field(default_factory=dict)
     launch: dict[str, Said] = field(default_factory=dict)
     notes: list[str] = field(default_factory=list)

@@ -10,9 +10,9 @@ import re
 from dataclasses import dataclass
 
 from oracle.readers.jobs import deepspeed
-from oracle.readers.jobs.arguments import Piece, settings_of
+from oracle.readers.jobs.arguments import settings_of
 from oracle.readers.jobs.conditions import truth
-from oracle.readers.jobs.sheet import CLOSE, OPEN, Sheet
+from oracle.readers.jobs.sheet import Piece, Sheet
 from oracle.readers.jobs.tokens import MOST_WORDS, Command, Tokens, Values
 from oracle.spec.document import Fault, Place, SpecError
 
@@ -42,7 +42,7 @@ def recognises(text: str) -> bool:
 
 
 def parse(text: str, name: str, sheet: Sheet) -> None:
-    Script(text.replace(OPEN, "?").replace(CLOSE, "?"), name, sheet).read()
+    Script(text, name, sheet).read()
 
 
 @dataclass
@@ -63,7 +63,6 @@ class Script:
     def __init__(self, text: str, name: str, sheet: Sheet) -> None:
         self.text, self.name, self.sheet = text, name, sheet
         self.values: Values = sheet.shell
-        self.values.update({k: [(v, 0)] for k, v in sheet.variables.items()})
         self.open: list[Frame] = []
         self.launches: list[tuple[list[Piece], list[Piece]]] = []  # before and after the script
         self.skip = False  # the next command, by the test before it

@@ -10,16 +10,17 @@ import re
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
-from oracle.readers.jobs.arguments import Piece
 from oracle.readers.jobs.conditions import arithmetic
-from oracle.readers.jobs.sheet import CLOSE, OPEN
+from oracle.readers.jobs.sheet import CLOSE, OPEN, Piece
 from oracle.spec.document import Fault, Place, SpecError
 
 Values = dict[str, list[Piece]]
-MOST_WORDS, LONGEST, DEEPEST = 20_000, 2**20, 12
+MOST_WORDS, LONGEST, DEEPEST = 20_000, 2**18, 12
 _NAME = re.compile(r"[A-Za-z_]\w*|[@*#?$!\d-]")
 _INSIDE = re.compile(r"([A-Za-z_]\w*|[@*?\d])(?:\[([^\]]{0,20})\])?(.*)", re.DOTALL)
 _HEREDOC = re.compile(r"<<(-?)\s*([\"']?)(\w+)\2")
+_RUN = re.compile(r"[^\s\\$`\"']+")  # plain characters: between quotes, and beside them
+_BARE = re.compile(r"[^\s\\$`\"'();|&<>]+")
 _ARRAY = re.compile(r"[A-Za-z_]\w*\+?=")
 
 
@@ -123,7 +124,7 @@ class Tokens:
         found.body = "\n".join(lines)
 
     def _whole_word(self) -> list[Piece]:
-        self.word, self.glue = [], False
+        self.word, self.glue, self.spent = [], False, 0
         start = self.at
         while self.at < len(self.text):
             char = self.text[self.at]
@@ -162,8 +163,7 @@ class Tokens:
             self._skip(len(inner) + 1)
             self._add(f"{OPEN}`{inner[:40]}`{CLOSE}")
         else:
-            run = re.compile(r"[^\s\\$`\"'();|&<>]+" if not quote else r"[^\s\\$`\"']+")
-            found = run.match(self.text, self.at)
+            found = (_RUN if quote else _BARE).match(self.text, self.at)
             text = found[0] if found else char
             self._add(text)
             self._skip(len(text))
@@ -186,7 +186,7 @@ class Tokens:
             self.word.append((text, line or self.line))
         self.glue = True
         self.spent += len(text) + 1
-        if len(self.word) > MOST_WORDS or self.spent > 4 * LONGEST or len(text) > LONGEST:
+        if len(self.word) > MOST_WORDS or self.spent > LONGEST:
             what = "its variables grow beyond what a command line can hold"
             raise SpecError(self.name, [Fault("E108", what, Place(self.line, 1))])
 
@@ -218,15 +218,13 @@ class Tokens:
     def _balanced(self, head: int, opens: str, closes: str, tail: int = 1) -> str:
         """What stands in brackets, which are stepped over."""
         self._skip(head)
-        start, depth = self.at, tail
-        while self.at < len(self.text):
-            char = self.text[self.at]
-            depth += (char == opens) - (char == closes)
+        depth, end = tail, self.at
+        for end in range(self.at, min(len(self.text), self.at + LONGEST)):
+            depth += (self.text[end] == opens) - (self.text[end] == closes)
             if depth == 0:
                 break
-            self._skip(1)
-        inner = self.text[start : self.at]
-        self._skip(1)
+        inner = self.text[self.at : end]
+        self._skip(len(inner) + 1)
         return inner[:-1] if tail == 2 else inner
 
     def _calculated(self, inner: str) -> list[Piece]:
@@ -266,7 +264,7 @@ class Tokens:
         return (value or []) if there else self._otherwise(rest[len(sign[0]) :])
 
     def _otherwise(self, text: str) -> list[Piece]:
-        if self.depth > DEEPEST:
+        if self.depth > DEEPEST or len(text) > MOST_WORDS:
             return []
         text = text.replace('"', "").replace("'", "")
         return Tokens(text, self.name, self.values, self.line, self.depth + 1).pieces()
