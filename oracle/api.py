@@ -56,16 +56,18 @@ def estimate(
         what, where, precision, optimizer, ideal, max_memory, gamma, algorithm,
         profile, software, any_plan,
     )  # fmt: skip
-    if batch == "max":
-        plan = [plan] if isinstance(plan, str) else _rows(plan)
-        return predict(what, where, plan, list(largest_batch(what, where, plan, options)), options)
+    if isinstance(batch, str):
+        if batch != "max":
+            raise refusal("options", f"a batch of `{batch}`", "a whole number, or max")
+        rows = _rows(plan)
+        return predict(what, where, rows, list(largest_batch(what, where, rows, options)), options)
     _check_batch(batch)
     return predict(what, where, plan, batch, options)
 
 
-def _rows(plan: Plan | Iterable[str | Plan]) -> list[str | Plan]:
-    """Plans one by one."""
-    tables = [plan] if isinstance(plan, Plan) else list(plan)
+def _rows(plan: str | Plan | Iterable[str | Plan]) -> list[str]:
+    """The text of each plan."""
+    tables = [plan] if isinstance(plan, str | Plan) else list(plan)
     return [
         row
         for one in tables

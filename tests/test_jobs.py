@@ -140,6 +140,32 @@ def test_the_vocabulary_is_filled_up_for_the_ranks() -> None:
         said(text.replace("--vocab-size 50257", "--tokenizer-type HuggingFaceTokenizer"))
 
 
+def test_a_script_that_trains_no_gpt_is_refused() -> None:
+    assert said(f"python /home/albert/megatron/pretrain_gpt.py {ARGS}").plan == "data:16"
+    for script in ("pretrain_bert.py", "tools/run_text_generation.py", "tasks/main.py"):
+        with pytest.raises(SpecError, match=r"trains no GPT.*\n.*job:2:1"):
+            said(f"N=1\npython -u {script} {ARGS}")
+
+
+def test_the_launch_that_says_most_is_the_training() -> None:
+    script = ("python preprocess_data.py --input x --workers 3\ntorchrun --nnodes 2 "
+              f"--nproc_per_node=4 pretrain_gpt.py {ARGS}\npython plot.py --x 1")  # fmt: skip
+    assert said(script, None).devices == 8
+    only = f'export ARGUMENTS="{ARGS}"\nsbatch -N 4 --ntasks-per-node=8 run.sh\n'
+    assert said(only, None).devices == 32
+
+
+@pytest.mark.parametrize(("line", "devices"), [
+    ("mpirun -np 24 python pretrain_gpt.py", 24), ("srun -N2 --ntasks-per-node=4 python a.py", 8),
+    ("srun -n 48 python a.py", 48), ("torchrun --nnodes=3 --nproc-per-node=8 a.py", 24),
+    ("deepspeed --num_gpus 4 a.py", 4), ("srun --nodes 2 --gres=gpu:a100:4 python a.py", 8),
+    ("python -m torch.distributed.launch --nproc_per_node 8 a.py", 8),
+])  # fmt: skip
+def test_each_launcher_says_how_many_devices(line: str, devices: int) -> None:
+    found = said(f"{line} {ARGS.replace('64', str(4 * devices), 1)}", None)
+    assert found.devices == devices
+
+
 def test_a_configuration_inside_a_script_is_read() -> None:
     script = (
         "#!/bin/bash\nMB=4\nZ=1\ncat <<EOT > $CONFIG\n"

@@ -27,31 +27,44 @@ def pieces(plan: Plan) -> int:
 
 
 def largest_batch(
-    model: Model, system: System, plans: Sequence[str | Plan], options: Options
+    model: Model, system: System, plans: Sequence[str], options: Options
 ) -> NDArray[np.float64]:
     """The batch of each plan: B = pieces · max{b : memory(b) <= capacity}, b whole.
 
     One sample where not even that fits; the estimate then says what is short. Memory never
-    falls with b, so b is doubled until it fits no more, and then halved between.
+    falls with b and is nearly a line, so b is looked for where the line through the last two
+    meets the capacity, and every third time halfway between what fits and what does not.
     """
-    read = [parse(plan, 1.0) if isinstance(plan, str) else plan for plan in plans]
-    each = np.array([pieces(plan) for plan in read], float)
+    each = np.array([pieces(parse(plan, 1.0)) for plan in plans], float)
     capacity = float(options.max_memory or system.device.memory)
 
-    def fits(micro: NDArray[np.float64]) -> NDArray[np.bool_]:
-        found = estimate(model, system, [plan.text() for plan in read], list(micro * each), options)
-        return np.asarray(found.memory <= capacity)
+    def free(micro: NDArray[np.float64]) -> NDArray[np.float64]:
+        return capacity - estimate(model, system, plans, list(micro * each), options).memory
 
-    low, high = np.ones(len(read)), np.full(len(read), 2.0)
-    growing = fits(low)
-    while growing.any():
-        growing &= fits(high)
-        low = np.where(growing, high, low)
-        growing &= high < MOST
-        high = np.where(growing, 2 * high, high)
-    while (high - low > 1).any():
-        middle = np.floor((low + high) / 2)
-        good = fits(middle)
-        low, high = np.where(good, middle, low), np.where(good, high, middle)
-    batch: NDArray[np.float64] = low * each
+    low, high = np.ones(len(plans)), np.full(len(plans), 2.0 * MOST)
+    left = free(low)  # bytes beside what fits
+    high = np.where(left < 0, 2.0, high)
+    guess = np.full(len(plans), 2.0)
+    for turn in range(200):
+        open_ = high - low > 1
+        if not open_.any():
+            break
+        guess = np.where(open_, guess, low)
+        found = free(guess)
+        fits, slope = found >= 0, np.maximum(_slope(low, left, guess, found), 1.0)
+        low, left = np.where(fits, guess, low), np.where(fits, found, left)
+        high = np.where(fits, high, guess)
+        line = np.floor(low + left / slope) + (turn % 2)
+        halves = np.floor((low + np.minimum(high, 64 * low)) / 2)
+        guess = np.clip(np.where(turn % 3 == 2, halves, line), low + 1, np.maximum(high - 1, low))
+    batch: NDArray[np.float64] = np.minimum(low, MOST) * each
     return batch
+
+
+def _slope(
+    low: NDArray[np.float64], left: NDArray[np.float64], high: NDArray[np.float64],
+    over: NDArray[np.float64],
+) -> NDArray[np.float64]:  # fmt: skip
+    """Bytes of a sample more."""
+    slope: NDArray[np.float64] = (left - over) / np.maximum(high - low, 1.0)
+    return slope

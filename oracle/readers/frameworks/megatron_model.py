@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
-from oracle.readers.jobs.sheet import Sheet
+from oracle.readers.jobs.sheet import Sheet, show
 
 # architectures that the block has no words for
 OTHER = {
@@ -17,12 +18,21 @@ OTHER = {
     "experimental_attention_variant": "an attention of its own",
     "linear_attention_freq": "linear attention",
 }  # fmt: skip
+# scripts that train something else, or nothing: by name, or by the folder that they are in
+SCRIPTS = re.compile(
+    r"(^|/)((multimodal|mimo|tasks|detxoify_lm)/\w+|[^/]*(bert|t5|ict|vision|dino|inpaint|retro|mamba|"
+    r"hybrid|vlm|generat|server|inference|preprocess|convert|eval|clip)[^/]*)\.py$"
+)
 TOKENIZERS = {"GPT2BPETokenizer": 50257, "Llama2Tokenizer": 32000, "BertWordPieceLowerCase": 30522,
               "BertWordPieceCase": 28996}  # fmt: skip
 
 
 def block(sheet: Sheet, tensor: int) -> dict[str, Any]:
     """The fields of the block, of the model as its ranks hold it: words padded for them."""
+    script = sheet.launch.get("script")
+    if script and SCRIPTS.search(script.text.lower()):
+        what = f"`{show('/'.join(script.text.split('/')[-2:]))}` trains no GPT"
+        sheet.fault(script, what, "--model FILE, with its layers")
     for name, what in OTHER.items():
         if sheet.has(name):
             sheet.fault(sheet.said(name), f"`{name}`: {what} cannot be said as a `transformer:`",
@@ -98,6 +108,7 @@ def _experts(sheet: Sheet, experts: int, ffn: int) -> dict[str, Any]:
 
 def vocabulary(sheet: Sheet, tensor: int) -> int:
     """Words with those that fill up: a multiple of 128 · t unless the job says otherwise."""
+    sheet.asked |= {"make_vocab_size_divisible_by", "vocab_size", "tokenizer_type"}
     if padded := sheet.whole("padded_vocab_size", "pad_vocab_size_to"):
         return padded
     unit = (sheet.whole("make_vocab_size_divisible_by", default=128) or 128) * tensor

@@ -19,7 +19,7 @@ HARMLESS = re.compile(
     r"train_|num_workers|profile|manual_gc|distributed_(timeout|backend)|dist_ckpt|loss_scale|"
     r"hysteresis|min_loss|norm_epsilon|layernorm_epsilon|rotary|rope|apply|attention_softmax|"
     r"no_(save|load|create|mmap|bias|masked|async|one_logger|log|initialization|check)|mock|"
-    r"override|use_checkpoint|start_|end_|finetune|reset_|check_for|one_logger|timing|"
+    r"override|epochs|warmup|qk_layernorm|no_rope_fusion|norm_target|use_checkpoint|start_|end_|finetune|reset_|check_for|one_logger|timing|"
     r"empty_unused|transformer_impl|use_mcore|moe_(aux|z_loss|permute|grouped|input_jitter|router|"
     r"per_layer)|result|tee$|local_rank|async_save|calculate|fp8_(amax|margin|interval)|sgd|kill|"
     r"abort|sync_tp|cross_entropy|valid|bert|device|rampup|max_position|DDP_impl|deepspeed(_config|"

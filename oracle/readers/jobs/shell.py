@@ -89,6 +89,9 @@ class Script:
             own = [value for value in self.values.values() if len(list(settings_of(value))) > 2]
             held = max(own, key=lambda value: len(list(settings_of(value))), default=[])
             chosen = (chosen[0] if chosen else [], held)
+        script = next((p for p in chosen[0] if p[0].endswith(".py")), None)
+        if script:
+            self.sheet.started("script", script[0], self.name, script[1])
         self._starts(chosen[0])
         for flag, value, line in settings_of(chosen[1]):
             self.sheet.put(flag, value, self.name, line)
@@ -118,7 +121,7 @@ class Script:
             script = next((i for i, w in enumerate(words) if w.endswith((".sh", "torchrun"))), 0)
             self.launches.append((pieces, pieces[script + 1 :]))
         else:
-            self.launches.append((pieces[:script], pieces[script + 1 :]))
+            self.launches.append((pieces[: script + 1], pieces[script + 1 :]))
         if len(self.launches) > 1000:
             raise self._stop("more than a thousand commands are launched", pieces[0][1])
 
