@@ -151,7 +151,7 @@ def test_the_launch_that_says_most_is_the_training() -> None:
     script = ("python preprocess_data.py --input x --workers 3\ntorchrun --nnodes 2 "
               f"--nproc_per_node=4 pretrain_gpt.py {ARGS}\npython plot.py --x 1")  # fmt: skip
     assert said(script, None).devices == 8
-    only = f'export ARGUMENTS="{ARGS}"\nsbatch -N 4 --ntasks-per-node=8 run.sh\n'
+    only = f'export ARGUMENTS="{ARGS.replace("size 64", "size 128")}"\nsbatch -N 4 --ntasks-per-node=8 run.sh\n'
     assert said(only, None).devices == 32
 
 
@@ -201,6 +201,15 @@ def test_what_cannot_be_is_said_with_its_line(more: str, line: int, what: str, h
     assert found, str(raised.value)
     assert found[0].place.line == line
     assert hint in found[0].hint
+
+
+def test_one_slip_is_one_fault_and_its_name_is_marked() -> None:
+    with pytest.raises(SpecError) as raised:
+        read("gpt.sbatch", variables={"PP": "3"})
+    assert [(fault.place.line, fault.place.column, fault.length) for fault in raised.value.faults
+            ] == [(25, 10, 26)]  # fmt: skip
+    assert "128 devices" in str(raised.value)
+    assert "no multiple of 24" in str(raised.value)
 
 
 def test_all_faults_come_at_once_and_two_files_must_agree(tmp_path: Path) -> None:

@@ -46,14 +46,14 @@ def training(sheet: Sheet, given: Given) -> Training:
     )
     said = sheet.said("deepspeed.train_batch_size", "deepspeed.train_micro_batch_size_per_gpu")
     if not micro and batch:
-        micro = max(1, batch // (data * (pieces or 1)))
+        micro = max(1, batch // (max(data, 1) * (pieces or 1)))
     elif not micro:
         sheet.fault(said, "nothing says how many samples are trained at once",
                     "--set deepspeed.train_micro_batch_size_per_gpu=…", "E103")  # fmt: skip
     micro = micro or 1
     batch = batch or micro * (pieces or 1) * data
     steps = micro_batches(sheet, batch, micro, data, said)
-    if pieces and steps != pieces:
+    if data and pieces and steps != pieces:
         what = f"a batch of {batch} is not {micro} × {pieces} micro-batches × {data} replicas"
         sheet.fault(said, what, f"{micro * pieces * data}")
     if given.model is None:

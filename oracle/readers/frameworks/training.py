@@ -19,7 +19,8 @@ HARMLESS = re.compile(
     r"train_|num_workers|profile|manual_gc|distributed_(timeout|backend)|dist_ckpt|loss_scale|"
     r"hysteresis|min_loss|norm_epsilon|layernorm_epsilon|rotary|rope|apply|attention_softmax|"
     r"no_(save|load|create|mmap|bias|masked|async|one_logger|log|initialization|check)|mock|"
-    r"override|epochs|warmup|qk_layernorm|no_rope_fusion|norm_target|use_checkpoint|start_|end_|finetune|reset_|check_for|one_logger|timing|"
+    r"epochs|warmup|qk_layernorm|no_rope_fusion|norm_target|"
+    r"override|use_checkpoint|start_|end_|finetune|reset_|check_for|one_logger|timing|"
     r"empty_unused|transformer_impl|use_mcore|moe_(aux|z_loss|permute|grouped|input_jitter|router|"
     r"per_layer)|result|tee$|local_rank|async_save|calculate|fp8_(amax|margin|interval)|sgd|kill|"
     r"abort|sync_tp|cross_entropy|valid|bert|device|rampup|max_position|DDP_impl|deepspeed(_config|"
@@ -115,23 +116,26 @@ def _many(launch: Mapping[str, Said]) -> bool:
 def replicas(
     sheet: Sheet, given: Given, inner: int, what: str, place: Said | None, otherwise: int = 0
 ) -> tuple[int, int]:
-    """(devices, how many replicas they make) where each takes `inner` of them."""
+    """(devices, how many replicas they make) where each takes `inner` of them; 0 with a fault."""
     devices, said = world(sheet, given)
     if not devices:
         if otherwise:
             return otherwise * inner, otherwise
         if not sheet.faults:
             sheet.fault(said, "nothing says how many devices there are", "--devices N", "E103")
-        return inner, 1
+        return inner, 0
     if devices % inner:
         where = f" ({said.place})" if said else ""
         sheet.fault(place, f"{devices} devices{where} are no multiple of {inner}, {what}",
                     f"a multiple of {inner}")  # fmt: skip
-    return devices, max(1, devices // inner)
+        return devices, 0
+    return devices, devices // inner
 
 
 def micro_batches(sheet: Sheet, batch: int, micro: int, data: int, place: Said | None) -> int:
     """Micro-batches of a device; a fault where they are not of one size."""
+    if not data:  # as has been said
+        return 1
     if batch % (micro * data):
         what = f"a batch of {batch} is not {data} replicas with micro-batches of {micro} each"
         near = max(1, round(batch / (micro * data))) * micro * data

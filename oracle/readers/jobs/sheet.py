@@ -69,9 +69,17 @@ class Sheet:
         file, line = (said.file, said.line) if said else (next(iter(self.texts)), 0)
         lines = self.texts.get(file, "").splitlines()
         row = lines[line - 1] if 0 < line <= len(lines) else ""
-        column = len(row) - len(row.lstrip()) + 1
-        length = max(1, len(row.strip()))
+        column, length = self._mark(said, row)
         self.faults.append((Fault(code, what, Place(line, column), hint, length), file))
+
+    def _mark(self, said: Said | None, row: str) -> tuple[int, int]:
+        """Column and length of a setting's name in its line; else of the line."""
+        known = [*self.settings.items(), *self.launch.items()]
+        name = next((name for name, other in known if other is said), "").rpartition(".")[2]
+        for spelt in filter(None, (name.replace("_", "-"), name)):
+            if spelt in row:
+                return row.index(spelt) + 1, len(spelt)
+        return len(row) - len(row.lstrip()) + 1, max(1, len(row.strip()))
 
     def check(self) -> None:
         """Refuse a job with faults, all of them at once."""
