@@ -49,7 +49,7 @@ def training(sheet: Sheet, given: Given) -> Training:
         f"{_P}tensor_parallel_degree")  # fmt: skip
     devices, known = replicas(sheet, given, inner, f"the degrees {tensor} × {context} × {stages} × "
                               f"{plain} beside the shards", place, max(0, shards))  # fmt: skip
-    if shards > 0 and shards != known and world(sheet, given)[0]:
+    if shards > 0 and known and shards != known and world(sheet, given)[0]:
         sheet.fault(said, f"{shards} shards × {inner} are not {devices} devices", f"{known}, or -1")
     shards = known if shards < 0 else shards
     local = sheet.whole(f"{_T}local_batch_size", f"{_T}batch_size", default=1) or 1

@@ -89,12 +89,14 @@ def world(sheet: Sheet, given: Given) -> tuple[int, Said | None]:
             if name == "gres":
                 found = re.fullmatch(r"gpus?(?::\w+)*?:(\d{1,4})", said.text)
                 return (int(found[1]), said) if found else (None, said)
-            counted = said if name not in ("gpus_per_node", "gpus_per_task") else Said(
+            counted = said if name != "gpus_per_node" else Said(
                 said.text.rpartition(":")[2], said.file, said.line)  # fmt: skip
             return sheet.as_whole(name, counted), said
         return None, None
 
-    total, place = first("world", "np", "ntasks") if not _many(launch) else (None, None)
+    total, place = (
+        (None, None) if _each(launch) else first("world", "np", "num_processes", "ntasks")
+    )
     if total:
         return total, place
     nodes, node_place = first("nnodes", "num_nodes", "nodes")
@@ -109,7 +111,8 @@ def world(sheet: Sheet, given: Given) -> tuple[int, Said | None]:
     return each * (nodes or 1), node_place or place
 
 
-def _many(launch: Mapping[str, Said]) -> bool:
+def _each(launch: Mapping[str, Said]) -> bool:
+    """Whether a launcher says how many processes a node has."""
     return bool({"nproc_per_node", "num_gpus"} & set(launch))
 
 

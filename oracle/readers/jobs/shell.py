@@ -31,7 +31,7 @@ _SILENT = ("echo", "printf", "cat", "mkdir", "tee", "ls", "rm", "cp", "cd", "sou
            "set", "module", "conda", "unset", "shift", "read", "return", "pip", "wget")  # fmt: skip
 # what starts processes, and how many: its flags stand before the script
 STARTED = ("nodes", "nnodes", "num_nodes", "nproc_per_node", "num_gpus", "ntasks_per_node",
-           "gpus_per_node", "ntasks", "np", "gres", "gpus", "gpus_per_task")  # fmt: skip
+           "gpus_per_node", "ntasks", "np", "num_processes", "gres", "gpus")  # fmt: skip
 SLURM = {"nodes": ("SLURM_NNODES", "SLURM_JOB_NUM_NODES"), "gpus_per_node":
          ("SLURM_GPUS_PER_NODE", "SLURM_GPUS_ON_NODE"), "ntasks": ("SLURM_NTASKS",),
          "ntasks_per_node": ("SLURM_NTASKS_PER_NODE",)}  # fmt: skip
