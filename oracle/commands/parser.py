@@ -24,7 +24,7 @@ VERBS = {
     "report": "one self-contained HTML file of a recommendation",
     "plot": "figures: breakdown, scaling, memory, Pareto, contention, timeline",
     "specs": "list, show, check model, system and data set files",
-    "import": "a model spec from torch, ONNX or a Hugging Face config",
+    "import": "a model from torch, ONNX, Hugging Face; a job that runs elsewhere",
     "export": "launch files of a plan: torchrun, slurm, deepspeed, megatron, trace",
     "measure": "time collectives or kernels on this machine",
     "calibrate": "fit α, β and kernel efficiency to measurements",

@@ -223,6 +223,8 @@ class Estimate(Tabular):
             },
             "fits": float(self.fits[row]),
             "origin": dict(self.origin[row]),
+            "batch": int(self.batch[row]),
+            "samples_per_second": float(self.batch[row] / self.seconds[row]),
         }
 
     def to_dict(self, ranks: Sequence[int | None] | None = None) -> dict[str, Any]:

@@ -64,7 +64,7 @@ PLAN = record(
         "memory": record(HELD, {"cached": BYTES, "low": BYTES, "high": BYTES}),
         "origin": record(dict.fromkeys(("forward", "backward", "update", "memory"), ORIGIN)),
     },
-    {"probability_best": SHARE, "fits": SHARE},
+    {"probability_best": SHARE, "fits": SHARE, "batch": COUNT, "samples_per_second": NUMBER},
 )  # fmt: skip
 # who set an option: the command line, the environment, a file and line, the model, the default
 SET = named(record({"value": {}, "origin": TEXT}))
@@ -132,6 +132,13 @@ ANSWERS: dict[str, Schema] = {
             "low": SECONDS, "high": SECONDS, "accuracy": NUMBER, "covered": YES, "spread": NUMBER,
             "parts": named(record({"predicted": SECONDS, "measured": SECONDS})),
             "memory": record({"predicted": BYTES, "measured": BYTES})}))}),
+    "job": record({
+        **MADE_BY, "framework": TEXT, "software": TEXT, "plan": TEXT, "batch": COUNT,
+        "devices": COUNT, "precision": TEXT, "optimizer": TEXT,
+        "model": {"anyOf": [TEXT, {"type": "object"}]}, "command": TEXT, "notes": listed(TEXT),
+        "estimate": maybe(PLAN),
+        "better": maybe(record({"plan": TEXT, "seconds": SECONDS, "memory": BYTES,
+                                "faster": NUMBER}))}),
     "config": record({"schema": {"const": 1}}, {
         "settings": listed(record({"key": TEXT, "value": TEXT, "verbs": TEXT}, {"origin": TEXT})),
         "files": listed(record({"file": TEXT, "there": TEXT}))}),

@@ -11,8 +11,11 @@ from typing import Any
 
 import numpy as np
 
+from oracle.ask.largest import pieces
 from oracle.ask.ranking import Ranking
 from oracle.kernels.provenance import MEASURED
+from oracle.plan.launchable import shapes
+from oracle.plan.plan import parse
 from oracle.predict.estimate import PARTS, Estimate
 from oracle.predict.limits import FULL
 from oracle.predict.memory import ASSUMED
@@ -153,6 +156,17 @@ def _light(shown: Estimate, row: int) -> str:
     light = float(shown.speed_of_light[row])
     return (f"{show(light, 's')} with every device at datasheet peak; "
             f"{light / shown.seconds[row]:.0%} of it reached")  # fmt: skip
+
+
+def rate_text(shown: Estimate, row: int) -> str:
+    """The micro-batches of a plan at this batch, and what is trained in a second."""
+    rate = float(shown.batch[row] / shown.seconds[row])
+    tokens = shapes(shown.model)["tokens"] if shown.model.tokens.any() else 0.0
+    words = f", {rate * tokens:,.0f} tokens/s" if tokens else ""
+    micro = int(shown.batch[row]) // pieces(parse(shown.plans[row], 1.0))
+    largest = "the largest that fits" if shown.feasible[row] else "which does not fit"
+    return (f"  micro-batch  {micro} sample{'s' * (micro > 1)}, {largest}: {rate:,.1f} samples/s"
+            f"{words}")  # fmt: skip
 
 
 def source(shown: Estimate, row: int, part: str) -> dict[str, Any]:
