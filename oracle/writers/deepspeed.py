@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from typing import Any
 
-from oracle.writers.job import Job
+from oracle.writers.exported import Job
 
 TITLE = "DeepSpeed configuration (JSON)"
 OPTIMIZERS: dict[str, tuple[str, dict[str, Any]]] = {

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from oracle.writers.job import Job, options
+from oracle.writers.exported import Job, options
 
 TITLE = "torchtitan overrides"
 ORDER = ("pipeline", "data", "sharded", "context", "tensor")
