@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, fields
 from functools import cached_property
 from itertools import pairwise
+from pathlib import Path
+from pprint import pformat
 from typing import Any
 
 from oracle.models.transformer import Transformer
@@ -18,6 +20,7 @@ from oracle.spec.software import Software
 from oracle.spec.units import show
 from oracle.writers.export import ExportError
 
+TEMPLATES = Path(__file__).parent / "templates"
 RESERVED = 86_400 * 1000  # seconds; nobody is given a queue slot for longer
 # by which rotary positions turn, where it is not the 10,000 of arXiv 2104.09864: the released
 # configurations of these families
@@ -242,3 +245,11 @@ def options(pairs: Iterable[tuple[str, Any]]) -> str:
             continue
         lines.append(flag if value is True else f"{flag} {value}")
     return "\n".join(lines) + "\n"
+
+
+def filled(name: str, constants: Mapping[str, Any]) -> str:
+    """A program of the templates, its constants as they are for a job."""
+    text = (TEMPLATES / f"{name}.txt").read_text(encoding="utf-8")
+    said = "\n".join(f"{key} = {pformat(value, width=90, compact=True, sort_dicts=False)}"
+                     for key, value in constants.items())  # fmt: skip
+    return text.replace("CONSTANTS = {}  # as `oracle export` fills them in", said)

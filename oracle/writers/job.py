@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -11,11 +9,10 @@ import numpy as np
 from oracle.plan.launchable import rules
 from oracle.spec.units import show
 from oracle.writers.export import writer
-from oracle.writers.exported import Job, Start
+from oracle.writers.exported import Job, Start, filled
 
 TITLE = "one job to start, of the software that was predicted (--software)"
 STEPS = 1000  # iterations that the time asked of a queue is enough for
-TEMPLATES = Path(__file__).parent / "templates"
 STARTED = ("megatron", "nemo", "torchtitan", "deepspeed", "torchrun")  # writers of whole jobs
 
 
@@ -134,13 +131,6 @@ def check(job: Job) -> str:
         "SECONDS": job.seconds, "LOW": low, "HIGH": high, "BATCH": job.batch,
         "DEVICES": job.devices, "TOKENS": tokens(job),
     })  # fmt: skip
-
-
-def filled(name: str, constants: Mapping[str, Any]) -> str:
-    """A program of the templates, its constants as they are for a job."""
-    text = (TEMPLATES / f"{name}.txt").read_text(encoding="utf-8")
-    said = "\n".join(f"{key} = {value!r}" for key, value in constants.items())
-    return text.replace("CONSTANTS = {}  # as `oracle export` fills them in", said)
 
 
 def interval(job: Job) -> tuple[float, float]:
