@@ -116,7 +116,7 @@ def versions() -> dict[str, Any]:
 
 def version(run: Software) -> str:
     """The version whose names are known that a software is of."""
-    if run.version in versions():
+    if run.framework == "Megatron-LM" and run.version in versions():
         return run.version
     return next(known for known in reversed(versions()))  # the newest
 
@@ -302,7 +302,7 @@ def stages(job: Job, run: Software) -> Pairs:
         ("--no-overlap-p2p-communication", interleave > 1 and run.borders.overlap == "none"
          and "--no-overlap-p2p-communication" in flags(version(run))),
         ("--no-scatter-gather-tensors-in-pipeline", job.degree("tensor") > 1 and not parts
-         and run.version in ("2.5", "3.0")),
+         and version(run) in ("2.5", "3.0")),
     ]  # fmt: skip
 
 
@@ -323,7 +323,7 @@ def exchange(job: Job, run: Software) -> Pairs:
     asked = job.word("data", "overlap") == "on"
     copies = job.replicas * job.degree("context") > 1
     reduced = copies and asked and run.exchange.overlap == "backward"
-    gathers = zero >= 1 and (run.name == USUAL or run.gather.overlap == "forward")
+    gathers = zero >= 1 and run.gather.overlap == "forward"
     gathered = reduced and gathers
     if zero >= 1 and asked and run.gather.overlap == "forward" and not reduced and copies:
         job.notes.append("weights are gathered beside nothing: only with --overlap-grad-reduce")
