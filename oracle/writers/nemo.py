@@ -91,10 +91,6 @@ def constants(job: Job) -> dict[str, dict[str, Any] | int]:
     }
     if block.experts:
         model["moe_aux_loss_coeff"] = float(said["--moe-aux-loss-coeff"])
-    if model["position_embedding_type"] == "none":
-        raise job.refuse(
-            "NeMo's GPT", "has learned or rotary positions", "--software megatron-core"
-        )
     strategy = picked(said, STRATEGY)
     chunks = job.knob("pipeline", "interleave") if job.degree("pipeline") > 1 else 1
     if chunks > 1:
