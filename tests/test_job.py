@@ -255,9 +255,11 @@ def test_nemo_has_every_field(asked: Any) -> None:
         assert not called[kind] - set(NAMES[kind]["names"]), kind
     plan = parse(asked[3], float(asked[4]))
     strategy = said["STRATEGY"]
-    for axis in ("tensor", "pipeline", "context"):
-        assert strategy[f"{axis}_model_parallel_size" if axis != "context" else
-                        "context_parallel_size"] == plan.axis(axis).degree[0, 0]  # fmt: skip
+    for axis, field in {
+        "tensor": "tensor_model_parallel_size", "pipeline": "pipeline_model_parallel_size",
+        "context": "context_parallel_size", "expert": "expert_model_parallel_size",
+    }.items():  # fmt: skip
+        assert strategy.get(field, 1) == plan.axis(axis).degree[0, 0]
     assert said["DDP"]["grad_reduce_in_fp32"] is False  # as this software has it
     assert said["OVERLAP"]["tp_comm_overlap"] == ("sequence=on" in asked[3])
 

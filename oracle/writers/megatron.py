@@ -69,7 +69,7 @@ def single_queue(job: Job) -> list[str]:
     asked = "nvidia-smi --query-gpu=compute_cap --format=csv,noheader"
     return [
         f'GENERATION="$({asked} | head -n 1 | cut -d. -f1)"',
-        'if [ "${GENERATION:-9}" -lt 10 ]; then export CUDA_DEVICE_MAX_CONNECTIONS=1; fi',
+        'if [[ "${GENERATION:-9}" -lt 10 ]]; then export CUDA_DEVICE_MAX_CONNECTIONS=1; fi',
     ]
 
 
@@ -136,6 +136,7 @@ def named(pairs: Pairs, job: Job, version: str) -> Pairs:
     implied = {**IMPLIED, "--ffn-hidden-size": 4 * block.hidden,
                "--kv-channels": block.hidden // block.heads}  # fmt: skip
     found: Pairs = []
+    missing: list[str] = []
     for flag, value in pairs:
         if value is None or value is False:
             continue
@@ -151,9 +152,10 @@ def named(pairs: Pairs, job: Job, version: str) -> Pairs:
         elif flag.startswith("--recompute-") or flag in NEWER or implied.get(flag) == value:
             continue
         else:
-            word = flag if value is True else f"{flag} {value}"
-            raise job.refuse(f"Megatron-LM at {commit(version)}", f"has no `{word}`",
-                             "--software megatron-core")  # fmt: skip
+            missing.append(f"`{flag}`" if value is True else f"`{flag} {value}`")
+    if missing:
+        raise job.refuse(f"Megatron-LM at {commit(version)}", f"has no {', '.join(missing)}",
+                         "--software megatron-core")  # fmt: skip
     if "--DDP-impl" in known:
         found.append(("--DDP-impl", "local"))
         found.append(
