@@ -105,7 +105,7 @@ def test_a_ranking_is_in_the_order_of_what_was_asked() -> None:
     for objective, value in (("time", lambda e: e.seconds), ("memory", lambda e: e.memory),
                              ("cost", lambda e: e.seconds * e.devices)):  # fmt: skip
         shown = oracle.recommend("gpt3-175b", "dgx-a100", devices=256, batch=512, top=12,
-                                 objective=objective).estimate  # fmt: skip
+                                 objective=objective, fastest=True).estimate  # fmt: skip
         each = value(shown)
         assert len(each) > 5
         assert all(each[1:] >= each[:-1]), objective

@@ -21,9 +21,9 @@ from oracle.commands.cli import main
 from oracle.plan.plan import parse
 from oracle.spec.document import SpecError
 from oracle.writers import export, trace
-from oracle.writers.job import Job
+from oracle.writers.exported import Job
 
-FORMATS = {"torchrun", "slurm", "deepspeed", "megatron", "torchtitan", "trace"}
+FORMATS = {"job", "nemo", "torchrun", "slurm", "deepspeed", "megatron", "torchtitan", "trace"}
 GPT = "gpt2"
 A100 = "dgx-a100"
 MIXTRAL, WHOLE = ("mixtral-8x7b", "dgx-h100"), "data:4 tensor:2,sequence=on expert:4"
@@ -251,37 +251,20 @@ def test_megatron_is_told_each_knob(knobs: str, said: set[str]) -> None:
     assert found.overlap_grad_reduce
 
 
-def _megatron() -> argparse.ArgumentParser:
-    """The flags of Megatron-LM that are written, with the types its own parser gives them."""
+def _megatron(version: str = "core_v0.14.0") -> argparse.ArgumentParser:
+    """The options of a pinned version, with the types and words its own source gives them."""
+    from oracle.writers.megatron import flags
+
     parser = argparse.ArgumentParser(allow_abbrev=False, exit_on_error=False)
-    for flag in [
-        "num-layers", "hidden-size", "num-attention-heads", "ffn-hidden-size",
-        "kv-channels", "num-query-groups", "seq-length", "max-position-embeddings",
-        "vocab-size", "make-vocab-size-divisible-by", "num-experts", "moe-router-topk",
-        "moe-ffn-hidden-size", "moe-shared-expert-intermediate-size",
-        "num-virtual-stages-per-pipeline-rank", "num-distributed-optimizer-instances",
-        "micro-batch-size", "global-batch-size", "recompute-num-layers",
-    ]:  # fmt: skip
-        parser.add_argument(f"--{flag}", type=int)
-    for flag in ["tensor-model", "pipeline-model", "context", "expert-model", "expert-tensor"]:
-        parser.add_argument(f"--{flag}-parallel-size", type=int, default=1)
-    for flag in ["attention-dropout", "hidden-dropout", "clip-grad", "sgd-momentum"]:
-        parser.add_argument(f"--{flag}", type=float)
-    for flag in [
-        "swiglu", "sequence-parallel", "bf16", "fp16", "disable-bias-linear",
-        "add-qkv-bias", "untie-embeddings-and-output-weights", "group-query-attention",
-        "use-megatron-fsdp", "use-distributed-optimizer", "overlap-grad-reduce",
-        "overlap-param-gather", "use-tp-pp-dp-mapping",
-    ]:  # fmt: skip
-        parser.add_argument(f"--{flag}", action="store_true")
-    for flag, words in {
-        "position-embedding-type": "learned_absolute rope none", "normalization":
-        "LayerNorm RMSNorm", "attention-backend": "flash fused unfused local auto",
-        "recompute-granularity": "full selective", "recompute-method": "uniform block",
-        "optimizer": "adam sgd", "fp8-format": "e4m3 hybrid", "cp-comm-type": "p2p a2a",
-        "data-parallel-sharding-strategy": "no_shard optim optim_grads optim_grads_params",
-    }.items():  # fmt: skip
-        parser.add_argument(f"--{flag}", choices=words.split())
+    types = {"int": int, "float": float}
+    for flag, kind in flags(version).items():
+        if kind == "flag":
+            parser.add_argument(flag, action="store_true")
+        elif isinstance(kind, list):
+            parser.add_argument(flag, choices=kind)
+        else:
+            one = 1 if flag.endswith("-parallel-size") else None
+            parser.add_argument(flag, type=types.get(kind, str), default=one)
     return parser
 
 
@@ -463,7 +446,7 @@ def test_hostile_names_run_nothing(name: str, tmp_path: Path) -> None:
         (bin / tool).chmod(0o755)
     place = tmp_path / "job"
     place.mkdir()
-    for format in sorted(FORMATS):
+    for format in sorted(FORMATS - {"job", "nemo"}):
         for file, text in written(format, model, system, "data:8", 64).items():
             for line in text.splitlines():  # what is left of it is words in comments and strings
                 assert not line.startswith("#SBATCH --wrap")

@@ -40,7 +40,7 @@ def run(asked: argparse.Namespace) -> Answer:
     from oracle import api
     from oracle.plan.plan import parse
     from oracle.writers.export import put, writer
-    from oracle.writers.job import Job
+    from oracle.writers.exported import Job
 
     batch = batch_of(asked, asked.plan)
     module = writer(asked.format)

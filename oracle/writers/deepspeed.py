@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import json
+from itertools import accumulate
 from typing import Any
 
-from oracle.writers.job import Job
+from oracle.writers.exported import Job, Start, filled
+from oracle.writers.torchrun import network
 
 TITLE = "DeepSpeed configuration (JSON)"
+ORDER = ("pipeline", "data", "sharded", "tensor")  # its ranks, outermost first
 OPTIMIZERS: dict[str, tuple[str, dict[str, Any]]] = {
     "sgd": ("SGD", {}),
     "momentum": ("SGD", {"momentum": 0.9}),
@@ -18,6 +21,39 @@ OPTIMIZERS: dict[str, tuple[str, dict[str, Any]]] = {
 
 def files(job: Job) -> dict[str, str]:
     return {"ds_config.json": json.dumps(configuration(job), indent=2) + "\n"}
+
+
+def start(job: Job) -> Start:
+    """The whole job: a transformer in plain PyTorch, and the engine's configuration."""
+    title, run = "DeepSpeed", job.estimate.options.software
+    order = [name for name, _ in job.axes]
+    if order != sorted(order, key=ORDER.index):
+        raise job.refuse(title, f"cannot nest {' outside '.join(order)}",
+                         "pipeline, data, tensor in this order")  # fmt: skip
+    if job.degree("tensor") > 1 and job.knob("tensor", "sequence") == 1:
+        raise job.refuse(title, "does not cut tokens beside tensors", "sequence=off")
+    if job.degree("expert") > 1 and job.word("expert", "cut") == "whole":
+        raise job.refuse(title, "cuts experts as all else", "cut=tensor")
+    found = configuration(job)
+    found.pop("tensor_parallel", None)  # the model cuts its own layers
+    if "zero_optimization" in found and (size := job.piece(run)):
+        found["zero_optimization"]["reduce_bucket_size"] = size
+        if run.exchange.overlap == "none":
+            found["zero_optimization"]["overlap_comm"] = False
+    block = job.block(title)
+    stages, tied = job.degree("pipeline"), block.tied_embeddings
+    ends = [c.embedding + c.layers + c.loss * (1 + tied) for c in job.chunks]
+    constants = {
+        "PIPELINE": stages, "DATA": job.replicas, "TENSOR": job.degree("tensor"),
+        "EXPERT": job.degree("expert"), "RECOMPUTED": job.recompute == "full",
+        "CUTS": [0, *accumulate(ends)],
+    }  # fmt: skip
+    made = {
+        "ds_config.json": json.dumps(found, indent=2) + "\n",
+        "train.py": filled("train_deepspeed.py", constants), "model.py": network(job, title),
+    }  # fmt: skip
+    return Start(made, ("train.py",), f"DeepSpeed {run.version}, or its releases from 0.18 on",
+                 "pipeline, data, tensor")  # fmt: skip
 
 
 def configuration(job: Job) -> dict[str, Any]:

@@ -1,179 +1,146 @@
-"""The plan that is exported: its degrees, batch and nodes, its model, and its predicted time."""
+"""All that a person starts: script, the framework's own files, README.md, check.py."""
 
 from __future__ import annotations
 
-import math
-from collections.abc import Iterable
-from dataclasses import dataclass, field, fields
-from functools import cached_property
 from typing import Any
 
-from oracle.models.transformer import Transformer
-from oracle.plan.plan import Plan
-from oracle.predict.estimate import Estimate
-from oracle.readers.spec_text import plain_name
+import numpy as np
+
+from oracle.plan.launchable import rules
 from oracle.spec.units import show
-from oracle.writers.export import ExportError
+from oracle.writers.export import writer
+from oracle.writers.exported import Job, Start, filled
 
-RESERVED = 86_400 * 1000  # seconds; nobody is given a queue slot for longer
-
-
-@dataclass(frozen=True, eq=False)
-class Job:
-    """An estimate of one plan, and the model's family block where it has one."""
-
-    estimate: Estimate
-    plan: Plan
-    transformer: Transformer | None = None
-    read: set[tuple[str, str]] = field(default_factory=set)  # (axis, knob) that a format asked for
-
-    def degree(self, axis: str) -> int:
-        self.read.add((axis, "degree"))
-        return int(self.plan.axis(axis).degree[0, 0])
-
-    def knob(self, axis: str, name: str) -> int:
-        """The number of a knob; of one that takes words, the word's number."""
-        self.read.add((axis, name))
-        return int(getattr(self.plan.axis(axis), name)[0, 0])
-
-    def word(self, axis: str, name: str) -> str:
-        """A knob as the plan's text has it."""
-        self.read.add((axis, name))
-        said: str = self.plan.axis(axis).word(name)
-        return said
-
-    @property
-    def axes(self) -> list[tuple[str, int]]:
-        """(name, degree) of every axis that takes devices, outermost first."""
-        found = [(a.name, self.degree(a.name)) for a in self.plan.axes if a.multiplies]
-        return [(name, degree) for name, degree in found if degree > 1]
-
-    @cached_property
-    def devices(self) -> int:
-        return int(self.plan.devices[0, 0])
-
-    @property
-    def per_node(self) -> int:
-        """Ranks started on each node."""
-        node = self.estimate.system.node
-        if self.devices <= node:
-            return self.devices
-        if self.devices % node:
-            what = f"{self.devices} devices do not fill nodes of {node}"
-            raise ExportError("export", what, f"a multiple of {node}, or fewer than {node}")
-        return node
-
-    @property
-    def nodes(self) -> int:
-        return self.devices // self.per_node
-
-    @property
-    def replicas(self) -> int:
-        """The number of replicas that the batch is split among."""
-        return self.degree("data") * self.degree("sharded")
-
-    @property
-    def batch(self) -> int:
-        return int(self.plan.batch[0, 0])
-
-    @property
-    def segments(self) -> int:
-        """Micro-batches of one device in one iteration."""
-        return self.knob("pipeline", "segments") * self.knob("data", "accumulate")
-
-    @property
-    def micro(self) -> int:
-        """Samples of one micro-batch; launchers take only whole ones."""
-        pieces = self.replicas * self.segments
-        if self.batch % pieces:
-            near = max(1, round(self.batch / pieces)) * pieces
-            what = (f"a batch of {self.batch} is not {self.replicas} replicas × {self.segments} "
-                    "micro-batches of equal size")  # fmt: skip
-            raise ExportError("export", what, f"e.g. --batch {near}")
-        return self.batch // pieces
-
-    @property
-    def zero(self) -> int:
-        """The ZeRO stage, whichever axis shards."""
-        own = self.knob("data", "zero") if self.degree("data") > 1 else 0
-        return max(own, self.knob("sharded", "zero") + 1 if self.degree("sharded") > 1 else 0)
-
-    @property
-    def recompute(self) -> str:
-        return self.word("recompute", "mode")
-
-    @property
-    def text(self) -> str:
-        """The whole plan, for formats that carry it as it is."""
-        self.read.update((axis.name, f.name) for axis in self.plan.axes for f in fields(axis))
-        return self.estimate.plans[0]
-
-    def check_read(self, title: str) -> None:
-        """Refuse a plan of which a format left something unsaid."""
-        for axis in self.plan.axes:
-            if not axis.active:
-                continue
-            said = (
-                {"degree": axis.degree_text()} if axis.degrees and axis.degree_text() != "1" else {}
-            )
-            for knob, value in (said | axis.turned()).items():
-                if (axis.name, knob) not in self.read and knob not in axis.hidden():
-                    what = f"`{axis.name}`" if knob == "degree" else f"`{axis.name}` {knob}={value}"
-                    raise ExportError(
-                        "export", f"{title} is not told {what}", "the torchrun format"
-                    )
-
-    @property
-    def name(self) -> str:
-        return plain_name(self.estimate.model.name, "model")
-
-    @property
-    def system(self) -> str:
-        return plain_name(self.estimate.system.name, "system")
-
-    @property
-    def seconds(self) -> float:
-        return float(self.estimate.seconds[0])
-
-    def about(self) -> list[str]:
-        """Two lines for the head of a file: what it is for and what was predicted."""
-        low, high = (float(x[0]) for x in (self.estimate.seconds_low, self.estimate.seconds_high))
-        return [
-            f"{self.name} on {self.system}: {self.estimate.plans[0]}, batch {self.batch}",
-            f"predicted: {show(self.seconds, 's')} an iteration "
-            f"({show(low, 's')} to {show(high, 's')})",
-        ]
-
-    def only(self, title: str, axes: Iterable[str]) -> None:
-        """Refuse the axes that a format has no word for."""
-        known = set(axes)
-        unknown = [name for name, _ in self.axes if name not in known]
-        if unknown:
-            words = " and ".join(f"`{name}`" for name in unknown)
-            hint = f"--without {','.join(unknown)} in `oracle recommend`, or the torchrun format"
-            raise ExportError("export", f"{title} has no {words} parallelism", hint)
-
-    def refuse(self, title: str, what: str, hint: str = "") -> ExportError:
-        return ExportError("export", f"{title} {what}", hint)
-
-    def block(self, title: str) -> Transformer:
-        """The family block, which launchers for transformers are given."""
-        if self.transformer is None:
-            what = f"builds transformers only; {self.name} is a list of layers"
-            raise self.refuse(title, what, "a model with a `transformer:` block")
-        return self.transformer
-
-    def minutes(self, steps: int) -> int:
-        """Minutes that so many iterations take at the upper end of the interval, and a tenth."""
-        wanted = float(self.estimate.seconds_high[0]) * steps * 1.1 + 600
-        return math.ceil(min(wanted, RESERVED) / 60)
+TITLE = "one job to start, of the software that was predicted (--software)"
+STEPS = 1000  # iterations that the time asked of a queue is enough for
+STARTED = ("megatron", "nemo", "torchtitan", "deepspeed", "torchrun")  # writers of whole jobs
 
 
-def options(pairs: Iterable[tuple[str, Any]]) -> str:
-    """Command line options, one a line: `None` leaves one out, `True` has no value."""
-    lines = []
-    for flag, value in pairs:
-        if value is None or value is False:
-            continue
-        lines.append(flag if value is True else f"{flag} {value}")
-    return "\n".join(lines) + "\n"
+def files(job: Job) -> dict[str, str]:
+    """The script comes first, which is what is printed where no folder is said."""
+    told(job)
+    start = module(job).start(job)
+    found = {"start.sh": script(job, start)}
+    if job.nodes > 1:
+        found["job.sbatch"] = batch(job)
+    found |= start.files
+    found["README.md"] = readme(job, start)
+    found["check.py"] = check(job)
+    return found
+
+
+def module(job: Job) -> Any:
+    """The writer that the software names."""
+    run = job.estimate.options.software
+    if run.name == "plain":
+        raise job.refuse("a job", "is that of some software", "--software megatron-core, nemo, "
+                         "torchtitan, deepspeed, pytorch-fsdp or pytorch-ddp")  # fmt: skip
+    if run.launch.writer not in STARTED:
+        what = f"nobody writes jobs of {run.name}, which has its own scripts: {run.source}"
+        raise job.refuse("oracle:", what, "the slurm or the torchrun format, with your script")
+    return writer(run.launch.writer)
+
+
+def told(job: Job) -> None:
+    """Refuse a plan that breaks a rule of the software, whatever else was asked."""
+    run, model = job.estimate.options.software, job.estimate.model
+    broken = [
+        rule.says(float(rule.wanted[0]), float(rule.allowed[0]))
+        for rule in rules(run, model, job.plan)
+        if np.any(rule.wanted > rule.allowed)
+    ]
+    if broken:
+        hint = (f"`oracle recommend {job.name} {job.system} --devices {job.devices} --batch "
+                f"{job.batch} --software {run.name}` names plans that it takes")  # fmt: skip
+        raise job.refuse(run.name, f"cannot be told this plan: {'; '.join(broken)}", hint)
+
+
+def script(job: Job, start: Start) -> str:
+    """Starts the ranks of one node; the batch script starts it on each."""
+    several = job.nodes > 1
+    where = (
+        ['--node-rank="${NODE_RANK:-${SLURM_NODEID:?the number of this node}}"',
+         '--master-addr="${MASTER_ADDR:?the first node}" '
+         '--master-port="${MASTER_PORT:-29500}"']
+        if several else ["--standalone"]
+    )  # fmt: skip
+    words = [f"exec torchrun --nnodes={job.nodes} --nproc-per-node={job.per_node}", *where,
+             " ".join(start.command) + ' "$@"']  # fmt: skip
+    folder = ['HERE="$(cd "$(dirname "$0")" && pwd)"', "export HERE"]
+    folder += [f'cd "${{{start.folder}:?{start.needs}}}"'] if start.folder else ['cd "$HERE"']
+    return "\n".join([
+        "#!/usr/bin/env bash",
+        *(f"# {line}" for line in job.about()),
+        f"# needs: {start.needs}",
+        "set -euo pipefail",
+        'export STEPS="${STEPS:-20}"',
+        *folder, *start.prelude,
+        " \\\n  ".join(words),
+    ]) + "\n"  # fmt: skip
+
+
+def batch(job: Job) -> str:
+    """Slurm starts one task a node; directives hold plain words only."""
+    minutes = job.minutes(STEPS)
+    return f"""\
+#!/usr/bin/env bash
+#SBATCH --job-name={job.name[:60]}
+#SBATCH --nodes={job.nodes}
+#SBATCH --ntasks-per-node=1
+#SBATCH --gpus-per-node={job.per_node}
+#SBATCH --exclusive
+#SBATCH --time={minutes // 60:02d}:{minutes % 60:02d}:00
+#SBATCH --output=%x-%j.out
+#
+{chr(10).join(f"# {line}" for line in job.about())}
+set -euo pipefail
+JOB_ID="${{SLURM_JOB_ID:?start this with sbatch, in its folder}}"
+MASTER_ADDR="$(scontrol show hostnames "${{SLURM_JOB_NODELIST:?}}" | head -n 1)"
+MASTER_PORT="$((20000 + JOB_ID % 20000))"
+export MASTER_ADDR MASTER_PORT
+srun --kill-on-bad-exit=1 bash start.sh "$@"
+"""
+
+
+def readme(job: Job, start: Start) -> str:
+    """How to start it, what to expect, and in what it differs from what was predicted."""
+    low, high = interval(job)
+    rate = f"{show(job.batch * tokens(job) / job.seconds, '')} {unit(job)}/s"
+    capacity = job.estimate.options.max_memory or job.estimate.system.device.memory
+    how = "`sbatch job.sbatch`, in this folder" if job.nodes > 1 else "`bash start.sh`"
+    run = job.estimate.options.software
+    where = f"{job.devices} devices of {job.system}"
+    lines = [
+        f"# {job.name} on {where}, {run.label} {run.version}".rstrip(),
+        f"Plan: `{job.estimate.plans[0]}`, batch {job.batch}, micro-batches of {job.micro}.",
+        f"Start: {how}; STEPS=20 says how many iterations. It needs {start.needs}.",
+        f"Expect: {show(job.seconds, 's')} an iteration ({show(low, 's')} to {show(high, 's')}), "
+        f"{rate}, {float(job.estimate.memory[0]) / 2**30:.1f} of {capacity / 2**30:.1f} GiB "
+        "on the fullest device.",
+        "Compare: `python check.py LOG`, where LOG is what the job printed.",
+        f"Ranks, outermost first: {start.order}.",
+        *(f"Differs: {note}." for note in dict.fromkeys(job.notes)),
+    ]  # fmt: skip
+    return "\n\n".join(lines) + "\n"
+
+
+def check(job: Job) -> str:
+    """A program that reads the job's log and says measured over predicted."""
+    low, high = interval(job)
+    return filled("check.py", {
+        "SECONDS": job.seconds, "LOW": low, "HIGH": high, "BATCH": job.batch,
+        "DEVICES": job.devices, "TOKENS": tokens(job),
+    })  # fmt: skip
+
+
+def interval(job: Job) -> tuple[float, float]:
+    return float(job.estimate.seconds_low[0]), float(job.estimate.seconds_high[0])
+
+
+def tokens(job: Job) -> int:
+    """Of a sample; an image is one."""
+    return job.transformer.sequence if job.transformer else 1
+
+
+def unit(job: Job) -> str:
+    return "tokens" if job.transformer else "samples"

@@ -1,27 +1,179 @@
-"""Arguments of Megatron-LM, one a line: `pretrain_gpt.py $(cat megatron.args)`."""
+"""Arguments of Megatron-LM, one a line: `pretrain_gpt.py $(cat megatron.args)`.
+
+Arguments have the names of the newest version, and those of an older one where it is asked for.
+"""
 
 from __future__ import annotations
 
+from functools import lru_cache
+from pathlib import Path
 from typing import Any
 
 from oracle.models.transformer import Transformer
-from oracle.writers.job import Job, options
+from oracle.spec.files import read_json
+from oracle.spec.software import Software
+from oracle.writers.exported import Job, Start, options
 
 TITLE = "Megatron-LM arguments"
+USUAL = "megatron-core"  # where no software is said
 ORDER = ("pipeline", "data", "sharded", "context", "tensor")  # its ranks, outermost first
 SHARDING = {2: "optim_grads", 3: "optim_grads_params"}
+# what it does if not told, so that a version without the option is not told
+IMPLIED = {
+    "--position-embedding-type": "learned_absolute", "--normalization": "LayerNorm",
+    "--optimizer": "adam", "--make-vocab-size-divisible-by": 128,
+}  # fmt: skip
+# only a newer version knows these, and an older one has no other way
+NEWER = ("--attention-backend", "--ddp-bucket-size", "--vocab-size")
+RENAMED = {"--accumulate-allreduce-grads-in-fp32": "--fp32-allreduce"}
+Pairs = list[tuple[str, Any]]
 
 
 def files(job: Job) -> dict[str, str]:
-    split = parallel(job)
-    return {"megatron.args": options([*model(job), *split, *training(job)])}
+    return {"megatron.args": options(named(said(job), job, version(job.run_by(USUAL))))}
 
 
-def model(job: Job) -> list[tuple[str, Any]]:
+def said(job: Job) -> Pairs:
+    """What the plan, the model and the software say."""
+    run = job.run_by(USUAL)
+    split = parallel(job, run)
+    return [*model(job, run), *split, *training(job, run)]
+
+
+def start(job: Job) -> Start:
+    """The whole job: data that needs no files where the version can make it up."""
+    run = job.run_by(USUAL)
+    of = version(run)
+    made_up = "--mock-data" in flags(of)
+    whole = {**dict(said(job)), **dict(schedule(job, made_up))}
+    found = {"megatron.args": options(named(list(whole.items()), job, of))}
+    command = ["pretrain_gpt.py", '"${ARGUMENTS[@]}"', '--train-iters "$STEPS"']
+    if not made_up:
+        command += ['--data-path "${DATA_PATH:?as tools/preprocess_data.py wrote it}"',
+                    '--vocab-file "${VOCAB_FILE:?of GPT-2}"',
+                    '--merge-file "${MERGE_FILE:?of GPT-2}"']  # fmt: skip
+    lines = ["unset CUDA_DEVICE_MAX_CONNECTIONS"] if job.zero >= 2 else single_queue(job)
+    read = 'read -r -d "" -a ARGUMENTS <"$HERE/megatron.args" || true'
+    return Start(
+        found, tuple(command),
+        f"a checkout of NVIDIA/Megatron-LM at {commit(of)} with what it requires, its folder in "
+        "MEGATRON",
+        order(job), (read, *lines), "MEGATRON",
+    )  # fmt: skip
+
+
+def single_queue(job: Job) -> list[str]:
+    """Before Blackwell, what tensor and context ranks send must not be overtaken by kernels."""
+    if job.degree("tensor") == 1 and job.degree("context") == 1:
+        return []
+    asked = "nvidia-smi --query-gpu=compute_cap --format=csv,noheader"
+    return [
+        f'GENERATION="$({asked} | head -n 1 | cut -d. -f1)"',
+        'if [[ "${GENERATION:-9}" -lt 10 ]]; then export CUDA_DEVICE_MAX_CONNECTIONS=1; fi',
+    ]
+
+
+def order(job: Job) -> str:
+    """How its ranks nest, in words."""
+    swapped = nested(job)[0] == "data"
+    said = "data, pipeline" if swapped else "pipeline, data"
+    more = " (--use-tp-pp-dp-mapping)" if swapped else ""
+    if job.degree("expert") > 1:
+        more += "; experts are dealt to neighbouring ranks of context and data"
+        if job.degree("context") > 1:
+            job.notes.append("experts are dealt over context ranks first, the prediction has them "
+                             "on ranks of the data axis")  # fmt: skip
+    return f"{said}, context, tensor{more}"
+
+
+def schedule(job: Job, made_up: bool) -> Pairs:
+    """What a run needs beside the plan: a rate of learning, data, a log."""
+    block = job.block("Megatron-LM")
+    if not made_up:
+        job.notes.append(f"the vocabulary is that of GPT-2's files, not of {block.vocab} words")
+    said: Pairs = [
+        ("--lr", "1e-4"), ("--min-lr", "1e-5"), ("--lr-decay-style", "cosine"),
+        ("--weight-decay", 0.1), ("--log-interval", 1), ("--eval-iters", 0),
+        ("--eval-interval", 1_000_000), ("--save-interval", 1_000_000),
+        ("--split", "99,1,0" if made_up else "949,50,1"),
+        ("--tokenizer-type", "NullTokenizer" if made_up else "GPT2BPETokenizer"),
+    ]  # fmt: skip
+    if made_up:  # its end of text is one word more
+        said += [("--mock-data", True), ("--vocab-size", block.vocab - 1)]
+    return said
+
+
+# ------------------------------------------------------------------ names of a version
+
+
+@lru_cache(1)
+def versions() -> dict[str, Any]:
+    """Names that each version takes, as `python -m benchmarks.pinned_names` found them."""
+    place = Path(__file__).with_name("megatron_flags.json")
+    found: dict[str, Any] = read_json(place)
+    return found
+
+
+def version(run: Software) -> str:
+    """The version whose names are known that a software is of."""
+    if run.framework == "Megatron-LM" and run.version in versions():
+        return run.version
+    return next(known for known in reversed(versions()))  # the newest
+
+
+def flags(version: str) -> dict[str, Any]:
+    found: dict[str, Any] = versions()[version]["flags"]
+    return found
+
+
+def commit(version: str) -> str:
+    return str(versions()[version]["commit"])
+
+
+def named(pairs: Pairs, job: Job, version: str) -> Pairs:
+    """The same arguments by the names that a version has for them."""
+    known, block = flags(version), job.block("Megatron-LM")
+    implied = {**IMPLIED, "--ffn-hidden-size": 4 * block.hidden,
+               "--kv-channels": block.hidden // block.heads}  # fmt: skip
+    found: Pairs = []
+    missing: list[str] = []
+    for flag, value in pairs:
+        if value is None or value is False:
+            continue
+        if flag in known:
+            found.append((flag, value))
+        elif RENAMED.get(flag) in known:
+            found.append((RENAMED[flag], value))
+        elif flag == "--num-virtual-stages-per-pipeline-rank":
+            chunks = job.degree("pipeline") * int(value)
+            found.append(("--num-layers-per-virtual-pipeline-stage", block.layers // chunks))
+        elif flag == "--recompute-granularity" and value == "full":
+            found += [("--checkpoint-activations", True), ("--checkpoint-num-layers", 1)]
+        elif flag.startswith("--recompute-") or flag in NEWER or implied.get(flag) == value:
+            continue
+        else:
+            missing.append(f"`{flag}`" if value is True else f"`{flag} {value}`")
+    if missing:
+        raise job.refuse(f"Megatron-LM at {commit(version)}", f"has no {', '.join(missing)}",
+                         "--software megatron-core")  # fmt: skip
+    if "--DDP-impl" in known:
+        found.append(("--DDP-impl", "local"))
+        found.append(
+            ("--use-contiguous-buffers-in-ddp", "--use-contiguous-buffers-in-ddp" in known)
+        )
+    return found
+
+
+# ------------------------------------------------------------------ what is said
+
+
+def model(job: Job, run: Software) -> Pairs:
     """The sizes of the model, as its own flags say them."""
     block = job.block("Megatron-LM")
-    if block.embedding_norm or block.segments or block.pooler or not block.final_norm:
+    if block.segments or block.pooler or not block.final_norm:
         raise job.refuse("Megatron-LM's GPT", "has no such embedding or heads", "a GPT-like model")
+    if block.embedding_norm:
+        job.notes.append("there is no norm after the embedding, which the model has")
     function = block.activation or ("silu" if block.gated else "gelu")
     if function != ("silu" if block.gated else "gelu"):
         raise job.refuse("Megatron-LM", f"has no flag for {'gated ' * block.gated}`{function}`")
@@ -29,89 +181,175 @@ def model(job: Job) -> list[tuple[str, Any]]:
         raise job.refuse("Megatron-LM's GPT", "attends to all words before, no more and no fewer")
     gated, kv_heads = block.gated, block.kv_heads or block.heads
     bias = not gated if block.bias is None else block.bias
+    if block.experts and bias:
+        raise job.refuse("Megatron-LM", "has no biases in mixtures of experts", "bias: false")
     positions = block.positions or ("rotary" if gated else "learned")
     words = {"learned": "learned_absolute", "rotary": "rope", "none": "none"}
     rms = (block.norm or ("rms" if gated else "layer")) == "rms"
     dropout = 0.1 if block.dropout else 0.0
+    rotary = positions == "rotary"
     return [
         ("--num-layers", block.layers), ("--hidden-size", block.hidden),
         ("--num-attention-heads", block.heads), ("--ffn-hidden-size", _ffn(block)),
-        ("--kv-channels", block.width),
+        ("--kv-channels", block.width or block.hidden // block.heads),
         ("--group-query-attention", kv_heads != block.heads),
         ("--num-query-groups", kv_heads if kv_heads != block.heads else None),
         ("--seq-length", block.sequence), ("--max-position-embeddings", block.sequence),
-        ("--vocab-size", block.vocab), ("--make-vocab-size-divisible-by", 128),
+        ("--vocab-size", block.vocab), ("--make-vocab-size-divisible-by", padding(job, block)),
         ("--position-embedding-type", words[positions]),
+        ("--rotary-base", job.rotary if rotary else None),
+        ("--rotary-percent", 1.0 if rotary else None),
         ("--normalization", "RMSNorm" if rms else "LayerNorm"),
         ("--swiglu", gated),
         ("--disable-bias-linear", not bias),
         ("--add-qkv-bias", bool(block.qkv_bias) and not bias),
         ("--untie-embeddings-and-output-weights", not block.tied_embeddings),
         ("--attention-dropout", dropout), ("--hidden-dropout", dropout),
-        ("--attention-backend", "flash" if block.flash else "unfused"),
-        ("--num-experts", block.experts or None),
-        ("--moe-router-topk", block.active if block.experts else None),
-        ("--moe-ffn-hidden-size", _ffn(block) if block.experts else None),
-        ("--moe-shared-expert-intermediate-size",
-         block.shared * _ffn(block) if block.experts and block.shared else None),
+        ("--attention-backend", backend(block, run)),
+        *(mixture(block) if block.experts else []),
     ]  # fmt: skip
+
+
+def backend(block: Transformer, run: Software) -> str:
+    """Kernels of attention: as the model says, else as the software has them."""
+    flash = run.kernels.attention != "unfused" if block.flash is None else block.flash
+    if not flash:
+        return "unfused"
+    return "auto" if run.kernels.attention == "best" else "flash"
+
+
+def mixture(block: Transformer) -> Pairs:
+    """Experts, the router, and how tokens are sent to them."""
+    return [
+        ("--num-experts", block.experts),
+        ("--moe-router-topk", block.active),
+        ("--moe-ffn-hidden-size", _ffn(block)),
+        ("--moe-shared-expert-intermediate-size", block.shared * _ffn(block) or None),
+        ("--moe-grouped-gemm", True),
+        ("--moe-token-dispatcher-type", "alltoall"),
+        ("--moe-permute-fusion", True),
+        ("--moe-router-load-balancing-type", "aux_loss"),
+        ("--moe-aux-loss-coeff", "1e-2"),
+    ]
+
+
+def padding(job: Job, block: Transformer) -> int:
+    """What the vocabulary is padded to a multiple of, times tensor: to nothing where that goes."""
+    degree = job.degree("tensor")
+    return next((n for n in (128, 64, 32, 16, 8, 4, 2, 1) if block.vocab % (n * degree) == 0), 128)
 
 
 def _ffn(block: Transformer) -> int:
     return block.ffn or 4 * block.hidden
 
 
-def parallel(job: Job) -> list[tuple[str, Any]]:
-    """Degrees and schedule; the order in which axes nest must be one of its own."""
-    job.only("Megatron-LM", ORDER)
-    title = "Megatron-LM"
+def nested(job: Job) -> tuple[str, ...]:
+    """Its order of ranks that the plan has; there are two."""
     order = [name for name, _ in job.axes]
     swapped = order[:1] != ["pipeline"] and "pipeline" in order
     wanted = ("data", "sharded", "pipeline", "context", "tensor") if swapped else ORDER
     if order != sorted(order, key=wanted.index):
-        raise job.refuse(title, f"cannot nest {' outside '.join(order)}",
+        raise job.refuse("Megatron-LM", f"cannot nest {' outside '.join(order)}",
                          "pipeline, data, context, tensor in this order")  # fmt: skip
     if swapped and job.degree("expert") > 1:
-        raise job.refuse(title, "deals experts inside the pipeline here", "pipeline outermost")
-    if job.degree("pipeline") > 1:
-        if job.word("pipeline", "schedule") != "1f1b" and job.segments > 1:
-            raise job.refuse(title, "schedules 1F1B only", "schedule=1f1b")
-        if job.knob("pipeline", "cuts") == 1:
-            raise job.refuse(title, "deals layers evenly", "cuts=even")
-        block = job.block(title)
-        chunks = job.degree("pipeline") * job.knob("pipeline", "interleave")
-        if block.layers % chunks:
-            raise job.refuse(title, f"cannot deal {block.layers} layers to {chunks} chunks evenly")
+        raise job.refuse("Megatron-LM", "deals experts inside the pipeline here",
+                         "pipeline outermost")  # fmt: skip
+    return wanted
+
+
+def parallel(job: Job, run: Software) -> Pairs:
+    """Degrees and schedule; the order in which axes nest must be one of its own."""
+    title = "Megatron-LM"
+    job.only(title, ORDER)
+    swapped = nested(job)[0] == "data"
     whole = job.degree("tensor") > 1 and job.knob("tensor", "sequence") == 0
     if whole and job.transformer is not None and job.transformer.experts:
         raise job.refuse(title, "cuts mixtures by tensor only with the tokens", "sequence=on")
-    interleave = job.knob("pipeline", "interleave") if job.degree("pipeline") > 1 else 1
-    expert, overlap = job.degree("expert"), job.word("data", "overlap") == "on"
+    expert = job.degree("expert")
     whole_experts = job.word("expert", "cut") == "whole"  # else they are cut as all is
     context, turned = job.degree("context"), job.knob("context", "kind") == 1
-    sharded = job.degree("sharded") > 1 and job.degree("data") > 1
-    if sharded and job.zero != 1:
-        raise job.refuse(title, "shares out only the optimizer within groups", "sharded:N,zero=1")
     return [
         ("--tensor-model-parallel-size", job.degree("tensor")),
-        ("--sequence-parallel", job.degree("tensor") > 1 and job.knob("tensor", "sequence") == 1),
+        ("--sequence-parallel", tokens_cut(job)),
+        ("--tp-comm-overlap", tokens_cut(job) and run.tensor.forward_column == "pipelined"),
         ("--pipeline-model-parallel-size", job.degree("pipeline")),
-        ("--num-virtual-stages-per-pipeline-rank", interleave if interleave > 1 else None),
+        *stages(job, run),
         ("--use-tp-pp-dp-mapping", swapped),
-        ("--context-parallel-size", context),
+        ("--context-parallel-size", context if context > 1 else None),
         ("--cp-comm-type", ("a2a" if turned else "p2p") if context > 1 else None),
         ("--expert-model-parallel-size", expert if expert > 1 else None),
         ("--expert-tensor-parallel-size", 1 if expert > 1 and whole_experts else None),
-        ("--use-distributed-optimizer", job.zero >= 1),
-        ("--num-distributed-optimizer-instances", job.degree("data") if sharded else None),
-        ("--use-megatron-fsdp", job.zero >= 2),
-        ("--data-parallel-sharding-strategy", SHARDING.get(job.zero)),
-        ("--overlap-grad-reduce", job.replicas > 1 and overlap),
-        ("--overlap-param-gather", job.zero >= 1 and overlap),
+        *exchange(job, run),
+    ]
+
+
+def tokens_cut(job: Job) -> bool:
+    return job.degree("tensor") > 1 and job.knob("tensor", "sequence") == 1
+
+
+def stages(job: Job, run: Software) -> Pairs:
+    """Chunks of the pipeline: so many a stage, or block by block where they are uneven."""
+    if job.degree("pipeline") == 1:
+        return []
+    if job.word("pipeline", "schedule") != "1f1b" and job.segments > 1:
+        raise job.refuse("Megatron-LM", "schedules 1F1B only", "schedule=1f1b")
+    interleave, borders = job.knob("pipeline", "interleave"), job.word("pipeline", "borders")
+    job.knob("pipeline", "cuts")  # they are in the chunks
+    parts = borders == "parts" or (borders == "usual" and run.borders.scattered)
+    layout = None if job.even else laid_out(job)
+    return [
+        ("--num-virtual-stages-per-pipeline-rank",
+         interleave if interleave > 1 and job.even else None),
+        ("--pipeline-model-parallel-layout", layout),
+        ("--no-overlap-p2p-communication", interleave > 1 and run.borders.overlap == "none"
+         and "--no-overlap-p2p-communication" in flags(version(run))),
+        ("--no-scatter-gather-tensors-in-pipeline", job.degree("tensor") > 1 and not parts
+         and version(run) in ("2.5", "3.0")),
     ]  # fmt: skip
 
 
-def training(job: Job) -> list[tuple[str, Any]]:
+def laid_out(job: Job) -> str:
+    """`Ett|ttt|ttL`: the table, blocks and the loss of each chunk."""
+    return "|".join(
+        "E" * chunk.embedding + "t" * chunk.layers + "L" * chunk.loss for chunk in job.chunks
+    )
+
+
+def exchange(job: Job, run: Software) -> Pairs:
+    """Who shares out what, in which width, and what overlaps as the software has it."""
+    zero, said = job.zero, job.estimate.options
+    shared = job.degree("sharded") > 1 and job.degree("data") > 1
+    if shared and zero != 1:
+        raise job.refuse("Megatron-LM", "shares out only the optimizer within groups",
+                         "sharded:N,zero=1")  # fmt: skip
+    asked = job.word("data", "overlap") == "on"
+    copies = job.replicas * job.degree("context") > 1
+    reduced = copies and asked and run.exchange.overlap == "backward"
+    gathers = zero >= 1 and run.gather.overlap == "forward"
+    gathered = reduced and gathers
+    if zero >= 1 and asked and run.gather.overlap == "forward" and not reduced and copies:
+        job.notes.append("weights are gathered beside nothing: only with --overlap-grad-reduce")
+    narrow = run.exchange.buffer(said.precision) == 2.0 and said.precision in ("bf16", "fp8")
+    size = job.piece(run)
+    flat = reduced and zero < 2 and size is not None
+    return [
+        ("--use-distributed-optimizer", zero >= 1),
+        ("--num-distributed-optimizer-instances", job.degree("data") if shared else None),
+        ("--use-megatron-fsdp", zero >= 2),
+        ("--data-parallel-sharding-strategy", SHARDING.get(zero)),
+        ("--ckpt-format", "fsdp_dtensor" if zero >= 2 else None),
+        ("--no-gradient-accumulation-fusion", zero >= 2),
+        ("--init-model-with-meta-device", zero >= 2),
+        ("--overlap-grad-reduce", reduced), ("--overlap-param-gather", gathered),
+        ("--ddp-bucket-size", size if flat else None),
+        ("--grad-reduce-in-bf16", narrow),
+        ("--accumulate-allreduce-grads-in-fp32",
+         not narrow and said.precision in ("bf16", "fp8", "fp16")
+         and run.exchange.buffer(said.precision) == 4.0),
+    ]  # fmt: skip
+
+
+def training(job: Job, run: Software) -> Pairs:
     """Batch, precision, optimizer and recomputation."""
     said = job.estimate.options
     if said.optimizer in ("lars", "lamb"):
@@ -119,11 +357,12 @@ def training(job: Job) -> list[tuple[str, Any]]:
     momentum = {"momentum": 0.9, "sgd": 0.0}.get(said.optimizer)
     if job.recompute == "operators":
         raise job.refuse("Megatron-LM", "does not recompute by operators", "recompute:selective")
-    full = job.recompute == "full"
+    full, eight = job.recompute == "full", said.precision == "fp8"
     return [
         ("--micro-batch-size", job.micro), ("--global-batch-size", job.batch),
         ("--bf16", said.precision in ("bf16", "fp8")), ("--fp16", said.precision == "fp16"),
-        ("--fp8-format", "hybrid" if said.precision == "fp8" else None),
+        ("--fp8-format", "hybrid" if eight else None),
+        ("--fp8-param-gather", eight and job.zero >= 1 and run.gather.sent("fp8") == 1.0),
         ("--optimizer", "adam" if momentum is None else "sgd"), ("--sgd-momentum", momentum),
         ("--clip-grad", 1.0),
         ("--recompute-granularity", None if job.recompute == "none" else job.recompute),

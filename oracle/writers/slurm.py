@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from oracle.writers.job import Job
+from oracle.writers.exported import Job
 from oracle.writers.torchrun import mesh
 
 TITLE = "sbatch script"

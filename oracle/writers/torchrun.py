@@ -2,13 +2,84 @@
 
 from __future__ import annotations
 
-from oracle.writers.job import Job
+from typing import Any
+
+from oracle.models.transformer import Transformer
+from oracle.writers.exported import Job, Start, filled
 
 TITLE = "torchrun line and init_device_mesh snippet"
 
 
 def files(job: Job) -> dict[str, str]:
     return {"launch.sh": launch(job), "mesh.py": mesh(job)}
+
+
+def start(job: Job) -> Start:
+    """The whole job: a transformer in plain PyTorch, replicated (DDP) or sharded (FSDP2)."""
+    title, said, run = "PyTorch alone", job.estimate.options, job.estimate.options.software
+    job.only(title, ("data", "sharded"))
+    order = [name for name, _ in job.axes]
+    if order == ["sharded", "data"]:
+        raise job.refuse(title, "shards over neighbouring ranks", "data outside sharded")
+    if said.precision == "fp8" or said.optimizer in ("lars", "lamb"):
+        what = "fp8" if said.precision == "fp8" else said.optimizer
+        raise job.refuse(title, f"has no `{what}`", "--precision bf16 --optimizer adam")
+    if job.recompute == "operators":
+        raise job.refuse(title, "recomputes attention or all here", "recompute:selective")
+    if job.zero == 1:
+        raise job.refuse(title, "does not shard the optimizer alone", "zero=2 or zero=3")
+    overlapped = job.word("data", "overlap") == "on" and run.exchange.overlap == "backward"
+    if job.replicas > 1 and not overlapped:
+        raise job.refuse(title, "always exchanges gradients under the backward pass",
+                         "overlap=on, exchange.overlap=backward")  # fmt: skip
+    shards = job.degree("sharded") if job.degree("sharded") > 1 else job.replicas
+    size = job.piece(run)
+    constants = {
+        "WRAP": "fsdp" if job.zero >= 2 else "ddp",
+        "REPLICAS": job.replicas // shards if job.zero >= 2 else job.replicas,
+        "SHARDED": shards if job.zero >= 2 else 1,
+        "RESHARD": job.zero == 3, "MICRO": job.micro, "MICRO_BATCHES": job.segments,
+        "PRECISION": said.precision, "OPTIMIZER": said.optimizer,
+        "REDUCED": {4.0: "fp32", 2.0: "bf16"}[run.exchange.sent(said.precision)],
+        "BUCKET": round(4 * size / 2**20, 3) if size else 1e6,
+    }  # fmt: skip
+    found = {"train.py": filled("train.py", constants), "model.py": network(job, title)}
+    return Start(found, ("train.py",), f"PyTorch {run.version} or later",
+                 ", ".join(order) or "data")  # fmt: skip
+
+
+def network(job: Job, title: str) -> str:
+    """The model in plain PyTorch, in the sizes of the spec."""
+    block = job.block(title)
+    if block.segments or block.pooler or not block.final_norm or not block.head:
+        raise job.refuse(title, "is given no such embedding or heads", "a GPT-like model")
+    if block.window:
+        raise job.refuse(title, "attends to all words here", "a model without `window`")
+    stages = job.degree("pipeline") if "pipeline" in dict(job.axes) else 1
+    return filled("model.py", {
+        "SIZES": sizes(job, block), "RECOMPUTE": job.recompute, "SHRUNK_LAYERS": max(2, stages),
+    })  # fmt: skip
+
+
+def sizes(job: Job, block: Transformer) -> dict[str, Any]:
+    """The family block with all that it leaves unsaid."""
+    gated = block.gated
+    bias = not gated if block.bias is None else block.bias
+    positions = block.positions or ("rotary" if gated else "learned")
+    return {
+        "layers": block.layers, "hidden": block.hidden, "heads": block.heads,
+        "kv_heads": block.kv_heads or block.heads,
+        "width": block.width or block.hidden // block.heads,
+        "ffn": block.ffn or 4 * block.hidden, "vocab": block.vocab, "sequence": block.sequence,
+        "gated": gated, "causal": block.causal, "tied": block.tied_embeddings,
+        "rms": (block.norm or ("rms" if gated else "layer")) == "rms",
+        "learned": positions == "learned",
+        "rotary": job.rotary if positions == "rotary" else 0,
+        "bias": bias, "qkv_bias": bias if block.qkv_bias is None else block.qkv_bias,
+        "activation": block.activation or ("silu" if gated else "gelu"),
+        "dropout": block.dropout, "embedding_norm": block.embedding_norm,
+        "experts": block.experts, "active": block.active, "shared": block.shared,
+    }  # fmt: skip
 
 
 def launch(job: Job) -> str:

@@ -1,10 +1,15 @@
-"""Overrides for torchtitan's command line, one a line."""
+"""torchtitan: overrides for its newest command line, and whole jobs of version 0.2.0 as TOML.
+
+Names of fields: torchtitan/config/job_config.py, v0.2.0@29624e37f; of the newest, @b5bcd76c6.
+"""
 
 from __future__ import annotations
 
+import json
 from typing import Any
 
-from oracle.writers.job import Job, options
+from oracle.writers.export import ExportError
+from oracle.writers.exported import Job, Start, options
 
 TITLE = "torchtitan overrides"
 ORDER = ("pipeline", "data", "sharded", "context", "tensor")
@@ -14,10 +19,110 @@ SCHEDULES = {  # its names, by ours and whether stages hold several chunks
 }  # fmt: skip
 RECOMPUTE = {"operators": "selective"}  # every other matrix is kept, as it does by default
 CONFIGS = {"llama3-8b": "llama3_8b", "llama3-70b": "llama3_70b", "llama3-405b": "llama3_405b"}
+VERSION = "v0.2.0"
+FLAVORS = {  # that version 0.2.0 ships: our name -> its model and flavor
+    "llama3-8b": ("llama3", "8B"), "llama3-70b": ("llama3", "70B"),
+    "llama3-405b": ("llama3", "405B"), "qwen3-30b-a3b": ("qwen3", "30B-A3B"),
+    "qwen3-235b-a22b": ("qwen3", "235B-A22B"), "deepseek-v3": ("deepseek_v3", "671B"),
+    "deepseek-v2": ("deepseek_v3", "236B"), "deepseek-v2-lite": ("deepseek_v3", "16B"),
+}  # fmt: skip
+UNSTAGED = ("qwen3",)  # models that it does not take apart for a pipeline
 
 
 def files(job: Job) -> dict[str, str]:
     return {"torchtitan.args": options([*which(job), *parallel(job), *training(job)])}
+
+
+def start(job: Job) -> Start:
+    """The whole job as its configuration file, of the flavors that it ships."""
+    if job.name not in FLAVORS:
+        raise job.refuse(f"torchtitan {VERSION}", f"ships no {job.name}",
+                         f"one of {', '.join(FLAVORS)}, or --software megatron-core")  # fmt: skip
+    model, flavor = FLAVORS[job.name]
+    if job.degree("pipeline") > 1 and model in UNSTAGED:
+        raise job.refuse(f"torchtitan {VERSION}", f"has no pipeline of {model}", "pipeline:1")
+    run, said = job.estimate.options.software, dict(training(job))
+    overlapped = job.word("data", "overlap") == "on" and run.exchange.overlap == "backward"
+    if job.replicas > 1 and not overlapped:
+        raise job.refuse("torchtitan", "always exchanges gradients under the backward pass",
+                         "overlap=on, exchange.overlap=backward")  # fmt: skip
+    axes = {**dict(parallel(job, uneven=True)), **dict(experts(job))}
+    modes = {"none": ("none", None), "operators": ("selective", "op"), "full": ("full", None)}
+    if job.recompute not in modes:
+        raise job.refuse(f"torchtitan {VERSION}", f"does not recompute `{job.recompute}`",
+                         "recompute:operators or recompute:full")  # fmt: skip
+    mode, option = modes[job.recompute]
+    tables: dict[str, dict[str, Any]] = {
+        "job": {"description": f"{job.name} on {job.devices} devices"},
+        "metrics": {"log_freq": 1, "disable_color_printing": True},
+        "model": {"name": model, "flavor": flavor, "hf_assets_path": "./tests/assets/tokenizer"},
+        "optimizer": {"name": "AdamW", "lr": 1e-4},
+        "training": {"dataset": "c4_test", "max_norm": 1.0, **section(said, "training")},
+        "parallelism": section(axes, "parallelism"),
+        "checkpoint": {"enable": False},
+        "compile": {"enable": run.kernels.fused},
+        "activation_checkpoint": {"mode": mode, "selective_ac_option": option},
+    }  # fmt: skip
+    command = ("-m torchtitan.train", '--job.config_file "$HERE/job.toml"',
+               '--training.steps "$STEPS"')  # fmt: skip
+    return Start(
+        {"job.toml": toml(tables)}, command,
+        f"a checkout of pytorch/torchtitan at {VERSION} with what it requires, its folder in "
+        "TORCHTITAN",
+        "pipeline, data replicas, data shards, context, tensor (the device mesh of torchtitan)",
+        (), "TORCHTITAN",
+    )  # fmt: skip
+
+
+def section(said: dict[str, Any], name: str) -> dict[str, Any]:
+    """Options of one section, by their names in a file."""
+    known = {key.removeprefix(f"--{name}."): value for key, value in said.items()
+             if key.startswith(f"--{name}.")}  # fmt: skip
+    known.pop("enable_sequence_parallel", None)  # which 0.2.0 always does
+    if known.pop("no_enable_sequence_parallel", None):
+        raise ExportError("export", f"torchtitan {VERSION} always cuts tokens beside tensors",
+                          "tensor:N,sequence=on")  # fmt: skip
+    return known
+
+
+def experts(job: Job) -> list[tuple[str, Any]]:
+    """Experts are dealt over context ranks first, and over tensor ranks where they stay whole."""
+    degree, tensor, context = (job.degree(axis) for axis in ("expert", "tensor", "context"))
+    if degree == 1:
+        return []
+    whole = job.word("expert", "cut") == "whole"
+    inner = context * (tensor if whole else 1)
+    if degree % inner:
+        raise job.refuse("torchtitan", f"deals {degree} experts over {inner} inner ranks first",
+                         f"expert:{inner}, or a multiple")  # fmt: skip
+    if context > 1:
+        job.notes.append("experts are dealt over context ranks first, the prediction has them "
+                         "on ranks of the data axis")  # fmt: skip
+    p = "--parallelism."
+    return [(p + "expert_parallel_degree", degree),
+            (p + "expert_tensor_parallel_degree", 1 if whole else tensor)]  # fmt: skip
+
+
+def parts(job: Job) -> list[list[str]]:
+    """The modules of each chunk of the pipeline, by their names."""
+    found, block = [], 0
+    for chunk in job.chunks:
+        names = ["tok_embeddings"] * chunk.embedding
+        names += [f"layers.{block + i}" for i in range(chunk.layers)]
+        names += ["norm", "output"] * chunk.loss
+        block += chunk.layers
+        found.append(names)
+    return found
+
+
+def toml(tables: dict[str, dict[str, Any]]) -> str:
+    """Tables of words, numbers and lists as TOML; JSON's way to write them is TOML's."""
+    found = []
+    for name, table in tables.items():
+        lines = [f"{key} = {json.dumps(value)}" for key, value in table.items()
+                 if value is not None]  # fmt: skip
+        found.append("\n".join([f"[{name}]", *lines, ""]))
+    return "\n".join(found)
 
 
 def which(job: Job) -> list[tuple[str, Any]]:
@@ -26,8 +131,11 @@ def which(job: Job) -> list[tuple[str, Any]]:
     return [("--module", "llama3"), ("--config", config)] if config else []
 
 
-def parallel(job: Job) -> list[tuple[str, Any]]:
-    """Degrees by its names; replicas are plain (DDP) or shards (FSDP)."""
+def parallel(job: Job, uneven: bool = False) -> list[tuple[str, Any]]:
+    """Degrees by its names; replicas are plain (DDP) or shards (FSDP).
+
+    With `uneven` the chunks of a pipeline are named module by module.
+    """
     title = "torchtitan"
     job.only(title, ORDER)
     order = [name for name, _ in job.axes]
@@ -43,7 +151,8 @@ def parallel(job: Job) -> list[tuple[str, Any]]:
         raise job.refuse(title, "shards along one axis only", "data:N without zero")
     if job.degree("context") > 1 and job.knob("context", "kind") == 1:
         raise job.refuse(title, "passes keys round a ring only", "kind=ring")
-    if job.degree("expert") > 1 and job.degree("tensor") * job.degree("context") > 1:
+    inner = job.degree("tensor") * job.degree("context")
+    if not uneven and job.degree("expert") > 1 and inner > 1:
         raise job.refuse(title, "deals experts over tensor and context ranks too",
                          "expert parallelism without tensor and context")  # fmt: skip
     shards = "always" if job.zero == 3 else "never"
@@ -57,11 +166,11 @@ def parallel(job: Job) -> list[tuple[str, Any]]:
          job.degree("tensor") > 1),
         (p + "context_parallel_degree", job.degree("context")),
         (p + "expert_parallel_degree", job.degree("expert") if job.degree("expert") > 1 else None),
-        *_stages(job),
+        *_stages(job, uneven),
     ]  # fmt: skip
 
 
-def _stages(job: Job) -> list[tuple[str, Any]]:
+def _stages(job: Job, uneven: bool) -> list[tuple[str, Any]]:
     degree, p = job.degree("pipeline"), "--parallelism."
     if degree == 1:
         return [(p + "pipeline_parallel_degree", 1)]
@@ -71,6 +180,14 @@ def _stages(job: Job) -> list[tuple[str, Any]]:
         raise job.refuse("torchtitan", "interleaves with 1F1B only", "schedule=1f1b")
     if schedule is None:
         raise job.refuse("torchtitan", f"has no schedule `{order}`", "schedule=1f1b")
+    if uneven:
+        job.knob("pipeline", "cuts")  # they are in the chunks
+        return [
+            (p + "pipeline_parallel_degree", degree),
+            (p + "pipeline_parallel_schedule", schedule),
+            (p + "pipeline_parallel_microbatch_size", job.micro),
+            (p + "module_fqns_per_model_part", parts(job)),
+        ]
     if job.knob("pipeline", "cuts") == 1:
         raise job.refuse("torchtitan", "deals layers evenly", "cuts=even")
     block = job.block("torchtitan")

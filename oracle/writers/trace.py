@@ -14,7 +14,7 @@ from typing import Any
 
 from oracle.predict.trace import Trace
 from oracle.predict.trace import trace as played
-from oracle.writers.job import Job
+from oracle.writers.exported import Job
 
 TITLE = "Chrome trace of the predicted step"
 MOST = 200_000  # events; a viewer is lost in more

@@ -24,7 +24,8 @@ from pkgutil import iter_modules
 from types import ModuleType
 
 from oracle.readers.jobs.sheet import CLOSE, OPEN, Sheet
-from oracle.spec.document import read_text, refusal
+from oracle.spec.document import refusal
+from oracle.spec.files import read_text
 
 LARGEST = 16 * 2**20  # bytes of a log whose first lines are wanted
 MOST_FILES = 32

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import re
-import tomllib
 from collections.abc import Iterator, Mapping
 from typing import Any
 
 from oracle.readers.jobs.sheet import Sheet
-from oracle.spec.document import Fault, Place, SpecError
+from oracle.spec.files import toml_of
 
 TITLE = "torchtitan configuration (TOML)"
 PRECEDENCE = 1
@@ -23,14 +22,7 @@ def recognises(text: str) -> bool:
 
 
 def parse(text: str, name: str, sheet: Sheet) -> None:
-    try:
-        content = tomllib.loads(text)
-    except (tomllib.TOMLDecodeError, RecursionError) as error:
-        at = re.search(r"line (\d+), column (\d+)", str(error))
-        place = Place(int(at[1]), int(at[2])) if at else Place(1, 1)
-        what = re.sub(r"\s*\(at .*\)$", "", str(error))
-        raise SpecError(name, [Fault("E101", what, place, "this is not TOML")], text) from None
-    for path, value in _leaves(content):
+    for path, value in _leaves(toml_of(text, name)):
         sheet.put(path, value, name, _line(text, path))
 
 

@@ -1,0 +1,256 @@
+"""The plan that is exported: its degrees, batch and nodes, its model, and its predicted time."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field, fields
+from functools import cached_property
+from itertools import pairwise
+from pathlib import Path
+from pprint import pformat
+from typing import Any
+
+from oracle.models.transformer import Transformer
+from oracle.plan.launchable import numbers_of, software
+from oracle.plan.plan import Plan
+from oracle.predict.estimate import Estimate
+from oracle.readers.spec_text import plain_name
+from oracle.spec.files import read_text
+from oracle.spec.software import Software
+from oracle.spec.units import show
+from oracle.writers.export import ExportError
+
+TEMPLATES = Path(__file__).parent / "templates"
+RESERVED = 86_400 * 1000  # seconds; nobody is given a queue slot for longer
+# by which rotary positions turn, where it is not the 10,000 of arXiv 2104.09864: the released
+# configurations of these families
+ROTARY = {"llama3": 500_000, "mixtral": 1_000_000, "qwen3": 1_000_000}
+
+
+@dataclass(frozen=True, slots=True)
+class Chunk:
+    """What one chunk of a pipeline holds: blocks, and what comes before and after them."""
+
+    embedding: bool
+    layers: int
+    loss: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Start:
+    """How a framework is started: its files, and the words that torchrun is given after its own."""
+
+    files: dict[str, str]
+    command: tuple[str, ...]
+    needs: str  # what must be there first
+    order: str  # of ranks, outermost first
+    prelude: tuple[str, ...] = ()  # lines of shell before it
+    folder: str = ""  # a variable that says where it is started
+
+
+@dataclass(frozen=True, eq=False)
+class Job:
+    """An estimate of one plan, and the model's family block where it has one."""
+
+    estimate: Estimate
+    plan: Plan
+    transformer: Transformer | None = None
+    read: set[tuple[str, str]] = field(default_factory=set)  # (axis, knob) that a format asked for
+    notes: list[str] = field(default_factory=list)  # in what the job differs from the prediction
+
+    def degree(self, axis: str) -> int:
+        self.read.add((axis, "degree"))
+        return int(self.plan.axis(axis).degree[0, 0])
+
+    def knob(self, axis: str, name: str) -> int:
+        """The number of a knob; of one that takes words, the word's number."""
+        self.read.add((axis, name))
+        return int(getattr(self.plan.axis(axis), name)[0, 0])
+
+    def word(self, axis: str, name: str) -> str:
+        """A knob as the plan's text has it."""
+        self.read.add((axis, name))
+        said: str = self.plan.axis(axis).word(name)
+        return said
+
+    @property
+    def axes(self) -> list[tuple[str, int]]:
+        """(name, degree) of every axis that takes devices, outermost first."""
+        found = [(a.name, self.degree(a.name)) for a in self.plan.axes if a.multiplies]
+        return [(name, degree) for name, degree in found if degree > 1]
+
+    @cached_property
+    def devices(self) -> int:
+        return int(self.plan.devices[0, 0])
+
+    @property
+    def per_node(self) -> int:
+        """Ranks started on each node."""
+        node = self.estimate.system.node
+        if self.devices <= node:
+            return self.devices
+        if self.devices % node:
+            what = f"{self.devices} devices do not fill nodes of {node}"
+            raise ExportError("export", what, f"a multiple of {node}, or fewer than {node}")
+        return node
+
+    @property
+    def nodes(self) -> int:
+        return self.devices // self.per_node
+
+    @property
+    def replicas(self) -> int:
+        """The number of replicas that the batch is split among."""
+        return self.degree("data") * self.degree("sharded")
+
+    @property
+    def batch(self) -> int:
+        return int(self.plan.batch[0, 0])
+
+    @property
+    def segments(self) -> int:
+        """Micro-batches of one device in one iteration."""
+        return self.knob("pipeline", "segments") * self.knob("data", "accumulate")
+
+    @property
+    def micro(self) -> int:
+        """Samples of one micro-batch; launchers take only whole ones."""
+        pieces = self.replicas * self.segments
+        if self.batch % pieces:
+            near = max(1, round(self.batch / pieces)) * pieces
+            what = (f"a batch of {self.batch} is not {self.replicas} replicas × {self.segments} "
+                    "micro-batches of equal size")  # fmt: skip
+            raise ExportError("export", what, f"e.g. --batch {near}")
+        return self.batch // pieces
+
+    @property
+    def zero(self) -> int:
+        """The ZeRO stage, whichever axis shards."""
+        copies = self.degree("data") * self.degree("context")
+        own = self.knob("data", "zero") if copies > 1 else 0
+        return max(own, self.knob("sharded", "zero") + 1 if self.degree("sharded") > 1 else 0)
+
+    @property
+    def recompute(self) -> str:
+        return self.word("recompute", "mode")
+
+    @property
+    def text(self) -> str:
+        """The whole plan, for formats that carry it as it is."""
+        self.read.update((axis.name, f.name) for axis in self.plan.axes for f in fields(axis))
+        return self.estimate.plans[0]
+
+    def check_read(self, title: str) -> None:
+        """Refuse a plan of which a format left something unsaid."""
+        for axis in self.plan.axes:
+            if not axis.active:
+                continue
+            said = (
+                {"degree": axis.degree_text()} if axis.degrees and axis.degree_text() != "1" else {}
+            )
+            for knob, value in (said | axis.turned()).items():
+                if (axis.name, knob) not in self.read and knob not in axis.hidden():
+                    what = f"`{axis.name}`" if knob == "degree" else f"`{axis.name}` {knob}={value}"
+                    raise ExportError(
+                        "export", f"{title} is not told {what}", "the torchrun format"
+                    )
+
+    def run_by(self, usual: str) -> Software:
+        """The software that was predicted; where none was said, the one usual for a format."""
+        said = self.estimate.options.software
+        return software(usual) if said.name == "plain" else said
+
+    def piece(self, run: Software) -> int | None:
+        """Elements of a piece of the gradients; none where they are sent all at once."""
+        numbers = numbers_of(self.estimate.model, self.plan)
+        width = run.exchange.sent(self.estimate.options.precision)
+        nbytes = float(run.exchange.piece(width, numbers).reshape(-1)[0])
+        return int(nbytes / width) if math.isfinite(nbytes) else None
+
+    @cached_property
+    def chunks(self) -> list[Chunk]:
+        """The chunks of the pipeline in the order in which the batch passes them."""
+        model, cuts = self.estimate.model, self.estimate.work[0].block.stages.cuts[0]
+        rows = [[model.rows[i] for i in unit.nonzero()[0]] for unit in model.units[0]]
+        tables = [any(row.kind == "embedding" for row in unit) for unit in rows]
+        blocks = [any(row.work == "attention" for row in unit) for unit in rows]
+        return [
+            Chunk(any(tables[a:b]), sum(blocks[a:b]), bool(b == len(rows)))
+            for a, b in pairwise(cuts)
+        ]
+
+    @property
+    def even(self) -> bool:
+        """Whether every chunk has as many blocks, the first the table, the last the loss."""
+        first, last = self.chunks[0], self.chunks[-1]
+        return len({chunk.layers for chunk in self.chunks}) == 1 and first.embedding and last.loss
+
+    @property
+    def rotary(self) -> int:
+        """The base by which rotary positions turn."""
+        known = (base for name, base in ROTARY.items() if self.name.startswith(name))
+        return next(known, 10_000)
+
+    @property
+    def name(self) -> str:
+        return plain_name(self.estimate.model.name, "model")
+
+    @property
+    def system(self) -> str:
+        return plain_name(self.estimate.system.name, "system")
+
+    @property
+    def seconds(self) -> float:
+        return float(self.estimate.seconds[0])
+
+    def about(self) -> list[str]:
+        """Two lines for the head of a file: what it is for and what was predicted."""
+        low, high = (float(x[0]) for x in (self.estimate.seconds_low, self.estimate.seconds_high))
+        return [
+            f"{self.name} on {self.system}: {self.estimate.plans[0]}, batch {self.batch}",
+            f"predicted: {show(self.seconds, 's')} an iteration "
+            f"({show(low, 's')} to {show(high, 's')})",
+        ]
+
+    def only(self, title: str, axes: Iterable[str]) -> None:
+        """Refuse the axes that a format has no word for."""
+        known = set(axes)
+        unknown = [name for name, _ in self.axes if name not in known]
+        if unknown:
+            words = " and ".join(f"`{name}`" for name in unknown)
+            hint = f"--without {','.join(unknown)} in `oracle recommend`, or the torchrun format"
+            raise ExportError("export", f"{title} has no {words} parallelism", hint)
+
+    def refuse(self, title: str, what: str, hint: str = "") -> ExportError:
+        return ExportError("export", f"{title} {what}", hint)
+
+    def block(self, title: str) -> Transformer:
+        """The family block, which launchers for transformers are given."""
+        if self.transformer is None:
+            what = f"builds transformers only; {self.name} is a list of layers"
+            raise self.refuse(title, what, "a model with a `transformer:` block")
+        return self.transformer
+
+    def minutes(self, steps: int) -> int:
+        """Minutes that so many iterations take at the upper end of the interval, and a tenth."""
+        wanted = float(self.estimate.seconds_high[0]) * steps * 1.1 + 600
+        return math.ceil(min(wanted, RESERVED) / 60)
+
+
+def options(pairs: Iterable[tuple[str, Any]]) -> str:
+    """Command line options, one a line: `None` leaves one out, `True` has no value."""
+    lines = []
+    for flag, value in pairs:
+        if value is None or value is False:
+            continue
+        lines.append(flag if value is True else f"{flag} {value}")
+    return "\n".join(lines) + "\n"
+
+
+def filled(name: str, constants: Mapping[str, Any]) -> str:
+    """A program of the templates, its constants as they are for a job."""
+    text = read_text(TEMPLATES / f"{name}.txt")
+    said = "\n".join(f"{key} = {pformat(value, width=90, compact=True, sort_dicts=False)}"
+                     for key, value in constants.items())  # fmt: skip
+    return text.replace("CONSTANTS = {}  # as `oracle export` fills them in", said)
