@@ -77,6 +77,7 @@ def block(sheet: Sheet, tensor: int) -> dict[str, Any]:
 
 
 def _positions(sheet: Sheet) -> str:
+    sheet.asked |= {"use_rotary_position_embeddings", "no_position_embedding"}
     kind = sheet.word("position_embedding_type", default="learned_absolute")
     if sheet.has("use_rotary_position_embeddings") or kind in ("rope", "rotary", "mrope", "yarn"):
         return "rotary"
@@ -96,6 +97,8 @@ def _experts(sheet: Sheet, experts: int, ffn: int) -> dict[str, Any]:
     if often not in ("1", "[1]"):
         sheet.fault(sheet.said("moe_layer_freq"), f"experts in some layers only ({often[:40]})",
                     "--model FILE, a list of layers")  # fmt: skip
+    if sheet.word("moe_token_dispatcher_type", default="allgather") == "allgather":
+        sheet.notes.append("tokens gathered for experts are priced as sent to them (alltoall)")
     found: dict[str, Any] = {"experts": experts, "active": sheet.whole("moe_router_topk") or 2}
     shared = sheet.whole("moe_shared_expert_intermediate_size")
     if shared:
