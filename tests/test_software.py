@@ -329,7 +329,8 @@ gather:
   wire: {fp61: bf16}                               # unknown precision `fp61`: `fp16`
   prefetch: {value: 2}                             # takes one number, not a mapping
 tensor:
-  forward_row: weigth                              # cannot be `weigth`: `weight`
+  forward_row: data                                # cannot be `data`: `pipelined`
+  backward_row: weigth                             # cannot be `weigth`: `weight`
   shown: 150 %                                     # not a plain number
 context: beside
 context: exposed                                   # stands twice

@@ -28,6 +28,7 @@ WIDTHS = {"fp32": 4.0, "bf16": 2.0, "fp16": 2.0, "fp8": 1.0, "none": 0.0}
 # what a message of a row hides under: nothing, a gradient of the same row, or its own product
 # piece by piece
 Under = Literal["none", "data", "weight", "pipelined"]
+Ahead = Literal["none", "pipelined"]  # of a forward pass, whose rows have one product each
 
 
 def bytes_of(width: str, precision: str) -> float:
@@ -118,8 +119,8 @@ class TensorMessages:
     A column's product takes what was gathered, a row's makes what is reduced.
     """
 
-    forward_column: Under = "none"  # gathered before it
-    forward_row: Under = "none"  # scattered, or added up, after it
+    forward_column: Ahead = "none"  # gathered before it
+    forward_row: Ahead = "none"  # scattered, or added up, after it
     backward_row: Under = "none"  # gradients gathered before it
     backward_column_gather: Under = "data"  # its input once more
     backward_column_reduce: Under = "weight"  # gradients of its input, after it
