@@ -1,7 +1,9 @@
 """Plans written for their launchers and viewers, and rows as tables; one module a format.
 
 export        the formats, found by their `TITLE`; writes all files or none
-job           the plan that is exported, as every format asks for it
+exported      the plan that is exported, as every format asks for it
+job           all that a person starts, with the files of the software's own writer
+templates     programs that jobs bring along; megatron_flags.json: options of pinned versions
 rows          rows as CSV and Markdown
-torchrun slurm deepspeed megatron torchtitan trace     one format each
+torchrun slurm deepspeed megatron nemo torchtitan trace     one format each
 """
