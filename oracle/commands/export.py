@@ -1,5 +1,6 @@
 """Write a plan for its launcher or viewer.
 
+oracle export job llama3-8b dgx-h100 --plan "data:64,zero=1" --batch 512 --software nemo -o job/
 oracle export slurm resnet50 abci --plan data:64 --batch 4096 -o job/
 oracle export megatron gpt3-175b dgx-a100 --batch 1536 \\
     --plan "pipeline:8,segments=96 data:16 tensor:8,sequence=on recompute:selective"
@@ -51,7 +52,8 @@ def run(asked: argparse.Namespace) -> Answer:
     files = module.files(job)
     job.check_read(str(module.TITLE))
     code = 0 if found.feasible[0] else 1
-    warning = [f"this plan does not work: {'; '.join(found.broken[0])}"] if code else []
+    warning = [f"differs from the prediction: {note}" for note in dict.fromkeys(job.notes)]
+    warning += [f"this plan does not work: {'; '.join(found.broken[0])}"] if code else []
     if asked.as_json:
         return Answer(as_json({"files": files, "broken": list(found.broken[0])}), code)
     if asked.output is None:

@@ -2,7 +2,8 @@
 
 export        the formats, found by their `TITLE`; writes all files or none
 exported      the plan that is exported, as every format asks for it
-job           all that a person starts, of the software that was predicted
+job           all that a person starts, with the files of the software's own writer
+templates     programs that jobs bring along; megatron_flags.json: options of pinned versions
 rows          rows as CSV and Markdown
 torchrun slurm deepspeed megatron nemo torchtitan trace     one format each
 """
