@@ -40,6 +40,7 @@ class Priced:
     names: tuple[str, ...]  # of algorithms
     full: tuple[tuple[str, ...], ...]  # links that set the pace, by the same index
     rough: Array  # (plans,) relative 1σ
+    short: Array  # (plans,) likewise, of what it can only take longer
     origins: tuple[str, ...]  # where a line comes from, by the same index
     outside: Array  # (plans,) whether no measurement covers its size and group
     ahead: Array | float = 0.0  # of `exposed` at a border, the receive time before the forward pass
@@ -199,6 +200,7 @@ def price(
     return Priced(
         message, axis.name, mine, menu, message.when.removeprefix("unit "), mine.size[:, 0],
         spread(largest) * (sent.often > 0), count, seconds, exposed, spread(chosen.phi),
-        spread(chosen.best), chosen.names, chosen.full, spread(chosen.rough), chosen.origins,
+        spread(chosen.best), chosen.names, chosen.full, spread(chosen.rough), spread(chosen.short),
+        chosen.origins,
         spread(chosen.outside), ahead,
     )  # fmt: skip
