@@ -49,12 +49,12 @@ RELATED = {
 GUESS = Curve("", "assumed: round figures of measured devices", origin="assumed", uncertainty=0.3)
 ASSUMED = {
     "gemm": replace(GUESS, family="gemm", tile=16, prologue=72, ramp=0.03),
-    "conv": replace(GUESS, family="conv", sustained=0.7, prologue=16, ramp=0.3, uncertainty=0.9),
+    "conv": replace(GUESS, family="conv", sustained=0.7, prologue=16, ramp=0.3, uncertainty=0.8),
     "direct": replace(GUESS, family="direct", sustained=0.25, traffic=0.6, tile=1, prologue=0,
                       granule=0, uncertainty=0.5),
     # what a weight's gradient adds up is dealt to all processors, so few of them idle
     "conv weight": replace(GUESS, family="conv", sustained=0.75, prologue=64, ramp=0.01,
-                           uncertainty=0.9),
+                           uncertainty=0.8),
     "attention": replace(GUESS, family="attention", sustained=0.5, prologue=196, ramp=2,
                          uncertainty=0.4),
     "stream": replace(GUESS, family="stream", start=2e-6),

@@ -39,7 +39,7 @@ def messages(
         sigma, sure = one.rough[same] * exposed, one.covered[same]
         variance = variance + np.where(sure, sigma, 0.0) ** 2
         alike = alike + np.where(sure, 0.0, sigma)
-        short = short + one.short[same] * exposed
+        short = short + times[when] * one.longer[same, stage[when]]
     return variance + alike**2, short
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from functools import cache
 from inspect import signature
-from math import hypot, log
+from math import log
 
 import numpy as np
 
@@ -41,7 +41,7 @@ def fitted(
         slope = volume / entry.bandwidth * now.per_byte / was.per_byte
         known = [entry.uncertainty.get(name, 0.0) for name in ("bandwidth", "residual")]
         yield CostLine(entry.algorithm, start, slope, now.phi, now.full, "fitted",
-                   min(1.0, extra + hypot(AGAIN, max(known))), 0.0, entry.sizes,
+                   min(1.0, extra + max(AGAIN, *known)), 0.0, entry.sizes,
                    extra > 0)  # fmt: skip
 
 
