@@ -10,8 +10,9 @@ import inspect
 import os
 import sys
 from collections.abc import Callable
+from dataclasses import is_dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal, get_args, get_origin
 
 ROOT = Path(__file__).parents[1]
 sys.path[:0] = [str(ROOT), str(Path(__file__).parent)]
@@ -126,7 +127,7 @@ def settings() -> str:
 
 
 def shipped() -> str:
-    """Systems and models that come along."""
+    """Systems, software and models that come along."""
     import oracle
     from oracle.spec import catalogue
 
@@ -134,6 +135,11 @@ def shipped() -> str:
     for path in sorted((ROOT / "specs" / "systems").glob("*.yaml")):
         one = catalogue.system(path.stem)
         lines.append(f"| `{path.stem}` | {one.title or one.name} | {one.devices:,} |")
+    lines += ["", "| software | what it is | version |", "|---|---|---|"]
+    for path in sorted((ROOT / "specs" / "software").glob("*.yaml")):
+        known = catalogue.software(path.stem)
+        version = f"{known.framework} {known.version}".strip()
+        lines.append(f"| `{path.stem}` | {known.title} | {version} |")
     lines += ["", "| model | what it is | parameters |", "|---|---|---|"]
     for path in sorted((ROOT / "specs" / "models").glob("*.yaml")):
         model = oracle.model(path.stem)
@@ -141,6 +147,63 @@ def shipped() -> str:
         size = f"{count / 1e9:.3g} B" if count > 1e9 else f"{count / 1e6:.4g} M"
         lines.append(f"| `{path.stem}` | {model.title or model.name} | {size} |")
     return "\n".join(lines)
+
+
+def software() -> str:
+    """Fields of a software spec, by group: what each takes, what no framework does, what it is."""
+    from oracle.spec.schema import fields_of
+    from oracle.spec.software import PLAIN, Software
+    from oracle.spec.units import Seconds
+
+    lines = ["| field | takes | `plain` | what it is |", "|---|---|---|---|"]
+    for group, (_, kind, _) in fields_of(Software).items():
+        if kind is str:  # name, source, title, framework, version
+            continue
+        single = not is_dataclass(kind)
+        for name, (attribute, hint, _) in fields_of(Software if single else kind).items():
+            if name != group if single else name in ("source", "strategies", "knobs", "rules"):
+                continue
+            usual = getattr(PLAIN if single else getattr(PLAIN, group), attribute)
+            told = _comments(Software if single else kind)[attribute]
+            field = name if single else f"{group}.{name}"
+            usual = f"{1e6 * usual:g} us" if hint == Seconds else usual
+            lines.append(f"| `{field}` | {_taken(hint)} | {_said(usual)} | {told} |")
+    return "\n".join(lines)
+
+
+def _comments(kind: type) -> dict[str, str]:
+    """What stands beside each field of a dataclass, or above it."""
+    found, above = {}, ""
+    for line in inspect.getsource(kind).splitlines():
+        code, _, comment = line.strip().partition("# ")
+        if not code:
+            above = f"{above} {comment}".strip()
+        else:
+            found[code.partition(":")[0]], above = f"{above} {comment}".strip(), ""
+    return found
+
+
+def _taken(hint: Any) -> str:
+    """What a field takes, in words."""
+    kinds = [hint, *get_args(hint)]
+    words = [f"`{word}`" for kind in kinds if get_origin(kind) is Literal
+             for word in get_args(kind)]  # fmt: skip
+    if any(get_origin(kind) is dict for kind in kinds):
+        words.append("or one by precision")
+    rules = [rule for kind in kinds for rule in getattr(kind, "__metadata__", ())]
+    if rules:
+        words.insert(0, "a time" if hasattr(rules[0], "unit") else "a number")
+    plain = {bool: "`true` `false`", str: "text", tuple[str, ...]: "a list"}
+    return plain.get(hint) or " ".join(words) or "`bytes:` or `elements:`, a formula"
+
+
+def _said(value: Any) -> str:
+    """A default as a file has it."""
+    if is_dataclass(value):
+        return f"`bytes: {value.size.text}`"
+    words = {"True": "true", "False": "false", "None": "~"}
+    text = f"{value:g}" if isinstance(value, float) else words.get(str(value), str(value))
+    return f"`{text}`" if text and value != () else ""
 
 
 def accuracy() -> str:
@@ -162,8 +225,8 @@ def peers() -> str:
 FILLED: dict[str, Callable[[], str]] = {
     f"{{{{{fill.__name__}}}}}": fill
     for fill in (
-        strategies, algorithms, topologies, references, codes, verbs, settings, shipped, accuracy,
-        peers,
+        strategies, algorithms, topologies, references, codes, verbs, settings, shipped, software,
+        accuracy, peers,
     )
 }  # fmt: skip
 

@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from typing import TYPE_CHECKING, Any
+from numbers import Real
+from typing import TYPE_CHECKING, Any, Literal
 
 from oracle.ask import search
+from oracle.ask.largest import largest_batch
 from oracle.models.model import model as load_model
+from oracle.plan.plan import Plan
 from oracle.predict.defaults import options_for
 from oracle.predict.estimate import estimate as predict
 from oracle.spec.catalogue import system as load_system
@@ -15,7 +18,6 @@ from oracle.spec.document import refusal
 if TYPE_CHECKING:
     from oracle.ask.ranking import Ranking
     from oracle.models.model import Model
-    from oracle.plan.plan import Plan
     from oracle.predict.estimate import Estimate
     from oracle.spec.system import System
 
@@ -24,7 +26,7 @@ def estimate(
     model: Model | str | dict[str, Any],
     system: System | str | dict[str, Any],
     plan: str | Plan | Iterable[str | Plan],
-    batch: float | Sequence[float],
+    batch: float | Sequence[float] | Literal["max"],
     *,
     dataset: Any = None,
     precision: str | None = None,
@@ -39,6 +41,8 @@ def estimate(
 ) -> Estimate:
     """How long an iteration takes under a plan, or under each of many; and what it needs.
 
+    `batch` is one for all plans, one for each, or "max": of each the largest micro-batches that
+    fit, as many as it has.
     `software` is what runs the training: a shipped name, a file, `nemo,gradients=bf16`.
     `any_plan` leaves its rules of what can be launched out.
     `profile` is a file of `oracle measure compute`: rows that it has take what they took there.
@@ -53,8 +57,23 @@ def estimate(
         what, where, precision, optimizer, ideal, max_memory, gamma, algorithm,
         profile, software, any_plan,
     )  # fmt: skip
+    if isinstance(batch, str):
+        if batch != "max":
+            raise refusal("options", f"a batch of `{batch}`", "a whole number, or max")
+        rows = _rows(plan)
+        return predict(what, where, rows, list(largest_batch(what, where, rows, options)), options)
     _check_batch(batch)
     return predict(what, where, plan, batch, options)
+
+
+def _rows(plan: str | Plan | Iterable[str | Plan]) -> list[str]:
+    """The text of each plan."""
+    tables = [plan] if isinstance(plan, str | Plan) else list(plan)
+    return [
+        row
+        for one in tables
+        for row in ([one] if isinstance(one, str) else [one.text(i) for i in range(len(one))])
+    ]
 
 
 def recommend(
@@ -95,8 +114,14 @@ def recommend(
         what, where, precision, optimizer, ideal, max_memory, gamma, algorithm,
         profile, software, any_plan,
     )  # fmt: skip
+    for name, count in (("devices", devices), ("top", top)):
+        if not isinstance(count, Real) or not 1 <= count < 2**53 or count != int(count):
+            raise refusal("options", f"{name} is {count!r:.40}", "a whole number from 1 on")
     if (batch is None) == (batch_per_device is None):
         raise refusal("options", "say the global batch, or the batch per device", "one of the two")
+    if isinstance(batch, str):
+        what_else = 'a number; `estimate(…, batch="max")` takes a plan'
+        raise refusal("options", f"a batch of `{batch}` for plans not yet known", what_else)
     if batch is None:
         batch = max(1, round(float(batch_per_device or 0) * devices))
     _check_batch(batch)
@@ -112,7 +137,7 @@ def recommend(
         )
     return search.recommend(
         what, where, int(devices), int(batch), options,
-        only=only, without=without, top=top, objective=objective, fastest=fastest,
+        only=only, without=without, top=int(top), objective=objective, fastest=fastest,
         risk=risk,
     )  # fmt: skip
 
@@ -120,6 +145,10 @@ def recommend(
 def _check_batch(batch: Any) -> None:
     import numpy as np
 
-    sizes = np.asarray(batch, float)
-    if not (np.isfinite(sizes).all() and (sizes >= 1).all() and (sizes == np.round(sizes)).all()):
-        raise refusal("options", f"a batch of {batch} samples", "a whole number from 1 on")
+    try:
+        sizes = np.asarray(batch, float)
+    except (TypeError, ValueError):
+        sizes = np.array(np.nan)
+    whole = np.isfinite(sizes) & (sizes >= 1) & (sizes == np.round(sizes))
+    if not (sizes.size and whole.all()):
+        raise refusal("options", f"a batch of {batch!s:.40} samples", "a whole number from 1 on")

@@ -95,8 +95,18 @@ def questions() -> list[tuple[str, str, int, list[str]]]:
     return [next(found) for _ in range(QUESTIONS)]
 
 
-def found(what: Model, where: System, plan: Any, batch: Any) -> oracle.Estimate:
-    return oracle.estimate(what, where, plan, batch, max_memory=EVERYTHING)
+def found(
+    what: Model, where: System, plan: Any, batch: Any, said: str = "plain", **more: Any
+) -> oracle.Estimate:
+    return oracle.estimate(what, where, plan, batch, max_memory=EVERYTHING, software=said,
+                           any_plan=True, **more)  # fmt: skip
+
+
+def under(seed: int = 2026) -> list[str]:
+    """A framework for each question."""
+    rng = random.Random(seed)
+    shipped = sorted(catalogue.shipped("software"))
+    return [rng.choice(shipped) for _ in range(QUESTIONS)]
 
 
 def test_alone_is_as_in_a_table() -> None:
@@ -213,3 +223,69 @@ def test_a_larger_batch_that_was_faster() -> None:
     known, there = model("inception-v3"), system("dgx-a100")
     seconds = [found(known, there, text, batch).seconds[0] for batch in (256, 512, 768, 1024)]
     assert seconds == sorted(seconds)
+
+
+# --- the same under the frameworks of shipped software ----------------------------------------
+
+
+def test_alone_is_as_in_a_table_under_any_software() -> None:
+    for (what, where, batch, plans), said in zip(questions(), under(), strict=True):
+        table = found(model(what), system(where), plans, batch, said)
+        for row, text in enumerate(plans):
+            alone = found(model(what), system(where), text, batch, said)
+            at = (what, where, batch, text, said)
+            assert alone.seconds[0] == pytest.approx(table.seconds[row], rel=1e-12), at
+            assert alone.memory[0] == pytest.approx(table.memory[row], rel=1e-12), at
+            assert 0 <= alone.cached[0] == pytest.approx(table.cached[row], rel=1e-12), at
+
+
+def test_devices_together_hold_the_weights_under_any_software() -> None:
+    for (what, where, batch, plans), said in zip(questions(), under(1), strict=True):
+        table, known = found(model(what), system(where), plans, batch, said), model(what)
+        options = options_for(known, system(where), software=said)
+        width = options.software.state.kept(options.precision)
+        for text, held, devices in zip(plans, table.memory, table.devices, strict=True):
+            assert held * devices >= known.parameters * width, (what, where, batch, text, said)
+
+
+def test_more_samples_are_never_faster_under_any_software() -> None:
+    for (what, where, batch, plans), said in zip(questions(), under(2), strict=True):
+        now = found(model(what), system(where), plans, batch, said).seconds
+        then = found(model(what), system(where), plans, 2 * batch, said).seconds
+        for text, before, after in zip(plans, now, then, strict=True):
+            assert after >= before * (1 - 1e-9), (what, where, batch, text, said)
+
+
+def test_better_hardware_is_never_slower_under_any_software() -> None:
+    rng = random.Random(3)
+    for (what, where, batch, plans), said in zip(questions(), under(3), strict=True):
+        now = found(model(what), system(where), plans, batch, said).seconds
+        for name, other in rng.sample(list(better(system(where))), 1):
+            then = found(model(what), other, plans, batch, said).seconds
+            for text, before, after in zip(plans, now, then, strict=True):
+                room = AGAIN if "recompute:full" in text else 1e-9
+                room = CUT if by_load(model(what), text, batch) else room
+                assert after <= before * (1 + room), (what, where, batch, text, name, said)
+
+
+HIDES = {
+    "gather.overlap": ("none", "forward"), "prefetch": ("0", "1"),
+    "forward_column": ("none", "pipelined"), "forward_row": ("none", "pipelined"),
+    "backward_row": ("none", "data"), "backward_column_gather": ("none", "data"),
+    "backward_column_reduce": ("none", "weight"), "context": ("exposed", "beside"),
+    "borders.overlap": ("none", "all"),
+}  # fmt: skip
+
+
+def test_what_hides_more_is_never_slower() -> None:
+    """Pieces as they are; a cut by load finds other stages where messages hide."""
+    rng = random.Random(4)
+    for (what, where, batch, plans), said in zip(questions(), under(4), strict=True):
+        for key in rng.sample(sorted(HIDES), 2):
+            seconds = [
+                found(model(what), system(where), plans, batch, f"{said},{key}={word}").seconds
+                for word in HIDES[key]
+            ]
+            for text, shown, hidden in zip(plans, *seconds, strict=True):
+                room = CUT if by_load(model(what), text, batch) else 1e-9
+                assert hidden <= shown * (1 + room), (what, where, batch, text, said, key)

@@ -16,6 +16,7 @@ import pytest
 
 from oracle.commands import cli
 from oracle.commands.cli import main
+from oracle.predict.memory import KINDS
 
 ROOT = Path(__file__).parents[1]
 SMALL = ["resnet50", "abci", "--devices", "16", "--batch", "1024"]
@@ -28,7 +29,7 @@ PREDICT = ALWAYS | RESULT | {"--dataset", "--max-memory", "--precision", "--opti
 BATCH = {"--batch", "--batch-per-device"}
 OPTIONS = {
     "recommend": PREDICT | BATCH | {"--devices", "--top", "--objective", "--only", "--without",
-                                    "--all"},
+                                    "--all", "--risk", "--fastest"},
     "estimate": PREDICT | BATCH | {"--plan"},
     "specs": ALWAYS | RESULT | {"--kind"},
     "sweep": PREDICT | BATCH | {"--devices", "--each", "--plan", "--what-if", "--objective",
@@ -115,7 +116,7 @@ def check_contract(found: Any, devices: int, batch: int) -> None:
         assert set(plan["compute"]) == {"forward", "backward", "update", "bubble", "recompute"}
         assert set(plan["memory"]) >= {"total", "weights", "gradients", "optimizer", "activations",
                                        "workspace"}  # fmt: skip
-        parts = [v for k, v in plan["memory"].items() if k != "total"]
+        parts = [plan["memory"][kind] for kind in KINDS]
         assert sum(parts) == pytest.approx(plan["memory"]["total"])
         total = sum(plan["compute"].values()) + sum(m["exposed"] for m in plan["exchange"])
         assert total == pytest.approx(seconds["iteration"], rel=1e-9)
@@ -338,7 +339,7 @@ def test_quiet_says_only_what_was_asked(capsys: Any) -> None:
 def test_shipped_specs_can_be_listed_shown_and_checked(capsys: Any) -> None:
     code, out, _ = told(capsys, "specs", "list", "--json")
     found = json.loads(out)
-    assert set(found) == {"models", "systems", "devices", "datasets"}
+    assert set(found) == {"models", "systems", "devices", "datasets", "software"}
     assert "resnet50" in found["models"]
     code, out, _ = told(capsys, "specs", "show", "abci")
     assert (code, out.splitlines()[0]) == (0, "name: abci")

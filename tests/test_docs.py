@@ -42,6 +42,7 @@ def test_there_is_an_example_of_each_kind_of_addition() -> None:
         "topology",
         "reader",
         "writer",
+        "framework",
     ):
         assert re.search(rf"^## An? {what}", text, re.MULTILINE), what
 

@@ -11,11 +11,14 @@ import pytest
 
 import oracle
 from oracle.models import model as models
+from oracle.plan.launchable import clashes, software
 from oracle.spec import catalogue
 from oracle.spec.dataset import Dataset
 from oracle.spec.device import Device
-from oracle.spec.document import SpecError, load, read_text
+from oracle.spec.document import SpecError, load
+from oracle.spec.files import read_text
 from oracle.spec.schema import read
+from oracle.spec.software import Software
 from oracle.spec.system import System
 
 SEEDS = {
@@ -23,6 +26,7 @@ SEEDS = {
     "devices": ["v100-pcie", "tpu-v3-chip"],
     "models": ["alexnet", "resnet50", "gpt3-175b", "mixtral-8x7b", "unet3d", "vit-l16"],
     "datasets": ["imagenet", "openwebtext"],
+    "software": ["plain", "megatron-core", "torchtitan"],
 }
 SPLICES = [
     "[", "]", "{", "}", ":", "- ", "\t", "\0", "&a ", "*a", "!!x ", "<<: ", "'", '"', "|", ">", "#",
@@ -36,13 +40,16 @@ SPLICES = [
 
 def build(folder: str, text: str) -> Any:
     """As a file of this text would be read."""
-    node = load(text, "fuzzed")
+    node = load(text, "fuzzed", partly=True)
     if folder == "models":
         spec = read(models.Network, node, "fuzzed", text, label="model")
         return models.build(spec, node, "fuzzed", text)
-    kind = {"systems": System, "devices": Device, "datasets": Dataset}[folder]
-    catalogue._open_references(kind, node, "fuzzed", text)
-    return read(kind, node, "fuzzed", text)
+    kinds: dict[str, type] = {
+        "systems": System, "devices": Device, "datasets": Dataset, "software": Software,
+    }  # fmt: skip
+    kind = kinds[folder]
+    catalogue._open_references(kind, node)
+    return read(kind, node, "fuzzed", text, also=clashes if kind is Software else None)
 
 
 def broken(rng: random.Random, text: str) -> str:
@@ -123,14 +130,15 @@ def test_twenty_thousand_broken_specs_are_refused(seed: int) -> None:
 
 
 @pytest.mark.parametrize(
-    "read_", [catalogue.system, catalogue.device, catalogue.dataset, oracle.model]
+    "read_", [catalogue.system, catalogue.device, catalogue.dataset, oracle.model, software]
 )
 def test_any_data_is_a_spec_or_refused(read_: Callable[[Any], Any]) -> None:
     rng = random.Random(7)
     leaves: list[Any] = [None, True, 0, -1, 1.5, float("nan"), float("inf"), 10**40, "", "x",
                          b"x", (), [], {}, [[]], object(), "\0", "name"]  # fmt: skip
     keys = ["name", "source", "device", "levels", "layers", "input", "samples", "transformer",
-            "conv", "peak", "memory", 3, None, ("a",), "from", "repeat"]  # fmt: skip
+            "conv", "peak", "memory", "exchange", "launch", 3, None, ("a",), "from",
+            "repeat"]  # fmt: skip
 
     def tree(depth: int) -> Any:
         if depth == 0 or rng.random() < 0.3:

@@ -10,7 +10,8 @@ import pytest
 
 import oracle
 from oracle.spec import catalogue
-from oracle.spec.document import SpecError, read_text
+from oracle.spec.document import SpecError
+from oracle.spec.files import read_text
 
 # spec, what stands there, what somebody wrote instead, what the advice must name
 TOY = """\

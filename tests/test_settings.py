@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import re
 from pathlib import Path
 from typing import Any
@@ -143,3 +144,90 @@ def test_verbose_is_more_for_every_verb(capsys: Any, tmp_path: Path) -> None:
         assert (more_code, more_out) == (code, out)
         assert re.search(r"^took \d+\.\d+ s$", err, re.M), line
         assert ("read: model resnet50" in err) == ("resnet50" in " ".join(line))
+
+
+def test_what_a_file_set_is_on_the_screen_and_in_json(capsys: Any, places: dict[str, Path]) -> None:
+    places["project"].write_text('precision = "bf16"\n[recommend]\nmax-memory = "14 GiB"\n')
+    _, out, err = told(capsys, "recommend", *SMALL, "--json")
+    where = str(places["project"])
+    said = f"config: precision = bf16 ({where}:1), max-memory = 14 GiB ({where}:3)"
+    assert err.splitlines() == [said]
+    found = json.loads(out)
+    assert found["config"] == {
+        "precision": {"value": "bf16", "origin": f"{where}:1"},
+        "max-memory": {"value": "14 GiB", "origin": f"{where}:3"},
+    }
+    assert found["options"]["precision"] == found["config"]["precision"]
+    _, out, err = told(capsys, "recommend", *SMALL, "--json", "--precision", "fp16",
+                       "--max-memory=15 GiB")  # fmt: skip
+    assert (err, "config" in json.loads(out)) == ("", False)
+    assert told(capsys, "recommend", *SMALL, "-q")[2] == ""
+    assert said in told(capsys, "recommend", *SMALL)[2]
+
+
+def test_each_option_says_who_set_it(capsys: Any, monkeypatch: Any, places: Any) -> None:
+    monkeypatch.setenv("ORACLE_TOP", "2")
+    found = json.loads(told(capsys, "recommend", *SMALL, "--json", "--gamma", "0.5")[1])
+    options = {name: (one["value"], one["origin"]) for name, one in found["options"].items()}
+    assert options["top"] == (2, "environment ORACLE_TOP")
+    assert options["gamma"] == (0.5, "command line")
+    assert options["devices"] == (16, "command line")
+    assert options["objective"] == ("time", "default")
+    assert options["precision"] == ("fp32", "model")
+    assert options["optimizer"] == ("momentum", "model")
+    assert options["dataset"] == ("imagenet", "model")
+    assert all(re.fullmatch("[0-9a-f]{64}", one["sha256"]) for one in found["inputs"])
+    _, _, err = told(capsys, "estimate", *ONE, "-v", "--precision", "tf32")
+    assert "option: precision = tf32 (command line)" in err
+    assert "option: optimizer = momentum (model)" in err
+    assert "option: algorithm" not in err
+
+
+def test_a_file_that_others_may_change_is_passed_over_with_a_word(
+    capsys: Any, monkeypatch: Any, places: dict[str, Path]
+) -> None:
+    def answer() -> tuple[str, str]:
+        code, out, err = told(capsys, "recommend", *SMALL, "--json")
+        assert code == 0
+        return json.loads(out)["precision"], err
+
+    path = places["project"]
+    path.write_text('precision = "bf16"\n')
+    assert answer()[0] == "bf16"
+    for place, why in ((path.parent, "anybody may write to its folder"),
+                       (path, "anybody may write to it")):  # fmt: skip
+        mode = place.stat().st_mode
+        place.chmod(0o777)
+        assert answer() == ("fp32", f"warning: the settings in {path} are not read: {why}\n")
+        place.chmod(mode)
+    monkeypatch.setattr("os.geteuid", lambda: path.stat().st_uid + 1)
+    if path.stat().st_uid:
+        assert answer()[0] == "fp32"
+    monkeypatch.undo()
+    if not path.stat().st_uid:  # only root gives a file away
+        monkeypatch.chdir(path.parent)
+        os.chown(path, 12345, 12345)
+        assert "it belongs to another user" in answer()[1]
+
+
+def test_a_home_that_cannot_be_looked_at_is_no_fault(
+    capsys: Any, monkeypatch: Any, places: dict[str, Path]
+) -> None:
+    look = Path.stat
+
+    def shut(self: Path, **how: Any) -> Any:
+        if self == places["user"]:
+            raise PermissionError(13, "Permission denied")
+        return look(self, **how)
+
+    monkeypatch.setattr(Path, "stat", shut)
+    code, out, err = told(capsys, "specs", "list")
+    assert code == 0
+    assert "resnet50" in out
+    assert f"{places['user']} are not read: permission denied" in err
+    monkeypatch.undo()
+    monkeypatch.delenv("HOME")
+    monkeypatch.delenv("XDG_CONFIG_HOME", raising=False)
+    monkeypatch.setattr("os.path.expanduser", lambda text: text)  # nobody knows this user
+    assert told(capsys, "specs", "list")[0] == 0
+    assert not [path for path in settings.files({}, Path.cwd()) if "~" in str(path)]

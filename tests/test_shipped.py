@@ -12,13 +12,14 @@ import yaml
 
 from oracle.models.model import model, network
 from oracle.network.topology import KINDS, Topology
+from oracle.plan.launchable import software
 from oracle.spec import catalogue
 
-FOLDERS = ("datasets", "devices", "models", "systems")
+FOLDERS = ("datasets", "devices", "models", "software", "systems")
 FILES = [path for folder in FOLDERS for path in catalogue.shipped(folder).values()]
 READ = {
     "datasets": catalogue.dataset, "devices": catalogue.device, "models": model,
-    "systems": catalogue.system,
+    "software": software, "systems": catalogue.system,
 }  # fmt: skip
 # what a source may be: a paper, a document with an owner, code in a repository, or a plain guess
 TRACEABLE = re.compile(

@@ -19,9 +19,11 @@ from oracle.models.transformer import Transformer
 from oracle.spec import catalogue
 from oracle.spec.dataset import Dataset
 from oracle.spec.device import Curve, Device
-from oracle.spec.document import CODES, LARGEST, SpecError, load
+from oracle.spec.document import CODES, SpecError, load
+from oracle.spec.files import SPEC as LARGEST
 from oracle.spec.json_schema import json_schema
 from oracle.spec.schema import Between, fields_of
+from oracle.spec.software import Software
 from oracle.spec.system import Calibrated, Level, Storage, System
 from oracle.spec.units import Quantity, parse
 
@@ -475,7 +477,7 @@ def test_every_code_is_explained(code: str) -> None:
 
 KINDS: dict[str, type] = {
     "models": Network, "systems": System, "devices": Device,
-    "datasets": Dataset,
+    "datasets": Dataset, "software": Software,
 }  # fmt: skip
 SHIPPED = [(folder, path) for folder in KINDS for path in catalogue.shipped(folder).values()]
 

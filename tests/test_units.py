@@ -117,9 +117,10 @@ def measured(model: Any, ideal: bool) -> Measured:
     plain = serial(model, np.full((3, 1), 64.0), 4.0, ideal)
     values = {name: getattr(plain, name) for name in Shard.__dataclass_fields__}
     shard = Measured(**values)
+    widths = ("delta", "fed", "summed", "wire", "gathered", "turned")
     return replace(
-        shard, batch=Q(plain.batch, "elem"), w=Q(plain.w, "elem"), delta=Q(4.0, "byte/elem"),
-        kept_bytes=Q(plain.kept_bytes, "byte/elem"),
+        shard, batch=Q(plain.batch, "elem"), w=Q(plain.w, "elem"),
+        kept_bytes=Q(plain.kept_bytes, "byte/elem"), **dict.fromkeys(widths, Q(4.0, "byte/elem")),
     )  # fmt: skip
 
 

@@ -1,10 +1,13 @@
 """Questions about many predictions: which plan is best, why, what if, and was it right.
 
 search      the best plans of a space
+climb       climbing on from the best plans
 space       every product of degrees, every knob worth trying
 ranking     the plans that fit, best first
 ties        which plans cannot be told apart, and what to measure to tell them
 explain/    what bounds a plan, and what would change its place
+largest     the largest micro-batches that fit
+launched    a job that exists: what it takes, and what would be better
 sweep/      the same question over devices, batches, models and systems
 compare     predictions beside measurements
 selftest    whether this installation is sound

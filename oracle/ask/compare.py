@@ -2,19 +2,26 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, fields, replace
+from itertools import pairwise
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from oracle.models.model import Model
 from oracle.models.model import model as load_model
 from oracle.predict.defaults import options_for
 from oracle.predict.estimate import Estimate
 from oracle.predict.estimate import estimate as predict
 from oracle.spec.catalogue import system as load_system
+from oracle.spec.document import Fault, Place, SpecError
+from oracle.spec.system import System
 from oracle.spec.tabular import Tabular
+
+if TYPE_CHECKING:
+    from oracle.executor.measured import Measurement
 
 
 @dataclass(frozen=True)
@@ -97,28 +104,88 @@ class Comparison(Tabular):
 
 
 def compare(files: Sequence[str | Path], model: Any, system: Any, **options: Any) -> Comparison:
-    """Predict what the measurement files measured, and hold both side by side."""
+    """Predict what the measurement files measured, and hold both side by side.
+
+    Each plan is priced as it ran: its batch, its options, and the very stages of its pipeline.
+    """
     from oracle.executor.measured import read
 
-    found = [one for path in files for one in read(Path(path))]
-    first = found[0]
-    given = {
-        "precision": first.options.get("precision"),
-        "optimizer": first.options.get("optimizer"),
-        "software": "plain",  # the executor is no framework
-    }
-    options = {**given, **{key: value for key, value in options.items() if value is not None}}
-    if options.get("precision") == "fp64":
-        options["precision"] = "fp32"
+    found = [(str(path), one) for path in files for one in read(Path(path))]
     what, where = load_model(model, options.pop("dataset", None)), load_system(system)
-    predicted = predict(
-        what, where, [one.plan for one in found], [one.batch for one in found],
-        options_for(what, where, **options),
-    )  # fmt: skip
+    asked = {key: value for key, value in options.items() if value is not None}
+    faults = [
+        Fault("E109", f"{path}, `{one.plan}`: {why}", Place(), hint)
+        for path, one in found
+        for why, hint in _foreign(one, found[0][1], what, where, asked)
+    ]
+    if faults:
+        raise SpecError("compare", list(dict.fromkeys(faults)))
+    ran = found[0][1].options
+    recipe: dict[str, Any] = {name: ran.get(name) for name in ("precision", "optimizer")}
+    recipe |= {"software": "plain"} | asked  # the executor is no framework
+    recipe["precision"] = "fp32" if recipe["precision"] == "fp64" else recipe["precision"]
+    base = options_for(what, where, **recipe)
+    predicted = _joined([
+        predict(what, where, [one.plan], [one.batch], replace(base, edges=_edges(one, what)))
+        for _, one in found
+    ])  # fmt: skip
+    measured = [one for _, one in found]
     parts = tuple(
-        {**one.compute, **{f"{said.what}": said.seconds for said in one.exchange}} for one in found
+        {**one.compute, **{f"{said.what}": said.seconds for said in one.exchange}}
+        for one in measured
     )
     seconds, spread, memory = (
-        np.array([getattr(one, name) for one in found]) for name in ("seconds", "spread", "memory")
+        np.array([getattr(one, name) for one in measured])
+        for name in ("seconds", "spread", "memory")
     )
-    return Comparison(predicted, seconds, spread, parts, memory)
+    return Comparison(replace(predicted, options=base), seconds, spread, parts, memory)
+
+
+def _foreign(
+    one: Measurement, first: Measurement, model: Model, system: System, asked: dict[str, Any]
+) -> Iterator[tuple[str, str]]:
+    """(why a measurement is not one of what is asked, what to do), all of it."""
+    known = one.question.get("model_sha256")
+    if known is None and one.model != model.name:
+        hint = f"compare it with {one.model}; or measure anew with `oracle run {model.name} …`"
+        yield f"it is of {one.model}, not of {model.name}, and says no more of its model", hint
+    elif known is not None and known != model.fingerprint:
+        there = f"{one.model} ({known})" if one.model == model.name else one.model
+        here = f"{model.name} ({model.fingerprint})" if one.model == model.name else model.name
+        yield f"its model was {there} and is {here}", "name the model that ran"
+    for name in ("precision", "optimizer"):
+        ran, said = one.options.get(name), asked.get(name)
+        if said is not None and ran is not None and said != ran:
+            yield f"{name} was {ran} and is {said}", f"leave --{name} out"
+        if ran != first.options.get(name):
+            what = f"{name} was {ran}, but {first.options.get(name)} of the first plan"
+            yield what, "compare them one by one"
+    if one.question.get("replay"):
+        yield "only its messages were sent (--replay)", "`oracle run` without --replay"
+    if one.devices > system.devices:
+        hint = "a system with as many"
+        yield f"it ran on {one.devices} devices, but {system.name} has {system.devices}", hint
+
+
+def _edges(one: Measurement, model: Model) -> tuple[int, ...]:
+    """Where its pipeline was cut, in units; nothing where it had one stage, or does not say."""
+    edges = tuple(begin for begin, _ in one.stages) + tuple(end for _, end in one.stages[-1:])
+    sound = all(a < b for a, b in pairwise(edges)) and edges[-1:] == (len(model.units[1]),)
+    return edges if len(one.stages) > 1 and sound and edges[0] == 0 else ()
+
+
+def _joined(parts: Sequence[Estimate]) -> Estimate:
+    """Estimates of the same question, one under the other."""
+
+    def column(values: list[Any]) -> Any:
+        if isinstance(values[0], dict):
+            return {key: column([one[key] for one in values]) for key in values[0]}
+        if isinstance(values[0], tuple):
+            return tuple(item for one in values for item in one)
+        return np.concatenate(values)
+
+    same = ("model", "system", "options")
+    return replace(parts[0], **{
+        each.name: column([getattr(one, each.name) for one in parts])
+        for each in fields(Estimate) if each.name not in same and each.init
+    })  # fmt: skip

@@ -12,11 +12,12 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from itertools import combinations, pairwise, product
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
 
+from oracle.ask.climb import changed, climb
 from oracle.ask.ranking import Ranking
 from oracle.ask.space import Floats, Space
 from oracle.models.model import Model
@@ -32,9 +33,6 @@ from oracle.spec.system import System
 
 KEPT = 48  # products whose knobs are turned, the most promising
 SCANNED = 12  # products whose numbers are scanned, of each axis that has some
-CLIMBERS = 3  # products that climb on from their best setting
-ROUNDS = 16
-DEAR_ROUNDS = 2  # of climbing on with what takes long to price
 FEW = (1.0, 4.0)  # samples of a micro-batch that are tried of every product
 SIZES = (1.0, 2.0, 4.0, 8.0, 16.0)  # and of the promising
 NEAR = 0.5  # of a limit that may be missing where knobs have not been turned
@@ -96,7 +94,8 @@ def recommend(
 
 def _simplest_first(fitting: list[Representative]) -> list[Representative]:
     """First the one of fewest axes, devices, bytes, of those that are as fast as the fastest."""
-    near = [each for each in fitting if each.value <= fitting[0].value * (1 + TIE)]
+    least = min((each.least for each in fitting), default=np.inf)
+    near = [each for each in fitting if each.value <= least * (1 + TIE)]
     if len(near) < 2:
         return fitting
     first = min(near, key=lambda each: each.simplicity)
@@ -236,7 +235,7 @@ def explore(pool: Candidates) -> None:
 def _cut(space: Space, rows: Floats, sizes: Sequence[float]) -> Iterator[Floats]:
     """The candidates with smaller micro-batches."""
     for size in sizes:
-        yield _with(rows[space.share(rows) > size], space.micro, size)
+        yield changed(rows[space.share(rows) > size], space.micro, size)
 
 
 def _pipelined(space: Space, rows: Floats) -> Any:
@@ -270,7 +269,7 @@ def _spared(space: Space, rows: Floats) -> Floats:
     for (name, knob), values in space.knobs.items():
         if knob in space.known[name].spares(space.model) or knob == "degree":
             column = space.columns.index((name, knob))
-            table = np.concatenate([_with(table, column, value) for value in values])
+            table = np.concatenate([changed(table, column, value) for value in values])
     return table
 
 
@@ -285,95 +284,7 @@ def _scan(pool: Candidates) -> None:
         if best:
             rows = np.concatenate([np.array(best), *_cut(space, np.array(best), FEW)])
             values = space.knobs[name, knob]
-            pool.add(np.concatenate([_with(rows, column, value) for value in values]))
-
-
-def _with(rows: Floats, column: int, value: float) -> Floats:
-    rows = rows.copy()
-    rows[:, column] = value
-    return rows
-
-
-def climb(pool: Candidates) -> None:
-    """Change what can be changed of the best, one thing or two, until nothing is better."""
-    space = pool.space
-    if not len(pool.rows):
-        return
-    first, *others = pool.leading(SCANNED)
-    pool.add(
-        np.concatenate(
-            [
-                _steps(space, pool.rows[first], reach=None),
-                *(_turns(space, pool.rows[number], reach=1) for number in others),
-            ]
-        )
-    )
-    for _ in range(ROUNDS):
-        climbers = pool.leading(CLIMBERS)
-        pool.add(np.concatenate([_steps(space, pool.rows[number]) for number in climbers]))
-        if pool.leading(CLIMBERS) == climbers:
-            break
-    for _ in range(ROUNDS):
-        (best,) = pool.leading(1)
-        pool.add(_double_steps(space, pool.rows[best]))
-        if pool.leading(1) == [best]:
-            break
-    _try_dear(pool)
-
-
-def _try_dear(pool: Candidates) -> None:
-    """Values that take long to price, of the best that have the axis; on from a new best of all."""
-    space = pool.space
-    for column, (name, knob) in enumerate(space.columns):
-        others = [c for c in range(space.micro, len(space.columns)) if c != column]
-        # a value may ask for the least of another number, or for the next: two chunks a stage
-        least = [(c, value) for c in others if c != space.micro and space.counted(c)
-                 for value in space.knobs[space.columns[c]][:2]]  # fmt: skip
-        for value in space.dear(column) if knob != "degree" else ():
-            at = space.columns.index((name, "degree")) if name in space.limits else None
-            leading = pool.leading(CLIMBERS, True if at is None else pool.rows[:, at] > 1)
-            if not leading:
-                break
-            rows, (best,) = _with(pool.rows[leading], column, value), pool.leading(1)
-            pool.add(np.concatenate([rows, *(_with(rows, c, other) for c, other in least)]))
-            if pool.leading(1) != [best]:
-                row = pool.rows[pool.leading(1)]
-                few = [_with(row, c, other) for c in others for other in space.values(row[0], c, 1)]
-                pool.add(np.concatenate([row, *few]))
-    for _ in range(DEAR_ROUNDS):
-        (best,) = pool.leading(1)
-        if not any(pool.rows[best, c] in space.dear(c) for c in range(len(space.columns))):
-            return
-        pool.add(_steps(space, pool.rows[best], reach=1))
-        if pool.leading(1) == [best]:
-            return
-
-
-def _steps(space: Space, row: Floats, reach: int | None = 2) -> Floats:
-    """One candidate with one thing changed: a knob, the micro-batch, a degree moved."""
-    return np.concatenate([space.moved(row), _turns(space, row, reach)])
-
-
-def _turns(space: Space, row: Floats, reach: int | None) -> Floats:
-    """One candidate with a knob or the micro-batch changed."""
-    found = [_with(row[None], column, value)
-             for column in range(space.micro, len(space.columns))
-             for value in space.values(row, column, reach)]  # fmt: skip
-    return np.concatenate(found) if found else row[None]
-
-
-def _double_steps(space: Space, row: Floats) -> Floats:
-    """One candidate with two things changed."""
-    columns = range(space.micro, len(space.columns))
-    changes = {column: space.values(row, column, reach=1) for column in columns}
-    moved = space.moved(row)
-    found = [_steps(space, row)]
-    for one, other in combinations(columns, 2):
-        for value, second in product(changes[one], changes[other]):
-            found.append(_with(_with(row[None], one, value), other, second))
-    for column, values in changes.items():
-        found += [_with(moved, column, value) for value in values]
-    return np.concatenate(found)
+            pool.add(np.concatenate([changed(rows, column, value) for value in values]))
 
 
 def _value(part: evaluate.Block, objective: str) -> Any:

@@ -27,8 +27,7 @@ from oracle.calibration.structure import Structure, learned
 from oracle.network.collectives import ALGORITHMS
 from oracle.readers.logs import InputError, Reading
 from oracle.spec import catalogue
-from oracle.spec.document import read_text
-from oracle.spec.files import write
+from oracle.spec.files import read_text, write
 from oracle.spec.system import Calibrated, System
 from oracle.spec.tabular import Tabular
 from oracle.spec.units import show

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import re
 from collections.abc import Iterable
 from typing import Any
 
@@ -30,7 +31,7 @@ def result_arguments(
 
 def whole(text: str) -> int:
     """A whole number from 1 on, as an option takes it."""
-    if not text.isdigit() or not 1 <= int(text) < 2**53:
+    if not re.fullmatch("[0-9]{1,16}", text) or not 1 <= int(text) < 2**53:
         raise argparse.ArgumentTypeError(f"`{text}` is not a whole number from 1 on")
     return int(text)
 
@@ -105,10 +106,25 @@ def profile_argument(parser: argparse.ArgumentParser) -> None:
                         help="rows as `oracle measure compute` timed them")  # fmt: skip
 
 
-def batch_arguments(parser: argparse.ArgumentParser) -> None:
-    """The global batch, or the batch per device."""
+def samples(text: str) -> int:
+    """A global batch; `max` is a question about one plan."""
+    if text == "max":
+        what = "`max` is for a plan that is named: `oracle estimate … --plan … --batch max`"
+        raise argparse.ArgumentTypeError(f"{what}; say a number here")
+    return whole(text)
+
+
+def samples_or_max(text: str) -> int | str:
+    """A global batch, or `max`: the largest whose micro-batches fit."""
+    return text if text == "max" else whole(text)
+
+
+def batch_arguments(parser: argparse.ArgumentParser, *, largest: bool = False) -> None:
+    """The global batch, or the batch per device; `largest`: `max` is taken too."""
     size = parser.add_mutually_exclusive_group(required=True)
-    size.add_argument("--batch", type=whole, metavar="B", help="samples per iteration, all devices")
+    more = ", or max: of the largest micro-batches that fit" if largest else ""
+    size.add_argument("--batch", type=samples_or_max if largest else samples, metavar="B",
+                      help=f"samples per iteration, all devices{more}")  # fmt: skip
     size.add_argument("--batch-per-device", type=per_device, metavar="b", help="samples per device")
 
 

@@ -9,6 +9,7 @@ errors to standard error.
 
 from __future__ import annotations
 
+import contextlib
 import gc
 import os
 import sys
@@ -36,16 +37,20 @@ This is a fault of oracle, not of what you asked. Please report it with the line
 def main(argv: list[str] | None = None) -> int:
     """Run one command line; the exit code."""
     arguments = list(sys.argv[1:] if argv is None else argv)
+    closed = [name for name in ("stdout", "stderr") if getattr(sys, name) is None]
+    for name in closed:  # `>&-`: what is said there goes nowhere, as with any other program
+        setattr(sys, name, open(os.devnull, "w", encoding="utf-8"))  # noqa: SIM115
     for stream in (sys.stdout, sys.stderr):
         terminal.spell(stream)
     try:
         return _main(arguments)
     except BrokenPipeError:  # the reader has seen enough
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        _say_no_more()
         return 0
     except OSError as error:  # what was to be said cannot be: a full disk, say
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        print(_error_text(error), file=sys.stderr)
+        _say_no_more()
+        with contextlib.suppress(OSError):
+            print(_error_text(error), file=sys.stderr)
         return 2
     except KeyboardInterrupt:
         print("interrupted", file=sys.stderr)
@@ -54,7 +59,22 @@ def main(argv: list[str] | None = None) -> int:
         return _internal_error(arguments)
 
 
+def _encodes(word: str) -> bool:
+    with contextlib.suppress(UnicodeEncodeError):
+        return bool(word == "" or os.fsencode(word))
+    return False
+
+
+def _say_no_more() -> None:
+    """What is still to be flushed to standard output goes nowhere."""
+    with contextlib.suppress(OSError, ValueError):
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+
+
 def _main(arguments: list[str]) -> int:
+    if any("\0" in word or not _encodes(word) for word in arguments):  # of a program, not a shell
+        print("error: a word of the command line has a character that no name can", file=sys.stderr)
+        return 2
     verb, rest = (arguments[0], arguments[1:]) if arguments else ("--help", [])
     if verb == "help" and rest:
         verb, rest = rest[0], ["--help"]
@@ -83,11 +103,23 @@ def _run(verb: str, rest: list[str]) -> int:
     parser = parser_of(verb)
     colour = "auto"
     try:
-        from oracle.commands.settings import settle
+        from oracle.commands.settings import origins, settle
 
-        set_elsewhere = settle(parser, verb)
+        warnings: list[str] = []
+        set_elsewhere = settle(parser, verb, say=warnings.append)
         asked = parser.parse_args(rest)
         colour = asked.color
+        asked.origins = origins(parser, rest, set_elsewhere)
+        asked.config = {
+            key: {"value": one.text, "origin": one.origin}
+            for key, one in set_elsewhere.items()
+            if one.file and asked.origins.get(key) == one.origin
+        }
+        if asked.config and not asked.quiet:
+            rows = (f"{k} = {one['value']} ({one['origin']})" for k, one in asked.config.items())
+            warnings.append(f"config: {', '.join(rows)}")
+        for line in warnings:
+            _to_stderr(line, colour)
         answer = module_of(verb).run(asked)
         _print_answer(answer, asked)
     except Usage as error:
@@ -140,7 +172,7 @@ def _verbose_lines(asked: Any, set_elsewhere: dict[str, Any], seconds: float) ->
     lines = [f"set: {key} = {one.text} ({one.origin})" for key, one in set_elsewhere.items()]
     if getattr(asked, "model", None) and getattr(asked, "system", None):
         from oracle.commands.sweep import specs
-        from oracle.show.provenance import specs_read
+        from oracle.show.provenance import resolved, specs_read, usual
 
         read = {
             f"read: {one.kind} {one.name}, sha256 {one.sha256[:16]}…"
@@ -149,6 +181,9 @@ def _verbose_lines(asked: Any, set_elsewhere: dict[str, Any], seconds: float) ->
             for one in specs_read(model, system, asked.dataset, asked.profile)
         }
         lines += sorted(read)
+        if (specs(asked.model), specs(asked.system)) == ((asked.model,), (asked.system,)):
+            lines += [f"option: {name} = {one['value']} ({one['origin']})"
+                      for name, one in resolved(usual(asked), asked).items()]  # fmt: skip
     return [*lines, f"took {seconds:.2f} s"]
 
 

@@ -31,7 +31,9 @@ def run(asked: argparse.Namespace) -> Answer:
 
     if asked.what == "files":
         places = reversed(settings.files(os.environ, Path.cwd()))
-        rows = [{"file": str(path), "there": "yes" if path.is_file() else "no"} for path in places]
+        rows = [
+            {"file": str(path), "there": "yes" if os.path.isfile(path) else "no"} for path in places
+        ]
         return _table(asked, "files", rows)
     rows = settings.shown()
     if not asked.origin:

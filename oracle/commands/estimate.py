@@ -3,6 +3,7 @@
 oracle estimate resnet50 abci --plan "data:16 filter:4" --batch 1024
 oracle estimate gpt3-175b dgx-a100 --batch 1536 \\
     --plan "pipeline:8,segments=96 data:16 tensor:8,sequence=on recompute:selective"
+oracle estimate gpt2 dgx-a100 --plan data:8 --batch max     the largest micro-batches that fit
 """
 
 from __future__ import annotations
@@ -24,19 +25,24 @@ def arguments(parser: argparse.ArgumentParser) -> None:
     prediction_arguments(parser)
     parser.add_argument("--plan", action="append", required=True, metavar="PLAN",
                         help='e.g. "data:16 filter:4"; may be given several times')  # fmt: skip
-    batch_arguments(parser)
+    batch_arguments(parser, largest=True)
     result_arguments(parser)
 
 
 def run(asked: argparse.Namespace) -> Answer:
     from oracle import api
     from oracle.show.provenance import signed
-    from oracle.show.text import estimate_text
+    from oracle.show.text import estimate_text, rate_text
 
     batch = asked.batch or [batch_of(asked, plan) for plan in asked.plan]
     found = api.estimate(asked.model, asked.system, asked.plan, batch, **prediction_options(asked))
+
+    def text(row: int) -> str:
+        rate = f"\n{rate_text(found, row)}" if asked.batch == "max" else ""
+        return estimate_text(found, row) + rate
+
     return formatted(
-        asked, lambda: "\n\n".join(estimate_text(found, row) for row in range(len(found))),
+        asked, lambda: "\n\n".join(map(text, range(len(found)))),
         lambda: signed(found.to_dict(), asked), found.rows, 0 if found.feasible.any() else 1,
         brief=BRIEF,
     )  # fmt: skip

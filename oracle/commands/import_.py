@@ -1,9 +1,11 @@
-"""Write a model spec from a torch module, an ONNX file or a Hugging Face config.
+"""Write a model spec from a torch module, an ONNX file or a Hugging Face config; read a job.
 
 oracle import huggingface CONFIG.json -o model.yaml       (--tokens T: another length)
 oracle import torch package.module:factory --input 3,224,224 --trust-code -o model.yaml
 oracle import torch package.module:factory --tokens 2048 --trust-code
 oracle import onnx MODEL.onnx -o model.yaml
+oracle import job train.sh ds_config.json --system dgx-a100   what it takes, does it fit, is
+oracle import job train.sbatch --set TP=8 -o launch/          anything better; or as files
 """
 
 from __future__ import annotations
@@ -11,7 +13,7 @@ from __future__ import annotations
 import argparse
 from typing import TYPE_CHECKING
 
-from oracle.commands.arguments import whole
+from oracle.commands.arguments import samples_or_max, whole
 from oracle.commands.parser import Answer, as_json
 
 if TYPE_CHECKING:
@@ -21,17 +23,28 @@ if TYPE_CHECKING:
 def arguments(parser: argparse.ArgumentParser) -> None:
     from oracle.readers.importers import formats
 
-    known = formats()
+    known = [*formats(), "job"]
     parser.add_argument("format", choices=known, metavar="FORMAT", help=", ".join(known))
-    parser.add_argument("what", metavar="WHAT", help="a file, or package.module:factory for torch")
-    parser.add_argument("-o", "--output", metavar="FILE", help="where to write; else it is printed")
+    parser.add_argument("what", metavar="WHAT", nargs="+",
+                        help="a file, package.module:factory, the files of a job")  # fmt: skip
+    parser.add_argument("-o", "--output", metavar="FILE",
+                        help="where to write, a folder for a job; else it is printed")  # fmt: skip
     parser.add_argument("--force", action="store_true", help="write over a file that is there")
     parser.add_argument("--name", default="", help="of the model; else as the file says")
     parser.add_argument("--input", type=extents, metavar="C,H,W", help="shape of one sample")
     parser.add_argument("--tokens", type=whole, metavar="T", help="words in a sample, instead")
     parser.add_argument("--trust-code", action="store_true", help="run the code that is named")
     parser.add_argument("--dataset", metavar="D", help="the data set it is usually trained on")
-    parser.add_argument("--json", action="store_true", dest="as_json", help="the spec as JSON")
+    parser.add_argument("--json", action="store_true", dest="as_json", help="the same as JSON")
+    job = parser.add_argument_group("options of a job")
+    job.add_argument("--system", metavar="S", help="predict it there, and look for better plans")
+    job.add_argument("--devices", type=whole, metavar="N", help="where the files do not say")
+    job.add_argument("--model", metavar="M", help="a model spec, where the files do not say it")
+    job.add_argument("--software", metavar="S", help="that runs it; else as the flags suggest")
+    job.add_argument("--set", action="append", default=[], type=setting, metavar="NAME=VALUE",
+                     dest="variables", help="a variable of a script, or an argument")  # fmt: skip
+    job.add_argument("--batch", type=samples_or_max, metavar="B",
+                     help="another batch; max: of the largest micro-batches that fit")  # fmt: skip
 
 
 def extents(text: str) -> tuple[int, ...]:
@@ -42,7 +55,19 @@ def extents(text: str) -> tuple[int, ...]:
     return tuple(whole(word.strip()) for word in words)
 
 
+def setting(text: str) -> tuple[str, str]:
+    """`TP=4`, as an option takes it."""
+    name, equals, value = text.partition("=")
+    if not equals or not name.strip():
+        raise argparse.ArgumentTypeError(f"`{text}` sets nothing: write NAME=VALUE")
+    return name.strip(), value
+
+
 def run(asked: argparse.Namespace) -> Answer:
+    if asked.format == "job":
+        from oracle.commands.job import answer
+
+        return answer(asked)
     from oracle.models.model import model
     from oracle.readers.spec_text import spec_text
     from oracle.spec.units import show
@@ -70,9 +95,12 @@ def run(asked: argparse.Namespace) -> Answer:
 def imported(asked: argparse.Namespace) -> Imported:
     """The spec by the reader of the format that was named."""
     from oracle.readers.importers import importer
+    from oracle.spec.document import refusal
 
+    if len(asked.what) > 1:
+        raise refusal("import", f"{len(asked.what)} names for one model", "one, or `import job`")
     found: Imported = importer(asked.format).read(
-        asked.what, sample=asked.input, tokens=asked.tokens, name=asked.name,
+        asked.what[0], sample=asked.input, tokens=asked.tokens, name=asked.name,
         trust=asked.trust_code,
     )  # fmt: skip
     return found

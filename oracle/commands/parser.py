@@ -24,7 +24,7 @@ VERBS = {
     "report": "one self-contained HTML file of a recommendation",
     "plot": "figures: breakdown, scaling, memory, Pareto, contention, timeline",
     "specs": "list, show, check model, system and data set files",
-    "import": "a model spec from torch, ONNX or a Hugging Face config",
+    "import": "a model from torch, ONNX, Hugging Face; a job that runs elsewhere",
     "export": "launch files of a plan: torchrun, slurm, deepspeed, megatron, trace",
     "measure": "time collectives or kernels on this machine",
     "calibrate": "fit α, β and kernel efficiency to measurements",
@@ -52,6 +52,12 @@ class Answer:
 
 class Parser(argparse.ArgumentParser):
     """argparse that suggests the nearest word and never exits by itself."""
+
+    def parse_args(self, words: Any = None, namespace: Any = None) -> Any:
+        for word in words or ():  # argparse makes a list of `--name=--`
+            if re.fullmatch(r"--[^=]+=--", word):
+                raise Usage(f"argument {word[:-3]}: expected a value, not `--`")
+        return super().parse_args(words, namespace)
 
     def error(self, message: str) -> NoReturn:
         raise Usage(self._nearer(message))
@@ -125,6 +131,12 @@ def as_json(data: Any) -> str:
     return json.dumps(data, indent=2, allow_nan=False)
 
 
+def with_config(data: dict[str, Any], asked: argparse.Namespace) -> dict[str, Any]:
+    """An answer beside what files of settings made of the question, where they did."""
+    found = getattr(asked, "config", None)
+    return {**data, "config": found} if found else data
+
+
 def formatted(
     asked: argparse.Namespace, text: Callable[[], str], data: Callable[[], Any],
     rows: Callable[[], Iterable[Mapping[str, Any]]], code: int = 0, note: str = "",
@@ -136,7 +148,7 @@ def formatted(
     """
     form = asked.form or "text"
     if form == "json":
-        return Answer(as_json(data()), code, note)
+        return Answer(as_json(with_config(data(), asked)), code, note)
     if form == "text":
         return Answer(text().rstrip("\n"), code, note)
     from oracle.writers.rows import as_csv, as_markdown

@@ -95,7 +95,7 @@ def _optional(parser: argparse.ArgumentParser) -> None:
 
 def pattern(text: str) -> tuple[tuple[int, int], ...]:
     """`16x4,2x1`: sixteen members four apart, each with its neighbour."""
-    if not re.fullmatch(r"\d{1,7}x\d{1,7}(,\d{1,7}x\d{1,7})*", text):
+    if not re.fullmatch(r"\d{1,7}x\d{1,7}(,\d{1,7}x\d{1,7})*", text, re.ASCII):
         raise argparse.ArgumentTypeError(f"`{text}` is not SIZExSTRIDE,…, e.g. 16x4")
     pairs = [tuple(map(int, word.split("x"))) for word in text.split(",")]
     return tuple((size, stride) for size, stride in pairs)

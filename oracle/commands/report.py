@@ -22,12 +22,12 @@ def arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(asked: argparse.Namespace) -> Answer:
     from oracle.show.page import page
-    from oracle.show.provenance import specs_read
+    from oracle.show.provenance import specs_read, text_of
     from oracle.spec.files import write
 
     ranking = recommend_.ranked(asked)
     read = specs_read(asked.model, asked.system, asked.dataset, asked.profile)
-    inputs = [(f"{one.kind} {one.name}", one.text) for one in read]
+    inputs = [(f"{one.kind} {one.name}", text_of(one)) for one in read]
     content = page(ranking, command_line(asked), inputs).encode()
     write(Path(asked.output), content)
     best = ranking.best if len(ranking) else "no plan fits"

@@ -10,6 +10,8 @@ is TOML: options by their long names, in a table for what holds of one command a
 
     [report]
     top = 40
+
+A file that somebody else owns, or that anybody may change, is passed over with a word.
 """
 
 from __future__ import annotations
@@ -17,13 +19,16 @@ from __future__ import annotations
 import argparse
 import os
 import re
-from collections.abc import Iterator, Mapping
+import stat
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 from oracle.commands.parser import VERBS, Parser, options, parser_of, parsers
-from oracle.spec.document import Fault, Place, SpecError, read_text, suggest
+from oracle.spec.document import SHOWN, Fault, Place, SpecError, suggest
+from oracle.spec.files import SETTINGS as LARGEST
+from oracle.spec.files import read_text, toml_of
 
 Row = dict[str, str]
 # options that are a matter of the site or of taste; what a run is about is said each time
@@ -57,26 +62,52 @@ def variable(key: str) -> str:
 def files(environment: Mapping[str, str], here: Path) -> list[Path]:
     """Where settings are looked for, the weakest first."""
     system = [folder for folder in environment.get("XDG_CONFIG_DIRS", "").split(":") if folder]
-    user = environment.get("XDG_CONFIG_HOME") or Path("~/.config").expanduser()
+    user = environment.get("XDG_CONFIG_HOME") or os.path.expanduser("~/.config")
     above = [folder / "oracle.toml" for folder in (here, *here.parents)]
-    project = next((path for path in above if path.is_file()), above[0])
+    project = next((path for path in above if os.path.isfile(path)), above[0])
     shared = [*reversed(system or ["/etc/xdg"]), user]
-    return [*(Path(folder) / "oracle" / "config.toml" for folder in shared), project]
+    known = [Path(folder) / "oracle" / "config.toml" for folder in shared if folder[:1] != "~"]
+    return [*known, project]  # `~` stays where nobody knows whose home it is
 
 
-def settings(environment: Mapping[str, str], here: Path) -> list[Setting]:
+def doubted(path: Path) -> str:
+    """Why a file of settings is passed over; nothing where it is read, or is not there."""
+    try:
+        found, folder = path.stat(), path.parent.stat()
+    except (FileNotFoundError, NotADirectoryError):
+        return ""
+    except OSError as error:
+        return (error.strerror or "it cannot be looked at").lower()
+    if found.st_uid not in (0, os.geteuid()):
+        return "it belongs to another user"
+    if found.st_mode & stat.S_IWOTH:
+        return "anybody may write to it"
+    if folder.st_mode & stat.S_IWOTH:
+        return "anybody may write to its folder"
+    return "" if os.access(path, os.R_OK) else "it may not be read"
+
+
+def settings(
+    environment: Mapping[str, str], here: Path, say: Callable[[str], None] = lambda text: None
+) -> list[Setting]:
     """Everything that is set, the weakest first; a SpecError with every fault of a file."""
-    found = [one for path in files(environment, here) if path.is_file() for one in _read(path)]
+    found: list[Setting] = []
+    for path in files(environment, here):
+        if why := doubted(path):
+            say(f"warning: the settings in {path} are not read: {why}")
+        elif os.path.isfile(path):
+            found += _read(path)
     set_here = {key: environment.get(variable(key), "") for key in SETTINGS}
     return [*found, *(Setting(key, text) for key, text in set_here.items() if text)]
 
 
 def settle(
-    parser: Parser, verb: str, environment: Mapping[str, str] = os.environ, here: Path | None = None
-) -> dict[str, Setting]:
+    parser: Parser, verb: str, environment: Mapping[str, str] = os.environ,
+    here: Path | None = None, say: Callable[[str], None] = lambda text: None,
+) -> dict[str, Setting]:  # fmt: skip
     """Make what is set the default of a verb's options; key -> what decides it."""
     decided: dict[str, Setting] = {}
-    for one in settings(environment, here or Path.cwd()):
+    for one in settings(environment, here or Path.cwd(), say):
         if one.verb in ("", verb) and _takes(parser, one.key):
             decided[one.key] = one
     for key, one in decided.items():
@@ -85,6 +116,20 @@ def settle(
                 if f"--{key}" in action.option_strings:
                     inner.set_defaults(**{action.dest: _value(action, one)})
     return decided
+
+
+def origins(parser: Parser, words: Sequence[str], decided: Mapping[str, Setting]) -> dict[str, str]:
+    """Of every option, by its long name: who set it."""
+    flags = {word.split("=")[0] for word in words}
+    found = {}
+    for action in options(parser):
+        names = [flag.removeprefix("--") for flag in action.option_strings if flag[:2] == "--"]
+        alike = [o for o in options(parser) if o.dest == action.dest]
+        typed = any(flag in flags for one in alike for flag in one.option_strings)
+        for name in names:
+            one = decided.get(name)
+            found[name] = "command line" if typed else one.origin if one else "default"
+    return found
 
 
 def shown(environment: Mapping[str, str] = os.environ, here: Path | None = None) -> list[Row]:
@@ -122,7 +167,7 @@ def _value(action: argparse.Action, one: Setting) -> Any:
             raise ValueError(f"unknown `{one.text}`; {suggest(one.text, words, 'write one of')}")
     except (ValueError, argparse.ArgumentTypeError) as error:
         where = one.file or "the environment"
-        text = read_text(one.file) if one.file else ""
+        text = read_text(one.file, "settings file", LARGEST) if one.file else ""
         place = one.place if one.file else Place(path=variable(one.key))
         fault = Fault("E105", f"`{one.key}`: {error}", place, "", len(one.key))
         raise SpecError(where, [fault], text) from None
@@ -130,16 +175,13 @@ def _value(action: argparse.Action, one: Setting) -> Any:
 
 
 def _read(path: Path) -> Iterator[Setting]:
-    import tomllib
+    text, faults = read_text(path, "settings file", LARGEST), []
+    content = toml_of(text, str(path))
+    places = _places(text)
 
-    text, faults = read_text(path), []
-    try:
-        content = tomllib.loads(text)
-    except tomllib.TOMLDecodeError as error:
-        at = re.search(r"line (\d+), column (\d+)", str(error))
-        place = Place(int(at[1]), int(at[2])) if at else Place(text.count("\n") + 1, 1)
-        what = re.sub(r"\s*\(at .*\)$", "", str(error))
-        raise SpecError(str(path), [Fault("E101", what, place, "this is not TOML")], text) from None
+    def _place(*words: str) -> Place:
+        return places.get(words, Place(1, 1))
+
     found = []
     tables = {verb: table for verb, table in content.items() if isinstance(table, dict)}
     plain = {key: value for key, value in content.items() if key not in tables}
@@ -147,14 +189,14 @@ def _read(path: Path) -> Iterator[Setting]:
         if verb and verb not in VERBS:
             hint = suggest(verb, VERBS, "commands")
             what = f"no command is called `{verb}`"
-            faults.append(Fault("E102", what, _place(text, verb), hint, len(verb)))
+            faults.append(Fault("E102", what, _place(verb), hint, len(verb)))
             continue
         parser = parser_of(verb) if verb else None
         known = [key for key in SETTINGS if parser is None or _takes(parser, key)]
         for key, value in table.items():
-            place = _place(text, verb, key)
+            place = _place(verb, key)
             if key not in known:
-                hint = suggest(key, known, "settings")
+                hint = suggest(key, known, "settings") if len(faults) < SHOWN else ""
                 faults.append(Fault("E102", f"unknown setting `{key}`", place, hint, len(key)))
             elif isinstance(value, bool) or not isinstance(value, str | int | float):
                 faults.append(Fault("E104", f"`{key}` takes one word or number", place, "",
@@ -166,17 +208,19 @@ def _read(path: Path) -> Iterator[Setting]:
     yield from found
 
 
-def _place(text: str, table: str, key: str = "") -> Place:
-    """Where a key stands; TOML's own reader forgets it."""
+def _places(text: str) -> dict[tuple[str, ...], Place]:
+    """Where each table, and each key of a table, stands first; TOML's own reader forgets it."""
+    found: dict[tuple[str, ...], Place] = {}
     inside = ""
     for number, line in enumerate(text.splitlines(), 1):
         if head := re.match(r"\s*\[\s*[\"']?([\w-]+)[\"']?\s*\]", line):
             inside = head[1]
-            if not key and inside == table:
-                return Place(number, head.start(1) + 1)
+            found.setdefault((inside,), Place(number, head.start(1) + 1))
         words = re.match(r"\s*[\"']?(?:([\w-]+)[\"']?\s*\.\s*[\"']?)?([\w-]+)[\"']?\s*=", line)
-        if words and (words[1] or inside) == table and words[2] == key:
-            return Place(number, words.start(2) + 1)
-        if words and not key and not inside and table in words.groups():
-            return Place(number, words.start(1 if words[1] else 2) + 1)
-    return Place(1, 1)
+        if words:
+            table, key = words[1] or inside, words[2]
+            found.setdefault((table, key), Place(number, words.start(2) + 1))
+            if not inside:  # `recommend.top = 2`, or `recommend = {top = 2}`
+                begin = words.start(1 if words[1] else 2) + 1
+                found.setdefault((words[1] or key,), Place(number, begin))
+    return found

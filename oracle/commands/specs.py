@@ -53,13 +53,13 @@ def listed(asked: argparse.Namespace) -> Answer:
 
 
 def shown(asked: argparse.Namespace) -> Answer:
-    from oracle.spec.catalogue import shipped
-    from oracle.spec.document import read_text
+    from oracle.spec.catalogue import is_path, shipped
+    from oracle.spec.files import read_text
 
     texts = []
     for name in asked.names:
         paths = [shipped(folder)[name] for folder in FOLDERS if name in shipped(folder)]
-        if not paths and not Path(name).is_file():
+        if not paths and not is_path(name):
             raise _unknown(name, [n for folder in FOLDERS for n in shipped(folder)])
         texts += [read_text(path).rstrip() for path in paths or [Path(name)]]
     return Answer("\n---\n".join(texts))
@@ -75,7 +75,7 @@ def checked(asked: argparse.Namespace) -> Answer:
         try:
             kind = kind or kind_of(name)
             opened(kind, name)
-            lines.append(f"{name}: a sound {catalogue.kind(kind)} spec")
+            lines.append(f"{name}: a sound {catalogue.singular(kind)} spec")
             files.append({"name": name, "kind": kind, "sound": True, "faults": []})
         except SpecError as error:
             errors.append(str(error))

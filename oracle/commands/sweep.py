@@ -81,7 +81,7 @@ def question(parser: argparse.ArgumentParser) -> None:
 
 def share(text: str) -> tuple[int, int]:
     """`2/16`: the second of sixteen tasks."""
-    match = re.fullmatch(r"(\d{1,6})/(\d{1,6})", text)
+    match = re.fullmatch(r"([0-9]{1,6})/([0-9]{1,6})", text)
     if match is None or not 1 <= int(match[1]) <= int(match[2]):
         raise argparse.ArgumentTypeError(f"`{text}` is not i/n with i from 1 to n")
     return int(match[1]), int(match[2])
@@ -103,7 +103,8 @@ def grid(asked: argparse.Namespace) -> Any:
             memory = parse(asked.max_memory, "B")
         except ValueError as error:
             raise refusal("sweep", f"the memory limit: {error}", "e.g. 16 GiB") from None
-    batches = numbers(asked.batch) if asked.batch else sizes(asked.batch_per_device)
+    total = asked.batch is not None
+    batches = numbers(asked.batch) if total else sizes(asked.batch_per_device)
     ways = [f"each:{each}" for each in asked.each] + [f"plan:{plan}" for plan in asked.plan]
     return Grid(
         specs(asked.model), specs(asked.system), numbers(asked.devices),

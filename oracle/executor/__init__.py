@@ -3,6 +3,7 @@
 Only this room imports torch (and `readers/importers/torch.py`), and only inside the worker
 processes that it starts: the process that supervises them never does.
 
+question                                         what results are of, and what differs
 run launch rank heartbeat world faults records   starting ranks, watching them, their results
 collectives profile measured                     what is measured: exchanges, rows, whole plans
 mesh calls wire mock replay expected             who exchanges with whom, and the messages

@@ -142,7 +142,7 @@ def task(rank: Rank, arguments: Mapping[str, Any]) -> None:
     shapes = [GroupShape(**shape) for shape in arguments["shapes"]]
     shapes = shapes or shapes_of(rank.size, rank.ranks_per_host)
     if rank.finished("world"):
-        _same_world(rank.attempt.parent, {k: facts(rank)[k] for k in ("nodes", "device")})
+        _same_world(rank.attempt.parent, {k: facts(rank)[k] for k in ("nodes", "device", "torch")})
     else:
         today = date.today().isoformat()
         rank.record("world", world=facts(rank), oracle=oracle_version(), date=today)

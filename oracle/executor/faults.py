@@ -13,6 +13,7 @@ from pathlib import Path
 
 from oracle.executor.heartbeat import Status
 from oracle.executor.records import write_whole
+from oracle.spec.files import read_json
 
 # Causes before consequences: when a rank dies, those it talked to raise a lost connection within
 # a second, and their errors say nothing. Within a kind, the first to be noticed is the cause.
@@ -56,7 +57,7 @@ def reported(folder: Path) -> list[RankFault]:
         for name in sorted(os.listdir(folder)):
             if name.startswith("fault-"):
                 with contextlib.suppress(OSError, ValueError, TypeError):
-                    faults.append(RankFault(**json.loads((folder / name).read_bytes())))
+                    faults.append(RankFault(**read_json(folder / name)))
     return faults
 
 

@@ -15,6 +15,8 @@ import time
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 
+from oracle.spec.files import read_json
+
 _FILE_BYTES = 2048
 INTERVAL = 1.0  # seconds between beats
 
@@ -91,7 +93,7 @@ class Heartbeat:
 def last_status(folder: Path, rank: int) -> Status | None:
     """What `rank` last reported; None when it never started, or is just writing."""
     try:
-        found = json.loads((folder / f"beat-{rank:05d}").read_bytes())
+        found = read_json(folder / f"beat-{rank:05d}")
         return Status(**found)
     except (OSError, ValueError, TypeError):
         return None

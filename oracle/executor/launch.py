@@ -29,6 +29,8 @@ from oracle.executor.faults import RankFault
 from oracle.executor.heartbeat import INTERVAL, Status, last_status
 from oracle.executor.records import lines, write_whole
 from oracle.executor.world import World, WorldError, host_name, recognise
+from oracle.spec.document import SpecError
+from oracle.spec.files import LOG, read_json, read_text
 
 DONE, FAILED, INTERRUPTED, TERMINATED = 0, 3, 130, 143
 TIMEOUT = 60.0
@@ -180,7 +182,7 @@ class _Supervisor:
                     return attempt
             else:
                 with contextlib.suppress(OSError, ValueError):
-                    opened = json.loads((self.folder / "open.json").read_bytes())
+                    opened = read_json(self.folder / "open.json")
                     if mine.name in opened["came"]:
                         return self.folder / str(opened["attempt"])
             if self.stop or time.monotonic() > limit:
@@ -348,8 +350,9 @@ def _last_log_line(attempt: Path, rank: int, status: Status | None) -> str:
     """The last line in the log of a worker that failed before its first heartbeat."""
     if status is not None:
         return ""
-    with contextlib.suppress(OSError):
-        log = (attempt / f"log-{rank:05d}").read_text(errors="replace").strip().splitlines()
+    with contextlib.suppress(OSError, SpecError):
+        text = read_text(attempt / f"log-{rank:05d}", "log of a rank", LOG, errors="replace")
+        log = text.strip().splitlines()
         if log:
             return f" ({log[-1][:300]})"
     return ""

@@ -10,6 +10,8 @@ from pathlib import Path
 from typing import Any
 
 from oracle.executor import records
+from oracle.spec.document import refusal
+from oracle.spec.files import LOG, read_json
 
 STRAGGLER = 1.5  # times the median of all ranks' own work
 SCHEMA = 1
@@ -45,6 +47,7 @@ class Measurement:
     environment: dict[str, Any] = field(default_factory=dict)
     stages: tuple[tuple[int, int], ...] = ()
     complete: bool = True
+    question: dict[str, Any] = field(default_factory=dict)  # that it answers; empty of old files
 
     @property
     def spread(self) -> float:
@@ -86,6 +89,7 @@ class Measurement:
                 "environment": self.environment,
                 "stages": [list(stage) for stage in self.stages],
                 "complete": self.complete,
+                **({"question": self.question} if self.question else {}),
             },
         }
 
@@ -93,6 +97,7 @@ class Measurement:
     def from_json(cls, entry: Mapping[str, Any]) -> Measurement:
         own = entry["measured"]
         names = [each.name for each in fields(MeasuredExchange)]
+        _check(entry, own)
         exchange = tuple(
             MeasuredExchange(**{name: e[name] for name in names}) for e in entry["exchange"]
         )
@@ -101,7 +106,28 @@ class Measurement:
             entry["seconds"]["iteration"], tuple(own["each"]), dict(entry["compute"]), exchange,
             entry["memory"]["total"], tuple(own["ranks"]), own["options"], own["environment"],
             tuple((a, b) for a, b in own["stages"]), own["complete"],
+            dict(own.get("question", {})),
         )  # fmt: skip
+
+
+def _check(entry: Mapping[str, Any], own: Mapping[str, Any]) -> None:
+    """Refuse what cannot be measured: no time, no sample, a word where a number is due."""
+    each = own["each"]
+    timed: dict[Any, Any] = {"iteration": entry["seconds"]["iteration"], **dict(enumerate(each))}
+    spent = {**entry["compute"], "memory": entry["memory"]["total"]}
+    spent |= {f"{one['what']} {name}": one[name] for one in entry["exchange"]
+              for name in ("seconds", "bytes", "calls")}  # fmt: skip
+    for name, value, least in (
+        *((name, value, 1e-12) for name, value in timed.items()),
+        *((name, value, 0.0) for name, value in spent.items()),
+    ):
+        if type(value) not in (int, float) or not least <= value < 1e18:
+            raise ValueError(f"`{name}` is {value!r:.40}, not a number from {least:g} on")
+    for name in ("batch", "devices"):
+        if type(own[name]) is not int or not 1 <= own[name] < 2**53:
+            raise ValueError(f"`{name}` is {own[name]!r:.40}, not a whole number from 1 on")
+    if not isinstance(entry["plan"], str) or not isinstance(own["model"], str):
+        raise ValueError("its plan and its model are words")
 
 
 def write(path: Path, found: Sequence[Measurement]) -> None:
@@ -116,14 +142,19 @@ def write(path: Path, found: Sequence[Measurement]) -> None:
 
 
 def read(path: Path) -> list[Measurement]:
-    """The measurements of a file; a ValueError with its name when it holds none."""
+    """The measurements of a file; a SpecError with its name when it holds none."""
+    document = read_json(path, "measurement", LOG)
     try:
-        document = json.loads(path.read_text(encoding="utf-8"))
         if document.get("measured") is not True or document.get("schema") != SCHEMA:
-            raise ValueError("it does not say so")
-        return [Measurement.from_json(entry) for entry in document["plans"]]
-    except (ValueError, KeyError, TypeError, AttributeError) as error:
-        raise ValueError(f"{path} is no measurement of plans: {error}") from None
+            raise ValueError('it does not say `"measured": true` and `"schema": 1`')
+        found = [Measurement.from_json(entry) for entry in document["plans"]]
+        if not found:
+            raise ValueError("it holds no plan")
+        return found
+    except (ValueError, LookupError, TypeError, AttributeError) as error:
+        said = f"it lacks {error}" if isinstance(error, KeyError) else str(error)
+        what, hint = f"this is no measurement of plans: {said}", "`oracle run … -o FILE` writes one"
+        raise refusal(str(path), what, hint, "E130") from None
 
 
 def join(parts: Path, size: int, complete: bool) -> Iterator[Measurement]:
@@ -172,6 +203,7 @@ def _one(
         environment=first["environment"],
         stages=tuple((a, b) for a, b in first["stages"]),
         complete=complete and len(steps) >= first["steps"],
+        question=first["question"],
     )
 
 

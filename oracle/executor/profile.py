@@ -7,6 +7,7 @@ assemble its input, in the state in which a real step finds the caches, and no e
 
 from __future__ import annotations
 
+import os
 import statistics
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict
@@ -15,7 +16,9 @@ from typing import TYPE_CHECKING, Any
 
 from oracle.executor import records
 from oracle.executor.launch import TIMEOUT, Host, Outcome, Say, launch, silent
+from oracle.executor.question import digest, same
 from oracle.executor.run import DTYPES, PlanRun, refuse
+from oracle.executor.world import recognise
 from oracle.kernels.profile import signature
 from oracle.kernels.profile.file import MARK
 from oracle.spec.precision import PRECISIONS
@@ -42,7 +45,11 @@ def measure_compute(
     wanted = [jobs] if isinstance(jobs, PlanRun) else list(jobs)
     refuse(wanted)
     parts = out.with_name(out.name + ".parts")
-    arguments = {"jobs": [asdict(job) for job in wanted], "rate": rate}
+    world = recognise(os.environ) if ranks is None else None
+    size = ranks or (world.size if world else 1)
+    asked = [job.question(size, backend) | {"rate": rate} for job in wanted]
+    same(parts, asked)
+    arguments = {"jobs": [asdict(job) for job in wanted], "rate": rate, "asked": asked}
     outcome = launch(
         "oracle.executor.profile:task", arguments, parts,
         ranks=ranks, timeout=timeout, say=say, host=host, backend=backend,
@@ -54,6 +61,7 @@ def measure_compute(
         head: dict[str, Any] = {MARK: 1, "complete": outcome.complete}
         if len(said := {job.precision for job in wanted}) == 1 and said <= set(PRECISIONS):
             head |= {"precision": said.pop()}
+        head |= {"questions": asked}
         records.write_lines(out, [head, *_joined(lines)])
     return outcome
 
@@ -137,7 +145,8 @@ def task(rank: Rank, arguments: Mapping[str, Any]) -> None:
     from oracle.plan.plan import parse
 
     for number, entry in enumerate(arguments["jobs"]):
-        job, key = PlanRun(**entry), f"{number} {entry['plan']}"
+        job, asked = PlanRun(**entry), arguments["asked"][number]
+        key = f"{digest(asked)} {job.plan}"
         if rank.finished(key):
             continue
         if not rank.go_on():
@@ -171,5 +180,11 @@ def task(rank: Rank, arguments: Mapping[str, Any]) -> None:
                 updates.append(trainer.clock.seconds["update"])
         held = sum(b.weights[b.own].numel() if b.here else b.shard.numel() for b in local.bundles)
         rank.record(
-            key, rows=found, joins=joins, optimizer=job.optimizer, weights=held, update=updates
+            key,
+            rows=found,
+            joins=joins,
+            optimizer=job.optimizer,
+            weights=held,
+            update=updates,
+            question=asked,
         )

@@ -7,6 +7,7 @@ import ctypes
 import importlib
 import json
 import os
+import re
 import signal
 import sys
 import time
@@ -21,6 +22,7 @@ from oracle.executor.faults import RankFault
 from oracle.executor.heartbeat import Heartbeat
 from oracle.executor.records import Records, write_whole
 from oracle.executor.world import host_name
+from oracle.spec.files import LOG, read_json
 
 if TYPE_CHECKING:
     import torch
@@ -128,7 +130,7 @@ def _exit(code: int) -> None:
 def _job(attempt: Path) -> dict[str, Any]:
     while not (attempt / "job.json").is_file():  # written by rank 0's supervisor
         time.sleep(0.05)
-    job: dict[str, Any] = json.loads((attempt / "job.json").read_bytes())
+    job: dict[str, Any] = read_json(attempt / "job.json", "job", LOG)
     return job
 
 
@@ -179,7 +181,7 @@ def _meet_over_tcp(rank: Rank, patience: timedelta) -> dist.TCPStore:
         return store
     while not address.is_file():
         time.sleep(0.05)
-    at = json.loads(address.read_bytes())
+    at = read_json(address)
     return dist.TCPStore(at["host"], at["port"], rank.size, False, patience)
 
 
@@ -188,7 +190,8 @@ def rank_count_here() -> int:
     from oracle.executor.world import LAUNCHERS
 
     names = (row[3] for row in LAUNCHERS.values() if row[3])
-    return next((int(os.environ[n]) for n in names if os.environ.get(n, "").isdigit()), 0)
+    said = (os.environ.get(name, "") for name in names)
+    return next((int(text) for text in said if re.fullmatch("[0-9]{1,9}", text)), 0)
 
 
 def _hosts(rank: Rank) -> list[str]:

@@ -8,6 +8,9 @@ from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
+from oracle.spec import strict_json
+from oracle.spec.files import read_lines, write
+
 Record = dict[str, Any]
 
 
@@ -21,8 +24,7 @@ class Records:
     def __init__(self, path: Path) -> None:
         self.finished = {record["key"]: record for record in lines(path) if "key" in record}
         self._file = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o644)
-        whole = path.read_bytes().rfind(b"\n") + 1
-        os.ftruncate(self._file, whole)
+        os.ftruncate(self._file, sum(map(len, _whole(path))))
 
     def append(self, record: Mapping[str, Any]) -> None:
         line = json.dumps(record, allow_nan=False, sort_keys=True) + "\n"
@@ -38,13 +40,17 @@ def lines(path: Path) -> Iterator[Record]:
     """The whole records of a file; a torn last line is left out."""
     if not path.is_file():
         return
-    for line in path.read_bytes().split(b"\n")[:-1]:
+    for line in _whole(path):
         try:
-            found = json.loads(line)
+            found = strict_json.loads(line.decode())
         except ValueError:
             continue
         if isinstance(found, dict):
             yield found
+
+
+def _whole(path: Path) -> Iterator[bytes]:
+    return (line for line in read_lines(path, "file of results") if line.endswith(b"\n"))
 
 
 def of_all_ranks(folder: Path, size: int) -> dict[str, list[Record]]:
@@ -68,19 +74,4 @@ def write_lines(path: Path, records: Iterable[Mapping[str, Any]]) -> None:
 
 def write_whole(path: Path, text: str) -> None:
     """Replace a file in one step: temporary file, fsync, rename, fsync of the folder."""
-    path = path.absolute()
-    temporary = path.with_name(f".{path.name}.{os.getpid()}")
-    try:
-        with open(temporary, "w", encoding="utf-8") as file:
-            file.write(text)
-            file.flush()
-            os.fsync(file.fileno())
-        os.replace(temporary, path)
-    except BaseException:
-        temporary.unlink(missing_ok=True)
-        raise
-    folder = os.open(path.parent, os.O_RDONLY)
-    try:
-        os.fsync(folder)
-    finally:
-        os.close(folder)
+    write(path.absolute(), text.encode())

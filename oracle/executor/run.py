@@ -12,10 +12,13 @@ from typing import TYPE_CHECKING, Any
 
 from oracle.executor import measured
 from oracle.executor.launch import TIMEOUT, Host, Outcome, Say, launch, silent
+from oracle.executor.question import AGAIN, Question, differences, digest, question, same
 from oracle.executor.supported import NotSupported, unsupported
 from oracle.executor.world import recognise
 from oracle.models.model import model
 from oracle.plan.plan import parse
+from oracle.spec.document import refusal
+from oracle.spec.files import read_text
 
 if TYPE_CHECKING:
     from oracle.executor.rank import Rank
@@ -38,6 +41,12 @@ class PlanRun:
     stages: tuple[int, ...] = ()  # edges of the pipeline's stages, in units; () to decide here
     seed: int = 0
 
+    def question(self, ranks: int, backend: str, replay: bool = False) -> Question:
+        """What its results belong to; how many steps are timed is no part of it."""
+        options = {"precision": self.precision, "optimizer": self.optimizer, "seed": self.seed,
+                   "stages": list(self.stages), "replay": replay}  # fmt: skip
+        return question(self.model, self.plan, self.batch, options, ranks, backend)
+
 
 def run(
     jobs: PlanRun | Sequence[PlanRun],
@@ -57,13 +66,15 @@ def run(
     wanted = [jobs] if isinstance(jobs, PlanRun) else list(jobs)
     parts = out.with_name(out.name + ".parts")
     refuse(wanted)
-    arguments = {"jobs": [asdict(job) for job in wanted], "replay": replay}
+    world = recognise(os.environ) if ranks is None else None
+    size = ranks or (world.size if world else 1)
+    asked = [job.question(size, backend, replay) for job in wanted]
+    same(parts, asked)
+    arguments = {"jobs": [asdict(job) for job in wanted], "replay": replay, "asked": asked}
     outcome = launch(
         "oracle.executor.run:task", arguments, parts, ranks=ranks, timeout=timeout, say=say,
         host=host, backend=backend,
     )  # fmt: skip
-    world = recognise(os.environ) if ranks is None else None
-    size = ranks or (world.size if world else 1)
     found = list(measured.join(parts, size, outcome.complete)) if outcome.leads else []
     if outcome.leads and found:
         measured.write(out, found)
@@ -85,19 +96,19 @@ def refuse(jobs: Sequence[PlanRun]) -> None:
 def task(rank: Rank, arguments: Mapping[str, Any]) -> None:
     """Run all plans that are not finished; called on each rank."""
     for number, entry in enumerate(arguments["jobs"]):
-        job = PlanRun(**entry)
+        job, asked = PlanRun(**entry), arguments["asked"][number]
         if not rank.go_on():
             return
-        name = f"{number} {job.plan}"
+        name = f"{digest(asked)} {job.plan}"
         if rank.finished(f"{name}/plan") and rank.finished(f"{name}/step {job.steps}"):
             continue
         rank.say(f"{number + 1}/{len(arguments['jobs'])} {job.plan}, batch {job.batch}")
         kind = _ReplayedSteps if arguments["replay"] else _TrainingSteps
-        if not _timed(rank, name, job, kind(rank, job)):
+        if not _timed(rank, name, job, asked, kind(rank, job)):
             return
 
 
-def _timed(rank: Rank, name: str, job: PlanRun, steps: _Steps) -> bool:
+def _timed(rank: Rank, name: str, job: PlanRun, asked: Question, steps: _Steps) -> bool:
     """Warm up, then the timed steps that are not done yet; False when asked to stop."""
     import torch.distributed as dist
 
@@ -114,7 +125,10 @@ def _timed(rank: Rank, name: str, job: PlanRun, steps: _Steps) -> bool:
             stages=[list(stage) for stage in steps.stages],
             options={"precision": job.precision, "optimizer": job.optimizer},
             environment=environment(rank),
+            question=asked,
         )
+    else:
+        same_machine(rank, rank.records.finished[f"{name}/plan"]["environment"])
     for step in range(1 - job.warm_up, job.steps + 1):
         if step > 0 and rank.finished(f"{name}/step {step}"):
             continue
@@ -227,6 +241,15 @@ def environment(rank: Rank) -> dict[str, Any]:
     }
 
 
+def same_machine(rank: Rank, before: Mapping[str, Any]) -> None:
+    """Refuse to mix the steps of two machines, or of two versions."""
+    now = environment(rank)
+    kept = ("ranks", "nodes", "backend", "device", "torch", "oracle")
+    if changed := differences(*({name: one.get(name) for name in kept} for one in (before, now))):
+        what = f"the results left here are of another machine: {'; '.join(changed)}"
+        raise refusal(str(rank.attempt.parent), what, AGAIN)
+
+
 def forget_peak() -> None:
     """Reset the peak of memory."""
     import torch
@@ -246,7 +269,7 @@ def peak(rank: Rank) -> float:
 
     if rank.backend == "nccl":
         return float(torch.cuda.max_memory_reserved())
-    for line in Path("/proc/self/status").read_text().splitlines():
+    for line in read_text("/proc/self/status").splitlines():
         if line.startswith("VmHWM:"):
             return float(line.split()[1]) * 1024
     return 0.0

@@ -13,6 +13,7 @@ from oracle.spec.document import Fault, Node, SpecError, suggest
 from oracle.spec.schema import Clash, Count
 from oracle.spec.software import PLAIN, KernelChoice
 
+MOST_ROWS = 3072  # of a model, equal blocks counted once; and of layers and blocks in a row
 Tensor: TypeAlias = tuple[Shape, int]  # its shape, and the row that made it; -1: the input
 
 
@@ -64,6 +65,11 @@ class Rows:
     def place(self, items: tuple[Placed, ...], at: Tensor, scope: dict[str, Tensor]) -> Tensor:
         """Add the rows of some layers after `at`; the tensor that the last of them makes."""
         for item in items:
+            if len(self.rows) > MOST_ROWS:
+                what = f"more than {MOST_ROWS} layers that stand one by one"
+                hint = "write equal ones once, in a block with `repeat:`"
+                self.faults.append(Fault("E108", what, item.node.place, hint))
+                break
             at = self.block(item, at, scope) if item.layer is None else self.layer(item, at, scope)
         return at
 
@@ -131,6 +137,9 @@ def rows_of(
     found.place(items, (given, -1), {"input": (given, -1)})
     if not found.faults and not found.rows:
         found.faults.append(Fault("E103", "a model needs at least one layer", node.place))
+    if not found.faults and sum(segment.repeat for segment in found.segments) > MOST_ROWS:
+        what = f"more than {MOST_ROWS} layers and blocks in all"
+        found.faults.append(Fault("E108", what, node.place, "a smaller `repeat:`"))
     if found.faults:
         raise SpecError(name, found.faults, text)
     if kernels.norms == "fused" if spec.fused is None else spec.fused:

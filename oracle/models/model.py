@@ -20,10 +20,11 @@ from oracle.models.build import Network, Segment, rows_of
 from oracle.models.layers import Extents, Row, Shape
 from oracle.spec import catalogue
 from oracle.spec.dataset import Dataset
-from oracle.spec.document import Node
+from oracle.spec.document import Node, fingerprint
 from oracle.spec.schema import read
 from oracle.spec.software import PLAIN, KernelChoice
 
+MOST_UNITS = 192  # pieces that a pipeline deals out: cutting takes time by their square
 Floats: TypeAlias = NDArray[np.float64]
 Flags: TypeAlias = NDArray[np.bool_]
 Axes: TypeAlias = tuple[Floats, Floats, Floats]  # three extents of each row; 1 where none is
@@ -51,6 +52,7 @@ class Model:
     title: str = ""
     source: str = ""
     dataset: Dataset | None = None  # that it is usually trained on, or was opened with
+    fingerprint: str = ""  # a hash of the spec's layers: what results of it belong to
     written: Written | None = None  # as a spec has it; None where its rows are all that is known
 
     def under(self, kernels: KernelChoice) -> Model:
@@ -195,7 +197,12 @@ class Model:
         return np.asarray(product & ~other)
 
     def _segment(self, i: int) -> Segment:
-        return next(s for s in self.segments if s.start <= i < s.stop)
+        return self.segments[self._segments[i]]
+
+    @cached_property
+    def _segments(self) -> list[int]:
+        """The segment that each row is in."""
+        return [k for k, one in enumerate(self.segments) for _ in range(one.start, one.stop)]
 
     def _origin(self, i: int) -> int:
         """The row whose memory row i's output lives in: flatten and reshape make none."""
@@ -246,11 +253,21 @@ class Model:
             rest[begin:] = self.repeat[begin:]
             counts.append(rest)
             ends.append(len(self.rows) - 1)
-        return np.array(counts), np.array(ends, dtype=float)
+        along = -(-len(counts) // MOST_UNITS)  # of very deep models, units are runs of them
+        joined = np.add.reduceat(counts, np.arange(0, len(counts), along))
+        last = np.minimum(np.arange(along, len(counts) + along, along), len(counts)) - 1
+        return joined, np.array(ends, dtype=float)[last]
+
+    @cached_property
+    def _oldest(self) -> Floats:
+        """The oldest row that any row reads from each row on; one more entry than rows."""
+        read = [min(feeds, default=len(self.rows)) for feeds in self.feeds]
+        behind = np.minimum.accumulate([len(self.rows), *reversed(read)])
+        return np.asarray(behind[::-1], dtype=float)
 
     def _closed(self, stop: int) -> bool:
         """Whether only the last tensor made is read from here on."""
-        return all(feed >= stop - 1 for i in range(stop, len(self.rows)) for feed in self.feeds[i])
+        return bool(self._oldest[stop] >= stop - 1)
 
 
 def _mac(row: Row) -> float:
@@ -276,8 +293,9 @@ def model(what: Any, dataset: Any = None) -> Model:
     elif isinstance(what, Mapping):
         found = _load(what)
     else:
-        path = catalogue.find(os.fspath(what), "models")
-        found = _cached(str(path), path.stat().st_mtime_ns if os.path.isfile(path) else 0)
+        name = os.fspath(what)
+        path = catalogue.find(name, "models").absolute()
+        found = _KEPT.get(path, lambda: _load(name))
     if dataset is None:
         return found
     return _with_dataset(found, catalogue.dataset(dataset))
@@ -296,9 +314,7 @@ def _as_read(data: Dataset, given: Shape) -> Dataset:
     return replace(data, samples=samples, sample=(data.sample[0], *given.extents))
 
 
-@lru_cache(maxsize=32)
-def _cached(path: str, stamp: int) -> Model:
-    return _load(path)
+_KEPT = catalogue.Kept(32)
 
 
 def network(what: Any) -> tuple[Network, Node, str, str]:
@@ -309,7 +325,8 @@ def network(what: Any) -> tuple[Network, Node, str, str]:
 
 def _load(what: Any) -> Model:
     spec, node, name, text = network(what)
-    data = catalogue.dataset(spec.dataset) if spec.dataset else None
+    beside = catalogue.folder_of(what, name)
+    data = catalogue.dataset(spec.dataset, beside) if spec.dataset else None
     return build(spec, node, name, text, data)
 
 
@@ -322,6 +339,7 @@ def build(
     return Model(
         spec.name, tuple(found.rows), tuple(found.feeds), tuple(found.segments),
         spec.title, spec.source, data and _as_read(data, found.given),
+        fingerprint(node, ("name", "title", "source", "dataset")),
         Written(spec, node, name, text, kernels),
     )  # fmt: skip
 

@@ -16,6 +16,8 @@ from typing import Any
 from oracle.plan.strategies import Strategy, strategies
 from oracle.spec.document import Fault, Place, SpecError, suggest
 
+LONGEST = 2**11  # characters of a plan: there are fewer strategies, and each stands once
+
 
 def write(axes: Iterable[Strategy]) -> str:
     """One plan as it is written; what is as if nobody had said it is left out."""
@@ -40,6 +42,9 @@ def _word(axis: Strategy) -> str:
 def read(text: str) -> list[Strategy]:
     """The axes that a text says; a SpecError with every fault otherwise."""
     faults: list[Fault] = []
+    if len(text) > LONGEST:
+        what = f"the plan has {len(text)} characters, more than a plan can need ({LONGEST})"
+        raise SpecError("plan", [_fault(what, 0, "", "one word for each strategy")], text[:LONGEST])
     axes: dict[str, tuple[Strategy, int]] = {}  # with the column where each begins
     for match in re.finditer(r"\S+", text):
         word, start = match.group(), match.start()
@@ -123,7 +128,7 @@ def _knob(
             return {name: float(choices.index(value))}
         hint = suggest(value, choices, "write one of")
         faults.append(_fault(f"`{name}` cannot be `{value}`", at, value, hint))
-    elif re.fullmatch(r"[1-9]\d{0,6}", value):
+    elif re.fullmatch(r"[1-9][0-9]{0,6}", value):
         return {name: float(value)}
     else:
         faults.append(_fault(f"`{value}` is not a number for `{name}`", at, value, "from 1 on"))

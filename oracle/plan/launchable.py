@@ -38,7 +38,7 @@ def clashes(said: Software) -> Iterator[Clash]:
     for key, values in said.launch.knobs.items():
         if key not in every:
             hint = suggest(key, every, "knobs")
-            yield Clash(f"launch.knobs.{key}", f"no knob is called `{key}`", hint)
+            yield Clash(f"launch.knobs.{key}", f"no knob is called `{key}`", hint, True)
             continue
         new, knob = every[key]
         words = new.knobs()[knob].metadata.get("words")

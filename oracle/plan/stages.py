@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from functools import lru_cache
 
 import numpy as np
@@ -16,14 +17,15 @@ PAIRS = 4_000_000  # of a part's two ends, held at once
 class Stages:
     """Deals a model's units to p devices in v chunks each, and adds rows up by device.
 
-    Cuts are even or balance the `load` of each unit, with what crosses each of the `borders`.
+    Cuts are at given `edges`, or even, or balance the `load` of each unit, with what crosses
+    each of the `borders`.
 
     Chunk c sits on device c mod p; in a V every other round of them comes back from the last.
     """
 
     def __init__(
         self, model: Model, p: int, v: int, even: bool, load: Array, vee: bool = False,
-        borders: Array | None = None,
+        borders: Array | None = None, edges: Sequence[int] = (),
     ) -> None:  # fmt: skip
         self.counts, self.ends = model.units
         self.begin = np.argmax(self.counts > 0, axis=-1)  # a unit is a run of rows
@@ -33,6 +35,8 @@ class Stages:
         self.chunks = chunks
         if chunks <= 1:
             self.cuts = np.array([[0, len(self.ends)]])
+        elif len(edges) == chunks + 1:
+            self.cuts = np.array([edges])
         elif even and (dealt := even_cuts(model, chunks)) is not None:
             self.cuts = dealt[None, :]
         else:

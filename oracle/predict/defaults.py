@@ -48,8 +48,8 @@ def options_for(
     _check_algorithm(algorithm)
     measured = None if profile is None else opened(profile).on(system.device)
     return Options(
-        precision, optimizer, ideal, _bytes(max_memory), gamma, algorithm, measured,
-        _software(software, tokens, ideal), any_plan=any_plan,
+        precision, optimizer, ideal, _bytes(max_memory), gamma, algorithm, profile=measured,
+        software=_software(software, tokens, ideal), any_plan=any_plan,
     )  # fmt: skip
 
 

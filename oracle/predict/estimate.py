@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from statistics import NormalDist
 from typing import Any
 
 import numpy as np
@@ -71,13 +72,11 @@ class Estimate(Tabular):
     @property
     def fits(self) -> Floats:
         """The probability that each plan's memory fits a device."""
-        from scipy.special import ndtr
-
         capacity = self.options.max_memory or self.system.device.memory
         if self.options.ideal:
             return np.where(self.memory <= capacity, 1.0, 0.0)
-        found: Floats = ndtr((capacity - self.memory) / np.maximum(self.memory_deviation, 1.0))
-        return found
+        room = (capacity - self.memory) / np.maximum(self.memory_deviation, 1.0)
+        return np.array([NormalDist().cdf(each) for each in room])
 
     @property
     def seconds_low(self) -> Floats:
@@ -221,9 +220,11 @@ class Estimate(Tabular):
                 "cached": float(self.cached[row]),
                 "low": float(self.memory_low[row]),
                 "high": float(self.memory_high[row]),
-                "fits": float(self.fits[row]),
             },
+            "fits": float(self.fits[row]),
             "origin": dict(self.origin[row]),
+            "batch": int(self.batch[row]),
+            "samples_per_second": float(self.batch[row] / self.seconds[row]),
         }
 
     def to_dict(self, ranks: Sequence[int | None] | None = None) -> dict[str, Any]:

@@ -150,7 +150,7 @@ def _pieces(message: Message, nbytes: Array, load: Workload, group: Array) -> Ar
         width = load.shard.gathered
     size = rule.piece(width, {"data": group, "devices": load.plan.devices})
     pieces = np.maximum(1.0, np.ceil(nbytes / size))
-    if rule.pieces and rule.pieces.on == "first_stage":
+    if rule.pieces and rule.pieces.of == "first_stage":
         pieces = np.where(np.arange(nbytes.shape[-1]) > 0, float(load.stages.v), pieces)
     return pieces
 

@@ -23,7 +23,7 @@ def limits(plan: Plan, model: Model, system: System, held: Held, options: Option
     """Every rule, with what each plan wants and what is allowed."""
     beside = {axis.name: axis for axis in plan.axes}
     found = [rule for axis in plan.axes for rule in axis.rules(model, plan.batch, beside)]
-    if not options.any_plan:
+    if not (options.any_plan or options.ideal):
         found += launchable.rules(options.software, model, plan)
     found.append(
         Rule(plan.devices[:, 0], np.full(len(plan), float(system.devices)),

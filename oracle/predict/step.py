@@ -220,7 +220,9 @@ def step(
     taken = _published if options.ideal else _overlapped
     time = taken(plan, same, stages, S, passes, work.update, waits)
     if beside:
-        time = _filled(time, same, stages, sent)
+        whole = passes_of(recompute, same, work, sent, options.ideal)
+        wait = (whole.forward + whole.backward - passes.forward - passes.backward).sum(axis=-1)
+        time = _filled(time, same, sent, wait[passes.row] / stages.v)
     row, (slow_ahead, slow_back) = passes.row, time.slow
     parts = {
         "forward": S * (passes.forward - passes.forward_messages)[row, slow_ahead],
@@ -284,7 +286,8 @@ def _overlapped(
     busy = S * slowest
     steady = busy + ((f + b).sum(-1)[row] - slowest) / v
     for at, done in played.done(plan, stages, lambda at: passes.kinds(row[at])):
-        steady[at] = done.max(axis=-1)
+        # of turns without a gap it is the work of the slowest, to the last digit
+        steady[at] = np.maximum(done.max(axis=-1), busy[at])
         tails[at] = ends[same[at]] + done - steady[at, None]
     end = np.argmax(tails, axis=-1)
     tail = tails[np.arange(len(plan)), end]
@@ -294,12 +297,12 @@ def _overlapped(
     return Time(steady + tail, busy, steady, renewed, uncovered, S, S, stage, slow, slow, end)
 
 
-def _filled(time: Time, same: Array, stages: Stages, sent: StageMessages) -> Time:
+def _filled(time: Time, same: Array, sent: StageMessages, wait: Array) -> Time:
     """The same with borders that are crossed beside work: only fill and drain wait for them.
 
-    The first micro-batch goes through the first chunk of each stage, the last comes back so.
+    The first micro-batch goes through the first chunk of each stage, the last comes back so. They
+    wait for what their passes take longer with the borders than without.
     """
-    wait = ((sent.ahead + sent.border).sum(axis=-1) / stages.v)[same]
     ahead, back = time.paces
     once = sent.ahead[same, ahead] + sent.border[same, back]
     shown = np.divide(wait, once, out=np.zeros_like(wait), where=once > 0)

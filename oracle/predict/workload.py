@@ -168,13 +168,14 @@ def _stages(
     model, pipeline = shard.model, plan.axis("pipeline")
     p, v = int(pipeline.degree[0, 0]), int(pipeline.interleave[0, 0])
     load, borders = times.forward + times.data + times.weight, None
-    if balanced(model, plan):
+    if balanced(model, plan) and not options.edges:
         if options.ideal:  # as published, by compute alone
             load = load @ model.units[0].T
         else:
             rows = [(message, axis) for message, axis in said if not axis.state_knobs]
             load, borders = stage_load(plan, shard, groups, rows, times, system, options, lines)
-    return Stages(model, p, v, not pipeline.cuts[0, 0], load, bool(pipeline.vee[0, 0]), borders)
+    return Stages(model, p, v, not pipeline.cuts[0, 0], load, bool(pipeline.vee[0, 0]), borders,
+                  options.edges)  # fmt: skip
 
 
 def _kinds(model: Model, plan: Plan, state: Shard) -> Kinds:

@@ -1,9 +1,12 @@
-"""Files of other tools, read: logs, topologies, kernel timings, models; one module a format.
+"""Files of other tools, read: logs, topologies, kernels, models, jobs; one module a format.
 
 logs/         logs of collectives, and topologies: every module is a format, found by itself
 node_levels   the levels of a node, from its NVLinks and PCIe roots
+onnx_bytes    the bytes of an ONNX file without the values of its tensors
 kernels       CSV of measured kernels
 importers/    models of other tools as specs: every module is a format, found by itself
+jobs/         files that start a training, as settings with their places: one module a format
+frameworks/   such settings as a model, a software, a plan and a batch: one module a framework
 config_json families      the fields of a Hugging Face config, and the families that it may name
 graph layering torch_ops  a traced graph of operations, and the layers that it amounts to
 spec_text     the YAML of an imported model

@@ -17,7 +17,8 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from oracle.readers.logs import LARGEST_FILE, InputError
+from oracle.readers.logs import InputError
+from oracle.spec.files import LOG, csv_of, read_text
 from oracle.spec.precision import PRECISIONS
 
 # what a shape of each family consists of, in order; a convolution's boxes are depth, height, width
@@ -72,18 +73,14 @@ class KernelReading:
 
 def read(path: str | Path, device: str = "") -> KernelReading:
     """The kernels of a file; only those whose device's name contains `device`, if one is given."""
-    path = Path(path)
-    if not path.is_file():
-        raise InputError(str(path), 1, "there is no such file")
-    if path.stat().st_size > LARGEST_FILE:
-        raise InputError(str(path), 1, f"more than {LARGEST_FILE >> 20} MiB", "give a part of it")
-    return parse(path.read_text(encoding="utf-8-sig", errors="replace"), path.name, device)
+    text = read_text(path, "table of kernels", LOG, errors="replace")
+    return parse(text, Path(path).name, device)
 
 
 def parse(text: str, name: str = "kernels.csv", device: str = "") -> KernelReading:
     """The kernels in CSV text. `name` stands before the line number in `Kernel.where`."""
-    rows = csv.DictReader(io.StringIO(text))
-    columns = {(column or "").strip().lower() for column in rows.fieldnames or ()}
+    names, rows = csv_of(text, name)
+    columns = {column.strip().lower() for column in names}
     form = next((form for form in FORMATS if form[1] <= columns), None)
     if form is None:
         known = "; ".join(f"{title}: {', '.join(sorted(wanted))}" for title, wanted, _ in FORMATS)
@@ -93,10 +90,8 @@ def parse(text: str, name: str = "kernels.csv", device: str = "") -> KernelReadi
     title, _, row_kernels = form
     kernels: list[Kernel] = []
     skipped: list[tuple[int, str]] = []
-    for row in rows:
-        line = rows.line_num
-        cells = {(key or "").strip().lower(): (value or "").strip()
-                 for key, value in row.items() if isinstance(value, str | None)}  # fmt: skip
+    for line, row in rows:
+        cells = dict.fromkeys(columns, "") | {k.strip().lower(): v.strip() for k, v in row.items()}
         try:
             found = list(row_kernels(cells, f"{name}:{line}"))
         except (ValueError, KeyError) as error:

@@ -7,13 +7,15 @@ import unicodedata
 from functools import cache
 from pathlib import Path
 
+from oracle.spec.files import read_text
+
 ACCENTS = {"'": "\u0301", "`": "\u0300", "^": "\u0302", '"': "\u0308", "~": "\u0303", "c": "\u0327"}
 
 
 @cache
 def bibliography() -> dict[str, dict[str, str]]:
     """Key -> fields of every entry in citations.bib, in plain letters."""
-    text = (Path(__file__).parents[1] / "citations.bib").read_text(encoding="utf-8")
+    text = read_text(Path(__file__).parents[1] / "citations.bib")
     found = {}
     for key, body in re.findall(r"^@\w+\{([^,\s]+),\n(.*?)^\}", text, re.MULTILINE | re.DOTALL):
         fields = re.findall(r"^\s*(\w+)\s*=\s*\{(.*?)\},?$", body, re.MULTILINE | re.DOTALL)

@@ -61,16 +61,19 @@ PLAN = record(
         "seconds": record({"iteration": SECONDS, "low": SECONDS, "high": SECONDS,
                            "epoch": maybe(SECONDS), "speed_of_light": SECONDS}),
         "compute": record(COMPUTE), "exchange": listed(MESSAGE),
-        "memory": record(HELD, {"cached": BYTES, "low": BYTES, "high": BYTES, "fits": SHARE}),
+        "memory": record(HELD, {"cached": BYTES, "low": BYTES, "high": BYTES}),
         "origin": record(dict.fromkeys(("forward", "backward", "update", "memory"), ORIGIN)),
     },
-    {"probability_best": SHARE},
+    {"probability_best": SHARE, "fits": SHARE, "batch": COUNT, "samples_per_second": NUMBER},
 )  # fmt: skip
+# who set an option: the command line, the environment, a file and line, the model, the default
+SET = named(record({"value": {}, "origin": TEXT}))
+CONFIG: Schema = {"config": SET}  # what a file of settings made of the question
 QUESTION = {
     "model": TEXT, "system": TEXT, "devices": COUNT, "batch": COUNT, "precision": TEXT,
     "optimizer": TEXT, "software": TEXT, "dataset": maybe(TEXT), "ideal": YES,
 }  # fmt: skip
-ESTIMATE = {**MADE_BY, **FROM, **QUESTION, "plans": listed(PLAN)}
+ESTIMATE = {**MADE_BY, **FROM, **QUESTION, "options": SET, "plans": listed(PLAN)}
 ROW = {
     "point": COUNT, "model": TEXT, "system": TEXT, "what_if": TEXT, "way": TEXT, "devices": COUNT,
     "batch": COUNT, "status": {"enum": ["ok", "infeasible", "impossible"]}, "plan": TEXT,
@@ -129,6 +132,13 @@ ANSWERS: dict[str, Schema] = {
             "low": SECONDS, "high": SECONDS, "accuracy": NUMBER, "covered": YES, "spread": NUMBER,
             "parts": named(record({"predicted": SECONDS, "measured": SECONDS})),
             "memory": record({"predicted": BYTES, "measured": BYTES})}))}),
+    "job": record({
+        **MADE_BY, "framework": TEXT, "software": TEXT, "plan": TEXT, "batch": COUNT,
+        "devices": COUNT, "precision": TEXT, "optimizer": TEXT,
+        "model": {"anyOf": [TEXT, {"type": "object"}]}, "command": TEXT, "notes": listed(TEXT),
+        "estimate": maybe(PLAN),
+        "better": maybe(record({"plan": TEXT, "seconds": SECONDS, "memory": BYTES,
+                                "faster": NUMBER}))}),
     "config": record({"schema": {"const": 1}}, {
         "settings": listed(record({"key": TEXT, "value": TEXT, "verbs": TEXT}, {"origin": TEXT})),
         "files": listed(record({"file": TEXT, "there": TEXT}))}),
@@ -144,4 +154,5 @@ def answer(name: str) -> Schema:
     """The JSON Schema of what a verb prints with `--json`."""
     head = {"$schema": "https://json-schema.org/draft/2020-12/schema",
             "title": f"oracle {name} --json"}  # fmt: skip
-    return {**head, **ANSWERS[name]}
+    body = ANSWERS[name]
+    return {**head, **body, "properties": {**body["properties"], **CONFIG}}

@@ -1,58 +1,74 @@
-"""Where an answer comes from: the tool, and a hash of everything that was read for it."""
+"""Where an answer comes from: the tool, the files read for it, and who set each option."""
 
 from __future__ import annotations
 
 import argparse
-import hashlib
-from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
-from oracle.spec.catalogue import document
+from oracle.spec.catalogue import Source, digest, noted
+from oracle.spec.files import LOG, read_text
 from oracle.spec.version import __version__
 
-
-@dataclass(frozen=True, slots=True)
-class Read:
-    """A spec file that was read."""
-
-    kind: str
-    name: str
-    text: str
-
-    @property
-    def sha256(self) -> str:
-        return hashlib.sha256(self.text.encode()).hexdigest()
+KINDS = ("model", "dataset", "system", "device", "collectives", "profile")
+# options that an answer depends on, by their long names
+OPTIONS = ("dataset", "max-memory", "precision", "optimizer", "ideal", "gamma", "algorithm",
+           "profile", "objective", "top", "only", "without", "batch", "batch-per-device",
+           "devices", "plan")  # fmt: skip
 
 
 def specs_read(
     model: str, system: str, dataset: str | None = None, profile: str | None = None
-) -> list[Read]:
+) -> list[Source]:
     """The model, the system, the data set, and the files that these name in turn."""
-    found = list(_read(model, system, dataset))
+    from oracle.models.model import model as load_model
+    from oracle.spec import catalogue
+
+    with noted() as found:
+        load_model(model, dataset)
+        catalogue.system(system)
+    if dataset:  # the model's own was not used
+        found = [one for one in found if one.kind != "dataset" or one.name == dataset]
     if profile:
-        found.append(Read("profile", profile, Path(profile).read_text("utf-8", "replace")))
+        text = read_text(profile, "profile", LOG)
+        found.append(Source("profile", profile, Path(profile), digest(text)))
+    return sorted(dict.fromkeys(found), key=lambda one: KINDS.index(one.kind))
+
+
+def text_of(one: Source) -> str:
+    """What a file holds that was read."""
+    return read_text(one.path, one.kind, LOG)
+
+
+def usual(asked: argparse.Namespace) -> dict[str, Any]:
+    """What the model makes of options that nobody said."""
+    from oracle.models.model import model as load_model
+    from oracle.predict.defaults import options_for
+    from oracle.spec import catalogue
+
+    model, system = load_model(asked.model, asked.dataset), catalogue.system(asked.system)
+    options = options_for(model, system, asked.precision, asked.optimizer)
+    return {"precision": options.precision, "optimizer": options.optimizer,
+            "dataset": model.dataset.name if model.dataset else None}  # fmt: skip
+
+
+def resolved(data: dict[str, Any], asked: argparse.Namespace) -> dict[str, dict[str, Any]]:
+    """Of each option its value, and who set it: the command line, a file of settings, the model."""
+    found: dict[str, dict[str, Any]] = {}
+    for name in OPTIONS:
+        key = name.replace("-", "_")
+        if not hasattr(asked, key):
+            continue
+        value, origin = getattr(asked, key), getattr(asked, "origins", {}).get(name, "default")
+        if value is None and data.get(key) is not None:  # not said: as is usual for the model
+            value, origin = data[key], "model"
+        if value not in (None, []):
+            found[name] = {"value": value, "origin": origin}
     return found
 
 
-def _read(model: str, system: str, dataset: str | None) -> Iterator[Read]:
-    root, _, text = document(model, "models")
-    yield Read("model", model, text)
-    given = root.entries.get("dataset")
-    if dataset or (given is not None and not given.empty):
-        name = dataset or given.text  # type: ignore[union-attr]
-        yield Read("dataset", name, document(name, "datasets")[2])
-    root, _, text = document(system, "systems")
-    yield Read("system", system, text)
-    for field, folder in (("device", "devices"), ("collectives", "collectives")):
-        node = root.entries.get(field)
-        for one in (node.items or [node]) if node is not None else ():
-            if one.kind == "scalar" and not one.empty:
-                yield Read(field, one.text, document(one.text, folder)[2])
-
-
-def stamped(data: dict[str, Any], read: Iterable[Read] = ()) -> dict[str, Any]:
+def stamped(data: dict[str, Any], read: Iterable[Source] = ()) -> dict[str, Any]:
     """An answer as JSON with what made it and from what."""
     inputs = [{"kind": one.kind, "name": one.name, "sha256": one.sha256} for one in read]
     return {
@@ -62,5 +78,6 @@ def stamped(data: dict[str, Any], read: Iterable[Read] = ()) -> dict[str, Any]:
 
 
 def signed(data: dict[str, Any], asked: argparse.Namespace) -> dict[str, Any]:
-    """The same for a command line that names a model and a system."""
-    return stamped(data, specs_read(asked.model, asked.system, asked.dataset, asked.profile))
+    """The same for a command line that names a model and a system, with its options."""
+    read = specs_read(asked.model, asked.system, asked.dataset, asked.profile)
+    return {**stamped(data, read), "options": resolved(data, asked)}

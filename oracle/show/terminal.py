@@ -24,7 +24,7 @@ PAINT = [
     (re.compile(r"^(error(?:\[E\d+\])?)(?=:)", re.M), RED),
     (re.compile(r"(?<= \|) +(\^+)", re.M), RED),
     (re.compile(r"(?<=did you mean )(`[^`]*`)"), CYAN),
-    (re.compile(r"^(\S.*?)(?= is (?:fastest|cheapest|leanest):)", re.M), BOLD),
+    (re.compile(r"^(\S.*?)(?= is (?:fastest|cheapest|leanest)\b)", re.M), BOLD),
     (re.compile(r"^( +# +plan .*|next: .*|usage: .*)$", re.M), DIM),
 ]
 

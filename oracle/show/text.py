@@ -11,8 +11,11 @@ from typing import Any
 
 import numpy as np
 
+from oracle.ask.largest import pieces
 from oracle.ask.ranking import Ranking
 from oracle.kernels.provenance import MEASURED
+from oracle.plan.launchable import shapes
+from oracle.plan.plan import parse
 from oracle.predict.estimate import PARTS, Estimate
 from oracle.predict.limits import FULL
 from oracle.predict.memory import ASSUMED
@@ -41,7 +44,8 @@ def ranking_text(ranking: Ranking, asked: Any = None) -> str:
         _fit(f"  at peak   {_light(shown, 0)}"),
         _fit(f"  sure?     {_sure(ranking, likely)}"),
         *_faster(ranking),
-        *([""] if answer.count("\n") < 2 else []),  # a long plan needs its room on the screen
+        # a long plan, or one more to name, needs its room on the screen
+        *([""] if answer.count("\n") + len(ranking.riskier) < 2 else []),
         *_table(shown, likely),
         *_legend(shown),
         _fit(f"{ranking.fitting} of {ranking.tried} products of strategies fit, each at its best."),
@@ -58,15 +62,18 @@ def _faster(ranking: Ranking) -> list[str]:
     risky = ranking.riskier
     if not len(risky):
         return []
-    return [_fit(f"  riskier   {show(risky.seconds[0], 's')}, but fits with {risky.fits[0]:.0%} "
-                 f"only: {risky.plans[0]}")]  # fmt: skip
+    fits = float(risky.fits[0])
+    line = f"  riskier   {show(risky.seconds[0], 's')}, but fits with {fits:.0%} only: "
+    if len(line + risky.plans[0]) <= width():
+        return [line + risky.plans[0]]
+    return [f"{line}--risk {min(1 - fits + 0.005, 0.99):.2f} puts it first"]
 
 
 def _superlative(ranking: Ranking) -> str:
     shown = ranking.estimate
     if ranking.objective == "time" and ranking.fastest.seconds[0] < shown.seconds[0] * (1 - 1e-9):
         behind = shown.seconds[0] / ranking.fastest.seconds[0] - 1
-        return f"simplest within {max(behind, 0.001):.1%} of the fastest"
+        return f"fastest to within {max(behind, 0.001):.1%}, and simplest"
     return {"time": "fastest", "cost": "cheapest", "memory": "leanest"}[ranking.objective]
 
 
@@ -149,6 +156,17 @@ def _light(shown: Estimate, row: int) -> str:
     light = float(shown.speed_of_light[row])
     return (f"{show(light, 's')} with every device at datasheet peak; "
             f"{light / shown.seconds[row]:.0%} of it reached")  # fmt: skip
+
+
+def rate_text(shown: Estimate, row: int) -> str:
+    """The micro-batches of a plan at this batch, and what is trained in a second."""
+    rate = float(shown.batch[row] / shown.seconds[row])
+    tokens = shapes(shown.model)["tokens"] if shown.model.tokens.any() else 0.0
+    words = f", {rate * tokens:,.0f} tokens/s" if tokens else ""
+    micro = int(shown.batch[row]) // pieces(parse(shown.plans[row], 1.0))
+    largest = "the largest that fits" if shown.feasible[row] else "which does not fit"
+    return (f"  micro-batch  {micro} sample{'s' * (micro > 1)}, {largest}: {rate:,.1f} samples/s"
+            f"{words}")  # fmt: skip
 
 
 def source(shown: Estimate, row: int, part: str) -> dict[str, Any]:

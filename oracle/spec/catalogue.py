@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import dataclasses
+import hashlib
 import os
-from collections.abc import Callable, Iterable, Mapping
-from functools import lru_cache
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from contextvars import ContextVar
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeVar, cast
 
@@ -18,10 +21,10 @@ from oracle.spec.document import (
     SpecError,
     from_data,
     load,
-    read_text,
     refusal,
     suggest,
 )
+from oracle.spec.files import read_text
 from oracle.spec.schema import Clash, fields_of, read
 from oracle.spec.software import Software
 from oracle.spec.system import Collectives, System
@@ -43,59 +46,134 @@ def shipped(folder: str) -> dict[str, Path]:
     return {path.stem: path for path in sorted((shipped_folder() / folder).glob("*.yaml"))}
 
 
-def kind(folder: str) -> str:
+def singular(folder: str) -> str:
     """What one file of a folder is: `model` of `models`."""
-    return folder.removesuffix("s")
+    return folder if folder == "collectives" else folder.removesuffix("s")
 
 
-def find(name: str, folder: str) -> Path:
-    """The file of a shipped name, or of a path; a SpecError with the nearest name otherwise."""
-    named = name == "-" or name.endswith((".yaml", ".yml", ".json"))
-    if named or os.sep in name or os.path.isfile(name):
-        return Path(name)
+def is_path(name: str) -> bool:
+    """Whether a name is one of a file: it has a separator, or the ending of a spec."""
+    return name == "-" or name.endswith((".yaml", ".yml", ".json")) or os.sep in name
+
+
+def find(name: str, folder: str, beside: Path | None = None) -> Path:
+    """The file of a shipped name, or of a path; a SpecError with the nearest name otherwise.
+
+    A path that a spec names is looked for `beside` that spec.
+    """
+    if is_path(name):
+        return Path(name) if beside is None or name == "-" else beside / name
     known = shipped_folder() / folder / f"{name}.yaml"
-    if os.path.basename(name) == name and os.path.isfile(known):
+    if name and os.path.isfile(known):
         return known
     names = shipped(folder)
     hint = suggest(name, names, f"shipped {folder}")
-    what = f"no shipped {kind(folder)} is called `{name}`, and there is no such file"
+    if name and os.path.isfile((beside or Path()) / name):
+        hint = f"write `.{os.sep}{name}` for the file"
+    what = f"no shipped {singular(folder)} is called `{name}`"
     raise refusal(name, what, hint, "E110")
 
 
+@dataclass(frozen=True, slots=True)
+class Source:
+    """A file that was read for a spec: what it holds, and the hash of its text."""
+
+    kind: str  # "model", "dataset", "system", "device", "collectives"
+    name: str  # as it was asked for
+    path: Path
+    sha256: str
+
+
+_SOURCES: ContextVar[list[Source] | None] = ContextVar("sources", default=None)
+
+
+@contextmanager
+def noted() -> Iterator[list[Source]]:
+    """Every file that is read for a spec inside, in that order."""
+    found: list[Source] = []
+    outer = _SOURCES.get()
+    token = _SOURCES.set(found)
+    try:
+        yield found
+    finally:
+        _SOURCES.reset(token)
+        if outer is not None:
+            outer += found
+
+
 def document(
-    what: str | os.PathLike[str] | Mapping[str, Any], folder: str
+    what: str | os.PathLike[str] | Mapping[str, Any], folder: str, beside: Path | None = None
 ) -> tuple[Node, str, str]:
     """(tree, name for messages, text) of a shipped name, a path, or a dict of the same content."""
     if isinstance(what, Mapping):
-        return from_data(what), str(what.get("name", kind(folder))), ""
-    path = find(os.fspath(what), folder)
+        return from_data(what), str(what.get("name", singular(folder))), ""
+    path = find(os.fspath(what), folder, beside)
     text = read_text(path)
-    return load(text, str(path)), str(path), text
+    if (sources := _SOURCES.get()) is not None:
+        sources.append(Source(singular(folder), os.fspath(what), path, digest(text)))
+    return load(text, str(path), partly=True), str(path), text
 
 
-def _spec(kind: type[S], what: Any) -> S:
+def digest(text: str) -> str:
+    """SHA-256 of a text."""
+    return hashlib.sha256(text.encode()).hexdigest()
+
+
+class Kept:
+    """What was built from files, as long as every one of them still says what it said."""
+
+    def __init__(self, most: int) -> None:
+        self.most = most
+        self._found: dict[Any, tuple[Any, list[Source]]] = {}
+
+    def get(self, key: Any, build: Callable[[], S]) -> S:
+        """What `build` makes, or made before of the same files."""
+        if key in self._found:
+            found, sources = self._found[key]
+            if all(_unchanged(source) for source in sources):
+                if (outer := _SOURCES.get()) is not None:
+                    outer += sources
+                return cast(S, found)
+        with noted() as sources:
+            built = build()
+        if len(self._found) >= self.most:
+            del self._found[next(iter(self._found))]
+        self._found[key] = built, sources
+        return built
+
+
+def _unchanged(source: Source) -> bool:
+    try:
+        return digest(read_text(source.path)) == source.sha256
+    except SpecError:
+        return False
+
+
+_KEPT = Kept(64)
+
+
+def _spec(kind: type[S], what: Any, beside: Path | None = None) -> S:
     if isinstance(what, kind):
         return what
     if isinstance(what, Mapping):
         return _build(kind, what)
-    path = find(os.fspath(what), FOLDERS[kind])
-    stamp = path.stat().st_mtime_ns if os.path.isfile(path) else 0
-    found: S = _cached(cast(Any, kind), str(path), stamp)
-    return found
+    name = os.fspath(what)
+    path = find(name, FOLDERS[kind], beside)
+    return _KEPT.get((kind, name, path.absolute()), lambda: _build(kind, name, beside))
 
 
-@lru_cache(maxsize=64)
-def _cached(kind: type, path: str, stamp: int) -> Any:
-    return _build(kind, path)
-
-
-def _build(kind: type[S], what: Any) -> S:
-    node, name, text = document(what, FOLDERS[kind])
-    _open_references(kind, node, name, text)
+def _build(kind: type[S], what: Any, beside: Path | None = None) -> S:
+    node, name, text = document(what, FOLDERS[kind], beside)
+    _open_references(kind, node, folder_of(what, name))
     return read(kind, node, name, text, label=kind.__name__.lower())
 
 
-def _open_references(kind: type, node: Node, name: str, text: str) -> None:
+def folder_of(what: Any, name: str) -> Path | None:
+    """The folder that the files which a spec names are beside; nothing of a dict, or of a pipe."""
+    return None if isinstance(what, Mapping) or name == "-" else Path(name).parent
+
+
+def _open_references(kind: type, node: Node, beside: Path | None = None) -> None:
     """`device: v100-sxm2-16gb` and `collectives: abci-nccl` stand for shipped files' content."""
     fitted = node.entries.get("collectives") if kind is System else None
     if fitted is not None and not fitted.empty and fitted.kind != "mapping":
@@ -103,28 +181,30 @@ def _open_references(kind: type, node: Node, name: str, text: str) -> None:
         opened = Node(fitted.place, "sequence")
         for item in given:
             shared = item.kind == "scalar" and not item.empty
-            inner = _referred(item, "collectives", name, text) if shared else None
-            opened.items += inner.entries["collectives"].items if inner else [item]
+            inner = _referred(item, "collectives", node, beside) if shared else None
+            several = inner.entries.get("collectives") if inner else None
+            opened.items += several.items if several else [inner or item]
         node.entries["collectives"] = opened
     entry = node.entries.get("device") if kind is System else None
     if entry is not None and entry.kind == "scalar" and not entry.empty:
-        node.entries["device"] = _referred(entry, "devices", name, text)
+        node.entries["device"] = _referred(entry, "devices", node, beside)
 
 
-def _referred(entry: Node, folder: str, name: str, text: str) -> Node:
+def _referred(entry: Node, folder: str, root: Node, beside: Path | None) -> Node:
     """The tree of the shipped file, or of the path, that a scalar names; sound by itself."""
-    if entry.text not in shipped(folder) and not entry.text.endswith((".yaml", ".yml")):
+    if not is_path(entry.text) and entry.text not in shipped(folder):
         hint = suggest(entry.text, shipped(folder), f"shipped {folder}")
         what = f"no shipped {folder} file is called `{entry.text}`"
-        raise SpecError(name, [Fault("E110", what, entry.place, hint, len(entry.text))], text)
-    inner, where, body = document(entry.text, folder)
+        root.faults.append(Fault("E110", what, entry.place, hint, len(entry.text)))
+        return Node(entry.place, "refused")
+    inner, where, body = document(entry.text, folder, beside)
     read(Device if folder == "devices" else Collectives, inner, where, body, label=folder)
     return inner
 
 
-def dataset(what: Any) -> Dataset:
+def dataset(what: Any, beside: Path | None = None) -> Dataset:
     """A data set by shipped name, path, or dict."""
-    return _spec(Dataset, what)
+    return _spec(Dataset, what, beside)
 
 
 def system(what: Any) -> System:
@@ -148,11 +228,16 @@ def software(what: Any, also: Callable[[Software], Iterable[Clash]] | None = Non
         node, name, text = document(what, "software")
         return read(Software, node, name, text, label="software", also=also)
     named, *changes = os.fspath(what).split(",")
-    node, name, text = document(named, "software")
-    for change in changes:
-        _change(node, change)
-    found = read(Software, node, name, text, label="software", also=also)
-    return found.but(changed=tuple(changes)) if changes else found
+
+    def build() -> Software:
+        node, name, text = document(named, "software")
+        for change in changes:
+            _change(node, change)
+        found = read(Software, node, name, text, label="software", also=also)
+        return found.but(changed=tuple(changes)) if changes else found
+
+    path = find(named, "software")
+    return _KEPT.get((Software, path.absolute(), *changes, also), build)
 
 
 def _change(node: Node, change: str) -> None:

@@ -74,6 +74,7 @@ class Device:
     def check(self) -> Iterator[Clash]:
         for key in self.peak:
             if key not in PRECISIONS:
-                yield Clash("peak", f"unknown precision `{key}`", suggest(key, PRECISIONS, "known"))
+                hint = suggest(key, PRECISIONS, "known")
+                yield Clash(f"peak.{key}", f"unknown precision `{key}`", hint, True)
         if not self.peak:
             yield Clash("peak", "a device needs a peak for at least one precision", "fp32: …")

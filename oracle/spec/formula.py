@@ -24,6 +24,7 @@ NAMES = (
     "layers", "heads", "groups", "experts", "tokens", "hidden", "vocab",
 )  # fmt: skip
 LONGEST = 400  # characters
+LARGEST = 1e30  # number
 BINARY: dict[type, Callable[..., Any]] = {
     ast.Add: operator.add, ast.Sub: operator.sub, ast.Mult: operator.mul, ast.Div: np.divide,
     ast.FloorDiv: np.floor_divide, ast.Mod: np.mod, ast.Pow: np.power,
@@ -69,11 +70,13 @@ class Formula:
     @classmethod
     def json_schema(cls, schema: Callable[[Any], dict[str, Any]]) -> dict[str, Any]:
         """A formula as JSON Schema has it: text or a number."""
-        return {"type": ["string", "number"], "description": "a formula of " + ", ".join(NAMES)}
+        text = "a formula of " + ", ".join(NAMES)
+        return {"anyOf": [{"type": "string"}, {"type": "number"}], "description": text}
 
     def __call__(self, values: Mapping[str, Value]) -> Value:
         """What it comes to, where the names have these values."""
-        found: Value = _value(self.tree, values)
+        with np.errstate(all="ignore"):  # what is divided by nothing keeps no rule
+            found: Value = _value(self.tree, values)
         return found
 
     @property
@@ -87,8 +90,9 @@ def _check(part: ast.expr) -> None:
     match part:
         case ast.Constant(value=bool()) | ast.Constant(value=str()):
             raise ValueError(f"`{part.value!r}` is no number")
-        case ast.Constant(value=int() | float()):
-            return
+        case ast.Constant(value=int() | float() as number):
+            if abs(number) > LARGEST:
+                raise ValueError(f"a formula has numbers up to {LARGEST:g}")
         case ast.Name(id=name):
             if name not in NAMES:
                 hint = suggest(name, NAMES, "names are")
@@ -117,16 +121,17 @@ def _check(part: ast.expr) -> None:
 
 def _value(part: ast.expr, values: Mapping[str, Value]) -> Any:
     match part:
-        case ast.Constant(value=number):
-            return number
+        case ast.Constant(value=int() | float() as number):
+            return float(number)
         case ast.Name(id=name):
             return values[name]
         case ast.BinOp(left=left, op=arithmetic, right=right):
-            return BINARY[type(arithmetic)](_value(left, values), _value(right, values))
+            # a truth counts as a number, 1 or 0
+            return BINARY[type(arithmetic)](1 * _value(left, values), 1 * _value(right, values))
         case ast.UnaryOp(op=ast.Not(), operand=inner):
             return np.logical_not(_value(inner, values))
         case ast.UnaryOp(operand=inner):
-            return -_value(inner, values)
+            return -1 * _value(inner, values)
         case ast.BoolOp(op=joined, values=inner):
             both = np.logical_and if isinstance(joined, ast.And) else np.logical_or
             found = _value(inner[0], values)

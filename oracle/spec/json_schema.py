@@ -27,7 +27,9 @@ def _schema(kind: Any, definitions: dict[str, Any]) -> dict[str, Any]:
     if origin is Annotated:
         return _number_schema(arguments)
     if origin in (Union, types.UnionType):
-        return {"anyOf": [_schema(a, definitions) for a in arguments if a is not type(None)]}
+        return {"anyOf": [_schema(a, definitions) for a in arguments]}
+    if kind is type(None):
+        return {"type": "null"}
     if origin is Literal:
         return {"enum": list(arguments)}
     if origin is tuple:
@@ -49,15 +51,11 @@ def _record_schema(kind: Any, definitions: dict[str, Any]) -> Iterator[tuple[str
     yield "description", (kind.__doc__ or "").split("\n")[0]
     given = {f.metadata.get("key", f.name) for f in dataclasses.fields(kind)
              if f.metadata.get("named")}  # fmt: skip
-    yield (
-        "properties",
-        {
-            key: _or_named(_schema(hint, definitions))
-            if key in given
-            else _schema(hint, definitions)
-            for key, (_, hint, _) in known.items()
-        },
-    )
+    bodies = {key: _schema(hint, definitions) for key, (_, hint, _) in known.items()}
+    bodies |= {key: _or_named(bodies[key]) for key in given}
+    if "sources" in kind.__dataclass_fields__:
+        bodies |= {key: _or_sourced(bodies[key]) for key in bodies if key != "source"}
+    yield "properties", bodies
     yield "required", [key for key, (_, _, required) in known.items() if required]
     yield "additionalProperties", False
 
@@ -68,6 +66,13 @@ def _or_named(body: dict[str, Any]) -> dict[str, Any]:
     if body.get("type") == "array":
         body = {**body, "items": {"anyOf": [name, body["items"]]}}
     return {"anyOf": [name, body]}
+
+
+def _or_sourced(body: dict[str, Any]) -> dict[str, Any]:
+    """Or with a source of its own."""
+    pair = {"value": body, "source": {"type": "string"}}
+    return {"anyOf": [body, {"type": "object", "properties": pair, "required": [*pair],
+                             "additionalProperties": False}]}  # fmt: skip
 
 
 def _number_schema(arguments: tuple[Any, ...]) -> dict[str, Any]:

@@ -11,6 +11,7 @@ import math
 import re
 import types
 from collections.abc import Callable, Iterable
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import cache
 from typing import (
@@ -25,7 +26,7 @@ from typing import (
     get_type_hints,
 )
 
-from oracle.spec.document import Fault, Node, Place, SpecError, suggest
+from oracle.spec.document import SHOWN, Fault, Node, Place, SpecError, nearest, suggest
 from oracle.spec.units import Quantity, parse
 
 T = TypeVar("T")
@@ -52,6 +53,25 @@ class Clash:
     field: str
     what: str
     hint: str = ""
+    key: bool = False  # it is the field's name that is wrong
+
+
+class Unread(Exception):
+    """A check has looked at a value that could not be read."""
+
+
+def _unread(*_: Any) -> Any:
+    raise Unread
+
+
+# stands in a record for what is at fault, so that everything else can still be checked: whoever
+# looks at it is stopped
+UNSOUND: Any = type("Unsound", (), dict.fromkeys((
+    "__bool__", "__call__", "__contains__", "__eq__", "__format__", "__getattr__", "__getitem__",
+    "__hash__", "__iter__", "__len__", "__lt__", "__le__", "__gt__", "__ge__", "__neg__", "__str__",
+    *(f"__{side}{name}__" for side in ("", "r")
+      for name in ("add", "sub", "mul", "truediv", "floordiv", "mod", "pow")),
+), _unread))()  # fmt: skip
 
 
 class Reader:
@@ -60,11 +80,18 @@ class Reader:
     def __init__(self) -> None:
         self.faults: list[Fault] = []
 
+    @property
+    def full(self) -> bool:
+        """Whether more faults are known than are shown: advice is for those."""
+        return len(self.faults) >= SHOWN
+
     def fault(self, code: str, what: str, node: Node, hint: str = "") -> None:
         self.faults.append(Fault(code, what, node.place, hint, node.length))
 
     def read(self, kind: Any, node: Node, label: str = "value") -> Any:
         """`node` as a `kind`, or None with the fault noted."""
+        if node.kind == "refused":  # somebody noted why
+            return UNSOUND
         if hasattr(kind, "from_node"):
             return kind.from_node(node, self)
         origin, arguments = get_origin(kind), get_args(kind)
@@ -128,9 +155,8 @@ class Reader:
             return node.text
         given = f"`{node.text}`" if node.kind == "scalar" else f"a {node.kind}"
         known = [str(o) for o in options]
-        self.fault(
-            "E110", f"`{label}` cannot be {given}", node, suggest(node.text, known, "write one of")
-        )
+        hint = "" if self.full else suggest(node.text, known, "write one of")
+        self.fault("E110", f"`{label}` cannot be {given}", node, hint)
         return None
 
     def sequence(self, arguments: tuple[Any, ...], node: Node, label: str) -> Any:
@@ -139,13 +165,19 @@ class Reader:
                 "E104", f"`{label}` takes a list", node, "write `[..., ...]` or lines with `-`"
             )
             return None
-        return tuple(self.read(arguments[0], item, label) for item in node.items)
+        return tuple(self.part(arguments[0], item, label) for item in node.items)
 
     def mapping(self, kind: Any, node: Node, label: str) -> Any:
         if node.kind != "mapping":
             self.fault("E104", f"`{label}` takes `name: value` pairs", node)
             return None
-        return {key: self.read(kind, value, key) for key, value in node.entries.items()}
+        return {key: self.part(kind, value, key) for key, value in node.entries.items()}
+
+    def part(self, kind: Any, node: Node, label: str) -> Any:
+        """A piece of something larger, `UNSOUND` where it cannot be read."""
+        before = len(self.faults)
+        found = self.read(kind, node, label)
+        return UNSOUND if found is None and len(self.faults) > before else found
 
     def record(self, kind: Any, node: Node, label: str) -> Any:
         if node.kind != "mapping":
@@ -158,38 +190,56 @@ class Reader:
                 "E104", f"`{label}` takes fields, not a {node.kind}", node, f"such as {known}"
             )
             return None
-        before, known_fields = len(self.faults), fields_of(kind)
+        known_fields = fields_of(kind)
+        meant: set[str] = set()  # what unknown fields may be
         # of a kind that keeps them, a field may bring its source along: {value: …, source: …}
         values: dict[str, Any] = {"sources": {}} if "sources" in kind.__dataclass_fields__ else {}
         for key, value in node.entries.items():
             if key not in known_fields:
                 place = node.keys[key]
-                hint = suggest(key, known_fields, "fields here")
+                hint = "" if self.full else suggest(key, known_fields, "fields here")
                 self.faults.append(Fault("E102", f"unknown field `{key}`", place, hint, len(key)))
+                near = nearest(key, known_fields)
+                meant |= {near} if near else set(known_fields)
                 continue
             name, hint_type, _ = known_fields[key]
             if "sources" in values and set(value.entries) == {"value", "source"}:
-                values["sources"][key] = self.read(str, value.entries["source"], "source")
+                values["sources"][key] = self.part(str, value.entries["source"], "source")
                 value = value.entries["value"]
-            values[name] = self.read(hint_type, value, key)
+            values[name] = self.part(hint_type, value, key)
         for key, (name, _, required) in known_fields.items():
-            if required and key not in node.entries and name not in values:
+            if name in values:
+                continue
+            if required:
                 self.fault("E103", f"`{label}` lacks the field `{key}`", node)
-        if len(self.faults) > before:
+            if required or key in meant:
+                values[name] = UNSOUND
+        try:
+            built = kind(**values)
+        except Unread:
             return None
-        built = kind(**values)
-        for clash in getattr(built, "check", list)():
-            self.clash(clash, node)
+        self.clashes(getattr(built, "check", list)(), node)
         return built
 
+    def clashes(self, found: Iterable[Clash], node: Node) -> None:
+        """Note what does not go together, as far as it can be read."""
+        with suppress(Unread):
+            for clash in found:
+                self.clash(clash, node)
+
     def clash(self, clash: Clash, node: Node) -> None:
-        at: Node | None = node
-        for step in clash.field.split("."):
-            if at is not None:
-                node = at
-                numbered = {str(i): item for i, item in enumerate(at.items)}
-                at = (at.entries or numbered).get(step)
-        self.fault("E109", clash.what, at or node, clash.hint)
+        at, rest, place = node, clash.field, node.place
+        while rest:
+            inside = at.entries or {str(i): item for i, item in enumerate(at.items)}
+            # a key may have a dot in it, `tensor.sequence`
+            steps = [step for step in inside if f"{rest}.".startswith(f"{step}.")]
+            if not steps:
+                break
+            step = max(steps, key=len)
+            place = at.keys.get(step, place)
+            at, rest = inside[step], rest[len(step) + 1 :]
+        named = Node(place, "scalar", clash.field.rpartition(".")[2])
+        self.fault("E109", clash.what, named if clash.key else at, clash.hint)
 
 
 _FLOAT = r"[-+]?([0-9]{1,400}\.?[0-9]{0,400}|\.[0-9]{1,400})([eE][-+]?[0-9]{1,3})?"
@@ -253,10 +303,10 @@ def read(
 ) -> T:  # fmt: skip
     """`node` as a `kind`; a SpecError with every fault, those that `also` finds too."""
     reader = Reader()
+    reader.faults += node.faults
     built = reader.read(kind, node, label)
-    if also is not None and not reader.faults:
-        for clash in also(built):
-            reader.clash(clash, node)
+    if also is not None and built is not None:
+        reader.clashes(also(built), node)
     if reader.faults or built is None:
         faults = reader.faults or [Fault("E104", "nothing to read", Place())]
         raise SpecError(name, faults, text)

@@ -13,7 +13,8 @@ from typing import TYPE_CHECKING, Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from oracle.spec.doubt import CHANGED, SOFTWARE
+from oracle.spec.document import suggest
+from oracle.spec.doubt import CHANGED, MEMORY, SOFTWARE
 from oracle.spec.formula import Formula, Value
 from oracle.spec.precision import ACTIVATION_BYTES, MIXED
 from oracle.spec.schema import Clash, Fraction, Ratio, Whole
@@ -23,7 +24,7 @@ if TYPE_CHECKING:
     from oracle.spec.system import System
 
 # bytes of a number: as wide as activations are, or of its own
-Width = Literal["compute", "fp32", "bf16", "fp16", "fp8", "none"]
+Width = Literal["compute", "fp32", "bf16", "fp16", "fp8"]
 WIDTHS = {"fp32": 4.0, "bf16": 2.0, "fp16": 2.0, "fp8": 1.0, "none": 0.0}
 # what a message of a row hides under: nothing, a gradient of the same row, or its own product
 # piece by piece
@@ -41,7 +42,7 @@ class Pieces:
 
     bytes: Formula | None = None
     elements: Formula | None = None
-    on: Literal["stages", "first_stage"] = "stages"  # the other stages send each chunk whole
+    of: Literal["stages", "first_stage"] = "stages"  # the other stages send each chunk whole
 
     def check(self) -> Iterator[Clash]:
         if (self.bytes is None) == (self.elements is None):
@@ -49,6 +50,10 @@ class Pieces:
         strange = self.size.names - {"data", "devices"}
         for name in sorted(strange):
             yield Clash("elements", f"a piece's size cannot depend on `{name}`", "data, devices")
+        if not strange:
+            some = np.array([1.0, 2.0, 1024.0])
+            if not np.all(np.asarray(self.size({"data": some, "devices": some})) > 0):
+                yield Clash("elements", "a piece has a size above zero", "e.g. 25e6")
 
     @property
     def size(self) -> Formula:
@@ -61,8 +66,9 @@ class Gradients:
     """How gradients are added up and agreed on."""
 
     gradients: Width | dict[str, Width] = "fp32"  # of the buffer; by precision, if it differs
-    wire: Width | None = "compute"  # as they are sent; None: as the buffer has them
-    pieces: Pieces | None = Pieces(bytes=Formula.of("25e6"))  # None: all at once
+    wire: Width | None = "compute"  # as they are sent; `~`: as the buffer has them
+    # of what is sent at once; `~`: everything is
+    pieces: Pieces | None = Pieces(bytes=Formula.of("25e6"))
     overlap: Literal["none", "backward"] = "backward"  # what hides them
     passes: Ratio = 0.0  # over the gradients before and after: packed, scaled, checked, unpacked
     cycle: Seconds = 0.0  # between two looks at what is ready
@@ -92,7 +98,7 @@ class Gradients:
 class Gather:
     """How weights that are sharded come back."""
 
-    wire: Width | dict[str, Width] = "compute"
+    wire: Width | dict[str, Width] = "compute"  # as they are sent
     overlap: Literal["none", "forward"] = "none"  # of renewed weights (ZeRO 1 and 2)
     prefetch: Whole = 1  # units whose weights are gathered ahead of their use (ZeRO 3)
     source: str = ""
@@ -113,11 +119,11 @@ class TensorMessages:
     A column's product takes what was gathered, a row's makes what is reduced.
     """
 
-    forward_column: Under = "none"
-    forward_row: Under = "none"
-    backward_row: Under = "none"
-    backward_column_gather: Under = "data"
-    backward_column_reduce: Under = "weight"
+    forward_column: Under = "none"  # gathered before it
+    forward_row: Under = "none"  # scattered, or added up, after it
+    backward_row: Under = "none"  # gradients gathered before it
+    backward_column_gather: Under = "data"  # its input once more
+    backward_column_reduce: Under = "weight"  # gradients of its input, after it
     shown: Fraction = 0.25  # of a pipelined message, its first or last piece
     gather: Width | dict[str, Width] = "compute"  # as activations are sent to be gathered
     source: str = ""
@@ -154,8 +160,9 @@ class State:
     # bytes a weight that the update takes for itself, of the share whose state is here: gradients
     # cast up, flattened
     step: Ratio | dict[str, Ratio] = 0.0
-    masters: Width = "fp32"  # beside weights of 16 bits
-    moments: Width = "fp32"
+    # beside weights of 16 bits; none, where those that are kept are masters themselves
+    masters: Literal["compute", "fp32", "bf16", "fp16", "none"] = "fp32"
+    moments: Width = "fp32"  # each of the optimizer's numbers
     # further bytes of each gradient: flat copies, 16-bit originals
     beside: Ratio | dict[str, Ratio] = 0.0
     casts: Ratio = 20.0  # bytes of mixed precision a weight: gradients up, unscaled, weights down
@@ -201,6 +208,7 @@ class State:
 class KernelChoice:
     """Which kernels a model is run with, where the model does not say."""
 
+    # FlashAttention of 2022 or 2023, products through memory, or the fastest that there is
     attention: Literal["unfused", "flash1", "flash2", "best"] = "best"
     fused: bool = True  # norms, rotations, gates one kernel each; products add gradients up
     # its gradient stands in the place of an fp32 copy of the logits, or beside it; or one kernel
@@ -320,6 +328,11 @@ class Software:
         """1σ of a step's seconds, relative, for want of measured steps under it."""
         return float(np.hypot(0.0 if self.held else SOFTWARE, CHANGED * len(self.changed) ** 0.5))
 
+    @property
+    def memory_doubt(self) -> float:
+        """1σ of a device's bytes, relative, for want of a framework that is known."""
+        return 0.0 if self.held else MEMORY
+
     def but(self, **changes: Any) -> Software:
         """A copy with some groups or fields of its own replaced."""
         return replace(self, **changes)
@@ -344,4 +357,4 @@ def _precisions(width: object, name: str) -> Iterator[Clash]:
     known = (*ACTIVATION_BYTES, "other")
     for key in width if isinstance(width, dict) else ():
         if key not in known:
-            yield Clash(f"{name}.{key}", f"unknown precision `{key}`", ", ".join(known))
+            yield Clash(f"{name}.{key}", f"unknown precision `{key}`", suggest(key, known), True)

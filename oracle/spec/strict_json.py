@@ -9,9 +9,10 @@ from __future__ import annotations
 import json
 import math
 import re
+from collections import Counter
 from typing import Any
 
-DEEPEST = 64
+DEEPEST, MOST_VALUES = 64, 2**20
 _MARK = re.compile(r'"(?:[^"\\]++|\\.)*+"|[][{}]', re.DOTALL)
 
 
@@ -22,6 +23,8 @@ class Unfit(ValueError):
 def loads(text: str) -> Any:
     """The value of a JSON text; ValueError (`Unfit` or json's own) says what is wrong."""
     depth = deepest = 0
+    if len(text) > MOST_VALUES and sum(map(text.count, ",[{")) > MOST_VALUES:
+        raise Unfit(f"more than {MOST_VALUES} values")
     if text.count("[") + text.count("{") > DEEPEST:
         for match in _MARK.finditer(text):
             mark = match[0]
@@ -58,8 +61,7 @@ def closed(text: str) -> str:
 def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     found = dict(pairs)
     if len(found) != len(pairs):
-        keys = [key for key, _ in pairs]
-        twice = next(key for key in keys if keys.count(key) > 1)
+        twice = Counter(key for key, _ in pairs).most_common(1)[0][0]
         raise Unfit(f"the key `{twice[:40]}` stands twice")
     return found
 

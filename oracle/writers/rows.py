@@ -42,8 +42,8 @@ def _cell(value: Any) -> str:
         return ""
     if isinstance(value, float):
         return format(value, ".9g")
-    text = str(value)
-    return f"'{text}" if text[:1] in ("=", "+", "-", "@", "\t", "\r") else text
+    text = "".join(c if c.isprintable() else " " for c in str(value))  # one row, one line
+    return f"'{text}" if text[:1] in ("=", "+", "-", "@") else text
 
 
 def _word(value: Any) -> str:

@@ -22,7 +22,8 @@ from oracle.ask.sweep.grid import FACTORS, Grid, numbers, sizes, supposed
 from oracle.ask.sweep.ledger import Ledger
 from oracle.ask.sweep.row import COLUMNS
 from oracle.ask.sweep.table import FORMATS, needs, written
-from oracle.spec.files import write
+from oracle.spec.document import refusal
+from oracle.spec.files import read_bytes, write
 
 SLICE = 8  # points that are worth one more process
 
@@ -87,9 +88,18 @@ def sweep(
         if keep and len(rows) == len(grid):
             result = place / f"result.{form}"
             content = written(rows, form)
-            if not (result.is_file() and result.read_bytes() == content):
+            if result.exists() and not result.is_symlink() and not result.is_file():
+                raise refusal(str(result), "this is not a regular file", "another --out folder")
+            if not _holds(result, content):
                 write(result, content)
         return Sweep(grid, rows, result)
+
+
+def _holds(place: Path, content: bytes) -> bool:
+    """Whether a file is there already, as it would be written."""
+    if place.is_symlink() or not place.is_file() or place.stat().st_size != len(content):
+        return False
+    return read_bytes(place, "result", len(content), links=False) == content
 
 
 def _answers(

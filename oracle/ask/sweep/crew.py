@@ -23,6 +23,7 @@ from oracle.ask.sweep.grid import Grid
 from oracle.ask.sweep.ledger import Ledger
 from oracle.ask.sweep.row import row
 from oracle.spec.document import refusal
+from oracle.spec.strict_json import loads
 
 Stop = Callable[[], bool]
 AGAIN = 2  # times a point may end its worker before the sweep gives up
@@ -204,7 +205,7 @@ def _number(error: Exception) -> int:
 def work() -> int:
     """A worker's life: the grid, then points, until nobody asks any more."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # whoever started it decides when to end
-    given = json.loads(sys.stdin.buffer.readline() or b"null")
+    given = loads(sys.stdin.buffer.readline().decode() or "null")
     if given is None:
         return 0
     grid = Grid.from_dict(given["grid"])

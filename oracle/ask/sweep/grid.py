@@ -141,7 +141,7 @@ class Grid:
         return {k: hashlib.sha256(v.encode()).hexdigest()[:16] for k, v in sorted(found.items())}
 
 
-_RANGE = re.compile(r"(\d{1,8})\.\.(\d{1,8})(?::(all|\d{1,8}))?")
+_RANGE = re.compile(r"(\d{1,8})\.\.(\d{1,8})(?::(all|\d{1,8}))?", re.ASCII)
 
 
 def numbers(text: str) -> tuple[int, ...]:
@@ -152,7 +152,7 @@ def numbers(text: str) -> tuple[int, ...]:
     """
     found: list[int] = []
     for word in text.replace(",", " ").split():
-        if word.isdigit() and 0 < int(word) < 2**53:
+        if re.fullmatch(r"[0-9]{1,16}", word) and 0 < int(word) < 2**53:
             found.append(int(word))
             continue
         match = _RANGE.fullmatch(word)

@@ -18,14 +18,14 @@ from typing import Any
 
 from oracle.kernels.profile.measured import Profile, Timed, Update
 from oracle.kernels.profile.shape import taken_apart
-from oracle.spec.document import Fault, Place, SpecError, read_text, suggest
+from oracle.spec.document import SHOWN, Fault, Place, SpecError, suggest
+from oracle.spec.files import LOG, read_text
 from oracle.spec.options import SLOTS
 from oracle.spec.precision import PRECISIONS
 from oracle.spec.strict_json import Unfit, loads
 from oracle.spec.units import parse
 
 MARK = "oracle-profile"
-LARGEST = 32 * 2**20  # bytes
 
 
 def profile(what: Any) -> Profile:
@@ -33,13 +33,15 @@ def profile(what: Any) -> Profile:
     if isinstance(what, Profile):
         return what
     path = os.fspath(what)
-    return read(read_text(path, "profile", LARGEST), path)
+    return read(read_text(path, "profile", LOG), path)
 
 
 def read(text: str, name: str) -> Profile:
     """The profile in a text; all that is wrong with it at once."""
     lines = _Lines(name)
     for number, line in enumerate(text.split("\n"), 1):
+        if len(lines.faults) > SHOWN:
+            break
         if line.strip():
             lines.take(number, line)
     if not lines.begun and not lines.faults:
@@ -86,7 +88,7 @@ class _Lines:
         if data.get(MARK) != 1:
             return self.fault(at, "this is no profile of version 1",
                               "write it with `oracle measure compute`")  # fmt: skip
-        self.known(at, data, (MARK, "complete", "precision", "note"))
+        self.known(at, data, (MARK, "complete", "precision", "note", "questions"))
         said = data.get("precision", "")
         if said not in ("", *PRECISIONS):
             self.fault(

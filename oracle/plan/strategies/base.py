@@ -217,7 +217,7 @@ class Strategy(ABC):
     @classmethod
     def degree_of(cls, text: str) -> dict[str, float] | None:
         """The fields that a degree as written sets; None where it is none."""
-        if not re.fullmatch(r"[1-9]\d{0,7}", text) or int(text) > MOST_DEVICES:
+        if not re.fullmatch(r"[1-9][0-9]{0,7}", text) or int(text) > MOST_DEVICES:
             return None
         return {"degree": float(text)}
 

@@ -53,7 +53,7 @@ class Spatial(Strategy):
     @classmethod
     def degree_of(cls, text: str) -> dict[str, float] | None:
         """A number, or a grid: `2x2`, `2x2x4`."""
-        if not re.fullmatch(r"[1-9]\d{0,6}(x[1-9]\d{0,6}){1,2}", text):
+        if not re.fullmatch(r"[1-9]\d{0,6}(x[1-9]\d{0,6}){1,2}", text, re.ASCII):
             return super().degree_of(text)
         parts = [int(n) for n in text.split("x")]
         return {"degree": float(np.prod(parts)), "height": parts[0], "width": parts[1]}

@@ -14,8 +14,8 @@ from oracle.readers.config_json import NAMES, Config
 from oracle.readers.families import FAMILIES
 from oracle.readers.importers import Imported
 from oracle.readers.spec_text import plain_name
-from oracle.spec import strict_json
-from oracle.spec.document import Fault, Place, SpecError, read_text, refusal, suggest
+from oracle.spec.document import SpecError, refusal, suggest
+from oracle.spec.files import read_json
 
 
 def read(
@@ -28,14 +28,7 @@ def read(
     """
     place = Path(what)
     place = place / "config.json" if place.is_dir() else place
-    text = read_text(place)
-    try:
-        fields = strict_json.loads(text)
-    except (ValueError, RecursionError) as error:
-        line = getattr(error, "lineno", 0)
-        said = f"not JSON that can be trusted: {getattr(error, 'msg', error)}"
-        at = Place(line, getattr(error, "colno", 0))
-        raise SpecError(str(place), [Fault("E101", said, at)], text) from None
+    fields = read_json(place, "config")
     if not isinstance(fields, Mapping):
         raise _stop(place, "a config is a JSON object `{…}`")
     return convert(fields, str(place), tokens, name)

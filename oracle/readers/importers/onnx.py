@@ -14,10 +14,10 @@ from oracle.models.layers import Shape
 from oracle.readers.graph import INPUT, Dims, Op, TracedGraph, short
 from oracle.readers.importers import Imported
 from oracle.readers.layering import layers
+from oracle.readers.onnx_bytes import without_values
 from oracle.readers.spec_text import plain_name
 from oracle.spec.document import SpecError, refusal
 
-LARGEST = 2**31  # bytes; a protocol buffer cannot be longer
 BATCH = 7  # where the file leaves the batch open
 FUNCTIONS = {
     "Relu": "relu", "LeakyRelu": "leaky_relu", "PRelu": "leaky_relu", "Clip": "relu",
@@ -43,12 +43,10 @@ def read(
     No code is run, so it needs no `trust`.
     """
     path = Path(what)
-    if not path.is_file():
-        raise _stop(path, "E100", "there is no such file")
-    if path.stat().st_size > LARGEST:
-        raise _stop(path, "E100", "this is more than an ONNX file can have")
     try:
-        proto = onnx.load(str(path), load_external_data=False)
+        proto = onnx.load_model_from_string(without_values(path))
+    except SpecError:
+        raise
     except Exception as error:  # whatever the protocol buffers at hand raise
         raise _stop(path, "E101", f"this is no ONNX file: {str(error)[:200]}") from None
     if not proto.graph.node:
@@ -85,8 +83,13 @@ def convert(
     graph = TracedGraph(path, dims[0], one)
     tracer = OnnxTracer(graph, proto, held)
     tracer.at[inputs[0].name] = INPUT
-    for node in proto.graph.node:
-        tracer.note(node)
+    for number, node in enumerate(proto.graph.node):
+        try:
+            tracer.note(node)
+        except (LookupError, ArithmeticError):  # inputs, attributes or extents that are not there
+            called = f"node {number}, `{node.op_type[:40]}` {node.name[:60]}"
+            what = f"{called}: an input, attribute or extent that its operator needs is missing"
+            raise _stop(path, "E111", what, "onnx.checker.check_model says which") from None
     outputs = [tracer.at[out.name] for out in proto.graph.output if out.name in tracer.at]
     if not outputs:
         raise _stop(path, "E110", "no output depends on the input")

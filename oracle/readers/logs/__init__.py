@@ -17,7 +17,6 @@ format that recognises a text reads it, and they are asked by precedence, then b
 from __future__ import annotations
 
 import math
-import sys
 from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
@@ -29,8 +28,8 @@ from types import ModuleType
 from typing import Any, NamedTuple
 
 from oracle.spec.document import Fault, Place, SpecError
+from oracle.spec.files import LOG, bounded, read_bytes
 
-LARGEST_FILE = 32 * 2**20  # bytes of a log; a longer one is cut by its owner, not by us
 LONGEST_LINE = 4096  # characters of a line that can be part of a table
 LARGEST_MESSAGE = 2**62  # bytes of a message; beyond lies only noise
 
@@ -128,25 +127,18 @@ def read(path: str | Path) -> Reading:
     """The content of a log or topology file, whatever its format and its name."""
     name = str(path)
     try:
-        if name == "-":
-            return parse(sys.stdin.buffer.read(LARGEST_FILE), "standard input")
-        if not Path(path).is_file():
-            exists = Path(path).exists()
-            raise InputError(name, 0, "not a regular file" if exists else "there is no such file")
-        if (size := Path(path).stat().st_size) > LARGEST_FILE:
-            what = f"{size} bytes is more than a log may have ({LARGEST_FILE})"
-            raise InputError(name, 0, what, "cut it to the part with the tables")
-        data = Path(path).read_bytes()
-    except (OSError, ValueError) as error:
-        if isinstance(error, InputError):
-            raise
-        raise InputError(name, 0, getattr(error, "strerror", None) or str(error)) from None
-    return parse(data, name)
+        data = read_bytes(path, "log", LOG)
+    except SpecError as error:
+        (fault,) = error.faults
+        hint = fault.hint or "cut it to the part with the tables" * ("bytes" in fault.what)
+        raise InputError(error.name, 0, fault.what, hint) from None
+    return parse(data, "standard input" if name == "-" else name)
 
 
 def parse(data: bytes | str, path: str) -> Reading:
     """The same from bytes already in hand; `path` is for messages only."""
     text = decoded(data, path) if isinstance(data, bytes) else data
+    bounded(text, path, "log")
     for each in formats():
         if each.recognises(text):
             return each.parse(text, path)  # type: ignore[no-any-return]

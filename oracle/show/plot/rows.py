@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-import csv
-import io
-import json
 from collections.abc import Sequence
 from typing import Any
 
 from oracle.spec.document import refusal
+from oracle.spec.files import ROWS, csv_of, json_of, read_text
 
-LARGEST = 2**26  # bytes of a file of rows
 POSITIVE = ("devices", "batch", "seconds", "seconds_low", "seconds_high", "samples_per_second",
             "memory", "capacity", "predicted", "measured")  # fmt: skip
 WORDS = ("plan", "way", "group", "status", "model", "system", "what_if")
@@ -18,23 +15,16 @@ WORDS = ("plan", "way", "group", "status", "model", "system", "what_if")
 
 def read_rows(path: str) -> list[dict[str, Any]]:
     """Rows of a CSV or JSON file; cells that are numbers are numbers."""
-    with open(path, "rb") as file:
-        content = file.read(LARGEST + 1)
-    if len(content) > LARGEST:
-        raise refusal("sweep", f"{path} is larger than {LARGEST} bytes")
-    try:
-        text = content.decode("utf-8-sig")
-        if text.lstrip()[:1] in ("{", "["):
-            data = json.loads(text)
-            found = data["rows"] if isinstance(data, dict) else data
-            return [dict(row) for row in found]
-        return [
-            {k: _cell(v) for k, v in row.items() if k} for row in csv.DictReader(io.StringIO(text))
-        ]
-    except (ValueError, TypeError, KeyError, AttributeError, csv.Error, RecursionError) as error:
-        raise refusal(
-            "sweep", f"{path} has no rows to read: {error}", "CSV with a header, or JSON"
-        ) from None
+    text = read_text(path, "file of rows", ROWS)
+    if text.lstrip()[:1] not in ("{", "["):
+        names, lines = csv_of(text, path)
+        return [{name: _cell(row.get(name)) for name in names if name} for _, row in lines]
+    data = json_of(text, path)
+    found = data.get("rows") if isinstance(data, dict) else data
+    if not isinstance(found, list) or not all(isinstance(row, dict) for row in found):
+        hint = "CSV with a header, or JSON"
+        raise refusal("sweep", f"{path} has no rows to read", hint)
+    return found
 
 
 def _cell(text: str | None) -> Any:

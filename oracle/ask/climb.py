@@ -1,0 +1,118 @@
+"""Climbing from the best plans: change what can be changed of them until nothing is better."""
+
+from __future__ import annotations
+
+from itertools import combinations, product
+from typing import Any, Protocol
+
+import numpy as np
+
+from oracle.ask.space import Floats, Space
+
+SCANNED = 12  # products whose knobs are turned one by one
+CLIMBERS = 3  # products that climb on from their best setting
+ROUNDS = 16
+DEAR_ROUNDS = 2  # of climbing on with what takes long to price
+
+
+def changed(rows: Floats, column: int, value: float) -> Floats:
+    rows = rows.copy()
+    rows[:, column] = value
+    return rows
+
+
+class Pool(Protocol):
+    """Candidates that were evaluated, and how more are."""
+
+    space: Space
+    rows: Floats
+
+    def add(self, rows: Floats) -> None:
+        """Evaluate candidates that nobody has."""
+
+    def leading(self, most: int, among: Any = True) -> list[int]:
+        """The best candidates of different degrees."""
+
+
+def climb(pool: Pool) -> None:
+    """Change what can be changed of the best, one thing or two, until nothing is better."""
+    space = pool.space
+    if not len(pool.rows):
+        return
+    first, *others = pool.leading(SCANNED)
+    pool.add(
+        np.concatenate(
+            [
+                _steps(space, pool.rows[first], reach=None),
+                *(_turns(space, pool.rows[number], reach=1) for number in others),
+            ]
+        )
+    )
+    for _ in range(ROUNDS):
+        climbers = pool.leading(CLIMBERS)
+        pool.add(np.concatenate([_steps(space, pool.rows[number]) for number in climbers]))
+        if pool.leading(CLIMBERS) == climbers:
+            break
+    for _ in range(ROUNDS):
+        (best,) = pool.leading(1)
+        pool.add(_double_steps(space, pool.rows[best]))
+        if pool.leading(1) == [best]:
+            break
+    _try_dear(pool)
+
+
+def _try_dear(pool: Pool) -> None:
+    """Values that take long to price, of the best that have the axis; on from a new best of all."""
+    space = pool.space
+    for column, (name, knob) in enumerate(space.columns):
+        others = [c for c in range(space.micro, len(space.columns)) if c != column]
+        # a value may ask for the least of another number, or for the next: two chunks a stage
+        least = [(c, value) for c in others if c != space.micro and space.counted(c)
+                 for value in space.knobs[space.columns[c]][:2]]  # fmt: skip
+        for value in space.dear(column) if knob != "degree" else ():
+            at = space.columns.index((name, "degree")) if name in space.limits else None
+            leading = pool.leading(CLIMBERS, True if at is None else pool.rows[:, at] > 1)
+            if not leading:
+                break
+            rows, (best,) = changed(pool.rows[leading], column, value), pool.leading(1)
+            pool.add(np.concatenate([rows, *(changed(rows, c, other) for c, other in least)]))
+            if pool.leading(1) != [best]:
+                row = pool.rows[pool.leading(1)]
+                few = [
+                    changed(row, c, other) for c in others for other in space.values(row[0], c, 1)
+                ]
+                pool.add(np.concatenate([row, *few]))
+    for _ in range(DEAR_ROUNDS):
+        (best,) = pool.leading(1)
+        if not any(pool.rows[best, c] in space.dear(c) for c in range(len(space.columns))):
+            return
+        pool.add(_steps(space, pool.rows[best], reach=1))
+        if pool.leading(1) == [best]:
+            return
+
+
+def _steps(space: Space, row: Floats, reach: int | None = 2) -> Floats:
+    """One candidate with one thing changed: a knob, the micro-batch, a degree moved."""
+    return np.concatenate([space.moved(row), _turns(space, row, reach)])
+
+
+def _double_steps(space: Space, row: Floats) -> Floats:
+    """One candidate with two things changed."""
+    columns = range(space.micro, len(space.columns))
+    changes = {column: space.values(row, column, reach=1) for column in columns}
+    moved = space.moved(row)
+    found = [_steps(space, row)]
+    for one, other in combinations(columns, 2):
+        for value, second in product(changes[one], changes[other]):
+            found.append(changed(changed(row[None], one, value), other, second))
+    for column, values in changes.items():
+        found += [changed(moved, column, value) for value in values]
+    return np.concatenate(found)
+
+
+def _turns(space: Space, row: Floats, reach: int | None) -> Floats:
+    """One candidate with a knob or the micro-batch changed."""
+    found = [changed(row[None], column, value)
+             for column in range(space.micro, len(space.columns))
+             for value in space.values(row, column, reach)]  # fmt: skip
+    return np.concatenate(found) if found else row[None]

@@ -1,0 +1,111 @@
+"""Software, precision and recomputation, by the arguments of Megatron-LM and its descendants."""
+
+from __future__ import annotations
+
+import re
+
+from oracle.readers.jobs.sheet import Sheet
+
+# arguments by which a date is known: of the oldest that has them
+ERAS = {
+    "megatron-lm-2020": ("model_parallel_size", "fp32_allreduce", "batch_size"),
+    "megatron-lm-2022": ("use_distributed_optimizer", "sequence_parallel",
+                         "recompute_activations", "recompute_granularity", "num_experts"),
+    "megatron-lm-2021": ("DDP_impl", "checkpoint_activations", "data_impl",
+                         "activations_checkpoint_method", "use_contiguous_buffers_in_ddp"),
+}  # fmt: skip
+MODERN = re.compile(
+    r"overlap_(grad|param)|use_mcore|transformer_impl|attention_backend|swiglu|group_query|"
+    r"context_parallel|expert_model|ckpt_format|fp8_|disable_bias|normalization|megatron_fsdp|"
+    r"grad_reduce|position_embedding_type|untie|cross_entropy_loss|num_virtual_stages|tp_comm|"
+    r"add_qkv|use_flash_attn|wandb"
+)
+TYPES = {"bf16": "bf16", "fp16": "fp16", "fp32": "fp32", "fp8": "fp8", "bfloat16": "bf16"}
+
+
+def software(sheet: Sheet, precision: str) -> str:
+    """The software of the arguments' date, with the fields that they say otherwise."""
+    if sheet.has("deepspeed", "deepspeed_config"):
+        sheet.asked.add("zero_stage")
+        changes = ["kernels.attention=flash1"] if sheet.has("use_flash_attn") else []
+        return ",".join(["megatron-deepspeed", *changes])
+    names = set(sheet.settings)
+    if not any(MODERN.search(name) for name in names):
+        for era, signs in ERAS.items():
+            if names & set(signs):
+                return era
+    return ",".join(["megatron-core", *_core(sheet, precision)])
+
+
+def _core(sheet: Sheet, precision: str) -> list[str]:
+    """What a command line of Megatron-Core leaves as it is by default, and what it turns."""
+    found = []
+    if not sheet.has("overlap_grad_reduce"):
+        found.append("exchange.overlap=none")
+    if not sheet.has("overlap_param_gather"):
+        found.append("gather.overlap=none")
+    if sheet.has("grad_reduce_in_bf16"):
+        found.append("exchange.gradients=bf16")
+    elif precision == "fp16" and not sheet.has("accumulate_allreduce_grads_in_fp32"):
+        found.append("exchange.gradients=fp16")
+    if sheet.has("fp8_param_gather"):
+        found.append("gather.wire=fp8")
+    if sheet.has("tp_comm_overlap"):
+        found += [f"tensor.{name}=pipelined"
+                  for name in ("forward_column", "forward_row", "backward_row")]  # fmt: skip
+    if sheet.has("no_overlap_p2p_communication"):
+        found.append("borders.overlap=none")
+    if sheet.word("attention_backend") in ("unfused", "local"):
+        found.append("kernels.attention=unfused")
+    if sheet.has("use_precision_aware_optimizer"):
+        for name, key in (("main_params_dtype", "masters"), ("exp_avg_dtype", "moments")):
+            kind = TYPES.get(sheet.word(name, default="fp32"), "fp32")
+            found += [f"state.{key}={kind}"] if kind != "fp32" else []
+    return found
+
+
+def precision(sheet: Sheet) -> str:
+    """Of products and activations; the last of those that are set."""
+    sheet.asked |= {"bf16", "fp16"}
+    if sheet.has("fp8_format", "fp8_hybrid", "fp8_e4m3", "fp8"):
+        return "fp8"
+    for name in ("bf16", "fp16"):
+        if sheet.has(name) or sheet.word(f"deepspeed.{name}.enabled") == "True":
+            return name
+    return "fp32"
+
+
+def optimizer(sheet: Sheet) -> str:
+    kind = sheet.word("optimizer", default="adam")
+    if kind == "sgd":
+        rate = sheet.word("sgd_momentum", default="0.9")
+        return "momentum" if rate.strip("0.") else "sgd"
+    if kind != "adam":
+        what = f"the optimizer `{kind[:40]}` is not known"
+        sheet.fault(sheet.said("optimizer"), what, "adam or sgd", "E110")
+    return "adam"
+
+
+def recompute(sheet: Sheet) -> str:
+    """Of each layer: none, selective, full; parts of it are said in a note."""
+    kind = sheet.word("recompute_granularity")
+    old = sheet.has("checkpoint_activations", "activations_checkpoint_method")
+    if sheet.has("recompute_activations") and not kind:
+        kind = "selective"
+    kind = kind or ("full" if old else "none")
+    if kind not in ("none", "selective", "full"):
+        what = f"`recompute_granularity` is `{kind[:40]}`"
+        sheet.fault(sheet.said("recompute_granularity"), what, "selective or full", "E110")
+        return "none"
+    method = sheet.word("recompute_method", "activations_checkpoint_method", default="uniform")
+    count = sheet.whole("recompute_num_layers", "activations_checkpoint_num_layers", default=1)
+    if kind == "full" and (method == "block" or (count or 1) > 1):
+        said = sheet.said("recompute_num_layers", "recompute_method",
+                          "activations_checkpoint_num_layers")  # fmt: skip
+        where = said.place if said else ""
+        sheet.notes.append(f"{where}: recomputation by {method} of {count} is counted as that of "
+                           "each layer")  # fmt: skip
+    modules = sheet.said("recompute_modules")
+    if kind == "selective" and modules and modules.text != "core_attn":
+        sheet.notes.append(f"{modules.place}: of what is recomputed only core attention is counted")
+    return kind
