@@ -176,6 +176,8 @@ def test_a_hidden_exchange_is_doubted_over_an_unknown_network() -> None:
 def test_what_to_measure_names_the_software() -> None:
     nobody = oracle.estimate("gpt2", DGX, ["data:4", "data:2 tensor:2"], 64, software="plain")
     assert doubts(nobody, 0)["a step under plain"] == pytest.approx(0.18 * nobody.seconds[0])
+    whole = sum(part**2 for part in doubts(nobody, 0).values())
+    assert whole == pytest.approx(nobody.deviation[0] ** 2)
     held = oracle.estimate("gpt2", DGX, ["data:4"], 64, software="megatron-core")
     assert not [key for key in doubts(held, 0) if "under" in key]
 
