@@ -16,7 +16,7 @@ import argparse
 import json
 import sys
 from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -166,24 +166,34 @@ class Predicted:
     high: Array
     fits: NDArray[np.bool_]
     plans: list[str]  # the fastest where the source leaves it open
+    deviation: Array  # 1σ
+    sure: Array  # the probability that its memory fits
     refused: int = 0  # cases whose spec cannot be read; their values are NaN
 
 
-def predict(cases: list[Case]) -> Predicted:
-    """Predict every case, those of one model, system and options together."""
-    values, low, high = (np.full(len(cases), np.nan) for _ in range(3))
-    out = Predicted(values, low, high, np.zeros(len(cases), bool), [case.plan for case in cases])
+def predict(
+    cases: list[Case], known: Callable[[Case], tuple[Any, str]] | None = None, **options: Any
+) -> Predicted:
+    """Predict every case, those of one model, system and options together.
+
+    `known` says under which system and software; those of the case if it is not given.
+    """
+    values, low, high, deviation, sure = (np.full(len(cases), np.nan) for _ in range(5))
+    out = Predicted(values, low, high, np.zeros(len(cases), bool), [case.plan for case in cases],
+                    deviation, sure)  # fmt: skip
     together: dict[Any, list[int]] = defaultdict(list)
     for i, case in enumerate(cases):
         question = case.model, case.system, case.software, sorted(case.options.items())
         together[str(question)].append(i)
     for members in together.values():
         one = cases[members[0]]
+        system, software = known(one) if known else (one.system, one.software)
         plans = [(i, plan) for i in members for plan in (cases[i].plan, *cases[i].others)]
         try:
             found = oracle.estimate(
-                one.model, one.system, [plan for _, plan in plans],
-                [cases[i].batch for i, _ in plans], software=one.software or None, **one.options,
+                one.model, system, [plan for _, plan in plans],
+                [cases[i].batch for i, _ in plans], software=software or None, **one.options,
+                **options,
             )  # fmt: skip
         except oracle.SpecError as error:
             print(f"refused: {error}", file=sys.stderr)
@@ -191,7 +201,7 @@ def predict(cases: list[Case]) -> Predicted:
             continue
         best = fastest([i for i, _ in plans], found)
         found = found.take(best)
-        out.fits[members] = found.feasible
+        out.fits[members], sure[members] = found.feasible, found.fits
         for i, row in zip(members, best, strict=True):
             out.plans[i] = plans[row][1]
         if one.kind != "seconds":
@@ -203,9 +213,11 @@ def predict(cases: list[Case]) -> Predicted:
             values[members] = held
             wide = found.memory_high - found.memory
             low[members], high[members] = held - wide, held + wide
+            deviation[members] = found.memory_deviation
         else:
             values[members] = found.seconds
             low[members], high[members] = found.seconds_low, found.seconds_high
+            deviation[members] = found.deviation
     return out
 
 

@@ -47,6 +47,29 @@ def markdown(reference: Path | None) -> str:
     return "\n".join([*lines, "", *bars()])
 
 
+def sure(reference: Path | None) -> str:
+    """How often the 90 % interval holds, as tables are and with a kind of knowledge left out."""
+    from benchmarks.doubt import WITHOUT, judged
+    from benchmarks.published import TABLES, tables
+
+    found = judged(tables(reference), list(TABLES))
+    cells = {(line["table"], line["without"]): f"{line['coverage']:.0%} ± {line['half']:.0%}"
+             + {"holds": ""}.get(line["verdict"], f", {line['verdict']}")
+             for line in found["rows"]}  # fmt: skip
+    sizes = {line["table"]: line["n"] for line in found["rows"]}
+    heads = ["as it is", *(f"no {what}" for what in WITHOUT[1:])]
+    lines = [f"| table | configurations | {' | '.join(heads)} |", "|---|" + "---:|" * 5]
+    lines += [f"| `{table}` | {size} | "
+              + " | ".join(cells.get((table, without), "") for without in WITHOUT) + " |"
+              for table, size in sizes.items()]  # fmt: skip
+    scores = {name: found["figures"].get(f"brier.{name}", {"value": float("nan")})["value"]
+              for name in ("best", "best.guess", "fits", "fits.guess")}  # fmt: skip
+    return "\n".join([*lines, "", (
+        f"Brier's score of the probability to be the best is {scores['best']:.2f} "
+        f"({scores['best.guess']:.2f} by guessing), of the probability to fit "
+        f"{scores['fits']:.4f} ({scores['fits.guess']:.4f}).")])  # fmt: skip
+
+
 def bars() -> list[str]:
     """Mean accuracy on ParaDL's bars, by strategy."""
     from benchmarks.paradl import PREDICTIONS, figures, predicted

@@ -214,6 +214,14 @@ def accuracy() -> str:
     return accuracy.markdown(Path(named) if named else None)
 
 
+def doubt() -> str:
+    """How often the intervals hold, as the benchmark says today."""
+    import accuracy
+
+    named = os.environ.get("ORACLE_REFERENCE")
+    return accuracy.sure(Path(named) if named else None)
+
+
 def peers() -> str:
     """What other tools reach on the tables that we are judged by."""
     from benchmarks.published import TABLES
@@ -226,7 +234,7 @@ FILLED: dict[str, Callable[[], str]] = {
     f"{{{{{fill.__name__}}}}}": fill
     for fill in (
         strategies, algorithms, topologies, references, codes, verbs, settings, shipped, software,
-        accuracy, peers,
+        accuracy, doubt, peers,
     )
 }  # fmt: skip
 

@@ -388,7 +388,8 @@ def test_messages_that_nobody_measured_err_together() -> None:
 
     def one(seconds: float, rough: float, covered: bool) -> Any:
         return SimpleNamespace(when="step", exposed=np.array([[seconds]]),
-                               rough=np.array([rough]), covered=np.array([covered]))  # fmt: skip
+                               rough=np.array([rough]), covered=np.array([covered]),
+                               longer=np.array([[0.0 if covered else seconds]]))  # fmt: skip
 
     none = np.zeros(1, int)
 

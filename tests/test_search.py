@@ -287,7 +287,8 @@ def test_it_prints_a_document(monkeypatch, capsys):
 ])  # fmt: skip
 def test_odd_counts_of_devices_are_searched(model, system, devices, batch, precision, plan):
     where = oracle.system(system)
-    found = oracle.recommend(oracle.model(model), where, devices, batch, precision=precision)
+    found = oracle.recommend(oracle.model(model), where, devices, batch, precision=precision,
+                             risk=0.5)  # fmt: skip
     known = oracle.estimate(oracle.model(model), where, plan, batch, precision=precision)
     assert bool(known.feasible[0])
     assert found.fastest.seconds[0] <= known.seconds[0] * (1 + 1e-9)

@@ -8,11 +8,9 @@ from typing import Any
 
 import numpy as np
 
-from oracle.ask.ties import doubts, settling, tied
+from oracle.ask.ties import SEED, doubts, likeliest, settling, tied
 from oracle.predict.estimate import Estimate
 from oracle.spec.tabular import Tabular
-
-SEED = 0  # of the draws that say how likely a plan is the best
 
 
 @dataclass(frozen=True, eq=False)
@@ -75,22 +73,12 @@ class Ranking(Tabular):
         return [*ranked, *({**bare, **row} for row in missed)]
 
     def likely_best(self, draws: int = 2000) -> Any:
-        """How likely each shown plan is the fastest of all, given how sure each prediction is.
-
-        Two plans of one model on one machine err together: what they share cancels out, and
-        half of the variance is taken to be shared.
-        """
-        shown = self.estimate
-        if not len(shown):
-            return np.zeros(0)
-        rng = np.random.default_rng(SEED)
+        """How likely each shown plan is the fastest of all, given how sure each prediction is."""
         seconds, deviation = (
-            np.concatenate([getattr(part, name) for part in (shown, self.rivals)])
+            np.concatenate([getattr(part, name) for part in (self.estimate, self.rivals)])
             for name in ("seconds", "deviation")
         )
-        spread = deviation / seconds * np.sqrt(0.5)
-        times = np.log(seconds) + spread * rng.standard_normal((draws, len(seconds)))
-        return (np.bincount(times.argmin(axis=1), minlength=len(seconds)) / draws)[: len(shown)]
+        return likeliest(seconds, deviation, draws)[: len(self)] if len(self) else np.zeros(0)
 
     @cached_property
     def tied(self) -> tuple[str, ...]:

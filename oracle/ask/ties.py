@@ -6,10 +6,26 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from oracle.models.model import Floats
+
 if TYPE_CHECKING:
     from oracle.predict.estimate import Estimate
 
 SURE = 0.6  # probability of the best from which a ranking stands
+SEED = 0  # of the draws that say how likely a plan is the best
+# of the variance of plans of one model on one machine, what they share: it moves all of them
+ALIKE = 0.5
+
+
+def likeliest(seconds: Floats, deviation: Floats, draws: int = 2000) -> Floats:
+    """How likely each of these plans is the fastest of them, given 1σ of each.
+
+    Two plans of one model on one machine err together: what they share cancels out.
+    """
+    rng = np.random.default_rng(SEED)
+    spread = deviation / seconds * np.sqrt(1 - ALIKE)
+    times = np.log(seconds) + spread * rng.standard_normal((draws, len(seconds)))
+    return np.bincount(times.argmin(axis=1), minlength=len(seconds)) / draws
 
 
 def tied(plans: tuple[str, ...], likely: np.ndarray) -> tuple[str, ...]:
@@ -27,11 +43,15 @@ def doubts(shown: Estimate, row: int) -> dict[str, float]:
         talk[key] = talk.get(key, 0.0) + one["deviation"]
     rest = float(shown.deviation[row]) ** 2
     rest -= sum(one["deviation"] ** 2 for one in shown.exchange[row])
+    software = shown.options.software
+    untried = software.doubt * float(shown.seconds[row])
+    rest -= untried**2
     model = shown.model
     families = {each.work for each in model.rows} & {"conv", "attention"} | {"gemm"}
     work = model.repeat * model.mac
     family = max(families, key=lambda f: sum(work[model.mask(lambda one: one.work == f)]))
-    return {**talk, f"{family} kernels at the local shapes": max(rest, 0.0) ** 0.5}
+    steps = {f"a step under {software.label}": untried} if untried else {}
+    return {**talk, **steps, f"{family} kernels at the local shapes": max(rest, 0.0) ** 0.5}
 
 
 def settling(mine: dict[str, float], other: dict[str, float]) -> tuple[str, float] | None:

@@ -22,6 +22,7 @@ from oracle.kernels.waves import waves
 from oracle.models.model import Floats
 from oracle.models.shard import Numbers
 from oracle.spec.device import Curve, Device
+from oracle.spec.doubt import PRECISION, SIBLING
 
 # bytes of an element as a kernel reads it
 OPERAND_BYTES = {"fp32": 4.0, "tf32": 4.0, "fp16": 2.0, "bf16": 2.0, "fp8": 1.0}
@@ -48,9 +49,12 @@ RELATED = {
 GUESS = Curve("", "assumed: round figures of measured devices", origin="assumed", uncertainty=0.3)
 ASSUMED = {
     "gemm": replace(GUESS, family="gemm", tile=16, prologue=72, ramp=0.03),
-    "conv": replace(GUESS, family="conv", sustained=0.7, prologue=16, ramp=0.3, uncertainty=0.4),
+    "conv": replace(GUESS, family="conv", sustained=0.7, prologue=16, ramp=0.3, uncertainty=0.8),
     "direct": replace(GUESS, family="direct", sustained=0.25, traffic=0.6, tile=1, prologue=0,
                       granule=0, uncertainty=0.5),
+    # what a weight's gradient adds up is dealt to all processors, so few of them idle
+    "conv weight": replace(GUESS, family="conv", sustained=0.75, prologue=64, ramp=0.01,
+                           uncertainty=0.8),
     "attention": replace(GUESS, family="attention", sustained=0.5, prologue=196, ramp=2,
                          uncertainty=0.4),
     "stream": replace(GUESS, family="stream", start=2e-6),
@@ -79,7 +83,7 @@ def precision_on(device: Device, precision: str) -> str:
 def curve(device: Device, family: str, precision: str = "", part: str = "") -> Curve:
     """The curve that fits best: same precision and part, else a related one, else assumed."""
     found = fitted(device, family, precision, part)
-    return ASSUMED[family] if found is None else found
+    return ASSUMED.get(f"{family} {part}", ASSUMED[family]) if found is None else found
 
 
 def fitted(device: Device, family: str, precision: str = "", part: str = "") -> Curve | None:
@@ -104,7 +108,7 @@ def origin(
         return Origin(used.origin, used.source, used.uncertainty, outside, used.reach)
     # the two 16-bit formats run on the same units at the same rate; other pairs are a guess
     alike = {used.precision, own} == {"fp16", "bf16"}
-    kind, wider = (used.origin, 1.25) if alike else ("assumed", 2.0)
+    kind, wider = (used.origin, SIBLING) if alike else ("assumed", PRECISION)
     return Origin(
         kind, f"as {used.precision}: {used.source}", wider * used.uncertainty, outside, used.reach
     )  # fmt: skip

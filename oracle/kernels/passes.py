@@ -20,3 +20,4 @@ class Passes:
     kernels: tuple[Floats, Floats]  # forward, backward
     # 2 at a shape that was measured, 1 scaled from others of the layer
     measured: NDArray[np.int8] | int = 0
+    spread: Floats | float = 0.0  # relative 1σ of what was measured, between repetitions

@@ -18,14 +18,10 @@ from oracle.kernels.passes import Passes
 from oracle.models.model import Floats, Model
 from oracle.models.shard import Numbers, Shard
 from oracle.spec.device import ORIGINS, Device
+from oracle.spec.doubt import COMMON, EXACT, FAMILY, FOLD, SCALED
 from oracle.spec.options import Options
 
-FOLD = 0.05  # more relative uncertainty for every e-fold of work beyond what was measured
-# what of a curve's error is common to the rows of a model: most of a fitted family's spread is
-# shape by shape and cancels, what is assumed errs as a whole
-COMMON = {"measured": 1.0, "fitted": 1 / 3, "datasheet": 1 / 1.5, "assumed": 1 / 1.5}
 MEASURED = ("measured", "fitted")
-EXACT, SCALED = 0.05, 0.1  # relative 1σ of a row measured at its shape, on another day; at others
 
 
 @dataclass(eq=False)
@@ -75,7 +71,7 @@ def provenance(
             tally.add("assumed", np.ones(len(times.forward)), 0.0, 0.0)
         return ahead, back, update
     size = times.forward.shape
-    for family, columns in _families(shard.model).items():
+    for (family, foreign), columns in _families(shard.model).items():
         at = np.array(columns)
         work = 2.0 * shard.model.mac[at] * np.broadcast_to(shard.micro * shard.work, size)[:, at]
         for part, tally in (("forward", ahead), ("data", back), ("weight", back)):
@@ -85,8 +81,11 @@ def provenance(
             which = part if family == "conv" else ""
             own = origin(device, family, "" if family == "stream" else options.precision, which)
             if np.ndim(times.measured):
-                seconds = _measured(tally, seconds, np.broadcast_to(times.measured, size)[:, at])
-            _modelled(tally, seconds, own, work)
+                how = (
+                    np.broadcast_to(each, size)[:, at] for each in (times.measured, times.spread)
+                )
+                seconds = _measured(tally, seconds, *how)
+            _modelled(tally, seconds, own, work, FAMILY * foreign)
     profile = options.profile
     held = weights.sum(axis=1)
     if profile is not None and profile.has(options.optimizer):
@@ -98,19 +97,23 @@ def provenance(
     return ahead, back, update
 
 
-def _measured(tally: Provenance, seconds: Floats, how: NDArray[np.int8]) -> Floats:
+def _measured(tally: Provenance, seconds: Floats, how: NDArray[np.int8], spread: Floats) -> Floats:
     """Count the seconds that a profile has; the rest, which were never measured, are returned."""
     for level, uncertainty in ((2, EXACT), (1, SCALED)):
-        these = (seconds * (how == level)).sum(axis=1)
-        tally.add("measured", these, these * (level == 1), uncertainty * these)
+        mine = seconds * (how == level)
+        these = mine.sum(axis=1)
+        doubt = (mine * np.hypot(uncertainty, spread)).sum(axis=1)
+        tally.add("measured", these, these * (level == 1), doubt)
     rest: Floats = seconds * (how == 0)
     return rest
 
 
-def _modelled(tally: Provenance, seconds: Floats, own: Origin, work: Floats) -> None:
+def _modelled(
+    tally: Provenance, seconds: Floats, own: Origin, work: Floats, foreign: float
+) -> None:
     """Count seconds of the kernel model, by the origin of their curve."""
     total = seconds.sum(axis=1)
-    uncertainty = COMMON[own.kind] * own.uncertainty * total
+    uncertainty = (COMMON[own.kind] * own.uncertainty + foreign) * total
     outside: Numbers = 0.0
     if own.reach:
         low, high = own.reach[0], own.reach[-1]
@@ -121,10 +124,14 @@ def _modelled(tally: Provenance, seconds: Floats, own: Origin, work: Floats) -> 
     tally.add(own.kind, total, outside, uncertainty)
 
 
-def _families(model: Model) -> dict[str, list[int]]:
-    """Rows by the family of kernels that most of their work is."""
-    found: dict[str, list[int]] = {}
+def _families(model: Model) -> dict[tuple[str, bool], list[int]]:
+    """Rows by the family of kernels that most of their work is, and whether its curve has another.
+
+    Curves of convolutions are fitted to planes whose channels all meet.
+    """
+    found: dict[tuple[str, bool], list[int]] = {}
     for i, row in enumerate(model.rows):
         family = "gemm" if row.work == "attention" and not row.flash else str(row.work)
-        found.setdefault(family, []).append(i)
+        foreign = family == "conv" and (len(row.made.extents) > 2 or row.groups > 1)
+        found.setdefault((family, foreign), []).append(i)
     return found

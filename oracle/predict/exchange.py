@@ -40,6 +40,7 @@ class Priced:
     names: tuple[str, ...]  # of algorithms
     full: tuple[tuple[str, ...], ...]  # links that set the pace, by the same index
     rough: Array  # (plans,) relative 1σ
+    longer: Array  # 1σ of what more of it nothing hides, if the network falls short
     origins: tuple[str, ...]  # where a line comes from, by the same index
     outside: Array  # (plans,) whether no measurement covers its size and group
     ahead: Array | float = 0.0  # of `exposed` at a border, the receive time before the forward pass
@@ -176,15 +177,15 @@ def price(
         seconds, count = (sent.often * spread(sent.total(a)) for a in (each, sent.calls))
         if message.when == "border":
             ahead = spread(stages.received_ahead(each))
-    exposed = seconds
+    short = chosen.short[:, None]
+    exposed, longer = seconds, seconds * spread(short)
     if message.hides and not (ideal and message.when == "step"):
         may = spread(np.atleast_2d(getattr(axis, "overlap", 1.0))) > 0
-        if message.beside:  # under a product of the row that sends
-            alone = getattr(load.times, message.beside)[:, sent.rows]
-            left = stages.total(np.maximum(each - alone, message.shown * each), sent.rows)
-            exposed = cover.beside(message.when, spread(left), seconds, may)
-        else:
-            exposed = cover.hide(message, seconds, count, may)
+        exposed = _left(message, load, cover, sent, each, seconds, count, may)
+        if short.any():  # what hides today shows where the network falls short
+            more = each * (1 + short), seconds + longer
+            longer = _left(message, load, cover, sent, *more, count, may) - exposed
+        cover.took(message.when if message.beside else message.hides, exposed, seconds)
         if message.when == "step":  # the last piece waits for somebody to look, on average half
             exposed = exposed + 0.5 * options.software.exchange.cycle * (count > 0)
         if meshed and not ideal and (cost := nccl.slowdown(system)):  # work makes way
@@ -199,6 +200,18 @@ def price(
     return Priced(
         message, axis.name, mine, menu, message.when.removeprefix("unit "), mine.size[:, 0],
         spread(largest) * (sent.often > 0), count, seconds, exposed, spread(chosen.phi),
-        spread(chosen.best), chosen.names, chosen.full, spread(chosen.rough), chosen.origins,
-        spread(chosen.outside), ahead,
+        spread(chosen.best), chosen.names, chosen.full, spread(chosen.rough), longer,
+        chosen.origins, spread(chosen.outside), ahead,
     )  # fmt: skip
+
+
+def _left(
+    message: Message, load: Workload, cover: Cover, sent: Calls, each: Array, seconds: Array,
+    count: Array, may: Array,
+) -> Array:  # fmt: skip
+    """What is left on each stage of messages that take so long: `each` sender's, and together."""
+    if not message.beside:
+        return cover.left(message, seconds, count, may)
+    alone = getattr(load.times, message.beside)[:, sent.rows]  # a product of the row that sends
+    left = load.stages.total(np.maximum(each - alone, message.shown * each), sent.rows)
+    return cover.beside(message.when, load.kinds.spread(left), seconds, may)

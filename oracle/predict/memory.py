@@ -41,6 +41,7 @@ class Held:
     kinds: dict[str, Array]
     stage: Array
     cached: Array | float = 0.0  # what an allocator may keep beside, and gives up when asked
+    doubt: float = 0.0  # relative 1σ for want of a framework that is known
 
     @property
     def total(self) -> Array:
@@ -50,7 +51,7 @@ class Held:
     def deviation(self) -> Array:
         """1σ of the total, bytes."""
         kinds = sum(((UNSURE[kind] * held) ** 2 for kind, held in self.kinds.items()), np.zeros(1))
-        return np.asarray(np.sqrt(kinds + (TOGETHER * self.total) ** 2))
+        return np.asarray(np.sqrt(kinds + (np.hypot(TOGETHER, self.doubt) * self.total) ** 2))
 
 
 def held(load: Workload, plan: Plan, same: Array, device: Device, options: Options) -> Held:
@@ -114,7 +115,8 @@ def held(load: Workload, plan: Plan, same: Array, device: Device, options: Optio
     worst["reserve"] = device.reserve + SLACK * whole[at]
     # the update's blocks are too large for what the passes leave free, so both stay allocated
     cached = np.maximum(totals[0], totals[1])[at] + taken[same][at] - whole[at]
-    return Held({kind: worst[kind] for kind in KINDS}, stage, np.maximum(cached, 0.0))
+    return Held({kind: worst[kind] for kind in KINDS}, stage, np.maximum(cached, 0.0),
+                said.memory_doubt)  # fmt: skip
 
 
 def _gathered(load: Workload) -> Array:

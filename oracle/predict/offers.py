@@ -7,12 +7,12 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from oracle.kernels.provenance import FOLD
 from oracle.models.shard import Array
 from oracle.network.collectives import Message
 from oracle.network.contention.line import Offer
 from oracle.network.host import link_line
 from oracle.plan.mesh import Groups, Slice
+from oracle.spec.doubt import FOLD
 from oracle.spec.options import Options
 from oracle.spec.system import System
 
@@ -49,6 +49,7 @@ class Chosen:
     origins: tuple[str, ...]
     phi: Array  # (plans,)
     rough: Array
+    short: Array
     outside: Array
 
 
@@ -56,7 +57,7 @@ def cheapest(menu: Menu, row: Array, nbytes: Array) -> Chosen:
     """The cheapest line at each size, and which it was at the largest."""
     known: dict[tuple[str, tuple[str, ...], str], int] = {}
     most = max(1, *(len(offer.cheapest) for offer in menu))
-    table = np.zeros((7, len(menu), most))
+    table = np.zeros((8, len(menu), most))
     table[5] = np.inf
     index = np.zeros((len(menu), most), int)
     for i, offer in enumerate(menu):
@@ -75,9 +76,9 @@ def cheapest(menu: Menu, row: Array, nbytes: Array) -> Chosen:
     names, full, origins = (
         (tuple(column) for column in zip(*known, strict=True)) if known else ((),) * 3
     )
-    _, _, phi, rough, low, high, outside = table[:, row, at]
+    _, _, phi, rough, low, high, outside, short = table[:, row, at]
     # a line serves other sizes than it was fitted to, with more doubt the farther they are
     beyond = np.maximum(np.maximum(low / np.maximum(largest, 1.0), largest / high), 1.0)
     rough = rough + FOLD * np.log(beyond)
     unseen = (outside > 0) | (beyond > 1 + 1e-9)
-    return Chosen(seconds, best, names, full, origins, phi, rough, unseen)
+    return Chosen(seconds, best, names, full, origins, phi, rough, short, unseen)

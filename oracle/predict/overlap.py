@@ -26,7 +26,11 @@ class Cover:
         self.shown = {name: np.zeros_like(each) for name, each in work.items()}
 
     def hide(self, message: Message, seconds: Array, calls: Array, may: Array) -> Array:
-        """What is left of messages sent beside a pass: the first gather or last bucket, at least.
+        """What is left of messages sent beside a pass, which take what they hide under."""
+        return self.took(message.hides, self.left(message, seconds, calls, may), seconds)
+
+    def left(self, message: Message, seconds: Array, calls: Array, may: Array) -> Array:
+        """What would be left of messages sent beside a pass: first gather or last bucket, at least.
 
         A bucket of gradients can be sent when it is full, so the first must wait for its share
         of the backward pass.
@@ -38,15 +42,14 @@ class Cover:
             window = (together(window + shown, self.host[name]) - shown) * (1 - 1 / number)
         free = np.maximum(window - self.used[name], 0.0)
         left = np.where(calls > 0, np.maximum(seconds - free, seconds / number), 0.0)
-        return self._took(name, np.where(may, left, seconds), seconds)
+        return np.where(may, left, seconds)
 
     def beside(self, name: str, left: Array, seconds: Array, may: Array) -> Array:
         """What is left of messages sent beside their own row's product: no more than is free."""
         free = np.maximum(self.work[name] - self.used[name], 0.0)
-        left = np.where(may, np.maximum(left, seconds - free), seconds)
-        return self._took(name, left, seconds)
+        return np.where(may, np.maximum(left, seconds - free), seconds)
 
-    def _took(self, name: str, left: Array, seconds: Array) -> Array:
+    def took(self, name: str, left: Array, seconds: Array) -> Array:
         self.used[name] = self.used[name] + seconds - left
         return left
 

@@ -139,6 +139,7 @@ class Step:
     launched: Array  # what it would take longer for a relative change of the host's work
     passes: StagePasses
     update: Array  # (u, p)
+    software: float  # relative 1σ for want of steps measured under it
     sources: Callable[[], Sources]
 
     @cached_property
@@ -148,10 +149,17 @@ class Step:
                  "step": self.uncovered, "border": self.shown}  # fmt: skip
         ahead, back = self.paces
         stage = {"forward": ahead, "backward": back, "step": self.end, "border": back}
-        talked, unmeasured = messages(self.talk, times, stage, self.same)
+        talked, short = messages(self.talk, times, stage, self.same)
         work = np.sum(list(self.compute.values()), axis=0)
         return Uncertainty(
-            self.seconds, work, talked, unmeasured, self.launched, self.same, self.sources
+            self.seconds,
+            work,
+            talked,
+            short,
+            self.launched,
+            self.software,
+            self.same,
+            self.sources,
         )
 
     @cached_property
@@ -230,7 +238,8 @@ def step(
     return Step(
         parts, time.seconds, time.stage, time.paces, time.end, talk, same, S, time.crossings,
         time.shown, time.uncovered, np.where(full & (not options.ideal), 2.0, 1.0),
-        S * launched[row, time.stage], passes, work.update, sources,
+        S * launched[row, time.stage], passes, work.update, options.software.doubt,
+        sources,
     )  # fmt: skip
 
 

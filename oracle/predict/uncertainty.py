@@ -1,11 +1,10 @@
 """How far a step's prediction can be trusted, by cause: the 90 % interval is made of these.
 
-    deviation² = kernels² + messages² + (HOST · host)² + (STEP · T)²       either way
-    more²      = (SHORT · unmeasured)² + (MORE · T)²                       only ever more time
+    deviation² = kernels² + messages² + (HOST · host)² + (software² + STEP²) T²   either way
+    more²      = short² + (MORE · T)²                                   only ever more time
 
-One set for all plans and machines, chosen while published steps were in sight; SHORT by what
-networks are known to do. `python -m benchmarks.fidelity` prints how often the interval held and
-how wide it was, table by table.
+`oracle.spec.doubt` has the constants, one set for all plans and machines. `python -m
+benchmarks.doubt` prints how often the interval held and how wide it was, table by table.
 """
 
 from __future__ import annotations
@@ -20,11 +19,8 @@ import numpy as np
 from oracle.kernels.provenance import Provenance
 from oracle.models.shard import Array
 from oracle.predict.exchange import Priced
+from oracle.spec.doubt import HOST, MORE, STEP
 
-STEP = 0.08  # of a step: what it is beside its kernels and messages, either way
-MORE = 0.08  # of a step: what nobody models only adds: input, stragglers, libraries' own work
-HOST = 0.3  # of the host's work: what a framework does for a kernel
-SHORT = 0.4  # of a network that nobody measured: 50 to 90 % of its datasheet is usual, so to × 2
 # where forward, backward and update come from
 Sources: TypeAlias = tuple[Provenance, Provenance, Provenance]
 
@@ -32,19 +28,19 @@ Sources: TypeAlias = tuple[Provenance, Provenance, Provenance]
 def messages(
     talk: Sequence[Priced], times: dict[str, Array], stage: dict[str, Array], same: Array
 ) -> tuple[Array, Array]:
-    """(variance, seconds that nothing was measured of) of all messages of an iteration.
+    """(variance, 1σ of what they may only take longer) of all messages of an iteration.
 
     Those over what was measured err one by one; all others err alike, and their doubts add up.
     """
-    variance, alike, unmeasured = np.zeros((3, len(same)))
+    variance, alike, short = np.zeros((3, len(same)))
     for one in talk:
         when = one.when
         exposed = times[when] * one.exposed[same, stage[when]]
         sigma, sure = one.rough[same] * exposed, one.covered[same]
         variance = variance + np.where(sure, sigma, 0.0) ** 2
         alike = alike + np.where(sure, 0.0, sigma)
-        unmeasured = unmeasured + np.where(sure, 0.0, exposed)
-    return variance + alike**2, unmeasured
+        short = short + times[when] * one.longer[same, stage[when]]
+    return variance + alike**2, short
 
 
 @dataclass(frozen=True, eq=False)
@@ -54,8 +50,9 @@ class Uncertainty:
     seconds: Array  # of the step
     work: Array  # of its kernels
     talked: Array  # variance of its messages
-    unmeasured: Array  # messages that nothing was measured of
+    short: Array  # 1σ of what messages may only take longer
     launched: Array  # what it would take longer for a relative change of the host's work
+    software: float  # relative 1σ for want of steps measured under it
     same: Array
     sources: Callable[[], Sources]  # asked once, where anybody wants to know
 
@@ -73,14 +70,14 @@ class Uncertainty:
     @property
     def deviation(self) -> Array:
         """1σ, either way."""
-        step = STEP * self.seconds * (self.kernels > 0)
+        step = np.hypot(STEP, self.software) * self.seconds * (self.kernels > 0)
         causes = (self.kernels * self.work, step, HOST * self.launched)
         return np.sqrt(sum(cause**2 for cause in causes) + self.talked)
 
     @property
     def more(self) -> Array:
         """1σ of what can only slow a step down: it widens the interval upwards."""
-        return np.hypot(MORE * self.seconds, SHORT * self.unmeasured) * (self.kernels > 0)
+        return np.hypot(MORE * self.seconds, self.short) * (self.kernels > 0)
 
 
 def host_share(both: Array, host: Array) -> Array:

@@ -7,6 +7,7 @@ units         text to SI numbers and back
 dataset device system software     the kinds of spec
 formula       a formula of plans and model in a spec
 precision     precisions, and bytes of an activation
+doubt         what each step away from a measurement adds to the doubt of a prediction
 catalogue     shipped specs by name, a user's own by path
 options       options of a prediction beside the plan
 files         atomic file writes

@@ -14,6 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from oracle.spec.document import suggest
+from oracle.spec.doubt import CHANGED, MEMORY, SOFTWARE
 from oracle.spec.formula import Formula, Value
 from oracle.spec.precision import ACTIVATION_BYTES, MIXED
 from oracle.spec.schema import Clash, Fraction, Ratio, Whole
@@ -311,6 +312,7 @@ class Software:
     convolution: Convolution = Convolution()
     host: Host = Host()
     launch: Launch = Launch()
+    held: tuple[str, ...] = ()  # tables of published steps that its timing was held against
     changed: tuple[str, ...] = field(default=(), metadata={"hidden": True})  # by the user
 
     def check(self) -> Iterator[Clash]:
@@ -321,6 +323,16 @@ class Software:
     def label(self) -> str:
         """Its name, with what a user changed of it."""
         return ",".join((self.name, *self.changed))
+
+    @property
+    def doubt(self) -> float:
+        """1σ of a step's seconds, relative, for want of measured steps under it."""
+        return float(np.hypot(0.0 if self.held else SOFTWARE, CHANGED * len(self.changed) ** 0.5))
+
+    @property
+    def memory_doubt(self) -> float:
+        """1σ of a device's bytes, relative, for want of a framework that is known."""
+        return 0.0 if self.held else MEMORY
 
     def but(self, **changes: Any) -> Software:
         """A copy with some groups or fields of its own replaced."""

@@ -79,6 +79,7 @@ class MeasuredRows:
 
     shapes: Floats  # (K, 12, rows), infinite where there is none
     took: dict[str, Floats]  # by pass, (K, rows)
+    spread: Floats  # (K, rows) relative, of what was measured
     ramps: dict[str, Ramp]  # by pass, over what the model says of them
     known: Flags  # rows of which something was measured
     whole: Flags  # rows whose backward pass was timed as one: it stands under `data`
@@ -96,10 +97,10 @@ class MeasuredRows:
              for each in shape_of(serial(model, 1.0, delta)).values() for a in each]
         )  # fmt: skip
         shapes = np.repeat(own[None], size[0], axis=0)
-        took = {name: np.full(size, np.nan) for name in PASSES}
+        took, spread = {name: np.full(size, np.nan) for name in PASSES}, np.zeros(size)
         for row, each in enumerate(seen):
             for k, (shape, timed) in enumerate(each):
-                shapes[k, :, row] = shape
+                shapes[k, :, row], spread[k, row] = shape, timed.spread
                 for name in PASSES:
                     took[name][k, row] = getattr(timed, name)
         known = np.array([len(each) > 0 for each in seen])
@@ -109,7 +110,7 @@ class MeasuredRows:
         ramps = {name: Ramp.of(np.where(there, seconds, np.nan), took[name])
                  for name, seconds in said.items()}  # fmt: skip
         shapes = np.where(there[:, None, :], shapes, np.inf)
-        return cls(shapes, took, ramps, known, whole)
+        return cls(shapes, took, spread, ramps, known, whole)
 
     def passes(self, shard: Shard, then: Passes, now: Passes) -> Passes:
         """`now` with the seconds of every row of which something was measured."""
@@ -119,6 +120,9 @@ class MeasuredRows:
         local = [np.broadcast_to(a, size) for a in local]
         exact = [_alike(local, shape) for shape in self.shapes]
         found, origin = {}, np.broadcast_to(np.int8(1) * self.known, size).copy()
+        spread = np.broadcast_to(self.spread.max(axis=0, initial=0.0), size).copy()
+        for k, at in enumerate(exact):
+            spread[at] = self.spread[k][at[1]]
         for name in PASSES:
             seconds = self.ramps[name](before[name])
             seconds = np.broadcast_to(seconds, size).copy()
@@ -129,7 +133,9 @@ class MeasuredRows:
             split = getattr(now, name)  # of a layer that nobody measured, as the model has it
             found[name] = np.where(self.known, changed, split)
         forward, data, weight = (found[name] for name in PASSES)
-        return replace(now, forward=forward, data=data, weight=weight, measured=origin)
+        return replace(
+            now, forward=forward, data=data, weight=weight, measured=origin, spread=spread
+        )
 
 
 def _joined(found: Passes, whole: Flags) -> dict[str, Floats]:

@@ -8,6 +8,7 @@ from functools import cached_property
 import numpy as np
 
 from oracle.network.arrays import Floats
+from oracle.spec.doubt import DATASHEET, SHORT
 
 
 @dataclass(frozen=True, slots=True)
@@ -20,7 +21,8 @@ class CostLine:
     phi: float = 1.0  # how many times slower than if each flow had its links to itself
     full: tuple[str, ...] = ()  # names of the links that set the pace
     origin: str = "datasheet"  # or "fitted", "assumed"
-    uncertainty: float = 0.3  # relative, one standard deviation
+    uncertainty: float = DATASHEET  # relative, one standard deviation
+    short: float = SHORT["inside"]  # likewise, of what it can only take longer
     sizes: tuple[float, ...] = ()  # bytes of the smallest and largest message measured
     outside: bool = True  # no measurement covers groups like these
 
@@ -39,10 +41,11 @@ class Offer(tuple[CostLine, ...]):
 
     @cached_property
     def numbers(self) -> Floats:
-        """(7, lines) of those: start, per byte, φ, uncertainty, sizes measured, outside."""
+        """(8, lines) of those: start, per byte, φ, uncertainty, sizes measured, outside, short."""
         sizes = [(line.sizes[0], line.sizes[-1]) if line.sizes else (0.0, np.inf)
                  for line in self.cheapest]  # fmt: skip
         return np.array(
-            [(line.start, line.per_byte, line.phi, line.uncertainty, *size, line.outside)
+            [(line.start, line.per_byte, line.phi, line.uncertainty, *size, line.outside,
+              line.short)
              for line, size in zip(self.cheapest, sizes, strict=True)], float,
-        ).reshape(-1, 7).T  # fmt: skip
+        ).reshape(-1, 8).T  # fmt: skip

@@ -9,7 +9,6 @@ from math import log
 
 import numpy as np
 
-from oracle.kernels.provenance import FOLD
 from oracle.network import nccl
 from oracle.network.collectives import ALGORITHMS, Algorithm, named
 from oracle.network.contention.cached import Key, algorithm_costs, cache_of
@@ -17,6 +16,7 @@ from oracle.network.contention.cost import Cost, schedule_cost
 from oracle.network.contention.groups import RankGroups, closest_devices, spanning_level
 from oracle.network.contention.line import CostLine
 from oracle.network.topology import network_of
+from oracle.spec.doubt import AGAIN, FOLD, OPERATION
 from oracle.spec.system import Calibrated, System
 
 
@@ -41,7 +41,8 @@ def fitted(
         slope = volume / entry.bandwidth * now.per_byte / was.per_byte
         known = [entry.uncertainty.get(name, 0.0) for name in ("bandwidth", "residual")]
         yield CostLine(entry.algorithm, start, slope, now.phi, now.full, "fitted",
-                   min(1.0, extra + max(0.03, *known)), entry.sizes, extra > 0)  # fmt: skip
+                   min(1.0, extra + max(AGAIN, *known)), 0.0, entry.sizes,
+                   extra > 0)  # fmt: skip
 
 
 def _latency(system: System, name: str) -> float:
@@ -122,7 +123,7 @@ def _entries(
     names = [level.name for level in system.levels]
     at = spanning_level(system, groups)
     borrowed = {"allgather": "allreduce", "reduce_scatter": "allreduce"}
-    for source, extra in ((op, 0.0), (borrowed.get(op, ""), 0.1)):
+    for source, extra in ((op, 0.0), (borrowed.get(op, ""), OPERATION)):
         mine = [e for e in system.collectives if e.op == source and names.index(e.level) <= at]
         if algorithm:
             mine = [e for e in mine if e.algorithm == algorithm]

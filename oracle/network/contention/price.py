@@ -18,9 +18,10 @@ from oracle.network.contention.groups import Pattern, RankGroups, closest_device
 from oracle.network.contention.line import CostLine, Offer
 from oracle.network.contention.measured import fitted
 from oracle.network.topology import Topology, network_of
+from oracle.spec.doubt import DATASHEET, LIBRARY, SHORT
 from oracle.spec.system import System
 
-NO_MESSAGE = Offer((CostLine("none", 0.0, 0.0, uncertainty=0.0, outside=False),))
+NO_MESSAGE = Offer((CostLine("none", 0.0, 0.0, uncertainty=0.0, short=0.0, outside=False),))
 
 
 def lines(
@@ -84,17 +85,18 @@ def _lines(
     if two_way and not asked and not bare.tree and two_way.fits(groups.p):
         offer = [*offer, two_way]  # neighbours have a link each way there
     found = algorithm_costs(system, bare, groups, inner, offer, reach)
+    short = SHORT[_way(system, groups)]
     if served:
         found = _trees_as_tuned(offer, found, groups.p)
     for by, cost in zip(offer, found, strict=True):
-        yield from _priced(system, op, by, cost, bare, served)
+        yield from _priced(by, cost, bare, served, short)
     optical = [f for f in bare.fabrics if f.kind == "optical"]
     if optical:  # and once more with circuits set, for what is worth the wait
         lit = network_of(system, groups.devices, reach, circuits=True)
         wait = sum(getattr(f, "setting", 0.0) for f in optical)
         found = algorithm_costs(system, lit, groups, inner, offer, (*reach, True))
         for by, cost in zip(offer, found, strict=True):
-            for line in _priced(system, op, by, cost, lit, served):
+            for line in _priced(by, cost, lit, served, short):
                 yield replace(line, algorithm=f"{line.algorithm} on circuits",
                               start=line.start + wait)  # fmt: skip
 
@@ -146,15 +148,25 @@ def _offer(op: str, p: int, inner: int, asked: str | None, served: bool) -> list
     return [by for by in offer if by.name in nccl.SUPPORTED - drop] or offer
 
 
+def _way(system: System, groups: RankGroups) -> str:
+    """What is known of the way that groups take: a key of `SHORT`."""
+    crossed = system.levels[system.inside : spanning_level(system, groups) + 1]
+    if not crossed:
+        return "inside"
+    return "share" if all(level.share for level in crossed) else "between"
+
+
 def _priced(
-    system: System, op: str, by: Algorithm, cost: Cost, topology: Topology, served: bool
+    by: Algorithm, cost: Cost, topology: Topology, served: bool, short: float
 ) -> Iterator[CostLine]:
     if not served:
         latency = topology.latency
         start = cost.start if topology.hop else cost.start_at(latency, by.pipelined)
-        yield CostLine(by.name, start, cost.per_byte, cost.phi, cost.full, "datasheet", 0.3)
+        yield CostLine(by.name, start, cost.per_byte, cost.phi, cost.full, "datasheet", DATASHEET,
+                       short)  # fmt: skip
         return
     for protocol in nccl.protocols(by.name):
         base, part, hops = nccl.constants(by.name, protocol, topology.levels)
         yield CostLine(f"{by.name}/{protocol}", base + cost.start_at(hops, by.pipelined),
-                   cost.per_byte / part, cost.phi, cost.full, "assumed", 0.25)  # fmt: skip
+                   cost.per_byte / part, cost.phi, cost.full, "assumed", LIBRARY,
+                       short)  # fmt: skip

@@ -1,0 +1,231 @@
+"""Doubt grows with the distance from what was measured, and probabilities are worked by hand."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+import pytest
+from test_profile import ABCI, DGX, lines_of, written
+
+import oracle
+from benchmarks import doubt, fidelity
+from benchmarks.published import CARRIED, TABLES, Case, rows
+from oracle.ask.ties import doubts, likeliest
+from oracle.kernels.passes import Passes
+from oracle.kernels.provenance import provenance
+from oracle.models.shard import serial
+from oracle.network.collectives import Message
+from oracle.network.contention import lines
+from oracle.predict.estimate import Estimate
+from oracle.predict.overlap import Cover
+from oracle.spec import doubt as constants
+from oracle.spec.software import Software
+from oracle.spec.system import System
+
+
+def sides(found: Estimate, row: int = 0) -> tuple[float, float]:
+    """How far the interval reaches down and up, as factors."""
+    low, mid, high = found.seconds_low[row], found.seconds[row], found.seconds_high[row]
+    return float(mid / low), float(high / mid)
+
+
+def without(system: System, what: str) -> System:
+    """The system with one kind of knowledge left out."""
+    case = Case((), "", system, "", 1, 1.0)
+    return doubt.less(case, what)[0]
+
+
+LAWFUL = [("megatron-2.5b", DGX, "data:4 tensor:8", 64, "megatron-lm-2022"),
+          ("resnet50", ABCI, "data:64", 2048, "pytorch-ddp"),
+          ("gpt2", DGX, "data:8,zero=3", 16, "torchtitan")]  # fmt: skip
+
+
+@pytest.mark.parametrize(("model", "system", "plan", "batch", "software"), LAWFUL)
+def test_an_interval_has_its_estimate_and_widens_with_what_is_left_out(
+    model: str, system: System, plan: str, batch: int, software: str
+) -> None:
+    known = oracle.estimate(model, system, plan, batch, software=software)
+    for found in (
+        known,
+        *(
+            oracle.estimate(model, without(system, what), plan, batch, software=software)
+            for what in doubt.WITHOUT
+        ),
+    ):
+        assert found.seconds_low[0] < found.seconds[0] < found.seconds_high[0]
+        assert found.memory_low[0] < found.memory[0] < found.memory_high[0]
+    for what in ("kernels", "network"):
+        bare = oracle.estimate(model, without(system, what), plan, batch, software=software)
+        assert sides(bare)[1] > sides(known)[1]
+    nobody = oracle.estimate(model, system, plan, batch, software="plain")
+    assert min(sides(nobody)) > min(sides(known))
+    relative = nobody.memory_deviation / nobody.memory, known.memory_deviation / known.memory
+    assert relative[0] > 1.5 * relative[1]
+
+
+def test_software_is_doubted_by_what_was_held_against_it_and_what_was_changed() -> None:
+    """0.18 never held; 0.05 a field changed: 0.05, √2 · 0.05, √(0.18² + 0.05²)."""
+    held, nobody = Software(held=("a table",)), Software()
+    assert held.doubt == 0
+    assert nobody.doubt == pytest.approx(0.18)
+    assert held.but(changed=("a=1",)).doubt == pytest.approx(0.05)
+    assert held.but(changed=("a=1", "b=2")).doubt == pytest.approx(0.0707, rel=1e-3)
+    assert nobody.but(changed=("a=1",)).doubt == pytest.approx(0.1868, rel=1e-3)
+    assert (held.memory_doubt, nobody.memory_doubt) == (0, 0.15)
+
+
+def test_every_software_says_only_tables_that_there_are() -> None:
+    for name in (Path(oracle.__file__).parents[1] / "specs" / "software").glob("*.yaml"):
+        found = oracle.estimate("gpt2", DGX, "data:2", 8, software=name.stem, any_plan=True)
+        assert set(found.options.software.held) <= set(TABLES)
+
+
+def test_a_table_s_software_was_held_against_it() -> None:
+    for name, table in TABLES.items():
+        cases = list(table.cases([row for path in CARRIED.glob(table.file) for row in rows(path)]))
+        for software in {case.software for case in cases if case.kind == "seconds"} - {"plain"}:
+            found = oracle.estimate("gpt2", DGX, "data:2", 8, software=software, any_plan=True)
+            assert found.options.software.held, f"{software} in {name}"
+
+
+def profiled(spread: float, exact: bool, tmp_path: Path) -> Estimate:
+    """ResNet-50 from a profile whose rows all vary so much, at its own shape or at another."""
+    told = [{**line, "spread": spread} if "row" in line else line
+            for line in lines_of("resnet50", ABCI, ["data:4"], 64)]  # fmt: skip
+    path = written(tmp_path / f"{spread}.jsonl", told)
+    plan = "data:4" if exact else "data:32"
+    return oracle.estimate("resnet50", "abci", plan, 64, profile=path, software="pytorch-ddp")
+
+
+@pytest.mark.parametrize("exact", [True, False])
+def test_a_profile_that_varies_is_trusted_less(exact: bool, tmp_path: Path) -> None:
+    wide = [sides(profiled(spread, exact, tmp_path))[0] for spread in (0.0, 0.01, 0.1, 0.46)]
+    assert wide == sorted(wide)
+    assert wide[1] < 1.01 * wide[0]
+    assert np.log(wide[3]) > 1.8 * np.log(wide[1])
+
+
+def test_the_doubt_of_measured_rows_by_hand() -> None:
+    """1 s at its shape, ± 5 % and a spread of 12 %: 0.13 s; 2 s scaled, ± 10 % and 24 %: 0.52 s."""
+    model = oracle.model("lenet5")
+    count, options = len(model), oracle.estimate("lenet5", ABCI, "serial", 8).options
+    seconds, how, spread = np.zeros((1, count)), np.zeros((1, count), np.int8), np.zeros((1, count))
+    columns = [k for k, row in enumerate(model.rows) if row.work == "conv"][:2]
+    seconds[0, columns], how[0, columns], spread[0, columns] = (1, 2), (2, 1), (0.12, 0.24)
+    none = np.zeros((1, count))
+    times = Passes(seconds, none, none, (none, none), how, spread)
+    ahead, _, _ = provenance(serial(model, 8.0, 4.0), times, np.ones((1, 1)), ABCI.device, options)
+    assert ahead.uncertainty[0] == pytest.approx(0.13 + 0.52)
+
+
+def net(extents: list[int], groups: int = 1) -> dict[str, Any]:
+    """One convolution that is nearly all of the work."""
+    window = [3] * len(extents)
+    return {"name": "one", "source": "made up", "input": [32, *extents], "layers": [
+        {"conv": {"filters": 32, "kernel": window, "groups": groups, "padding": 1}}]}  # fmt: skip
+
+
+def test_curves_of_another_family_are_doubted() -> None:
+    """Three dimensions by a curve of two, channels by themselves: FAMILY on top of all."""
+    plane, box, alone = (
+        oracle.estimate(net(*given), ABCI, "serial", 32).work[0].block.step.uncertainty.kernels[0]
+        for given in (([64, 64],), ([16, 16, 16],), ([64, 64], 32))
+    )
+    assert plane < 0.2
+    assert box == pytest.approx(plane + constants.FAMILY, rel=0.15)
+    assert alone == pytest.approx(plane + constants.FAMILY, rel=0.15)
+
+
+def test_a_way_is_doubted_by_what_is_known_of_it() -> None:
+    """Within a node NCCL is known to fall short by less than networks between nodes do."""
+    bare = without(ABCI, "network")
+    shared = replace(bare, levels=tuple(replace(level, share=0.8) for level in bare.levels))
+    one, two = ((4, 1),), ((8, 1),)
+    found = [lines(system, "allreduce", pattern, pattern[0][0])[0].short
+             for system, pattern in ((bare, one), (shared, two), (bare, two))]  # fmt: skip
+    assert found == [constants.SHORT[way] for way in ("inside", "share", "between")]
+    assert lines(ABCI, "allreduce", two, 8)[0].short == 0
+
+
+def test_what_hides_may_show_where_the_network_falls_short() -> None:
+    """4 s under 10 s in 4 calls: 1 s shows. Were it 12 s, 12 - 10 < 12 / 4: 3 s do; 20 s: 10."""
+    cover = Cover({"forward": np.array([[10.0]])}, {"forward": np.zeros((1, 1))})
+    message: Any = SimpleNamespace(hides="forward", when="forward")
+    left = [
+        float(cover.left(message, np.array([[s]]), np.array([[4.0]]), np.array([True]))[0, 0])
+        for s in (4.0, 12.0, 20.0)
+    ]
+    assert left == [1, 3, 10]
+    assert isinstance(Message, type)
+
+
+def test_a_hidden_exchange_is_doubted_over_an_unknown_network() -> None:
+    bare = without(DGX, "network")
+    known, unknown = (
+        oracle.estimate("megatron-2.5b", system, "data:64", 64, software="pytorch-ddp")
+        for system in (without(replace(DGX, levels=tuple(
+            replace(level, share=1.0) for level in DGX.levels)), ""), bare)
+    )  # fmt: skip
+    assert sides(unknown)[1] > 1.1 * sides(known)[1]
+
+
+def test_what_to_measure_names_the_software() -> None:
+    nobody = oracle.estimate("gpt2", DGX, ["data:4", "data:2 tensor:2"], 64, software="plain")
+    assert doubts(nobody, 0)["a step under plain"] == pytest.approx(0.18 * nobody.seconds[0])
+    whole = sum(part**2 for part in doubts(nobody, 0).values())
+    assert whole == pytest.approx(nobody.deviation[0] ** 2)
+    held = oracle.estimate("gpt2", DGX, ["data:4"], 64, software="megatron-core")
+    assert not [key for key in doubts(held, 0) if "under" in key]
+
+
+# --- probabilities ---------------------------------------------------------------------------
+
+
+def test_likeliest_of_two_by_hand() -> None:
+    """ln 1.1 = 0.0953 apart, each ± 0.1 · √½ alone: 0.0953 / 0.1 = 0.953 σ, 83 %."""
+    assert likeliest(np.ones(2), np.full(2, 0.1), 100_000) == pytest.approx([0.5, 0.5], abs=0.01)
+    found = likeliest(np.array([1.0, 1.1]), np.array([0.1, 0.11]), 100_000)
+    assert found == pytest.approx([0.83, 0.17], abs=0.01)
+
+
+def test_chances_by_hand() -> None:
+    """10 of 10: 0.9^10 = 0.349 on that side alone; errors in common make all or none likelier."""
+    alone, shared = doubt.chances(10, 10)
+    assert alone == pytest.approx(0.349 + 0.264, abs=0.001)  # and what is as unlikely below: ≤ 8
+    assert doubt.chances(100, 100)[0] < 0.001 < 0.05 < doubt.chances(100, 100)[1]
+    assert doubt.chances(0, 10)[0] < 1e-9 < doubt.chances(0, 10)[1] < 0.01
+    assert shared <= 1
+
+
+def test_repeated_configurations_count_once() -> None:
+    """Three of one configuration, in the middle 2 s; one of another that ran; one that did not."""
+    cases = [Case((), "gpt2", "dgx-a100", plan, 64, seconds)
+             for plan, seconds in (("data:4", 1.0), ("data:4", 2.0), ("data:4", 8.0),
+                                   ("data:8", 1.0), ("data:2", np.inf))]  # fmt: skip
+    held = doubt.Held(cases, fidelity.predict(cases))
+    assert held.distinct() == [(0, pytest.approx(2.0)), (3, pytest.approx(1.0))]
+
+
+@pytest.fixture(scope="module")
+def judged() -> dict[str, Any]:
+    return doubt.judged(CARRIED, ["memory_bloom", "b200_memory", "megatron_table5", "bloom"])
+
+
+def test_what_ran_out_of_memory_is_not_said_to_fit(judged: dict[str, Any]) -> None:
+    figures = judged["figures"]
+    assert figures["fits.out_of_memory"]["value"] <= 0.5
+    assert figures["fits.ran"]["value"] >= 0.05
+    assert figures["brier.best"]["value"] < figures["brier.best.guess"]["value"]
+    assert figures["brier.fits"]["value"] < figures["brier.fits.guess"]["value"]
+
+
+def test_intervals_of_tables_hold(judged: dict[str, Any]) -> None:
+    whole = [line for line in judged["rows"] if not line["without"]]
+    assert [line["verdict"] for line in whole] == ["holds"] * 4
+    assert not any(line["wide"] for line in judged["rows"])
+    assert {line["n"] + line["repeats"] for line in whole} == {56, 16, 8, 53}
+    assert "megatron_table5" in doubt.text(judged)
