@@ -35,7 +35,8 @@ class Level:
     oversubscription: Annotated[float, Between(1, 1000)] = 1.0
     shape: tuple[Count, ...] = ()  # extents of a torus, arities of a tree, …; meaning by kind
     routing: str | None = None
-    interference: tuple[Ratio, ...] = ()  # impact of other jobs: (p50, p99) factors
+    # how much slower other jobs make messages that cross this level: (p50, p99) factors
+    interference: tuple[Annotated[float, Between(1, 1000)], ...] = ()
     # of the datasheet's bandwidth, what collectives were measured to get; None: never measured
     share: Annotated[float, Between(0.01, 1)] | None = None
 
@@ -44,6 +45,9 @@ class Level:
             yield Clash("duplex", f"duplex is `full` or `half`, not `{self.duplex}`")
         if self.link and self.link not in LINKS:
             yield Clash("link", f"unknown link `{self.link}`", suggest(self.link, LINKS, "known"))
+        if len(self.interference) > 2 or [*self.interference] != sorted(self.interference):
+            what = "other jobs slow messages by two factors, the second no smaller"
+            yield Clash("interference", what, "[p50, p99], e.g. [1.1, 2.5]")
         if self.ports is not None and self.ports <= 0:
             yield Clash("ports", "a unit without a port cannot be joined", "1 or more")
 
