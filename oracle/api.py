@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING, Any
 
 from oracle.ask import search
 from oracle.models.model import model as load_model
-from oracle.predict.defaults import options_for
+from oracle.plan.plan import Plan
+from oracle.predict.defaults import options_for, room_for
 from oracle.predict.estimate import estimate as predict
 from oracle.spec.catalogue import system as load_system
 from oracle.spec.document import refusal
@@ -15,7 +16,6 @@ from oracle.spec.document import refusal
 if TYPE_CHECKING:
     from oracle.ask.ranking import Ranking
     from oracle.models.model import Model
-    from oracle.plan.plan import Plan
     from oracle.predict.estimate import Estimate
     from oracle.spec.system import System
 
@@ -36,11 +36,14 @@ def estimate(
     profile: Any = None,
     software: Any = None,
     any_plan: bool = False,
+    grow: bool = False,
 ) -> Estimate:
     """How long an iteration takes under a plan, or under each of many; and what it needs.
 
     `software` is what runs the training: a shipped name, a file, `nemo,gradients=bf16`.
     `any_plan` leaves its rules of what can be launched out.
+    A plan of more devices than the system has is refused (`broken`, among others that it has), or
+    with `grow` the outermost level of the system joins as many more units.
     `profile` is a file of `oracle measure compute`: rows that it has take what they took there.
 
     >>> import oracle
@@ -54,7 +57,9 @@ def estimate(
         profile, software, any_plan,
     )  # fmt: skip
     _check_batch(batch)
-    return predict(what, where, plan, batch, options)
+    plans = plan if isinstance(plan, str | Plan) else list(plan)
+    some = [plans] if isinstance(plans, str | Plan) else plans
+    return predict(what, room_for(where, some, grow), plans, batch, options)
 
 
 def recommend(
@@ -78,6 +83,7 @@ def recommend(
     profile: Any = None,
     software: Any = None,
     any_plan: bool = False,
+    grow: bool = False,
 ) -> Ranking:
     """The fastest ways to split the training over `devices` that fit, best first.
 
@@ -97,12 +103,9 @@ def recommend(
     _check_batch(batch)
     if objective not in ("time", "cost", "memory"):
         raise refusal("options", f"unknown objective `{objective}`", "time, cost or memory")
-    if not 1 <= devices <= where.devices:
-        raise refusal(
-            "options",
-            f"{devices} devices, but {where.name} has {where.devices}",
-            "fewer, or a larger system",
-        )
+    if devices < 1:
+        raise refusal("options", f"{devices} devices", "a whole number from 1 on")
+    where = where.of_size(devices, grow)
     return search.recommend(
         what, where, int(devices), int(batch), options,
         only=only, without=without, top=top, objective=objective,

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from oracle.models.model import model as load_model
-from oracle.predict.defaults import options_for
+from oracle.predict.defaults import options_for, room_for
 from oracle.predict.estimate import Estimate
 from oracle.predict.estimate import estimate as predict
 from oracle.spec.catalogue import system as load_system
@@ -110,7 +110,9 @@ def compare(files: Sequence[str | Path], model: Any, system: Any, **options: Any
     options = {**given, **{key: value for key, value in options.items() if value is not None}}
     if options.get("precision") == "fp64":
         options["precision"] = "fp32"
+    grow = bool(options.pop("grow", False))
     what, where = load_model(model, options.pop("dataset", None)), load_system(system)
+    where = room_for(where, [one.plan for one in found], grow)
     predicted = predict(
         what, where, [one.plan for one in found], [one.batch for one in found],
         options_for(what, where, **options),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -15,6 +16,7 @@ from oracle.plan.plan import Plan, table
 from oracle.predict import evaluate
 from oracle.predict.evaluate import Block, Work
 from oracle.predict.memory import KINDS
+from oracle.predict.remarks import remarks
 from oracle.spec.options import Options
 from oracle.spec.system import System
 from oracle.spec.tabular import Tabular
@@ -113,6 +115,11 @@ class Estimate(Tabular):
         """Seconds per epoch: D/B iterations."""
         data = self.model.dataset
         return None if data is None else self.seconds * data.samples / self.batch
+
+    @cached_property
+    def warnings(self) -> list[dict[str, str]]:
+        """What was done otherwise than asked, and values of the specs that look wrong."""
+        return remarks(self.system, self.model.dataset, self.options, self.exchange)
 
     def take(self, rows: Sequence[int]) -> Estimate:
         """The same estimate of a selection of plans."""
@@ -246,6 +253,8 @@ class Estimate(Tabular):
             "software": self.options.software.label,
             "dataset": self.model.dataset.name if self.model.dataset else None,
             "ideal": self.options.ideal,
+            "computed_in": precision_on(self.system.device, self.options.precision),
+            "warnings": self.warnings,
             "plans": [self.plan_dict(row, given[row]) for row in range(len(self))],
         }
 
@@ -267,6 +276,7 @@ def _joined(
     model: Model, system: System, options: Options, tables: list[tuple[Plan, list[int]]], lines: Any
 ) -> Estimate:
     size = sum(len(rows) for _, rows in tables)
+
     def priced(by: Any) -> list[tuple[Any, Block]]:
         return [
             (np.array(order)[rows], part)

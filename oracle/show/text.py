@@ -27,13 +27,15 @@ def ranking_text(ranking: Ranking, asked: Any = None) -> str:
     shown = ranking.estimate
     head = _head(shown if len(shown) else ranking.misses, ranking)
     if not len(shown):
-        return "\n".join([head, "", *_nothing_fits(ranking, asked)])
+        said = said_otherwise(ranking.misses)
+        return "\n".join([head, *said, "", *_nothing_fits(ranking, asked)])
     likely = ranking.likely_best()
     epoch = "" if shown.epoch is None else f", {show(shown.epoch[0], 's')} an epoch"
     answer = _fit(f"{shown.plans[0]} is\u00a0{_superlative(ranking)}: "
                   f"{_interval(shown, 0)} an iteration{epoch}")  # fmt: skip
     lines = [
         head,
+        *said_otherwise(shown),
         "",
         answer,
         f"  memory    {_memory(shown, 0)}",
@@ -50,6 +52,12 @@ def ranking_text(ranking: Ranking, asked: Any = None) -> str:
     if asked is not None:
         lines += _next(ranking, asked)
     return "\n".join(lines)
+
+
+def said_otherwise(shown: Estimate) -> list[str]:
+    """What was not done as it was asked: a precision or an algorithm that is not there."""
+    return [_fit(f"  {one['field']}: {one['what']}") for one in shown.warnings
+            if one["field"] in ("precision", "algorithm")]  # fmt: skip
 
 
 def _superlative(ranking: Ranking) -> str:
@@ -270,6 +278,7 @@ def estimate_text(shown: Estimate, row: int = 0) -> str:
              f"{shown.options.precision}, {shown.options.optimizer}{_software(shown)}; "
              f"{origins(shown)}"),
     ]  # fmt: skip
+    lines += said_otherwise(shown)
     if shown.broken[row]:
         lines += ["  this plan cannot run:", *(f"    {words}" for words in shown.broken[row])]
     lines += ["", "  compute"]

@@ -183,13 +183,7 @@ class Reader:
         return built
 
     def clash(self, clash: Clash, node: Node) -> None:
-        at: Node | None = node
-        for step in clash.field.split("."):
-            if at is not None:
-                node = at
-                numbered = {str(i): item for i, item in enumerate(at.items)}
-                at = (at.entries or numbered).get(step)
-        self.fault("E109", clash.what, at or node, clash.hint)
+        self.fault("E109", clash.what, node.at(clash.field), clash.hint)
 
 
 _FLOAT = r"[-+]?([0-9]{1,400}\.?[0-9]{0,400}|\.[0-9]{1,400})([eE][-+]?[0-9]{1,3})?"
