@@ -10,7 +10,7 @@ from oracle.ask import search
 from oracle.ask.largest import largest_batch
 from oracle.models.model import model as load_model
 from oracle.plan.plan import Plan
-from oracle.predict.defaults import options_for
+from oracle.predict.defaults import options_for, room_for
 from oracle.predict.estimate import estimate as predict
 from oracle.spec.catalogue import system as load_system
 from oracle.spec.document import refusal
@@ -38,6 +38,7 @@ def estimate(
     profile: Any = None,
     software: Any = None,
     any_plan: bool = False,
+    grow: bool = False,
 ) -> Estimate:
     """How long an iteration takes under a plan, or under each of many; and what it needs.
 
@@ -45,6 +46,8 @@ def estimate(
     fit, as many as it has.
     `software` is what runs the training: a shipped name, a file, `nemo,gradients=bf16`.
     `any_plan` leaves its rules of what can be launched out.
+    A plan of more devices than the system has is refused (`broken`, among others that it has), or
+    with `grow` the outermost level of the system joins as many more units.
     `profile` is a file of `oracle measure compute`: rows that it has take what they took there.
 
     >>> import oracle
@@ -63,7 +66,9 @@ def estimate(
         rows = _rows(plan)
         return predict(what, where, rows, list(largest_batch(what, where, rows, options)), options)
     _check_batch(batch)
-    return predict(what, where, plan, batch, options)
+    plans = plan if isinstance(plan, str | Plan) else list(plan)
+    some = [plans] if isinstance(plans, str | Plan) else plans
+    return predict(what, room_for(where, some, grow), plans, batch, options)
 
 
 def _rows(plan: str | Plan | Iterable[str | Plan]) -> list[str]:
@@ -99,6 +104,7 @@ def recommend(
     any_plan: bool = False,
     risk: float = 0.05,
     fastest: bool = False,
+    grow: bool = False,
 ) -> Ranking:
     """The fastest ways to split the training over `devices` that fit, best first.
 
@@ -129,12 +135,9 @@ def recommend(
         raise refusal("options", f"a risk of {risk:g}", "between 0 and 1, e.g. 0.05")
     if objective not in ("time", "cost", "memory"):
         raise refusal("options", f"unknown objective `{objective}`", "time, cost or memory")
-    if not 1 <= devices <= where.devices:
-        raise refusal(
-            "options",
-            f"{devices} devices, but {where.name} has {where.devices}",
-            "fewer, or a larger system",
-        )
+    if devices < 1:
+        raise refusal("options", f"{devices} devices", "a whole number from 1 on")
+    where = where.of_size(devices, grow)
     return search.recommend(
         what, where, int(devices), int(batch), options,
         only=only, without=without, top=int(top), objective=objective, fastest=fastest,

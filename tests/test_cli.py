@@ -25,7 +25,7 @@ ALWAYS = {"-q", "--quiet", "-v", "--verbose", "-h", "--help", "--color"}
 RESULT = {"--json", "--format", "-o", "--output"}
 PREDICT = ALWAYS | RESULT | {"--dataset", "--max-memory", "--precision", "--optimizer",
                              "--ideal", "--gamma", "--algorithm", "--profile",
-                             "--software", "--any"}  # fmt: skip
+                             "--software", "--any", "--grow"}  # fmt: skip
 BATCH = {"--batch", "--batch-per-device"}
 OPTIONS = {
     "recommend": PREDICT | BATCH | {"--devices", "--top", "--objective", "--only", "--without",

@@ -10,6 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+import oracle
 from oracle.network import contention, topology
 from oracle.network.collectives import ALGORITHMS, menu, named
 from oracle.network.contention import (
@@ -532,6 +533,27 @@ def test_a_query_of_a_thousand_ranks_is_quick():
 def test_public_names():
     assert set(contention.__all__) == {
         "Contention", "Cost", "CostLine", "Loads", "Offer", "Pattern", "RankGroups", "alone",
-        "fair_rates",
+        "among_others", "fair_rates",
         "interference", "lines", "loads", "schedule_cost", "schedule_costs", "sentence",
     }  # fmt: skip
+
+
+def test_other_jobs_slow_what_crosses_their_level_alone():
+    calm = catalogue.system("abci")
+    factors = (1.3, 4.0)
+    busy = replace(calm, levels=(*calm.levels[:-1],
+                                 replace(calm.levels[-1], interference=factors)))  # fmt: skip
+    inside = calm.levels[-2].devices
+    plans = ["serial", f"data:{min(4, inside)}", f"data:{2 * inside}"]
+    before, after = (oracle.estimate("resnet50", one, plans, 256) for one in (calm, busy))
+    assert list(after.seconds) == list(before.seconds)
+    assert list(after.seconds_low) == list(before.seconds_low)
+    assert list(after.seconds_high[:2]) == list(before.seconds_high[:2])
+    factor = 1.3 * (4 / 1.3) ** (1.6449 / 2.3263)
+    sent = sum(m["seconds"] for m in after.exchange[2])
+    wider = float(after.crowded[2] - after.seconds[2])
+    assert 0 < wider <= (factor - 1) * sent * (1 + 1e-9)
+    assert after.seconds_high[2] > before.seconds_high[2]
+    lighter = replace(busy, levels=(*busy.levels[:-1],
+                                    replace(busy.levels[-1], interference=(1.0, 4.0))))  # fmt: skip
+    assert oracle.estimate("resnet50", lighter, plans, 256).seconds_high[2] < after.seconds_high[2]

@@ -12,7 +12,7 @@ import numpy as np
 
 from oracle.models.model import Model
 from oracle.models.model import model as load_model
-from oracle.predict.defaults import options_for
+from oracle.predict.defaults import options_for, room_for
 from oracle.predict.estimate import Estimate
 from oracle.predict.estimate import estimate as predict
 from oracle.spec.catalogue import system as load_system
@@ -112,6 +112,9 @@ def compare(files: Sequence[str | Path], model: Any, system: Any, **options: Any
 
     found = [(str(path), one) for path in files for one in read(Path(path))]
     what, where = load_model(model, options.pop("dataset", None)), load_system(system)
+    grow = bool(options.pop("grow", False))
+    if grow:
+        where = room_for(where, [one.plan for _, one in found], grow)
     asked = {key: value for key, value in options.items() if value is not None}
     faults = [
         Fault("E109", f"{path}, `{one.plan}`: {why}", Place(), hint)

@@ -76,6 +76,14 @@ def prediction_arguments(parser: argparse.ArgumentParser, *, system: bool = True
     parser.add_argument("--algorithm", metavar="A", help="of collectives: ring, tree, nccl, …")
     profile_argument(parser)
     software_arguments(parser)
+    if system:
+        grow_argument(parser)
+
+
+def grow_argument(parser: argparse.ArgumentParser) -> None:
+    """For verbs that refuse what is larger than the system."""
+    parser.add_argument("--grow", action="store_true",
+                        help="let the system's outermost level join more devices")  # fmt: skip
 
 
 def software_arguments(parser: argparse.ArgumentParser) -> None:
@@ -157,4 +165,5 @@ def prediction_options(asked: argparse.Namespace) -> dict[str, Any]:
         "profile": asked.profile,
         "software": asked.software,
         "any_plan": asked.any_plan,
+        "grow": getattr(asked, "grow", False),
     }

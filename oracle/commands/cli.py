@@ -173,7 +173,12 @@ def _verbose_lines(asked: Any, set_elsewhere: dict[str, Any], seconds: float) ->
     if getattr(asked, "model", None) and getattr(asked, "system", None):
         from oracle.commands.sweep import specs
         from oracle.show.provenance import resolved, specs_read, usual
+        from oracle.spec.catalogue import system as opened
+        from oracle.spec.plausible import warnings
 
+        for system in specs(asked.system):
+            lines += [f"warning: {system}: {one.field}: {one.what}; {one.hint}"
+                      for one in warnings(opened(system))]  # fmt: skip
         read = {
             f"read: {one.kind} {one.name}, sha256 {one.sha256[:16]}…"
             for model in specs(asked.model)

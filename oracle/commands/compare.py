@@ -7,7 +7,12 @@ from __future__ import annotations
 
 import argparse
 
-from oracle.commands.arguments import profile_argument, recipe_arguments, result_arguments
+from oracle.commands.arguments import (
+    grow_argument,
+    profile_argument,
+    recipe_arguments,
+    result_arguments,
+)
 from oracle.commands.parser import Answer, formatted
 
 
@@ -18,6 +23,7 @@ def arguments(parser: argparse.ArgumentParser) -> None:
                         help="exit 1 if the mean accuracy is lower")  # fmt: skip
     recipe_arguments(parser)
     profile_argument(parser)
+    grow_argument(parser)
     parser.add_argument("--plot", metavar="FILE", help="predicted against measured, as a figure")
     result_arguments(parser)
 
@@ -35,7 +41,7 @@ def run(asked: argparse.Namespace) -> Answer:
     try:
         found = compare(
             files, model, system, precision=asked.precision, optimizer=asked.optimizer,
-            profile=asked.profile,
+            profile=asked.profile, grow=asked.grow,
         )  # fmt: skip
     except OSError as error:
         raise refusal(files[0], error.strerror or "unreadable", code="E100") from None

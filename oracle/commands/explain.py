@@ -41,13 +41,14 @@ def run(asked: argparse.Namespace) -> Answer:
         return Answer("", 2, "error: a plan is explained for a MODEL, a SYSTEM and a --batch")
     from oracle.ask.explain.explanation import explain
     from oracle.models.model import model
-    from oracle.predict.defaults import options_for
+    from oracle.predict.defaults import options_for, room_for
     from oracle.show.explanation import explanation_text
     from oracle.spec.catalogue import system
 
     what, where = model(asked.model, asked.dataset), system(asked.system)
     kept = prediction_options(asked)
     kept.pop("dataset")
+    where = room_for(where, [asked.plan], kept.pop("grow"))
     options = options_for(what, where, **kept)
     found = explain(what, where, asked.plan, batch_of(asked, asked.plan), options)
     code = 0 if found.own.shown.feasible[0] else 1

@@ -22,6 +22,7 @@ from typing import Any
 from oracle.commands.arguments import (
     batch_arguments,
     batch_of,
+    grow_argument,
     names,
     prediction_arguments,
     prediction_options,
@@ -79,6 +80,7 @@ def arguments(parser: argparse.ArgumentParser) -> None:
     one.add_argument("--pattern", type=pattern, metavar="SIZExSTRIDE,…", help="outermost first")
     one.add_argument("--op", default="allreduce", metavar="OP", help="what the groups do")
     one.add_argument("--algorithm", metavar="A", help="by which algorithm")
+    grow_argument(one)
     one.add_argument("--bytes", default="64 MB", metavar="M", help="of one message")
 
 
@@ -244,8 +246,7 @@ def _contention(asked: argparse.Namespace) -> Any:
         raise refusal(
             "plot", "no groups to draw", "--plan PLAN [--axes A], or --devices N --pattern 16x4"
         )
-    if devices > where.devices:
-        raise refusal("plot", f"{devices} devices, but {where.name} has {where.devices}")
+    where = where.of_size(devices, asked.grow)
     try:
         return contention(where, what, devices, asked.op, asked.algorithm, nbytes, asked.title)
     except ValueError as error:

@@ -65,7 +65,8 @@ def enough(asked: argparse.Namespace) -> int | None:
     """The first doubling of the devices on which something fits, if there is one."""
     from oracle.spec.catalogue import system
 
-    most = min(system(asked.system).devices, 64 * asked.devices)
+    most = 64 * asked.devices
+    most = most if asked.grow else min(system(asked.system).devices, most)
     for count in (asked.devices * 2**k for k in range(1, 7)):
         more = argparse.Namespace(**{**vars(asked), "devices": count, "top": 1})
         if count <= most and len(ranked(more)):

@@ -68,15 +68,18 @@ def shown(asked: argparse.Namespace) -> Answer:
 def checked(asked: argparse.Namespace) -> Answer:
     from oracle.spec import catalogue
 
-    lines, errors = [], []
+    lines, errors, warned = [], [], []
     files: list[dict[str, Any]] = []
     for name in asked.names:
         kind = asked.kind
         try:
             kind = kind or kind_of(name)
-            opened(kind, name)
+            strange = _strange(name, kind, opened(kind, name))
             lines.append(f"{name}: a sound {catalogue.singular(kind)} spec")
-            files.append({"name": name, "kind": kind, "sound": True, "faults": []})
+            warned += ["warning: {}:{line}: {field}: {what}; {hint}".format(name, **one)
+                       for one in strange]  # fmt: skip
+            files.append({"name": name, "kind": kind, "sound": True, "faults": [],
+                          "warnings": strange})  # fmt: skip
         except SpecError as error:
             errors.append(str(error))
             faults = [
@@ -84,14 +87,28 @@ def checked(asked: argparse.Namespace) -> Answer:
                  "column": fault.place.column, "hint": fault.hint}
                 for fault in error.faults
             ]  # fmt: skip
-            files.append({"name": name, "kind": kind, "sound": False, "faults": faults})
+            files.append({"name": name, "kind": kind, "sound": False, "faults": faults,
+                          "warnings": []})  # fmt: skip
     rows = [{"name": file["name"], "kind": file["kind"], **fault} for file in files
             for fault in file["faults"] or [dict.fromkeys(FAULT)]]  # fmt: skip
-    said = "\n\n".join(errors) if (asked.form or "text") == "text" else ""
+    said = "\n\n".join([*errors, *warned]) if (asked.form or "text") == "text" else ""
     return formatted(
         asked, lambda: "\n".join(lines), lambda: {"schema": 1, "files": files}, lambda: rows,
         2 if errors else 0, said,
     )  # fmt: skip
+
+
+def _strange(name: str, kind: str, spec: object) -> list[dict[str, Any]]:
+    """Values that no machine is known to have, with the line where each stands."""
+    from oracle.spec.catalogue import document
+    from oracle.spec.plausible import warnings
+
+    found: list[dict[str, Any]] = []
+    for one in warnings(spec) if kind in ("systems", "devices", "datasets") else ():
+        place = document(name, kind)[0].at(one.field).place
+        found.append({"field": one.field, "what": one.what, "line": place.line,
+                      "column": place.column, "hint": one.hint})  # fmt: skip
+    return found
 
 
 def schema(asked: argparse.Namespace) -> Answer:

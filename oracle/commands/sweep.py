@@ -111,7 +111,7 @@ def grid(asked: argparse.Namespace) -> Any:
         tuple(map(float, batches)), asked.batch is None, ("", *dict.fromkeys(asked.what_if)),
         tuple(ways) or ("best",), asked.dataset, asked.precision, asked.optimizer, asked.ideal,
         memory, asked.gamma, asked.algorithm, asked.objective, tuple(asked.only),
-        tuple(asked.without), asked.profile, asked.software, asked.any_plan,
+        tuple(asked.without), asked.profile, asked.software, asked.any_plan, asked.grow,
     )  # fmt: skip
 
 

@@ -97,11 +97,11 @@ class Stages:
         """(plans, chunks - 1) → (plans, p): what each device receives, from either side."""
         return self.fold(self._between(borders)) + self.received_ahead(borders)
 
-    def received_most(self, borders: Array) -> Array:
-        """(plans, chunks - 1) → (plans, p): the largest that each device receives."""
+    def received_most(self, borders: Array) -> tuple[Array, Array]:
+        """(plans, chunks - 1) → (plans, p) twice: the largest received from ahead, from behind."""
         between = self._between(borders)
-        sides = (np.pad(between, [(0, 0), side]) for side in ((1, 0), (0, 1)))
-        return np.maximum(*(self.fold(side, np.maximum) for side in sides))
+        ahead, behind = (np.pad(between, [(0, 0), side]) for side in ((1, 0), (0, 1)))
+        return self.fold(ahead, np.maximum), self.fold(behind, np.maximum)
 
     def _between(self, borders: Array) -> Array:
         """Without those where a V turns, between two chunks of one device."""

@@ -11,6 +11,7 @@ step          an iteration from the seconds of its stages
 played        when the stages of a pipeline are done, as its schedule is played
 memory        bytes of a device at the worst moment
 limits        what a plan may not exceed
+remarks       what was done otherwise than asked, and values that look wrong
 uncertainty   how far a prediction can be trusted, by cause
 defaults      options that nobody said
 trace         the iteration in time, stage by stage

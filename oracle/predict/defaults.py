@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from functools import lru_cache
 from typing import Any
 
@@ -10,6 +11,8 @@ from oracle.models.model import Model
 from oracle.network.collectives import ALGORITHMS
 from oracle.network.contention.price import ALIASES
 from oracle.plan.launchable import software as opened_software
+from oracle.plan.plan import Plan
+from oracle.plan.plan import parse as parsed
 from oracle.spec.document import refusal, suggest
 from oracle.spec.options import SLOTS, Options
 from oracle.spec.precision import PRECISIONS
@@ -51,6 +54,16 @@ def options_for(
         precision, optimizer, ideal, _bytes(max_memory), gamma, algorithm, profile=measured,
         software=_software(software, tokens, ideal), any_plan=any_plan,
     )  # fmt: skip
+
+
+def room_for(system: System, plans: Iterable[str | Plan], grow: bool = False) -> System:
+    """The system, where it has the devices that plans want, or is let `grow` to them.
+
+    Plans are refused where none of them has room; beside others that have, a plan is `broken`.
+    """
+    each = (parsed(plan, 1) if isinstance(plan, str) else plan for plan in plans)
+    wanted = [int(devices) for plan in each for devices in plan.devices[:, 0]] or [1]
+    return system.of_size(max(wanted) if grow else min(wanted), grow)
 
 
 # what runs a training where nobody says it, by kind of model

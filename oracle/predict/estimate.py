@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from statistics import NormalDist
 from typing import Any
 
@@ -16,6 +17,7 @@ from oracle.plan.plan import Plan, table
 from oracle.predict import evaluate
 from oracle.predict.evaluate import Block, Work
 from oracle.predict.memory import KINDS
+from oracle.predict.remarks import remarks
 from oracle.spec.options import Options
 from oracle.spec.system import System
 from oracle.spec.tabular import Tabular
@@ -42,6 +44,7 @@ class Estimate(Tabular):
     seconds: Floats
     deviation: Floats  # 1σ, seconds
     more: Floats  # 1σ of what can only add to them, seconds
+    crowded: Floats  # seconds with messages as slow as other jobs make them, 95 % of the time
     compute: dict[str, Floats]
     exchange: tuple[tuple[dict[str, Any], ...], ...]  # one tuple of messages a plan
     memory_kinds: dict[str, Floats]
@@ -85,13 +88,12 @@ class Estimate(Tabular):
     @property
     def seconds_high(self) -> Floats:
         up = NINETY * np.hypot(self.deviation, self.more) / np.maximum(self.seconds, 1e-30)
-        return self.seconds * np.exp(up) * self.interference
+        return self.crowded * np.exp(up)
 
     @property
-    def interference(self) -> float:
+    def interference(self) -> Floats:
         """What other jobs may cost; it widens the interval and never moves the centre."""
-        factors = [level.interference[-1] for level in self.system.levels if level.interference]
-        return max([1.0, *factors])
+        return self.crowded / np.maximum(self.seconds, 1e-30)
 
     @property
     def _spread(self) -> Floats:
@@ -113,13 +115,18 @@ class Estimate(Tabular):
         data = self.model.dataset
         return None if data is None else self.seconds * data.samples / self.batch
 
+    @cached_property
+    def warnings(self) -> list[dict[str, str]]:
+        """What was done otherwise than asked, and values of the specs that look wrong."""
+        return remarks(self.system, self.model.dataset, self.options, self.exchange)
+
     def take(self, rows: Sequence[int]) -> Estimate:
         """The same estimate of a selection of plans."""
         at = list(rows)
         return Estimate(
             self.model, self.system, self.options, tuple(self.plans[i] for i in at),
             self.batch[at], self.devices[at], self.seconds[at], self.deviation[at],
-            self.more[at],
+            self.more[at], self.crowded[at],
             {k: v[at] for k, v in self.compute.items()}, tuple(self.exchange[i] for i in at),
             {k: v[at] for k, v in self.memory_kinds.items()},
             self.memory_deviation[at], self.cached[at],
@@ -247,6 +254,8 @@ class Estimate(Tabular):
             "software": self.options.software.label,
             "dataset": self.model.dataset.name if self.model.dataset else None,
             "ideal": self.options.ideal,
+            "computed_in": precision_on(self.system.device, self.options.precision),
+            "warnings": self.warnings,
             "plans": [self.plan_dict(row, given[row]) for row in range(len(self))],
         }
 
@@ -268,19 +277,30 @@ def _joined(
     model: Model, system: System, options: Options, tables: list[tuple[Plan, list[int]]], lines: Any
 ) -> Estimate:
     size = sum(len(rows) for _, rows in tables)
-    found: list[tuple[Any, Block]] = []
-    for plan, order in tables:
-        at = np.array(order)
-        found += [
-            (at[rows], part) for rows, part in evaluate.blocks(model, system, plan, options, lines)
+
+    def priced(by: Any) -> list[tuple[Any, Block]]:
+        return [
+            (np.array(order)[rows], part)
+            for plan, order in tables
+            for rows, part in evaluate.blocks(model, system, plan, options, by)
         ]
 
-    def column(read: Any) -> Floats:
+    found = priced(lines)
+
+    def column(read: Any, parts: list[tuple[Any, Block]] = found) -> Floats:
         whole = np.empty(size)
-        for rows, part in found:
+        for rows, part in parts:
             whole[rows] = read(part)
         return whole
 
+    seconds = column(lambda b: b.seconds)
+
+    crowded = seconds
+    if not options.ideal and any(level.interference for level in system.levels):
+        from oracle.network import contention
+
+        others = priced(contention.among_others(lines or contention.lines))
+        crowded = np.maximum(column(lambda b: b.seconds, others), seconds)
     texts: list[str] = [""] * size
     exchange: list[tuple[dict[str, Any], ...]] = [()] * size
     broken: list[tuple[str, ...]] = [()] * size
@@ -296,8 +316,8 @@ def _joined(
     return Estimate(
         model, system, options, tuple(texts),
         column(lambda b: b.plan.batch[:, 0]), column(lambda b: b.plan.devices[:, 0]),
-        column(lambda b: b.seconds), column(lambda b: b.step.uncertainty.deviation),
-        column(lambda b: b.step.uncertainty.more),
+        seconds, column(lambda b: b.step.uncertainty.deviation),
+        column(lambda b: b.step.uncertainty.more), crowded,
         {part: column(lambda b, part=part: b.step.compute[part]) for part in PARTS},
         tuple(exchange), {kind: column(lambda b, kind=kind: b.held.kinds[kind]) for kind in KINDS},
         column(lambda b: b.held.deviation), column(lambda b: b.held.cached),

@@ -44,6 +44,9 @@ class Priced:
     origins: tuple[str, ...]  # where a line comes from, by the same index
     outside: Array  # (plans,) whether no measurement covers its size and group
     ahead: Array | float = 0.0  # of `exposed` at a border, the receive time before the forward pass
+    ahead_calls: Array | float = 0.0  # of `calls` likewise
+    # of a border's largest calls, those received before a forward and before a backward pass
+    sides: tuple[Array, Array] | None = None
 
     @property
     def what(self) -> str:
@@ -130,8 +133,8 @@ def calls_of(message: Message, load: Workload, sends: Array, group: Array) -> Ca
         return Calls(nbytes, sends * (nbytes > 0), often, stages.gather, stages.most, rows)
     if message.when == "border":
         nbytes = stages.borders(nbytes)
-        return Calls(nbytes, np.ones_like(nbytes), once, stages.received, stages.received_most,
-                     rows)  # fmt: skip
+        return Calls(nbytes, np.ones_like(nbytes), once, stages.received,
+                     lambda values: np.maximum(*stages.received_most(values)), rows)  # fmt: skip
     nbytes = stages.total(nbytes)
     calls = np.broadcast_to(sends, nbytes.shape) * 1.0
     if message.hides and not load.shard.ideal:
@@ -168,6 +171,8 @@ def price(
     sent = calls_of(message, load, sends, found.size)
     chosen = cheapest(menu, found.row, sent.nbytes)
     ahead: Array = np.zeros(1)
+    ahead_calls: Array = ahead
+    sides: tuple[Array, Array] | None = None
     if message.when == "border" and ideal:  # every crossing is as slow as the slowest
         size, each = len(found.size), chosen.seconds
         worst = each.max(axis=-1, keepdims=True) if each.size else np.zeros((size, 1))
@@ -176,7 +181,10 @@ def price(
         each = sent.calls * chosen.seconds
         seconds, count = (sent.often * spread(sent.total(a)) for a in (each, sent.calls))
         if message.when == "border":
-            ahead = spread(stages.received_ahead(each))
+            ahead, ahead_calls = (spread(stages.received_ahead(a)) for a in (each, sent.calls))
+            crossing = np.where(sent.calls > 0, sent.nbytes, 0.0)
+            before, behind = stages.received_most(crossing)
+            sides = spread(before), spread(behind)
     short = chosen.short[:, None]
     exposed, longer = seconds, seconds * spread(short)
     if message.hides and not (ideal and message.when == "step"):
@@ -201,7 +209,7 @@ def price(
         message, axis.name, mine, menu, message.when.removeprefix("unit "), mine.size[:, 0],
         spread(largest) * (sent.often > 0), count, seconds, exposed, spread(chosen.phi),
         spread(chosen.best), chosen.names, chosen.full, spread(chosen.rough), longer,
-        chosen.origins, spread(chosen.outside), ahead,
+        chosen.origins, spread(chosen.outside), ahead, ahead_calls, sides,
     )  # fmt: skip
 
 

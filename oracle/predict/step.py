@@ -169,20 +169,28 @@ class Step:
 
     def _whole(self, one: Priced) -> Exchange:
         same = self.same
-        calls, seconds = (
-            self._over(one.when, *values) for values in ((one.calls,), (one.seconds, one.ahead))
-        )
+        calls = self._over(one.when, one.calls, one.ahead_calls)
+        seconds = self._over(one.when, one.seconds, one.ahead)
         exposed = self._over(one.when, one.exposed, one.ahead)
         exposed = exposed * self.uncovered if one.when == "step" else exposed
         if one.when == "border":
             exposed = exposed * np.divide(self.shown, self.crossings, out=np.ones(len(same)),
                                           where=self.crossings > 0)  # fmt: skip
-        at = {"step": self.end, "forward": self.paces[0]}.get(one.when, self.paces[1])
         return Exchange(
-            one.what, one.op, one.group[same], calls, one.nbytes[same, at], seconds, exposed,
+            one.what, one.op, one.group[same], calls, self._largest(one), seconds, exposed,
             one.phi[same], one.best[same], one.names, one.full, one.rough[same] * exposed,
             one.origins, one.outside[same],
         )  # fmt: skip
+
+    def _largest(self, one: Priced) -> Array:
+        """Bytes of the largest of the calls that `_over` adds up."""
+        same, (ahead, back) = self.same, self.paces
+        if one.sides is not None:
+            return np.maximum(one.sides[0][same, ahead], one.sides[1][same, back])
+        if one.when == "forward":
+            again = np.where(self.repeats > 1, one.nbytes[same, back], 0.0)
+            return np.maximum(one.nbytes[same, ahead], again)
+        return np.asarray(one.nbytes[same, self.end if one.when == "step" else back])
 
     def _over(self, when: str, values: Array, before: Any = 0.0) -> Array:
         """What comes up each time, over an iteration; `before` of it belongs to the pass ahead."""

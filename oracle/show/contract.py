@@ -73,7 +73,9 @@ QUESTION = {
     "model": TEXT, "system": TEXT, "devices": COUNT, "batch": COUNT, "precision": TEXT,
     "optimizer": TEXT, "software": TEXT, "dataset": maybe(TEXT), "ideal": YES,
 }  # fmt: skip
-ESTIMATE = {**MADE_BY, **FROM, **QUESTION, "options": SET, "plans": listed(PLAN)}
+REMARK = record({"field": TEXT, "what": TEXT, "hint": TEXT})  # done otherwise, or looks wrong
+ESTIMATE = {**MADE_BY, **FROM, **QUESTION, "options": SET, "computed_in": TEXT,
+            "warnings": listed(REMARK), "plans": listed(PLAN)}  # fmt: skip
 ROW = {
     "point": COUNT, "model": TEXT, "system": TEXT, "what_if": TEXT, "way": TEXT, "devices": COUNT,
     "batch": COUNT, "status": {"enum": ["ok", "infeasible", "impossible"]}, "plan": TEXT,
@@ -144,7 +146,9 @@ ANSWERS: dict[str, Schema] = {
         "files": listed(record({"file": TEXT, "there": TEXT}))}),
     "check": record({"schema": {"const": 1}, "files": listed(record({
         "name": TEXT, "kind": maybe(TEXT), "sound": YES, "faults": listed(record({
-            "code": TEXT, "what": TEXT, "line": COUNT, "column": COUNT, "hint": TEXT}))}))}),
+            "code": TEXT, "what": TEXT, "line": COUNT, "column": COUNT, "hint": TEXT})),
+        "warnings": listed(record({
+            "field": TEXT, "what": TEXT, "line": COUNT, "column": COUNT, "hint": TEXT}))}))}),
     "selftest": record({**MADE_BY, "sound": YES, "checks": listed(record({
         "check": TEXT, "sound": YES, "words": TEXT, "seconds": SECONDS}))}),
 }  # fmt: skip

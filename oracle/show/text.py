@@ -30,13 +30,15 @@ def ranking_text(ranking: Ranking, asked: Any = None) -> str:
     shown = ranking.estimate
     head = _head(shown if len(shown) else ranking.misses, ranking)
     if not len(shown):
-        return "\n".join([head, "", *_nothing_fits(ranking, asked)])
+        said = said_otherwise(ranking.misses)
+        return "\n".join([head, *said, "", *_nothing_fits(ranking, asked)])
     likely = ranking.likely_best()
     epoch = "" if shown.epoch is None else f", {show(shown.epoch[0], 's')} an epoch"
     answer = _fit(f"{shown.plans[0]} is\u00a0{_superlative(ranking)}: "
                   f"{_interval(shown, 0)} an iteration{epoch}")  # fmt: skip
     lines = [
         head,
+        *said_otherwise(shown),
         "",
         answer,
         f"  memory    {_memory(shown, 0)}",
@@ -67,6 +69,12 @@ def _faster(ranking: Ranking) -> list[str]:
     if len(line + risky.plans[0]) <= width():
         return [line + risky.plans[0]]
     return [f"{line}--risk {min(1 - fits + 0.005, 0.99):.2f} puts it first"]
+
+
+def said_otherwise(shown: Estimate) -> list[str]:
+    """What was not done as it was asked: a precision or an algorithm that is not there."""
+    return [_fit(f"  {one['field']}: {one['what']}") for one in shown.warnings
+            if one["field"] in ("precision", "algorithm")]  # fmt: skip
 
 
 def _superlative(ranking: Ranking) -> str:
@@ -304,6 +312,7 @@ def estimate_text(shown: Estimate, row: int = 0) -> str:
              f"{shown.options.precision}, {shown.options.optimizer}{_software(shown)}; "
              f"{origins(shown)}"),
     ]  # fmt: skip
+    lines += said_otherwise(shown)
     if shown.broken[row]:
         lines += ["  this plan cannot run:", *(f"    {words}" for words in shown.broken[row])]
     lines += ["", "  compute"]

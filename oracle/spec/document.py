@@ -135,6 +135,16 @@ class Node:
     def length(self) -> int:
         return len(self.text) + 2 * self.quoted if self.kind == "scalar" else 1
 
+    def at(self, path: str) -> Node:
+        """What stands at `levels.0.bandwidth`, or the nearest above it that the text has."""
+        node = self
+        for step in path.split("."):
+            inner = node.entries or {str(i): item for i, item in enumerate(node.items)}
+            if step not in inner:
+                break
+            node = inner[step]
+        return node
+
     @property
     def empty(self) -> bool:
         return self.kind == "scalar" and not self.quoted and self.text in ("", "~", "null")

@@ -9,14 +9,23 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from itertools import pairwise
+from math import prod
 from typing import Annotated
 
 from oracle.spec.device import Device
-from oracle.spec.document import suggest
+from oracle.spec.document import refusal, suggest
 from oracle.spec.schema import Between, Clash, Count, Ratio
 from oracle.spec.units import Bytes, BytesPerSecond, Seconds
 
 LINKS = ("nvlink", "pcie", "network")  # what joins a level; the first network leaves the node
+# how a level joins its units: each is a file of `oracle.network.topology.kinds`
+KINDS = ("switch", "fat-tree", "rail", "mesh", "pcie", "torus", "ring", "grid", "loop",
+         "dragonfly", "optical")  # fmt: skip
+# how many numbers of `shape`, from the first on, multiply to the units joined; None: all of them
+SHAPED = {"fat-tree": None, "torus": None, "ring": None, "grid": None, "loop": 2, "dragonfly": 3}
+PORTLESS = ("mesh", "torus", "ring", "grid")  # units have a link to each neighbour, and no ports
+ROUTINGS = ("adaptive", "striped", "affinity", "d-mod-k", "ecmp")
+OWN_ROUTINGS = {"dragonfly": ("minimal", "matched", "valiant")}
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,24 +37,62 @@ class Level:
     bandwidth: BytesPerSecond  # one port, one direction
     latency: Seconds  # α of a message whose route turns here
     source: str
-    kind: str = "switch"  # a key of topology.KINDS
+    kind: str = "switch"  # of KINDS
     link: str = ""  # of LINKS; by the kind and the place where the file is silent: `linked`
     ports: Ratio | None = None  # of each unit below into this level; None: its inner ports
     duplex: str = "full"
     oversubscription: Annotated[float, Between(1, 1000)] = 1.0
     shape: tuple[Count, ...] = ()  # extents of a torus, arities of a tree, …; meaning by kind
     routing: str | None = None
-    interference: tuple[Ratio, ...] = ()  # impact of other jobs: (p50, p99) factors
+    # how much slower other jobs make messages that cross this level: (p50, p99) factors
+    interference: tuple[Annotated[float, Between(1, 1000)], ...] = ()
     # of the datasheet's bandwidth, what collectives were measured to get; None: never measured
     share: Annotated[float, Between(0.01, 1)] | None = None
 
     def check(self) -> Iterator[Clash]:
+        yield from self._joined()
         if self.duplex not in ("full", "half"):
             yield Clash("duplex", f"duplex is `full` or `half`, not `{self.duplex}`")
         if self.link and self.link not in LINKS:
             yield Clash("link", f"unknown link `{self.link}`", suggest(self.link, LINKS, "known"))
+        if len(self.interference) > 2 or [*self.interference] != sorted(self.interference):
+            what = "other jobs slow messages by two factors, the second no smaller"
+            yield Clash("interference", what, "[p50, p99], e.g. [1.1, 2.5]")
         if self.ports is not None and self.ports <= 0:
             yield Clash("ports", "a unit without a port cannot be joined", "1 or more")
+
+    def _joined(self) -> Iterator[Clash]:
+        """What is wrong with the way its units are joined."""
+        if self.kind not in KINDS:
+            hint = suggest(self.kind, KINDS, "known")
+            yield Clash("kind", f"no level is of a kind called `{self.kind}`", hint)
+            return
+        routings = (*ROUTINGS, *OWN_ROUTINGS.get(self.kind, ()))
+        if self.routing is not None and self.routing not in routings:
+            what = f"a {self.kind} has no routing called `{self.routing}`"
+            yield Clash("routing", what, suggest(self.routing, routings, "known"))
+        elif self.routing is not None and self.kind in PORTLESS:
+            yield Clash("routing", f"a {self.kind} has one way between two units", "leave it out")
+        if self.shape and self.kind not in (*SHAPED, "optical"):
+            hint = f"kinds that have: {', '.join(SHAPED)}"
+            yield Clash("shape", f"a {self.kind} has no shape", hint)
+        full = self.kind in PORTLESS or (self.ports is not None and self.kind != "rail")
+        if self.oversubscription != 1 and full and len(self.shape) < 2:
+            what = "the links up are as many as `ports` says, or as the kind has"
+            yield Clash("oversubscription", what, "say one of the two")
+
+    def misfit(self, unit: int) -> Clash | None:
+        """Whether its shape does not hold the units that it joins, of so many devices each."""
+        if self.kind not in SHAPED or not self.shape:
+            return None
+        count, width = SHAPED[self.kind], self.devices // unit
+        head = self.shape[:count]
+        if len(head) == (count or len(head)) and prod(head) == width:
+            return None
+        shown = " x ".join(map(str, head))
+        numbers = f"{count} numbers whose product" if count else "numbers whose product"
+        return Clash("shape", f"{shown} does not hold the {width} units of `{self.name}`",
+                     f"{numbers} is {width}")  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,6 +164,24 @@ class System:
     def devices(self) -> int:
         return self.levels[-1].devices if self.levels else 1
 
+    def of_size(self, devices: int, grow: bool = False) -> System:
+        """The system, if it has so many devices; to `grow`, its outermost level joins more units.
+
+        Its units stay as they are, and no level is invented whose links nobody said.
+        """
+        if devices <= self.devices:
+            return self
+        what = f"{devices} devices, but {self.name} has {self.devices}"
+        if not grow:
+            raise refusal("options", what, "fewer, a larger system, or --grow (`grow=True`)")
+        last = self.levels[-1]
+        if last.shape and last.kind in SHAPED:
+            what = f"{what}, and `{last.name}` has a shape that says how many"
+            raise refusal("options", what, f"write its `shape` for {devices} devices")
+        unit = self.levels[-2].devices if len(self.levels) > 1 else 1
+        larger = replace(last, devices=-(-devices // unit) * unit)
+        return replace(self, levels=(*self.levels[:-1], larger))
+
     @cached_property
     def as_calibrated(self) -> System:
         """The machine that `collectives` were fitted on: itself, unless levels were replaced."""
@@ -146,6 +211,10 @@ class System:
                     f"not whole copies of `{inner.name}` ({inner.devices})",
                     f"a multiple of {inner.devices}",
                 )
+        for i, level in enumerate(self.levels):
+            unit = self.levels[i - 1].devices if i else 1
+            if level.devices % unit == 0 and (misfit := level.misfit(unit)):
+                yield replace(misfit, field=f"levels.{i}.{misfit.field}")
         for i, level in enumerate(self.levels[self.inside :], self.inside):
             if level.link != "network":
                 what = f"`{level.name}` lies above a network, so it is one"

@@ -192,9 +192,9 @@ def _notes(
     else:
         io = float(_reading(shown) or 0.0)
         yield Factor("I/O", 0.0, f"a batch is read in {show(io, 's')}, ahead of its use")
-    if shown.interference > 1:
-        yield Factor("congestion", 0.0, "other jobs on the network may cost up to "
-                     f"{shown.interference:.3g} × (in the interval only)")  # fmt: skip
+    if (slower := float(shown.interference[0])) > 1:
+        yield Factor("congestion", 0.0, "other jobs on the network may make the step "
+                     f"{slower:.3g} × as long (in the interval only)")  # fmt: skip
     for axis in plan.axes:
         degree = float(np.max(axis.degree))
         if axis.degrees and degree > 1:

@@ -59,6 +59,7 @@ class Grid:
     profile: str | None = None  # a file of measured rows
     software: str | None = None  # that runs the training
     any_plan: bool = False  # plans too that it cannot be told
+    grow: bool = False  # the system's outermost level, to as many devices as are asked for
 
     def __post_init__(self) -> None:
         for name in ("models", "systems", "devices", "batches", "what_ifs", "ways"):

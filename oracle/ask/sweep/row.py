@@ -34,12 +34,8 @@ def row(grid: Grid, point: Point) -> dict[str, Any]:
         grid.algorithm, _profile(grid.profile, point.system), grid.software, grid.any_plan,
     )  # fmt: skip
     found["capacity"] = _figure(grid.max_memory or system.device.memory)
-    if point.devices > system.devices:
-        return found | {
-            "status": "impossible",
-            "why": f"{point.devices} devices, but {system.name} has {system.devices}",
-        }
     try:
+        system = system.of_size(point.devices, grid.grow)
         shown, at, why = _answer(grid, point, model, system, options)
     except SpecError as error:
         return found | {"status": "impossible", "why": error.faults[0].what}

@@ -26,10 +26,11 @@ from oracle.network.contention.groups import Pattern, RankGroups
 from oracle.network.contention.in_words import sentence
 from oracle.network.contention.line import CostLine, Offer
 from oracle.network.contention.link_loads import Loads, loads
-from oracle.network.contention.other_jobs import interference
+from oracle.network.contention.other_jobs import among_others, interference
 from oracle.network.contention.price import alone, lines
 
 __all__ = [
     "Contention", "Cost", "CostLine", "Loads", "Offer", "Pattern", "RankGroups", "alone",
-    "fair_rates", "interference", "lines", "loads", "schedule_cost", "schedule_costs", "sentence",
+    "among_others", "fair_rates", "interference", "lines", "loads", "schedule_cost",
+    "schedule_costs", "sentence",
 ]  # fmt: skip

@@ -1,0 +1,51 @@
+"""What a prediction did otherwise than it was asked, and values it used that look wrong."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any
+
+from oracle.kernels.curve import precision_on
+from oracle.network.collectives import ALGORITHMS
+from oracle.network.contention.price import ALIASES
+from oracle.spec.options import Options
+from oracle.spec.plausible import warnings
+from oracle.spec.schema import Clash
+from oracle.spec.system import System
+
+ANY = (None, "best", "nccl")  # algorithms that say nothing of one operation
+
+
+def fallbacks(
+    system: System, options: Options, exchange: Iterable[Iterable[Mapping[str, Any]]]
+) -> Iterator[Clash]:
+    """A precision the device has no unit for, an algorithm that some operations do not have."""
+    device, asked = system.device, options.precision
+    if (own := precision_on(device, asked)) != asked:
+        what = f"{device.name} has no {asked}: its kernels are priced in {own}"
+        yield Clash("precision", what, f"--precision {' or '.join(device.peak)}")
+    name = options.algorithm
+    if name in ANY:
+        return
+    name = ALIASES.get(str(name), str(name))
+    others: dict[str, set[str]] = {}
+    for sent in exchange:
+        for message in sent:
+            used = str(message["algorithm"]).partition("/")[0].removesuffix(" on circuits")
+            if message["op"] in ALGORITHMS and used not in (name, ""):
+                others.setdefault(str(message["op"]), set()).add(used)
+    for op, used_instead in others.items():
+        instead = " or ".join(sorted(used_instead))
+        why = "serves these groups" if name in ALGORITHMS[op] else f"has {op}"
+        yield Clash("algorithm", f"no {name} {why}: {op} is priced as {instead}",
+                    f"of {op}: {', '.join(ALGORITHMS[op])}")  # fmt: skip
+
+
+def remarks(
+    system: System, dataset: Any, options: Options,
+    exchange: Iterable[Iterable[Mapping[str, Any]]],
+) -> list[dict[str, str]]:  # fmt: skip
+    """All of them as data; `field` says which option, or which place of a spec."""
+    found = [*fallbacks(system, options, exchange), *warnings(system, "system")]
+    found += [] if dataset is None else warnings(dataset, "dataset")
+    return [{"field": one.field, "what": one.what, "hint": one.hint} for one in found]

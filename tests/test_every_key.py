@@ -1,0 +1,283 @@
+"""Every key of a spec counts or is refused; what looks wrong, or is done otherwise, is said."""
+
+from __future__ import annotations
+
+import copy
+import json
+from collections.abc import Callable, Iterator
+from dataclasses import fields, is_dataclass, replace
+from typing import Any
+
+import pytest
+from conftest import SYSTEM
+
+import oracle
+from oracle.ask.explain.explanation import explain
+from oracle.commands.cli import main
+from oracle.network import contention
+from oracle.network.collectives import ALGORITHMS
+from oracle.network.topology import KINDS
+from oracle.predict.defaults import options_for
+from oracle.predict.estimate import estimate
+from oracle.spec import catalogue, system
+from oracle.spec.plausible import warnings
+
+# keys that a later feature brings to life, and its subject
+LATER = {
+    "Storage.local": "reading", "Storage.metadata": "reading", "Dataset.files": "reading",
+    "Device.price": "money", "Device.cache": "kernels",
+    "Calibrated.uncertainty.base": "calibration", "Calibrated.uncertainty.latency": "calibration",
+}  # fmt: skip
+TRIED = 12  # numbers that are turned before a key is called dead
+
+
+def turned(spec: Any) -> Iterator[tuple[str, Any]]:
+    """(`Level.bandwidth`, the spec with that number halved, then doubled) for each number of it.
+
+    Half of some means nothing: one group at a time, or fewer links up than devices below.
+    """
+    for each in fields(spec):
+        value = getattr(spec, each.name)
+        key = f"{type(spec).__name__}.{each.name}"
+        if each.name == "calibrated_on" or isinstance(value, str | bool) or value is None:
+            continue
+        for inner, other in turned_value(key, value):
+            yield inner, replace(spec, **{each.name: other})
+
+
+def turned_value(key: str, value: Any) -> Iterator[tuple[str, Any]]:
+    if is_dataclass(value):
+        yield from turned(value)
+    elif isinstance(value, dict):
+        for name, number in value.items():
+            for inner, other in turned_value(f"{key}.{name}", number):
+                yield inner, {**value, name: other}
+    elif isinstance(value, tuple):
+        for i, one in enumerate(value):
+            for inner, other in turned_value(key, one):
+                yield inner, (*value[:i], other, *value[i + 1 :])
+    elif isinstance(value, int | float):
+        for factor in (0.5, 2):
+            if (other := max(type(value)(value * factor), isinstance(value, int))) != value:
+                yield key, other
+
+
+def asked(where: Any) -> Iterator[tuple[str, str, int, str]]:
+    """Model, plans, batch and precision, the most telling questions first."""
+    n = min(64, where.devices)
+    inner = min(where.levels[0].devices, 8, n)
+    for model, plans, precision in (
+        ("gpt2", f"tensor:{inner} data:{max(1, n // inner)}", "bf16"),
+        ("resnet50", f"data:{n}", "fp32"),
+        ("gpt2", f"sharded:{n}", "fp16"), ("gpt2", f"context:{n},kind=alltoall", "tf32"),
+        ("gpt2", f"pipeline:{min(n, 4)},segments=4 data:{max(1, n // 4)}", "fp32"),
+        ("gpt2", "serial", "fp8"), ("deepcam", f"data:{n}", "fp16"), ("vgg16", "serial", "fp32"),
+        ("resnet50", "data:2", "fp32"), ("gpt2", "data:4 tensor:2", "bf16"),
+        ("resnet50", f"filter:{inner}", "fp32"), ("resnet50", f"spatial:{inner}", "fp32"),
+        ("resnet50", f"data:{where.devices}", "fp32"),
+    ):  # fmt: skip
+        yield model, plans, 4 * where.devices, precision
+
+
+def answers(where: Any) -> Iterator[Callable[[Any], str]]:
+    for model, plan, batch, precision in asked(where):
+        what = oracle.model(model)
+
+        def answer(there: Any, what: Any = what, plan: str = plan, batch: int = batch,
+                   precision: str = precision) -> str:  # fmt: skip
+            options = options_for(what, there, precision)
+            return json.dumps(estimate(what, there, plan, batch, options).to_dict()["plans"])
+
+        yield answer
+    yield offers
+    data = oracle.model("resnet50", "imagenet")
+    yield lambda there: json.dumps(
+        explain(data, there, "serial", 64, options_for(data, there)).to_dict()["limits"]
+    )
+
+
+def offers(where: Any) -> str:
+    """What the network offers for every operation, among ever more devices."""
+    sizes = [2**k for k in range(1, 11) if 2**k <= where.devices]
+    return repr([
+        contention.lines(where, op, ((p, 1),), p)
+        for op in ALGORITHMS
+        for p in {*sizes, *(level.devices for level in where.levels if level.devices <= 64)}
+    ])  # fmt: skip
+
+
+def moves(where: Any, other: Any) -> bool:
+    """Whether any answer of a system is another on the other."""
+    for answer in answers(where):
+        try:
+            if answer(where) != answer(other):
+                return True
+        except (ValueError, oracle.SpecError):  # half a torus, say: refused, so not ignored
+            return True
+    return False
+
+
+def held(kind: str) -> dict[str, list[tuple[Any, Any]]]:
+    """Key -> pairs of systems, as it is and with the number turned, at most some."""
+    found: dict[str, list[tuple[Any, Any]]] = {}
+    for name in catalogue.shipped("systems"):
+        where = catalogue.system(name)
+        for key, other in turned(where):
+            if kind in key and len(found.setdefault(key, [])) < TRIED:
+                found[key].append((where, other))
+    return found
+
+
+@pytest.mark.parametrize("kind", ["System.", "Level.", "Storage.", "Device.", "Curve.",
+                                  "Calibrated."])  # fmt: skip
+def test_every_number_of_a_system_moves_an_answer(kind: str) -> None:
+    found = held(kind)
+    assert found or kind == "System."
+    dead = {key for key, pairs in found.items() if not any(moves(*pair) for pair in pairs)}
+    assert dead <= set(LATER), "a number that changes nothing: use it, or refuse the key"
+
+
+def test_every_number_of_a_data_set_moves_an_answer() -> None:
+    dead: dict[str, bool] = {}
+    where = oracle.system("dgx-a100")  # that says how fast its storage is
+    for name in catalogue.shipped("datasets"):
+        data = catalogue.dataset(name)
+        model = next((m for m in ("resnet50", "gpt2", "cosmoflow-256", "deepcam", "mnist-cnn")
+                      if _reads(m, data)), None)  # fmt: skip
+        for key, other in turned(data):
+            if model is None or key == "Dataset.sample":  # a shape, which a model must have
+                continue
+            one, two = (
+                explain(what, where, "serial", 64, options_for(what, where)).to_dict()
+                for what in (oracle.model(model, each) for each in (data, other))
+            )
+            dead[key] = dead.get(key, True) and json.dumps(one) == json.dumps(two)
+    assert {key for key, still in dead.items() if still} <= set(LATER)
+
+
+def _reads(model: str, data: Any) -> bool:
+    given = oracle.model(model).rows[0].given
+    return data.sample[:1] == (given.channels,) and len(data.sample) == 1 + len(given.extents)
+
+
+def test_what_waits_is_a_key() -> None:
+    """And leaves the list when a feature reads it."""
+    known = {"Storage": system.Storage, "Dataset": oracle.Dataset, "Device": oracle.Device,
+             "Calibrated": system.Calibrated}  # fmt: skip
+    for key in LATER:
+        kind, name, *_ = key.split(".")
+        assert name in {each.name for each in fields(known[kind])}
+
+
+# --- refused ---------------------------------------------------------------------------------
+
+
+def test_kinds_are_those_of_the_network() -> None:
+    assert set(system.KINDS) == set(KINDS)
+
+
+def made(**level: Any) -> Any:
+    tree = copy.deepcopy(SYSTEM)
+    tree["levels"][-1] |= level
+    return oracle.system(tree)
+
+
+@pytest.mark.parametrize(("level", "said"), [
+    ({"kind": "banana"}, "no level is of a kind called `banana`"),
+    ({"kind": "fattree"}, "did you mean `fat-tree`"),
+    ({"routing": "telepathy"}, "no routing called `telepathy`"),
+    ({"routing": "adaptiv"}, "did you mean `adaptive`"),
+    ({"routing": "valiant"}, "no routing called `valiant`"),
+    ({"kind": "torus", "shape": [3, 5]}, "3 x 5 does not hold the"),
+    ({"shape": [4, 4]}, "a switch has no shape"),
+    ({"ports": 2, "oversubscription": 2}, "say one of the two"),
+    ({"interference": [2.0, 1.5]}, "the second no smaller"),
+    ({"interference": [0.5, 1.5]}, "out of range"),
+])  # fmt: skip
+def test_what_nobody_knows_is_refused(level: dict[str, Any], said: str) -> None:
+    with pytest.raises(oracle.SpecError) as caught:
+        made(**level)
+    assert said in str(caught.value)
+
+
+def test_more_devices_than_there_are_are_refused(capsys: Any) -> None:
+    two = oracle.system("ethernet-pair")
+    wide = f"data:{2 * two.devices}"
+    lines = [
+        ["estimate", "lenet5", "ethernet-pair", "--plan", wide, "--batch", "64"],
+        ["explain", "--plan", wide, "lenet5", "ethernet-pair", "--batch", "64"],
+        ["recommend", "lenet5", "ethernet-pair", "--devices", str(2 * two.devices), "--batch",
+         "64"],
+    ]  # fmt: skip
+    for line in lines:
+        assert main(line) == 2, line
+        assert f"{2 * two.devices} devices, but ethernet-pair has" in capsys.readouterr().err
+        assert main([*line, "--grow"]) == 0, line
+        capsys.readouterr()
+    found = oracle.estimate("lenet5", two, wide, 64, grow=True)
+    assert found.feasible.all()
+    assert found.exchange[0][0]["seconds"] > 0
+    assert found.system.devices == 2 * two.devices
+    with pytest.raises(oracle.SpecError, match="shape"):
+        oracle.system("tpu-v3-pod").of_size(10**6, grow=True)
+
+
+# --- said ------------------------------------------------------------------------------------
+
+
+def test_no_shipped_spec_looks_wrong() -> None:
+    read = {"systems": catalogue.system, "devices": catalogue.device, "datasets": catalogue.dataset}
+    for folder, opened in read.items():
+        for name in catalogue.shipped(folder):
+            assert not [*warnings(opened(name))], name
+
+
+def test_a_value_out_of_this_world_is_said_and_used(tmp_path: Any, capsys: Any) -> None:
+    text = catalogue.shipped("systems")["abci"].read_text(encoding="utf-8")
+    slow = text.replace("latency: ", "latency: 4 ms  # ", 1)
+    path = tmp_path / "slow.yaml"
+    path.write_text(slow, encoding="utf-8")
+    assert main(["specs", "check", str(path)]) == 0
+    out, err = capsys.readouterr()
+    line = slow.splitlines().index(next(s for s in slow.splitlines() if "4 ms" in s)) + 1
+    assert "sound system spec" in out
+    assert f"warning: {path}:{line}: levels.0.latency: 4 ms is above 1 ms" in err
+    assert main(["specs", "check", str(path), "--json"]) == 0
+    (file,) = json.loads(capsys.readouterr().out)["files"]
+    assert file["sound"]
+    assert not file["faults"]
+    assert [(w["field"], w["line"]) for w in file["warnings"]] == [("levels.0.latency", line)]
+    ask = ["estimate", "lenet5", str(path), "--plan", "data:2", "--batch", "64"]
+    assert main([*ask, "-v"]) == 0
+    assert "levels.0.latency: 4 ms is above 1 ms" in capsys.readouterr().err
+    assert main([*ask, "--json"]) == 0
+    said = json.loads(capsys.readouterr().out)["warnings"]
+    assert [one["field"] for one in said] == ["system.levels.0.latency"]
+
+
+@pytest.mark.parametrize(("where", "precision", "own"), [
+    ("abci", "fp8", "fp16"), ("abci", "bf16", None), ("dgx-a100", "fp8", "bf16"),
+    ("dgx-h100", "fp8", "fp8"),
+])  # fmt: skip
+def test_a_precision_that_is_not_there_is_said(
+    where: str, precision: str, own: str | None, capsys: Any
+) -> None:
+    line = ["gpt2", where, "--batch", "64", "--precision", precision]
+    for verb in (["estimate", "--plan", "data:8"], ["recommend", "--devices", "8"]):
+        assert main([*verb, *line]) == 0
+        text = " ".join(capsys.readouterr().out.split())
+        assert main([*verb, *line, "--json"]) == 0
+        data = json.loads(capsys.readouterr().out)
+        assert data["computed_in"] == own or own is None
+        lacks = data["computed_in"] != precision
+        assert lacks == (f"has no {precision}: its kernels are priced in" in text)
+        assert lacks == any(one["field"] == "precision" for one in data["warnings"])
+        assert lacks == (own != precision)
+
+
+def test_an_algorithm_that_an_operation_lacks_is_said(capsys: Any) -> None:
+    line = ["estimate", "resnet50", "abci", "--plan", "data:8", "--batch", "256", "--algorithm"]
+    for name, said in (("pairwise", True), ("switching", True), ("ring", False), ("nccl", False)):
+        assert main([*line, name]) == 0
+        text = " ".join(capsys.readouterr().out.split())
+        assert ("allreduce is priced as" in text) == said, name

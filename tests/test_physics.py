@@ -1,0 +1,52 @@
+"""Laws of `benchmarks.physics`: some cases at random, those that broke one, and one made to."""
+
+from __future__ import annotations
+
+import random
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from benchmarks import physics
+from oracle.predict.estimate import estimate
+
+
+def test_no_law_is_broken() -> None:
+    """The first questions of a seed; `python -m benchmarks.physics` goes on from there."""
+    tried = [*physics.asked(240, np.inf, physics.SEED)]
+    assert sum(len(q.plans) for q, _ in tried) >= 240
+    assert not [broken.row() for _, some in tried for broken in some]
+
+
+@pytest.mark.parametrize("number", [85, 99, 103])
+def test_bytes_and_seconds_of_a_message_are_of_one_stage(number: int) -> None:
+    """Stages of GPipe: one sets the pace of the forward, another of the backward passes."""
+    q = physics.question(number)
+    assert q is not None
+    found = estimate(q.model, q.system, q.plans, q.batch, q.options)
+    rng = random.Random(0)
+    assert not [*physics.one_stage(q, found, rng)]
+    assert not [*physics.messages(q, found, rng)]
+
+
+def test_a_broken_law_is_found() -> None:
+    """Seconds out of the air are below the peak and the memory's, and unlike those alone."""
+    q = physics.question(0)
+    assert q is not None
+    found = estimate(q.model, q.system, q.plans, q.batch, q.options)
+    wrong = replace(found, seconds=found.seconds * 1e-9, memory_kinds={})
+    rng = random.Random(0)
+    for law in (physics.peak, physics.memory_traffic, physics.alone, physics.batch):
+        turned = replace(found, seconds=found.seconds * 1e9) if law is physics.batch else wrong
+        if law is physics.alone:
+            turned = replace(found, seconds=found.seconds * (1 + 1e-9))
+        assert [*law(q, turned, rng)], law.__name__
+
+
+def test_a_question_can_be_asked_again() -> None:
+    one, two = physics.question(5), physics.question(5)
+    assert one is not None
+    assert two is not None
+    assert (one.plans, one.batch, one.software) == (two.plans, two.batch, two.software)
+    assert one.again == "python -m benchmarks.physics --seed 2026 --question 5"
