@@ -46,8 +46,8 @@ def estimate(
     fit, as many as it has.
     `software` is what runs the training: a shipped name, a file, `nemo,gradients=bf16`.
     `any_plan` leaves its rules of what can be launched out.
-    A plan of more devices than the system has is refused (`broken`, among others that it has), or
-    with `grow` the outermost level of the system joins as many more units.
+    A plan of more devices than the system has is `broken`, or with `grow` the outermost level of
+    the system joins as many more units.
     `profile` is a file of `oracle measure compute`: rows that it has take what they took there.
 
     >>> import oracle
@@ -68,7 +68,7 @@ def estimate(
     _check_batch(batch)
     plans = plan if isinstance(plan, str | Plan) else list(plan)
     some = [plans] if isinstance(plans, str | Plan) else plans
-    return predict(what, room_for(where, some, grow), plans, batch, options)
+    return predict(what, room_for(where, some, grow) if grow else where, plans, batch, options)
 
 
 def _rows(plan: str | Plan | Iterable[str | Plan]) -> list[str]:

@@ -125,6 +125,8 @@ FIELDS: dict[str, tuple[tuple[Any, str, int, str], dict[str, dict[str, Any]]]] =
     "kernels.fused": (REPLICAS, {}),
     "kernels.loss": ((WORDS, "serial", 64, "bf16"), {}),
     "kernels.experts": ((MIXTURE, "data:4", 64, "bf16"), {}),
+    "kernels.biases": ((WORDS, "serial", 64, "bf16"), {}),
+    "kernels.logged": ((WORDS, "serial", 64, "bf16"), {}),
     "kernels.norms": ((PICTURES, "data:4", 64, "fp32"), {}),
     "host.dispatch": (REPLICAS, {"host": {"graphs": "none"}}),
     "host.call": (RANKS, {"host": {"graphs": "none"}}),
@@ -134,10 +136,10 @@ FIELDS: dict[str, tuple[tuple[Any, str, int, str], dict[str, dict[str, Any]]]] =
 
 
 def leaves() -> list[str]:
-    """Every field of a spec that answers depend on; `launch` has tests of its own."""
-    texts = {"name", "source", "title", "framework", "version", "launch"}
+    """Every field that answers depend on; `launch`, `workspace`, `held` have tests of their own."""
+    texts = {"name", "source", "title", "framework", "version", "launch", "held"}
     inner = [f"{group}.{field}" for group, hint in GROUPS.items() for field in fields_of(hint)
-             if field != "source" and group != "launch"]  # fmt: skip
+             if field != "source" and group not in ("launch", "convolution")]  # fmt: skip
     return [*inner, *(set(fields_of(Software)) - set(GROUPS) - texts)]
 
 
@@ -185,6 +187,18 @@ def test_every_field_of_a_shipped_spec_counts(name: str) -> None:
         if all(answer == found[0] for answer in found[1:]):
             dead.append(field)
     assert not dead
+
+
+def test_a_workspace_leaves_fewer_algorithms() -> None:
+    """8 MiB hold no large tiles of VGG-16's layers; 64 GiB hold all."""
+    times = [
+        float(oracle.estimate("vgg16", "abci", "data:4", 128, software=f"plain,workspace={room}",
+                              any_plan=True).seconds[0])
+        for room in ("1 B", "8 MiB", "64 GiB")
+    ]  # fmt: skip
+    whole = float(oracle.estimate("vgg16", "abci", "data:4", 128, software="plain").seconds[0])
+    assert times[0] > times[1] > times[2]
+    assert times[2] == pytest.approx(whole, rel=1e-9)
 
 
 # --- what may be launched --------------------------------------------------------------------

@@ -71,7 +71,9 @@ def recommend(
         raise refusal("plans", "no strategy is left to choose from", hint, "E112")
     found = [each for pool in pools for each in pool.settings()]
     fitting = sorted((each for each in found if each.fits), key=lambda each: each.value)
-    if not fastest and objective == "time":
+    if fastest:
+        fitting.sort(key=lambda each: each.least)
+    elif objective == "time":
         fitting = _simplest_first(fitting)
     misses = sorted((each for each in found if not each.fits), key=lambda each: each.short)
     quickest = min(fitting, key=lambda each: each.least, default=None)

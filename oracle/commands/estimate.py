@@ -31,9 +31,12 @@ def arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(asked: argparse.Namespace) -> Answer:
     from oracle import api
+    from oracle.predict.defaults import room_for
     from oracle.show.provenance import signed
     from oracle.show.text import estimate_text, rate_text
+    from oracle.spec.catalogue import system
 
+    room_for(system(asked.system), asked.plan, asked.grow)
     batch = asked.batch or [batch_of(asked, plan) for plan in asked.plan]
     found = api.estimate(asked.model, asked.system, asked.plan, batch, **prediction_options(asked))
 

@@ -22,6 +22,7 @@ from oracle.predict.memory import ASSUMED
 from oracle.show.terminal import width
 from oracle.spec.units import show
 
+SCREEN = 24  # lines of the first one
 WORDS = ("measured", "fitted", "datasheet", "assumed", "counted")
 
 
@@ -46,8 +47,7 @@ def ranking_text(ranking: Ranking, asked: Any = None) -> str:
         _fit(f"  at peak   {_light(shown, 0)}"),
         _fit(f"  sure?     {_sure(ranking, likely)}"),
         *_faster(ranking),
-        # a long plan, or one more to name, needs its room on the screen
-        *([""] if answer.count("\n") + len(ranking.riskier) < 2 else []),
+        "",
         *_table(shown, likely),
         *_legend(shown),
         _fit(f"{ranking.fitting} of {ranking.tried} products of strategies fit, each at its best."),
@@ -56,7 +56,15 @@ def ranking_text(ranking: Ranking, asked: Any = None) -> str:
         lines += ["", "These do not:", *_misses(ranking.misses)]
     if asked is not None:
         lines += _next(ranking, asked)
-    return "\n".join(lines)
+    return _on_a_screen(lines)
+
+
+def _on_a_screen(lines: list[str]) -> str:
+    """The lines, without blank ones where they would not fit."""
+    found = "\n".join(lines).split("\n")
+    while len(found) > SCREEN and "" in found:
+        del found[len(found) - 1 - found[::-1].index("")]
+    return "\n".join(found)
 
 
 def _faster(ranking: Ranking) -> list[str]:
@@ -68,7 +76,7 @@ def _faster(ranking: Ranking) -> list[str]:
     line = f"  riskier   {show(risky.seconds[0], 's')}, but fits with {fits:.0%} only: "
     if len(line + risky.plans[0]) <= width():
         return [line + risky.plans[0]]
-    return [f"{line}--risk {min(1 - fits + 0.005, 0.99):.2f} puts it first"]
+    return [_fit(f"{line}--risk {min(1 - fits + 0.005, 0.99):.2f} puts it first")]
 
 
 def said_otherwise(shown: Estimate) -> list[str]:
@@ -78,10 +86,6 @@ def said_otherwise(shown: Estimate) -> list[str]:
 
 
 def _superlative(ranking: Ranking) -> str:
-    shown = ranking.estimate
-    if ranking.objective == "time" and ranking.fastest.seconds[0] < shown.seconds[0] * (1 - 1e-9):
-        behind = shown.seconds[0] / ranking.fastest.seconds[0] - 1
-        return f"fastest to within {max(behind, 0.001):.1%}, and simplest"
     return {"time": "fastest", "cost": "cheapest", "memory": "leanest"}[ranking.objective]
 
 
@@ -124,11 +128,11 @@ def _memory(shown: Estimate, row: int) -> str:
     kinds = sorted(((v[row], k) for k, v in shown.memory_kinds.items()), reverse=True)
     text = (f"{show(shown.memory[row], 'B')} of {show(capacity, 'B')} a device, "
             f"{show(free[row], 'B')} free")  # fmt: skip
-    if not shown.options.ideal and shown.fits[row] < 0.995:
-        text += f", fits with {shown.fits[row]:.0%}"
     if FULL * capacity < shown.memory[row] <= capacity:  # an allocator that fragments may fail
         room = np.flatnonzero(shown.memory <= FULL * capacity)[:1].tolist()
         more = [": tight", *(f", {other + 1} has {show(free[other], 'B')}" for other in room)]
+        if not shown.options.ideal:
+            more.append(f", fits with {shown.fits[row]:.0%}")
     else:
         more = [f"{s} {kind} {show(v, 'B')}" for s, (v, kind) in zip(";,", kinds, strict=False)]
     for words in more:  # as far as they fit
@@ -224,11 +228,21 @@ def origins(shown: Estimate, row: int = 0) -> str:
     return f"kernels {source(shown, row, 'kernels')['origin']}{talk}"
 
 
+def _behind(ranking: Ranking) -> str:
+    """How little the first plan, the simplest, is behind the fastest; nothing where it is none."""
+    shown, least = ranking.estimate, ranking.fastest.seconds
+    if ranking.objective != "time" or not shown.seconds[0] > least[0] * (1 + 1e-9):
+        return ""
+    return f"simplest within {max(shown.seconds[0] / least[0] - 1, 0.001):.1%} of the fastest"
+
+
 def _sure(ranking: Ranking, likely: Any) -> str:
     if ranking.tied:  # the table's marks say where the figures come from
         text = f"cannot tell 1 and {ranking.estimate.plans.index(ranking.tied[1]) + 1} apart"
+        if _behind(ranking):
+            return f"{_behind(ranking)}; {text}"
         return text + (f": measure {ranking.measure[0]}" if ranking.measure else "")
-    text = origins(ranking.estimate)
+    text = _behind(ranking) or origins(ranking.estimate)
     word = "best" if ranking.objective == "time" else "fastest"
     return f"{text}; {word} of all with {likely[0]:.0%}" if len(likely) > 1 else text
 

@@ -64,14 +64,21 @@ def _unread(*_: Any) -> Any:
     raise Unread
 
 
+def _no_name(_: Any, name: str) -> Any:
+    """Names that Python itself asks for are not there; any other is a look at the value."""
+    if name.startswith("__"):
+        raise AttributeError(name)
+    raise Unread
+
+
 # stands in a record for what is at fault, so that everything else can still be checked: whoever
 # looks at it is stopped
 UNSOUND: Any = type("Unsound", (), dict.fromkeys((
-    "__bool__", "__call__", "__contains__", "__eq__", "__format__", "__getattr__", "__getitem__",
+    "__bool__", "__call__", "__contains__", "__eq__", "__format__", "__getitem__",
     "__hash__", "__iter__", "__len__", "__lt__", "__le__", "__gt__", "__ge__", "__neg__", "__str__",
     *(f"__{side}{name}__" for side in ("", "r")
       for name in ("add", "sub", "mul", "truediv", "floordiv", "mod", "pow")),
-), _unread))()  # fmt: skip
+), _unread) | {"__getattr__": _no_name})()  # fmt: skip
 
 
 class Reader:
