@@ -507,5 +507,6 @@ def test_what_is_recommended_can_be_started(software: str, number: int) -> None:
         else:
             with pytest.raises(SpecError, match="ships no"):
                 files(software, model, system, plan, batch)
-    if (software, model) not in {("pytorch-fsdp", "gpt3-175b"), ("pytorch-fsdp", "bloom-176b")}:
+    # too large for whole layers on every device, with the room that 95 % want
+    if software != "pytorch-fsdp" or model not in ("gpt3-175b", "bloom-176b", "llama3-405b"):
         assert plans

@@ -48,6 +48,8 @@ def messages_of(
     ends: list[ReplayedMessage] = []
     for axis in plan.axes:
         for message in axis.talk(shard):
+            if not np.any(message.calls):
+                continue
             mesh.group(message.axes)
             if group_size(message, plan) == 1:
                 continue
