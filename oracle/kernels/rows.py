@@ -115,7 +115,7 @@ def families(model: Model) -> tuple[Family, ...]:
     for i, row in enumerate(model.rows):
         key: tuple[Any, ...] = (row.work,)
         if row.work == "attention":
-            key = ("attention", _masked(row), row.flash, row.version)
+            key = ("attention", _masked(row), row.flash, row.version, row.apart)
         elif row.work == "conv":
             key = ("deconv" if row.kind == "deconv" else "conv",)
         found.setdefault(key, []).append(i)
@@ -124,7 +124,7 @@ def families(model: Model) -> tuple[Family, ...]:
 
 def _masked(row: Row) -> bool:
     """Whether an attention looks back only."""
-    return row.causal and row.keys == row.made.extents[0]
+    return row.causal
 
 
 class _At:
@@ -196,9 +196,11 @@ def _attention(at: _At, device: Device, precision: str, part: str) -> Floats:
     # in a ring each device meets one part's keys at a time, and merges what it makes of them
     rounds = at(shard.rounds)
     queries, width = at(shard.model.made[0]) / rounds, at.family.width
+    keys = at.family.keys / rounds
+    blocks = np.maximum(queries / keys, 1.0) if row.apart else 1.0  # each a sequence of its own
     core = attention(
-        device, precision, at(shard.micro), at(shard.heads), at(shard.kv_heads), queries,
-        at.family.keys / rounds, width, _masked(row),
+        device, precision, at(shard.micro) * blocks, at(shard.heads), at(shard.kv_heads),
+        queries / blocks, keys, width, _masked(row),
         "forward" if part == "forward" else "backward", row.flash, dropout, version=row.version,
         queued=True,
     )  # fmt: skip

@@ -49,6 +49,8 @@ class Segment:
     start: int
     stop: int
     repeat: int = 1
+    cuts: tuple[int, ...] = ()  # rows between, where a block inside it ends
+    stack: bool = False  # of a stack of layers, even where it doesn't recur
 
 
 @dataclass
@@ -61,6 +63,7 @@ class Rows:
     segments: list[Segment] = field(default_factory=list)
     faults: list[Fault] = field(default_factory=list)
     nested: bool = False
+    inner: list[int] = field(default_factory=list)  # where blocks inside the one at hand end
 
     def place(self, items: tuple[Placed, ...], at: Tensor, scope: dict[str, Tensor]) -> Tensor:
         """Add the rows of some layers after `at`; the tensor that the last of them makes."""
@@ -91,8 +94,10 @@ class Rows:
         begin, entry = len(self.rows), feeds
         try:
             for row in layer.rows(given):
+                at_row = len(self.rows)
+                back = tuple(at_row - steps for steps in row.takes)
                 self.rows.append(row)
-                self.feeds.append(tuple(entry if row.entry else feeds))
+                self.feeds.append(tuple(entry if row.entry else back or feeds))
                 feeds = [len(self.rows) - 1]
         except Misfit as misfit:
             kind = type(layer).__name__.lower()
@@ -111,12 +116,18 @@ class Rows:
         while left and not self.faults:
             begin, entered = len(self.rows), at[0]
             outer, self.nested = self.nested, True
+            if not outer:
+                self.inner = []
             at = self.place(item.block, at, {**scope, "block": at})
             self.nested = outer
             same = at[0] == entered
             times = left if same and not self.nested else 1
-            if not self.nested and len(self.rows) > begin:
-                self.segments.append(Segment(begin, len(self.rows), times))
+            if self.nested:
+                self.inner.append(len(self.rows))
+            elif len(self.rows) > begin:
+                cuts = tuple(cut for cut in self.inner if cut < len(self.rows))
+                one = Segment(begin, len(self.rows), times, cuts, item.stack)
+                self.segments.append(one)
             left -= times
         if item.name:
             scope[item.name] = at

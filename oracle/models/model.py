@@ -11,6 +11,7 @@ import os
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property, lru_cache
+from itertools import pairwise
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -78,8 +79,11 @@ class Model:
 
     @cached_property
     def folded(self) -> Flags:
-        """Rows that stand in a repeated block."""
-        return self.repeat > 1
+        """Rows that stand in a repeated block, or in a layer of a stack."""
+        found = self.repeat > 1
+        for segment in self.segments:
+            found[segment.start : segment.stop] |= segment.stack
+        return found
 
     @cached_property
     def x(self) -> Floats:
@@ -238,15 +242,16 @@ class Model:
         for segment in self.segments:
             if not self._closed(segment.stop):
                 continue
-            one = np.zeros(len(self.rows))
-            one[begin : segment.stop] = self.repeat[begin : segment.stop]
-            if segment.repeat > 1:  # open rows before a block join its first copy
-                one[segment.start : segment.stop] = 1
-            counts.append(one)
-            one = np.zeros(len(self.rows))
-            one[segment.start : segment.stop] = 1
-            counts += [one] * (segment.repeat - 1)
-            ends += [segment.stop - 1] * segment.repeat
+            inner = (cut for cut in segment.cuts if self._closed(cut))
+            pieces = list(pairwise((segment.start, *inner, segment.stop)))
+            for copy in range(segment.repeat):
+                for start, stop in pieces:
+                    one = np.zeros(len(self.rows))
+                    one[start:stop] = 1
+                    if not copy and start == segment.start:  # open rows before join the first
+                        one[begin:start] = self.repeat[begin:start]
+                    counts.append(one)
+                    ends.append(stop - 1)
             begin = segment.stop
         if begin < len(self.rows):
             rest = np.zeros(len(self.rows))
@@ -261,7 +266,9 @@ class Model:
     @cached_property
     def _oldest(self) -> Floats:
         """The oldest row that any row reads from each row on; one more entry than rows."""
-        read = [min(feeds, default=len(self.rows)) for feeds in self.feeds]
+        # tokens are numbers of words, which every stage has
+        free = -1 if self.rows[0].given.tokens else -2
+        read = [min((i for i in feeds if i > free), default=len(self.rows)) for feeds in self.feeds]
         behind = np.minimum.accumulate([len(self.rows), *reversed(read)])
         return np.asarray(behind[::-1], dtype=float)
 
@@ -280,10 +287,20 @@ def _mac(row: Row) -> float:
     if row.work == "gemm":
         return float(row.given.size) * row.made.channels
     if row.work == "attention":
-        queries = row.made.extents[0]
-        seen = (row.keys + 1) / 2 / row.keys if row.causal and row.keys == queries else 1.0
-        return 2.0 * row.heads * queries * row.keys * row.width * (seen if row.flash else 1.0)
+        return 2.0 * row.heads * row.made.extents[0] * _seen(row) * row.width
     return 0.0
+
+
+def _seen(row: Row) -> float:
+    """Keys that a query looks at, on average; through memory all of them are computed.
+
+    Of the last w keys the first w queries see fewer; in blocks every query sees its own alone.
+    """
+    queries, keys = row.made.extents[0], float(row.keys)
+    if not row.causal or not row.flash:
+        return keys
+    begins = queries / keys if row.apart else 1.0
+    return keys - begins * keys * (keys - 1) / (2 * queries)
 
 
 def model(what: Any, dataset: Any = None) -> Model:
