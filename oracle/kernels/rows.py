@@ -58,8 +58,12 @@ def priced(shard: Shard, device: Device, precision: str) -> Passes:
             found[part][:, family.columns] = PRICE[family.kind](at, device, precision, part)
     # nobody wants the gradient of the samples
     found["data"] *= ~masks.entries(model) | masks.embeddings(model)
+    found["weight"] *= model.trained
+    if model.training.forward:
+        found["data"] *= 0
     again = np.where(masks.attention(model), shard.rounds, 1.0)
     forward, backward = (again * each for each in launches(model))
+    backward = backward * (not model.training.forward)
     return Passes(found["forward"], found["data"], found["weight"], (forward, backward))
 
 

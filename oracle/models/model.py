@@ -19,6 +19,7 @@ from numpy.typing import NDArray
 
 from oracle.models.build import Network, Segment, rows_of
 from oracle.models.layers import Extents, Row, Shape
+from oracle.models.training import FULL, Training, training
 from oracle.spec import catalogue
 from oracle.spec.dataset import Dataset
 from oracle.spec.document import Node, fingerprint
@@ -99,6 +100,16 @@ class Model:
     def w(self) -> Floats:
         """|w|, weights, biases included."""
         return self.column(lambda row: row.weights)
+
+    @cached_property
+    def trained(self) -> Floats:
+        """1 for rows whose weights are trained, 0 for those that are frozen."""
+        return self.column(lambda row: not row.frozen)
+
+    @property
+    def training(self) -> Training:
+        """What of it is trained."""
+        return FULL if self.written is None else training(self.written.spec.train)
 
     @cached_property
     def channels(self) -> Floats:
@@ -230,8 +241,9 @@ class Model:
 
     @property
     def flop(self) -> float:
-        """Forward and backward, per sample: 3 × 2 × MAC."""
-        return float(6 * self.repeat @ self.mac)
+        """Forward and backward, per sample: 3 × 2 × MAC; frozen weights have no gradient."""
+        passes = 1.0 if self.training.forward else 2.0 + self.trained
+        return float(2 * self.repeat @ (self.mac * passes))
 
     @cached_property
     def units(self) -> tuple[Floats, Floats]:

@@ -71,6 +71,11 @@ class Shard:
         return copy
 
     @property
+    def learned(self) -> Floats:
+        """|w| of what is trained."""
+        return self.w * self.model.trained
+
+    @property
     def micro(self) -> Floats:
         """B/S, samples that pass through a kernel at once."""
         return self.deal(self.batch, self.segments)

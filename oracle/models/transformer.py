@@ -25,6 +25,7 @@ from oracle.models.layers import (
     Skew,
 )
 from oracle.models.layers.latent import Latent
+from oracle.models.layers.tokens import Documents
 from oracle.spec.document import Node
 from oracle.spec.schema import Between, Clash, Count, Whole
 from oracle.spec.software import KernelChoice
@@ -71,6 +72,7 @@ class Transformer:
     window: Count | None = None  # keys that a query sees at most, itself among them
     chunk: Count | None = None  # or those of its chunk of tokens
     full_every: Whole = 0  # each so-many-th layer sees all tokens, whatever the others see
+    documents: Documents | None = None  # that a sequence is packed from, each sees itself alone
     sinks: bool = False  # a learned logit of each head joins the softmax
     qk_norm: bool = False  # RMS norms of each head's queries and keys
     post_norms: bool = False  # norms after attention and MLP too, before they are added
@@ -184,7 +186,7 @@ class Transformer:
 
     def beyond(self) -> list[str]:
         """What it has that a plain stack of equal layers has not, as its file says it."""
-        said = ("latent", "window", "chunk", "sinks", "qk_norm", "post_norms", "groups",
+        said = ("latent", "window", "chunk", "documents", "sinks", "qk_norm", "post_norms", "groups",
                 "first_dense", "predicts")  # fmt: skip
         return [*(name for name in said if getattr(self, name)),
                 *(["every"] if self.experts and self.every > 1 else [])]  # fmt: skip
@@ -227,14 +229,14 @@ class _Run:
             low = block.latent
             return Latent(
                 block.heads, low.kv_rank, low.q_rank, low.plain, low.rotary, low.value,
-                block.causal, flash, version, self.fused, name="attention",
+                block.causal, flash, version, self.fused, block.documents, name="attention",
             )  # fmt: skip
         bias = self.bias if block.qkv_bias is None else block.qkv_bias
         return Attention(
             block.heads, block.kv_heads, block.width, block.causal, bias,
             self.positions == "rotary", flash, block.dropout,
             None if sees_all else block.window, None if sees_all else block.chunk,
-            block.sinks, block.qk_norm, self.fused, version, name="attention",
+            block.documents, block.sinks, block.qk_norm, self.fused, version, name="attention",
         )  # fmt: skip
 
     def mlp(self, mixed: bool) -> Layer:

@@ -71,6 +71,7 @@ class Row:
     entry: bool = False  # takes what its layer was given, not what the row before it made
     takes: tuple[int, ...] = ()  # rows of its layer that it reads, counted back; (): the last
     tied: bool = False  # uses weights that another row holds
+    frozen: bool = False  # its weights are not trained
 
 
 def along(value: int | tuple[int, ...], rank: int) -> Extents:

@@ -8,6 +8,7 @@ from typing import Annotated
 
 from oracle.models.layers.base import Layer, Misfit, Row, Shape
 from oracle.models.layers.plain import Norm
+from oracle.models.layers.tokens import Documents
 from oracle.spec.schema import Between, Count
 
 
@@ -31,6 +32,7 @@ class Latent(Layer):
     flash: bool = True
     flash_version: Annotated[int, Between(1, 2)] | None = None
     fused: bool = True
+    documents: Documents | None = None  # that a sequence is packed from, each sees itself alone
 
     def rows(self, given: Sequence[Shape]) -> Iterator[Row]:
         shape, name = given[0], self.name or "latent"
@@ -50,10 +52,11 @@ class Latent(Layer):
                   pieces=1 if self.fused else 4)  # fmt: skip
         tokens, mixed = shape.extents[0], replace(shape, channels=self.heads * self.value)
         scores = float(self.heads * tokens * tokens)
+        keys = min(self.documents.seen, tokens) if self.documents else tokens
         yield Row(
             f"{name}.core", "attention", "attention", packed, mixed, role="heads", needs="xy",
-            heads=self.heads, kv_heads=self.heads, width=(key + self.value) // 2, keys=tokens,
-            causal=self.causal, flash=self.flash, version=self.flash * (self.flash_version or 0),
+            heads=self.heads, kv_heads=self.heads, width=(key + self.value) // 2, keys=keys,
+            apart=keys < tokens, causal=self.causal, flash=self.flash, version=self.flash * (self.flash_version or 0),
             reads=(2, 2), rereads=(2, 2), extra_kept=0.0 if self.flash else scores,
             extra_bytes=4.0 * self.heads * tokens * self.flash,
         )  # fmt: skip

@@ -64,6 +64,19 @@ class First(Layer):
 
 
 @dataclass(frozen=True)
+class Documents:
+    """Texts of different lengths that fill a sequence, one after the other."""
+
+    mean: Count  # tokens
+    variation: Annotated[float, Between(0, 100)] = 0.0  # standard deviation over the mean
+
+    @property
+    def seen(self) -> int:
+        """Length of the text that a token is in, on average: long ones hold more of the tokens."""
+        return max(1, round(self.mean * (1 + self.variation**2)))
+
+
+@dataclass(frozen=True)
 class Attention(Layer):
     """Multi-head attention with grouped key-value heads: projections, core, output."""
 
@@ -77,6 +90,7 @@ class Attention(Layer):
     dropout: bool = False  # of the attention probabilities
     window: Count | None = None  # a sliding window of keys
     chunk: Count | None = None  # or only those of the same chunk of tokens
+    documents: Documents | None = None  # that a sequence is packed from, each sees itself alone
     sinks: bool = False  # a learned logit of each head joins the softmax
     normed: bool = False  # RMS norms of each head's queries and keys
     fused: bool = True  # rotation as one kernel; else cast, multiply, cast
@@ -94,7 +108,8 @@ class Attention(Layer):
             raise Misfit(f"{self.heads} heads do not divide {shape.channels} channels")
         width = self.width or shape.channels // self.heads
         inner, joint = self.heads * width, (self.heads + 2 * kv_heads) * width
-        keys = min(self.window or self.chunk or tokens, tokens)
+        own = self.documents.seen if self.documents else tokens
+        keys = min(self.window or self.chunk or tokens, own, tokens)
         packed, mixed = replace(shape, channels=joint), replace(shape, channels=inner)
         yield Row(f"{name}.qkv", "attention", "gemm", shape, packed, role="column", needs="x",
                   weights=shape.channels * joint + self.bias * joint, adds=self.fused,
@@ -113,7 +128,7 @@ class Attention(Layer):
         yield Row(
             f"{name}.core", "attention", "attention", packed, mixed, role="heads", needs="xy",
             heads=self.heads, kv_heads=kv_heads, width=width, keys=keys, causal=self.causal,
-            apart=keys < tokens and not self.window, weights=self.heads * self.sinks,
+            apart=keys < tokens and keys != self.window, weights=self.heads * self.sinks,
             flash=self.flash, version=self.flash * (self.flash_version or 0),
             reads=(2, 2), rereads=(2, 2),  # q, k, v and the result laid out anew
             # unfused: softmax output and what dropout leaves of it; flash: one sum a query
