@@ -50,9 +50,16 @@ def clashes(said: Software) -> Iterator[Clash]:
                 yield Clash(f"launch.knobs.{key}.{i}", f"`{key}` takes numbers", "e.g. 1")
 
 
+def unshipped(said: Software, model: Model) -> bool:
+    """Whether the software ships models, and this is none of them."""
+    return bool(said.launch.models) and model.name not in said.launch.models
+
+
 def rules(said: Software, model: Model, plan: Plan) -> Iterator[Rule]:
     """What a software cannot be told of each plan."""
     launch, name = said.launch, said.name
+    if unshipped(said, model):
+        yield Rule.never(_wide(np.ones(len(plan), bool), plan), f"{name} ships no {model.name}")
     for axis in plan.axes:
         if launch.strategies and axis.name not in launch.strategies:
             used = np.asarray(axis.degree) > 1

@@ -287,6 +287,7 @@ class Launch:
     # `strategy.knob` -> the words or numbers that it can be told; not named: any
     knobs: dict[str, tuple[str, ...]] = field(default_factory=dict)
     rules: tuple[LaunchRule, ...] = ()
+    models: dict[str, str] = field(default_factory=dict)  # it ships, as it calls them; none: any
     writer: str = ""  # of jobs: what `export` writes for it
     flags: tuple[str, ...] = ()  # said beside the plan's own
     source: str = ""

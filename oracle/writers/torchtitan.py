@@ -20,12 +20,6 @@ SCHEDULES = {  # its names, by ours and whether stages hold several chunks
 RECOMPUTE = {"operators": "selective"}  # every other matrix is kept, as it does by default
 CONFIGS = {"llama3-8b": "llama3_8b", "llama3-70b": "llama3_70b", "llama3-405b": "llama3_405b"}
 VERSION = "v0.2.0"
-FLAVORS = {  # that version 0.2.0 ships: our name -> its model and flavor
-    "llama3-8b": ("llama3", "8B"), "llama3-70b": ("llama3", "70B"),
-    "llama3-405b": ("llama3", "405B"), "qwen3-30b-a3b": ("qwen3", "30B-A3B"),
-    "qwen3-235b-a22b": ("qwen3", "235B-A22B"), "deepseek-v3": ("deepseek_v3", "671B"),
-    "deepseek-v2": ("deepseek_v3", "236B"), "deepseek-v2-lite": ("deepseek_v3", "16B"),
-}  # fmt: skip
 UNSTAGED = ("qwen3",)  # models that it does not take apart for a pipeline
 
 
@@ -35,13 +29,14 @@ def files(job: Job) -> dict[str, str]:
 
 def start(job: Job) -> Start:
     """The whole job as its configuration file, of the flavors that it ships."""
-    if job.name not in FLAVORS:
+    run, said = job.estimate.options.software, dict(training(job))
+    shipped = run.launch.models
+    if job.name not in shipped:
         raise job.refuse(f"torchtitan {VERSION}", f"ships no {job.name}",
-                         f"one of {', '.join(FLAVORS)}, or --software megatron-core")  # fmt: skip
-    model, flavor = FLAVORS[job.name]
+                         f"one of {', '.join(shipped)}, or --software megatron-core")  # fmt: skip
+    model, flavor = shipped[job.name].split("/")
     if job.degree("pipeline") > 1 and model in UNSTAGED:
         raise job.refuse(f"torchtitan {VERSION}", f"has no pipeline of {model}", "pipeline:1")
-    run, said = job.estimate.options.software, dict(training(job))
     overlapped = job.word("data", "overlap") == "on" and run.exchange.overlap == "backward"
     if job.replicas > 1 and not overlapped:
         raise job.refuse("torchtitan", "always exchanges gradients under the backward pass",
