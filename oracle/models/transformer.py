@@ -186,8 +186,8 @@ class Transformer:
 
     def beyond(self) -> list[str]:
         """What it has that a plain stack of equal layers has not, as its file says it."""
-        said = ("latent", "window", "chunk", "documents", "sinks", "qk_norm", "post_norms",
-                "groups", "first_dense", "predicts")  # fmt: skip
+        said = ("latent", "window", "chunk", "documents", "sinks", "post_norms", "groups",
+                "first_dense", "predicts")  # fmt: skip
         return [*(name for name in said if getattr(self, name)),
                 *(["every"] if self.experts and self.every > 1 else [])]  # fmt: skip
 
