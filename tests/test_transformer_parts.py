@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import json
 from typing import Any
 
 import numpy as np
 import pytest
 
 import oracle
+from oracle.commands.cli import main
 from oracle.models.model import Model
 from oracle.plan.strategies.expert import _thinned, places_hit
 from oracle.spec.document import SpecError
@@ -107,3 +109,33 @@ def test_a_token_reaches_no_more_places_than_its_groups() -> None:
     for model, most in ((limited, 4), (free, float(places_hit(8.0, 8.0, 256.0)))):
         share = _thinned(model, np.array([True]), np.array([8.0]))
         assert share[rows].max() * 8 == pytest.approx(most)
+
+
+def test_a_model_is_changed_beside_its_name() -> None:
+    """As its file with these fields would be; what isn't there is refused with what is."""
+    changed = oracle.model("llama2-70b,sequence=2048,layers=40,train=lora:16")
+    same = trained("llama2-70b", "lora:16", sequence=2048, layers=40)
+    assert changed.parameters == same.parameters
+    assert changed.flop == same.flop
+    assert changed.name == "llama2-70b,sequence=2048,layers=40,train=lora:16"
+    narrow = oracle.model("deepseek-v2-lite,latent.kv_rank=256")
+    assert narrow.parameters < oracle.model("deepseek-v2-lite").parameters
+    for wrong, why in (("gpt2,layer=3", "did you mean `layers`"), ("gpt2,layers", "changes nothing"),
+                       ("resnet50,layers=3", "no field is called `layers`"),
+                       ("gpt2,layers=0", "layers")):  # fmt: skip
+        with pytest.raises(SpecError, match=why):
+            oracle.model(wrong)
+
+
+def test_options_change_every_model_that_is_asked(capsys: pytest.CaptureFixture[str]) -> None:
+    here = ["estimate", "gpt2", "dgx-h100", "--plan", "data:8", "--batch", "64"]
+    said = []
+    for more in ([], ["--sequence", "512"], ["--inference"], ["--train", "lora:8"]):
+        assert main([*here, *more, "--json"]) == 0
+        said.append(json.loads(capsys.readouterr().out))
+    seconds = [found["plans"][0]["seconds"]["iteration"] for found in said]
+    assert seconds[0] > max(seconds[1:])
+    table = ["sweep", "gpt2,vocab=60000,gpt2-xl", "dgx-h100", "--devices", "8", "--batch", "64",
+             "--layers", "4", "--json"]  # fmt: skip
+    assert main(table) == 0
+    assert "gpt2-xl,layers=4" in capsys.readouterr().out

@@ -55,6 +55,8 @@ def _of_model(model: Model) -> Iterator[str]:
         yield "mixtures of experts are priced but not run"
     elif kinds:
         yield f"layers of kind {', '.join(sorted(kinds))} are not run"
+    if not model.training.full:
+        yield f"`train: {model.training.text}` is priced but not run"
     if any(row.kind == "attention" and row.takes for row in model.rows):
         yield "latent attention is priced but not run"
     if any(row.kind == "norm" and row.role == "heads" for row in model.rows):

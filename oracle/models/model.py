@@ -20,7 +20,9 @@ from numpy.typing import NDArray
 from oracle.models.build import Network, Segment, rows_of
 from oracle.models.layers import Extents, Row, Shape
 from oracle.models.training import FULL, Training, training
+from oracle.models.transformer import Transformer
 from oracle.spec import catalogue
+from oracle.spec.changes import parted, rewrite, scalars
 from oracle.spec.dataset import Dataset
 from oracle.spec.document import Node, fingerprint
 from oracle.spec.schema import read
@@ -316,15 +318,19 @@ def _seen(row: Row) -> float:
 
 
 def model(what: Any, dataset: Any = None) -> Model:
-    """A model by shipped name, path or dict; `dataset` says how many samples an epoch has."""
+    """A model by shipped name, path or dict; `dataset` says how many samples an epoch has.
+
+    After a name, fields to change: `llama2-70b,sequence=8192,train=lora:16`.
+    """
     if isinstance(what, Model):
         found = what
     elif isinstance(what, Mapping):
         found = _load(what)
     else:
-        name = os.fspath(what)
+        text = os.fspath(what)
+        name, changes = parted(text)
         path = catalogue.find(name, "models").absolute()
-        found = _KEPT.get(path, lambda: _load(name))
+        found = _KEPT.get((path, *changes), lambda: _load(text))
     if dataset is None:
         return found
     return _with_dataset(found, catalogue.dataset(dataset))
@@ -348,8 +354,22 @@ _KEPT = catalogue.Kept(32)
 
 def network(what: Any) -> tuple[Network, Node, str, str]:
     """The model spec as written, with its tree, file name and text for messages."""
-    node, name, text = catalogue.document(what, "models")
-    return read(Network, node, name, text, label="model"), node, name, text
+    if isinstance(what, Mapping):
+        node, name, text = catalogue.document(what, "models")
+        return read(Network, node, name, text, label="model"), node, name, text
+    named, changes = parted(os.fspath(what))
+    node, name, text = catalogue.document(named, "models")
+    whole = ("train", "dataset")
+    family = node.entries.get("transformer", node)
+    known = [*whole, *(scalars(Transformer) if family is not node else ())]
+    for change in changes:
+        at = node if change.split("=")[0] in whole else family
+        rewrite(at, change, known, "model", "gpt2,sequence=2048")
+    spec = read(Network, node, name, text, label="model")
+    if changes:
+        said = ", ".join(changes)
+        spec = replace(spec, name=",".join((spec.name, *changes)), title=f"{spec.title}, {said}")
+    return spec, node, name, text
 
 
 def _load(what: Any) -> Model:

@@ -56,7 +56,7 @@ def work_of(load: Workload, system: System, options: Options) -> StageWork:
         said, precision = options.software, options.precision
         grown = total(shard.learned * ~adding(model)) * (state.segments > 1)
         each = 2 * said.exchange.buffer(precision) + shard.delta  # read, added up, written
-        added = kernels.stream(device, each * grown, queued=True)
+        added = kernels.stream(device, each * grown, queued=True) * (not model.training.forward)
         # ZeRO-3 copies what it gathers into its place, and gradients to where they are summed up
         gathered, graded = load.gathered(), load.gathered(trained=True)
         shared = gathered > 0
