@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 import oracle
+from benchmarks import deepseek_v3
 from oracle.commands.cli import main
 from oracle.models.model import Model
 from oracle.plan.strategies.expert import _thinned, places_hit
@@ -120,7 +121,8 @@ def test_a_model_is_changed_beside_its_name() -> None:
     assert changed.name == "llama2-70b,sequence=2048,layers=40,train=lora:16"
     narrow = oracle.model("deepseek-v2-lite,latent.kv_rank=256")
     assert narrow.parameters < oracle.model("deepseek-v2-lite").parameters
-    for wrong, why in (("gpt2,layer=3", "did you mean `layers`"), ("gpt2,layers", "changes nothing"),
+    for wrong, why in (("gpt2,layer=3", "did you mean `layers`"),
+                       ("gpt2,layers", "changes nothing"),
                        ("resnet50,layers=3", "no field is called `layers`"),
                        ("gpt2,layers=0", "layers")):  # fmt: skip
         with pytest.raises(SpecError, match=why):
@@ -134,8 +136,25 @@ def test_options_change_every_model_that_is_asked(capsys: pytest.CaptureFixture[
         assert main([*here, *more, "--json"]) == 0
         said.append(json.loads(capsys.readouterr().out))
     seconds = [found["plans"][0]["seconds"]["iteration"] for found in said]
-    assert seconds[0] > max(seconds[1:])
+    # adapters of a small model are so many small kernels that a host cannot launch them in time
+    assert seconds[3] > seconds[0] > seconds[1] > seconds[2]
     table = ["sweep", "gpt2,vocab=60000,gpt2-xl", "dgx-h100", "--devices", "8", "--batch", "64",
              "--layers", "4", "--json"]  # fmt: skip
     assert main(table) == 0
     assert "gpt2-xl,layers=4" in capsys.readouterr().out
+
+
+def test_deepseek_v3_trains_in_the_hours_of_its_report() -> None:
+    """Within 15 % of 180 thousand H800-hours for 10¹² tokens, made again or not."""
+    for recompute in ("", "operators"):
+        assert deepseek_v3.hours(recompute)[0] == pytest.approx(180e3, rel=0.15)
+
+
+def test_tokens_to_experts_are_as_wide_as_the_software_has_them() -> None:
+    """fp8 out, bf16 back: of two messages a pass, three bytes where there were four."""
+    plan, sent = "data:8,zero=1 expert:8", {}
+    for said in ("megatron-core", "megatron-core,experts.out=fp8"):
+        found = oracle.estimate("deepseek-v2-lite", "dgx-h100", plan, 64, software=said)
+        tokens = [part for part in found.exchange[0] if "to experts" in part["what"]]
+        sent[said] = sum(part["seconds"] for part in tokens)
+    assert 0.7 < sent["megatron-core,experts.out=fp8"] / sent["megatron-core"] < 0.8

@@ -97,7 +97,9 @@ def split(model: Model, plan: Plan, options: Options) -> Shard:
     shard = serial(model, plan.batch, options.width, options.ideal)
     if not options.ideal:
         software, precision = options.software, options.precision
+        dispatched, combined = software.experts.sent(precision)
         shard = shard.but(
+            dispatched=dispatched, combined=combined,
             software=software, fed=software.state.fed(precision),
             summed=software.exchange.buffer(precision),
             wire=software.exchange.sent(precision),

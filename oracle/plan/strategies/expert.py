@@ -130,14 +130,19 @@ class Expert(Strategy):
         model = shard.model
         sends, returns = borders(model)
         rows, copies = 1.0 * (sends | returns), sends * shard.y + returns * shard.x
-        tokens = shard.micro * shard.delta * copies * skews(model)
+        first, last = shard.dispatched, shard.combined
+        tokens = shard.micro * copies * skews(model)
+        out, back = (tokens * (sends * a + returns * b) for a, b in ((first, last), (last, first)))
+        ahead, behind = (
+            ("forward", "backward") if shard.software.experts.overlap == "pass" else ("", "")
+        )
         axes, once = ("expert", "expert/tensor"), self.says("dispatch", "once")
         thinned = partial(_thinned, model, once) if once.any() else None
         return [
-            Message("tokens to experts", "alltoall", tokens, axes, rows, when="forward",
-                    thinned=thinned),
-            Message("gradients to experts", "alltoall", tokens, axes, rows,
-                    when="backward", thinned=thinned),
+            Message("tokens to experts", "alltoall", out, axes, rows, when="forward",
+                    hides=ahead, thinned=thinned),
+            Message("gradients to experts", "alltoall", back, axes, rows,
+                    when="backward", hides=behind, thinned=thinned),
         ]  # fmt: skip
 
 
