@@ -21,7 +21,7 @@ def start(job: Job) -> Start:
     order = [name for name, _ in job.axes]
     if order == ["sharded", "data"]:
         raise job.refuse(title, "shards over neighbouring ranks", "data outside sharded")
-    if said.precision == "fp8" or said.optimizer in ("lars", "lamb"):
+    if said.precision == "fp8" or said.optimizer not in ("sgd", "momentum", "adam"):
         what = "fp8" if said.precision == "fp8" else said.optimizer
         raise job.refuse(title, f"has no `{what}`", "--precision bf16 --optimizer adam")
     if job.recompute == "operators":
