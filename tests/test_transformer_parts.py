@@ -13,6 +13,7 @@ from benchmarks import deepseek_v3
 from oracle.commands.cli import main
 from oracle.models import masks
 from oracle.models.model import Model
+from oracle.plan.launchable import software
 from oracle.plan.strategies.expert import _thinned, places_hit
 from oracle.spec.document import SpecError
 from tests.test_models import variant, written
@@ -182,3 +183,18 @@ def test_optimizers_keep_what_they_keep() -> None:
         sides, model.repeat, masks.matrices(model), strict=True) if matrix)  # fmt: skip
     least = flop / 8 / oracle.system("dgx-h100").device.peak["bf16"]
     assert 0.9 * least < seconds["muon"] - seconds["adam8"] < 2.5 * least
+
+
+def test_narrow_formats_of_blackwell_are_units_of_their_own() -> None:
+    """MXFP8 at fp8's rate, NVFP4 at twice that; elsewhere in bf16, and it says so."""
+    seconds = {}
+    for precision in ("bf16", "fp8", "mxfp8", "nvfp4"):
+        found = oracle.estimate("llama3-8b", "dgx-b200", "data:8,zero=1", 8, precision=precision)
+        seconds[precision] = float(found.seconds[0])
+    assert seconds["bf16"] > seconds["mxfp8"] > seconds["nvfp4"]
+    assert seconds["mxfp8"] == pytest.approx(seconds["fp8"], rel=0.01)
+    older = oracle.estimate("llama3-8b", "dgx-h100", "data:8,zero=1", 8, precision="nvfp4")
+    assert "has no nvfp4" in older.warnings[0]["what"]
+    # numbers and the scales of their blocks, of 32 and of 16
+    eight = software("megatron-core").state
+    assert [eight.fed(each) for each in ("fp8", "mxfp8", "nvfp4")] == [1, 33 / 32, 9 / 16]

@@ -95,8 +95,8 @@ def _update(weights: Array, load: Workload, device: Any, options: Options) -> Ar
         # cast gradients up, unscale them, cast weights down; read them for their norm: bytes
         casts = options.software.state.casts if precision in MIXED else 0.0
         clipped = 4 if options.optimizer in CLIPPED else 0
-        if precision == "fp8" and options.software.state.fp8_casts == "step":
-            casts = casts + CAST
+        if precision in CAST and options.software.state.fp8_casts == "step":
+            casts = casts + CAST[precision]
         return seconds + kernels.stream(device, weights * (casts + clipped), queued=True)
 
     beside = _orthogonal(load, device) if options.optimizer == "muon" else 0.0
