@@ -82,6 +82,8 @@ EXACT = {
     # the same less the vision encoder with its projection to the language model, 871,932,416
     "llama4-scout": 108_641_793_536 - 871_932_416,
     "llama4-maverick": 401_583_781_376 - 871_932_416,
+    # num_parameters of its U-Net in huggingface/diffusers, without biases after attention
+    "stable-diffusion-1": 859_520_964 - 2 * (5 * 320 + 5 * 640 + 6 * 1280),
     "t5-xxl": 11_135_332_352 - 2 * 32 * 64,  # without biases by distance
     "whisper-large-v3": 1_543_490_560 + (32 + 2 * 32) * 1280,  # with biases of keys
     # llm-foundry, scripts/train/benchmarking/README.md

@@ -120,8 +120,8 @@ def test_a_model_is_whole(name: str) -> None:
     assert len(ends) == len(counts)
     assert (found.y > 0).all()
     assert found.flop > 0
-    # each layer of DenseNet is wider than the one before, so that no two are equal
-    most = 430 if name == "densenet121" else 400
+    # layers that are each wider than the one before, or read by others far behind, aren't equal
+    most = {"densenet121": 430, "stable-diffusion-1": 580}.get(name, 400)
     assert len(found.rows) <= most, "equal blocks are folded"
 
 
