@@ -101,6 +101,7 @@ FIELDS: dict[str, tuple[tuple[Any, str, int, str], dict[str, dict[str, Any]]]] =
     "gather.wire": (ZERO_1, {}),
     "gather.overlap": (ZERO_1, {"exchange": {"pieces": Pieces(bytes=Formula.of("1e6"))}}),
     "gather.prefetch": (ZERO_3, {}),
+    "gather.placed": (ZERO_3, {}),
     "tensor.forward_column": (RANKS, {}),
     "tensor.forward_row": (RANKS, {}),
     "tensor.backward_row": (RANKS, {}),

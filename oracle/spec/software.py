@@ -102,6 +102,7 @@ class Gather:
     wire: Width | dict[str, Width] = "compute"  # as they are sent
     overlap: Literal["none", "forward"] = "none"  # of renewed weights (ZeRO 1 and 2)
     prefetch: Whole = 1  # units whose weights are gathered ahead of their use (ZeRO 3)
+    placed: bool = True  # and copied to where they are used; else they are gathered there
     source: str = ""
     sources: dict[str, str] = field(default_factory=dict, metadata={"hidden": True})
 
