@@ -119,7 +119,7 @@ def origin(
 def duration(
     used: Curve,
     device: Device,
-    rate: float,
+    rate: Numbers,
     m: Floats,
     n: Floats,
     k: Floats,

@@ -49,6 +49,7 @@ class Row:
     sequence: bool = False  # a region that sequence parallelism cuts along the tokens
     heads: int = 0
     kv_heads: int = 0
+    repeated: int = 1  # times that each of them stands in memory
     width: int = 0  # of one head
     keys: int = 0  # positions attended to
     causal: bool = False
