@@ -56,7 +56,8 @@ def attack(quick: bool = False, seed: int = 0) -> Table:
     found: Counter[str] = Counter()
     rows: list[dict[str, Any]] = []
     families: Counter[str] = Counter()
-    begin = time.monotonic()
+    begin, whole = time.monotonic(), False
+    signal.signal(signal.SIGTERM, _enough)
 
     def note(family: str, name: str, count: int, bad: dict[str, str]) -> None:
         found["inputs"] += count
@@ -67,7 +68,7 @@ def attack(quick: bool = False, seed: int = 0) -> Table:
                 {"fault": kind, "family": family, "case": name[:100], "words": words[-160:]}
             )
 
-    with tempfile.TemporaryDirectory(prefix="oracle-attack-") as scratch:
+    with tempfile.TemporaryDirectory(prefix="oracle-attack-") as scratch, suppress(Enough):
         for number, batch in enumerate(texts(seed, quick)):
             box = Path(scratch) / f"t{number}"
             note("texts", batch.name, BATCH, forked(box, batch.run, {}, most=TEXTS))
@@ -76,12 +77,22 @@ def attack(quick: bool = False, seed: int = 0) -> Table:
             box = Path(scratch) / f"c{number}"
             note(case.family, case.name, 1, struck(box, case))
             shutil.rmtree(box, ignore_errors=True)
+        whole = True
     figures = {f"attack.{kind}": figure(found[kind], "", "0") for kind in FAULTS}
     goal = "≥ 300" if quick else "≥ 10000"
     figures["attack.inputs"] = figure(found["inputs"], "", goal)
+    figures["attack.whole"] = figure(int(whole), "", "1")
     figures["attack.seconds"] = figure(round(time.monotonic() - begin, 1), "s", "")
     notes = [f"{count} of {name}" for name, count in families.most_common()]
     return {"title": "hostile inputs", "rows": rows, "figures": figures, "notes": notes}
+
+
+class Enough(Exception):
+    """Ended before the last case: what was found until then is said."""
+
+
+def _enough(number: int, frame: Any) -> None:
+    raise Enough
 
 
 def warm() -> None:
@@ -179,6 +190,7 @@ def _child(out: Path, err: Path, run: Callable[[], int]) -> None:
     """The other side of the fork: streams to files, the case, and an end without ceremony."""
     code = 70
     try:
+        signal.signal(signal.SIGTERM, signal.SIG_DFL)
         os.setpgid(0, 0)
         for number, (path, flags) in enumerate(
             (("/dev/null", os.O_RDONLY), (out, os.O_WRONLY | os.O_CREAT),
