@@ -1,6 +1,6 @@
 """Hostile inputs: what a reader, a verb or a folder is given by nobody well-meaning.
 
-    python -m benchmarks.attack [--quick] [--seed S] [--json]
+    python -m benchmarks.attack [--quick] [--seed S] [--only FAMILY,…] [--json]
 
 Texts are mutated and read in batches, each batch in a process of its own (`benchmarks.hostile`);
 command lines run in a fork each, in a folder of their own, with the streams, the environment and
@@ -30,7 +30,7 @@ import sys
 import tempfile
 import time
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -50,8 +50,8 @@ OF_PYTHON = re.compile(r"Traceback \(most recent|\w*Warning: |Exception ignored"
 NONE = re.compile(r"(?<![\w`'./-])-?(nan|inf|NaN|Infinity)(?![\w`'./-])")
 
 
-def attack(quick: bool = False, seed: int = 0) -> Table:
-    """Figures of all cases."""
+def attack(quick: bool = False, seed: int = 0, only: Sequence[str] = ()) -> Table:
+    """Figures of all cases, or of some families."""
     warm()
     found: Counter[str] = Counter()
     rows: list[dict[str, Any]] = []
@@ -70,14 +70,18 @@ def attack(quick: bool = False, seed: int = 0) -> Table:
 
     with tempfile.TemporaryDirectory(prefix="oracle-attack-") as scratch, suppress(Enough):
         for number, batch in enumerate(texts(seed, quick)):
+            if only and "texts" not in only:
+                break
             box = Path(scratch) / f"t{number}"
             note("texts", batch.name, BATCH, forked(box, batch.run, {}, most=TEXTS))
             shutil.rmtree(box, ignore_errors=True)
         for number, case in enumerate(cases(seed, quick)):
+            if only and case.family not in only:
+                continue
             box = Path(scratch) / f"c{number}"
             note(case.family, case.name, 1, struck(box, case))
             shutil.rmtree(box, ignore_errors=True)
-        whole = True
+        whole = not only
     figures = {f"attack.{kind}": figure(found[kind], "", "0") for kind in FAULTS}
     goal = "≥ 300" if quick else "≥ 10000"
     figures["attack.inputs"] = figure(found["inputs"], "", goal)
@@ -265,9 +269,11 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--quick", action="store_true", help="some hundreds")
     parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--only", type=lambda words: words.split(","), default=[],
+                        help="families of cases: texts, files, words, …")  # fmt: skip
     parser.add_argument("--json", action="store_true")
     asked = parser.parse_args()
-    found = attack(asked.quick, asked.seed)
+    found = attack(asked.quick, asked.seed, asked.only)
     print(json.dumps(found, indent=1) if asked.json
           else text({**found, "rows": list(shown(found["rows"]))}))  # fmt: skip
     return int(any(found["figures"][f"attack.{kind}"]["value"] for kind in FAULTS))
