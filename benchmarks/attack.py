@@ -1,6 +1,6 @@
 """Hostile inputs: what a reader, a verb or a folder is given by nobody well-meaning.
 
-    python -m benchmarks.attack [--quick] [--seed S] [--json]
+    python -m benchmarks.attack [--quick] [--seed S] [--only FAMILY,…] [--json]
 
 Texts are mutated and read in batches, each batch in a process of its own (`benchmarks.hostile`);
 command lines run in a fork each, in a folder of their own, with the streams, the environment and
@@ -30,7 +30,7 @@ import sys
 import tempfile
 import time
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -50,13 +50,14 @@ OF_PYTHON = re.compile(r"Traceback \(most recent|\w*Warning: |Exception ignored"
 NONE = re.compile(r"(?<![\w`'./-])-?(nan|inf|NaN|Infinity)(?![\w`'./-])")
 
 
-def attack(quick: bool = False, seed: int = 0) -> Table:
-    """Figures of all cases."""
+def attack(quick: bool = False, seed: int = 0, only: Sequence[str] = ()) -> Table:
+    """Figures of all cases, or of some families."""
     warm()
     found: Counter[str] = Counter()
     rows: list[dict[str, Any]] = []
     families: Counter[str] = Counter()
-    begin = time.monotonic()
+    begin, whole = time.monotonic(), False
+    signal.signal(signal.SIGTERM, _enough)
 
     def note(family: str, name: str, count: int, bad: dict[str, str]) -> None:
         found["inputs"] += count
@@ -67,21 +68,35 @@ def attack(quick: bool = False, seed: int = 0) -> Table:
                 {"fault": kind, "family": family, "case": name[:100], "words": words[-160:]}
             )
 
-    with tempfile.TemporaryDirectory(prefix="oracle-attack-") as scratch:
+    with tempfile.TemporaryDirectory(prefix="oracle-attack-") as scratch, suppress(Enough):
         for number, batch in enumerate(texts(seed, quick)):
+            if only and "texts" not in only:
+                break
             box = Path(scratch) / f"t{number}"
             note("texts", batch.name, BATCH, forked(box, batch.run, {}, most=TEXTS))
             shutil.rmtree(box, ignore_errors=True)
         for number, case in enumerate(cases(seed, quick)):
+            if only and case.family not in only:
+                continue
             box = Path(scratch) / f"c{number}"
             note(case.family, case.name, 1, struck(box, case))
             shutil.rmtree(box, ignore_errors=True)
+        whole = not only
     figures = {f"attack.{kind}": figure(found[kind], "", "0") for kind in FAULTS}
     goal = "≥ 300" if quick else "≥ 10000"
     figures["attack.inputs"] = figure(found["inputs"], "", goal)
+    figures["attack.whole"] = figure(int(whole), "", "1")
     figures["attack.seconds"] = figure(round(time.monotonic() - begin, 1), "s", "")
     notes = [f"{count} of {name}" for name, count in families.most_common()]
     return {"title": "hostile inputs", "rows": rows, "figures": figures, "notes": notes}
+
+
+class Enough(Exception):
+    """Ended before the last case: what was found until then is said."""
+
+
+def _enough(number: int, frame: Any) -> None:
+    raise Enough
 
 
 def warm() -> None:
@@ -179,6 +194,7 @@ def _child(out: Path, err: Path, run: Callable[[], int]) -> None:
     """The other side of the fork: streams to files, the case, and an end without ceremony."""
     code = 70
     try:
+        signal.signal(signal.SIGTERM, signal.SIG_DFL)
         os.setpgid(0, 0)
         for number, (path, flags) in enumerate(
             (("/dev/null", os.O_RDONLY), (out, os.O_WRONLY | os.O_CREAT),
@@ -253,9 +269,11 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--quick", action="store_true", help="some hundreds")
     parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--only", type=lambda words: words.split(","), default=[],
+                        help="families of cases: texts, files, words, …")  # fmt: skip
     parser.add_argument("--json", action="store_true")
     asked = parser.parse_args()
-    found = attack(asked.quick, asked.seed)
+    found = attack(asked.quick, asked.seed, asked.only)
     print(json.dumps(found, indent=1) if asked.json
           else text({**found, "rows": list(shown(found["rows"]))}))  # fmt: skip
     return int(any(found["figures"][f"attack.{kind}"]["value"] for kind in FAULTS))

@@ -304,6 +304,6 @@ def texts(seed: int, quick: bool) -> Iterator[Texts]:
     for name, (read, seeds, suffix) in readers().items():
         for number in range(1 if quick else 6):
             yield Texts(name, seeds, read, suffix, f"{seed} {name} {number}")
-            if name in SPECS_OF:
+            if name in SPECS_OF and number < 2:
                 yield Texts(f"{name}, extreme", seeds, read, suffix, f"{seed} {name} {number} far",
                             enlarged)  # fmt: skip
