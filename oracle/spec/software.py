@@ -53,8 +53,8 @@ class Pieces:
             yield Clash("elements", f"a piece's size cannot depend on `{name}`", "data, devices")
         if not strange:
             some = np.array([1.0, 2.0, 1024.0])
-            if not np.all(np.asarray(self.size({"data": some, "devices": some})) > 0):
-                yield Clash("elements", "a piece has a size above zero", "e.g. 25e6")
+            if not np.all(np.asarray(self.size({"data": some, "devices": some})) >= 1):
+                yield Clash("elements", "a piece is no smaller than 1", "e.g. 25e6")
 
     @property
     def size(self) -> Formula:
