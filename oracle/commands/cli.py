@@ -17,7 +17,6 @@ import time
 from pathlib import Path
 from typing import Any
 
-from oracle.commands.arguments import changed, specs
 from oracle.commands.parser import VERBS, Answer, Usage, misspelt, module_of, parser_of
 from oracle.show import terminal
 from oracle.spec.version import __version__
@@ -104,6 +103,7 @@ def _run(verb: str, rest: list[str]) -> int:
     parser = parser_of(verb)
     colour = "auto"
     try:
+        from oracle.commands.arguments import changed
         from oracle.commands.settings import origins, settle
 
         warnings: list[str] = []
@@ -178,6 +178,7 @@ def _verbose_lines(asked: Any, set_elsewhere: dict[str, Any], seconds: float) ->
     """What `-v` adds: what was read, what was set where, how long it took."""
     lines = [f"set: {key} = {one.text} ({one.origin})" for key, one in set_elsewhere.items()]
     if getattr(asked, "model", None) and getattr(asked, "system", None):
+        from oracle.commands.arguments import specs
         from oracle.show.provenance import inputs_of, resolved, usual
         from oracle.spec.catalogue import system as opened
         from oracle.spec.plausible import warnings

@@ -75,6 +75,32 @@ class Row:
     tied: bool = False  # uses weights that another row holds
     frozen: bool = False  # its weights are not trained
 
+    @property
+    def mac(self) -> float:
+        """Multiply-accumulates of its forward pass, for one sample."""
+        if self.work == "conv":
+            outer, inner = (
+                (self.given, self.made) if self.kind == "deconv" else (self.made, self.given)
+            )
+            return outer.size * inner.channels / self.groups * float(math.prod(self.window))
+        if self.work == "gemm":
+            return float(self.given.size) * self.made.channels
+        if self.work == "attention":
+            return 2.0 * self.heads * self.made.extents[0] * self.seen * self.width
+        return self.macs
+
+    @property
+    def seen(self) -> float:
+        """Keys that a query looks at, on average; through memory all of them are computed.
+
+        Of the last w keys the first w queries see fewer; in blocks every query sees its own alone.
+        """
+        queries, keys = self.made.extents[0], float(self.keys)
+        if not self.causal or not self.flash:
+            return keys
+        begins = queries / keys if self.apart else 1.0
+        return keys - begins * keys * (keys - 1) / (2 * queries)
+
 
 def along(value: int | tuple[int, ...], rank: int) -> Extents:
     """One number for each of `rank` extents; a single one counts for all."""
