@@ -260,7 +260,9 @@ def test_operators_apart_pass_more_bytes_and_do_the_same_work() -> None:
             oracle.estimate(model, "gpu-server", "serial", batch=64, precision="bf16")
             for model in (fused, apart)
         )
-        assert (other.seconds[0] > one.seconds[0]) == slower
+        slow, fast = (float(each.compute["forward"][0]) for each in (other, one))
+        assert slow > 1.05 * fast if slower else slow == pytest.approx(fast)
+        assert other.seconds[0] > one.seconds[0]  # gradients are cast up by themselves
         assert other.memory[0] > one.memory[0]  # of the loss's gradient there are two at once
 
 

@@ -123,6 +123,24 @@ def grow_argument(parser: argparse.ArgumentParser) -> None:
                         help="let the system's outermost level join more devices")  # fmt: skip
 
 
+def need_room(asked: argparse.Namespace, plans: Iterable[str]) -> None:
+    """Refuse plans of more devices than the system has, where it may not grow."""
+    from oracle.predict.defaults import room_for
+    from oracle.spec.catalogue import system
+
+    room_for(system(asked.system), plans, asked.grow)
+
+
+def lacks(asked: argparse.Namespace, systems: Iterable[str]) -> list[str]:
+    """Lines for answers that are no text: what is priced in another precision than was asked."""
+    from oracle.predict.remarks import lacking
+    from oracle.spec.catalogue import system
+
+    some = [system(name) for name in systems] if asked.precision else []
+    found = (one for each in some for one in lacking(each, asked.precision))
+    return [f"{one.field}: {one.what}" for one in found]
+
+
 def software_arguments(parser: argparse.ArgumentParser) -> None:
     """What runs the training."""
     parser.add_argument(

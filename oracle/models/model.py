@@ -235,7 +235,7 @@ class Model:
     @cached_property
     def mac(self) -> Floats:
         """Multiply-accumulates of a forward pass, per sample and row."""
-        return self.column(_mac)
+        return self.column(lambda row: row.mac)
 
     @property
     def parameters(self) -> float:
@@ -289,32 +289,6 @@ class Model:
     def _closed(self, stop: int) -> bool:
         """Whether only the last tensor made is read from here on."""
         return bool(self._oldest[stop] >= stop - 1)
-
-
-def _mac(row: Row) -> float:
-    """Multiply-accumulates of one row's forward pass, for one sample."""
-    if row.work == "conv":
-        window = float(np.prod(row.window))
-        if row.kind == "deconv":
-            return row.given.size * row.made.channels / row.groups * window
-        return row.made.size * row.given.channels / row.groups * window
-    if row.work == "gemm":
-        return float(row.given.size) * row.made.channels
-    if row.work == "attention":
-        return 2.0 * row.heads * row.made.extents[0] * _seen(row) * row.width
-    return 0.0
-
-
-def _seen(row: Row) -> float:
-    """Keys that a query looks at, on average; through memory all of them are computed.
-
-    Of the last w keys the first w queries see fewer; in blocks every query sees its own alone.
-    """
-    queries, keys = row.made.extents[0], float(row.keys)
-    if not row.causal or not row.flash:
-        return keys
-    begins = queries / keys if row.apart else 1.0
-    return keys - begins * keys * (keys - 1) / (2 * queries)
 
 
 def model(what: Any, dataset: Any = None) -> Model:

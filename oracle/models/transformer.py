@@ -236,7 +236,8 @@ class _Run:
             block.heads, block.kv_heads, block.width, block.causal, bias,
             self.positions == "rotary", flash, block.dropout,
             None if sees_all else block.window, None if sees_all else block.chunk,
-            block.documents, block.sinks, block.qk_norm, self.fused, version, name="attention",
+            block.documents, block.sinks, block.qk_norm, self.fused, version, kernels.repeated,
+            kernels.strided, name="attention",
         )  # fmt: skip
 
     def mlp(self, mixed: bool) -> Layer:

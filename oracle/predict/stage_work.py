@@ -20,7 +20,6 @@ from oracle.models.shard import Array
 from oracle.plan.strategies.recompute import recomputed
 from oracle.predict.workload import Workload
 from oracle.spec.options import Options
-from oracle.spec.precision import MIXED
 from oracle.spec.system import System
 
 CLIPPED = ("adam", "lamb", "adam8", "muon")  # optimizers that gradients are clipped for
@@ -54,22 +53,32 @@ def work_of(load: Workload, system: System, options: Options) -> StageWork:
         rate = device.peak[precision_on(device, options.precision)]
         update = 2 * weights / rate
     else:
-        # micro-batches' gradients are read and added up in fp32, unless their product does it
+        # micro-batches' gradients, or their shards, are read and added up in fp32, unless their
+        # product does it
         said, precision = options.software, options.precision
-        grown = total(shard.learned * ~adding(model)) * (state.segments > 1)
-        each = 2 * said.exchange.buffer(precision) + shard.delta  # read, added up, written
-        added = kernels.stream(device, each * grown, queued=True) * (not model.training.forward)
-        # ZeRO-3 copies what it gathers into its place, and gradients to where they are summed up
+        buffer, made = said.exchange.buffer(precision), shard.delta
+        apart = sum((total(w * ~adding(model)) * share for w, share in load.shares("graded")),
+                    np.zeros(1)) * (not model.training.forward)  # fmt: skip
+        each = 2 * buffer + made  # read, added up, written
+        added = kernels.stream(device, each * apart * (state.segments > 1), queued=True)
+        # ZeRO-3 copies what it gathers into its place, unless it is gathered there, and gradients
+        # to where they are summed up
         gathered, graded = load.gathered(), load.gathered(trained=True)
         shared = gathered > 0
-        forward = forward + kernels.stream(device, 2 * shard.delta * gathered, queued=True) * shared
-        moved = 2 * shard.delta * gathered
-        moved = moved + (shard.delta + said.exchange.buffer(precision)) * graded
+        moved = (made + buffer) * graded
+        if said.gather.placed:
+            placed = 2 * made * gathered
+            forward = forward + kernels.stream(device, placed, queued=True) * shared
+            moved = moved + placed
         weight = weight + added
         backward = backward + added + kernels.stream(device, moved, queued=True) * shared
         update = _update(weights, load, device, options) * (weights > 0)
+        # those of the only micro-batch are cast up, unless they have been
+        lifted = apart * (state.segments == 1) * ~shared * (made < buffer)
+        lift = kernels.stream(device, (made + buffer) * lifted, queued=True)
+        update = update + np.where(lifted > 0, lift, 0.0)
         if said.exchange.passes:  # gradients are packed, scaled and unpacked where replicas agree
-            packed = said.exchange.passes * said.exchange.buffer(precision) * total(shard.learned)
+            packed = said.exchange.passes * buffer * total(shard.learned)
             packing = kernels.stream(device, packed, queued=True) * (packed > 0)
             update = update + packing * (state.parts > 1)
     return StageWork(
@@ -92,8 +101,8 @@ def _update(weights: Array, load: Workload, device: Any, options: Options) -> Ar
 
     def price(device: Any, precision: str, weights: Array) -> Array:
         seconds = kernels.update(device, precision, options.optimizer, weights, tensors)
-        # cast gradients up, unscale them, cast weights down; read them for their norm: bytes
-        casts = options.software.state.casts if precision in MIXED else 0.0
+        # cast narrow gradients up, unscale them, cast weights down; read them for their norm: bytes
+        casts = options.software.state.cast(precision)
         clipped = 4 if options.optimizer in CLIPPED else 0
         if precision in CAST and options.software.state.fp8_casts == "step":
             casts = casts + CAST[precision]
