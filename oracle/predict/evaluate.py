@@ -32,8 +32,7 @@ from oracle.predict import memory
 from oracle.predict.exchange import Exchange, Priced, price
 from oracle.predict.limits import limits
 from oracle.predict.offers import Lines
-from oracle.predict.overlap import Cover
-from oracle.predict.stage_work import work_of
+from oracle.predict.stage_work import cover_of, work_of
 from oracle.predict.step import Step, step
 from oracle.predict.uncertainty import Sources
 from oracle.predict.workload import columns, split, workload
@@ -170,8 +169,7 @@ def block(model: Model, system: System, plan: Plan, options: Options, lines: Lin
     kinds = Kinds.of(columns(model, plan))
     load, same = workload(model, system, kinds.one_of_each(plan), options, lines), kinds.row
     work = work_of(load, system, options)
-    cover = Cover({"forward": work.forward, "backward": work.backward},
-                  dict(zip(("forward", "backward"), work.host, strict=True)))  # fmt: skip
+    cover = cover_of(work, plan, model)
     said = load.said
     talk: list[Any] = [None] * len(said)
     # gradients hide under what the passes take with all their messages: they come last

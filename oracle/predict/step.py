@@ -20,7 +20,7 @@ from oracle.plan.stages import Stages
 from oracle.plan.strategies.recompute import Recompute
 from oracle.predict import played
 from oracle.predict.exchange import Exchange, Priced
-from oracle.predict.overlap import together
+from oracle.predict.overlap import OTHER, together
 from oracle.predict.stage_work import StageWork
 from oracle.predict.uncertainty import Sources, Uncertainty, host_share, messages
 from oracle.spec.options import Options
@@ -33,6 +33,8 @@ class StageMessages:
 
     forward: Array
     backward: Array
+    again: Array  # of those forward, where all is recomputed
+    input: Array  # of those backward, beside the gradient of the input alone
     after: Array
     border: Array  # ideally each crossing; else receive time before a backward pass
     ahead: Array  # receive time before a forward pass
@@ -48,15 +50,17 @@ def messages_of(
     launch = 0.0 if options.ideal else host_work.call * host_work.launch(system)
     found = {when: np.zeros(shape) for when in ("forward", "backward", "step", "border")}
     host = {when: np.zeros(shape) for when in ("forward", "backward")}
-    ahead = np.zeros(shape)
+    ahead, later = np.zeros(shape), {when: np.zeros(shape) for when in OTHER}
     for one in talk:
         when = one.when
         found[when] = found[when] + one.exposed - one.ahead
         ahead = ahead + one.ahead
         if when in host:
             host[when] = host[when] + launch * one.calls
+            later[when] = later[when] + one.later
     return StageMessages(
-        found["forward"], found["backward"], found["step"], found["border"],
+        found["forward"], found["backward"], later["forward"], later["backward"], found["step"],
+        found["border"],
         ahead, (host["forward"], host["backward"]),
     )  # fmt: skip
 
@@ -71,20 +75,19 @@ class StagePasses:
     row: Array  # (n,) which of them each plan has
     forward: Array
     backward: Array
-    weight: Array  # of the backward pass, the gradient of the weights; the rest is of the input
+    input: Array  # of the backward pass where it is in two parts, the gradient of the input
+    weight: Array  # and that of the weights, under which no message hides
     forward_messages: Array  # of it, what messages take that nothing hides
     backward_messages: Array
+    input_messages: Array
     recomputed: Array  # of the backward pass
     forward_host: Array  # what the host needs to launch it, beside the device
     backward_host: Array
 
     def kinds(self, row: Array) -> dict[str, Array]:
         """By the kind of turn; a backward pass is taken whole or in its two parts."""
-        forward, backward, weight = (
-            each[row] for each in (self.forward, self.backward, self.weight)
-        )
-        return {"forward": forward, "backward": backward, "input": backward - weight,
-                "weight": weight}  # fmt: skip
+        return {"forward": self.forward[row], "backward": self.backward[row],
+                "input": self.input[row], "weight": self.weight[row]}  # fmt: skip
 
 
 def passes_of(
@@ -94,7 +97,7 @@ def passes_of(
 
     A pass is a mix of short kernels, for which the device waits for the host, and long ones,
     under which the host runs ahead: neither hides wholly under the other. Recomputation and
-    messages belong to the gradient of the input; the host's work to either part by its length.
+    messages belong to the gradient of the input.
     """
     size = len(work.segments)
     both = recompute.mode[:, 0].astype(int) * size + same
@@ -104,19 +107,19 @@ def passes_of(
     kind, same = (pairs // size)[:, None], pairs % size
     again = np.zeros_like(work.forward[same]) + _chosen(kind, work.recomputed, same)
     host = work.host[1][same] + sent.host[1][same] + _chosen(kind, work.host_recomputed, same)
-    back = sent.backward[same]
+    ahead, border = sent.ahead[same], (0.0 if ideal else sent.border[same])
+    back, apart = sent.backward[same] + border, sent.input[same] + border
     if not ideal:  # a full recomputation sends everything again
         full = kind == recompute.number("mode", "full")
-        back = back + full * sent.forward[same]
+        back, apart = (each + full * sent.again[same] for each in (back, apart))
         host = host + full * sent.host[0][same]
-    host_ahead = (work.host[0] + sent.host[0])[same]
-    ahead, border = sent.ahead[same], (0.0 if ideal else sent.border[same])
-    device = work.backward[same] + again + back + border
-    both = together(device, host)
-    part = np.divide(work.weight[same], device, out=np.zeros(both.shape), where=device > 0)
+    host_ahead, late = (work.host[0] + sent.host[0])[same], work.host_weight[same]
+    weight = work.weight[same]
     return StagePasses(
         row, together(work.forward[same] + sent.forward[same] + ahead, host_ahead),
-        both, both * part, sent.forward[same] + ahead, back + border, again, host_ahead, host,
+        together(work.backward[same] + again + back, host),
+        together(work.backward[same] - weight + again + apart, host - late),
+        together(weight, late), sent.forward[same] + ahead, back, apart, again, host_ahead, host,
     )  # fmt: skip
 
 
@@ -145,10 +148,12 @@ class Step:
     @cached_property
     def uncertainty(self) -> Uncertainty:
         """How far each plan's seconds can be trusted; worked out where anybody asks."""
-        times = {"forward": self.segments * self.repeats, "backward": self.segments,
+        again = self.segments * (self.repeats - 1)
+        times = {"forward": self.segments, "backward": self.segments, "again": again,
                  "step": self.uncovered, "border": self.shown}  # fmt: skip
         ahead, back = self.paces
-        stage = {"forward": ahead, "backward": back, "step": self.end, "border": back}
+        stage = {"forward": ahead, "backward": back, "step": self.end, "border": back,
+                 "again": back}  # fmt: skip
         talked, short = messages(self.talk, times, stage, self.same)
         work = np.sum(list(self.compute.values()), axis=0)
         return Uncertainty(
@@ -171,7 +176,7 @@ class Step:
         same = self.same
         calls = self._over(one.when, one.calls, one.ahead_calls)
         seconds = self._over(one.when, one.seconds, one.ahead)
-        exposed = self._over(one.when, one.exposed, one.ahead)
+        exposed = self._over(one.when, one.exposed, one.ahead, one.later)
         exposed = exposed * self.uncovered if one.when == "step" else exposed
         if one.when == "border":
             exposed = exposed * np.divide(self.shown, self.crossings, out=np.ones(len(same)),
@@ -192,14 +197,20 @@ class Step:
             return np.maximum(one.nbytes[same, ahead], again)
         return np.asarray(one.nbytes[same, self.end if one.when == "step" else back])
 
-    def _over(self, when: str, values: Array, before: Any = 0.0) -> Array:
-        """What comes up each time, over an iteration; `before` of it belongs to the pass ahead."""
+    def _over(
+        self, when: str, values: Array, before: Any = 0.0, later: Array | None = None
+    ) -> Array:
+        """What comes up each time, over an iteration; `before` of it belongs to the pass ahead.
+
+        What a forward pass sends comes up `later` too, where all of it is recomputed.
+        """
         same, (ahead, back) = self.same, self.paces
         if when == "step":
             return values[same, self.end]
         if when == "forward":
+            again = values if later is None else later
             return np.asarray(
-                self.segments * (values[same, ahead] + (self.repeats - 1) * values[same, back])
+                self.segments * (values[same, ahead] + (self.repeats - 1) * again[same, back])
             )
         times = self.crossings if when == "border" else self.segments
         if np.ndim(before) < 2:
