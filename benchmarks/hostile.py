@@ -17,6 +17,7 @@ from typing import Any
 
 ROOT = Path(__file__).parents[1]
 SPECS, DATA = ROOT / "specs", ROOT / "tests" / "data"
+JOB = DATA / "jobs" / "gpt.sbatch"
 BATCH = 100  # texts that one process reads
 WORDS = (
     b"0 1 -1 nan inf 1e999 -0 1e308 010 1_000 \xc2\xb2 \xd9\xa3 9223372036854775808 { } [ ] < > ' "
@@ -27,6 +28,11 @@ WORDS = (
     b"conv dense abci resnet50 data:2 pipeline:4,segments=2 name: - 99999999999999999999 x\rx"
 ).split(b" ")
 LONG = "n" * 5000
+SET = tuple(f"TP={word}" for word in (
+    "", "$TP", "${TP}", "$((TP))", "$((1/0))", "$((2**99999))", "$((9999999999*9999999999))", "-1",
+    "0", "8; touch PWNED", "$(touch PWNED)", "`touch PWNED`", "${TP:-$TP}", "(" * 900, "\0",
+    "\n--bf16", "1e99", "$" * 900, "${" * 900, "'", '"', "8 --micro-batch-size 0", "[" * 9000,
+))  # fmt: skip
 ODD = (
     "", " ", "-", "--", "-1", "0", "²", "٣", "1e9", "nan", "inf", "1" * 30, "9" * 5000, LONG,
     "a\0b", "a\nb", "\r=cmd", "../../x", "/dev/zero", "/dev/full", "/proc/self/mem", ".", "/", "~",
@@ -151,6 +157,13 @@ def _profiled(path: Path) -> None:
     oracle.estimate("lenet5", "abci", "data:2", 8, profile=path)
 
 
+def _job(path: Path) -> None:
+    from oracle.readers import frameworks, jobs
+    from oracle.readers.frameworks.training import Given
+
+    frameworks.training(jobs.read([str(path)], {"TP": "2"}), Given("gpt2", 8, None))
+
+
 def readers() -> dict[str, tuple[Callable[[Path], Any], tuple[bytes, ...], str]]:
     """Name -> (function of a path, sound texts, ending) of every reader of texts."""
     import oracle
@@ -197,6 +210,9 @@ def readers() -> dict[str, tuple[Callable[[Path], Any], tuple[bytes, ...], str]]
         "rows": (_rows, (header, b'{"rows": [{"point": 0, "devices": 2}]}'), ".csv"),
         "profile": (_profiled, (profile,), ".jsonl"), "measurement": (measurement, (run,), ".json"),
         "config": (huggingface.read, (config,), ".json"),
+        "software": (catalogue.software, seeds_of(SPECS / "software"), ".yaml"),
+        **{f"job {end}": (_job, seeds_of(*[DATA / "jobs"]), f".{end}")
+           for end in ("sh", "sbatch", "json", "toml", "log")},
         "text": (read_text, (plans, toml, run), ".txt"),
     }  # fmt: skip
 
@@ -240,6 +256,14 @@ READERS: dict[str, list[str]] = {
     "config": ["import", "huggingface", "FILE"], "onnx": ["import", "onnx", "FILE"],
     "sweep": ["sweep", "FILE", "abci", "--devices", "2", "--batch", "8", "--jobs", "1"],
     "export": ["export", "slurm", "FILE", "abci", "--plan", "data:2", "--batch", "8"],
+    "job": ["export", "job", "FILE", "dgx-h100", "--plan", "data:8", "--batch", "8", "-o", "job"],
+    "software": ["estimate", *ONE, "--software", "FILE"],
+    "told": ["export", "job", "gpt2", "dgx-h100", "--plan", "data:8", "--batch", "8",
+             "--software", "FILE", "-o", "job"],
+    "script": ["import", "job", "FILE.sh", "--system", "dgx-a100", "--devices", "8"],
+    "batch": ["import", "job", "FILE.sbatch", "--set", "TP=2", "-o", "launch"],
+    "sheet": ["import", "job", "FILE.json", "--model", "gpt2", "--devices", "8"],
+    "toml": ["import", "job", "FILE.toml"], "log": ["import", "job", "FILE.log"],
     "report": ["report", "FILE", "abci", "--devices", "2", "--batch", "8", "-o", "r.html"],
 }  # fmt: skip
 VERBS: dict[str, list[str]] = {
@@ -247,6 +271,8 @@ VERBS: dict[str, list[str]] = {
     "explain": ["explain", *ONE], "sweep": ["sweep", *SOME, "--jobs", "1"],
     "report": ["report", *SOME, "-o", "r.html"], "specs": ["specs", "list"],
     "plot": ["plot", "parts", *SOME, "-o", "p.svg"], "export": ["export", "torchrun", *ONE],
+    "job": ["export", "job", "gpt2", "dgx-h100", "--plan", "data:8", "--batch", "8", "-o", "job"],
+    "from": ["import", "job", str(JOB), "--set", "TP=8", "--system", "dgx-a100", "-o", "launch"],
     "config": ["config", "show"], "schema": ["schema", "models"],
     "completion": ["completion", "bash"], "import": ["import", "huggingface", "none.json"],
     "calibrate": ["calibrate", "none.log", "--onto", "abci"],
@@ -301,9 +327,10 @@ def _strange_files() -> Iterator[Case]:
         for kind, make in FILES.items():
 
             def arrange(target: Path, line: list[str] = line, make: Any = make) -> list[str]:
-                path = target / "given.yaml"
+                end = next((word for word in line if word.startswith("FILE.")), "FILE.yaml")
+                path = target / end.replace("FILE", "given")
                 make(path)
-                return [str(path) if word == "FILE" else word for word in line]
+                return [str(path) if word.startswith("FILE") else word for word in line]
 
             yield Case("files", f"{reader} {kind}", arrange)
 
@@ -318,14 +345,14 @@ def _odd_words(dice: random.Random) -> Iterator[Case]:
         flags = sorted(
             {
                 flag
-                for one in parsers(parser_of(verb))
+                for one in parsers(parser_of(line[0]))
                 for action in one._actions
                 for flag in action.option_strings
                 if flag.startswith("--") and action.nargs != 0 and flag != "--dask"
             }
         )
         for flag in flags:
-            for word in ODD:
+            for word in (*ODD, *SET) if flag == "--set" else ODD:
                 name = f"{verb} {flag} {word[:20]!r}"
                 yield Case("words", name, lambda target, words=[*line, f"{flag}={word}"]: words)
         for at in range(1, len(line)):
@@ -432,9 +459,11 @@ def _sweep_folders() -> Iterator[Case]:
 def _full_and_shut() -> Iterator[Case]:
     """A disk without room, a folder that is not writable, a place that is no file."""
     writing = {"report": "-o", "plot": "-o", "export": "-o", "recommend": "-o", "estimate": "-o",
-               "sweep": "--out", "completion": "-o", "schema": "-o"}  # fmt: skip
+               "sweep": "--out", "completion": "-o", "schema": "-o", "job": "-o",
+               "from": "-o"}  # fmt: skip
     for verb, flag in writing.items():
-        line = [word for word in VERBS[verb] if word not in ("-o", "r.html", "p.svg")]
+        line = VERBS[verb]
+        line = line[: line.index("-o")] if "-o" in line else line
         end = {"report": ".html", "plot": ".svg"}.get(verb, "")
         for room in (0, 1, 100, 5000):
 
@@ -465,7 +494,11 @@ def _names() -> Iterator[Case]:
                      "-o", "job"],
         "trace": ["export", "trace", "m.yaml", "abci", "--plan", "data:2", "--batch", "8",
                   "-o", "job"],
+        "software": ["export", "job", "gpt2", "dgx-h100", "--plan", "data:8", "--batch", "8",
+                     "--software", "s.yaml", "-o", "job"],
+        "job": ["import", "job", "j.sbatch", "--system", "dgx-a100", "-o", "job"],
     }  # fmt: skip
+    script, told = JOB.read_text(), (SPECS / "software" / "nemo.yaml").read_text()
     for word in nasty:
         for kind, line in lines.items():
 
@@ -473,6 +506,13 @@ def _names() -> Iterator[Case]:
                 spec = {"name": word, "title": word, "source": word, "input": [3, 8, 8],
                         "layers": ["flatten", {"dense": 10}]}  # fmt: skip
                 (target / "m.yaml").write_text(json.dumps(spec))
+                (target / "s.yaml").write_text(
+                    f"name: {json.dumps(word)}\n{told[told.index(chr(10)) + 1 :]}"
+                )
+                (target / "j.sbatch").write_text(
+                    script.replace("job-name=gpt", f"job-name={word}")
+                    .replace('"bf16"', json.dumps(word), 1).replace("pretrain_gpt.py", word)
+                )  # fmt: skip
                 return line
 
             def markup(target: Path) -> str:
