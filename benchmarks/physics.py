@@ -47,7 +47,12 @@ EVERYTHING = 1e18  # bytes of memory: whether a plan fits is one law, and not as
 SAME = 1e-12  # relative, of one number found in two ways
 ROOM = 1e-9  # relative, of what must not be less
 WINOGRAD = 4.0  # fewer products of a convolution of 3 x 3 by tiles of 4 x 4 [lavin2016]
+ALONE = ("seconds", "memory", "deviation", "more", "crowded", "memory_deviation")
 RECOMMENDED = 20  # one question of so many asks for a recommendation too
+SAID = (
+    '{law}: {model} {system} --software {software} --batch {batch} --plan "{plan}"\n'
+    "    {words}\n    {again}\n"
+)
 MOST = 64  # devices that are asked a recommendation for
 
 
@@ -197,14 +202,15 @@ Law = Callable[[Question, Estimate, random.Random], Iterator[tuple[str, str, str
 
 
 def alone(q: Question, found: Estimate, rng: random.Random) -> Iterator[Any]:
-    """A plan's seconds and bytes alone, and in a table of others, are one number."""
+    """A plan's seconds, bytes and intervals alone, and in a table of others, are one number."""
     for row in rng.sample(range(len(q.plans)), min(3, len(q.plans))):
         text = q.plans[row]
         other = estimate(q.model, q.system, text, q.batch, q.options)
-        for name, now, then in (("seconds", found.seconds[row], other.seconds[0]),
-                                ("bytes", found.memory[row], other.memory[0])):  # fmt: skip
+        for name in ALONE:
+            now, then = (float(getattr(e, name)[at]) for e, at in ((found, row), (other, 0)))
             if abs(now - then) > SAME * now:
-                yield f"alone.{name}", text, f"{then:.9g} alone, {now:.9g} in a table", then / now
+                words = f"{then:.9g} alone, {now:.9g} in a table"
+                yield f"alone.{name}", text, words, now / max(then, 1e-30)
     some = rng.sample(range(len(q.plans)), len(q.plans))[: max(1, len(q.plans) // 2)]
     shuffled = q.seconds([q.plans[row] for row in some])
     for row, then in zip(some, shuffled, strict=True):
@@ -393,9 +399,11 @@ def held(q: Question) -> Iterator[Broken]:
             yield Broken(name, plan, words, float(excess), q)
 
 
-def asked(cases: int, seconds: float, seed: int) -> Iterator[tuple[Question, list[Broken]]]:
+def asked(
+    cases: int, seconds: float, seed: int, number: int = 0
+) -> Iterator[tuple[Question, list[Broken]]]:
     """Questions one after the other, until there were enough cases or no time is left."""
-    begin, done, number = time.monotonic(), 0, 0
+    begin, done = time.monotonic(), 0
     while done < cases and time.monotonic() - begin < seconds:
         if (q := question(number, seed)) is not None:
             yield q, list(held(q))
@@ -403,7 +411,7 @@ def asked(cases: int, seconds: float, seed: int) -> Iterator[tuple[Question, lis
         number += 1
 
 
-NAMES = ("alone.seconds", "alone.bytes", "recommended", "peak", "memory_bandwidth", "weights",
+NAMES = (*(f"alone.{name}" for name in ALONE), "recommended", "peak", "memory_bandwidth", "weights",
          "company", "link_bandwidth", "one_stage", "better.network_bandwidth",
          "better.network_latency", "better.peak", "better.memory_bandwidth", "better.launch",
          "better.dispatch", "batch", "more_memory", "renamed")  # fmt: skip
@@ -436,6 +444,7 @@ def main() -> None:
     parser.add_argument("--seconds", type=float, default=np.inf, help="to spend at most")
     parser.add_argument("--seed", type=int, default=SEED)
     parser.add_argument("--question", type=int, help="this one alone, with its laws")
+    parser.add_argument("--first", type=int, default=0, help="question to begin with")
     given = parser.parse_args()
     begin = time.monotonic()
     found: list[tuple[int, list[Broken]]] = []
@@ -444,16 +453,18 @@ def main() -> None:
         found = [] if one is None else [(len(one.plans), list(held(one)))]
     else:
         cases = given.cases or (QUICK if given.quick else CASES)
-        for q, broken in asked(cases, given.seconds, given.seed):
+        for q, broken in asked(cases, given.seconds, given.seed, given.first):
             found.append((len(q.plans), broken))
+            for each in broken:  # as they are found: a long run need not be waited for
+                sys.stderr.write(SAID.format(**each.row()))
+                sys.stderr.flush()
     made = measured(found, time.monotonic() - begin)
     rows = [each.row() for _, some in found for each in some]
     if given.as_json:
         sys.stdout.write(json.dumps({"figures": made, "rows": rows}, indent=1) + "\n")
         return
     for row in sorted(rows, key=lambda row: (row["law"], -row["excess"])):
-        sys.stdout.write("{law}: {model} {system} --software {software} --batch {batch} --plan "
-                         '"{plan}"\n    {words}\n    {again}\n'.format(**row))  # fmt: skip
+        sys.stdout.write(SAID.format(**row))
     for name, each in made.items():
         sys.stdout.write(f"{name:36}{each['value']:>12,.6g} {each['unit']:10} {each['goal']}\n")
 
