@@ -64,6 +64,11 @@ class Priced:
         return self.message.over == "mesh"
 
     @property
+    def stays(self) -> bool:
+        """Whether recomputation finds what was sent: weights that were gathered to run back."""
+        return self.message.when == "unit forward"
+
+    @property
     def covered(self) -> Array:
         """(plans,) whether its price was fitted to measurements, at whatever size."""
         return np.isin(np.array([*self.origins, ""])[self.best], MEASURED)
@@ -192,7 +197,7 @@ def price(
     if message.hides and not (ideal and message.when == "step"):
         may = spread(np.atleast_2d(getattr(axis, "overlap", 1.0))) > 0
         name = message.when if message.beside else message.hides
-        other = OTHER.get(when, "") if name == when else ""
+        other = OTHER.get(when, "") if name == when and message.when != "unit forward" else ""
         exposed = _left(message, load, cover, sent, each, seconds, count, may, name)
         if short.any():  # what hides today shows where the network falls short
             more = each * (1 + short), seconds + longer

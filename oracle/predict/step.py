@@ -33,12 +33,13 @@ class StageMessages:
 
     forward: Array
     backward: Array
-    again: Array  # of those forward, where all is recomputed
+    again: Array  # of those of the forward pass, what recomputation sends once more
     input: Array  # of those backward, beside the gradient of the input alone
     after: Array
     border: Array  # ideally each crossing; else receive time before a backward pass
     ahead: Array  # receive time before a forward pass
-    host: tuple[Array, Array]  # seconds to launch those of either pass
+    # seconds to launch those of either pass, and those that recomputation sends once more
+    host: tuple[Array, Array, Array]
 
 
 def messages_of(
@@ -49,19 +50,21 @@ def messages_of(
     host_work = options.software.host
     launch = 0.0 if options.ideal else host_work.call * host_work.launch(system)
     found = {when: np.zeros(shape) for when in ("forward", "backward", "step", "border")}
-    host = {when: np.zeros(shape) for when in ("forward", "backward")}
+    host = {when: np.zeros(shape) for when in ("forward", "backward", "again")}
     ahead, later = np.zeros(shape), {when: np.zeros(shape) for when in OTHER}
     for one in talk:
         when = one.when
         found[when] = found[when] + one.exposed - one.ahead
         ahead = ahead + one.ahead
-        if when in host:
-            host[when] = host[when] + launch * one.calls
+        repeated = when == "forward" and not one.stays
+        for each in (when, "again") if repeated else (when,):
+            if each in host:
+                host[each] = host[each] + launch * one.calls
+        if when in later and not one.stays:
             later[when] = later[when] + one.later
     return StageMessages(
         found["forward"], found["backward"], later["forward"], later["backward"], found["step"],
-        found["border"],
-        ahead, (host["forward"], host["backward"]),
+        found["border"], ahead, (host["forward"], host["backward"], host["again"]),
     )  # fmt: skip
 
 
@@ -109,10 +112,10 @@ def passes_of(
     host = work.host[1][same] + sent.host[1][same] + _chosen(kind, work.host_recomputed, same)
     ahead, border = sent.ahead[same], (0.0 if ideal else sent.border[same])
     back, apart = sent.backward[same] + border, sent.input[same] + border
-    if not ideal:  # a full recomputation sends everything again
+    if not ideal:  # a full recomputation sends everything again but weights that are there
         full = kind == recompute.number("mode", "full")
         back, apart = (each + full * sent.again[same] for each in (back, apart))
-        host = host + full * sent.host[0][same]
+        host = host + full * sent.host[2][same]
     host_ahead, late = (work.host[0] + sent.host[0])[same], work.host_weight[same]
     weight = work.weight[same]
     return StagePasses(
@@ -174,9 +177,9 @@ class Step:
 
     def _whole(self, one: Priced) -> Exchange:
         same = self.same
-        calls = self._over(one.when, one.calls, one.ahead_calls)
-        seconds = self._over(one.when, one.seconds, one.ahead)
-        exposed = self._over(one.when, one.exposed, one.ahead, one.later)
+        calls = self._over(one, one.calls, one.ahead_calls)
+        seconds = self._over(one, one.seconds, one.ahead)
+        exposed = self._over(one, one.exposed, one.ahead, one.later)
         exposed = exposed * self.uncovered if one.when == "step" else exposed
         if one.when == "border":
             exposed = exposed * np.divide(self.shown, self.crossings, out=np.ones(len(same)),
@@ -193,25 +196,27 @@ class Step:
         if one.sides is not None:
             return np.maximum(one.sides[0][same, ahead], one.sides[1][same, back])
         if one.when == "forward":
-            again = np.where(self.repeats > 1, one.nbytes[same, back], 0.0)
+            again = np.where(self._repeated(one) > 1, one.nbytes[same, back], 0.0)
             return np.maximum(one.nbytes[same, ahead], again)
         return np.asarray(one.nbytes[same, self.end if one.when == "step" else back])
 
+    def _repeated(self, one: Priced) -> Array | float:
+        """Times that a message of the forward pass is sent."""
+        return 1.0 if one.stays else self.repeats
+
     def _over(
-        self, when: str, values: Array, before: Any = 0.0, later: Array | None = None
+        self, one: Priced, values: Array, before: Any = 0.0, later: Array | None = None
     ) -> Array:
         """What comes up each time, over an iteration; `before` of it belongs to the pass ahead.
 
         What a forward pass sends comes up `later` too, where all of it is recomputed.
         """
-        same, (ahead, back) = self.same, self.paces
+        same, (ahead, back), when = self.same, self.paces, one.when
         if when == "step":
             return values[same, self.end]
         if when == "forward":
-            again = values if later is None else later
-            return np.asarray(
-                self.segments * (values[same, ahead] + (self.repeats - 1) * again[same, back])
-            )
+            more, again = self._repeated(one) - 1, values if later is None else later
+            return np.asarray(self.segments * (values[same, ahead] + more * again[same, back]))
         times = self.crossings if when == "border" else self.segments
         if np.ndim(before) < 2:
             return times * values[same, back]

@@ -100,7 +100,7 @@ def _sent(work: Work, when: str, stage: int, at: int) -> list[Sending]:
     for one, _ in work.messages:
         if one.when == pass_:
             part = one.seconds[at, stage], (one.later if apart else one.exposed)[at, stage]
-        elif again and one.when == "forward":
+        elif again and one.when == "forward" and not one.stays:
             part = one.seconds[at, stage], one.later[at, stage]
         elif one.when == "border" and pass_ in ("forward", "backward"):
             ahead = np.broadcast_to(one.ahead, one.seconds.shape)[at, stage]

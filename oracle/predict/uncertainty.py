@@ -37,7 +37,7 @@ def messages(
         when = one.when
         exposed = times[when] * one.exposed[same, stage[when]]
         longer = times[when] * one.longer[same, stage[when]]
-        if when == "forward":  # and where all is recomputed
+        if when == "forward" and not one.stays:  # and where all is recomputed
             exposed = exposed + times["again"] * one.later[same, stage["again"]]
             longer = longer + times["again"] * one.longer[same, stage["again"]]
         sigma, sure = one.rough[same] * exposed, one.covered[same]

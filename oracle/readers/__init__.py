@@ -8,6 +8,8 @@ importers/    models of other tools as specs: every module is a format, found by
 jobs/         files that start a training, as settings with their places: one module a format
 frameworks/   such settings as a model, a software, a plan and a batch: one module a framework
 config_json families      the fields of a Hugging Face config, and the families that it may name
-graph layering torch_ops  a traced graph of operations, and the layers that it amounts to
+operations graph          a traced graph of operations
+layering folding counted  the layers that it amounts to; what no kind describes, as counted
+torch_trace torch_ops torch_counts  how torch modules are traced, and what each call costs
 spec_text     the YAML of an imported model
 """

@@ -102,6 +102,7 @@ class Gather:
     wire: Width | dict[str, Width] = "compute"  # as they are sent
     overlap: Literal["none", "forward"] = "none"  # of renewed weights (ZeRO 1 and 2)
     prefetch: Whole = 1  # units whose weights are gathered ahead of their use (ZeRO 3)
+    placed: bool = True  # and copied to where they are used; else they are gathered there
     source: str = ""
     sources: dict[str, str] = field(default_factory=dict, metadata={"hidden": True})
 
@@ -217,6 +218,8 @@ class KernelChoice:
     loss: Literal["in_place", "beside", "one_kernel"] = "in_place"
     # where the weights that a router gives its experts multiply: before or after the second product
     experts: Literal["inside", "outside"] = "outside"
+    repeated: bool = False  # keys and values that several heads ask stand once for each of them
+    strided: bool = False  # attention takes queries, keys and values as they lie
     biases: Literal["product", "apart"] = "product"  # what sums up the gradient of a bias
     logged: Whole = 0  # times that the loss is taken once more, to be logged
     norms: Literal["apart", "fused"] = "apart"  # batch norms take along what is beside them
@@ -230,8 +233,8 @@ class KernelChoice:
         return {"flash1": 1, "flash2": 2}.get(self.attention)
 
     def __hash__(self) -> int:
-        return hash((self.attention, self.fused, self.loss, self.experts, self.biases, self.logged,
-                     self.norms))  # fmt: skip
+        return hash((self.attention, self.fused, self.loss, self.experts, self.repeated,
+                     self.strided, self.biases, self.logged, self.norms))  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True)
