@@ -175,7 +175,8 @@ def price(
     menu = menu_of(message, found, system, options, lines)
     sends = found.size > 1.0 if meshed else np.ones_like(found.size)
     sent = calls_of(message, load, sends, found.size)
-    chosen = cheapest(menu, found.row, sent.nbytes)
+    called = np.where(sent.calls > 0, sent.nbytes, 0.0)  # not what others of the table send
+    chosen = cheapest(menu, found.row, called)
     ahead: Array = np.zeros(1)
     ahead_calls: Array = ahead
     sides: tuple[Array, Array] | None = None
@@ -188,8 +189,7 @@ def price(
         seconds, count = (sent.often * spread(sent.total(a)) for a in (each, sent.calls))
         if message.when == "border":
             ahead, ahead_calls = (spread(stages.received_ahead(a)) for a in (each, sent.calls))
-            crossing = np.where(sent.calls > 0, sent.nbytes, 0.0)
-            before, behind = stages.received_most(crossing)
+            before, behind = stages.received_most(called)
             sides = spread(before), spread(behind)
     short = chosen.short[:, None]
     exposed, longer = seconds, seconds * spread(short)
@@ -214,7 +214,7 @@ def price(
             lost = sent.often * spread(sent.total(cost * volume * sent.nbytes * sent.calls))
             exposed, later = (slowed(each, seconds, lost) for each in (exposed, later))
     cover.show(message.when, exposed)
-    largest = sent.most(np.where(sent.calls > 0, sent.nbytes, 0.0))
+    largest = sent.most(called)
     if message.when == "border" and ideal:
         largest = np.repeat(largest.max(axis=-1, keepdims=True), stages.p, axis=1)
     mine = Slice(found.patterns, spread(found.row), spread(found.size))
