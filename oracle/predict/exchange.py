@@ -197,7 +197,8 @@ def price(
     if message.hides and not (ideal and message.when == "step"):
         may = spread(np.atleast_2d(getattr(axis, "overlap", 1.0))) > 0
         name = message.when if message.beside else message.hides
-        other = OTHER.get(when, "") if name == when and message.when != "unit forward" else ""
+        own = name == ("backward" if when == "step" else when)
+        other = OTHER.get(when, "") if own and message.when != "unit forward" else ""
         exposed = _left(message, load, cover, sent, each, seconds, count, may, name)
         if short.any():  # what hides today shows where the network falls short
             more = each * (1 + short), seconds + longer
@@ -208,12 +209,16 @@ def price(
             later = _left(message, load, cover, sent, each, seconds, count, may, other)
             cover.took(other, later, seconds)
         if message.when == "step":  # the last piece waits for somebody to look, on average half
-            exposed = exposed + 0.5 * options.software.exchange.cycle * (count > 0)
+            looked = 0.5 * options.software.exchange.cycle * (count > 0)
+            exposed, later = exposed + looked, later + looked
         if meshed and not ideal and (cost := nccl.slowdown(system)):  # work makes way
             volume = plain(message.op).volume(np.maximum(found.size, 1.0))
             lost = sent.often * spread(sent.total(cost * volume * sent.nbytes * sent.calls))
             exposed, later = (slowed(each, seconds, lost) for each in (exposed, later))
-    cover.show(message.when, exposed)
+    launches = count * (0.0 if ideal else options.software.host.sending(system))
+    cover.show(when, exposed, launches)
+    if when == "forward" and message.when != "unit forward":
+        cover.show("again", later, launches)
     largest = sent.most(called)
     if message.when == "border" and ideal:
         largest = np.repeat(largest.max(axis=-1, keepdims=True), stages.p, axis=1)

@@ -14,8 +14,9 @@ def together(device: Array, host: Array) -> Array:
 
 
 # the messages of a pass may be sent in another too, under its own work: forward `again` where all
-# is recomputed, and beside the gradient of the `input` where that of the weights comes later
-OTHER = {"forward": "again", "backward": "input"}
+# is recomputed, and beside the gradient of the `input` where that of the weights comes later;
+# those of a step hide under a `full` pass where the backward one makes all again
+OTHER = {"forward": "again", "backward": "input", "step": "full"}
 ALL = np.ones(1)
 
 
@@ -65,14 +66,17 @@ class Cover:
         return np.where(may, np.maximum(left, seconds - free), seconds)
 
     def took(self, name: str, left: Array, seconds: Array) -> Array:
-        self.used[name] = self.used[name] + seconds - left
+        for each in (name, "full") if name in ("again", "backward") else (name,):
+            if each in self.used:
+                self.used[each] = self.used[each] + seconds - left
         return left
 
-    def show(self, when: str, exposed: Array) -> None:
-        """Seconds of messages that make a pass longer."""
-        name = when.removeprefix("unit ")
-        if name in self.shown:
-            self.shown[name] = self.shown[name] + exposed
+    def show(self, name: str, exposed: Array, host: Array) -> None:
+        """Seconds of messages that make a pass longer, and what its host needs to launch them."""
+        for each in (name, "full") if name in ("again", "backward") else (name,):
+            if each in self.host:
+                self.shown[each] = self.shown[each] + exposed
+                self.host[each] = self.host[each] + host
 
 
 def slowed(exposed: Array, seconds: Array, lost: Array) -> Array:

@@ -93,6 +93,8 @@ def cover_of(work: StageWork, plan: Plan, model: Model) -> Cover:
     parts: dict[tuple[str, str], Array] = {}
     if plan.axis("recompute").says("mode", "full").any():
         passes["again"] = work.recomputed[FULL]
+        passes["full"] = work.backward + work.recomputed[FULL]
+        host["full"] = work.host[1] + work.host_recomputed[FULL]
         parts["again", "forward"] = recomputed(model)[FULL]
     if played.split(plan):
         passes["input"] = work.backward - work.weight

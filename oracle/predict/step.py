@@ -36,6 +36,7 @@ class StageMessages:
     again: Array  # of those of the forward pass, what recomputation sends once more
     input: Array  # of those backward, beside the gradient of the input alone
     after: Array
+    late: Array  # the same where all is recomputed
     border: Array  # ideally each crossing; else receive time before a backward pass
     ahead: Array  # receive time before a forward pass
     # seconds to launch those of either pass, and those that recomputation sends once more
@@ -47,8 +48,7 @@ def messages_of(
 ) -> StageMessages:
     """What all messages come to on each stage."""
     shape = work.forward.shape
-    host_work = options.software.host
-    launch = 0.0 if options.ideal else host_work.call * host_work.launch(system)
+    launch = 0.0 if options.ideal else options.software.host.sending(system)
     found = {when: np.zeros(shape) for when in ("forward", "backward", "step", "border")}
     host = {when: np.zeros(shape) for when in ("forward", "backward", "again")}
     ahead, later = np.zeros(shape), {when: np.zeros(shape) for when in OTHER}
@@ -64,7 +64,7 @@ def messages_of(
             later[when] = later[when] + one.later
     return StageMessages(
         found["forward"], found["backward"], later["forward"], later["backward"], found["step"],
-        found["border"], ahead, (host["forward"], host["backward"], host["again"]),
+        later["step"], found["border"], ahead, (host["forward"], host["backward"], host["again"]),
     )  # fmt: skip
 
 
@@ -109,15 +109,17 @@ def passes_of(
     pairs, row = np.flatnonzero(used), (np.cumsum(used) - 1)[both]
     kind, same = (pairs // size)[:, None], pairs % size
     again = np.zeros_like(work.forward[same]) + _chosen(kind, work.recomputed, same)
-    host = work.host[1][same] + sent.host[1][same] + _chosen(kind, work.host_recomputed, same)
     ahead, border = sent.ahead[same], (0.0 if ideal else sent.border[same])
     back, apart = sent.backward[same] + border, sent.input[same] + border
+    host_ahead, host = (
+        (own + other)[same] for own, other in zip(work.host, sent.host[:2], strict=True)
+    )
+    host = host + _chosen(kind, work.host_recomputed, same)
     if not ideal:  # a full recomputation sends everything again but weights that are there
         full = kind == recompute.number("mode", "full")
         back, apart = (each + full * sent.again[same] for each in (back, apart))
         host = host + full * sent.host[2][same]
-    host_ahead, late = (work.host[0] + sent.host[0])[same], work.host_weight[same]
-    weight = work.weight[same]
+    weight, late = work.weight[same], work.host_weight[same]
     return StagePasses(
         row, together(work.forward[same] + sent.forward[same] + ahead, host_ahead),
         together(work.backward[same] + again + back, host),
@@ -213,7 +215,8 @@ class Step:
         """
         same, (ahead, back), when = self.same, self.paces, one.when
         if when == "step":
-            return values[same, self.end]
+            again = values if later is None else later
+            return np.where(self.repeats > 1, again[same, self.end], values[same, self.end])
         if when == "forward":
             more, again = self._repeated(one) - 1, values if later is None else later
             return np.asarray(self.segments * (values[same, ahead] + more * again[same, back]))
@@ -294,8 +297,11 @@ def _overlapped(
     """
     row, f, b, p, v = passes.row, passes.forward, passes.backward, stages.p, stages.v
     gpipe = plan.axis("pipeline").says("schedule", "gpipe")  # all forward, then all back
-    ends = update + sent.after
-    tails = ends[same]
+    after = sent.after[same]
+    if (full := plan.axis("recompute").says("mode", "full")).any():
+        after = np.where(full, sent.late[same], after)
+    ends = update[same] + after
+    tails = ends
     if p > 1:  # a stage is done before those ahead of it have drained
         tails = tails - ((np.cumsum(b, axis=-1) - b) / v)[row]
         if gpipe.any():
@@ -312,10 +318,10 @@ def _overlapped(
     for at, done in played.done(plan, stages, lambda at: passes.kinds(row[at])):
         # of turns without a gap it is the work of the slowest, to the last digit
         steady[at] = np.maximum(done.max(axis=-1), busy[at])
-        tails[at] = ends[same[at]] + done - steady[at, None]
+        tails[at] = ends[at] + done - steady[at, None]
     end = np.argmax(tails, axis=-1)
     tail = tails[np.arange(len(plan)), end]
-    renewed, exchanged = np.minimum(update[same, end], tail), sent.after[same, end]
+    renewed, exchanged = np.minimum(update[same, end], tail), after[np.arange(len(plan)), end]
     uncovered = np.divide(tail - renewed, exchanged, out=np.ones(len(plan)), where=exchanged > 0)
     slow = slow_ahead, slow_back
     return Time(steady + tail, busy, steady, renewed, uncovered, S, S, stage, slow, slow, end)

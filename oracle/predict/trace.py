@@ -95,7 +95,8 @@ def trace(work: Work) -> Trace:
 def _sent(work: Work, when: str, stage: int, at: int) -> list[Sending]:
     """What a stage sends in one pass of a micro-batch, or once a step."""
     pass_, apart = ("backward", True) if when == "input" else (when, False)
-    again = pass_ == "backward" and work.block.step.repeats[work.row] > 1
+    full = work.block.step.repeats[work.row] > 1
+    again, apart = full and pass_ == "backward", apart or bool(full and when == "step")
     found = []
     for one, _ in work.messages:
         if one.when == pass_:

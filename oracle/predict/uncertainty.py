@@ -36,6 +36,9 @@ def messages(
     for one in talk:
         when = one.when
         exposed = times[when] * one.exposed[same, stage[when]]
+        if when == "step":
+            full = times["again"] > 0
+            exposed = np.where(full, times[when] * one.later[same, stage[when]], exposed)
         longer = times[when] * one.longer[same, stage[when]]
         if when == "forward" and not one.stays:  # and where all is recomputed
             exposed = exposed + times["again"] * one.later[same, stage["again"]]
