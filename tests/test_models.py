@@ -207,7 +207,7 @@ def test_operators_apart_pass_more_bytes_and_do_the_same_work() -> None:
     """Eager PyTorch writes RMS norms, rotations and gates out; a layer norm is one kernel."""
     block = {"layers": 2, "hidden": 512, "heads": 8, "vocab": 1000, "sequence": 128}
     modern, older = {**block, "gated": True}, block
-    for shape, slower in ((modern, True), (older, False)):
+    for shape, slower in ((modern, (1.02, 2.0)), (older, (0.99, 1.01))):
         fused, apart = (
             oracle.model({"name": "m", "source": "here", "transformer": {**shape, "fused": fused}})
             for fused in (True, False)
@@ -217,7 +217,8 @@ def test_operators_apart_pass_more_bytes_and_do_the_same_work() -> None:
             oracle.estimate(model, "gpu-server", "serial", batch=64, precision="bf16")
             for model in (fused, apart)
         )
-        assert (other.seconds[0] > one.seconds[0]) == slower
+        least, most = slower  # gradients are cast up or added up: as many bytes either way
+        assert least < other.seconds[0] / one.seconds[0] < most
         assert other.memory[0] > one.memory[0]  # of the loss's gradient there are two at once
 
 
