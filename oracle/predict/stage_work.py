@@ -43,7 +43,7 @@ def work_of(load: Workload, system: System, options: Options) -> StageWork:
     device, model = system.device, shard.model
     launch = 0.0 if shard.ideal else options.software.host.launch(system)
     ahead, back = times.kernels
-    parts = recomputed(model)
+    parts = tuple(part * (not model.training.forward) for part in recomputed(model))
     host = (total(ahead) + options.software.host.around) * launch, total(back) * launch
     forward, backward = total(times.forward), total(times.data + times.weight)
     weight, weights = total(times.weight), load.held("stated")
@@ -56,28 +56,29 @@ def work_of(load: Workload, system: System, options: Options) -> StageWork:
         said, precision = options.software, options.precision
         buffer, made = said.exchange.buffer(precision), shard.delta
         apart = sum((total(w * ~adding(model)) * share for w, share in load.shares("graded")),
-                    np.zeros(1))  # fmt: skip
+                    np.zeros(1)) * (not model.training.forward)  # fmt: skip
         each = 2 * buffer + made  # read, added up, written
         added = kernels.stream(device, each * apart * (state.segments > 1), queued=True)
         # ZeRO-3 copies what it gathers into its place, unless it is gathered there, and gradients
         # to where they are summed up
-        gathered = load.gathered
+        gathered, graded = load.gathered(), load.gathered(trained=True)
         shared = gathered > 0
-        moved = (made + buffer) * gathered
+        moved = (made + buffer) * graded
         if said.gather.placed:
             placed = 2 * made * gathered
             forward = forward + kernels.stream(device, placed, queued=True) * shared
             moved = moved + placed
         weight = weight + added
         backward = backward + added + kernels.stream(device, moved, queued=True) * shared
-        update = _update(weights, load, device, options)
+        update = _update(weights, load, device, options) * (weights > 0)
         # those of the only micro-batch are cast up, unless they have been
         lifted = apart * (state.segments == 1) * ~shared * (made < buffer)
         lift = kernels.stream(device, (made + buffer) * lifted, queued=True)
         update = update + np.where(lifted > 0, lift, 0.0)
         if said.exchange.passes:  # gradients are packed, scaled and unpacked where replicas agree
-            packed = said.exchange.passes * buffer * total(shard.w)
-            update = update + kernels.stream(device, packed, queued=True) * (state.parts > 1)
+            packed = said.exchange.passes * buffer * total(shard.learned)
+            packing = kernels.stream(device, packed, queued=True) * (packed > 0)
+            update = update + packing * (state.parts > 1)
     return StageWork(
         forward, backward, weight, tuple(total(times.forward * part) for part in parts),
         update, host, tuple(total(ahead * part) * launch for part in parts),
@@ -93,7 +94,8 @@ def adding(model: Model) -> Flags:
 
 def _update(weights: Array, load: Workload, device: Any, options: Options) -> Array:
     """The optimizer's passes, and what mixed precision and clipping add to them."""
-    tensors = load.total(np.where(load.shard.model.w > 0, 2.0, 0.0))
+    model = load.shard.model
+    tensors = load.total(np.where(model.w * model.trained > 0, 2.0, 0.0))
 
     def price(device: Any, precision: str, weights: Array) -> Array:
         seconds = kernels.update(device, precision, options.optimizer, weights, tensors)
