@@ -14,7 +14,7 @@ has the same rows share the rows' (`oracle.predict.workload`).
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -30,13 +30,13 @@ from oracle.plan.stages import Stages
 from oracle.plan.strategies import Rule
 from oracle.predict import memory
 from oracle.predict.exchange import Exchange, Priced, price
-from oracle.predict.limits import limits
+from oracle.predict.limits import limits, rules_of
 from oracle.predict.offers import Lines
 from oracle.predict.overlap import Cover
 from oracle.predict.stage_work import work_of
 from oracle.predict.step import Step, step
 from oracle.predict.uncertainty import Sources
-from oracle.predict.workload import columns, split, workload
+from oracle.predict.workload import Workload, columns, rows_of, split, workload
 from oracle.spec.options import Options
 from oracle.spec.system import System
 
@@ -137,8 +137,29 @@ def blocks(
         from oracle.network import contention
 
         lines = contention.alone if options.ideal else contention.lines
-    for rows in _alike(plan):
-        yield rows, block(model, system, plan[rows], options, lines)
+    for shapes in _together(_alike(plan)):
+        some = plan[np.concatenate(shapes)]
+        kinds = Kinds.of(columns(model, some))
+        work = rows_of(model, system, kinds.one_of_each(some), options)
+        rules = rules_of(some, model, options)
+        ends = np.cumsum([0, *map(len, shapes)])
+        for mine, at in zip(shapes, map(slice, ends, ends[1:]), strict=False):
+            few, same = kinds.take(at)
+            load = workload(work.take(few), system, options, lines)
+            own = [rule.take(at) for rule in rules]
+            yield mine, block(load, some[at], same.row, own, system, options, lines)
+
+
+def _together(shapes: Iterable[Array]) -> Iterator[list[Array]]:
+    """Few plans of several shapes are split and priced together."""
+    held: list[Array] = []
+    for rows in shapes:
+        if held and sum(map(len, held)) + len(rows) > ROWS:
+            yield held
+            held = []
+        held.append(rows)
+    if held:
+        yield held
 
 
 def _alike(plan: Plan) -> Iterator[Array]:
@@ -165,10 +186,26 @@ def _cut(plan: Plan, rows: Array) -> Iterator[Array]:
         begin = end
 
 
-def block(model: Model, system: System, plan: Plan, options: Options, lines: Lines) -> Block:
-    """Estimate plans that share degree, interleave, cuts and placement of their pipeline."""
+def least(model: Model, system: System, plan: Plan, options: Options) -> Array:
+    """Seconds of each plan's own passes, shared evenly by its stages: what it takes at the least.
+
+    Nothing is sent, nothing waits, nothing is made again.
+    """
+    model = model.under(options.software.kernels)
     kinds = Kinds.of(columns(model, plan))
-    load, same = workload(model, system, kinds.one_of_each(plan), options, lines), kinds.row
+    rows = rows_of(model, system, kinds.one_of_each(plan), options)
+    each = rows.times.forward + rows.times.data + rows.times.weight
+    micro_batch = rows.kinds.spread(each @ model.units[0].sum(axis=0)[:, None])
+    seconds = kinds.spread(micro_batch * rows.state.segments)
+    return np.asarray((seconds / plan.axis("pipeline").degree)[:, 0])
+
+
+def block(
+    load: Workload, plan: Plan, same: Array, rules: Iterable[Rule], system: System,
+    options: Options, lines: Lines,
+) -> Block:  # fmt: skip
+    """Estimate plans that share degree, interleave, cuts and placement of their pipeline."""
+    model = load.shard.model
     work = work_of(load, system, options)
     cover = Cover({"forward": work.forward, "backward": work.backward},
                   dict(zip(("forward", "backward"), work.host, strict=True)))  # fmt: skip
@@ -187,8 +224,8 @@ def block(model: Model, system: System, plan: Plan, options: Options, lines: Lin
 
     taken = step(plan, same, load.stages, work, talk, system, options, sources)
     held = memory.held(load, plan, same, system.device, options)
-    rules = limits(plan, model, system, held, options)
-    return Block(plan, taken, held, rules, load.stages)
+    every = limits(rules, plan, system, held, options)
+    return Block(plan, taken, held, every, load.stages)
 
 
 def cuts(model: Model, system: System, plan: Plan, options: Options) -> tuple[int, ...]:

@@ -9,8 +9,9 @@ and `recompute`, which may move their cuts.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 from functools import lru_cache
+from typing import Any
 
 import numpy as np
 
@@ -36,18 +37,59 @@ STATE = ("batch", "segments", "zero", "stored", "graded", "stated")  # what is o
 
 
 @dataclass(frozen=True)
-class Workload:
+class Rows:
     """Rows of each kind of plan, and the batch and training state of each plan."""
 
     kinds: Kinds
     plan: Plan  # one of each kind
     shard: Shard  # (kinds, rows)
     times: Passes  # (kinds, rows)
-    stages: Stages
     groups: Groups
     state: Shard  # (plans, 1): batch, micro-batches and state; a mixture's has a second column,
     #               of its experts
     said: Said  # messages of each kind; how often state is sent is of each plan
+
+    def take(self, plans: Array) -> Rows:
+        """Those of some plans."""
+        if len(plans) == len(self.kinds.row) and (plans == np.arange(len(plans))).all():
+            return self
+        few, kinds = self.kinds.take(plans)
+        known, every = len(self.kinds.first), len(self.kinds.row)
+
+        def cut(values: Any) -> Any:
+            """What is of each kind, or of each plan; the rest is one for all."""
+            if isinstance(values, tuple):
+                return tuple(map(cut, values))
+            if getattr(values, "ndim", 0) < 2 or len(values) == 1:
+                return values
+            return values[few if len(values) == known else plans if len(values) == every else ...]
+
+        def part(message: Message) -> Message:
+            numbers = message.nbytes, message.calls, message.line
+            mine = tuple(map(cut, numbers))
+            if all(new is old for new, old in zip(mine, numbers, strict=True)):
+                return message
+            return replace(message, nbytes=mine[0], calls=mine[1], line=mine[2])
+
+        axes = {id(axis): axis.mapped(cut) for _, axis in self.said}  # most send several messages
+        said = [(part(message), message, axes[id(axis)]) for message, axis in self.said]
+        groups = self.groups.take(few, {mine: whole for mine, whole, _ in said})
+        shard, state = (
+            each.but(**{name: cut(value) for name, value in vars(each).items() if name != "model"})
+            for each in (self.shard, self.state)
+        )
+        times = Passes(*(cut(getattr(self.times, each.name)) for each in fields(Passes)))
+        return Rows(
+            kinds, self.plan[few], shard, times, groups, state,
+            [(message, axis) for message, _, axis in said if heard(message, groups)],
+        )  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Workload(Rows):
+    """Rows, and the stages that they are dealt to."""
+
+    stages: Stages
 
     def total(self, values: Array) -> Array:
         """(kinds, rows) → (plans, p): what each device of a pipeline has in all."""
@@ -72,8 +114,8 @@ class Workload:
         return [(w * ~experts, share[:, :1]), (w * experts, share[:, 1:])]
 
 
-def workload(model: Model, system: System, plan: Plan, options: Options, lines: Lines) -> Workload:
-    """Split and price plans that share a pipeline's shape."""
+def rows_of(model: Model, system: System, plan: Plan, options: Options) -> Rows:
+    """Split plans and price their rows."""
     apart = options.ideal or len(plan) == 1
     alone = apart and not masks.experts(model).any()
     state = split(model if alone else _few_rows(model), plan, options)
@@ -85,8 +127,12 @@ def workload(model: Model, system: System, plan: Plan, options: Options, lines: 
         times = in_step(times, model, system.device, few.devices)
     groups = Groups(few)
     said = _said(few, plan, shard, state, groups, system)
-    stages = _stages(few, shard, groups, said, times, system, options, lines)
-    return Workload(kinds, few, shard, times, stages, groups, state, said)
+    return Rows(kinds, few, shard, times, groups, state, said)
+
+
+def workload(rows: Rows, system: System, options: Options, lines: Lines) -> Workload:
+    """Deal the rows of plans that share a pipeline's shape to its stages."""
+    return Workload(**vars(rows), stages=_stages(rows, system, options, lines))
 
 
 def split(model: Model, plan: Plan, options: Options) -> Shard:
@@ -105,12 +151,15 @@ def split(model: Model, plan: Plan, options: Options) -> Shard:
     return shard
 
 
-def balanced(model: Model, plan: Plan) -> bool:
-    """Whether the pipeline of some plans, alike in shape, is cut by its load."""
+def balanced(model: Model, plan: Plan) -> Array:
+    """Whose pipeline is cut by its load, (plans, 1)."""
     pipeline = plan.axis("pipeline")
-    chunks = min(int(pipeline.degree[0, 0] * pipeline.interleave[0, 0]), len(model.units[1]))
-    even = not pipeline.cuts[0, 0] and even_cuts(model, chunks) is not None
-    return chunks > 1 and not even
+    chunks = np.minimum(pipeline.degree * pipeline.interleave, len(model.units[1]))
+    found: Array = (chunks > 1) & (pipeline.cuts > 0)
+    for count in {*chunks[(chunks > 1) & ~found].tolist()}:
+        if even_cuts(model, int(count)) is None:
+            found |= chunks == count
+    return found
 
 
 def columns(
@@ -121,13 +170,16 @@ def columns(
     What is recomputed says where a pipeline is cut by its load, so far as it changes that.
     """
     table = plan.columns(lambda axis, knob: knob not in axis.timing and keep(axis, knob))
+    vee = plan.axis("pipeline").vee  # a matter of the schedule, but it says which stage has what
+    if vee.any() and not vee.all():
+        table = np.hstack([table, vee])
     recompute = plan.axis("recompute")
-    if len(plan) == 1 or not balanced(model, plan) or not recompute.mode.any():
+    if len(plan) == 1 or not recompute.mode.any() or not (loaded := balanced(model, plan)).any():
         return table
     nothing = [not part.any() for part in recomputed(model)]  # of these rows
     mode = np.where(np.array([True, *nothing]), 0, np.arange(len(nothing) + 1))
     mode[recompute.number("mode", "full")] = recompute.number("mode", "full")  # messages come again
-    return np.hstack([table, mode[recompute.mode.astype(int)]])
+    return np.hstack([table, np.where(loaded, mode[recompute.mode.astype(int)], 0)])
 
 
 def _said(
@@ -147,8 +199,14 @@ def _said(
         (_thinned(message, groups, system), axis)
         for axis in axes
         for message in axis.talk(whole if axis.state_knobs else shard)
-        if (message.over != "mesh" or groups.of(message).talk) and np.any(message.calls)
+        if heard(message, groups)
     ]
+
+
+def heard(message: Message, groups: Groups) -> bool:
+    """Whether any plan sends it to anybody."""
+    talk = message.over != "mesh" or groups.of(message).talk
+    return talk and bool(np.any(message.calls))
 
 
 def _thinned(message: Message, groups: Groups, system: System) -> Message:
@@ -160,20 +218,20 @@ def _thinned(message: Message, groups: Groups, system: System) -> Message:
     return replace(message, nbytes=message.nbytes * message.thinned(spread[found.row, None]))
 
 
-def _stages(
-    plan: Plan, shard: Shard, groups: Groups, said: Said, times: Passes, system: System,
-    options: Options, lines: Lines,
-) -> Stages:  # fmt: skip
+def _stages(rows: Rows, system: System, options: Options, lines: Lines) -> Stages:
     """The stages of plans that share degree, interleave, cuts and placement of their pipeline."""
-    model, pipeline = shard.model, plan.axis("pipeline")
+    plan, times, model = rows.plan, rows.times, rows.shard.model
+    pipeline = plan.axis("pipeline")
     p, v = int(pipeline.degree[0, 0]), int(pipeline.interleave[0, 0])
     load, borders = times.forward + times.data + times.weight, None
-    if balanced(model, plan) and not options.edges:
+    if balanced(model, plan[:1]).all() and not options.edges:
         if options.ideal:  # as published, by compute alone
             load = load @ model.units[0].T
         else:
-            rows = [(message, axis) for message, axis in said if not axis.state_knobs]
-            load, borders = stage_load(plan, shard, groups, rows, times, system, options, lines)
+            said = [(message, axis) for message, axis in rows.said if not axis.state_knobs]
+            load, borders = stage_load(
+                plan, rows.shard, rows.groups, said, times, system, options, lines
+            )
     return Stages(model, p, v, not pipeline.cuts[0, 0], load, bool(pipeline.vee[0, 0]), borders,
                   options.edges)  # fmt: skip
 
