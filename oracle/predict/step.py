@@ -136,6 +136,7 @@ class Step:
     seconds: Array
     stage: Array  # which sets the pace
     paces: tuple[Array, Array]  # which sets that of either pass: two where passes run apart
+    slow: tuple[Array, Array]  # the slowest of either pass
     end: Array  # which ends last
     talk: list[Priced]
     same: Array
@@ -149,6 +150,15 @@ class Step:
     update: Array  # (u, p)
     software: float  # relative 1σ for want of steps measured under it
     sources: Callable[[], Sources]
+
+    @property
+    def even(self) -> Array:
+        """Seconds if stages were equal and none waited: cuts, chunks and order make it no less."""
+        each, (ahead, back) = self.passes, self.slow
+        slowest = each.forward[each.row, ahead] + each.backward[each.row, back]
+        mean = (each.forward + each.backward).mean(axis=-1)[each.row]
+        waited = self.compute["bubble"] + self.segments * (slowest - mean)
+        return np.asarray(self.seconds - waited)
 
     @cached_property
     def uncertainty(self) -> Uncertainty:
@@ -263,8 +273,8 @@ def step(
     launched = host_share(passes.forward, passes.forward_host)
     launched = launched + host_share(passes.backward, passes.backward_host)
     return Step(
-        parts, time.seconds, time.stage, time.paces, time.end, talk, same, S, time.crossings,
-        time.shown, time.uncovered, np.where(full & (not options.ideal), 2.0, 1.0),
+        parts, time.seconds, time.stage, time.paces, time.slow, time.end, talk, same, S,
+        time.crossings, time.shown, time.uncovered, np.where(full & (not options.ideal), 2.0, 1.0),
         S * launched[row, time.stage], passes, work.update, options.software.doubt,
         sources,
     )  # fmt: skip
