@@ -12,6 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import oracle
+from benchmarks import attention as benchmark
 from oracle import kernels
 from oracle.kernels.curve import ASSUMED
 from oracle.kernels.rows import priced
@@ -208,8 +209,8 @@ def test_who_works_in_step_waits_for_the_slowest():
 def test_flash_attention_leaves_out_the_scores():
     shape = (1, 32, 32, 4096, 4096, 128)
     device = catalogue.device("a100-sxm4-80gb")
-    flash = kernels.attention(device, "bf16", *shape, True)
-    assert flash < kernels.attention(device, "bf16", *shape, True, flash=False) / 2
+    flash = kernels.attention(device, "bf16", *shape, True, queued=True)
+    assert flash < kernels.attention(device, "bf16", *shape, True, flash=False, queued=True) / 2
     full = kernels.attention(device, "bf16", *shape, False, queued=True)
     assert 1.6 < full / kernels.attention(device, "bf16", *shape, True, queued=True) < 2
     backward = kernels.attention(device, "bf16", *shape, True, "backward", queued=True)
@@ -231,22 +232,36 @@ def test_a_ring_is_more_and_smaller_kernels_than_one_over_whole_sequences():
     assert near < far < ring / turned * near
 
 
-def test_an_older_attention_is_no_faster_than_its_paper_says():
-    """50 and 35 % of an A100's peak in 2022; 35 % forward of an H100's, which came after 2023's."""
-    shape = (8, 32, 32, 8192, 8192, 128, False)
-    for name, version, part, share in (
-        ("a100-sxm4-80gb", 1, "backward", 0.35), ("h100-sxm5-80gb", 2, "forward", 0.35),
-    ):  # fmt: skip
-        device = replace(catalogue.device(name), loaded=1.0)
-        newest = float(kernels.attention(device, "bf16", *shape, part))
-        older = float(kernels.attention(device, "bf16", *shape, part, version=version))
-        flop = (4 if part == "forward" else 10) * 8 * 32 * 8192 * 8192 * 128
-        assert older > 1.1 * newest
-        assert flop / older == pytest.approx(share * device.peak["bf16"], rel=0.01)
+def test_an_older_attention_is_as_fast_as_its_authors_measured():
+    """Both passes together, on an A100 and an H100; the first reached 35 % backward [dao2023]."""
+    for version, line in benchmark.summary(list(benchmark.bars())).items():
+        assert line["mean"] < {"flash1": 0.045, "flash2": 0.01}[version]
+        assert line["worst"] < {"flash1": 0.125, "flash2": 0.035}[version]
+    device, shape = catalogue.device("a100-sxm4-80gb"), (8, 32, 32, 16384, 16384, 64, False)
+    first, second = (
+        float(kernels.attention(device, "bf16", *shape, "backward", version=version))
+        for version in (1, 2)
+    )
+    assert first > 1.5 * second
+    assert 10 * 8 * 32 * 16384 * 16384 * 64 / first < 0.35 * device.peak["bf16"]
     spec = yaml.safe_load(catalogue.find("llama3-8b", "models").read_text(encoding="utf-8"))
     spec["transformer"]["flash_version"] = 2
     found = [oracle.estimate(m, "dgx-h100", "data:8", 8).seconds[0] for m in (spec, "llama3-8b")]
     assert found[0] > found[1]
+
+
+def test_training_on_ampere_takes_flash_attention_2_where_nothing_is_said():
+    shape = (8, 32, 32, 4096, 4096, 128)
+
+    def took(name: str, precision: str, version: int = 0, queued: bool = True) -> float:
+        device = catalogue.device(name)
+        return float(kernels.attention(device, precision, *shape, version=version, queued=queued))
+
+    for precision in ("bf16", "fp16"):
+        assert took("a100-sxm4-80gb", precision) == took("a100-sxm4-80gb", precision, 2)
+        assert took("h100-sxm5-80gb", precision) < took("h100-sxm5-80gb", precision, 2)
+    # as a kernel alone it is what was measured on the device
+    assert took("a100-sxm4-80gb", "bf16", queued=False) > took("a100-sxm4-80gb", "bf16")
 
 
 def test_in_fp8_linear_layers_alone_are_faster():

@@ -19,7 +19,6 @@ import sys
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from pathlib import Path
 from types import FrameType
 from typing import Any
 
@@ -30,6 +29,7 @@ from oracle.commands.arguments import (
     objective_argument,
     prediction_arguments,
     result_arguments,
+    specs,
     whole,
 )
 from oracle.commands.parser import Answer, as_json, with_config
@@ -86,11 +86,6 @@ def share(text: str) -> tuple[int, int]:
     if match is None or not 1 <= int(match[1]) <= int(match[2]):
         raise argparse.ArgumentTypeError(f"`{text}` is not i/n with i from 1 to n")
     return int(match[1]), int(match[2])
-
-
-def specs(text: str) -> tuple[str, ...]:
-    """Names or files between commas; a file whose name has a comma is one file."""
-    return (text,) if Path(text).is_file() else tuple(names(text))
 
 
 def grid(asked: argparse.Namespace) -> Any:

@@ -14,7 +14,7 @@ import numpy as np
 
 from oracle.kernels.attention import attention
 from oracle.kernels.conv import conv
-from oracle.kernels.curve import precision_on
+from oracle.kernels.curve import curve, precision_on
 from oracle.kernels.gemm import gemm
 from oracle.kernels.passes import Passes
 from oracle.kernels.profile.measured import Profile
@@ -30,10 +30,13 @@ from oracle.spec.device import Device
 # and the copies between them; a loss in fp32 is written out pass by pass
 DISPATCHED = {
     "gemm": (3, 4), "conv": (2, 3), "flash": (5, 6), "attention": (12, 16), "stream": (2, 3),
-    "loss": (15, 8),
+    "counted": (2, 3), "loss": (15, 8),
 }  # fmt: skip
 BESIDE = {"fp8": "bf16"}  # what all layers but linear ones compute in
 CAST = 4  # bytes an element: read in 16 bits, written in 8 as it is and turned round
+# passes over fp32 logits for a loss that is only logged: cast up, then a logarithm of the softmax
+# that reads a row three times, since those at work together are more than a cache holds
+LOGGED = 1.5 + 4
 MERGED = 10  # bytes to add an element of a part's result to those before it, in fp32
 
 
@@ -58,8 +61,12 @@ def priced(shard: Shard, device: Device, precision: str) -> Passes:
             found[part][:, family.columns] = PRICE[family.kind](at, device, precision, part)
     # nobody wants the gradient of the samples
     found["data"] *= ~masks.entries(model) | masks.embeddings(model)
+    found["weight"] *= model.trained
+    if model.training.forward:
+        found["data"] *= 0
     again = np.where(masks.attention(model), shard.rounds, 1.0)
     forward, backward = (again * each for each in launches(model))
+    backward = backward * (not model.training.forward)
     return Passes(found["forward"], found["data"], found["weight"], (forward, backward))
 
 
@@ -115,7 +122,7 @@ def families(model: Model) -> tuple[Family, ...]:
     for i, row in enumerate(model.rows):
         key: tuple[Any, ...] = (row.work,)
         if row.work == "attention":
-            key = ("attention", _masked(row), row.flash, row.version)
+            key = ("attention", _masked(row), row.flash, row.version, row.apart)
         elif row.work == "conv":
             key = ("deconv" if row.kind == "deconv" else "conv",)
         found.setdefault(key, []).append(i)
@@ -124,7 +131,7 @@ def families(model: Model) -> tuple[Family, ...]:
 
 def _masked(row: Row) -> bool:
     """Whether an attention looks back only."""
-    return row.causal and row.keys == row.made.extents[0]
+    return row.causal
 
 
 class _At:
@@ -196,14 +203,16 @@ def _attention(at: _At, device: Device, precision: str, part: str) -> Floats:
     # in a ring each device meets one part's keys at a time, and merges what it makes of them
     rounds = at(shard.rounds)
     queries, width = at(shard.model.made[0]) / rounds, at.family.width
+    keys = at.family.keys / rounds
+    blocks = np.maximum(queries / keys, 1.0) if row.apart else 1.0  # each a sequence of its own
     core = attention(
-        device, precision, at(shard.micro), at(shard.heads), at(shard.kv_heads), queries,
-        at.family.keys / rounds, width, _masked(row),
+        device, precision, at(shard.micro) * blocks, at(shard.heads),
+        at(shard.kv_heads) * row.repeated, queries / blocks, keys, width, _masked(row),
         "forward" if part == "forward" else "backward", row.flash, dropout, version=row.version,
         queued=True,
     )  # fmt: skip
     core = core * rounds**2 / at(shard.long) + _stream(at, device, precision, part)
-    made = at(shard.heads) + (2 * at(shard.kv_heads) if part == "data" else 0)  # o; dq, dk, dv
+    made = at(shard.heads) + (2 * keys if part == "data" else 0)  # o; dq, dk, dv
     merged = stream(device, MERGED * at(shard.micro) * queries * width * made, queued=True)
     return core + np.where(rounds > 1, (rounds - 1) * merged, 0.0)
 
@@ -214,11 +223,23 @@ def _stream(at: _At, device: Device, precision: str, part: str) -> Floats:
     shard = at.shard
     over_x, over_y = at.family.reads if part == "forward" else at.family.rereads
     if part == "forward":  # each time read and written in 16 bits, or read in 32
-        over_x = over_x + at.family.loss * shard.software.kernels.logged
+        over_x = over_x + LOGGED * at.family.loss * shard.software.kernels.logged
     # a loss is taken in fp32 whatever the precision
     width = np.where(at.family.loss, 4.0, shard.delta)
     moved = at(shard.micro) * width * (over_x * at(shard.x) + over_y * at(shard.y))
     return np.where(moved > 0, stream(device, moved, queued=True), 0.0)
 
 
-PRICE = {"gemm": _gemm, "conv": _conv, "deconv": _conv, "attention": _attention, "stream": _stream}
+def _counted(at: _At, device: Device, precision: str, part: str) -> Floats:
+    """FLOP at an assumed share of the peak, or their bytes over the bandwidth if that is longer."""
+    shard, own = at.shard, precision_on(device, BESIDE.get(precision, precision))
+    rate = device.peak[own] * curve(device, "counted").sustained
+    share = at(shard.y) / at(shard.model.y)  # of what it makes, here
+    math = at(shard.micro) * share * 2 * at(shard.model.mac) / rate
+    return np.maximum(math, _stream(at, device, precision, part))
+
+
+PRICE = {
+    "gemm": _gemm, "conv": _conv, "deconv": _conv, "attention": _attention, "stream": _stream,
+    "counted": _counted,
+}  # fmt: skip
