@@ -1,38 +1,24 @@
-"""The cases of `benchmarks.attack`: texts that are mutated, and command lines with their worlds."""
+"""The command lines of `benchmarks.attack`, with the worlds that they run in."""
 
 from __future__ import annotations
 
 import json
 import os
 import random
+import re
 import resource
 import shutil
 import signal
 import sys
-import traceback
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
 ROOT = Path(__file__).parents[1]
 SPECS, DATA = ROOT / "specs", ROOT / "tests" / "data"
-JOB = DATA / "jobs" / "gpt.sbatch"
-BATCH = 100  # texts that one process reads
-WORDS = (
-    b"0 1 -1 nan inf 1e999 -0 1e308 010 1_000 \xc2\xb2 \xd9\xa3 9223372036854775808 { } [ ] < > ' "
-    b'" '
-    b", : = # & * ! | - ? % @ ` ~ null true {} [] [[[[ {{{{ !!python/object:os.system &a *a << \\ "
-    b"\t \r \n \0 \xff \xe2\x80\xae \xed\xa0\x80 GiB Gb B/s s us % ../ /dev/zero $(id) ${HOME} ; "
-    b"repeat "
-    b"conv dense abci resnet50 data:2 pipeline:4,segments=2 name: - 99999999999999999999 x\rx"
-).split(b" ")
 LONG = "n" * 5000
-SET = tuple(f"TP={word}" for word in (
-    "", "$TP", "${TP}", "$((TP))", "$((1/0))", "$((2**99999))", "$((9999999999*9999999999))", "-1",
-    "0", "8; touch PWNED", "$(touch PWNED)", "`touch PWNED`", "${TP:-$TP}", "(" * 900, "\0",
-    "\n--bf16", "1e99", "$" * 900, "${" * 900, "'", '"', "8 --micro-batch-size 0", "[" * 9000,
-))  # fmt: skip
 ODD = (
     "", " ", "-", "--", "-1", "0", "²", "٣", "1e9", "nan", "inf", "1" * 30, "9" * 5000, LONG,
     "a\0b", "a\nb", "\r=cmd", "../../x", "/dev/zero", "/dev/full", "/proc/self/mem", ".", "/", "~",
@@ -40,191 +26,6 @@ ODD = (
     ",", "1,,2", "data:2", "data:²", "data:1000000000", "data:2 " * 999, "serial serial", "abci",
     "resnet50",
 )  # fmt: skip
-
-
-def mutated(seed: bytes, dice: random.Random) -> bytes:
-    """A text after one to five accidents."""
-    data = bytearray(seed[: 2**16])
-    for _ in range(dice.randrange(1, 6)):
-        at = dice.randrange(len(data) + 1)
-        end = at + dice.randrange(1, 64)
-        kind = dice.randrange(8)
-        if kind == 0:
-            data[at:at] = dice.choice(WORDS)
-        elif kind == 1:
-            data[at:end] = dice.choice(WORDS)
-        elif kind == 2:
-            del data[at:end]
-        elif kind == 3:
-            data[at:at] = data[at:end] * dice.randrange(1, 40)
-        elif kind == 4 and at < len(data):
-            data[at] = dice.randrange(256)
-        elif kind == 5:
-            del data[at:]
-        elif kind == 6:
-            data[at:at] = dice.choice((b"[", b"{", b"[{", b"- ", b"a: ")) * dice.randrange(1, 3000)
-        else:
-            lines = data.split(b"\n")
-            dice.shuffle(lines)
-            data = bytearray(b"\n".join(lines))
-    return bytes(data)
-
-
-# ------------------------------------------------------------------ texts
-
-
-@dataclass(frozen=True)
-class Texts:
-    """A batch of mutated texts of one reader."""
-
-    name: str
-    seeds: tuple[bytes, ...]
-    read: Callable[[Path], Any]
-    suffix: str
-    seed: str
-
-    def run(self) -> int:
-        """Read them all; 70 where something else than a refusal comes out."""
-        from oracle.spec.document import SpecError
-
-        signal.signal(signal.SIGALRM, _too_long)
-        dice = random.Random(self.seed)
-        folder = Path("/dev/shm") if os.access("/dev/shm", os.W_OK) else Path.cwd()
-        path, code = folder / f"attack-{os.getpid()}{self.suffix}", 0
-        try:
-            for _ in range(BATCH):
-                path.write_bytes(mutated(dice.choice(self.seeds), dice))
-                signal.alarm(20)
-                try:
-                    self.read(path)
-                except SpecError as error:
-                    str(error)
-                except Exception:
-                    code = 70
-                    sys.stderr.write(f"{path.read_bytes()[:300]!r}\n{traceback.format_exc()}")
-                signal.alarm(0)
-        finally:
-            path.unlink(missing_ok=True)
-        return code
-
-
-def _too_long(number: int, frame: Any) -> None:
-    raise TimeoutError("a text took 20 s")
-
-
-def seeds_of(*places: Path) -> tuple[bytes, ...]:
-    return tuple(path.read_bytes() for place in places for path in sorted(place.glob("*"))
-                 if path.is_file() and path.stat().st_size < 2**17)  # fmt: skip
-
-
-def _estimated(path: Path) -> None:
-    import oracle
-
-    oracle.estimate(oracle.model(path), "abci", ["data:2", "pipeline:2,segments=4"], 8)
-
-
-def _on_system(path: Path) -> None:
-    import oracle
-
-    system = oracle.system(path)
-    oracle.estimate("lenet5", system, f"data:{min(4, system.devices)}", 8)
-
-
-def _plans(path: Path) -> None:
-    from oracle.plan.plan import parse
-    from oracle.spec.files import read_text
-
-    for line in read_text(path).splitlines():
-        parse(line, 64.0)
-
-
-def _settings(path: Path) -> None:
-    from oracle.commands.settings import _read
-
-    list(_read(path))
-
-
-def _rows(path: Path) -> None:
-    from oracle.show.plot.rows import SWEPT, columns, read_bars, read_rows
-
-    columns(read_rows(str(path)), SWEPT, str(path))
-    read_bars(str(path))
-
-
-def _profiled(path: Path) -> None:
-    import oracle
-
-    oracle.estimate("lenet5", "abci", "data:2", 8, profile=path)
-
-
-def _job(path: Path) -> None:
-    from oracle.readers import frameworks, jobs
-    from oracle.readers.frameworks.training import Given
-
-    frameworks.training(jobs.read([str(path)], {"TP": "2"}), Given("gpt2", 8, None))
-
-
-def readers() -> dict[str, tuple[Callable[[Path], Any], tuple[bytes, ...], str]]:
-    """Name -> (function of a path, sound texts, ending) of every reader of texts."""
-    import oracle
-    from oracle.calibration import structure
-    from oracle.executor.measured import read as measurement
-    from oracle.readers import kernels, logs
-    from oracle.readers.importers import huggingface
-    from oracle.spec import catalogue
-    from oracle.spec.files import read_text
-
-    def logged(path: Path) -> None:
-        reading = logs.read(path)
-        if reading.levels:
-            structure.learned([reading], catalogue.system("abci"))
-
-    plans = b"data:4\npipeline:2,segments=4,schedule=1f1b data:2,zero=1 tensor:2,sequence=on\n" \
-            b"spatial:2x2\nrecompute:full\nserial\nfilter:2 channel:2,x=1\n"  # fmt: skip
-    toml = b'precision = "bf16"\nmax-memory = "70 GiB"\ntop = 3\n[report]\ntop = 40\n'
-    table = b"device,family,precision,part,shape,seconds\na,gemm,bf16,,m=2 n=3 k=4,1e-5\n" * 2
-    header = b"point,model,system,what_if,way,devices,batch,status,plan,seconds,seconds_low," \
-             b"seconds_high,samples_per_second,forward,backward,recompute,update,bubble,exposed," \
-             b"memory,capacity\n0,a,b,,best,2,8,ok,data:2,1,1,1,8,1,1,0,0,0,0,1,2\n"  # fmt: skip
-    profile = b'{"oracle-profile": 1, "precision": "fp32"}\n{"optimizer": "momentum", ' \
-              b'"weights": 100, "seconds": 0.1}\n'  # fmt: skip
-    run = json.dumps({"schema": 1, "measured": True, "plans": [{
-        "plan": "data:2", "seconds": {"iteration": 1.0}, "compute": {"forward": 0.5},
-        "exchange": [{"what": "g", "op": "allreduce", "group": 2, "calls": 1, "bytes": 8.0,
-                      "seconds": 0.1}], "memory": {"total": 1.0},
-        "measured": {"model": "lenet5", "batch": 8, "devices": 2, "each": [1.0], "ranks": [],
-                     "options": {}, "environment": {}, "stages": [[0, 1]], "complete": True},
-    }]}).encode()  # fmt: skip
-    config = json.dumps({"model_type": "llama", "hidden_size": 64, "num_hidden_layers": 2,
-                         "num_attention_heads": 4, "intermediate_size": 128, "vocab_size": 100,
-                         "max_position_embeddings": 64,
-                         "num_key_value_heads": 2}).encode()  # fmt: skip
-    logged_ = seeds_of(DATA / "logs", DATA / "topology") or (b"# nccl-tests\n",)
-    return {
-        "model": (_estimated, seeds_of(SPECS / "models"), ".yaml"),
-        "system": (_on_system, seeds_of(SPECS / "systems"), ".yaml"),
-        "device": (oracle.device, seeds_of(SPECS / "devices"), ".yaml"),
-        "data set": (oracle.dataset, seeds_of(SPECS / "datasets"), ".yaml"),
-        "plan": (_plans, (plans,), ".txt"), "settings": (_settings, (toml,), ".toml"),
-        "log": (logged, logged_, ".log"), "kernels": (kernels.read, (table,), ".csv"),
-        "rows": (_rows, (header, b'{"rows": [{"point": 0, "devices": 2}]}'), ".csv"),
-        "profile": (_profiled, (profile,), ".jsonl"), "measurement": (measurement, (run,), ".json"),
-        "config": (huggingface.read, (config,), ".json"),
-        "software": (catalogue.software, seeds_of(SPECS / "software"), ".yaml"),
-        **{f"job {end}": (_job, seeds_of(*[DATA / "jobs"]), f".{end}")
-           for end in ("sh", "sbatch", "json", "toml", "log")},
-        "text": (read_text, (plans, toml, run), ".txt"),
-    }  # fmt: skip
-
-
-def texts(seed: int, quick: bool) -> Iterator[Texts]:
-    """Batches of every reader."""
-    for name, (read, seeds, suffix) in readers().items():
-        for number in range(1 if quick else 6):
-            yield Texts(name, seeds, read, suffix, f"{seed} {name} {number}")
-
-
-# ---------------------------------------------------------- command lines
 
 
 @dataclass(frozen=True)
@@ -256,27 +57,39 @@ READERS: dict[str, list[str]] = {
     "config": ["import", "huggingface", "FILE"], "onnx": ["import", "onnx", "FILE"],
     "sweep": ["sweep", "FILE", "abci", "--devices", "2", "--batch", "8", "--jobs", "1"],
     "export": ["export", "slurm", "FILE", "abci", "--plan", "data:2", "--batch", "8"],
-    "job": ["export", "job", "FILE", "dgx-h100", "--plan", "data:8", "--batch", "8", "-o", "job"],
-    "software": ["estimate", *ONE, "--software", "FILE"],
-    "told": ["export", "job", "gpt2", "dgx-h100", "--plan", "data:8", "--batch", "8",
-             "--software", "FILE", "-o", "job"],
-    "script": ["import", "job", "FILE.sh", "--system", "dgx-a100", "--devices", "8"],
-    "batch": ["import", "job", "FILE.sbatch", "--set", "TP=2", "-o", "launch"],
-    "sheet": ["import", "job", "FILE.json", "--model", "gpt2", "--devices", "8"],
-    "toml": ["import", "job", "FILE.toml"], "log": ["import", "job", "FILE.log"],
     "report": ["report", "FILE", "abci", "--devices", "2", "--batch", "8", "-o", "r.html"],
+    "software": ["estimate", *ONE, "--software", "FILE"],
+    "software ranked": ["recommend", *SOME, "--software", "FILE,gradients=fp32"],
+    "job": ["import", "job", "FILE"],
+    "job predicted": ["import", "job", "FILE", "--system", "dgx-a100", "--devices", "8"],
+    "job's model": ["import", "job", str(DATA / "jobs" / "deepspeed.sh"), "--model", "FILE",
+                    "--system", "dgx-a100"],
+    "job written": ["export", "job", "FILE", "dgx-a100", "--plan", "data:8", "--batch", "8",
+                    "--software", "pytorch-ddp", "-o", "job"],
+    "job's software": ["export", "job", *ONE, "--software", "FILE", "-o", "job"],
+    "pareto": ["plot", "pareto", "--rows", "FILE", "-o", "figure.svg"],
+    "timeline": ["plot", "timeline", "FILE", "abci", "--plan", "data:2", "--batch", "8",
+                 "-o", "figure.svg"],
+    "network": ["plot", "contention", "FILE", "--plan", "data:2", "-o", "figure.svg"],
+    "explain": ["explain", "FILE", "abci", "--plan", "data:2", "--batch", "8"],
 }  # fmt: skip
 VERBS: dict[str, list[str]] = {
     "recommend": ["recommend", *SOME], "estimate": ["estimate", *ONE],
     "explain": ["explain", *ONE], "sweep": ["sweep", *SOME, "--jobs", "1"],
     "report": ["report", *SOME, "-o", "r.html"], "specs": ["specs", "list"],
     "plot": ["plot", "parts", *SOME, "-o", "p.svg"], "export": ["export", "torchrun", *ONE],
-    "job": ["export", "job", "gpt2", "dgx-h100", "--plan", "data:8", "--batch", "8", "-o", "job"],
-    "from": ["import", "job", str(JOB), "--set", "TP=8", "--system", "dgx-a100", "-o", "launch"],
     "config": ["config", "show"], "schema": ["schema", "models"],
     "completion": ["completion", "bash"], "import": ["import", "huggingface", "none.json"],
     "calibrate": ["calibrate", "none.log", "--onto", "abci"],
     "compare": ["compare", "none.json", "lenet5", "abci"],
+    "job": ["export", "job", "gpt2", "dgx-a100", "--plan", "data:8", "--batch", "64",
+            "--software", "megatron-core"],
+    "import job": ["import", "job", str(DATA / "jobs" / "gpt.sbatch"), "--system", "dgx-a100"],
+    "software": ["estimate", "gpt2", "dgx-a100", "--plan", "data:8", "--batch", "64",
+                 "--software", "nemo,gradients=bf16"],
+    "timeline": ["plot", "timeline", *ONE, "-o", "p.svg"],
+    "contention": ["plot", "contention", "abci", "--plan", "data:8", "-o", "p.svg"],
+    "pareto": ["plot", "pareto", *SOME, "-o", "p.svg"],
     "run": ["run", "nosuch", "--plan", "serial", "--batch", "8", "-o", "x"],
     "measure": ["measure", "compute", "--model", "nosuch", "--plan", "serial", "--batch", "8",
                 "-o", "x"],
@@ -327,10 +140,9 @@ def _strange_files() -> Iterator[Case]:
         for kind, make in FILES.items():
 
             def arrange(target: Path, line: list[str] = line, make: Any = make) -> list[str]:
-                end = next((word for word in line if word.startswith("FILE.")), "FILE.yaml")
-                path = target / end.replace("FILE", "given")
+                path = target / "given.yaml"
                 make(path)
-                return [str(path) if word.startswith("FILE") else word for word in line]
+                return [word.replace("FILE", str(path)) for word in line]
 
             yield Case("files", f"{reader} {kind}", arrange)
 
@@ -340,7 +152,7 @@ def _odd_words(dice: random.Random) -> Iterator[Case]:
     from oracle.commands.parser import parser_of, parsers
 
     for verb, line in VERBS.items():
-        if verb in ("run", "measure"):
+        if line[0] in ("run", "measure"):
             continue
         flags = sorted(
             {
@@ -352,7 +164,7 @@ def _odd_words(dice: random.Random) -> Iterator[Case]:
             }
         )
         for flag in flags:
-            for word in (*ODD, *SET) if flag == "--set" else ODD:
+            for word in ODD:
                 name = f"{verb} {flag} {word[:20]!r}"
                 yield Case("words", name, lambda target, words=[*line, f"{flag}={word}"]: words)
         for at in range(1, len(line)):
@@ -456,14 +268,44 @@ def _sweep_folders() -> Iterator[Case]:
             yield case(f"{place} -> {to}", link)
 
 
+def _left_results() -> Iterator[Case]:
+    """What stands where a run, or a measurement, would go on with what an earlier one left."""
+    lines = {"run": ["run", "lenet5", "--plan", "data:2", "--batch", "8", "-o", "st.json"],
+             "measure": ["measure", "compute", "--model", "lenet5", "--plan", "data:2",
+                         "--batch", "8", "-o", "st.json"]}  # fmt: skip
+    for verb, line in lines.items():
+        for place in ("st.json.parts/rank-00000.jsonl", "st.json.parts"):
+            for kind, make in FILES.items():
+
+                def arrange(target: Path, line: list[str] = line, place: str = place,
+                            make: Any = make) -> list[str]:  # fmt: skip
+                    (target / place).parent.mkdir(exist_ok=True)
+                    make(target / place)
+                    return line
+
+                yield Case("results", f"{verb} {place} {kind}", arrange)
+
+
+def _too_wide() -> Iterator[Case]:
+    """More devices than there are, on purpose and not, of every verb."""
+    for verb, line in VERBS.items():
+        for number in ("4353", "1000003", "9999999"):
+            words = [
+                re.sub(r"^(data:)?[28]$", rf"\g<1>{number}", word)
+                if before in ("--plan", "--devices", "--batch") else word
+                for before, word in pairwise(["", *line])
+            ]  # fmt: skip
+            for more in ([], ["--grow"]):
+                yield Case("wide", f"{verb} {number} {more}",
+                           lambda target, words=[*words, *more]: words)  # fmt: skip
+
+
 def _full_and_shut() -> Iterator[Case]:
     """A disk without room, a folder that is not writable, a place that is no file."""
     writing = {"report": "-o", "plot": "-o", "export": "-o", "recommend": "-o", "estimate": "-o",
-               "sweep": "--out", "completion": "-o", "schema": "-o", "job": "-o",
-               "from": "-o"}  # fmt: skip
+               "sweep": "--out", "completion": "-o", "schema": "-o"}  # fmt: skip
     for verb, flag in writing.items():
-        line = VERBS[verb]
-        line = line[: line.index("-o")] if "-o" in line else line
+        line = [word for word in VERBS[verb] if word not in ("-o", "r.html", "p.svg")]
         end = {"report": ".html", "plot": ".svg"}.get(verb, "")
         for room in (0, 1, 100, 5000):
 
@@ -494,11 +336,7 @@ def _names() -> Iterator[Case]:
                      "-o", "job"],
         "trace": ["export", "trace", "m.yaml", "abci", "--plan", "data:2", "--batch", "8",
                   "-o", "job"],
-        "software": ["export", "job", "gpt2", "dgx-h100", "--plan", "data:8", "--batch", "8",
-                     "--software", "s.yaml", "-o", "job"],
-        "job": ["import", "job", "j.sbatch", "--system", "dgx-a100", "-o", "job"],
     }  # fmt: skip
-    script, told = JOB.read_text(), (SPECS / "software" / "nemo.yaml").read_text()
     for word in nasty:
         for kind, line in lines.items():
 
@@ -506,13 +344,6 @@ def _names() -> Iterator[Case]:
                 spec = {"name": word, "title": word, "source": word, "input": [3, 8, 8],
                         "layers": ["flatten", {"dense": 10}]}  # fmt: skip
                 (target / "m.yaml").write_text(json.dumps(spec))
-                (target / "s.yaml").write_text(
-                    f"name: {json.dumps(word)}\n{told[told.index(chr(10)) + 1 :]}"
-                )
-                (target / "j.sbatch").write_text(
-                    script.replace("job-name=gpt", f"job-name={word}")
-                    .replace('"bf16"', json.dumps(word), 1).replace("pretrain_gpt.py", word)
-                )  # fmt: skip
                 return line
 
             def markup(target: Path) -> str:
@@ -554,8 +385,8 @@ def _two_writers() -> Iterator[Case]:
 def cases(seed: int, quick: bool) -> Iterator[Case]:
     """Every case, or of each family a few."""
     dice = random.Random(seed)
-    for family in (_strange_files(), _odd_words(dice), _closed_streams(), _environments(),
-                   _settings_files(), _sweep_folders(), _full_and_shut(), _names(),
-                   _two_writers()):  # fmt: skip
+    for family in (_strange_files(), _left_results(), _sweep_folders(), _names(),
+                   _full_and_shut(), _two_writers(), _closed_streams(), _settings_files(),
+                   _environments(), _too_wide(), _odd_words(dice)):  # fmt: skip
         found = list(family)
         yield from dice.sample(found, min(len(found), 12)) if quick else found

@@ -187,6 +187,20 @@ def test_experts_that_one_device_has_alone_exchange_no_gradients() -> None:
     assert "data: expert gradients" not in sent(EXPERTS, "data:8 expert:8", 8, precision="bf16")
 
 
+def test_experts_are_replicated_along_what_context_ranks_leave() -> None:
+    """2 of 4 context ranks have an expert each half: 2 x 2 replicas; over all 8 ranks none."""
+    some = sent(EXPERTS, "data:2 context:4 expert:2", 8, precision="bf16")
+    gradients = [one["group"] for what, one in some.items() if "expert gradients" in what]
+    assert gradients == [4]
+    assert some["expert: tokens to experts"]["group"] == 2
+    every = sent(EXPERTS, "data:2 context:4 expert:8", 8, precision="bf16")
+    assert not [what for what in every if "expert gradients" in what]
+    assert every["expert: tokens to experts"]["group"] == 8
+    # a device has as many tokens either way
+    whole = sent(EXPERTS, "data:8 expert:8", 8, precision="bf16")["expert: tokens to experts"]
+    assert every["expert: tokens to experts"]["bytes"] == whole["bytes"]
+
+
 # --- gradients -------------------------------------------------------------------------------
 
 
@@ -317,11 +331,11 @@ def test_a_full_recomputation_sends_everything_again() -> None:
         ("fp32", "sgd", 3 * 4),  # reads w and g, writes w
         ("fp32", "momentum", 5 * 4),
         ("fp32", "adam", 7 * 4 + 4),  # and the gradients once more for their norm
-        # gradients cast up 6, unscaled 8, weights cast down 6: 20 bytes beside the fp32 update
-        ("bf16", "sgd", 3 * 4 + 20),
+        # gradients cast up 6, unscaled 8 if they were scaled, weights cast down 6
+        ("bf16", "sgd", 3 * 4 + 12),
         ("fp16", "momentum", 5 * 4 + 20),
-        ("bf16", "adam", 7 * 4 + 20 + 4),
-        ("bf16", "lamb", 12 * 4 + 20 + 4),
+        ("bf16", "adam", 7 * 4 + 12 + 4),
+        ("bf16", "lamb", 12 * 4 + 12 + 4),
     ],
 )
 def test_bytes_of_an_update(precision: str, optimizer: str, nbytes: int) -> None:

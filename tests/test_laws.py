@@ -480,7 +480,7 @@ def test_ways_to_cut_hold_all_units_and_are_few() -> None:
         for chunks in {2, 3, min(8, units)}:
             if chunks > units:
                 continue
-            ways = ways_to_cut(model, chunks)
+            ways = ways_to_cut(model, chunks, 1)
             assert 1 <= len(ways) == len(set(ways)) <= 9
             for edges in ways:
                 assert (edges[0], edges[-1], len(edges)) == (0, units, chunks + 1)
@@ -497,7 +497,7 @@ def test_a_pipeline_is_cut_the_way_in_which_it_is_fastest() -> None:
     for row, text in enumerate(plans):
         tried = [
             estimate(model, system, text, 256, replace(options, edges=edges))
-            for edges in ways_to_cut(model, 4)
+            for edges in ways_to_cut(model, 4, 1)
         ]
         best = min(tried, key=lambda one: one.seconds[0])
         assert whole.seconds[row] == pytest.approx(best.seconds[0], rel=1e-12)

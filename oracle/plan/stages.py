@@ -26,14 +26,15 @@ PASSES = 6  # times that a tensor is read or written in an iteration, two of the
 class Stages:
     """Deals a model's units to p devices in v chunks each, and adds rows up by device.
 
-    Cuts are at given `edges`, or even, or balance the `load` of each unit.
+    Cuts are at given `edges`, or even, or balance the `load` of each unit, with what crosses
+    each of the `borders`.
 
     Chunk c sits on device c mod p; in a V every other round of them comes back from the last.
     """
 
     def __init__(
         self, model: Model, p: int, v: int, even: bool, load: Array, vee: bool = False,
-        edges: Sequence[int] = (),
+        borders: Array | None = None, edges: Sequence[int] = (),
     ) -> None:  # fmt: skip
         self.counts, self.ends = model.units
         self.begin = np.argmax(self.counts > 0, axis=-1)  # a unit is a run of rows
@@ -48,9 +49,46 @@ class Stages:
         elif even and (dealt := even_cuts(model, chunks)) is not None:
             self.cuts = dealt[None, :]
         else:
-            self.cuts = balanced_cuts(load, chunks)
+            self.cuts = balanced_cuts(load, chunks, borders)
+            if v > 1:
+                self.cuts = self._levelled(load, borders)
         # where all plans share their cuts, a device's rows are one count each
         self.rows = self.gather(self.counts.T).T if len(self.cuts) == 1 else None
+
+    def _levelled(self, load: Array, borders: Array | None) -> Array:
+        """Cuts moved unit by unit while the fullest device gets less full.
+
+        A device has several chunks: that the fullest chunk is least does not make it least.
+        """
+        plans = max(len(load), len(self.cuts))
+        across = np.zeros((1, load.shape[1] + 1))
+        if borders is not None:
+            across = np.pad(np.atleast_2d(borders), [(0, 0), (1, 1)])
+        wide = [np.broadcast_to(each, (plans, each.shape[1])) for each in (load, across, self.cuts)]
+        first, row = distinct(np.hstack(wide))
+        load, across, cuts = (each[first] for each in wide)
+        running, cuts = np.pad(np.cumsum(load, axis=-1), [(0, 0), (1, 0)]), cuts.copy()
+
+        def fullest(edges: Array) -> Array:
+            taken, crossed = (np.take_along_axis(each, edges, -1) for each in (running, across))
+            chunks = np.diff(taken) + crossed[:, :-1] + crossed[:, 1:]
+            return np.asarray(self.fold(chunks).max(axis=-1))
+
+        least, moved = fullest(cuts), True
+        while moved:
+            moved = False
+            for edge in range(1, self.chunks):
+                for step in (-1, 1):
+                    trial = cuts.copy()
+                    trial[:, edge] += step
+                    inside = (trial[:, edge] > cuts[:, edge - 1]) & (
+                        trial[:, edge] < cuts[:, edge + 1]
+                    )
+                    found = fullest(np.where(inside[:, None], trial, cuts))
+                    better = found < least * (1 - 1e-9)
+                    cuts = np.where(better[:, None], trial, cuts)
+                    least, moved = np.where(better, found, least), moved or bool(better.any())
+        return np.asarray(cuts[row])
 
     def total(self, values: Array, columns: Array | None = None) -> Array:
         """(plans, rows) → (plans, p): what each device of a pipeline has in all.
@@ -179,7 +217,7 @@ def even_cuts(model: Model, chunks: int) -> Array | None:
 
 
 @lru_cache(1024)
-def ways_to_cut(model: Model, chunks: int) -> tuple[tuple[int, ...], ...]:
+def ways_to_cut(model: Model, p: int, v: int, vee: bool = False) -> tuple[tuple[int, ...], ...]:
     """Edges that are worth trying, of which a plan takes those that make it fastest.
 
     Each makes the fullest part least by one of LOADS. They must not depend on prices: the best of
@@ -193,7 +231,7 @@ def ways_to_cut(model: Model, chunks: int) -> tuple[tuple[int, ...], ...]:
     found = []
     for (f, b, k), dear in LOADS:
         load, borders = f * flop + b * moved + k * kernels, dear * crossing
-        found.append(balanced_cuts(load[None, :], chunks, borders[None, :])[0])
+        found.append(Stages(model, p, v, False, load[None, :], vee, borders[None, :]).cuts[0])
     return tuple(dict.fromkeys(tuple(int(unit) for unit in edges) for edges in found))
 
 

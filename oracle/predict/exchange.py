@@ -191,6 +191,8 @@ def price(
             ahead, ahead_calls = (spread(stages.received_ahead(a)) for a in (each, sent.calls))
             before, behind = stages.received_most(called)
             sides = spread(before), spread(behind)
+            if load.shard.model.training.forward:  # nothing comes back
+                seconds, count, sides = ahead, ahead_calls, (sides[0], 0 * sides[1])
     short = chosen.short[:, None]
     exposed, longer = seconds, seconds * spread(short)
     later = exposed

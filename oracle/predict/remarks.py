@@ -13,17 +13,23 @@ from oracle.spec.plausible import warnings
 from oracle.spec.schema import Clash
 from oracle.spec.system import System
 
+STRANGE = 5.0  # times what kernels are expected to take: fits of known devices stay within 2
 ANY = (None, "best", "nccl")  # algorithms that say nothing of one operation
+
+
+def lacking(system: System, precision: str) -> Iterator[Clash]:
+    """A precision that the device has no unit for."""
+    device = system.device
+    if (own := precision_on(device, precision)) != precision:
+        what = f"{device.name} has no {precision}: its kernels are priced in {own}"
+        yield Clash("precision", what, f"--precision {' or '.join(device.peak)}")
 
 
 def fallbacks(
     system: System, options: Options, exchange: Iterable[Iterable[Mapping[str, Any]]]
 ) -> Iterator[Clash]:
     """A precision the device has no unit for, an algorithm that some operations do not have."""
-    device, asked = system.device, options.precision
-    if (own := precision_on(device, asked)) != asked:
-        what = f"{device.name} has no {asked}: its kernels are priced in {own}"
-        yield Clash("precision", what, f"--precision {' or '.join(device.peak)}")
+    yield from lacking(system, options.precision)
     name = options.algorithm
     if name in ANY:
         return
@@ -49,3 +55,12 @@ def remarks(
     found = [*fallbacks(system, options, exchange), *warnings(system, "system")]
     found += [] if dataset is None else warnings(dataset, "dataset")
     return [{"field": one.field, "what": one.what, "hint": one.hint} for one in found]
+
+
+def of_profile(system: System, ratio: float) -> list[dict[str, str]]:
+    """Whether measured rows can be of this device, by how many times as long they take."""
+    if 1 / STRANGE <= ratio <= STRANGE:
+        return []
+    times, way = (ratio, "longer") if ratio > 1 else (1 / ratio, "shorter")
+    what = f"its rows take {times:.3g} times {way} than {system.device.name} is expected to"
+    return [{"field": "profile", "what": what, "hint": "measure on the device that is meant"}]

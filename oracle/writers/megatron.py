@@ -80,9 +80,6 @@ def order(job: Job) -> str:
     more = " (--use-tp-pp-dp-mapping)" if swapped else ""
     if job.degree("expert") > 1:
         more += "; experts are dealt to neighbouring ranks of context and data"
-        if job.degree("context") > 1:
-            job.notes.append("experts are dealt over context ranks first, the prediction has them "
-                             "on ranks of the data axis")  # fmt: skip
     return f"{said}, context, tensor{more}"
 
 
@@ -203,6 +200,7 @@ def model(job: Job, run: Software) -> Pairs:
         ("--swiglu", gated),
         ("--disable-bias-linear", not bias),
         ("--add-qkv-bias", bool(block.qkv_bias) and not bias),
+        ("--qk-layernorm", block.qk_norm),
         ("--untie-embeddings-and-output-weights", not block.tied_embeddings),
         ("--attention-dropout", dropout), ("--hidden-dropout", dropout),
         ("--attention-backend", backend(block, run)),

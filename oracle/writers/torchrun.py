@@ -76,6 +76,7 @@ def sizes(job: Job, block: Transformer) -> dict[str, Any]:
         "learned": positions == "learned",
         "rotary": job.rotary if positions == "rotary" else 0,
         "bias": bias, "qkv_bias": bias if block.qkv_bias is None else block.qkv_bias,
+        "qk_norm": block.qk_norm,
         "activation": block.activation or ("silu" if gated else "gelu"),
         "dropout": block.dropout, "embedding_norm": block.embedding_norm,
         "experts": block.experts, "active": block.active, "shared": block.shared,
@@ -109,6 +110,8 @@ def dimensions(job: Job) -> list[tuple[str, int]]:
     expert, found = job.degree("expert"), []
     if expert > 1 and job.degree("tensor") > 1 and job.word("expert", "cut") == "whole":
         raise job.refuse("a mesh of torch", "has experts along one axis only", "cut=tensor")
+    if expert > 1 and job.degree("context") > 1:
+        raise job.refuse("a mesh of torch", "has experts along one axis only", "no `context`")
     for name, degree in job.axes:
         if name == "data" and expert > 1:
             found += [("data", degree // expert), ("expert", expert)]
