@@ -477,13 +477,13 @@ def test_the_same_question_has_the_same_answer_whatever_the_hash_seed() -> None:
 def test_ways_to_cut_hold_all_units_and_are_few() -> None:
     for model in (oracle.model("resnet50"), oracle.model("alexnet"), *MODELS.values()):
         units = len(model.units[1])
-        for chunks in {2, 3, min(8, units)}:
-            if chunks > units:
+        for p, v, vee in ((2, 1, False), (3, 1, False), (2, 2, False), (2, 2, True), (8, 1, False)):
+            if p * v > units:
                 continue
-            ways = ways_to_cut(model, chunks, 1)
+            ways = ways_to_cut(model, p, v, vee)
             assert 1 <= len(ways) == len(set(ways)) <= 9
             for edges in ways:
-                assert (edges[0], edges[-1], len(edges)) == (0, units, chunks + 1)
+                assert (edges[0], edges[-1], len(edges)) == (0, units, p * v + 1)
                 assert (np.diff(edges) >= 1).all()
 
 
@@ -497,7 +497,7 @@ def test_a_pipeline_is_cut_the_way_in_which_it_is_fastest() -> None:
     for row, text in enumerate(plans):
         tried = [
             estimate(model, system, text, 256, replace(options, edges=edges))
-            for edges in ways_to_cut(model, 4, 1)
+            for edges in ways_to_cut(model, 4, 1, False)
         ]
         best = min(tried, key=lambda one: one.seconds[0])
         assert whole.seconds[row] == pytest.approx(best.seconds[0], rel=1e-12)

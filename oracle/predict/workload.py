@@ -113,11 +113,11 @@ def ways(model: Model, plan: Plan, options: Options) -> Sequence[tuple[int, ...]
     As published, stages balance compute alone.
     """
     pipeline = plan.axis("pipeline")
-    p, v = int(pipeline.degree[0, 0]), int(pipeline.interleave[0, 0])
-    chunks = min(p * v, len(model.units[1]))
+    chunks = min(int(pipeline.degree[0, 0] * pipeline.interleave[0, 0]), len(model.units[1]))
     even = not pipeline.cuts[0, 0] and even_cuts(model, chunks) is not None
     if chunks <= 1 or even or options.edges or options.ideal:
         return [options.edges]
+    p, v = int(pipeline.degree[0, 0]), int(pipeline.interleave[0, 0])
     return ways_to_cut(model, p, v, bool(pipeline.vee[0, 0]))
 
 
@@ -167,7 +167,7 @@ def _stages(plan: Plan, shard: Shard, times: Passes, options: Options) -> Stages
     p, v = int(pipeline.degree[0, 0]), int(pipeline.interleave[0, 0])
     load = (times.forward + times.data + times.weight) @ model.units[0].T
     return Stages(model, p, v, not pipeline.cuts[0, 0], load, bool(pipeline.vee[0, 0]),
-                  edges=options.edges)  # fmt: skip
+                  options.edges)  # fmt: skip
 
 
 def _kinds(plan: Plan, state: Shard) -> Kinds:
