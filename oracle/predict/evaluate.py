@@ -14,8 +14,8 @@ has the same rows share the rows' (`oracle.predict.workload`).
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -30,18 +30,18 @@ from oracle.plan.stages import Stages
 from oracle.plan.strategies import Rule
 from oracle.predict import memory
 from oracle.predict.exchange import Exchange, Priced, price
-from oracle.predict.limits import limits, rules_of
+from oracle.predict.limits import limits
 from oracle.predict.offers import Lines
-from oracle.predict.overlap import Cover
-from oracle.predict.stage_work import work_of
+from oracle.predict.stage_work import cover_of, work_of
 from oracle.predict.step import Step, step
 from oracle.predict.uncertainty import Sources
-from oracle.predict.workload import Workload, columns, rows_of, split, workload
+from oracle.predict.workload import columns, split, ways, workload
 from oracle.spec.options import Options
 from oracle.spec.system import System
 
 BLOCK = 2**15  # plans at a time, so that memory stays flat
 ROWS = 2**12  # and of them plans whose rows may differ, so that temporaries stay in cache
+TIE = 1e-10  # relative, of plans cut in two ways that are as fast
 SPAN = 2**18  # plans among which those that share a pipeline's shape are looked for
 
 
@@ -137,29 +137,37 @@ def blocks(
         from oracle.network import contention
 
         lines = contention.alone if options.ideal else contention.lines
-    for shapes in _together(_alike(plan)):
-        some = plan[np.concatenate(shapes)]
-        kinds = Kinds.of(columns(model, some))
-        work = rows_of(model, system, kinds.one_of_each(some), options)
-        rules = rules_of(some, model, options)
-        ends = np.cumsum([0, *map(len, shapes)])
-        for mine, at in zip(shapes, map(slice, ends, ends[1:]), strict=False):
-            few, same = kinds.take(at)
-            load = workload(work.take(few), system, options, lines)
-            own = [rule.take(at) for rule in rules]
-            yield mine, block(load, some[at], same.row, own, system, options, lines)
+    for rows in _alike(plan):
+        some = plan[rows]
+
+        def cut(at: Array, edges: tuple[int, ...], some: Plan = some) -> Block:
+            return block(model, system, some[at], replace(options, edges=edges), lines)
+
+        for at, found in _fastest(len(rows), ways(model, some, options), cut):
+            yield rows[at], found
 
 
-def _together(shapes: Iterable[Array]) -> Iterator[list[Array]]:
-    """Few plans of several shapes are split and priced together."""
-    held: list[Array] = []
-    for rows in shapes:
-        if held and sum(map(len, held)) + len(rows) > ROWS:
-            yield held
-            held = []
-        held.append(rows)
-    if held:
-        yield held
+def _fastest(
+    plans: int, ways: Sequence[tuple[int, ...]], cut: Callable[[Array, tuple[int, ...]], Block]
+) -> Iterator[tuple[Array, Block]]:
+    """Plans with their stages cut the way in which each is fastest; the first of those that tie."""
+    every = np.arange(plans)
+    best = cut(every, ways[0])
+    seconds, way, shared = best.seconds, np.zeros(plans, int), True
+    for number, edges in enumerate(ways[1:], 1):
+        other = cut(every, edges)
+        faster = other.seconds < seconds * (1 - TIE)
+        if faster.all():
+            best, shared = other, True
+        elif faster.any():
+            shared = False
+        seconds, way = np.where(faster, other.seconds, seconds), np.where(faster, number, way)
+    if shared:
+        yield every, best
+        return
+    for number in np.unique(way).tolist():
+        at = np.flatnonzero(way == number)
+        yield at, cut(at, ways[number])
 
 
 def _alike(plan: Plan) -> Iterator[Array]:
@@ -192,23 +200,19 @@ def least(model: Model, system: System, plan: Plan, options: Options) -> Array:
     Nothing is sent, nothing waits, nothing is made again.
     """
     model = model.under(options.software.kernels)
-    kinds = Kinds.of(columns(model, plan))
-    rows = rows_of(model, system, kinds.one_of_each(plan), options)
-    each = rows.times.forward + rows.times.data + rows.times.weight
-    micro_batch = rows.kinds.spread(each @ model.units[0].sum(axis=0)[:, None])
-    seconds = kinds.spread(micro_batch * rows.state.segments)
+    shard = split(model, plan, options)
+    times = passes(shard, system.device, options.precision, options.profile)
+    each = times.forward + times.data + times.weight
+    seconds = each @ model.units[0].sum(axis=0)[:, None] * shard.segments
     return np.asarray((seconds / plan.axis("pipeline").degree)[:, 0])
 
 
-def block(
-    load: Workload, plan: Plan, same: Array, rules: Iterable[Rule], system: System,
-    options: Options, lines: Lines,
-) -> Block:  # fmt: skip
+def block(model: Model, system: System, plan: Plan, options: Options, lines: Lines) -> Block:
     """Estimate plans that share degree, interleave, cuts and placement of their pipeline."""
-    model = load.shard.model
+    kinds = Kinds.of(columns(plan))
+    load, same = workload(model, system, kinds.one_of_each(plan), options), kinds.row
     work = work_of(load, system, options)
-    cover = Cover({"forward": work.forward, "backward": work.backward},
-                  dict(zip(("forward", "backward"), work.host, strict=True)))  # fmt: skip
+    cover = cover_of(work, plan, model)
     said = load.said
     talk: list[Any] = [None] * len(said)
     # gradients hide under what the passes take with all their messages: they come last
@@ -224,8 +228,8 @@ def block(
 
     taken = step(plan, same, load.stages, work, talk, system, options, sources)
     held = memory.held(load, plan, same, system.device, options)
-    every = limits(rules, plan, system, held, options)
-    return Block(plan, taken, held, every, load.stages)
+    rules = limits(plan, model, system, held, options)
+    return Block(plan, taken, held, rules, load.stages)
 
 
 def cuts(model: Model, system: System, plan: Plan, options: Options) -> tuple[int, ...]:

@@ -2,16 +2,14 @@
 
 Many plans of a table leave a device the same rows and micro-batches: they differ in how training
 state is sharded. Rows are split and priced once for each kind of plan, and spread over the plans
-when they have been added up. It names the `pipeline`, whose degree and chunks make the stages,
-and `recompute`, which may move their cuts.
+when they have been added up. It names the `pipeline`, whose degree and chunks make the stages.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass, fields, replace
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
 from functools import lru_cache
-from typing import Any
 
 import numpy as np
 
@@ -25,71 +23,28 @@ from oracle.models.shard import Array, Shard, serial
 from oracle.network.collectives import Message
 from oracle.plan.mesh import Groups, Kinds, places
 from oracle.plan.plan import Plan
-from oracle.plan.stages import Stages, even_cuts
+from oracle.plan.stages import Stages, even_cuts, ways_to_cut
 from oracle.plan.strategies import Strategy
-from oracle.plan.strategies.recompute import recomputed
-from oracle.predict.offers import Lines
-from oracle.predict.stage_load import Said, stage_load
 from oracle.spec.options import Options
 from oracle.spec.system import System
 
+Said = Sequence[tuple[Message, Strategy]]
 STATE = ("batch", "segments", "zero", "stored", "graded", "stated")  # what is of each plan
 
 
 @dataclass(frozen=True)
-class Rows:
+class Workload:
     """Rows of each kind of plan, and the batch and training state of each plan."""
 
     kinds: Kinds
     plan: Plan  # one of each kind
     shard: Shard  # (kinds, rows)
     times: Passes  # (kinds, rows)
+    stages: Stages
     groups: Groups
     state: Shard  # (plans, 1): batch, micro-batches and state; a mixture's has a second column,
     #               of its experts
     said: Said  # messages of each kind; how often state is sent is of each plan
-
-    def take(self, plans: Array) -> Rows:
-        """Those of some plans."""
-        if len(plans) == len(self.kinds.row) and (plans == np.arange(len(plans))).all():
-            return self
-        few, kinds = self.kinds.take(plans)
-        known, every = len(self.kinds.first), len(self.kinds.row)
-
-        def cut(values: Any) -> Any:
-            """What is of each kind, or of each plan; the rest is one for all."""
-            if isinstance(values, tuple):
-                return tuple(map(cut, values))
-            if getattr(values, "ndim", 0) < 2 or len(values) == 1:
-                return values
-            return values[few if len(values) == known else plans if len(values) == every else ...]
-
-        def part(message: Message) -> Message:
-            numbers = message.nbytes, message.calls, message.line
-            mine = tuple(map(cut, numbers))
-            if all(new is old for new, old in zip(mine, numbers, strict=True)):
-                return message
-            return replace(message, nbytes=mine[0], calls=mine[1], line=mine[2])
-
-        axes = {id(axis): axis.mapped(cut) for _, axis in self.said}  # most send several messages
-        said = [(part(message), message, axes[id(axis)]) for message, axis in self.said]
-        groups = self.groups.take(few, {mine: whole for mine, whole, _ in said})
-        shard, state = (
-            each.but(**{name: cut(value) for name, value in vars(each).items() if name != "model"})
-            for each in (self.shard, self.state)
-        )
-        times = Passes(*(cut(getattr(self.times, each.name)) for each in fields(Passes)))
-        return Rows(
-            kinds, self.plan[few], shard, times, groups, state,
-            [(message, axis) for message, _, axis in said if heard(message, groups)],
-        )  # fmt: skip
-
-
-@dataclass(frozen=True)
-class Workload(Rows):
-    """Rows, and the stages that they are dealt to."""
-
-    stages: Stages
 
     def total(self, values: Array) -> Array:
         """(kinds, rows) → (plans, p): what each device of a pipeline has in all."""
@@ -99,27 +54,30 @@ class Workload(Rows):
         """(plans, p): weights of a device by their share of state, `stored`, `graded`, `stated`."""
         return sum((self.total(w) * share for w, share in self.shares(name)), np.zeros(1))
 
-    @property
-    def gathered(self) -> Array:
+    def gathered(self, trained: bool = False) -> Array:
         """(plans, p): weights of which a device keeps but a share, so that it gathers them."""
-        parts = (self.total(w) * (share < 1) for w, share in self.shares("stored"))
+        parts = (self.total(w) * (share < 1) for w, share in self.shares("stored", trained))
         return sum(parts, np.zeros(1))
 
-    def shares(self, name: str) -> list[tuple[Array, Array]]:
-        """(kinds, rows) weights and the share of state that (plans, 1) devices keep of them."""
-        w, share = self.shard.w, np.asarray(getattr(self.state, name))
+    def shares(self, name: str, trained: bool = False) -> list[tuple[Array, Array]]:
+        """(kinds, rows) weights and the share of state that (plans, 1) devices keep of them.
+
+        What is frozen is stored, and has no state.
+        """
+        w = self.shard.w if name == "stored" and not trained else self.shard.learned
+        share = np.asarray(getattr(self.state, name))
         if share.ndim < 2 or share.shape[-1] == 1:
             return [(w, share)]
         experts = masks.experts(self.shard.model)
         return [(w * ~experts, share[:, :1]), (w * experts, share[:, 1:])]
 
 
-def rows_of(model: Model, system: System, plan: Plan, options: Options) -> Rows:
-    """Split plans and price their rows."""
+def workload(model: Model, system: System, plan: Plan, options: Options) -> Workload:
+    """Split and price plans that share a pipeline's shape."""
     apart = options.ideal or len(plan) == 1
     alone = apart and not masks.experts(model).any()
     state = split(model if alone else _few_rows(model), plan, options)
-    kinds = Kinds.apart(len(plan)) if apart else _kinds(model, plan, state)
+    kinds = Kinds.apart(len(plan)) if apart else _kinds(plan, state)
     few = kinds.one_of_each(plan)
     shard = state if alone else split(model, few, options)
     times = passes(shard, system.device, options.precision, options.profile)
@@ -127,12 +85,8 @@ def rows_of(model: Model, system: System, plan: Plan, options: Options) -> Rows:
         times = in_step(times, model, system.device, few.devices)
     groups = Groups(few)
     said = _said(few, plan, shard, state, groups, system)
-    return Rows(kinds, few, shard, times, groups, state, said)
-
-
-def workload(rows: Rows, system: System, options: Options, lines: Lines) -> Workload:
-    """Deal the rows of plans that share a pipeline's shape to its stages."""
-    return Workload(**vars(rows), stages=_stages(rows, system, options, lines))
+    stages = _stages(few, shard, times, options)
+    return Workload(kinds, few, shard, times, stages, groups, state, said)
 
 
 def split(model: Model, plan: Plan, options: Options) -> Shard:
@@ -140,7 +94,9 @@ def split(model: Model, plan: Plan, options: Options) -> Shard:
     shard = serial(model, plan.batch, options.width, options.ideal)
     if not options.ideal:
         software, precision = options.software, options.precision
+        dispatched, combined = software.experts.sent(precision)
         shard = shard.but(
+            dispatched=dispatched, combined=combined,
             software=software, fed=software.state.fed(precision),
             summed=software.exchange.buffer(precision),
             wire=software.exchange.sent(precision),
@@ -151,35 +107,23 @@ def split(model: Model, plan: Plan, options: Options) -> Shard:
     return shard
 
 
-def balanced(model: Model, plan: Plan) -> Array:
-    """Whose pipeline is cut by its load, (plans, 1)."""
-    pipeline = plan.axis("pipeline")
-    chunks = np.minimum(pipeline.degree * pipeline.interleave, len(model.units[1]))
-    found: Array = (chunks > 1) & (pipeline.cuts > 0)
-    for count in {*chunks[(chunks > 1) & ~found].tolist()}:
-        if even_cuts(model, int(count)) is None:
-            found |= chunks == count
-    return found
+def ways(model: Model, plan: Plan, options: Options) -> Sequence[tuple[int, ...]]:
+    """Edges to choose from for the pipeline of some plans, alike in shape; one empty where given.
 
-
-def columns(
-    model: Model, plan: Plan, keep: Callable[[Strategy, str], bool] = lambda axis, knob: True
-) -> Array:
-    """(n, k) numbers that tell apart what devices do, whenever it happens.
-
-    What is recomputed says where a pipeline is cut by its load, so far as it changes that.
+    As published, stages balance compute alone.
     """
-    table = plan.columns(lambda axis, knob: knob not in axis.timing and keep(axis, knob))
-    vee = plan.axis("pipeline").vee  # a matter of the schedule, but it says which stage has what
-    if vee.any() and not vee.all():
-        table = np.hstack([table, vee])
-    recompute = plan.axis("recompute")
-    if len(plan) == 1 or not recompute.mode.any() or not (loaded := balanced(model, plan)).any():
-        return table
-    nothing = [not part.any() for part in recomputed(model)]  # of these rows
-    mode = np.where(np.array([True, *nothing]), 0, np.arange(len(nothing) + 1))
-    mode[recompute.number("mode", "full")] = recompute.number("mode", "full")  # messages come again
-    return np.hstack([table, np.where(loaded, mode[recompute.mode.astype(int)], 0)])
+    pipeline = plan.axis("pipeline")
+    chunks = min(int(pipeline.degree[0, 0] * pipeline.interleave[0, 0]), len(model.units[1]))
+    even = not pipeline.cuts[0, 0] and even_cuts(model, chunks) is not None
+    if chunks <= 1 or even or options.edges or options.ideal:
+        return [options.edges]
+    p, v = int(pipeline.degree[0, 0]), int(pipeline.interleave[0, 0])
+    return ways_to_cut(model, p, v, bool(pipeline.vee[0, 0]))
+
+
+def columns(plan: Plan, keep: Callable[[Strategy, str], bool] = lambda axis, knob: True) -> Array:
+    """(n, k) numbers that tell apart what devices do, whenever it happens."""
+    return plan.columns(lambda axis, knob: knob not in axis.timing and keep(axis, knob))
 
 
 def _said(
@@ -195,18 +139,14 @@ def _said(
         for axis, each in zip(few.lean, plan.lean, strict=True)
         if axis.speaks_for_all or not axis.degrees or axis.wide
     ]
+    ahead = shard.model.training.forward
     return [
         (_thinned(message, groups, system), axis)
         for axis in axes
         for message in axis.talk(whole if axis.state_knobs else shard)
-        if heard(message, groups)
+        if (message.over != "mesh" or groups.of(message).talk) and np.any(message.calls)
+        if not ahead or message.when.removeprefix("unit ") in ("forward", "border")
     ]
-
-
-def heard(message: Message, groups: Groups) -> bool:
-    """Whether any plan sends it to anybody."""
-    talk = message.over != "mesh" or groups.of(message).talk
-    return talk and bool(np.any(message.calls))
 
 
 def _thinned(message: Message, groups: Groups, system: System) -> Message:
@@ -218,28 +158,22 @@ def _thinned(message: Message, groups: Groups, system: System) -> Message:
     return replace(message, nbytes=message.nbytes * message.thinned(spread[found.row, None]))
 
 
-def _stages(rows: Rows, system: System, options: Options, lines: Lines) -> Stages:
-    """The stages of plans that share degree, interleave, cuts and placement of their pipeline."""
-    plan, times, model = rows.plan, rows.times, rows.shard.model
-    pipeline = plan.axis("pipeline")
+def _stages(plan: Plan, shard: Shard, times: Passes, options: Options) -> Stages:
+    """The stages of plans that share degree, interleave, cuts and placement of their pipeline.
+
+    Cut by load, they are where `options` say; as published, they balance compute alone.
+    """
+    model, pipeline = shard.model, plan.axis("pipeline")
     p, v = int(pipeline.degree[0, 0]), int(pipeline.interleave[0, 0])
-    load, borders = times.forward + times.data + times.weight, None
-    if balanced(model, plan[:1]).all() and not options.edges:
-        if options.ideal:  # as published, by compute alone
-            load = load @ model.units[0].T
-        else:
-            said = [(message, axis) for message, axis in rows.said if not axis.state_knobs]
-            load, borders = stage_load(
-                plan, rows.shard, rows.groups, said, times, system, options, lines
-            )
-    return Stages(model, p, v, not pipeline.cuts[0, 0], load, bool(pipeline.vee[0, 0]), borders,
+    load = (times.forward + times.data + times.weight) @ model.units[0].T
+    return Stages(model, p, v, not pipeline.cuts[0, 0], load, bool(pipeline.vee[0, 0]),
                   options.edges)  # fmt: skip
 
 
-def _kinds(model: Model, plan: Plan, state: Shard) -> Kinds:
+def _kinds(plan: Plan, state: Shard) -> Kinds:
     """Plans that leave a device the same rows and micro-batches."""
     others = {axis.name: (*axis.state_knobs, *axis.batch_knobs()) for axis in plan.axes}
-    table = columns(model, plan, lambda axis, knob: knob not in others[axis.name])
+    table = columns(plan, lambda axis, knob: knob not in others[axis.name])
     table[:, :1] = state.batch  # in place of that of all devices
     return Kinds.of(np.hstack([table, np.broadcast_to(state.segments, state.batch.shape)]))
 
