@@ -35,7 +35,7 @@ from oracle.predict.offers import Lines
 from oracle.predict.overlap import Cover
 from oracle.predict.stage_work import work_of
 from oracle.predict.step import Step, step
-from oracle.predict.uncertainty import Sources
+from oracle.predict.uncertainty import Sources, fed
 from oracle.predict.workload import columns, split, workload
 from oracle.spec.options import Options
 from oracle.spec.system import System
@@ -185,7 +185,8 @@ def block(model: Model, system: System, plan: Plan, options: Options, lines: Lin
         ahead, back, update = provenance(again, seconds, weights, system.device, options)
         return ahead.spread(spread), back.spread(spread), update
 
-    taken = step(plan, same, load.stages, work, talk, system, options, sources)
+    eats = fed(model, plan, options.software)
+    taken = step(plan, same, load.stages, work, talk, system, options, sources, eats)
     held = memory.held(load, plan, same, system.device, options)
     rules = limits(plan, model, system, held, options)
     return Block(plan, taken, held, rules, load.stages)
