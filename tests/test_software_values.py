@@ -15,6 +15,7 @@ import oracle
 from oracle import kernels
 from oracle.kernels.rows import CAST, passes
 from oracle.network.collectives import Message
+from oracle.plan.launchable import software as named_software
 from oracle.plan.plan import parse
 from oracle.predict import evaluate
 from oracle.predict.defaults import options_for
@@ -360,6 +361,12 @@ def test_casts_of_the_update() -> None:
         plain = float(kernels.update(BUILT.device, precision, "adam", np.array(float(W)), 2.0))
         assert less == pytest.approx(plain + stream(4 * W))  # read once more for their norm
         assert more == pytest.approx(plain + stream((4 + each) * W))
+    # gradients that were added up in fp32 are not cast up; those of bf16 are not scaled either
+    by_name = {name: named_software(name) for name in ("plain", "megatron-lm-2022", "nemo")}
+    casts = {name: (found.state.cast("fp16"), found.state.cast("bf16"), found.state.cast("fp32"))
+             for name, found in by_name.items()}  # fmt: skip
+    assert casts == {"plain": (8 + 6, 6, 0), "megatron-lm-2022": (6 + 8 + 6, 6, 0),
+                     "nemo": (6 + 8 + 6, 6 + 6, 0)}  # fmt: skip
 
 
 def test_weights_are_cast_to_8_bits_with_each_use_or_once_a_step() -> None:

@@ -62,6 +62,8 @@ ASSUMED = {
     "attention": replace(GUESS, family="attention", sustained=0.5, prologue=196, ramp=2,
                          uncertainty=0.15, reach=(1e11, inf)),
     "stream": replace(GUESS, family="stream", start=2e-6),
+    # operators of which only FLOP and bytes are known: a tenth of the peak, or most of it
+    "counted": replace(GUESS, family="counted", sustained=0.3, uncertainty=0.9),
 }  # fmt: skip
 
 

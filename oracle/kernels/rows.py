@@ -14,7 +14,7 @@ import numpy as np
 
 from oracle.kernels.attention import attention
 from oracle.kernels.conv import conv
-from oracle.kernels.curve import precision_on
+from oracle.kernels.curve import curve, precision_on
 from oracle.kernels.gemm import gemm
 from oracle.kernels.passes import Passes
 from oracle.kernels.profile.measured import Profile
@@ -30,7 +30,7 @@ from oracle.spec.device import Device
 # and the copies between them; a loss in fp32 is written out pass by pass
 DISPATCHED = {
     "gemm": (3, 4), "conv": (2, 3), "flash": (5, 6), "attention": (12, 16), "stream": (2, 3),
-    "loss": (15, 8),
+    "counted": (2, 3), "loss": (15, 8),
 }  # fmt: skip
 BESIDE = {"fp8": "bf16"}  # what all layers but linear ones compute in
 CAST = 4  # bytes an element: read in 16 bits, written in 8 as it is and turned round
@@ -225,4 +225,16 @@ def _stream(at: _At, device: Device, precision: str, part: str) -> Floats:
     return np.where(moved > 0, stream(device, moved, queued=True), 0.0)
 
 
-PRICE = {"gemm": _gemm, "conv": _conv, "deconv": _conv, "attention": _attention, "stream": _stream}
+def _counted(at: _At, device: Device, precision: str, part: str) -> Floats:
+    """FLOP at an assumed share of the peak, or their bytes over the bandwidth if that is longer."""
+    shard, own = at.shard, precision_on(device, BESIDE.get(precision, precision))
+    rate = device.peak[own] * curve(device, "counted").sustained
+    share = at(shard.y) / at(shard.model.y)  # of what it makes, here
+    math = at(shard.micro) * share * 2 * at(shard.model.mac) / rate
+    return np.maximum(math, _stream(at, device, precision, part))
+
+
+PRICE = {
+    "gemm": _gemm, "conv": _conv, "deconv": _conv, "attention": _attention, "stream": _stream,
+    "counted": _counted,
+}  # fmt: skip

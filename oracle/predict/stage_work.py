@@ -20,7 +20,6 @@ from oracle.models.shard import Array
 from oracle.plan.strategies.recompute import recomputed
 from oracle.predict.workload import Workload
 from oracle.spec.options import Options
-from oracle.spec.precision import MIXED
 from oracle.spec.system import System
 
 
@@ -94,7 +93,7 @@ def _update(weights: Array, load: Workload, device: Any, options: Options) -> Ar
     def price(device: Any, precision: str, weights: Array) -> Array:
         seconds = kernels.update(device, precision, options.optimizer, weights, tensors)
         # cast gradients up, unscale them, cast weights down; read them for their norm: bytes
-        casts = options.software.state.casts if precision in MIXED else 0.0
+        casts = options.software.state.cast(precision)
         clipped = 4 if options.optimizer in ("adam", "lamb") else 0
         if precision == "fp8" and options.software.state.fp8_casts == "step":
             casts = casts + CAST

@@ -53,8 +53,8 @@ class Pieces:
             yield Clash("elements", f"a piece's size cannot depend on `{name}`", "data, devices")
         if not strange:
             some = np.array([1.0, 2.0, 1024.0])
-            if not np.all(np.asarray(self.size({"data": some, "devices": some})) > 0):
-                yield Clash("elements", "a piece has a size above zero", "e.g. 25e6")
+            if not np.all(np.asarray(self.size({"data": some, "devices": some})) >= 1):
+                yield Clash("elements", "a piece is no smaller than 1", "e.g. 25e6")
 
     @property
     def size(self) -> Formula:
@@ -167,7 +167,9 @@ class State:
     moments: Width = "fp32"  # each of the optimizer's numbers
     # further bytes of each gradient: flat copies, 16-bit originals
     beside: Ratio | dict[str, Ratio] = 0.0
-    casts: Ratio = 20.0  # bytes of mixed precision a weight: gradients up, unscaled, weights down
+    # bytes of mixed precision a weight: gradients cast up (6) where they were not added up in fp32,
+    # unscaled (8) where they were scaled, weights cast down (6); by precision, if it differs
+    casts: Ratio | dict[str, Ratio] = field(default_factory=lambda: {"fp16": 14.0, "other": 6.0})
     buckets: Whole = 2  # pieces of gradients in flight that are copies
     fp8_casts: Literal["use", "step"] = "use"  # when weights are cast to 8 bits
     fp8_inputs: Literal["compute", "fp8"] = "compute"  # of linear layers, as they are kept
@@ -179,6 +181,7 @@ class State:
         yield from _precisions(self.weights, "weights")
         yield from _precisions(self.beside, "beside")
         yield from _precisions(self.step, "step")
+        yield from _precisions(self.casts, "casts")
 
     def kept(self, precision: str) -> float:
         """Bytes of a weight between steps, with what of it stays in 8 bits."""
@@ -196,6 +199,10 @@ class State:
     def updating(self, precision: str) -> float:
         """Bytes that the update takes for each weight whose state is here."""
         return _number_of(self.step, precision)
+
+    def cast(self, precision: str) -> float:
+        """Bytes of mixed precision that the update reads and writes for each weight."""
+        return _number_of(self.casts, precision) if precision in MIXED else 0.0
 
     def master(self, precision: str) -> float:
         """Bytes of a weight's master; where weights are as wide, they are their own."""

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from typing import ClassVar, Literal
 
 Extents = tuple[int, ...]
-Work = Literal["gemm", "conv", "attention", "stream"]
+Work = Literal["gemm", "conv", "attention", "stream", "counted"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,6 +58,7 @@ class Row:
     reads: tuple[float, float] = (0.0, 0.0)  # forward passes over (|x|, |y|) of a stream
     rereads: tuple[float, float] = (0.0, 0.0)  # backward passes
     pieces: int = 1  # kernels that a stream is written out as
+    macs: float = 0.0  # multiply-accumulates of one sample, where they were counted
     adds: bool = False  # its product adds the weights' gradient up: no pass of its own for that
     bias: bool = False  # a vector is added to what it makes
     needs: str = ""  # what its backward pass wants of its own tensors: "x", "y", "xy"

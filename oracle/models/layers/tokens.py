@@ -105,7 +105,7 @@ class Attention(Layer):
         if each > 1:  # keys and values are read, and written as often; queries stay where they are
             asked = replace(shape, channels=3 * inner)
             copied = 2 * kv_heads / (self.heads + 2 * kv_heads), 2 / 3
-            yield Row(f"{name}.repeat", "attention", "stream", packed, asked, role="heads",
+            yield Row(f"{name}.repeat", "repeat", "stream", packed, asked, role="heads",
                       reads=copied, rereads=copied)  # fmt: skip
         yield Row(
             f"{name}.core", "attention", "attention", asked, mixed, role="heads", needs="xy",
