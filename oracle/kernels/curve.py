@@ -123,7 +123,10 @@ def origin(
         source, uncertainty = f"as {used.precision}: {source}", wider * uncertainty
     if kind == "assumed":  # nobody knows less of a device with a curve than of one without
         guess = ASSUMED.get(f"{family} {part}", ASSUMED[family]).uncertainty
-        guess = UNTILED if family == "gemm" and not tiled(device, own) else guess
+        if family == "gemm" and not tiled(device, own):
+            guess = UNTILED
+        elif family == "gemm" and own not in ("fp16", "bf16"):  # which alone were measured
+            guess = PRECISION * guess
         uncertainty = guess if used.source == GUESS.source else min(uncertainty, guess)
     return Origin(kind, source, uncertainty, outside, used.reach)
 

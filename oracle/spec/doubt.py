@@ -34,15 +34,15 @@ that err make it no longer.
 Where they come from. COMMON and `kernels.curve.ASSUMED`: errors of twenty kernels together, of
 tables of kernels on V100, P100, A100, H100 without their curves. Products of 16 bits on units for
 small matrices are missed by 0.06 (V100, A100, H100; from 10 GFLOP on), by 0.3 where there are none
-(P100, and fp32): UNTILED. Attention by 0.1 from 100 GFLOP on, convolutions by 0.4 from 10 GFLOP on
-(both passes together), smaller work by FOLD more for each e-fold. LIBRARY and SHORT inside a node:
-logs of NCCL within nodes of A100, H100, B200, which take 1.0 to 1.75 times what its constants say.
-SHORT between nodes: eight machines whose allreduce is published get 0.97, 0.98, 0.96, 0.92, 0.6,
-0.48, 0.21 and 0.10 of their links. MEMORY: how far predictions of memory move where nobody says
-what ran a published table, 0.12 on BLOOM's, 0.24 on torchtitan's, 0.02 on Megatron-Core's. READ,
-values that a device's share of a host decodes in a second: 850 pictures of 224² in three colours
-(Harvard's mlsysim tutorial on starving GPUs; arXiv 2304.08925 has it that this is what devices
-wait for even with libraries made for it).
+(P100, and fp32): UNTILED; of 8 bits and tf32, which nobody measured, × PRECISION. Attention by 0.1
+from 100 GFLOP on, convolutions by 0.4 from 10 GFLOP on (both passes together), smaller work by FOLD
+more for each e-fold. LIBRARY and SHORT inside a node: logs of NCCL within nodes of A100, H100,
+B200, which take 1.0 to 1.75 times what its constants say. SHORT between nodes: eight machines whose
+allreduce is published get 0.97, 0.98, 0.96, 0.92, 0.6, 0.48, 0.21 and 0.10 of their links. MEMORY:
+how far predictions of memory move where nobody says what ran a published table, 0.12 on BLOOM's,
+0.24 on torchtitan's, 0.02 on Megatron-Core's. READ, values that a device's share of a host decodes
+in a second: 850 pictures of 224² in three colours (Harvard's mlsysim tutorial on starving GPUs;
+arXiv 2304.08925 has it that this is what devices wait for even with libraries made for it).
 
 WIDTHS are fitted to all published tables together, by `python -m benchmarks.doubt --fit`, which
 also judges each table by what was fitted to all others. SOFTWARE and HIDES are how far predictions
