@@ -35,7 +35,7 @@ from oracle.predict.limits import limits, rules_of
 from oracle.predict.offers import Lines
 from oracle.predict.stage_work import cover_of, work_of
 from oracle.predict.step import Step, step
-from oracle.predict.uncertainty import Sources
+from oracle.predict.uncertainty import Sources, fed
 from oracle.predict.workload import Rows, Workload, columns, rows_of, split, ways, workload
 from oracle.spec.options import Options
 from oracle.spec.system import System
@@ -270,7 +270,8 @@ def block(
         ahead, back, update = provenance(again, seconds, weights, system.device, options)
         return ahead.spread(spread), back.spread(spread), update
 
-    taken = step(plan, same, load.stages, work, talk, system, options, sources)
+    eats = fed(model, plan, options.software)
+    taken = step(plan, same, load.stages, work, talk, system, options, sources, eats)
     held = memory.held(load, plan, same, system.device, options)
     every = limits(rules, plan, system, held, options)
     return Block(plan, taken, held, every, load.stages)
