@@ -24,15 +24,18 @@ from oracle.models.model import Floats
 from oracle.models.shard import Numbers
 from oracle.spec.device import Curve, Device
 from oracle.spec.doubt import PRECISION, SIBLING, UNTILED
+from oracle.spec.precision import NARROW
 
 # bytes of an element as a kernel reads it
-OPERAND_BYTES = {"fp32": 4.0, "tf32": 4.0, "fp16": 2.0, "bf16": 2.0, "fp8": 1.0}
+OPERAND_BYTES = {"fp32": 4.0, "tf32": 4.0, "fp16": 2.0, "bf16": 2.0, **NARROW}
 REACHED = 0.83  # of the peak, by large products in a short benchmark: 0.81 H100, 0.84 A100
 AREA = 128.0 * 128.0  # of the tile that one processor works on at a time
 
 # what to compute in where a device has no unit for the precision asked for
 INSTEAD = {
     "fp8": ("bf16", "fp16", "fp32"),
+    "mxfp8": ("bf16", "fp16", "fp32"),
+    "nvfp4": ("bf16", "fp16", "fp32"),
     "bf16": ("fp32", "tf32"),
     "fp16": ("bf16", "fp32"),
     "tf32": ("fp32", "bf16"),
@@ -41,6 +44,8 @@ INSTEAD = {
 # whose curve to borrow where none was fitted at the precision computed in
 RELATED = {
     "fp8": ("bf16", "fp16"),
+    "mxfp8": ("fp8", "bf16", "fp16"),
+    "nvfp4": ("fp8", "bf16", "fp16"),
     "bf16": ("fp16", "tf32"),
     "fp16": ("bf16", "tf32"),
     "tf32": ("bf16", "fp16"),

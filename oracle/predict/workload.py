@@ -20,7 +20,7 @@ from oracle.kernels.slowest import in_step
 from oracle.models import masks
 from oracle.models.build import Segment
 from oracle.models.model import Model
-from oracle.models.shard import Array, Shard, serial
+from oracle.models.shard import Array, Numbers, Shard, serial
 from oracle.network.collectives import Message
 from oracle.plan.mesh import Groups, Kinds, places
 from oracle.plan.plan import Plan
@@ -92,9 +92,12 @@ class Workload(Rows):
         """(kinds, rows) → (plans, p): what each device of a pipeline has in all."""
         return self.kinds.spread(self.stages.total(values))
 
-    def held(self, name: str) -> Array:
-        """(plans, p): weights of a device by their share of state, `stored`, `graded`, `stated`."""
-        return sum((self.total(w) * share for w, share in self.shares(name)), np.zeros(1))
+    def held(self, name: str, each: Numbers = 1.0) -> Array:
+        """(plans, p): weights of a device by their share of state, `stored`, `graded`, `stated`.
+
+        `each` is what a weight of each row counts.
+        """
+        return sum((self.total(w * each) * share for w, share in self.shares(name)), np.zeros(1))
 
     def gathered(self, trained: bool = False) -> Array:
         """(plans, p): weights of which a device keeps but a share, so that it gathers them."""

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from oracle.spec.document import suggest
 from oracle.spec.doubt import CHANGED, MEMORY
 from oracle.spec.formula import Formula, Value
-from oracle.spec.precision import ACTIVATION_BYTES, MIXED
+from oracle.spec.precision import ACTIVATION_BYTES, MIXED, NARROW
 from oracle.spec.schema import Clash, Fraction, Ratio, Whole
 from oracle.spec.units import Bytes, Seconds
 
@@ -206,12 +206,14 @@ class State:
 
     def kept(self, precision: str) -> float:
         """Bytes of a weight between steps, with what of it stays in 8 bits."""
-        copies = self.fp8_copies if precision == "fp8" else 0.0
+        copies = self.fp8_copies * NARROW.get(precision, 0.0)
         return bytes_of(_of(self.weights, precision), precision) + copies
 
     def fed(self, precision: str) -> float:
         """Bytes of an activation that only linear layers want again."""
-        return bytes_of(self.fp8_inputs if precision == "fp8" else "compute", precision)
+        if precision in NARROW and self.fp8_inputs == "fp8":
+            return NARROW[precision]
+        return bytes_of("compute", precision)
 
     def copies(self, precision: str) -> float:
         """Further bytes of each gradient."""
