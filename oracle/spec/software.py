@@ -262,10 +262,6 @@ class KernelChoice:
         """Of FlashAttention, where it is not the fastest kernel that the device has."""
         return {"flash1": 1, "flash2": 2}.get(self.attention)
 
-    def __hash__(self) -> int:
-        return hash((self.attention, self.fused, self.loss, self.experts, self.repeated,
-                     self.strided, self.biases, self.logged, self.norms))  # fmt: skip
-
 
 @dataclass(frozen=True, slots=True)
 class Host:
