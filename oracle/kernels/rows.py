@@ -13,12 +13,12 @@ from typing import Any
 import numpy as np
 
 from oracle.kernels.attention import attention
-from oracle.kernels.conv import conv
+from oracle.kernels.conv import conv, family_of
 from oracle.kernels.curve import precision_on
 from oracle.kernels.gemm import gemm
 from oracle.kernels.passes import Passes
 from oracle.kernels.profile.measured import Profile
-from oracle.kernels.stream import stream
+from oracle.kernels.stream import reduction, stream
 from oracle.models import masks
 from oracle.models.layers import Row
 from oracle.models.model import Axes, Floats, Model
@@ -93,8 +93,8 @@ def _launches(row: Row) -> tuple[int, int]:
 class Family:
     """Rows that one call prices together, and what is known of them beside their local shapes."""
 
-    def __init__(self, kind: str, model: Model, columns: list[int]) -> None:
-        self.kind, self.columns = kind, np.array(columns)
+    def __init__(self, key: tuple[Any, ...], model: Model, columns: list[int]) -> None:
+        (self.kind, *self.more), self.columns = key, np.array(columns)
         self.rows = rows = [model.rows[i] for i in columns]
         self.experts = np.array([r.experts for r in rows], float)
         self.vocab, self.loss = (
@@ -117,9 +117,14 @@ def families(model: Model) -> tuple[Family, ...]:
         if row.work == "attention":
             key = ("attention", _masked(row), row.flash, row.version)
         elif row.work == "conv":
-            key = ("deconv" if row.kind == "deconv" else "conv",)
+            rank = len(row.made.extents)
+            kind = family_of(row.given.channels, row.made.channels, row.groups, rank)
+            key = ("deconv" if row.kind == "deconv" else "conv", kind, rank)
+        elif row.spans or row.kind == "pool":
+            rank = len(row.given.extents)
+            key = ("reduction", "norm" if row.spans else "pool", row.spans, rank)
         found.setdefault(key, []).append(i)
-    return tuple(Family(key[0], model, columns) for key, columns in found.items())
+    return tuple(Family(key, model, columns) for key, columns in found.items())
 
 
 def _masked(row: Row) -> bool:
@@ -174,17 +179,25 @@ def _gemm(at: _At, device: Device, precision: str, part: str) -> Floats:
 
 
 def _conv(at: _At, device: Device, precision: str, part: str) -> Floats:
-    shard = at.shard
+    shard, asked = at.shard, part
     channels, filters, made = at(shard.channels), at(shard.filters), at.three(shard.made)
     if at.family.kind == "deconv":  # the forward pass of one is the data gradient of the other
         channels, filters, made = filters, channels, at.three(shard.given)
         part = {"forward": "data", "data": "forward"}.get(part, part)
     groups = np.minimum(at(shard.model.groups), np.minimum(channels, filters))
-    return conv(
+    family, rank = at.family.more
+    seconds = conv(
         device, precision, at(shard.micro), channels, filters, made, at.three(shard.model.window),
-        at.three(shard.model.stride), groups, part,
+        at.three(shard.model.stride), groups, part, family=family,
+        layout=shard.software.convolution.stands(precision, rank),
         workspace=shard.software.convolution.limit, queued=True,
     )  # fmt: skip
+    # a bias is added by a kernel of its own, and its gradient summed by one
+    passes = {"forward": 2.0, "data": 0.0, "weight": 1.0}[asked]
+    if passes and shard.software.kernels.biases == "apart" and at.family.bias.any():
+        moved = passes * shard.delta * at(shard.micro) * at(shard.y)
+        seconds = seconds + np.where(at.family.bias, stream(device, moved, queued=True), 0.0)
+    return seconds
 
 
 def _attention(at: _At, device: Device, precision: str, part: str) -> Floats:
@@ -221,4 +234,20 @@ def _stream(at: _At, device: Device, precision: str, part: str) -> Floats:
     return np.where(moved > 0, stream(device, moved, queued=True), 0.0)
 
 
-PRICE = {"gemm": _gemm, "conv": _conv, "deconv": _conv, "attention": _attention, "stream": _stream}
+def _reduction(at: _At, device: Device, precision: str, part: str) -> Floats:
+    """Norms and pools: passes over memory, channel by channel where channels come first."""
+    shard = at.shard
+    family, spans, rank = at.family.more
+    if part == "weight" or shard.software.convolution.stands(precision, rank) != "first":
+        return _stream(at, device, precision, part)
+    over_x, over_y = at.family.reads if part == "forward" else at.family.rereads
+    elements = at(shard.micro) * (over_x * at(shard.x) + over_y * at(shard.y))
+    blocks = at(shard.channels) * (1.0 if spans == "batch" else at(shard.micro))
+    seconds = reduction(device, family, shard.delta * elements, elements, blocks)
+    return np.where(elements > 0, seconds, 0.0)
+
+
+PRICE = {
+    "gemm": _gemm, "conv": _conv, "deconv": _conv, "attention": _attention, "stream": _stream,
+    "reduction": _reduction,
+}  # fmt: skip

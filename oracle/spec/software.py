@@ -29,6 +29,9 @@ WIDTHS = {"fp32": 4.0, "bf16": 2.0, "fp16": 2.0, "fp8": 1.0, "none": 0.0}
 # what a message of a row hides under: nothing, a gradient of the same row, or its own product
 # piece by piece
 Under = Literal["none", "data", "weight", "pipelined"]
+# where channels stand: before the extents, or after; or after, but turned before and after each
+# convolution by the framework itself
+Layout = Literal["", "first", "last", "turned"]
 Ahead = Literal["none", "pipelined"]  # of a forward pass, whose rows have one product each
 
 
@@ -261,13 +264,28 @@ class Convolution:
     """What a convolution's algorithm may take."""
 
     workspace: Bytes | None = None  # no limit if not said
+    # where channels stand in its tensors; by precision, if that differs; not said: as kernels like
+    # them
+    layout: Layout | dict[str, Layout] = ""
+    volumes: Layout | dict[str, Layout] | None = None  # the same of volumes, if it differs
     source: str = ""
     sources: dict[str, str] = field(default_factory=dict, metadata={"hidden": True})
+
+    def check(self) -> Iterator[Clash]:
+        yield from _precisions(self.layout, "layout")
+        yield from _precisions(self.volumes, "volumes")
 
     @property
     def limit(self) -> float:
         """Bytes, or infinity."""
         return np.inf if self.workspace is None else self.workspace
+
+    def stands(self, precision: str, rank: int) -> Layout:
+        """Where channels stand in tensors of so many extents."""
+        said = self.layout if rank < 3 or self.volumes is None else self.volumes
+        if isinstance(said, str):
+            return said
+        return said.get(precision) or said.get("other") or ""
 
 
 @dataclass(frozen=True, slots=True)
