@@ -13,12 +13,11 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from oracle.calibration.fit import Floats
-from oracle.calibration.kernels import applies, seconds_of, size, solve
+from oracle.calibration.kernels import seconds_of, size, solve
 from oracle.readers.kernels import Kernel
 from oracle.spec.device import Curve, Device
 
 HALVES = 2
-FEWEST = 4  # shapes
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,8 +35,11 @@ class Shared:
         return float(np.median(np.abs(np.expm1(self.error))))
 
 
-def fit(samples: Iterable[tuple[Kernel, Device]], start: Curve, seed: int = 20211) -> Shared:
-    """The curve, from `start`, that fits kernels of one family and part on their devices."""
+def fit(
+    samples: Iterable[tuple[Kernel, Device]], start: Curve | Sequence[Curve], seed: int = 20211
+) -> Shared:
+    """The curve, from the best of some starts, that fits kernels of one family and part."""
+    starts = [start] if isinstance(start, Curve) else list(start)
     pairs = list(samples)
     known = sorted({kernel.shape for kernel, _ in pairs})
     half = np.random.default_rng(seed).permutation(len(known)) % HALVES
@@ -45,12 +47,12 @@ def fit(samples: Iterable[tuple[Kernel, Device]], start: Curve, seed: int = 2021
     error = np.empty(len(pairs))
     for held in range(HALVES):
         seen = [pair for pair, own in zip(pairs, group, strict=True) if own != held]
-        error[group == held] = off(pairs_of(pairs, group == held), solved(seen, start))
-    best = solved(pairs, start)
+        error[group == held] = off(pairs_of(pairs, group == held), solved(seen, starts))
+    best = solved(pairs, starts)
     middle = float(np.median(error))
     spread = float(np.hypot(1.4826 * np.median(np.abs(error - middle)), middle))
     work = np.concatenate([size(k.family, np.array([k.shape]).T) for k, _ in pairs])
-    reach = () if start.family in ("norm", "pool") else (float(work.min()), float(work.max()))
+    reach = () if best.family in ("norm", "pool") else (float(work.min()), float(work.max()))
     chosen = replace(best, uncertainty=spread, reach=reach)
     return Shared(chosen, error, tuple(kernel for kernel, _ in pairs), len(known))
 
@@ -60,10 +62,11 @@ def pairs_of(pairs: Sequence[tuple[Kernel, Device]], which: Floats) -> list[tupl
     return [pair for pair, wanted in zip(pairs, which, strict=True) if wanted]
 
 
-def solved(pairs: Sequence[tuple[Kernel, Device]], start: Curve) -> Curve:
-    """The numbers of `start` that fit best."""
+def solved(pairs: Sequence[tuple[Kernel, Device]], starts: Sequence[Curve]) -> Curve:
+    """The numbers that fit best, from any of the starts."""
     seconds = np.array([kernel.seconds for kernel, _ in pairs])
-    (found,), _ = solve([start], lambda trial: priced(pairs, trial), seconds)
+    tried = (solve([start], lambda trial: priced(pairs, trial), seconds) for start in starts)
+    (found,), _ = min(tried, key=lambda pair: pair[1])
     return found
 
 
@@ -74,7 +77,10 @@ def off(pairs: Sequence[tuple[Kernel, Device]], known: Curve) -> Floats:
 
 
 def priced(pairs: Sequence[tuple[Kernel, Device]], trial: list[Curve]) -> Floats:
-    """Seconds of each kernel on its device, with nothing known but the trial's curves."""
+    """Seconds of each kernel on its device, with nothing known but the trial's curves.
+
+    Only the units of its own precision count: what others would do is not what was measured.
+    """
     out = np.empty(len(pairs))
     members: dict[tuple[str, str, str], list[int]] = {}
     devices = {}
@@ -84,11 +90,11 @@ def priced(pairs: Sequence[tuple[Kernel, Device]], trial: list[Curve]) -> Floats
         devices[device.name] = device
     for (name, family, precision), each in members.items():
         streams = tuple(c for c in devices[name].kernels if c.family == "stream")
-        bare = replace(devices[name], kernels=(*trial, *streams), loaded=1.0)
+        peak = {precision: rate} if (rate := devices[name].peak.get(precision)) else {}
+        bare = replace(
+            devices[name], kernels=(*trial, *streams), loaded=1.0, peak=peak or devices[name].peak
+        )
         shapes = np.array([pairs[i][0].shape for i in each]).T
         part = pairs[each[0]][0].part
         out[each] = seconds_of(bare, family, precision, part, shapes, "first")
     return out
-
-
-__all__ = ["Shared", "applies", "fit"]

@@ -42,6 +42,7 @@ class Box:
     groups: Floats
     side: Floats  # of a square window; 0 where it is none
     width: float  # bytes of an element
+    most: float = np.inf  # channels that an inner loop may take at least
 
     @property
     def elements(self) -> Floats:
@@ -73,16 +74,17 @@ def product(three: tuple[Numbers, Numbers, Numbers]) -> Floats:
 def shape(used: Curve, box: Box) -> tuple[Floats, Floats, Floats]:
     """m, n, k of the matrix product that this part of a convolution is, of one group."""
     inner, outer, taps, strides = box.inner, box.outer, box.taps, box.strides
+    granule = min(used.granule, box.most)
     if box.part == "forward":
-        return box.batch * box.points, outer, np.sqrt(inner * inner + used.granule**2) * taps
+        return box.batch * box.points, outer, np.sqrt(inner * inner + granule**2) * taps
     if box.part == "data":
         looped = taps / strides + used.zeros * (1 - 1 / strides)
         if used.strided > 1:  # no kernel of its own for it
             looped = looped * np.where((strides > 1) & (taps > strides), used.strided, 1.0)
-        deep = np.sqrt(outer * outer + used.granule**2)
+        deep = np.sqrt(outer * outer + granule**2)
         return box.batch * box.points * strides, inner, deep * looped
     if box.part == "weight":
-        return outer, np.sqrt(inner * inner + used.granule**2) * taps, box.batch * box.points
+        return outer, np.sqrt(inner * inner + granule**2) * taps, box.batch * box.points
     raise ValueError(f"a convolution has the parts forward, data and weight, not {box.part!r}")
 
 

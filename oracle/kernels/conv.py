@@ -16,7 +16,9 @@ What else a library has for a family, it takes where that is faster (`algorithms
     depthwise  one filter a channel: every element is read once and used for K products, so that
                memory sets the pace of all three parts
 
-A library's matrix units want channels last. Where a framework keeps them first, tensors are turned
+A library's matrix units want channels last, 16 bytes of them at a time: 8 in fp16, 4 in TF32
+(NVIDIA, Convolutional Layers User's Guide). Curves that were fitted to tensors with channels first
+take more of them at least. Where a framework keeps them first, tensors are turned
 before and after: a pass over |x| + |y|, read and written, for each part.
 """
 
@@ -35,6 +37,7 @@ from oracle.spec.device import Device
 
 Three: TypeAlias = tuple[Numbers, Numbers, Numbers]  # depth, height, width; 1 where there is none
 MATRIX = ("tf32", "fp16", "bf16", "fp8")
+ALIGNED = 16.0  # bytes of channels that matrix units take at a time, where channels stand last
 
 
 def conv(
@@ -63,8 +66,10 @@ def conv(
     points, taps, strides = (product(three) for three in (extents_out, window, stride))
     inner, outer = np.asarray(channels, float) / groups, np.asarray(filters, float) / groups
     side = np.where(np.asarray(window[1]) == window[2], window[2], 0)
+    width = OPERAND_BYTES[precision]
+    most = ALIGNED / width if layout == "last" and matrix(device, own) else np.inf
     box = Box(part, np.asarray(batch, float), points, inner, outer, taps, strides,
-              np.asarray(groups, float), side, OPERAND_BYTES[precision])  # fmt: skip
+              np.asarray(groups, float), side, width, most)  # fmt: skip
     if family is None:
         family = family_of(channels, filters, groups)
     own_turns: Numbers = 0.0
