@@ -1,31 +1,23 @@
-"""The cases of `benchmarks.attack`: texts that are mutated, and command lines with their worlds."""
+"""The command lines of `benchmarks.attack`, with the worlds that they run in."""
 
 from __future__ import annotations
 
 import json
 import os
 import random
+import re
 import resource
 import shutil
 import signal
 import sys
-import traceback
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
 ROOT = Path(__file__).parents[1]
 SPECS, DATA = ROOT / "specs", ROOT / "tests" / "data"
-BATCH = 100  # texts that one process reads
-WORDS = (
-    b"0 1 -1 nan inf 1e999 -0 1e308 010 1_000 \xc2\xb2 \xd9\xa3 9223372036854775808 { } [ ] < > ' "
-    b'" '
-    b", : = # & * ! | - ? % @ ` ~ null true {} [] [[[[ {{{{ !!python/object:os.system &a *a << \\ "
-    b"\t \r \n \0 \xff \xe2\x80\xae \xed\xa0\x80 GiB Gb B/s s us % ../ /dev/zero $(id) ${HOME} ; "
-    b"repeat "
-    b"conv dense abci resnet50 data:2 pipeline:4,segments=2 name: - 99999999999999999999 x\rx"
-).split(b" ")
 LONG = "n" * 5000
 ODD = (
     "", " ", "-", "--", "-1", "0", "²", "٣", "1e9", "nan", "inf", "1" * 30, "9" * 5000, LONG,
@@ -34,181 +26,6 @@ ODD = (
     ",", "1,,2", "data:2", "data:²", "data:1000000000", "data:2 " * 999, "serial serial", "abci",
     "resnet50",
 )  # fmt: skip
-
-
-def mutated(seed: bytes, dice: random.Random) -> bytes:
-    """A text after one to five accidents."""
-    data = bytearray(seed[: 2**16])
-    for _ in range(dice.randrange(1, 6)):
-        at = dice.randrange(len(data) + 1)
-        end = at + dice.randrange(1, 64)
-        kind = dice.randrange(8)
-        if kind == 0:
-            data[at:at] = dice.choice(WORDS)
-        elif kind == 1:
-            data[at:end] = dice.choice(WORDS)
-        elif kind == 2:
-            del data[at:end]
-        elif kind == 3:
-            data[at:at] = data[at:end] * dice.randrange(1, 40)
-        elif kind == 4 and at < len(data):
-            data[at] = dice.randrange(256)
-        elif kind == 5:
-            del data[at:]
-        elif kind == 6:
-            data[at:at] = dice.choice((b"[", b"{", b"[{", b"- ", b"a: ")) * dice.randrange(1, 3000)
-        else:
-            lines = data.split(b"\n")
-            dice.shuffle(lines)
-            data = bytearray(b"\n".join(lines))
-    return bytes(data)
-
-
-# ------------------------------------------------------------------ texts
-
-
-@dataclass(frozen=True)
-class Texts:
-    """A batch of mutated texts of one reader."""
-
-    name: str
-    seeds: tuple[bytes, ...]
-    read: Callable[[Path], Any]
-    suffix: str
-    seed: str
-
-    def run(self) -> int:
-        """Read them all; 70 where something else than a refusal comes out."""
-        from oracle.spec.document import SpecError
-
-        signal.signal(signal.SIGALRM, _too_long)
-        dice = random.Random(self.seed)
-        folder = Path("/dev/shm") if os.access("/dev/shm", os.W_OK) else Path.cwd()
-        path, code = folder / f"attack-{os.getpid()}{self.suffix}", 0
-        try:
-            for _ in range(BATCH):
-                path.write_bytes(mutated(dice.choice(self.seeds), dice))
-                signal.alarm(20)
-                try:
-                    self.read(path)
-                except SpecError as error:
-                    str(error)
-                except Exception:
-                    code = 70
-                    sys.stderr.write(f"{path.read_bytes()[:300]!r}\n{traceback.format_exc()}")
-                signal.alarm(0)
-        finally:
-            path.unlink(missing_ok=True)
-        return code
-
-
-def _too_long(number: int, frame: Any) -> None:
-    raise TimeoutError("a text took 20 s")
-
-
-def seeds_of(*places: Path) -> tuple[bytes, ...]:
-    return tuple(path.read_bytes() for place in places for path in sorted(place.glob("*"))
-                 if path.is_file() and path.stat().st_size < 2**17)  # fmt: skip
-
-
-def _estimated(path: Path) -> None:
-    import oracle
-
-    oracle.estimate(oracle.model(path), "abci", ["data:2", "pipeline:2,segments=4"], 8)
-
-
-def _on_system(path: Path) -> None:
-    import oracle
-
-    system = oracle.system(path)
-    oracle.estimate("lenet5", system, f"data:{min(4, system.devices)}", 8)
-
-
-def _plans(path: Path) -> None:
-    from oracle.plan.plan import parse
-    from oracle.spec.files import read_text
-
-    for line in read_text(path).splitlines():
-        parse(line, 64.0)
-
-
-def _settings(path: Path) -> None:
-    from oracle.commands.settings import _read
-
-    list(_read(path))
-
-
-def _rows(path: Path) -> None:
-    from oracle.show.plot.rows import SWEPT, columns, read_bars, read_rows
-
-    columns(read_rows(str(path)), SWEPT, str(path))
-    read_bars(str(path))
-
-
-def _profiled(path: Path) -> None:
-    import oracle
-
-    oracle.estimate("lenet5", "abci", "data:2", 8, profile=path)
-
-
-def readers() -> dict[str, tuple[Callable[[Path], Any], tuple[bytes, ...], str]]:
-    """Name -> (function of a path, sound texts, ending) of every reader of texts."""
-    import oracle
-    from oracle.calibration import structure
-    from oracle.executor.measured import read as measurement
-    from oracle.readers import kernels, logs
-    from oracle.readers.importers import huggingface
-    from oracle.spec import catalogue
-    from oracle.spec.files import read_text
-
-    def logged(path: Path) -> None:
-        reading = logs.read(path)
-        if reading.levels:
-            structure.learned([reading], catalogue.system("abci"))
-
-    plans = b"data:4\npipeline:2,segments=4,schedule=1f1b data:2,zero=1 tensor:2,sequence=on\n" \
-            b"spatial:2x2\nrecompute:full\nserial\nfilter:2 channel:2,x=1\n"  # fmt: skip
-    toml = b'precision = "bf16"\nmax-memory = "70 GiB"\ntop = 3\n[report]\ntop = 40\n'
-    table = b"device,family,precision,part,shape,seconds\na,gemm,bf16,,m=2 n=3 k=4,1e-5\n" * 2
-    header = b"point,model,system,what_if,way,devices,batch,status,plan,seconds,seconds_low," \
-             b"seconds_high,samples_per_second,forward,backward,recompute,update,bubble,exposed," \
-             b"memory,capacity\n0,a,b,,best,2,8,ok,data:2,1,1,1,8,1,1,0,0,0,0,1,2\n"  # fmt: skip
-    profile = b'{"oracle-profile": 1, "precision": "fp32"}\n{"optimizer": "momentum", ' \
-              b'"weights": 100, "seconds": 0.1}\n'  # fmt: skip
-    run = json.dumps({"schema": 1, "measured": True, "plans": [{
-        "plan": "data:2", "seconds": {"iteration": 1.0}, "compute": {"forward": 0.5},
-        "exchange": [{"what": "g", "op": "allreduce", "group": 2, "calls": 1, "bytes": 8.0,
-                      "seconds": 0.1}], "memory": {"total": 1.0},
-        "measured": {"model": "lenet5", "batch": 8, "devices": 2, "each": [1.0], "ranks": [],
-                     "options": {}, "environment": {}, "stages": [[0, 1]], "complete": True},
-    }]}).encode()  # fmt: skip
-    config = json.dumps({"model_type": "llama", "hidden_size": 64, "num_hidden_layers": 2,
-                         "num_attention_heads": 4, "intermediate_size": 128, "vocab_size": 100,
-                         "max_position_embeddings": 64,
-                         "num_key_value_heads": 2}).encode()  # fmt: skip
-    logged_ = seeds_of(DATA / "logs", DATA / "topology") or (b"# nccl-tests\n",)
-    return {
-        "model": (_estimated, seeds_of(SPECS / "models"), ".yaml"),
-        "system": (_on_system, seeds_of(SPECS / "systems"), ".yaml"),
-        "device": (oracle.device, seeds_of(SPECS / "devices"), ".yaml"),
-        "data set": (oracle.dataset, seeds_of(SPECS / "datasets"), ".yaml"),
-        "plan": (_plans, (plans,), ".txt"), "settings": (_settings, (toml,), ".toml"),
-        "log": (logged, logged_, ".log"), "kernels": (kernels.read, (table,), ".csv"),
-        "rows": (_rows, (header, b'{"rows": [{"point": 0, "devices": 2}]}'), ".csv"),
-        "profile": (_profiled, (profile,), ".jsonl"), "measurement": (measurement, (run,), ".json"),
-        "config": (huggingface.read, (config,), ".json"),
-        "text": (read_text, (plans, toml, run), ".txt"),
-    }  # fmt: skip
-
-
-def texts(seed: int, quick: bool) -> Iterator[Texts]:
-    """Batches of every reader."""
-    for name, (read, seeds, suffix) in readers().items():
-        for number in range(1 if quick else 6):
-            yield Texts(name, seeds, read, suffix, f"{seed} {name} {number}")
-
-
-# ---------------------------------------------------------- command lines
 
 
 @dataclass(frozen=True)
@@ -241,6 +58,20 @@ READERS: dict[str, list[str]] = {
     "sweep": ["sweep", "FILE", "abci", "--devices", "2", "--batch", "8", "--jobs", "1"],
     "export": ["export", "slurm", "FILE", "abci", "--plan", "data:2", "--batch", "8"],
     "report": ["report", "FILE", "abci", "--devices", "2", "--batch", "8", "-o", "r.html"],
+    "software": ["estimate", *ONE, "--software", "FILE"],
+    "software ranked": ["recommend", *SOME, "--software", "FILE,gradients=fp32"],
+    "job": ["import", "job", "FILE"],
+    "job predicted": ["import", "job", "FILE", "--system", "dgx-a100", "--devices", "8"],
+    "job's model": ["import", "job", str(DATA / "jobs" / "deepspeed.sh"), "--model", "FILE",
+                    "--system", "dgx-a100"],
+    "job written": ["export", "job", "FILE", "dgx-a100", "--plan", "data:8", "--batch", "8",
+                    "--software", "pytorch-ddp", "-o", "job"],
+    "job's software": ["export", "job", *ONE, "--software", "FILE", "-o", "job"],
+    "pareto": ["plot", "pareto", "--rows", "FILE", "-o", "figure.svg"],
+    "timeline": ["plot", "timeline", "FILE", "abci", "--plan", "data:2", "--batch", "8",
+                 "-o", "figure.svg"],
+    "network": ["plot", "contention", "FILE", "--plan", "data:2", "-o", "figure.svg"],
+    "explain": ["explain", "FILE", "abci", "--plan", "data:2", "--batch", "8"],
 }  # fmt: skip
 VERBS: dict[str, list[str]] = {
     "recommend": ["recommend", *SOME], "estimate": ["estimate", *ONE],
@@ -251,6 +82,14 @@ VERBS: dict[str, list[str]] = {
     "completion": ["completion", "bash"], "import": ["import", "huggingface", "none.json"],
     "calibrate": ["calibrate", "none.log", "--onto", "abci"],
     "compare": ["compare", "none.json", "lenet5", "abci"],
+    "job": ["export", "job", "gpt2", "dgx-a100", "--plan", "data:8", "--batch", "64",
+            "--software", "megatron-core"],
+    "import job": ["import", "job", str(DATA / "jobs" / "gpt.sbatch"), "--system", "dgx-a100"],
+    "software": ["estimate", "gpt2", "dgx-a100", "--plan", "data:8", "--batch", "64",
+                 "--software", "nemo,gradients=bf16"],
+    "timeline": ["plot", "timeline", *ONE, "-o", "p.svg"],
+    "contention": ["plot", "contention", "abci", "--plan", "data:8", "-o", "p.svg"],
+    "pareto": ["plot", "pareto", *SOME, "-o", "p.svg"],
     "run": ["run", "nosuch", "--plan", "serial", "--batch", "8", "-o", "x"],
     "measure": ["measure", "compute", "--model", "nosuch", "--plan", "serial", "--batch", "8",
                 "-o", "x"],
@@ -303,7 +142,7 @@ def _strange_files() -> Iterator[Case]:
             def arrange(target: Path, line: list[str] = line, make: Any = make) -> list[str]:
                 path = target / "given.yaml"
                 make(path)
-                return [str(path) if word == "FILE" else word for word in line]
+                return [word.replace("FILE", str(path)) for word in line]
 
             yield Case("files", f"{reader} {kind}", arrange)
 
@@ -313,12 +152,12 @@ def _odd_words(dice: random.Random) -> Iterator[Case]:
     from oracle.commands.parser import parser_of, parsers
 
     for verb, line in VERBS.items():
-        if verb in ("run", "measure"):
+        if line[0] in ("run", "measure"):
             continue
         flags = sorted(
             {
                 flag
-                for one in parsers(parser_of(verb))
+                for one in parsers(parser_of(line[0]))
                 for action in one._actions
                 for flag in action.option_strings
                 if flag.startswith("--") and action.nargs != 0 and flag != "--dask"
@@ -429,6 +268,38 @@ def _sweep_folders() -> Iterator[Case]:
             yield case(f"{place} -> {to}", link)
 
 
+def _left_results() -> Iterator[Case]:
+    """What stands where a run, or a measurement, would go on with what an earlier one left."""
+    lines = {"run": ["run", "lenet5", "--plan", "data:2", "--batch", "8", "-o", "st.json"],
+             "measure": ["measure", "compute", "--model", "lenet5", "--plan", "data:2",
+                         "--batch", "8", "-o", "st.json"]}  # fmt: skip
+    for verb, line in lines.items():
+        for place in ("st.json.parts/rank-00000.jsonl", "st.json.parts"):
+            for kind, make in FILES.items():
+
+                def arrange(target: Path, line: list[str] = line, place: str = place,
+                            make: Any = make) -> list[str]:  # fmt: skip
+                    (target / place).parent.mkdir(exist_ok=True)
+                    make(target / place)
+                    return line
+
+                yield Case("results", f"{verb} {place} {kind}", arrange)
+
+
+def _too_wide() -> Iterator[Case]:
+    """More devices than there are, on purpose and not, of every verb."""
+    for verb, line in VERBS.items():
+        for number in ("4353", "1000003", "9999999"):
+            words = [
+                re.sub(r"^(data:)?[28]$", rf"\g<1>{number}", word)
+                if before in ("--plan", "--devices", "--batch") else word
+                for before, word in pairwise(["", *line])
+            ]  # fmt: skip
+            for more in ([], ["--grow"]):
+                yield Case("wide", f"{verb} {number} {more}",
+                           lambda target, words=[*words, *more]: words)  # fmt: skip
+
+
 def _full_and_shut() -> Iterator[Case]:
     """A disk without room, a folder that is not writable, a place that is no file."""
     writing = {"report": "-o", "plot": "-o", "export": "-o", "recommend": "-o", "estimate": "-o",
@@ -514,8 +385,8 @@ def _two_writers() -> Iterator[Case]:
 def cases(seed: int, quick: bool) -> Iterator[Case]:
     """Every case, or of each family a few."""
     dice = random.Random(seed)
-    for family in (_strange_files(), _odd_words(dice), _closed_streams(), _environments(),
-                   _settings_files(), _sweep_folders(), _full_and_shut(), _names(),
-                   _two_writers()):  # fmt: skip
+    for family in (_strange_files(), _left_results(), _sweep_folders(), _names(),
+                   _full_and_shut(), _two_writers(), _closed_streams(), _settings_files(),
+                   _environments(), _too_wide(), _odd_words(dice)):  # fmt: skip
         found = list(family)
         yield from dice.sample(found, min(len(found), 12)) if quick else found

@@ -111,6 +111,47 @@ def test_json_says_what_made_it_from_what(capsys: Any) -> None:
     assert all(0 < one["speed_of_light"] < one["iteration"] for one in light)
 
 
+def test_json_says_the_software_and_its_file(capsys: Any, tmp_path: Path) -> None:
+    """Named, changed, of a file, or usual for the model: with its hash; so does `-v`."""
+    text = (ROOT / "specs" / "software" / "nemo.yaml").read_text(encoding="utf-8")
+    (tmp_path / "my.yaml").write_text(text.replace("name: nemo", "name: mine", 1))
+    line = ["estimate", "gpt2", "dgx-a100", "--plan", "data:8", "--batch", "64"]
+    for said, name, label in (
+        ([], "plain", "plain"), (["--software", "nemo,gradients=bf16"], "nemo",
+                                                 "nemo,gradients=bf16"),
+        (["--software", str(tmp_path / "my.yaml")], str(tmp_path / "my.yaml"), "mine"),
+        (["--ideal"], None, "plain"),
+    ):  # fmt: skip
+        found = json.loads(told(capsys, *line, *said, "--json")[1])
+        read = [one for one in found["inputs"] if one["kind"] == "software"]
+        assert [one["name"] for one in read] == [name] * (name is not None)
+        assert found["software"] == label
+        for one in read:
+            place = Path(name) if said[-1:] == [name] and "/" in name else (
+                ROOT / "specs" / "software" / f"{name}.yaml")  # fmt: skip
+            assert one["sha256"] == hashlib.sha256(place.read_bytes()).hexdigest()
+        assert found["options"]["software"] == {
+            "value": said[1] if len(said) > 1 else label,
+            "origin": "command line" if len(said) > 1 else "model",
+        }
+        assert (f"read: software {name}, sha256" in told(capsys, *line, *said, "-v")[2]) == bool(
+            read
+        )
+
+
+def test_sweeps_and_calibrations_say_their_files_too(capsys: Any) -> None:
+    line = ["sweep", "lenet5,alexnet", "abci", "--devices", "1", "--batch", "8", "--jobs", "1"]
+    found = json.loads(told(capsys, *line, "--json")[1])
+    names = {(one["kind"], one["name"]) for one in found["inputs"]}
+    assert {("model", "lenet5"), ("model", "alexnet"), ("system", "abci"),
+            ("software", "plain")} <= names  # fmt: skip
+    assert found["options"]["devices"] == {"value": "1", "origin": "command line"}
+    found = json.loads(told(capsys, "calibrate", NCCL, "--onto", "abci", "--json")[1])
+    hashes = {(one["kind"], one["name"]): one["sha256"] for one in found["inputs"]}
+    assert hashes["file", NCCL] == hashlib.sha256(Path(NCCL).read_bytes()).hexdigest()
+    assert ("system", "abci") in hashes
+
+
 def test_the_speed_of_light_is_what_it_says(capsys: Any) -> None:
     model, system = oracle.model("resnet50"), oracle.system("abci")
     found = oracle.estimate(model, system, ["data:16", "data:4"], 1024, precision="fp32")

@@ -185,3 +185,56 @@ def test_measured_here_fitted_and_used(tmp_path: Path, capsys: pytest.CaptureFix
     assert "network fitted" in capsys.readouterr().out
     assert main([*measure[:3], "2", *measure[4:]]) == 2
     assert "had ranks 4; this one has 2" in capsys.readouterr().err
+
+
+def test_a_calibrated_device_keeps_all_that_it_was(tmp_path: Path) -> None:
+    """Its library, its generation and its host's link were lost on the way into the file."""
+    from dataclasses import replace
+
+    from oracle.commands.calibrate import write
+
+    for name in ("h100-sxm5-80gb", "knl-7250", "tpu-v3", "gh200"):
+        before = catalogue.device(name)
+        write(str(tmp_path / f"{name}.yaml"), replace(before, price=1e-3))
+        after = catalogue.device(str(tmp_path / f"{name}.yaml"))
+        assert replace(after, kernels=(), price=before.price) == replace(before, kernels=())
+        assert len(after.kernels) == len(before.kernels)
+        for one, other in zip(before.kernels, after.kernels, strict=True):
+            assert (one.family, one.part, one.origin) == (other.family, other.part, other.origin)
+            assert other.sustained == pytest.approx(one.sustained, rel=1e-3)
+
+
+@pytest.mark.parametrize(("named", "then"), [
+    ("device: chip.yaml", "device: ../mine/chip.yaml"),
+    ("device: './chip.yaml'  # ours", "device: '../mine/chip.yaml'  # ours"),
+    ("device: v100-pcie", "device: v100-pcie"),
+])  # fmt: skip
+def test_a_calibrated_system_names_its_files_from_where_it_lies(
+    named: str, then: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It was looked for in the folder at hand, and from another folder meant another file."""
+    for folder in ("mine", "made", "here"):
+        (tmp_path / folder).mkdir()
+    chip = catalogue.shipped("devices")["v100-pcie"].read_text()
+    (tmp_path / "mine" / "chip.yaml").write_text(chip)
+    (tmp_path / "here" / "chip.yaml").write_text(chip.replace("16 GiB", "1 GiB", 1))
+    (tmp_path / "mine" / "pair.yaml").write_text(PAIR.replace("device: v100-pcie", named))
+    (tmp_path / "log.jsonl").write_text(measurement((8,)))
+    monkeypatch.chdir(tmp_path / "here")
+    made = tmp_path / "made" / "new.yaml"
+    line = ["calibrate", "../log.jsonl", "--onto", "../mine/pair.yaml", "-o", "../made/new.yaml"]
+    assert main(line) == 0
+    assert then in made.read_text().splitlines()
+    assert catalogue.system(str(made)).device.memory == catalogue.device("v100-pcie").memory
+
+
+def test_files_between_collectives_move_with_a_spec() -> None:
+    from oracle.calibration.spec_block import moved
+
+    text = "device: x\ncollectives: [a.yaml, abci-nccl, 'sub/b.yaml']\nlevels: [c.yaml]\n"
+    found = moved(text, Path("/one/two"), Path("/one/three"))
+    assert found == text.replace("a.yaml", "../two/a.yaml").replace("sub/b", "../two/sub/b")
+    text = "collectives:\n  - a.yaml\n  - {op: allreduce, source: x.yaml}\n"
+    assert moved(text, Path("/one/two"), Path("/one/three")) == text.replace(
+        "a.yaml", "../two/a.yaml"
+    )

@@ -12,6 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import oracle
+from benchmarks import attention as benchmark
 from oracle import kernels
 from oracle.kernels.curve import ASSUMED
 from oracle.kernels.rows import priced
@@ -231,18 +232,18 @@ def test_a_ring_is_more_and_smaller_kernels_than_one_over_whole_sequences():
     assert near < far < ring / turned * near
 
 
-def test_an_older_attention_is_no_faster_than_its_paper_says():
-    """50 and 35 % of an A100's peak in 2022; 35 % forward of an H100's, which came after 2023's."""
-    shape = (8, 32, 32, 8192, 8192, 128, False)
-    for name, version, part, share in (
-        ("a100-sxm4-80gb", 1, "backward", 0.35), ("h100-sxm5-80gb", 2, "forward", 0.35),
-    ):  # fmt: skip
-        device = replace(catalogue.device(name), loaded=1.0)
-        newest = float(kernels.attention(device, "bf16", *shape, part))
-        older = float(kernels.attention(device, "bf16", *shape, part, version=version))
-        flop = (4 if part == "forward" else 10) * 8 * 32 * 8192 * 8192 * 128
-        assert older > 1.1 * newest
-        assert flop / older == pytest.approx(share * device.peak["bf16"], rel=0.01)
+def test_an_older_attention_is_as_fast_as_its_authors_measured():
+    """Both passes together, on an A100 and an H100; the first reached 35 % backward [dao2023]."""
+    for version, line in benchmark.summary(list(benchmark.bars())).items():
+        assert line["mean"] < {"flash1": 0.045, "flash2": 0.01}[version]
+        assert line["worst"] < {"flash1": 0.125, "flash2": 0.035}[version]
+    device, shape = catalogue.device("a100-sxm4-80gb"), (8, 32, 32, 16384, 16384, 64, False)
+    first, second = (
+        float(kernels.attention(device, "bf16", *shape, "backward", version=version))
+        for version in (1, 2)
+    )
+    assert first > 1.5 * second
+    assert 10 * 8 * 32 * 16384 * 16384 * 64 / first < 0.35 * device.peak["bf16"]
     spec = yaml.safe_load(catalogue.find("llama3-8b", "models").read_text(encoding="utf-8"))
     spec["transformer"]["flash_version"] = 2
     found = [oracle.estimate(m, "dgx-h100", "data:8", 8).seconds[0] for m in (spec, "llama3-8b")]

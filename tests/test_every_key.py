@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 from conftest import SYSTEM
+from test_mistakes import TOY
 
 import oracle
 from oracle.ask.explain.explanation import explain
@@ -25,7 +26,7 @@ from oracle.spec.plausible import warnings
 # keys that a later feature brings to life, and its subject
 LATER = {
     "Storage.local": "reading", "Storage.metadata": "reading", "Dataset.files": "reading",
-    "Device.price": "money", "Device.cache": "kernels",
+    "Device.price": "money",
     "Calibrated.uncertainty.base": "calibration", "Calibrated.uncertainty.latency": "calibration",
 }  # fmt: skip
 TRIED = 12  # numbers that are turned before a key is called dead
@@ -200,26 +201,99 @@ def test_what_nobody_knows_is_refused(level: dict[str, Any], said: str) -> None:
     assert said in str(caught.value)
 
 
-def test_more_devices_than_there_are_are_refused(capsys: Any) -> None:
+WIDE = {
+    "estimate": ["estimate", "lenet5", "ethernet-pair", "--plan", "WIDE", "--batch", "64"],
+    "two plans": ["estimate", "lenet5", "ethernet-pair", "--plan", "data:2", "--plan", "WIDE",
+                  "--batch", "64"],
+    "explain": ["explain", "--plan", "WIDE", "lenet5", "ethernet-pair", "--batch", "64"],
+    "recommend": ["recommend", "lenet5", "ethernet-pair", "--devices", "N", "--batch", "64"],
+    "report": ["report", "lenet5", "ethernet-pair", "--devices", "N", "--batch", "64",
+               "-o", "r.html"],
+    "export": ["export", "torchrun", "lenet5", "ethernet-pair", "--plan", "WIDE", "--batch", "64"],
+    "export job": ["export", "job", "gpt2", "ethernet-pair", "--plan", "WIDE", "--batch", "64",
+                   "--software", "pytorch-ddp"],
+    "timeline": ["plot", "timeline", "lenet5", "ethernet-pair", "--plan", "WIDE", "--batch", "64",
+                 "-o", "f.svg"],
+    "parts": ["plot", "parts", "lenet5", "ethernet-pair", "--plan", "WIDE", "--batch", "64",
+              "-o", "f.svg"],
+    "contention": ["plot", "contention", "ethernet-pair", "--plan", "WIDE", "-o", "f.svg"],
+    "scaling": ["plot", "scaling", "lenet5", "ethernet-pair", "--devices", "N", "--batch", "64",
+                "-o", "f.svg", "--jobs", "1"],
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("verb", WIDE)
+def test_more_devices_than_there_are_are_refused(
+    verb: str, capsys: Any, tmp_path: Any, monkeypatch: Any
+) -> None:
+    if "plot" in WIDE[verb]:
+        pytest.importorskip("matplotlib")
+    monkeypatch.chdir(tmp_path)
+    size = 2 * oracle.system("ethernet-pair").devices
+    line = [{"WIDE": f"data:{size}", "N": str(size)}.get(word, word) for word in WIDE[verb]]
+    assert main(line) == 2
+    out, err = capsys.readouterr()
+    assert f"{size} devices, but ethernet-pair has" in err
+    assert out == ""
+    assert not list(tmp_path.iterdir())
+    assert main([*line, "--grow"]) == 0
+
+
+def test_what_a_figure_leaves_out_is_said(capsys: Any, tmp_path: Any) -> None:
+    pytest.importorskip("matplotlib")
+    size = oracle.system("ethernet-pair").devices
+    line = ["plot", "scaling", "lenet5", "ethernet-pair", "--devices", f"{size},{2 * size}",
+            "--batch", "64", "--jobs", "1", "-o", str(tmp_path / "f.svg")]  # fmt: skip
+    assert main(line) == 0
+    assert f"left out: {2 * size} devices, but ethernet-pair has" in capsys.readouterr().err
+
+
+def test_a_plan_without_room_is_not_free_either() -> None:
+    """In a table of plans it stays, broken, at what it would take on a system that has grown."""
     two = oracle.system("ethernet-pair")
-    wide = f"data:{2 * two.devices}"
-    lines = [
-        ["estimate", "lenet5", "ethernet-pair", "--plan", wide, "--batch", "64"],
-        ["explain", "--plan", wide, "lenet5", "ethernet-pair", "--batch", "64"],
-        ["recommend", "lenet5", "ethernet-pair", "--devices", str(2 * two.devices), "--batch",
-         "64"],
-    ]  # fmt: skip
-    for line in lines:
-        assert main(line) == 2, line
-        assert f"{2 * two.devices} devices, but ethernet-pair has" in capsys.readouterr().err
-        assert main([*line, "--grow"]) == 0, line
-        capsys.readouterr()
-    found = oracle.estimate("lenet5", two, wide, 64, grow=True)
-    assert found.feasible.all()
-    assert found.exchange[0][0]["seconds"] > 0
-    assert found.system.devices == 2 * two.devices
+    plans = ["data:2", f"data:{2 * two.devices}"]
+    table = oracle.estimate("lenet5", two, plans, 64)
+    grown = oracle.estimate("lenet5", two, plans, 64, grow=True)
+    assert grown.feasible.all()
+    assert grown.exchange[1][0]["seconds"] > 0
+    assert grown.system.devices == 2 * two.devices
+    assert table.broken[1] == (f"{2 * two.devices} devices, but ethernet-pair has {two.devices}",)
+    assert table.seconds.tolist() == grown.seconds.tolist()
     with pytest.raises(oracle.SpecError, match="shape"):
         oracle.system("tpu-v3-pod").of_size(10**6, grow=True)
+
+
+@pytest.mark.parametrize(("old", "new"), [
+    ("bandwidth: 25 GB/s", "bandwidth: 1e-300 GB/s"),
+    ("bandwidth: 25 GB/s", "bandwidth: 1e30 GB/s"),
+    ("latency: 2 us", "latency: 1e-99 s"), ("latency: 2 us", "latency: 1e99 s"),
+    ("sustained: 0.9", "sustained: 0"), ("sustained: 0.9", "sustained: 1e-300"),
+    ("start: 3 us", "start: 1e-200 s"),
+])  # fmt: skip
+def test_numbers_beyond_arithmetic_are_refused(old: str, new: str, tmp_path: Any) -> None:
+    """They were read, and every time became nan or infinite."""
+    assert TOY.count(old) >= 1
+    (tmp_path / "toy.yaml").write_text(TOY.replace(old, new, 1))
+    with pytest.raises(oracle.SpecError, match=r"too (large|small)|out of range"):
+        oracle.system(tmp_path / "toy.yaml")
+
+
+def test_a_key_that_is_gone_says_what_to_do(tmp_path: Any) -> None:
+    """Device files of before had a `cache` that nothing was priced by."""
+    (tmp_path / "toy.yaml").write_text(TOY.replace("  processors: 80", "  cache: 6 MiB", 1))
+    with pytest.raises(oracle.SpecError, match="no field is called `cache` any more") as caught:
+        oracle.system(tmp_path / "toy.yaml")
+    assert len(caught.value.faults) == 1
+    assert "leave the line out" in caught.value.faults[0].hint
+
+
+def test_a_file_is_of_the_kind_that_its_fields_are_of() -> None:
+    """A device has `kernels` and `launch`, as software has."""
+    from oracle.commands.specs import FOLDERS, kind_of
+
+    for folder in FOLDERS:
+        for name, path in catalogue.shipped(folder).items():
+            assert kind_of(str(path)) == folder, name
 
 
 # --- said ------------------------------------------------------------------------------------
@@ -230,6 +304,14 @@ def test_no_shipped_spec_looks_wrong() -> None:
     for folder, opened in read.items():
         for name in catalogue.shipped(folder):
             assert not [*warnings(opened(name))], name
+
+
+def test_a_device_of_before_libraries_were_said_is_warned_of() -> None:
+    device = oracle.device("a100-sxm4-80gb")
+    assert not list(warnings(device))
+    (one,) = warnings(replace(device, library=""))
+    assert "library" in one.field
+    assert "NCCL" in one.what
 
 
 def test_a_value_out_of_this_world_is_said_and_used(tmp_path: Any, capsys: Any) -> None:

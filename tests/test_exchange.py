@@ -189,6 +189,20 @@ def test_experts_that_one_device_has_alone_exchange_no_gradients() -> None:
     assert "data: expert gradients" not in sent(EXPERTS, "data:8 expert:8", 8, precision="bf16")
 
 
+def test_experts_are_replicated_along_what_context_ranks_leave() -> None:
+    """2 of 4 context ranks have an expert each half: 2 x 2 replicas; over all 8 ranks none."""
+    some = sent(EXPERTS, "data:2 context:4 expert:2", 8, precision="bf16")
+    gradients = [one["group"] for what, one in some.items() if "expert gradients" in what]
+    assert gradients == [4]
+    assert some["expert: tokens to experts"]["group"] == 2
+    every = sent(EXPERTS, "data:2 context:4 expert:8", 8, precision="bf16")
+    assert not [what for what in every if "expert gradients" in what]
+    assert every["expert: tokens to experts"]["group"] == 8
+    # a device has as many tokens either way
+    whole = sent(EXPERTS, "data:8 expert:8", 8, precision="bf16")["expert: tokens to experts"]
+    assert every["expert: tokens to experts"]["bytes"] == whole["bytes"]
+
+
 # --- gradients -------------------------------------------------------------------------------
 
 

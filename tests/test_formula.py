@@ -114,8 +114,9 @@ def test_what_is_divided_by_nothing_keeps_no_rule() -> None:
     ({"elements": "1e6 * heads"}, "a piece's size cannot depend on `heads`"),
     ({"elements": "1e6", "bytes": "1e6"}, "the size of a piece is said once"),
     ({}, "the size of a piece is said once"),
-    ({"bytes": "0"}, "a piece has a size above zero"),
-    ({"elements": "data - 2"}, "a piece has a size above zero"),
+    ({"bytes": "1e-9"}, "a piece is no smaller than 1"),
+    ({"bytes": "0"}, "a piece is no smaller than 1"),
+    ({"elements": "data - 2"}, "a piece is no smaller than 1"),
 ])  # fmt: skip
 def test_a_formula_is_refused_at_its_place(pieces: dict[str, Any], what: str) -> None:
     with pytest.raises(SpecError) as caught:

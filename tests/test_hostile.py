@@ -375,6 +375,19 @@ def test_a_sweep_stays_in_its_folder(tmp_path: Path, capsys: Any) -> None:
     assert [path.name for path in outside.iterdir()] == ["a.jsonl"]
 
 
+def test_a_reader_that_leaves_changes_no_exit_code(tmp_path: Path) -> None:
+    """`oracle … 2>&1 | head -1` said 0 of what was refused, and of what does not fit."""
+    large = ["recommend", "gpt3-175b", "dgx-a100", "--devices", "8", "--batch", "8"]
+    lines = (["compare", "nothing.json", "resnet50", "abci"], large, ["specs", "list"])
+    for line, code in zip(lines, (2, 1, 0), strict=True):
+        read, write = os.pipe()
+        os.close(read)
+        done = subprocess.run([sys.executable, "-m", "oracle", *line], cwd=ROOT, stdout=write,
+                              stderr=write, timeout=120, check=False)  # fmt: skip
+        os.close(write)
+        assert done.returncode == code, line
+
+
 def test_a_worker_of_the_command_line_says_nothing_of_python(tmp_path: Path) -> None:
     done = spawn("compare", "/dev/null", "resnet50", "abci")
     assert done.returncode == 2

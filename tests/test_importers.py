@@ -45,7 +45,7 @@ CONFIGS: dict[str, dict[str, Any]] = {
     "mixtral-8x7b": {"model_type": "mixtral", "hidden_size": 4096, "intermediate_size": 14336,
                      "num_hidden_layers": 32, "num_attention_heads": 32, "num_key_value_heads": 8,
                      "num_local_experts": 8, "num_experts_per_tok": 2, "vocab_size": 32000,
-                     "max_position_embeddings": 32768, "sliding_window": None},
+                     "max_position_embeddings": 32768, "sliding_window": None, "asked": 32768},
     "gpt2": {"model_type": "gpt2", "n_embd": 768, "n_layer": 12, "n_head": 12, "n_ctx": 1024,
              "n_positions": 1024, "vocab_size": 50257, "resid_pdrop": 0.1},
     "gpt2-xl": {"model_type": "gpt2", "n_embd": 1600, "n_layer": 48, "n_head": 25,
@@ -193,7 +193,7 @@ def test_fields_of_any_kind_are_read_or_refused() -> None:
         "attn_config", "text_config", "moe_intermediate_size", "shared_expert_intermediate_size",
     })  # fmt: skip
     read = 0
-    for number in range(4000):
+    for number in range(2400):
         fields = dict(seeds[number % len(seeds)])
         fields |= {dice.choice(keys): dice.choice(values) for _ in range(dice.randrange(1, 4))}
         try:
@@ -201,7 +201,7 @@ def test_fields_of_any_kind_are_read_or_refused() -> None:
             read += 1
         except SpecError:
             pass
-    assert 500 < read < 3900
+    assert 300 < read < 2300
 
 
 HOSTILE = ['$(touch pwned)"; x', "a\nb: &x [*x]", "=cmd|' /C calc'!A0", "<script>alert(1)</script>",
@@ -358,8 +358,7 @@ def test_modules_of_all_kinds_keep_their_parameters(zoo: Any, factory: str) -> N
 
 
 REFUSED = [
-    ("zoo:Crossed", "different tensors"), ("zoo:Looks", "looks at values"),
-    ("zoo:Recurrent", "lstm"), ("zoo:broken", "no such luck"),
+    ("zoo:Looks", "looks at values"), ("zoo:broken", "no such luck"),
     ("zoo:ResNet5", "did you mean `ResNet50`"), ("zoo:number", "neither"), ("zoo", "written"),
     ("zoo:__import__('os')", "written"), ("no_such_package:x", "No module named"),
     ("os:getcwd", "not an nn.Module"),

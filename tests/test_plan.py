@@ -256,6 +256,26 @@ def test_whole_experts_are_dealt_along_tensor_first(plan: str, holds: Any, same:
     assert groups(("data/expert", "tensor/expert")).patterns[0][0] == same
 
 
+@pytest.mark.parametrize(
+    ("plan", "holds", "same"),
+    [
+        # 0 1 2 3 | 4 5 6 7: pairs of context ranks inside four of data, a tensor rank between
+        ("data:4 context:2 expert:4", ((4, 1),), ((2, 4),)),
+        ("data:2 context:4 expert:2", ((2, 1),), ((4, 2),)),
+        ("data:2 context:2 tensor:2 expert:4", ((4, 2),), ()),
+        ("data:2 context:2 tensor:2 expert:2", ((2, 2),), ((2, 4),)),
+        ("data:2 context:2 tensor:2 expert:8,cut=whole", ((8, 1),), ()),
+        ("data:4 context:3 expert:2", ((2, 3),), ((2, 6), (3, 1))),
+    ],
+)
+def test_experts_are_dealt_along_context_first(plan: str, holds: Any, same: Any) -> None:
+    """As Megatron-Core 0.14 does, whose ranks of experts number those of context and data."""
+    groups = Groups(parse(plan, 64))
+    assert groups(("expert", "expert/context", "expert/tensor")).patterns[0][0] == holds
+    left = groups(("data/expert", "context/expert", "tensor/expert"))
+    assert left.patterns[0][0] == same
+
+
 NARROW = {"name": "narrow", "source": "here", "input": [3, 32, 24], "layers": [
     {"conv": {"filters": 12, "kernel": 5, "padding": 2}}, {"pool": {"kernel": 2}},
     {"conv": {"filters": 30, "kernel": 3, "padding": 1}}, "flatten", {"dense": 20}]}  # fmt: skip

@@ -189,3 +189,51 @@ def test_a_row_of_another_sweep_is_not_taken(tmp_path: Path) -> None:
     (tmp_path / "a" / "rows" / "stray.jsonl").write_text(lines)
     with pytest.raises(SpecError, match=r"stray.jsonl has a row of another sweep"):
         sweep(mine, tmp_path / "a", jobs=1)
+
+
+def test_a_sweep_of_an_older_version_is_called_so(tmp_path: Path) -> None:
+    grid = Grid(("resnet50",), ("abci",), (1,), (8.0,), True)
+    sweep(grid, tmp_path / "a", jobs=1)
+    head = json.loads((tmp_path / "a" / "sweep.json").read_text())
+    del head["grid"]["any_plan"]
+    (tmp_path / "a" / "sweep.json").write_text(json.dumps(head))
+    with pytest.raises(SpecError, match="a sweep of another version") as caught:
+        sweep(grid, tmp_path / "a", jobs=1)
+    assert "result.csv` draws what is there" in caught.value.faults[0].hint
+
+
+def test_more_devices_than_ranks_are_refused_before_any_starts(tmp_path: Path) -> None:
+    from oracle.executor.profile import measure_compute
+
+    for start in (run, measure_compute):
+        with pytest.raises(SpecError, match="`data:2` is for 2 devices, and there are 1 ranks"):
+            start(JOB, tmp_path / "st.json", ranks=1)
+    assert not list(tmp_path.iterdir())
+
+
+def test_rows_of_two_machines_make_no_profile(tmp_path: Path) -> None:
+    pytest.importorskip("torch")
+    from types import SimpleNamespace
+
+    from oracle.executor.profile import task
+
+    rank: Any = SimpleNamespace(
+        attempt=tmp_path / "attempt", backend="gloo", size=1, hosts=["a"], ranks_per_host=1,
+        records=SimpleNamespace(finished={"x": {"environment": {"device": "NVIDIA H100"}}}),
+    )  # fmt: skip
+    with pytest.raises(SpecError, match=r"of another machine: .*device was NVIDIA H100"):
+        task(rank, {"jobs": []})
+
+
+def test_a_profile_of_another_device_is_doubted_in_words(tmp_path: Path, capsys: Any) -> None:
+    """Rows timed on a laptop wore the name of a V100."""
+    from test_profile import ABCI, lines_of
+    from test_profile import written as profile_at
+
+    line = ["estimate", "resnet50", "abci", "--plan", "data:4", "--batch", "512", "--profile"]
+    for factor, said in ((1.0, ""), (20.0, "longer"), (0.05, "shorter")):
+        rows = lines_of("resnet50", ABCI, ["data:4"], 512, factor)
+        path = profile_at(tmp_path / "p.jsonl", rows)
+        out = " ".join(told(capsys, *line, path)[1].split())
+        wanted = f"times {said} than v100-sxm2-16gb is expected to"
+        assert ("profile: its rows take" in out) == (wanted in out) == bool(said)

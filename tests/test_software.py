@@ -77,7 +77,7 @@ def test_plain_changes_no_answer() -> None:
 # --- every field counts ----------------------------------------------------------------------
 
 DENSE = oracle.model({"name": "dense", "source": "made up", "transformer": {
-    "layers": 4, "hidden": 2048, "heads": 16, "vocab": 8192, "sequence": 256,
+    "layers": 4, "hidden": 2048, "heads": 16, "kv_heads": 4, "vocab": 8192, "sequence": 256,
     "gated": True}})  # fmt: skip
 WORDS = oracle.model({"name": "words", "source": "made up", "transformer": {
     "layers": 1, "hidden": 64, "heads": 4, "vocab": 65536, "sequence": 512}})  # fmt: skip
@@ -101,6 +101,7 @@ FIELDS: dict[str, tuple[tuple[Any, str, int, str], dict[str, dict[str, Any]]]] =
     "gather.wire": (ZERO_1, {}),
     "gather.overlap": (ZERO_1, {"exchange": {"pieces": Pieces(bytes=Formula.of("1e6"))}}),
     "gather.prefetch": (ZERO_3, {}),
+    "gather.placed": (ZERO_3, {}),
     "tensor.forward_column": (RANKS, {}),
     "tensor.forward_row": (RANKS, {}),
     "tensor.backward_row": (RANKS, {}),
@@ -127,6 +128,8 @@ FIELDS: dict[str, tuple[tuple[Any, str, int, str], dict[str, dict[str, Any]]]] =
     "kernels.experts": ((MIXTURE, "data:4", 64, "bf16"), {}),
     "kernels.biases": ((WORDS, "serial", 64, "bf16"), {}),
     "kernels.logged": ((WORDS, "serial", 64, "bf16"), {}),
+    "kernels.repeated": ((DENSE, "serial", 8, "bf16"), {}),
+    "kernels.strided": ((DENSE, "serial", 8, "bf16"), {}),
     "kernels.norms": ((PICTURES, "data:4", 64, "fp32"), {}),
     "host.dispatch": (REPLICAS, {"host": {"graphs": "none"}}),
     "host.call": (RANKS, {"host": {"graphs": "none"}}),

@@ -15,6 +15,7 @@ import oracle
 from oracle import kernels
 from oracle.kernels.rows import CAST, passes
 from oracle.network.collectives import Message
+from oracle.plan.launchable import software as named_software
 from oracle.plan.plan import parse
 from oracle.predict import evaluate
 from oracle.predict.defaults import options_for
@@ -360,6 +361,12 @@ def test_casts_of_the_update() -> None:
         plain = float(kernels.update(BUILT.device, precision, "adam", np.array(float(W)), 2.0))
         assert less == pytest.approx(plain + stream(4 * W))  # read once more for their norm
         assert more == pytest.approx(plain + stream((4 + each) * W))
+    # gradients that were added up in fp32 are not cast up; those of bf16 are not scaled either
+    by_name = {name: named_software(name) for name in ("plain", "megatron-lm-2022", "nemo")}
+    casts = {name: (found.state.cast("fp16"), found.state.cast("bf16"), found.state.cast("fp32"))
+             for name, found in by_name.items()}  # fmt: skip
+    assert casts == {"plain": (8 + 6, 6, 0), "megatron-lm-2022": (6 + 8 + 6, 6, 0),
+                     "nemo": (6 + 8 + 6, 6 + 6, 0)}  # fmt: skip
 
 
 def test_weights_are_cast_to_8_bits_with_each_use_or_once_a_step() -> None:
@@ -479,6 +486,59 @@ def test_the_host_sets_the_pace_of_small_kernels() -> None:
     zero = "data:4,zero=3"  # two gathers a pass or less, each as much as `call` kernels
     none, two = (seconds(zero, call=n).seconds[0] for n in (0, 2))
     assert two >= none + 2 * 1e-3
+
+
+def test_weights_gathered_where_they_are_used_are_not_copied_there() -> None:
+    """Read and written in 16 bits, either pass, in a kernel of its own forward."""
+    placed, there = (
+        asked(ONE, "data:4,zero=3", 16, {"gather": {"placed": yes}}).compute
+        for yes in (True, False)
+    )
+    saved = {part: placed[part][0] - there[part][0] for part in ("forward", "backward")}
+    assert saved["forward"] == pytest.approx(stream(2 * 2 * W), rel=0.01)
+    assert saved["backward"] == pytest.approx(stream(2 * 2 * W) - stream(0), rel=0.01)
+    # of micro-batches' gradients that are added up, each device has its share
+    whole, shares = (
+        asked(ONE, f"data:4,zero={zero},accumulate=2", 16, {"kernels": {"fused": False},
+              "gather": {"placed": False}}).compute["backward"][0] for zero in (1, 3)
+    )  # fmt: skip
+    assert shares < whole
+
+
+def test_weights_gathered_to_run_back_are_there_for_what_is_made_again() -> None:
+    """Six units, two micro-batches: 12 gathers a pass, whether the forward pass runs twice."""
+    for mode in ("none", "full"):
+        found = asked(family(), f"data:4,zero=3,accumulate=2 recompute:{mode}", 16)
+        assert sent(found)["data: weights"]["calls"] == 12
+        assert sent(found)["data: weights again"]["calls"] == 12
+
+
+def test_keys_and_values_that_stand_once_for_each_head() -> None:
+    """8 heads ask 2 keys: four times the bytes in a ring, 3 of 3 h kept and not 1.5 h."""
+    model = family(kv_heads=2, sequence=256)
+    once, often = (
+        {
+            plan: asked(model, plan, 4, {"kernels": {"repeated": yes}})
+            for plan in ("context:4", "serial")
+        }
+        for yes in (False, True)
+    )
+    for name in ("context: keys and values", "context: keys, values and gradients"):
+        assert sent(often["context:4"])[name]["bytes"] == 4 * sent(once["context:4"])[name]["bytes"]
+    grown = bytes_of(often["serial"])["activations"] - bytes_of(once["serial"])["activations"]
+    assert grown == 4 * 4 * 256 * 2 * 1.5 * 256
+    # a kernel that takes them as they lie saves two passes over q, k, v and the result
+    laid, lie = (asked(family(), "serial", 4, {"kernels": {"strided": yes}}).compute["forward"][0]
+                 for yes in (False, True))  # fmt: skip
+    assert laid - lie == pytest.approx(4 * stream(4 * 128 * 2 * 2 * 4 * 256), rel=0.01)
+
+
+def test_a_loss_that_is_logged_is_taken_once_more() -> None:
+    """Cast up and four passes over the logits in fp32."""
+    none, two = (asked(family(vocab=32768), "serial", 4, {"kernels": {"logged": times}})
+                 .compute["forward"][0] for times in (0, 2))  # fmt: skip
+    start = stream(0.0)
+    assert two - none == pytest.approx(stream(2 * 5.5 * 4 * 4 * 128 * 32768) - start, rel=0.01)
 
 
 def test_the_defaults_are_those_of_no_framework() -> None:

@@ -22,7 +22,7 @@ from oracle.calibration.concurrency import ConcurrentGroups, concurrent
 from oracle.calibration.entries import entries, formula, notes, source_of
 from oracle.calibration.fit import Envelope, Floats, Mask
 from oracle.calibration.pools import SamplePool, degenerate, pooled, pools
-from oracle.calibration.spec_block import block, with_block, with_levels
+from oracle.calibration.spec_block import block, moved, with_block, with_levels
 from oracle.calibration.structure import Structure, learned
 from oracle.network.collectives import ALGORITHMS
 from oracle.readers.logs import InputError, Reading
@@ -215,8 +215,10 @@ class Calibration(Tabular):
         for name in inputs:
             if name and target.exists() and Path(name).exists() and target.samefile(name):
                 raise InputError(str(path), 0, "this file is an input", "name another output")
-        text = self.spec()
-        catalogue._build(System, _loaded(text))  # what is written can be read
+        text, here = self.spec(), target.parent.absolute()
+        if self.origin not in ("", "-"):
+            text = moved(text, Path(self.origin).parent.absolute(), here)
+        catalogue.read_again(System, _loaded(text), here)  # what is written can be read
         try:
             write(target, text.encode())
         except OSError as error:
@@ -320,7 +322,7 @@ def _as_dict(fit: CollectiveFit) -> dict[str, Any]:
 def _file_of(system: Any) -> str:
     if isinstance(system, System):
         path = catalogue.shipped("systems").get(system.name)
-        return str(path) if path else ""
+        return str(path) if path and catalogue.system(system.name) is system else ""
     return str(catalogue.find(os.fspath(system), "systems"))
 
 

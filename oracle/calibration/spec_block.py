@@ -6,11 +6,14 @@ The rest of the file, remarks and all, stays as its author wrote it.
 from __future__ import annotations
 
 import json
+import os
 import re
 import textwrap
 from collections.abc import Sequence
 from dataclasses import fields
+from pathlib import Path
 
+from oracle.spec.catalogue import is_path
 from oracle.spec.system import Calibrated, Level
 from oracle.spec.units import exact, parse, show
 
@@ -66,6 +69,23 @@ def _cut(text: str, key: str) -> tuple[str, str, str]:
     while last < len(lines) and not re.match(r"[^\s#-]", lines[last]):
         last += 1
     return "".join(lines[:first]), "".join(lines[first:last]), "".join(lines[last:])
+
+
+def moved(text: str, origin: Path, to: Path) -> str:
+    """A spec's text for another folder: the files that it names are named from there."""
+
+    def named(found: re.Match[str]) -> str:
+        lead, quote, name = found.groups()
+        if not is_path(name) or os.path.isabs(name):
+            return found[0]
+        return f"{lead}{quote}{os.path.relpath(origin / name, to)}{quote}"
+
+    for key in ("device", "collectives"):
+        before, block, after = _cut(text, key)
+        lead, end = rf"\A{key}:\s*|^\s*-\s+|[\[,]\s*", r"\s*[,\]]|\s*(?:#.*)?$"
+        scalar = rf"({lead})([\"']?)([^\s\"'\[\],:{{}}]+)\2(?={end})"
+        text = before + re.sub(scalar, named, block, flags=re.MULTILINE) + after
+    return text
 
 
 def with_levels(text: str, old: Sequence[Level], new: Sequence[Level]) -> str:

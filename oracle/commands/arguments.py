@@ -86,6 +86,14 @@ def grow_argument(parser: argparse.ArgumentParser) -> None:
                         help="let the system's outermost level join more devices")  # fmt: skip
 
 
+def need_room(asked: argparse.Namespace, plans: Iterable[str]) -> None:
+    """Refuse plans of more devices than the system has, where it may not grow."""
+    from oracle.predict.defaults import room_for
+    from oracle.spec.catalogue import system
+
+    room_for(system(asked.system), plans, asked.grow)
+
+
 def software_arguments(parser: argparse.ArgumentParser) -> None:
     """What runs the training."""
     parser.add_argument(

@@ -52,9 +52,15 @@ def run(asked: argparse.Namespace) -> Answer:
         save(fits(found), asked.plot)
         note = "\n".join(filter(None, [note, f"wrote {asked.plot}"]))
     code = 0 if found.fits or found.structure.findings else 1
-    from oracle.show.provenance import stamped
+    from oracle.show.provenance import files_read, stamped
+    from oracle.spec.catalogue import noted, system
 
-    return formatted(asked, found.text, lambda: stamped(found.to_dict()), found.rows, code, note)
+    with noted() as read_:
+        system(asked.onto)
+    inputs = [*read_, *files_read(asked.files)]
+    return formatted(
+        asked, found.text, lambda: stamped(found.to_dict(), inputs), found.rows, code, note
+    )
 
 
 def kernels(asked: argparse.Namespace) -> Answer:
@@ -89,17 +95,8 @@ def write(path: str, device: Any) -> None:
     import yaml
 
     from oracle.calibration import kernels
-    from oracle.spec.units import exact
+    from oracle.spec.schema import to_data
     from oracle.writers.export import put
 
-    body: dict[str, Any] = {
-        "name": device.name, "title": device.title or device.name,
-        "memory": exact(device.memory, "B"),
-        "memory_bandwidth": exact(device.memory_bandwidth, "B/s"),
-        "peak": {name: exact(rate, "FLOP/s") for name, rate in device.peak.items()},
-        "processors": device.processors, "cache": exact(device.cache, "B"),
-        "launch": exact(device.launch, "s"), "reserve": exact(device.reserve, "B"),
-        "loaded": device.loaded, "source": device.source,
-        "kernels": kernels.entries(device.kernels),
-    }  # fmt: skip
+    body = to_data(device) | {"kernels": kernels.entries(device.kernels)}
     put({path: yaml.safe_dump(body, sort_keys=False, allow_unicode=True, width=100)})

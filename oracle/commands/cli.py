@@ -65,10 +65,10 @@ def _encodes(word: str) -> bool:
     return False
 
 
-def _say_no_more() -> None:
-    """What is still to be flushed to standard output goes nowhere."""
+def _say_no_more(stream: Any = None) -> None:
+    """What is still to be flushed to a stream, standard output, goes nowhere."""
     with contextlib.suppress(OSError, ValueError):
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        os.dup2(os.open(os.devnull, os.O_WRONLY), (stream or sys.stdout).fileno())
 
 
 def _main(arguments: list[str]) -> int:
@@ -121,7 +121,11 @@ def _run(verb: str, rest: list[str]) -> int:
         for line in warnings:
             _to_stderr(line, colour)
         answer = module_of(verb).run(asked)
-        _print_answer(answer, asked)
+        try:
+            _print_answer(answer, asked)
+        except BrokenPipeError:  # the reader has seen enough; the answer stays what it is
+            _say_no_more()
+            return int(answer.code)
     except Usage as error:
         said = misspelt(parser, rest) or error  # what is missing may stand there, misspelt
         _to_stderr(f"error: {said}\n       `oracle {verb} --help` lists what it takes", colour)
@@ -133,8 +137,6 @@ def _run(verb: str, rest: list[str]) -> int:
             isinstance(error, OSError) or getattr(error, "faults", None) or hasattr(error, "hint")
         ):
             raise  # a fault of ours keeps its traceback
-        if isinstance(error, BrokenPipeError):
-            raise
         _to_stderr(_error_text(error), colour)
         return 2
     if asked.verbose and not asked.quiet:
@@ -164,7 +166,10 @@ def _print_answer(answer: Answer, asked: Any) -> None:
 
 def _to_stderr(text: str, colour: str) -> None:
     in_colour = terminal.takes_colour(sys.stderr, colour)
-    print(terminal.painted(text) if in_colour else text, file=sys.stderr)
+    try:
+        print(terminal.painted(text) if in_colour else text, file=sys.stderr, flush=True)
+    except BrokenPipeError:  # nobody listens: what is wrong stays wrong
+        _say_no_more(sys.stderr)
 
 
 def _verbose_lines(asked: Any, set_elsewhere: dict[str, Any], seconds: float) -> list[str]:
@@ -172,20 +177,15 @@ def _verbose_lines(asked: Any, set_elsewhere: dict[str, Any], seconds: float) ->
     lines = [f"set: {key} = {one.text} ({one.origin})" for key, one in set_elsewhere.items()]
     if getattr(asked, "model", None) and getattr(asked, "system", None):
         from oracle.commands.sweep import specs
-        from oracle.show.provenance import resolved, specs_read, usual
+        from oracle.show.provenance import inputs_of, resolved, usual
         from oracle.spec.catalogue import system as opened
         from oracle.spec.plausible import warnings
 
         for system in specs(asked.system):
             lines += [f"warning: {system}: {one.field}: {one.what}; {one.hint}"
                       for one in warnings(opened(system))]  # fmt: skip
-        read = {
-            f"read: {one.kind} {one.name}, sha256 {one.sha256[:16]}…"
-            for model in specs(asked.model)
-            for system in specs(asked.system)
-            for one in specs_read(model, system, asked.dataset, asked.profile)
-        }
-        lines += sorted(read)
+        read = inputs_of(asked, specs(asked.model), specs(asked.system))
+        lines += sorted(f"read: {one.kind} {one.name}, sha256 {one.sha256[:16]}…" for one in read)
         if (specs(asked.model), specs(asked.system)) == ((asked.model,), (asked.system,)):
             lines += [f"option: {name} = {one['value']} ({one['origin']})"
                       for name, one in resolved(usual(asked), asked).items()]  # fmt: skip

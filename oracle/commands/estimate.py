@@ -14,6 +14,7 @@ from oracle.commands.arguments import (
     BRIEF,
     batch_arguments,
     batch_of,
+    need_room,
     prediction_arguments,
     prediction_options,
     result_arguments,
@@ -31,12 +32,10 @@ def arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(asked: argparse.Namespace) -> Answer:
     from oracle import api
-    from oracle.predict.defaults import room_for
     from oracle.show.provenance import signed
     from oracle.show.text import estimate_text, rate_text
-    from oracle.spec.catalogue import system
 
-    room_for(system(asked.system), asked.plan, asked.grow)
+    need_room(asked, asked.plan)
     batch = asked.batch or [batch_of(asked, plan) for plan in asked.plan]
     found = api.estimate(asked.model, asked.system, asked.plan, batch, **prediction_options(asked))
 

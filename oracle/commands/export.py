@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING
 from oracle.commands.arguments import (
     batch_arguments,
     batch_of,
+    need_room,
     prediction_arguments,
     prediction_options,
 )
@@ -43,6 +44,7 @@ def run(asked: argparse.Namespace) -> Answer:
     from oracle.writers.export import put, writer
     from oracle.writers.exported import Job
 
+    need_room(asked, [asked.plan])
     batch = batch_of(asked, asked.plan)
     module = writer(asked.format)
     found = api.estimate(

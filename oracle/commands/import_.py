@@ -3,6 +3,7 @@
 oracle import huggingface CONFIG.json -o model.yaml       (--tokens T: another length)
 oracle import torch package.module:factory --input 3,224,224 --trust-code -o model.yaml
 oracle import torch package.module:factory --tokens 2048 --trust-code
+oracle import torch package.module:factory --input 13 --input words:26 --trust-code   two inputs
 oracle import onnx MODEL.onnx -o model.yaml
 oracle import job train.sh ds_config.json --system dgx-a100   what it takes, does it fit, is
 oracle import job train.sbatch --set TP=8 -o launch/          anything better; or as files
@@ -31,7 +32,13 @@ def arguments(parser: argparse.ArgumentParser) -> None:
                         help="where to write, a folder for a job; else it is printed")  # fmt: skip
     parser.add_argument("--force", action="store_true", help="write over a file that is there")
     parser.add_argument("--name", default="", help="of the model; else as the file says")
-    parser.add_argument("--input", type=extents, metavar="C,H,W", help="shape of one sample")
+    parser.add_argument(
+        "--input",
+        type=extents,
+        metavar="C,H,W",
+        action="append",
+        help="shape of one sample; again for each further input, words:T of words",
+    )
     parser.add_argument("--tokens", type=whole, metavar="T", help="words in a sample, instead")
     parser.add_argument("--trust-code", action="store_true", help="run the code that is named")
     parser.add_argument("--dataset", metavar="D", help="the data set it is usually trained on")
@@ -47,12 +54,14 @@ def arguments(parser: argparse.ArgumentParser) -> None:
                      help="another batch; max: of the largest micro-batches that fit")  # fmt: skip
 
 
-def extents(text: str) -> tuple[int, ...]:
-    """A shape as an option takes it: `3,224,224` or `3x224x224`."""
-    words = text.replace("x", ",").split(",")
-    if not 1 <= len(words) <= 4:
-        raise argparse.ArgumentTypeError(f"`{text}` is not a shape such as 3,224,224")
-    return tuple(whole(word.strip()) for word in words)
+def extents(text: str) -> tuple[int | str, ...]:
+    """A shape as an option takes it: `3,224,224` or `3x224x224`; of words, `words:26`."""
+    kind, colon, shape = text.rpartition(":")
+    words = shape.replace("x", ",").split(",")
+    if not 1 <= len(words) <= 4 or kind not in ("", "words"):
+        raise argparse.ArgumentTypeError(f"`{text}` is not a shape such as 3,224,224 or words:26")
+    found = tuple(whole(word.strip()) for word in words)
+    return (kind, *found) if colon else found
 
 
 def setting(text: str) -> tuple[str, str]:
@@ -99,8 +108,12 @@ def imported(asked: argparse.Namespace) -> Imported:
 
     if len(asked.what) > 1:
         raise refusal("import", f"{len(asked.what)} names for one model", "one, or `import job`")
+    shapes = asked.input or [None]
+    if asked.format != "torch" and (len(shapes) > 1 or "words" in (shapes[0] or ())):
+        what = "several inputs, or words, are read from torch alone"
+        raise refusal("import", what, "one --input")
+    sample = shapes if len(shapes) > 1 else shapes[0]
     found: Imported = importer(asked.format).read(
-        asked.what[0], sample=asked.input, tokens=asked.tokens, name=asked.name,
-        trust=asked.trust_code,
-    )  # fmt: skip
+        asked.what[0], sample=sample, tokens=asked.tokens, name=asked.name, trust=asked.trust_code
+    )
     return found

@@ -24,6 +24,7 @@ from oracle.commands.arguments import (
     batch_of,
     grow_argument,
     names,
+    need_room,
     prediction_arguments,
     prediction_options,
     whole,
@@ -109,9 +110,10 @@ def run(asked: argparse.Namespace) -> Answer:
     if asked.output.rpartition(".")[2].lower() not in SUFFIXES:
         raise refusal("plot", f"`{asked.output}` does not say what kind of picture",
                        "end the name in .svg, .png or .pdf")  # fmt: skip
+    asked.left_out = []
     figure = DRAW[asked.kind](asked)
     place = save(figure, asked.output)
-    return Answer("", 0, f"{place}: {figure.alt}")
+    return Answer("", 0, "\n".join([*asked.left_out, f"{place}: {figure.alt}"]))
 
 
 def _rows(asked: argparse.Namespace) -> list[dict[str, Any]]:
@@ -121,7 +123,12 @@ def _rows(asked: argparse.Namespace) -> list[dict[str, Any]]:
     if asked.rows:
         return read_rows(asked.rows)
     _need_sizes(asked)
-    return sweep(grid(asked), asked.out, jobs=asked.jobs).rows
+    rows = sweep(grid(asked), asked.out, jobs=asked.jobs).rows
+    reasons = dict.fromkeys(row["why"] for row in rows if row["status"] == "impossible")
+    if reasons and all(row["status"] == "impossible" for row in rows):
+        raise refusal("plot", f"nothing to draw: {next(iter(reasons))}")
+    asked.left_out += [f"left out: {why}" for why in reasons]
+    return rows
 
 
 def _need_sizes(asked: argparse.Namespace) -> None:
@@ -191,6 +198,7 @@ def _plans(asked: argparse.Namespace) -> Any:
 
     options = prediction_options(asked)
     if asked.plan:
+        need_room(asked, asked.plan)
         batch = asked.batch or [batch_of(asked, plan) for plan in asked.plan]
         shown = api.estimate(asked.model, asked.system, asked.plan, batch, **options)
     elif asked.devices:
@@ -223,6 +231,7 @@ def _timeline(asked: argparse.Namespace) -> Any:
     from oracle import api
     from oracle.show.plot import timeline
 
+    need_room(asked, [asked.plan])
     shown = api.estimate(
         asked.model, asked.system, [asked.plan], asked.batch, **prediction_options(asked)
     )

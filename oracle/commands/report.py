@@ -26,7 +26,8 @@ def run(asked: argparse.Namespace) -> Answer:
     from oracle.spec.files import write
 
     ranking = recommend_.ranked(asked)
-    read = specs_read(asked.model, asked.system, asked.dataset, asked.profile)
+    read = specs_read(asked.model, asked.system, asked.dataset, asked.profile, asked.software,
+                      asked.ideal)  # fmt: skip
     inputs = [(f"{one.kind} {one.name}", text_of(one)) for one in read]
     content = page(ranking, command_line(asked), inputs).encode()
     write(Path(asked.output), content)

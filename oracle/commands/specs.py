@@ -144,10 +144,10 @@ def kind_of(name: str) -> str:
         return "models"
     if fields & {"levels", "collectives"}:
         return "systems"
+    if fields & {"peak", "memory_bandwidth"}:  # before software, which has `kernels` too
+        return "devices"
     if fields & {"exchange", "gather", "launch", "kernels", "state", "framework"}:
         return "software"
-    if fields & {"peak", "memory_bandwidth"}:
-        return "devices"
     return "datasets" if "samples" in fields else "systems"
 
 

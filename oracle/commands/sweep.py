@@ -31,7 +31,7 @@ from oracle.commands.arguments import (
     result_arguments,
     whole,
 )
-from oracle.commands.parser import Answer
+from oracle.commands.parser import Answer, as_json, with_config
 from oracle.spec.document import refusal
 
 LOG_EVERY = 30.0  # seconds between two lines of progress in a log
@@ -145,6 +145,12 @@ def run(asked: argparse.Namespace) -> Answer:
         return Answer(shown, code, f"{count} in {found.place}")
     if form == "text":
         return Answer(sweep_text(found.rows), code)
+    if form == "json":
+        from oracle.show.provenance import inputs_of, resolved, stamped
+
+        read = inputs_of(asked, specs(asked.model), specs(asked.system))
+        data = stamped({"rows": [dict(row) for row in found.rows]}, read)
+        return Answer(as_json(with_config({**data, "options": resolved({}, asked)}, asked)), code)
     return Answer(written(found.rows, form).decode().rstrip("\n"), code)
 
 

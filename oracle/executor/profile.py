@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 from oracle.executor import records
 from oracle.executor.launch import TIMEOUT, Host, Outcome, Say, launch, silent
 from oracle.executor.question import digest, same
-from oracle.executor.run import DTYPES, PlanRun, refuse
+from oracle.executor.run import DTYPES, PlanRun, enough, environment, refuse, same_machine
 from oracle.executor.world import recognise
 from oracle.kernels.profile import signature
 from oracle.kernels.profile.file import MARK
@@ -49,6 +49,7 @@ def measure_compute(
     size = ranks or (world.size if world else 1)
     asked = [job.question(size, backend) | {"rate": rate} for job in wanted]
     same(parts, asked)
+    enough(wanted, size)
     arguments = {"jobs": [asdict(job) for job in wanted], "rate": rate, "asked": asked}
     outcome = launch(
         "oracle.executor.profile:task", arguments, parts,
@@ -62,6 +63,8 @@ def measure_compute(
         if len(said := {job.precision for job in wanted}) == 1 and said <= set(PRECISIONS):
             head |= {"precision": said.pop()}
         head |= {"questions": asked}
+        there = [one["environment"] for one in lines if "environment" in one]
+        head |= {"environment": there[0]} if there else {}
         records.write_lines(out, [head, *_joined(lines)])
     return outcome
 
@@ -144,6 +147,9 @@ def task(rank: Rank, arguments: Mapping[str, Any]) -> None:
     from oracle.executor.steps import Trainer, inputs
     from oracle.plan.plan import parse
 
+    for before in rank.records.finished.values():
+        if "environment" in before:
+            same_machine(rank, before["environment"])
     for number, entry in enumerate(arguments["jobs"]):
         job, asked = PlanRun(**entry), arguments["asked"][number]
         key = f"{digest(asked)} {job.plan}"
@@ -187,4 +193,5 @@ def task(rank: Rank, arguments: Mapping[str, Any]) -> None:
             weights=held,
             update=updates,
             question=asked,
+            environment=environment(rank),
         )

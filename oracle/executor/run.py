@@ -70,6 +70,7 @@ def run(
     size = ranks or (world.size if world else 1)
     asked = [job.question(size, backend, replay) for job in wanted]
     same(parts, asked)
+    enough(wanted, size)
     arguments = {"jobs": [asdict(job) for job in wanted], "replay": replay, "asked": asked}
     outcome = launch(
         "oracle.executor.run:task", arguments, parts, ranks=ranks, timeout=timeout, say=say,
@@ -91,6 +92,15 @@ def refuse(jobs: Sequence[PlanRun]) -> None:
             found[f"{job.plan}: {why}"] = None
     if found:
         raise NotSupported("; ".join(found))
+
+
+def enough(jobs: Sequence[PlanRun], ranks: int) -> None:
+    """Refuse plans of more devices than there are ranks, before any starts."""
+    for job in jobs:
+        devices = int(parse(job.plan, job.batch).devices[0, 0])
+        if devices > ranks:
+            what = f"`{job.plan}` is for {devices} devices, and there are {ranks} ranks"
+            raise refusal("options", what, f"--local {devices}, or a launcher that starts as many")
 
 
 def task(rank: Rank, arguments: Mapping[str, Any]) -> None:

@@ -50,9 +50,14 @@ def _of_plan(plan: Plan) -> Iterator[str]:
 
 
 def _of_model(model: Model) -> Iterator[str]:
-    kinds = {row.kind for row in model.rows if row.work == "stream" and row.kind not in LAYER_KINDS}
+    kinds = {row.kind for row in model.rows
+             if row.work in ("stream", "counted") and row.kind not in LAYER_KINDS}  # fmt: skip
     if any(row.experts for row in model.rows):
         yield "mixtures of experts are priced but not run"
+    if counted := kinds & {"opaque", "elementwise"}:
+        names = list(dict.fromkeys(row.name for row in model.rows if row.kind in counted))
+        listed = ", ".join([*names[:3], *([f"{len(names) - 3} more"] if len(names) > 3 else [])])
+        yield f"operators that are counted, not described, are not run: {listed}"
     elif kinds:
         yield f"layers of kind {', '.join(sorted(kinds))} are not run"
     if any(row.work == "attention" and row.keys != row.made.extents[0] for row in model.rows):

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass, replace
+
 import numpy as np
 
 from oracle.kernels.curve import OPERAND_BYTES, curve, duration, powered, precision_on
@@ -9,15 +11,43 @@ from oracle.kernels.gemm import gemm
 from oracle.kernels.stream import stream
 from oracle.models.model import Floats
 from oracle.models.shard import Numbers
-from oracle.spec.device import Device
+from oracle.spec.device import Curve, Device
 
 # FlashAttention-2 reaches up to 73 % of an A100's peak forward and 63 % backward (dao2023, §4)
 BACKWARD = 63 / 73
-# of the peak, forward and backward, by version of FlashAttention [dao2023, §1 and §4]; where matrix
-# units came after it, with fp8, it reaches less: 35 % forward on an H100 [shah2024, §1]
-REACHES = {1: (0.50, 0.35), 2: (0.73, 0.63)}
-SINCE = 0.35 / 0.73
+# where matrix units came after a kernel it reaches less of their peak [shah2024, §1]: H100 over
+# A100, fitted as below
+SINCE = 0.533
 NEWER = ("hopper", "blackwell")
+
+
+@dataclass(frozen=True, slots=True)
+class Version:
+    """How fast a FlashAttention of its time is, both passes together.
+
+    Fitted to what its authors print of their benchmarks, `python -m benchmarks.attention`; how
+    the passes compare is their paper's word [dao2023, §1 and §4.1].
+    """
+
+    share: tuple[float, float]  # of an A100's peak, heads of 64 and of 128 channels
+    lead: float  # keys that a row of queries takes as long as before and after its loop
+    masked: float  # of the rate, where a mask is looked at
+    ahead: float  # rate of the forward pass over that of the backward pass
+
+    def reach(self, width: Numbers, causal: bool, part: str) -> Floats:
+        """Part of an A100's peak that a pass reaches on long sequences."""
+        narrow, wide = self.share
+        both = narrow + (wide - narrow) * np.clip(np.log2(np.asarray(width) / 64.0), 0.0, 1.0)
+        forward = both * (1 + 2.5 * self.ahead) / 3.5  # 2 products forward, 5 backward
+        own = forward if part == "forward" else forward / self.ahead
+        return np.asarray(own * (self.masked if causal else 1.0))
+
+
+VERSIONS = {
+    1: Version((0.332, 0.277), 57, 0.94, 0.50 / 0.35),
+    2: Version((0.592, 0.676), 162, 0.964, 0.73 / 0.63),
+}
+DIAGONAL = 64  # keys of half a tile, which the mask leaves out and the kernel does not
 
 
 def attention(
@@ -40,7 +70,7 @@ def attention(
     """Seconds of softmax(QKᵀ)V of every head, or of its backward pass.
 
     Flash (`dao2023`): 2 products forward and 5 backward, of the pairs that the mask leaves; only
-    Q, K, V, O pass through memory; no faster than its `version` is, where that is said. Else the
+    Q, K, V, O pass through memory; as fast as its `version` is, where that is said. Else the
     scores do: 2 or 4 batched products, then scale, mask and softmax in one pass, dropout in
     another.
     """
@@ -57,17 +87,26 @@ def attention(
     products, passes = (2, 1) if part == "forward" else (5, 2)
     once = OPERAND_BYTES[precision] * batch * width * 2 * (heads * queries + kv_heads * keys)
     fitted = curve(device, "attention", own, part)
-    rate = device.peak[own] * (1 if fitted.part or part == "forward" else BACKWARD)
+    rate: Numbers = device.peak[own] * (1 if fitted.part or part == "forward" else BACKWARD)
+    flop = 2 * products * batch * heads * queries * seen * width
+    if version:
+        fitted, rate = versioned(VERSIONS[version], fitted, device, own, width, causal, part)
+        seen = seen + DIAGONAL * causal
     # a kernel works down the queries of one head; the width is the inner loop of its products
     seconds = duration(
         fitted, device, rate, queries, width, seen,
         products * batch * heads, passes * once,
     )  # fmt: skip
-    flop = 2 * products * batch * heads * queries * seen * width
-    if version:
-        reach = REACHES[version][part != "forward"] * (SINCE if device.generation in NEWER else 1.0)
-        seconds = np.maximum(seconds, fitted.start + flop / (device.peak[own] * reach))
     return powered(device, own, seconds, flop, queued)
+
+
+def versioned(
+    known: Version, fitted: Curve, device: Device, own: str, width: Floats, causal: bool, part: str
+) -> tuple[Curve, Floats]:
+    """The curve and the rate of a version; what starts and idles is the device's."""
+    reach = known.reach(width, causal, part) * (SINCE if device.generation in NEWER else 1.0)
+    alone = replace(fitted, sustained=1.0, traffic=1.0, tile=0.0, prologue=known.lead, waves=False)
+    return alone, device.peak[own] * reach
 
 
 def unfused(

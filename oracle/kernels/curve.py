@@ -74,6 +74,8 @@ ASSUMED = {
     # fitted to kernels3d.csv on A100, L40S and T4 together: forward, channels first
     "norm": replace(GUESS, family="norm", start=2.4e-6, traffic=0.75, pace=2.3e9),
     "pool": replace(GUESS, family="pool", start=4.8e-6, traffic=0.77, pace=1.4e9),
+    # operators of which only FLOP and bytes are known: a tenth of the peak, or most of it
+    "counted": replace(GUESS, family="counted", sustained=0.3, uncertainty=0.9),
 }  # fmt: skip
 
 
@@ -140,7 +142,7 @@ def origin(
 def duration(
     used: Curve,
     device: Device,
-    rate: float,
+    rate: Numbers,
     m: Floats,
     n: Floats,
     k: Floats,

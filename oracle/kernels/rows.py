@@ -14,7 +14,7 @@ import numpy as np
 
 from oracle.kernels.attention import attention
 from oracle.kernels.conv import conv, family_of
-from oracle.kernels.curve import precision_on
+from oracle.kernels.curve import curve, precision_on
 from oracle.kernels.gemm import gemm
 from oracle.kernels.passes import Passes
 from oracle.kernels.profile.measured import Profile
@@ -30,10 +30,13 @@ from oracle.spec.device import Device
 # and the copies between them; a loss in fp32 is written out pass by pass
 DISPATCHED = {
     "gemm": (3, 4), "conv": (2, 3), "flash": (5, 6), "attention": (12, 16), "stream": (2, 3),
-    "loss": (15, 8),
+    "counted": (2, 3), "loss": (15, 8),
 }  # fmt: skip
 BESIDE = {"fp8": "bf16"}  # what all layers but linear ones compute in
 CAST = 4  # bytes an element: read in 16 bits, written in 8 as it is and turned round
+# passes over fp32 logits for a loss that is only logged: cast up, then a logarithm of the softmax
+# that reads a row three times, since those at work together are more than a cache holds
+LOGGED = 1.5 + 4
 MERGED = 10  # bytes to add an element of a part's result to those before it, in fp32
 
 
@@ -209,14 +212,15 @@ def _attention(at: _At, device: Device, precision: str, part: str) -> Floats:
     # in a ring each device meets one part's keys at a time, and merges what it makes of them
     rounds = at(shard.rounds)
     queries, width = at(shard.model.made[0]) / rounds, at.family.width
+    keys = at(shard.kv_heads) * row.repeated
     core = attention(
-        device, precision, at(shard.micro), at(shard.heads), at(shard.kv_heads), queries,
+        device, precision, at(shard.micro), at(shard.heads), keys, queries,
         at.family.keys / rounds, width, _masked(row),
         "forward" if part == "forward" else "backward", row.flash, dropout, version=row.version,
         queued=True,
     )  # fmt: skip
     core = core * rounds**2 / at(shard.long) + _stream(at, device, precision, part)
-    made = at(shard.heads) + (2 * at(shard.kv_heads) if part == "data" else 0)  # o; dq, dk, dv
+    made = at(shard.heads) + (2 * keys if part == "data" else 0)  # o; dq, dk, dv
     merged = stream(device, MERGED * at(shard.micro) * queries * width * made, queued=True)
     return core + np.where(rounds > 1, (rounds - 1) * merged, 0.0)
 
@@ -227,7 +231,7 @@ def _stream(at: _At, device: Device, precision: str, part: str) -> Floats:
     shard = at.shard
     over_x, over_y = at.family.reads if part == "forward" else at.family.rereads
     if part == "forward":  # each time read and written in 16 bits, or read in 32
-        over_x = over_x + at.family.loss * shard.software.kernels.logged
+        over_x = over_x + LOGGED * at.family.loss * shard.software.kernels.logged
     # a loss is taken in fp32 whatever the precision
     width = np.where(at.family.loss, 4.0, shard.delta)
     moved = at(shard.micro) * width * (over_x * at(shard.x) + over_y * at(shard.y))
@@ -247,7 +251,17 @@ def _reduction(at: _At, device: Device, precision: str, part: str) -> Floats:
     return np.where(elements > 0, seconds, 0.0)
 
 
+def _counted(at: _At, device: Device, precision: str, part: str) -> Floats:
+    """FLOP at an assumed share of the peak, or their bytes over the bandwidth if that is longer."""
+    shard, own = at.shard, precision_on(device, BESIDE.get(precision, precision))
+    rate = device.peak[own] * curve(device, "counted").sustained
+    share = at(shard.y) / at(shard.model.y)  # of what it makes, here
+    math = at(shard.micro) * share * 2 * at(shard.model.mac) / rate
+    return np.maximum(math, _stream(at, device, precision, part))
+
+
 PRICE = {
     "gemm": _gemm, "conv": _conv, "deconv": _conv, "attention": _attention, "stream": _stream,
     "reduction": _reduction,
+    "counted": _counted,
 }  # fmt: skip

@@ -29,7 +29,7 @@ RISE = 0.1  # of a step, over which it goes up: more work takes longer, however 
 
 
 def waves(
-    used: Curve, device: Device, rate: float, m: Floats, n: Floats, k: Floats, count: Numbers
+    used: Curve, device: Device, rate: Numbers, m: Floats, n: Floats, k: Floats, count: Numbers
 ) -> Floats:
     """Seconds of arithmetic of `count` products (m×k)·(k×n)."""
     border, processors = used.tile, device.processors

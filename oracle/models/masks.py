@@ -45,6 +45,12 @@ def moved(model: Model) -> Flags:
 
 
 @lru_cache(MODELS)
+def opaque(model: Model) -> Flags:
+    """Rows that may look anywhere: nobody knows along what they can be cut."""
+    return model.mask(lambda row: row.kind == "opaque")
+
+
+@lru_cache(MODELS)
 def streams(model: Model) -> Flags:
     """Rows that wait for memory, whatever the clock."""
     return model.mask(lambda row: row.work == "stream")

@@ -277,6 +277,8 @@ def _mac(row: Row) -> float:
         if row.kind == "deconv":
             return row.given.size * row.made.channels / row.groups * window
         return row.made.size * row.given.channels / row.groups * window
+    if row.work == "counted":
+        return row.macs
     if row.work == "gemm":
         return float(row.given.size) * row.made.channels
     if row.work == "attention":

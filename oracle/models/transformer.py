@@ -89,7 +89,8 @@ class Transformer:
         attention = Attention(
             self.heads, self.kv_heads, self.width, self.causal,
             bias if self.qkv_bias is None else self.qkv_bias, positions == "rotary", flash,
-            self.dropout, self.window, fused, version, name="attention",
+            self.dropout, self.window, fused, version, kernels.repeated,
+            kernels.strided, name="attention",
         )  # fmt: skip
         ffn = self.ffn or 4 * self.hidden
         mlp: Layer = (

@@ -1,7 +1,7 @@
 """Who talks to whom: the devices of a plan as a mesh, and a message's group as a slice of it.
 
-It names `data`, `tensor` and `expert`, since experts are dealt to the inner part of the data axis,
-whole ones to that of the tensor axis first.
+It names `data`, `context`, `tensor` and `expert`, since experts are dealt to the inner part of
+the axes of context and data, whole ones to that of the tensor axis first.
 """
 
 from __future__ import annotations
@@ -36,9 +36,10 @@ class Groups:
     """Groups of a table of plans by the axes they span.
 
     A plan's axes nest outermost first, so the stride of an axis is the product of the degrees
-    inside it. `expert` is the inner part of the data axis, `data/expert` the rest of it; where
-    experts stay whole `expert/tensor` is the inner part of the tensor axis that they are dealt to
-    as well, `tensor/expert` the rest, and either has no devices where tensor cuts them.
+    inside it. `expert` is the inner part of the data axis, `data/expert` the rest of it, and so
+    are `expert/context` and `context/expert` of the context axis, which is dealt along first.
+    Where experts stay whole `expert/tensor` is the inner part of the tensor axis that they are
+    dealt to as well, `tensor/expert` the rest, and either has no devices where tensor cuts them.
     """
 
     def __init__(self, plan: Plan) -> None:
@@ -51,10 +52,11 @@ class Groups:
         self.devices = stride
         axis = plan.axis("expert")
         inside = np.where(axis.uncut, self.sizes["tensor"], 1)
-        within = axis.within(inside)
+        within, beside, rest = axis.within(inside, self.sizes["context"])
         # what does not divide the data axis is infeasible; it is priced as what does
-        expert = np.gcd(self.sizes["data"].astype(int), (axis.degree / within).astype(int))
+        expert = np.gcd(self.sizes["data"].astype(int), rest)
         for name, around, part in (("data", self.sizes["data"], expert),
+                                   ("context", self.sizes["context"], beside),
                                    ("tensor", inside, within)):  # fmt: skip
             dealt, left = "expert" if name == "data" else f"expert/{name}", f"{name}/expert"
             self.sizes[dealt], self.strides[dealt] = part, self.strides[name]

@@ -57,13 +57,10 @@ def options_for(
 
 
 def room_for(system: System, plans: Iterable[str | Plan], grow: bool = False) -> System:
-    """The system, where it has the devices that plans want, or is let `grow` to them.
-
-    Plans are refused where none of them has room; beside others that have, a plan is `broken`.
-    """
+    """The system, where it has the devices that plans want, or is let `grow` to them."""
     each = (parsed(plan, 1) if isinstance(plan, str) else plan for plan in plans)
-    wanted = [int(devices) for plan in each for devices in plan.devices[:, 0]] or [1]
-    return system.of_size(max(wanted) if grow else min(wanted), grow)
+    wanted = (int(devices) for plan in each for devices in plan.devices[:, 0])
+    return system.of_size(max(wanted, default=1), grow)
 
 
 # what runs a training where nobody says it, by kind of model

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from statistics import NormalDist
 from typing import Any
@@ -17,13 +17,14 @@ from oracle.plan.plan import Plan, table
 from oracle.predict import evaluate
 from oracle.predict.evaluate import Block, Work
 from oracle.predict.memory import KINDS
-from oracle.predict.remarks import remarks
+from oracle.predict.remarks import of_profile, remarks
 from oracle.spec.options import Options
 from oracle.spec.system import System
 from oracle.spec.tabular import Tabular
 
 Floats = NDArray[np.float64]
 NINETY = 1.6449  # standard deviations to either side that hold 90 %
+WIDEST = 50.0  # logarithm of an interval's end by its middle: whoever doubts more knows nothing
 PARTS = ("forward", "backward", "update", "bubble", "recompute")
 
 
@@ -83,12 +84,12 @@ class Estimate(Tabular):
 
     @property
     def seconds_low(self) -> Floats:
-        return self.seconds * np.exp(-self._spread)
+        return self.seconds * np.exp(-np.minimum(self._spread, WIDEST))
 
     @property
     def seconds_high(self) -> Floats:
         up = NINETY * np.hypot(self.deviation, self.more) / np.maximum(self.seconds, 1e-30)
-        return self.crowded * np.exp(up)
+        return self.crowded * np.exp(np.minimum(up, WIDEST))
 
     @property
     def interference(self) -> Floats:
@@ -118,7 +119,14 @@ class Estimate(Tabular):
     @cached_property
     def warnings(self) -> list[dict[str, str]]:
         """What was done otherwise than asked, and values of the specs that look wrong."""
-        return remarks(self.system, self.model.dataset, self.options, self.exchange)
+        found = remarks(self.system, self.model.dataset, self.options, self.exchange)
+        if self.options.profile is None or not len(self):
+            return found
+        own = replace(self.options, profile=None)
+        expected = estimate(self.model, self.system, self.plans[:1], float(self.batch[0]), own)
+        took, due = (sum(float(one.compute[part][0]) for part in ("forward", "backward"))
+                     for one in (self, expected))  # fmt: skip
+        return [*found, *of_profile(self.system, took / max(due, 1e-30))]
 
     def take(self, rows: Sequence[int]) -> Estimate:
         """The same estimate of a selection of plans."""

@@ -63,6 +63,11 @@ class Priced:
         return self.message.over == "mesh"
 
     @property
+    def stays(self) -> bool:
+        """Whether recomputation finds what was sent: weights that were gathered to run back."""
+        return self.message.when == "unit forward"
+
+    @property
     def covered(self) -> Array:
         """(plans,) whether its price was fitted to measurements, at whatever size."""
         return np.isin(np.array([*self.origins, ""])[self.best], MEASURED)

@@ -31,9 +31,7 @@ def menu_of(message: Message, found: Slice, system: System, options: Options, li
     if message.over != "mesh":
         return [Offer([link_line(system, message.over, message.what)])]
     return [
-        NOTHING if devices > system.devices or not pattern
-        # what reaches past the system is not priced: it is infeasible, and says so
-        else lines(system, message.op, pattern, devices, options.algorithm)
+        lines(system, message.op, pattern, devices, options.algorithm) if pattern else NOTHING
         for pattern, devices in found.patterns
     ]  # fmt: skip
 

@@ -13,6 +13,7 @@ from oracle.spec.plausible import warnings
 from oracle.spec.schema import Clash
 from oracle.spec.system import System
 
+STRANGE = 5.0  # times what kernels are expected to take: fits of known devices stay within 2
 ANY = (None, "best", "nccl")  # algorithms that say nothing of one operation
 
 
@@ -49,3 +50,12 @@ def remarks(
     found = [*fallbacks(system, options, exchange), *warnings(system, "system")]
     found += [] if dataset is None else warnings(dataset, "dataset")
     return [{"field": one.field, "what": one.what, "hint": one.hint} for one in found]
+
+
+def of_profile(system: System, ratio: float) -> list[dict[str, str]]:
+    """Whether measured rows can be of this device, by how many times as long they take."""
+    if 1 / STRANGE <= ratio <= STRANGE:
+        return []
+    times, way = (ratio, "longer") if ratio > 1 else (1 / ratio, "shorter")
+    what = f"its rows take {times:.3g} times {way} than {system.device.name} is expected to"
+    return [{"field": "profile", "what": what, "hint": "measure on the device that is meant"}]

@@ -20,7 +20,6 @@ from oracle.models.shard import Array
 from oracle.plan.strategies.recompute import recomputed
 from oracle.predict.workload import Workload
 from oracle.spec.options import Options
-from oracle.spec.precision import MIXED
 from oracle.spec.system import System
 
 
@@ -52,16 +51,22 @@ def work_of(load: Workload, system: System, options: Options) -> StageWork:
         rate = device.peak[precision_on(device, options.precision)]
         update = 2 * weights / rate
     else:
-        # micro-batches' gradients are read and added up in fp32, unless their product does it
+        # micro-batches' gradients, or their shards, are read and added up in fp32, unless their
+        # product does it
         said, precision = options.software, options.precision
-        grown = total(shard.w * ~adding(model)) * (state.segments > 1)
+        grown = sum((total(w * ~adding(model)) * share for w, share in load.shares("graded")),
+                    np.zeros(1)) * (state.segments > 1)  # fmt: skip
         each = 2 * said.exchange.buffer(precision) + shard.delta  # read, added up, written
         added = kernels.stream(device, each * grown, queued=True)
-        # ZeRO-3 copies what it gathers into its place, and gradients to where they are summed up
+        # ZeRO-3 copies what it gathers into its place, unless it is gathered there, and gradients
+        # to where they are summed up
         gathered = load.gathered
         shared = gathered > 0
-        forward = forward + kernels.stream(device, 2 * shard.delta * gathered, queued=True) * shared
-        moved = (3 * shard.delta + said.exchange.buffer(precision)) * gathered
+        moved = (shard.delta + said.exchange.buffer(precision)) * gathered
+        if said.gather.placed:
+            placed = 2 * shard.delta * gathered
+            forward = forward + kernels.stream(device, placed, queued=True) * shared
+            moved = moved + placed
         weight = weight + added
         backward = backward + added + kernels.stream(device, moved, queued=True) * shared
         update = _update(weights, load, device, options)
@@ -88,7 +93,7 @@ def _update(weights: Array, load: Workload, device: Any, options: Options) -> Ar
     def price(device: Any, precision: str, weights: Array) -> Array:
         seconds = kernels.update(device, precision, options.optimizer, weights, tensors)
         # cast gradients up, unscale them, cast weights down; read them for their norm: bytes
-        casts = options.software.state.casts if precision in MIXED else 0.0
+        casts = options.software.state.cast(precision)
         clipped = 4 if options.optimizer in ("adam", "lamb") else 0
         if precision == "fp8" and options.software.state.fp8_casts == "step":
             casts = casts + CAST

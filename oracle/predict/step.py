@@ -32,11 +32,13 @@ class StageMessages:
     """Exposed seconds of each stage's messages by when they are sent, and the host's: (u, p)."""
 
     forward: Array
+    again: Array  # of those of the forward pass, what recomputation sends once more
     backward: Array
     after: Array
     border: Array  # ideally each crossing; else receive time before a backward pass
     ahead: Array  # receive time before a forward pass
-    host: tuple[Array, Array]  # seconds to launch those of either pass
+    # seconds to launch those of either pass, and those that recomputation sends once more
+    host: tuple[Array, Array, Array]
 
 
 def messages_of(
@@ -46,18 +48,19 @@ def messages_of(
     shape = work.forward.shape
     host_work = options.software.host
     launch = 0.0 if options.ideal else host_work.call * host_work.launch(system)
-    found = {when: np.zeros(shape) for when in ("forward", "backward", "step", "border")}
-    host = {when: np.zeros(shape) for when in ("forward", "backward")}
+    found = {when: np.zeros(shape) for when in ("forward", "backward", "step", "border", "again")}
+    host = {when: np.zeros(shape) for when in ("forward", "backward", "again")}
     ahead = np.zeros(shape)
     for one in talk:
-        when = one.when
-        found[when] = found[when] + one.exposed - one.ahead
+        repeated = one.when == "forward" and not one.stays
+        for when in (one.when, "again") if repeated else (one.when,):
+            found[when] = found[when] + one.exposed - one.ahead
+            if when in host:
+                host[when] = host[when] + launch * one.calls
         ahead = ahead + one.ahead
-        if when in host:
-            host[when] = host[when] + launch * one.calls
     return StageMessages(
-        found["forward"], found["backward"], found["step"], found["border"],
-        ahead, (host["forward"], host["backward"]),
+        found["forward"], found["again"], found["backward"], found["step"], found["border"],
+        ahead, (host["forward"], host["backward"], host["again"]),
     )  # fmt: skip
 
 
@@ -105,10 +108,10 @@ def passes_of(
     again = np.zeros_like(work.forward[same]) + _chosen(kind, work.recomputed, same)
     host = work.host[1][same] + sent.host[1][same] + _chosen(kind, work.host_recomputed, same)
     back = sent.backward[same]
-    if not ideal:  # a full recomputation sends everything again
+    if not ideal:  # a full recomputation sends everything again but weights that are there
         full = kind == recompute.number("mode", "full")
-        back = back + full * sent.forward[same]
-        host = host + full * sent.host[0][same]
+        back = back + full * sent.again[same]
+        host = host + full * sent.host[2][same]
     host_ahead = (work.host[0] + sent.host[0])[same]
     ahead, border = sent.ahead[same], (0.0 if ideal else sent.border[same])
     device = work.backward[same] + again + back + border
@@ -146,10 +149,12 @@ class Step:
     def uncertainty(self) -> Uncertainty:
         """How far each plan's seconds can be trusted; worked out where anybody asks."""
         times = {"forward": self.segments * self.repeats, "backward": self.segments,
-                 "step": self.uncovered, "border": self.shown}  # fmt: skip
+                 "step": self.uncovered, "border": self.shown, "stays": self.segments}  # fmt: skip
         ahead, back = self.paces
-        stage = {"forward": ahead, "backward": back, "step": self.end, "border": back}
-        talked, short = messages(self.talk, times, stage, self.same)
+        stage = {"forward": ahead, "backward": back, "step": self.end, "border": back,
+                 "stays": ahead}  # fmt: skip
+        talk = [replace(one, when="stays") if one.stays else one for one in self.talk]
+        talked, short = messages(talk, times, stage, self.same)
         work = np.sum(list(self.compute.values()), axis=0)
         return Uncertainty(
             self.seconds,
@@ -169,9 +174,9 @@ class Step:
 
     def _whole(self, one: Priced) -> Exchange:
         same = self.same
-        calls = self._over(one.when, one.calls, one.ahead_calls)
-        seconds = self._over(one.when, one.seconds, one.ahead)
-        exposed = self._over(one.when, one.exposed, one.ahead)
+        calls = self._over(one, one.calls, one.ahead_calls)
+        seconds = self._over(one, one.seconds, one.ahead)
+        exposed = self._over(one, one.exposed, one.ahead)
         exposed = exposed * self.uncovered if one.when == "step" else exposed
         if one.when == "border":
             exposed = exposed * np.divide(self.shown, self.crossings, out=np.ones(len(same)),
@@ -188,19 +193,22 @@ class Step:
         if one.sides is not None:
             return np.maximum(one.sides[0][same, ahead], one.sides[1][same, back])
         if one.when == "forward":
-            again = np.where(self.repeats > 1, one.nbytes[same, back], 0.0)
+            again = np.where(self._repeated(one) > 1, one.nbytes[same, back], 0.0)
             return np.maximum(one.nbytes[same, ahead], again)
         return np.asarray(one.nbytes[same, self.end if one.when == "step" else back])
 
-    def _over(self, when: str, values: Array, before: Any = 0.0) -> Array:
+    def _repeated(self, one: Priced) -> Array | float:
+        """Times that a message of the forward pass is sent."""
+        return 1.0 if one.stays else self.repeats
+
+    def _over(self, one: Priced, values: Array, before: Any = 0.0) -> Array:
         """What comes up each time, over an iteration; `before` of it belongs to the pass ahead."""
-        same, (ahead, back) = self.same, self.paces
+        same, (ahead, back), when = self.same, self.paces, one.when
         if when == "step":
             return values[same, self.end]
         if when == "forward":
-            return np.asarray(
-                self.segments * (values[same, ahead] + (self.repeats - 1) * values[same, back])
-            )
+            more = self._repeated(one) - 1
+            return np.asarray(self.segments * (values[same, ahead] + more * values[same, back]))
         times = self.crossings if when == "border" else self.segments
         if np.ndim(before) < 2:
             return times * values[same, back]

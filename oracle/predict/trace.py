@@ -97,7 +97,7 @@ def _sent(work: Work, when: str, stage: int, at: int) -> list[Sending]:
     again = when == "backward" and work.block.step.repeats[work.row] > 1
     found = []
     for one, _ in work.messages:
-        if one.when == when or (again and one.when == "forward"):
+        if one.when == when or (again and one.when == "forward" and not one.stays):
             part = one.seconds[at, stage], one.exposed[at, stage]
         elif one.when == "border" and when in ("forward", "backward"):
             ahead = np.broadcast_to(one.ahead, one.seconds.shape)[at, stage]

@@ -7,7 +7,10 @@ kernels       CSV of measured kernels
 importers/    models of other tools as specs: every module is a format, found by itself
 jobs/         files that start a training, as settings with their places: one module a format
 frameworks/   such settings as a model, a software, a plan and a batch: one module a framework
-config_json families      the fields of a Hugging Face config, and the families that it may name
-graph layering torch_ops  a traced graph of operations, and the layers that it amounts to
+families/     the models that a Hugging Face config may name: one module a kind of network
+config_json   the fields of a Hugging Face config, read by type
+operations graph          a traced graph of operations
+layering folding counted  the layers that it amounts to; what no kind describes, as counted
+torch_trace torch_ops torch_counts  how torch modules are traced, and what each call costs
 spec_text     the YAML of an imported model
 """

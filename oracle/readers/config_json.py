@@ -10,11 +10,14 @@ from oracle.spec.document import Fault, Place
 
 MOST = 2**40  # of any count in a config; more is a slip or an attack
 NAMES: dict[str, tuple[str, ...]] = {  # what each field is called, in the order of preference
-    "layers": ("num_hidden_layers", "n_layer", "n_layers", "num_layers"),
+    "layers": ("num_hidden_layers", "n_layer", "n_layers", "num_layers", "encoder_layers"),
     "hidden": ("hidden_size", "n_embd", "d_model", "dim"),
-    "heads": ("num_attention_heads", "n_head", "n_heads"),
+    "heads": ("num_attention_heads", "n_head", "n_heads", "num_heads", "encoder_attention_heads"),
     "kv_heads": ("num_key_value_heads", "num_kv_heads", "n_head_kv"),
-    "ffn": ("intermediate_size", "n_inner", "ffn_dim", "ffn_hidden_size"),
+    "ffn": (
+        "intermediate_size", "n_inner", "ffn_dim", "ffn_hidden_size", "hidden_dim", "d_ff",
+        "encoder_ffn_dim",
+    ),
     "vocab": ("vocab_size",),
     "sequence": (
         "max_position_embeddings", "n_positions", "max_seq_len", "seq_length", "n_ctx",
@@ -31,6 +34,11 @@ class Config:
     fields: Mapping[str, Any]
     faults: list[Fault] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
+    asked: int | None = None  # another length of the sequence than the config's
+
+    def but(self, fields: Mapping[str, Any]) -> Config:
+        """The same config with other fields; what is found wrong or noted stays together."""
+        return Config(self.path, fields, self.faults, self.notes, self.asked)
 
     def fault(self, key: str, what: str, hint: str = "") -> None:
         self.faults.append(Fault("E105", what, Place(path=key), hint))
@@ -80,6 +88,17 @@ class Config:
         """The largest of these fields."""
         found = [self.fields.get(key) for key in keys]
         return max((float(v) for v in found if isinstance(v, int | float)), default=0.0)
+
+    def counts(self, key: str, default: list[int]) -> list[int]:
+        """A list of whole numbers, one for each stage of a network."""
+        value = self.fields.get(key)
+        if value is None:
+            return default
+        good = isinstance(value, list) and 0 < len(value) <= 64
+        if not good or not all(type(v) is int and 0 < v <= MOST for v in value):
+            self.fault(key, f"`{key}` is not a list of whole numbers")
+            return default
+        return [int(v) for v in value]
 
     def nested(self, key: str) -> Mapping[str, Any]:
         value = self.fields.get(key)

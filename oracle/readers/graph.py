@@ -13,26 +13,13 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from oracle.models.layers import Shape
+from oracle.readers.operations import Op
 from oracle.spec.document import SpecError, refusal
 
-INPUT = -1
-Dims = tuple[int, ...]
 # x times this function of x is that activation; "" is the inside of a norm
 ACTIVATION_OF = {"tanh": "gelu", "erf": "gelu", "sigmoid": "silu", "rsqrt": "", "sqrt": ""}
-WEIGHTLESS = ("pass", "multiply", "add", "concat", "mean", "dropout")
+WEIGHTLESS = ("pass", "multiply", "add", "concat", "mean", "dropout", "join")
 MLP_FUNCTIONS = ("gelu", "relu", "silu")
-
-
-@dataclass(slots=True)
-class Op:
-    """One operation of a trace: what it read, and what a spec says of it."""
-
-    kind: str  # a layer kind, or: pass multiply mean product softmax core table
-    feeds: list[int]  # operations whose output it reads; INPUT is the sample
-    given: Dims = ()  # of the tensor it read first, batch included
-    fields: dict[str, Any] = field(default_factory=dict)
-    weights: frozenset[str] = frozenset()
-    last: bool = True  # channels are the last dimension, not the second
 
 
 @dataclass
@@ -45,6 +32,8 @@ class TracedGraph:
     ops: list[Op] = field(default_factory=list)
     outputs: list[int] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
+    sizes: dict[str, int] = field(default_factory=dict)  # elements of each parameter, if known
+    placed: set[str] = field(default_factory=set)  # parameters that a layer has
 
     def stop(self, what: str, hint: str = "") -> SpecError:
         return refusal(self.name, what, hint, "E111")
@@ -109,7 +98,12 @@ class TracedGraph:
                 self._function(i)
         for i in self.live():
             if self.ops[i].kind in ("core", "product"):
-                self._attention(i)
+                try:
+                    self._attention(i)
+                except SpecError as unfit:
+                    if self.ops[i].counted is None:
+                        raise
+                    self.note(f"{unfit.faults[0].what}: its operators are counted one by one")
         for i in self.live():
             if self.ops[i].kind == "dense":
                 self._mlp(i)
@@ -138,6 +132,15 @@ class TracedGraph:
                 self.ops[i] = Op("pass", [x], op.given, {"op": "normed"})
             return
 
+    def moving(self, i: int) -> int:
+        """The last operation that wrote these values to memory: views alone are passed through."""
+        while i >= 0 and self.ops[i].kind == "pass" and self.ops[i].feeds:
+            counted = self.ops[i].counted
+            if self.ops[i].weights or (counted is not None and counted.moves):
+                break
+            i = self.ops[i].feeds[0]
+        return i
+
     def _back(self, i: int, stop: int) -> tuple[set[int], set[str]]:
         """(operations that i is made of, words of what was done to them), no further than `stop`.
 
@@ -153,7 +156,14 @@ class TracedGraph:
                 continue
             seen.add(at)
             op = self.ops[at] if at >= 0 and at != stop else None
-            if op is None or op.kind not in ("pass", "mean", "add", "multiply", "activation"):
+            if op is None or op.kind not in (
+                "pass",
+                "mean",
+                "add",
+                "multiply",
+                "activation",
+                "join",
+            ):
                 sources.add(at)
                 continue
             met.add(op.fields.get("op", op.kind))
@@ -180,8 +190,10 @@ class TracedGraph:
         i, extra = op.feeds[0], 0
         while i >= 0 and self.ops[i].kind == "pass":
             extra += self.ops[i].fields.get("extra", 0)
+            op.weights |= self.ops[i].weights
             i = self.ops[i].feeds[0]
         if extra:
+            op.feeds = [i]
             op.fields = {"extra_tokens": extra}
             op.given = (op.given[0], op.given[1] - extra, *op.given[2:])
 
@@ -199,7 +211,7 @@ class TracedGraph:
             says = {**self.ops[first].fields, "flash": self._says("flash", op.feeds),
                     "causal": self._says("causal", op.feeds),
                     "dropout": self._says("rate", op.feeds)}  # fmt: skip
-        projections, source, rotary = self._projections(ends)
+        projections, norms, source, rotary = self._projections(ends)
         out = self._output_projection(i)
         if out is None:
             raise self.stop("attention without an output projection is no layer kind")
@@ -227,18 +239,22 @@ class TracedGraph:
         if not says.get("flash", True):
             fields["flash"] = False
         weights = frozenset[str]().union(*(self.ops[j].weights for j in (*projections, out)))
-        self.ops[out] = Op("attention", [source], self.ops[projections[0]].given, fields, weights)
+        if norms and self.ops[norms[0]].counted is None:
+            self.note("the norms of queries and keys are left out")
+        self.ops[out] = Op("attention", [source], self.ops[projections[0]].given, fields, weights,
+                           beside=tuple(self.ops[j] for j in norms))  # fmt: skip
 
-    def _projections(self, ends: Iterable[int]) -> tuple[list[int], int, bool]:
-        """(matrices that made queries, keys and values, what they read, whether it was rotated)."""
+    def _projections(self, ends: Iterable[int]) -> tuple[list[int], list[int], int, bool]:
+        """(matrices that made queries, keys and values, their norms, what they read, rotated?)."""
         sources: list[int] = []
+        beside: list[int] = []
         met: set[str] = set()
         for end in ends:
             found, words = self.trace(end)
             while norms := [j for j in found if j >= 0 and self.ops[j].kind == "norm"]:
-                self.note("the norms of queries and keys are left out")
                 found = [j for j in found if j not in norms]
                 for j in norms:
+                    beside.append(j)
                     further, _ = self.trace(self.ops[j].feeds[0])
                     found += further
             sources, met = sources + found, met | words
@@ -250,7 +266,7 @@ class TracedGraph:
                 "attention whose queries and keys come from different tensors is no layer kind",
                 "describe one stack only, or write the spec by hand",
             )
-        return projections, read.pop(), "multiply" in met
+        return projections, sorted(set(beside)), read.pop(), "multiply" in met
 
     def _scores(self, i: int) -> int | None:
         """The product of queries and keys behind a softmax, if there is one."""
@@ -263,7 +279,7 @@ class TracedGraph:
             if op.kind == "product":
                 return i if soft else None
             soft |= op.kind == "activation" and op.fields.get("op") == "softmax"
-            if op.kind not in ("activation", "dropout", "add", "multiply", "mask"):
+            if op.kind not in ("activation", "dropout", "add", "multiply", "join", "mask"):
                 return None
             i = op.feeds[0]
         return None

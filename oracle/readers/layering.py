@@ -6,36 +6,22 @@ repeat count, and layers are named only where others refer to them.
 
 from __future__ import annotations
 
-import json
 import math
-from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
+from collections.abc import Iterable
 from typing import Any
 
 from oracle.models.layers import Shape
-from oracle.readers.graph import INPUT, Op, TracedGraph, short
-
-FUNCTIONS = {"relu", "leaky_relu", "gelu", "silu", "tanh", "sigmoid", "softmax", "swish"}
+from oracle.readers.counted import as_counted, as_part, beside, per_sample, shape_of, weights_of
+from oracle.readers.folding import Folded, Item
+from oracle.readers.graph import TracedGraph, short
+from oracle.readers.operations import INPUT, Op
+from oracle.spec.document import SpecError
 
 
 def layers(graph: TracedGraph, outputs: Iterable[int]) -> list[Any]:
     """The layers of a spec, in order, equal blocks folded; a loss after each output."""
     graph.follow(outputs)
     return Folded(Emitter(graph).items()).layers()
-
-
-@dataclass(slots=True)
-class Item:
-    """One layer to be written: its kind and fields, the items it reads, what it makes."""
-
-    kind: str
-    fields: dict[str, Any]
-    feeds: list[int]
-    made: Shape
-
-    @property
-    def several(self) -> bool:
-        return len(self.feeds) > 1
 
 
 class Emitter:
@@ -45,11 +31,12 @@ class Emitter:
         self.graph = graph
         self.at: dict[int, int] = {INPUT: INPUT}  # operation -> item
         self.made: list[Item] = []
+        self.held = graph.placed  # parameters that a layer has
 
     def items(self) -> list[Item]:
         graph = self.graph
         table = next((op for op in graph.ops if op.kind in ("embedding", "table")), None)
-        ends = {graph.root(output) for output in graph.outputs}
+        ends = {graph.root(output): output for output in graph.outputs}
         for i in ends:
             op = graph.ops[i] if i >= 0 else None
             if table is not None and op is not None and op.kind == "dense":
@@ -63,7 +50,8 @@ class Emitter:
         for i in graph.live():
             self.emit(i, graph.ops[i])
             if i in ends:
-                self.put("loss", {}, [self.at[i]], self.shape(self.at[i]))
+                last = self.source(ends[i])
+                self.put("loss", {}, [last], self.shape(last))
         if not self.made:
             raise graph.stop("the output does not depend on the input through any layer")
         return self.made
@@ -75,20 +63,61 @@ class Emitter:
         self.made.append(Item(kind, fields, feeds, made))
         return len(self.made) - 1
 
+    def source(self, i: int) -> int:
+        """The item that made these values; what only copies or scales them is put in as counted."""
+        chain = []
+        while (i := self.graph.moving(i)) not in self.at:
+            chain.append(i)
+            i = self.graph.ops[i].feeds[0]
+        item = self.at[i]
+        for i in reversed(chain):
+            item = self.at[i] = self.counted(self.graph.ops[i], [item])
+        return item
+
     def emit(self, i: int, op: Op) -> None:
-        feeds = list(dict.fromkeys(self.at[self.graph.root(feed)] for feed in op.feeds))
+        feeds = list(dict.fromkeys(map(self.source, op.feeds)))
         method = getattr(self, f"_{op.kind}", None)
-        if method is None:
+        begin = len(self.made)
+        if method is not None:
+            try:
+                self.at[i] = method(op, feeds)
+                if op.counted is None or self.agrees(op, begin):
+                    self.held |= op.weights
+                    return
+            except SpecError:
+                if op.counted is None:
+                    raise
+            del self.made[begin:]
+        if op.counted is None:
             raise self.graph.stop(f"`{op.fields.get('op', op.kind)}` is no layer kind",
                                   "write that part of the spec by hand")  # fmt: skip
-        self.at[i] = method(op, feeds)
+        self.at[i] = self.counted(op, feeds)
+
+    def agrees(self, op: Op, begin: int) -> bool:
+        """Whether the layers put in have the operator's parameters, and make what it made."""
+        assert op.counted is not None
+        sizes = self.graph.sizes
+        wanted = sum(sizes[name] for name in op.weights - self.held)
+        found = sum(weights_of(item, self.shape(item.feeds[0])) for item in self.made[begin:])
+        made = self.shape(
+            len(self.made) - 1 if len(self.made) > begin else self.source(op.feeds[0])
+        )
+        return wanted == found and made.size == per_sample(op.counted.made, self.graph.batch)
+
+    def counted(self, op: Op, feeds: list[int]) -> int:
+        """An operator as it was counted."""
+        assert op.counted is not None
+        weights = sum(self.graph.sizes[name] for name in op.weights - self.held)
+        self.held |= op.weights
+        fields, made = as_counted(op.counted, self.graph.batch, weights)
+        return self.put("opaque", fields, feeds or [INPUT], made)
 
     def fit(self, op: Op, item: int) -> int:
         """The item whose shape is the one the operation read, with a view put in if need be."""
         have, batch = self.shape(item), self.graph.batch
         if not op.given:
             return item
-        size = math.prod(op.given) // batch
+        size = per_sample(op.given, batch)
         if not op.last:
             want = Shape(op.given[1], op.given[2:])
         else:
@@ -111,6 +140,9 @@ class Emitter:
             return self.put("reshape", to, [item], want)
         if have.tokens and have.channels == want.channels and not want.extents:
             return self.put("first", {}, [item], Shape(have.channels, (1,), True))
+        if self.graph.sizes:  # a view of a part, or of values given several times
+            fields, want = as_part(have, want)
+            return self.put("opaque", fields, [item], want)
         shown = "×".join(map(str, op.given[1:]))
         what = f"`{op.kind}` reads {shown}, a part or rearrangement of what was made before it"
         raise self.graph.stop(what, "write that part of the spec by hand")
@@ -119,11 +151,21 @@ class Emitter:
         item = self.fit(op, feeds[0])
         return self.put(op.kind, {**op.fields, **fields}, [item], self.shape(item))
 
+    def _sized(self, op: Op, item: int) -> int:
+        """The item, or that part of it which the operation read."""
+        batch = self.graph.batch
+        if not op.given or per_sample(op.given, batch) == self.shape(item).size:
+            return item
+        fields, made = as_part(self.shape(item), shape_of(op.given, batch))
+        return self.put("opaque", fields, [item], made)
+
     def _activation(self, op: Op, feeds: list[int]) -> int:
-        return self.put(op.fields["op"], {}, feeds[:1], self.shape(feeds[0]))
+        item = self._sized(op, feeds[0])
+        return self.put(op.fields["op"], {}, [item], self.shape(item))
 
     def _dropout(self, op: Op, feeds: list[int]) -> int:
-        return self.put("dropout", op.fields, feeds[:1], self.shape(feeds[0]))
+        item = self._sized(op, feeds[0])
+        return self.put("dropout", op.fields, [item], self.shape(item))
 
     def _norm(self, op: Op, feeds: list[int]) -> int:
         return self._same(op, feeds)
@@ -133,7 +175,14 @@ class Emitter:
         fields = dict(op.fields)
         if fields["heads"] * fields["width"] == self.shape(item).channels:
             fields.pop("width")
-        return self.put("attention", fields, [item], self.shape(item))
+        made = self.put("attention", fields, [item], self.shape(item))
+        if costs := [one.counted for one in op.beside if one.counted is not None]:
+            names = frozenset[str]().union(*(one.weights for one in op.beside)) - self.held
+            self.held |= names
+            weights = sum(self.graph.sizes[name] for name in names)
+            more = beside(costs, self.graph.batch, weights, self.shape(made))
+            made = self.put("opaque", more, [made], self.shape(made))
+        return made
 
     def _mlp(self, op: Op, feeds: list[int]) -> int:
         return self._same(op, feeds)
@@ -198,6 +247,8 @@ class Emitter:
         return self.put("add", dropped, feeds, first)
 
     def _multiply(self, op: Op, feeds: list[int]) -> int:
+        if op.counted is not None:
+            return self.counted(op, feeds)
         if len(feeds) < 2:
             return feeds[0]
         self.graph.note("a product of two tensors is counted as one pass over the larger")
@@ -206,7 +257,7 @@ class Emitter:
 
     def _concat(self, op: Op, feeds: list[int]) -> int:
         first = self.shape(feeds[0])
-        every = [self.shape(self.at[self.graph.root(feed)]) for feed in op.feeds]
+        every = [self.shape(self.source(feed)) for feed in op.feeds]
         if any(shape.extents != first.extents for shape in every) or len(every) != len(feeds):
             raise self.graph.stop("tensors joined along their extents are no layer kind")
         made = Shape(sum(shape.channels for shape in every), first.extents, first.tokens)
@@ -220,124 +271,14 @@ class Emitter:
         return self.put("position", fields, [item], Shape(have.channels, (tokens,), True))
 
     def _embedding(self, op: Op, feeds: list[int]) -> int:
-        sample = self.graph.sample
-        return self.put("embedding", op.fields, feeds[:1] or [self.at[INPUT]],
-                        Shape(op.fields["hidden"], sample.extents, True))  # fmt: skip
-
-
-class Folded:
-    """Items cut into pieces where one tensor only is passed on; equal runs are written once."""
-
-    LONGEST = 64  # pieces of one block
-
-    def __init__(self, items: list[Item]) -> None:
-        self.items = items
-        self.names: dict[int, str] = {INPUT: "input"}
-        self.used: dict[str, int] = {}
-        self.pieces = list(self._pieces())
-        self.forms = [self._form(piece) for piece in self.pieces]
-        self.piece = {i: n for n, piece in enumerate(self.pieces) for i in piece}
-
-    def _pieces(self) -> Iterator[range]:
-        least = [len(self.items)] * (len(self.items) + 1)
-        for i in reversed(range(len(self.items))):
-            least[i] = min(least[i + 1], *self.items[i].feeds)
-        start = 0
-        for i in range(len(self.items)):
-            if least[i + 1] >= i:
-                yield range(start, i + 1)
-                start = i + 1
-
-    def _form(self, piece: range) -> str:
-        return json.dumps(
-            [
-                [self.items[i].kind, self.items[i].fields,
-                 [feed - piece.start for feed in self.items[i].feeds]]
-                for i in piece
-            ]
-        )  # fmt: skip
-
-    def layers(self) -> list[Any]:
-        found: list[Any] = []
-        at = 0
-        while at < len(self.pieces):
-            length, times = self._run(at)
-            span = self.pieces[at : at + length]
-            begin, end = span[0].start, span[-1].stop
-            if length == 1 and len(span[0]) == 1:
-                found += self._write(begin, end, "")
-            else:
-                last = self.pieces[at + length * times - 1][-1]
-                block: dict[str, Any] = {"repeat": times} if times > 1 else {}
-                if self._wanted(last, range(last + 1, len(self.items)), at + length * times):
-                    block = {"name": self._name(last, "stack"), **block}
-                inner = self._write(begin, end, "block")
-                found.append({**block, "layers": inner})
-            at += length * times
-        return found
-
-    def _run(self, at: int) -> tuple[int, int]:
-        """(pieces in a block, times it recurs) of what starts here."""
-        best = (1, 1)
-        if not any(self.items[i].several for i in self.pieces[at]):
-            return best
-        for length in range(1, min(self.LONGEST, (len(self.pieces) - at) // 2) + 1):
-            unit, times = self.forms[at : at + length], 1
-            while self.forms[at + length * times : at + length * (times + 1)] == unit:
-                times += 1
-            if times > 1 and length * (times - 1) > best[0] * (best[1] - 1):
-                best = (length, times)
-        while best[1] == 1 and self._tail(at + best[0]):
-            best = (best[0] + 1, 1)
-        return best
-
-    def _tail(self, at: int) -> bool:
-        """Whether a piece is a mere activation, which belongs to the block before it."""
-        found = [self.items[i] for i in self.pieces[at]] if at < len(self.pieces) else []
-        return len(found) == 1 and found[0].kind in FUNCTIONS
-
-    def _write(self, begin: int, end: int, entry: str) -> list[Any]:
-        wanted = {feed for i in range(begin, end) for feed in self.items[i].feeds
-                  if self.items[i].several or feed != i - 1}  # fmt: skip
-        known = self.names.get(begin - 1, "")
-        if entry:
-            self.names[begin - 1] = entry
-        written = []
-        for i in range(begin, end):
-            item = self.items[i]
-            fields: dict[str, Any] = {}
-            outside = not entry and self._wanted(i, range(end, len(self.items)), self.piece[i] + 1)
-            if i in wanted or outside:
-                fields["name"] = self._name(i, item.kind)
-            if item.several or item.feeds != [i - 1]:
-                fields["from"] = [self.names[feed] for feed in item.feeds]
-            written.append(_written(item.kind, {**fields, **item.fields}))
-        if entry:
-            self.names[begin - 1] = known
-        return written
-
-    def _wanted(self, i: int, within: range, following: int) -> bool:
-        """Whether a layer further down has to call item i by name; the next block need not."""
-        length, _ = self._run(following) if following < len(self.pieces) else (0, 0)
-        called = self.pieces[following + length - 1].stop if length else 0
-        return any(
-            i in self.items[j].feeds and (self.items[j].several or j != i + 1)
-            for j in within
-            if not (j < called and (length > 1 or len(self.pieces[following]) > 1))
-        )
-
-    def _name(self, i: int, kind: str) -> str:
-        if i not in self.names or not self.names[i]:
-            self.used[kind] = self.used.get(kind, 0) + 1
-            self.names[i] = f"{kind}{self.used[kind]}"
-        return self.names[i]
-
-
-def _written(kind: str, fields: dict[str, Any]) -> Any:
-    short = {"dense": "filters", "norm": "op", "dropout": "rate"}.get(kind)
-    if not fields or (kind == "norm" and fields == {"op": "batch"}):
-        return kind
-    return {kind: fields[short]} if short and set(fields) == {short} else {kind: fields}
+        item, extents = feeds[0] if feeds else self.at[INPUT], self.graph.sample.extents
+        if op.counted is not None:  # of some words of the sample, or of one of several inputs
+            looked_up = per_sample(op.counted.made, self.graph.batch) // op.fields["hidden"]
+            if self.shape(item).channels != 1 or self.shape(item).size != looked_up:
+                words = Shape(1, (looked_up,))
+                item = self.put("opaque", as_part(self.shape(item), words)[0], [item], words)
+            extents = self.shape(item).extents or (1,)
+        return self.put("embedding", op.fields, [item], Shape(op.fields["hidden"], extents, True))
 
 
 def _wide(value: Any, rank: int) -> list[int]:

@@ -17,7 +17,6 @@ class Tracer(Protocol):
 
     graph: TracedGraph
     triangles: set[int]  # masks that are causal
-    unplaced: set[str]  # parameters that no layer kind has a place for
 
     def feed(self, tensor: torch.Tensor) -> int:
         """The operation that made a tensor."""
@@ -27,7 +26,7 @@ class Tracer(Protocol):
 
 
 BATCH = 7  # samples traced: a number that no layer has by accident
-RECURRENT = ("lstm", "gru", "rnn_tanh", "rnn_relu", "lstm_cell", "gru_cell", "rnn_tanh_cell")
+RECURRENT = ("lstm", "gru", "rnn_tanh", "rnn_relu")
 UNARY = {
     "relu": "relu", "relu_": "relu", "leaky_relu": "leaky_relu", "leaky_relu_": "leaky_relu",
     "gelu": "gelu", "silu": "silu", "silu_": "silu", "tanh": "tanh", "tanh_": "tanh",
@@ -84,7 +83,7 @@ def _convolution(tracer: Tracer, call: TorchCall) -> Noted:
     }  # fmt: skip
     if transposed:
         if any(d != 1 for d in dilation):
-            raise tracer.graph.stop("a transposed convolution with holes is no layer kind")
+            return "opaque", {}
         return "deconv", {**fields, "output_padding": short(extra)}
     return "conv", {**fields, "dilation": short(dilation)}
 
@@ -93,7 +92,7 @@ def _convolution(tracer: Tracer, call: TorchCall) -> Noted:
 def _matrix(tracer: Tracer, call: TorchCall) -> Noted:
     if not call.parameters:
         if len(call.inputs) < 2:
-            return "pass", {"op": "matrix with a constant"}
+            return "opaque", {}
         q, k = call.inputs[-2:]
         fields = {"heads": math.prod(q.shape[:-2]) // BATCH or 1, "width": q.shape[-1]}
         return "product", fields, [tracer.feed(q), tracer.feed(k)]
@@ -135,7 +134,7 @@ def _adaptive(tracer: Tracer, call: TorchCall) -> Noted:
     before, after = list(call.args[0].shape[2:]), list(made.shape[2:])
     op = {} if isinstance(call.out, tuple) else {"op": "mean"}
     if any(b % a for b, a in zip(before, after, strict=True)):
-        raise tracer.graph.stop(f"pooling of {before} to {after} is no layer kind")
+        return "opaque", {}
     kernel = [b // a for b, a in zip(before, after, strict=True)]
     whole = all(a == 1 for a in after)
     return "pool", {"kernel": "global" if whole else short(kernel), **op, "made": after}
@@ -156,9 +155,9 @@ def _light(tracer: Tracer, call: TorchCall) -> Noted:
 def _multiply(tracer: Tracer, call: TorchCall) -> Noted:
     if call.parameters:
         wide = max(call.parameters, key=torch.Tensor.numel)
-        if wide.numel() == wide.shape[-1]:
+        if wide.numel() == wide.shape[-1] and len(call.inputs) == 1:
             return "norm", {"op": "rms"}, [tracer.feed(call.inputs[0])]
-        tracer.unplaced.add("parameters that multiply")
+        return "opaque", {}
     ops = tracer.graph.ops
     noise = [t for t in call.inputs if (i := tracer.graph.root(tracer.feed(t))) >= 0
              and ops[i].kind == "noise"]  # fmt: skip
@@ -178,15 +177,15 @@ def _tensors(args: Sequence[Any]) -> int:
 def _sum(tracer: Tracer, call: TorchCall) -> Noted:
     if call.parameters:
         wide = max(call.parameters, key=torch.Tensor.numel)
-        if wide.numel() > wide.shape[-1]:
+        if wide.numel() > wide.shape[-1] and wide.shape[-1] > 1 and call.out.dim() == 3:
             return "position", {}
         made = tracer.graph.root(tracer.feed(call.inputs[0]))
-        if made >= 0 and tracer.graph.ops[made].kind == "dense":
-            op = tracer.graph.ops[made]
+        vector = wide.numel() == wide.shape[-1] == call.out.shape[-1]
+        op = tracer.graph.ops[made]
+        if made >= 0 and op.kind == "dense" and vector and not op.fields["bias"]:
             op.fields["bias"], op.weights = True, op.weights | tracer.weights(call.parameters)
-        else:
-            tracer.unplaced.add("a parameter that is added to channels")
-        return "pass", {}
+            return "view", {}
+        return "opaque", {}
     if len(call.inputs) > 1 and call.inputs[0].shape == call.inputs[1].shape:
         return "add", {}
     kinds = {tracer.graph.ops[i].kind for i in map(tracer.feed, call.inputs) if i >= 0}

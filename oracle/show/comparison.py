@@ -14,9 +14,8 @@ def comparison_text(found: Comparison) -> str:
     lines = [f"mean accuracy {np.mean(found.accuracy):.1%} over {count}; "
              f"{np.mean(found.covered):.0%} inside the 90 % interval"]  # fmt: skip
     if len(found.seconds) > 1:
-        lines.append(
-            f"ranking τ {found.tau:.2f}; our pick is {found.regret:.1%} slower than the best"
-        )
+        order = "" if np.isnan(found.tau) else f"ranking τ {found.tau:.2f}; "
+        lines.append(f"{order}our pick is {found.regret:.1%} slower than the best")
     for i, plan in enumerate(found.predicted.plans):
         mark = "" if found.covered[i] else "  outside its interval"
         lines += ["", f"{plan}: predicted {show(found.predicted.seconds[i], 's')}, measured "

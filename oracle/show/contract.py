@@ -113,9 +113,9 @@ ANSWERS: dict[str, Schema] = {
         "better_knobs": maybe(TEXT), "rivals": listed(record({"plan": TEXT, "seconds": SECONDS})),
         "flips": listed(record({"cause": TEXT, "factor": NUMBER, "winner": TEXT, "loser": TEXT})),
         "measure": maybe(record({"what": TEXT, "share": NUMBER}))}),
-    "sweep": record({"schema": {"const": 1}, "rows": listed(record(ROW))}),
+    "sweep": record({**MADE_BY, **FROM, "options": SET, "rows": listed(record(ROW))}),
     "calibrate": record({
-        **MADE_BY, "system": TEXT,
+        **MADE_BY, **FROM, "system": TEXT,
         "readings": listed(record({"path": TEXT, "format": TEXT, "samples": COUNT,
                                    "skipped": named(COUNT)})),
         "fits": listed(FITTED), "refused": listed(record({"what": TEXT, "why": TEXT})),

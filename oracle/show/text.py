@@ -80,9 +80,9 @@ def _faster(ranking: Ranking) -> list[str]:
 
 
 def said_otherwise(shown: Estimate) -> list[str]:
-    """What was not done as it was asked: a precision or an algorithm that is not there."""
+    """What was not done as it was asked: a precision, an algorithm, a profile of this device."""
     return [_fit(f"  {one['field']}: {one['what']}") for one in shown.warnings
-            if one["field"] in ("precision", "algorithm")]  # fmt: skip
+            if one["field"] in ("precision", "algorithm", "profile")]  # fmt: skip
 
 
 def _superlative(ranking: Ranking) -> str:

@@ -168,6 +168,13 @@ def _build(kind: type[S], what: Any, beside: Path | None = None) -> S:
     return read(kind, node, name, text, label=kind.__name__.lower())
 
 
+def read_again(kind: type[S], body: Mapping[str, Any], beside: Path) -> S:
+    """What a file of this content would be in a folder; a SpecError with every fault."""
+    node, name, text = document(body, FOLDERS[kind])
+    _open_references(kind, node, beside)
+    return read(kind, node, name, text, label=kind.__name__.lower())
+
+
 def folder_of(what: Any, name: str) -> Path | None:
     """The folder that the files which a spec names are beside; nothing of a dict, or of a pipe."""
     return None if isinstance(what, Mapping) or name == "-" else Path(name).parent

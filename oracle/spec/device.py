@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Annotated, Literal
+from typing import Annotated, ClassVar, Literal
 
 from oracle.spec.document import suggest
 from oracle.spec.precision import PRECISIONS
-from oracle.spec.schema import Between, Clash, Count, Fraction, Ratio
+from oracle.spec.schema import Between, Clash, Count, Ratio
 from oracle.spec.units import Bytes, BytesPerSecond, Flop, FlopPerSecond, Price, Seconds
 
 FAMILIES = (
@@ -16,6 +16,7 @@ FAMILIES = (
     "pool", "embedding", "batched", "recurrent", "scan", "fft",
 )  # fmt: skip
 PARTS = ("forward", "data", "weight", "backward")
+Reached = Annotated[float, Between(1e-3, 1)]  # of what a datasheet says
 ORIGINS = ("measured", "fitted", "datasheet", "assumed")
 
 
@@ -31,8 +32,8 @@ class Curve:
     precision: str = ""  # "" for any
     part: str = ""  # "" for any; else "forward", "data", "weight", "backward"
     start: Seconds = 3e-6  # on the device, of one kernel
-    sustained: Fraction = 0.8  # of the peak, reached by a large kernel
-    traffic: Fraction = 0.8  # of the memory bandwidth, likewise
+    sustained: Reached = 0.8  # of the peak, reached by a large kernel
+    traffic: Reached = 0.8  # of the memory bandwidth, likewise
     tile: Ratio = 32.0  # rows and columns that a kernel computes at least
     prologue: Ratio = 64.0  # steps of the inner loop lost to its start and end
     ramp: Ratio = 0.05  # waves of tiles (128² a processor) that any kernel costs beyond its own
@@ -66,7 +67,6 @@ class Device:
     source: str
     launch: Seconds = 5e-6  # host-side cost of one kernel
     processors: Count = 100  # SMs, cores: what a kernel's tiles are dealt to
-    cache: Bytes = 6e6
     reserve: Bytes = 1.2e9  # context, framework and libraries, before the first tensor
     host_link: BytesPerSecond | None = None  # to the host's memory, one way; its own, not shared
     price: Price | None = None
@@ -80,6 +80,8 @@ class Device:
     # of the peak rate, what matrix units keep up under the power that training is granted
     loaded: Annotated[float, Between(0.1, 1)] = 1.0
     variation: Annotated[float, Between(0, 0.2)] = 0.0  # 1σ of speed from one device to the next
+
+    GONE: ClassVar[dict[str, str]] = {"cache": "nothing was priced by it: leave the line out"}
 
     def check(self) -> Iterator[Clash]:
         for key in self.peak:

@@ -27,7 +27,6 @@ RANGES: dict[type, dict[str, tuple[float, float, str]]] = {
         "memory_bandwidth": (10e9, 100e12, "B/s"),
         "peak": (10e9, 100e15, "FLOP/s"),
         "launch": (0.0, 1e-3, "s"),
-        "cache": (2**10, 8 * 2**30, "B"),
         "reserve": (0.0, 32 * 2**30, "B"),
         "host_link": (1e9, 10e12, "B/s"),
         "price": (0.0, 1000 / 3600, "USD/s"),
@@ -49,6 +48,10 @@ def warnings(spec: Any, inside: str = "") -> Iterator[Clash]:
                 side, limit = ("below", least) if number < least else ("above", most)
                 yield Clash(at, f"{show(number, unit)} is {side} {show(limit, unit)}",
                             "is the prefix right? it is used as it stands")  # fmt: skip
+    if isinstance(spec, Device) and "NVIDIA" in spec.title and not spec.library:
+        at = f"{inside}.library".lstrip(".")
+        what = "not said of a device whose title names NVIDIA: no collective is priced as NCCL's"
+        yield Clash(at, what, "`library: nccl`, and `generation:`, if it is one of theirs")
     for each in fields(spec):
         value = getattr(spec, each.name)
         if type(value) in RANGES:

@@ -27,7 +27,7 @@ from typing import (
 )
 
 from oracle.spec.document import SHOWN, Fault, Node, Place, SpecError, nearest, suggest
-from oracle.spec.units import Quantity, parse
+from oracle.spec.units import SMALLEST, Quantity, exact, parse
 
 T = TypeVar("T")
 
@@ -204,8 +204,12 @@ class Reader:
         for key, value in node.entries.items():
             if key not in known_fields:
                 place = node.keys[key]
-                hint = "" if self.full else suggest(key, known_fields, "fields here")
-                self.faults.append(Fault("E102", f"unknown field `{key}`", place, hint, len(key)))
+                gone = getattr(kind, "GONE", {}).get(key)
+                what = f"no field is called `{key}` any more" if gone else f"unknown field `{key}`"
+                hint = "" if self.full else gone or suggest(key, known_fields, "fields here")
+                self.faults.append(Fault("E102", what, place, hint, len(key)))
+                if gone:
+                    continue
                 near = nearest(key, known_fields)
                 meant |= {near} if near else set(known_fields)
                 continue
@@ -273,6 +277,8 @@ def _plain(kind: Any, rule: Between, node: Node) -> float | int:
         raise ValueError(f"`{node.text[:40]}` is not {wanted}")
     value = kind(text)
     # compared as it is: a whole number may be too large for a float
+    if 0 < abs(value) < SMALLEST:
+        raise ValueError(f"{text[:40]} is too small to be told from nothing")
     if abs(value) == math.inf or not rule.low <= value <= rule.high:
         top = f" to {rule.high:g}" if math.isfinite(rule.high) and rule.high < 2**53 else " or more"
         raise ValueError(f"{text[:40]} is out of range: {rule.low:g}{top}")
@@ -302,6 +308,31 @@ def fields_of(kind: Any) -> dict[str, tuple[str, Any, bool]]:
         missing = f.default is dataclasses.MISSING and f.default_factory is dataclasses.MISSING
         found[f.metadata.get("key", f.name)] = (f.name, hints[f.name], missing)
     return found
+
+
+def to_data(spec: Any) -> dict[str, Any]:
+    """A record as a file would say it: what is not as it would be anyway, numbers with units."""
+    said = {}
+    for key, (name, hint, _) in fields_of(cast(Any, type(spec))).items():
+        value = getattr(spec, name)
+        given = type(spec).__dataclass_fields__[name]
+        if value != given.default and value is not None:
+            said[key] = _said(value, hint)
+    return said
+
+
+def _said(value: Any, hint: Any) -> Any:
+    if dataclasses.is_dataclass(value):
+        return to_data(value)
+    if isinstance(value, dict | tuple | list):
+        inner = [one for one in get_args(hint) if one not in (str, type(None), Ellipsis)]
+        held = inner[0] if inner else None
+        if isinstance(value, dict):
+            return {key: _said(one, held) for key, one in value.items()}
+        return [_said(one, held) for one in value]
+    rules = [rule for one in (hint, *get_args(hint)) for rule in getattr(one, "__metadata__", ())]
+    unit = next((rule.unit for rule in rules if isinstance(rule, Quantity)), "")
+    return exact(value, unit) if unit and not isinstance(value, str) else value
 
 
 def read(

@@ -56,8 +56,8 @@ class Pieces:
             yield Clash("elements", f"a piece's size cannot depend on `{name}`", "data, devices")
         if not strange:
             some = np.array([1.0, 2.0, 1024.0])
-            if not np.all(np.asarray(self.size({"data": some, "devices": some})) > 0):
-                yield Clash("elements", "a piece has a size above zero", "e.g. 25e6")
+            if not np.all(np.asarray(self.size({"data": some, "devices": some})) >= 1):
+                yield Clash("elements", "a piece is no smaller than 1", "e.g. 25e6")
 
     @property
     def size(self) -> Formula:
@@ -105,6 +105,7 @@ class Gather:
     wire: Width | dict[str, Width] = "compute"  # as they are sent
     overlap: Literal["none", "forward"] = "none"  # of renewed weights (ZeRO 1 and 2)
     prefetch: Whole = 1  # units whose weights are gathered ahead of their use (ZeRO 3)
+    placed: bool = True  # and copied to where they are used; else they are gathered there
     source: str = ""
     sources: dict[str, str] = field(default_factory=dict, metadata={"hidden": True})
 
@@ -169,7 +170,9 @@ class State:
     moments: Width = "fp32"  # each of the optimizer's numbers
     # further bytes of each gradient: flat copies, 16-bit originals
     beside: Ratio | dict[str, Ratio] = 0.0
-    casts: Ratio = 20.0  # bytes of mixed precision a weight: gradients up, unscaled, weights down
+    # bytes of mixed precision a weight: gradients cast up (6) where they were not added up in fp32,
+    # unscaled (8) where they were scaled, weights cast down (6); by precision, if it differs
+    casts: Ratio | dict[str, Ratio] = field(default_factory=lambda: {"fp16": 14.0, "other": 6.0})
     buckets: Whole = 2  # pieces of gradients in flight that are copies
     fp8_casts: Literal["use", "step"] = "use"  # when weights are cast to 8 bits
     fp8_inputs: Literal["compute", "fp8"] = "compute"  # of linear layers, as they are kept
@@ -181,6 +184,7 @@ class State:
         yield from _precisions(self.weights, "weights")
         yield from _precisions(self.beside, "beside")
         yield from _precisions(self.step, "step")
+        yield from _precisions(self.casts, "casts")
 
     def kept(self, precision: str) -> float:
         """Bytes of a weight between steps, with what of it stays in 8 bits."""
@@ -198,6 +202,10 @@ class State:
     def updating(self, precision: str) -> float:
         """Bytes that the update takes for each weight whose state is here."""
         return _number_of(self.step, precision)
+
+    def cast(self, precision: str) -> float:
+        """Bytes of mixed precision that the update reads and writes for each weight."""
+        return _number_of(self.casts, precision) if precision in MIXED else 0.0
 
     def master(self, precision: str) -> float:
         """Bytes of a weight's master; where weights are as wide, they are their own."""
@@ -220,6 +228,8 @@ class KernelChoice:
     loss: Literal["in_place", "beside", "one_kernel"] = "in_place"
     # where the weights that a router gives its experts multiply: before or after the second product
     experts: Literal["inside", "outside"] = "outside"
+    repeated: bool = False  # keys and values that several heads ask stand once for each of them
+    strided: bool = False  # attention takes queries, keys and values as they lie
     biases: Literal["product", "apart"] = "product"  # what sums up the gradient of a bias
     logged: Whole = 0  # times that the loss is taken once more, to be logged
     norms: Literal["apart", "fused"] = "apart"  # batch norms take along what is beside them
@@ -233,8 +243,8 @@ class KernelChoice:
         return {"flash1": 1, "flash2": 2}.get(self.attention)
 
     def __hash__(self) -> int:
-        return hash((self.attention, self.fused, self.loss, self.experts, self.biases, self.logged,
-                     self.norms))  # fmt: skip
+        return hash((self.attention, self.fused, self.loss, self.experts, self.repeated,
+                     self.strided, self.biases, self.logged, self.norms))  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True)

@@ -22,6 +22,8 @@ _BASE = {
     "s": ("s", "1"), "min": ("s", "60"), "h": ("s", "3600"), "day": ("s", "86400"),
     "B": ("B", "1"), "bit": ("B", "0.125"), "FLOP": ("FLOP", "1"), "USD": ("USD", "1"),
 }  # fmt: skip
+# beyond them sums of squares and cubes, which intervals and overlaps are, leave the floats
+SMALLEST, LARGEST = 1e-24, 1e30
 _NUMBER = r"[-+]?(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][-+]?[0-9]{1,3})?"
 _TEXT = re.compile(
     rf"({_NUMBER})\s*([KMGTP]i|[nuµμmkKMGTPE]?)(min|day|USD|FLOP|bit|s|h|B)(?:/(s|h))?"
@@ -70,8 +72,10 @@ def parse(text: str, unit: str) -> float:
         value = float(exact / 3600 if per == "h" else exact)
     except (InvalidOperation, OverflowError):
         value = math.inf
-    if not math.isfinite(value):
+    if not abs(value) <= LARGEST:
         raise ValueError(f"`{text}` is too large to be a number of {unit}")
+    if 0 < abs(value) < SMALLEST:
+        raise ValueError(f"`{text}` is too small to be a number of {unit}")
     return value
 
 

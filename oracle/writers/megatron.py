@@ -80,9 +80,6 @@ def order(job: Job) -> str:
     more = " (--use-tp-pp-dp-mapping)" if swapped else ""
     if job.degree("expert") > 1:
         more += "; experts are dealt to neighbouring ranks of context and data"
-        if job.degree("context") > 1:
-            job.notes.append("experts are dealt over context ranks first, the prediction has them "
-                             "on ranks of the data axis")  # fmt: skip
     return f"{said}, context, tensor{more}"
 
 

@@ -109,6 +109,8 @@ def dimensions(job: Job) -> list[tuple[str, int]]:
     expert, found = job.degree("expert"), []
     if expert > 1 and job.degree("tensor") > 1 and job.word("expert", "cut") == "whole":
         raise job.refuse("a mesh of torch", "has experts along one axis only", "cut=tensor")
+    if expert > 1 and job.degree("context") > 1:
+        raise job.refuse("a mesh of torch", "has experts along one axis only", "no `context`")
     for name, degree in job.axes:
         if name == "data" and expert > 1:
             found += [("data", degree // expert), ("expert", expert)]

@@ -90,9 +90,6 @@ def experts(job: Job) -> list[tuple[str, Any]]:
     if degree % inner:
         raise job.refuse("torchtitan", f"deals {degree} experts over {inner} inner ranks first",
                          f"expert:{inner}, or a multiple")  # fmt: skip
-    if context > 1:
-        job.notes.append("experts are dealt over context ranks first, the prediction has them "
-                         "on ranks of the data axis")  # fmt: skip
     p = "--parallelism."
     return [(p + "expert_parallel_degree", degree),
             (p + "expert_tensor_parallel_degree", 1 if whole else tensor)]  # fmt: skip

@@ -62,6 +62,10 @@ class Ledger:
         except (ValueError, TypeError, KeyError):
             raise refusal("sweep", f"{place} is not a sweep's", OTHER) from None
         wanted = {**head["grid"], **head["specs"], "oracle": head["oracle"]}
+        if set(there["grid"]) != set(head["grid"]):  # whatever its version calls itself
+            what = f"{self.folder} holds a sweep of another version, of other options"
+            raise refusal("sweep", what, f"{OTHER} asks anew; `--rows {place.parent}/result.csv` "
+                          "draws what is there")  # fmt: skip
         for name in (*wanted, *flat):
             if flat.get(name) != wanted.get(name):
                 what = (f"{self.folder} holds another sweep: {name} is {_short(flat.get(name))} "

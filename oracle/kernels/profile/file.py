@@ -88,7 +88,8 @@ class _Lines:
         if data.get(MARK) != 1:
             return self.fault(at, "this is no profile of version 1",
                               "write it with `oracle measure compute`")  # fmt: skip
-        self.known(at, data, (MARK, "complete", "precision", "note", "questions"))
+        self.known(at, data, (MARK, "complete", "precision", "note", "questions",
+                              "environment"))  # fmt: skip
         said = data.get("precision", "")
         if said not in ("", *PRECISIONS):
             self.fault(

@@ -41,7 +41,8 @@ def layer(model: Model, row: int) -> str:
     parts = [
         what.kind, what.work, f"w{what.weights}", f"g{what.groups}",
         f"k{'x'.join(map(str, what.window))}", f"s{'x'.join(map(str, what.stride))}",
-        f"r{what.reads}{what.rereads}{'first' if model.feeds[row] == (-1,) else ''}",
+        f"r{what.reads}{what.rereads}{f'macs{what.macs:g}' if what.macs else ''}"
+        f"{'first' if model.feeds[row] == (-1,) else ''}",
     ]  # fmt: skip
     return " ".join(parts).replace(", ", ",")
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from typing import ClassVar, Literal
 
 Extents = tuple[int, ...]
-Work = Literal["gemm", "conv", "attention", "stream"]
+Work = Literal["gemm", "conv", "attention", "stream", "counted"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,6 +49,7 @@ class Row:
     sequence: bool = False  # a region that sequence parallelism cuts along the tokens
     heads: int = 0
     kv_heads: int = 0
+    repeated: int = 1  # times that each of them stands in memory
     width: int = 0  # of one head
     keys: int = 0  # positions attended to
     causal: bool = False
@@ -57,6 +58,7 @@ class Row:
     reads: tuple[float, float] = (0.0, 0.0)  # forward passes over (|x|, |y|) of a stream
     rereads: tuple[float, float] = (0.0, 0.0)  # backward passes
     pieces: int = 1  # kernels that a stream is written out as
+    macs: float = 0.0  # multiply-accumulates of one sample, where they were counted
     adds: bool = False  # its product adds the weights' gradient up: no pass of its own for that
     bias: bool = False  # a vector is added to what it makes
     spans: str = ""  # of a norm: what one statistic is of, batch, group or instance; else a token

@@ -75,6 +75,8 @@ class Attention(Layer):
     fused: bool = True  # rotation as one kernel; else cast, multiply, cast
     # of FlashAttention, where it is not the fastest kernel that the device has
     flash_version: Annotated[int, Between(1, 2)] | None = None
+    repeated: bool = False  # keys and values are copied, one for each head that asks them
+    strided: bool = False  # the kernel takes q, k, v as they lie, makes what comes next wants
 
     def rows(self, given: Sequence[Shape]) -> Iterator[Row]:
         shape, name = given[0], self.name or "attention"
@@ -99,11 +101,19 @@ class Attention(Layer):
                       reads=(0, turned), rereads=(0, turned),
                       pieces=1 if self.fused else 4)  # fmt: skip
         scores = float(self.heads * tokens * keys)
+        asked, each = packed, self.heads // kv_heads if self.repeated else 1
+        if each > 1:  # keys and values are read, and written as often; queries stay where they are
+            asked = replace(shape, channels=3 * inner)
+            copied = 2 * kv_heads / (self.heads + 2 * kv_heads), 2 / 3
+            yield Row(f"{name}.repeat", "repeat", "stream", packed, asked, role="heads",
+                      reads=copied, rereads=copied)  # fmt: skip
         yield Row(
-            f"{name}.core", "attention", "attention", packed, mixed, role="heads", needs="xy",
-            heads=self.heads, kv_heads=kv_heads, width=width, keys=keys, causal=self.causal,
-            flash=self.flash, version=self.flash * (self.flash_version or 0),
-            reads=(2, 2), rereads=(2, 2),  # q, k, v and the result laid out anew
+            f"{name}.core", "attention", "attention", asked, mixed, role="heads", needs="xy",
+            heads=self.heads, kv_heads=kv_heads, repeated=each, width=width, keys=keys,
+            causal=self.causal, flash=self.flash, version=self.flash * (self.flash_version or 0),
+            # q, k, v and the result laid out anew; if not, the three gradients put side by side
+            reads=(0, 0) if self.strided else (2, 2),
+            rereads=(2 * (each == 1), 0) if self.strided else (2, 2),
             # unfused: softmax output and what dropout leaves of it; flash: one sum a query
             extra_kept=0.0 if self.flash else scores * (1 + self.dropout),
             extra_bytes=4.0 * self.heads * tokens if self.flash else scores * self.dropout,

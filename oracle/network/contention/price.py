@@ -8,6 +8,7 @@ out, with NCCL's public constants [nccl] for the devices that it serves: then `o
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from dataclasses import replace
 
 from oracle.network import nccl
@@ -18,6 +19,7 @@ from oracle.network.contention.groups import Pattern, RankGroups, closest_device
 from oracle.network.contention.line import CostLine, Offer
 from oracle.network.contention.measured import fitted
 from oracle.network.topology import Topology, network_of
+from oracle.spec.document import SpecError
 from oracle.spec.doubt import DATASHEET, LIBRARY, SHORT
 from oracle.spec.system import System
 
@@ -35,8 +37,9 @@ def lines(
     known = cache_of(system)
     key: Key = ("lines", op, pattern, devices, algorithm)
     if key not in known:
-        groups = RankGroups.of(pattern, devices)
-        known[key] = Offer(_lines(system, op, groups, algorithm)) if groups.p > 1 else NO_MESSAGE
+        groups, room = RankGroups.of(pattern, devices), with_room(system, devices)
+        known[key] = NO_MESSAGE if groups.p == 1 else Offer(
+            _lines(room, op, groups, algorithm) if room else ())  # fmt: skip
     found: Offer = known[key]
     return found
 
@@ -52,9 +55,25 @@ def alone(
     key: Key = ("alone", op, pattern, devices, algorithm)
     if key not in known:
         groups = RankGroups.of(pattern, devices)
-        ideal = [_ideal(system, op, groups, algorithm)] if groups.p > 1 else NO_MESSAGE
-        known[key] = Offer(ideal)
+        room = with_room(system, devices)
+        known[key] = NO_MESSAGE if groups.p == 1 else Offer(
+            [_ideal(room, op, groups, algorithm)] if room else ())  # fmt: skip
     found: Offer = known[key]
+    return found
+
+
+def with_room(system: System, devices: int) -> System | None:
+    """The system, grown where a plan has more devices: it is refused, but not for being free.
+
+    Nothing where a shape says how many there are: what reaches past it cannot be priced.
+    """
+    if devices <= system.devices:
+        return system
+    known, key = cache_of(system), ("room", devices)
+    if key not in known:
+        with suppress(SpecError):
+            known[key] = system.of_size(devices, grow=True)
+    found: System | None = known.setdefault(key, None)
     return found
 
 

@@ -40,6 +40,8 @@ class Context(Strategy):
     def limit(self, model: Model, batch: Array) -> Array | float:
         tokens = [r.made.extents[0] for r in model.rows if r.work == "attention"]
         heads = [r.kv_heads for r in model.rows if r.work == "attention"]
+        if (masks.opaque(model) & model.tokens).any():  # that may look at any token
+            return 1.0
         turned = self.says("kind", "alltoall")
         return np.where(turned, min(heads, default=1), min(tokens, default=1))
 
@@ -64,12 +66,12 @@ class Context(Strategy):
     def talk(self, shard: Shard) -> list[Message]:
         model = shard.model
         core = masks.attention(model)
-        width = head_width(model)
+        width, keys = head_width(model), shard.kv_heads * repeated(model)
         micro = shard.micro * shard.delta
         ring = self.says("kind", "ring")
-        part = micro * shard.made[0] * width * shard.kv_heads * 2  # keys and values of one part
+        part = micro * shard.made[0] * width * keys * 2  # keys and values of one part
         # q, k and v one way, what is made of them the other: two exchanges a pass
-        turned = micro * shard.made[0] * width * (shard.heads + shard.kv_heads)
+        turned = micro * shard.made[0] * width * (shard.heads + keys)
         hops = (np.asarray(self.degree) - 1) * core
         ahead, back = ("forward", "backward") if shard.software.context == "beside" else ("", "")
         return [
@@ -87,3 +89,9 @@ class Context(Strategy):
 @lru_cache(masks.MODELS)
 def head_width(model: Model) -> Floats:
     return model.column(lambda row: row.width)
+
+
+@lru_cache(masks.MODELS)
+def repeated(model: Model) -> Floats:
+    """Times that keys and values stand in memory, and are sent."""
+    return model.column(lambda row: row.repeated)

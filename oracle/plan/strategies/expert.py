@@ -1,4 +1,4 @@
-"""Expert parallelism: the experts of a mixture are dealt to devices of the data axis."""
+"""Expert parallelism: experts of a mixture are dealt to devices of context and data axes."""
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
@@ -22,13 +22,13 @@ class Expert(Strategy):
         T_comm = 4 D/B (p - 1) Σ_mixtures (α + B s k h/p² δβ)
         M      = as data parallelism, |w_experts|/p
 
-    The 4: tokens go out and come back, in either pass. The axis reuses devices of `data`,
-    so it multiplies nothing; expert weights are replicated p times less often, and what ZeRO
-    shares out of them goes to as many fewer. Experts that all tokens share are no part of it.
+    The 4: tokens go out and come back, in either pass. The axis reuses devices of `context`, then
+    of `data`, so it multiplies nothing; expert weights are replicated p times less often, and what
+    ZeRO shares out of them goes to as many fewer. Experts that all tokens share are no part of it.
 
     `tensor` cuts an expert as any MLP. With `cut=whole` it doesn't (Megatron's expert tensor
     parallelism of 1): the devices of the tensor axis, which have cut the tokens, are dealt experts
-    first, those of the data axis after.
+    first, those of the other axes after.
 
     `dispatch=once` sends a token once to each node that holds some of its experts (to each
     device, inside one node), however many. The `skew` of a mixture makes the work, the activations
@@ -40,7 +40,7 @@ class Expert(Strategy):
 
     source = "fedus2021, §2.2, §5.3"
     nearness = 8
-    bound = "experts of a mixture, and the data axis"
+    bound = "experts of a mixture, and the axes of context and data"
     limited_by = ("layer-wise exchange: all-to-all", "workload balance")
     multiplies = False
     runs = None  # mixtures of experts are priced, not run
@@ -49,15 +49,16 @@ class Expert(Strategy):
         return min([row.experts for row in model.rows if row.experts], default=1)
 
     def rules(self, model: Model, batch: Array, beside: Mapping[str, Any]) -> Iterator[Rule]:
-        """The axis reuses the devices of `data`, so it divides them."""
+        """The axis reuses the devices of `context` and `data`, so it divides them."""
         if not self.wide:
             return
         yield from super().rules(model, batch, beside)
-        tensor, data = beside["tensor"], beside["data"].degree
+        tensor, data, context = (beside[name] for name in ("tensor", "data", "context"))
         inside = np.where(self.uncut, tensor.degree, 1)
-        yield Rule.most("experts", self.degree, data * inside, "devices of the data axis")
+        around = data.degree * context.degree
+        yield Rule.most("experts", self.degree, around * inside, "devices of the data axis")
         what = "experts can be dealt to a divisor of the data axis only"
-        yield Rule.never(data % (self.degree / self.within(inside)) != 0, what)
+        yield Rule.never(data.degree % self.within(inside, context.degree)[-1] != 0, what)
         if self.uncut.any():
             what = "whole experts want the tokens that tensor parallelism has cut (sequence=on)"
             whole = tensor.says("sequence", "off") & (tensor.degree > 1)
@@ -68,16 +69,18 @@ class Expert(Strategy):
         """Where experts are dealt uncut."""
         return self.says("cut", "whole") & (np.asarray(self.degree) > 1)
 
-    def within(self, tensor: Array | float) -> Array:
-        """How many devices of a tensor axis the experts are dealt along."""
-        p, t = (np.asarray(degree).astype(int) for degree in (self.degree, tensor))
-        return np.asarray(np.gcd(p, t))
+    def within(self, tensor: Array | float, context: Array | float) -> tuple[Array, Array, Array]:
+        """How many devices the experts are dealt along: of tensor, of context, those left."""
+        p, t, c = (np.asarray(degree).astype(int) for degree in (self.degree, tensor, context))
+        along = np.gcd(p, t)
+        beside = np.gcd(p // along, c)
+        return along, beside, p // along // beside
 
     def clashes(self, beside: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
-        around, inside = (
-            beside[name].degree if name in beside else 1 for name in ("data", "tensor")
+        around, inside, context = (
+            beside[name].degree if name in beside else 1 for name in ("data", "tensor", "context")
         )
-        if around % (self.degree / self.within(inside if self.uncut else 1)):
+        if around % self.within(inside if self.uncut else 1, context)[-1]:
             what = f"experts over {self.degree:g} devices do not divide the data axis"
             yield what, "a divisor of data's degree"
 
@@ -131,7 +134,7 @@ class Expert(Strategy):
         sends, returns = borders(model)
         rows, copies = 1.0 * (sends | returns), sends * shard.y + returns * shard.x
         tokens = shard.micro * shard.delta * copies * skews(model)
-        axes, once = ("expert", "expert/tensor"), self.says("dispatch", "once")
+        axes, once = ("expert", "expert/context", "expert/tensor"), self.says("dispatch", "once")
         thinned = partial(_thinned, model, once) if once.any() else None
         return [
             Message("tokens to experts", "alltoall", tokens, axes, rows, when="forward",

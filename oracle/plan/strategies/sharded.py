@@ -82,7 +82,7 @@ def exchange(shard: Shard, zero: Array, axes: tuple[str, ...], w: Array) -> list
                           when="step") for axis in axes]  # fmt: skip
     each = (stage >= 2) & (np.asarray(shard.segments) > 1)
     experts = masks.experts(shard.model)
-    left = {"data": ("data/expert", "tensor/expert")}
+    left = {"data": ("data/expert", "tensor/expert"), "context": ("context/expert",)}
     around = tuple(name for axis in axes for name in left.get(axis, (axis,)))
     for prefix, rows, group in (("", ~experts, axes), ("expert ", experts, around)):
         if not rows.any():

@@ -208,7 +208,8 @@ def windowed(model: Model) -> Flags:
 @lru_cache(masks.MODELS)
 def pictured(model: Model) -> Flags:
     """Rows that make something with extents in space."""
-    return model.mask(lambda row: not row.made.tokens and bool(row.made.extents))
+    plain = model.mask(lambda row: not row.made.tokens and bool(row.made.extents))
+    return plain & ~masks.opaque(model)
 
 
 @lru_cache(masks.MODELS)

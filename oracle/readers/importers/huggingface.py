@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from oracle.readers.config_json import NAMES, Config
+from oracle.readers.config_json import Config
 from oracle.readers.families import FAMILIES
 from oracle.readers.importers import Imported
 from oracle.readers.spec_text import plain_name
@@ -53,9 +53,7 @@ def convert(
         raise _stop(
             path, f"no family `{kind[:60]}` is known here", suggest(kind, sorted(FAMILIES), "known")
         )
-    config = Config(path, fields)
-    if sequence:
-        config.fields = {**fields, **dict.fromkeys(NAMES["sequence"], sequence)}
+    config = Config(path, fields, asked=sequence)
     body = FAMILIES[kind](config)
     if config.faults:
         raise SpecError(path, config.faults)

@@ -11,10 +11,11 @@ from typing import Any
 import onnx
 
 from oracle.models.layers import Shape
-from oracle.readers.graph import INPUT, Dims, Op, TracedGraph, short
+from oracle.readers.graph import TracedGraph, short
 from oracle.readers.importers import Imported
 from oracle.readers.layering import layers
 from oracle.readers.onnx_bytes import without_values
+from oracle.readers.operations import INPUT, Dims, Op
 from oracle.readers.spec_text import plain_name
 from oracle.spec.document import SpecError, refusal
 

@@ -302,15 +302,6 @@ class Encoder(nn.Module):
         return self.body(x)
 
 
-class Crossed(nn.Module):
-    def __init__(self) -> None:
-        super().__init__()
-        self.body = nn.Transformer(8, 2, 1, 1, 16, batch_first=True)
-
-    def forward(self, x: torch.Tensor) -> torch.Tensor:
-        return self.body(x, x[:, :2])
-
-
 class Looks(nn.Module):
     """Decides by a value: there is nothing to trace."""
 
@@ -320,15 +311,6 @@ class Looks(nn.Module):
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
         return self.one(x) if bool((x > 0).all()) else x
-
-
-class Recurrent(nn.Module):
-    def __init__(self) -> None:
-        super().__init__()
-        self.body = nn.LSTM(8, 8, batch_first=True)
-
-    def forward(self, x: torch.Tensor) -> torch.Tensor:
-        return self.body(x)[0]
 
 
 def broken() -> nn.Module:

@@ -1,68 +1,20 @@
-"""Families of transformers as Hugging Face configs name them, each as a block or as layers.
-
-A family is one function from a config to the body of a spec; it is known by its `model_type`.
-"""
+"""Language models that look back only."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
 from typing import Any
 
 from oracle.readers.config_json import NAMES, Config
+from oracle.readers.families.base import base, family, function_of
 from oracle.spec.document import Fault, Place
-
-DEFAULT_SEQUENCE = 2048
-DROPOUTS = ("attention_dropout", "attention_probs_dropout_prob", "attn_pdrop", "dropout",
-            "embd_pdrop", "hidden_dropout", "hidden_dropout_prob", "resid_pdrop")  # fmt: skip
-Family = Callable[[Config], dict[str, Any]]
-FAMILIES: dict[str, Family] = {}
-
-
-def family(*names: str) -> Callable[[Family], Family]:
-    def remember(function: Family) -> Family:
-        FAMILIES.update(dict.fromkeys(names, function))
-        return function
-
-    return remember
-
-
-def _base(config: Config) -> dict[str, Any]:
-    """The sizes that every family has."""
-    sequence = config.optional("sequence")
-    if sequence is None:
-        sequence = DEFAULT_SEQUENCE
-        config.notes.append(f"no length is given: a sequence of {sequence} is assumed")
-    block: dict[str, Any] = {
-        "layers": config.required("layers"), "hidden": config.required("hidden"),
-        "heads": config.required("heads"), "vocab": config.required("vocab"), "sequence": sequence,
-    }  # fmt: skip
-    kv_heads, width = config.optional("kv_heads"), config.optional("width")
-    if kv_heads and kv_heads != block["heads"]:
-        block["kv_heads"] = kv_heads
-    if width and width * block["heads"] != block["hidden"]:
-        block["width"] = width
-    ffn = config.optional("ffn")
-    if ffn and ffn != 4 * block["hidden"]:
-        block["ffn"] = ffn
-    if config.rate(*DROPOUTS):
-        block["dropout"] = True
-    return block
-
-
-def _function(config: Config, otherwise: str, *keys: str) -> str:
-    """The nearest activation the block has to the one the config names."""
-    word = next((config.text(key) for key in keys if config.text(key)), otherwise)
-    if word in ("swish", "swiglu"):
-        return "silu"
-    return next((known for known in ("gelu", "relu", "silu") if known in word), "gelu")
 
 
 def _llama_like(config: Config) -> dict[str, Any]:
-    block = {**_base(config), "gated": True}
+    block = {**base(config), "gated": True}
     block["tied_embeddings"] = config.flag("tie_word_embeddings", False)
     if config.flag("attention_bias") or config.flag("qkv_bias"):
         block["qkv_bias"] = True
-    function = _function(config, "silu", "hidden_act", "hidden_activation")
+    function = function_of(config, "silu", "hidden_act", "hidden_activation")
     if function != "silu":
         block["activation"] = function
     window = config.integer("sliding_window", least=0)
@@ -79,7 +31,7 @@ def _llama(config: Config) -> dict[str, Any]:
 @family("qwen2")
 def _qwen2(config: Config) -> dict[str, Any]:
     fields = {"use_sliding_window": False, **config.fields}
-    block = _llama_like(Config(config.path, fields, config.faults, config.notes))
+    block = _llama_like(config.but(fields))
     return {"transformer": {**block, "qkv_bias": True}}
 
 
@@ -87,7 +39,7 @@ def _qwen2(config: Config) -> dict[str, Any]:
 def _qwen3(config: Config) -> dict[str, Any]:
     fields = {"use_sliding_window": False, **config.fields}
     config.notes.append("the norms of queries and keys are left out")
-    return {"transformer": _llama_like(Config(config.path, fields, config.faults, config.notes))}
+    return {"transformer": _llama_like(config.but(fields))}
 
 
 @family("gemma", "gemma2", "gemma3_text")
@@ -98,7 +50,7 @@ def _gemma(config: Config) -> dict[str, Any]:
         fields["sliding_window"] = None
         config.notes.append("local and global layers in turn: all are counted as global")
         config.notes.append("the norms after attention and after the MLP are left out")
-    inner = Config(config.path, fields, config.faults, config.notes)
+    inner = config.but(fields)
     return {"transformer": {**_llama_like(inner), "activation": "gelu"}}
 
 
@@ -114,7 +66,7 @@ def _mixtral(config: Config) -> dict[str, Any]:
 def _fine_grained(config: Config) -> dict[str, Any]:
     """Many small experts, some of them visited by every token, in all or in some layers."""
     fields = {"use_sliding_window": False, **config.fields}
-    inner = Config(config.path, fields, config.faults, config.notes)
+    inner = config.but(fields)
     block = _llama_like(inner)
     kind = config.text("model_type")
     if kind == "qwen2_moe":
@@ -140,14 +92,15 @@ def _stack(
 ) -> dict[str, Any]:
     """A family block where all layers are sparse; a list of layers where some are dense."""
     first = config.integer("first_k_dense_replace", default=0, least=0) or 0
-    step = config.integer("decoder_sparse_step", "moe_layer_freq", default=1) or 1
+    step = config.integer("decoder_sparse_step", default=1) or 1
+    each = config.integer("moe_layer_freq", default=1) or 1
     said = config.fields.get("mlp_only_layers")
     only = said if isinstance(said, list) else []
     layers = block["layers"]
     if layers > 10_000:
         config.fault(NAMES["layers"][0], f"{layers} layers")
         return {}
-    odd = [i for i in range(layers) if i < first or (i + 1) % step or i in only]
+    odd = [i for i in range(layers) if i < first or (i + 1) % step or i % each or i in only]
     if not odd:
         mixture = {k: v for k, v in mixture.items() if v}
         return {"transformer": {**block, "ffn": width, **mixture}}
@@ -191,11 +144,11 @@ def _latent(config: Config) -> dict[str, Any]:
 @family("gpt2", "gpt_bigcode")
 def _gpt2(config: Config) -> dict[str, Any]:
     fields = {"resid_pdrop": 0.1, **config.fields}
-    block = _base(Config(config.path, fields, config.faults, config.notes))
+    block = base(config.but(fields), table=True)
     if config.text("model_type") == "gpt_bigcode" and config.flag("multi_query", True):
         block["kv_heads"] = 1
-    if _function(config, "gelu", "activation_function") != "gelu":
-        block["activation"] = _function(config, "gelu", "activation_function")
+    if function_of(config, "gelu", "activation_function") != "gelu":
+        block["activation"] = function_of(config, "gelu", "activation_function")
     if not config.flag("tie_word_embeddings", True):
         block["tied_embeddings"] = False
     return {"transformer": block}
@@ -204,7 +157,7 @@ def _gpt2(config: Config) -> dict[str, Any]:
 @family("gpt_neox", "starcoder2", "stablelm")
 def _neox(config: Config) -> dict[str, Any]:
     kind = config.text("model_type")
-    block = {**_base(config), "positions": "rotary"}
+    block = {**base(config), "positions": "rotary"}
     block["tied_embeddings"] = config.flag("tie_word_embeddings", kind == "starcoder2")
     if kind == "stablelm":
         block |= {"gated": True, "norm": "layer", "qkv_bias": config.flag("use_qkv_bias")}
@@ -215,7 +168,8 @@ def _neox(config: Config) -> dict[str, Any]:
 
 @family("opt")
 def _opt(config: Config) -> dict[str, Any]:
-    block = {**_base(config), "activation": _function(config, "relu", "activation_function")}
+    block = base(config, table=True)
+    block["activation"] = function_of(config, "relu", "activation_function")
     if config.integer("word_embed_proj_dim", default=block["hidden"]) != block["hidden"]:
         config.notes.append("the projection behind the embedding is left out")
     config.notes.append("two spare rows of the position table are left out")
@@ -224,13 +178,13 @@ def _opt(config: Config) -> dict[str, Any]:
 
 @family("bloom")
 def _bloom(config: Config) -> dict[str, Any]:
-    block = {**_base(config), "positions": "none", "embedding_norm": True}
+    block = {**base(config), "positions": "none", "embedding_norm": True}
     return {"transformer": block}
 
 
 @family("mpt")
 def _mpt(config: Config) -> dict[str, Any]:
-    block = _base(config)
+    block = base(config)
     ratio = config.integer("expansion_ratio", default=4) or 4
     if ratio != 4:
         block["ffn"] = ratio * block["hidden"]
@@ -249,7 +203,7 @@ def _mpt(config: Config) -> dict[str, Any]:
 
 @family("falcon", "RefinedWeb", "RefinedWebModel")
 def _falcon(config: Config) -> dict[str, Any]:
-    block = _base(config)
+    block = base(config)
     newer = config.flag("new_decoder_architecture")
     if not newer and config.flag("multi_query", True):
         block["kv_heads"] = 1
@@ -261,59 +215,3 @@ def _falcon(config: Config) -> dict[str, Any]:
     if not newer and config.flag("parallel_attn", True):
         config.notes.append("attention and MLP share one norm: two are counted")
     return {"transformer": block}
-
-
-@family("bert", "roberta", "xlm-roberta", "camembert")
-def _bert(config: Config) -> dict[str, Any]:
-    fields = {"hidden_dropout_prob": 0.1, **config.fields}
-    block = _base(Config(config.path, fields, config.faults, config.notes))
-    plain = config.text("model_type") == "bert"
-    if not plain:  # positions start behind the padding index
-        block["sequence"] -= 2 * (block["sequence"] % 16 == 2)
-        config.notes.append("two spare rows of the position table are left out")
-    heads = config.fields.get("architectures")
-    kind = str(heads[0]) if isinstance(heads, list) and heads else ""
-    segments = config.integer("type_vocab_size", default=2 if plain else 1, least=0)
-    block |= {"segments": segments, "causal": False, "embedding_norm": True, "final_norm": False}
-    if "PreTraining" in kind:
-        block |= {"head_transform": True, "pooler": True}
-    elif not kind or "MaskedLM" in kind:
-        block["head_transform"] = True
-    else:
-        block["head"] = False
-        config.notes.append(f"of {kind[:60]} only the encoder is described")
-    if _function(config, "gelu", "hidden_act") != "gelu":
-        block["activation"] = _function(config, "gelu", "hidden_act")
-    return {"transformer": block}
-
-
-@family("vit", "deit")
-def _vit(config: Config) -> dict[str, Any]:
-    """An image becomes patches, patches become tokens."""
-    hidden, heads, layers = (config.required(what) for what in ("hidden", "heads", "layers"))
-    ffn = config.optional("ffn") or 4 * hidden
-    image = config.integer("image_size", default=224) or 224
-    patch = config.integer("patch_size", default=16) or 16
-    channels = config.integer("num_channels", default=3)
-    labels = config.fields.get("id2label")
-    classes = len(labels) if isinstance(labels, Mapping) and labels else 2  # as the library does
-    if image < patch or image > 2**16 or layers > 10_000:
-        config.fault("image_size", f"an image of {image} in patches of {patch}, {layers} layers")
-        return {}
-    extra = 2 if config.text("model_type") == "deit" else 1
-    side = image // patch
-    attention = {"name": "attention", "heads": heads}
-    if not config.flag("qkv_bias", True):
-        attention["bias"] = False
-    return {"dataset": "imagenet", "input": [channels, image, image], "layers": [
-        {"conv": {"filters": hidden, "kernel": patch, "stride": patch}},
-        {"reshape": {"to": [hidden, side * side], "tokens": True}},
-        {"position": {"extra_tokens": extra}},
-        {"repeat": layers, "layers": [
-            {"norm": "layer"}, {"attention": attention},
-            {"add": {"name": "middle", "from": ["block", "attention"]}},
-            {"norm": "layer"}, {"mlp": {"name": "mlp", "ffn": ffn}},
-            {"add": {"from": ["middle", "mlp"]}},
-        ]},
-        {"norm": "layer"}, "first", {"dense": classes}, "loss",
-    ]}  # fmt: skip

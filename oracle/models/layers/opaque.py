@@ -1,0 +1,50 @@
+"""Work that no other kind describes, as it was counted: FLOP, traffic, weights."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from math import prod
+from typing import Annotated, ClassVar
+
+from oracle.models.layers.base import Layer, Row, Shape
+from oracle.spec.schema import Between, Count, Whole
+
+Much = Annotated[float, Between(0, 1e24)]
+
+
+@dataclass(frozen=True)
+class Opaque(Layer):
+    """An operator with counted FLOP, traffic and weights of one sample, and nothing else known.
+
+    Priced by its FLOP at an assumed share of the peak, or by a pass over the elements moved if
+    that is longer. No strategy but those that deal samples or layers cuts it, unless each position
+    is worked on by itself (`each`).
+    """
+
+    op: str
+    made: tuple[Count, ...]  # channels, then extents
+    at: str = ""  # the module and the line of source that it comes from
+    tokens: bool = False
+    flop: Much = 0.0  # of a forward pass
+    moves: Much = 0.0  # elements read and written by a forward pass
+    moves_back: Much = 0.0  # and by a backward pass
+    weights: Whole = 0
+    keeps: bool = False  # the backward pass wants what it was given
+    kept: Much = 0.0  # further elements that the backward pass wants
+    each: bool = False  # every position by itself
+    steps: Count = 1  # one after the other, each launched by itself
+
+    several: ClassVar[bool] = True
+
+    def rows(self, given: Sequence[Shape]) -> Iterator[Row]:
+        made, size = Shape(self.made[0], self.made[1:], self.tokens), float(prod(self.made))
+        plain = self.each and not self.flop
+        yield Row(
+            f"{self.op} at {self.at}" if self.at else self.op,
+            "elementwise" if self.each else "opaque", "stream" if plain else "counted",
+            given[0], made, weights=self.weights, needs="x" if self.keeps else "",
+            reads=(0.0, self.moves / size), rereads=(0.0, self.moves_back / size),
+            macs=self.flop / 2, pieces=self.steps * bool(self.moves or self.flop),
+            extra_kept=self.kept,
+        )  # fmt: skip

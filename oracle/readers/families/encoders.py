@@ -1,0 +1,72 @@
+"""Encoders of text, which look both ways: BERT and its kin."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from oracle.readers.config_json import Config
+from oracle.readers.families.base import DROPOUTS, base, family, function_of, length
+from oracle.readers.families.parts import attention, dense, mlp, norm, stack
+
+SPARE = "two spare rows of the position table are left out"
+
+
+@family("bert", "roberta", "xlm-roberta", "camembert")
+def _bert(config: Config) -> dict[str, Any]:
+    fields = {"hidden_dropout_prob": 0.1, **config.fields}
+    plain = config.text("model_type") == "bert"
+    block = _encoder(config.but(fields), plain)
+    block["segments"] = config.integer("type_vocab_size", default=2 if plain else 1, least=0)
+    return {"transformer": block}
+
+
+@family("distilbert")
+def _distilbert(config: Config) -> dict[str, Any]:
+    return {"transformer": _encoder(config.but({"dropout": 0.1, **config.fields}), True)}
+
+
+@family("mpnet")
+def _mpnet(config: Config) -> dict[str, Any]:
+    fields = {"hidden_dropout_prob": 0.1, **config.fields}
+    config.notes.append("the relative positions, one number a head and distance, are left out")
+    return {"transformer": _encoder(config.but(fields), False)}
+
+
+def _encoder(config: Config, plain: bool) -> dict[str, Any]:
+    """The block of an encoder, with the head that its `architectures` name."""
+    block = base(config, table=True)
+    if not plain:  # positions start behind the padding index
+        block["sequence"] -= 2 * (block["sequence"] % 16 == 2)
+        config.notes.append(SPARE)
+    heads = config.fields.get("architectures")
+    kind = str(heads[0]) if isinstance(heads, list) and heads else ""
+    block |= {"causal": False, "embedding_norm": True, "final_norm": False}
+    if "PreTraining" in kind:
+        block |= {"head_transform": True, "pooler": True}
+    elif not kind or "MaskedLM" in kind:
+        block["head_transform"] = True
+    else:
+        block["head"] = False
+        config.notes.append(f"of {kind[:60]} only the encoder is described")
+    if function_of(config, "gelu", "hidden_act", "activation") != "gelu":
+        block["activation"] = function_of(config, "gelu", "hidden_act", "activation")
+    return block
+
+
+@family("electra")
+def _electra(config: Config) -> dict[str, Any]:
+    """The discriminator: narrow embeddings, and whether each word was replaced."""
+    hidden, heads, layers = (config.required(what) for what in ("hidden", "heads", "layers"))
+    ffn, vocab = config.optional("ffn") or 4 * hidden, config.required("vocab")
+    narrow = config.integer("embedding_size", default=128) or 128
+    segments = config.integer("type_vocab_size", default=2, least=0)
+    sequence = length(config, table=True, otherwise=512)
+    config.notes.append("the discriminator alone; the generator that it is trained beside is not")
+    widened = [dense(hidden)] if narrow != hidden else []
+    dropped = config.rate(*DROPOUTS) > 0
+    return {"input": [1, sequence], "layers": [
+        {"embedding": {"vocab": vocab, "hidden": narrow, "positions": sequence, "extra": segments}},
+        norm("layer"), *widened,
+        stack(layers, [attention(heads), mlp(ffn)], after=True, dropout=dropped),
+        dense(hidden), "gelu", dense(1), {"loss": "bce"},
+    ]}  # fmt: skip

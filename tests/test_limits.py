@@ -1,0 +1,78 @@
+"""What the product does not do: each limit on its page has a command that shows it."""
+
+from __future__ import annotations
+
+import importlib.util
+import json
+import re
+import shlex
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from command_line import ROOT, told
+from test_every_key import LATER
+
+PAGE = (ROOT / "docs" / "limits.md").read_text(encoding="utf-8")
+LIMITS = re.split(r"^\* ", PAGE, flags=re.MULTILINE)[1:]
+
+
+def shown() -> Iterator[tuple[str, list[str]]]:
+    """(command, lines that its answer has)."""
+    for block in re.findall(r"```console\n(.*?)```", PAGE, re.DOTALL):
+        for one in re.split(r"^\s*\$ ", block, flags=re.MULTILINE)[1:]:
+            command, *lines = (line.strip() for line in one.strip().splitlines())
+            yield command, lines
+
+
+COMMANDS = list(shown())
+ANSWERS: dict[str, str] = {}  # of commands that show several limits
+
+
+def test_every_limit_has_a_command() -> None:
+    assert len(LIMITS) > 20
+    for limit in LIMITS:
+        assert re.search(r"^\s*\$ (oracle|python -m benchmarks\.)", limit, re.MULTILINE), limit[:60]
+
+
+def test_keys_that_nothing_reads_are_on_the_page() -> None:
+    (said,) = (" ".join(limit.split()) for limit in LIMITS if limit.startswith("**I/O**"))
+    for key in LATER:
+        assert f"`{key.rpartition('.')[2]}`" in said, key
+
+
+@pytest.fixture
+def files(tmp_path: Path, monkeypatch: Any) -> None:
+    """The files that the page speaks of."""
+    monkeypatch.chdir(tmp_path)
+    abci = (ROOT / "specs" / "systems" / "abci.yaml").read_text(encoding="utf-8")
+    slow = re.sub(r"latency: [\d.]+ us", "latency: 4 ms", abci, count=1)
+    assert slow != abci
+    (tmp_path / "slow.yaml").write_text(slow, encoding="utf-8")
+    mixed = abci.replace("device: v100-sxm2-16gb", "device: [v100-sxm2-16gb, h100-sxm5-80gb]")
+    assert mixed != abci
+    (tmp_path / "mixed.yaml").write_text(mixed, encoding="utf-8")
+    (tmp_path / "config.json").write_text(json.dumps({"model_type": "unheard-of"}))
+
+
+@pytest.mark.parametrize(("command", "lines"), COMMANDS, ids=[one for one, _ in COMMANDS])
+def test_a_command_shows_its_limit(
+    command: str, lines: list[str], capsys: Any, files: None
+) -> None:
+    words = shlex.split(command)
+    if words[0] == "python":  # minutes; that it is there, and takes these options, is seen
+        assert importlib.util.find_spec(words[2])
+        source = (ROOT / f"{words[2].replace('.', '/')}.py").read_text(encoding="utf-8")
+        assert all(f'"{word}"' in source for word in words[3:])
+        return
+    if words[1] == "plot":
+        pytest.importorskip("matplotlib")
+    assert lines, "a command without a line of its answer shows nothing"
+    if command not in ANSWERS:
+        code, out, err = told(capsys, *words[1:])
+        assert code in (0, 1, 2)
+        ANSWERS[command] = " ".join(f"{out} {err}".split())
+    answer = ANSWERS[command]
+    for line in lines:
+        assert " ".join(line.split()) in answer, f"{line}: {answer[:600]}"
