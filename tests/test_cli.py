@@ -23,7 +23,8 @@ SMALL = ["resnet50", "abci", "--devices", "16", "--batch", "1024"]
 ONE = ["resnet50", "abci", "--plan", "data:4 filter:4", "--batch", "256"]
 ALWAYS = {"-q", "--quiet", "-v", "--verbose", "-h", "--help", "--color"}
 RESULT = {"--json", "--format", "-o", "--output"}
-PREDICT = ALWAYS | RESULT | {"--dataset", "--max-memory", "--precision", "--optimizer",
+MODEL = {"--sequence", "--layers", "--vocab", "--train", "--inference"}
+PREDICT = MODEL | ALWAYS | RESULT | {"--dataset", "--max-memory", "--precision", "--optimizer",
                              "--ideal", "--gamma", "--algorithm", "--profile",
                              "--software", "--any", "--grow"}  # fmt: skip
 BATCH = {"--batch", "--batch-per-device"}

@@ -357,6 +357,27 @@ def test_a_precision_that_is_not_there_is_said(
         assert lacks == (own != precision)
 
 
+@pytest.mark.parametrize("line", [
+    ["sweep", "lenet5", "abci", "--devices", "2", "--batch", "8", "--jobs", "1"],
+    ["report", "lenet5", "abci", "--devices", "2", "--batch", "8", "-o", "made.html"],
+    ["export", "torchrun", "lenet5", "abci", "--plan", "data:2", "--batch", "8"],
+    ["plot", "timeline", "lenet5", "abci", "--plan", "data:2", "--batch", "8", "-o", "made.svg"],
+    ["explain", "lenet5", "abci", "--plan", "data:2", "--batch", "8"],
+], ids=lambda line: line[0])  # fmt: skip
+def test_every_verb_says_what_it_is_priced_in(
+    line: list[str], capsys: Any, tmp_path: Any, monkeypatch: Any
+) -> None:
+    if line[0] == "plot":
+        pytest.importorskip("matplotlib")
+    monkeypatch.chdir(tmp_path)
+    assert main([*line, "--precision", "bf16"]) == 0
+    out, err = capsys.readouterr()
+    page = "".join(path.read_text() for path in tmp_path.glob("*.html"))
+    wanted = "precision: v100-sxm2-16gb has no bf16: its kernels are priced in fp32"
+    assert wanted in " ".join(f"{out} {err}".split())
+    assert wanted in page or not page
+
+
 def test_an_algorithm_that_an_operation_lacks_is_said(capsys: Any) -> None:
     line = ["estimate", "resnet50", "abci", "--plan", "data:8", "--batch", "256", "--algorithm"]
     for name, said in (("pairwise", True), ("switching", True), ("ring", False), ("nccl", False)):

@@ -333,11 +333,11 @@ def test_a_full_recomputation_sends_everything_again() -> None:
         ("fp32", "sgd", 3 * 4),  # reads w and g, writes w
         ("fp32", "momentum", 5 * 4),
         ("fp32", "adam", 7 * 4 + 4),  # and the gradients once more for their norm
-        # gradients cast up 6, unscaled 8, weights cast down 6: 20 bytes beside the fp32 update
-        ("bf16", "sgd", 3 * 4 + 20),
+        # gradients cast up 6, unscaled 8 if they were scaled, weights cast down 6
+        ("bf16", "sgd", 3 * 4 + 12),
         ("fp16", "momentum", 5 * 4 + 20),
-        ("bf16", "adam", 7 * 4 + 20 + 4),
-        ("bf16", "lamb", 12 * 4 + 20 + 4),
+        ("bf16", "adam", 7 * 4 + 12 + 4),
+        ("bf16", "lamb", 12 * 4 + 12 + 4),
     ],
 )
 def test_bytes_of_an_update(precision: str, optimizer: str, nbytes: int) -> None:

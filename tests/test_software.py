@@ -88,6 +88,7 @@ MATRIX = (oracle.model(matrix(1024, 1024)), "data:4", 4, "bf16")
 REPLICAS, ZERO_1, ZERO_3 = ((DENSE, f"data:4,zero={zero}", 64, "bf16") for zero in (0, 1, 3))
 STAGES = (DENSE, "pipeline:2,segments=4,interleave=2 tensor:2", 64, "bf16")
 RANKS = (DENSE, "tensor:4,sequence=on", 8, "bf16")
+DEALT = (MIXTURE, "data:4 expert:4", 64, "bf16")
 EIGHT = (DENSE, "data:2,accumulate=2", 64, "fp8")
 EIGHT_RANKS = (DENSE, "tensor:4,sequence=on", 8, "fp8")
 # what a field moves, and what else must be said for that
@@ -110,6 +111,9 @@ FIELDS: dict[str, tuple[tuple[Any, str, int, str], dict[str, dict[str, Any]]]] =
     "tensor.shown": (RANKS, {"tensor": {"forward_row": "pipelined"}}),
     "tensor.gather": (EIGHT_RANKS, {}),
     "context": ((DENSE, "context:4", 8, "bf16"), {}),
+    "experts.out": (DEALT, {}),
+    "experts.back": (DEALT, {}),
+    "experts.overlap": (DEALT, {}),
     "borders.scattered": (STAGES, {}),
     "borders.overlap": (STAGES, {}),
     "state.weights": (REPLICAS, {}),

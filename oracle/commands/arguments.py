@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import re
 from collections.abc import Iterable
+from pathlib import Path
 from typing import Any
 
 from oracle.spec.options import SLOTS
@@ -69,6 +70,7 @@ def prediction_arguments(parser: argparse.ArgumentParser, *, system: bool = True
     parser.add_argument("--dataset", metavar="D", help="a shipped data set, or a file")
     parser.add_argument("--max-memory", metavar="M", help="of a device, e.g. `14 GiB`")
     recipe_arguments(parser)
+    model_arguments(parser)
     parser.add_argument("--ideal", action="store_true", help="the published table's assumptions")
     parser.add_argument(
         "--gamma", type=float, default=1.0, metavar="G", help="memory reuse, with --ideal"
@@ -78,6 +80,41 @@ def prediction_arguments(parser: argparse.ArgumentParser, *, system: bool = True
     software_arguments(parser)
     if system:
         grow_argument(parser)
+
+
+# of a model, what is said anew in an option of its own; the rest as `MODEL,field=value`
+CHANGES = {"sequence": "tokens of a sequence", "layers": "of a transformer",
+           "vocab": "words of a transformer"}  # fmt: skip
+
+
+def model_arguments(parser: argparse.ArgumentParser) -> None:
+    """What of the model is otherwise than its file says; any other field as MODEL,field=value."""
+    for name, what in CHANGES.items():
+        parser.add_argument(f"--{name}", type=whole, metavar="N", help=f"{what}, not the model's")
+    parser.add_argument("--train", metavar="T", help="full, lora:16, lora:16:attention, … forward")
+    parser.add_argument("--inference", action="store_const", const="forward", dest="train",
+                        help="forward passes alone: --train forward")  # fmt: skip
+
+
+def changed(asked: argparse.Namespace) -> None:
+    """Write the options that change a model after its name, where all that is asked sees them."""
+    said = [(name, getattr(asked, name, None)) for name in (*CHANGES, "train")]
+    words = [f"{name}={value}" for name, value in said if value is not None]
+    if words and getattr(asked, "model", None):
+        asked.model = ",".join(",".join((each, *words)) for each in specs(asked.model))
+
+
+def specs(text: str) -> tuple[str, ...]:
+    """Names or files between commas, each with its changes; a file with a comma is one file."""
+    if Path(text).is_file():
+        return (text,)
+    found: list[str] = []
+    for word in names(text):
+        if "=" in word and found and not Path(word).is_file():
+            found[-1] += f",{word}"
+        else:
+            found.append(word)
+    return tuple(found)
 
 
 def grow_argument(parser: argparse.ArgumentParser) -> None:
@@ -92,6 +129,16 @@ def need_room(asked: argparse.Namespace, plans: Iterable[str]) -> None:
     from oracle.spec.catalogue import system
 
     room_for(system(asked.system), plans, asked.grow)
+
+
+def lacks(asked: argparse.Namespace, systems: Iterable[str]) -> list[str]:
+    """Lines for answers that are no text: what is priced in another precision than was asked."""
+    from oracle.predict.remarks import lacking
+    from oracle.spec.catalogue import system
+
+    some = [system(name) for name in systems] if asked.precision else []
+    found = (one for each in some for one in lacking(each, asked.precision))
+    return [f"{one.field}: {one.what}" for one in found]
 
 
 def software_arguments(parser: argparse.ArgumentParser) -> None:

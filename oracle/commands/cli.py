@@ -103,12 +103,14 @@ def _run(verb: str, rest: list[str]) -> int:
     parser = parser_of(verb)
     colour = "auto"
     try:
+        from oracle.commands.arguments import changed
         from oracle.commands.settings import origins, settle
 
         warnings: list[str] = []
         set_elsewhere = settle(parser, verb, say=warnings.append)
         asked = parser.parse_args(rest)
         colour = asked.color
+        changed(asked)
         asked.origins = origins(parser, rest, set_elsewhere)
         asked.config = {
             key: {"value": one.text, "origin": one.origin}
@@ -176,7 +178,7 @@ def _verbose_lines(asked: Any, set_elsewhere: dict[str, Any], seconds: float) ->
     """What `-v` adds: what was read, what was set where, how long it took."""
     lines = [f"set: {key} = {one.text} ({one.origin})" for key, one in set_elsewhere.items()]
     if getattr(asked, "model", None) and getattr(asked, "system", None):
-        from oracle.commands.sweep import specs
+        from oracle.commands.arguments import specs
         from oracle.show.provenance import inputs_of, resolved, usual
         from oracle.spec.catalogue import system as opened
         from oracle.spec.plausible import warnings

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING
 from oracle.commands.arguments import (
     batch_arguments,
     batch_of,
+    lacks,
     need_room,
     prediction_arguments,
     prediction_options,
@@ -54,7 +55,8 @@ def run(asked: argparse.Namespace) -> Answer:
     files = module.files(job)
     job.check_read(str(module.TITLE))
     code = 0 if found.feasible[0] else 1
-    warning = [f"differs from the prediction: {note}" for note in dict.fromkeys(job.notes)]
+    warning = lacks(asked, [asked.system])
+    warning += [f"differs from the prediction: {note}" for note in dict.fromkeys(job.notes)]
     warning += [f"this plan does not work: {'; '.join(found.broken[0])}"] if code else []
     if asked.as_json:
         return Answer(as_json({"files": files, "broken": list(found.broken[0])}), code)

@@ -23,6 +23,7 @@ from oracle.commands.arguments import (
     batch_arguments,
     batch_of,
     grow_argument,
+    lacks,
     names,
     need_room,
     prediction_arguments,
@@ -30,7 +31,7 @@ from oracle.commands.arguments import (
     whole,
 )
 from oracle.commands.parser import Answer
-from oracle.commands.sweep import grid, question
+from oracle.commands.sweep import grid, question, specs
 from oracle.spec.document import refusal
 
 
@@ -110,7 +111,8 @@ def run(asked: argparse.Namespace) -> Answer:
     if asked.output.rpartition(".")[2].lower() not in SUFFIXES:
         raise refusal("plot", f"`{asked.output}` does not say what kind of picture",
                        "end the name in .svg, .png or .pdf")  # fmt: skip
-    asked.left_out = []
+    said = bool(getattr(asked, "precision", None) and getattr(asked, "system", None))
+    asked.left_out = lacks(asked, specs(asked.system)) if said else []
     figure = DRAW[asked.kind](asked)
     place = save(figure, asked.output)
     return Answer("", 0, "\n".join([*asked.left_out, f"{place}: {figure.alt}"]))

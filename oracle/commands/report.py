@@ -11,6 +11,7 @@ import sys
 from pathlib import Path
 
 from oracle.commands import recommend as recommend_
+from oracle.commands.arguments import lacks
 from oracle.commands.parser import Answer
 
 
@@ -32,7 +33,8 @@ def run(asked: argparse.Namespace) -> Answer:
     content = page(ranking, command_line(asked), inputs).encode()
     write(Path(asked.output), content)
     best = ranking.best if len(ranking) else "no plan fits"
-    return Answer("", 0 if len(ranking) else 1, f"{asked.output}: {best}, {len(content):,} bytes")
+    said = [*lacks(asked, [asked.system]), f"{asked.output}: {best}, {len(content):,} bytes"]
+    return Answer("", 0 if len(ranking) else 1, "\n".join(said))
 
 
 def command_line(asked: argparse.Namespace) -> str:

@@ -19,16 +19,17 @@ import sys
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from pathlib import Path
 from types import FrameType
 from typing import Any
 
 from oracle.commands.arguments import (
+    lacks,
     lasting,
     names,
     objective_argument,
     prediction_arguments,
     result_arguments,
+    specs,
     whole,
 )
 from oracle.commands.parser import Answer, as_json, with_config
@@ -87,11 +88,6 @@ def share(text: str) -> tuple[int, int]:
     return int(match[1]), int(match[2])
 
 
-def specs(text: str) -> tuple[str, ...]:
-    """Names or files between commas; a file whose name has a comma is one file."""
-    return (text,) if Path(text).is_file() else tuple(names(text))
-
-
 def grid(asked: argparse.Namespace) -> Any:
     """What a command line asks."""
     from oracle.ask.sweep import Grid, numbers, sizes
@@ -119,7 +115,7 @@ def run(asked: argparse.Namespace) -> Answer:
     from oracle.ask.sweep import sweep, written
     from oracle.show.sweep import sweep_text
 
-    questions = grid(asked)
+    questions, said = grid(asked), "\n".join(lacks(asked, specs(asked.system)))
     form = asked.form or ("csv" if asked.out else "text")
     if asked.shard != (1, 1) and not asked.out:
         raise refusal("sweep", "tasks that share a sweep need a folder to share", "--out DIR")
@@ -142,16 +138,17 @@ def run(asked: argparse.Namespace) -> Answer:
     code = 0 if any(row["status"] == "ok" for row in found.rows) else 1
     if asked.out:
         shown = sweep_text(found.rows) if form in ("text", "csv") and len(found.rows) <= 100 else ""
-        return Answer(shown, code, f"{count} in {found.place}")
+        return Answer(shown, code, "\n".join(filter(None, [said, f"{count} in {found.place}"])))
     if form == "text":
-        return Answer(sweep_text(found.rows), code)
+        return Answer(sweep_text(found.rows), code, said)
     if form == "json":
         from oracle.show.provenance import inputs_of, resolved, stamped
 
         read = inputs_of(asked, specs(asked.model), specs(asked.system))
         data = stamped({"rows": [dict(row) for row in found.rows]}, read)
-        return Answer(as_json(with_config({**data, "options": resolved({}, asked)}, asked)), code)
-    return Answer(written(found.rows, form).decode().rstrip("\n"), code)
+        data |= {"options": resolved({}, asked)}
+        return Answer(as_json(with_config(data, asked)), code, said)
+    return Answer(written(found.rows, form).decode().rstrip("\n"), code, said)
 
 
 @contextmanager

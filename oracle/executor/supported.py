@@ -60,6 +60,16 @@ def _of_model(model: Model) -> Iterator[str]:
         yield f"operators that are counted, not described, are not run: {listed}"
     elif kinds:
         yield f"layers of kind {', '.join(sorted(kinds))} are not run"
+    if not model.training.full:
+        yield f"`train: {model.training.text}` is priced but not run"
+    if any(row.kind == "attention" and row.takes for row in model.rows):
+        yield "latent attention is priced but not run"
+    if any(row.kind == "norm" and row.role == "heads" for row in model.rows):
+        yield "norms of each head's queries and keys are priced but not run"
+    if any(row.work == "attention" and row.weights for row in model.rows):
+        yield "sinks of attention are priced but not run"
+    if any(row.kind == "embedding" and row.tied for row in model.rows):
+        yield "a table that is looked up twice is priced but not run"
     if any(row.work == "attention" and row.keys != row.made.extents[0] for row in model.rows):
         yield "attention over a window is priced but not run"
 

@@ -47,6 +47,9 @@ VERSIONS = {
     1: Version((0.332, 0.277), 57, 0.94, 0.50 / 0.35),
     2: Version((0.592, 0.676), 162, 0.964, 0.73 / 0.63),
 }
+# what frameworks take on Ampere in 16 bits where no version is said: cuDNN's has preference from
+# Hopper on (NVIDIA/TransformerEngine, v2.8 pytorch/attention/dot_product_attention/utils.py)
+NEWEST = 2
 DIAGONAL = 64  # keys of half a tile, which the mask leaves out and the kernel does not
 
 
@@ -89,6 +92,8 @@ def attention(
     fitted = curve(device, "attention", own, part)
     rate: Numbers = device.peak[own] * (1 if fitted.part or part == "forward" else BACKWARD)
     flop = 2 * products * batch * heads * queries * seen * width
+    if queued and device.generation == "ampere" and OPERAND_BYTES[own] == 2:
+        version = version or NEWEST
     if version:
         fitted, rate = versioned(VERSIONS[version], fitted, device, own, width, causal, part)
         seen = seen + DIAGONAL * causal

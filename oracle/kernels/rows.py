@@ -61,8 +61,12 @@ def priced(shard: Shard, device: Device, precision: str) -> Passes:
             found[part][:, family.columns] = PRICE[family.kind](at, device, precision, part)
     # nobody wants the gradient of the samples
     found["data"] *= ~masks.entries(model) | masks.embeddings(model)
+    found["weight"] *= model.trained
+    if model.training.forward:
+        found["data"] *= 0
     again = np.where(masks.attention(model), shard.rounds, 1.0)
     forward, backward = (again * each for each in launches(model))
+    backward = backward * (not model.training.forward)
     return Passes(found["forward"], found["data"], found["weight"], (forward, backward))
 
 
@@ -118,7 +122,7 @@ def families(model: Model) -> tuple[Family, ...]:
     for i, row in enumerate(model.rows):
         key: tuple[Any, ...] = (row.work,)
         if row.work == "attention":
-            key = ("attention", _masked(row), row.flash, row.version)
+            key = ("attention", _masked(row), row.flash, row.version, row.apart)
         elif row.work == "conv":
             rank = len(row.made.extents)
             kind = family_of(row.given.channels, row.made.channels, row.groups, rank)
@@ -132,7 +136,7 @@ def families(model: Model) -> tuple[Family, ...]:
 
 def _masked(row: Row) -> bool:
     """Whether an attention looks back only."""
-    return row.causal and row.keys == row.made.extents[0]
+    return row.causal
 
 
 class _At:
@@ -212,10 +216,11 @@ def _attention(at: _At, device: Device, precision: str, part: str) -> Floats:
     # in a ring each device meets one part's keys at a time, and merges what it makes of them
     rounds = at(shard.rounds)
     queries, width = at(shard.model.made[0]) / rounds, at.family.width
-    keys = at(shard.kv_heads) * row.repeated
+    keys = at.family.keys / rounds
+    blocks = np.maximum(queries / keys, 1.0) if row.apart else 1.0  # each a sequence of its own
     core = attention(
-        device, precision, at(shard.micro), at(shard.heads), keys, queries,
-        at.family.keys / rounds, width, _masked(row),
+        device, precision, at(shard.micro) * blocks, at(shard.heads),
+        at(shard.kv_heads) * row.repeated, queries / blocks, keys, width, _masked(row),
         "forward" if part == "forward" else "backward", row.flash, dropout, version=row.version,
         queued=True,
     )  # fmt: skip

@@ -6,6 +6,7 @@ model         a network as columns, one entry a row; opened by name, path or dic
 build         shape inference: from the layers of a spec to rows
 layers/       one class a layer kind: shapes, weights, work
 transformer   the family block of a transformer as layers
+training      what of it is trained: all, adapters, nothing
 fusion        the passes that a library fuses into the kernel of a norm
 shard         local shapes: what one device holds and does
 masks         rows of a model by what they do

@@ -8,6 +8,7 @@ from typing import TypeAlias
 
 from oracle.models.fusion import merged
 from oracle.models.layers import Misfit, Placed, Row, Shape
+from oracle.models.training import FORMS, FULL, Training, adapters, frozen, training
 from oracle.models.transformer import Transformer
 from oracle.spec.document import Fault, Node, SpecError, suggest
 from oracle.spec.schema import Clash, Count
@@ -31,6 +32,7 @@ class Network:
     # norms take along what is before and after them, see `fusion`; as the software has it if
     # not said
     fused: bool | None = None
+    train: str = "full"  # what of it is trained, see `training`
 
     def check(self) -> Iterator[Clash]:
         if bool(self.layers) == bool(self.transformer):
@@ -38,6 +40,10 @@ class Network:
                         "write `input:` and `layers:`, or `transformer:`")  # fmt: skip
         if self.transformer and self.fused:
             yield Clash("fused", "a family block says so itself", "fused: in the block")
+        try:
+            training(self.train)
+        except SpecError:
+            yield Clash("train", f"no training is called `{self.train[:40]}`", FORMS)
         if self.layers and not self.input:
             yield Clash("layers", "`layers:` need the shape of their `input:`", "[3, 224, 224]")
 
@@ -49,6 +55,8 @@ class Segment:
     start: int
     stop: int
     repeat: int = 1
+    cuts: tuple[int, ...] = ()  # rows between, where a block inside it ends
+    stack: bool = False  # of a stack of layers, even where it doesn't recur
 
 
 @dataclass
@@ -56,11 +64,13 @@ class Rows:
     """The rows of layers placed one after the other, and which row made which tensor."""
 
     given: Shape  # of one sample
+    train: Training = FULL
     rows: list[Row] = field(default_factory=list)
     feeds: list[tuple[int, ...]] = field(default_factory=list)  # rows whose output a row takes
     segments: list[Segment] = field(default_factory=list)
     faults: list[Fault] = field(default_factory=list)
     nested: bool = False
+    inner: list[int] = field(default_factory=list)  # where blocks inside the one at hand end
 
     def place(self, items: tuple[Placed, ...], at: Tensor, scope: dict[str, Tensor]) -> Tensor:
         """Add the rows of some layers after `at`; the tensor that the last of them makes."""
@@ -89,11 +99,13 @@ class Rows:
                 return at
             given, feeds = [shape for shape, _ in known], [row for _, row in known]
         begin, entry = len(self.rows), feeds
+        made: list[int] = []  # the row that makes what each of the layer's rows makes
         try:
             for row in layer.rows(given):
-                self.rows.append(row)
-                self.feeds.append(tuple(entry if row.entry else feeds))
+                back = [made[-steps] for steps in row.takes]
+                self.add(row, tuple(entry if row.entry else back or feeds))
                 feeds = [len(self.rows) - 1]
+                made += feeds
         except Misfit as misfit:
             kind = type(layer).__name__.lower()
             self.faults.append(Fault("E111", f"`{layer.name or kind}`: {misfit}", item.node.place))
@@ -105,18 +117,37 @@ class Rows:
             scope[layer.name] = at
         return at
 
+    def add(self, row: Row, feeds: tuple[int, ...]) -> None:
+        """Add a row that reads others; where it is frozen, with what stands beside it."""
+        if self.train.full:
+            self.rows.append(row)
+            self.feeds.append(feeds)
+            return
+        at = len(self.rows)
+        self.rows.append(frozen(row))
+        self.feeds.append(feeds)
+        if self.train.adapted(row):
+            self.rows += adapters(row, self.train.rank)
+            self.feeds += [feeds, (at + 1,), (at, at + 2)]
+
     def block(self, item: Placed, at: Tensor, scope: dict[str, Tensor]) -> Tensor:
         """A repeated block: placed once where its output has its input's shape, else unrolled."""
         left = item.repeat
         while left and not self.faults:
             begin, entered = len(self.rows), at[0]
             outer, self.nested = self.nested, True
+            if not outer:
+                self.inner = []
             at = self.place(item.block, at, {**scope, "block": at})
             self.nested = outer
             same = at[0] == entered
             times = left if same and not self.nested else 1
-            if not self.nested and len(self.rows) > begin:
-                self.segments.append(Segment(begin, len(self.rows), times))
+            if self.nested:
+                self.inner.append(len(self.rows))
+            elif len(self.rows) > begin:
+                cuts = tuple(cut for cut in self.inner if cut < len(self.rows))
+                one = Segment(begin, len(self.rows), times, cuts, item.stack)
+                self.segments.append(one)
             left -= times
         if item.name:
             scope[item.name] = at
@@ -133,7 +164,7 @@ def rows_of(
     else:
         items = spec.layers
         given = Shape(spec.input[0], tuple(spec.input[1:]))
-    found = Rows(given)
+    found = Rows(given, training(spec.train))
     found.place(items, (given, -1), {"input": (given, -1)})
     if not found.faults and not found.rows:
         found.faults.append(Fault("E103", "a model needs at least one layer", node.place))

@@ -11,6 +11,7 @@ import os
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property, lru_cache
+from itertools import pairwise
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -18,7 +19,10 @@ from numpy.typing import NDArray
 
 from oracle.models.build import Network, Segment, rows_of
 from oracle.models.layers import Extents, Row, Shape
+from oracle.models.training import FULL, Training, training
+from oracle.models.transformer import Transformer
 from oracle.spec import catalogue
+from oracle.spec.changes import parted, rewrite, scalars
 from oracle.spec.dataset import Dataset
 from oracle.spec.document import Node, fingerprint
 from oracle.spec.schema import read
@@ -78,8 +82,11 @@ class Model:
 
     @cached_property
     def folded(self) -> Flags:
-        """Rows that stand in a repeated block."""
-        return self.repeat > 1
+        """Rows that stand in a repeated block, or in a layer of a stack."""
+        found = self.repeat > 1
+        for segment in self.segments:
+            found[segment.start : segment.stop] |= segment.stack
+        return found
 
     @cached_property
     def x(self) -> Floats:
@@ -95,6 +102,16 @@ class Model:
     def w(self) -> Floats:
         """|w|, weights, biases included."""
         return self.column(lambda row: row.weights)
+
+    @cached_property
+    def trained(self) -> Floats:
+        """1 for rows whose weights are trained, 0 for those that are frozen."""
+        return self.column(lambda row: not row.frozen)
+
+    @property
+    def training(self) -> Training:
+        """What of it is trained."""
+        return FULL if self.written is None else training(self.written.spec.train)
 
     @cached_property
     def channels(self) -> Floats:
@@ -218,7 +235,7 @@ class Model:
     @cached_property
     def mac(self) -> Floats:
         """Multiply-accumulates of a forward pass, per sample and row."""
-        return self.column(_mac)
+        return self.column(lambda row: row.mac)
 
     @property
     def parameters(self) -> float:
@@ -226,8 +243,9 @@ class Model:
 
     @property
     def flop(self) -> float:
-        """Forward and backward, per sample: 3 × 2 × MAC."""
-        return float(6 * self.repeat @ self.mac)
+        """Forward and backward, per sample: 3 × 2 × MAC; frozen weights have no gradient."""
+        passes = 1.0 if self.training.forward else 2.0 + self.trained
+        return float(2 * self.repeat @ (self.mac * passes))
 
     @cached_property
     def units(self) -> tuple[Floats, Floats]:
@@ -238,15 +256,16 @@ class Model:
         for segment in self.segments:
             if not self._closed(segment.stop):
                 continue
-            one = np.zeros(len(self.rows))
-            one[begin : segment.stop] = self.repeat[begin : segment.stop]
-            if segment.repeat > 1:  # open rows before a block join its first copy
-                one[segment.start : segment.stop] = 1
-            counts.append(one)
-            one = np.zeros(len(self.rows))
-            one[segment.start : segment.stop] = 1
-            counts += [one] * (segment.repeat - 1)
-            ends += [segment.stop - 1] * segment.repeat
+            inner = (cut for cut in segment.cuts if self._closed(cut))
+            pieces = list(pairwise((segment.start, *inner, segment.stop)))
+            for copy in range(segment.repeat):
+                for start, stop in pieces:
+                    one = np.zeros(len(self.rows))
+                    one[start:stop] = 1
+                    if not copy and start == segment.start:  # open rows before join the first
+                        one[begin:start] = self.repeat[begin:start]
+                    counts.append(one)
+                    ends.append(stop - 1)
             begin = segment.stop
         if begin < len(self.rows):
             rest = np.zeros(len(self.rows))
@@ -261,7 +280,9 @@ class Model:
     @cached_property
     def _oldest(self) -> Floats:
         """The oldest row that any row reads from each row on; one more entry than rows."""
-        read = [min(feeds, default=len(self.rows)) for feeds in self.feeds]
+        # tokens are numbers of words, which every stage has
+        free = -1 if self.rows[0].given.tokens else -2
+        read = [min((i for i in feeds if i > free), default=len(self.rows)) for feeds in self.feeds]
         behind = np.minimum.accumulate([len(self.rows), *reversed(read)])
         return np.asarray(behind[::-1], dtype=float)
 
@@ -270,34 +291,20 @@ class Model:
         return bool(self._oldest[stop] >= stop - 1)
 
 
-def _mac(row: Row) -> float:
-    """Multiply-accumulates of one row's forward pass, for one sample."""
-    if row.work == "conv":
-        window = float(np.prod(row.window))
-        if row.kind == "deconv":
-            return row.given.size * row.made.channels / row.groups * window
-        return row.made.size * row.given.channels / row.groups * window
-    if row.work == "counted":
-        return row.macs
-    if row.work == "gemm":
-        return float(row.given.size) * row.made.channels
-    if row.work == "attention":
-        queries = row.made.extents[0]
-        seen = (row.keys + 1) / 2 / row.keys if row.causal and row.keys == queries else 1.0
-        return 2.0 * row.heads * queries * row.keys * row.width * (seen if row.flash else 1.0)
-    return 0.0
-
-
 def model(what: Any, dataset: Any = None) -> Model:
-    """A model by shipped name, path or dict; `dataset` says how many samples an epoch has."""
+    """A model by shipped name, path or dict; `dataset` says how many samples an epoch has.
+
+    After a name, fields to change: `llama2-70b,sequence=8192,train=lora:16`.
+    """
     if isinstance(what, Model):
         found = what
     elif isinstance(what, Mapping):
         found = _load(what)
     else:
-        name = os.fspath(what)
+        text = os.fspath(what)
+        name, changes = parted(text)
         path = catalogue.find(name, "models").absolute()
-        found = _KEPT.get(path, lambda: _load(name))
+        found = _KEPT.get((path, *changes), lambda: _load(text))
     if dataset is None:
         return found
     return _with_dataset(found, catalogue.dataset(dataset))
@@ -321,8 +328,22 @@ _KEPT = catalogue.Kept(32)
 
 def network(what: Any) -> tuple[Network, Node, str, str]:
     """The model spec as written, with its tree, file name and text for messages."""
-    node, name, text = catalogue.document(what, "models")
-    return read(Network, node, name, text, label="model"), node, name, text
+    if isinstance(what, Mapping):
+        node, name, text = catalogue.document(what, "models")
+        return read(Network, node, name, text, label="model"), node, name, text
+    named, changes = parted(os.fspath(what))
+    node, name, text = catalogue.document(named, "models")
+    whole = ("train", "dataset")
+    family = node.entries.get("transformer", node)
+    known = [*whole, *(scalars(Transformer) if family is not node else ())]
+    for change in changes:
+        at = node if change.split("=")[0] in whole else family
+        rewrite(at, change, known, "model", "gpt2,sequence=2048")
+    spec = read(Network, node, name, text, label="model")
+    if changes:
+        said = ", ".join(changes)
+        spec = replace(spec, name=",".join((spec.name, *changes)), title=f"{spec.title}, {said}")
+    return spec, node, name, text
 
 
 def _load(what: Any) -> Model:

@@ -33,6 +33,8 @@ class Shard:
     wire: float  #      of a gradient on its way
     gathered: float  #      of a weight that is gathered
     turned: float  #      of an activation that tensor parallelism gathers
+    dispatched: float  #      of an activation that goes to experts
+    combined: float  #      and that comes back
     channels: Floats  # C of each row's kernel, here
     filters: Floats  # F
     heads: Floats
@@ -71,6 +73,11 @@ class Shard:
         return copy
 
     @property
+    def learned(self) -> Floats:
+        """|w| of what is trained."""
+        return self.w * self.model.trained
+
+    @property
     def micro(self) -> Floats:
         """B/S, samples that pass through a kernel at once."""
         return self.deal(self.batch, self.segments)
@@ -101,6 +108,8 @@ def serial(model: Model, batch: Numbers, delta: float, ideal: bool = False) -> S
         wire=delta,
         gathered=delta,
         turned=delta,
+        dispatched=delta,
+        combined=delta,
         channels=model.channels,
         filters=model.filters,
         heads=model.heads,

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Annotated, Literal
 
 from oracle.models.layers import (
     Activation,
     Add,
     Attention,
+    Concat,
     Dense,
     Embedding,
     First,
@@ -21,9 +24,22 @@ from oracle.models.layers import (
     Placed,
     Skew,
 )
+from oracle.models.layers.latent import Latent
+from oracle.models.layers.tokens import Documents
 from oracle.spec.document import Node
 from oracle.spec.schema import Between, Clash, Count, Whole
 from oracle.spec.software import KernelChoice
+
+
+@dataclass(frozen=True)
+class Low:
+    """Latent attention, as the layer kind `latent` has it."""
+
+    kv_rank: Count
+    q_rank: Count | None = None
+    plain: Count = 128
+    rotary: Count = 64
+    value: Count = 128
 
 
 @dataclass(frozen=True)
@@ -52,11 +68,24 @@ class Transformer:
     flash_version: Annotated[int, Between(1, 2)] | None = None
     fused: bool | None = None  # norms, rotations, gates one kernel each; products add gradients up
     fused_loss: bool | None = None  # as `fused` if not said
-    window: Count | None = None
+    latent: Low | None = None  # multi-head latent attention
+    window: Count | None = None  # keys that a query sees at most, itself among them
+    chunk: Count | None = None  # or those of its chunk of tokens
+    full_every: Whole = 0  # each so-many-th layer sees all tokens, whatever the others see
+    documents: Documents | None = None  # that a sequence is packed from, each sees itself alone
+    sinks: bool = False  # a learned logit of each head joins the softmax
+    qk_norm: bool = False  # RMS norms of each head's queries and keys
+    post_norms: bool = False  # norms after attention and MLP too, before they are added
     experts: Whole = 0
     active: Count = 2
     shared: Whole = 0
     skew: Skew = 1.0
+    groups: Whole = 0  # that experts are routed by
+    reach: Whole = 0  # groups at most that a token's experts are in; 0: any
+    every: Count = 1  # each so-many-th layer has experts, the others have `dense_ffn`
+    first_dense: Whole = 0  # layers before those with experts
+    dense_ffn: Count | None = None  # of layers without experts; `ffn` if not said
+    predicts: Whole = 0  # further tokens that a layer and the head predict, one each
     segments: Whole = 0  # rows of a segment table (BERT has 2)
     pooler: bool = False  # BERT's second head, on the first token
     final_norm: bool = True
@@ -65,7 +94,7 @@ class Transformer:
     head: bool = True
 
     def check(self) -> Iterator[Clash]:
-        if self.width is None and self.hidden % self.heads:
+        if self.width is None and self.latent is None and self.hidden % self.heads:
             yield Clash("heads", f"{self.heads} heads do not divide {self.hidden} channels",
                         "a divisor of `hidden`, or say the `width` of a head")  # fmt: skip
         if self.heads % (self.kv_heads or self.heads):
@@ -73,78 +102,162 @@ class Transformer:
             yield Clash("kv_heads", what, "a divisor of `heads`")
         if self.experts and self.active > self.experts:
             yield Clash("active", f"a token cannot visit {self.active} of {self.experts} experts")
+        if self.full_every and not (self.window or self.chunk):
+            yield Clash("full_every", "all layers see all tokens", "say the `window` of the others")
+        if self.window and self.chunk:
+            yield Clash("chunk", "a layer sees a window or its chunk", "leave one of them out")
+        if self.latent and (self.kv_heads or self.width or self.window or self.chunk):
+            what = "latent attention has heads of its own, and sees all tokens"
+            yield Clash("latent", what, "without kv_heads, width, window, chunk")
 
     def placed(self, node: Node, kernels: KernelChoice) -> tuple[Placed, ...]:
         """The same model as a list of layers, run with these kernels where it does not say."""
-        gated = self.gated
-        fused = kernels.fused if self.fused is None else self.fused
-        flash = kernels.attention != "unfused" if self.flash is None else self.flash
-        version = self.flash_version or kernels.flash_version
-        loss = kernels.loss != "beside" if self.fused is None else self.fused
-        loss = loss if self.fused_loss is None else self.fused_loss
-        alone = kernels.loss == "one_kernel" and self.fused is None and self.fused_loss is None
-        bias = not gated if self.bias is None else self.bias
-        norm = Norm(op=self.norm or ("rms" if gated else "layer"), fused=fused)
-        positions = self.positions or ("rotary" if gated else "learned")
-        attention = Attention(
-            self.heads, self.kv_heads, self.width, self.causal,
-            bias if self.qkv_bias is None else self.qkv_bias, positions == "rotary", flash,
-            self.dropout, self.window, fused, version, kernels.repeated,
-            kernels.strided, name="attention",
-        )  # fmt: skip
-        ffn = self.ffn or 4 * self.hidden
-        mlp: Layer = (
-            Moe(
-                self.experts,
-                ffn,
-                self.active,
-                gated,
-                self.shared,
-                self.skew,
-                kernels.experts,
-                name="mlp",
-            )
-            if self.experts
-            else Mlp(
-                ffn,
-                gated,
-                self.activation or ("silu" if gated else "gelu"),
-                bias,
-                fused,
-                name="mlp",
-            )
-        )
-        add = Add(dropout=self.dropout, name="residual1", inputs=("block", "attention"))
-        out = Add(dropout=self.dropout, name="residual2", inputs=("residual1", "mlp"))
-        named = [_named(norm, "norm1"), attention, add, _named(norm, "norm2"), mlp, out]
+        run = _Run(self, kernels)
+        stack = self._stack(node, run)
+        ahead, behind = self._ahead(run), self._behind(run)
+        found = [*(Placed(node, x) for x in ahead), *stack, *(Placed(node, x) for x in behind)]
+        for depth in range(1, self.predicts + 1):
+            found += self._predicted(node, run, depth)
+        return tuple(found)
+
+    def _stack(self, node: Node, run: _Run) -> list[Placed]:
+        """Its layers: equal ones once, layers that come in turn as a block of them."""
+        several = 1 if self.full_every <= 1 or not (self.window or self.chunk) else self.full_every
+        dealt = self.every if self.experts else 1
+        period = math.lcm(several, dealt)
+        first = min(self.first_dense if self.experts else 0, self.layers)
+        whole, rest = divmod(self.layers - first, period)
+        found = []
+
+        def layer(at: int, name: str = "") -> Placed:
+            sees_all = bool(self.full_every) and (at + 1) % max(self.full_every, 1) == 0
+            mixed = bool(self.experts) and at >= first and (at - first + 1) % dealt == 0
+            row = tuple(Placed(node, each) for each in run.layer(sees_all, mixed))
+            return Placed(node, None, 1, row, name, True)
+
+        if first:
+            found.append(replace(layer(0), repeat=first))
+        if whole and period > 1:
+            turns = tuple(layer(first + i) for i in range(period))
+            found.append(Placed(node, None, whole, turns, "", True))
+        elif whole:
+            found.append(replace(layer(first), repeat=whole))
+        found += [layer(first + whole * period + i) for i in range(rest)]
+        found[-1] = replace(found[-1], name="layers")
+        return found
+
+    def _ahead(self, run: _Run) -> list[Layer]:
         table = Embedding(
-            self.vocab, self.hidden, self.sequence * (positions == "learned"), self.segments,
+            self.vocab, self.hidden, self.sequence * (run.positions == "learned"), self.segments,
             self.dropout, name="embedding",
         )  # fmt: skip
-        head: list[Layer] = [table]
-        if self.embedding_norm:
-            head.append(_named(norm, "embedding.norm"))
-        tail: list[Layer] = [_named(norm, "norm")] if self.final_norm else []
+        return [table, *([_named(run.norm, "embedding.norm")] if self.embedding_norm else [])]
+
+    def _behind(self, run: _Run) -> list[Layer]:
+        tail: list[Layer] = [_named(run.norm, "norm")] if self.final_norm else []
         if self.head_transform:
-            tail += [Dense(self.hidden, name="head.dense"), _named(norm, "head.norm")]
+            tail += [Dense(self.hidden, name="head.dense"), _named(run.norm, "head.norm")]
         if self.head:
-            tail += [
-                Dense(
-                    self.vocab, bias=self.head_transform, role="vocab", tied=self.tied_embeddings,
-                    name="head",
-                ),
-                Loss(fused=loss, one_kernel=alone, name="loss"),
-            ]  # fmt: skip
+            tail += run.head(self.head_transform, self.tied_embeddings)
         if self.pooler:
             of = ("norm" if self.final_norm else "layers",)
             tail += [
                 First(name="pooler.token", inputs=of), Dense(self.hidden, name="pooler.dense"),
                 Activation("tanh"), Dense(2, name="pooler.head"), Loss(name="pooler.loss"),
             ]  # fmt: skip
-        block = Placed(
-            node, None, self.layers, tuple(Placed(node, layer) for layer in named), "layers"
+        return tail
+
+    def _predicted(self, node: Node, run: _Run, depth: int) -> list[Placed]:
+        """One more token: what was made and its embedding, joined; a layer; the head again."""
+        name = f"predicted{depth}"
+        before = "layers" if depth == 1 else f"predicted{depth - 1}"
+        norm = partial(_named, run.norm)
+        joined: list[Layer] = [
+            Embedding(self.vocab, self.hidden, tied=True, name=f"{name}.embedding",
+                      inputs=("input",)),
+            norm(f"{name}.norm1"), replace(norm(f"{name}.norm2"), inputs=(before,)),
+            Concat(name=f"{name}.both", inputs=(f"{name}.norm1", f"{name}.norm2")),
+            Dense(self.hidden, bias=False, name=f"{name}.join"),
+        ]  # fmt: skip
+        layer = tuple(Placed(node, each) for each in run.layer(True, bool(self.experts)))
+        after = [norm(f"{name}.norm"), *run.head(False, True)]
+        return [*(Placed(node, each) for each in joined), Placed(node, None, 1, layer, name),
+                *(Placed(node, each) for each in after)]  # fmt: skip
+
+    def beyond(self) -> list[str]:
+        """What it has that a plain stack of equal layers has not, as its file says it."""
+        said = ("latent", "window", "chunk", "documents", "sinks", "post_norms", "groups",
+                "first_dense", "predicts")  # fmt: skip
+        return [*(name for name in said if getattr(self, name)),
+                *(["every"] if self.experts and self.every > 1 else [])]  # fmt: skip
+
+
+class _Run:
+    """A family block's layers, with what the software decides where the block leaves it open."""
+
+    def __init__(self, block: Transformer, kernels: KernelChoice) -> None:
+        self.block, self.kernels = block, kernels
+        gated = block.gated
+        self.fused = kernels.fused if block.fused is None else block.fused
+        loss = kernels.loss != "beside" if block.fused is None else block.fused
+        self.loss = loss if block.fused_loss is None else block.fused_loss
+        self.alone = (
+            kernels.loss == "one_kernel" and block.fused is None and block.fused_loss is None
         )
-        return (*(Placed(node, x) for x in head), block, *(Placed(node, x) for x in tail))
+        self.bias = not gated if block.bias is None else block.bias
+        self.norm = Norm(op=block.norm or ("rms" if gated else "layer"), fused=self.fused)
+        self.positions = block.positions or ("rotary" if gated else "learned")
+
+    def layer(self, sees_all: bool, mixed: bool) -> list[Layer]:
+        """Attention and MLP or experts, each between a norm and a sum."""
+        block, add = self.block, Add(dropout=self.block.dropout)
+        after = block.post_norms
+        found: list[Layer] = [_named(self.norm, "norm1"), self.attention(sees_all)]
+        found += [_named(self.norm, "attention.norm")] * after
+        said = "attention.norm" if after else "attention"
+        found.append(replace(add, name="residual1", inputs=("block", said)))
+        found += [_named(self.norm, "norm2"), self.mlp(mixed)]
+        found += [_named(self.norm, "mlp.norm")] * after
+        said = "mlp.norm" if after else "mlp"
+        return [*found, replace(add, name="residual2", inputs=("residual1", said))]
+
+    def attention(self, sees_all: bool) -> Layer:
+        block, kernels = self.block, self.kernels
+        flash = kernels.attention != "unfused" if block.flash is None else block.flash
+        version = block.flash_version or kernels.flash_version
+        if block.latent is not None:
+            low = block.latent
+            return Latent(
+                block.heads, low.kv_rank, low.q_rank, low.plain, low.rotary, low.value,
+                block.causal, flash, version, self.fused, block.documents, name="attention",
+            )  # fmt: skip
+        bias = self.bias if block.qkv_bias is None else block.qkv_bias
+        return Attention(
+            block.heads, block.kv_heads, block.width, block.causal, bias,
+            self.positions == "rotary", flash, block.dropout,
+            None if sees_all else block.window, None if sees_all else block.chunk,
+            block.documents, block.sinks, block.qk_norm, self.fused, version, kernels.repeated,
+            kernels.strided, name="attention",
+        )  # fmt: skip
+
+    def mlp(self, mixed: bool) -> Layer:
+        block = self.block
+        ffn = block.ffn or 4 * block.hidden
+        if mixed:
+            return Moe(
+                block.experts, ffn, block.active, block.gated, block.shared, block.skew,
+                self.kernels.experts, bool(block.bias), block.groups, block.reach, name="mlp",
+            )  # fmt: skip
+        function = block.activation or ("silu" if block.gated else "gelu")
+        wide = block.dense_ffn or ffn if block.experts else ffn
+        return Mlp(wide, block.gated, function, self.bias, self.fused, name="mlp")
+
+    def head(self, bias: bool, tied: bool) -> list[Layer]:
+        """The product over the vocabulary, and the loss."""
+        return [
+            Dense(self.block.vocab, bias=bias, role="vocab", tied=tied, name="head"),
+            Loss(fused=self.loss, one_kernel=self.alone, name="loss"),
+        ]
 
 
 def _named(norm: Norm, name: str) -> Norm:

@@ -115,9 +115,10 @@ def shapes(model: Model) -> Mapping[str, float]:
     cores = [row for row in model.rows if row.work == "attention"]
     tables = [row for row in model.rows if row.kind == "embedding"]
     repeats = [segment.repeat for segment in model.segments]
+    stacked = sum(one.repeat * (len(one.cuts) + 1) for one in model.segments if one.stack)
     hidden = max((row.made.channels for row in tables), default=0)
     return {
-        "layers": float(max(repeats, default=1)),
+        "layers": float(stacked or max(repeats, default=1)),
         "heads": float(max((row.heads for row in cores), default=0)),
         "groups": float(max((row.kv_heads for row in cores), default=0)),
         "experts": float(max((row.experts for row in model.rows), default=0)),

@@ -41,8 +41,45 @@ class Stages:
             self.cuts = dealt[None, :]
         else:
             self.cuts = balanced_cuts(load, chunks, borders)
+            if v > 1:
+                self.cuts = self._levelled(load, borders)
         # where all plans share their cuts, a device's rows are one count each
         self.rows = self.gather(self.counts.T).T if len(self.cuts) == 1 else None
+
+    def _levelled(self, load: Array, borders: Array | None) -> Array:
+        """Cuts moved unit by unit while the fullest device gets less full.
+
+        A device has several chunks: that the fullest chunk is least does not make it least.
+        """
+        plans = max(len(load), len(self.cuts))
+        across = np.zeros((1, load.shape[1] + 1))
+        if borders is not None:
+            across = np.pad(np.atleast_2d(borders), [(0, 0), (1, 1)])
+        wide = [np.broadcast_to(each, (plans, each.shape[1])) for each in (load, across, self.cuts)]
+        first, row = distinct(np.hstack(wide))
+        load, across, cuts = (each[first] for each in wide)
+        running, cuts = np.pad(np.cumsum(load, axis=-1), [(0, 0), (1, 0)]), cuts.copy()
+
+        def fullest(edges: Array) -> Array:
+            taken, crossed = (np.take_along_axis(each, edges, -1) for each in (running, across))
+            chunks = np.diff(taken) + crossed[:, :-1] + crossed[:, 1:]
+            return np.asarray(self.fold(chunks).max(axis=-1))
+
+        least, moved = fullest(cuts), True
+        while moved:
+            moved = False
+            for edge in range(1, self.chunks):
+                for step in (-1, 1):
+                    trial = cuts.copy()
+                    trial[:, edge] += step
+                    inside = (trial[:, edge] > cuts[:, edge - 1]) & (
+                        trial[:, edge] < cuts[:, edge + 1]
+                    )
+                    found = fullest(np.where(inside[:, None], trial, cuts))
+                    better = found < least * (1 - 1e-9)
+                    cuts = np.where(better[:, None], trial, cuts)
+                    least, moved = np.where(better, found, least), moved or bool(better.any())
+        return np.asarray(cuts[row])
 
     def total(self, values: Array, columns: Array | None = None) -> Array:
         """(plans, rows) → (plans, p): what each device of a pipeline has in all.

@@ -190,6 +190,8 @@ def price(
             crossing = np.where(sent.calls > 0, sent.nbytes, 0.0)
             before, behind = stages.received_most(crossing)
             sides = spread(before), spread(behind)
+            if load.shard.model.training.forward:  # nothing comes back
+                seconds, count, sides = ahead, ahead_calls, (sides[0], 0 * sides[1])
     short = chosen.short[:, None]
     exposed, longer = seconds, seconds * spread(short)
     if message.hides and not (ideal and message.when == "step"):

@@ -69,13 +69,16 @@ def held(load: Workload, plan: Plan, same: Array, device: Device, options: Optio
     # 16-bit weights have masters beside them; gradients are added up in a buffer of their own
     slots = said.state.moment(precision) * SLOTS[options.optimizer] + said.state.master(precision)
     # the unit at work and those that come next
-    gathered = (1 + said.gather.prefetch) * _gathered(load)
+    ahead = 1 + said.gather.prefetch
+    gathered = ahead * _gathered(load)
     recompute = plan.axis("recompute")
-    mode = recompute.mode[:, 0].astype(int)
+    trains = not shard.model.training.forward  # else nothing is kept, nor made again
+    mode = recompute.mode[:, 0].astype(int) * trains
     kept, working = _activations(shard, stages, bool(mode.any()))
     flight, unfinished = _in_flight(plan, stages)
     chosen = np.stack(kept)[mode, alike]
     again = recompute.says("mode", "full") | recompute.says("mode", "operators")
+    again = again & trains
     activations = chosen * flight
     if unfinished.any():
         activations = activations + again * unfinished * (kept[0][alike] - chosen)
@@ -90,8 +93,8 @@ def held(load: Workload, plan: Plan, same: Array, device: Device, options: Optio
     gone, transient = stages.total(_kept(shard) * loss), _transient(shard)
     copies = load.total(shard.w) * said.state.copies(precision)
     taken = load.held("stated") * said.state.updating(precision)
-    buffers = gathered * said.exchange.buffer(precision) + copies
-    buffers = buffers + spread(_buckets(load.plan, stages.total(shard.w), options))
+    buffers = ahead * _gathered(load, trained=True) * said.exchange.buffer(precision) + copies
+    buffers = buffers + spread(_buckets(load.plan, stages.total(shard.learned), options))
     nothing = np.zeros((1, stages.p))
     moments = [
         {"activations": activations, "workspace": _worst(transient * loss, stages)[alike],
@@ -119,10 +122,10 @@ def held(load: Workload, plan: Plan, same: Array, device: Device, options: Optio
                 said.memory_doubt)  # fmt: skip
 
 
-def _gathered(load: Workload) -> Array:
+def _gathered(load: Workload, trained: bool = False) -> Array:
     """(plans, p): weights of the largest unit that is gathered before it is used."""
     stages, spread = load.stages, load.kinds.spread
-    (rest, share), *experts = load.shares("stored")
+    (rest, share), *experts = load.shares("stored", trained)
     found = spread(stages.most(stages.units(np.atleast_2d(rest)))) * (share < 1)
     for w, alone in experts:  # whole where one device holds them, however many share the rest
         both = spread(stages.most(stages.units(np.atleast_2d(rest + w))))
@@ -133,6 +136,8 @@ def _gathered(load: Workload) -> Array:
 def _kept(shard: Shard) -> Array:
     """Bytes of a micro-batch that each row keeps."""
     width = np.where(shard.model.fed, shard.fed, shard.delta)
+    if shard.model.training.forward:
+        return np.zeros((*np.shape(shard.micro)[:-1], len(shard.model)))
     return shard.micro * (shard.kept * width + shard.kept_bytes) * np.ones_like(shard.batch)
 
 

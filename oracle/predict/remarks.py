@@ -17,14 +17,19 @@ STRANGE = 5.0  # times what kernels are expected to take: fits of known devices 
 ANY = (None, "best", "nccl")  # algorithms that say nothing of one operation
 
 
+def lacking(system: System, precision: str) -> Iterator[Clash]:
+    """A precision that the device has no unit for."""
+    device = system.device
+    if (own := precision_on(device, precision)) != precision:
+        what = f"{device.name} has no {precision}: its kernels are priced in {own}"
+        yield Clash("precision", what, f"--precision {' or '.join(device.peak)}")
+
+
 def fallbacks(
     system: System, options: Options, exchange: Iterable[Iterable[Mapping[str, Any]]]
 ) -> Iterator[Clash]:
     """A precision the device has no unit for, an algorithm that some operations do not have."""
-    device, asked = system.device, options.precision
-    if (own := precision_on(device, asked)) != asked:
-        what = f"{device.name} has no {asked}: its kernels are priced in {own}"
-        yield Clash("precision", what, f"--precision {' or '.join(device.peak)}")
+    yield from lacking(system, options.precision)
     name = options.algorithm
     if name in ANY:
         return

@@ -43,7 +43,7 @@ def work_of(load: Workload, system: System, options: Options) -> StageWork:
     device, model = system.device, shard.model
     launch = 0.0 if shard.ideal else options.software.host.launch(system)
     ahead, back = times.kernels
-    parts = recomputed(model)
+    parts = tuple(part * (not model.training.forward) for part in recomputed(model))
     host = (total(ahead) + options.software.host.around) * launch, total(back) * launch
     forward, backward = total(times.forward), total(times.data + times.weight)
     weight, weights = total(times.weight), load.held("stated")
@@ -54,25 +54,31 @@ def work_of(load: Workload, system: System, options: Options) -> StageWork:
         # micro-batches' gradients, or their shards, are read and added up in fp32, unless their
         # product does it
         said, precision = options.software, options.precision
-        grown = sum((total(w * ~adding(model)) * share for w, share in load.shares("graded")),
-                    np.zeros(1)) * (state.segments > 1)  # fmt: skip
-        each = 2 * said.exchange.buffer(precision) + shard.delta  # read, added up, written
-        added = kernels.stream(device, each * grown, queued=True)
+        buffer, made = said.exchange.buffer(precision), shard.delta
+        apart = sum((total(w * ~adding(model)) * share for w, share in load.shares("graded")),
+                    np.zeros(1)) * (not model.training.forward)  # fmt: skip
+        each = 2 * buffer + made  # read, added up, written
+        added = kernels.stream(device, each * apart * (state.segments > 1), queued=True)
         # ZeRO-3 copies what it gathers into its place, unless it is gathered there, and gradients
         # to where they are summed up
-        gathered = load.gathered
+        gathered, graded = load.gathered(), load.gathered(trained=True)
         shared = gathered > 0
-        moved = (shard.delta + said.exchange.buffer(precision)) * gathered
+        moved = (made + buffer) * graded
         if said.gather.placed:
-            placed = 2 * shard.delta * gathered
+            placed = 2 * made * gathered
             forward = forward + kernels.stream(device, placed, queued=True) * shared
             moved = moved + placed
         weight = weight + added
         backward = backward + added + kernels.stream(device, moved, queued=True) * shared
-        update = _update(weights, load, device, options)
+        update = _update(weights, load, device, options) * (weights > 0)
+        # those of the only micro-batch are cast up, unless they have been
+        lifted = apart * (state.segments == 1) * ~shared * (made < buffer)
+        lift = kernels.stream(device, (made + buffer) * lifted, queued=True)
+        update = update + np.where(lifted > 0, lift, 0.0)
         if said.exchange.passes:  # gradients are packed, scaled and unpacked where replicas agree
-            packed = said.exchange.passes * said.exchange.buffer(precision) * total(shard.w)
-            update = update + kernels.stream(device, packed, queued=True) * (state.parts > 1)
+            packed = said.exchange.passes * buffer * total(shard.learned)
+            packing = kernels.stream(device, packed, queued=True) * (packed > 0)
+            update = update + packing * (state.parts > 1)
     return StageWork(
         forward, backward, weight, tuple(total(times.forward * part) for part in parts),
         update, host, tuple(total(ahead * part) * launch for part in parts),
@@ -88,11 +94,12 @@ def adding(model: Model) -> Flags:
 
 def _update(weights: Array, load: Workload, device: Any, options: Options) -> Array:
     """The optimizer's passes, and what mixed precision and clipping add to them."""
-    tensors = load.total(np.where(load.shard.model.w > 0, 2.0, 0.0))
+    model = load.shard.model
+    tensors = load.total(np.where(model.w * model.trained > 0, 2.0, 0.0))
 
     def price(device: Any, precision: str, weights: Array) -> Array:
         seconds = kernels.update(device, precision, options.optimizer, weights, tensors)
-        # cast gradients up, unscale them, cast weights down; read them for their norm: bytes
+        # cast narrow gradients up, unscale them, cast weights down; read them for their norm: bytes
         casts = options.software.state.cast(precision)
         clipped = 4 if options.optimizer in ("adam", "lamb") else 0
         if precision == "fp8" and options.software.state.fp8_casts == "step":

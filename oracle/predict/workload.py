@@ -57,15 +57,18 @@ class Workload:
         """(plans, p): weights of a device by their share of state, `stored`, `graded`, `stated`."""
         return sum((self.total(w) * share for w, share in self.shares(name)), np.zeros(1))
 
-    @property
-    def gathered(self) -> Array:
+    def gathered(self, trained: bool = False) -> Array:
         """(plans, p): weights of which a device keeps but a share, so that it gathers them."""
-        parts = (self.total(w) * (share < 1) for w, share in self.shares("stored"))
+        parts = (self.total(w) * (share < 1) for w, share in self.shares("stored", trained))
         return sum(parts, np.zeros(1))
 
-    def shares(self, name: str) -> list[tuple[Array, Array]]:
-        """(kinds, rows) weights and the share of state that (plans, 1) devices keep of them."""
-        w, share = self.shard.w, np.asarray(getattr(self.state, name))
+    def shares(self, name: str, trained: bool = False) -> list[tuple[Array, Array]]:
+        """(kinds, rows) weights and the share of state that (plans, 1) devices keep of them.
+
+        What is frozen is stored, and has no state.
+        """
+        w = self.shard.w if name == "stored" and not trained else self.shard.learned
+        share = np.asarray(getattr(self.state, name))
         if share.ndim < 2 or share.shape[-1] == 1:
             return [(w, share)]
         experts = masks.experts(self.shard.model)
@@ -94,7 +97,9 @@ def split(model: Model, plan: Plan, options: Options) -> Shard:
     shard = serial(model, plan.batch, options.width, options.ideal)
     if not options.ideal:
         software, precision = options.software, options.precision
+        dispatched, combined = software.experts.sent(precision)
         shard = shard.but(
+            dispatched=dispatched, combined=combined,
             software=software, fed=software.state.fed(precision),
             summed=software.exchange.buffer(precision),
             wire=software.exchange.sent(precision),
@@ -143,11 +148,13 @@ def _said(
         for axis, each in zip(few.lean, plan.lean, strict=True)
         if axis.speaks_for_all or not axis.degrees or axis.wide
     ]
+    ahead = shard.model.training.forward
     return [
         (_thinned(message, groups, system), axis)
         for axis in axes
         for message in axis.talk(whole if axis.state_knobs else shard)
         if (message.over != "mesh" or groups.of(message).talk) and np.any(message.calls)
+        if not ahead or message.when.removeprefix("unit ") in ("forward", "border")
     ]
 
 

@@ -12,12 +12,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeVar, cast
 
+from oracle.spec.changes import rewrite
 from oracle.spec.dataset import Dataset
 from oracle.spec.device import Device
 from oracle.spec.document import (
     Fault,
     Node,
-    Place,
     SpecError,
     from_data,
     load,
@@ -239,36 +239,12 @@ def software(what: Any, also: Callable[[Software], Iterable[Clash]] | None = Non
     def build() -> Software:
         node, name, text = document(named, "software")
         for change in changes:
-            _change(node, change)
+            rewrite(node, change, software_fields(), "--software", "nemo,gradients=bf16")
         found = read(Software, node, name, text, label="software", also=also)
         return found.but(changed=tuple(changes)) if changes else found
 
     path = find(named, "software")
     return _KEPT.get((Software, path.absolute(), *changes, also), build)
-
-
-def _change(node: Node, change: str) -> None:
-    """Write one field anew: `state.moments=bf16`, or its last name where that is the only one."""
-    key, equals, value = change.partition("=")
-    if not equals or not value:
-        hint = "e.g. `nemo,gradients=bf16`"
-        raise refusal("--software", f"`{change}` changes nothing", hint, "E112")
-    known = software_fields()
-    whole = [each for each in known if key in (each, each.rpartition(".")[2])]
-    if len(whole) != 1:
-        several = (
-            f"`{key}` is a field of several groups" if whole else f"no field is called `{key}`"
-        )
-        hint = " or ".join(f"`{each}`" for each in whole) or suggest(key, known, "fields")
-        raise refusal("--software", several, hint, "E102")
-    *groups, last = whole[0].split(".")
-    at = node
-    for group in groups:
-        place = Place(path=f"software {whole[0]}")
-        at = at.entries.setdefault(group, Node(place, "mapping"))
-        node.keys.setdefault(group, place)
-    at.entries[last] = Node(Place(path=f"--software {change}"), "scalar", value)
-    at.keys[last] = Place(path=f"--software {change}")
 
 
 def software_fields() -> list[str]:

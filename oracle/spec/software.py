@@ -143,6 +143,27 @@ class TensorMessages:
 
 
 @dataclass(frozen=True, slots=True)
+class ExpertMessages:
+    """How tokens go to the experts of a mixture and come back."""
+
+    out: Width | dict[str, Width] = "compute"  # on their way, and gradients of what came back
+    back: Width | dict[str, Width] = "compute"  # as they come back, and gradients of what went out
+    # what hides them: the passes of another micro-batch, where one runs forward beside one back
+    overlap: Literal["none", "pass"] = "none"
+    source: str = ""
+    sources: dict[str, str] = field(default_factory=dict, metadata={"hidden": True})
+
+    def check(self) -> Iterator[Clash]:
+        yield from _precisions(self.out, "out")
+        yield from _precisions(self.back, "back")
+
+    def sent(self, precision: str) -> tuple[float, float]:
+        """Bytes of an activation on its way to experts, and back."""
+        first, last = (_of(each, precision) for each in (self.out, self.back))
+        return bytes_of(first, precision), bytes_of(last, precision)
+
+
+@dataclass(frozen=True, slots=True)
 class Borders:
     """How stages of a pipeline pass activations on."""
 
@@ -335,6 +356,7 @@ class Software:
     gather: Gather = Gather()
     tensor: TensorMessages = TensorMessages()
     context: Literal["beside", "exposed"] = "beside"  # keys and values, and attention to others
+    experts: ExpertMessages = ExpertMessages()
     borders: Borders = Borders()
     state: State = State()
     kernels: KernelChoice = KernelChoice()

@@ -230,6 +230,11 @@ class Job:
         if self.transformer is None:
             what = f"builds transformers only; {self.name} is a list of layers"
             raise self.refuse(title, what, "a model with a `transformer:` block")
+        if not self.estimate.model.training.full:
+            raise self.refuse(title, f"is not told `train: {self.estimate.model.training.text}`")
+        if beyond := self.transformer.beyond():
+            words = ", ".join(f"`{word}`" for word in beyond)
+            raise self.refuse(title, f"is given no model with {words}")
         return self.transformer
 
     def minutes(self, steps: int) -> int:

@@ -200,6 +200,7 @@ def model(job: Job, run: Software) -> Pairs:
         ("--swiglu", gated),
         ("--disable-bias-linear", not bias),
         ("--add-qkv-bias", bool(block.qkv_bias) and not bias),
+        ("--qk-layernorm", block.qk_norm),
         ("--untie-embeddings-and-output-weights", not block.tied_embeddings),
         ("--attention-dropout", dropout), ("--hidden-dropout", dropout),
         ("--attention-backend", backend(block, run)),

@@ -76,6 +76,7 @@ def sizes(job: Job, block: Transformer) -> dict[str, Any]:
         "learned": positions == "learned",
         "rotary": job.rotary if positions == "rotary" else 0,
         "bias": bias, "qkv_bias": bias if block.qkv_bias is None else block.qkv_bias,
+        "qk_norm": block.qk_norm,
         "activation": block.activation or ("silu" if gated else "gelu"),
         "dropout": block.dropout, "embedding_norm": block.embedding_norm,
         "experts": block.experts, "active": block.active, "shared": block.shared,

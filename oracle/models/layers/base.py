@@ -53,6 +53,7 @@ class Row:
     width: int = 0  # of one head
     keys: int = 0  # positions attended to
     causal: bool = False
+    apart: bool = False  # tokens fall into blocks of so many `keys` and see their own block only
     flash: bool = False
     version: int = 0  # of FlashAttention; 0: the fastest kernel there is
     reads: tuple[float, float] = (0.0, 0.0)  # forward passes over (|x|, |y|) of a stream
@@ -68,8 +69,38 @@ class Row:
     experts: int = 0  # of a mixture that its tokens are dealt to
     active: float = 1.0  # experts a token visits; the work is `active` times one expert's
     skew: float = 1.0  # tokens of the fullest device of experts over the mean
+    reach: int = 0  # places at most that the experts of a token lie in, of `places`; 0: any
+    places: int = 0  # groups that the experts are routed by
     entry: bool = False  # takes what its layer was given, not what the row before it made
+    takes: tuple[int, ...] = ()  # rows of its layer that it reads, counted back; (): the last
     tied: bool = False  # uses weights that another row holds
+    frozen: bool = False  # its weights are not trained
+
+    @property
+    def mac(self) -> float:
+        """Multiply-accumulates of its forward pass, for one sample."""
+        if self.work == "conv":
+            outer, inner = (
+                (self.given, self.made) if self.kind == "deconv" else (self.made, self.given)
+            )
+            return outer.size * inner.channels / self.groups * float(math.prod(self.window))
+        if self.work == "gemm":
+            return float(self.given.size) * self.made.channels
+        if self.work == "attention":
+            return 2.0 * self.heads * self.made.extents[0] * self.seen * self.width
+        return self.macs
+
+    @property
+    def seen(self) -> float:
+        """Keys that a query looks at, on average; through memory all of them are computed.
+
+        Of the last w keys the first w queries see fewer; in blocks every query sees its own alone.
+        """
+        queries, keys = self.made.extents[0], float(self.keys)
+        if not self.causal or not self.flash:
+            return keys
+        begins = queries / keys if self.apart else 1.0
+        return keys - begins * keys * (keys - 1) / (2 * queries)
 
 
 def along(value: int | tuple[int, ...], rank: int) -> Extents:

@@ -28,6 +28,7 @@ class Placed:
     repeat: int = 1
     block: tuple[Placed, ...] = ()
     name: str = ""  # of a block: what its last layer made
+    stack: bool = False  # of a block: one of a stack of layers, even where it doesn't recur
 
     @classmethod
     def from_node(cls, node: Node, reader: Reader) -> Placed | None:

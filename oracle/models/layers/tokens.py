@@ -22,14 +22,18 @@ class Embedding(Layer):
     positions: Whole = 0
     extra: Whole = 0  # further rows of other tables: segments, class token
     dropout: bool = False
+    tied: bool = False  # looks up the table of another
+    tokens: Count | None = None  # of a sequence of its own; as many as the model is given if not
 
     def rows(self, given: Sequence[Shape]) -> Iterator[Row]:
-        made = Shape(self.hidden, given[0].extents, True)
+        shape = given[0] if self.tokens is None else Shape(1, (self.tokens,), True)
+        made, words = Shape(self.hidden, shape.extents, True), self.vocab * (not self.tied)
         yield Row(
-            self.name or "embedding", "embedding", "stream", given[0], made, role="vocab",
-            weights=(self.vocab + self.positions + self.extra) * self.hidden, sequence=False,
+            self.name or "embedding", "embedding", "stream", shape, made, role="vocab",
+            weights=(words + self.positions + self.extra) * self.hidden, sequence=False,
+            tied=self.tied,
             reads=(0, 2 + (self.positions > 0) + 2 * self.dropout), rereads=(0, 2),
-            extra_bytes=8.0 * given[0].size + made.size * self.dropout,
+            extra_bytes=8.0 * shape.size + made.size * self.dropout,
         )  # fmt: skip
 
 
@@ -60,6 +64,19 @@ class First(Layer):
 
 
 @dataclass(frozen=True)
+class Documents:
+    """Texts of different lengths that fill a sequence, one after the other."""
+
+    mean: Count  # tokens
+    variation: Annotated[float, Between(0, 100)] = 0.0  # standard deviation over the mean
+
+    @property
+    def seen(self) -> int:
+        """Length of the text that a token is in, on average: long ones hold more of the tokens."""
+        return max(1, round(self.mean * (1 + self.variation**2)))
+
+
+@dataclass(frozen=True)
 class Attention(Layer):
     """Multi-head attention with grouped key-value heads: projections, core, output."""
 
@@ -72,6 +89,10 @@ class Attention(Layer):
     flash: bool = True
     dropout: bool = False  # of the attention probabilities
     window: Count | None = None  # a sliding window of keys
+    chunk: Count | None = None  # or only those of the same chunk of tokens
+    documents: Documents | None = None  # that a sequence is packed from, each sees itself alone
+    sinks: bool = False  # a learned logit of each head joins the softmax
+    normed: bool = False  # RMS norms of each head's queries and keys
     fused: bool = True  # rotation as one kernel; else cast, multiply, cast
     # of FlashAttention, where it is not the fastest kernel that the device has
     flash_version: Annotated[int, Between(1, 2)] | None = None
@@ -89,14 +110,19 @@ class Attention(Layer):
             raise Misfit(f"{self.heads} heads do not divide {shape.channels} channels")
         width = self.width or shape.channels // self.heads
         inner, joint = self.heads * width, (self.heads + 2 * kv_heads) * width
-        keys = min(self.window or tokens, tokens)
+        own = self.documents.seen if self.documents else tokens
+        keys = min(self.window or self.chunk or tokens, own, tokens)
         packed, mixed = replace(shape, channels=joint), replace(shape, channels=inner)
         yield Row(f"{name}.qkv", "attention", "gemm", shape, packed, role="column", needs="x",
                   weights=shape.channels * joint + self.bias * joint, adds=self.fused,
                   bias=self.bias)  # fmt: skip
+        share = (self.heads + kv_heads) / (self.heads + 2 * kv_heads)
+        if self.normed:  # values pass by, and are one tensor with those that the core is given
+            yield Row(f"{name}.norm", "norm", "stream", packed, packed, role="heads", needs="x",
+                      weights=2 * width, reads=(share, share), rereads=(share, 2 * share),
+                      pieces=2, extra_kept=-float(kv_heads * width * tokens))  # fmt: skip
         if self.rotary:
-            passes = 2.0 if self.fused else 10.0
-            turned = passes * (self.heads + kv_heads) / (self.heads + 2 * kv_heads)
+            turned = share * (2.0 if self.fused else 10.0)
             yield Row(f"{name}.rotary", "attention", "stream", packed, packed, role="heads",
                       reads=(0, turned), rereads=(0, turned),
                       pieces=1 if self.fused else 4)  # fmt: skip
@@ -110,7 +136,9 @@ class Attention(Layer):
         yield Row(
             f"{name}.core", "attention", "attention", asked, mixed, role="heads", needs="xy",
             heads=self.heads, kv_heads=kv_heads, repeated=each, width=width, keys=keys,
-            causal=self.causal, flash=self.flash, version=self.flash * (self.flash_version or 0),
+            causal=self.causal, apart=keys < tokens and keys != self.window,
+            weights=self.heads * self.sinks,
+            flash=self.flash, version=self.flash * (self.flash_version or 0),
             # q, k, v and the result laid out anew; if not, the three gradients put side by side
             reads=(0, 0) if self.strided else (2, 2),
             rereads=(2 * (each == 1), 0) if self.strided else (2, 2),
@@ -164,18 +192,23 @@ class Moe(Layer):
     shared: Whole = 0
     skew: Skew = 1.0
     weighted: Literal["inside", "outside"] = "outside"  # where a router's weights multiply
+    bias: bool = False  # of the router and of every expert's two products
+    groups: Whole = 0  # that the experts are routed by, each of them on a place of its own
+    reach: Whole = 0  # groups at most that a token's experts are in; 0: any
 
     def rows(self, given: Sequence[Shape]) -> Iterator[Row]:
         shape, name, k = given[0], self.name or "moe", self.active
         if k > self.experts:
             raise Misfit(f"a token cannot visit {k} of {self.experts} experts")
+        if self.reach > self.groups:
+            raise Misfit(f"a token cannot reach {self.reach} of {self.groups} groups")
         if self.shared:
             function: Literal["silu", "gelu"] = "silu" if self.gated else "gelu"
             beside = Mlp(self.shared * self.ffn, self.gated, function, False, name=f"{name}.shared")
             yield from beside.rows(given)
         yield Row(f"{name}.router", "moe", "gemm", shape, replace(shape, channels=self.experts),
-                  weights=shape.channels * self.experts, needs="x", sequence=shape.tokens,
-                  entry=True)  # fmt: skip
+                  weights=(shape.channels + self.bias) * self.experts, needs="x",
+                  sequence=shape.tokens, entry=True, bias=self.bias)  # fmt: skip
         # a copy of each token for each visit: the experts' rows are `active` times as many
         sent = replace(shape, extents=(shape.extents[0] * k,))
         up = replace(sent, channels=self.ffn * (1 + self.gated))
@@ -183,15 +216,18 @@ class Moe(Layer):
 
         def row(part: str, work: Work, given: Shape, made: Shape, role: str, **more: Any) -> Row:
             return Row(f"{name}.{part}", "moe", work, given, made, role=role, active=k,
-                       experts=self.experts, skew=self.skew, **more)  # fmt: skip
+                       experts=self.experts, skew=self.skew, places=self.groups, reach=self.reach,
+                       **more)  # fmt: skip
 
         yield row("dispatch", "stream", shape, sent, "dispatch", reads=(1, 2), rereads=(1, 1),
                   sequence=shape.tokens)  # fmt: skip
         yield row("up", "gemm", sent, up, "column", needs="x",
-                  weights=self.experts * shape.channels * up.channels)  # fmt: skip
+                  weights=self.experts * (shape.channels + self.bias) * up.channels,
+                  bias=self.bias)  # fmt: skip
         yield row("act", "stream", up, mid, "heads", reads=(1, 1), rereads=(2, 1), needs="x")
         yield row("down", "gemm", mid, sent, "row", needs="x",
-                  weights=self.experts * shape.channels * self.ffn)  # fmt: skip
+                  weights=self.experts * shape.channels * (self.ffn + self.bias),
+                  bias=self.bias)  # fmt: skip
         # what the shared experts made is added: read twice and written once
         both = bool(self.shared)
         needs = "x" if self.weighted == "outside" else ""

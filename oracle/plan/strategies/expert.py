@@ -133,14 +133,19 @@ class Expert(Strategy):
         model = shard.model
         sends, returns = borders(model)
         rows, copies = 1.0 * (sends | returns), sends * shard.y + returns * shard.x
-        tokens = shard.micro * shard.delta * copies * skews(model)
+        first, last = shard.dispatched, shard.combined
+        tokens = shard.micro * copies * skews(model)
+        out, back = (tokens * (sends * a + returns * b) for a, b in ((first, last), (last, first)))
+        ahead, behind = (
+            ("forward", "backward") if shard.software.experts.overlap == "pass" else ("", "")
+        )
         axes, once = ("expert", "expert/context", "expert/tensor"), self.says("dispatch", "once")
         thinned = partial(_thinned, model, once) if once.any() else None
         return [
-            Message("tokens to experts", "alltoall", tokens, axes, rows, when="forward",
-                    thinned=thinned),
-            Message("gradients to experts", "alltoall", tokens, axes, rows,
-                    when="backward", thinned=thinned),
+            Message("tokens to experts", "alltoall", out, axes, rows, when="forward",
+                    hides=ahead, thinned=thinned),
+            Message("gradients to experts", "alltoall", back, axes, rows,
+                    when="backward", hides=behind, thinned=thinned),
         ]  # fmt: skip
 
 
@@ -165,7 +170,11 @@ def _thinned(model: Model, once: Array, places: Array) -> Array:
     """Share of a token's copies that is sent where those to one place are sent once."""
     sends, returns = borders(model)
     active, experts = (np.where(sends | returns, each, 1.0) for each in choices(model))
-    return np.where(once, places_hit(places, active, experts) / active, 1.0)
+    hit = places_hit(places, active, experts)
+    groups, reach = limited(model)
+    # experts of one group lie on one place, or on as many as all groups have more
+    most = np.where(groups > 0, reach * np.maximum(places / np.maximum(groups, 1), 1.0), np.inf)
+    return np.where(once, np.minimum(hit, most) / active, 1.0)
 
 
 def places_hit(places: Array, active: Array, experts: Array) -> Array:
@@ -202,6 +211,13 @@ def inputs(model: Model) -> Flags:
 def choices(model: Model) -> tuple[Floats, Floats]:
     """Experts that a token visits, and those there are."""
     return model.column(lambda row: row.active), model.column(lambda row: row.experts)
+
+
+@lru_cache(masks.MODELS)
+def limited(model: Model) -> tuple[Floats, Floats]:
+    """Groups that experts are routed by, and how many of them a token reaches at most."""
+    reach = model.column(lambda row: row.reach)
+    return model.column(lambda row: row.places) * (reach > 0), reach
 
 
 @lru_cache(masks.MODELS)

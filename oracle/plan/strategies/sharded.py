@@ -71,7 +71,8 @@ def exchange(shard: Shard, zero: Array, axes: tuple[str, ...], w: Array) -> list
     micro-batch are scattered when they are there. Experts are replicated along what is left of
     the axes that they are dealt along.
     """
-    stage, sent, gathered = np.asarray(zero), w * shard.wire, w * shard.gathered
+    stage, learned = np.asarray(zero), w * shard.model.trained
+    sent, gathered, new = learned * shard.wire, w * shard.gathered, learned * shard.gathered
     said = shard.software
     under = "backward" if said.exchange.overlap == "backward" else ""
     ahead, again = ("forward", "backward") if said.gather.prefetch else ("", "")
@@ -87,7 +88,7 @@ def exchange(shard: Shard, zero: Array, axes: tuple[str, ...], w: Array) -> list
     for prefix, rows, group in (("", ~experts, axes), ("expert ", experts, around)):
         if not rows.any():
             continue
-        buffer, weights = sent * rows, gathered * rows
+        buffer, weights, changed = sent * rows, gathered * rows, new * rows
         if not shard.ideal:
             found.append(
                 Message(f"{prefix}gradients", "allreduce", buffer, group, (stage == 0) * 1.0,
@@ -98,7 +99,7 @@ def exchange(shard: Shard, zero: Array, axes: tuple[str, ...], w: Array) -> list
                     ((stage >= 1) & ~each) * 1.0, when="step", hides=under),
             Message(f"{prefix}gradients scattered each time", "reduce_scatter", buffer, group,
                     each * 1.0, when="unit backward", hides=under),
-            Message(f"{prefix}weights renewed", "allgather", weights, group,
+            Message(f"{prefix}weights renewed", "allgather", changed, group,
                     ((stage == 1) | (stage == 2)) * 1.0, when="step", hides=renewed),
             Message(f"{prefix}weights", "allgather", weights, group, (stage == 3) * 1.0,
                     when="unit forward", hides=ahead),

@@ -42,6 +42,7 @@ def page(ranking: Ranking, command: str, inputs: Sequence[tuple[str, str]] = ())
             tag("p", f"{ranking.devices:,} devices, {ranking.batch:,} samples an iteration, "
                 f"{shown.options.precision}, {shown.options.optimizer}"
                 + (", ideal assumptions" if shown.options.ideal else ""), class_="faint"),
+            *(tag("p", f"{one['field']}: {one['what']}", class_="faint") for one in shown.warnings),
             answer(ranking) if len(ranking.estimate) else nothing(ranking),
             drawn(ranking),
             tables(ranking) if len(ranking.estimate) else None,
