@@ -38,7 +38,7 @@ from typing import Any
 sys.path.insert(0, str(Path(__file__).parents[1]))
 
 from benchmarks.hostile import Case, cases
-from benchmarks.hostile_texts import BATCH, texts
+from benchmarks.hostile_texts import texts
 from benchmarks.table import Table, figure, text
 
 CPU, WALL, STILL, MEMORY = 5.0, 20.0, 5.0, 256 * 2**20
@@ -73,7 +73,7 @@ def attack(quick: bool = False, seed: int = 0, only: Sequence[str] = ()) -> Tabl
             if only and "texts" not in only:
                 break
             box = Path(scratch) / f"t{number}"
-            note("texts", batch.name, BATCH, forked(box, batch.run, {}, most=TEXTS))
+            note("texts", batch.name, batch.count, forked(box, batch.run, {}, most=TEXTS))
             shutil.rmtree(box, ignore_errors=True)
         for number, case in enumerate(cases(seed, quick)):
             if only and case.family not in only:

@@ -112,6 +112,7 @@ class Texts:
     suffix: str
     seed: str
     accident: Callable[[bytes, random.Random], bytes] = mutated
+    count: int = BATCH
 
     def run(self) -> int:
         """Read them all; 70 where something else than a refusal comes out."""
@@ -123,7 +124,7 @@ class Texts:
         folder = Path("/dev/shm") if os.access("/dev/shm", os.W_OK) else Path.cwd()
         path, code = folder / f"attack-{os.getpid()}{self.suffix}", 0
         try:
-            for _ in range(BATCH):
+            for _ in range(self.count):
                 path.write_bytes(self.accident(dice.choice(self.seeds), dice))
                 signal.setitimer(signal.ITIMER_VIRTUAL, 4.0)
                 try:
@@ -244,6 +245,34 @@ def _profiled(path: Path) -> None:
     oracle.estimate("lenet5", "abci", "data:2", 8, profile=path)
 
 
+def _onnx_seeds() -> tuple[bytes, ...]:
+    """A convolution, what follows it and a product, where ONNX is installed."""
+    try:
+        from onnx import TensorProto, helper
+    except ImportError:
+        return ()
+    node, value = helper.make_node, helper.make_tensor_value_info
+    zeros = [
+        helper.make_tensor(name, TensorProto.FLOAT, shape, [0.0] * size)
+        for name, shape, size in (("w", (4, 3, 3, 3), 108), ("b", (4,), 4), ("v", (10, 64), 640))
+    ]
+    graph = helper.make_graph(
+        [node("Conv", ["x", "w", "b"], ["c"], kernel_shape=[3, 3], pads=[1, 1, 1, 1]),
+         node("Relu", ["c"], ["r"]),
+         node("MaxPool", ["r"], ["p"], kernel_shape=[2, 2], strides=[2, 2]),
+         node("Flatten", ["p"], ["f"]), node("Gemm", ["f", "v"], ["y"], transB=1)],
+        "net", [value("x", TensorProto.FLOAT, [1, 3, 8, 8])],
+        [value("y", TensorProto.FLOAT, [1, 10])], zeros,
+    )  # fmt: skip
+    return (helper.make_model(graph).SerializeToString(),)
+
+
+def _onnx(path: Path) -> None:
+    from oracle.readers.importers import onnx
+
+    onnx.read(path)
+
+
 def readers() -> dict[str, tuple[Callable[[Path], Any], tuple[bytes, ...], str]]:
     """Name -> (function of a path, sound texts, ending) of every reader of texts."""
     from oracle.calibration import structure
@@ -292,6 +321,7 @@ def readers() -> dict[str, tuple[Callable[[Path], Any], tuple[bytes, ...], str]]
         "rows": (_rows, (header, b'{"rows": [{"point": 0, "devices": 2}]}'), ".csv"),
         "profile": (_profiled, (profile,), ".jsonl"), "measurement": (measurement, (run,), ".json"),
         "config": (huggingface.read, (config,), ".json"),
+        "onnx": (_onnx, _onnx_seeds(), ".onnx"),
         "text": (read_text, (plans, toml, run), ".txt"),
     }  # fmt: skip
 
@@ -302,8 +332,10 @@ SPECS_OF = ("model", "system", "device", "data set", "software", "collectives")
 def texts(seed: int, quick: bool) -> Iterator[Texts]:
     """Batches of every reader."""
     for name, (read, seeds, suffix) in readers().items():
+        if not seeds:
+            continue
         for number in range(1 if quick else 6):
             yield Texts(name, seeds, read, suffix, f"{seed} {name} {number}")
             if name in SPECS_OF and number < 2:
                 yield Texts(f"{name}, extreme", seeds, read, suffix, f"{seed} {name} {number} far",
-                            enlarged)  # fmt: skip
+                            enlarged, BATCH // 10 if quick else BATCH)  # fmt: skip

@@ -41,13 +41,18 @@ from oracle.spec.options import Options
 from oracle.spec.system import System
 
 Floats = NDArray[np.float64]
-SEED, PLANS = 2026, 24
+SEED, PLANS, NESTS = 2026, 96, 4  # of a question
 CASES, QUICK = 100_000, 2_000
 EVERYTHING = 1e18  # bytes of memory: whether a plan fits is one law, and not asked in the others
 SAME = 1e-12  # relative, of one number found in two ways
 ROOM = 1e-9  # relative, of what must not be less
 WINOGRAD = 4.0  # fewer products of a convolution of 3 x 3 by tiles of 4 x 4 [lavin2016]
+ALONE = ("seconds", "memory", "deviation", "more", "crowded", "memory_deviation")
 RECOMMENDED = 20  # one question of so many asks for a recommendation too
+SAID = (
+    '{law}: {model} {system} --software {software} --batch {batch} --plan "{plan}"\n'
+    "    {words}\n    {again}\n"
+)
 MOST = 64  # devices that are asked a recommendation for
 
 
@@ -115,19 +120,28 @@ def _system(name: str) -> System:
     return oracle.system(name)
 
 
-def drawn(rng: random.Random, model: Model, devices: int, pipelines: list[str]) -> str:
-    """A plan of no more devices than there are, any knobs: what breaks a rule is dropped later.
+def nested(rng: random.Random, model: Model, devices: int) -> tuple[Any, ...]:
+    """Some axes in some order, the pipeline in the words that give it its shape.
 
-    Its pipeline is one of a few: plans that share its shape are priced together.
+    Plans that share both are priced together.
     """
-    words, left, data = [], devices, 1
     axes = [cls for cls in strategies().values() if cls.degrees and cls.multiplies]
-    for cls in rng.sample(axes, rng.choice([1, 2, 2, 3])):
-        degree = rng.choice([d for d in (1, 2, 3, 4, 6, 8, 16, 32, 64, 256) if d <= left])
-        if cls.name == "pipeline":
-            words.append(rng.choice(pipelines))
-            left = max(1, left // int(words[-1].partition(":")[2].partition(",")[0]))
+    stages = [d for d in (2, 3, 4, 8, 16) if d <= devices] or [1]
+    kind = strategies()["pipeline"]
+    pipeline = f"pipeline:{rng.choice(stages)}{_knobs(rng, kind, model)}"
+    chosen = rng.sample(axes, rng.choice([1, 2, 2, 3]))
+    return tuple(pipeline if cls is kind else cls for cls in chosen)
+
+
+def drawn(rng: random.Random, model: Model, devices: int, nest: tuple[Any, ...]) -> str:
+    """A plan of no more devices than there are, any knobs: what breaks a rule is dropped later."""
+    words, left, data = [], devices, 1
+    for cls in nest:
+        if isinstance(cls, str):
+            words.append(_other_times(rng, cls))
+            left = max(1, left // int(cls.partition(":")[2].partition(",")[0]))
             continue
+        degree = rng.choice([d for d in (1, 2, 3, 4, 6, 8, 16, 32, 64, 256) if d <= left])
         left //= degree
         data = degree if cls.name == "data" else data
         words.append(f"{cls.name}:{degree}{_knobs(rng, cls, model)}")
@@ -138,6 +152,18 @@ def drawn(rng: random.Random, model: Model, devices: int, pipelines: list[str]) 
             (knob,) = (f.metadata["words"] for f in cls.knobs().values())
             words.append(f"{cls.name}:{rng.choice(knob)}")
     return " ".join(words)
+
+
+def _other_times(rng: random.Random, text: str) -> str:
+    """A pipeline of the same shape; half of them in other segments, or by another schedule."""
+    if rng.random() < 0.5:
+        return text
+    head, *knobs = text.split(",")
+    said = dict(knob.split("=") for knob in knobs)
+    said["segments"] = str(rng.choice([2, 3, 4, 8, 16]))
+    if said.get("schedule") in (None, "1f1b", "gpipe"):
+        said["schedule"] = rng.choice(["1f1b", "gpipe"])
+    return ",".join([head, *(f"{name}={value}" for name, value in said.items())])
 
 
 def _knobs(rng: random.Random, cls: Any, model: Model) -> str:
@@ -164,12 +190,10 @@ def question(number: int, seed: int = SEED) -> Question | None:
     options = options_for(model, system, max_memory=EVERYTHING, software=by, any_plan=True)
     model = model.under(options.software.kernels)
     devices = min(system.devices, rng.choice([4, 16, 64, 256, 1024]))
-    stages = [d for d in (2, 3, 4, 8, 16) if d <= devices] or [1]
-    kind = strategies()["pipeline"]
-    pipes = [f"pipeline:{rng.choice(stages)}{_knobs(rng, kind, model)}" for _ in range(2)]
+    nests = [nested(rng, model, devices) for _ in range(NESTS)]
     plans: list[str] = []
     for _ in range(4 * PLANS):
-        text = drawn(rng, model, devices, pipes)
+        text = drawn(rng, model, devices, rng.choice(nests))
         if text not in plans and _legal(model, text, batch, devices):
             plans.append(text)
             if len(plans) == PLANS:
@@ -197,20 +221,36 @@ Law = Callable[[Question, Estimate, random.Random], Iterator[tuple[str, str, str
 
 
 def alone(q: Question, found: Estimate, rng: random.Random) -> Iterator[Any]:
-    """A plan's seconds and bytes alone, and in a table of others, are one number."""
+    """A plan's seconds, bytes and intervals alone, and in a table of others, are one number."""
     for row in rng.sample(range(len(q.plans)), min(3, len(q.plans))):
         text = q.plans[row]
         other = estimate(q.model, q.system, text, q.batch, q.options)
-        for name, now, then in (("seconds", found.seconds[row], other.seconds[0]),
-                                ("bytes", found.memory[row], other.memory[0])):  # fmt: skip
+        for name in ALONE:
+            now, then = (float(getattr(e, name)[at]) for e, at in ((found, row), (other, 0)))
             if abs(now - then) > SAME * now:
-                yield f"alone.{name}", text, f"{then:.9g} alone, {now:.9g} in a table", then / now
+                words = f"{then:.9g} alone, {now:.9g} in a table"
+                yield f"alone.{name}", text, words, now / max(then, 1e-30)
+        yield from _said_alike(text, other.exchange[0], found.exchange[row])
     some = rng.sample(range(len(q.plans)), len(q.plans))[: max(1, len(q.plans) // 2)]
     shuffled = q.seconds([q.plans[row] for row in some])
     for row, then in zip(some, shuffled, strict=True):
         if abs(found.seconds[row] - then) > SAME * then:
             words = f"{then:.9g} in another table, {found.seconds[row]:.9g} in this"
             yield "alone.seconds", q.plans[row], words, then / found.seconds[row]
+
+
+def _said_alike(text: str, alone: Any, together: Any) -> Iterator[Any]:
+    """What is said of each message, alone and in a table."""
+    if [m["what"] for m in alone] != [m["what"] for m in together]:
+        yield "alone.exchange", text, "other messages alone than in a table", 1.0
+        return
+    for one, many in zip(alone, together, strict=True):
+        for name, then in one.items():
+            now = many[name]
+            alike = abs(now - then) <= SAME * abs(now) if isinstance(then, float) else now == then
+            if not alike:
+                words = f"{one['what']}: {name} {then} alone, {now} in a table"
+                yield "alone.exchange", text, words, 1.0
 
 
 def recommended(q: Question, found: Estimate, rng: random.Random) -> Iterator[Any]:
@@ -393,9 +433,11 @@ def held(q: Question) -> Iterator[Broken]:
             yield Broken(name, plan, words, float(excess), q)
 
 
-def asked(cases: int, seconds: float, seed: int) -> Iterator[tuple[Question, list[Broken]]]:
+def asked(
+    cases: int, seconds: float, seed: int, number: int = 0
+) -> Iterator[tuple[Question, list[Broken]]]:
     """Questions one after the other, until there were enough cases or no time is left."""
-    begin, done, number = time.monotonic(), 0, 0
+    begin, done = time.monotonic(), 0
     while done < cases and time.monotonic() - begin < seconds:
         if (q := question(number, seed)) is not None:
             yield q, list(held(q))
@@ -403,10 +445,11 @@ def asked(cases: int, seconds: float, seed: int) -> Iterator[tuple[Question, lis
         number += 1
 
 
-NAMES = ("alone.seconds", "alone.bytes", "recommended", "peak", "memory_bandwidth", "weights",
-         "company", "link_bandwidth", "one_stage", "better.network_bandwidth",
-         "better.network_latency", "better.peak", "better.memory_bandwidth", "better.launch",
-         "better.dispatch", "batch", "more_memory", "renamed")  # fmt: skip
+NAMES = (*(f"alone.{name}" for name in (*ALONE, "exchange")), "recommended", "peak",
+         "memory_bandwidth", "weights", "company", "link_bandwidth", "one_stage",
+         "better.network_bandwidth", "better.network_latency", "better.peak",
+         "better.memory_bandwidth", "better.launch", "better.dispatch", "batch", "more_memory",
+         "renamed")  # fmt: skip
 
 
 def measured(found: list[tuple[int, list[Broken]]], seconds: float) -> dict[str, Any]:
@@ -436,6 +479,7 @@ def main() -> None:
     parser.add_argument("--seconds", type=float, default=np.inf, help="to spend at most")
     parser.add_argument("--seed", type=int, default=SEED)
     parser.add_argument("--question", type=int, help="this one alone, with its laws")
+    parser.add_argument("--first", type=int, default=0, help="question to begin with")
     given = parser.parse_args()
     begin = time.monotonic()
     found: list[tuple[int, list[Broken]]] = []
@@ -444,16 +488,18 @@ def main() -> None:
         found = [] if one is None else [(len(one.plans), list(held(one)))]
     else:
         cases = given.cases or (QUICK if given.quick else CASES)
-        for q, broken in asked(cases, given.seconds, given.seed):
+        for q, broken in asked(cases, given.seconds, given.seed, given.first):
             found.append((len(q.plans), broken))
+            for each in broken:  # as they are found: a long run need not be waited for
+                sys.stderr.write(SAID.format(**each.row()))
+                sys.stderr.flush()
     made = measured(found, time.monotonic() - begin)
     rows = [each.row() for _, some in found for each in some]
     if given.as_json:
         sys.stdout.write(json.dumps({"figures": made, "rows": rows}, indent=1) + "\n")
         return
     for row in sorted(rows, key=lambda row: (row["law"], -row["excess"])):
-        sys.stdout.write("{law}: {model} {system} --software {software} --batch {batch} --plan "
-                         '"{plan}"\n    {words}\n    {again}\n'.format(**row))  # fmt: skip
+        sys.stdout.write(SAID.format(**row))
     for name, each in made.items():
         sys.stdout.write(f"{name:36}{each['value']:>12,.6g} {each['unit']:10} {each['goal']}\n")
 

@@ -407,14 +407,16 @@ def test_messages_that_nobody_measured_err_together() -> None:
     """
 
     def one(seconds: float, rough: float, covered: bool) -> Any:
-        return SimpleNamespace(when="step", exposed=np.array([[seconds]]),
+        return SimpleNamespace(when="step", exposed=np.array([[seconds]]), later=np.zeros((1, 1)),
                                rough=np.array([rough]), covered=np.array([covered]),
                                longer=np.array([[0.0 if covered else seconds]]))  # fmt: skip
 
     none = np.zeros(1, int)
 
     def added(times: float, *talk: Any) -> list[float]:
-        found = messages(talk, {"step": np.array([times])}, {"step": none}, none)
+        found = messages(
+            talk, {"step": np.array([times]), "again": np.zeros(1)}, {"step": none}, none
+        )
         return [float(value[0]) for value in found]
 
     known, guessed = (

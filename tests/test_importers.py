@@ -193,7 +193,7 @@ def test_fields_of_any_kind_are_read_or_refused() -> None:
         "attn_config", "text_config", "moe_intermediate_size", "shared_expert_intermediate_size",
     })  # fmt: skip
     read = 0
-    for number in range(2400):
+    for number in range(1500):
         fields = dict(seeds[number % len(seeds)])
         fields |= {dice.choice(keys): dice.choice(values) for _ in range(dice.randrange(1, 4))}
         try:
@@ -201,7 +201,7 @@ def test_fields_of_any_kind_are_read_or_refused() -> None:
             read += 1
         except SpecError:
             pass
-    assert 300 < read < 2300
+    assert 200 < read < 1450
 
 
 HOSTILE = ['$(touch pwned)"; x', "a\nb: &x [*x]", "=cmd|' /C calc'!A0", "<script>alert(1)</script>",

@@ -9,7 +9,7 @@ import math
 import os
 import subprocess
 import sys
-from dataclasses import fields
+from dataclasses import fields, replace
 from typing import Any
 
 import numpy as np
@@ -22,7 +22,7 @@ from plans_drawn import BUILT, MODELS, batches, found, law, names, numbers, plan
 import oracle
 from oracle.models.model import Model
 from oracle.plan.plan import Plan, join, parse
-from oracle.plan.stages import Stages, balanced_cuts, even_cuts
+from oracle.plan.stages import Stages, balanced_cuts, even_cuts, ways_to_cut
 from oracle.plan.strategies import Strategy, strategies
 from oracle.predict import evaluate
 from oracle.predict.defaults import options_for
@@ -472,3 +472,33 @@ def test_the_same_question_has_the_same_answer_whatever_the_hash_seed() -> None:
             assert done.returncode == 0, done.stderr
             answers.add(done.stdout)
         assert len(answers) == 1, line
+
+
+def test_ways_to_cut_hold_all_units_and_are_few() -> None:
+    for model in (oracle.model("resnet50"), oracle.model("alexnet"), *MODELS.values()):
+        units = len(model.units[1])
+        for p, v, vee in ((2, 1, False), (3, 1, False), (2, 2, False), (2, 2, True), (8, 1, False)):
+            if p * v > units:
+                continue
+            ways = ways_to_cut(model, p, v, vee)
+            assert 1 <= len(ways) == len(set(ways)) <= 9
+            for edges in ways:
+                assert (edges[0], edges[-1], len(edges)) == (0, units, p * v + 1)
+                assert (np.diff(edges) >= 1).all()
+
+
+def test_a_pipeline_is_cut_the_way_in_which_it_is_fastest() -> None:
+    """Each plan for itself, whatever table it is in, and as fast as any of the ways."""
+    model, system = oracle.model("resnet50"), oracle.system("abci")
+    plans = [f"pipeline:4,segments={segments} data:{data}" for segments in (2, 32)
+             for data in (1, 16)]  # fmt: skip
+    whole = oracle.estimate(model, system, plans, 256)
+    options = options_for(model, system)
+    for row, text in enumerate(plans):
+        tried = [
+            estimate(model, system, text, 256, replace(options, edges=edges))
+            for edges in ways_to_cut(model, 4, 1, False)
+        ]
+        best = min(tried, key=lambda one: one.seconds[0])
+        assert whole.seconds[row] == pytest.approx(best.seconds[0], rel=1e-12)
+        assert whole.memory[row] == pytest.approx(best.memory[0], rel=1e-12)

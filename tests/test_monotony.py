@@ -104,21 +104,24 @@ def hidden(name: str, text: str) -> int:
     return max(kinds.count("forward"), kinds.count("backward"))
 
 
+def cut_alike(name: str, text: str) -> bool:
+    """Whether stages are dealt the same whatever they take."""
+    model, pipeline = MODELS[name], parse(text, 64).axis("pipeline")
+    chunks = int(pipeline.degree[0, 0] * pipeline.interleave[0, 0])
+    return chunks == 1 or (not pipeline.cuts[0, 0] and even_cuts(model, chunks) is not None)
+
+
 @settings(max_examples=100, deadline=None, suppress_health_check=list(HealthCheck))
 @given(names, plans(), batches, st.sampled_from(sorted(FASTER)), st.booleans())
 def test_a_better_machine_is_never_slower(
     name: str, text: str, batch: int, what: tuple[str, float], ideal: bool
 ) -> None:
-    text = text.replace("cuts=balanced", "cuts=even")
     # stages trade what hides on one for what shows on another
     assume(ideal or "pipeline" not in text or hidden(name, text) < 2)
     before = found(MODELS[name], text, batch, ideal=ideal)
     after = found(MODELS[name], text, batch, system=FASTER[what], ideal=ideal)
     assert after.seconds[0] <= before.seconds[0] * (1 + 1e-9), what
-    pipeline = parse(text, batch).axis("pipeline")
-    chunks = int(pipeline.degree[0, 0] * pipeline.interleave[0, 0])
-    # unequal layers are cut by their seconds, so another machine may deal them otherwise
-    if chunks == 1 or even_cuts(MODELS[name], chunks) is not None:
+    if cut_alike(name, text):
         assert after.memory[0] == before.memory[0]
 
 
@@ -127,10 +130,10 @@ def test_a_better_machine_is_never_slower(
 def test_more_samples_are_never_faster_nor_leaner(
     name: str, text: str, batch: int, times: int
 ) -> None:
-    text = text.replace("cuts=balanced", "cuts=even")
     both = found(MODELS[name], [text, text], [batch, batch * times])
     assert both.seconds[1] >= both.seconds[0] * (1 - 1e-9)
-    assert both.memory[1] >= both.memory[0] * (1 - 1e-9)
+    if cut_alike(name, text):
+        assert both.memory[1] >= both.memory[0] * (1 - 1e-9)
 
 
 @law

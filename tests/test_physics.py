@@ -8,18 +8,20 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
+import oracle
 from benchmarks import physics
+from oracle.predict.defaults import options_for
 from oracle.predict.estimate import estimate
 
 
 def test_no_law_is_broken() -> None:
     """The first questions of a seed; `python -m benchmarks.physics` goes on from there."""
-    tried = [*physics.asked(240, np.inf, physics.SEED)]
-    assert sum(len(q.plans) for q, _ in tried) >= 240
+    tried = [*physics.asked(380, np.inf, physics.SEED)]
+    assert sum(len(q.plans) for q, _ in tried) >= 380
     assert not [broken.row() for _, some in tried for broken in some]
 
 
-@pytest.mark.parametrize("number", [85, 99, 103])
+@pytest.mark.parametrize("number", [14, 18, 28])
 def test_bytes_and_seconds_of_a_message_are_of_one_stage(number: int) -> None:
     """Stages of GPipe: one sets the pace of the forward, another of the backward passes."""
     q = physics.question(number)
@@ -28,6 +30,24 @@ def test_bytes_and_seconds_of_a_message_are_of_one_stage(number: int) -> None:
     rng = random.Random(0)
     assert not [*physics.one_stage(q, found, rng)]
     assert not [*physics.messages(q, found, rng)]
+
+
+@pytest.mark.parametrize(("model", "system", "plans"), [
+    ("resnet50", "abci", ["spatial:8", "spatial:256"]),  # of which one gathers more layers
+    ("alexnet", "jean-zay", ["pipeline:3,segments=4", "pipeline:3,segments=4 recompute:full"]),
+    ("llama2-7b", "dgx-a100", [f"tensor:{t} pipeline:2,segments=4,schedule={how} recompute:{what}"
+                               for t in (2, 8) for how in ("zb-h1", "1f1b", "gpipe")
+                               for what in ("none", "full")]),
+])  # fmt: skip
+def test_a_plan_does_not_know_the_others_of_its_table(
+    model: str, system: str, plans: list[str]
+) -> None:
+    """Its seconds, its bytes, its intervals and its messages are those that it has alone."""
+    there, what = oracle.system(system), oracle.model(model)
+    q = physics.Question(0, 0, what, there, "plain", 64, options_for(what, there), plans)
+    found = estimate(q.model, q.system, plans, q.batch, q.options)
+    for seed in range(len(plans)):
+        assert not [*physics.alone(q, found, random.Random(seed))]
 
 
 def test_a_broken_law_is_found() -> None:

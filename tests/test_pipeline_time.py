@@ -56,10 +56,9 @@ def priced(what: str, when: str, exposed: list[float], ahead: Any = 0.0) -> Pric
     return Priced(
         message=message, axis="pipeline", groups=Slice([((), 1)], np.zeros(1, int), one), menu=[()],
         when=when,
-        group=2 * one, nbytes=one_each, calls=one_each, seconds=many, exposed=many, longer=many,
-        phi=one,
-        best=np.zeros(1, int), names=("direct",), full=((),), rough=0 * one, origins=("measured",),
-        outside=np.zeros(1, bool), ahead=ahead,
+        group=2 * one, nbytes=one_each, calls=one_each, seconds=many, exposed=many, later=many,
+        longer=many, phi=one, best=np.zeros(1, int), names=("direct",), full=((),),
+        rough=0 * one, origins=("measured",), outside=np.zeros(1, bool), ahead=ahead,
     )  # fmt: skip
 
 
@@ -76,8 +75,8 @@ def predicted(
     work = StageWork(
         forward=np.array([forward]), backward=np.array([backward]),
         weight=np.array([backward]) / 2, recomputed=(nothing,) * 3,
-        update=nothing, host=(nothing, nothing), host_recomputed=(nothing,) * 3,
-        segments=np.full((1, 1), float(segments)),
+        update=nothing, host=(nothing, nothing), host_weight=nothing,
+        host_recomputed=(nothing,) * 3, segments=np.full((1, 1), float(segments)),
     )  # fmt: skip
     ahead = np.array([[0.0, *border]])
     talk = [priced("borders", "border", (ahead[0] + np.array([*border, 0.0])).tolist(), ahead),

@@ -28,10 +28,11 @@ from oracle.commands.arguments import (
     need_room,
     prediction_arguments,
     prediction_options,
+    specs,
     whole,
 )
 from oracle.commands.parser import Answer
-from oracle.commands.sweep import grid, question, specs
+from oracle.commands.sweep import grid, question
 from oracle.spec.document import refusal
 
 

@@ -12,20 +12,28 @@ from oracle.models.shard import Array
 from oracle.plan.mesh import distinct
 
 PAIRS = 4_000_000  # of a part's two ends, held at once
+# Shares of FLOP, bytes and kernels in the load of a unit, and how much dearer a byte is that
+# crosses a border than one that a kernel moves: from machines whose kernels set the pace to those
+# whose memory, host or network does. They are the same for all machines: see `ways_to_cut`.
+LOADS = (
+    ((1.0, 0.0, 0.0), 8.0), ((1.0, 0.0, 0.0), 512.0), ((1.0, 0.0, 0.0), 4096.0),
+    ((0.75, 0.25, 0.0), 8.0), ((0.6, 0.2, 0.2), 64.0), ((0.2, 0.6, 0.2), 8.0),
+    ((0.5, 0.0, 0.5), 0.0), ((0.0, 0.0, 1.0), 0.0), ((0.0, 0.0, 1.0), 8.0),
+)  # fmt: skip
+PASSES = 6  # times that a tensor is read or written in an iteration, two of them ahead
 
 
 class Stages:
     """Deals a model's units to p devices in v chunks each, and adds rows up by device.
 
-    Cuts are at given `edges`, or even, or balance the `load` of each unit, with what crosses
-    each of the `borders`.
+    Cuts are at given `edges`, or even, or balance the `load` of each unit.
 
     Chunk c sits on device c mod p; in a V every other round of them comes back from the last.
     """
 
     def __init__(
         self, model: Model, p: int, v: int, even: bool, load: Array, vee: bool = False,
-        borders: Array | None = None, edges: Sequence[int] = (),
+        edges: Sequence[int] = (),
     ) -> None:  # fmt: skip
         self.counts, self.ends = model.units
         self.begin = np.argmax(self.counts > 0, axis=-1)  # a unit is a run of rows
@@ -40,46 +48,34 @@ class Stages:
         elif even and (dealt := even_cuts(model, chunks)) is not None:
             self.cuts = dealt[None, :]
         else:
-            self.cuts = balanced_cuts(load, chunks, borders)
-            if v > 1:
-                self.cuts = self._levelled(load, borders)
+            self.cuts = balanced_cuts(load, chunks)
         # where all plans share their cuts, a device's rows are one count each
         self.rows = self.gather(self.counts.T).T if len(self.cuts) == 1 else None
 
-    def _levelled(self, load: Array, borders: Array | None) -> Array:
+    def levelled(self, load: Array, borders: Array) -> Array:
         """Cuts moved unit by unit while the fullest device gets less full.
 
         A device has several chunks: that the fullest chunk is least does not make it least.
         """
-        plans = max(len(load), len(self.cuts))
-        across = np.zeros((1, load.shape[1] + 1))
-        if borders is not None:
-            across = np.pad(np.atleast_2d(borders), [(0, 0), (1, 1)])
-        wide = [np.broadcast_to(each, (plans, each.shape[1])) for each in (load, across, self.cuts)]
-        first, row = distinct(np.hstack(wide))
-        load, across, cuts = (each[first] for each in wide)
-        running, cuts = np.pad(np.cumsum(load, axis=-1), [(0, 0), (1, 0)]), cuts.copy()
+        running, across = np.pad(np.cumsum(load), (1, 0)), np.pad(borders, 1)
 
-        def fullest(edges: Array) -> Array:
-            taken, crossed = (np.take_along_axis(each, edges, -1) for each in (running, across))
-            chunks = np.diff(taken) + crossed[:, :-1] + crossed[:, 1:]
-            return np.asarray(self.fold(chunks).max(axis=-1))
+        def fullest(cuts: Array) -> float:
+            chunks = np.diff(running[cuts]) + across[cuts[:-1]] + across[cuts[1:]]
+            return float(self.fold(chunks[None, :]).max())
 
+        cuts = self.cuts[0].copy()
         least, moved = fullest(cuts), True
         while moved:
             moved = False
             for edge in range(1, self.chunks):
                 for step in (-1, 1):
                     trial = cuts.copy()
-                    trial[:, edge] += step
-                    inside = (trial[:, edge] > cuts[:, edge - 1]) & (
-                        trial[:, edge] < cuts[:, edge + 1]
-                    )
-                    found = fullest(np.where(inside[:, None], trial, cuts))
-                    better = found < least * (1 - 1e-9)
-                    cuts = np.where(better[:, None], trial, cuts)
-                    least, moved = np.where(better, found, least), moved or bool(better.any())
-        return np.asarray(cuts[row])
+                    trial[edge] += step
+                    if cuts[edge - 1] < trial[edge] < cuts[edge + 1] and (
+                        fullest(trial) < least * (1 - 1e-9)
+                    ):
+                        cuts, least, moved = trial, fullest(trial), True
+        return np.asarray(cuts)
 
     def total(self, values: Array, columns: Array | None = None) -> Array:
         """(plans, rows) → (plans, p): what each device of a pipeline has in all.
@@ -205,6 +201,28 @@ def even_cuts(model: Model, chunks: int) -> Array | None:
     cuts = blocks[0] + np.cumsum([0, *shares])
     cuts[0], cuts[-1] = 0, len(ends)
     return np.asarray(cuts)
+
+
+@lru_cache(1024)
+def ways_to_cut(model: Model, p: int, v: int, vee: bool) -> tuple[tuple[int, ...], ...]:
+    """Edges that are worth trying, of which a plan takes those that make it fastest.
+
+    Each makes the fullest part, or the fullest of devices with several, least by one of LOADS.
+    They must not depend on prices: the best of the same few ways is never slower on a better
+    machine or faster with more samples, and what balances the prices of the moment may be.
+    """
+    counts, ends = model.units
+    parts = (model.mac, model.x + model.y, np.ones(len(model)))
+    flop, moved, kernels = (each / max(each.sum(), 1.0) for each in (counts @ x for x in parts))
+    crossing = model.y[ends.astype(int)[:-1]] / max((counts @ parts[1]).sum(), 1.0) / PASSES
+    found = []
+    for (f, b, k), dear in LOADS:
+        load, borders = f * flop + b * moved + k * kernels, dear * crossing
+        edges = balanced_cuts(load[None, :], min(p * v, len(ends)), borders[None, :])[0]
+        if v > 1:
+            edges = Stages(model, p, v, False, load, vee, edges.tolist()).levelled(load, borders)
+        found.append(edges)
+    return tuple(dict.fromkeys(tuple(int(unit) for unit in edges) for edges in found))
 
 
 def balanced_cuts(loads: Array, parts: int, borders: Array | None = None) -> Array:

@@ -5,7 +5,6 @@ workload      rows, seconds and stages that plans have in common
 exchange      cost of each message
 offers        what the network offers for a message, and the cheapest of it
 overlap       what of it hides under the work beside it
-stage_load    load of a model's units and cost of each border, by which a pipeline is cut
 stage_work    what each stage computes and updates
 step          an iteration from the seconds of its stages
 played        when the stages of a pipeline are done, as its schedule is played

@@ -14,8 +14,8 @@ has the same rows share the rows' (`oracle.predict.workload`).
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -32,16 +32,16 @@ from oracle.predict import memory
 from oracle.predict.exchange import Exchange, Priced, price
 from oracle.predict.limits import limits
 from oracle.predict.offers import Lines
-from oracle.predict.overlap import Cover
-from oracle.predict.stage_work import work_of
+from oracle.predict.stage_work import cover_of, work_of
 from oracle.predict.step import Step, step
 from oracle.predict.uncertainty import Sources
-from oracle.predict.workload import columns, split, workload
+from oracle.predict.workload import columns, split, ways, workload
 from oracle.spec.options import Options
 from oracle.spec.system import System
 
 BLOCK = 2**15  # plans at a time, so that memory stays flat
 ROWS = 2**12  # and of them plans whose rows may differ, so that temporaries stay in cache
+TIE = 1e-10  # relative, of plans cut in two ways that are as fast
 SPAN = 2**18  # plans among which those that share a pipeline's shape are looked for
 
 
@@ -138,7 +138,36 @@ def blocks(
 
         lines = contention.alone if options.ideal else contention.lines
     for rows in _alike(plan):
-        yield rows, block(model, system, plan[rows], options, lines)
+        some = plan[rows]
+
+        def cut(at: Array, edges: tuple[int, ...], some: Plan = some) -> Block:
+            return block(model, system, some[at], replace(options, edges=edges), lines)
+
+        for at, found in _fastest(len(rows), ways(model, some, options), cut):
+            yield rows[at], found
+
+
+def _fastest(
+    plans: int, ways: Sequence[tuple[int, ...]], cut: Callable[[Array, tuple[int, ...]], Block]
+) -> Iterator[tuple[Array, Block]]:
+    """Plans with their stages cut the way in which each is fastest; the first of those that tie."""
+    every = np.arange(plans)
+    best = cut(every, ways[0])
+    seconds, way, shared = best.seconds, np.zeros(plans, int), True
+    for number, edges in enumerate(ways[1:], 1):
+        other = cut(every, edges)
+        faster = other.seconds < seconds * (1 - TIE)
+        if faster.all():
+            best, shared = other, True
+        elif faster.any():
+            shared = False
+        seconds, way = np.where(faster, other.seconds, seconds), np.where(faster, number, way)
+    if shared:
+        yield every, best
+        return
+    for number in np.unique(way).tolist():
+        at = np.flatnonzero(way == number)
+        yield at, cut(at, ways[number])
 
 
 def _alike(plan: Plan) -> Iterator[Array]:
@@ -167,11 +196,10 @@ def _cut(plan: Plan, rows: Array) -> Iterator[Array]:
 
 def block(model: Model, system: System, plan: Plan, options: Options, lines: Lines) -> Block:
     """Estimate plans that share degree, interleave, cuts and placement of their pipeline."""
-    kinds = Kinds.of(columns(model, plan))
-    load, same = workload(model, system, kinds.one_of_each(plan), options, lines), kinds.row
+    kinds = Kinds.of(columns(plan))
+    load, same = workload(model, system, kinds.one_of_each(plan), options), kinds.row
     work = work_of(load, system, options)
-    cover = Cover({"forward": work.forward, "backward": work.backward},
-                  dict(zip(("forward", "backward"), work.host, strict=True)))  # fmt: skip
+    cover = cover_of(work, plan, model)
     said = load.said
     talk: list[Any] = [None] * len(said)
     # gradients hide under what the passes take with all their messages: they come last

@@ -15,7 +15,7 @@ from oracle.network.collectives import Message, plain
 from oracle.plan.mesh import Slice
 from oracle.plan.strategies import Strategy
 from oracle.predict.offers import Lines, Menu, cheapest, menu_of, senders
-from oracle.predict.overlap import Cover, slowed
+from oracle.predict.overlap import OTHER, Cover, slowed
 from oracle.predict.workload import Workload
 from oracle.spec.options import Options
 from oracle.spec.system import System
@@ -35,6 +35,7 @@ class Priced:
     calls: Array  # per micro-batch, or per iteration (`step`); ideally per crossing (`border`)
     seconds: Array  # as often
     exposed: Array  # of that, what nothing hides, and what hiding costs the work it hides under
+    later: Array  # the same where it is sent in a pass's other place, see `overlap.OTHER`
     phi: Array  # (plans,)
     best: Array  # (plans,) index into names
     names: tuple[str, ...]  # of algorithms
@@ -169,12 +170,13 @@ def price(
 ) -> Priced:  # fmt: skip
     """What a message takes on each stage, and what is left of it beside the work it hides under."""
     stages, spread, ideal = load.stages, load.kinds.spread, load.shard.ideal
-    meshed = message.over == "mesh"
+    meshed, when = message.over == "mesh", message.when.removeprefix("unit ")
     found = senders(message, load.groups)
     menu = menu_of(message, found, system, options, lines)
     sends = found.size > 1.0 if meshed else np.ones_like(found.size)
     sent = calls_of(message, load, sends, found.size)
-    chosen = cheapest(menu, found.row, sent.nbytes)
+    called = np.where(sent.calls > 0, sent.nbytes, 0.0)  # not what others of the table send
+    chosen = cheapest(menu, found.row, called)
     ahead: Array = np.zeros(1)
     ahead_calls: Array = ahead
     sides: tuple[Array, Array] | None = None
@@ -187,34 +189,45 @@ def price(
         seconds, count = (sent.often * spread(sent.total(a)) for a in (each, sent.calls))
         if message.when == "border":
             ahead, ahead_calls = (spread(stages.received_ahead(a)) for a in (each, sent.calls))
-            crossing = np.where(sent.calls > 0, sent.nbytes, 0.0)
-            before, behind = stages.received_most(crossing)
+            before, behind = stages.received_most(called)
             sides = spread(before), spread(behind)
             if load.shard.model.training.forward:  # nothing comes back
                 seconds, count, sides = ahead, ahead_calls, (sides[0], 0 * sides[1])
     short = chosen.short[:, None]
     exposed, longer = seconds, seconds * spread(short)
+    later = exposed
     if message.hides and not (ideal and message.when == "step"):
         may = spread(np.atleast_2d(getattr(axis, "overlap", 1.0))) > 0
-        exposed = _left(message, load, cover, sent, each, seconds, count, may)
+        name = message.when if message.beside else message.hides
+        own = name == ("backward" if when == "step" else when)
+        other = OTHER.get(when, "") if own and message.when != "unit forward" else ""
+        exposed = _left(message, load, cover, sent, each, seconds, count, may, name)
         if short.any():  # what hides today shows where the network falls short
             more = each * (1 + short), seconds + longer
-            longer = _left(message, load, cover, sent, *more, count, may) - exposed
-        cover.took(message.when if message.beside else message.hides, exposed, seconds)
+            longer = _left(message, load, cover, sent, *more, count, may, name) - exposed
+        cover.took(name, exposed, seconds)
+        later = exposed
+        if other in cover.work:
+            later = _left(message, load, cover, sent, each, seconds, count, may, other)
+            cover.took(other, later, seconds)
         if message.when == "step":  # the last piece waits for somebody to look, on average half
-            exposed = exposed + 0.5 * options.software.exchange.cycle * (count > 0)
+            looked = 0.5 * options.software.exchange.cycle * (count > 0)
+            exposed, later = exposed + looked, later + looked
         if meshed and not ideal and (cost := nccl.slowdown(system)):  # work makes way
             volume = plain(message.op).volume(np.maximum(found.size, 1.0))
-            lost = sent.total(cost * volume * sent.nbytes * sent.calls)
-            exposed = slowed(exposed, seconds, sent.often * spread(lost))
-    cover.show(message.when, exposed)
-    largest = sent.most(np.where(sent.calls > 0, sent.nbytes, 0.0))
+            lost = sent.often * spread(sent.total(cost * volume * sent.nbytes * sent.calls))
+            exposed, later = (slowed(each, seconds, lost) for each in (exposed, later))
+    launches = count * (0.0 if ideal else options.software.host.sending(system))
+    cover.show(when, exposed, launches)
+    if when == "forward" and message.when != "unit forward":
+        cover.show("again", later, launches)
+    largest = sent.most(called)
     if message.when == "border" and ideal:
         largest = np.repeat(largest.max(axis=-1, keepdims=True), stages.p, axis=1)
     mine = Slice(found.patterns, spread(found.row), spread(found.size))
     return Priced(
-        message, axis.name, mine, menu, message.when.removeprefix("unit "), mine.size[:, 0],
-        spread(largest) * (sent.often > 0), count, seconds, exposed, spread(chosen.phi),
+        message, axis.name, mine, menu, when, mine.size[:, 0],
+        spread(largest) * (sent.often > 0), count, seconds, exposed, later, spread(chosen.phi),
         spread(chosen.best), chosen.names, chosen.full, spread(chosen.rough), longer,
         chosen.origins, spread(chosen.outside), ahead, ahead_calls, sides,
     )  # fmt: skip
@@ -222,11 +235,14 @@ def price(
 
 def _left(
     message: Message, load: Workload, cover: Cover, sent: Calls, each: Array, seconds: Array,
-    count: Array, may: Array,
+    count: Array, may: Array, name: str,
 ) -> Array:  # fmt: skip
-    """What is left on each stage of messages that take so long: `each` sender's, and together."""
+    """What is left on each stage, under the work of that name, of messages that take so long:
+    `each` sender's, and together.
+    """
     if not message.beside:
-        return cover.left(message, seconds, count, may)
-    alone = getattr(load.times, message.beside)[:, sent.rows]  # a product of the row that sends
+        return cover.left(message, seconds, count, may, name)
+    # a product of the row that sends
+    alone = (getattr(load.times, message.beside) * cover.part(name, message.beside))[:, sent.rows]
     left = load.stages.total(np.maximum(each - alone, message.shown * each), sent.rows)
-    return cover.beside(message.when, load.kinds.spread(left), seconds, may)
+    return cover.beside(name, load.kinds.spread(left), seconds, may)

@@ -13,6 +13,13 @@ def together(device: Array, host: Array) -> Array:
     return np.where(host > 0, np.cbrt(device**3 + host**3), device)
 
 
+# the messages of a pass may be sent in another too, under its own work: forward `again` where all
+# is recomputed, and beside the gradient of the `input` where that of the weights comes later;
+# those of a step hide under a `full` pass where the backward one makes all again
+OTHER = {"forward": "again", "backward": "input", "step": "full"}
+ALL = np.ones(1)
+
+
 class Cover:
     """The work that messages may hide under, pass by pass; what hides one hides no other.
 
@@ -20,8 +27,11 @@ class Cover:
     hide under all that the pass takes, the waits for its host and its other messages included.
     """
 
-    def __init__(self, work: dict[str, Array], host: dict[str, Array]) -> None:
-        self.work, self.host = work, host
+    def __init__(
+        self, work: dict[str, Array], host: dict[str, Array],
+        parts: dict[tuple[str, str], Array] | None = None,
+    ) -> None:  # fmt: skip
+        self.work, self.host, self.parts = work, host, parts or {}
         self.used = {name: np.zeros_like(each) for name, each in work.items()}
         self.shown = {name: np.zeros_like(each) for name, each in work.items()}
 
@@ -29,13 +39,15 @@ class Cover:
         """What is left of messages sent beside a pass, which take what they hide under."""
         return self.took(message.hides, self.left(message, seconds, calls, may), seconds)
 
-    def left(self, message: Message, seconds: Array, calls: Array, may: Array) -> Array:
+    def left(
+        self, message: Message, seconds: Array, calls: Array, may: Array, name: str = ""
+    ) -> Array:
         """What would be left of messages sent beside a pass: first gather or last bucket, at least.
 
         A bucket of gradients can be sent when it is full, so the first must wait for its share
         of the backward pass.
         """
-        name, number = message.hides, np.maximum(calls, 1)
+        name, number = name or message.hides, np.maximum(calls, 1)
         window = self.work[name]
         if message.when == "step":
             shown = self.shown[name]
@@ -44,20 +56,27 @@ class Cover:
         left = np.where(calls > 0, np.maximum(seconds - free, seconds / number), 0.0)
         return np.where(may, left, seconds)
 
+    def part(self, name: str, product: str) -> Array:
+        """The share of each row's product that a pass makes: (rows,), or one for all."""
+        return self.parts.get((name, product), ALL)
+
     def beside(self, name: str, left: Array, seconds: Array, may: Array) -> Array:
         """What is left of messages sent beside their own row's product: no more than is free."""
         free = np.maximum(self.work[name] - self.used[name], 0.0)
         return np.where(may, np.maximum(left, seconds - free), seconds)
 
     def took(self, name: str, left: Array, seconds: Array) -> Array:
-        self.used[name] = self.used[name] + seconds - left
+        for each in (name, "full") if name in ("again", "backward") else (name,):
+            if each in self.used:
+                self.used[each] = self.used[each] + seconds - left
         return left
 
-    def show(self, when: str, exposed: Array) -> None:
-        """Seconds of messages that make a pass longer."""
-        name = when.removeprefix("unit ")
-        if name in self.shown:
-            self.shown[name] = self.shown[name] + exposed
+    def show(self, name: str, exposed: Array, host: Array) -> None:
+        """Seconds of messages that make a pass longer, and what its host needs to launch them."""
+        for each in (name, "full") if name in ("again", "backward") else (name,):
+            if each in self.host:
+                self.shown[each] = self.shown[each] + exposed
+                self.host[each] = self.host[each] + host
 
 
 def slowed(exposed: Array, seconds: Array, lost: Array) -> Array:

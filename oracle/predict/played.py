@@ -34,6 +34,12 @@ def orders(plan: Plan, stages: Stages) -> tuple[list[tuple[str, int]], Array]:
     return found, kind
 
 
+def split(plan: Plan) -> bool:
+    """Whether any has a schedule without a closed form: it takes backward passes apart."""
+    closed = [NAMES.index(name) for name in CLOSED]
+    return not bool(np.isin(plan.axis("pipeline").schedule, closed).all())
+
+
 def done(
     plan: Plan, stages: Stages, seconds: Callable[[Array], dict[str, Any]]
 ) -> Iterator[tuple[Array, Array]]:
@@ -41,8 +47,7 @@ def done(
 
     `seconds` says those of the kinds of turns, of some rows.
     """
-    closed = [NAMES.index(name) for name in CLOSED]
-    if stages.p == 1 or np.isin(plan.axis("pipeline").schedule, closed).all():
+    if stages.p == 1 or not split(plan):
         return
     names, kind = orders(plan, stages)
     for i, (name, micro_batches) in enumerate(names):

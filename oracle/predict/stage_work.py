@@ -17,7 +17,10 @@ from oracle.kernels.rows import CAST
 from oracle.models import masks
 from oracle.models.model import Flags, Model
 from oracle.models.shard import Array
-from oracle.plan.strategies.recompute import recomputed
+from oracle.plan.plan import Plan
+from oracle.plan.strategies.recompute import FULL, recomputed
+from oracle.predict import played
+from oracle.predict.overlap import Cover
 from oracle.predict.workload import Workload
 from oracle.spec.options import Options
 from oracle.spec.system import System
@@ -33,6 +36,7 @@ class StageWork:
     recomputed: tuple[Array, ...]  # forward again, of each kind of recomputation
     update: Array
     host: tuple[Array, Array]  # what the host needs to launch forward and backward
+    host_weight: Array  # and of the latter the gradient of the weights
     host_recomputed: tuple[Array, ...]  # and what each kind of recomputation runs again
     segments: Array  # (u, 1)
 
@@ -81,9 +85,26 @@ def work_of(load: Workload, system: System, options: Options) -> StageWork:
             update = update + packing * (state.parts > 1)
     return StageWork(
         forward, backward, weight, tuple(total(times.forward * part) for part in parts),
-        update, host, tuple(total(ahead * part) * launch for part in parts),
+        update, host, 0.5 * total(back * model.weighted) * launch,
+        tuple(total(ahead * part) * launch for part in parts),
         state.segments * np.ones((len(weights), 1)),
     )  # fmt: skip
+
+
+def cover_of(work: StageWork, plan: Plan, model: Model) -> Cover:
+    """What messages may hide under: either pass, and what of it some of the plans make apart."""
+    passes = {"forward": work.forward, "backward": work.backward}
+    host = dict(zip(passes, work.host, strict=True))
+    parts: dict[tuple[str, str], Array] = {}
+    if plan.axis("recompute").says("mode", "full").any():
+        passes["again"] = work.recomputed[FULL]
+        passes["full"] = work.backward + work.recomputed[FULL]
+        host["full"] = work.host[1] + work.host_recomputed[FULL]
+        parts["again", "forward"] = recomputed(model)[FULL]
+    if played.split(plan):
+        passes["input"] = work.backward - work.weight
+        parts["input", "weight"] = np.zeros(len(model))
+    return Cover(passes, host, parts)
 
 
 @lru_cache(masks.MODELS)

@@ -20,7 +20,7 @@ from oracle.plan.stages import Stages
 from oracle.plan.strategies.recompute import Recompute
 from oracle.predict import played
 from oracle.predict.exchange import Exchange, Priced
-from oracle.predict.overlap import together
+from oracle.predict.overlap import OTHER, together
 from oracle.predict.stage_work import StageWork
 from oracle.predict.uncertainty import Sources, Uncertainty, host_share, messages
 from oracle.spec.options import Options
@@ -32,9 +32,11 @@ class StageMessages:
     """Exposed seconds of each stage's messages by when they are sent, and the host's: (u, p)."""
 
     forward: Array
-    again: Array  # of those of the forward pass, what recomputation sends once more
     backward: Array
+    again: Array  # of those of the forward pass, what recomputation sends once more
+    input: Array  # of those backward, beside the gradient of the input alone
     after: Array
+    late: Array  # the same where all is recomputed
     border: Array  # ideally each crossing; else receive time before a backward pass
     ahead: Array  # receive time before a forward pass
     # seconds to launch those of either pass, and those that recomputation sends once more
@@ -46,21 +48,23 @@ def messages_of(
 ) -> StageMessages:
     """What all messages come to on each stage."""
     shape = work.forward.shape
-    host_work = options.software.host
-    launch = 0.0 if options.ideal else host_work.call * host_work.launch(system)
-    found = {when: np.zeros(shape) for when in ("forward", "backward", "step", "border", "again")}
+    launch = 0.0 if options.ideal else options.software.host.sending(system)
+    found = {when: np.zeros(shape) for when in ("forward", "backward", "step", "border")}
     host = {when: np.zeros(shape) for when in ("forward", "backward", "again")}
-    ahead = np.zeros(shape)
+    ahead, later = np.zeros(shape), {when: np.zeros(shape) for when in OTHER}
     for one in talk:
-        repeated = one.when == "forward" and not one.stays
-        for when in (one.when, "again") if repeated else (one.when,):
-            found[when] = found[when] + one.exposed - one.ahead
-            if when in host:
-                host[when] = host[when] + launch * one.calls
+        when = one.when
+        found[when] = found[when] + one.exposed - one.ahead
         ahead = ahead + one.ahead
+        repeated = when == "forward" and not one.stays
+        for each in (when, "again") if repeated else (when,):
+            if each in host:
+                host[each] = host[each] + launch * one.calls
+        if when in later and not one.stays:
+            later[when] = later[when] + one.later
     return StageMessages(
-        found["forward"], found["again"], found["backward"], found["step"], found["border"],
-        ahead, (host["forward"], host["backward"], host["again"]),
+        found["forward"], found["backward"], later["forward"], later["backward"], found["step"],
+        later["step"], found["border"], ahead, (host["forward"], host["backward"], host["again"]),
     )  # fmt: skip
 
 
@@ -74,20 +78,19 @@ class StagePasses:
     row: Array  # (n,) which of them each plan has
     forward: Array
     backward: Array
-    weight: Array  # of the backward pass, the gradient of the weights; the rest is of the input
+    input: Array  # of the backward pass where it is in two parts, the gradient of the input
+    weight: Array  # and that of the weights, under which no message hides
     forward_messages: Array  # of it, what messages take that nothing hides
     backward_messages: Array
+    input_messages: Array
     recomputed: Array  # of the backward pass
     forward_host: Array  # what the host needs to launch it, beside the device
     backward_host: Array
 
     def kinds(self, row: Array) -> dict[str, Array]:
         """By the kind of turn; a backward pass is taken whole or in its two parts."""
-        forward, backward, weight = (
-            each[row] for each in (self.forward, self.backward, self.weight)
-        )
-        return {"forward": forward, "backward": backward, "input": backward - weight,
-                "weight": weight}  # fmt: skip
+        return {"forward": self.forward[row], "backward": self.backward[row],
+                "input": self.input[row], "weight": self.weight[row]}  # fmt: skip
 
 
 def passes_of(
@@ -97,7 +100,7 @@ def passes_of(
 
     A pass is a mix of short kernels, for which the device waits for the host, and long ones,
     under which the host runs ahead: neither hides wholly under the other. Recomputation and
-    messages belong to the gradient of the input; the host's work to either part by its length.
+    messages belong to the gradient of the input.
     """
     size = len(work.segments)
     both = recompute.mode[:, 0].astype(int) * size + same
@@ -106,20 +109,22 @@ def passes_of(
     pairs, row = np.flatnonzero(used), (np.cumsum(used) - 1)[both]
     kind, same = (pairs // size)[:, None], pairs % size
     again = np.zeros_like(work.forward[same]) + _chosen(kind, work.recomputed, same)
-    host = work.host[1][same] + sent.host[1][same] + _chosen(kind, work.host_recomputed, same)
-    back = sent.backward[same]
+    ahead, border = sent.ahead[same], (0.0 if ideal else sent.border[same])
+    back, apart = sent.backward[same] + border, sent.input[same] + border
+    host_ahead, host = (
+        (own + other)[same] for own, other in zip(work.host, sent.host[:2], strict=True)
+    )
+    host = host + _chosen(kind, work.host_recomputed, same)
     if not ideal:  # a full recomputation sends everything again but weights that are there
         full = kind == recompute.number("mode", "full")
-        back = back + full * sent.again[same]
+        back, apart = (each + full * sent.again[same] for each in (back, apart))
         host = host + full * sent.host[2][same]
-    host_ahead = (work.host[0] + sent.host[0])[same]
-    ahead, border = sent.ahead[same], (0.0 if ideal else sent.border[same])
-    device = work.backward[same] + again + back + border
-    both = together(device, host)
-    part = np.divide(work.weight[same], device, out=np.zeros(both.shape), where=device > 0)
+    weight, late = work.weight[same], work.host_weight[same]
     return StagePasses(
         row, together(work.forward[same] + sent.forward[same] + ahead, host_ahead),
-        both, both * part, sent.forward[same] + ahead, back + border, again, host_ahead, host,
+        together(work.backward[same] + again + back, host),
+        together(work.backward[same] - weight + again + apart, host - late),
+        together(weight, late), sent.forward[same] + ahead, back, apart, again, host_ahead, host,
     )  # fmt: skip
 
 
@@ -148,13 +153,13 @@ class Step:
     @cached_property
     def uncertainty(self) -> Uncertainty:
         """How far each plan's seconds can be trusted; worked out where anybody asks."""
-        times = {"forward": self.segments * self.repeats, "backward": self.segments,
-                 "step": self.uncovered, "border": self.shown, "stays": self.segments}  # fmt: skip
+        again = self.segments * (self.repeats - 1)
+        times = {"forward": self.segments, "backward": self.segments, "again": again,
+                 "step": self.uncovered, "border": self.shown}  # fmt: skip
         ahead, back = self.paces
         stage = {"forward": ahead, "backward": back, "step": self.end, "border": back,
-                 "stays": ahead}  # fmt: skip
-        talk = [replace(one, when="stays") if one.stays else one for one in self.talk]
-        talked, short = messages(talk, times, stage, self.same)
+                 "again": back}  # fmt: skip
+        talked, short = messages(self.talk, times, stage, self.same)
         work = np.sum(list(self.compute.values()), axis=0)
         return Uncertainty(
             self.seconds,
@@ -176,7 +181,7 @@ class Step:
         same = self.same
         calls = self._over(one, one.calls, one.ahead_calls)
         seconds = self._over(one, one.seconds, one.ahead)
-        exposed = self._over(one, one.exposed, one.ahead)
+        exposed = self._over(one, one.exposed, one.ahead, one.later)
         exposed = exposed * self.uncovered if one.when == "step" else exposed
         if one.when == "border":
             exposed = exposed * np.divide(self.shown, self.crossings, out=np.ones(len(same)),
@@ -201,14 +206,20 @@ class Step:
         """Times that a message of the forward pass is sent."""
         return 1.0 if one.stays else self.repeats
 
-    def _over(self, one: Priced, values: Array, before: Any = 0.0) -> Array:
-        """What comes up each time, over an iteration; `before` of it belongs to the pass ahead."""
+    def _over(
+        self, one: Priced, values: Array, before: Any = 0.0, later: Array | None = None
+    ) -> Array:
+        """What comes up each time, over an iteration; `before` of it belongs to the pass ahead.
+
+        What a forward pass sends comes up `later` too, where all of it is recomputed.
+        """
         same, (ahead, back), when = self.same, self.paces, one.when
         if when == "step":
-            return values[same, self.end]
+            again = values if later is None else later
+            return np.where(self.repeats > 1, again[same, self.end], values[same, self.end])
         if when == "forward":
-            more = self._repeated(one) - 1
-            return np.asarray(self.segments * (values[same, ahead] + more * values[same, back]))
+            more, again = self._repeated(one) - 1, values if later is None else later
+            return np.asarray(self.segments * (values[same, ahead] + more * again[same, back]))
         times = self.crossings if when == "border" else self.segments
         if np.ndim(before) < 2:
             return times * values[same, back]
@@ -286,8 +297,11 @@ def _overlapped(
     """
     row, f, b, p, v = passes.row, passes.forward, passes.backward, stages.p, stages.v
     gpipe = plan.axis("pipeline").says("schedule", "gpipe")  # all forward, then all back
-    ends = update + sent.after
-    tails = ends[same]
+    after = sent.after[same]
+    if (full := plan.axis("recompute").says("mode", "full")).any():
+        after = np.where(full, sent.late[same], after)
+    ends = update[same] + after
+    tails = ends
     if p > 1:  # a stage is done before those ahead of it have drained
         tails = tails - ((np.cumsum(b, axis=-1) - b) / v)[row]
         if gpipe.any():
@@ -304,10 +318,10 @@ def _overlapped(
     for at, done in played.done(plan, stages, lambda at: passes.kinds(row[at])):
         # of turns without a gap it is the work of the slowest, to the last digit
         steady[at] = np.maximum(done.max(axis=-1), busy[at])
-        tails[at] = ends[same[at]] + done - steady[at, None]
+        tails[at] = ends[at] + done - steady[at, None]
     end = np.argmax(tails, axis=-1)
     tail = tails[np.arange(len(plan)), end]
-    renewed, exchanged = np.minimum(update[same, end], tail), sent.after[same, end]
+    renewed, exchanged = np.minimum(update[same, end], tail), after[np.arange(len(plan)), end]
     uncovered = np.divide(tail - renewed, exchanged, out=np.ones(len(plan)), where=exchanged > 0)
     slow = slow_ahead, slow_back
     return Time(steady + tail, busy, steady, renewed, uncovered, S, S, stage, slow, slow, end)

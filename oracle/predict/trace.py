@@ -77,16 +77,16 @@ def trace(work: Work) -> Trace:
     pipeline = plan.axis("pipeline")
     mine = passes.row[row]
     kept = passes.kinds(mine)
-    stages, back = len(kept["forward"]), passes.backward_messages
-    messages = {"forward": passes.forward_messages, "backward": back, "input": back,
+    stages = len(kept["forward"])
+    messages = {"forward": passes.forward_messages, "backward": passes.backward_messages,
+                "input": passes.input_messages,
                 "weight": np.zeros_like(passes.weight)}  # fmt: skip
     return Trace(
         str(pipeline.word("schedule")) if stages > 1 else "1f1b",
         max(1, round(float(step.segments[row]))), int(pipeline.interleave[0, 0]), kept,
         {kind: seconds - np.broadcast_to(messages[kind][mine], seconds.shape)
          for kind, seconds in kept.items()},
-        {when: [_sent(work, "backward" if when == "input" else when, stage, at)
-                for stage in range(stages)]
+        {when: [_sent(work, when, stage, at) for stage in range(stages)]
          for when in (*kept, "step")},
         np.broadcast_to(step.update[at], kept["forward"].shape),
     )  # fmt: skip
@@ -94,14 +94,18 @@ def trace(work: Work) -> Trace:
 
 def _sent(work: Work, when: str, stage: int, at: int) -> list[Sending]:
     """What a stage sends in one pass of a micro-batch, or once a step."""
-    again = when == "backward" and work.block.step.repeats[work.row] > 1
+    pass_, apart = ("backward", True) if when == "input" else (when, False)
+    full = work.block.step.repeats[work.row] > 1
+    again, apart = full and pass_ == "backward", apart or bool(full and when == "step")
     found = []
     for one, _ in work.messages:
-        if one.when == when or (again and one.when == "forward" and not one.stays):
-            part = one.seconds[at, stage], one.exposed[at, stage]
-        elif one.when == "border" and when in ("forward", "backward"):
+        if one.when == pass_:
+            part = one.seconds[at, stage], (one.later if apart else one.exposed)[at, stage]
+        elif again and one.when == "forward" and not one.stays:
+            part = one.seconds[at, stage], one.later[at, stage]
+        elif one.when == "border" and pass_ in ("forward", "backward"):
             ahead = np.broadcast_to(one.ahead, one.seconds.shape)[at, stage]
-            part = (ahead, ahead) if when == "forward" else (
+            part = (ahead, ahead) if pass_ == "forward" else (
                 one.seconds[at, stage] - ahead, one.exposed[at, stage] - ahead)  # fmt: skip
         else:
             continue

@@ -36,10 +36,17 @@ def messages(
     for one in talk:
         when = one.when
         exposed = times[when] * one.exposed[same, stage[when]]
+        if when == "step":
+            full = times["again"] > 0
+            exposed = np.where(full, times[when] * one.later[same, stage[when]], exposed)
+        longer = times[when] * one.longer[same, stage[when]]
+        if when == "forward" and not one.stays:  # and where all is recomputed
+            exposed = exposed + times["again"] * one.later[same, stage["again"]]
+            longer = longer + times["again"] * one.longer[same, stage["again"]]
         sigma, sure = one.rough[same] * exposed, one.covered[same]
         variance = variance + np.where(sure, sigma, 0.0) ** 2
         alike = alike + np.where(sure, 0.0, sigma)
-        short = short + times[when] * one.longer[same, stage[when]]
+        short = short + longer
     return variance + alike**2, short
 
 

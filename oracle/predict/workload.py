@@ -2,13 +2,12 @@
 
 Many plans of a table leave a device the same rows and micro-batches: they differ in how training
 state is sharded. Rows are split and priced once for each kind of plan, and spread over the plans
-when they have been added up. It names the `pipeline`, whose degree and chunks make the stages,
-and `recompute`, which may move their cuts.
+when they have been added up. It names the `pipeline`, whose degree and chunks make the stages.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
 
@@ -24,14 +23,12 @@ from oracle.models.shard import Array, Shard, serial
 from oracle.network.collectives import Message
 from oracle.plan.mesh import Groups, Kinds, places
 from oracle.plan.plan import Plan
-from oracle.plan.stages import Stages, even_cuts
+from oracle.plan.stages import Stages, even_cuts, ways_to_cut
 from oracle.plan.strategies import Strategy
-from oracle.plan.strategies.recompute import recomputed
-from oracle.predict.offers import Lines
-from oracle.predict.stage_load import Said, stage_load
 from oracle.spec.options import Options
 from oracle.spec.system import System
 
+Said = Sequence[tuple[Message, Strategy]]
 STATE = ("batch", "segments", "zero", "stored", "graded", "stated")  # what is of each plan
 
 
@@ -75,12 +72,12 @@ class Workload:
         return [(w * ~experts, share[:, :1]), (w * experts, share[:, 1:])]
 
 
-def workload(model: Model, system: System, plan: Plan, options: Options, lines: Lines) -> Workload:
+def workload(model: Model, system: System, plan: Plan, options: Options) -> Workload:
     """Split and price plans that share a pipeline's shape."""
     apart = options.ideal or len(plan) == 1
     alone = apart and not masks.experts(model).any()
     state = split(model if alone else _few_rows(model), plan, options)
-    kinds = Kinds.apart(len(plan)) if apart else _kinds(model, plan, state)
+    kinds = Kinds.apart(len(plan)) if apart else _kinds(plan, state)
     few = kinds.one_of_each(plan)
     shard = state if alone else split(model, few, options)
     times = passes(shard, system.device, options.precision, options.profile)
@@ -88,7 +85,7 @@ def workload(model: Model, system: System, plan: Plan, options: Options, lines: 
         times = in_step(times, model, system.device, few.devices)
     groups = Groups(few)
     said = _said(few, plan, shard, state, groups, system)
-    stages = _stages(few, shard, groups, said, times, system, options, lines)
+    stages = _stages(few, shard, times, options)
     return Workload(kinds, few, shard, times, stages, groups, state, said)
 
 
@@ -110,29 +107,23 @@ def split(model: Model, plan: Plan, options: Options) -> Shard:
     return shard
 
 
-def balanced(model: Model, plan: Plan) -> bool:
-    """Whether the pipeline of some plans, alike in shape, is cut by its load."""
+def ways(model: Model, plan: Plan, options: Options) -> Sequence[tuple[int, ...]]:
+    """Edges to choose from for the pipeline of some plans, alike in shape; one empty where given.
+
+    As published, stages balance compute alone.
+    """
     pipeline = plan.axis("pipeline")
     chunks = min(int(pipeline.degree[0, 0] * pipeline.interleave[0, 0]), len(model.units[1]))
     even = not pipeline.cuts[0, 0] and even_cuts(model, chunks) is not None
-    return chunks > 1 and not even
+    if chunks <= 1 or even or options.edges or options.ideal:
+        return [options.edges]
+    p, v = int(pipeline.degree[0, 0]), int(pipeline.interleave[0, 0])
+    return ways_to_cut(model, p, v, bool(pipeline.vee[0, 0]))
 
 
-def columns(
-    model: Model, plan: Plan, keep: Callable[[Strategy, str], bool] = lambda axis, knob: True
-) -> Array:
-    """(n, k) numbers that tell apart what devices do, whenever it happens.
-
-    What is recomputed says where a pipeline is cut by its load, so far as it changes that.
-    """
-    table = plan.columns(lambda axis, knob: knob not in axis.timing and keep(axis, knob))
-    recompute = plan.axis("recompute")
-    if len(plan) == 1 or not balanced(model, plan) or not recompute.mode.any():
-        return table
-    nothing = [not part.any() for part in recomputed(model)]  # of these rows
-    mode = np.where(np.array([True, *nothing]), 0, np.arange(len(nothing) + 1))
-    mode[recompute.number("mode", "full")] = recompute.number("mode", "full")  # messages come again
-    return np.hstack([table, mode[recompute.mode.astype(int)]])
+def columns(plan: Plan, keep: Callable[[Strategy, str], bool] = lambda axis, knob: True) -> Array:
+    """(n, k) numbers that tell apart what devices do, whenever it happens."""
+    return plan.columns(lambda axis, knob: knob not in axis.timing and keep(axis, knob))
 
 
 def _said(
@@ -167,28 +158,22 @@ def _thinned(message: Message, groups: Groups, system: System) -> Message:
     return replace(message, nbytes=message.nbytes * message.thinned(spread[found.row, None]))
 
 
-def _stages(
-    plan: Plan, shard: Shard, groups: Groups, said: Said, times: Passes, system: System,
-    options: Options, lines: Lines,
-) -> Stages:  # fmt: skip
-    """The stages of plans that share degree, interleave, cuts and placement of their pipeline."""
+def _stages(plan: Plan, shard: Shard, times: Passes, options: Options) -> Stages:
+    """The stages of plans that share degree, interleave, cuts and placement of their pipeline.
+
+    Cut by load, they are where `options` say; as published, they balance compute alone.
+    """
     model, pipeline = shard.model, plan.axis("pipeline")
     p, v = int(pipeline.degree[0, 0]), int(pipeline.interleave[0, 0])
-    load, borders = times.forward + times.data + times.weight, None
-    if balanced(model, plan) and not options.edges:
-        if options.ideal:  # as published, by compute alone
-            load = load @ model.units[0].T
-        else:
-            rows = [(message, axis) for message, axis in said if not axis.state_knobs]
-            load, borders = stage_load(plan, shard, groups, rows, times, system, options, lines)
-    return Stages(model, p, v, not pipeline.cuts[0, 0], load, bool(pipeline.vee[0, 0]), borders,
+    load = (times.forward + times.data + times.weight) @ model.units[0].T
+    return Stages(model, p, v, not pipeline.cuts[0, 0], load, bool(pipeline.vee[0, 0]),
                   options.edges)  # fmt: skip
 
 
-def _kinds(model: Model, plan: Plan, state: Shard) -> Kinds:
+def _kinds(plan: Plan, state: Shard) -> Kinds:
     """Plans that leave a device the same rows and micro-batches."""
     others = {axis.name: (*axis.state_knobs, *axis.batch_knobs()) for axis in plan.axes}
-    table = columns(model, plan, lambda axis, knob: knob not in others[axis.name])
+    table = columns(plan, lambda axis, knob: knob not in others[axis.name])
     table[:, :1] = state.batch  # in place of that of all devices
     return Kinds.of(np.hstack([table, np.broadcast_to(state.segments, state.batch.shape)]))
 

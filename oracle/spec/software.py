@@ -289,6 +289,10 @@ class Host:
             return 0.0
         return system.device.launch + self.dispatched(system)
 
+    def sending(self, system: System) -> float:
+        """Seconds that the host needs for a message."""
+        return self.call * self.launch(system)
+
 
 @dataclass(frozen=True, slots=True)
 class Convolution:

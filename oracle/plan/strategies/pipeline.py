@@ -27,9 +27,10 @@ class Pipeline(Strategy):
     often. `schedule=zb-h1`, `zb-v` and `dualpipe-v` take the backward pass apart to fill the
     bubble with gradients of weights; the last two place two chunks a stage in a V, and want
     `interleave=2` said. `cuts=even` deals equal blocks evenly, as launchers do; `cuts=balanced`
-    makes the fullest stage least. Tensor-parallel ranks that hold the same output each send a
-    part of it and gather the rest on the other side (`borders=parts`), or each sends all of it
-    (`whole`), as the software usually does if nobody says.
+    takes the fastest of a few ways that make the fullest stage least, by FLOP, bytes, kernels and
+    what crosses the borders. Tensor-parallel ranks that hold the same output each send a part of
+    it and gather the rest on the other side (`borders=parts`), or each sends all of it (`whole`),
+    as the software usually does if nobody says.
 
     Differs from the source: eq. 12 counts WU per sample, this once per iteration; unequal
     stages fill and drain at their own pace, Σ (FW_i + BW_i) + (S - 1) max (FW_i + BW_i), where

@@ -48,6 +48,9 @@ class Recompute(Strategy):
         return []
 
 
+FULL = Recompute.number("mode", "full") - 1  # among what is recomputed
+
+
 def inside(model: Model) -> np.ndarray:
     """Rows of blocks, of which only the input is kept; of a model without any, all rows."""
     return model.folded if model.folded.any() else np.ones(len(model), bool)
