@@ -12,6 +12,7 @@ import pytest
 import oracle
 from oracle import kernels
 from oracle.calibration import shared
+from oracle.kernels.algorithms import Box, chosen
 from oracle.kernels.conv import family_of
 from oracle.kernels.curve import curve, origin
 from oracle.kernels.rows import priced
@@ -167,3 +168,25 @@ def test_layers_of_a_framework_are_read(tmp_path: Path) -> None:
     assert alone.family == "depthwise"
     elements = 3 * 16 * 64 * 256 * 256
     assert (norm.family, norm.shape) == ("norm", (4 * elements, elements, 64))
+
+
+# rows of DeepBench: device, side of window, stride, channels, filters, batch, side of output
+TAKEN = [
+    ("p100-pcie", 3, 1, 64, 64, 16, 56, "winograd"),
+    ("v100-sxm2-16gb", 3, 1, 256, 256, 16, 14, "apart"),
+    ("p100-pcie", 1, 1, 256, 64, 16, 56, "precomputed"),
+    ("v100-sxm2-16gb", 1, 1, 256, 64, 16, 56, "implicit"),
+    ("p100-pcie", 3, 2, 3, 64, 8, 54, "precomputed"),
+]
+
+
+@pytest.mark.parametrize("row", TAKEN)
+def test_the_library_takes_an_algorithm(row: tuple[Any, ...]) -> None:
+    """As DeepBench notes; with no workspace neither positions nor tiles are kept."""
+    name, side, stride, channels, filters, batch, across, taken = row
+    device = catalogue.device(name)
+    box = Box("forward", *(np.asarray(float(n)) for n in (
+        batch, across**2, channels, filters, side**2, stride**2, 1, side)), 4.0)  # fmt: skip
+    assert chosen(device, "fp32", box) == taken
+    assert chosen(device, "fp32", box, 0.0) == "implicit"
+    assert chosen(device, "fp32", box, matrix=True) == "precomputed"

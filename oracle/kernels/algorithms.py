@@ -8,7 +8,10 @@
                  products                            6²·4 bytes · (C·F + tiles·(C + F))
     direct       one filter a channel, by its bytes                          no workspace
 
-The library takes the fastest that its workspace allows.
+The library takes the fastest that its workspace allows: `fastest` prices it, `chosen` names it.
+DeepBench says what cuDNN took forward. Matrix units have the precomputed kernel alone. On vector
+units it gathers faster on Pascal, and no faster than the plain one from Volta on; of Winograd's
+tiles Pascal's library takes the small ones, later ones the large where there is room.
 """
 
 from __future__ import annotations
@@ -18,14 +21,16 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from oracle.kernels.curve import curve, duration, fitted
-from oracle.models.model import Floats
+from oracle.models.model import Flags, Floats
 from oracle.models.shard import Numbers
 from oracle.spec.device import Curve, Device
 
 TRANSFORM = 6  # points of a Winograd tile along height and along width
 SMALL = 4  # of a tile that is transformed in the same kernel
+INDEX = 4.0  # bytes of a position that is worked out before
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,24 +105,47 @@ def implicit(device: Device, family: str, own: str, box: Box) -> Floats:
 
 def fastest(device: Device, own: str, box: Box, workspace: float) -> Floats:
     """Seconds of the fastest algorithm for planes that the workspace allows."""
-    rate: Any = device.peak[own]
     seconds = implicit(device, "conv", own, box)
-    quick = fitted(device, "winograd", own, box.part)
-    if quick is not None:
-        # a tile makes 4×4 outputs of a 3×3 window, 2×2 of a 5×5
-        square = (box.side >= 3) & (box.side <= 5) & (box.taps == box.side**2)
-        square = square & (box.strides == 1)
-        for tile, room in _tiles(box):
-            made = np.maximum(tile + 1 - box.side, 1)
-            saving = box.taps * (made / tile) ** 2
-            saved = duration(
-                quick, device, rate * saving, *shape(quick, box), box.groups, box.moved
-            )
-            may = square & (room <= workspace) & (tile > box.side)
-            seconds = np.where(may, np.minimum(seconds, saved), seconds)
-            if np.isinf(workspace):  # the largest tiles are the fastest
-                break
+    for saved, may, _ in _tiled(device, own, box, workspace):
+        seconds = np.where(may, np.minimum(seconds, saved), seconds)
     return seconds
+
+
+def chosen(
+    device: Device, own: str, box: Box, workspace: float = np.inf, *, matrix: bool = False
+) -> NDArray[np.str_]:
+    """Which algorithm the library takes for planes, by its name above."""
+    seconds = implicit(device, "conv", own, box)
+    early = device.generation in ("", "pascal")
+    room = INDEX * box.points * box.taps <= workspace
+    name = np.where(room & (matrix or early), "precomputed", "implicit")
+    if matrix:
+        return name
+    for saved, may, tile in _tiled(device, own, box, workspace):
+        large = tile == TRANSFORM and not early
+        name = np.where(may & (saved < seconds), "apart" if large else "winograd", name)
+        seconds = np.where(may, np.minimum(seconds, saved), seconds)
+    return name
+
+
+def _tiled(
+    device: Device, own: str, box: Box, workspace: float
+) -> Iterator[tuple[Floats, Flags, int]]:
+    """Seconds by Winograd's tiles, the largest first; where they may be used; their side."""
+    quick = fitted(device, "winograd", own, box.part)
+    if quick is None:
+        return
+    rate: Any = device.peak[own]
+    # a tile makes 4×4 outputs of a 3×3 window, 2×2 of a 5×5
+    square = (box.side >= 3) & (box.side <= 5) & (box.taps == box.side**2)
+    square = square & (box.strides == 1)
+    for tile, room in _tiles(box):
+        made = np.maximum(tile + 1 - box.side, 1)
+        saving = box.taps * (made / tile) ** 2
+        saved = duration(quick, device, rate * saving, *shape(quick, box), box.groups, box.moved)
+        yield saved, square & (room <= workspace) & (tile > box.side), tile
+        if np.isinf(workspace):  # the largest tiles are the fastest
+            break
 
 
 def _tiles(box: Box) -> Iterator[tuple[int, Floats]]:
