@@ -190,3 +190,31 @@ def test_the_library_takes_an_algorithm(row: tuple[Any, ...]) -> None:
     assert chosen(device, "fp32", box) == taken
     assert chosen(device, "fp32", box, 0.0) == "implicit"
     assert chosen(device, "fp32", box, matrix=True) == "precomputed"
+
+
+def test_channels_stand_where_a_software_says() -> None:
+    """By precision, and of volumes apart: XLA's heuristic."""
+    xla = catalogue.software("tensorflow-xla").convolution
+    assert [xla.stands(p, 2) for p in ("fp16", "fp32", "tf32")] == ["last", "first", "first"]
+    assert xla.stands("fp16", 3) == "first"
+    assert catalogue.software("plain").convolution.stands("fp16", 3) == ""
+
+
+def test_autocast_keeps_norms_of_tokens_in_32_bits() -> None:
+    """x read and y written in 4 bytes instead of 2, and 6 to cast y, forward and back."""
+    layers = [{"reshape": {"to": [64, 16], "tokens": True}}, {"norm": {"op": "layer"}}]
+    model = oracle.model({"name": "m", "source": "here", "input": [64, 4, 4], "layers": layers})
+    device = bare("stream", bandwidth=1e6)
+    plain = catalogue.software("plain")
+    auto = plain.but(kernels=replace(plain.kernels, autocast=True))
+    before, after = (
+        priced(serial(model, 2.0, 2.0).but(software=said), device, "fp16") for said in (plain, auto)
+    )
+    elements = 2 * 64 * 16
+    assert float((after.forward - before.forward).sum()) == pytest.approx(
+        elements * (2 * 2 + 6) / 1e6
+    )
+    exact = priced(serial(model, 2.0, 4.0).but(software=auto), device, "fp32")
+    assert exact.forward == pytest.approx(
+        priced(serial(model, 2.0, 4.0).but(software=plain), device, "fp32").forward
+    )

@@ -37,6 +37,9 @@ CAST = 4  # bytes an element: read in 16 bits, written in 8 as it is and turned 
 # passes over fp32 logits for a loss that is only logged: cast up, then a logarithm of the softmax
 # that reads a row three times, since those at work together are more than a cache holds
 LOGGED = 1.5 + 4
+NARROWED = 6.0  # bytes an element that is cast between 16 and 32 bits
+# a score under autocast: softmax writes 32 bits, cast down; back cast up, read twice as wide
+SCORED = {"forward": 8.0, "data": 10.0}
 MERGED = 10  # bytes to add an element of a part's result to those before it, in fp32
 
 
@@ -108,6 +111,9 @@ class Family:
             np.array([each in (r.role, r.kind) for r in rows]) for each in ("vocab", "loss")
         )
         self.adds = np.array([r.adds for r in rows])
+        self.normed, self.summed = (
+            np.array([r.kind == kind and r.made.tokens for r in rows]) for kind in ("norm", "add")
+        )
         self.bias = np.array([r.bias for r in rows])
         self.reads, self.rereads = (
             np.array([getattr(r, passes) for r in rows], float).T for passes in ("reads", "rereads")
@@ -224,6 +230,9 @@ def _attention(at: _At, device: Device, precision: str, part: str) -> Floats:
         "forward" if part == "forward" else "backward", row.flash, dropout, version=row.version,
         queued=True,
     )  # fmt: skip
+    if shard.software.kernels.autocast and shard.delta < 4 and not row.flash:
+        scores = at(shard.micro) * at(shard.heads) * queries * keys
+        core = core + stream(device, SCORED[part] * scores, queued=True)
     core = core * rounds**2 / at(shard.long) + _stream(at, device, precision, part)
     made = at(shard.heads) + (2 * keys if part == "data" else 0)  # o; dq, dk, dv
     merged = stream(device, MERGED * at(shard.micro) * queries * width * made, queued=True)
@@ -238,8 +247,12 @@ def _stream(at: _At, device: Device, precision: str, part: str) -> Floats:
     if part == "forward":  # each time read and written in 16 bits, or read in 32
         over_x = over_x + LOGGED * at.family.loss * shard.software.kernels.logged
     # a loss is taken in fp32 whatever the precision
-    width = np.where(at.family.loss, 4.0, shard.delta)
-    moved = at(shard.micro) * width * (over_x * at(shard.x) + over_y * at(shard.y))
+    wide, cast = at.family.loss, np.zeros(1)
+    if shard.software.kernels.autocast and shard.delta < 4:
+        wide = wide | at.family.normed | at.family.summed
+        cast = np.where(at.family.normed, NARROWED, 0.0) * at(shard.y)
+    width = np.where(wide, 4.0, shard.delta)
+    moved = at(shard.micro) * (width * (over_x * at(shard.x) + over_y * at(shard.y)) + cast)
     return np.where(moved > 0, stream(device, moved, queued=True), 0.0)
 
 

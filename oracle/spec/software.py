@@ -253,6 +253,8 @@ class KernelChoice:
     strided: bool = False  # attention takes queries, keys and values as they lie
     biases: Literal["product", "apart"] = "product"  # what sums up the gradient of a bias
     logged: Whole = 0  # times that the loss is taken once more, to be logged
+    # softmaxes, norms of tokens and sums with them in 32 bits: PyTorch's autocast
+    autocast: bool = False
     norms: Literal["apart", "fused"] = "apart"  # batch norms take along what is beside them
     source: str = field(default="", compare=False)
     sources: dict[str, str] = field(default_factory=dict, compare=False,
@@ -265,7 +267,8 @@ class KernelChoice:
 
     def __hash__(self) -> int:
         return hash((self.attention, self.fused, self.loss, self.experts, self.repeated,
-                     self.strided, self.biases, self.logged, self.norms))  # fmt: skip
+                     self.strided, self.biases, self.logged, self.autocast,
+                     self.norms))  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True)
