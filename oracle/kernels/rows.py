@@ -222,11 +222,11 @@ def _attention(at: _At, device: Device, precision: str, part: str) -> Floats:
     # in a ring each device meets one part's keys at a time, and merges what it makes of them
     rounds = at(shard.rounds)
     queries, width = at(shard.model.made[0]) / rounds, at.family.width
-    keys = at.family.keys / rounds
+    keys, shared = at.family.keys / rounds, at(shard.kv_heads) * row.repeated
     blocks = np.maximum(queries / keys, 1.0) if row.apart else 1.0  # each a sequence of its own
     core = attention(
         device, precision, at(shard.micro) * blocks, at(shard.heads),
-        at(shard.kv_heads) * row.repeated, queries / blocks, keys, width, _masked(row),
+        shared, queries / blocks, keys, width, _masked(row),
         "forward" if part == "forward" else "backward", row.flash, dropout, version=row.version,
         queued=True,
     )  # fmt: skip
@@ -234,7 +234,7 @@ def _attention(at: _At, device: Device, precision: str, part: str) -> Floats:
         scores = at(shard.micro) * at(shard.heads) * queries * keys
         core = core + stream(device, SCORED[part] * scores, queued=True)
     core = core * rounds**2 / at(shard.long) + _stream(at, device, precision, part)
-    made = at(shard.heads) + (2 * keys if part == "data" else 0)  # o; dq, dk, dv
+    made = at(shard.heads) + (2 * shared if part == "data" else 0)  # o; dq, dk, dv
     merged = stream(device, MERGED * at(shard.micro) * queries * width * made, queued=True)
     return core + np.where(rounds > 1, (rounds - 1) * merged, 0.0)
 
