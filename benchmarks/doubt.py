@@ -1,6 +1,7 @@
 """How sure is it: how often intervals hold, also where kernels, network or software are unknown.
 
     python -m benchmarks.doubt [--quick] [--json] [--table NAME] [--reference DIR]
+    python -m benchmarks.doubt --fit [--reference DIR]
 
 Each published table is judged as it is, then with one kind of knowledge left out: `kernels` (the
 device has its datasheet alone), `network` (no collectives measured, no share of a link), `software`
@@ -17,7 +18,7 @@ import argparse
 import json
 import sys
 from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -25,7 +26,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from benchmarks import fidelity
+from benchmarks import doubt_fit, fidelity
 from benchmarks.published import TABLES, Case, rows, tables
 from oracle.ask.ties import ALIKE, likeliest
 from oracle.predict.estimate import NINETY
@@ -46,8 +47,13 @@ def main() -> int:
     parser.add_argument("--json", action="store_true", dest="as_json")
     parser.add_argument("--table", action="append", choices=sorted(TABLES))
     parser.add_argument("--reference", type=Path, metavar="DIR")
+    parser.add_argument("--fit", action="store_true", help="fit widths anew, by all other tables")
     asked = parser.parse_args()
     folder = tables(asked.reference)
+    if asked.fit:
+        steps = [each for name in TABLES for each in rows_of(folder, name)]
+        print(doubt_fit.report(steps, chances))
+        return 0
     found = judged(folder, asked.table or list(TABLES), asked.quick)
     print(json.dumps(found, indent=1) if asked.as_json else text(found))
     return 0
@@ -59,21 +65,36 @@ def judged(folder: Path, names: Sequence[str], quick: bool = False) -> dict[str,
     best: list[tuple[Array, int]] = []
     fits: list[tuple[Array, Array]] = []
     for name in names:
-        paths = sorted(folder.glob(TABLES[name].file))
-        cases = list(TABLES[name].cases([row for path in paths for row in rows(path)]))
-        cases = cases[::5] if quick and len(cases) > 100 else cases
-        if not cases:
-            continue
-        for without in WITHOUT if cases[0].kind == "seconds" else ("", "software"):
-            found = fidelity.predict(
-                cases, lambda case, what=without: less(case, what), any_plan=without == "software"
-            )
-            held = Held(cases, found)
+        for without, held in without_each(folder, name, quick):
+            found = held.found
             lines.append({"table": name, "without": without, **held.summary(bool(without))})
             if not without:
                 best += held.groups()
                 fits.append((found.sure, held.ran.astype(float)))
     return {"rows": lines, "figures": figures(lines, best, fits)}
+
+
+def without_each(folder: Path, name: str, quick: bool = False) -> Iterator[tuple[str, Held]]:
+    """A table as it is and with each kind of knowledge left out."""
+    paths = sorted(folder.glob(TABLES[name].file))
+    cases = list(TABLES[name].cases([row for path in paths for row in rows(path)]))
+    cases = cases[::5] if quick and len(cases) > 100 else cases
+    if not cases:
+        return
+    for without in WITHOUT if cases[0].kind == "seconds" else ("", "software"):
+        found = fidelity.predict(
+            cases, lambda case, what=without: less(case, what), any_plan=without == "software"
+        )
+        yield without, Held(cases, found)
+
+
+def rows_of(folder: Path, name: str) -> Iterator[doubt_fit.Rows]:
+    """A table's configurations as widths are fitted to them; none of tables of memory."""
+    for without, held in without_each(folder, name):
+        if held.cases[0].kind == "seconds":
+            rows, measured = zip(*held.distinct(), strict=True)
+            work = [held.found.work[row] for row in rows]
+            yield doubt_fit.Rows.of(name, without, measured, work)
 
 
 def less(case: Case, without: str) -> tuple[System, str]:

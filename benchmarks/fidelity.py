@@ -168,6 +168,7 @@ class Predicted:
     plans: list[str]  # the fastest where the source leaves it open
     deviation: Array  # 1σ
     sure: Array  # the probability that its memory fits
+    work: list[Any]  # what each step was priced from
     refused: int = 0  # cases whose spec cannot be read; their values are NaN
 
 
@@ -180,7 +181,7 @@ def predict(
     """
     values, low, high, deviation, sure = (np.full(len(cases), np.nan) for _ in range(5))
     out = Predicted(values, low, high, np.zeros(len(cases), bool), [case.plan for case in cases],
-                    deviation, sure)  # fmt: skip
+                    deviation, sure, [None] * len(cases))  # fmt: skip
     together: dict[Any, list[int]] = defaultdict(list)
     for i, case in enumerate(cases):
         question = case.model, case.system, case.software, sorted(case.options.items())
@@ -202,8 +203,8 @@ def predict(
         best = fastest([i for i, _ in plans], found)
         found = found.take(best)
         out.fits[members], sure[members] = found.feasible, found.fits
-        for i, row in zip(members, best, strict=True):
-            out.plans[i] = plans[row][1]
+        for i, row, work in zip(members, best, found.work, strict=True):
+            out.plans[i], out.work[i] = plans[row][1], work
         if one.kind != "seconds":
             tensors = one.kind == "allocated"
             held = found.memory - tensors * found.memory_kinds["reserve"]

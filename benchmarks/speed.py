@@ -2,7 +2,8 @@
 
     python -m benchmarks.speed [--quick] [--json]
 
-CPU seconds, medians of several runs; the peer's figure stands beside ours for scale.
+CPU seconds, medians of several runs, of questions of 16,384 devices and more of one; 2^20 devices
+are left out by `--quick`. The peer's figure stands beside ours for scale.
 """
 
 from __future__ import annotations
@@ -28,13 +29,20 @@ from oracle.plan.strategies import strategies
 from oracle.predict import evaluate
 from oracle.predict.evaluate import Options
 
-COMMANDS = {
+GPT3 = "recommend gpt3-175b dgx-a100"
+COMMANDS = {  # what is asked, the most CPU seconds that it shall take
     "help": ("--help", 0.15),
     "recommend_resnet50_1024": (
         "recommend resnet50 abci --dataset imagenet --devices 1024 --batch-per-device 64", 0.5),
     "recommend_vgg16_1024": ("recommend vgg16 abci --devices 1024 --batch-per-device 64", 0.5),
-    "recommend_gpt3_1024": ("recommend gpt3-175b dgx-a100 --devices 1024 --batch 1536", 1.0),
+    "recommend_gpt3_1024": (f"{GPT3} --devices 1024 --batch 1536", 0.9),
+    "recommend_gpt3_16384": (f"{GPT3} --grow --devices 16384 --batch 16384", 5.0),
+    "recommend_llama3_16384": (
+        "recommend llama3-405b h100-96gb --devices 16384 --batch 2048", 5.0),
+    "recommend_gpt3_1048576": (f"{GPT3} --grow --devices 1048576 --batch 1048576", 10.0),
 }  # fmt: skip
+LARGE = 2**14  # devices from where a command is asked once, with `--quick` not above it
+MILLION = 3.0  # CPU seconds that a million plans of either model shall take at most
 CALCULON = 142.0  # evaluations per second on one quiet core, measured by us
 
 
@@ -46,16 +54,20 @@ def main() -> int:
     parser.add_argument("--json", action="store_true", dest="as_json")
     asked = parser.parse_args()
     figures: dict[str, dict[str, Any]] = {}
+    cold(["--help"])  # bytecode is compiled once, as an installation does
     for name, (words, goal) in COMMANDS.items():
-        seconds = statistics.median(cold(words.split()) for _ in range(3 if asked.quick else 7))
+        devices = int(name.rpartition("_")[2]) if name[-1].isdigit() else 1
+        if asked.quick and devices > LARGE:
+            continue
+        times = 1 if devices >= LARGE else 3 if asked.quick else 7
+        seconds = statistics.median(cold(words.split()) for _ in range(times))
         figures[f"{name}.cpu_seconds"] = {"value": seconds, "unit": "s", "goal": f"≤ {goal} s"}
     count = 50_000 if asked.quick else 1_000_000
     for name, system in (("resnet50", "abci"), ("gpt3-175b", "dgx-a100")):
         seconds, plans, growth = many(name, system, count)
-        goal = "≤ 10 s"
         figures[f"{name}.plans"] = {"value": plans, "unit": "plans", "goal": ""}
         figures[f"{name}.cpu_seconds_per_million"] = {
-            "value": seconds * 1e6 / plans, "unit": "s", "goal": goal}  # fmt: skip
+            "value": seconds * 1e6 / plans, "unit": "s", "goal": f"≤ {MILLION} s"}  # fmt: skip
         figures[f"{name}.plans_per_cpu_second"] = {
             "value": plans / seconds, "unit": "1/s",
             "goal": f"Calculon: {CALCULON:.0f}"}  # fmt: skip
@@ -73,8 +85,11 @@ def main() -> int:
 
 def cold(words: list[str]) -> float:
     """CPU seconds of a fresh process, those of its children included."""
+    kept = {key: value for key, value in os.environ.items() if key != "PYTHONDONTWRITEBYTECODE"}
     before = resource.getrusage(resource.RUSAGE_CHILDREN)
-    subprocess.run([sys.executable, "-m", "oracle", *words], check=True, capture_output=True)
+    subprocess.run(
+        [sys.executable, "-m", "oracle", *words], check=True, capture_output=True, env=kept
+    )
     after = resource.getrusage(resource.RUSAGE_CHILDREN)
     return after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
 

@@ -71,6 +71,16 @@ CONFIGS: dict[str, tuple[str, dict[str, Any], int]] = {
     "gemma-7b": ("gemma", text(28, 3072, 16, 24576, 256000, 8192, head_dim=256), 8_537_680_896),
     "gemma-2-2b": ("gemma2", text(26, 2304, 8, 9216, 256000, 8192, num_key_value_heads=4,
                                   head_dim=256, sliding_window=4096), 2_614_341_888),
+    "gemma-3-1b": ("gemma3_text", text(26, 1152, 4, 6912, 262144, 32768, num_key_value_heads=1,
+                                       head_dim=256, sliding_window=512), 999_885_952),
+    "gpt-oss-20b": ("gpt_oss", text(24, 2880, 64, 2880, 201088, 131072, num_key_value_heads=8,
+                                    head_dim=64, sliding_window=128, num_local_experts=32,
+                                    num_experts_per_tok=4), 20_914_757_184),
+    "deepseek-v3": ("deepseek_v3", text(
+        61, 7168, 128, 18432, 129280, 163840, num_key_value_heads=128, moe_intermediate_size=2048,
+        n_routed_experts=256, n_shared_experts=1, num_experts_per_tok=8, first_k_dense_replace=3,
+        kv_lora_rank=512, q_lora_rank=1536, qk_nope_head_dim=128, qk_rope_head_dim=64,
+        v_head_dim=128, n_group=8, topk_group=4), 671_026_404_352),
     "phi-3-mini": ("phi3", text(32, 3072, 32, 8192, 32064, 4096), 3_821_079_552),
     "mixtral-8x7b": ("mixtral", text(32, 4096, 32, 14336, 32000, 32768, num_key_value_heads=8,
                                      num_local_experts=8, num_experts_per_tok=2), 46_702_792_704),
@@ -160,15 +170,16 @@ def test_stages_that_do_not_fit_are_refused() -> None:
 def test_layers_with_experts_are_those_that_the_family_says() -> None:
     qwen = text(4, 256, 4, 512, 1000, 2048, num_experts=4, num_experts_per_tok=2,
                 moe_intermediate_size=128, decoder_sparse_step=2)  # fmt: skip
-    deep = {**qwen, "n_routed_experts": 4, "moe_layer_freq": 2, "first_k_dense_replace": 1,
-            "decoder_sparse_step": None}  # fmt: skip
 
-    def kinds(kind: str, said: dict[str, Any]) -> str:
-        """x for a layer with experts, d for one without."""
-        model = oracle.model(huggingface.convert({"model_type": kind, **said}).spec)
-        pairs = zip((row.name for row in model.rows), model.repeat, strict=True)
-        words = {"mlp.router": "x", "mlp.up": "d"}
-        return "".join(words.get(name, "") * int(times) for name, times in pairs)
+    def kinds(kind: str, **more: Any) -> tuple[float, float]:
+        """Layers with experts, and without."""
+        model = oracle.model(huggingface.convert({"model_type": kind, **qwen, **more}).spec)
+        words = [(row.kind, row.name) for row in model.rows]
+        return tuple(sum(n for word, n in zip(words, model.repeat, strict=True) if word == asked)
+                     for asked in (("moe", "mlp.router"), ("mlp", "mlp.up")))  # fmt: skip
 
-    assert kinds("qwen2_moe", qwen).replace("xd", "x") == "dxdx"
-    assert kinds("deepseek", deep).replace("xd", "x") == "ddxd"
+    assert kinds("qwen2_moe") == (2, 2)
+    assert kinds("qwen2_moe", mlp_only_layers=[1]) == (1, 3)
+    deep = {"n_routed_experts": 4, "decoder_sparse_step": None, "first_k_dense_replace": 1}
+    assert kinds("deepseek", **deep) == (3, 1)
+    assert kinds("deepseek", **deep, moe_layer_freq=2) == (1, 3)

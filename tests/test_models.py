@@ -41,6 +41,14 @@ EXACT = {
     "resnet152": 60_192_808,
     "vgg16": 138_357_544,
     "alexnet": 61_100_840,
+    "resnet18": 11_689_512,
+    "resnet101": 44_549_160,
+    "densenet121": 7_978_856,
+    "convnext-t": 28_589_128 - 2 * 3312,  # without those that scale branches
+    "convnext-b": 88_591_464 - 18_048,
+    # osmr/pytorchcv, pytorch/pytorchcv/models/preresnet.py, wrn_cifar.py: counts in their tests
+    "resnet200": 64_666_280,
+    "wrn-28-10": 36_479_194,
     "inception-v3": 27_161_264,  # with the auxiliary head
     "vit-l16": 304_326_632,
     # released checkpoints on Hugging Face (safetensors parameter totals)
@@ -74,6 +82,10 @@ EXACT = {
     # the same less the vision encoder with its projection to the language model, 871,932,416
     "llama4-scout": 108_641_793_536 - 871_932_416,
     "llama4-maverick": 401_583_781_376 - 871_932_416,
+    # num_parameters of its U-Net in huggingface/diffusers, without biases after attention
+    "stable-diffusion-1": 859_520_964 - 2 * (5 * 320 + 5 * 640 + 6 * 1280),
+    "t5-xxl": 11_135_332_352 - 2 * 32 * 64,  # without biases by distance
+    "whisper-large-v3": 1_543_490_560 + (32 + 2 * 32) * 1280,  # with biases of keys
     # llm-foundry, scripts/train/benchmarking/README.md
     "mpt-7b": 6_658_859_008,
     "mpt-30b": 29_975_214_080,
@@ -90,6 +102,8 @@ ROUNDED = {
     "alexnet-226": (62.4, 1e6, 1),
     "cosmoflow-512": (2, 1e6, 0),  # ParaDL
     "cosmoflow-256": (2, 1e6, 0),
+    # arXiv 1603.05027, Table 4: 10.2 M, and 149,184 of batch norms
+    "resnet1001": (10.2 + 0.149, 1e6, 1),
     "deepcam": (56.5, 1e6, 1),  # MLPerf HPC
     "unet3d": (31, 1e6, 0),
     # NVIDIA/DeepLearningExamples, networks as their specs say, counted by hand
@@ -123,6 +137,11 @@ FORWARD_GMAC = {
     "vgg16": 15.47,
     "alexnet": 0.714,
     "vit-l16": 61.555,
+    "resnet18": 1.814,
+    "resnet101": 7.801,
+    "densenet121": 2.834,
+    "convnext-t": 4.456,
+    "convnext-b": 15.355,
 }
 
 

@@ -237,3 +237,13 @@ def test_a_profile_of_another_device_is_doubted_in_words(tmp_path: Path, capsys:
         out = " ".join(told(capsys, *line, path)[1].split())
         wanted = f"times {said} than v100-sxm2-16gb is expected to"
         assert ("profile: its rows take" in out) == (wanted in out) == bool(said)
+
+
+def test_a_file_of_lines_that_are_no_results_is_soon_refused(tmp_path: Path) -> None:
+    """Millions of them took minutes."""
+    for number, line in enumerate(("\n", "1,1\n", "[]\n", "{}x\n")):
+        folder = tmp_path / str(number)
+        folder.mkdir()
+        (folder / "rank-00000.jsonl").write_text(line * 2_000_000)
+        with pytest.raises(SpecError, match="more than 1000 lines are no results"):
+            same(folder, [JOB.question(2, "gloo")])

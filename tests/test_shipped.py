@@ -120,7 +120,9 @@ def test_a_model_is_whole(name: str) -> None:
     assert len(ends) == len(counts)
     assert (found.y > 0).all()
     assert found.flop > 0
-    assert len(found.rows) <= 400, "equal blocks are folded"
+    # layers that are each wider than the one before, or read by others far behind, aren't equal
+    most = {"densenet121": 430, "stable-diffusion-1": 580}.get(name, 400)
+    assert len(found.rows) <= most, "equal blocks are folded"
 
 
 def test_data_sets_of_the_fanstore_study() -> None:

@@ -140,6 +140,7 @@ FIELDS: dict[str, tuple[tuple[Any, str, int, str], dict[str, dict[str, Any]]]] =
     "host.call": (RANKS, {"host": {"graphs": "none"}}),
     "host.around": (REPLICAS, {"host": {"graphs": "none"}}),
     "host.graphs": (REPLICAS, {}),
+    "host.reader": ((PICTURES, "data:4", 64, "fp32"), {}),
 }  # fmt: skip
 
 

@@ -11,7 +11,9 @@ import pytest
 import oracle
 from benchmarks import deepseek_v3
 from oracle.commands.cli import main
+from oracle.models import masks
 from oracle.models.model import Model
+from oracle.plan.launchable import software
 from oracle.plan.strategies.expert import _thinned, places_hit
 from oracle.spec.document import SpecError
 from tests.test_models import variant, written
@@ -158,3 +160,41 @@ def test_tokens_to_experts_are_as_wide_as_the_software_has_them() -> None:
         tokens = [part for part in found.exchange[0] if "to experts" in part["what"]]
         sent[said] = sum(part["seconds"] for part in tokens)
     assert 0.7 < sent["megatron-core,experts.out=fp8"] / sent["megatron-core"] < 0.8
+
+
+def test_optimizers_keep_what_they_keep() -> None:
+    """Beside fp32 masters: Adam 8 bytes a weight, in 8 bits 2, Muon 4 of a matrix."""
+    held, seconds = {}, {}
+    for name in ("adam", "adam8", "muon"):
+        found = oracle.estimate("llama3-8b", "dgx-h100", "data:8,zero=1", 64, optimizer=name,
+                                software="plain")  # fmt: skip
+        held[name] = float(found.memory_kinds["optimizer"][0])
+        seconds[name] = float(found.seconds[0])
+    model = oracle.model("llama3-8b")
+    words = model.mask(lambda row: row.role == "vocab" or row.work == "stream")
+    count = model.repeat @ (model.w * ~words) / 8, model.repeat @ (model.w * words) / 8
+    assert held["adam"] == pytest.approx(12 * sum(count))
+    assert held["adam8"] == pytest.approx((6 + 8 / 2048) * sum(count))
+    assert held["muon"] == pytest.approx(8 * count[0] + 12 * count[1])
+    assert seconds["adam8"] < seconds["adam"]
+    # 2 · 5 · (2 a² b + a³) of each matrix, an eighth of them here, at 100 to 40 % of the peak
+    sides = [sorted((row.given.channels, row.made.channels)) for row in model.rows]
+    flop = sum(10 * (2 * a * a * b + a**3) * often for (a, b), often, matrix in zip(
+        sides, model.repeat, masks.matrices(model), strict=True) if matrix)  # fmt: skip
+    least = flop / 8 / oracle.system("dgx-h100").device.peak["bf16"]
+    assert 0.9 * least < seconds["muon"] - seconds["adam8"] < 2.5 * least
+
+
+def test_narrow_formats_of_blackwell_are_units_of_their_own() -> None:
+    """MXFP8 at fp8's rate, NVFP4 at twice that; elsewhere in bf16, and it says so."""
+    seconds = {}
+    for precision in ("bf16", "fp8", "mxfp8", "nvfp4"):
+        found = oracle.estimate("llama3-8b", "dgx-b200", "data:8,zero=1", 8, precision=precision)
+        seconds[precision] = float(found.seconds[0])
+    assert seconds["bf16"] > seconds["mxfp8"] > seconds["nvfp4"]
+    assert seconds["mxfp8"] == pytest.approx(seconds["fp8"], rel=0.01)
+    older = oracle.estimate("llama3-8b", "dgx-h100", "data:8,zero=1", 8, precision="nvfp4")
+    assert "has no nvfp4" in older.warnings[0]["what"]
+    # numbers and the scales of their blocks, of 32 and of 16
+    eight = software("megatron-core").state
+    assert [eight.fed(each) for each in ("fp8", "mxfp8", "nvfp4")] == [1, 33 / 32, 9 / 16]

@@ -27,8 +27,12 @@ class Pool(Protocol):
     space: Space
     rows: Floats
 
+    @property
+    def hopeful(self) -> Any:
+        """Which may come near the best by the cuts, chunks and turns of their pipeline."""
+
     def add(self, rows: Floats) -> None:
-        """Evaluate candidates that nobody has."""
+        """Evaluate candidates that nobody has; those that cannot matter need not be."""
 
     def leading(self, most: int, among: Any = True) -> list[int]:
         """The best candidates of different degrees."""
@@ -62,7 +66,11 @@ def climb(pool: Pool) -> None:
 
 
 def _try_dear(pool: Pool) -> None:
-    """Values that take long to price, of the best that have the axis; on from a new best of all."""
+    """Values that take long to price, of the best that have the axis; on from a new best of all.
+
+    Each is tried beside the next sizes of micro-batches too: what it makes equal or short may
+    want them larger or smaller.
+    """
     space = pool.space
     for column, (name, knob) in enumerate(space.columns):
         others = [c for c in range(space.micro, len(space.columns)) if c != column]
@@ -71,11 +79,15 @@ def _try_dear(pool: Pool) -> None:
                  for value in space.knobs[space.columns[c]][:2]]  # fmt: skip
         for value in space.dear(column) if knob != "degree" else ():
             at = space.columns.index((name, "degree")) if name in space.limits else None
-            leading = pool.leading(CLIMBERS, True if at is None else pool.rows[:, at] > 1)
+            wide = True if at is None else (pool.rows[:, at] > 1) & pool.hopeful
+            leading = pool.leading(CLIMBERS, wide)
             if not leading:
                 break
             rows, (best,) = changed(pool.rows[leading], column, value), pool.leading(1)
-            pool.add(np.concatenate([rows, *(changed(rows, c, other) for c, other in least)]))
+            sizes = [changed(row[None], space.micro, size)
+                     for row in rows for size in space.values(row, space.micro, 1)]  # fmt: skip
+            beside = [changed(rows, c, other) for c, other in least]
+            pool.add(np.concatenate([rows, *sizes, *beside]))
             if pool.leading(1) != [best]:
                 row = pool.rows[pool.leading(1)]
                 few = [

@@ -27,6 +27,7 @@ class Ranking(Tabular):
     fastest: Estimate  # one plan, the fastest of all; simpler ones may be shown before it
     rivals: Estimate  # plans that are not shown and may be the best
     riskier: Estimate  # a faster plan that may run out of memory, if there is one
+    slower: int = 0  # products beside those tried that no knob makes rivals of the best
 
     def __len__(self) -> int:
         return len(self.estimate)
@@ -53,7 +54,7 @@ class Ranking(Tabular):
             entry["probability_best"] = float(best[row])
         return {
             **found, "devices": self.devices, "batch": self.batch, "objective": self.objective,
-            "tried": self.tried, "fitting": self.fitting, "seed": SEED,
+            "tried": self.tried, "fitting": self.fitting, "slower": self.slower, "seed": SEED,
             "riskier": [self.riskier.plan_dict(row) for row in range(len(self.riskier))],
             "tied": list(self.tied), "measure": None if self.measure is None else
             {"what": self.measure[0], "share": self.measure[1]},

@@ -1,6 +1,7 @@
 """The best plans for so many devices: every product of strategies, every knob that they want tried.
 
-1. Every product of degrees is evaluated as usual, and sparing memory where it does not fit.
+1. Every product of degrees is evaluated as usual, and sparing memory where it does not fit: first
+   those whose work alone takes the least, then those that it does not make slower than any rival.
 2. Products that could still beat the best that fits (by their seconds, whatever they hold) are
    evaluated over what spares memory and over the sizes of micro-batches.
 3. Numbers that a knob may take (chunks of a stage, say) are scanned for the best products.
@@ -31,6 +32,7 @@ from oracle.spec.document import refusal, suggest
 from oracle.spec.options import Options
 from oracle.spec.system import System
 
+FIRST = 64  # products that are looked at before any is left out
 KEPT = 48  # products whose knobs are turned, the most promising
 SCANNED = 12  # products whose numbers are scanned, of each axis that has some
 FEW = (1.0, 4.0)  # samples of a micro-batch that are tried of every product
@@ -39,6 +41,8 @@ NEAR = 0.5  # of a limit that may be missing where knobs have not been turned
 NEAREST = 5  # misses to show when nothing fits
 RIVALS = 40  # products that may be the best, beside those that are shown
 NO_RIVAL = 1.4  # times the best: from there on a plan is none
+HOPE = 1.1  # times the best: what a plan may come to whose stages shall be dealt otherwise
+ROUNDED = 12  # digits to which values differ
 TIE = 0.01  # settings of one product this near to its best are told apart by simplicity
 
 
@@ -67,7 +71,7 @@ def recommend(
     for count in counts:
         pool = Candidates(Space(model, count, batch, allowed, options.ideal, told), system, options,
                     objective, lines)  # fmt: skip
-        explore(pool)
+        explore(pool, max(FIRST, top))
         pools.append(pool)
     if not any(len(pool.rows) for pool in pools):
         hint = "allow more with --only, or drop --without"
@@ -81,20 +85,28 @@ def recommend(
     misses = sorted((each for each in found if not each.fits), key=lambda each: each.short)
     quickest = min(fitting, key=lambda each: each.least, default=None)
     least = np.inf if quickest is None else quickest.least
-    setting = "fastest" if fastest else "row"
     rivals = [each for each in fitting[top:RIVALS] if each.value < NO_RIVAL * least]
     risky = min((pool.riskier() for pool in pools), key=lambda each: each.value)
     dared = np.isfinite(risky.value) and risky.value < least * (1 - TIE)
-
-    def shown(chosen: Sequence[Representative], rows: str = "row") -> Any:
-        plans: list[Plan] = [each.pool.plan(getattr(each, rows)) for each in chosen]
-        return estimate(model, system, plans, batch, options, lines)
-
+    setting = "fastest" if fastest else "row"
+    chosen = [
+        _plans(fitting[:top], setting), _plans(misses[:NEAREST]),
+        _plans([quickest] if quickest else [], "fastest"), _plans(rivals, setting),
+        _plans([risky] if dared else []),
+    ]  # fmt: skip
+    ends = np.cumsum([0, *map(len, chosen)]).tolist()
+    plans = [plan for some in chosen for plan in some]
+    every = estimate(model, system, plans, batch, options, lines)
+    shown, missed, first, others, riskier = (every.take(range(*at)) for at in pairwise(ends))
+    slower = sum(pool.slower for pool in pools)
     return Ranking(
-        shown(fitting[:top], setting), shown(misses[:NEAREST]), len(found), len(fitting),
-        objective, devices, batch, shown([quickest] if quickest else [], "fastest"),
-        shown(rivals, setting), shown([risky] if dared else []),
+        shown, missed, len(found), len(fitting), objective, devices, batch, first, others, riskier,
+        slower,
     )  # fmt: skip
+
+
+def _plans(chosen: Sequence[Representative], rows: str = "row") -> list[Plan]:
+    return [each.pool.plan(getattr(each, rows)) for each in chosen]
 
 
 def _simplest_first(fitting: list[Representative]) -> list[Representative]:
@@ -137,29 +149,61 @@ class Candidates:
         self.objective, self.lines = objective, lines
         self.rows = np.empty((0, len(space.columns)))
         self.value, self.short = np.empty(0), np.empty(0)  # how far from feasible: 0 where it fits
+        self.even = np.empty(0)  # the value if stages were equal and none waited for another
         self.held = np.empty(0)  # bytes of a device; infinite where a plan breaks another rule
         self.known: set[bytes] = set()
+        self.least: dict[bytes, float] = {}  # what no plan of a product of degrees is better than
+        self.slower = 0  # products that were left out for it
 
-    def add(self, rows: Floats) -> None:
-        """Evaluate candidates that nobody has; beside the first, only those that break no rule."""
+    def bound(self, usual: Floats) -> Floats:
+        """What candidates come to if their work is all there is; remembered of their products."""
+        least: Floats = np.zeros(len(usual))
+        if self.objective != "memory" and len(usual):
+            plan = self.space.plan(usual)
+            least = evaluate.least(self.space.model, self.system, plan, self.options)
+            least = _judged(least, plan, self.objective)
+        self.least = dict(zip(self.degrees(usual), least.tolist(), strict=True))
+        return least
+
+    def degrees(self, rows: Floats) -> list[bytes]:
+        """The product of each candidate."""
+        return [row.tobytes() for row in rows[:, : self.space.micro]]
+
+    def rivals(self, rows: Floats) -> Floats:
+        """Candidates of products that may be rivals of the best, whatever their knobs."""
+        most = NO_RIVAL * self.best()
+        return rows[[self.least.get(name, 0.0) <= most for name in self.degrees(rows)]]
+
+    def add(self, rows: Floats, lawful: bool = True) -> None:
+        """Evaluate candidates that nobody has; `lawful`: only those that break no rule."""
+        rows = self.rivals(rows)
+        if not len(rows):
+            return
         rows = self.space.sound(rows)
-        if len(self.rows):
+        if lawful:
             rows = rows[self.space.ruled(rows)]
         names = [row.tobytes() for row in rows]
         table = rows[[name not in self.known for name in names]]
         if not len(table):
             return
-        value, short, held = (np.empty(len(table)) for _ in range(3))
+        value, even, short, held = (np.empty(len(table)) for _ in range(4))
         plan, model = self.space.plan(table), self.space.model
         for at, part in evaluate.blocks(model, self.system, plan, self.options, self.lines):
-            value[at] = _value(part, self.objective)
+            value[at] = _value(part, self.objective, part.seconds)
+            even[at] = _value(part, self.objective, part.step.even)
             short[at] = np.where(part.feasible, 0.0, _shortage(part))
             held[at] = np.where(part.lawful, part.held.total, np.inf)
         self.rows = np.concatenate([self.rows, table])
         self.value = np.concatenate([self.value, value])
+        self.even = np.concatenate([self.even, even])
         self.short = np.concatenate([self.short, short])
         self.held = np.concatenate([self.held, held])
         self.known.update(names)
+
+    @property
+    def hopeful(self) -> Any:
+        """Which may come near the best by the cuts, chunks and turns of their pipeline."""
+        return self.even <= HOPE * self.best()
 
     @property
     def fits(self) -> Any:
@@ -188,7 +232,8 @@ class Candidates:
 
     def leading(self, most: int, among: Any = True) -> list[int]:
         """The best candidates of different degrees: those that fit, else the nearest misses."""
-        order = np.lexsort((self.value, self.short))
+        value = self.value / self.value.min(initial=np.inf)
+        order = np.lexsort((value.round(ROUNDED), self.short))  # of equals the first
         order = order[np.broadcast_to(among, order.shape)[order]]
         found: dict[bytes, int] = {}
         for number in order.tolist():
@@ -219,22 +264,37 @@ class Candidates:
             yield Representative(self, row, fastest, True, self.value[row], least, 0.0)
 
 
-def explore(pool: Candidates) -> None:
-    """Fill a pool with the candidates that are worth looking at."""
+def explore(pool: Candidates, first: int) -> None:
+    """Fill a pool with the candidates that are worth looking at, the `first` of least work."""
     space = pool.space
     usual = space.usual(space.products())
-    pool.add(np.concatenate([usual, *_cut(space, usual[_pipelined(space, usual)], FEW)]))
     if space.plain:
+        _look(pool, usual)
         return
-    fitting = {row.tobytes() for row in pool.rows[pool.fits, : space.micro]}
-    missed = usual[[row.tobytes() not in fitting for row in usual[:, : space.micro]]]
-    if len(missed):
-        pool.add(space.sparing(missed))
+    quick = np.isin(np.arange(len(usual)), np.argsort(pool.bound(usual), kind="stable")[:first])
+    _look(pool, usual[quick])
+    others = pool.rivals(usual[~quick])
+    _look(pool, others)
+    pool.slower = len(usual) - int(quick.sum()) - len(others)
     kept = _promising(pool, KEPT)
     if len(kept):
         pool.add(_spared(space, space.usual(kept)))
     _scan(pool)
     climb(pool)
+
+
+def _look(pool: Candidates, usual: Floats) -> None:
+    """Evaluate candidates as usual, and sparing memory where they do not fit so."""
+    space = pool.space
+    if len(usual):
+        cut = _cut(space, usual[_pipelined(space, usual)], FEW)
+        pool.add(np.concatenate([usual, *cut]), lawful=False)
+    if space.plain:
+        return
+    fitting = {*pool.degrees(pool.rows[pool.fits])}
+    missed = usual[[name not in fitting for name in pool.degrees(usual)]]
+    if len(missed):
+        pool.add(space.sparing(missed))
 
 
 def _cut(space: Space, rows: Floats, sizes: Sequence[float]) -> Iterator[Floats]:
@@ -285,19 +345,20 @@ def _scan(pool: Candidates) -> None:
         if name not in space.limits or knob == "degree" or not space.counted(column):
             continue
         wide = pool.rows[:, list(space.limits).index(name)] > 1
-        best = [pool.rows[number] for number in pool.leading(SCANNED, wide)]
+        best = [pool.rows[number] for number in pool.leading(SCANNED, wide & pool.hopeful)]
         if best:
             rows = np.concatenate([np.array(best), *_cut(space, np.array(best), FEW)])
             values = space.knobs[name, knob]
             pool.add(np.concatenate([changed(rows, column, value) for value in values]))
 
 
-def _value(part: evaluate.Block, objective: str) -> Any:
-    if objective == "memory":
-        return part.held.total
-    if objective == "cost":
-        return part.seconds * part.plan.devices[:, 0]
-    return part.seconds
+def _value(part: evaluate.Block, objective: str, seconds: Any) -> Any:
+    return part.held.total if objective == "memory" else _judged(seconds, part.plan, objective)
+
+
+def _judged(seconds: Any, plan: Plan, objective: str) -> Any:
+    """What so many seconds of plans count for."""
+    return seconds * plan.devices[:, 0] if objective == "cost" else seconds
 
 
 def _shortage(part: evaluate.Block) -> Any:

@@ -43,14 +43,14 @@ def doubts(shown: Estimate, row: int) -> dict[str, float]:
         talk[key] = talk.get(key, 0.0) + one["deviation"]
     rest = float(shown.deviation[row]) ** 2
     rest -= sum(one["deviation"] ** 2 for one in shown.exchange[row])
-    software = shown.options.software
-    untried = software.doubt * float(shown.seconds[row])
+    priced = shown.work[row]
+    untried = float(priced.block.step.uncertainty.untried[priced.row])
     rest -= untried**2
     model = shown.model
     families = {each.work for each in model.rows} & {"conv", "attention"} | {"gemm"}
     work = model.repeat * model.mac
     family = max(families, key=lambda f: sum(work[model.mask(lambda one: one.work == f)]))
-    steps = {f"a step under {software.label}": untried} if untried else {}
+    steps = {f"a step under {shown.options.software.label}": untried} if untried else {}
     return {**talk, **steps, f"{family} kernels at the local shapes": max(rest, 0.0) ** 0.5}
 
 

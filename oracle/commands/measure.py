@@ -18,7 +18,7 @@ from typing import Any
 from oracle.commands.arguments import either, lasting, names, whole
 from oracle.commands.parser import Answer
 from oracle.spec.document import refusal
-from oracle.spec.options import SLOTS
+from oracle.spec.options import RUN
 
 EXECUTED = ["fp32", "fp64", "bf16", "fp16"]
 
@@ -44,8 +44,8 @@ def executed_arguments(parser: argparse.ArgumentParser) -> None:
     """What the executor can run."""
     parser.add_argument("--precision", choices=EXECUTED, default="fp32", metavar="P",
                         help=either(EXECUTED))  # fmt: skip
-    parser.add_argument("--optimizer", choices=list(SLOTS), default="momentum", metavar="O",
-                        help=either(SLOTS))  # fmt: skip
+    parser.add_argument("--optimizer", choices=RUN, default="momentum", metavar="O",
+                        help=either(RUN))  # fmt: skip
 
 
 def launch_arguments(parser: argparse.ArgumentParser) -> None:

@@ -12,7 +12,7 @@ from torch import Tensor
 from oracle.executor.local_model import LocalModel
 from oracle.executor.supported import NotSupported
 from oracle.executor.weights import Bundle, HeldWeight
-from oracle.spec.options import SLOTS
+from oracle.spec.options import RUN, SLOTS
 
 
 @dataclass(frozen=True)
@@ -28,7 +28,7 @@ class Optimizer:
     trust: float = 1e-2  # under lars
 
     def __post_init__(self) -> None:
-        if self.name not in SLOTS:
+        if self.name not in RUN:
             raise NotSupported(f"the optimizer `{self.name}`")
 
     @property

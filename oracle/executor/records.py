@@ -9,9 +9,11 @@ from pathlib import Path
 from typing import Any
 
 from oracle.spec import strict_json
+from oracle.spec.document import refusal
 from oracle.spec.files import read_lines, write
 
 Record = dict[str, Any]
+ODD = 1000  # lines of a file that are passed over, at most
 
 
 class Records:
@@ -37,16 +39,21 @@ class Records:
 
 
 def lines(path: Path) -> Iterator[Record]:
-    """The whole records of a file; a torn last line is left out."""
+    """The whole records of a file; a torn last line is left out, and a few that are none."""
     if not path.is_file():
         return
+    odd = 0
     for line in _whole(path):
         try:
             found = strict_json.loads(line.decode())
         except ValueError:
-            continue
+            found = None
         if isinstance(found, dict):
             yield found
+            continue
+        odd += 1
+        if odd > ODD:
+            raise refusal(str(path), f"more than {ODD} lines are no results", "delete the file")
 
 
 def _whole(path: Path) -> Iterator[bytes]:

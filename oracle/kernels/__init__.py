@@ -6,6 +6,7 @@ curve         how a family uses a device: peak, traffic, start
 waves         whole waves of whole tiles
 rows          forward and backward seconds of every row of a model
 passes        what these seconds are handed on as
+orthogonal    orthogonal updates of matrices
 slowest       the slowest of many like devices sets the pace
 provenance    where the seconds of a pass come from, and their uncertainty
 profile/      measured seconds in place of modelled ones
@@ -15,6 +16,7 @@ from oracle.kernels.attention import attention
 from oracle.kernels.conv import conv
 from oracle.kernels.curve import Origin, origin
 from oracle.kernels.gemm import gemm
+from oracle.kernels.orthogonal import orthogonal
 from oracle.kernels.stream import stream, update
 
-__all__ = ["Origin", "attention", "conv", "gemm", "origin", "stream", "update"]
+__all__ = ["Origin", "attention", "conv", "gemm", "origin", "orthogonal", "stream", "update"]

@@ -15,6 +15,7 @@ the longer of the two counts: what a wave loads, it loads while it computes.
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from math import inf
 
 import numpy as np
 
@@ -22,16 +23,19 @@ from oracle.kernels.waves import waves
 from oracle.models.model import Floats
 from oracle.models.shard import Numbers
 from oracle.spec.device import Curve, Device
-from oracle.spec.doubt import FAMILY, PRECISION, SIBLING
+from oracle.spec.doubt import FAMILY, PRECISION, SIBLING, UNTILED
+from oracle.spec.precision import NARROW
 
 # bytes of an element as a kernel reads it
-OPERAND_BYTES = {"fp32": 4.0, "tf32": 4.0, "fp16": 2.0, "bf16": 2.0, "fp8": 1.0}
+OPERAND_BYTES = {"fp32": 4.0, "tf32": 4.0, "fp16": 2.0, "bf16": 2.0, **NARROW}
 REACHED = 0.83  # of the peak, by large products in a short benchmark: 0.81 H100, 0.84 A100
 AREA = 128.0 * 128.0  # of the tile that one processor works on at a time
 
 # what to compute in where a device has no unit for the precision asked for
 INSTEAD = {
     "fp8": ("bf16", "fp16", "fp32"),
+    "mxfp8": ("bf16", "fp16", "fp32"),
+    "nvfp4": ("bf16", "fp16", "fp32"),
     "bf16": ("fp32", "tf32"),
     "fp16": ("bf16", "fp32"),
     "tf32": ("fp32", "bf16"),
@@ -40,17 +44,22 @@ INSTEAD = {
 # whose curve to borrow where none was fitted at the precision computed in
 RELATED = {
     "fp8": ("bf16", "fp16"),
+    "mxfp8": ("fp8", "bf16", "fp16"),
+    "nvfp4": ("fp8", "bf16", "fp16"),
     "bf16": ("fp16", "tf32"),
     "fp16": ("bf16", "tf32"),
     "tf32": ("bf16", "fp16"),
     "fp32": (),
 }
-# what kernels do on a device that nobody measured: round figures of those that were
+# what kernels do on a device that nobody measured: round figures of those that were, each with
+# what twenty kernels together err by / COMMON, and the work from which on they err by no more
 LIKE = {"conv3d": "conv"}  # whose curve matrix units have where a family was not measured
 GUESS = Curve("", "assumed: round figures of measured devices", origin="assumed", uncertainty=0.3)
 ASSUMED = {
-    "gemm": replace(GUESS, family="gemm", tile=16, prologue=72, ramp=0.03),
-    "conv": replace(GUESS, family="conv", sustained=0.7, prologue=16, ramp=0.3, uncertainty=0.8),
+    "gemm": replace(GUESS, family="gemm", tile=16, prologue=72, ramp=0.03, uncertainty=0.09,
+                    reach=(1e10, inf)),
+    "conv": replace(GUESS, family="conv", sustained=0.7, prologue=16, ramp=0.3, uncertainty=0.6,
+                    reach=(1e10, inf)),
     # vector units on volumes: fitted to a T4's kernels and one of an RTX 2080 Ti, with the share of
     # the memory bandwidth that planes reach
     "conv3d": replace(GUESS, family="conv3d", sustained=1.0, tile=72, prologue=5.6, ramp=0.3,
@@ -67,9 +76,9 @@ ASSUMED = {
                                 prologue=0, ramp=0.0, granule=0, uncertainty=1.0),
     # what a weight's gradient adds up is dealt to all processors, so few of them idle
     "conv weight": replace(GUESS, family="conv", sustained=0.75, prologue=64, ramp=0.01,
-                           uncertainty=0.8),
+                           uncertainty=0.6, reach=(1e10, inf)),
     "attention": replace(GUESS, family="attention", sustained=0.5, prologue=196, ramp=2,
-                         uncertainty=0.4),
+                         uncertainty=0.15, reach=(1e11, inf)),
     "stream": replace(GUESS, family="stream", start=2e-6),
     # fitted to kernels3d.csv on A100, L40S and T4 together: forward, channels first
     "norm": replace(GUESS, family="norm", start=2.4e-6, traffic=0.75, pace=2.3e9),
@@ -96,6 +105,11 @@ def precision_on(device: Device, precision: str) -> str:
         if known in device.peak:
             return known
     raise ValueError(f"{device.name} has no peak for any precision")
+
+
+def tiled(device: Device, own: str) -> bool:
+    """Whether products of a precision have units of their own, for small tiles of matrices."""
+    return own != "fp32" and device.peak[own] > 2.5 * device.peak.get("fp32", 0.0)
 
 
 def curve(device: Device, family: str, precision: str = "", part: str = "") -> Curve:
@@ -127,16 +141,22 @@ def origin(
     own = precision and precision_on(device, precision)
     used = curve(device, family, own, part)
     outside = used.origin == "assumed"
-    if flop is not None and used.reach:
+    if flop is not None and used.reach and not outside:
         outside = not used.reach[0] <= flop <= used.reach[-1]
-    if used.origin == "assumed" or used.precision in (own, ""):
-        return Origin(used.origin, used.source, used.uncertainty, outside, used.reach)
-    # the two 16-bit formats run on the same units at the same rate; other pairs are a guess
-    alike = {used.precision, own} == {"fp16", "bf16"}
-    kind, wider = (used.origin, SIBLING) if alike else ("assumed", PRECISION)
-    return Origin(
-        kind, f"as {used.precision}: {used.source}", wider * used.uncertainty, outside, used.reach
-    )  # fmt: skip
+    kind, source, uncertainty = used.origin, used.source, used.uncertainty
+    if kind != "assumed" and used.precision not in (own, ""):
+        # the two 16-bit formats run on the same units at the same rate; other pairs are a guess
+        alike = {used.precision, own} == {"fp16", "bf16"}
+        kind, wider = (kind, SIBLING) if alike else ("assumed", PRECISION)
+        source, uncertainty = f"as {used.precision}: {source}", wider * uncertainty
+    if kind == "assumed":  # nobody knows less of a device with a curve than of one without
+        guess = ASSUMED.get(f"{family} {part}", ASSUMED[family]).uncertainty
+        if family == "gemm" and not tiled(device, own):
+            guess = UNTILED
+        elif family == "gemm" and own not in ("fp16", "bf16"):  # which alone were measured
+            guess = PRECISION * guess
+        uncertainty = guess if used.source == GUESS.source else min(uncertainty, guess)
+    return Origin(kind, source, uncertainty, outside, used.reach)
 
 
 def duration(

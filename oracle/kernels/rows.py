@@ -24,6 +24,7 @@ from oracle.models.layers import Row
 from oracle.models.model import Axes, Floats, Model
 from oracle.models.shard import Numbers, Shard, product
 from oracle.spec.device import Device
+from oracle.spec.precision import NARROW
 
 # what a framework dispatches for one row, forward and backward: a matrix product brings its bias,
 # views and casts along; attention through memory is two products, scale, mask, softmax, dropout
@@ -32,8 +33,10 @@ DISPATCHED = {
     "gemm": (3, 4), "conv": (2, 3), "flash": (5, 6), "attention": (12, 16), "stream": (2, 3),
     "counted": (2, 3), "loss": (15, 8),
 }  # fmt: skip
-BESIDE = {"fp8": "bf16"}  # what all layers but linear ones compute in
-CAST = 4  # bytes an element: read in 16 bits, written in 8 as it is and turned round
+BESIDE = dict.fromkeys(NARROW, "bf16")  # what all layers but linear ones compute in
+# bytes an element: read in 16 bits, written narrow as it is and turned round; with a scale of the
+# whole tensor beside those of blocks it is read for its largest number first
+CAST = {"fp8": 4.0, "mxfp8": 2 + 2 * NARROW["mxfp8"], "nvfp4": 4 + 2 * NARROW["nvfp4"]}
 # passes over fp32 logits for a loss that is only logged: cast up, then a logarithm of the softmax
 # that reads a row three times, since those at work together are more than a cache holds
 LOGGED = 1.5 + 4
@@ -186,7 +189,7 @@ def _gemm(at: _At, device: Device, precision: str, part: str) -> Floats:
     if part != "weight":
         weights = k * n * (shard.software.state.fp8_casts == "use")
         cast = m * k + weights if part == "forward" else m * n
-        seconds = seconds + stream(device, CAST * cast * held, queued=True)
+        seconds = seconds + stream(device, CAST[precision] * cast * held, queued=True)
     plain = gemm(device, BESIDE[precision], *shapes[part], held, written=written, queued=True)
     return np.where(at.family.vocab, plain, seconds)
 
@@ -222,11 +225,11 @@ def _attention(at: _At, device: Device, precision: str, part: str) -> Floats:
     # in a ring each device meets one part's keys at a time, and merges what it makes of them
     rounds = at(shard.rounds)
     queries, width = at(shard.model.made[0]) / rounds, at.family.width
-    keys, shared = at.family.keys / rounds, at(shard.kv_heads) * row.repeated
+    keys, asked = at.family.keys / rounds, at(shard.kv_heads) * row.repeated
     blocks = np.maximum(queries / keys, 1.0) if row.apart else 1.0  # each a sequence of its own
     core = attention(
         device, precision, at(shard.micro) * blocks, at(shard.heads),
-        shared, queries / blocks, keys, width, _masked(row),
+        asked, queries / blocks, keys, width, _masked(row),
         "forward" if part == "forward" else "backward", row.flash, dropout, version=row.version,
         queued=True,
     )  # fmt: skip
@@ -234,7 +237,7 @@ def _attention(at: _At, device: Device, precision: str, part: str) -> Floats:
         scores = at(shard.micro) * at(shard.heads) * queries * keys
         core = core + stream(device, SCORED[part] * scores, queued=True)
     core = core * rounds**2 / at(shard.long) + _stream(at, device, precision, part)
-    made = at(shard.heads) + (2 * shared if part == "data" else 0)  # o; dq, dk, dv
+    made = at(shard.heads) + (2 * asked if part == "data" else 0)  # o; dq, dk, dv
     merged = stream(device, MERGED * at(shard.micro) * queries * width * made, queued=True)
     return core + np.where(rounds > 1, (rounds - 1) * merged, 0.0)
 

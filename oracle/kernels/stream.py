@@ -16,8 +16,12 @@ from oracle.spec.device import Device
 #   adam      m, v, w of kingma2015: reads w g m v, writes w m v
 #   lars      momentum at a rate scaled by |w| / |g| of each layer (you2017): one more reading
 #   lamb      adam's direction, then scaled by |w| / |direction| (you2020): three stages
-FUSED = {"sgd": (3, 1), "momentum": (5, 1), "adam": (7, 1), "lars": (7, 2), "lamb": (12, 3)}
-PLAIN = {"sgd": (3, 1), "momentum": (6, 2), "adam": (17, 6), "lars": (10, 5), "lamb": (24, 11)}
+#   adam8     adam with m and v in 8 bits [dettmers2022]: one kernel, 14 bytes a weight
+#   muon      v = μ v + g, w -= η u, u of 16 bits made orthogonal beside this [jordan2024]
+FUSED = {"sgd": (3, 1), "momentum": (5, 1), "adam": (7, 1), "lars": (7, 2), "lamb": (12, 3),
+         "adam8": (3.5, 1), "muon": (6, 2)}  # fmt: skip
+PLAIN = {"sgd": (3, 1), "momentum": (6, 2), "adam": (17, 6), "lars": (10, 5), "lamb": (24, 11),
+         "adam8": (3.5, 1), "muon": (9, 4)}  # fmt: skip
 
 
 def stream(device: Device, nbytes: Numbers, *, queued: bool = False) -> Floats:

@@ -39,6 +39,14 @@ def losses(model: Model) -> Flags:
 
 
 @lru_cache(MODELS)
+def matrices(model: Model) -> Flags:
+    """Rows with a matrix or filters that are trained, words' apart."""
+    return model.mask(
+        lambda row: row.work in ("gemm", "conv") and row.role != "vocab" and not row.frozen
+    )
+
+
+@lru_cache(MODELS)
 def moved(model: Model) -> Flags:
     """Rows that make a tensor of their own: flatten and reshape only see one in another way."""
     return model.mask(lambda row: row.kind not in ("flatten", "reshape"))

@@ -333,16 +333,15 @@ def network(what: Any) -> tuple[Network, Node, str, str]:
         return read(Network, node, name, text, label="model"), node, name, text
     named, changes = parted(os.fspath(what))
     node, name, text = catalogue.document(named, "models")
-    whole = ("train", "dataset")
-    family = node.entries.get("transformer", node)
+    whole, family = ("train", "dataset"), node.entries.get("transformer", node)
     known = [*whole, *(scalars(Transformer) if family is not node else ())]
     for change in changes:
         at = node if change.split("=")[0] in whole else family
         rewrite(at, change, known, "model", "gpt2,sequence=2048")
     spec = read(Network, node, name, text, label="model")
     if changes:
-        said = ", ".join(changes)
-        spec = replace(spec, name=",".join((spec.name, *changes)), title=f"{spec.title}, {said}")
+        called = ",".join((spec.name, *changes))
+        spec = replace(spec, name=called, title=", ".join((spec.title, *changes)))
     return spec, node, name, text
 
 

@@ -6,9 +6,10 @@ the axes of context and data, whole ones to that of the tensor axis first.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from functools import cached_property
+from typing import Any
 
 import numpy as np
 
@@ -26,10 +27,15 @@ class Slice:
     patterns: list[tuple[Pattern, int]]  # with the number of devices in all
     row: Array
     size: Array
+    menus: dict[Any, Any] = field(default_factory=dict)  # what is on offer to them, once looked up
 
     @cached_property
     def talk(self) -> bool:
         return bool((self.size > 1).any())
+
+    def take(self, rows: Array) -> Slice:
+        """Of some plans; patterns that none of them has stay on the list."""
+        return Slice(self.patterns, self.row[rows], self.size[rows], self.menus)
 
 
 class Groups:
@@ -61,7 +67,24 @@ class Groups:
             dealt, left = "expert" if name == "data" else f"expert/{name}", f"{name}/expert"
             self.sizes[dealt], self.strides[dealt] = part, self.strides[name]
             self.sizes[left], self.strides[left] = around / part, self.strides[name] * part
-        self.known: dict[tuple[str, ...], Slice] = {}
+        self.known: dict[tuple[str, ...] | Message, Slice] = {}
+
+    def take(self, rows: Array, messages: Mapping[Message, Message]) -> Groups:
+        """Of some plans; `messages` has those of all that each of theirs is a part of."""
+        found = object.__new__(Groups)
+        found.sizes, found.strides = (
+            {name: each[rows] for name, each in known.items()}
+            for known in (self.sizes, self.strides)
+        )
+        found.devices = self.devices[rows]
+        found.known = {
+            key: each.take(rows) for key, each in self.known.items() if isinstance(key, tuple)
+        }
+        found.known |= {
+            part: self.known[whole].take(rows)
+            for part, whole in messages.items() if whole in self.known
+        }  # fmt: skip
+        return found
 
     def __call__(self, axes: tuple[str, ...]) -> Slice:
         if axes not in self.known:
@@ -72,9 +95,11 @@ class Groups:
         """Those who say a message: of some axes all devices, or of one axis those in line."""
         if message.line is None:
             return self(message.axes)
-        (axis,) = message.axes
-        size, apart = (np.broadcast_to(part, self.devices.shape) for part in message.line)
-        return self.slice([(size, self.strides[axis] * apart)])
+        if message not in self.known:
+            (axis,) = message.axes
+            size, apart = (np.broadcast_to(part, self.devices.shape) for part in message.line)
+            self.known[message] = self.slice([(size, self.strides[axis] * apart)])
+        return self.known[message]
 
     @property
     def own(self) -> Slice:
@@ -144,6 +169,16 @@ class Kinds:
         """Every plan is a kind of its own."""
         return cls(np.arange(plans), np.arange(plans))
 
+    def take(self, rows: Array) -> tuple[Array, Kinds]:
+        """(the kinds that some plans have, which of these each of them has)."""
+        mine = self.row[rows]
+        if len(mine) == len(self.row):
+            return np.arange(len(self.first)), self
+        few, row = distinct(mine[:, None])
+        if len(few) == len(mine):
+            return mine, Kinds.apart(len(mine))
+        return mine[few], Kinds(few, row)
+
     def one_of_each(self, plan: Plan) -> Plan:
         return plan if len(self.first) == len(self.row) else plan[self.first]
 
@@ -153,7 +188,7 @@ class Kinds:
             return values
         if len(values) == len(self.first):
             return values[self.row]
-        return np.broadcast_to(values, (len(self.row), *values.shape[1:]))
+        return values.repeat(len(self.row), axis=0)
 
 
 def distinct(table: Array) -> tuple[Array, Array]:

@@ -82,7 +82,8 @@ class Stages:
 
         `columns` names the rows that the values are of, where they are not of all.
         """
-        values = np.atleast_2d(values)
+        if values.ndim < 2:
+            values = values[None]
         if self.rows is not None:
             return values @ (self.rows.T if columns is None else self.rows.T[columns])
         return self.gather(self.units(values, columns))
@@ -182,11 +183,11 @@ def _padded(values: Array, before: int, size: int) -> Array:
 
 def _aligned(one: Array, other: Array) -> tuple[Array, Array]:
     """Both with as many plans as the one that has more."""
-    plans = max(len(one), len(other))
-    return (
-        np.broadcast_to(one, (plans, one.shape[1])),
-        np.broadcast_to(other, (plans, other.shape[1])),
-    )
+    if len(one) == len(other):
+        return one, other
+    if len(one) == 1:
+        return one.repeat(len(other), axis=0), other
+    return one, other.repeat(len(one), axis=0)
 
 
 @lru_cache(1024)
@@ -249,20 +250,16 @@ def _bordered_cuts(loads: Array, parts: int, borders: Array) -> Array:
     across = np.pad(borders, [(0, 0), (1, 1)])
     width = _widest(running, across, parts)
 
-    def before(values: Array, else_: float) -> Array:
-        """[plan, begin, end] of values at edges: a begin is at most `width` units before."""
-        padded = np.pad(values, [(0, 0), (width, 0)], constant_values=else_)
-        return np.lib.stride_tricks.sliding_window_view(padded, units + 1, axis=-1)[:, :-1]
-
-    part = running[:, None] - before(running, -np.inf) + across[:, None] + before(across, 0)
+    part = running[:, None] - _Before(n, units, width, -np.inf)(running) + across[:, None]
+    part += _Before(n, units, width, 0.0)(across)
     fullest = np.where(np.arange(units + 1) > 0, np.inf, np.zeros((n, 1)))
-    crossed = fullest
+    crossed, before = fullest, _Before(n, units, width, np.inf)
     for _ in range(parts):
-        fullest = np.maximum(before(fullest, np.inf), part).min(axis=1)
+        fullest = np.maximum(before(fullest), part).min(axis=1)
     part = np.where(part <= fullest[:, -1, None, None] * (1 + 1e-12), across[:, None], np.inf)
     begins = []
     for _ in range(parts):
-        ways = before(crossed, np.inf) + part
+        ways = before(crossed) + part
         begins.append(ways.argmin(axis=1))
         crossed = ways.min(axis=1)
     edges, rows = np.full((n, parts + 1), units), np.arange(n)
@@ -270,6 +267,25 @@ def _bordered_cuts(loads: Array, parts: int, borders: Array) -> Array:
         end = edges[:, k + 1]
         edges[:, k] = end - width + begins[k][rows, end]
     return edges
+
+
+class _Before:
+    """Values at the edges where a part may begin: at most `width` units before it ends.
+
+    What lies before the first edge has the value `outside`.
+    """
+
+    def __init__(self, plans: int, units: int, width: int, outside: float) -> None:
+        self.edges = np.full((plans, width + units + 1), outside)
+        row, one = self.edges.strides
+        shape, strides = (plans, width, units + 1), (row, one, one)
+        self.window = np.lib.stride_tricks.as_strided(self.edges, shape, strides, writeable=False)
+        self.width = width
+
+    def __call__(self, values: Array) -> Array:
+        """(plans, edges) → [plan, begin, end], until the next call."""
+        self.edges[:, self.width :] = values
+        return self.window
 
 
 def _widest(running: Array, across: Array, parts: int) -> int:

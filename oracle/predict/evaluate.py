@@ -14,8 +14,9 @@ has the same rows share the rows' (`oracle.predict.workload`).
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -30,12 +31,12 @@ from oracle.plan.stages import Stages
 from oracle.plan.strategies import Rule
 from oracle.predict import memory
 from oracle.predict.exchange import Exchange, Priced, price
-from oracle.predict.limits import limits
+from oracle.predict.limits import limits, rules_of
 from oracle.predict.offers import Lines
 from oracle.predict.stage_work import cover_of, work_of
 from oracle.predict.step import Step, step
-from oracle.predict.uncertainty import Sources
-from oracle.predict.workload import columns, split, ways, workload
+from oracle.predict.uncertainty import Sources, fed
+from oracle.predict.workload import Rows, Workload, columns, rows_of, split, ways, workload
 from oracle.spec.options import Options
 from oracle.spec.system import System
 
@@ -137,14 +138,54 @@ def blocks(
         from oracle.network import contention
 
         lines = contention.alone if options.ideal else contention.lines
-    for rows in _alike(plan):
-        some = plan[rows]
+    for shapes in _together(_alike(plan)):
+        some = plan[np.concatenate(shapes)]
+        shared = Shared.of(model, system, some, options, lines)
+        ends = np.cumsum([0, *map(len, shapes)])
+        for mine, begin in zip(shapes, ends, strict=False):
+            cut = partial(shared.block, begin)
+            for at, found in _fastest(len(mine), ways(model, plan[mine], options), cut):
+                yield mine[at], found
 
-        def cut(at: Array, edges: tuple[int, ...], some: Plan = some) -> Block:
-            return block(model, system, some[at], replace(options, edges=edges), lines)
 
-        for at, found in _fastest(len(rows), ways(model, some, options), cut):
-            yield rows[at], found
+@dataclass(frozen=True)
+class Shared:
+    """Plans whose rows were split and priced together, whatever the shape of their pipelines."""
+
+    plan: Plan
+    kinds: Kinds
+    rows: Rows
+    rules: list[Rule]
+    system: System
+    options: Options
+    lines: Lines
+
+    @classmethod
+    def of(cls, model: Model, system: System, plan: Plan, options: Options, lines: Lines) -> Shared:
+        kinds = Kinds.of(columns(plan))
+        rows = rows_of(model, system, kinds.one_of_each(plan), options)
+        return cls(plan, kinds, rows, rules_of(plan, model, options), system, options, lines)
+
+    def block(self, begin: int, at: Array, edges: tuple[int, ...]) -> Block:
+        """The estimate of some of those from `begin` on, their stages cut at these edges."""
+        at = at + begin
+        few, same = self.kinds.take(at)
+        options = replace(self.options, edges=edges)
+        load = workload(self.rows.take(few), options)
+        own = [rule.take(at) for rule in self.rules]
+        return block(load, self.plan[at], same.row, own, self.system, options, self.lines)
+
+
+def _together(shapes: Iterable[Array]) -> Iterator[list[Array]]:
+    """Few plans of several shapes are split and priced together."""
+    held: list[Array] = []
+    for rows in shapes:
+        if held and sum(map(len, held)) + len(rows) > ROWS:
+            yield held
+            held = []
+        held.append(rows)
+    if held:
+        yield held
 
 
 def _fastest(
@@ -194,10 +235,26 @@ def _cut(plan: Plan, rows: Array) -> Iterator[Array]:
         begin = end
 
 
-def block(model: Model, system: System, plan: Plan, options: Options, lines: Lines) -> Block:
-    """Estimate plans that share degree, interleave, cuts and placement of their pipeline."""
+def least(model: Model, system: System, plan: Plan, options: Options) -> Array:
+    """Seconds of each plan's own passes, shared evenly by its stages: what it takes at the least.
+
+    Nothing is sent, nothing waits, nothing is made again.
+    """
+    model = model.under(options.software.kernels)
     kinds = Kinds.of(columns(plan))
-    load, same = workload(model, system, kinds.one_of_each(plan), options), kinds.row
+    rows = rows_of(model, system, kinds.one_of_each(plan), options)
+    each = rows.times.forward + rows.times.data + rows.times.weight
+    micro_batch = rows.kinds.spread(each @ model.units[0].sum(axis=0)[:, None])
+    seconds = kinds.spread(micro_batch * rows.state.segments)
+    return np.asarray((seconds / plan.axis("pipeline").degree)[:, 0])
+
+
+def block(
+    load: Workload, plan: Plan, same: Array, rules: Iterable[Rule], system: System,
+    options: Options, lines: Lines,
+) -> Block:  # fmt: skip
+    """Estimate plans that share degree, interleave, cuts and placement of their pipeline."""
+    model = load.shard.model
     work = work_of(load, system, options)
     cover = cover_of(work, plan, model)
     said = load.said
@@ -213,10 +270,11 @@ def block(model: Model, system: System, plan: Plan, options: Options, lines: Lin
         ahead, back, update = provenance(again, seconds, weights, system.device, options)
         return ahead.spread(spread), back.spread(spread), update
 
-    taken = step(plan, same, load.stages, work, talk, system, options, sources)
+    eats = fed(model, plan, options.software)
+    taken = step(plan, same, load.stages, work, talk, system, options, sources, eats)
     held = memory.held(load, plan, same, system.device, options)
-    rules = limits(plan, model, system, held, options)
-    return Block(plan, taken, held, rules, load.stages)
+    every = limits(rules, plan, system, held, options)
+    return Block(plan, taken, held, every, load.stages)
 
 
 def cuts(model: Model, system: System, plan: Plan, options: Options) -> tuple[int, ...]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from functools import partial
 from statistics import NormalDist
 
@@ -19,12 +20,20 @@ from oracle.spec.units import show
 FULL = 0.9  # of a device's memory, from where fragmentation is to be feared
 
 
-def limits(plan: Plan, model: Model, system: System, held: Held, options: Options) -> list[Rule]:
-    """Every rule, with what each plan wants and what is allowed."""
+def rules_of(plan: Plan, model: Model, options: Options) -> list[Rule]:
+    """The rules of strategies and software, with what each plan wants and what is allowed."""
     beside = {axis.name: axis for axis in plan.axes}
     found = [rule for axis in plan.axes for rule in axis.rules(model, plan.batch, beside)]
     if not (options.any_plan or options.ideal):
         found += launchable.rules(options.software, model, plan)
+    return found
+
+
+def limits(
+    rules: Iterable[Rule], plan: Plan, system: System, held: Held, options: Options
+) -> list[Rule]:
+    """These rules and those of the system: its devices, their memory."""
+    found = [*rules]
     found.append(
         Rule(plan.devices[:, 0], np.full(len(plan), float(system.devices)),
              lambda wanted, most: f"{wanted:g} devices, but {system.name} has {most:g}")

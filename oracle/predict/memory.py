@@ -15,6 +15,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from oracle.models import masks
+from oracle.models.model import Model
 from oracle.models.shard import Array, Shard
 from oracle.plan.plan import Plan
 from oracle.plan.schedule import most_in_flight, most_unfinished
@@ -22,7 +23,7 @@ from oracle.plan.stages import Stages
 from oracle.predict.played import orders
 from oracle.predict.workload import Workload
 from oracle.spec.device import Device
-from oracle.spec.options import SLOTS, Options
+from oracle.spec.options import MOMENT_BYTES, SLOTS, Options
 
 SLACK = 0.05  # of what the allocator hands out: rounding and holes between blocks
 ASSUMED = ("workspace", "buffers", "reserve")  # what nobody can count from shapes
@@ -67,7 +68,8 @@ def held(load: Workload, plan: Plan, same: Array, device: Device, options: Optio
     said, precision = options.software, options.precision
     width = said.state.kept(precision)
     # 16-bit weights have masters beside them; gradients are added up in a buffer of their own
-    slots = said.state.moment(precision) * SLOTS[options.optimizer] + said.state.master(precision)
+    moment = MOMENT_BYTES.get(options.optimizer, said.state.moment(precision))
+    slots = moment * values_of(shard.model, options.optimizer) + said.state.master(precision)
     # the unit at work and those that come next
     ahead = 1 + said.gather.prefetch
     gathered = ahead * _gathered(load)
@@ -85,7 +87,7 @@ def held(load: Workload, plan: Plan, same: Array, device: Device, options: Optio
     fixed = {
         "weights": load.held("stored") * width + gathered * shard.gathered,
         "gradients": load.held("graded") * said.exchange.buffer(precision),
-        "optimizer": load.held("stated") * slots,
+        "optimizer": load.held("stated", slots),
     }
     # three moments: the loss runs back, and all that was kept is there; or a layer does, with its
     # gradients on their way, and the loss's tensors are gone; or weights are updated
@@ -120,6 +122,14 @@ def held(load: Workload, plan: Plan, same: Array, device: Device, options: Optio
     cached = np.maximum(totals[0], totals[1])[at] + taken[same][at] - whole[at]
     return Held({kind: worst[kind] for kind in KINDS}, stage, np.maximum(cached, 0.0),
                 said.memory_doubt)  # fmt: skip
+
+
+def values_of(model: Model, optimizer: str) -> Array:
+    """Values that an optimizer keeps for a weight of each row."""
+    found = np.full(len(model), float(SLOTS[optimizer]))
+    if optimizer == "muon":
+        found[~masks.matrices(model)] = SLOTS["adam"]
+    return found
 
 
 def _gathered(load: Workload, trained: bool = False) -> Array:

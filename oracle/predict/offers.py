@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
 
 import numpy as np
 
@@ -18,7 +20,29 @@ from oracle.spec.system import System
 
 NOTHING = Offer()
 Lines = Callable[..., Offer]  # contention.lines or contention.alone
-Menu = list[Offer]  # of each pattern of groups
+
+
+class Menu(list[Offer]):
+    """The lines on offer to each pattern of groups."""
+
+    @cached_property
+    def lines(self) -> tuple[Array, Array, tuple[tuple[Any, ...], ...]]:
+        """Numbers of the cheapest of each pattern, (8, patterns, lines), and what they are.
+
+        The rest is which (algorithm, links that set the pace, origin) each line has.
+        """
+        known: dict[tuple[str, tuple[str, ...], str], int] = {}
+        most = max(1, *(len(offer.cheapest) for offer in self))
+        table = np.zeros((8, len(self), most))
+        table[5] = np.inf
+        index = np.zeros((len(self), most), int)
+        for i, offer in enumerate(self):
+            count = len(offer.cheapest)
+            table[:, i, :count], table[0, i, max(count, 1) :] = offer.numbers, np.inf  # no line
+            for j, line in enumerate(offer.cheapest):
+                key = line.algorithm, line.full, line.origin
+                index[i, j] = known.setdefault(key, len(known))
+        return table, index, tuple(zip(*known, strict=True)) if known else ((),) * 3
 
 
 def senders(message: Message, groups: Groups) -> Slice:
@@ -29,11 +53,14 @@ def senders(message: Message, groups: Groups) -> Slice:
 def menu_of(message: Message, found: Slice, system: System, options: Options, lines: Lines) -> Menu:
     """The lines on offer to each pattern of groups that send a message."""
     if message.over != "mesh":
-        return [Offer([link_line(system, message.over, message.what)])]
-    return [
-        lines(system, message.op, pattern, devices, options.algorithm) if pattern else NOTHING
-        for pattern, devices in found.patterns
-    ]  # fmt: skip
+        return Menu([Offer([link_line(system, message.over, message.what)])])
+    if message.op not in found.menus:
+        found.menus[message.op] = Menu(
+            lines(system, message.op, pattern, devices, options.algorithm) if pattern else NOTHING
+            for pattern, devices in found.patterns
+        )  # fmt: skip
+    menu: Menu = found.menus[message.op]
+    return menu
 
 
 @dataclass(frozen=True)
@@ -53,27 +80,14 @@ class Chosen:
 
 def cheapest(menu: Menu, row: Array, nbytes: Array) -> Chosen:
     """The cheapest line at each size, and which it was at the largest."""
-    known: dict[tuple[str, tuple[str, ...], str], int] = {}
-    most = max(1, *(len(offer.cheapest) for offer in menu))
-    table = np.zeros((8, len(menu), most))
-    table[5] = np.inf
-    index = np.zeros((len(menu), most), int)
-    for i, offer in enumerate(menu):
-        count = len(offer.cheapest)
-        table[:, i, :count], table[0, i, max(count, 1) :] = offer.numbers, np.inf  # no line
-        for j, line in enumerate(offer.cheapest):
-            key = line.algorithm, line.full, line.origin
-            index[i, j] = known.setdefault(key, len(known))
+    table, index, (names, full, origins) = menu.lines
     largest = nbytes.max(axis=-1, initial=0.0)
     start, slope = table[:2, row]  # (plans, lines)
     seconds = slope[:, :1] * nbytes + start[:, :1]
-    for j in range(1, most):
+    for j in range(1, table.shape[-1]):
         np.minimum(seconds, slope[:, j : j + 1] * nbytes + start[:, j : j + 1], out=seconds)
     at = np.argmin(start + slope * largest[:, None], axis=-1)
-    best = index[row, at] if known else np.zeros(len(row), int)
-    names, full, origins = (
-        (tuple(column) for column in zip(*known, strict=True)) if known else ((),) * 3
-    )
+    best = index[row, at]
     _, _, phi, rough, low, high, outside, short = table[:, row, at]
     # a line serves other sizes than it was fitted to, with more doubt the farther they are
     beyond = np.maximum(np.maximum(low / np.maximum(largest, 1.0), largest / high), 1.0)

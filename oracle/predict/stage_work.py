@@ -25,6 +25,8 @@ from oracle.predict.workload import Workload
 from oracle.spec.options import Options
 from oracle.spec.system import System
 
+CLIPPED = ("adam", "lamb", "adam8", "muon")  # optimizers that gradients are clipped for
+
 
 @dataclass(frozen=True)
 class StageWork:
@@ -122,13 +124,29 @@ def _update(weights: Array, load: Workload, device: Any, options: Options) -> Ar
         seconds = kernels.update(device, precision, options.optimizer, weights, tensors)
         # cast narrow gradients up, unscale them, cast weights down; read them for their norm: bytes
         casts = options.software.state.cast(precision)
-        clipped = 4 if options.optimizer in ("adam", "lamb") else 0
-        if precision == "fp8" and options.software.state.fp8_casts == "step":
-            casts = casts + CAST
+        clipped = 4 if options.optimizer in CLIPPED else 0
+        if precision in CAST and options.software.state.fp8_casts == "step":
+            casts = casts + CAST[precision]
         return seconds + kernels.stream(device, weights * (casts + clipped), queued=True)
 
+    beside = _orthogonal(load, device) if options.optimizer == "muon" else 0.0
     if options.profile is None:
-        return price(device, options.precision, weights)
+        return price(device, options.precision, weights) + beside
     return np.asarray(
         options.profile.update(options.optimizer, weights, device, options.precision, price)
+        + beside
     )
+
+
+def _orthogonal(load: Workload, device: Any) -> Array:
+    """Muon's iterations on the matrices whose state is here, as tensor parallelism cut them.
+
+    Where state is shared out it is dealt in whole matrices [liu2025, §2.3]; a matrix that tensor
+    ranks have parts of is made orthogonal part by part.
+    """
+    shard, model = load.shard, load.shard.model
+    held = np.maximum(model.column(lambda row: row.experts) / shard.visits, 1.0)
+    columns = shard.channels * model.column(lambda row: float(np.prod(row.window)) / row.groups)
+    seconds = kernels.orthogonal(device, shard.filters, columns, held) * masks.matrices(model)
+    shares = load.shares("stated")
+    return sum((load.total(seconds * (w > 0)) * share for w, share in shares), np.zeros(1))

@@ -24,6 +24,7 @@ from oracle.predict.overlap import OTHER, together
 from oracle.predict.stage_work import StageWork
 from oracle.predict.uncertainty import Sources, Uncertainty, host_share, messages
 from oracle.spec.options import Options
+from oracle.spec.software import Software
 from oracle.spec.system import System
 
 
@@ -136,6 +137,7 @@ class Step:
     seconds: Array
     stage: Array  # which sets the pace
     paces: tuple[Array, Array]  # which sets that of either pass: two where passes run apart
+    slow: tuple[Array, Array]  # the slowest of either pass
     end: Array  # which ends last
     talk: list[Priced]
     same: Array
@@ -147,8 +149,18 @@ class Step:
     launched: Array  # what it would take longer for a relative change of the host's work
     passes: StagePasses
     update: Array  # (u, p)
-    software: float  # relative 1σ for want of steps measured under it
+    fed: Array | float  # that a host takes for what a device is fed
+    software: Software
     sources: Callable[[], Sources]
+
+    @property
+    def even(self) -> Array:
+        """Seconds if stages were equal and none waited: cuts, chunks and order make it no less."""
+        each, (ahead, back) = self.passes, self.slow
+        slowest = each.forward[each.row, ahead] + each.backward[each.row, back]
+        mean = (each.forward + each.backward).mean(axis=-1)[each.row]
+        waited = self.compute["bubble"] + self.segments * (slowest - mean)
+        return np.asarray(self.seconds - waited)
 
     @cached_property
     def uncertainty(self) -> Uncertainty:
@@ -161,16 +173,9 @@ class Step:
                  "again": back}  # fmt: skip
         talked, short = messages(self.talk, times, stage, self.same)
         work = np.sum(list(self.compute.values()), axis=0)
-        return Uncertainty(
-            self.seconds,
-            work,
-            talked,
-            short,
-            self.launched,
-            self.software,
-            self.same,
-            self.sources,
-        )
+        exposed = sum((one.exposed for one in self.exchange), np.zeros(len(self.seconds)))
+        return Uncertainty(self.seconds, work, talked, exposed, short, self.launched, self.fed,
+                           self.software, self.same, self.sources)  # fmt: skip
 
     @cached_property
     def exchange(self) -> list[Exchange]:
@@ -228,7 +233,7 @@ class Step:
 
 def step(
     plan: Plan, same: Array, stages: Stages, work: StageWork, talk: list[Priced], system: System,
-    options: Options, sources: Callable[[], Sources],
+    options: Options, sources: Callable[[], Sources], fed: Array | float = 0.0,
 ) -> Step:  # fmt: skip
     """Fill, work and drain the pipeline, then exchange what is left and update.
 
@@ -263,10 +268,9 @@ def step(
     launched = host_share(passes.forward, passes.forward_host)
     launched = launched + host_share(passes.backward, passes.backward_host)
     return Step(
-        parts, time.seconds, time.stage, time.paces, time.end, talk, same, S, time.crossings,
-        time.shown, time.uncovered, np.where(full & (not options.ideal), 2.0, 1.0),
-        S * launched[row, time.stage], passes, work.update, options.software.doubt,
-        sources,
+        parts, time.seconds, time.stage, time.paces, time.slow, time.end, talk, same, S,
+        time.crossings, time.shown, time.uncovered, np.where(full & (not options.ideal), 2.0, 1.0),
+        S * launched[row, time.stage], passes, work.update, fed, options.software, sources,
     )  # fmt: skip
 
 

@@ -1,7 +1,11 @@
 """How far a step's prediction can be trusted, by cause: the 90 % interval is made of these.
 
-    deviation² = kernels² + messages² + (HOST · host)² + (software² + STEP²) T²   either way
-    more²      = short² + (MORE · T)²                                   only ever more time
+    deviation² = (kernels · device)² + messages² + (HOST · host)² + (STEP · T)²
+               + software² T² + (HIDES · exposed)²                     either way
+    more²      = short² + (MORE · T)² + (INPUT · min(T, fed))²         only ever more time
+
+where a relative change of the device's work makes the step `device` longer and one of the host's
+`host`: where a pass waits for the host, kernels that err make it no longer.
 
 `oracle.spec.doubt` has the constants, one set for all plans and machines. `python -m
 benchmarks.doubt` prints how often the interval held and how wide it was, table by table.
@@ -17,9 +21,12 @@ from typing import TypeAlias
 import numpy as np
 
 from oracle.kernels.provenance import Provenance
+from oracle.models.model import Model
 from oracle.models.shard import Array
+from oracle.plan.plan import Plan
 from oracle.predict.exchange import Priced
-from oracle.spec.doubt import HOST, MORE, STEP
+from oracle.spec.doubt import READ, WIDTHS
+from oracle.spec.software import Software
 
 # where forward, backward and update come from
 Sources: TypeAlias = tuple[Provenance, Provenance, Provenance]
@@ -57,9 +64,11 @@ class Uncertainty:
     seconds: Array  # of the step
     work: Array  # of its kernels
     talked: Array  # variance of its messages
+    exposed: Array  # what its messages make it longer
     short: Array  # 1σ of what messages may only take longer
     launched: Array  # what it would take longer for a relative change of the host's work
-    software: float  # relative 1σ for want of steps measured under it
+    fed: Array | float  # that a host takes for what a device is fed
+    software: Software
     same: Array
     sources: Callable[[], Sources]  # asked once, where anybody wants to know
 
@@ -74,17 +83,61 @@ class Uncertainty:
         ahead, back, _ = self.known
         return ((ahead.uncertainty + back.uncertainty) / (ahead.total + back.total))[self.same]
 
+    @cached_property
+    def parts(self) -> dict[str, Array]:
+        """Seconds that each constant is a part of: 1σ is their product, by its name."""
+        real = self.kernels > 0  # none under ideal assumptions
+        seconds, strange = self.seconds * real, real * (not self.software.held)
+        return {
+            "STEP": seconds, "HOST": self.launched,
+            "SOFTWARE": strange * np.maximum(seconds - self.launched, 0.0),
+            "HIDES": strange * self.exposed, "MORE": seconds,
+            "INPUT": np.minimum(seconds, self.fed),
+        }  # fmt: skip
+
+    @cached_property
+    def given(self) -> tuple[Array, Array]:
+        """Variance of what is doubted by measurements of its own: either way, and upwards."""
+        kernels = self.kernels * np.maximum(self.work - self.launched, 0.0)
+        changed = self.software.changed_doubt * self.seconds * (self.kernels > 0)
+        return kernels**2 + self.talked + changed**2, self.short**2
+
+    @property
+    def untried(self) -> Array:
+        """1σ for want of steps measured under this software."""
+        alone = [WIDTHS[name] * self.parts[name] for name in ("SOFTWARE", "HIDES")]
+        changed = self.software.changed_doubt * self.seconds * (self.kernels > 0)
+        return np.asarray(np.sqrt(changed**2 + alone[0] ** 2 + alone[1] ** 2))
+
+    def deviations(self, widths: dict[str, float]) -> tuple[Array, Array]:
+        """1σ either way and of what can only slow a step down, by these constants."""
+        found = []
+        for names, variance in zip((EITHER, UPWARDS), self.given, strict=True):
+            own = sum((widths[name] * self.parts[name]) ** 2 for name in names)
+            found.append(np.sqrt(variance + own))
+        return found[0], found[1]
+
     @property
     def deviation(self) -> Array:
         """1σ, either way."""
-        step = np.hypot(STEP, self.software) * self.seconds * (self.kernels > 0)
-        causes = (self.kernels * self.work, step, HOST * self.launched)
-        return np.sqrt(sum(cause**2 for cause in causes) + self.talked)
+        return self.deviations(WIDTHS)[0]
 
     @property
     def more(self) -> Array:
         """1σ of what can only slow a step down: it widens the interval upwards."""
-        return np.hypot(MORE * self.seconds, self.short) * (self.kernels > 0)
+        return self.deviations(WIDTHS)[1] * (self.kernels > 0)
+
+
+EITHER, UPWARDS = ("STEP", "HOST", "SOFTWARE", "HIDES"), ("MORE", "INPUT")
+
+
+def fed(model: Model, plan: Plan, software: Software) -> Array:
+    """Seconds that a device's share of a host takes to read and decode its part of a batch.
+
+    None for tokens, nor where software is known to have them ready ahead.
+    """
+    given = 0.0 if model.tokens.any() or software.host.reader == "ahead" else model.x[0]
+    return np.asarray(plan.batch[:, 0] / plan.devices[:, 0] * given / READ)
 
 
 def host_share(both: Array, host: Array) -> Array:

@@ -8,8 +8,9 @@ when they have been added up. It names the `pipeline`, whose degree and chunks m
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 from functools import lru_cache
+from typing import Any
 
 import numpy as np
 
@@ -19,7 +20,7 @@ from oracle.kernels.slowest import in_step
 from oracle.models import masks
 from oracle.models.build import Segment
 from oracle.models.model import Model
-from oracle.models.shard import Array, Shard, serial
+from oracle.models.shard import Array, Numbers, Shard, serial
 from oracle.network.collectives import Message
 from oracle.plan.mesh import Groups, Kinds, places
 from oracle.plan.plan import Plan
@@ -33,26 +34,70 @@ STATE = ("batch", "segments", "zero", "stored", "graded", "stated")  # what is o
 
 
 @dataclass(frozen=True)
-class Workload:
+class Rows:
     """Rows of each kind of plan, and the batch and training state of each plan."""
 
     kinds: Kinds
     plan: Plan  # one of each kind
     shard: Shard  # (kinds, rows)
     times: Passes  # (kinds, rows)
-    stages: Stages
     groups: Groups
     state: Shard  # (plans, 1): batch, micro-batches and state; a mixture's has a second column,
     #               of its experts
     said: Said  # messages of each kind; how often state is sent is of each plan
 
+    def take(self, plans: Array) -> Rows:
+        """Those of some plans."""
+        if len(plans) == len(self.kinds.row) and (plans == np.arange(len(plans))).all():
+            return self
+        few, kinds = self.kinds.take(plans)
+        known, every = len(self.kinds.first), len(self.kinds.row)
+
+        def cut(values: Any) -> Any:
+            """What is of each kind, or of each plan; the rest is one for all."""
+            if isinstance(values, tuple):
+                return tuple(map(cut, values))
+            if getattr(values, "ndim", 0) < 2 or len(values) == 1:
+                return values
+            return values[few if len(values) == known else plans if len(values) == every else ...]
+
+        def part(message: Message) -> Message:
+            numbers = message.nbytes, message.calls, message.line
+            mine = tuple(map(cut, numbers))
+            if all(new is old for new, old in zip(mine, numbers, strict=True)):
+                return message
+            return replace(message, nbytes=mine[0], calls=mine[1], line=mine[2])
+
+        axes = {id(axis): axis.mapped(cut) for _, axis in self.said}  # most send several messages
+        said = [(part(message), message, axes[id(axis)]) for message, axis in self.said]
+        groups = self.groups.take(few, {mine: whole for mine, whole, _ in said})
+        shard, state = (
+            each.but(**{name: cut(value) for name, value in vars(each).items() if name != "model"})
+            for each in (self.shard, self.state)
+        )
+        times = Passes(*(cut(getattr(self.times, each.name)) for each in fields(Passes)))
+        return Rows(
+            kinds, self.plan[few], shard, times, groups, state,
+            [(message, axis) for message, _, axis in said if heard(message, groups)],
+        )  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Workload(Rows):
+    """Rows, and the stages that they are dealt to."""
+
+    stages: Stages
+
     def total(self, values: Array) -> Array:
         """(kinds, rows) → (plans, p): what each device of a pipeline has in all."""
         return self.kinds.spread(self.stages.total(values))
 
-    def held(self, name: str) -> Array:
-        """(plans, p): weights of a device by their share of state, `stored`, `graded`, `stated`."""
-        return sum((self.total(w) * share for w, share in self.shares(name)), np.zeros(1))
+    def held(self, name: str, each: Numbers = 1.0) -> Array:
+        """(plans, p): weights of a device by their share of state, `stored`, `graded`, `stated`.
+
+        `each` is what a weight of each row counts.
+        """
+        return sum((self.total(w * each) * share for w, share in self.shares(name)), np.zeros(1))
 
     def gathered(self, trained: bool = False) -> Array:
         """(plans, p): weights of which a device keeps but a share, so that it gathers them."""
@@ -72,8 +117,8 @@ class Workload:
         return [(w * ~experts, share[:, :1]), (w * experts, share[:, 1:])]
 
 
-def workload(model: Model, system: System, plan: Plan, options: Options) -> Workload:
-    """Split and price plans that share a pipeline's shape."""
+def rows_of(model: Model, system: System, plan: Plan, options: Options) -> Rows:
+    """Split plans and price their rows."""
     apart = options.ideal or len(plan) == 1
     alone = apart and not masks.experts(model).any()
     state = split(model if alone else _few_rows(model), plan, options)
@@ -85,8 +130,12 @@ def workload(model: Model, system: System, plan: Plan, options: Options) -> Work
         times = in_step(times, model, system.device, few.devices)
     groups = Groups(few)
     said = _said(few, plan, shard, state, groups, system)
-    stages = _stages(few, shard, times, options)
-    return Workload(kinds, few, shard, times, stages, groups, state, said)
+    return Rows(kinds, few, shard, times, groups, state, said)
+
+
+def workload(rows: Rows, options: Options) -> Workload:
+    """Deal the rows of plans that share a pipeline's shape to its stages."""
+    return Workload(**vars(rows), stages=_stages(rows, options))
 
 
 def split(model: Model, plan: Plan, options: Options) -> Shard:
@@ -123,7 +172,9 @@ def ways(model: Model, plan: Plan, options: Options) -> Sequence[tuple[int, ...]
 
 def columns(plan: Plan, keep: Callable[[Strategy, str], bool] = lambda axis, knob: True) -> Array:
     """(n, k) numbers that tell apart what devices do, whenever it happens."""
-    return plan.columns(lambda axis, knob: knob not in axis.timing and keep(axis, knob))
+    table = plan.columns(lambda axis, knob: knob not in axis.timing and keep(axis, knob))
+    vee = plan.axis("pipeline").vee  # a matter of the schedule, but it says which stage has what
+    return np.hstack([table, vee]) if vee.any() and not vee.all() else table
 
 
 def _said(
@@ -144,9 +195,15 @@ def _said(
         (_thinned(message, groups, system), axis)
         for axis in axes
         for message in axis.talk(whole if axis.state_knobs else shard)
-        if (message.over != "mesh" or groups.of(message).talk) and np.any(message.calls)
+        if heard(message, groups)
         if not ahead or message.when.removeprefix("unit ") in ("forward", "border")
     ]
+
+
+def heard(message: Message, groups: Groups) -> bool:
+    """Whether any plan sends it to anybody."""
+    talk = message.over != "mesh" or groups.of(message).talk
+    return talk and bool(np.any(message.calls))
 
 
 def _thinned(message: Message, groups: Groups, system: System) -> Message:
@@ -158,12 +215,13 @@ def _thinned(message: Message, groups: Groups, system: System) -> Message:
     return replace(message, nbytes=message.nbytes * message.thinned(spread[found.row, None]))
 
 
-def _stages(plan: Plan, shard: Shard, times: Passes, options: Options) -> Stages:
+def _stages(rows: Rows, options: Options) -> Stages:
     """The stages of plans that share degree, interleave, cuts and placement of their pipeline.
 
     Cut by load, they are where `options` say; as published, they balance compute alone.
     """
-    model, pipeline = shard.model, plan.axis("pipeline")
+    plan, times, model = rows.plan, rows.times, rows.shard.model
+    pipeline = plan.axis("pipeline")
     p, v = int(pipeline.degree[0, 0]), int(pipeline.interleave[0, 0])
     load = (times.forward + times.data + times.weight) @ model.units[0].T
     return Stages(model, p, v, not pipeline.cuts[0, 0], load, bool(pipeline.vee[0, 0]),

@@ -101,7 +101,8 @@ FITTED = record({
 ANSWERS: dict[str, Schema] = {
     "recommend": record({
         **ESTIMATE, "objective": {"enum": ["time", "cost", "memory"]}, "tried": COUNT,
-        "fitting": COUNT, "seed": COUNT, "tied": listed(TEXT), "riskier": listed(PLAN),
+        "fitting": COUNT, "slower": COUNT, "seed": COUNT, "tied": listed(TEXT),
+        "riskier": listed(PLAN),
         "measure": maybe(record({"what": TEXT, "share": NUMBER}))}),
     "estimate": record(ESTIMATE),
     "explain": record({

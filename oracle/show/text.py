@@ -50,7 +50,9 @@ def ranking_text(ranking: Ranking, asked: Any = None) -> str:
         "",
         *_table(shown, likely),
         *_legend(shown),
-        _fit(f"{ranking.fitting} of {ranking.tried} products of strategies fit, each at its best."),
+        _fit(
+            f"{ranking.fitting} of {ranking.tried} products of strategies fit, {_others(ranking)}."
+        ),
     ]
     if asked is not None and getattr(asked, "everything", False):
         lines += ["", "These do not:", *_misses(ranking.misses)]
@@ -297,6 +299,11 @@ def _nothing_fits(ranking: Ranking, asked: Any) -> list[str]:
     if enough is None:
         return [*lines, "Try more devices, a smaller batch, or a narrower --precision."]
     return [*lines, f"It fits on {enough} devices: --devices {enough}"]
+
+
+def _others(ranking: Ranking) -> str:
+    """What was left out, since its work alone takes longer than the rivals of the best."""
+    return f"{ranking.slower:,} more are too slow" if ranking.slower else "each at its best"
 
 
 def _misses(misses: Estimate) -> list[str]:

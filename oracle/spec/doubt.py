@@ -18,35 +18,50 @@ squares; what is said to come `on top` of another adds to it, since both err the
               a library's constants      LIBRARY, and SHORT inside a node
               a datasheet                DATASHEET, and SHORT
     host      the framework's own work   HOST of it
-    software  never held against a step  SOFTWARE of the step
+    software  never held against a step  SOFTWARE of the device's part of the step, HIDES of what
+                                         its messages make it longer
                                          and MEMORY of a device's bytes
               changed by the user        CHANGED of the step, for each field
+    input     pictures, volumes          INPUT of the step, where a host needs as long for them;
+                                         less where it needs less, none for tokens
     step      whatever else              STEP of it, and MORE
 
-SHORT and MORE only ever make a step longer: networks fall short of their datasheets, and what
-nobody models (input, stragglers, libraries' own work) takes time.
+SHORT, INPUT and MORE only ever make a step longer: networks fall short of their datasheets, devices
+wait for what they are fed, and what nobody models (stragglers, libraries' own work) takes time.
+Kernels, SOFTWARE and HOST share a step out between them: where a pass waits for its host, kernels
+that err make it no longer.
 
-Where they come from. COMMON and ASSUMED: errors of twenty kernels together, of tables of kernels
-on V100, P100, A100, H100. LIBRARY and SHORT inside a node: logs of NCCL within nodes of
-A100, H100, B200, which take 1.0 to 1.75 times what its constants say. SHORT between nodes: eight
-machines whose allreduce is published get 0.97, 0.98, 0.96, 0.92, 0.6, 0.48, 0.21 and 0.10 of
-their links. SOFTWARE: how far predictions move where nobody says what ran a published table, 0.18
-of the step in the mean square, and MEMORY, 0.12 on BLOOM's, 0.24 on torchtitan's, 0.02 on
-Megatron-Core's. HOST, STEP, MORE: how often the intervals of published tables hold
-(`python -m benchmarks.doubt`).
+Where they come from. COMMON and `kernels.curve.ASSUMED`: errors of twenty kernels together, of
+tables of kernels on V100, P100, A100, H100 without their curves. Products of 16 bits on units for
+small matrices are missed by 0.06 (V100, A100, H100; from 10 GFLOP on), by 0.3 where there are none
+(P100, and fp32): UNTILED; of 8 bits and tf32, which nobody measured, × PRECISION. Attention by 0.1
+from 100 GFLOP on, convolutions by 0.4 from 10 GFLOP on (both passes together), smaller work by FOLD
+more for each e-fold. LIBRARY and SHORT inside a node: logs of NCCL within nodes of A100, H100,
+B200, which take 1.0 to 1.75 times what its constants say. SHORT between nodes: eight machines whose
+allreduce is published get 0.97, 0.98, 0.96, 0.92, 0.6, 0.48, 0.21 and 0.10 of their links. MEMORY:
+how far predictions of memory move where nobody says what ran a published table, 0.12 on BLOOM's,
+0.24 on torchtitan's, 0.02 on Megatron-Core's. READ, values that a device's share of a host decodes
+in a second: 850 pictures of 224² in three colours (Harvard's mlsysim tutorial on starving GPUs;
+arXiv 2304.08925 has it that this is what devices wait for even with libraries made for it).
+
+WIDTHS are fitted to all published tables together, by `python -m benchmarks.doubt --fit`, which
+also judges each table by what was fitted to all others. SOFTWARE and HIDES are how far predictions
+move where nobody says what ran a table: no measured step enters. STEP, HOST, MORE and INPUT are
+chosen by how often intervals hold. One table alone, of small models on one node, says much of HOST.
 """
 
 EXACT, SCALED = 0.05, 0.1
 COMMON = {"measured": 1.0, "fitted": 1 / 3, "datasheet": 1 / 1.5, "assumed": 1 / 1.5}
 FOLD = 0.05
 SIBLING, PRECISION = 1.25, 2.0
+UNTILED = 0.5
 FAMILY = 0.6
 AGAIN = 0.03
 OPERATION = 0.1
 LIBRARY, DATASHEET = 0.2, 0.3
 SHORT = {"inside": 0.45, "between": 1.7, "share": 0.25}
-HOST = 0.25
-SOFTWARE, CHANGED = 0.18, 0.05
+CHANGED = 0.05
 MEMORY = 0.15
-STEP = 0.08
-MORE = 0.07
+READ = 1.28e8
+# fitted to all published tables by `python -m benchmarks.doubt --fit`
+WIDTHS = {"STEP": 0.08, "HOST": 0.28, "SOFTWARE": 0.19, "HIDES": 0.83, "MORE": 0.08, "INPUT": 0.2}

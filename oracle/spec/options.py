@@ -8,7 +8,12 @@ from typing import Any
 from oracle.spec.precision import ACTIVATION_BYTES, MIXED
 from oracle.spec.software import PLAIN, Software
 
-SLOTS = {"sgd": 0, "momentum": 1, "adam": 2, "lars": 1, "lamb": 2}  # values per weight
+# values per weight; Muon has Adam's two where there is no matrix, or it is of words
+SLOTS = {"sgd": 0, "momentum": 1, "adam": 2, "lars": 1, "lamb": 2, "adam8": 2, "muon": 1}
+RUN = ("sgd", "momentum", "adam", "lars", "lamb")  # by the executor, and what it measures
+# bytes of each value, whatever the software's are: a byte, and four for a block of 2,048
+# [dettmers2022, §2.1]
+MOMENT_BYTES = {"adam8": 1 + 4 / 2048}
 
 
 @dataclass(frozen=True)

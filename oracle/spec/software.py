@@ -14,9 +14,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from oracle.spec.document import suggest
-from oracle.spec.doubt import CHANGED, MEMORY, SOFTWARE
+from oracle.spec.doubt import CHANGED, MEMORY
 from oracle.spec.formula import Formula, Value
-from oracle.spec.precision import ACTIVATION_BYTES, MIXED
+from oracle.spec.precision import ACTIVATION_BYTES, MIXED, NARROW
 from oracle.spec.schema import Clash, Fraction, Ratio, Whole
 from oracle.spec.units import Bytes, Seconds
 
@@ -209,12 +209,14 @@ class State:
 
     def kept(self, precision: str) -> float:
         """Bytes of a weight between steps, with what of it stays in 8 bits."""
-        copies = self.fp8_copies if precision == "fp8" else 0.0
+        copies = self.fp8_copies * NARROW.get(precision, 0.0)
         return bytes_of(_of(self.weights, precision), precision) + copies
 
     def fed(self, precision: str) -> float:
         """Bytes of an activation that only linear layers want again."""
-        return bytes_of(self.fp8_inputs if precision == "fp8" else "compute", precision)
+        if precision in NARROW and self.fp8_inputs == "fp8":
+            return NARROW[precision]
+        return bytes_of("compute", precision)
 
     def copies(self, precision: str) -> float:
         """Further bytes of each gradient."""
@@ -265,11 +267,6 @@ class KernelChoice:
         """Of FlashAttention, where it is not the fastest kernel that the device has."""
         return {"flash1": 1, "flash2": 2}.get(self.attention)
 
-    def __hash__(self) -> int:
-        return hash((self.attention, self.fused, self.loss, self.experts, self.repeated,
-                     self.strided, self.biases, self.logged, self.autocast,
-                     self.norms))  # fmt: skip
-
 
 @dataclass(frozen=True, slots=True)
 class Host:
@@ -279,6 +276,8 @@ class Host:
     call: Ratio = 2.0  # kernels that a collective costs as much as
     around: Ratio = 60.0  # kernels around each micro-batch: fetching it, scaling its loss
     graphs: Literal["none", "iteration"] = "none"  # what is launched as one
+    # whether what is not tokens is read and decoded ahead of any device; or nobody knows
+    reader: Literal["open", "ahead"] = "open"
     source: str = ""
     sources: dict[str, str] = field(default_factory=dict, metadata={"hidden": True})
 
@@ -383,9 +382,9 @@ class Software:
         return ",".join((self.name, *self.changed))
 
     @property
-    def doubt(self) -> float:
-        """1σ of a step's seconds, relative, for want of measured steps under it."""
-        return float(np.hypot(0.0 if self.held else SOFTWARE, CHANGED * len(self.changed) ** 0.5))
+    def changed_doubt(self) -> float:
+        """1σ of a step's seconds, relative, for what a user changed of it."""
+        return float(CHANGED * len(self.changed) ** 0.5)
 
     @property
     def memory_doubt(self) -> float:

@@ -6,6 +6,7 @@ import json
 from itertools import accumulate
 from typing import Any
 
+from oracle.spec.precision import NARROW
 from oracle.writers.exported import Job, Start, filled
 from oracle.writers.torchrun import network
 
@@ -72,8 +73,8 @@ def configuration(job: Job) -> dict[str, Any]:
     }
     if options.precision in ("fp16", "bf16"):
         found[options.precision] = {"enabled": True}
-    elif options.precision == "fp8":
-        raise job.refuse("DeepSpeed", "has no fp8 of its own", "--precision bf16")
+    elif options.precision in NARROW:
+        raise job.refuse("DeepSpeed", f"has no {options.precision} of its own", "--precision bf16")
     if job.zero:
         found["zero_optimization"] = _sharding(job)
     if job.degree("pipeline") > 1:

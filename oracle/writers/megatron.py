@@ -350,8 +350,10 @@ def exchange(job: Job, run: Software) -> Pairs:
 def training(job: Job, run: Software) -> Pairs:
     """Batch, precision, optimizer and recomputation."""
     said = job.estimate.options
-    if said.optimizer in ("lars", "lamb"):
+    if said.optimizer not in ("sgd", "momentum", "adam"):
         raise job.refuse("Megatron-LM", f"has no `{said.optimizer}`", "--optimizer adam")
+    if said.precision in ("mxfp8", "nvfp4"):
+        raise job.refuse("Megatron-LM", f"is not told `{said.precision}`", "--precision fp8")
     momentum = {"momentum": 0.9, "sgd": 0.0}.get(said.optimizer)
     if job.recompute == "operators":
         raise job.refuse("Megatron-LM", "does not recompute by operators", "recompute:selective")

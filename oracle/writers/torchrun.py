@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from oracle.models.transformer import Transformer
+from oracle.spec.precision import NARROW
 from oracle.writers.exported import Job, Start, filled
 
 TITLE = "torchrun line and init_device_mesh snippet"
@@ -21,8 +22,8 @@ def start(job: Job) -> Start:
     order = [name for name, _ in job.axes]
     if order == ["sharded", "data"]:
         raise job.refuse(title, "shards over neighbouring ranks", "data outside sharded")
-    if said.precision == "fp8" or said.optimizer in ("lars", "lamb"):
-        what = "fp8" if said.precision == "fp8" else said.optimizer
+    if said.precision in NARROW or said.optimizer not in ("sgd", "momentum", "adam"):
+        what = said.precision if said.precision in NARROW else said.optimizer
         raise job.refuse(title, f"has no `{what}`", "--precision bf16 --optimizer adam")
     if job.recompute == "operators":
         raise job.refuse(title, "recomputes attention or all here", "recompute:selective")

@@ -199,7 +199,7 @@ def _stages(job: Job, uneven: bool) -> list[tuple[str, Any]]:
 def training(job: Job) -> list[tuple[str, Any]]:
     """Batch, length and precision."""
     block, said = job.block("torchtitan"), job.estimate.options
-    if said.precision in ("fp16", "fp8"):
+    if said.precision in ("fp16", "fp8", "mxfp8", "nvfp4"):
         raise job.refuse("torchtitan", f"is not told `{said.precision}` by overrides",
                          "--precision bf16")  # fmt: skip
     if said.optimizer != "adam":

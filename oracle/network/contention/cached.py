@@ -33,9 +33,9 @@ def algorithm_costs(
     known = cache_of(system)
     keys = [("cost", by.like[0] or by.op, by.name, groups.pattern, groups.devices, which)
             for by in offer]  # fmt: skip
-    new = [k for k, key in enumerate(keys) if key not in known]
-    bases = [ALGORITHMS[by.like[0]][by.name] if by.like[0] else by for by in offer]
-    schedules = [bases[k].schedule(groups.p, inner) for k in new]
-    for k, cost in zip(new, schedule_costs(topology, groups, schedules), strict=True):
-        known[keys[k]] = cost
+    if new := [k for k, key in enumerate(keys) if key not in known]:
+        bases = [ALGORITHMS[by.like[0]][by.name] if by.like[0] else by for by in offer]
+        schedules = [bases[k].schedule(groups.p, inner) for k in new]
+        for k, cost in zip(new, schedule_costs(topology, groups, schedules), strict=True):
+            known[keys[k]] = cost
     return [known[key].repeated(by.like[1]) for by, key in zip(offer, keys, strict=True)]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, lru_cache
 from math import gcd, prod
 from typing import TypeAlias
 
@@ -13,6 +13,7 @@ from oracle.network.arrays import Ints
 from oracle.spec.system import System
 
 Pattern: TypeAlias = tuple[tuple[int, int], ...]
+KEPT = 4096  # patterns whose runs are remembered: every operation asks for them
 
 
 @dataclass(frozen=True, eq=False)
@@ -47,10 +48,7 @@ class RankGroups:
     @cached_property
     def offsets(self) -> Ints:
         """Ranks of the first group."""
-        offsets = np.zeros(1, np.int64)
-        for size, stride in self.pattern:
-            offsets = (offsets[:, None] + np.arange(size) * stride).ravel()
-        return offsets
+        return _offsets(self.pattern)
 
     @cached_property
     def block(self) -> int:
@@ -89,12 +87,28 @@ class RankGroups:
 
     def inner(self, node: int) -> int:
         """Consecutive members that share a node, in every group; 1 where none do evenly."""
-        homes = self.devices_of(self.offsets) // node
-        runs = np.flatnonzero(np.diff(homes)) + 1
-        if not len(runs):
-            return self.p
-        edges = np.concatenate([[0], runs, [self.p]])
-        return gcd(*np.diff(edges).tolist())
+        if self.device is None:
+            return _inner(self.pattern, node)
+        return _even_runs(self.devices_of(self.offsets) // node)
+
+
+def _offsets(pattern: Pattern) -> Ints:
+    """Ranks of the first group of a pattern."""
+    offsets = np.zeros(1, np.int64)
+    for size, stride in pattern:
+        offsets = (offsets[:, None] + np.arange(size) * stride).ravel()
+    return offsets
+
+
+@lru_cache(KEPT)
+def _inner(pattern: Pattern, node: int) -> int:
+    return _even_runs(_offsets(pattern) // node)
+
+
+def _even_runs(homes: Ints) -> int:
+    """The longest runs of members into which all that share a home fall."""
+    ends = np.flatnonzero(homes[1:] != homes[:-1]) + 1
+    return gcd(len(homes), *ends.tolist())
 
 
 def spanning_level(system: System, groups: RankGroups) -> int:

@@ -116,12 +116,35 @@ def _entries(
 ) -> Iterator[tuple[Calibrated, float]]:
     """Entries that speak for these groups, one a protocol, and the uncertainty that comes on top.
 
+    Of those of a protocol the one that was measured at the nearest number of ranks.
+    """
+    at, known = spanning_level(system, groups), cache_of(system)
+    key: Key = ("entries", op, at, algorithm)
+    if key not in known:
+        known[key] = _speaking(system, op, at, algorithm)
+    by_protocol, doubt = known[key]
+    for entries in by_protocol:
+        away = [_folds(entry, groups.p) for entry in entries]
+        least = min(away)
+        yield entries[away.index(least)], doubt + FOLD * least
+
+
+def _folds(entry: Calibrated, p: int) -> float:
+    """How far so many ranks are from those that an entry was measured at, in powers of e."""
+    low, high = (*entry.ranks, p, p)[:2]
+    return 0.0 if low <= p <= high else max(log(low / p), log(p / high))
+
+
+def _speaking(
+    system: System, op: str, at: int, algorithm: str | None
+) -> tuple[list[list[Calibrated]], float]:
+    """(entries for groups that a level spans, by protocol; the uncertainty that comes on top).
+
     An entry of a level serves that level and those above without their own; what was measured
     inside a node says nothing of the way out of it. A ring of another operation that runs the
     same way round serves an operation that has no entry.
     """
     names = [level.name for level in system.levels]
-    at = spanning_level(system, groups)
     borrowed = {"allgather": "allreduce", "reduce_scatter": "allreduce"}
     for source, extra in ((op, 0.0), (borrowed.get(op, ""), OPERATION)):
         mine = [e for e in system.collectives if e.op == source and names.index(e.level) <= at]
@@ -132,15 +155,9 @@ def _entries(
         highest = max((names.index(e.level) for e in mine), default=-1)
         if highest < 0 or highest < system.inside <= at:
             continue
-        best: dict[str, tuple[float, Calibrated]] = {}
+        found: dict[tuple[str, str], list[Calibrated]] = {}
         for entry in mine:
-            if names.index(entry.level) != highest:
-                continue
-            low, high = (*entry.ranks, groups.p, groups.p)[:2]
-            away = max(0.0, log(low / groups.p), log(groups.p / high))
-            key = f"{entry.algorithm} {entry.protocol}"
-            if key not in best or away < best[key][0]:
-                best[key] = away, entry
-        for away, entry in best.values():
-            yield entry, extra + FOLD * away + FOLD * (at - highest)
-        return
+            if names.index(entry.level) == highest:
+                found.setdefault((entry.algorithm, entry.protocol), []).append(entry)
+        return [*found.values()], extra + FOLD * (at - highest)
+    return [], 0.0

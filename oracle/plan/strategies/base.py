@@ -44,6 +44,10 @@ class Rule:
     allowed: Array
     says: Callable[[float, float], str]
 
+    def take(self, rows: Array) -> Rule:
+        """The same of some plans."""
+        return Rule(self.wanted[rows], self.allowed[rows], self.says)
+
     @classmethod
     def most(cls, what: str, wanted: Array, allowed: Array, bound: str) -> Rule:
         """`data degree 512 is more than the 256 samples in the batch`."""

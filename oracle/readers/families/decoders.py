@@ -6,7 +6,6 @@ from typing import Any
 
 from oracle.readers.config_json import NAMES, Config
 from oracle.readers.families.base import base, family, function_of
-from oracle.spec.document import Fault, Place
 
 
 def _llama_like(config: Config) -> dict[str, Any]:
@@ -35,23 +34,48 @@ def _qwen2(config: Config) -> dict[str, Any]:
     return {"transformer": {**block, "qkv_bias": True}}
 
 
-@family("qwen3", "olmo2")
+@family("qwen3")
 def _qwen3(config: Config) -> dict[str, Any]:
     fields = {"use_sliding_window": False, **config.fields}
-    config.notes.append("the norms of queries and keys are left out")
-    return {"transformer": _llama_like(config.but(fields))}
+    return {"transformer": {**_llama_like(config.but(fields)), "qk_norm": True}}
 
 
-@family("gemma", "gemma2", "gemma3_text")
+@family("olmo2")
+def _olmo2(config: Config) -> dict[str, Any]:
+    config.notes.append("its norms of queries and keys, as wide as all heads, are left out")
+    return {"transformer": _llama_like(config)}
+
+
+@family("gemma")
 def _gemma(config: Config) -> dict[str, Any]:
     fields = {"tie_word_embeddings": True, "hidden_act": "gelu_pytorch_tanh", **config.fields}
-    later = config.text("model_type") != "gemma"
-    if later:  # every second or sixth layer is local: all are counted as global
-        fields["sliding_window"] = None
-        config.notes.append("local and global layers in turn: all are counted as global")
-        config.notes.append("the norms after attention and after the MLP are left out")
-    inner = config.but(fields)
-    return {"transformer": {**_llama_like(inner), "activation": "gelu"}}
+    return {"transformer": {**_llama_like(config.but(fields)), "activation": "gelu"}}
+
+
+@family("gemma2", "gemma3_text")
+def _gemma2(config: Config) -> dict[str, Any]:
+    """Windows and all tokens in turn; norms after attention and MLP too."""
+    third = config.text("model_type") == "gemma3_text"
+    fields = {"tie_word_embeddings": True, "hidden_act": "gelu_pytorch_tanh",
+              "sliding_window": 4096, **config.fields}  # fmt: skip
+    block = {**_llama_like(config.but(fields)), "activation": "gelu", "post_norms": True}
+    if "window" in block:
+        turn = config.integer("sliding_window_pattern", "_sliding_window_pattern")
+        block["full_every"] = turn or (6 if third else 2)
+    return {"transformer": {**block, "qk_norm": True} if third else block}
+
+
+@family("gpt_oss")
+def _gpt_oss(config: Config) -> dict[str, Any]:
+    """Windows and all tokens in turn, a sink for each head, experts with biases."""
+    fields = {"sliding_window": 128, "attention_bias": True, **config.fields}
+    block = {**_llama_like(config.but(fields)), "sinks": True, "bias": True}
+    if "window" in block:
+        block["full_every"] = 2
+    block["ffn"] = config.optional("ffn") or block["hidden"]
+    block["experts"] = config.integer("num_local_experts", "num_experts", default=128)
+    block["active"] = config.integer("num_experts_per_tok", "experts_per_token", default=4)
+    return {"transformer": block}
 
 
 @family("mixtral", "phimoe")
@@ -71,8 +95,10 @@ def _fine_grained(config: Config) -> dict[str, Any]:
     kind = config.text("model_type")
     if kind == "qwen2_moe":
         block["qkv_bias"] = True
-    if kind in ("qwen3_moe", "olmoe"):
-        config.notes.append("the norms of queries and keys are left out")
+    if kind == "qwen3_moe":
+        block["qk_norm"] = True
+    if kind == "olmoe":
+        config.notes.append("its norms of queries and keys, as wide as all heads, are left out")
     dense = block.get("ffn", 4 * block["hidden"])
     width = config.integer("moe_intermediate_size", default=dense) or dense
     experts = config.integer("num_experts", "n_routed_experts", "num_local_experts") or 0
@@ -90,23 +116,26 @@ def _fine_grained(config: Config) -> dict[str, Any]:
 def _stack(
     config: Config, block: dict[str, Any], width: int, mixture: dict[str, int]
 ) -> dict[str, Any]:
-    """A family block where all layers are sparse; a list of layers where some are dense."""
+    """A family block; a list of layers where those without experts come in no order."""
     first = config.integer("first_k_dense_replace", default=0, least=0) or 0
     step = config.integer("decoder_sparse_step", default=1) or 1
     each = config.integer("moe_layer_freq", default=1) or 1
     said = config.fields.get("mlp_only_layers")
     only = said if isinstance(said, list) else []
+    mixture = {k: v for k, v in mixture.items() if v}
+    if each == 1 and not only and not (first and step > 1):
+        dense = {"dense_ffn": block.get("ffn", 4 * block["hidden"])} if first or step > 1 else {}
+        order = {"first_dense": first} if first else {"every": step} if step > 1 else {}
+        return {"transformer": {**block, "ffn": width, **mixture, **order, **dense}}
     layers = block["layers"]
     if layers > 10_000:
         config.fault(NAMES["layers"][0], f"{layers} layers")
         return {}
     odd = [i for i in range(layers) if i < first or (i + 1) % step or i % each or i in only]
-    if not odd:
-        mixture = {k: v for k, v in mixture.items() if v}
-        return {"transformer": {**block, "ffn": width, **mixture}}
     attention = {"name": "attention", "heads": block["heads"], "causal": True, "rotary": True,
                  "bias": bool(block.get("qkv_bias"))}  # fmt: skip
     attention |= {k: block[k] for k in ("kv_heads", "width", "window") if k in block}
+    attention |= {"normed": True} if block.get("qk_norm") else {}
     dense = {"name": "mlp", "ffn": block.get("ffn", 4 * block["hidden"]), "gated": True,
              "activation": "silu", "bias": False}  # fmt: skip
     moe = {"name": "mlp", "ffn": width, "gated": True, **mixture}
@@ -135,10 +164,28 @@ def _stack(
 
 @family("deepseek_v2", "deepseek_v3", "kimi_k2")
 def _latent(config: Config) -> dict[str, Any]:
-    what = "attention through a latent vector (`kv_lora_rank`) is no layer kind here"
-    config.faults.append(Fault("E110", what, Place(path="model_type"), "write the spec by hand, "
-                         "with `width` and `kv_heads` of the nearest plain attention"))  # fmt: skip
-    return {}
+    """Attention through a latent vector, experts routed by groups, further tokens predicted."""
+    body = _fine_grained(config)
+    block = body.get("transformer")
+    if block is None:
+        config.fault("mlp_only_layers", "latent attention is described where layers are in order")
+        return {}
+    names = {"kv_rank": "kv_lora_rank", "q_rank": "q_lora_rank", "plain": "qk_nope_head_dim",
+             "rotary": "qk_rope_head_dim", "value": "v_head_dim"}  # fmt: skip
+    said = {name: config.integer(key) for name, key in names.items()}
+    if said["kv_rank"] is None:
+        config.fault("kv_lora_rank", "how wide the latent vector is is missing")
+    for name in ("kv_heads", "width", "window"):
+        block.pop(name, None)
+    block["latent"] = {name: value for name, value in said.items() if value is not None}
+    groups = config.integer("n_group", default=1) or 1
+    if groups > 1 and config.text("topk_method") != "greedy":
+        block |= {"groups": groups, "reach": config.integer("topk_group", default=groups)}
+    if further := config.integer("num_nextn_predict_layers", default=0, least=0):
+        block["predicts"] = further
+        config.notes.append(f"with {further} layer that predicts a further token, which the count "
+                            "of a model's parameters leaves out")  # fmt: skip
+    return body
 
 
 @family("gpt2", "gpt_bigcode")
@@ -184,7 +231,7 @@ def _bloom(config: Config) -> dict[str, Any]:
 
 @family("mpt")
 def _mpt(config: Config) -> dict[str, Any]:
-    block = base(config)
+    block = base(config, table=True)
     ratio = config.integer("expansion_ratio", default=4) or 4
     if ratio != 4:
         block["ffn"] = ratio * block["hidden"]
