@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from itertools import combinations
 from types import SimpleNamespace
 from typing import Any
@@ -13,7 +14,8 @@ from conftest import SYSTEM
 import oracle
 from oracle.ask.climb import _steps
 from oracle.ask.space import Space
-from oracle.kernels.conv import conv, shape
+from oracle.kernels.algorithms import Box, shape
+from oracle.kernels.conv import conv
 from oracle.network.collectives import Message
 from oracle.plan.plan import parse
 from oracle.plan.strategies.expert import places_hit
@@ -368,14 +370,18 @@ def test_the_data_gradient_of_a_strided_convolution() -> None:
     by 16 · 9/4 = 36. The same FLOP as forward: 98 · 16 · 72.
     """
     plain = Curve("conv", "by hand", granule=0.0)
-    given = 2.0, 49.0, 8.0, 16.0, 9.0, 4.0
-    assert shape(plain, "data", *given) == (392, 8, 36)
-    assert shape(plain, "forward", *given) == (98, 16, 72)
-    assert shape(plain, "weight", *given) == (16, 72, 98)
+    given = [np.asarray(each) for each in (2.0, 49.0, 8.0, 16.0, 9.0, 4.0, 1.0, 3.0)]
+    forward, data, weight = (Box(part, *given, 4.0) for part in ("forward", "data", "weight"))
+    assert shape(plain, data) == (392, 8, 36)
+    assert shape(plain, forward) == (98, 16, 72)
+    assert shape(plain, weight) == (16, 72, 98)
     assert 392 * 8 * 36 == 98 * 16 * 72
     # 4 taps of zeros, but for the quarter that is not skipped: 16 (9/4 + 4 · 3/4) = 84
     zeros = Curve("conv", "by hand", granule=0.0, zeros=4.0)
-    assert shape(zeros, "data", *given) == (392, 8, 84)
+    assert shape(zeros, data) == (392, 8, 84)
+    # no kernel of its own for windows that overlap: as if each tap were several
+    assert shape(replace(plain, strided=3.0), data) == (392, 8, 108)
+    assert shape(replace(plain, strided=3.0), forward) == (98, 16, 72)
 
 
 def test_a_strided_convolution_moves_its_whole_input() -> None:

@@ -106,6 +106,9 @@ ROUNDED = {
     "resnet1001": (10.2 + 0.149, 1e6, 1),
     "deepcam": (56.5, 1e6, 1),  # MLPerf HPC
     "unet3d": (31, 1e6, 0),
+    # NVIDIA/DeepLearningExamples, networks as their specs say, counted by hand
+    "unet3d-brats": (31.2, 1e6, 1),
+    "nnunet-3d": (31.19, 1e6, 2),
     "gpt3-175b": (175, 1e9, 0),  # arXiv 2005.14165, Table 2.1
     "megatron-175b": (175, 1e9, 0),  # arXiv 2205.05198, Table 3
     "opt-175b": (175, 1e9, 0),  # arXiv 2205.01068, Table 1
@@ -154,13 +157,56 @@ def test_parameters_round_to_the_published_ones(name: str) -> None:
     assert model(name).parameters / unit == pytest.approx(published, abs=10.0**-places)
 
 
+def u_shaped(given: int, features: list[int], taps: int, corners: int, classes: int) -> int:
+    """Two convolutions with their norms a scale, down and up, and transposed ones between."""
+    count = 0
+    for filters in features:
+        count, given = count + taps * filters * (given + filters) + 4 * filters, filters
+    for filters, below in zip(features[-2::-1], features[:0:-1], strict=True):
+        count += corners * below * filters + filters + taps * 3 * filters**2 + 4 * filters
+    return count + classes * (features[0] + 1)
+
+
+def v_shaped() -> int:
+    """V-Net as its source has it: three convolutions a scale, a bias and two of a norm each."""
+
+    def block(taps: int, given: int, made: int) -> int:
+        return taps * given * made + 3 * made
+
+    down = sum(block(8, f // 2, f) + 3 * block(27, f, f) for f in (32, 64, 128))
+    up = sum(block(8, 2 * f, f) + 3 * block(27, 2 * f, 2 * f) for f in (64,))
+    up += block(8, 128, 32) + 3 * block(27, 64, 64)
+    return block(27, 1, 16) + down + up + block(8, 64, 16) + 27 * 16 * 3 + 3
+
+
+COUNTED = {
+    # nobody states them: by hand from the sources that their specs name
+    "nnunet-2d": u_shaped(4, [32, 64, 128, 256, 512, 512], 9, 4, 4),
+    "vnet": v_shaped(),
+    "cosmoflow-128": sum(27 * c * f + f for c, f in ((4, 32), (32, 64), (64, 128), (128, 256),
+                                                     (256, 512)))
+    + (512 * 4**3 + 1) * 128 + 129 * 64 + 65 * 4,
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", COUNTED)
+def test_parameters_are_those_counted_by_hand(name: str) -> None:
+    assert model(name).parameters == COUNTED[name]
+
+
+def test_u_nets_are_counted_as_their_authors_state() -> None:
+    """31.19 M: the same count gives nnU-Net's of three dimensions."""
+    found = u_shaped(4, [32, 64, 128, 256, 320, 320], 27, 8, 4)
+    assert found == model("nnunet-3d").parameters
+
+
 def test_deepseek_v3_without_its_prediction_is_what_was_released() -> None:
     corrections = 58 * 256  # of each expert's score; no gradient trains them
     assert variant("deepseek-v3", predicts=0).parameters == 671_026_419_200 - corrections
 
 
 def test_every_shipped_model_is_held_against_a_publication() -> None:
-    assert set(catalogue.shipped("models")) == set(EXACT) | set(ROUNDED)
+    assert set(catalogue.shipped("models")) == set(EXACT) | set(ROUNDED) | set(COUNTED)
 
 
 @pytest.mark.parametrize("name", FORWARD_GMAC)

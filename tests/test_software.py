@@ -134,6 +134,7 @@ FIELDS: dict[str, tuple[tuple[Any, str, int, str], dict[str, dict[str, Any]]]] =
     "kernels.logged": ((WORDS, "serial", 64, "bf16"), {}),
     "kernels.repeated": ((DENSE, "serial", 8, "bf16"), {}),
     "kernels.strided": ((DENSE, "serial", 8, "bf16"), {}),
+    "kernels.autocast": ((DENSE, "serial", 8, "bf16"), {}),
     "kernels.norms": ((PICTURES, "data:4", 64, "fp32"), {}),
     "host.dispatch": (REPLICAS, {"host": {"graphs": "none"}}),
     "host.call": (RANKS, {"host": {"graphs": "none"}}),

@@ -2,14 +2,23 @@
 
 A table is one function that reads a CSV and yields cases; nothing here is fitted, and no row
 carries a constant of its own. What ran a table is said once, with its source: `table` is what a
-case, a table and a software are, `megatron`, `deepseek`, `bloom`, `nemo`, `pytorch` and `pictures`
-read.
+case, a table and a software are, `megatron`, `deepseek`, `bloom`, `nemo`, `pytorch`, `pictures`,
+`science` and `vision` read; `networks` are families of one shape.
 """
 
-from benchmarks.published import bloom, deepseek, megatron, nemo, pictures, pytorch
+from benchmarks.published import (
+    bloom,
+    deepseek,
+    megatron,
+    nemo,
+    pictures,
+    pytorch,
+    science,
+    vision,
+)
 from benchmarks.published.table import CARRIED, TABLES, Case, Row, Table, number, rows, tables
 
 __all__ = [
     "CARRIED", "TABLES", "Case", "Row", "Table", "bloom", "deepseek", "megatron", "nemo", "number",
-    "pictures", "pytorch", "rows", "tables",
+    "pictures", "pytorch", "rows", "science", "tables", "vision",
 ]  # fmt: skip

@@ -18,6 +18,7 @@ import numpy as np
 from oracle.calibration.fit import Floats, Indices
 from oracle.kernels import attention, conv, gemm, stream
 from oracle.kernels.curve import ASSUMED
+from oracle.kernels.stream import reduction
 from oracle.readers.kernels import Kernel
 from oracle.spec.device import Curve, Device
 from oracle.spec.units import show
@@ -36,9 +37,13 @@ NUMBERS = {
     "tile": (1.0, 256.0),
     "prologue": (1.0, 1024.0),
     "ramp": (1e-4, 5.0),
+    "pace": (1e8, 1e11),
+    "sweeps": (1e-2, 30.0),
+    "strided": (1.0, 300.0),
     "granule": (1.0, 256.0),
     "zeros": (1e-2, 30.0),
 }
+CONVOLUTIONS = ("conv", "conv3d", "grouped", "depthwise")
 SHAPING = ("tile", "ramp", "prologue", "zeros")
 
 
@@ -176,12 +181,15 @@ def first_guesses(first: Kernel, source: str) -> list[list[Curve]]:
 
 def applies(name: str, known: Curve) -> bool:
     """Whether a curve of this family and part has the number."""
-    if known.family == "stream":
-        return name in ("start", "traffic")
-    convolution = known.family in ("conv", "winograd")
+    if known.family in ("stream", "norm", "pool"):
+        return name in ("start", "traffic", *(["pace"] * (known.family != "stream")))
+    if known.family == "depthwise":
+        return name in ("start", "sustained", "traffic")
+    convolution = known.family in ("conv", "winograd", "conv3d", "grouped")
     data = convolution and known.part == "data"
-    only = {"granule": convolution, "zeros": data and known.family == "conv",
-            "ramp": not known.waves}  # fmt: skip
+    only = {"granule": convolution, "zeros": data and known.family != "winograd",
+            "ramp": not known.waves, "pace": False, "sweeps": known.sweeps > 0,
+            "strided": data and known.strided > 1}  # fmt: skip
     return only.get(name, True)
 
 
@@ -239,17 +247,21 @@ def pricer(
     return price
 
 
-def seconds_of(device: Device, family: str, precision: str, part: str, shapes: Floats) -> Floats:
+def seconds_of(
+    device: Device, family: str, precision: str, part: str, shapes: Floats, layout: str = ""
+) -> Floats:
     """Price kernels whose shapes stand in columns, in the order of `readers.kernels.SHAPES`."""
     if family == "gemm":
         return np.asarray(gemm(device, precision, *shapes, queued=True))
-    if family == "conv":
+    if family in CONVOLUTIONS:
         batch, channels, filters, *boxes, groups = shapes
         out, window, stride = (tuple(boxes[at : at + 3]) for at in (0, 3, 6))
         return np.asarray(conv(
             device, precision, batch, channels, filters, out, window, stride, groups, part,
-            queued=True,
+            family=family, layout=layout, queued=True,
         ))  # fmt: skip
+    if family in ("norm", "pool"):
+        return reduction(device, family, *shapes)
     if family == "attention":
         batch, heads, kv_heads, queries, keys, width, causal = shapes
         masked, full = (
@@ -268,10 +280,11 @@ def size(family: str, shapes: Floats) -> Floats:
     if family == "attention":
         batch, heads, _, queries, keys, width, causal = shapes
         return np.asarray(4 * batch * heads * queries * keys * width / (1 + causal))
-    double = 1.0 if family == "stream" else 2.0
-    shapes = np.delete(shapes, [9, 10, 11], axis=0) if family == "conv" else shapes
-    work = double * np.prod(shapes, axis=0)
-    return np.asarray(work / shapes[-1] ** 2 if family == "conv" else work)
+    if family in ("stream", "norm", "pool"):
+        return np.asarray(shapes[0])
+    shapes = np.delete(shapes, [9, 10, 11], axis=0) if family in CONVOLUTIONS else shapes
+    work = 2.0 * np.prod(shapes, axis=0)
+    return np.asarray(work / shapes[-1] ** 2 if family in CONVOLUTIONS else work)
 
 
 def report(result: KernelFit) -> str:

@@ -1,6 +1,7 @@
 """Seconds of local work: pure functions of shapes on a device, and measured profiles.
 
 gemm attention conv stream    seconds of one family of kernels
+algorithms    what each algorithm of a convolution takes
 curve         how a family uses a device: peak, traffic, start
 waves         whole waves of whole tiles
 rows          forward and backward seconds of every row of a model

@@ -1,4 +1,4 @@
-"""Convolutions of one, two or three dimensions, forward and both gradients.
+"""Convolutions of planes and volumes, dense, grouped and by channel: all three parts of each.
 
 As an implicit matrix product (`chetlur2014`), with P output points, F filters, C channels
 and a window of K points:
@@ -7,37 +7,37 @@ and a window of K points:
     data     m = B·P·strides  n = C/g   k = F/g·K/strides      the same FLOP, by the input's points
     weight   m = F/g          n = C/g·K k = B·P
 
-and, where it may be, by Winograd's 6×6 tiles (`lavin2016`: 4 times fewer products of a 3×3
-window) or, one filter a channel, directly; the library picks the fastest of its algorithms,
-hence the minimum. Tiles are transformed in a workspace, which a framework may limit:
+What else a library has for a family, it takes where that is faster (`algorithms`):
 
-    apart    6²·4 bytes · (C·F + tiles·(C + F))      transform, multiply, transform back
-    at once  4²·4 bytes · C·F                        4×4 tiles, 2.25 times fewer products; no part
-                                                     of the weight's gradient
+    conv       planes: Winograd's tiles (`lavin2016`)
+    conv3d     volumes, without Winograd, on matrix units
+               or on vector units
+    grouped    some channels to a group: as many small products
+    depthwise  one filter a channel: every element is read once and used for K products, so that
+               memory sets the pace of all three parts
+
+A library's matrix units want channels last, 16 bytes of them at a time: 8 in fp16, 4 in TF32
+(NVIDIA, Convolutional Layers User's Guide). Curves that were fitted to tensors with channels first
+take more of them at least. Where a framework keeps them first, tensors are turned
+before and after: a pass over |x| + |y|, read and written, for each part.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from typing import TypeAlias
 
 import numpy as np
 
-from oracle.kernels.curve import (
-    OPERAND_BYTES,
-    curve,
-    duration,
-    fitted,
-    powered,
-    precision_on,
-)
+from oracle.kernels.algorithms import Box, direct, fastest, implicit, product
+from oracle.kernels.curve import OPERAND_BYTES, powered, precision_on
+from oracle.kernels.stream import stream
 from oracle.models.model import Floats
 from oracle.models.shard import Numbers
-from oracle.spec.device import Curve, Device
+from oracle.spec.device import Device
 
 Three: TypeAlias = tuple[Numbers, Numbers, Numbers]  # depth, height, width; 1 where there is none
-TRANSFORM = 6  # points of a Winograd tile along height and along width
-SMALL = 4  # of a tile that is transformed in the same kernel
+MATRIX = ("tf32", "fp16", "bf16", "fp8")
+ALIGNED = 16.0  # bytes of channels that matrix units take at a time, where channels stand last
 
 
 def conv(
@@ -52,71 +52,70 @@ def conv(
     groups: Numbers = 1,
     part: str = "forward",
     *,
+    family: str | None = None,
+    layout: str = "",
     workspace: float = np.inf,
     queued: bool = False,
 ) -> Floats:
-    """Seconds of a convolution's forward pass, data gradient or weight gradient."""
+    """Seconds of a convolution's forward pass, data gradient or weight gradient.
+
+    `layout` is the framework's, where the channels stand: "first", "last", or "turned": last, and
+    first for the library, with windows of more than one point.
+    """
     own = precision_on(device, precision)
-    rate, batch = device.peak[own], np.asarray(batch, float)
     points, taps, strides = (product(three) for three in (extents_out, window, stride))
     inner, outer = np.asarray(channels, float) / groups, np.asarray(filters, float) / groups
-    moved = OPERAND_BYTES[precision] * groups * (
-        batch * (inner * points * strides + outer * points) + inner * outer * taps
-    )  # fmt: skip
-    used = curve(device, "conv", own, part)
-    form = (part, batch, points, inner, outer, taps, strides)
-    seconds = duration(used, device, rate, *shape(used, *form), groups, moved)
-    quick = fitted(device, "winograd", own, part)
-    if quick is not None:
-        side = np.asarray(window[2])
-        square = (side >= 3) & (side <= 5) & (window[1] == side) & (taps == side**2)
-        # a tile makes 4×4 outputs of a 3×3 window, 2×2 of a 5×5
-        square = square & (strides == 1)
-        for tile, room in _tiles(part, batch, points, inner * groups, outer * groups, side):
-            made = np.maximum(tile + 1 - side, 1)
-            saving = taps * (made / tile) ** 2
-            saved = duration(quick, device, rate * saving, *shape(quick, *form), groups, moved)
-            may = square & (room <= workspace) & (tile > side)
-            seconds = np.where(may, np.minimum(seconds, saved), seconds)
-            if np.isinf(workspace):  # the largest tiles are the fastest
-                break
-    if np.any(np.asarray(groups) > 1):
-        plain = curve(device, "direct", "fp32", part)
-        vector = device.peak.get("fp32", rate)
-        by_hand = duration(plain, device, vector, *shape(plain, *form), groups, moved)
-        seconds = np.where(np.asarray(groups) > 1, np.minimum(seconds, by_hand), seconds)
-    flop = 2 * batch * points * inner * outer * taps * groups
-    return powered(device, own, seconds, flop, queued)
+    side = np.where(np.asarray(window[1]) == window[2], window[2], 0)
+    width = OPERAND_BYTES[precision]
+    most = ALIGNED / width if layout == "last" and matrix(device, own) else np.inf
+    box = Box(part, np.asarray(batch, float), points, inner, outer, taps, strides,
+              np.asarray(groups, float), side, width, most)  # fmt: skip
+    if family is None:
+        family = family_of(channels, filters, groups)
+    own_turns: Numbers = 0.0
+    if layout == "turned":
+        layout, own_turns = "first", np.where(taps > 1, passes(device, box), 0.0)
+    if family == "depthwise":
+        seconds = direct(device, box)
+    elif family == "conv" and not (layout == "first" and matrix(device, own)):
+        seconds = fastest(device, own, box, workspace)
+    else:
+        seconds = aligned(device, family, own, box, layout)
+    return powered(device, own, seconds + own_turns, box.flop, queued)
 
 
-def _tiles(
-    part: str, batch: Floats, points: Floats, channels: Floats, filters: Floats, side: Floats
-) -> Iterator[tuple[int, Floats]]:
-    """Winograd's tiles, the largest first: their side, and the bytes of workspace they ask for."""
-    made = np.maximum(TRANSFORM + 1 - side, 1) ** 2
-    tiles = batch * points / made
-    yield TRANSFORM, 4.0 * TRANSFORM**2 * (channels * filters + tiles * (channels + filters))
-    if part != "weight":
-        yield SMALL, 4.0 * SMALL**2 * channels * filters
+def family_of(channels: Numbers, filters: Numbers, groups: Numbers, rank: int = 2) -> str:
+    """Which kernels run it: by its groups, and by how many extents it has."""
+    if np.all(np.asarray(groups) <= 1):
+        return "conv3d" if rank > 2 else "conv"
+    return "depthwise" if np.all(np.asarray(channels) <= groups) else "grouped"
 
 
-def shape(
-    used: Curve, part: str, batch: Floats, points: Floats, inner: Floats, outer: Floats,
-    taps: Floats, strides: Floats,
-) -> tuple[Floats, Floats, Floats]:  # fmt: skip
-    """m, n, k of the matrix product that this part of a convolution is, of one group."""
-    if part == "forward":
-        return batch * points, outer, np.sqrt(inner * inner + used.granule**2) * taps
-    if part == "data":
-        looped = taps / strides + used.zeros * (1 - 1 / strides)
-        deep = np.sqrt(outer * outer + used.granule**2)
-        return batch * points * strides, inner, deep * looped
-    if part == "weight":
-        return outer, np.sqrt(inner * inner + used.granule**2) * taps, batch * points
-    raise ValueError(f"a convolution has the parts forward, data and weight, not {part!r}")
+def aligned(device: Device, family: str, own: str, box: Box, layout: str) -> Floats:
+    """Seconds of an implicit product on matrix units, or on vector units where those are faster.
+
+    With channels first a library takes vector units for few channels: nothing is turned there.
+    """
+    fast = implicit(device, family, own, box) + turned(device, own, box, layout)
+    if layout != "first" or not matrix(device, own) or "fp32" not in device.peak:
+        return fast
+    return np.minimum(fast, implicit(device, family, "fp32", box))
 
 
-def product(three: Three) -> Floats:
-    """The points of a box, as a float array."""
-    depth, height, width = three
-    return np.asarray(depth, float) * height * width
+def matrix(device: Device, own: str) -> bool:
+    """Whether numbers of this precision are multiplied by matrix units."""
+    return own in MATRIX and device.generation not in ("", "pascal")
+
+
+def turned(device: Device, own: str, box: Box, layout: str) -> Floats:
+    """Seconds to bring both tensors of a part into the layout that matrix units want.
+
+    Volta's kernels for planes take channels first as they are: DeepBench's timings have no such
+    pass in them.
+    """
+    return passes(device, box) if layout == "first" and matrix(device, own) else np.zeros(1)
+
+
+def passes(device: Device, box: Box) -> Floats:
+    """Seconds to read and write both tensors of a part."""
+    return stream(device, 2 * box.width * box.elements, queued=True)

@@ -23,7 +23,7 @@ from oracle.kernels.waves import waves
 from oracle.models.model import Floats
 from oracle.models.shard import Numbers
 from oracle.spec.device import Curve, Device
-from oracle.spec.doubt import PRECISION, SIBLING, UNTILED
+from oracle.spec.doubt import FAMILY, PRECISION, SIBLING, UNTILED
 from oracle.spec.precision import NARROW
 
 # bytes of an element as a kernel reads it
@@ -53,20 +53,36 @@ RELATED = {
 }
 # what kernels do on a device that nobody measured: round figures of those that were, each with
 # what twenty kernels together err by / COMMON, and the work from which on they err by no more
+LIKE = {"conv3d": "conv"}  # whose curve matrix units have where a family was not measured
 GUESS = Curve("", "assumed: round figures of measured devices", origin="assumed", uncertainty=0.3)
 ASSUMED = {
     "gemm": replace(GUESS, family="gemm", tile=16, prologue=72, ramp=0.03, uncertainty=0.09,
                     reach=(1e10, inf)),
     "conv": replace(GUESS, family="conv", sustained=0.7, prologue=16, ramp=0.3, uncertainty=0.6,
                     reach=(1e10, inf)),
-    "direct": replace(GUESS, family="direct", sustained=0.25, traffic=0.6, tile=1, prologue=0,
-                      granule=0, uncertainty=0.5),
+    # vector units on volumes: fitted to a T4's kernels and one of an RTX 2080 Ti, with the share of
+    # the memory bandwidth that planes reach
+    "conv3d": replace(GUESS, family="conv3d", sustained=1.0, tile=72, prologue=5.6, ramp=0.3,
+                      granule=7.4, uncertainty=FAMILY),
+    "conv3d weight": replace(GUESS, family="conv3d", sustained=1.0, tile=72, prologue=64,
+                             ramp=0.01, granule=7.4, uncertainty=FAMILY),
+    "grouped": replace(GUESS, family="grouped", sustained=0.5, tile=64, prologue=16, ramp=0.3,
+                       granule=16, uncertainty=1.0),
+    "grouped weight": replace(GUESS, family="grouped", sustained=0.5, tile=64, prologue=64,
+                              ramp=0.01, granule=16, uncertainty=1.0),
+    "depthwise": replace(GUESS, family="depthwise", sustained=0.25, traffic=0.4, tile=1, prologue=0,
+                         ramp=0.0, granule=0, uncertainty=0.7),
+    "depthwise weight": replace(GUESS, family="depthwise", sustained=0.1, traffic=0.2, tile=1,
+                                prologue=0, ramp=0.0, granule=0, uncertainty=1.0),
     # what a weight's gradient adds up is dealt to all processors, so few of them idle
     "conv weight": replace(GUESS, family="conv", sustained=0.75, prologue=64, ramp=0.01,
                            uncertainty=0.6, reach=(1e10, inf)),
     "attention": replace(GUESS, family="attention", sustained=0.5, prologue=196, ramp=2,
                          uncertainty=0.15, reach=(1e11, inf)),
     "stream": replace(GUESS, family="stream", start=2e-6),
+    # fitted to kernels3d.csv on A100, L40S and T4 together: forward, channels first
+    "norm": replace(GUESS, family="norm", start=2.4e-6, traffic=0.75, pace=2.3e9),
+    "pool": replace(GUESS, family="pool", start=4.8e-6, traffic=0.77, pace=1.4e9),
     # operators of which only FLOP and bytes are known: a tenth of the peak, or most of it
     "counted": replace(GUESS, family="counted", sustained=0.3, uncertainty=0.9),
 }  # fmt: skip
@@ -99,6 +115,13 @@ def tiled(device: Device, own: str) -> bool:
 def curve(device: Device, family: str, precision: str = "", part: str = "") -> Curve:
     """The curve that fits best: same precision and part, else a related one, else assumed."""
     found = fitted(device, family, precision, part)
+    if found is None and family in LIKE and precision != "fp32":  # matrix units do alike
+        like = fitted(device, LIKE[family], precision, part)
+        if like is not None:
+            source = f"as {LIKE[family]} until `oracle measure compute` is run: {like.source}"
+            found = replace(
+                like, family=family, origin="assumed", source=source, uncertainty=FAMILY
+            )
     return ASSUMED.get(f"{family} {part}", ASSUMED[family]) if found is None else found
 
 

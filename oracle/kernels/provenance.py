@@ -15,13 +15,17 @@ from numpy.typing import NDArray
 
 from oracle.kernels.curve import Origin, origin
 from oracle.kernels.passes import Passes
+from oracle.kernels.rows import families
 from oracle.models.model import Floats, Model
 from oracle.models.shard import Numbers, Shard
 from oracle.spec.device import ORIGINS, Device
-from oracle.spec.doubt import COMMON, EXACT, FAMILY, FOLD, SCALED
+from oracle.spec.doubt import COMMON, EXACT, FOLD, SCALED
 from oracle.spec.options import Options
+from oracle.spec.software import Software
 
 MEASURED = ("measured", "fitted")
+CONVOLUTIONS = ("conv", "conv3d", "grouped", "depthwise")
+ANY = ("stream", "norm", "pool", "depthwise")  # their curves are of any precision
 
 
 @dataclass(eq=False)
@@ -71,21 +75,21 @@ def provenance(
             tally.add("assumed", np.ones(len(times.forward)), 0.0, 0.0)
         return ahead, back, update
     size = times.forward.shape
-    for (family, foreign), columns in _families(shard.model).items():
+    for family, columns in _families(shard.model, shard.software, options.precision).items():
         at = np.array(columns)
         work = 2.0 * shard.model.mac[at] * np.broadcast_to(shard.micro * shard.work, size)[:, at]
         for part, tally in (("forward", ahead), ("data", back), ("weight", back)):
             seconds = np.broadcast_to(getattr(times, part), size)[:, at] * shard.model.repeat[at]
             if not seconds.any():
                 continue
-            which = part if family == "conv" else ""
-            own = origin(device, family, "" if family == "stream" else options.precision, which)
+            which = part if family in CONVOLUTIONS else ""
+            own = origin(device, family, "" if family in ANY else options.precision, which)
             if np.ndim(times.measured):
                 how = (
                     np.broadcast_to(each, size)[:, at] for each in (times.measured, times.spread)
                 )
                 seconds = _measured(tally, seconds, *how)
-            _modelled(tally, seconds, own, work, FAMILY * foreign)
+            _modelled(tally, seconds, own, work)
     profile = options.profile
     held = weights.sum(axis=1)
     if profile is not None and profile.has(options.optimizer):
@@ -108,12 +112,10 @@ def _measured(tally: Provenance, seconds: Floats, how: NDArray[np.int8], spread:
     return rest
 
 
-def _modelled(
-    tally: Provenance, seconds: Floats, own: Origin, work: Floats, foreign: float
-) -> None:
+def _modelled(tally: Provenance, seconds: Floats, own: Origin, work: Floats) -> None:
     """Count seconds of the kernel model, by the origin of their curve."""
     total = seconds.sum(axis=1)
-    uncertainty = (COMMON[own.kind] * own.uncertainty + foreign) * total
+    uncertainty = COMMON[own.kind] * own.uncertainty * total
     outside: Numbers = 0.0
     if own.reach:
         low, high = own.reach[0], own.reach[-1]
@@ -124,14 +126,18 @@ def _modelled(
     tally.add(own.kind, total, outside, uncertainty)
 
 
-def _families(model: Model) -> dict[tuple[str, bool], list[int]]:
-    """Rows by the family of kernels that most of their work is, and whether its curve has another.
-
-    Curves of convolutions are fitted to planes whose channels all meet.
-    """
-    found: dict[tuple[str, bool], list[int]] = {}
-    for i, row in enumerate(model.rows):
-        family = "gemm" if row.work == "attention" and not row.flash else str(row.work)
-        foreign = family == "conv" and (len(row.made.extents) > 2 or row.groups > 1)
-        found.setdefault((family, foreign), []).append(i)
-    return found
+def _families(model: Model, software: Software, precision: str) -> dict[str, list[int]]:
+    """Rows by the family of kernels that most of their work is."""
+    found: dict[str, list[int]] = {}
+    for family in families(model):
+        name = family.kind
+        if name in ("conv", "deconv"):
+            name = family.more[0]
+        elif name == "reduction":
+            reduced, _, rank = family.more
+            first = software.convolution.stands(precision, rank) == "first"
+            name = reduced if first else "stream"
+        elif name == "attention" and not family.rows[0].flash:
+            name = "gemm"
+        found.setdefault(name, []).extend(int(i) for i in family.columns)
+    return {name: sorted(columns) for name, columns in found.items()}

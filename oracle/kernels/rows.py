@@ -13,12 +13,12 @@ from typing import Any
 import numpy as np
 
 from oracle.kernels.attention import attention
-from oracle.kernels.conv import conv
+from oracle.kernels.conv import conv, family_of
 from oracle.kernels.curve import curve, precision_on
 from oracle.kernels.gemm import gemm
 from oracle.kernels.passes import Passes
 from oracle.kernels.profile.measured import Profile
-from oracle.kernels.stream import stream
+from oracle.kernels.stream import reduction, stream
 from oracle.models import masks
 from oracle.models.layers import Row
 from oracle.models.model import Axes, Floats, Model
@@ -40,6 +40,9 @@ CAST = {"fp8": 4.0, "mxfp8": 2 + 2 * NARROW["mxfp8"], "nvfp4": 4 + 2 * NARROW["n
 # passes over fp32 logits for a loss that is only logged: cast up, then a logarithm of the softmax
 # that reads a row three times, since those at work together are more than a cache holds
 LOGGED = 1.5 + 4
+NARROWED = 6.0  # bytes an element that is cast between 16 and 32 bits
+# a score under autocast: softmax writes 32 bits, cast down; back cast up, read twice as wide
+SCORED = {"forward": 8.0, "data": 10.0}
 MERGED = 10  # bytes to add an element of a part's result to those before it, in fp32
 
 
@@ -103,14 +106,17 @@ def _launches(row: Row) -> tuple[int, int]:
 class Family:
     """Rows that one call prices together, and what is known of them beside their local shapes."""
 
-    def __init__(self, kind: str, model: Model, columns: list[int]) -> None:
-        self.kind, self.columns = kind, np.array(columns)
+    def __init__(self, key: tuple[Any, ...], model: Model, columns: list[int]) -> None:
+        (self.kind, *self.more), self.columns = key, np.array(columns)
         self.rows = rows = [model.rows[i] for i in columns]
         self.experts = np.array([r.experts for r in rows], float)
         self.vocab, self.loss = (
             np.array([each in (r.role, r.kind) for r in rows]) for each in ("vocab", "loss")
         )
         self.adds = np.array([r.adds for r in rows])
+        self.normed, self.summed = (
+            np.array([r.kind == kind and r.made.tokens for r in rows]) for kind in ("norm", "add")
+        )
         self.bias = np.array([r.bias for r in rows])
         self.reads, self.rereads = (
             np.array([getattr(r, passes) for r in rows], float).T for passes in ("reads", "rereads")
@@ -127,9 +133,14 @@ def families(model: Model) -> tuple[Family, ...]:
         if row.work == "attention":
             key = ("attention", _masked(row), row.flash, row.version, row.apart)
         elif row.work == "conv":
-            key = ("deconv" if row.kind == "deconv" else "conv",)
+            rank = len(row.made.extents)
+            kind = family_of(row.given.channels, row.made.channels, row.groups, rank)
+            key = ("deconv" if row.kind == "deconv" else "conv", kind, rank)
+        elif row.spans or row.kind == "pool":
+            rank = len(row.given.extents)
+            key = ("reduction", "norm" if row.spans else "pool", row.spans, rank)
         found.setdefault(key, []).append(i)
-    return tuple(Family(key[0], model, columns) for key, columns in found.items())
+    return tuple(Family(key, model, columns) for key, columns in found.items())
 
 
 def _masked(row: Row) -> bool:
@@ -184,17 +195,25 @@ def _gemm(at: _At, device: Device, precision: str, part: str) -> Floats:
 
 
 def _conv(at: _At, device: Device, precision: str, part: str) -> Floats:
-    shard = at.shard
+    shard, asked = at.shard, part
     channels, filters, made = at(shard.channels), at(shard.filters), at.three(shard.made)
     if at.family.kind == "deconv":  # the forward pass of one is the data gradient of the other
         channels, filters, made = filters, channels, at.three(shard.given)
         part = {"forward": "data", "data": "forward"}.get(part, part)
     groups = np.minimum(at(shard.model.groups), np.minimum(channels, filters))
-    return conv(
+    family, rank = at.family.more
+    seconds = conv(
         device, precision, at(shard.micro), channels, filters, made, at.three(shard.model.window),
-        at.three(shard.model.stride), groups, part,
+        at.three(shard.model.stride), groups, part, family=family,
+        layout=shard.software.convolution.stands(precision, rank),
         workspace=shard.software.convolution.limit, queued=True,
     )  # fmt: skip
+    # a bias is added by a kernel of its own, and its gradient summed by one
+    passes = {"forward": 2.0, "data": 0.0, "weight": 1.0}[asked]
+    if passes and shard.software.kernels.biases == "apart" and at.family.bias.any():
+        moved = passes * shard.delta * at(shard.micro) * at(shard.y)
+        seconds = seconds + np.where(at.family.bias, stream(device, moved, queued=True), 0.0)
+    return seconds
 
 
 def _attention(at: _At, device: Device, precision: str, part: str) -> Floats:
@@ -214,6 +233,9 @@ def _attention(at: _At, device: Device, precision: str, part: str) -> Floats:
         "forward" if part == "forward" else "backward", row.flash, dropout, version=row.version,
         queued=True,
     )  # fmt: skip
+    if shard.software.kernels.autocast and shard.delta < 4 and not row.flash:
+        scores = at(shard.micro) * at(shard.heads) * queries * keys
+        core = core + stream(device, SCORED[part] * scores, queued=True)
     core = core * rounds**2 / at(shard.long) + _stream(at, device, precision, part)
     made = at(shard.heads) + (2 * asked if part == "data" else 0)  # o; dq, dk, dv
     merged = stream(device, MERGED * at(shard.micro) * queries * width * made, queued=True)
@@ -228,9 +250,26 @@ def _stream(at: _At, device: Device, precision: str, part: str) -> Floats:
     if part == "forward":  # each time read and written in 16 bits, or read in 32
         over_x = over_x + LOGGED * at.family.loss * shard.software.kernels.logged
     # a loss is taken in fp32 whatever the precision
-    width = np.where(at.family.loss, 4.0, shard.delta)
-    moved = at(shard.micro) * width * (over_x * at(shard.x) + over_y * at(shard.y))
+    wide, cast = at.family.loss, np.zeros(1)
+    if shard.software.kernels.autocast and shard.delta < 4:
+        wide = wide | at.family.normed | at.family.summed
+        cast = np.where(at.family.normed, NARROWED, 0.0) * at(shard.y)
+    width = np.where(wide, 4.0, shard.delta)
+    moved = at(shard.micro) * (width * (over_x * at(shard.x) + over_y * at(shard.y)) + cast)
     return np.where(moved > 0, stream(device, moved, queued=True), 0.0)
+
+
+def _reduction(at: _At, device: Device, precision: str, part: str) -> Floats:
+    """Norms and pools: passes over memory, channel by channel where channels come first."""
+    shard = at.shard
+    family, spans, rank = at.family.more
+    if part == "weight" or shard.software.convolution.stands(precision, rank) != "first":
+        return _stream(at, device, precision, part)
+    over_x, over_y = at.family.reads if part == "forward" else at.family.rereads
+    elements = at(shard.micro) * (over_x * at(shard.x) + over_y * at(shard.y))
+    blocks = at(shard.channels) * (1.0 if spans == "batch" else at(shard.micro))
+    seconds = reduction(device, family, shard.delta * elements, elements, blocks)
+    return np.where(elements > 0, seconds, 0.0)
 
 
 def _counted(at: _At, device: Device, precision: str, part: str) -> Floats:
@@ -244,5 +283,6 @@ def _counted(at: _At, device: Device, precision: str, part: str) -> Floats:
 
 PRICE = {
     "gemm": _gemm, "conv": _conv, "deconv": _conv, "attention": _attention, "stream": _stream,
+    "reduction": _reduction,
     "counted": _counted,
 }  # fmt: skip

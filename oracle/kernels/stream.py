@@ -34,6 +34,25 @@ def stream(device: Device, nbytes: Numbers, *, queued: bool = False) -> Floats:
     return launched(device, used.start + np.asarray(nbytes, float) / rate, queued)
 
 
+def reduction(
+    device: Device, family: str, nbytes: Numbers, elements: Numbers, blocks: Numbers
+) -> Floats:
+    """Seconds of norms and pools that work down one channel after the other.
+
+        start + max(bytes / (bandwidth · share), elements / (pace · min(blocks, processors)))
+
+    Each of the `blocks` (channels, or samples' channels) is one processor's work, which takes its
+    elements one by one: few channels leave processors idle, and 16 bits are no faster than 32.
+    """
+    used = curve(device, family)
+    rate = device.memory_bandwidth * used.traffic
+    seconds = np.asarray(nbytes, float) / rate
+    if used.pace:
+        busy = np.minimum(np.asarray(blocks, float), device.processors)
+        seconds = np.maximum(seconds, np.asarray(elements, float) / (used.pace * busy))
+    return np.asarray(used.start + seconds)
+
+
 def update(
     device: Device,
     precision: str,

@@ -11,8 +11,9 @@ from oracle.models.layers import Misfit, Placed, Row, Shape
 from oracle.models.training import FORMS, FULL, Training, adapters, frozen, training
 from oracle.models.transformer import Transformer
 from oracle.spec.document import Fault, Node, SpecError, suggest
+from oracle.spec.kernel_choice import KernelChoice
 from oracle.spec.schema import Clash, Count
-from oracle.spec.software import PLAIN, KernelChoice
+from oracle.spec.software import PLAIN
 
 MOST_ROWS = 3072  # of a model, equal blocks counted once; and of layers and blocks in a row
 Tensor: TypeAlias = tuple[Shape, int]  # its shape, and the row that made it; -1: the input

@@ -25,8 +25,9 @@ from oracle.spec import catalogue
 from oracle.spec.changes import parted, rewrite, scalars
 from oracle.spec.dataset import Dataset
 from oracle.spec.document import Node, fingerprint
+from oracle.spec.kernel_choice import KernelChoice
 from oracle.spec.schema import read
-from oracle.spec.software import PLAIN, KernelChoice
+from oracle.spec.software import PLAIN
 
 MOST_UNITS = 192  # pieces that a pipeline deals out: cutting takes time by their square
 Floats: TypeAlias = NDArray[np.float64]

@@ -27,8 +27,8 @@ from oracle.models.layers import (
 from oracle.models.layers.latent import Latent
 from oracle.models.layers.tokens import Documents
 from oracle.spec.document import Node
+from oracle.spec.kernel_choice import KernelChoice
 from oracle.spec.schema import Between, Clash, Count, Whole
-from oracle.spec.software import KernelChoice
 
 
 @dataclass(frozen=True)

@@ -3,6 +3,8 @@
     m, n, k, *_ms                                   matrix products (both sources)
     w, h, c, n, k, s_filter_w, …, fwd_ms, bwd_*_ms  DeepBench's convolutions, three timings a row
     batch, seq, heads, kv_heads, head_dim, *_ms     attention, queries and keys equally many
+    op, in_channels, input_shape_ncdhw, time_ms, …  layers of a framework, forward: convolutions
+                                                    of planes and volumes, norms, pools
     family, precision, part, shape, seconds         ours; a shape is "m=1024 n=4096 k=4096"
 
 DeepBench's inference rows are other kernels (int8, padded, another library) and are passed over.
@@ -31,13 +33,20 @@ SHAPES: dict[str, tuple[str, ...]] = {
     ),
     "attention": ("batch", "heads", "kv_heads", "queries", "keys", "width", "causal"),
     "stream": ("bytes",),
+    "norm": ("bytes", "elements", "blocks"),
+    "pool": ("bytes", "elements", "blocks"),
 }  # fmt: skip
+# families of convolutions beside that of dense planes
+SHAPES |= dict.fromkeys(("conv3d", "grouped", "depthwise"), SHAPES["conv"])
 PARTS = {
     "gemm": ("",),
     "conv": ("forward", "data", "weight"),
     "attention": ("forward", "backward"),
     "stream": ("",),
+    "norm": ("",),
+    "pool": ("",),
 }
+PARTS |= dict.fromkeys(("conv3d", "grouped", "depthwise"), PARTS["conv"])
 DEFAULTS = {"count": 1.0, "groups": 1.0, "causal": 1.0} | {
     f"{box}_{axis}": 1.0 for box in ("out", "window", "stride") for axis in ("depth", "height")
 }
@@ -178,6 +187,66 @@ def attention(cells: Mapping[str, str], where: str) -> Iterator[Kernel]:
     yield Kernel("attention", kind, shape, seconds_of(cells), part, cells.get("device", ""), where)
 
 
+def layer(cells: Mapping[str, str], where: str) -> Iterator[Kernel]:
+    """A layer's forward pass as a framework runs it, channels first."""
+    if cells.get("pass", "forward") != "forward":
+        raise ValueError(f"a {cells['pass']} pass")
+    op, device = cells["op"], cells.get("gpu") or cells.get("device", "")
+    # where 32 bits are multiplied as TF32 by default: matrix units of Ampere and later
+    kind = cells["precision"].split()[0]
+    if kind == "fp32" and "TF32" in cells["precision"] and not device.startswith(("T4", "V100")):
+        kind = "tf32"
+    given = [int(word) for word in cells["input_shape_ncdhw"].split("x")]
+    seconds = positive(cells["time_ms"], "time_ms") * 1e-3
+    if "norm" in op or "pool" in op:
+        family, shape = ("norm", normed(op, given)) if "norm" in op else ("pool", pooled(cells))
+        yield Kernel(family, kind, shape, seconds, "", device, where)
+        return
+    rank, transposed = len(given) - 2, "transpose" in op
+    if op not in ("conv2d", "conv3d", "conv_transpose2d", "conv_transpose3d"):
+        raise ValueError(f"{op} is more than one kernel")
+
+    def three(name: str, default: int) -> list[int]:
+        words = [int(word) for word in cells[name].split("x")] if cells[name] else [default]
+        words = words * rank if len(words) == 1 else words
+        return [default] * (3 - rank) + words
+
+    window, stride, apart = three("kernel", 1), three("stride", 1), three("dilation", 1)
+    pads = [0] * (3 - rank) + ([int(w) for w in cells["padding"].split("x")] or [0])[:rank]
+    channels, filters = int(cells["in_channels"]), round(float(cells["out_channels"]))
+    groups = round(float(cells["groups"] or 1))
+    seen = [1] * (3 - rank) + given[2:]
+    made = [
+        (n + 2 * p - d * (k - 1) - 1) // s + 1
+        for n, p, d, k, s in zip(seen, pads, apart, window, stride, strict=True)
+    ]
+    if transposed:  # the data gradient of the convolution the other way round
+        made, channels, filters = seen, filters, channels
+    family = "conv" if rank < 3 else "conv3d"
+    if groups > 1:
+        family = "depthwise" if channels == groups else "grouped"
+    shape = (given[0], channels, filters, *made, *window, *stride, groups)
+    part = "data" if transposed else "forward"
+    yield Kernel(family, kind, tuple(map(float, shape)), seconds, part, device, where)
+
+
+def normed(op: str, given: list[int]) -> tuple[float, ...]:
+    """Bytes, elements and blocks of a norm: read twice, written once, in 32 bits."""
+    elements = 3.0 * math.prod(given)
+    samples = 1 if op == "batchnorm" else given[0]
+    return 4 * elements, elements, float(samples * given[1])
+
+
+def pooled(cells: Mapping[str, str]) -> tuple[float, ...]:
+    """Bytes, elements and blocks of a pool: what goes in and what comes out, in 32 bits."""
+    samples, channels, *seen = (int(word) for word in cells["input_shape_ncdhw"].split("x"))
+    numbers = (cells[name] for name in ("kernel", "stride", "padding", "dilation"))
+    window, stride, pad, apart = (int(word or 1) for word in numbers)
+    made = [(n + 2 * pad - apart * (window - 1) - 1) // stride + 1 for n in seen]
+    elements = float(samples * channels * (math.prod(seen) + math.prod(made)))
+    return 4 * elements, elements, float(samples * channels)
+
+
 def refuse_inference(cells: Mapping[str, str]) -> None:
     """DeepBench's inference rows are other kernels than those of training."""
     if cells.get("phase", "train") != "train":
@@ -232,6 +301,7 @@ def positive(cell: str, name: str, zero: bool = False) -> float:
 FORMATS: tuple[tuple[str, set[str], Callable[[Mapping[str, str], str], Iterator[Kernel]]], ...] = (
     ("own kernel measurement", {"family", "precision", "shape", "seconds"}, own_format),
     ("DeepBench convolutions", {"w", "h", "c", "n", "k", "s_filter_w", "fwd_ms"}, convolution),
+    ("layers of a framework", {"op", "in_channels", "input_shape_ncdhw", "time_ms"}, layer),
     ("attention", {"batch", "seq", "heads", "kv_heads", "head_dim"}, attention),
     ("matrix products", {"m", "n", "k"}, matrix_product),
 )

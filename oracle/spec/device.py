@@ -11,7 +11,10 @@ from oracle.spec.precision import PRECISIONS
 from oracle.spec.schema import Between, Clash, Count, Ratio
 from oracle.spec.units import Bytes, BytesPerSecond, Flop, FlopPerSecond, Price, Seconds
 
-FAMILIES = ("gemm", "conv", "winograd", "direct", "attention", "stream")
+FAMILIES = (
+    "gemm", "conv", "winograd", "conv3d", "grouped", "depthwise", "attention", "stream", "norm",
+    "pool", "embedding", "batched", "recurrent", "scan", "fft",
+)  # fmt: skip
 PARTS = ("forward", "data", "weight", "backward")
 Reached = Annotated[float, Between(1e-3, 1)]  # of what a datasheet says
 ORIGINS = ("measured", "fitted", "datasheet", "assumed")
@@ -24,7 +27,7 @@ class Curve:
     `oracle.kernels` has the equation; a fit writes one for each family, precision and part.
     """
 
-    family: str  # "gemm", "conv", "winograd", "direct", "attention", "stream"
+    family: str  # one of FAMILIES
     source: str
     precision: str = ""  # "" for any
     part: str = ""  # "" for any; else "forward", "data", "weight", "backward"
@@ -36,6 +39,11 @@ class Curve:
     ramp: Ratio = 0.05  # waves of tiles (128² a processor) that any kernel costs beyond its own
     granule: Ratio = 1.0  # channels that a convolution's inner loop takes at least
     zeros: Ratio = 0.0  # taps that a strided data gradient multiplies by zeros
+    strided: Ratio = 1.0  # times as long for the data gradient of windows larger than their strides
+    # times that each sample reads all weights of a convolution: cores that share no cache
+    sweeps: Ratio = 0.0
+    # elements a second that one processor reads where it reduces them: norms, pools; 0: any number
+    pace: Ratio = 0.0
     waves: bool = False  # whole waves of whole tiles show; `tile` is then what a border costs
     origin: str = "fitted"
     reach: tuple[Flop, ...] = ()  # of the smallest and of the largest kernel measured
@@ -65,7 +73,9 @@ class Device:
     title: str = ""
     library: Literal["", "nccl"] = ""  # of its collectives, where their model is known
     # what its libraries are written for
-    generation: Literal["", "pascal", "volta", "ampere", "hopper", "blackwell"] = ""
+    generation: Literal["", "pascal", "volta", "turing", "ampere", "ada", "hopper", "blackwell"] = (
+        ""
+    )
     kernels: tuple[Curve, ...] = ()  # calibrated; beside the datasheet, never over it
     # of the peak rate, what matrix units keep up under the power that training is granted
     loaded: Annotated[float, Between(0.1, 1)] = 1.0

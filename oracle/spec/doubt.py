@@ -8,8 +8,8 @@ squares; what is said to come `on top` of another adds to it, since both err the
               a curve                    what it states, COMMON of which all rows share
               work it was not fitted to  on top, FOLD for each e-fold beyond
               of its sibling precision   × SIBLING (bf16 by fp16); by any other × PRECISION
-              of another family          on top, FAMILY: three dimensions by a curve of two,
-                                         channels by themselves
+              of another family          FAMILY, in place of what it states: three dimensions
+                                         by a curve of two lie within a factor of two to three
               no curve at all            what `kernels.curve.ASSUMED` states: what round figures
                                          err by on devices that were measured
     messages  fitted                     what the fit states, AGAIN at least

@@ -13,12 +13,18 @@ from typing import TYPE_CHECKING, Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from oracle.spec.document import suggest
 from oracle.spec.doubt import CHANGED, MEMORY
 from oracle.spec.formula import Formula, Value
+from oracle.spec.kernel_choice import (
+    CONVOLUTION,
+    KERNELS,
+    Convolution,
+    KernelChoice,
+    precisions,
+)
 from oracle.spec.precision import ACTIVATION_BYTES, MIXED, NARROW
 from oracle.spec.schema import Clash, Fraction, Ratio, Whole
-from oracle.spec.units import Bytes, Seconds
+from oracle.spec.units import Seconds
 
 if TYPE_CHECKING:
     from oracle.spec.system import System
@@ -77,7 +83,7 @@ class Gradients:
     sources: dict[str, str] = field(default_factory=dict, metadata={"hidden": True})
 
     def check(self) -> Iterator[Clash]:
-        yield from _precisions(self.gradients, "gradients")
+        yield from precisions(self.gradients, "gradients")
 
     def buffer(self, precision: str) -> float:
         """Bytes of a gradient where micro-batches' are added up."""
@@ -107,7 +113,7 @@ class Gather:
     sources: dict[str, str] = field(default_factory=dict, metadata={"hidden": True})
 
     def check(self) -> Iterator[Clash]:
-        yield from _precisions(self.wire, "wire")
+        yield from precisions(self.wire, "wire")
 
     def sent(self, precision: str) -> float:
         """Bytes of a weight on its way."""
@@ -132,7 +138,7 @@ class TensorMessages:
     sources: dict[str, str] = field(default_factory=dict, metadata={"hidden": True})
 
     def check(self) -> Iterator[Clash]:
-        yield from _precisions(self.gather, "gather")
+        yield from precisions(self.gather, "gather")
 
     def sent(self, precision: str) -> float:
         """Bytes of an activation that is gathered."""
@@ -151,8 +157,8 @@ class ExpertMessages:
     sources: dict[str, str] = field(default_factory=dict, metadata={"hidden": True})
 
     def check(self) -> Iterator[Clash]:
-        yield from _precisions(self.out, "out")
-        yield from _precisions(self.back, "back")
+        yield from precisions(self.out, "out")
+        yield from precisions(self.back, "back")
 
     def sent(self, precision: str) -> tuple[float, float]:
         """Bytes of an activation on its way to experts, and back."""
@@ -199,10 +205,10 @@ class State:
     sources: dict[str, str] = field(default_factory=dict, metadata={"hidden": True})
 
     def check(self) -> Iterator[Clash]:
-        yield from _precisions(self.weights, "weights")
-        yield from _precisions(self.beside, "beside")
-        yield from _precisions(self.step, "step")
-        yield from _precisions(self.casts, "casts")
+        yield from precisions(self.weights, "weights")
+        yield from precisions(self.beside, "beside")
+        yield from precisions(self.step, "step")
+        yield from precisions(self.casts, "casts")
 
     def kept(self, precision: str) -> float:
         """Bytes of a weight between steps, with what of it stays in 8 bits."""
@@ -237,33 +243,6 @@ class State:
 
 
 @dataclass(frozen=True, slots=True)
-class KernelChoice:
-    """Which kernels a model is run with, where the model does not say."""
-
-    # FlashAttention of 2022 or 2023, products through memory, or the fastest that there is
-    attention: Literal["unfused", "flash1", "flash2", "best"] = "best"
-    fused: bool = True  # norms, rotations, gates one kernel each; products add gradients up
-    # its gradient stands in the place of an fp32 copy of the logits, or beside it; or one kernel
-    # reads the logits as they are
-    loss: Literal["in_place", "beside", "one_kernel"] = "in_place"
-    # where the weights that a router gives its experts multiply: before or after the second product
-    experts: Literal["inside", "outside"] = "outside"
-    repeated: bool = False  # keys and values that several heads ask stand once for each of them
-    strided: bool = False  # attention takes queries, keys and values as they lie
-    biases: Literal["product", "apart"] = "product"  # what sums up the gradient of a bias
-    logged: Whole = 0  # times that the loss is taken once more, to be logged
-    norms: Literal["apart", "fused"] = "apart"  # batch norms take along what is beside them
-    source: str = field(default="", compare=False)
-    sources: dict[str, str] = field(default_factory=dict, compare=False,
-                                    metadata={"hidden": True})  # fmt: skip
-
-    @property
-    def flash_version(self) -> int | None:
-        """Of FlashAttention, where it is not the fastest kernel that the device has."""
-        return {"flash1": 1, "flash2": 2}.get(self.attention)
-
-
-@dataclass(frozen=True, slots=True)
 class Host:
     """The framework's own work on the host."""
 
@@ -289,20 +268,6 @@ class Host:
     def sending(self, system: System) -> float:
         """Seconds that the host needs for a message."""
         return self.call * self.launch(system)
-
-
-@dataclass(frozen=True, slots=True)
-class Convolution:
-    """What a convolution's algorithm may take."""
-
-    workspace: Bytes | None = None  # no limit if not said
-    source: str = ""
-    sources: dict[str, str] = field(default_factory=dict, metadata={"hidden": True})
-
-    @property
-    def limit(self) -> float:
-        """Bytes, or infinity."""
-        return np.inf if self.workspace is None else self.workspace
 
 
 @dataclass(frozen=True, slots=True)
@@ -345,8 +310,8 @@ class Software:
     experts: ExpertMessages = ExpertMessages()
     borders: Borders = Borders()
     state: State = State()
-    kernels: KernelChoice = KernelChoice()
-    convolution: Convolution = Convolution()
+    kernels: KernelChoice = KERNELS
+    convolution: Convolution = CONVOLUTION
     host: Host = Host()
     launch: Launch = Launch()
     held: tuple[str, ...] = ()  # tables of published steps that its timing was held against
@@ -389,10 +354,3 @@ def _number_of(value: float | dict[str, float], precision: str) -> float:
     if isinstance(value, dict):
         return value.get(precision, value.get("other", 0.0))
     return value
-
-
-def _precisions(width: object, name: str) -> Iterator[Clash]:
-    known = (*ACTIVATION_BYTES, "other")
-    for key in width if isinstance(width, dict) else ():
-        if key not in known:
-            yield Clash(f"{name}.{key}", f"unknown precision `{key}`", suggest(key, known), True)

@@ -62,6 +62,7 @@ class Row:
     macs: float = 0.0  # multiply-accumulates of one sample, where they were counted
     adds: bool = False  # its product adds the weights' gradient up: no pass of its own for that
     bias: bool = False  # a vector is added to what it makes
+    spans: str = ""  # of a norm: what one statistic is of, batch, group or instance; else a token
     needs: str = ""  # what its backward pass wants of its own tensors: "x", "y", "xy"
     extra_kept: float = 0.0  # further elements kept per sample, in the working precision
     extra_bytes: float = 0.0  # further bytes kept per sample whatever the precision: masks, fp32

@@ -44,6 +44,7 @@ class Conv(Layer):
         yield Row(
             self.name or "conv", "conv", "conv", shape, Shape(self.filters, made, shape.tokens),
             kernel, stride, self.groups, weights + self.bias * self.filters, needs="x",
+            bias=self.bias,
         )  # fmt: skip
 
     def pads(self, shape: Shape, reach: Extents, stride: Extents) -> Extents:
@@ -84,6 +85,7 @@ class Deconv(Layer):
         yield Row(
             self.name or "deconv", "deconv", "conv", shape, Shape(self.filters, made, shape.tokens),
             kernel, stride, self.groups, weights + self.bias * self.filters, needs="x",
+            bias=self.bias,
         )  # fmt: skip
 
 

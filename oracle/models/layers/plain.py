@@ -61,6 +61,7 @@ class Norm(Layer):
         yield Row(
             self.name or "norm", "norm", "stream", shape, shape, weights=weights, needs="x",
             sequence=shape.tokens, reads=(first, 1), rereads=(first, 1 + first),
+            spans=self.op if first > 1 else "",
         )  # fmt: skip
 
 
@@ -129,6 +130,23 @@ class Concat(Layer):
         yield Row(
             self.name or "concat", "concat", "stream", made, made, reads=(1, 1), rereads=(1, 1)
         )
+
+
+@dataclass(frozen=True)
+class Scale(Layer):
+    """A tensor times one number a channel, the second input: squeeze and excitation."""
+
+    several: ClassVar[bool] = True
+
+    def rows(self, given: Sequence[Shape]) -> Iterator[Row]:
+        if len(given) != 2 or given[0].channels != given[1].channels:
+            shapes = ", ".join(map(str, given))
+            raise Misfit(f"two inputs of as many channels are multiplied, here: {shapes}")
+        # backward the gradients of both read what comes back
+        yield Row(
+            self.name or "scale", "scale", "stream", given[0], given[0], reads=(1, 1),
+            rereads=(2, 2), needs="x",
+        )  # fmt: skip
 
 
 @dataclass(frozen=True)

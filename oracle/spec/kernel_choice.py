@@ -1,0 +1,88 @@
+"""Which kernels a software runs a model with, and how its convolutions keep their tensors."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import Literal
+
+import numpy as np
+
+from oracle.spec.document import suggest
+from oracle.spec.precision import ACTIVATION_BYTES
+from oracle.spec.schema import Clash, Whole
+from oracle.spec.units import Bytes
+
+# where channels stand: before the extents, or after; or after, but turned before and after each
+# convolution by the framework itself
+Layout = Literal["", "first", "last", "turned"]
+
+
+@dataclass(frozen=True, slots=True)
+class KernelChoice:
+    """Which kernels a model is run with, where the model does not say."""
+
+    # FlashAttention of 2022 or 2023, products through memory, or the fastest that there is
+    attention: Literal["unfused", "flash1", "flash2", "best"] = "best"
+    fused: bool = True  # norms, rotations, gates one kernel each; products add gradients up
+    # its gradient stands in the place of an fp32 copy of the logits, or beside it; or one kernel
+    # reads the logits as they are
+    loss: Literal["in_place", "beside", "one_kernel"] = "in_place"
+    # where the weights that a router gives its experts multiply: before or after the second product
+    experts: Literal["inside", "outside"] = "outside"
+    repeated: bool = False  # keys and values that several heads ask stand once for each of them
+    strided: bool = False  # attention takes queries, keys and values as they lie
+    biases: Literal["product", "apart"] = "product"  # what sums up the gradient of a bias
+    logged: Whole = 0  # times that the loss is taken once more, to be logged
+    # softmaxes, norms of tokens and sums with them in 32 bits: PyTorch's autocast
+    autocast: bool = False
+    norms: Literal["apart", "fused"] = "apart"  # batch norms take along what is beside them
+    source: str = field(default="", compare=False)
+    sources: dict[str, str] = field(default_factory=dict, compare=False,
+                                    metadata={"hidden": True})  # fmt: skip
+
+    @property
+    def flash_version(self) -> int | None:
+        """Of FlashAttention, where it is not the fastest kernel that the device has."""
+        return {"flash1": 1, "flash2": 2}.get(self.attention)
+
+
+@dataclass(frozen=True, slots=True)
+class Convolution:
+    """What a convolution's algorithm may take."""
+
+    workspace: Bytes | None = None  # no limit if not said
+    # where channels stand in its tensors; by precision, if that differs; not said: as kernels like
+    # them
+    layout: Layout | dict[str, Layout] = ""
+    volumes: Layout | dict[str, Layout] | None = None  # the same of volumes, if it differs
+    source: str = ""
+    sources: dict[str, str] = field(default_factory=dict, metadata={"hidden": True})
+
+    def check(self) -> Iterator[Clash]:
+        yield from precisions(self.layout, "layout")
+        yield from precisions(self.volumes, "volumes")
+
+    @property
+    def limit(self) -> float:
+        """Bytes, or infinity."""
+        return np.inf if self.workspace is None else self.workspace
+
+    def stands(self, precision: str, rank: int) -> Layout:
+        """Where channels stand in tensors of so many extents."""
+        said = self.layout if rank < 3 or self.volumes is None else self.volumes
+        if isinstance(said, str):
+            return said
+        return said.get(precision) or said.get("other") or ""
+
+
+# of a software that says nothing
+KERNELS, CONVOLUTION = KernelChoice(), Convolution()
+
+
+def precisions(width: object, name: str) -> Iterator[Clash]:
+    """Faults of a field that is said by precision."""
+    known = (*ACTIVATION_BYTES, "other")
+    for key in width if isinstance(width, dict) else ():
+        if key not in known:
+            yield Clash(f"{name}.{key}", f"unknown precision `{key}`", suggest(key, known), True)
