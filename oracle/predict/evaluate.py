@@ -16,7 +16,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from functools import partial
+from functools import cached_property, partial
 from typing import Any
 
 import numpy as np
@@ -52,9 +52,22 @@ class Block:
 
     plan: Plan
     step: Step
-    held: memory.Held
-    rules: list[Rule]
     stages: Stages
+    keep: Callable[[], tuple[memory.Held, list[Rule]]]
+
+    @cached_property
+    def _kept(self) -> tuple[memory.Held, list[Rule]]:
+        return self.keep()
+
+    @property
+    def held(self) -> memory.Held:
+        """What devices hold; worked out where anybody asks."""
+        return self._kept[0]
+
+    @property
+    def rules(self) -> list[Rule]:
+        """What plans must satisfy, room in memory last."""
+        return self._kept[1]
 
     @property
     def seconds(self) -> Array:
@@ -272,9 +285,12 @@ def block(
 
     eats = fed(model, plan, options.software)
     taken = step(plan, same, load.stages, work, talk, system, options, sources, eats)
-    held = memory.held(load, plan, same, system.device, options)
-    every = limits(rules, plan, system, held, options)
-    return Block(plan, taken, held, every, load.stages)
+
+    def keep() -> tuple[memory.Held, list[Rule]]:
+        held = memory.held(load, plan, same, system.device, options)
+        return held, limits(rules, plan, system, held, options)
+
+    return Block(plan, taken, load.stages, keep)
 
 
 def cuts(model: Model, system: System, plan: Plan, options: Options) -> tuple[int, ...]:
