@@ -71,7 +71,8 @@ class Transformer:
     latent: Low | None = None  # multi-head latent attention
     window: Count | None = None  # keys that a query sees at most, itself among them
     chunk: Count | None = None  # or those of its chunk of tokens
-    full_every: Whole = 0  # each so-many-th layer sees all tokens, whatever the others see
+    # each so-many-th layer sees all tokens, whatever the others see
+    full_every: Annotated[int, Between(0, 256)] = 0
     documents: Documents | None = None  # that a sequence is packed from, each sees itself alone
     sinks: bool = False  # a learned logit of each head joins the softmax
     qk_norm: bool = False  # RMS norms of each head's queries and keys
@@ -82,10 +83,12 @@ class Transformer:
     skew: Skew = 1.0
     groups: Whole = 0  # that experts are routed by
     reach: Whole = 0  # groups at most that a token's experts are in; 0: any
-    every: Count = 1  # each so-many-th layer has experts, the others have `dense_ffn`
+    # each so-many-th layer has experts, the others have `dense_ffn`
+    every: Annotated[int, Between(1, 256)] = 1
     first_dense: Whole = 0  # layers before those with experts
     dense_ffn: Count | None = None  # of layers without experts; `ffn` if not said
-    predicts: Whole = 0  # further tokens that a layer and the head predict, one each
+    # further tokens that a layer and the head predict, one each
+    predicts: Annotated[int, Between(0, 64)] = 0
     segments: Whole = 0  # rows of a segment table (BERT has 2)
     pooler: bool = False  # BERT's second head, on the first token
     final_norm: bool = True
