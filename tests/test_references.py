@@ -59,7 +59,7 @@ def test_what_a_file_names_is_beside_it(folder: Path, capsys: Any) -> None:
     kinds = {one["kind"]: one["name"] for one in json.loads(out)["inputs"]}
     assert kinds == {"model": str(folder / "model.yaml"), "dataset": "data.yaml",
                      "system": str(folder / "system.yaml"), "device": "chip.yaml",
-                     "collectives": "parts/nccl.yaml"}  # fmt: skip
+                     "collectives": "parts/nccl.yaml", "software": "plain"}  # fmt: skip
 
 
 def test_a_change_of_any_file_is_seen_whatever_its_time(folder: Path) -> None:
