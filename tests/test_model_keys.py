@@ -41,7 +41,13 @@ def turned(tree: Any, path: tuple[Any, ...], value: Any) -> Iterator[Any]:
 def answers(tree: Any) -> Iterator[str]:
     """From the cheapest on."""
     model = oracle.model(tree)
-    some = ["data:4 tensor:2", "pipeline:2,segments=4", "context:2", "data:8 expert:4"]
+    some = [
+        "data:4 tensor:2",
+        "pipeline:2,segments=4",
+        "context:2",
+        "data:8 expert:4",
+        "data:64 expert:64,dispatch=once",
+    ]
     for plans in (["serial"], some if model.tokens.any() else ["data:4", "spatial:2"]):
         found = oracle.estimate(model, "dgx-a100", plans, 16, any_plan=True, precision="bf16")
         yield json.dumps(found.to_dict()["plans"])

@@ -378,11 +378,13 @@ def test_weights_are_cast_to_8_bits_with_each_use_or_once_a_step() -> None:
         asked(ONE, plan, batch, {"state": {"fp8_casts": word}}, "fp8").compute
         for word in ("use", "step")
     )
-    once = stream(CAST * (64 * SIDE + W)) - stream(CAST * 64 * SIDE)
+    once = stream(CAST["fp8"] * (64 * SIDE + W)) - stream(CAST["fp8"] * 64 * SIDE)
     assert use["forward"][0] - step["forward"][0] == pytest.approx(4 * once)
     plain = {name: float(step[name][0] - use[name][0]) for name in ("backward", "update")}
     assert plain["backward"] == 0
-    assert plain["update"] == pytest.approx(stream((20 + 4 + CAST) * W) - stream((20 + 4) * W))
+    assert plain["update"] == pytest.approx(
+        stream((20 + 4 + CAST["fp8"]) * W) - stream((20 + 4) * W)
+    )
 
 
 def test_inputs_of_linear_layers_are_kept_in_8_bits() -> None:

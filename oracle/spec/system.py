@@ -26,6 +26,7 @@ SHAPED = {"fat-tree": None, "torus": None, "ring": None, "grid": None, "loop": 2
 PORTLESS = ("mesh", "torus", "ring", "grid")  # units have a link to each neighbour, and no ports
 ROUTINGS = ("adaptive", "striped", "affinity", "d-mod-k", "ecmp")
 OWN_ROUTINGS = {"dragonfly": ("minimal", "matched", "valiant")}
+LARGEST = 2**21  # devices that a system may be let grow to
 
 
 @dataclass(frozen=True, slots=True)
@@ -174,6 +175,8 @@ class System:
         what = f"{devices} devices, but {self.name} has {self.devices}"
         if not grow:
             raise refusal("options", what, "fewer, a larger system, or --grow (`grow=True`)")
+        if devices > LARGEST:
+            raise refusal("options", what, f"no system grows beyond {LARGEST:,} devices")
         last = self.levels[-1]
         if last.shape and last.kind in SHAPED:
             what = f"{what}, and `{last.name}` has a shape that says how many"
