@@ -66,8 +66,8 @@ def test_a_command_shows_its_limit(
         source = (ROOT / f"{words[2].replace('.', '/')}.py").read_text(encoding="utf-8")
         assert all(f'"{word}"' in source for word in words[3:])
         return
-    if words[1] == "plot":
-        pytest.importorskip("matplotlib")
+    if needs := {"plot": "matplotlib", "run": "torch"}.get(words[1]):
+        pytest.importorskip(needs)
     assert lines, "a command without a line of its answer shows nothing"
     if command not in ANSWERS:
         code, out, err = told(capsys, *words[1:])
