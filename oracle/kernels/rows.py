@@ -131,7 +131,7 @@ def families(model: Model) -> tuple[Family, ...]:
     for i, row in enumerate(model.rows):
         key: tuple[Any, ...] = (row.work,)
         if row.work == "attention":
-            key = ("attention", _masked(row), row.flash, row.version, row.apart)
+            key = ("attention", row.causal, row.flash, row.version, row.apart)
         elif row.work == "conv":
             rank = len(row.made.extents)
             kind = family_of(row.given.channels, row.made.channels, row.groups, rank)
@@ -141,11 +141,6 @@ def families(model: Model) -> tuple[Family, ...]:
             key = ("reduction", "norm" if row.spans else "pool", row.spans, rank)
         found.setdefault(key, []).append(i)
     return tuple(Family(key, model, columns) for key, columns in found.items())
-
-
-def _masked(row: Row) -> bool:
-    """Whether an attention looks back only."""
-    return row.causal
 
 
 class _At:
@@ -225,11 +220,11 @@ def _attention(at: _At, device: Device, precision: str, part: str) -> Floats:
     # in a ring each device meets one part's keys at a time, and merges what it makes of them
     rounds = at(shard.rounds)
     queries, width = at(shard.model.made[0]) / rounds, at.family.width
-    keys, asked = at.family.keys / rounds, at(shard.kv_heads) * row.repeated
+    keys, kv_heads = at.family.keys / rounds, at(shard.kv_heads) * row.repeated
     blocks = np.maximum(queries / keys, 1.0) if row.apart else 1.0  # each a sequence of its own
     core = attention(
-        device, precision, at(shard.micro) * blocks, at(shard.heads),
-        asked, queries / blocks, keys, width, _masked(row),
+        device, precision, at(shard.micro) * blocks, at(shard.heads), kv_heads,
+        queries / blocks, keys, width, row.causal,
         "forward" if part == "forward" else "backward", row.flash, dropout, version=row.version,
         queued=True,
     )  # fmt: skip
@@ -237,7 +232,7 @@ def _attention(at: _At, device: Device, precision: str, part: str) -> Floats:
         scores = at(shard.micro) * at(shard.heads) * queries * keys
         core = core + stream(device, SCORED[part] * scores, queued=True)
     core = core * rounds**2 / at(shard.long) + _stream(at, device, precision, part)
-    made = at(shard.heads) + (2 * asked if part == "data" else 0)  # o; dq, dk, dv
+    made = at(shard.heads) + (2 * kv_heads if part == "data" else 0)  # o; dq, dk, dv
     merged = stream(device, MERGED * at(shard.micro) * queries * width * made, queued=True)
     return core + np.where(rounds > 1, (rounds - 1) * merged, 0.0)
 
@@ -283,6 +278,5 @@ def _counted(at: _At, device: Device, precision: str, part: str) -> Floats:
 
 PRICE = {
     "gemm": _gemm, "conv": _conv, "deconv": _conv, "attention": _attention, "stream": _stream,
-    "reduction": _reduction,
-    "counted": _counted,
+    "reduction": _reduction, "counted": _counted,
 }  # fmt: skip

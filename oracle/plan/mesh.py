@@ -7,6 +7,7 @@ the axes of context and data, whole ones to that of the tensor axis first.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from copy import copy
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
@@ -71,7 +72,7 @@ class Groups:
 
     def take(self, rows: Array, messages: Mapping[Message, Message]) -> Groups:
         """Of some plans; `messages` has those of all that each of theirs is a part of."""
-        found = object.__new__(Groups)
+        found = copy(self)
         found.sizes, found.strides = (
             {name: each[rows] for name, each in known.items()}
             for known in (self.sizes, self.strides)

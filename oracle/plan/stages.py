@@ -11,7 +11,6 @@ from oracle.models.model import Model
 from oracle.models.shard import Array
 from oracle.plan.mesh import distinct
 
-PAIRS = 4_000_000  # of a part's two ends, held at once
 # Shares of FLOP, bytes and kernels in the load of a unit, and how much dearer a byte is that
 # crosses a border than one that a kernel moves: from machines whose kernels set the pace to those
 # whose memory, host or network does. They are the same for all machines: see `ways_to_cut`.
@@ -214,8 +213,9 @@ def ways_to_cut(model: Model, p: int, v: int, vee: bool) -> tuple[tuple[int, ...
     """
     counts, ends = model.units
     parts = (model.mac, model.x + model.y, np.ones(len(model)))
-    flop, moved, kernels = (each / max(each.sum(), 1.0) for each in (counts @ x for x in parts))
-    crossing = model.y[ends.astype(int)[:-1]] / max((counts @ parts[1]).sum(), 1.0) / PASSES
+    each = [counts @ part for part in parts]
+    flop, moved, kernels = (units / max(units.sum(), 1.0) for units in each)
+    crossing = model.y[ends.astype(int)[:-1]] / max(each[1].sum(), 1.0) / PASSES
     found = []
     for (f, b, k), dear in LOADS:
         load, borders = f * flop + b * moved + k * kernels, dear * crossing
@@ -233,11 +233,7 @@ def balanced_cuts(loads: Array, parts: int, borders: Array | None = None) -> Arr
     """
     if borders is None or not borders.any():
         return _swept_cuts(loads, parts)
-    first, row = distinct(np.hstack([loads, borders]))
-    block = max(1, PAIRS // (loads.shape[1] + 1) ** 2)
-    cut = [_bordered_cuts(loads[rows], parts, borders[rows])
-           for rows in (first[i : i + block] for i in range(0, len(first), block))]  # fmt: skip
-    return np.concatenate(cut)[row]
+    return _bordered_cuts(loads, parts, borders)
 
 
 def _bordered_cuts(loads: Array, parts: int, borders: Array) -> Array:
@@ -250,16 +246,20 @@ def _bordered_cuts(loads: Array, parts: int, borders: Array) -> Array:
     across = np.pad(borders, [(0, 0), (1, 1)])
     width = _widest(running, across, parts)
 
-    part = running[:, None] - _Before(n, units, width, -np.inf)(running) + across[:, None]
-    part += _Before(n, units, width, 0.0)(across)
+    def before(values: Array, else_: float) -> Array:
+        """[plan, begin, end] of values at edges: a begin is at most `width` units before."""
+        padded = np.pad(values, [(0, 0), (width, 0)], constant_values=else_)
+        return np.lib.stride_tricks.sliding_window_view(padded, units + 1, axis=-1)[:, :-1]
+
+    part = running[:, None] - before(running, -np.inf) + across[:, None] + before(across, 0)
     fullest = np.where(np.arange(units + 1) > 0, np.inf, np.zeros((n, 1)))
-    crossed, before = fullest, _Before(n, units, width, np.inf)
+    crossed = fullest
     for _ in range(parts):
-        fullest = np.maximum(before(fullest), part).min(axis=1)
+        fullest = np.maximum(before(fullest, np.inf), part).min(axis=1)
     part = np.where(part <= fullest[:, -1, None, None] * (1 + 1e-12), across[:, None], np.inf)
     begins = []
     for _ in range(parts):
-        ways = before(crossed) + part
+        ways = before(crossed, np.inf) + part
         begins.append(ways.argmin(axis=1))
         crossed = ways.min(axis=1)
     edges, rows = np.full((n, parts + 1), units), np.arange(n)
@@ -267,25 +267,6 @@ def _bordered_cuts(loads: Array, parts: int, borders: Array) -> Array:
         end = edges[:, k + 1]
         edges[:, k] = end - width + begins[k][rows, end]
     return edges
-
-
-class _Before:
-    """Values at the edges where a part may begin: at most `width` units before it ends.
-
-    What lies before the first edge has the value `outside`.
-    """
-
-    def __init__(self, plans: int, units: int, width: int, outside: float) -> None:
-        self.edges = np.full((plans, width + units + 1), outside)
-        row, one = self.edges.strides
-        shape, strides = (plans, width, units + 1), (row, one, one)
-        self.window = np.lib.stride_tricks.as_strided(self.edges, shape, strides, writeable=False)
-        self.width = width
-
-    def __call__(self, values: Array) -> Array:
-        """(plans, edges) → [plan, begin, end], until the next call."""
-        self.edges[:, self.width :] = values
-        return self.window
 
 
 def _widest(running: Array, across: Array, parts: int) -> int:

@@ -20,6 +20,11 @@ OTHER = {"forward": "again", "backward": "input", "step": "full"}
 ALL = np.ones(1)
 
 
+def and_full(name: str) -> tuple[str, ...]:
+    """A pass, and that which it is a part of where the backward pass makes all again."""
+    return (name, "full") if name in ("again", "backward") else (name,)
+
+
 class Cover:
     """The work that messages may hide under, pass by pass; what hides one hides no other.
 
@@ -66,14 +71,14 @@ class Cover:
         return np.where(may, np.maximum(left, seconds - free), seconds)
 
     def took(self, name: str, left: Array, seconds: Array) -> Array:
-        for each in (name, "full") if name in ("again", "backward") else (name,):
+        for each in and_full(name):
             if each in self.used:
                 self.used[each] = self.used[each] + seconds - left
         return left
 
     def show(self, name: str, exposed: Array, host: Array) -> None:
         """Seconds of messages that make a pass longer, and what its host needs to launch them."""
-        for each in (name, "full") if name in ("again", "backward") else (name,):
+        for each in and_full(name):
             if each in self.host:
                 self.shown[each] = self.shown[each] + exposed
                 self.host[each] = self.host[each] + host

@@ -99,15 +99,18 @@ class Uncertainty:
     def given(self) -> tuple[Array, Array]:
         """Variance of what is doubted by measurements of its own: either way, and upwards."""
         kernels = self.kernels * np.maximum(self.work - self.launched, 0.0)
-        changed = self.software.changed_doubt * self.seconds * (self.kernels > 0)
-        return kernels**2 + self.talked + changed**2, self.short**2
+        return kernels**2 + self.talked + self.changed**2, self.short**2
+
+    @property
+    def changed(self) -> Array:
+        """1σ for fields of the software that were said otherwise than its steps were measured."""
+        return np.asarray(self.software.changed_doubt * self.seconds * (self.kernels > 0))
 
     @property
     def untried(self) -> Array:
         """1σ for want of steps measured under this software."""
-        alone = [WIDTHS[name] * self.parts[name] for name in ("SOFTWARE", "HIDES")]
-        changed = self.software.changed_doubt * self.seconds * (self.kernels > 0)
-        return np.asarray(np.sqrt(changed**2 + alone[0] ** 2 + alone[1] ** 2))
+        alone = (WIDTHS[name] * self.parts[name] for name in ("SOFTWARE", "HIDES"))
+        return np.asarray(np.hypot(self.changed, np.hypot(*alone)))
 
     def deviations(self, widths: dict[str, float]) -> tuple[Array, Array]:
         """1σ either way and of what can only slow a step down, by these constants."""

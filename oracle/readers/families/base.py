@@ -65,6 +65,15 @@ def base(config: Config, table: bool = False) -> dict[str, Any]:
     return block
 
 
+def decoder(config: Config, layers: int, heads: int, ffn: int) -> tuple[int, int, int]:
+    """Layers, heads and inner channels of a decoder, which are the encoder's if nothing is said."""
+    return (
+        config.integer("decoder_layers", default=layers) or layers,
+        config.integer("decoder_attention_heads", default=heads) or heads,
+        config.integer("decoder_ffn_dim", default=ffn) or ffn,
+    )
+
+
 def function_of(config: Config, otherwise: str, *keys: str) -> str:
     """The nearest activation the block has to the one the config names."""
     word = next((config.text(key) for key in keys if config.text(key)), otherwise)

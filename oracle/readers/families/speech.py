@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from oracle.readers.config_json import Config
-from oracle.readers.families.base import DROPOUTS, family, function_of
+from oracle.readers.families.base import DROPOUTS, decoder, family, function_of
 from oracle.readers.families.parts import (
     attention,
     crossed,
@@ -78,9 +78,7 @@ def _whisper(config: Config) -> dict[str, Any]:
     """Two convolutions over a spectrum, an encoder, and a decoder that writes words."""
     hidden, heads, layers = (config.required(what) for what in ("hidden", "heads", "layers"))
     vocab, ffn = config.required("vocab"), config.optional("ffn") or 4 * hidden
-    deep = config.integer("decoder_layers", default=layers) or layers
-    more = config.integer("decoder_attention_heads", default=heads) or heads
-    wide = config.integer("decoder_ffn_dim", default=ffn) or ffn
+    deep, more, wide = decoder(config, layers, heads, ffn)
     bins = config.integer("num_mel_bins", default=80) or 80
     heard = config.integer("max_source_positions", default=1500) or 1500
     written = config.integer("max_target_positions", default=448) or 448

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from oracle.readers.config_json import Config
-from oracle.readers.families.base import DROPOUTS, family, function_of, length
+from oracle.readers.families.base import DROPOUTS, decoder, family, function_of, length
 from oracle.readers.families.parts import (
     attention,
     crossed,
@@ -57,9 +57,7 @@ def _bart(config: Config) -> dict[str, Any]:
     """Norms after, positions from a table with two spare rows."""
     hidden, heads, layers = (config.required(what) for what in ("hidden", "heads", "layers"))
     vocab, ffn = config.required("vocab"), config.optional("ffn") or 4 * hidden
-    deep = config.integer("decoder_layers", default=layers) or layers
-    more = config.integer("decoder_attention_heads", default=heads) or heads
-    wide = config.integer("decoder_ffn_dim", default=ffn) or ffn
+    deep, more, wide = decoder(config, layers, heads, ffn)
     before = config.text("model_type") == "mbart"
     tokens = length(config, table=True, otherwise=1024)
     table = (config.optional("sequence") or tokens) + 2
