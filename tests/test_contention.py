@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+import tracemalloc
 from dataclasses import replace
 
 import numpy as np
@@ -13,6 +14,7 @@ from hypothesis import strategies as st
 import oracle
 from oracle.network import contention, topology
 from oracle.network.collectives import ALGORITHMS, menu, named
+from oracle.network.collectives.schedule import pairs
 from oracle.network.contention import (
     Contention,
     RankGroups,
@@ -26,7 +28,8 @@ from oracle.network.contention import (
     schedule_cost,
     sentence,
 )
-from oracle.network.topology import Topology, placement
+from oracle.network.contention.critical_path import critical_path
+from oracle.network.topology import Topology, network_of, placement
 from oracle.spec import catalogue
 from oracle.spec.device import Device
 from oracle.spec.system import Calibrated, Level, System
@@ -528,6 +531,33 @@ def test_a_query_of_a_thousand_ranks_is_quick():
         start = time.process_time()
         schedule_cost(graph, RankGroups(((256, 4),), 1024), named(op, name).schedule(256))
         assert time.process_time() - start < 0.5  # some 0.005 on a free machine
+
+
+def test_flows_wait_for_partners_alone_not_for_links_they_do_not_cross():
+    """In node 0: 1 of 4 B, then of 1 B. Node 1 meanwhile: 3 B, then 1.5 B. Worked by hand."""
+    network = Topology([level("node", 4, 1.0), level("system", 8, 1.0)], 8)
+    groups = RankGroups.of(((8, 1),), 8)
+    steps = [pairs([0], [1], 4.0), pairs([1, 4], [2, 5], [1.0, 3.0]), pairs([5], [6], 1.5)]
+    assert critical_path(network, groups, steps) == pytest.approx((5.0, 5.0), rel=1e-12)
+    slower = [*steps, pairs([6], [7], 2.0)]  # the chain of node 1 is now the longer one
+    assert critical_path(network, groups, slower) == pytest.approx((6.5, 6.5), rel=1e-12)
+    # two at once into one device: the earlier waits for nobody, the later for what is there
+    meet = [pairs([0], [1], 1.0), pairs([1, 2], [3, 3], [2.0, 2.0])]
+    assert critical_path(network, groups, meet) == pytest.approx((4.0, 3.0), rel=1e-12)
+
+
+def test_a_network_of_many_devices_takes_little_memory():
+    """Thrice as much where every link had a name of its own; networks of all sizes stayed."""
+    abci, many = catalogue.system("abci"), 100_003
+    tracemalloc.start()
+    found = loads(abci.of_size(many, grow=True), "allreduce", ((many, 1),), many)
+    assert "node uplinks" in found.by_label()
+    assert tracemalloc.get_traced_memory()[1] < 320 * many
+    tracemalloc.stop()
+    grown = abci.of_size(500_000, grow=True)
+    first = [network_of(grown, devices) for devices in range(400_000, 400_600, 68)]
+    assert network_of(grown, 400_000) is not first[0]
+    assert network_of(grown, 400_000) is network_of(grown, 400_000)
 
 
 def test_public_names():

@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 from oracle.network import topology
 from oracle.network.topology import KINDS, Topology
 from oracle.spec import catalogue
+from oracle.spec.document import SpecError
 from oracle.spec.system import Level
 
 B = 12.5e9
@@ -286,6 +287,23 @@ def test_faults_are_named():
         Topology([level("net", 8)], 9)
     with pytest.raises(ValueError, match="a dragonfly of 8 units needs shape"):
         Topology([level("net", 8, kind="dragonfly", shape=(3, 3, 3))], 8)
+
+
+def test_a_network_of_too_many_links_is_refused_before_it_is_built():
+    levels = [Level("node", 8, B, 1e-6, "made up"),
+              Level("system", 2**20, B, 1e-6, "made up", ports=4096)]  # fmt: skip
+    with pytest.raises(SpecError, match="1,075,838,976 links below 1,048,576 devices"):
+        Topology(levels, 2**20)
+    assert Topology(levels, 64).links == 2 * 64 + 2 * 8 * 4096
+
+
+def test_what_a_link_is_by_number_and_in_a_list():
+    graph = topology.nodes(4, 4, 2, B, B, leaf=2, spines=2)
+    assert [graph.label(link) for link in range(graph.links)] == graph.labels
+    assert Counter(graph.labels) == {
+        "device uplinks": 16, "device downlinks": 16, "node uplinks": 8, "node downlinks": 8,
+        "leaf uplinks": 4, "leaf downlinks": 4,
+    }  # fmt: skip
 
 
 def test_all_kinds_are_found():

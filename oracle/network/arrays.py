@@ -8,6 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 Ints: TypeAlias = NDArray[np.int64]
+Few: TypeAlias = NDArray[np.int16]  # numbers of a short list
 Floats: TypeAlias = NDArray[np.float64]
 Bools: TypeAlias = NDArray[np.bool_]
 Number: TypeAlias = float | NDArray[np.floating[Any]]  # equations take either

@@ -40,7 +40,8 @@ class Level:
     source: str
     kind: str = "switch"  # of KINDS
     link: str = ""  # of LINKS; by the kind and the place where the file is silent: `linked`
-    ports: Ratio | None = None  # of each unit below into this level; None: its inner ports
+    # of each unit below into this level; None: its inner ports
+    ports: Annotated[float, Between(0, 65_536)] | None = None
     duplex: str = "full"
     oversubscription: Annotated[float, Between(1, 1000)] = 1.0
     shape: tuple[Count, ...] = ()  # extents of a torus, arities of a tree, …; meaning by kind

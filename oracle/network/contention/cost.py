@@ -62,11 +62,7 @@ def schedule_costs(
     costs = iter(step_costs(topology, groups, [s for each in schedules for s in each], reduce))
     found = [_cost(topology, [next(costs) for _ in each]) for each in schedules]
     return [
-        _relieved(
-            cost,
-            critical_path(topology, groups, schedule, reduce),
-            critical_path(topology, groups, schedule, reduce, shared=False),
-        )
+        _relieved(cost, *critical_path(topology, groups, schedule, reduce))
         if leaves_ranks_out(schedule, groups.p)
         else cost
         for cost, schedule in zip(found, schedules, strict=True)
@@ -87,7 +83,7 @@ def _cost(topology: Topology, costs: list[StepCosts]) -> Cost:
     full: dict[str, float] = {}
     for link, seconds in zip(fullest.tolist(), shared.tolist(), strict=True):
         if link < topology.links:
-            name = topology.labels[link]
+            name = topology.label(link)
             full[name] = full.get(name, 0.0) + seconds
     pace = sorted(full, key=lambda name: -full[name])
     return Cost(costs, start, per_byte, per_byte / solo if solo else 1.0,

@@ -124,13 +124,14 @@ def _counted_in_parts(topology: Topology, flows: Flows) -> StepCosts:
             solo = max(solo, float((share[0] * slowest).max()) * flows.per_rank)
         if topology.hop:
             alpha = max(alpha, float(topology.hop_delay(route).max()))
-    busy = load * topology.seconds_per_byte
+    load *= topology.seconds_per_byte
     if flows.lanes:
-        solo = float((own * topology.seconds_per_byte).max())
+        own *= topology.seconds_per_byte
+        solo = float(own.max())
     if not topology.hop:
         alpha = float(topology.latency[met > 0].max())
-    fullest = int(busy.argmax())
-    shared = float(busy[fullest])
+    fullest = int(load.argmax())
+    shared = float(load[fullest])
     return StepCosts(met[None] / flows.per_step, np.array([alpha]), np.array([shared]),
                      np.array([min(solo, shared)]), np.array([fullest]), flows.times)  # fmt: skip
 

@@ -29,51 +29,66 @@ def leaves_ranks_out(schedule: Sequence[Steps], p: int) -> bool:
 
 
 def critical_path(
-    topology: Topology, groups: RankGroups, schedule: Sequence[Steps], reduce: bool = True,
-    shared: bool = True,
-) -> float:  # fmt: skip
+    topology: Topology, groups: RankGroups, schedule: Sequence[Steps], reduce: bool = True
+) -> tuple[float, float]:
     """Seconds per byte until the last rank is done, each waiting for its partners only.
 
     clock(r) = max over flows of r of  done(its last link)
 
-    Not `shared`, each flow has its links to itself, and is through after the slowest of them.
+    In company, and alone: there each flow has its links to itself, and is through after the
+    slowest of them.
     """
-    clock = np.zeros(int(groups.devices_of(np.arange(groups.devices)).max()) + 1)
+    size = int(groups.devices_of(np.arange(groups.devices)).max()) + 1
+    shared, alone = np.zeros(size), np.zeros(size)
     for steps in schedule:
         for flows in flows_of(topology, groups, steps, reduce):
             source = flows.source.reshape(len(flows.times), -1)
             target = flows.target.reshape(source.shape)
             share = flows.share.reshape(source.shape)
             for s, d, part, times in zip(source, target, share, flows.times, strict=True):
-                begin = np.maximum(clock[s], clock[d])
-                if times > 1:  # round and round: all that take part in a group wait for all
-                    group = groups.first[s] if groups.device is None else np.zeros_like(s)
-                    last = np.zeros(len(clock))
-                    np.maximum.at(last, group, begin)
-                    begin = last[group]
                 route, sent = topology.route(s, d), part * times
-                if shared:
-                    end = _finish(topology, route, begin, sent)
-                else:  # messages that leave one rank at once still share its way out
-                    sent = sent * flows.per_rank
-                    end = begin + sent * topology.seconds_per_byte[route].max(axis=0)
-                clock = clock.copy()
-                np.maximum.at(clock, s, end)
-                np.maximum.at(clock, d, end)
-    return float(clock.max())
+                # messages that leave one rank at once still share its way out
+                slowest = topology.seconds_per_byte[route].max(axis=0)
+                own = _begin(alone, groups, s, d, times) + sent * flows.per_rank * slowest
+                end = _finish(topology, route, _begin(shared, groups, s, d, times), sent)
+                for clock, done in ((shared, end), (alone, own)):
+                    np.maximum.at(clock, s, done)
+                    np.maximum.at(clock, d, done)
+    return float(shared.max()), float(alone.max())
+
+
+def _begin(clock: Floats, groups: RankGroups, s: Ints, d: Ints, times: float) -> Floats:
+    """When flows start: once both ends are ready."""
+    begin = np.maximum(clock[s], clock[d])
+    if times > 1:  # round and round: all that take part in a group wait for all
+        group = groups.first[s] if groups.device is None else np.zeros_like(s)
+        last = np.zeros(len(clock))
+        np.maximum.at(last, group, begin)
+        begin = last[group]
+    return begin
 
 
 def _finish(topology: Topology, route: Ints, begin: Floats, share: Floats) -> Floats:
     """When each flow is through, having come at `begin`: when its last link is done."""
-    columns = len(route)
-    link, arrival = route.ravel(), np.tile(begin, columns)
-    work = np.tile(share, columns) * topology.seconds_per_byte[link]
-    order = np.lexsort((-arrival, link))  # by link, the last to come first
-    link, arrival = link[order], arrival[order]
-    total = np.cumsum(work[order])
+    last_first = np.argsort(-begin)
+    crossing = np.ascontiguousarray(route[:, last_first].T).ravel()
+    crossed = np.flatnonzero(crossing != topology.links)
+    order = crossed[_by_link(crossing[crossed])]  # by link, the last to come first
+    link, flow = crossing[order], last_first[order // len(route)]
+    arrival = begin[flow]
+    total = np.cumsum(share[flow] * topology.seconds_per_byte[link])
     first = np.flatnonzero(np.diff(link, prepend=-1))
     before = np.concatenate([[0.0], total[first[1:] - 1]])
     later = total - np.repeat(before, np.diff(first, append=len(link)))
     done = np.zeros(topology.links + 1)
-    done[link[first]] = np.maximum.reduceat(arrival + later, first)
-    return np.asarray(done[route].max(axis=0))
+    if len(link):
+        done[link[first]] = np.maximum.reduceat(arrival + later, first)
+    return np.asarray(np.maximum(done[route].max(axis=0), begin))
+
+
+def _by_link(link: Ints) -> Ints:
+    """The order by link, where those of one link stay as they stand: digits of 16 bits."""
+    order = np.argsort((link & 0xFFFF).astype(np.uint16), kind="stable")
+    if (high := (link >> 16).astype(np.uint16)).any():
+        order = order[np.argsort(high[order], kind="stable")]
+    return order

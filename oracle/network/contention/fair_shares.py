@@ -72,7 +72,7 @@ class Contention:
             for i, a in enumerate(members):
                 for b in members[i + 1 :]:
                     graph.add_edge(a, b)
-                    graph.edges[a, b].setdefault("links", set()).add(self.topology.labels[link])
+                    graph.edges[a, b].setdefault("links", set()).add(self.topology.label(link))
         return graph
 
     def seconds(self) -> float:

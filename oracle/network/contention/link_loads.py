@@ -8,6 +8,7 @@ import numpy as np
 
 from oracle.network.arrays import Floats
 from oracle.network.collectives import menu, named
+from oracle.network.contention.counting import PART
 from oracle.network.contention.flows import flows_of
 from oracle.network.contention.groups import Pattern, RankGroups, closest_devices
 from oracle.network.contention.line import CostLine
@@ -36,12 +37,13 @@ class Loads:
 
     def by_label(self) -> dict[str, tuple[float, float]]:
         """What kind of link -> (mean, highest) use: the picture in a line a kind."""
-        labels = np.array(self.topology.labels)
-        return {
-            str(label): (float(self.use[labels == label].mean()),
-                         float(self.use[labels == label].max()))
-            for label in dict.fromkeys(self.topology.labels)
-        }  # fmt: skip
+        (words, number), use = self.topology.kinds, self.use
+        found = {}
+        for word in dict.fromkeys(words[kind] for kind in np.unique(number)):
+            alike = [kind for kind, other in enumerate(words) if other == word]
+            mine = use[np.isin(number, alike)]
+            found[word] = float(mine.mean()), float(mine.max())
+        return found
 
 
 def loads(
@@ -62,8 +64,10 @@ def loads(
         by = by if by.fits(groups.p, inner) else named(op, "ring")
         for steps in by.schedule(groups.p, inner):
             for flows in flows_of(topology, groups, steps):
-                route = topology.route(flows.source, flows.target)
-                times = np.repeat(flows.times, flows.per_step)
-                weight = np.broadcast_to(flows.share * times, route.shape)
-                total += np.bincount(route.ravel(), weight.ravel(), len(total))
+                weight = flows.share * np.repeat(flows.times, flows.per_step)
+                for begin in range(0, len(weight), PART):
+                    at = slice(begin, begin + PART)
+                    route = topology.route(flows.source[at], flows.target[at])
+                    sent = np.broadcast_to(weight[at], route.shape)
+                    np.add.at(total, route.ravel(), sent.ravel())
     return Loads(topology, line, total[:-1])

@@ -11,7 +11,7 @@ from typing import ClassVar
 
 import numpy as np
 
-from oracle.network.arrays import Bools, Floats, Ints
+from oracle.network.arrays import Bools, Few, Floats, Ints
 from oracle.spec.system import Level
 
 NOWHERE = -1  # a link number that stands for "no link here"
@@ -98,14 +98,18 @@ class Fabric:
 
     def capacities(self) -> Floats:
         """B/s of each link: ports up, ports down, then the inside of each copy."""
-        inside = np.array([link[2] for link in self.inside()] * self.copies, float)
-        return np.concatenate([np.full(2 * self.port_links, self.lane_bandwidth), inside])
+        inside = np.array([link[2] for link in self.inside()], float)
+        ports = np.full(2 * self.port_links, self.lane_bandwidth)
+        return np.concatenate([ports, np.tile(inside, self.copies)])
 
-    def labels(self) -> list[str]:
-        """What each link is, in words, in the order of `capacities`."""
-        unit, name = self.unit_name, self.level.name
-        ports = [f"{unit} uplinks"] * self.port_links + [f"{unit} downlinks"] * self.port_links
-        return ports + [f"{name} {link[3]}" for link in self.inside()] * self.copies
+    def labels(self) -> tuple[list[str], Few]:
+        """What links are, in words, and which of these each is, in the order of `capacities`."""
+        unit, inside = self.unit_name, [link[3] for link in self.inside()]
+        kinds = list(dict.fromkeys(inside))
+        words = [f"{unit} uplinks", f"{unit} downlinks", *(f"{self.level.name} {k}" for k in kinds)]
+        ports = np.repeat(np.arange(2, dtype=np.int16), self.port_links)
+        own = np.array([2 + kinds.index(kind) for kind in inside], np.int16)
+        return words, np.concatenate([ports, np.tile(own, self.copies)])
 
     def port(self, device: Ints, key: Ints, salt: Ints) -> Ints:
         """The port of its unit that a device's flow takes; `key` numbers the target's port."""

@@ -9,6 +9,7 @@ from weakref import WeakKeyDictionary
 from oracle.network.topology.topology import Topology
 from oracle.spec.system import Level, System
 
+KEPT = 2**22  # links of all networks that are kept of a system, and a larger one alone
 _BUILT: WeakKeyDictionary[System, dict[object, Topology]] = WeakKeyDictionary()
 
 
@@ -23,10 +24,12 @@ def network_of(
     built = _BUILT.setdefault(system, {})
     key = devices, reach, circuits
     if key not in built:
-        if len(built) >= 64:  # a sweep asks for every size once
-            del built[next(iter(built))]
         levels = [replace(level, bandwidth=level.bandwidth * part)
                   for level, part in zip_longest(system.levels, reach, fillvalue=1.0)
                   if isinstance(level, Level)]  # fmt: skip
-        built[key] = Topology(levels, devices, circuits=circuits)
+        found = Topology(levels, devices, circuits=circuits)
+        # a sweep asks for every size once
+        while built and sum(each.links for each in built.values()) + found.links > KEPT:
+            del built[next(iter(built))]
+        built[key] = found
     return built[key]

@@ -14,13 +14,16 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from oracle.network.arrays import Floats, Ints
+from oracle.network.arrays import Few, Floats, Ints
 from oracle.network.topology.fabric import NOWHERE, Fabric
 from oracle.network.topology.kinds import KINDS
+from oracle.spec.document import refusal
 from oracle.spec.system import Level
 
 if TYPE_CHECKING:
     import networkx as nx
+
+LARGEST = 2**25  # links that are counted
 
 
 class Topology:
@@ -48,12 +51,26 @@ class Topology:
         sizes = [2 * f.port_links + f.inner_links * f.copies for f in self.fabrics]
         self.starts = np.cumsum([0, *sizes])
         self.links = int(self.starts[-1])
-        self.capacity: Floats = np.concatenate(
-            [f.capacities() for f in self.fabrics] + [np.array([np.inf])]
-        )
+        if self.links > LARGEST:
+            raise refusal("system", f"a network of {self.links:,} links below {devices:,} devices",
+                          f"no more than {LARGEST:,} can be counted")  # fmt: skip
         self.hashed = any(fabric.routing == "ecmp" for fabric in self.fabrics)
-        self.seconds_per_byte: Floats = 1 / self.capacity  # 0 where there is no link
         self.half = any(level.duplex == "half" for level in self.levels)
+
+    @cached_property
+    def seconds_per_byte(self) -> Floats:
+        """Of each link; 0 where there is no link."""
+        found = np.zeros(self.links + 1)
+        for start, fabric in zip(self.starts, self.fabrics, strict=False):
+            rates = fabric.capacities()
+            np.divide(1.0, rates, out=found[start : start + len(rates)])
+        return found
+
+    @property
+    def capacity(self) -> Floats:
+        """B/s of each link; without limit where there is none."""
+        found = [fabric.capacities() for fabric in self.fabrics]
+        return np.concatenate([*found, np.array([np.inf])])
 
     @property
     def tree(self) -> bool:
@@ -138,9 +155,26 @@ class Topology:
         return route, level
 
     @cached_property
+    def kinds(self) -> tuple[list[str], Few]:
+        """What links are, in words ("node uplinks"), and which of these each link is."""
+        words: list[str] = []
+        numbers = []
+        for fabric in self.fabrics:
+            own, number = fabric.labels()
+            numbers.append(number + np.int16(len(words)))
+            words += own
+        return words, np.concatenate(numbers) if numbers else np.zeros(0, np.int16)
+
+    def label(self, link: int) -> str:
+        """What a link is, in words."""
+        words, number = self.kinds
+        return words[int(number[link])]
+
+    @property
     def labels(self) -> list[str]:
-        """What each link is, in words: "node uplinks"."""
-        return [label for fabric in self.fabrics for label in fabric.labels()]
+        """What each link is, in words."""
+        words, number = self.kinds
+        return [words[kind] for kind in number.tolist()]
 
     @cached_property
     def ends(self) -> list[tuple[str, str]]:
@@ -197,7 +231,7 @@ class Topology:
                 graph.edges[a, b]["links"].append(link)
             else:
                 graph.add_edge(a, b, bandwidth=float(self.capacity[link]),
-                               what=self.labels[link], links=[link])  # fmt: skip
+                               what=self.label(link), links=[link])  # fmt: skip
         for depth, level in enumerate(self.levels[:-1]):  # switches of a unit to the unit itself
             for copy in range(-(-self.devices // level.devices)):
                 unit = f"{level.name} {copy}"

@@ -45,13 +45,18 @@ class Torus(Fabric):
             ahead = (to - from_) % extent if self.wraps else np.abs(to - from_)
             forward = ahead <= extent // 2 if self.wraps else to >= from_
             hops = np.where(forward, ahead, extent - ahead) if self.wraps else ahead
+            going = hops > 0
+            way, steps, at = forward[going], hops[going], here[going]  # of those on their way
             for hop in range(int(hops.max(initial=0))):
-                on = hops > hop
-                link = (here * rank + dimension) * 2 + 1 - forward
-                columns.append(np.where(on, link, NOWHERE))
-                at = here // stride % extent
-                there = (at + np.where(forward, 1, -1)) % extent
-                here = np.where(on, here + (there - at) * stride, here)
+                if (on := steps > hop).sum() < len(steps):
+                    going[going] = on
+                    way, steps, at = way[on], steps[on], at[on]
+                column = np.full(here.shape, NOWHERE)
+                column[going] = (at * rank + dimension) * 2 + 1 - way
+                columns.append(column)
+                place = at // stride % extent
+                at = at + ((place + np.where(way, 1, -1)) % extent - place) * stride
+            here = here + (to - from_) * stride
             stride *= extent
         return columns
 
