@@ -1,9 +1,10 @@
 """Fits the widths of `oracle.spec.doubt` to all published tables: `benchmarks.doubt --fit`.
 
-`SOFTWARE` and `HIDES` are how far predictions move where nobody says what ran a table: no measured
-step enters. The greatest likelihood, each table worth as much as any other, of
+`SOFTWARE`, `HIDES` and `LAYOUT` are how far predictions move where nobody says what ran a table:
+no measured step enters. The greatest likelihood, each table worth as much as any other, of
 
-    ln(seconds by `plain` / seconds by its software) ~ N(0, (SOFTWARE device)² + (HIDES exposed)²)
+    ln(seconds by `plain` / seconds by its software)
+        ~ N(0, (SOFTWARE device)² + (HIDES exposed)² + (LAYOUT convolved)²)
 
 The others are fitted to how often the interval holds, as tables are and with kernels or network
 left out:
@@ -36,7 +37,7 @@ WIDTH = 0.1
 WHOLE = 3.0
 ROUND = {"STEP": 0.08, "HOST": 0.25, "MORE": 0.07, "INPUT": 0.2}  # what a fit starts from
 PRIOR = 0.15  # how far it may be from that, 1σ, in the logarithm
-MOVED = {"SOFTWARE": 0.18, "HIDES": 0.3}
+MOVED = {"SOFTWARE": 0.18, "HIDES": 0.3, "LAYOUT": 0.3}
 STEPS = (0.3, 0.1, 0.03)  # of a constant, relative, one after the other
 LEAST = 0.01  # that a constant can be
 
@@ -91,7 +92,7 @@ class Rows:
         return float(loss * (1.0 if self.without else WHOLE))
 
 
-def moved(rows: Sequence[Rows]) -> list[tuple[Array, Array, Array]]:
+def moved(rows: Sequence[Rows]) -> list[tuple[Array, ...]]:
     """By table: how far predictions move without their software, and what moves with each width."""
     found = []
     for whole in (each for each in rows if not each.without):
@@ -109,10 +110,10 @@ def fitted(rows: Sequence[Rows]) -> dict[str, float]:
     shifts = moved(rows)
 
     def unlikely(widths: dict[str, float]) -> float:
-        variances = [(widths["SOFTWARE"] * p) ** 2 + (widths["HIDES"] * e) ** 2
-                     for _, p, e in shifts]  # fmt: skip
+        variances = [sum((widths[name] * p) ** 2 for name, p in zip(MOVED, parts, strict=True))
+                     for _, *parts in shifts]  # fmt: skip
         return sum(float(np.mean(np.log(v) + d**2 / v))
-                   for (d, _, _), v in zip(shifts, variances, strict=True))  # fmt: skip
+                   for (d, *_), v in zip(shifts, variances, strict=True))  # fmt: skip
 
     software = least(unlikely, MOVED)
     known = [each for each in rows if each.without != "software"]

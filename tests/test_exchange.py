@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from decimal import Decimal, localcontext
 from itertools import combinations
 from types import SimpleNamespace
 from typing import Any
@@ -21,7 +22,7 @@ from oracle.plan.plan import parse
 from oracle.plan.strategies.expert import places_hit
 from oracle.predict import evaluate
 from oracle.predict.defaults import options_for
-from oracle.predict.overlap import Cover, slowed
+from oracle.predict.overlap import Cover, longer, slowed
 from oracle.predict.uncertainty import messages
 from oracle.spec.device import Curve
 
@@ -429,6 +430,19 @@ def test_messages_that_nobody_measured_err_together() -> None:
 
 
 # --- a search --------------------------------------------------------------------------------
+
+
+def test_what_a_short_message_makes_a_long_pass_longer_is_exact() -> None:
+    """Against 50 digits: the difference of two passes had kept 6 of them."""
+    with localcontext() as context:
+        context.prec = 50
+        for device, more, host in ((300.0, 3e-8, 200.0), (1.0, 5.0, 2.0), (7.0, 0.5, 0.0)):
+            d, m, h = map(Decimal, (device, more, host))
+            roots = [x ** (Decimal(1) / 3) for x in ((d + m) ** 3 + h**3, d**3 + h**3)]
+            wanted = float(roots[0] - roots[1])
+            found = longer(np.array([device]), np.array([more]), np.array([host]))[0]
+            assert found == pytest.approx(wanted, rel=1e-14)
+    assert longer(np.ones(1), np.zeros(1), np.ones(1)) == 0
 
 
 def test_the_fastest_comes_first_and_the_nearest_miss() -> None:

@@ -13,7 +13,8 @@ from dataclasses import dataclass, field
 import numpy as np
 from numpy.typing import NDArray
 
-from oracle.kernels.curve import Origin, origin
+from oracle.kernels.conv import matrix
+from oracle.kernels.curve import Origin, origin, precision_on
 from oracle.kernels.passes import Passes
 from oracle.kernels.rows import families
 from oracle.models.model import Floats, Model
@@ -37,6 +38,8 @@ class Provenance:
     outside: Floats = field(default_factory=lambda: np.zeros(1))
     # 1σ of all, seconds: errors of one origin add up
     uncertainty: Floats = field(default_factory=lambda: np.zeros(1))
+    # seconds of convolutions on matrix units, which care where their channels stand
+    convolved: Floats = field(default_factory=lambda: np.zeros(1))
 
     def add(self, kind: str, seconds: Floats, outside: Numbers, uncertainty: Numbers) -> None:
         self.seconds[kind] = self.seconds.get(kind, 0.0) + seconds
@@ -46,7 +49,8 @@ class Provenance:
     def spread(self, spread: Callable[[Floats], Floats]) -> Provenance:
         """The same of more plans, where those at hand each stand for some."""
         seconds = {kind: spread(each) for kind, each in self.seconds.items()}
-        return Provenance(seconds, spread(self.outside), spread(self.uncertainty))
+        rest = (self.outside, self.uncertainty, self.convolved + 0.0 * self.total)
+        return Provenance(seconds, *(spread(each) for each in rest))
 
     @property
     def total(self) -> Floats:
@@ -83,6 +87,8 @@ def provenance(
             if not seconds.any():
                 continue
             which = part if family in CONVOLUTIONS else ""
+            if family in CONVOLUTIONS and matrix(device, precision_on(device, options.precision)):
+                tally.convolved = tally.convolved + seconds.sum(axis=1)
             own = origin(device, family, "" if family in ANY else options.precision, which)
             if np.ndim(times.measured):
                 how = (

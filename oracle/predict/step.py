@@ -20,7 +20,7 @@ from oracle.plan.stages import Stages
 from oracle.plan.strategies.recompute import Recompute
 from oracle.predict import played
 from oracle.predict.exchange import Exchange, Priced
-from oracle.predict.overlap import OTHER, together
+from oracle.predict.overlap import OTHER, longer, together
 from oracle.predict.stage_work import StageWork
 from oracle.predict.uncertainty import Sources, Uncertainty, host_share, messages
 from oracle.spec.options import Options
@@ -87,6 +87,7 @@ class StagePasses:
     recomputed: Array  # of the backward pass
     forward_host: Array  # what the host needs to launch it, beside the device
     backward_host: Array
+    crossed: Array  # what messages at borders make both passes longer
 
     def kinds(self, row: Array) -> dict[str, Array]:
         """By the kind of turn; a backward pass is taken whole or in its two parts."""
@@ -121,11 +122,14 @@ def passes_of(
         back, apart = (each + full * sent.again[same] for each in (back, apart))
         host = host + full * sent.host[2][same]
     weight, late = work.weight[same], work.host_weight[same]
+    crossed = longer(work.forward[same] + sent.forward[same], ahead, host_ahead)
+    crossed = crossed + longer(work.backward[same] + again + back - border, 0 * back + border, host)
     return StagePasses(
         row, together(work.forward[same] + sent.forward[same] + ahead, host_ahead),
         together(work.backward[same] + again + back, host),
         together(work.backward[same] - weight + again + apart, host - late),
         together(weight, late), sent.forward[same] + ahead, back, apart, again, host_ahead, host,
+        crossed,
     )  # fmt: skip
 
 
@@ -253,8 +257,7 @@ def step(
     time = taken(plan, same, stages, S, passes, work.update, waits)
     if beside:
         whole = passes_of(recompute, same, work, sent, options.ideal)
-        wait = (whole.forward + whole.backward - passes.forward - passes.backward).sum(axis=-1)
-        time = _filled(time, same, sent, wait[passes.row] / stages.v)
+        time = _filled(time, same, sent, whole.crossed.sum(axis=-1)[passes.row] / stages.v)
     row, (slow_ahead, slow_back) = passes.row, time.slow
     parts = {
         "forward": S * (passes.forward - passes.forward_messages)[row, slow_ahead],

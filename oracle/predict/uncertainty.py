@@ -1,7 +1,8 @@
 """How far a step's prediction can be trusted, by cause: the 90 % interval is made of these.
 
     deviation² = (kernels · device)² + messages² + (HOST · host)² + (STEP · T)²
-               + software² T² + (HIDES · exposed)²                     either way
+               + software² T² + (HIDES · exposed)² + (LAYOUT · convolved)²
+                                                                       either way
     more²      = short² + (MORE · T)² + (INPUT · min(T, fed))²         only ever more time
 
 where a relative change of the device's work makes the step `device` longer and one of the host's
@@ -83,6 +84,15 @@ class Uncertainty:
         ahead, back, _ = self.known
         return ((ahead.uncertainty + back.uncertainty) / (ahead.total + back.total))[self.same]
 
+    @property
+    def convolved(self) -> Array:
+        """What convolutions make a step longer, of which nobody says where their channels stand."""
+        ahead, back, _ = self.known
+        share = (ahead.convolved + back.convolved) / (ahead.total + back.total)
+        unsaid = self.software.convolution.layout == ""
+        work = np.maximum(self.work - self.launched, 0.0)
+        return np.asarray(unsaid * np.broadcast_to(share, ahead.total.shape)[self.same] * work)
+
     @cached_property
     def parts(self) -> dict[str, Array]:
         """Seconds that each constant is a part of: 1σ is their product, by its name."""
@@ -91,7 +101,7 @@ class Uncertainty:
         return {
             "STEP": seconds, "HOST": self.launched,
             "SOFTWARE": strange * np.maximum(seconds - self.launched, 0.0),
-            "HIDES": strange * self.exposed, "MORE": seconds,
+            "HIDES": strange * self.exposed, "LAYOUT": strange * self.convolved, "MORE": seconds,
             "INPUT": np.minimum(seconds, self.fed),
         }  # fmt: skip
 
@@ -109,8 +119,8 @@ class Uncertainty:
     @property
     def untried(self) -> Array:
         """1σ for want of steps measured under this software."""
-        alone = (WIDTHS[name] * self.parts[name] for name in ("SOFTWARE", "HIDES"))
-        return np.asarray(np.hypot(self.changed, np.hypot(*alone)))
+        alone = (WIDTHS[name] * self.parts[name] for name in UNTRIED)
+        return np.asarray(np.sqrt(self.changed**2 + sum(each**2 for each in alone)))
 
     def deviations(self, widths: dict[str, float]) -> tuple[Array, Array]:
         """1σ either way and of what can only slow a step down, by these constants."""
@@ -131,7 +141,8 @@ class Uncertainty:
         return self.deviations(WIDTHS)[1] * (self.kernels > 0)
 
 
-EITHER, UPWARDS = ("STEP", "HOST", "SOFTWARE", "HIDES"), ("MORE", "INPUT")
+UNTRIED = ("SOFTWARE", "HIDES", "LAYOUT")
+EITHER, UPWARDS = ("STEP", "HOST", *UNTRIED), ("MORE", "INPUT")
 
 
 def fed(model: Model, plan: Plan, software: Software) -> Array:
