@@ -211,7 +211,7 @@ class Shared:
         """
         times = self.rows.times
         way = self.kinds.spread(self._through(times.forward + times.data))
-        return np.maximum(self.share, np.broadcast_to(way, (len(self.plan), 1))[:, 0])
+        return np.asarray(np.maximum(self.share, np.broadcast_to(way, (len(self.plan), 1))[:, 0]))
 
     def _through(self, each: Array) -> Array:
         """(kinds, rows) → (plans, 1): the sum over all units."""
