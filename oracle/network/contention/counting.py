@@ -25,7 +25,11 @@ PART = 2**14  # flows laid on their links at once, of a step of more
 def step_costs(
     topology: Topology, groups: RankGroups, schedule: Sequence[Steps], reduce: bool = True
 ) -> list[StepCosts]:
-    """Count the flows of all groups on every link; one entry for each `Steps`."""
+    """Count the flows of all groups on every link; one entry for each `Steps`.
+
+    Steps that come up again, as on the way back of what is done and undone, are counted once.
+    """
+    first = {id(steps): place for place, steps in reversed([*enumerate(schedule)])}
     done: dict[int, list[StepCosts]] = {place: [] for place in range(len(schedule))}
     held: list[tuple[int, Flows]] = []
 
@@ -40,6 +44,8 @@ def step_costs(
 
     weight = 0
     for place, steps in enumerate(schedule):
+        if first[id(steps)] != place:
+            continue
         if isinstance(steps, AllPairs) and topology.tree and not topology.hop and reduce:
             done[place].append(all_pairs_cost(topology, groups, steps))
             continue
@@ -51,7 +57,8 @@ def step_costs(
             held.append((place, flows))
             weight += size
     count()
-    return [StepCosts.joined(parts) for parts in done.values()]
+    found = {place: StepCosts.joined(done[place]) for place in first.values()}
+    return [found[first[id(steps)]] for steps in schedule]
 
 
 def _counted(topology: Topology, batch: list[Flows]) -> StepCosts:
