@@ -136,6 +136,7 @@ FIELDS: dict[str, tuple[tuple[Any, str, int, str], dict[str, dict[str, Any]]]] =
     "kernels.strided": ((DENSE, "serial", 8, "bf16"), {}),
     "kernels.autocast": ((DENSE, "serial", 8, "bf16"), {}),
     "kernels.norms": ((PICTURES, "data:4", 64, "fp32"), {}),
+    "kernels.optimizer": ((PICTURES, "data:4", 64, "fp32"), {}),
     "host.dispatch": (REPLICAS, {"host": {"graphs": "none"}}),
     "host.call": (RANKS, {"host": {"graphs": "none"}}),
     "host.around": (REPLICAS, {"host": {"graphs": "none"}}),

@@ -71,7 +71,11 @@ def software(row: Row) -> str:
     if framework.startswith("TensorFlow"):
         return "tensorflow-xla" if flags.startswith("XLA") else "horovod-tensorflow"
     last = "channels_last" in flags or ("NHWC for AMP" in flags and precision.startswith("amp"))
-    return "pytorch-channels-last" if last else "pytorch-channels-first"
+    name = "pytorch-channels-last" if last else "pytorch-channels-first"
+    # NVIDIA's apex has an Adam of one kernel; nnU-Net takes it from its second release on
+    later = framework.startswith("PyTorch NGC 2") and not framework.startswith("PyTorch NGC 20.1")
+    apex = "APEX" in flags or (later and row["model"].startswith("nnU-Net"))
+    return f"{name},kernels.optimizer=fused" if apex else name
 
 
 def plan(row: Row) -> str:

@@ -37,6 +37,8 @@ class KernelChoice:
     # softmaxes, norms of tokens and sums with them in 32 bits: PyTorch's autocast
     autocast: bool = False
     norms: Literal["apart", "fused"] = "apart"  # batch norms take along what is beside them
+    # one kernel updates all weights, or each term of the rule is one of each tensor's
+    optimizer: Literal["fused", "apart"] = "fused"
     source: str = field(default="", compare=False)
     sources: dict[str, str] = field(default_factory=dict, compare=False,
                                     metadata={"hidden": True})  # fmt: skip
