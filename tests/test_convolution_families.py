@@ -248,3 +248,21 @@ def test_units_between_two_that_were_measured() -> None:
     box = between.boxed(shapes, "forward")
     times = [float(between.longer(c, d, box)[0]) for c, d in ((fast, V100), (made, RTX))]
     assert times[0] > times[1] > 1
+
+
+def test_groups_that_matrix_units_have_no_kernels_for_run_as_depthwise_ones() -> None:
+    """128 filters of 3×3 a point: 16 channels a group on matrix units, 64 on vector units."""
+    device = replace(bare("grouped", "depthwise"), peak={"fp16": 1e12, "fp32": 1e10}, processors=1)
+    points, groups = 1e6, np.array([8.0, 2.0])
+    found = kernels.conv(
+        device, "fp16", 1.0, 128.0, 128.0, (1, points, 1), (1, 3, 3), groups=groups,
+        family="grouped", layout="last", queued=True,
+    )  # fmt: skip
+    # multiplications and additions; channels that are taken at a time, 8 of 16, as a hypotenuse
+    matrix = 2 * points * 128 * np.hypot(16, 8) * 9 / 1e12
+    assert found == pytest.approx([matrix, 2 * points * 128 * 64 * 9 / 1e10], rel=0.2)
+    first = kernels.conv(
+        device, "fp16", 1.0, 128.0, 128.0, (1, points, 1), (1, 3, 3), groups=groups,
+        family="grouped", layout="", queued=True,
+    )  # fmt: skip
+    assert first[1] < found[1] / 50
