@@ -83,7 +83,10 @@ def plan(row: Row) -> str:
     gpus = number(row, "gpus")
     spatial = 8 if "spatial" in row["parallelism"] else 1
     words = [f"data:{gpus // spatial}"] if gpus > spatial else []
-    return " ".join(words + [f"spatial:{spatial}"] * (spatial > 1)) or "serial"
+    # slabs along the depth down to 32 voxels, statistics of whole samples: SpatialNetwork and
+    # GroupInstanceNorm of its model/unet3d.py
+    slabs = [f"spatial:{spatial}x1x1,least=32,norms=shared"] * (spatial > 1)
+    return " ".join(words + slabs) or "serial"
 
 
 @table("science3d", "science3d*.csv", "MAPE ≤ 18 %")
