@@ -266,3 +266,23 @@ def test_groups_that_matrix_units_have_no_kernels_for_run_as_depthwise_ones() ->
         family="grouped", layout="", queued=True,
     )  # fmt: skip
     assert first[1] < found[1] / 50
+
+
+def test_norms_of_tokens_lose_time_to_each_row() -> None:
+    """Published times on an A100, µs: what does not double with the bytes, of 108 processors."""
+    after = {2: (145.7 / 0.88, 186.1 / 0.89), 4: (236.6 / 0.95, 307.8 / 0.95)}  # 6,144, 8,192 rows
+    half, full = ((more - less) / 2048 for less, more in after.values())
+    said = catalogue.software("pytorch-channels-first")
+    assert said.kernels.row_back == pytest.approx((2 * half - full) * 1e-6 * 108, rel=0.03)
+    model = oracle.model({"name": "m", "source": "made up", "transformer": {
+        "layers": 1, "hidden": 64, "heads": 4, "vocab": 32, "sequence": 128}})  # fmt: skip
+    rows = [i for i, row in enumerate(model.rows) if row.kind == "norm"]
+    device = bare("gemm", "attention", "stream", "conv")
+    found = {}
+    for more in (0.0, 1e-6):
+        chosen = replace(said.kernels, row=2 * more, row_back=more)
+        times = priced(serial(model, 8, 2, said.but(kernels=chosen)), device, "fp16")
+        found[more] = times.forward[0, rows], times.data[0, rows]
+    each = 8 * 128 / device.processors * 1e-6
+    for k, (before, now) in enumerate(zip(found[0.0], found[1e-6], strict=True)):
+        assert now - before == pytest.approx([(2 - k) * each] * len(rows), rel=1e-6)

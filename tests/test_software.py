@@ -137,6 +137,8 @@ FIELDS: dict[str, tuple[tuple[Any, str, int, str], dict[str, dict[str, Any]]]] =
     "kernels.autocast": ((DENSE, "serial", 8, "bf16"), {}),
     "kernels.norms": ((PICTURES, "data:4", 64, "fp32"), {}),
     "kernels.optimizer": ((PICTURES, "data:4", 64, "fp32"), {}),
+    "kernels.row": ((WORDS, "serial", 64, "bf16"), {}),
+    "kernels.row_back": ((WORDS, "serial", 64, "bf16"), {}),
     "host.dispatch": (REPLICAS, {"host": {"graphs": "none"}}),
     "host.call": (RANKS, {"host": {"graphs": "none"}}),
     "host.around": (REPLICAS, {"host": {"graphs": "none"}}),
