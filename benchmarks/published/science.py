@@ -55,8 +55,8 @@ def alone(device: str) -> dict[str, Any]:
 
 def machine(row: Row) -> Any:
     """The system of a row."""
-    if row["system"].startswith("Perlmutter"):
-        return "perlmutter"
+    if row["system"].startswith("Perlmutter"):  # a tutorial of November 2021 ran on its first phase
+        return "perlmutter-2021" if "sc21" in row["source"] else "perlmutter"
     for words, device in ALONE.items():
         if row["gpu"].startswith(words):
             return alone(device)
