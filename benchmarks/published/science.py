@@ -30,7 +30,8 @@ NETWORKS: dict[str, Any] = {
     "efficientnet-v1-b4": efficientnet(1.4, 1.8, 380),
 }
 DEEP = {"Task002_Heart": (1, 2), "Task003_Liver": (1, 3), "Task005_Prostate": (2, 3)}
-OPTIMIZERS = {"adam": "adam", "rmsprop": "momentum", "nag": "momentum", "sgd": "momentum"}
+# RMSprop with momentum has two numbers a weight, as Adam has
+OPTIMIZERS = {"adam": "adam", "rmsprop": "adam", "nag": "momentum", "sgd": "momentum"}
 
 
 def network(row: Row) -> Any:
