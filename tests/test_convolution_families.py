@@ -281,7 +281,8 @@ def test_norms_of_tokens_lose_time_to_each_row() -> None:
     found = {}
     for more in (0.0, 1e-6):
         chosen = replace(said.kernels, row=2 * more, row_back=more)
-        times = priced(serial(model, 8, 2, said.but(kernels=chosen)), device, "fp16")
+        shard = serial(model, 8.0, 2.0).but(software=said.but(kernels=chosen))
+        times = priced(shard, device, "fp16")
         found[more] = times.forward[0, rows], times.data[0, rows]
     each = 8 * 128 / device.processors * 1e-6
     for k, (before, now) in enumerate(zip(found[0.0], found[1e-6], strict=True)):
