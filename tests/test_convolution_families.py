@@ -10,11 +10,12 @@ import numpy as np
 import pytest
 
 import oracle
+from benchmarks import between
 from oracle import kernels
 from oracle.calibration import shared
 from oracle.kernels.algorithms import Box, chosen
 from oracle.kernels.conv import family_of
-from oracle.kernels.curve import curve, origin
+from oracle.kernels.curve import curve, fitted, origin
 from oracle.kernels.rows import priced
 from oracle.kernels.stream import reduction
 from oracle.models.shard import serial
@@ -25,7 +26,7 @@ from oracle.spec.device import Curve, Device
 
 BY_HAND = {"start": 0.0, "sustained": 1.0, "traffic": 1.0, "tile": 0.0, "prologue": 0.0,
            "ramp": 0.0, "granule": 0.0}  # fmt: skip
-V100 = catalogue.device("v100-sxm2-16gb")
+V100, RTX = (catalogue.device(name) for name in ("v100-sxm2-16gb", "rtx-3090"))
 
 
 def bare(*families: str, bandwidth: float = 1e30, **more: float) -> Device:
@@ -125,7 +126,8 @@ def test_a_scale_reads_and_writes_its_tensor() -> None:
     row = model.rows[-1]
     assert (row.kind, row.made.channels, row.made.extents) == ("scale", 8, (4, 4))
     assert row.reads == (1, 1)
-    assert row.rereads == (2, 2)
+    # dx reads dy; dy · x is written, and read again to be summed up: six passes in all
+    assert row.rereads == (4, 2)
 
 
 def test_devices_share_a_curve_as_shares_of_their_peaks() -> None:
@@ -218,3 +220,70 @@ def test_autocast_keeps_norms_of_tokens_in_32_bits() -> None:
     assert exact.forward == pytest.approx(
         priced(serial(model, 2.0, 4.0).but(software=plain), device, "fp32").forward
     )
+
+
+def test_an_activation_reads_again_what_it_kept() -> None:
+    """Backward: what was kept, what comes back, what goes on; three passes whichever it keeps."""
+    for op, passes in (("relu", (1, 2)), ("silu", (2, 1))):
+        model = oracle.model(
+            {"name": "one", "source": "here", "input": [8, 4, 4], "layers": [op, "loss"]}
+        )
+        assert model.rows[0].rereads == passes
+
+
+def test_units_between_two_that_were_measured() -> None:
+    """0.87 TFLOP/s a processor lies between V100's 0.2 and 1.6; T4's are as fast as V100's."""
+    assert between.weight(catalogue.device("t4"), V100) == 1
+    assert between.weight(RTX, V100) == pytest.approx(
+        np.log(71 / 82 * 80 / 15.7) / np.log(125 / 15.7)
+    )
+    fast, slow, made = (
+        fitted(each, "conv", precision, "forward")
+        for each, precision in ((V100, "fp16"), (V100, "fp32"), (RTX, "fp16"))
+    )
+    assert fast.sustained < made.sustained < slow.sustained
+    assert fast.tile > made.tile > slow.tile
+    # 256 images of 512 channels at 14×14: longer than the peak allows, by less than V100
+    shapes = np.array([[256, 512, 512, 1, 14, 14, 1, 3, 3, 1, 1, 1, 1]], float).T
+    box = between.boxed(shapes, "forward")
+    times = [float(between.longer(c, d, box)[0]) for c, d in ((fast, V100), (made, RTX))]
+    assert times[0] > times[1] > 1
+
+
+def test_groups_that_matrix_units_have_no_kernels_for_run_as_depthwise_ones() -> None:
+    """128 filters of 3×3 a point: 16 channels a group on matrix units, 64 on vector units."""
+    device = replace(bare("grouped", "depthwise"), peak={"fp16": 1e12, "fp32": 1e10}, processors=1)
+    points, groups = 1e6, np.array([8.0, 2.0])
+    found = kernels.conv(
+        device, "fp16", 1.0, 128.0, 128.0, (1, points, 1), (1, 3, 3), groups=groups,
+        family="grouped", layout="last", queued=True,
+    )  # fmt: skip
+    # multiplications and additions; channels that are taken at a time, 8 of 16, as a hypotenuse
+    matrix = 2 * points * 128 * np.hypot(16, 8) * 9 / 1e12
+    assert found == pytest.approx([matrix, 2 * points * 128 * 64 * 9 / 1e10], rel=0.2)
+    first = kernels.conv(
+        device, "fp16", 1.0, 128.0, 128.0, (1, points, 1), (1, 3, 3), groups=groups,
+        family="grouped", layout="", queued=True,
+    )  # fmt: skip
+    assert first[1] < found[1] / 50
+
+
+def test_norms_of_tokens_lose_time_to_each_row() -> None:
+    """Published times on an A100, µs: what does not double with the bytes, of 108 processors."""
+    after = {2: (145.7 / 0.88, 186.1 / 0.89), 4: (236.6 / 0.95, 307.8 / 0.95)}  # 6,144, 8,192 rows
+    half, full = ((more - less) / 2048 for less, more in after.values())
+    said = catalogue.software("pytorch-channels-first")
+    assert said.kernels.row_back == pytest.approx((2 * half - full) * 1e-6 * 108, rel=0.03)
+    model = oracle.model({"name": "m", "source": "made up", "transformer": {
+        "layers": 1, "hidden": 64, "heads": 4, "vocab": 32, "sequence": 128}})  # fmt: skip
+    rows = [i for i, row in enumerate(model.rows) if row.kind == "norm"]
+    device = bare("gemm", "attention", "stream", "conv")
+    found = {}
+    for more in (0.0, 1e-6):
+        chosen = replace(said.kernels, row=2 * more, row_back=more)
+        shard = serial(model, 8.0, 2.0).but(software=said.but(kernels=chosen))
+        times = priced(shard, device, "fp16")
+        found[more] = times.forward[0, rows], times.data[0, rows]
+    each = 8 * 128 / device.processors * 1e-6
+    for k, (before, now) in enumerate(zip(found[0.0], found[1e-6], strict=True)):
+        assert now - before == pytest.approx([(2 - k) * each] * len(rows), rel=1e-6)

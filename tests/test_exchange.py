@@ -307,6 +307,26 @@ def test_a_halo_is_half_a_window(kernel: int, rows: int) -> None:
     assert found["spatial: halo of dL/dy"]["calls"] == 1  # none of the first: no gradient of x
 
 
+def test_a_bottom_that_is_whole_is_gathered_and_dealt_out_again() -> None:
+    """8 samples: 6 channels of 16² are gathered before the bottom, 5 of 8² come back; fp32."""
+    three = {"kernel": 3, "padding": 1, "bias": False}
+    model = {"name": "m", "source": "here", "input": [4, 16, 16], "layers": [
+        {"conv": {"filters": 6, **three}}, {"norm": "instance"}, "relu",
+        {"conv": {"filters": 5, "stride": 2, **three}}, {"norm": "instance"}, "relu",
+        {"deconv": {"filters": 6, "kernel": 2, "stride": 2}}, {"norm": "instance"},
+        {"conv": {"filters": 3, **three}}, "loss"]}  # fmt: skip
+    found = sent(model, "spatial:4x1,least=16,norms=shared", 8)
+    assert found["spatial: halo of x"]["calls"] == 2  # not of the bottom's
+    assert found["spatial: collect at the split point"]["bytes"] == 8 * 6 * 16 * 16 * 4
+    assert found["spatial: gather where cut again"]["bytes"] == 8 * 5 * 8 * 8 * 4
+    for what in ("statistics of norms", "gradients of statistics"):
+        one = found[f"spatial: {what}"]
+        assert (one["calls"], one["bytes"]) == (2, 8 * 6 * 2 * 4)
+    alone, plain = (sent(model, plan, 8) for plan in ("spatial:4x1", "spatial:4x1,norms=shared"))
+    assert "spatial: gather where cut again" not in plain  # 8 rows are enough for four parts
+    assert "spatial: statistics of norms" not in alone
+
+
 def test_a_full_recomputation_sends_everything_again() -> None:
     """An allreduce after attention and one after the MLP of each layer; with it, twice."""
     family = {"layers": 4, "hidden": 128, "heads": 4, "vocab": 100, "sequence": 64}

@@ -371,6 +371,17 @@ def test_casts_of_the_update() -> None:
                      "nemo": (6 + 8 + 6, 6 + 6, 0)}  # fmt: skip
 
 
+def test_an_optimizer_updates_tensor_by_tensor() -> None:
+    """Adam's six terms are 17 passes over fp32 weights, a kernel of each of two tensors a row."""
+    whole, apart = (
+        asked(ONE, "serial", 4, {"kernels": {"optimizer": word}}, "fp32").compute["update"][0]
+        for word in ("fused", "apart")
+    )
+    read = stream(4 * W) - stream(0)  # once more for their norm
+    assert whole == pytest.approx(stream(4 * 7 * W) + stream(0) + read)
+    assert apart == pytest.approx(12 * stream(4 * 17 * W / 12) + stream(0) + read)
+
+
 def test_weights_are_cast_to_8_bits_with_each_use_or_once_a_step() -> None:
     """Four micro-batches of 64 rows: their inputs are cast each time."""
     plan, batch = "data:2,accumulate=4", 512

@@ -30,7 +30,8 @@ NETWORKS: dict[str, Any] = {
     "efficientnet-v1-b4": efficientnet(1.4, 1.8, 380),
 }
 DEEP = {"Task002_Heart": (1, 2), "Task003_Liver": (1, 3), "Task005_Prostate": (2, 3)}
-OPTIMIZERS = {"adam": "adam", "rmsprop": "momentum", "nag": "momentum", "sgd": "momentum"}
+# RMSprop with momentum has two numbers a weight, as Adam has
+OPTIMIZERS = {"adam": "adam", "rmsprop": "adam", "nag": "momentum", "sgd": "momentum"}
 
 
 def network(row: Row) -> Any:
@@ -55,8 +56,8 @@ def alone(device: str) -> dict[str, Any]:
 
 def machine(row: Row) -> Any:
     """The system of a row."""
-    if row["system"].startswith("Perlmutter"):
-        return "perlmutter"
+    if row["system"].startswith("Perlmutter"):  # a tutorial of November 2021 ran on its first phase
+        return "perlmutter-2021" if "sc21" in row["source"] else "perlmutter"
     for words, device in ALONE.items():
         if row["gpu"].startswith(words):
             return alone(device)
@@ -71,7 +72,11 @@ def software(row: Row) -> str:
     if framework.startswith("TensorFlow"):
         return "tensorflow-xla" if flags.startswith("XLA") else "horovod-tensorflow"
     last = "channels_last" in flags or ("NHWC for AMP" in flags and precision.startswith("amp"))
-    return "pytorch-channels-last" if last else "pytorch-channels-first"
+    name = "pytorch-channels-last" if last else "pytorch-channels-first"
+    # NVIDIA's apex has an Adam of one kernel; nnU-Net takes it from its second release on
+    later = framework.startswith("PyTorch NGC 2") and not framework.startswith("PyTorch NGC 20.1")
+    apex = "APEX" in flags or (later and row["model"].startswith("nnU-Net"))
+    return f"{name},kernels.optimizer=fused" if apex else name
 
 
 def plan(row: Row) -> str:
@@ -79,7 +84,10 @@ def plan(row: Row) -> str:
     gpus = number(row, "gpus")
     spatial = 8 if "spatial" in row["parallelism"] else 1
     words = [f"data:{gpus // spatial}"] if gpus > spatial else []
-    return " ".join(words + [f"spatial:{spatial}"] * (spatial > 1)) or "serial"
+    # slabs along the depth down to 32 voxels, statistics of whole samples: SpatialNetwork and
+    # GroupInstanceNorm of its model/unet3d.py
+    slabs = [f"spatial:{spatial}x1x1,least=32,norms=shared"] * (spatial > 1)
+    return " ".join(words + slabs) or "serial"
 
 
 @table("science3d", "science3d*.csv", "MAPE ≤ 18 %")

@@ -17,6 +17,9 @@ from oracle.kernels.conv import conv
 from oracle.kernels.curve import Origin, origin
 from oracle.kernels.gemm import gemm
 from oracle.kernels.orthogonal import orthogonal
-from oracle.kernels.stream import stream, update
+from oracle.kernels.stream import stream, update, update_calls
 
-__all__ = ["Origin", "attention", "conv", "gemm", "origin", "orthogonal", "stream", "update"]
+__all__ = [
+    "Origin", "attention", "conv", "gemm", "origin", "orthogonal", "stream", "update",
+    "update_calls",
+]  # fmt: skip

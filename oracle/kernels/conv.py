@@ -12,7 +12,8 @@ What else a library has for a family, it takes where that is faster (`algorithms
     conv       planes: Winograd's tiles (`lavin2016`)
     conv3d     volumes, without Winograd, on matrix units
                or on vector units
-    grouped    some channels to a group: as many small products
+    grouped    some channels to a group: as many small products; with channels last, on matrix
+               units only where a group has 4, 8, 16 or 32 of them, else as depthwise ones are
     depthwise  one filter a channel: every element is read once and used for K products, so that
                memory sets the pace of all three parts
 
@@ -38,6 +39,10 @@ from oracle.spec.device import Device
 Three: TypeAlias = tuple[Numbers, Numbers, Numbers]  # depth, height, width; 1 where there is none
 MATRIX = ("tf32", "fp16", "bf16", "fp8")
 ALIGNED = 16.0  # bytes of channels that matrix units take at a time, where channels stand last
+# channels of a group that matrix units have kernels for where channels stand last: of ResNeXt's
+# layers, only those of 64 to a group ran cuDNN's conv2d_grouped_direct_kernel, which is the kernel
+# of depthwise ones too (pytorch/pytorch, issues 34977, 70954)
+GROUPED = (4.0, 8.0, 16.0, 32.0)
 
 
 def conv(
@@ -77,6 +82,9 @@ def conv(
         layout, own_turns = "first", np.where(taps > 1, passes(device, box), 0.0)
     if family == "depthwise":
         seconds = direct(device, box)
+    elif family == "grouped" and layout == "last" and matrix(device, own):
+        quick = np.isin(inner, GROUPED) & (inner == outer)
+        seconds = np.where(quick, aligned(device, family, own, box, layout), direct(device, box))
     elif family == "conv" and not (layout == "first" and matrix(device, own)):
         seconds = fastest(device, own, box, workspace)
     else:

@@ -251,7 +251,10 @@ def _stream(at: _At, device: Device, precision: str, part: str) -> Floats:
         cast = np.where(at.family.normed, NARROWED, 0.0) * at(shard.y)
     width = np.where(wide, 4.0, shard.delta)
     moved = at(shard.micro) * (width * (over_x * at(shard.x) + over_y * at(shard.y)) + cast)
-    return np.where(moved > 0, stream(device, moved, queued=True), 0.0)
+    chosen = shard.software.kernels
+    lost = (chosen.row if part == "forward" else chosen.row_back) / device.processors
+    rows = at.family.normed * at(shard.micro) * at(shard.made[0]) * lost if lost else 0.0
+    return np.where(moved > 0, stream(device, moved, queued=True) + rows, 0.0)
 
 
 def _reduction(at: _At, device: Device, precision: str, part: str) -> Floats:

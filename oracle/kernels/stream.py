@@ -74,3 +74,8 @@ def update(
     moved = np.asarray(weights, float) * (4 * passes + casts)
     calls = kernels * np.asarray(1 if fused else tensors, float)
     return np.asarray(calls * stream(device, moved / calls, queued=queued))
+
+
+def update_calls(optimizer: str) -> int:
+    """Kernels for each tensor where the optimizer's terms are kernels of their own."""
+    return PLAIN[optimizer][1]

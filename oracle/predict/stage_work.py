@@ -51,6 +51,10 @@ def work_of(load: Workload, system: System, options: Options) -> StageWork:
     ahead, back = times.kernels
     parts = tuple(part * (not model.training.forward) for part in recomputed(model))
     host = (total(ahead) + options.software.host.around) * launch, total(back) * launch
+    if options.software.kernels.optimizer == "apart" and not model.training.forward:
+        # launched once the last backward pass is, while the device is still busy with it
+        calls = kernels.update_calls(options.optimizer) * tensors_of(load) / state.segments
+        host = host[0], host[1] + calls * launch
     forward, backward = total(times.forward), total(times.data + times.weight)
     weight, weights = total(times.weight), load.held("stated")
     if shard.ideal:
@@ -115,13 +119,22 @@ def adding(model: Model) -> Flags:
     return model.mask(lambda row: row.adds)
 
 
+def tensors_of(load: Workload) -> Array:
+    """Of each stage's trained weights: two a row, the weights and their biases."""
+    model = load.shard.model
+    return np.maximum(load.total(np.where(model.w * model.trained > 0, 2.0, 0.0)), 1.0)
+
+
 def _update(weights: Array, load: Workload, device: Any, options: Options) -> Array:
     """The optimizer's passes, and what mixed precision and clipping add to them."""
-    model = load.shard.model
-    tensors = load.total(np.where(model.w * model.trained > 0, 2.0, 0.0))
+    tensors, fused = tensors_of(load), options.software.kernels.optimizer == "fused"
 
     def price(device: Any, precision: str, weights: Array) -> Array:
-        seconds = kernels.update(device, precision, options.optimizer, weights, tensors)
+        # tensor by tensor weights are as wide as their gradients: nothing is cast on the way
+        width = precision if fused else "fp32"
+        seconds = kernels.update(
+            device, width, options.optimizer, weights, tensors, fused=fused, queued=not fused
+        )
         # cast narrow gradients up, unscale them, cast weights down; read them for their norm: bytes
         casts = options.software.state.cast(precision)
         clipped = 4 if options.optimizer in CLIPPED else 0

@@ -11,7 +11,7 @@ import numpy as np
 from oracle.spec.document import suggest
 from oracle.spec.precision import ACTIVATION_BYTES
 from oracle.spec.schema import Clash, Whole
-from oracle.spec.units import Bytes
+from oracle.spec.units import Bytes, Seconds
 
 # where channels stand: before the extents, or after; or after, but turned before and after each
 # convolution by the framework itself
@@ -37,6 +37,11 @@ class KernelChoice:
     # softmaxes, norms of tokens and sums with them in 32 bits: PyTorch's autocast
     autocast: bool = False
     norms: Literal["apart", "fused"] = "apart"  # batch norms take along what is beside them
+    # one kernel updates all weights, or each term of the rule is one of each tensor's
+    optimizer: Literal["fused", "apart"] = "fused"
+    # what a processor loses to every row of a norm of tokens beside its bytes: a block each
+    row: Seconds = 0.0  # forward
+    row_back: Seconds = 0.0  # backward
     source: str = field(default="", compare=False)
     sources: dict[str, str] = field(default_factory=dict, compare=False,
                                     metadata={"hidden": True})  # fmt: skip

@@ -79,7 +79,7 @@ class Activation(Layer):
         output = self.op in ("relu", "leaky_relu", "tanh", "sigmoid", "softmax")
         yield Row(
             self.name or self.op, "activation", "stream", given[0], given[0],
-            reads=(1, 1), rereads=(1, 1 + output), needs="y" if output else "x",
+            reads=(1, 1), rereads=(2 - output, 1 + output), needs="y" if output else "x",
         )  # fmt: skip
 
 
@@ -142,10 +142,10 @@ class Scale(Layer):
         if len(given) != 2 or given[0].channels != given[1].channels:
             shapes = ", ".join(map(str, given))
             raise Misfit(f"two inputs of as many channels are multiplied, here: {shapes}")
-        # backward the gradients of both read what comes back
+        # backward: dx reads dy and is written; so is dy · x, which is read to be summed by channel
         yield Row(
             self.name or "scale", "scale", "stream", given[0], given[0], reads=(1, 1),
-            rereads=(2, 2), needs="x",
+            rereads=(4, 2), needs="x",
         )  # fmt: skip
 
 

@@ -36,11 +36,18 @@ class Spatial(Strategy):
     Differs from the source: even windows need ⌊K/2⌋ rows, strides shrink the border, each cut
     extent has its own line of neighbours (one, where two parts are in line), corners travel with
     the second extent, and rows that cannot be cut are done by everybody.
+
+    `least=32` leaves rows whose extents are smaller whole, and cuts again those after them: a
+    U-Net's bottom is gathered, done by everybody, and its gradient gathered on the way back.
+    `norms=shared` takes the statistics of norms over all parts, two sums a channel each way;
+    else each part has its own.
     """
 
     height: Array = count(0)  # parts along the first extent; 0: the grid with the smallest border
     width: Array = count(0)
     halo: Array = words("pairwise", "chain")
+    least: Array = count(0)  # the smallest extent that is cut; 0: any that can be
+    norms: Array = words("own", "shared")  # statistics of each part, or of whole samples
 
     source = "kahira2021, Table III 'Spatial'"
     nearness = 4
@@ -70,6 +77,11 @@ class Spatial(Strategy):
     def hidden(self) -> Sequence[str]:
         return "height", "width"
 
+    @classmethod
+    def tries(cls, model: Model) -> dict[str, tuple[float, ...]]:
+        found = super().tries(model)
+        return {name: values for name, values in found.items() if name != "norms"}
+
     def limit(self, model: Model, batch: Array) -> Array | float:
         images = model.mask(lambda row: row.work == "conv" and not row.made.tokens)
         if not images.any():
@@ -91,14 +103,19 @@ class Spatial(Strategy):
         return height, width, p / (height * width)
 
     def cut(self, shard: Shard) -> Array:
-        """Rows that are cut: up to the first whose parts would be thinner than a halo."""
+        """Rows that are cut: up to the first whose parts would be thinner than a halo.
+
+        Those smaller than asked for are whole, and end nothing.
+        """
         model, grid = shard.model, self.parts(shard)
         if shard.ideal:
             return np.ones(len(model), bool)
-        able = pictured(model)
+        able, small = pictured(model), np.zeros(1, bool)
         for q, given, made, window in zip(grid, model.given, model.made, model.window, strict=True):
             able = able & (q <= made) & ((q <= 1) | (given / q >= np.floor(window / 2)))
-        return np.logical_and.accumulate(able, axis=-1)
+            small = small | ((q > 1) & (made < self.least))
+        small = small & pictured(model)
+        return np.logical_and.accumulate(able | small, axis=-1) & ~small
 
     def split(self, shard: Shard) -> Shard:
         shard = shard.but(replicas=(*shard.replicas, "spatial"))
@@ -123,7 +140,7 @@ class Spatial(Strategy):
     def talk(self, shard: Shard) -> list[Message]:
         cut = self.cut(shard)
         borders = self.published(shard) if shard.ideal else self.borders(shard, cut)
-        return [*borders, *self.collect(shard, cut)]
+        return [*borders, *self.statistics(shard, cut), *self.collect(shard, cut)]
 
     def published(self, shard: Shard) -> list[Message]:
         """Every layer with a window pays its two messages, whoever has two neighbours."""
@@ -177,18 +194,42 @@ class Spatial(Strategy):
             made[i] = made[i] + inner * (2 * deep / s)
         return found
 
+    def statistics(self, shard: Shard, cut: Array) -> list[Message]:
+        """Two sums of every channel that a norm takes over a sample's pixels, in fp32."""
+        model, shared = shard.model, self.says("norms", "shared")
+        if shard.ideal or not shared.any():
+            return []
+        spans = cut & shared & model.mask(lambda row: bool(row.spans))
+        samples = np.where(model.mask(lambda row: row.spans == "batch"), 1.0, shard.micro)
+        sums = 2 * 4.0 * samples * shard.channels
+        return [
+            Message("statistics of norms", "allreduce", sums, ("spatial",), spans * 1.0,
+                    when="forward"),
+            Message("gradients of statistics", "allreduce", sums, ("spatial",), spans * 1.0,
+                    when="backward"),
+        ]  # fmt: skip
+
     def collect(self, shard: Shard, cut: Array) -> list[Message]:
-        """The last row that is cut hands its output to everybody, and gets its gradient back."""
+        """The last row that is cut hands its output to everybody, and gets its gradient back.
+
+        Where rows are cut again after, the gradient of what is dealt out is gathered.
+        """
         model, rows = shard.model, np.arange(len(shard.model))
-        y = shard.micro * shard.delta * model.y
+        y, found = shard.micro * shard.delta * model.y, list[Message]()
         if shard.ideal:  # the published row of this strategy alone leaves the collection out
             end = np.max(np.flatnonzero(windowed(model)), initial=-1)  # of the windows, if any
             last = (rows == end) & (shard.parts > 1)
             back = "allgather"
         else:
-            last = cut & ~np.concatenate([cut[..., 1:], np.zeros_like(cut[..., :1])], axis=-1)
-            last, back = last & (rows < len(model) - 1), "reduce_scatter"
+            after = np.concatenate([cut[..., 1:], np.zeros_like(cut[..., :1])], axis=-1)
+            last, back = cut & ~after & (rows < len(model) - 1), "reduce_scatter"
+            again = ~cut & after
+            if again.any():
+                found.append(
+                    Message("gather where cut again", "allgather", y, ("spatial",), again * 1.0,
+                            when="backward", once=True))  # fmt: skip
         return [
+            *found,
             Message("collect at the split point", "allgather", y, ("spatial",), last * 1.0,
                     when="forward", once=True),
             Message("spread at the split point", back, y, ("spatial",), last * 1.0,
