@@ -224,8 +224,9 @@ class Model:
 
     def _origin(self, i: int) -> int:
         """The row whose memory row i's output lives in: flatten and reshape make none."""
-        while self.rows[i].kind in ("flatten", "reshape") and self.feeds[i][0] >= 0:
-            i = self.feeds[i][0]
+        at = 0
+        while self.rows[i].kind in ("flatten", "reshape") and self.feeds[i][at] >= 0:
+            i, at = self.feeds[i][at], self.rows[i].part
         return i
 
     @cached_property

@@ -18,6 +18,7 @@ class Shape:
     channels: int
     extents: Extents = ()
     tokens: bool = False
+    parts: tuple[Shape, ...] = ()  # tensors that it holds together
 
     @property
     def size(self) -> int:
@@ -73,6 +74,7 @@ class Row:
     places: int = 0  # groups that the experts are routed by
     entry: bool = False  # takes what its layer was given, not what the row before it made
     takes: tuple[int, ...] = ()  # rows of its layer that it reads, counted back; (): the last
+    part: int = 0  # of tensors that its input holds together, the one it hands on
     tied: bool = False  # uses weights that another row holds
     frozen: bool = False  # its weights are not trained
 
