@@ -106,6 +106,8 @@ ROUNDED = {
     # arXiv 1603.05027, Table 4: 10.2 M, and 149,184 of batch norms
     "resnet1001": (10.2 + 0.149, 1e6, 1),
     "deepcam": (56.5, 1e6, 1),  # MLPerf HPC
+    "mamba2-2.7b": (2.70, 1e9, 2),  # as its name has it; test_counted has a layer by hand
+    "nemotron-h-8b": (8.1, 1e9, 1),
     # arXiv 1606.06650's, as MLPerf and NVIDIA/DeepLearningExamples have it, counted by hand
     "unet3d-kits19": (31.19, 1e6, 2),
     "unet3d-brats": (31.2, 1e6, 1),
@@ -202,6 +204,8 @@ COUNTED = {
     # nobody states them: by hand from the sources that their specs name
     "nnunet-2d": u_shaped(4, [32, 64, 128, 256, 512, 512], 9, 4, 4),
     "vnet": v_shaped(),
+    "dlrm-dcnv2": 204_184_588 * 128 + 14 * 512 + 513 * 256 + 257 * 128 + 3 * 3456 * (2 * 512 + 1)
+    + 3457 * 1024 + 1025 * 1024 + 1025 * 512 + 513 * 256 + 257,
     "unet-2d": sum(9 * f * (given + f) + 2 * f
                    for given, f in ((1, 64), (64, 128), (128, 256), (256, 512), (512, 1024)))
     + sum((4 * 2 + 9 * 2 + 9) * f**2 + 3 * f for f in (512, 256, 128, 64)) + 2 * 65,

@@ -14,7 +14,8 @@ import numpy as np
 
 from oracle.kernels.attention import attention
 from oracle.kernels.conv import conv, family_of
-from oracle.kernels.curve import curve, precision_on
+from oracle.kernels.counted import counted, recurrent
+from oracle.kernels.curve import precision_on
 from oracle.kernels.gemm import gemm
 from oracle.kernels.passes import Passes
 from oracle.kernels.profile.measured import Profile
@@ -130,7 +131,9 @@ def families(model: Model) -> tuple[Family, ...]:
     found: dict[tuple[Any, ...], list[int]] = {}
     for i, row in enumerate(model.rows):
         key: tuple[Any, ...] = (row.work,)
-        if row.work == "attention":
+        if row.work == "counted":
+            key = ("counted", row.family or "counted")
+        elif row.work == "attention":
             key = ("attention", row.causal, row.flash, row.version, row.apart)
         elif row.work == "conv":
             rank = len(row.made.extents)
@@ -268,12 +271,17 @@ def _reduction(at: _At, device: Device, precision: str, part: str) -> Floats:
 
 
 def _counted(at: _At, device: Device, precision: str, part: str) -> Floats:
-    """FLOP at an assumed share of the peak, or their bytes over the bandwidth if that is longer."""
-    shard, own = at.shard, precision_on(device, BESIDE.get(precision, precision))
-    rate = device.peak[own] * curve(device, "counted").sustained
+    """By FLOP and bytes, as the row's family of kernels takes them."""
+    precision, (family,) = BESIDE.get(precision, precision), at.family.more
+    shard, own = at.shard, precision_on(device, precision)
     share = at(shard.y) / at(shard.model.y)  # of what it makes, here
-    math = at(shard.micro) * share * 2 * at(shard.model.mac) / rate
-    return np.maximum(math, _stream(at, device, precision, part))
+    streamed, micro = _stream(at, device, precision, part), at(shard.micro)
+    if family == "recurrent":
+        steps = np.array([row.pieces for row in at.family.rows], float)
+        weights = at(shard.model.mac) * share / steps
+        return recurrent(device, precision, part, micro, weights, steps) + streamed
+    flop = micro * share * 2 * at(shard.model.mac)
+    return counted(device, family, own, part, flop, streamed)
 
 
 PRICE = {

@@ -1,4 +1,4 @@
-"""Several tensors that are passed on as one: what a cell hands to the next but one, crops."""
+"""Several tensors that are passed on as one, and parts of one: nothing is moved."""
 
 from __future__ import annotations
 
@@ -52,3 +52,19 @@ class Crop(Layer):
         # its gradient is put into one of zeros
         yield Row(self.name or "crop", "crop", "stream", shape, replace(shape, extents=made),
                   rereads=(1, 1))  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Take(Layer):
+    """The first so many channels; looked at, not copied."""
+
+    channels: Count
+
+    shorthand: ClassVar[str] = "channels"
+
+    def rows(self, given: Sequence[Shape]) -> Iterator[Row]:
+        shape = given[0]
+        if self.channels > shape.channels:
+            raise Misfit(f"there are no {self.channels} channels in {shape}")
+        yield Row(self.name or "take", "reshape", "stream", shape,
+                  replace(shape, channels=self.channels))  # fmt: skip

@@ -1,0 +1,146 @@
+"""Scans, tables and recurrent cells: what they count by hand, what they take, where from."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+import oracle
+from oracle.ask.explain.explanation import explain
+from oracle.kernels.counted import SETTLED_BY, counted, recurrent
+from oracle.kernels.curve import ASSUMED, origin
+from oracle.kernels.gemm import gemm
+from oracle.kernels.rows import priced
+from oracle.models.model import Model
+from oracle.models.shard import serial
+from oracle.predict.defaults import options_for
+from oracle.spec import catalogue
+from oracle.spec.document import SpecError
+
+
+def of(layers: list[Any], *shape: int) -> Model:
+    return oracle.model({"name": "m", "source": "here", "input": list(shape), "layers": layers})
+
+
+def test_a_scan_by_hand() -> None:
+    """64 wide, 8 heads of 16, states of 32 in 2 groups, chunks of 16 of 48 tokens.
+
+    In: 2 · 128 inside, 2 · 2 · 32 of states, 8 of steps; the convolution's 4 taps and a bias; three
+    numbers a head; a norm; out. A chunk's products: 2 groups of 16 · 32 scores a token, half of 16
+    others' 128 channels, the state written and read.
+    """
+    scan = {"scan": {"heads": 8, "width": 16, "state": 32, "groups": 2, "chunk": 16}}
+    found = of([{"embedding": {"vocab": 10, "hidden": 64}}, scan], 1, 48)
+    joint, mixed = 2 * 128 + 2 * 2 * 32 + 8, 128 + 2 * 2 * 32
+    assert found.parameters - 640 == 64 * joint + mixed * 5 + 3 * 8 + 128 + 128 * 64
+    within = 2 * 16 * 32 + 16 * 128 / 2 + 2 * 32 * 128
+    assert found.flop == 6 * 48 * (64 * joint + 128 * 64 + within)
+    # what goes in, what the first product makes, what the scan makes; a norm's is made again
+    assert found.kept.sum() == pytest.approx(48 * (1 / 48 * 48 + 64 + joint + 128))
+    with pytest.raises(SpecError, match="3 groups do not divide 8 heads"):
+        of([{"embedding": {"vocab": 10, "hidden": 64}}, {"scan": {"heads": 8, "groups": 3}}], 1, 48)
+
+
+def test_a_scan_is_cut_by_heads_and_not_along_the_tokens() -> None:
+    one, two, along, crowded = (
+        oracle.estimate("nemotron-h-8b", "dgx-h100", plan, 8)
+        for plan in ("serial", "tensor:8", "context:2", "tensor:16")
+    )
+    assert two.compute["forward"][0] < one.compute["forward"][0] / 4
+    assert "degree" not in str(two.broken)
+    assert "context degree 2 is more than the 1" in str(along.broken)
+    assert "tensor degree 16 is more than the 8" in str(crowded.broken)
+
+
+def test_tables_by_hand() -> None:
+    """Two tables of 1,000 and 10 rows of 8: three and one are read, sixteen numbers come out."""
+    bags = {"bags": {"tables": [1000, 10], "width": 8, "named": [3, 1]}}
+    found = of([bags, {"crossnet": {"layers": 2, "rank": 4}}], 4)
+    tables, cross = 1010 * 8, 2 * (16 * 4 + 4 * 16 + 16)
+    assert found.parameters == tables + cross
+    assert found.flop == 6 * 2 * 2 * 16 * 4
+    assert (found.w * found.trained).sum() == cross, "no optimizer passes over tables"
+    assert found.rows[0].reads[1] * 16 == 2 * 16 + 16, "as if each table were asked for two"
+    with pytest.raises(SpecError, match="1 numbers of rows for 2 tables"):
+        of([{"bags": {"tables": [5, 5], "width": 8, "named": [1]}}], 4)
+
+
+def test_dealt_tables_send_what_was_looked_up() -> None:
+    """65,536 samples on 8: each sends 26 rows of 128 in tf32 to those that asked for them."""
+    whole, dealt = (
+        oracle.estimate("dlrm-dcnv2", "dgx-a100", f"data:8{more}", 65536, precision="tf32")
+        for more in ("", " tables:dealt")
+    )
+    sent = {part["what"]: part for part in dealt.exchange[0]}
+    assert sent["tables: rows looked up"]["bytes"] == 8192 * 26 * 128 * 4
+    assert sent["tables: numbers of rows"]["bytes"] == 8192 * 214 * 8
+    held = 204_184_588 * 128 * 4
+    assert whole.memory[0] - dealt.memory[0] > 0.8 * held
+    assert dealt.feasible[0]
+    assert not whole.feasible[0]
+    best = oracle.recommend("dlrm-dcnv2", "dgx-a100", devices=8, batch=65536)
+    assert "tables:dealt" in str(best)
+
+
+def test_families_that_nobody_measured_say_so() -> None:
+    device = catalogue.device("h100-sxm5-80gb")
+    for family in ("scan", "tables", "recurrent", "fft", "counted"):
+        known = origin(device, family, "bf16")
+        assert known.kind == "assumed"
+        assert 0.6 <= known.uncertainty <= 1.0
+        assert family in SETTLED_BY
+        assert ASSUMED[family].family == family
+    few, many = (counted(device, "scan", "bf16", "forward", flop, 0.0) for flop in (1e9, 2e9))
+    assert many == pytest.approx(2 * few)
+    assert counted(device, "tables", "bf16", "forward", 0.0, 1e-3) > 1e-3, "rows lie anywhere"
+
+
+def test_what_is_assumed_is_explained_with_what_would_settle_it() -> None:
+    layers = [{"embedding": {"vocab": 10, "hidden": 64}}, {"scan": {"heads": 8, "width": 16}}]
+    model, system = of(layers, 1, 512), catalogue.system("dgx-h100")
+    found = explain(model, system, "data:8", 64, options_for(model, system, "bf16"))
+    told = {one["family"]: one for one in found.to_dict()["unmeasured"]}
+    assert told["scan"]["share"] > 0.2
+    assert "forward and backward" in told["scan"]["settled_by"]
+    assert sum(one["share"] for one in told.values()) <= 1.0
+    assert set(SETTLED_BY) >= {family.partition(" ")[0] for family in ASSUMED}
+
+
+def test_a_recurrent_cell_is_a_product_a_step() -> None:
+    """An LSTM of 512 over 512: 50 steps of 64 samples times a matrix of 1,448² numbers."""
+    device = catalogue.device("v100-sxm2-16gb")
+    weights = 4 * 512 * (512 + 512)
+    step = float(gemm(device, "fp16", 64, weights**0.5, weights**0.5, queued=True))
+    seconds = recurrent(device, "fp16", "forward", 64, weights, 50)
+    assert float(seconds) == pytest.approx(50 * step)
+    assert recurrent(device, "fp16", "weight", 64, weights, 50) < seconds
+    opaque = {"op": "lstm", "made": [512, 50], "tokens": True, "flop": 2 * 50 * weights,
+              "moves": 1e5, "weights": weights, "steps": 50, "keeps": True}  # fmt: skip
+    plain, cell = (
+        priced(serial(of([{"opaque": {**opaque, **family}}], 512, 50), 64.0, 2.0), device, "fp16")
+        for family in ({}, {"family": "recurrent"})
+    )
+    assert float(cell.forward.sum()) >= 50 * step
+    assert float(cell.forward.sum()) > 2 * float(plain.forward.sum()), "small products are slow"
+
+
+def test_several_tensors_pass_on_as_one() -> None:
+    """A cell reads what the two before it made; a pipeline is cut where both cross."""
+    cell = [{"part": {"name": "last"}}, {"conv": {"name": "made", "filters": 4, "kernel": 1}},
+            {"part": {"name": "before", "from": ["block"], "at": 1}},
+            {"add": {"name": "sum", "from": ["made", "before"]}},
+            {"together": {"from": ["sum", "last"]}}]  # fmt: skip
+    first = [{"conv": {"name": "a", "filters": 4, "kernel": 1}}, {"together": {"from": ["a", "a"]}}]
+    last = ["part", {"take": 2}, "flatten"]
+    found = of([*first, {"repeat": 3, "layers": cell}, *last], 4, 6, 6)
+    assert found.repeat.max() == 3, "cells are alike"
+    assert found.y[found.mask(lambda row: row.name == "together")].tolist() == [288, 288]
+    assert len(found.units[0]) >= 4
+    assert found.rows[-1].made.size == 2 * 36
+    with pytest.raises(SpecError, match="holds 0 tensors together"):
+        of([{"part": 1}], 4)
+    with pytest.raises(SpecError, match="no 9 channels"):
+        of([{"take": 9}], 4)
+    with pytest.raises(SpecError, match="nothing as wide as 7×7"):
+        of([{"crop": {"to": [7, 7]}}], 4, 6, 6)
