@@ -95,8 +95,7 @@ def _clip(config: Config) -> dict[str, Any]:
         towers.append(stack(tower.required("layers"), layer))
     config.notes.append("its loss, which meets all samples of a batch, is counted sample by sample")
     return {"input": [channels, image, image], "layers": [
-        second(length), {"embedding": {"vocab": text.required("vocab"), "hidden": words,
-                                       "positions": length}},
+        second(text.required("vocab"), words, length, positions=length),
         towers[0], norm("layer"), "first", dense(both, "caption", bias=False),
         _from("input", _patches(pixels, image // side, side, 1, bias=False)[0]),
         *_patches(pixels, image // side, side, 1)[1:], norm("layer"),
