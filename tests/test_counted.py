@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+import yaml
 
 import oracle
 from oracle.ask.explain.explanation import explain
@@ -85,7 +86,7 @@ def test_dealt_tables_send_what_was_looked_up() -> None:
 
 def test_families_that_nobody_measured_say_so() -> None:
     device = catalogue.device("h100-sxm5-80gb")
-    for family in ("scan", "tables", "recurrent", "fft", "counted"):
+    for family in ("scan", "tables", "recurrent", "fft", "products", "counted"):
         known = origin(device, family, "bf16")
         assert known.kind == "assumed"
         assert 0.6 <= known.uncertainty <= 1.0
@@ -105,6 +106,26 @@ def test_what_is_assumed_is_explained_with_what_would_settle_it() -> None:
     assert "forward and backward" in told["scan"]["settled_by"]
     assert sum(one["share"] for one in told.values()) <= 1.0
     assert set(SETTLED_BY) >= {family.partition(" ")[0] for family in ASSUMED}
+
+
+def test_a_block_of_evoformer_counts_as_that_of_mlperf() -> None:
+    """8 sequences of 16: 639,635,456 FLOP forward by PyTorch's counter of its EvoformerBlock.
+
+    4,096 of these count for how many sequences each mean is, which is left out here.
+    """
+    spec = yaml.safe_load(catalogue.find("evoformer", "models").read_text(encoding="utf-8"))
+    first, second, both, block, last = spec["layers"]
+    first["opaque"] |= {"made": [256, 8, 16], "moves": 0}
+    second["opaque"] |= {"made": [128, 16, 16], "moves": 0}
+    small = {"name": "m", "source": "here", "input": [49, 8, 16]}
+    found = oracle.model({**small, "layers": [first, second, both, {**block, "repeat": 1}, last]})
+    assert found.parameters == 1_829_952
+    assert found.flop == 3 * (639_635_456 - 4_096)
+    assert len(oracle.model("evoformer").units[0]) > 48, "a pipeline is cut between blocks"
+    along = oracle.estimate("evoformer", "dgx-a100", "context:2", 2, precision="bf16")
+    assert "context degree 2 is more than the 1" in str(along.broken)
+    with pytest.raises(SpecError, match="no number for each pair of 16 places"):
+        of([{"axial": {"from": ["input", "input"], "heads": 2, "width": 4}}], 8, 4, 16)
 
 
 def test_a_recurrent_cell_is_a_product_a_step() -> None:

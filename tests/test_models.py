@@ -204,6 +204,7 @@ COUNTED = {
     # nobody states them: by hand from the sources that their specs name
     "nnunet-2d": u_shaped(4, [32, 64, 128, 256, 512, 512], 9, 4, 4),
     "vnet": v_shaped(),
+    "evoformer": 48 * 1_829_952,  # of an EvoformerBlock in mlcommons/hpc
     "dlrm-dcnv2": 204_184_588 * 128 + 14 * 512 + 513 * 256 + 257 * 128 + 3 * 3456 * (2 * 512 + 1)
     + 3457 * 1024 + 1025 * 1024 + 1025 * 512 + 513 * 256 + 257,
     "unet-2d": sum(9 * f * (given + f) + 2 * f

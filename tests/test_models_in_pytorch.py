@@ -175,7 +175,7 @@ def each(value: int | list[int], rank: int) -> list[int]:
 # of layer kinds that are not recounted here, or of a thousand layers: their parameters are counted
 # by hand elsewhere
 ELSEWHERE = {
-    "amoebanet-d", "dlrm-dcnv2", "efficientnet-b4", "mamba2-2.7b", "nemotron-h-8b",
+    "amoebanet-d", "dlrm-dcnv2", "efficientnet-b4", "evoformer", "mamba2-2.7b", "nemotron-h-8b",
     "stable-diffusion-1", "t5-xxl", "whisper-large-v3",
 }  # fmt: skip
 LISTED = sorted(n for n in catalogue.shipped("models")

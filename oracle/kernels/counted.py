@@ -1,6 +1,7 @@
 """Work that is known by its FLOP and bytes alone: scans, tables, transforms, recurrent cells.
 
     seconds = max(FLOP / (peak · sustained), bytes / (bandwidth · traffic))     of its family
+    small products: a batch of them by the curve of single ones
     a recurrent cell: as many products as there are steps, one after the other, of the samples at
     hand with a square matrix of as many weights; its weights' gradient is one product
 
@@ -30,6 +31,7 @@ SETTLED_BY = {
     "depthwise": "convolutions of one filter a channel, forward and both gradients",
     "scan": "Mamba-2's scan, forward and backward, by heads, state and chunk",
     "tables": "bags of rows looked up in tables larger than the cache, and their update",
+    "products": "batches of small matrix products of its sizes",
     "recurrent": "an LSTM of the same width and batch, forward and backward",
     "fft": "transforms of the same length and batch",
     "counted": "the operators themselves, at their shapes",
@@ -44,6 +46,18 @@ def counted(
     math = np.asarray(flop) / (device.peak[own] * used.sustained)
     slower = 1.0 if family == "counted" else curve(device, "stream").traffic / used.traffic
     return np.maximum(math, np.asarray(streamed) * slower)
+
+
+def products(device: Device, precision: str, part: str, sizes: Floats, count: Numbers) -> Floats:
+    """Seconds of a batch of small products of activations: C = AB, or both gradients."""
+    m, n, k = sizes
+    if part == "weight":
+        return np.zeros(1)
+    if part == "forward":
+        return gemm(device, precision, m, n, k, count, queued=True)
+    one, other = (gemm(device, precision, *shape, count, queued=True)
+                  for shape in ((m, k, n), (k, n, m)))  # fmt: skip
+    return np.asarray(one + other)
 
 
 def recurrent(

@@ -51,9 +51,10 @@ RELATED = {
     "tf32": ("bf16", "fp16"),
     "fp32": (),
 }
+# whose curve matrix units have where a family was not measured
+LIKE = {"conv3d": "conv", "products": "gemm"}
 # what kernels do on a device that nobody measured: round figures of those that were, each with
 # what twenty kernels together err by / COMMON, and the work from which on they err by no more
-LIKE = {"conv3d": "conv"}  # whose curve matrix units have where a family was not measured
 GUESS = Curve("", "assumed: round figures of measured devices", origin="assumed", uncertainty=0.3)
 ASSUMED = {
     "gemm": replace(GUESS, family="gemm", tile=16, prologue=72, ramp=0.03, uncertainty=0.09,
@@ -91,6 +92,7 @@ ASSUMED = {
     "tables": replace(GUESS, family="tables", traffic=0.4, uncertainty=0.9),
     "fft": replace(GUESS, family="fft", sustained=0.05, traffic=0.6, uncertainty=0.9),
     "recurrent": replace(GUESS, family="recurrent", uncertainty=0.9),
+    "products": replace(GUESS, family="products", uncertainty=FAMILY),
 }  # fmt: skip
 
 

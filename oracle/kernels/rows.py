@@ -14,7 +14,7 @@ import numpy as np
 
 from oracle.kernels.attention import attention
 from oracle.kernels.conv import conv, family_of
-from oracle.kernels.counted import counted, recurrent
+from oracle.kernels.counted import counted, products, recurrent
 from oracle.kernels.curve import precision_on
 from oracle.kernels.gemm import gemm
 from oracle.kernels.passes import Passes
@@ -281,6 +281,9 @@ def _counted(at: _At, device: Device, precision: str, part: str) -> Floats:
         weights = at(shard.model.mac) * share / steps
         return recurrent(device, precision, part, micro, weights, steps) + streamed
     flop = micro * share * 2 * at(shard.model.mac)
+    if family == "products":
+        sizes = np.array([row.product for row in at.family.rows], float).T
+        return products(device, precision, part, sizes, flop / (2 * sizes.prod(axis=0)))
     return counted(device, family, own, part, flop, streamed)
 
 

@@ -62,6 +62,7 @@ class Row:
     pieces: int = 1  # kernels that a stream is written out as
     macs: float = 0.0  # multiply-accumulates of one sample, where they were counted
     family: str = ""  # kernels that such work is priced as; "": any
+    product: Extents = ()  # m, n, k of each of a batch of products
     adds: bool = False  # its product adds the weights' gradient up: no pass of its own for that
     bias: bool = False  # a vector is added to what it makes
     spans: str = ""  # of a norm: what one statistic is of, batch, group or instance; else a token
