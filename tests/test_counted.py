@@ -9,12 +9,14 @@ import yaml
 
 import oracle
 from oracle.ask.explain.explanation import explain
+from oracle.executor.supported import unsupported
 from oracle.kernels.counted import SETTLED_BY, counted, recurrent
 from oracle.kernels.curve import ASSUMED, origin
 from oracle.kernels.gemm import gemm
 from oracle.kernels.rows import priced
 from oracle.models.model import Model
 from oracle.models.shard import serial
+from oracle.plan.plan import Plan
 from oracle.predict.defaults import options_for
 from oracle.spec import catalogue
 from oracle.spec.document import SpecError
@@ -144,6 +146,21 @@ def test_a_recurrent_cell_is_a_product_a_step() -> None:
     )
     assert float(cell.forward.sum()) >= 50 * step
     assert float(cell.forward.sum()) > 2 * float(plain.forward.sum()), "small products are slow"
+
+
+def test_layers_that_share_weights_hold_them_once() -> None:
+    """ALBERT's: four layers' work, one's weights; nothing runs them here."""
+    layer = [{"mlp": {"name": "mlp", "ffn": 32}}, {"add": {"from": ["block", "mlp"]}}]
+    stack: dict[str, Any] = {"repeat": 4, "layers": layer}
+    first = {"embedding": {"vocab": 10, "hidden": 16}}
+    own, one = (of([first, {**stack, "shared": shared}], 1, 8) for shared in (False, True))
+    assert own.flop == one.flop
+    assert own.parameters - one.parameters == 3 * (2 * 16 * 32 + 32 + 16)
+    assert one.repeat.tolist() == [1, 1, 1, 1, 1, 3, 3, 3, 3]
+    assert own.repeat @ own.kept == one.repeat @ one.kept
+    assert "share their weights" in str(unsupported(one, Plan.of(1)))
+    with pytest.raises(SpecError, match="did you mean `shared`"):
+        of([first, {**stack, "share": True}], 1, 8)
 
 
 def test_several_tensors_pass_on_as_one() -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TypeAlias
 
 from oracle.models.fusion import merged
@@ -131,6 +131,12 @@ class Rows:
             self.rows += adapters(row, self.train.rank)
             self.feeds += [feeds, (at + 1,), (at, at + 2)]
 
+    def share(self, begin: int) -> None:
+        """The rows from one on use weights that others hold, of which they have as many."""
+        self.rows[begin:] = [
+            replace(row, weights=0, tied=bool(row.weights)) for row in self.rows[begin:]
+        ]
+
     def block(self, item: Placed, at: Tensor, scope: dict[str, Tensor]) -> Tensor:
         """A repeated block: placed once where its output has its input's shape, else unrolled."""
         left = item.repeat
@@ -142,7 +148,10 @@ class Rows:
             at = self.place(item.block, at, {**scope, "block": at})
             self.nested = outer
             same = at[0] == entered
-            times = left if same and not self.nested else 1
+            first = item.shared and left == item.repeat
+            times = left if same and not self.nested and not first else 1
+            if item.shared and not first:
+                self.share(begin)
             if self.nested:
                 self.inner.append(len(self.rows))
             elif len(self.rows) > begin:
