@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -19,7 +20,10 @@ from oracle.models.shard import serial
 from oracle.plan.plan import Plan
 from oracle.predict.defaults import options_for
 from oracle.spec import catalogue
+from oracle.spec.device import Curve
 from oracle.spec.document import SpecError
+
+PRICED = ("scan", "tables", "recurrent", "fft", "products", "experts")
 
 
 def of(layers: list[Any], *shape: int) -> Model:
@@ -88,7 +92,7 @@ def test_dealt_tables_send_what_was_looked_up() -> None:
 
 def test_families_that_nobody_measured_say_so() -> None:
     device = catalogue.device("h100-sxm5-80gb")
-    for family in ("scan", "tables", "recurrent", "fft", "products", "counted"):
+    for family in (*PRICED, "counted"):
         known = origin(device, family, "bf16")
         assert known.kind == "assumed"
         assert 0.6 <= known.uncertainty <= 1.0
@@ -97,6 +101,27 @@ def test_families_that_nobody_measured_say_so() -> None:
     few, many = (counted(device, "scan", "bf16", "forward", flop, 0.0) for flop in (1e9, 2e9))
     assert many == pytest.approx(2 * few)
     assert counted(device, "tables", "bf16", "forward", 0.0, 1e-3) > 1e-3, "rows lie anywhere"
+
+
+@pytest.mark.parametrize("family", PRICED)
+def test_a_family_is_priced_by_its_own_curve_once_there_is_one(family: str) -> None:
+    device = catalogue.device("h100-sxm5-80gb")
+    layer: dict[str, Any] = {"op": "x", "made": [64, 32], "tokens": True, "flop": 1e9, "moves": 1e6,
+                             "family": family}  # fmt: skip
+    layers: list[Any] = [{"opaque": layer}]
+    if family == "experts":
+        layers = [{"moe": {"experts": 4, "ffn": 512}}]
+    elif family == "products":
+        layers = [{"reshape": {"to": [64, 8, 8]}}, {"triangle": 256}]
+    found = of([{"embedding": {"vocab": 10, "hidden": 64}}, *layers], 1, 64)
+
+    def seconds(share: float) -> float:
+        known = Curve(family, "here", start=0.0, sustained=share, traffic=share, reach=(1.0, 1e15))
+        fitted = replace(device, kernels=(known, *device.kernels))
+        assert origin(fitted, family, "bf16").kind == "fitted"
+        return float(priced(serial(found, 512.0, 2.0), fitted, "bf16").forward.sum())
+
+    assert seconds(0.05) > 1.3 * seconds(0.5)
 
 
 def test_what_is_assumed_is_explained_with_what_would_settle_it() -> None:

@@ -31,6 +31,7 @@ SETTLED_BY = {
     "depthwise": "convolutions of one filter a channel, forward and both gradients",
     "scan": "Mamba-2's scan, forward and backward, by heads, state and chunk",
     "tables": "bags of rows looked up in tables larger than the cache, and their update",
+    "experts": "products of a mixture's experts at their sizes, all in one launch",
     "products": "batches of small matrix products of its sizes",
     "recurrent": "an LSTM of the same width and batch, forward and backward",
     "fft": "transforms of the same length and batch",
@@ -54,8 +55,8 @@ def products(device: Device, precision: str, part: str, sizes: Floats, count: Nu
     if part == "weight":
         return np.zeros(1)
     if part == "forward":
-        return gemm(device, precision, m, n, k, count, queued=True)
-    one, other = (gemm(device, precision, *shape, count, queued=True)
+        return gemm(device, precision, m, n, k, count, family="products", queued=True)
+    one, other = (gemm(device, precision, *shape, count, family="products", queued=True)
                   for shape in ((m, k, n), (k, n, m)))  # fmt: skip
     return np.asarray(one + other)
 
@@ -67,5 +68,6 @@ def recurrent(
     side = np.sqrt(weights)
     if part == "weight":
         rows = np.asarray(batch, float) * steps
-        return gemm(device, precision, side, side, rows, queued=True)
-    return np.asarray(steps * gemm(device, precision, batch, side, side, queued=True))
+        return gemm(device, precision, side, side, rows, family="recurrent", queued=True)
+    step = gemm(device, precision, batch, side, side, family="recurrent", queued=True)
+    return np.asarray(steps * step)

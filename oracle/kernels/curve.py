@@ -52,7 +52,7 @@ RELATED = {
     "fp32": (),
 }
 # whose curve matrix units have where a family was not measured
-LIKE = {"conv3d": "conv", "products": "gemm"}
+LIKE = {"conv3d": "conv", "products": "gemm", "experts": "gemm"}
 # what kernels do on a device that nobody measured: round figures of those that were, each with
 # what twenty kernels together err by / COMMON, and the work from which on they err by no more
 GUESS = Curve("", "assumed: round figures of measured devices", origin="assumed", uncertainty=0.3)
@@ -93,6 +93,7 @@ ASSUMED = {
     "fft": replace(GUESS, family="fft", sustained=0.05, traffic=0.6, uncertainty=0.9),
     "recurrent": replace(GUESS, family="recurrent", uncertainty=0.9),
     "products": replace(GUESS, family="products", uncertainty=FAMILY),
+    "experts": replace(GUESS, family="experts", uncertainty=FAMILY),
 }  # fmt: skip
 
 

@@ -150,7 +150,7 @@ def _families(model: Model, software: Software, precision: str) -> dict[str, lis
     found: dict[str, list[int]] = {}
     for family in families(model):
         name = family.kind
-        if name in ("conv", "deconv", "counted"):
+        if name in ("gemm", "conv", "deconv", "counted"):
             name = family.more[0]
         elif name == "reduction":
             reduced, _, rank = family.more

@@ -131,7 +131,9 @@ def families(model: Model) -> tuple[Family, ...]:
     found: dict[tuple[Any, ...], list[int]] = {}
     for i, row in enumerate(model.rows):
         key: tuple[Any, ...] = (row.work,)
-        if row.work == "counted":
+        if row.work == "gemm":
+            key = ("gemm", "experts" if row.experts else "gemm")
+        elif row.work == "counted":
             key = ("counted", row.family or "counted")
         elif row.work == "attention":
             key = ("attention", row.causal, row.flash, row.version, row.apart)
@@ -176,7 +178,8 @@ def _gemm(at: _At, device: Device, precision: str, part: str) -> Floats:
     written: Numbers = shard.delta
     if part == "weight":
         written = np.where(at.family.adds, 2 * shard.summed, shard.delta)
-    seconds = gemm(device, precision, *shapes[part], held, written=written, queued=True)
+    how = {"written": written, "family": at.family.more[0], "queued": True}
+    seconds = gemm(device, precision, *shapes[part], held, **how)
     if part == "weight" and shard.software.kernels.biases == "apart":  # summed over all positions
         read = stream(device, shard.delta * m * n * held, queued=True)
         seconds = seconds + np.where(at.family.bias, read, 0.0)
@@ -188,7 +191,7 @@ def _gemm(at: _At, device: Device, precision: str, part: str) -> Floats:
         weights = k * n * (shard.software.state.fp8_casts == "use")
         cast = m * k + weights if part == "forward" else m * n
         seconds = seconds + stream(device, CAST[precision] * cast * held, queued=True)
-    plain = gemm(device, BESIDE[precision], *shapes[part], held, written=written, queued=True)
+    plain = gemm(device, BESIDE[precision], *shapes[part], held, **how)
     return np.where(at.family.vocab, plain, seconds)
 
 
