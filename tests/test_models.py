@@ -204,6 +204,9 @@ COUNTED = {
     # nobody states them: by hand from the sources that their specs name
     "nnunet-2d": u_shaped(4, [32, 64, 128, 256, 512, 512], 9, 4, 4),
     "vnet": v_shaped(),
+    # embedding; four outputs; three interactions; frequencies
+    "dimenet-plus-plus": 95 * 192 + 7 * 192 + 577 * 192 + 4 * (6 * 192 + 4 * 193 * 192 + 192)
+    + 3 * (6 * 8 + 8 * 192 + 42 * 8 + 8 * 64 + 9 * 193 * 192 + 2 * 192 * 64) + 6,
     "evoformer": 48 * 1_829_952,  # of an EvoformerBlock in mlcommons/hpc
     "dlrm-dcnv2": 204_184_588 * 128 + 14 * 512 + 513 * 256 + 257 * 128 + 3 * 3456 * (2 * 512 + 1)
     + 3457 * 1024 + 1025 * 1024 + 1025 * 512 + 513 * 256 + 257,
