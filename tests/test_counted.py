@@ -11,6 +11,7 @@ import yaml
 import oracle
 from oracle.ask.explain.explanation import explain
 from oracle.executor.supported import unsupported
+from oracle.kernels.attention import attention
 from oracle.kernels.counted import SETTLED_BY, counted, recurrent
 from oracle.kernels.curve import ASSUMED, origin
 from oracle.kernels.gemm import gemm
@@ -58,6 +59,19 @@ def test_a_scan_is_cut_by_heads_and_not_along_the_tokens() -> None:
     assert "degree" not in str(two.broken)
     assert "context degree 2 is more than the 1" in str(along.broken)
     assert "tensor degree 16 is more than the 8" in str(crowded.broken)
+
+
+@pytest.mark.parametrize(("tokens", "ratio"), [(2048, 1.0), (16384, 6.0)])
+def test_a_scan_is_as_fast_as_its_authors_say(tokens: int, ratio: float) -> None:
+    """As fast as FlashAttention-2 at 2K, six times at 16K: arXiv 2405.21060, §9.3, an A100."""
+    device = catalogue.device("a100-sxm4-80gb")
+    scan = {"scan": {"heads": 32, "state": 64}}
+    model = of([{"embedding": {"vocab": 10, "hidden": 1024}}, scan], 1, tokens)
+    batch = 65536.0 / tokens
+    seconds = priced(serial(model, batch, 2.0), device, "bf16").forward[0]
+    core = float(seconds[[row.name for row in model.rows].index("scan.core")])
+    flash = attention(device, "bf16", batch, 32, 32, tokens, tokens, 64, queued=True)
+    assert float(flash) / core == pytest.approx(ratio, rel=0.2)
 
 
 def test_tables_by_hand() -> None:

@@ -153,6 +153,24 @@ def test_what_was_imported_can_be_planned(name: str) -> None:
     assert found.estimate.fits[0]
 
 
+def test_a_decoder_attends_to_its_encoder_by_a_layer_of_that_kind() -> None:
+    """As the shipped Whisper does: of its sizes the import is that model."""
+    for name in ("t5-base", "bart-large", "whisper-tiny"):
+        rows = oracle.model(huggingface.convert(fields(name)).spec).rows
+        cores = [row for row in rows if row.work == "attention" and row.kind == "cross"]
+        assert len(cores) == 1
+        assert not [row.name for row in rows if row.kind == "opaque" and row.macs]
+    large = {"model_type": "whisper", "d_model": 1280, "encoder_layers": 32, "decoder_layers": 32,
+             "encoder_attention_heads": 20, "decoder_attention_heads": 20, "encoder_ffn_dim": 5120,
+             "decoder_ffn_dim": 5120, "vocab_size": 51866, "num_mel_bins": 128}  # fmt: skip
+    found, shipped = (
+        oracle.estimate(model, "dgx-a100", "data:8", 64, precision="bf16")
+        for model in (huggingface.convert(large).spec, "whisper-large-v3")
+    )
+    assert found.seconds[0] == pytest.approx(shipped.seconds[0], rel=1e-3)
+    assert found.memory[0] == pytest.approx(shipped.memory[0], rel=1e-3)
+
+
 LLAMA31 = text(32, 4096, 32, 14336, 128256, 131072, num_key_value_heads=8)
 
 

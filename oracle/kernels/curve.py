@@ -86,9 +86,10 @@ ASSUMED = {
     "pool": replace(GUESS, family="pool", start=4.8e-6, traffic=0.77, pace=1.4e9),
     # operators of which only FLOP and bytes are known: a tenth of the peak, or most of it
     "counted": replace(GUESS, family="counted", sustained=0.3, uncertainty=0.9),
-    # small products in turn with passes over memory; rows of tables, a few hundred bytes each; a
-    # transform's butterflies, on vector units; a cell is as fast as a product of its shape
-    "scan": replace(GUESS, family="scan", sustained=0.3, traffic=0.6, uncertainty=0.9),
+    # a scan takes as long as FlashAttention-2 at 2,048 tokens and a sixth of it at 16,384, states
+    # of 64 [dao2024, §9.3]; rows of tables are a few hundred bytes each; a transform's butterflies
+    # run on vector units; a cell is as fast as a product of its shape
+    "scan": replace(GUESS, family="scan", sustained=0.1, traffic=0.19, uncertainty=0.9),
     "tables": replace(GUESS, family="tables", traffic=0.4, uncertainty=0.9),
     "fft": replace(GUESS, family="fft", sustained=0.05, traffic=0.6, uncertainty=0.9),
     "recurrent": replace(GUESS, family="recurrent", uncertainty=0.9),
