@@ -58,6 +58,7 @@ class Segment:
     repeat: int = 1
     cuts: tuple[int, ...] = ()  # rows between, where a block inside it ends
     stack: bool = False  # of a stack of layers, even where it doesn't recur
+    block: bool = False  # written as a block of layers, even where it doesn't recur
 
 
 @dataclass
@@ -156,7 +157,7 @@ class Rows:
                 self.inner.append(len(self.rows))
             elif len(self.rows) > begin:
                 cuts = tuple(cut for cut in self.inner if cut < len(self.rows))
-                one = Segment(begin, len(self.rows), times, cuts, item.stack)
+                one = Segment(begin, len(self.rows), times, cuts, item.stack, True)
                 self.segments.append(one)
             left -= times
         if item.name:

@@ -90,6 +90,16 @@ class Model:
         return found
 
     @cached_property
+    def blocks(self) -> Flags:
+        """Rows of blocks, the first of a stage too, which doesn't recur; all, where none does."""
+        if not self.folded.any():
+            return np.ones(len(self.rows), bool)
+        found = self.folded.copy()
+        for segment in self.segments:
+            found[segment.start : segment.stop] |= segment.block
+        return found
+
+    @cached_property
     def x(self) -> Floats:
         """|x|, input elements of one sample."""
         return self.column(lambda row: row.given.size)
