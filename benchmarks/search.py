@@ -78,7 +78,7 @@ SMALL = [
     Question("alexnet", "dgx-a100", 64, 128),
     Question("alexnet", "piz-daint", 256, 1024, PICTURES),
     Question("cosmoflow-256", "abci", 256, 16),
-    Question("unet3d", "dgx-a100", 128, 16),
+    Question("unet3d-kits19", "dgx-a100", 128, 16),
     Question("deepcam", "dgx-a100", 64, 64),
     Question("gpt2", "v100-ib100", 16, 64),
     Question("gpt2", "dgx-a100", 256, 256, MATRICES),

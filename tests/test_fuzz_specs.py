@@ -24,7 +24,7 @@ from oracle.spec.system import System
 SEEDS = {
     "systems": ["abci", "laptop", "dgx-a100"],
     "devices": ["v100-pcie", "tpu-v3-chip"],
-    "models": ["alexnet", "resnet50", "gpt3-175b", "mixtral-8x7b", "unet3d", "vit-l16"],
+    "models": ["alexnet", "resnet50", "gpt3-175b", "mixtral-8x7b", "unet3d-kits19", "vit-l16"],
     "datasets": ["imagenet", "openwebtext"],
     "software": ["plain", "megatron-core", "torchtitan"],
 }

@@ -84,6 +84,25 @@ CONFIGS: dict[str, tuple[str, dict[str, Any], int]] = {
     "phi-3-mini": ("phi3", text(32, 3072, 32, 8192, 32064, 4096), 3_821_079_552),
     "mixtral-8x7b": ("mixtral", text(32, 4096, 32, 14336, 32000, 32768, num_key_value_heads=8,
                                      num_local_experts=8, num_experts_per_tok=2), 46_702_792_704),
+    "albert-base-v2": ("albert", text(*BASE, 30000, 512, embedding_size=128),
+                       11_221_680),
+    "deberta-v3-base": ("deberta-v2", text(
+        *BASE, 128100, 512, relative_attention=True, position_buckets=256, share_att_key=True,
+        pos_att_type="p2c|c2p", position_biased_input=False, type_vocab_size=0), 183_831_552),
+    "mamba2-2.7b": ("mamba2", {
+        "hidden_size": 2560, "num_hidden_layers": 64, "num_heads": 80, "head_dim": 64,
+        "n_groups": 1, "state_size": 128, "vocab_size": 50288, "tie_word_embeddings": True},
+        2_702_599_680),
+    "nemotron-h-8b": ("nemotron_h", {
+        "hidden_size": 4096, "num_hidden_layers": 52, "num_attention_heads": 32,
+        "num_key_value_heads": 8, "head_dim": 128, "intermediate_size": 21504,
+        "vocab_size": 131072, "mamba_num_heads": 128, "mamba_head_dim": 64, "n_groups": 8,
+        "ssm_state_size": 128, "chunk_size": 128, "max_position_embeddings": 8192,
+        "hybrid_override_pattern": "M-M-M-M*-" + "M-M-M-M-M*-" * 3 + "M-M-M-M-M-"}, 8_100_852_736),
+    "beit-base": ("beit", text(*BASE, 0, 0, image_size=224, patch_size=16, **LABELS,
+                               use_relative_position_bias=True), 86_530_984),
+    "siglip-base": ("siglip", {"vision_config": {"patch_size": 16, "image_size": 224}},
+                    203_155_970),
     "vit-base": ("vit", text(*BASE, 0, 0, image_size=224, patch_size=16, **LABELS), 86_567_656),
     "deit-base": ("deit", text(*BASE, 0, 0, image_size=224, patch_size=16, **LABELS), 86_569_192),
     "dinov2-base": ("dinov2", text(*BASE, 0, 0, image_size=518, patch_size=14), 86_580_480),
@@ -132,6 +151,24 @@ def test_configs_have_their_parameters(name: str) -> None:
 def test_what_was_imported_can_be_planned(name: str) -> None:
     found = oracle.recommend(huggingface.convert(fields(name)).spec, "dgx-a100", 8, batch=64)
     assert found.estimate.fits[0]
+
+
+def test_a_decoder_attends_to_its_encoder_by_a_layer_of_that_kind() -> None:
+    """As the shipped Whisper does: of its sizes the import is that model."""
+    for name in ("t5-base", "bart-large", "whisper-tiny"):
+        rows = oracle.model(huggingface.convert(fields(name)).spec).rows
+        cores = [row for row in rows if row.work == "attention" and row.kind == "cross"]
+        assert len(cores) == 1
+        assert not [row.name for row in rows if row.kind == "opaque" and row.macs]
+    large = {"model_type": "whisper", "d_model": 1280, "encoder_layers": 32, "decoder_layers": 32,
+             "encoder_attention_heads": 20, "decoder_attention_heads": 20, "encoder_ffn_dim": 5120,
+             "decoder_ffn_dim": 5120, "vocab_size": 51866, "num_mel_bins": 128}  # fmt: skip
+    found, shipped = (
+        oracle.estimate(model, "dgx-a100", "data:8", 64, precision="bf16")
+        for model in (huggingface.convert(large).spec, "whisper-large-v3")
+    )
+    assert found.seconds[0] == pytest.approx(shipped.seconds[0], rel=1e-3)
+    assert found.memory[0] == pytest.approx(shipped.memory[0], rel=1e-3)
 
 
 LLAMA31 = text(32, 4096, 32, 14336, 128256, 131072, num_key_value_heads=8)

@@ -75,6 +75,11 @@ def test_an_operator_is_named_by_module_and_line(zoo: Any) -> None:
     assert rows[0].pieces == 2 * 2 * 10  # a launch a step, layer and way
 
 
+def test_operators_are_of_the_family_that_their_kernels_are(zoo: Any) -> None:
+    for name, family in (("Lstm", "recurrent"), ("FftMixer", "fft")):
+        assert family in {row.family for row in oracle.model(read(name).spec).rows}
+
+
 def test_norms_by_hand_are_norms_and_equal_blocks_fold(zoo: Any) -> None:
     rows = oracle.model(read("RmsBlock").spec).rows
     assert [row.kind for row in rows if row.kind != "reshape"] == [

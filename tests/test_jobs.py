@@ -291,6 +291,18 @@ def test_what_megatron_is_told_is_read_back(knobs: dict[str, Any]) -> None:
     assert block["tied_embeddings"]
 
 
+def test_narrow_formats_are_told_and_read_back() -> None:
+    """MXFP8 to Megatron-LM; what came after its 0.14 to NeMo alone, by the names of its plugin."""
+    assert back("megatron", "data:8,zero=1", 16, "mxfp8").precision == "mxfp8"
+    with pytest.raises(SpecError, match="has no `--fp4-format e2m1`"):
+        written("megatron", "gpt2", "dgx-a100", "data:8,zero=1", 16, precision="nvfp4")
+    job = written("nemo", "gpt2", "dgx-a100", "data:8,zero=1", 16, precision="nvfp4")["job.py"]
+    assert "'fp4': 'e2m1'" in job
+    assert "'fp4_recipe': 'nvfp4'" in job
+    assert "'fp8_recipe': 'mxfp8'" in written(
+        "nemo", "gpt2", "dgx-a100", "data:8,zero=1", 16, precision="mxfp8")["job.py"]  # fmt: skip
+
+
 @law
 @given(MEGATRON, st.sampled_from(["fp32", "bf16", "fp16"]))
 def test_what_deepspeed_is_told_is_read_back(knobs: dict[str, Any], precision: str) -> None:

@@ -121,7 +121,7 @@ def test_a_model_is_whole(name: str) -> None:
     assert (found.y > 0).all()
     assert found.flop > 0
     # layers that are each wider than the one before, or read by others far behind, aren't equal
-    most = {"densenet121": 430, "stable-diffusion-1": 580}.get(name, 400)
+    most = {"densenet121": 430, "stable-diffusion-1": 580, "amoebanet-d": 660}.get(name, 400)
     assert len(found.rows) <= most, "equal blocks are folded"
 
 

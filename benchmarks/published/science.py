@@ -20,7 +20,7 @@ NETWORKS: dict[str, Any] = {
     "nnU-Net 2D (PyTorch)": "nnunet-2d",
     "nnU-Net 3D (PyTorch)": "nnunet-3d",
     "V-Net (TF1, 32^3)": "vnet",
-    "UNet3D (MLPerf Training, KiTS19)": "unet3d",
+    "UNet3D (MLPerf Training, KiTS19)": "unet3d-kits19",
     "UNet3D-cosmo (NERSC, 64^3 crop)": cosmic(),
     "resnext101-32x4d": resnext((3, 4, 23, 3), groups=32, width=4),
     "efficientnet-b0": efficientnet(1.0, 1.0, 224),

@@ -70,6 +70,8 @@ def _of_model(model: Model) -> Iterator[str]:
         yield "sinks of attention are priced but not run"
     if any(row.kind == "embedding" and row.tied for row in model.rows):
         yield "a table that is looked up twice is priced but not run"
+    if any(row.tied and row.role != "vocab" for row in model.rows):
+        yield "layers that share their weights are priced but not run"
     if any(row.work == "attention" and row.keys != row.made.extents[0] for row in model.rows):
         yield "attention over a window is priced but not run"
 

@@ -51,9 +51,10 @@ RELATED = {
     "tf32": ("bf16", "fp16"),
     "fp32": (),
 }
+# whose curve matrix units have where a family was not measured
+LIKE = {"conv3d": "conv", "products": "gemm", "experts": "gemm"}
 # what kernels do on a device that nobody measured: round figures of those that were, each with
 # what twenty kernels together err by / COMMON, and the work from which on they err by no more
-LIKE = {"conv3d": "conv"}  # whose curve matrix units have where a family was not measured
 GUESS = Curve("", "assumed: round figures of measured devices", origin="assumed", uncertainty=0.3)
 ASSUMED = {
     "gemm": replace(GUESS, family="gemm", tile=16, prologue=72, ramp=0.03, uncertainty=0.09,
@@ -85,6 +86,15 @@ ASSUMED = {
     "pool": replace(GUESS, family="pool", start=4.8e-6, traffic=0.77, pace=1.4e9),
     # operators of which only FLOP and bytes are known: a tenth of the peak, or most of it
     "counted": replace(GUESS, family="counted", sustained=0.3, uncertainty=0.9),
+    # a scan takes as long as FlashAttention-2 at 2,048 tokens and a sixth of it at 16,384, states
+    # of 64 [dao2024, §9.3]; rows of tables are a few hundred bytes each; a transform's butterflies
+    # run on vector units; a cell is as fast as a product of its shape
+    "scan": replace(GUESS, family="scan", sustained=0.1, traffic=0.19, uncertainty=0.9),
+    "tables": replace(GUESS, family="tables", traffic=0.4, uncertainty=0.9),
+    "fft": replace(GUESS, family="fft", sustained=0.05, traffic=0.6, uncertainty=0.9),
+    "recurrent": replace(GUESS, family="recurrent", uncertainty=0.9),
+    "products": replace(GUESS, family="products", uncertainty=FAMILY),
+    "experts": replace(GUESS, family="experts", uncertainty=FAMILY),
 }  # fmt: skip
 
 

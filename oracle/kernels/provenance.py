@@ -107,6 +107,25 @@ def provenance(
     return ahead, back, update
 
 
+def assumed(shard: Shard, times: Passes, device: Device, options: Options) -> dict[str, float]:
+    """Share of one plan's passes that each family takes whose curve nobody fitted."""
+    found: dict[str, float] = {}
+    total = 0.0
+    for family, columns in _families(shard.model, shard.software, options.precision).items():
+        at = np.array(columns)
+        for part in ("forward", "data", "weight"):
+            seconds = getattr(times, part)[0, at] * shard.model.repeat[at]
+            total += float(seconds.sum())
+            which = part if family in CONVOLUTIONS else ""
+            own = origin(device, family, "" if family in ANY else options.precision, which)
+            if own.kind != "assumed":
+                continue
+            if np.ndim(times.measured):
+                seconds = seconds * (np.asarray(times.measured)[0, at] == 0)
+            found[family] = found.get(family, 0.0) + float(seconds.sum())
+    return {family: seconds / max(total, 1e-30) for family, seconds in found.items()}
+
+
 def _measured(tally: Provenance, seconds: Floats, how: NDArray[np.int8], spread: Floats) -> Floats:
     """Count the seconds that a profile has; the rest, which were never measured, are returned."""
     for level, uncertainty in ((2, EXACT), (1, SCALED)):
@@ -137,7 +156,7 @@ def _families(model: Model, software: Software, precision: str) -> dict[str, lis
     found: dict[str, list[int]] = {}
     for family in families(model):
         name = family.kind
-        if name in ("conv", "deconv"):
+        if name in ("gemm", "conv", "deconv", "counted"):
             name = family.more[0]
         elif name == "reduction":
             reduced, _, rank = family.more

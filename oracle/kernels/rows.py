@@ -14,7 +14,8 @@ import numpy as np
 
 from oracle.kernels.attention import attention
 from oracle.kernels.conv import conv, family_of
-from oracle.kernels.curve import curve, precision_on
+from oracle.kernels.counted import counted, products, recurrent
+from oracle.kernels.curve import precision_on
 from oracle.kernels.gemm import gemm
 from oracle.kernels.passes import Passes
 from oracle.kernels.profile.measured import Profile
@@ -130,7 +131,11 @@ def families(model: Model) -> tuple[Family, ...]:
     found: dict[tuple[Any, ...], list[int]] = {}
     for i, row in enumerate(model.rows):
         key: tuple[Any, ...] = (row.work,)
-        if row.work == "attention":
+        if row.work == "gemm":
+            key = ("gemm", "experts" if row.experts else "gemm")
+        elif row.work == "counted":
+            key = ("counted", row.family or "counted")
+        elif row.work == "attention":
             key = ("attention", row.causal, row.flash, row.version, row.apart)
         elif row.work == "conv":
             rank = len(row.made.extents)
@@ -173,7 +178,8 @@ def _gemm(at: _At, device: Device, precision: str, part: str) -> Floats:
     written: Numbers = shard.delta
     if part == "weight":
         written = np.where(at.family.adds, 2 * shard.summed, shard.delta)
-    seconds = gemm(device, precision, *shapes[part], held, written=written, queued=True)
+    how = {"written": written, "family": at.family.more[0], "queued": True}
+    seconds = gemm(device, precision, *shapes[part], held, **how)
     if part == "weight" and shard.software.kernels.biases == "apart":  # summed over all positions
         read = stream(device, shard.delta * m * n * held, queued=True)
         seconds = seconds + np.where(at.family.bias, read, 0.0)
@@ -185,7 +191,7 @@ def _gemm(at: _At, device: Device, precision: str, part: str) -> Floats:
         weights = k * n * (shard.software.state.fp8_casts == "use")
         cast = m * k + weights if part == "forward" else m * n
         seconds = seconds + stream(device, CAST[precision] * cast * held, queued=True)
-    plain = gemm(device, BESIDE[precision], *shapes[part], held, written=written, queued=True)
+    plain = gemm(device, BESIDE[precision], *shapes[part], held, **how)
     return np.where(at.family.vocab, plain, seconds)
 
 
@@ -271,12 +277,20 @@ def _reduction(at: _At, device: Device, precision: str, part: str) -> Floats:
 
 
 def _counted(at: _At, device: Device, precision: str, part: str) -> Floats:
-    """FLOP at an assumed share of the peak, or their bytes over the bandwidth if that is longer."""
-    shard, own = at.shard, precision_on(device, BESIDE.get(precision, precision))
-    rate = device.peak[own] * curve(device, "counted").sustained
+    """By FLOP and bytes, as the row's family of kernels takes them."""
+    precision, (family,) = BESIDE.get(precision, precision), at.family.more
+    shard, own = at.shard, precision_on(device, precision)
     share = at(shard.y) / at(shard.model.y)  # of what it makes, here
-    math = at(shard.micro) * share * 2 * at(shard.model.mac) / rate
-    return np.maximum(math, _stream(at, device, precision, part))
+    streamed, micro = _stream(at, device, precision, part), at(shard.micro)
+    if family == "recurrent":
+        steps = np.array([row.pieces for row in at.family.rows], float)
+        weights = at(shard.model.mac) * share / steps
+        return recurrent(device, precision, part, micro, weights, steps) + streamed
+    flop = micro * share * 2 * at(shard.model.mac)
+    if family == "products":
+        sizes = np.array([row.product for row in at.family.rows], float).T
+        return products(device, precision, part, sizes, flop / (2 * sizes.prod(axis=0)))
+    return counted(device, family, own, part, flop, streamed)
 
 
 PRICE = {

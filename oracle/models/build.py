@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TypeAlias
 
 from oracle.models.fusion import merged
@@ -58,6 +58,7 @@ class Segment:
     repeat: int = 1
     cuts: tuple[int, ...] = ()  # rows between, where a block inside it ends
     stack: bool = False  # of a stack of layers, even where it doesn't recur
+    block: bool = False  # written as a block of layers, even where it doesn't recur
 
 
 @dataclass
@@ -131,6 +132,12 @@ class Rows:
             self.rows += adapters(row, self.train.rank)
             self.feeds += [feeds, (at + 1,), (at, at + 2)]
 
+    def share(self, begin: int) -> None:
+        """The rows from one on use weights that others hold, of which they have as many."""
+        self.rows[begin:] = [
+            replace(row, weights=0, tied=bool(row.weights)) for row in self.rows[begin:]
+        ]
+
     def block(self, item: Placed, at: Tensor, scope: dict[str, Tensor]) -> Tensor:
         """A repeated block: placed once where its output has its input's shape, else unrolled."""
         left = item.repeat
@@ -142,12 +149,15 @@ class Rows:
             at = self.place(item.block, at, {**scope, "block": at})
             self.nested = outer
             same = at[0] == entered
-            times = left if same and not self.nested else 1
+            first = item.shared and left == item.repeat
+            times = left if same and not self.nested and not first else 1
+            if item.shared and not first:
+                self.share(begin)
             if self.nested:
                 self.inner.append(len(self.rows))
             elif len(self.rows) > begin:
                 cuts = tuple(cut for cut in self.inner if cut < len(self.rows))
-                one = Segment(begin, len(self.rows), times, cuts, item.stack)
+                one = Segment(begin, len(self.rows), times, cuts, item.stack, True)
                 self.segments.append(one)
             left -= times
         if item.name:

@@ -54,8 +54,14 @@ def moved(model: Model) -> Flags:
 
 @lru_cache(MODELS)
 def opaque(model: Model) -> Flags:
-    """Rows that may look anywhere: nobody knows along what they can be cut."""
-    return model.mask(lambda row: row.kind == "opaque")
+    """Rows that may look anywhere: nobody knows along what they can be cut, or it is not done."""
+    return model.mask(lambda row: row.kind == "opaque" or row.family == "scan")
+
+
+@lru_cache(MODELS)
+def tables(model: Model) -> Flags:
+    """Rows of bags of rows looked up."""
+    return model.mask(lambda row: row.family == "tables" and row.weights > 0)
 
 
 @lru_cache(MODELS)

@@ -90,6 +90,16 @@ class Model:
         return found
 
     @cached_property
+    def blocks(self) -> Flags:
+        """Rows of blocks, the first of a stage too, which doesn't recur; all, where none does."""
+        if not self.folded.any():
+            return np.ones(len(self.rows), bool)
+        found = self.folded.copy()
+        for segment in self.segments:
+            found[segment.start : segment.stop] |= segment.block
+        return found
+
+    @cached_property
     def x(self) -> Floats:
         """|x|, input elements of one sample."""
         return self.column(lambda row: row.given.size)
@@ -224,8 +234,9 @@ class Model:
 
     def _origin(self, i: int) -> int:
         """The row whose memory row i's output lives in: flatten and reshape make none."""
-        while self.rows[i].kind in ("flatten", "reshape") and self.feeds[i][0] >= 0:
-            i = self.feeds[i][0]
+        at = 0
+        while self.rows[i].kind in ("flatten", "reshape") and self.feeds[i][at] >= 0:
+            i, at = self.feeds[i][at], self.rows[i].part
         return i
 
     @cached_property

@@ -164,13 +164,14 @@ def _activations(shard: Shard, stages: Stages, some: bool) -> tuple[list[Array],
     # full: each unit keeps the tensor it was given; what it makes again lives while it runs back
     given = (micro * shard.x * shard.delta * np.ones(len(model)))[:, stages.begin]
     units = stages.units(kept)
-    block = (stages.counts @ model.folded > 0) | (~model.folded).all()
+    block = stages.counts @ model.blocks > 0
     inputs = stages.gather(np.where(block, given, 0.0))
     full = stages.gather(np.where(block, 0.0, units)) + inputs
     working = stages.most(np.where(block, units, 0.0))
     # operators: the core's tensors and every other matrix's output
-    share = np.where(model.folded, core, 1.0)
-    half = 0.5 * outputs * (model.weighted & model.folded)
+    again = model.blocks & model.folded.any()
+    share = np.where(again, core, 1.0)
+    half = 0.5 * outputs * (model.weighted & again)
     return [none, selective, full, stages.total(kept * share + half) + inputs], working
 
 

@@ -9,6 +9,11 @@ from typing import Any, Protocol
 from oracle.models.layers import Misfit, Shape, kinds
 from oracle.readers.operations import Counted, Dims
 
+# families of kernels that operators of PyTorch are
+KERNELS = {
+    "_embedding_bag": "tables", "_fft_r2c": "fft", "_fft_c2r": "fft", "_fft_c2c": "fft",
+    "lstm": "recurrent", "gru": "recurrent", "rnn_tanh": "recurrent", "rnn_relu": "recurrent",
+}  # fmt: skip
 MISFIT = -1  # weights of a layer that its input does not fit
 
 
@@ -43,6 +48,7 @@ def as_counted(cost: Counted, batch: int, weights: int) -> tuple[dict[str, Any],
     fields |= {"weights": weights, "keeps": cost.keeps, "each": cost.each}
     if cost.steps > 1:
         fields["steps"] = cost.steps
+    fields["family"] = KERNELS.get(cost.op, "")
     return {key: value for key, value in fields.items() if value}, made
 
 

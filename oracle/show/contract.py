@@ -111,6 +111,7 @@ ANSWERS: dict[str, Schema] = {
                                   "words": TEXT})),
         "bottleneck": TEXT, "limits": listed(record({"factor": TEXT, "words": TEXT})),
         "contention": listed(TEXT), "whole": listed({"type": "object"}), "place": maybe(COUNT),
+        "unmeasured": listed(record({"family": TEXT, "share": NUMBER, "settled_by": TEXT})),
         "better_knobs": maybe(TEXT), "rivals": listed(record({"plan": TEXT, "seconds": SECONDS})),
         "flips": listed(record({"cause": TEXT, "factor": NUMBER, "winner": TEXT, "loser": TEXT})),
         "measure": maybe(record({"what": TEXT, "share": NUMBER}))}),

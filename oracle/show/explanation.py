@@ -39,7 +39,14 @@ def explanation_text(found: Explanation) -> str:
         lines += ["", _row(f"{w['strategy']} leaves {w['rows']} of {w['of']} rows whole "
                            f"({kinds}; {w['weights']:.2g} of the weights): {w['why']}"
                            .replace("0 of the weights", "no weights"), 2)]  # fmt: skip
-    return "\n".join([*lines, *_sources(shown), *_ranking(found)])
+    guessed = [
+        _row(f"  {one.family} kernels, {one.share:.0%} of the passes: to settle it, time "
+             f"{one.settled_by}", 4)
+        for one in found.own.unmeasured
+    ]  # fmt: skip
+    if guessed:
+        guessed = ["", "what nobody measured on this device", *guessed]
+    return "\n".join([*lines, *_sources(shown), *guessed, *_ranking(found)])
 
 
 def _sources(shown: Estimate) -> list[str]:

@@ -55,7 +55,8 @@ def strategy_text(name: str) -> str:
     """The same for people."""
     told = strategy(name)
     cls = strategies()[name]
-    degree = "selective" if not cls.degrees else "4"
+    choices = [knob.metadata["words"] for knob in cls.knobs().values() if "words" in knob.metadata]
+    degree = "4" if cls.degrees or not choices else choices[0][1]
     said = [f"{k['knob']}={'|'.join(k['takes'])} ({k['is']} if not said)" for k in told["knobs"]]
     if cls.as_grid:
         said = ["a grid instead of a degree, spatial:2x2", *said]

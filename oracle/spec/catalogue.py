@@ -30,6 +30,7 @@ from oracle.spec.software import Software
 from oracle.spec.system import Collectives, System
 
 S = TypeVar("S")
+FORMER = {"unet3d": "unet3d-kits19"}  # names that files went by
 FOLDERS: dict[type, str] = {
     Dataset: "datasets", Device: "devices", System: "systems", Software: "software",
 }  # fmt: skip
@@ -63,7 +64,7 @@ def find(name: str, folder: str, beside: Path | None = None) -> Path:
     """
     if is_path(name):
         return Path(name) if beside is None or name == "-" else beside / name
-    known = shipped_folder() / folder / f"{name}.yaml"
+    known = shipped_folder() / folder / f"{FORMER.get(name, name)}.yaml"
     if name and os.path.isfile(known):
         return known
     names = shipped(folder)

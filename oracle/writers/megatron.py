@@ -11,6 +11,7 @@ from typing import Any
 
 from oracle.models.transformer import Transformer
 from oracle.spec.files import read_json
+from oracle.spec.precision import NARROW
 from oracle.spec.software import Software
 from oracle.writers.exported import Job, Start, options
 
@@ -151,8 +152,9 @@ def named(pairs: Pairs, job: Job, version: str) -> Pairs:
         else:
             missing.append(f"`{flag}`" if value is True else f"`{flag} {value}`")
     if missing:
+        newest = version == next(reversed(versions()))
         raise job.refuse(f"Megatron-LM at {commit(version)}", f"has no {', '.join(missing)}",
-                         "--software megatron-core")  # fmt: skip
+                         "ask for less" if newest else "--software megatron-core")  # fmt: skip
     if "--DDP-impl" in known:
         found.append(("--DDP-impl", "local"))
         found.append(
@@ -327,7 +329,7 @@ def exchange(job: Job, run: Software) -> Pairs:
     gathered = reduced and gathers
     if zero >= 1 and asked and run.gather.overlap == "forward" and not reduced and copies:
         job.notes.append("weights are gathered beside nothing: only with --overlap-grad-reduce")
-    narrow = run.exchange.buffer(said.precision) == 2.0 and said.precision in ("bf16", "fp8")
+    narrow = run.exchange.buffer(said.precision) == 2.0 and said.precision in ("bf16", *NARROW)
     size = job.piece(run)
     flat = reduced and zero < 2 and size is not None
     return [
@@ -342,7 +344,7 @@ def exchange(job: Job, run: Software) -> Pairs:
         ("--ddp-bucket-size", size if flat else None),
         ("--grad-reduce-in-bf16", narrow),
         ("--accumulate-allreduce-grads-in-fp32",
-         not narrow and said.precision in ("bf16", "fp8", "fp16")
+         not narrow and said.precision in ("bf16", "fp16", *NARROW)
          and run.exchange.buffer(said.precision) == 4.0),
     ]  # fmt: skip
 
@@ -352,17 +354,19 @@ def training(job: Job, run: Software) -> Pairs:
     said = job.estimate.options
     if said.optimizer not in ("sgd", "momentum", "adam"):
         raise job.refuse("Megatron-LM", f"has no `{said.optimizer}`", "--optimizer adam")
-    if said.precision in ("mxfp8", "nvfp4"):
-        raise job.refuse("Megatron-LM", f"is not told `{said.precision}`", "--precision fp8")
     momentum = {"momentum": 0.9, "sgd": 0.0}.get(said.optimizer)
     if job.recompute == "operators":
         raise job.refuse("Megatron-LM", "does not recompute by operators", "recompute:selective")
-    full, eight = job.recompute == "full", said.precision == "fp8"
+    full, eight = job.recompute == "full", said.precision in ("fp8", "mxfp8")
+    four = said.precision == "nvfp4"
     return [
         ("--micro-batch-size", job.micro), ("--global-batch-size", job.batch),
-        ("--bf16", said.precision in ("bf16", "fp8")), ("--fp16", said.precision == "fp16"),
+        ("--bf16", said.precision in ("bf16", *NARROW)), ("--fp16", said.precision == "fp16"),
         ("--fp8-format", "hybrid" if eight else None),
-        ("--fp8-param-gather", eight and job.zero >= 1 and run.gather.sent("fp8") == 1.0),
+        ("--fp8-recipe", "mxfp8" if said.precision == "mxfp8" else None),
+        ("--fp4-format", "e2m1" if four else None), ("--fp4-recipe", "nvfp4" if four else None),
+        ("--fp8-param-gather",
+         said.precision == "fp8" and job.zero >= 1 and run.gather.sent("fp8") == 1.0),
         ("--optimizer", "adam" if momentum is None else "sgd"), ("--sgd-momentum", momentum),
         ("--clip-grad", 1.0),
         ("--recompute-granularity", None if job.recompute == "none" else job.recompute),

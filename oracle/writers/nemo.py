@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from oracle.spec.precision import NARROW
 from oracle.writers import megatron
 from oracle.writers.exported import Job, Start, filled
 
@@ -59,7 +60,8 @@ BESIDE = {
     "--use-megatron-fsdp", "--ckpt-format", "--no-gradient-accumulation-fusion",
     "--init-model-with-meta-device", "--grad-reduce-in-bf16",
     "--accumulate-allreduce-grads-in-fp32", "--micro-batch-size", "--global-batch-size", "--bf16",
-    "--fp16", "--fp8-format", "--fp8-param-gather", "--optimizer", "--sgd-momentum", "--clip-grad",
+    "--fp16", "--fp8-format", "--fp8-param-gather", "--fp8-recipe", "--fp4-format", "--fp4-recipe",
+    "--optimizer", "--sgd-momentum", "--clip-grad",
 }  # fmt: skip
 
 
@@ -102,14 +104,19 @@ def constants(job: Job) -> dict[str, dict[str, Any] | int]:
         "grad_reduce_in_fp32": not narrow, "average_in_collective": narrow or not whole,
         "overlap_grad_reduce": "--overlap-grad-reduce" in said,
     }  # fmt: skip
-    eight = {"fp8": "hybrid", "fp8_param_gather": "--fp8-param-gather" in said}
+    gather = "--fp8-param-gather" in said
+    narrow_ones: dict[str, dict[str, Any]] = {
+        "fp8": {"fp8": "hybrid", "fp8_param_gather": gather},
+        "mxfp8": {"fp8": "hybrid", "fp8_recipe": "mxfp8", "fp8_param_gather": gather},
+        "nvfp4": {"fp4": "e2m1", "fp4_recipe": "nvfp4"},
+    }
     return {
         "MODEL": model, "STRATEGY": strategy, "DDP": exchange,
         "PRECISION": {
             "precision": {"fp16": "16-mixed", "fp32": "32", "tf32": "32"}.get(
                 precision, "bf16-mixed"),
             "autocast_enabled": False, "grad_reduce_in_fp32": not narrow,
-            **(eight if precision == "fp8" else {}),
+            **narrow_ones.get(precision, {}),
         },
         "OVERLAP": {
             "tp_comm_overlap": "--tp-comm-overlap" in said,
@@ -119,7 +126,7 @@ def constants(job: Job) -> dict[str, dict[str, Any] | int]:
         },
         "OPTIMIZER": {
             "optimizer": said["--optimizer"], "lr": 1e-4, "weight_decay": 0.1, "clip_grad": 1.0,
-            "bf16": precision in ("bf16", "fp8"), "fp16": precision == "fp16",
+            "bf16": precision in ("bf16", *NARROW), "fp16": precision == "fp16",
             "use_distributed_optimizer": job.zero >= 1,
             **({"sgd_momentum": said["--sgd-momentum"]} if "--sgd-momentum" in said else {}),
         },

@@ -41,6 +41,8 @@ class Explanation(Tabular):
             "limits": [{"factor": n.name, "words": n.words} for n in own.notes],
             "contention": [t.sentence for t in own.talks],
             "whole": [dict(w) for w in own.whole],
+            "unmeasured": [{"family": one.family, "share": one.share, "settled_by": one.settled_by}
+                           for one in own.unmeasured],
             "place": None if against is None else against.place,
             "better_knobs": None if against is None else against.better,
             "rivals": [] if against is None else [

@@ -13,6 +13,7 @@ from typing import Any
 
 import numpy as np
 
+from oracle.ask.explain.unmeasured import Unmeasured, unmeasured
 from oracle.models.model import Model
 from oracle.models.shard import serial
 from oracle.network import contention
@@ -59,6 +60,7 @@ class Anatomy:
     talks: tuple[Talk, ...]
     whole: tuple[dict[str, Any], ...]
     notes: tuple[Factor, ...]  # limits that cost no seconds
+    unmeasured: tuple[Unmeasured, ...]  # families of kernels that are assumed
 
 
 def anatomy(
@@ -80,7 +82,8 @@ def anatomy(
     factors = sorted(_factors(shown, alike, unlike, plan, talks), key=lambda one: -one.seconds)
     notes = tuple(_notes(shown, alike, plan, model, system, options))
     whole = tuple(_whole(model, plan, options))
-    return Anatomy(shown, plan, tuple(factors), talks, whole, notes)
+    guessed = unmeasured(model, system, plan, options)
+    return Anatomy(shown, plan, tuple(factors), talks, whole, notes, guessed)
 
 
 def _flat(plan: Plan) -> Plan:

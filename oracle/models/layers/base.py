@@ -18,6 +18,7 @@ class Shape:
     channels: int
     extents: Extents = ()
     tokens: bool = False
+    parts: tuple[Shape, ...] = ()  # tensors that it holds together
 
     @property
     def size(self) -> int:
@@ -60,6 +61,8 @@ class Row:
     rereads: tuple[float, float] = (0.0, 0.0)  # backward passes
     pieces: int = 1  # kernels that a stream is written out as
     macs: float = 0.0  # multiply-accumulates of one sample, where they were counted
+    family: str = ""  # kernels that such work is priced as; "": any
+    product: Extents = ()  # m, n, k of each of a batch of products
     adds: bool = False  # its product adds the weights' gradient up: no pass of its own for that
     bias: bool = False  # a vector is added to what it makes
     spans: str = ""  # of a norm: what one statistic is of, batch, group or instance; else a token
@@ -73,6 +76,8 @@ class Row:
     places: int = 0  # groups that the experts are routed by
     entry: bool = False  # takes what its layer was given, not what the row before it made
     takes: tuple[int, ...] = ()  # rows of its layer that it reads, counted back; (): the last
+    lookups: int = 0  # rows of tables that a sample names
+    part: int = 0  # of tensors that its input holds together, the one it hands on
     tied: bool = False  # uses weights that another row holds
     frozen: bool = False  # its weights are not trained
 

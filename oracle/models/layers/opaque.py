@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from math import prod
-from typing import Annotated, ClassVar
+from typing import Annotated, ClassVar, Literal
 
 from oracle.models.layers.base import Layer, Row, Shape
 from oracle.spec.schema import Between, Count, Whole
@@ -34,17 +34,18 @@ class Opaque(Layer):
     kept: Much = 0.0  # further elements that the backward pass wants
     each: bool = False  # every position by itself
     steps: Count = 1  # one after the other, each launched by itself
+    family: Literal["", "scan", "tables", "recurrent", "fft"] = ""  # of kernels that it is like
 
     several: ClassVar[bool] = True
 
     def rows(self, given: Sequence[Shape]) -> Iterator[Row]:
         made, size = Shape(self.made[0], self.made[1:], self.tokens), float(prod(self.made))
-        plain = self.each and not self.flop
+        plain = self.each and not self.flop and not self.family
         yield Row(
             f"{self.op} at {self.at}" if self.at else self.op,
             "elementwise" if self.each else "opaque", "stream" if plain else "counted",
             given[0], made, weights=self.weights, needs="x" if self.keeps else "",
             reads=(0.0, self.moves / size), rereads=(0.0, self.moves_back / size),
             macs=self.flop / 2, pieces=self.steps * bool(self.moves or self.flop),
-            extra_kept=self.kept,
+            extra_kept=self.kept, family=self.family,
         )  # fmt: skip

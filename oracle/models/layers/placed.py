@@ -11,6 +11,7 @@ from oracle.models.layers.plain import Activation
 from oracle.spec.document import Node, suggest
 from oracle.spec.schema import Between, Reader, fields_of
 
+FIELDS = ("name", "repeat", "layers", "shared")  # of a block
 _ACTIVATIONS = ("relu", "leaky_relu", "gelu", "silu", "tanh", "sigmoid", "softmax", "swish")
 
 
@@ -29,6 +30,7 @@ class Placed:
     block: tuple[Placed, ...] = ()
     name: str = ""  # of a block: what its last layer made
     stack: bool = False  # of a block: one of a stack of layers, even where it doesn't recur
+    shared: bool = False  # of a block: all its copies use the weights of the first
 
     @classmethod
     def from_node(cls, node: Node, reader: Reader) -> Placed | None:
@@ -74,18 +76,18 @@ class Placed:
     @classmethod
     def _block(cls, node: Node, reader: Reader) -> Placed | None:
         for key in node.entries:
-            if key not in ("name", "repeat", "layers"):
+            if key not in FIELDS:
                 at = Node(node.keys[key], "scalar", key)
-                reader.fault(
-                    "E102", f"unknown field `{key}`", at, suggest(key, ["name", "repeat", "layers"])
-                )
+                reader.fault("E102", f"unknown field `{key}`", at, suggest(key, FIELDS))
         times = 1
         if "repeat" in node.entries:
             hint = Annotated[int, Between(1, 10_000)]
             times = reader.read(hint, node.entries["repeat"], "repeat") or 1
         name = reader.read(str, node.entries["name"], "name") if "name" in node.entries else ""
         inner = reader.read(tuple[Placed, ...], node.entries["layers"], "layers") or ()
-        return cls(node, None, times, tuple(p for p in inner if p is not None), name or "")
+        block = tuple(p for p in inner if p is not None)
+        shared = "shared" in node.entries and reader.read(bool, node.entries["shared"], "shared")
+        return cls(node, None, times, block, name or "", shared=bool(shared))
 
     @classmethod
     def json_schema(cls, schema: Callable[[Any], dict[str, Any]]) -> dict[str, Any]:
@@ -96,6 +98,7 @@ class Placed:
         ]  # fmt: skip
         blocks = {"type": "object", "required": ["layers"], "additionalProperties": False,
                   "properties": {"name": {"type": "string"}, "repeat": {"type": "integer"},
+                                 "shared": {"type": "boolean"},
                                  "layers": {"type": "array"}}}  # fmt: skip
         plain = sorted({*_ACTIVATIONS, *(w for w, k in kinds().items() if _plain(k))})
         return {"anyOf": [*options, blocks, {"enum": plain}]}

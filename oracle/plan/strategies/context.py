@@ -40,7 +40,8 @@ class Context(Strategy):
     def limit(self, model: Model, batch: Array) -> Array | float:
         tokens = [r.made.extents[0] for r in model.rows if r.work == "attention"]
         heads = [r.kv_heads for r in model.rows if r.work == "attention"]
-        if (masks.opaque(model) & model.tokens).any():  # that may look at any token
+        # what may look at any token, or at others than tokens
+        if (masks.opaque(model) & model.tokens | masks.attention(model) & ~model.tokens).any():
             return 1.0
         turned = self.says("kind", "alltoall")
         return np.where(turned, min(heads, default=1), min(tokens, default=1))

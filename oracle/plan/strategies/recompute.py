@@ -53,7 +53,7 @@ FULL = Recompute.number("mode", "full") - 1  # among what is recomputed
 
 def inside(model: Model) -> np.ndarray:
     """Rows of blocks, of which only the input is kept; of a model without any, all rows."""
-    return model.folded if model.folded.any() else np.ones(len(model), bool)
+    return model.blocks
 
 
 def recomputed(model: Model) -> tuple[Array, Array, Array]:

@@ -8,9 +8,10 @@ decoders      language models          encoders  BERT and its kin
 translators   an encoder and a decoder: T5, BART
 pictures      transformers and convolutional networks of pictures
 speech        transformers of sound
+hybrids       state-space layers, alone or with attention
 """
 
-from oracle.readers.families import decoders, encoders, pictures, speech, translators
+from oracle.readers.families import decoders, encoders, hybrids, pictures, speech, translators
 from oracle.readers.families.base import FAMILIES
 
-__all__ = ["FAMILIES", "decoders", "encoders", "pictures", "speech", "translators"]
+__all__ = ["FAMILIES", "decoders", "encoders", "hybrids", "pictures", "speech", "translators"]

@@ -6,7 +6,7 @@ from typing import Any
 
 from oracle.readers.config_json import Config
 from oracle.readers.families.base import DROPOUTS, base, family, function_of, length
-from oracle.readers.families.parts import attention, dense, mlp, norm, stack
+from oracle.readers.families.parts import attention, dense, made, mlp, norm, stack, vectors
 
 SPARE = "two spare rows of the position table are left out"
 
@@ -69,4 +69,54 @@ def _electra(config: Config) -> dict[str, Any]:
         norm("layer"), *widened,
         stack(layers, [attention(heads), mlp(ffn)], after=True, dropout=dropped),
         dense(hidden), "gelu", dense(1), {"loss": "bce"},
+    ]}  # fmt: skip
+
+
+@family("albert")
+def _albert(config: Config) -> dict[str, Any]:
+    """Narrow embeddings, and layers that all use the weights of one."""
+    hidden, heads, layers = (config.required(what) for what in ("hidden", "heads", "layers"))
+    ffn, vocab = config.optional("ffn") or 4 * hidden, config.required("vocab")
+    narrow = config.integer("embedding_size", default=128) or 128
+    segments = config.integer("type_vocab_size", default=2, least=0)
+    if (config.integer("num_hidden_groups", default=1) or 1) > 1:
+        config.fault("num_hidden_groups", "several groups of shared layers are not described")
+    sequence = length(config, table=True, otherwise=512)
+    function = function_of(config, "gelu", "hidden_act")
+    layer = stack(layers, [attention(heads), mlp(ffn, activation=function)], after=True,
+                  dropout=config.rate(*DROPOUTS) > 0)  # fmt: skip
+    return {"input": [1, sequence], "layers": [
+        {"embedding": {"vocab": vocab, "hidden": narrow, "positions": sequence, "extra": segments}},
+        norm("layer"), dense(hidden), {**layer, "shared": True},
+        dense(narrow), "gelu", norm("layer"),
+        dense(vocab, role="vocab", tied=True), "loss",
+    ]}  # fmt: skip
+
+
+@family("deberta-v2")
+def _deberta(config: Config) -> dict[str, Any]:
+    """Scores of words and of places apart: keys and queries of a table of distances as well."""
+    hidden, heads, layers = (config.required(what) for what in ("hidden", "heads", "layers"))
+    ffn, vocab = config.optional("ffn") or 4 * hidden, config.required("vocab")
+    sequence = length(config, table=True, otherwise=512)
+    if not config.flag("share_att_key") or not config.flag("relative_attention"):
+        config.fault("share_att_key", "distances with matrices of their own are not described")
+    if config.integer("conv_kernel_size", default=0, least=0):
+        config.fault("conv_kernel_size", "a convolution beside the layers is not described")
+    buckets = 2 * (config.integer("position_buckets", default=256) or 256)
+    places = sequence * (config.flag("position_biased_input", True))
+    kinds = config.text("pos_att_type", "p2c|c2p").count("|") + 1
+    # one product with the table for keys, one for queries, and of each the scores picked out
+    scores = heads * sequence * (buckets + 2 * sequence) * kinds
+    distances = {"opaque": {
+        "name": "distances", "op": "scores of distances", **made(hidden, [sequence], True),
+        "flop": 2 * kinds * sequence * buckets * hidden, "moves": scores, "moves_back": 2 * scores,
+        "keeps": True}}  # fmt: skip
+    own = [distances, *attention(heads, flash=False)]
+    config.notes.append("the head that tells replaced words, and its generator, are left out")
+    return {"input": [1, sequence], "layers": [
+        {"embedding": {"vocab": vocab, "hidden": hidden, "positions": places}}, norm("layer"),
+        vectors("distances and their norm", (buckets + 2) * hidden, hidden, sequence),
+        stack(layers, [own, mlp(ffn)], after=True, dropout=config.rate(*DROPOUTS) > 0),
+        "loss",
     ]}  # fmt: skip

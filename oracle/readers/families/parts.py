@@ -38,23 +38,13 @@ def mlp(ffn: int, **more: Any) -> list[Said]:
     return [{"mlp": {"name": "mlp", "ffn": ffn, **more}}]
 
 
-def crossed(
-    memory: str, hidden: int, inner: int, heads: int, lengths: tuple[int, int], bias: bool
-) -> list[Said]:
+def cross(memory: str, heads: int, **more: Any) -> list[Said]:
     """Attention of a sequence to another one, which was made by an encoder.
 
-    Its matrices are layers; what lies between them is counted: queries times keys, softmax, values.
+    Its queries are what `stack` has at hand, its keys and values what is called `memory`.
     """
-    here, there = lengths
-    scores, moved = heads * here * there, 2 * inner * (here + there)
-    core = {"name": "core", "from": ["queries", "keys", "values"],
-            "op": "attention to another sequence", "made": [inner, here], "tokens": True,
-            "flop": 4 * here * there * inner, "moves": moved + 4 * scores,
-            "moves_back": 2 * moved + 6 * scores, "keeps": True, "kept": scores}  # fmt: skip
-    plain: dict[str, Any] = {} if bias else {"bias": False}
-    query = dense(inner, "queries", **plain)
-    keys, values = (dense(inner, name, memory, **plain) for name in ("keys", "values"))
-    return [query, keys, values, {"opaque": core}, dense(hidden, "crossed", **plain)]
+    said = {key: value for key, value in more.items() if value is not None}
+    return [{"cross": {"name": "cross", "from": ["", memory], "heads": heads, **said}}]
 
 
 def stack(
@@ -68,6 +58,9 @@ def stack(
         if not after:
             found.append(norm(op, f"norm{i}", "" if at == "block" else at))
         (last,) = part[-1].values()
+        if "cross" in part[0]:  # to what stands before it
+            last = {**last, "from": [at if after else f"norm{i}", last["from"][1]]}
+            part = [{"cross": last}]
         found += part
         add: Said = {"name": f"sum{i}", "from": [at, last["name"]]}
         found.append({"add": {**add, **({"dropout": True} if dropout else {})}})
@@ -93,17 +86,10 @@ def vectors(what: str, weights: int, channels: int, tokens: int) -> Said:
                        "each": True}}  # fmt: skip
 
 
-def second(tokens: int) -> Said:
-    """The words of a second sequence, which the sample brings along."""
-    return {"opaque": {"from": ["input"], "op": "words of a second sequence", "made": [1, tokens]}}
-
-
-def looked_up(hidden: int, tokens: int, weights: int = 0) -> Said:
-    """Words of a second sequence, looked up in the table that the first one has."""
-    size = hidden * tokens
-    return {"opaque": {"from": ["input"], "op": "words of a second sequence looked up",
-            **made(hidden, [tokens], True), "weights": weights, "moves": 2 * size,
-            "moves_back": 2 * size}}  # fmt: skip
+def second(vocab: int, hidden: int, tokens: int, **more: Any) -> Said:
+    """Words of a second sequence, which the sample brings along, looked up."""
+    return {"embedding": {"from": ["input"], "vocab": vocab, "hidden": hidden, "tokens": tokens,
+                          **more}}  # fmt: skip
 
 
 def made(channels: int, extents: Sequence[int], tokens: bool) -> Said:

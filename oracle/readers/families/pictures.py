@@ -95,13 +95,68 @@ def _clip(config: Config) -> dict[str, Any]:
         towers.append(stack(tower.required("layers"), layer))
     config.notes.append("its loss, which meets all samples of a batch, is counted sample by sample")
     return {"input": [channels, image, image], "layers": [
-        second(length), {"embedding": {"vocab": text.required("vocab"), "hidden": words,
-                                       "positions": length}},
+        second(text.required("vocab"), words, length, positions=length),
         towers[0], norm("layer"), "first", dense(both, "caption", bias=False),
         _from("input", _patches(pixels, image // side, side, 1, bias=False)[0]),
         *_patches(pixels, image // side, side, 1)[1:], norm("layer"),
         towers[1], "first", norm("layer"), dense(both, "picture", bias=False),
         {"concat": {"from": ["caption", "picture"]}}, "loss",
+    ]}  # fmt: skip
+
+
+@family("siglip")
+def _siglip(config: Config) -> dict[str, Any]:
+    """A picture and its caption; what is seen is gathered by one learned query."""
+    base = {"hidden_size": 768, "intermediate_size": 3072, "num_hidden_layers": 12,
+            "num_attention_heads": 12}  # fmt: skip
+    text = config.but({**base, "vocab_size": 32000, "max_position_embeddings": 64,
+                       **config.nested("text_config")})  # fmt: skip
+    seen = config.but({**base, **config.nested("vision_config")})
+    words, pixels = text.required("hidden"), seen.required("hidden")
+    tokens, heads = text.optional("sequence") or 64, seen.required("heads")
+    ffn = seen.optional("ffn") or 4 * pixels
+    channels, image, side = _image(seen, 16)
+    towers = [
+        stack(one.required("layers"), [attention(one.required("heads")),
+                                       mlp(one.optional("ffn") or 4 * one.required("hidden"))])
+        for one in (text, seen)
+    ]  # fmt: skip
+    config.notes.append("its loss, which meets all samples of a batch, is counted sample by sample")
+    probe = vectors("probe", pixels, pixels, 1)["opaque"]
+    return {"input": [channels, image, image], "layers": [
+        second(text.required("vocab"), words, tokens, positions=tokens),
+        towers[0], norm("layer"), "first", dense(words, "caption"),
+        _from("input", _patches(pixels, image // side, side, 0)[0]),
+        *_patches(pixels, image // side, side, 0)[1:], towers[1], norm("layer", "seen"),
+        {"opaque": {**probe, "name": "probe"}},
+        {"cross": {"name": "gathered", "from": ["probe", "seen"], "heads": heads}},
+        norm("layer"), *mlp(ffn), {"add": {"name": "picture", "from": ["gathered", "mlp"]}},
+        {"concat": {"from": ["caption", "picture"]}}, "loss",
+    ]}  # fmt: skip
+
+
+@family("beit", "data2vec-vision")
+def _beit(config: Config) -> dict[str, Any]:
+    """A classifier: numbers for distances in each layer, branches that are scaled, a mean."""
+    hidden, heads, layers = (config.required(what) for what in ("hidden", "heads", "layers"))
+    ffn = config.optional("ffn") or 4 * hidden
+    channels, image, side = _image(config, 16)
+    if not config.flag("use_relative_position_bias"):
+        config.fault("use_relative_position_bias", "places without distances are not described")
+    tokens = side * side + 1
+    table = (2 * side - 1) ** 2 + 3
+    distances = vectors("distances", table * heads, hidden, tokens)
+    scale = config.fields.get("layer_scale_init_value", 0.1)
+    branch = [scaled(hidden, [tokens], True)] if scale else []
+    config.notes.append("keys have a bias here and none in the network: one vector an attention")
+    patches = _patches(hidden, image // side, side, 1)
+    return {"dataset": "imagenet", "input": [channels, image, image], "layers": [
+        *patches[:2], {"opaque": {"op": "class token", **made(hidden, [tokens], True),
+                                  "weights": hidden, "moves": 2 * hidden * tokens}},
+        stack(layers, [[distances, *attention(heads, flash=False), *branch],
+                       [*mlp(ffn), *branch]]),
+        {"pool": {"kernel": "global", "op": "mean"}}, norm("layer"), "flatten",
+        dense(classes(config.fields)), "loss",
     ]}  # fmt: skip
 
 

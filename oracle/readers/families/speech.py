@@ -8,7 +8,7 @@ from oracle.readers.config_json import Config
 from oracle.readers.families.base import DROPOUTS, decoder, family, function_of
 from oracle.readers.families.parts import (
     attention,
-    crossed,
+    cross,
     dense,
     mlp,
     norm,
@@ -83,15 +83,14 @@ def _whisper(config: Config) -> dict[str, Any]:
     heard = config.integer("max_source_positions", default=1500) or 1500
     written = config.integer("max_target_positions", default=448) or 448
     config.notes.append("keys have a bias here and none in the network: one vector an attention")
-    other = crossed("encoder", hidden, hidden, more, (written, heard), True)
+    other = cross("encoder", more)
     dropped = config.rate(*DROPOUTS) > 0
     return {"input": [bins, 2 * heard], "layers": [
         {"conv": {"filters": hidden, "kernel": 3, "padding": 1}}, "gelu",
         {"conv": {"filters": hidden, "kernel": 3, "stride": 2, "padding": 1}}, "gelu",
         {"reshape": {"to": [hidden, heard], "tokens": True}}, "position",
         stack(layers, [attention(heads), mlp(ffn)], dropout=dropped), norm("layer", "encoder"),
-        second(written),
-        {"embedding": {"vocab": vocab, "hidden": hidden, "positions": written}},
+        second(vocab, hidden, written, positions=written),
         stack(deep, [attention(more, causal=True), other, mlp(wide)], dropout=dropped),
         norm("layer"), dense(vocab, bias=False, role="vocab", tied=True), "loss",
     ]}  # fmt: skip

@@ -8,11 +8,11 @@ from oracle.readers.config_json import Config
 from oracle.readers.families.base import DROPOUTS, decoder, family, function_of, length
 from oracle.readers.families.parts import (
     attention,
-    crossed,
+    cross,
     dense,
-    looked_up,
     mlp,
     norm,
+    second,
     stack,
     vectors,
 )
@@ -39,14 +39,14 @@ def _t5(config: Config) -> dict[str, Any]:
     wide = None if inner == hidden else width
     own = attention(heads, width=wide, bias=False, flash=False)
     masked = attention(heads, width=wide, bias=False, flash=False, causal=True)
-    other = crossed("encoder", hidden, inner, heads, (tokens, tokens), False)
+    other = cross("encoder", heads, width=wide, bias=False, flash=False)
     last = mlp(ffn, bias=False, activation=function, **({"gated": True} if gated else {}))
     tied: dict[str, Any] = {"tied": True} if config.flag("tie_word_embeddings", True) else {}
     distances = vectors("relative positions", buckets * heads, hidden, tokens)
     return {"input": [1, tokens], "layers": [
         {"embedding": {"vocab": vocab, "hidden": hidden}}, distances,
         stack(layers, [own, last], "rms", dropout=dropped), norm("rms", "encoder"),
-        looked_up(hidden, tokens), distances,
+        second(vocab, hidden, tokens, tied=True), distances,
         stack(deep, [masked, other, last], "rms", dropout=dropped), norm("rms"),
         dense(vocab, bias=False, role="vocab", **tied), "loss",
     ]}  # fmt: skip
@@ -64,14 +64,14 @@ def _bart(config: Config) -> dict[str, Any]:
     function = function_of(config, "gelu", "activation_function")
     dropped = config.rate(*DROPOUTS) > 0
     config.notes.append(EQUAL)
-    other = crossed("encoder", hidden, hidden, more, (tokens, tokens), True)
+    other = cross("encoder", more)
     ends = [norm("layer")] if before else []
     return {"input": [1, tokens], "layers": [
         {"embedding": {"vocab": vocab, "hidden": hidden, "positions": table}}, norm("layer"),
         {**stack(layers, [attention(heads), mlp(ffn, activation=function)], after=not before,
                  dropout=dropped), **({} if before else {"name": "encoder"})},
         *([norm("layer", "encoder")] if before else []),
-        looked_up(hidden, tokens, table * hidden), norm("layer"),
+        second(vocab, hidden, tokens, tied=True, positions=table), norm("layer"),
         stack(deep, [attention(more, causal=True), other, mlp(wide, activation=function)],
               after=not before, dropout=dropped), *ends,
         dense(vocab, bias=False, role="vocab", tied=True), "loss",

@@ -16,7 +16,7 @@ ERAS = {
 }  # fmt: skip
 MODERN = re.compile(
     r"overlap_(grad|param)|use_mcore|transformer_impl|attention_backend|swiglu|group_query|"
-    r"context_parallel|expert_model|ckpt_format|fp8_|disable_bias|normalization|megatron_fsdp|"
+    r"context_parallel|expert_model|ckpt_format|fp[48]_|disable_bias|normalization|megatron_fsdp|"
     r"grad_reduce|position_embedding_type|untie|cross_entropy_loss|num_virtual_stages|tp_comm|"
     r"add_qkv|use_flash_attn|wandb"
 )
@@ -67,8 +67,10 @@ def _core(sheet: Sheet, precision: str) -> list[str]:
 def precision(sheet: Sheet) -> str:
     """Of products and activations; the last of those that are set."""
     sheet.asked |= {"bf16", "fp16"}
+    if sheet.has("fp4_format", "fp4"):
+        return "nvfp4"
     if sheet.has("fp8_format", "fp8_hybrid", "fp8_e4m3", "fp8"):
-        return "fp8"
+        return "mxfp8" if sheet.word("fp8_recipe", default="") == "mxfp8" else "fp8"
     for name in ("bf16", "fp16"):
         if sheet.has(name) or sheet.word(f"deepspeed.{name}.enabled") == "True":
             return name

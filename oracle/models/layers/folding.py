@@ -1,0 +1,123 @@
+"""Layers of alignments and of pairs, which Evoformer is made of [jumper2021, supplement 1.6]."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from typing import ClassVar, Literal
+
+from oracle.models.layers.base import Layer, Misfit, Row, Shape
+from oracle.spec.schema import Count
+
+
+def planes(given: Sequence[Shape], most: int = 1) -> Shape:
+    """The first input, which has two extents, as the others have."""
+    if not 1 <= len(given) <= most or any(len(shape.extents) != 2 for shape in given):
+        wanted = "a plane" if most == 1 else f"one to {most} planes"
+        raise Misfit(f"{wanted} is wanted: two extents each")
+    return given[0]
+
+
+def product(
+    name: str, given: Shape, made: Shape, sizes: tuple[int, int, int], count: int = 1,
+    takes: tuple[int, ...] = (1,),
+) -> Row:  # fmt: skip
+    """`count` products m×k by k×n of activations, as one batch of small ones."""
+    m, n, k = sizes
+    return Row(name, "product", "counted", given, made, family="products", needs="x", takes=takes,
+               macs=float(m) * n * k * count, product=sizes)  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Axial(Layer):
+    """Gated attention along one extent of a plane, the other being so many sequences.
+
+    A second input gives every pair of places a number for each head that is added to its score.
+    Scores pass through memory, and once more for each number that is added.
+    """
+
+    heads: Count
+    width: Count  # of one head
+    along: Literal["rows", "columns"] = "rows"
+
+    several: ClassVar[bool] = True
+
+    def rows(self, given: Sequence[Shape]) -> Iterator[Row]:
+        shape, inner = planes(given, 2), self.heads * self.width
+        name, keys = self.name or "axial", shape.extents[self.along == "rows"]
+        if len(given) > 1 and given[1].extents != (keys, keys):
+            raise Misfit(f"{given[1]} has no number for each pair of {keys} places")
+        gate = replace(shape, channels=inner)
+        yield Row(f"{name}.gate", "attention", "gemm", shape, gate, role="column", needs="x",
+                  entry=True, weights=(shape.channels + 1) * inner, bias=True)  # fmt: skip
+        if len(given) > 1:
+            yield Row(f"{name}.bias", "attention", "gemm", given[1],
+                      replace(given[1], channels=self.heads), needs="x", entry=True,
+                      weights=given[1].channels * self.heads)  # fmt: skip
+        positions = shape.extents[0] * shape.extents[1]
+        packed = replace(shape, channels=3 * inner)
+        yield Row(f"{name}.qkv", "attention", "gemm", shape, packed, role="column", needs="x",
+                  entry=True, weights=shape.channels * 3 * inner)  # fmt: skip
+        mixed, scores = Shape(inner, (positions,)), float(self.heads * positions * keys)
+        added = 2.0 * len(given) * scores / mixed.size  # a mask and the pairs' numbers
+        yield Row(
+            f"{name}.core", "attention", "attention", packed, mixed, role="heads", needs="xy",
+            takes=(1,) if len(given) < 2 else (1, 2), heads=self.heads, kv_heads=self.heads,
+            width=self.width, keys=keys, apart=keys < positions, reads=(0, 2 + added),
+            rereads=(0, 2 + added), extra_kept=scores,
+        )  # fmt: skip
+        yield Row(f"{name}.gated", "attention", "stream", mixed, mixed, role="heads", needs="x",
+                  takes=(1, 2 + len(given)), reads=(2, 1), rereads=(3, 2))  # fmt: skip
+        yield Row(f"{name}.out", "attention", "gemm", mixed, shape, role="row", needs="x",
+                  weights=(inner + 1) * shape.channels, bias=True)  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Triangle(Layer):
+    """Pairs updated by the two other edges of all triangles that they are in.
+
+    made(i, j) = gate ∘ W norm Σ_k a(i, k) ∘ b(j, k), or over a(k, i) ∘ b(k, j)
+    """
+
+    hidden: Count
+
+    shorthand: ClassVar[str] = "hidden"
+
+    def rows(self, given: Sequence[Shape]) -> Iterator[Row]:
+        shape, name, hidden = planes(given), self.name or "triangle", self.hidden
+        places, c = shape.extents[0], shape.channels
+        if shape.extents[1] != places:
+            raise Misfit(f"{shape} holds no pairs: its extents differ")
+        four, two, one = (replace(shape, channels=k * hidden) for k in (4, 2, 1))
+        yield Row(f"{name}.gate", "triangle", "gemm", shape, shape, needs="x", entry=True,
+                  weights=(c + 1) * c, bias=True)  # fmt: skip
+        yield Row(f"{name}.in", "triangle", "gemm", shape, four, needs="x", entry=True,
+                  weights=(c + 1) * 4 * hidden, bias=True)  # fmt: skip
+        yield Row(f"{name}.gated", "triangle", "stream", four, two, needs="x", reads=(1, 1),
+                  rereads=(2, 1))  # fmt: skip
+        yield product(f"{name}.product", two, one, (places, places, places), hidden)
+        yield Row(f"{name}.norm", "norm", "stream", one, one, needs="x", weights=2 * hidden,
+                  reads=(1, 1), rereads=(1, 2))  # fmt: skip
+        yield Row(f"{name}.out", "triangle", "gemm", one, shape, needs="x",
+                  weights=(hidden + 1) * c, bias=True)  # fmt: skip
+        yield Row(f"{name}.made", "triangle", "stream", shape, shape, needs="x", takes=(1, 6),
+                  reads=(2, 1), rereads=(3, 2))  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Outer(Layer):
+    """Of every two columns of an alignment the mean of the outer products of their rows."""
+
+    filters: Count
+    hidden: Count
+
+    def rows(self, given: Sequence[Shape]) -> Iterator[Row]:
+        shape, name, h = planes(given), self.name or "outer", self.hidden
+        sequences, places = shape.extents
+        both = replace(shape, channels=2 * h)
+        pairs = Shape(h * h, (places, places))
+        yield Row(f"{name}.in", "outer", "gemm", shape, both, needs="x",
+                  weights=(shape.channels + 1) * 2 * h, bias=True)  # fmt: skip
+        yield product(f"{name}.product", both, pairs, (places * h, places * h, sequences))
+        yield Row(f"{name}.out", "outer", "gemm", pairs, replace(pairs, channels=self.filters),
+                  needs="x", weights=(h * h + 1) * self.filters, bias=True)  # fmt: skip
