@@ -108,7 +108,7 @@ def less(case: Case, without: str) -> tuple[System, str]:
         system = replace(system, device=replace(system.device, kernels=()))
     if without == "network":
         bare = tuple(replace(level, share=None) for level in system.levels)
-        system = replace(system, collectives=(), levels=bare)
+        system = replace(system, collectives=(), library=(), levels=bare)
     return system, "plain" if without == "software" else software
 
 

@@ -479,7 +479,7 @@ def test_no_readings_no_fits(toy: Path) -> None:
 def test_logs_of_every_kind_at_once() -> None:
     folder = Path(__file__).parent / "data" / "logs"
     found = calibrate([read(path) for path in sorted(folder.iterdir())], "abci")
-    assert {entry.op for entry in found.entries} >= {"allreduce"}
+    assert {fit.pool.op for fit in found.fits} >= {"allreduce"}
     text = found.text()
     assert "-C 1 prints the CPU's time" in text
     assert "a stream of messages" in text

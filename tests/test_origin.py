@@ -90,7 +90,7 @@ def test_kernels_beyond_what_was_fitted_say_so_and_are_doubted(low: float, high:
 
 def measured_at(sizes: tuple[float, ...], ranks: tuple[int, ...]) -> System:
     entries = tuple(replace(c, sizes=sizes, ranks=ranks) for c in ABCI.collectives)
-    return replace(ABCI, collectives=entries)
+    return replace(ABCI, collectives=entries, library=())
 
 
 @pytest.mark.parametrize(("sizes", "ranks"), [((8.0, 1e3), (4, 64)), ((1e12, 1e13), (4, 64)),
@@ -116,7 +116,7 @@ def test_a_network_known_by_its_datasheet_says_so() -> None:
     """Under software that is known: what is not is doubted by what it shows, and ABCI's shows."""
     found, known = (
         oracle.estimate("vgg16", system, "data:16,overlap=off", 256, software="pytorch-ddp")
-        for system in (replace(ABCI, collectives=()), ABCI)
+        for system in (replace(ABCI, collectives=(), library=()), ABCI)
     )
     assert {m["origin"] for m in found.exchange[0]} <= {"datasheet", "assumed"}
     assert wide(found) > wide(known)
@@ -178,7 +178,7 @@ def test_what_nobody_models_only_adds() -> None:
 
 def test_an_unmeasured_network_falls_short_and_never_exceeds() -> None:
     """Up, a plan that mostly talks over it may take twice as long; down, little is to be had."""
-    bare = replace(ABCI, collectives=())
+    bare = replace(ABCI, collectives=(), library=())
     talking = oracle.estimate("vgg16", bare, "data:64,overlap=off", 64)
     share = sum(m["exposed"] for m in talking.exchange[0]) / talking.seconds[0]
     assert share > 0.5
@@ -192,7 +192,7 @@ def test_an_unmeasured_network_falls_short_and_never_exceeds() -> None:
 def test_messages_over_an_unmeasured_network_err_together() -> None:
     """Their doubts add up; those of messages over a fitted one cancel in part."""
     plan = "data:4,overlap=off filter:4"
-    for system, adds in ((replace(ABCI, collectives=()), True), (ABCI, False)):
+    for system, adds in ((replace(ABCI, collectives=(), library=()), True), (ABCI, False)):
         found = oracle.estimate("vgg16", system, plan, 64)
         assert all((m["origin"] == "fitted") != adds for m in found.exchange[0])
         ((_, block),) = evaluate.blocks(found.model, system, parse(plan, 64.0), found.options)

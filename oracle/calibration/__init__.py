@@ -1,6 +1,8 @@
 """α, β and kernel curves fitted to measurements, with residuals and intervals, as a new spec.
 
 calibrate     from readings to a calibrated system: its report, its JSON, its spec file
+library       the library's own model, corrected by few factors that all samples share
+library_fit   the factors as an entry of a spec, their error, and in words
 pools         the samples of one operation at one level, which are fitted together
 fit           the lower envelope of α-β lines, fitted to a pool
 entries       a fit as `collectives:` entries of a spec, and in words

@@ -21,8 +21,9 @@ import numpy as np
 from oracle.calibration.concurrency import ConcurrentGroups, concurrent
 from oracle.calibration.entries import entries, formula, notes, source_of
 from oracle.calibration.fit import Envelope, Floats, Mask
+from oracle.calibration.library_fit import LibraryFit, library_fits
 from oracle.calibration.pools import SamplePool, degenerate, pooled, pools
-from oracle.calibration.spec_block import block, moved, with_block, with_levels
+from oracle.calibration.spec_block import block, library_block, moved, with_block, with_levels
 from oracle.calibration.structure import Structure, learned
 from oracle.network.collectives import ALGORITHMS
 from oracle.readers.logs import InputError, Reading
@@ -98,6 +99,7 @@ class Calibration(Tabular):
     origin: str
     readings: tuple[Reading, ...]
     fits: tuple[CollectiveFit, ...]
+    libraries: tuple[LibraryFit, ...]
     refused: tuple[tuple[str, str], ...]  # what, why
     structure: Structure
 
@@ -127,7 +129,8 @@ class Calibration(Tabular):
 
     def text(self) -> str:
         """The fits as formulas with intervals, how well they do, and what they leave open."""
-        lines = [reading.summary() for reading in self.readings] + self.structure.text()
+        lines = [line for fit in self.libraries for line in fit.text()]
+        lines += [reading.summary() for reading in self.readings] + self.structure.text()
         for fit in self.fits:
             pool, big = fit.pool, fit.pool.nbytes >= 65536
             ranks = ", ".join(f"{p:.0f}" for p in np.unique(pool.ranks))
@@ -173,6 +176,7 @@ class Calibration(Tabular):
                 for r in self.readings
             ],
             "fits": [_as_dict(fit) for fit in self.fits],
+            "library": [_library(fit) for fit in self.libraries],
             "refused": [{"what": what, "why": why} for what, why in self.refused],
             "datasheet": list(self.remaining),
             "crowds": [asdict(each) for each in self.concurrent],
@@ -202,11 +206,15 @@ class Calibration(Tabular):
             except ValueError as error:
                 hint = "begin each with `- name: …`, its other fields below"
                 raise InputError(self.origin, 0, str(error), hint) from None
-        fresh = {(entry.op, entry.level) for entry in entries}
+        if self.libraries:
+            levels = {fit.level for fit in self.libraries}
+            kept = [each for each in self.system.library if each.level not in levels]
+            text = with_block(text, library_block([*kept, *(fit.entry for fit in self.libraries)]))
+        fresh = {(fit.pool.op, fit.pool.level) for fit in self.fits}
         old = [e for e in self.system.collectives if (e.op, e.level) not in fresh]
         if not entries and old == list(self.before.collectives):
             return text
-        return with_block(text, block([*old, *entries]))
+        return with_block(text, block([*old, *entries]) if old or entries else "collectives: []\n")
 
     def write(self, path: str | Path) -> None:
         """The new spec into a file of its own: whole or not at all, never over what it is from."""
@@ -237,6 +245,7 @@ def calibrate(readings: Iterable[Reading], system: Any) -> Calibration:
     origin = "" if isinstance(system, Mapping) else _file_of(system)
     original = read_text(origin) if origin else ""
     found_pools, refused = pools(readings, spec)
+    libraries = library_fits(found_pools, spec, readings)
     fits = []
     for op, level, samples in found_pools:
         what = f"{op}, {level}"
@@ -247,12 +256,21 @@ def calibrate(readings: Iterable[Reading], system: Any) -> Calibration:
             continue
         found = pool.fitted()
         said = notes(pool, found)
-        fits.append(
-            CollectiveFit(pool, found, tuple(entries(pool, found, source_of(pool, readings))), said)
-        )
+        enough = any(fit.tells(op, level) for fit in libraries)
+        own = () if enough else tuple(entries(pool, found, source_of(pool.samples, readings)))
+        fits.append(CollectiveFit(pool, found, own, said))
     return Calibration(
-        spec, before, original, origin, readings, tuple(fits), tuple(refused), structure
-    )
+        spec, before, original, origin, readings, tuple(fits), tuple(libraries), tuple(refused),
+        structure,
+    )  # fmt: skip
+
+
+def _library(fit: LibraryFit) -> dict[str, Any]:
+    error = {"fitted": float(np.median(np.abs(fit.error)))}
+    if len(fit.left_out):
+        error["left out"] = float(np.median(np.abs(fit.left_out)))
+    return {**asdict(fit.entry), "median error": error, "datasheet share": fit.share,
+            "dropped": list(fit.dropped)}  # fmt: skip
 
 
 def _wrapped(text: str, indent: str = "") -> list[str]:

@@ -10,7 +10,7 @@ import numpy as np
 from oracle.calibration.fit import FASTEST, NORMAL90, Envelope, FittedLine
 from oracle.calibration.pools import SamplePool
 from oracle.calibration.spec_block import plain
-from oracle.readers.logs import Reading
+from oracle.readers.logs import Reading, Sample
 from oracle.spec.system import Calibrated
 from oracle.spec.units import show
 
@@ -42,9 +42,9 @@ def notes(pool: SamplePool, found: Envelope) -> tuple[str, ...]:
     return tuple(said)
 
 
-def source_of(pool: SamplePool, readings: Sequence[Reading]) -> str:
-    """Tool, files, date and machine of the readings that a pool is from."""
-    paths = {sample.where.rpartition(":")[0] for sample in pool.samples}
+def source_of(samples: Sequence[Sample], readings: Sequence[Reading]) -> str:
+    """Tool, files, date and machine of the readings that samples are from."""
+    paths = {sample.where.rpartition(":")[0] for sample in samples}
     used = [r for r in readings if r.path in paths]
     tools = dict.fromkeys(str(r.machine.get("tool", r.format)) for r in used)
     dates = sorted({str(r.machine["date"]) for r in used if r.machine.get("date")})

@@ -14,7 +14,7 @@ from dataclasses import fields
 from pathlib import Path
 
 from oracle.spec.catalogue import is_path
-from oracle.spec.system import Calibrated, Level
+from oracle.spec.system import Calibrated, Level, Library
 from oracle.spec.units import exact, parse, show
 
 
@@ -45,6 +45,26 @@ def block(entries: Sequence[Calibrated]) -> str:
     return "\n".join(lines) + "\n"
 
 
+def library_block(entries: Sequence[Library]) -> str:
+    """The `library:` block of a system spec."""
+    lines = ["library:"]
+    for e in entries:
+        lines.append(f"  - level: {_word(e.level)}")
+        for name in ("base", "hop", "bandwidth"):
+            pairs = ", ".join(f"{kind}: {value:g}" for kind, value in getattr(e, name).items())
+            lines += [f"    {name}: {{{pairs}}}"] if pairs else []
+        lines += [f"    {name}: {getattr(e, name):g}" for name in ("tree", "own", "error")]
+        lines += [f"    operations: [{', '.join(e.operations)}]"] if e.operations else []
+        lines += [f"    ranks: [{', '.join(str(p) for p in e.ranks)}]"] if e.ranks else []
+        lines += (
+            [f"    sizes: [{', '.join(f'{size:.0f} B' for size in e.sizes)}]"] if e.sizes else []
+        )
+        lines += ["    source: >-", *textwrap.wrap(
+            plain(e.source), 94, initial_indent="      ", subsequent_indent="      ",
+            break_long_words=False, break_on_hyphens=False)]  # fmt: skip
+    return "\n".join(lines) + "\n"
+
+
 def _word(text: str) -> str:
     return text if re.fullmatch(r"[A-Za-z][\w -]*\w", text) else json.dumps(text)
 
@@ -54,8 +74,8 @@ def _seconds(value: float) -> str:
 
 
 def with_block(text: str, entries: str) -> str:
-    """A spec's text with its top-level `collectives:` replaced, or added at the end."""
-    before, _, after = _cut(text, "collectives")
+    """A spec's text with a top-level block replaced, or added at the end."""
+    before, _, after = _cut(text, entries.partition(":")[0])
     if not after and before == text:
         return text + ("" if text.endswith("\n") else "\n") + entries
     return before + entries + after

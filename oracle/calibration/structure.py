@@ -82,7 +82,10 @@ def learned(readings: Iterable[Reading], system: System) -> Structure:
     if levels == list(system.levels):
         return Structure(system, tuple(found))
     kept = tuple(entry for entry in system.collectives if entry.level in names)
-    learned = replace(system, levels=tuple(levels), collectives=kept, calibrated_on=())
+    library = tuple(entry for entry in system.library if entry.level in names)
+    learned = replace(
+        system, levels=tuple(levels), collectives=kept, library=library, calibrated_on=()
+    )
     return Structure(learned, tuple(found), dropped)
 
 

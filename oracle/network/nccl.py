@@ -16,6 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from oracle.network.arrays import Floats, Number
+from oracle.network.collectives import Algorithm
 from oracle.spec.system import Level, System
 
 PROTOCOLS = ("LL", "LL128", "Simple")
@@ -181,6 +182,17 @@ def slowdown(system: System) -> float:
 def bandwidth_shares(system: System) -> tuple[float, ...]:
     """Part of each level's bandwidth that messages get: as measured there, or as a rule."""
     return tuple(level.share or LINK_SHARE[level.link] for level in system.levels)
+
+
+def offered(menu: Sequence[Algorithm], outside: bool) -> list[Algorithm]:
+    """Of a menu what the library has: rings that use every way out of a node, and trees of nodes.
+
+    Inside a node its tree is a chain [nccl, tuning.cc]: a ring's steps, and more bytes.
+    """
+    rings = any(by.name == "rings" for by in menu)
+    drop = {"ring"} if rings else set[str]()
+    drop |= set() if outside else {"double_tree"}
+    return [by for by in menu if by.name in SUPPORTED - drop]
 
 
 def protocols(algorithm: str) -> tuple[str, ...]:

@@ -97,6 +97,9 @@ class Level:
                      f"{numbers} is {width}")  # fmt: skip
 
 
+FACTORS = ("LL", "LL128", "Simple", "pairs")  # what a `Library` may say something of
+
+
 @dataclass(frozen=True, slots=True)
 class Calibrated:
     """α and β of one operation at one level, fitted to measurements."""
@@ -113,6 +116,26 @@ class Calibrated:
     ranks: tuple[Count, ...] = ()  # range covered
     sizes: tuple[Bytes, ...] = ()
     uncertainty: dict[str, Ratio] = field(default_factory=dict)  # relative, 1σ
+
+
+@dataclass(frozen=True, slots=True)
+class Library:
+    """What a library's public constants are off by from a level up: factors, fitted to logs.
+
+    By protocol, and `pairs` of what only sends and receives; what is not said is 1.
+    """
+
+    level: str
+    source: str
+    base: dict[str, Ratio] = field(default_factory=dict)  # on the seconds of a call
+    hop: dict[str, Ratio] = field(default_factory=dict)  # on those of a hop
+    bandwidth: dict[str, Ratio] = field(default_factory=dict)
+    tree: Ratio = 1.0  # on the bandwidth of trees, beside
+    own: Ratio = 0.0  # of its own part of a message, what a rank copies as if it were sent
+    error: Ratio = 0.0  # relative, 1σ, of what was left out
+    operations: tuple[str, ...] = ()
+    ranks: tuple[Count, ...] = ()  # range covered
+    sizes: tuple[Bytes, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -144,6 +167,7 @@ class System:
     source: str
     title: str = ""
     collectives: tuple[Calibrated, ...] = field(default=(), metadata={"named": True})
+    library: tuple[Library, ...] = ()
     storage: Storage | None = None
     software: str = ""  # what the calibration ran under
     # a framework's own work on this host for each kernel it launches; the software's if not said
@@ -229,10 +253,18 @@ class System:
                 yield Clash(
                     f"levels.{i}.name", f"two levels are called `{name}`", "names tell them apart"
                 )
-        for i, entry in enumerate(self.collectives):
-            if entry.level not in names:
-                yield Clash(f"collectives.{i}.level", f"no level is called `{entry.level}`",
-                            suggest(entry.level, names, "levels"))  # fmt: skip
+        fitted = [(f"collectives.{i}", each.level) for i, each in enumerate(self.collectives)]
+        fitted += [(f"library.{i}", each.level) for i, each in enumerate(self.library)]
+        for where, name in fitted:
+            if name not in names:
+                yield Clash(f"{where}.level", f"no level is called `{name}`",
+                            suggest(name, names, "levels"))  # fmt: skip
+        for i, library in enumerate(self.library):
+            for key in ("base", "hop", "bandwidth"):
+                for word in getattr(library, key):
+                    if word not in FACTORS:
+                        yield Clash(f"library.{i}.{key}", f"no protocol is called `{word}`",
+                                    suggest(word, FACTORS, "known"))  # fmt: skip
 
 
 def linked(levels: tuple[Level, ...]) -> Iterator[Level]:

@@ -10,6 +10,7 @@ cost           cost of a schedule: the sum of its steps
 cached         cost of each algorithm on a system, counted once
 line           seconds of an operation by one algorithm: start + per_byte · m
 measured       lines from calibrated entries
+library        lines of a library's own model, times what logs say it is off by
 price          lines of every algorithm on offer; `alone` is the ideal without contention
 link_loads     load of every link, to look at
 in_words       what limits an operation, as a sentence

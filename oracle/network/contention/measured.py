@@ -129,6 +129,12 @@ def _entries(
         yield entries[away.index(least)], doubt + FOLD * least
 
 
+def holds(system: System, op: str, groups: RankGroups) -> bool:
+    """Whether entries of this very operation were measured at so many ranks."""
+    return any(entry.op == op and not _folds(entry, groups.p)
+               for entry, _ in _entries(system, op, groups, None))  # fmt: skip
+
+
 def _folds(entry: Calibrated, p: int) -> float:
     """How far so many ranks are from those that an entry was measured at, in powers of e."""
     low, high = (*entry.ranks, p, p)[:2]

@@ -7,7 +7,7 @@ out, with NCCL's public constants [nccl] for the devices that it serves: then `o
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import replace
 
@@ -16,11 +16,12 @@ from oracle.network.collectives import ALGORITHMS, Algorithm, menu, named, plain
 from oracle.network.contention.cached import Key, algorithm_costs, cache_of
 from oracle.network.contention.cost import Cost
 from oracle.network.contention.groups import Pattern, RankGroups, closest_devices, spanning_level
+from oracle.network.contention.library import as_tuned, factors, library_lines, terms
 from oracle.network.contention.line import CostLine, Offer
-from oracle.network.contention.measured import fitted
+from oracle.network.contention.measured import fitted, holds
 from oracle.network.topology import Topology, network_of
 from oracle.spec.document import SpecError
-from oracle.spec.doubt import DATASHEET, LIBRARY, SHORT
+from oracle.spec.doubt import DATASHEET, SHORT
 from oracle.spec.system import System
 
 NO_MESSAGE = Offer((CostLine("none", 0.0, 0.0, uncertainty=0.0, short=0.0, outside=False),))
@@ -92,48 +93,42 @@ def _lines(
     inner = groups.inner(closest_devices(system))
     asked = _asked(op, algorithm, groups.p, inner)
     known = [] if algorithm == "nccl" else list(fitted(system, op, groups, inner, asked))
-    if known:
+    outside = spanning_level(system, groups) >= system.inside
+    serves = not nccl.serves(system) or not factors(system, outside) or asked
+    if known and (serves or holds(system, op, groups)):
         yield from known
         return
     served = nccl.serves(system) or algorithm == "nccl"
     measured = tuple(level.share or 1.0 for level in system.levels)
     reach = nccl.bandwidth_shares(system) if served else measured
     bare = network_of(system, groups.devices, reach)
-    offer = _offer(op, groups.p, inner, asked, served)
+    offer = _offer(op, groups.p, inner, asked, served, outside)
     two_way = ALGORITHMS[op].get("bidirectional_ring")
     if two_way and not asked and not bare.tree and two_way.fits(groups.p):
         offer = [*offer, two_way]  # neighbours have a link each way there
     found = algorithm_costs(system, bare, groups, inner, offer, reach)
     short = SHORT[_way(system, groups)]
     if served:
-        found = _trees_as_tuned(offer, found, groups.p)
-    for by, cost in zip(offer, found, strict=True):
-        yield from _priced(by, cost, bare, served, short)
+        if not factors(system, outside):
+            found = as_tuned(offer, found, groups.p)
+        every = [term for by, cost in zip(offer, found, strict=True)
+                 for term in terms(by, cost, bare, groups.p, system.inside)]  # fmt: skip
+        yield from library_lines(system, op, every, groups.p, outside, short)
+    else:
+        yield from (_by_datasheet(by, cost, bare, short)
+                    for by, cost in zip(offer, found, strict=True))  # fmt: skip
     optical = [f for f in bare.fabrics if f.kind == "optical"]
     if optical:  # and once more with circuits set, for what is worth the wait
         lit = network_of(system, groups.devices, reach, circuits=True)
         wait = sum(getattr(f, "setting", 0.0) for f in optical)
         found = algorithm_costs(system, lit, groups, inner, offer, (*reach, True))
         for by, cost in zip(offer, found, strict=True):
-            for line in _priced(by, cost, lit, served, short):
+            every = [*terms(by, cost, lit, groups.p, system.inside)]
+            priced = library_lines(system, op, every, groups.p, outside, short) if served else [
+                _by_datasheet(by, cost, lit, short)]  # fmt: skip
+            for line in priced:
                 yield replace(line, algorithm=f"{line.algorithm} on circuits",
                               start=line.start + wait)  # fmt: skip
-
-
-def _trees_as_tuned(offer: Sequence[Algorithm], found: list[Cost], p: int) -> list[Cost]:
-    """Trees at no more than the bandwidth that NCCL's tuner grants them.
-
-    It takes 0.92 of a ring's bus bandwidth and half of that for the way up and down, so large
-    messages go round rings also where a tree between two nodes would be faster [nccl].
-    """
-    rings = [cost for by, cost in zip(offer, found, strict=True) if by.name in ("ring", "rings")]
-    if not rings:
-        return found
-    least = min(cost.per_byte for cost in rings) * p / (p - 1) / 0.92
-    return [
-        replace(cost, per_byte=max(cost.per_byte, least)) if by.name == "double_tree" else cost
-        for by, cost in zip(offer, found, strict=True)
-    ]
 
 
 ALIASES = {"tree": "double_tree", "hd": "halving_doubling", "shd": "shifted_halving_doubling"}
@@ -156,15 +151,16 @@ def _asked(op: str, name: str | None, p: int, inner: int) -> str | None:
     return name if by is not None and by.fits(p, inner) else None
 
 
-def _offer(op: str, p: int, inner: int, asked: str | None, served: bool) -> list[Algorithm]:
+def _offer(
+    op: str, p: int, inner: int, asked: str | None, served: bool, outside: bool
+) -> list[Algorithm]:  # fmt: skip
+    """Algorithms to choose from; `outside`: the groups leave their nodes."""
     if asked:
         return [named(op, asked)]
     offer = menu(op, p, inner)
     if not served:
         return offer
-    # NCCL knows rings and trees only, and its rings use every way out of a node
-    drop = {"ring"} if any(by.name == "rings" for by in offer) else set()
-    return [by for by in offer if by.name in nccl.SUPPORTED - drop] or offer
+    return nccl.offered(offer, outside) or offer
 
 
 def _way(system: System, groups: RankGroups) -> str:
@@ -175,17 +171,8 @@ def _way(system: System, groups: RankGroups) -> str:
     return "share" if all(level.share for level in crossed) else "between"
 
 
-def _priced(
-    by: Algorithm, cost: Cost, topology: Topology, served: bool, short: float
-) -> Iterator[CostLine]:
-    if not served:
-        latency = topology.latency
-        start = cost.start if topology.hop else cost.start_at(latency, by.pipelined)
-        yield CostLine(by.name, start, cost.per_byte, cost.phi, cost.full, "datasheet", DATASHEET,
-                       short)  # fmt: skip
-        return
-    for protocol in nccl.protocols(by.name):
-        base, part, hops = nccl.constants(by.name, protocol, topology.levels)
-        yield CostLine(f"{by.name}/{protocol}", base + cost.start_at(hops, by.pipelined),
-                   cost.per_byte / part, cost.phi, cost.full, "assumed", LIBRARY,
-                       short)  # fmt: skip
+def _by_datasheet(by: Algorithm, cost: Cost, topology: Topology, short: float) -> CostLine:
+    latency = topology.latency
+    start = cost.start if topology.hop else cost.start_at(latency, by.pipelined)
+    return CostLine(by.name, start, cost.per_byte, cost.phi, cost.full, "datasheet", DATASHEET,
+                    short)  # fmt: skip

@@ -1,0 +1,182 @@
+"""A library's own model fitted to logs: few factors that all operations and rank counts share.
+
+    seconds = least over algorithms and protocols of
+              base · f + hops · g + wire · m / (bandwidth · h)
+
+The library's public constants say base, hops and bandwidth on the system's topology; logs say what
+each is off by. Factors that no sample tells stay where machines of the same kind have them: a
+penalised least-squares fit of their logarithms, under a soft loss. So rank counts, sizes and
+operations that nobody measured follow the library and the topology, not the last formula.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+
+import numpy as np
+from numpy.typing import NDArray
+
+from oracle.network import nccl
+from oracle.network.collectives import ALGORITHMS, menu
+from oracle.network.contention.cost import schedule_costs
+from oracle.network.contention.groups import RankGroups, closest_devices
+from oracle.network.contention.library import TREES, Term, factors, terms
+from oracle.network.topology import network_of
+from oracle.readers.logs import Sample
+from oracle.spec.system import FACTORS, System
+
+Floats = NDArray[np.float64]
+Mask = NDArray[np.bool_]
+NAMES = (*((part, kind) for part in ("base", "hop", "bandwidth") for kind in FACTORS),
+         ("tree", ""), ("own", ""))  # fmt: skip
+SOFT = 0.08  # relative error from which the loss grows linearly
+# factors where no log is read: inside a node the mean of A100, H100 and B200 nodes, each fitted to
+# its own logs, and of a copy of one's own part; between nodes the constants themselves
+INSIDE = (1.33, 1.45, 2.03, 1.58, 1.7, 0.75, 1.52, 0.8, 0.84, 0.93, 1.03, 0.91, 1.0, 0.67)
+BETWEEN = (*[1.0] * 12, 1.0, 0.5)
+# 1σ of their logarithms: what a machine has in common for each part, and what is of each alone
+SHARED = (0.3, 0.2, 0.12)
+ALONE = (0.08, 0.3, 0.3, 0.08, 0.2, 0.35, 0.3, 0.3, 0.12, 0.12, 0.08, 0.08, 0.3, 0.35)
+
+
+@dataclass(frozen=True)
+class Prior:
+    """Where the factors are before any log is read: their logarithms, and how they are spread."""
+
+    mean: Floats
+    covariance: Floats
+
+    @cached_property
+    def root(self) -> Floats:
+        """What makes the spread of all of them one, and free of each other."""
+        return np.asarray(np.linalg.inv(np.linalg.cholesky(self.covariance)))
+
+
+def typical(outside: bool) -> Prior:
+    """Of places that were measured: a machine that is slow to call is so by every protocol."""
+    covariance = np.diag(np.square(ALONE))
+    for part, share in enumerate(SHARED):
+        mine = slice(part * len(FACTORS), (part + 1) * len(FACTORS))
+        covariance[mine, mine] += share**2
+    return Prior(np.log(BETWEEN if outside else INSIDE), covariance)
+
+
+@dataclass(frozen=True, eq=False)
+class Place:
+    """Samples inside a node, or between nodes, and what the library's model says of each.
+
+    (terms, samples) arrays, padded: what is never the least.
+    """
+
+    system: System
+    outside: bool
+    samples: tuple[Sample, ...]
+    seconds: Floats
+    fixed: Floats  # of hops in the other place
+    base: Floats
+    hops: Floats
+    wire: Floats  # seconds of all bytes
+    own: Floats  # of those that a rank has already
+    kind: NDArray[np.int64]  # of each term among FACTORS
+    tree: Mask
+
+    @classmethod
+    def of(cls, system: System, outside: bool, samples: Sequence[Sample]) -> Place:
+        """Samples that know their ranks and nodes."""
+        groups: dict[tuple[str, int, int], list[Term]] = {}
+        for one in samples:
+            key = one.operation, int(one.ranks or 1), int(one.nodes or 1)
+            if key not in groups:
+                groups[key] = [*_terms(system, *key)]
+        most = max(map(len, groups.values()))
+        shape = most, len(samples)
+        parts = {name: np.zeros(shape) for name in ("fixed", "base", "hops", "wire", "own")}
+        parts["base"][:] = np.inf
+        kind, tree = np.zeros(shape, np.int64), np.zeros(shape, bool)
+        inner = factors(system, False)
+        for column, one in enumerate(samples):
+            found = groups[one.operation, int(one.ranks or 1), int(one.nodes or 1)]
+            for row, term in enumerate(found):
+                other = inner.hop.get(term.kind, 1.0) if inner and outside else 1.0
+                parts["fixed"][row, column] = term.inside * other if outside else 0.0
+                parts["base"][row, column] = term.base
+                parts["hops"][row, column] = term.between if outside else term.inside
+                parts["wire"][row, column] = term.per_byte * one.nbytes
+                parts["own"][row, column] = term.own * one.nbytes
+                kind[row, column] = FACTORS.index(term.kind)
+                tree[row, column] = term.algorithm in TREES
+        seconds = np.array([one.seconds for one in samples])
+        return cls(system, outside, tuple(samples), seconds, **parts, kind=kind, tree=tree)
+
+    def part(self, which: Mask) -> Place:
+        """Some of the samples."""
+        arrays = ("fixed", "base", "hops", "wire", "own", "kind", "tree")
+        return replace(
+            self, samples=tuple(s for s, kept in zip(self.samples, which, strict=True) if kept),
+            seconds=self.seconds[which], **{name: getattr(self, name)[:, which] for name in arrays},
+        )  # fmt: skip
+
+    def predicted(self, logs: Floats) -> Floats:
+        """Seconds at the given logarithms of the factors."""
+        count = len(FACTORS)
+        by = np.exp(logs)
+        base, hop, bandwidth = (by[k * count : (k + 1) * count][self.kind] for k in range(3))
+        tree, own = by[-2:]
+        speed = bandwidth * np.where(self.tree, tree, 1.0)
+        seconds = self.fixed + self.base * base + self.hops * hop
+        return np.asarray((seconds + (self.wire + own * self.own) / speed).min(axis=0))
+
+    def fitted(self, prior: Prior | None = None) -> Floats:
+        """The logarithms of the factors: those of the prior where the samples say nothing."""
+        from scipy.optimize import least_squares
+
+        known = prior or typical(self.outside)
+
+        def residual(logs: Floats) -> Floats:
+            off = np.log(self.predicted(logs) / self.seconds) / SOFT
+            soft = np.sign(off) * np.sqrt(2 * (np.sqrt(1 + off**2) - 1))
+            return np.concatenate([soft, known.root @ (logs - known.mean)])
+
+        return np.asarray(least_squares(residual, known.mean, max_nfev=80).x)
+
+    def error(self, logs: Floats) -> Floats:
+        """Predicted / measured − 1."""
+        return np.asarray(self.predicted(logs) / self.seconds - 1)
+
+    def left_out(self, by: Floats, prior: Prior | None = None) -> Floats:
+        """The same, each sample predicted without those that share its value of `by`."""
+        error = np.full(len(self.seconds), np.nan)
+        values = np.unique(by)
+        for value in values.tolist() if len(values) > 1 else ():
+            rest, mine = self.part(by != value), by == value
+            error[mine] = self.part(mine).error(rest.fitted(prior))
+        return error
+
+    @cached_property
+    def ranks(self) -> Floats:
+        """Ranks of each sample's group."""
+        return np.array([float(one.ranks or 1) for one in self.samples])
+
+    @cached_property
+    def nbytes(self) -> Floats:
+        """Bytes of each sample's message."""
+        return np.array([one.nbytes for one in self.samples])
+
+
+def _terms(system: System, op: str, ranks: int, nodes: int) -> Iterator[Term]:
+    """What the library offers to one group of so many ranks on so many nodes, nobody else there."""
+    each, device = ranks // nodes, None
+    numbers = np.arange(ranks)
+    if nodes > 1 and each < system.node:
+        device = numbers // each * system.node + numbers % each
+    groups = RankGroups(((ranks, 1),), ranks, device)
+    reach = nccl.bandwidth_shares(system)
+    bare = network_of(system, ranks if device is None else int(device.max()) + 1, reach)
+    inner = groups.inner(closest_devices(system))
+    offer = nccl.offered(menu(op, ranks, inner), nodes > 1)
+    run = [ALGORITHMS[by.like[0]][by.name] if by.like[0] else by for by in offer]
+    costs = schedule_costs(bare, groups, [by.schedule(ranks, inner) for by in run])
+    for by, cost in zip(offer, costs, strict=True):
+        yield from terms(by, cost.repeated(by.like[1]), bare, ranks, system.inside)

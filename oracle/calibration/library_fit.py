@@ -1,0 +1,180 @@
+"""A place's logs as factors on a library's constants: the entry of a spec, its error, in words."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+
+import numpy as np
+
+from oracle.calibration.entries import source_of
+from oracle.calibration.fit import NORMAL90
+from oracle.calibration.library import NAMES, Floats, Mask, Place, Prior
+from oracle.calibration.pools import FEWEST
+from oracle.network import nccl
+from oracle.readers.logs import Reading, Sample
+from oracle.spec.doubt import AGAIN, FOLD, OPERATION
+from oracle.spec.system import Library, System
+from oracle.spec.units import show
+
+# operations whose every algorithm is one of the library's
+PRICED = ("allreduce", "allgather", "reduce_scatter", "alltoall", "broadcast", "sendrecv")
+LARGE = 2**20  # bytes from which a run is judged by
+SLOW = 1.5  # times what the other runs say: from there on a run is left out
+ENOUGH = 0.1  # mean relative error that needs no lines of an operation's own
+BANDS = 8  # sizes that are left out together: every eighth
+
+
+@dataclass(frozen=True, eq=False)
+class LibraryFit:
+    """What a library's constants are off by inside a node, or between nodes, by all its logs."""
+
+    place: Place
+    level: str
+    logs: Floats  # logarithms of the factors
+    dropped: tuple[str, ...]  # runs that disagree with all others, in words
+    source: str
+
+    @cached_property
+    def error(self) -> Floats:
+        """Fitted / measured − 1."""
+        return self.place.error(self.logs)
+
+    @cached_property
+    def left_out(self) -> Floats:
+        """The same of samples whose rank count, operation or sizes the fit did not see."""
+        place = self.place
+        sizes = np.searchsorted(np.unique(place.nbytes), place.nbytes) % BANDS
+        words, operations = np.unique([one.operation for one in place.samples], return_inverse=True)
+        ways = [place.ranks, sizes.astype(float)]
+        ways += [operations.astype(float)] if len(words) > 1 else []
+        found = np.concatenate([place.left_out(by) for by in ways])
+        return np.asarray(found[np.isfinite(found)])
+
+    @cached_property
+    def sigma(self) -> float:
+        """Relative, one standard deviation: what nine tenths of the left out lie within."""
+        errors = self.left_out if len(self.left_out) else self.error
+        return float(np.quantile(np.abs(np.log1p(errors)), 0.9) / NORMAL90)
+
+    def half_width(self, place: Place) -> Floats:
+        """Of the 90 % interval of other samples: wider by rank counts beyond those measured."""
+        low, high = self.place.ranks.min(), self.place.ranks.max()
+        away = np.maximum(0.0, np.log(np.maximum(low / place.ranks, place.ranks / high)))
+        known = {one.operation for one in self.place.samples}
+        other = np.array([one.operation not in known for one in place.samples])
+        doubt = np.maximum(AGAIN, self.sigma) + FOLD * away + OPERATION * other
+        return np.asarray(np.expm1(NORMAL90 * doubt))
+
+    @cached_property
+    def entry(self) -> Library:
+        """The entry of a spec."""
+        found: dict[str, dict[str, float]] = {"base": {}, "hop": {}, "bandwidth": {}}
+        values = [float(f"{value:.3g}") for value in np.exp(self.logs)]
+        for (part, kind), value in zip(NAMES[:-2], values, strict=False):
+            found[part][kind] = value
+        ranks, sizes = self.place.ranks, self.place.nbytes
+        return Library(
+            self.level, self.source, **found, tree=values[-2], own=values[-1],
+            error=float(f"{self.sigma:.3g}"),
+            operations=tuple(sorted({one.operation for one in self.place.samples})),
+            ranks=(int(ranks.min()), int(ranks.max())),
+            sizes=(float(sizes.min()), float(sizes.max())),
+        )  # fmt: skip
+
+    @property
+    def share(self) -> float:
+        """Part of what links of the datasheet's bandwidth would give that large messages get."""
+        system = self.place.system
+        depth = system.inside if self.place.outside else max(0, system.inside - 1)
+        reach = nccl.bandwidth_shares(system)[depth]
+        return float(reach * self.entry.bandwidth["Simple"])
+
+    def tells(self, op: str, level: str) -> bool:
+        """Whether an operation needs no lines of its own: it is met on average by a tenth."""
+        mine = np.array([one.operation == op for one in self.place.samples])
+        return (
+            level == self.level
+            and bool(mine.any())
+            and (float(np.abs(self.error[mine]).mean()) <= ENOUGH)
+        )
+
+    def text(self) -> list[str]:
+        """What it found, the part of the datasheet first."""
+        where = "between nodes" if self.place.outside else "inside a node"
+        some = np.abs(self.left_out)
+        entry = self.entry
+        lines = [
+            f"{where}: large messages get {self.share:.0%} of what "
+            "the datasheet's links would give",
+            f"  NCCL's constants, corrected by {len(self.error)} samples of "
+            f"{', '.join(entry.operations)} among {entry.ranks[0]} to {entry.ranks[1]} ranks",
+            f"  median error: fitted {np.median(np.abs(self.error)):.1%}"
+            + (f", left out {np.median(some):.1%}, nine tenths within "
+               f"{NORMAL90 * self.sigma:.0%}" if len(some) else ""),
+        ]  # fmt: skip
+        for name, words in (("base", "a call takes"), ("hop", "a hop"), ("bandwidth", "bandwidth")):
+            each = ", ".join(f"{kind} {value:.2f}" for kind, value in getattr(entry, name).items())
+            lines.append(f"  {words}: {each} times the constant")
+        return lines + [f"  left out: {each}" for each in self.dropped]
+
+
+def library_fits(
+    found: Iterable[tuple[str, str, list[Sample]]], system: System, readings: Sequence[Reading]
+) -> list[LibraryFit]:
+    """A fit for each place that the library's own logs say something of."""
+    if not nccl.serves(system):
+        return []
+    fits: list[LibraryFit] = []
+    names = [level.name for level in system.levels]
+    for outside in (False, True):
+        samples, at = list[Sample](), list[str]()
+        for _, level, pool in found:
+            if (
+                pool
+                and pool[0].library == "nccl"
+                and ((names.index(level) >= system.inside) == outside)
+            ):
+                samples += [one for one in pool if (one.groups or 1) == 1]
+                at.append(level)
+        if len(samples) < FEWEST or len({one.nbytes for one in samples}) < 3:
+            continue
+        known = _with(system, fits)
+        place, dropped = trusted(Place.of(known, outside, samples))
+        level = min(at, key=names.index)
+        source = source_of(place.samples, readings)
+        fits.append(LibraryFit(place, level, place.fitted(), dropped, source))
+    return fits
+
+
+def _with(system: System, fits: Sequence[LibraryFit]) -> System:
+    """The system with what was found so far."""
+    return replace(system, library=tuple(fit.entry for fit in fits)) if fits else system
+
+
+def trusted(place: Place, prior: Prior | None = None) -> tuple[Place, tuple[str, ...]]:
+    """Without runs whose large messages take far longer than all others together say.
+
+    A run is the samples of one file and rank count; three are needed to tell who disagrees.
+    """
+    words = [f"{one.where.rpartition(':')[0]}, {one.ranks} ranks" for one in place.samples]
+    names, run = np.unique(words, return_inverse=True)
+    if len(names) < 3:
+        return place, ()
+    kept: Mask = np.ones(len(run), bool)
+    dropped = []
+    for number, name in enumerate(names.tolist()):
+        mine = run == number
+        large = mine & (place.nbytes >= LARGE)
+        if not large.any():
+            continue
+        logs = place.part(~mine).fitted(prior)
+        slower = 1 / (1 + place.part(large).error(logs))
+        spread = np.median(np.abs(place.part(~mine).error(logs)))
+        middle = float(np.median(slower))
+        if middle > max(SLOW, 1 + 4 * spread):
+            kept &= ~mine
+            dropped.append(f"{name}: {middle:.1f} times as long as the other runs say from "
+                           f"{show(LARGE, 'B')} on; congested, or not what it says")  # fmt: skip
+    return (place.part(kept), tuple(dropped)) if dropped else (place, ())

@@ -1,0 +1,132 @@
+"""Cost lines of a library's own model: its public constants, times what logs say they are off by.
+
+    seconds = base + hops inside a node + hops between nodes + wire / bandwidth
+
+for each algorithm and protocol. A system's `library:` has factors on each part; where it has none
+the constants stand as they are. Hops go by the factors of the place that they are in, all else by
+those of the place that the groups span.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from math import log
+
+import numpy as np
+
+from oracle.network import nccl
+from oracle.network.arrays import Floats
+from oracle.network.collectives import Algorithm
+from oracle.network.collectives.alltoall import ScatteredAlltoall
+from oracle.network.contention.cost import Cost
+from oracle.network.contention.line import CostLine
+from oracle.network.topology import Topology
+from oracle.spec.doubt import AGAIN, FOLD, LIBRARY, OPERATION
+from oracle.spec.system import Library, System
+
+RINGS = ("ring", "rings", "bidirectional_ring", "chain")
+TREES = ("double_tree",)
+
+
+@dataclass(frozen=True)
+class Term:
+    """What one algorithm under one protocol costs by the library's constants alone."""
+
+    algorithm: str
+    protocol: str
+    base: float  # seconds of a call
+    inside: float  # of hops inside a node
+    between: float  # of hops between nodes
+    per_byte: float
+    own: float  # of a byte of the message's part that a rank has already
+    cost: Cost
+
+    @property
+    def kind(self) -> str:
+        """The word for it in a `Library`."""
+        return self.protocol if self.algorithm in (*RINGS, *TREES) else "pairs"
+
+
+def terms(by: Algorithm, cost: Cost, topology: Topology, p: int, inside: int) -> Iterator[Term]:
+    """One for each protocol of an algorithm among p ranks; `inside` levels lie in a node."""
+    for protocol in nccl.protocols(by.name):
+        base, part, hops = nccl.constants(by.name, protocol, topology.levels)
+        far = np.where(np.arange(len(hops)) >= inside, hops, 0.0)
+        start, between = (cost.start_at(each, by.pipelined) for each in (hops, far))
+        if isinstance(by, ScatteredAlltoall):  # each message to a neighbour is posted by itself
+            start += posted(cost, hops - far, p)
+        per_byte = cost.per_byte / part
+        own = per_byte / float(np.mean(by.volume(p))) / p
+        yield Term(by.name, protocol, base, start - between, between, per_byte, own, cost)
+
+
+def as_tuned(offer: Sequence[Algorithm], found: list[Cost], p: int) -> list[Cost]:
+    """Trees at no more than the bandwidth that NCCL's tuner grants them.
+
+    It takes 0.92 of a ring's bus bandwidth and half of that for the way up and down, so large
+    messages go round rings also where a tree between two nodes would be faster [nccl].
+    """
+    rings = [cost for by, cost in zip(offer, found, strict=True) if by.name in ("ring", "rings")]
+    if not rings:
+        return found
+    least = min(cost.per_byte for cost in rings) * p / (p - 1) / 0.92
+    return [
+        replace(cost, per_byte=max(cost.per_byte, least)) if by.name == "double_tree" else cost
+        for by, cost in zip(offer, found, strict=True)
+    ]
+
+
+def posted(cost: Cost, hops: Floats, p: int) -> float:
+    """Seconds to post all of a rank's messages but the first, one hop each."""
+    (steps,) = cost.steps
+    return float(p - 2) * float(steps.start(hops, pipelined=True))
+
+
+def factors(system: System, outside: bool) -> Library | None:
+    """Those of groups inside a node, or of groups that leave it."""
+    names = [level.name for level in system.levels]
+    mine = [
+        each for each in system.library if (names.index(each.level) >= system.inside) == outside
+    ]
+    return max(mine, key=lambda each: names.index(each.level), default=None)
+
+
+def corrected(
+    term: Term, inner: Library | None, outer: Library | None, outside: bool
+) -> tuple[float, float]:
+    """(seconds to start, seconds per byte) with the factors of either place."""
+    kind, mine = term.kind, outer if outside else inner
+
+    def factor(place: Library | None, what: str) -> float:
+        return 1.0 if place is None else getattr(place, what).get(kind, 1.0)
+
+    start = term.base * factor(mine, "base") + term.inside * factor(inner, "hop")
+    start += term.between * factor(outer, "hop")
+    per_byte = term.per_byte + (mine.own if mine else 0.0) * term.own
+    trees = mine.tree if mine and term.algorithm in TREES else 1.0
+    return start, per_byte / factor(mine, "bandwidth") / trees
+
+
+def library_lines(
+    system: System, op: str, found: list[Term], p: int, outside: bool, short: float
+) -> Iterator[CostLine]:
+    """The cost lines of an operation, as fitted or as the library's constants say."""
+    inner, outer = (factors(system, far) for far in (False, True))
+    mine = outer if outside else inner
+    origin, doubt, sizes, beyond = "assumed", LIBRARY, tuple[float, ...](), True
+    if mine is not None:
+        away = _folds(mine, p)
+        known = not mine.operations or op in mine.operations
+        doubt = min(1.0, max(AGAIN, mine.error) + FOLD * away + OPERATION * (not known))
+        origin, sizes, beyond, short = "fitted", mine.sizes, away > 0 or not known, 0.0
+    for term in found:
+        start, per_byte = corrected(term, inner, outer, outside)
+        yield CostLine(f"{term.algorithm}/{term.protocol}", start, per_byte, term.cost.phi,
+                       term.cost.full, origin, doubt, short, sizes, beyond)  # fmt: skip
+
+
+def _folds(mine: Library, p: int) -> float:
+    """How far so many ranks are from those that were measured, in powers of e."""
+    low, high = (*mine.ranks, p, p)[:2]
+    return 0.0 if low <= p <= high else max(log(low / p), log(p / high))
