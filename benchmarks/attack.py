@@ -137,7 +137,8 @@ def struck(box: Path, case: Case) -> dict[str, str]:
 
         return main(line)
 
-    bad = forked(box, run, {"argv": " ".join(map(repr, line))[:200]}, case.beside)
+    about = {"argv": " ".join(map(repr, line))[:200], "name": case.name}
+    bad = forked(box, run, about, case.beside)
     after = listing(box)
     if changed := {name for name in before.keys() | after.keys()
                    if before.get(name) != after.get(name)}:  # fmt: skip
@@ -180,7 +181,8 @@ def forked(
         last = [line for line in said.splitlines() if line and "oracle" not in line[:9]]
         raised = [line for line in last if re.search("Error|Exception|Warning", line)]
         bad["tracebacks"] = f"exit {os.WEXITSTATUS(status)} {argv} {' | '.join(raised[-2:])}"
-    if argv and not NONE.search(argv) and out.exists():
+    # a word of the case that is shown again is no number
+    if argv and not NONE.search(f"{argv} {about.get('name')}") and out.exists():
         answer = out.read_bytes()[:1_000_000].decode(errors="replace")
         if strange := NONE.search(answer):
             near = answer[max(0, strange.start() - 40) : strange.end() + 20]

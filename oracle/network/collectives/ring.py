@@ -91,13 +91,11 @@ def _lanes(p: int, inner: int, share: float, times: float) -> Pairs:
     """
     ranks = np.arange(p).reshape(-1, inner)
     paces = [j for j in range(1, inner) if gcd(j, inner) == 1] or [1]
-    orders = [
-        np.roll(ranks[:, np.arange(inner) * paces[j % len(paces)] % inner], -j, axis=1).ravel()
-        for j in range(inner)
-    ]
-    source = np.concatenate(orders)
-    target = np.concatenate([np.roll(order, -1) for order in orders])
-    flow = pairs(source, target, share / inner, times)
+    orders = np.empty((inner, p), np.int32)
+    for j in range(inner):
+        order = np.arange(inner) * paces[j % len(paces)] % inner
+        orders[j] = np.roll(ranks[:, order], -j, axis=1).ravel()
+    flow = pairs(orders.ravel(), np.roll(orders, -1, axis=1).ravel(), share / inner, times)
     return Pairs(flow.share, flow.times, flow.source, flow.target, stripes=inner)
 
 

@@ -85,9 +85,9 @@ def exchange(mask: object, share: object, times: object = 1.0) -> XorExchange:
 
 def pairs(source: object, target: object, share: object, times: float = 1.0) -> Pairs:
     """One step of listed flows."""
-    sources, targets = np.broadcast_arrays(np.asarray(source, np.int64), np.asarray(target))
-    shares = np.broadcast_to(np.asarray(share, float), sources.shape).ravel()
-    return Pairs(shares, np.array([times]), sources.ravel(), targets.ravel().astype(np.int64))
+    sources, targets = np.broadcast_arrays(np.asarray(source), np.asarray(target))
+    shares = np.broadcast_to(np.asarray(share, float), sources.shape).reshape(-1)
+    return Pairs(shares, np.array([times]), sources.ravel(), targets.ravel())
 
 
 def _each(value: object, like: Ints) -> Floats:

@@ -114,8 +114,10 @@ def _counted_in_parts(topology: Topology, flows: Flows) -> StepCosts:
     """The same of one step of many flows, part by part: arrays stay in cache."""
     levels = len(topology.latency)
     load, met = np.zeros(topology.links + 1), np.zeros(levels)
-    own, solo, alpha = np.zeros(len(load) if flows.lanes else 0), 0.0, 0.0
+    solo, alpha = 0.0, 0.0
     apart = flows.per_step // (flows.lanes or 1)  # from one flow of a group to its next
+    several = flows.lanes > 0 and apart > 1  # groups, of which one alone is counted too
+    own = np.zeros(len(load) if several else 0)
     for begin in range(0, flows.per_step, PART):
         at = slice(begin, begin + PART)
         route, level = topology.route_and_level(flows.source[at], flows.target[at], flows.into[at])
@@ -123,22 +125,23 @@ def _counted_in_parts(topology: Topology, flows: Flows) -> StepCosts:
         share = np.broadcast_to(flows.share[at], route.shape)
         np.add.at(load, route.ravel(), share.ravel())
         met += np.bincount(level % levels, minlength=levels)
-        if flows.lanes:
+        if several:
             mine = slice(-begin % apart, None, apart)
             np.add.at(own, route[:, mine].ravel(), share[:, mine].ravel())
-        else:
+        elif not flows.lanes:
             slowest = topology.seconds_per_byte[route].max(axis=0)
             solo = max(solo, float((share[0] * slowest).max()) * flows.per_rank)
         if topology.hop:
             alpha = max(alpha, float(topology.hop_delay(route).max()))
     load *= topology.seconds_per_byte
-    if flows.lanes:
+    if several:
         own *= topology.seconds_per_byte
         solo = float(own.max())
     if not topology.hop:
         alpha = float(topology.latency[met > 0].max())
     fullest = int(load.argmax())
     shared = float(load[fullest])
+    solo = shared if flows.lanes and not several else solo
     return StepCosts(met[None] / flows.per_step, np.array([alpha]), np.array([shared]),
                      np.array([min(solo, shared)]), np.array([fullest]), flows.times)  # fmt: skip
 

@@ -51,10 +51,9 @@ def flows_of(
     if isinstance(steps, Pairs):
         bases = groups.bases(groups_apart(topology, groups) if reduce else None)
         # groups side by side, so that links are counted nearly in the order of their numbers
-        source = groups.devices_of((groups.offsets[steps.source][:, None] + bases).ravel())
-        target = groups.devices_of((groups.offsets[steps.target][:, None] + bases).ravel())
+        source, target = (groups.members(each, bases) for each in (steps.source, steps.target))
         lanes = len(steps.share) if steps.stripes > 1 else 0
-        share = np.repeat(steps.share, len(bases))
+        share = np.repeat(steps.share, len(bases)) if len(bases) > 1 else steps.share
         yield Flows(source, target, target, share, len(source), steps.times, lanes=lanes)
         return
     first = 0

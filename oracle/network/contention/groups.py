@@ -85,6 +85,12 @@ class RankGroups:
         """The devices of ranks."""
         return ranks if self.device is None else self.device[ranks]
 
+    def members(self, numbers: Ints, bases: Ints) -> Ints:
+        """The devices of members by their numbers, of the groups that begin at `bases`."""
+        if self.pattern == ((self.devices, 1),):  # a group of all: number r is rank r
+            return self.devices_of(numbers)
+        return self.devices_of((self.offsets[numbers][:, None] + bases).ravel())
+
     def inner(self, node: int) -> int:
         """Consecutive members that share a node, in every group; 1 where none do evenly."""
         if self.device is None:

@@ -41,7 +41,7 @@ class Loads:
         found = {}
         for word in dict.fromkeys(words[kind] for kind in np.unique(number)):
             alike = [kind for kind, other in enumerate(words) if other == word]
-            mine = use[np.isin(number, alike)]
+            mine = use[np.any([number == kind for kind in alike], axis=0)]
             found[word] = float(mine.mean()), float(mine.max())
         return found
 
@@ -64,10 +64,10 @@ def loads(
         by = by if by.fits(groups.p, inner) else named(op, "ring")
         for steps in by.schedule(groups.p, inner):
             for flows in flows_of(topology, groups, steps):
-                weight = flows.share * np.repeat(flows.times, flows.per_step)
-                for begin in range(0, len(weight), PART):
+                for begin in range(0, len(flows.source), PART):
                     at = slice(begin, begin + PART)
                     route = topology.route(flows.source[at], flows.target[at])
-                    sent = np.broadcast_to(weight[at], route.shape)
+                    step = np.arange(begin, begin + route.shape[1]) // flows.per_step
+                    sent = np.broadcast_to(flows.share[at] * flows.times[step], route.shape)
                     np.add.at(total, route.ravel(), sent.ravel())
     return Loads(topology, line, total[:-1])

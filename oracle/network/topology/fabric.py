@@ -98,9 +98,10 @@ class Fabric:
 
     def capacities(self) -> Floats:
         """B/s of each link: ports up, ports down, then the inside of each copy."""
-        inside = np.array([link[2] for link in self.inside()], float)
-        ports = np.full(2 * self.port_links, self.lane_bandwidth)
-        return np.concatenate([ports, np.tile(inside, self.copies)])
+        found = np.full(2 * self.port_links + self.inner_links * self.copies, self.lane_bandwidth)
+        if inside := [link[2] for link in self.inside()]:
+            found[2 * self.port_links :] = np.tile(inside, self.copies)
+        return found
 
     def labels(self) -> tuple[list[str], Few]:
         """What links are, in words, and which of these each is, in the order of `capacities`."""
