@@ -55,7 +55,7 @@ def survives(data: bytes) -> str:
         reading = logs.parse(data, "log")
     except logs.InputError:
         return "refused"
-    if reading.levels:
+    if reading.levels or reading.interference:
         with contextlib.suppress(logs.InputError):
             system = structure.learned([reading], catalogue.system("abci")).system
             assert not list(system.check())
