@@ -260,6 +260,17 @@ def test_osu_of_several_kinds_in_a_file() -> None:
     assert not osu.faults
 
 
+@pytest.mark.parametrize("end", ["10.5", "10.", "10", "1", ""])
+def test_an_osu_row_cut_within_its_number_is_dropped_and_said(end: str) -> None:
+    head = "# OSU MPI Allreduce Latency Test v5.7\n# Size  Avg Latency(us)\n1048576  9.51\n2097152 "
+    reading = logs.parse(head + end, "x")
+    assert [s.nbytes for s in reading.samples] == [2**20]
+    assert [fault.kind for fault in reading.faults] == ["truncated"]
+    whole = logs.parse(head + "10.55", "x")  # nothing is missing but the end of its line
+    assert len(whole.samples) == 2
+    assert whole.faults[0].what.startswith("the last row has no end of line")
+
+
 # what is said of a file
 
 

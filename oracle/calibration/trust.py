@@ -123,8 +123,8 @@ def _devices(reading: Reading, system: System) -> Iterator[Concern]:
     forms = [next((form for form in _FORMS if form in text.lower()), "")
              for text in (name, expected)]  # fmt: skip
     if all(forms) and forms[0] != forms[1]:
-        what = f"its device is {name}, and that of {system.name} is {expected}: other links"
-        yield Concern(what, reading.path, line, "refuse", "name the system that was measured")
+        what = f"its device is {name}, and that of {system.name} is {expected}: other links?"
+        yield Concern(what, reading.path, line, "warn", "name the system that was measured")
 
 
 def _machines(readings: Sequence[Reading]) -> Iterator[Concern]:

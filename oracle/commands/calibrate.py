@@ -68,7 +68,7 @@ def run(asked: argparse.Namespace) -> Answer:
 
     with noted() as read_:
         system(asked.onto)
-    inputs = [*read_, *files_read([reading.path for reading in files.readings])]
+    inputs = [*read_, *files_read(files.names)]
     return formatted(
         asked, found.text, lambda: stamped(found.to_dict(), inputs), found.rows, code, note
     )

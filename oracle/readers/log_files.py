@@ -30,6 +30,7 @@ class LogFiles:
     """What was read of the files that were named, and what was passed over, with its reason."""
 
     readings: tuple[Reading, ...]
+    names: tuple[str, ...]  # the file of each
     passed: tuple[tuple[str, str], ...] = ()
 
     def text(self) -> str:
@@ -40,6 +41,7 @@ class LogFiles:
 def gathered(names: Sequence[str], ranks: int | None = None, nodes: int | None = None) -> LogFiles:
     """Readings of all files; `ranks` and `nodes` hold where neither log nor name says them."""
     readings: list[Reading] = []
+    files: list[str] = []
     passed: list[tuple[str, str]] = []
     for name in names:
         path, facts = named(name)
@@ -48,15 +50,17 @@ def gathered(names: Sequence[str], ranks: int | None = None, nodes: int | None =
             for inner in _below(path):
                 try:
                     readings.append(read(inner).given(**facts))
+                    files.append(inner)
                 except InputError as refusal:
                     passed.append((inner, refusal.what))
             if len(readings) == before:
                 raise InputError(path, 0, "there is no log in this folder", "name a log")
         else:
             readings.append(read(path).stated(**facts))
+            files.append(path)
     if ranks or nodes:
         readings = [reading.given(ranks, nodes) for reading in readings]
-    return LogFiles(tuple(readings), tuple(passed))
+    return LogFiles(tuple(readings), tuple(files), tuple(passed))
 
 
 def named(name: str) -> tuple[str, dict[str, int]]:

@@ -205,10 +205,21 @@ def parse(data: bytes | str, path: str) -> Reading:
     bounded(text, path, "log")
     for each in formats():
         if each.recognises(text):
-            return each.parse(text, path)  # type: ignore[no-any-return]
+            found: Reading = each.parse(text, path)
+            printed = getattr(each, "PRECEDENCE", 2) == 2 and text[-1:] not in "\n\r}]"
+            return _unended(found, text) if printed and not found.faults else found
     known = ", ".join(each.TITLE for each in formats())
     what = "the file is empty" if not text.strip() else "this is nothing that can be read here"
     raise InputError(path, 0, what, f"read are: {known}")
+
+
+def _unended(found: Reading, text: str) -> Reading:
+    """A reading whose file stops within a row of its table: what is printed ends its lines."""
+    last = len(text.splitlines())
+    if not any(sample.where.endswith(f":{last}") for sample in found.samples[-2:]):
+        return found
+    what = "the last row has no end of line: the file was cut off within it"
+    return replace(found, faults=(LogFault(last, "truncated", what, "give the whole log"),))
 
 
 @cache

@@ -1,4 +1,4 @@
-"""nccl-tests text: the tables of `all_reduce_perf` and the other programs, of every version.
+"""nccl-tests and rccl-tests text: the tables of `all_reduce_perf` and the others, every version.
 
 Columns are found by their header where there is one (`-I`, `-M`, `-S` add columns, `-C` renames
 one), else by the number of fields. Old versions do not name the operation: then it follows from
@@ -28,7 +28,7 @@ from oracle.readers.logs import (
     usable,
 )
 
-TITLE = "nccl-tests and rccl-tests text"
+TITLE = "nccl-tests text"
 _WHOLE = ("int8", "uint8", "int32", "uint32", "int64", "uint64", "char", "int")
 _REAL = ("half", "float", "double", "bfloat16", "f8e4m3", "f8e5m2", "fp8_e4m3", "fp8_e5m2")
 TYPES = frozenset((*_WHOLE, *_REAL))
@@ -44,6 +44,8 @@ PROGRAMS = {
     "scatter_perf": "scatter",
     "hypercube_perf": "hypercube",
 }
+# what busbw/algbw comes near to among many ranks
+RATIOS = {"allreduce": 2.0, "reduce_scatter": 1.0, "allgather": 1.0, "alltoall": 1.0}
 REDUCING = frozenset(("sum", "prod", "min", "max", "avg", "mulsum", "all"))
 _LEAD = ("size", "count", "type", "redop", "root")
 _HALF = ("time", "algbw", "busbw", "#wrong")
@@ -53,6 +55,7 @@ _MID = (*_LEAD, *_HALF, *_HALF)
 _RANK = re.compile(
     r"Rank +(\d{1,9}) +(?:Group +(\d{1,9}) +)?Pid +\d+ +on +(\S+) +device +(\d+ +\[[^\]]*\]) *(.*)"
 )
+_HEADING = re.compile(r"# nThread +\d|# *size +count +type")
 _LARGEST = re.compile(r"\bmaxBytes (\d{1,19})|Reducing maxBytes to (\d{1,19})")
 _RCCL = re.compile(r"rccl-tests: Version (\S+)")
 _PROGRAM = re.compile(r"\b([a-z]+(?:_[a-z]+)?_perf)\b")
@@ -101,7 +104,7 @@ class RunTable:
 
 def recognises(text: str) -> bool:
     """Whether a table of nccl-tests is in it, or at least began."""
-    if "algbw" in text or "# nThread" in text:
+    if _HEADING.search(text):
         return True
     return any(_row_start(line.split()) is not None for line in text[:65536].splitlines())
 
@@ -320,8 +323,7 @@ def deduce(rows: Sequence[TableRow], ranks: int | None, named: str) -> tuple[str
         operation = "reduce_scatter"
     else:
         operation = _gathers(rows)
-    known = {"allreduce": 2.0, "reduce_scatter": 1.0, "allgather": 1.0, "alltoall": 1.0}
-    top = known.get(operation)
+    top = RATIOS.get(operation)
     if ranks is not None or top is None or not 0 < ratio < top:
         return operation, None
     low, high = top / (top - ratio + slack), top / max(top - ratio - slack, 1e-12)
@@ -332,10 +334,16 @@ def deduce(rows: Sequence[TableRow], ranks: int | None, named: str) -> tuple[str
 
 def contradicted(rows: Sequence[TableRow], ranks: int, operation: str) -> list[LogFault]:
     """A number of ranks that busbw/algbw denies: a header of another run, or one that was cut."""
-    _, deduced = deduce(rows, None, operation)
-    if deduced in (None, ranks):
+    top = RATIOS.get(operation)
+    pairs = [(t.algbw, t.busbw) for row in rows for t in row.timings if t.algbw > 0]
+    if top is None or ranks < 2 or not pairs:
         return []
-    what = (f"busbw/algbw is that of {deduced} ranks, and the device list has {ranks}: "
+    due = top * (1 - 1 / ranks)
+    if sum(abs(busbw - due * algbw) > 0.0051 * (1 + due) for algbw, busbw in pairs) < 2:
+        return []  # both are printed to two digits
+    algbw, busbw = max(pairs)
+    about = round(top / (top - busbw / algbw)) if busbw < top * algbw else "more"
+    what = (f"busbw/algbw is that of {about} ranks, and the device list has {ranks}: "
             "the list is of another run, or lines of it are missing")  # fmt: skip
     return [LogFault(rows[0].line, "counts", what, "give the whole log of one run")]
 

@@ -97,8 +97,9 @@ class OsuTable:
     most: int | None = None
     iterations: int | None = None
     digits: int = 0  # decimals of its times
+    width: int = 0  # fields of its rows
     short: bool = False  # the last row has fewer, or no time
-    largest: int = 0  # bytes, so far
+    largest: float = 0.0  # bytes, so far
     line: int = 0  # of the last row
 
 
@@ -123,7 +124,8 @@ def parse(text: str, path: str) -> Reading:
         if len(line) > LONGEST_LINE:
             skipped.append((at, f"a line of more than {LONGEST_LINE} characters"))
             continue
-        line = unprefixed(line)
+        if "[" in line or ":" in line:
+            line = unprefixed(line)
         if "#" in line[:2]:
             if match := _TITLE.match(line):
                 faults += _ended(table)
@@ -154,7 +156,7 @@ def _ended(table: OsuTable | None) -> list[LogFault]:
     last = LAST_COLLECTIVE if table.operation in COLLECTIVES.values() else LAST[table.kind]
     if table.largest >= last:
         return []
-    what = (f"the last message is of {table.largest} bytes, and the tool goes on to {last} "
+    what = (f"the last message is of {table.largest:.0f} bytes, and the tool goes on to {last} "
             "unless told: the run was cut off")  # fmt: skip
     advice = "run it again to its end; large messages show the bandwidth"
     return [LogFault(table.line, "truncated", what, advice)]
@@ -252,16 +254,18 @@ def _row(
     if first is None or (not barrier and not fields[0].isdecimal()):
         skipped.append((at, unknown_line(" ".join(fields))))
         return
-    column = table.column if not barrier or table.column < len(fields) else 0
-    value = _value(fields, column)
-    size = 0.0 if barrier else first
+    width, size = len(fields), 0.0 if barrier else first
+    column = table.column if not barrier or table.column < width else 0
+    told = fields[column] if column < width else ""
+    value = number(told) if told else None
     if table.why:
         skipped.append((at, table.why))
         return
-    table.line, table.largest = at, max(table.largest, int(min(size, LARGEST_MESSAGE)))
-    digits = len(fields[column].partition(".")[2]) if column < len(fields) else 0
-    table.short = value is None or digits < table.digits
-    table.digits = max(digits, table.digits)
+    point = told.find(".")
+    digits = len(told) - 1 - point if point >= 0 else 0
+    table.short = value is None or digits < table.digits or width < table.width
+    table.digits, table.width, table.line = max(digits, table.digits), max(width, table.width), at
+    table.largest = max(table.largest, size)
     if value is None:
         skipped.append((at, "the row ends before its number"))
         return
@@ -277,15 +281,17 @@ def _row(
         if not usable(seconds):
             skipped.append((at, "no usable time"))
             return
-        samples.append(_sample(fields, table, size, seconds, value)._replace(where=f"{path}:{at}"))
+        samples.append(_sample(fields, table, size, seconds, value, f"{path}:{at}"))
 
 
 def _sample(
-    fields: list[str], table: OsuTable, size: float, seconds: float, value: float
+    fields: list[str], table: OsuTable, size: float, seconds: float, value: float, where: str
 ) -> Sample:
-    low, high = _value(fields, table.least), _value(fields, table.most)
-    spread = (high - low) / value / 2 if low is not None and high is not None else None
-    count, hidden = _value(fields, table.iterations), _value(fields, table.overlap)
+    spread = count = hidden = None
+    if len(fields) > 2:
+        low, high = _value(fields, table.least), _value(fields, table.most)
+        spread = (high - low) / value / 2 if low is not None and high is not None else None
+        count, hidden = _value(fields, table.iterations), _value(fields, table.overlap)
     return Sample(
         table.operation,
         size,
@@ -298,6 +304,7 @@ def _sample(
         spread=spread if spread is None or spread >= 0 else None,
         library=table.library,
         memory=table.memory,
+        where=where,
         direction=table.direction,
         overlap=None if hidden is None else min(1.0, hidden / 100),
     )
