@@ -54,10 +54,11 @@ class Table:
 def logs(reference: Path) -> list[dict[str, Any]]:
     """Every log there is: how many samples, how many lines skipped and why, or the refusal."""
     rows = []
-    for path in sorted((reference / "logs").rglob("*")):
+    folders = [reference / name for name in ("logs", "network", "collectives")]
+    for path in sorted(path for folder in folders for path in folder.rglob("*")):
         if path.is_dir() or path.name.endswith(".source.json"):
             continue
-        row: dict[str, Any] = {"log": str(path.relative_to(reference / "logs"))}
+        row: dict[str, Any] = {"log": str(path.relative_to(reference))}
         try:
             found = read(path)
         except InputError as refusal:

@@ -55,7 +55,7 @@ def survives(data: bytes) -> str:
         reading = logs.parse(data, "log")
     except logs.InputError:
         return "refused"
-    if reading.levels:
+    if reading.levels or reading.interference:
         with contextlib.suppress(logs.InputError):
             system = structure.learned([reading], catalogue.system("abci")).system
             assert not list(system.check())
@@ -94,6 +94,16 @@ MONSTERS = {
     "ranks": b"# nThread\n" + b"# Rank 0 Pid 1 on a device 0 [0x] x\n" * 2**14,
     "osu": b"# OSU MPI Latency Test v5\n# Size  Latency (us)\n" + b"1 2\n" * 2**18,
     "osu noise": b"# OSU MPI Latency Test v5\n" + b"x\n" * 2**19,
+    "imb": b"# Benchmarking Allreduce\n# #processes = 4\n#bytes #repetitions t_max[usec]\n"
+    + b"8 1 2.0\n" * 2**17,
+    "imb headings": b"#repetitions\n" + b"# Benchmarking x\n" * 2**16,
+    "perftest": b" #bytes #iterations BW average[MB/sec]\n" + b"8 1 2.0 2.0 1.0\n" * 2**16,
+    "matrix": b"P2P=Enabled\n D\\D " + b" ".join(b"%d" % k for k in range(2**17)),
+    "matrices": b"P2P=Enabled\n" + b" D\\D 0 1 2\n" * 2**16,
+    "nvbandwidth": b"nvbandwidth\nRunning a.\n" + b"x (GB/s)\n 0 1\n0 1 2\n" * 2**15,
+    "csv": b"op,bytes,seconds\n" + b"allreduce,8,1e-5\n" * 2**16,
+    "csv columns": b"op," * 2**18,
+    "gpcnet": b"Congestion Impact Factor\n" + b"| RR | 1.0X | 2.0X |\n" * 2**15,
     "brackets": b'{"oracle-measurement": 1, "machine": ' + b"[" * 2**20,
     "objects": b'{"config":{},"results":' + b'[{"a":' * 2**17,
     "cut json": b'{"config":{},"results":[' + b'{"size":1},' * 2**16,

@@ -23,8 +23,10 @@ def test_every_module_of_the_folder_is_a_format() -> None:
     assert set(names) == {path.stem for path in Path(logs.__file__).parent.glob("*.py")} - {
         "__init__"
     }
-    assert names == ["measurement", "nccl_json", "nccl_topology", "nccl_tests", "osu",
-                     "nvidia_smi_topo", "slurm_topology"]  # fmt: skip
+    assert names == ["csv_table", "measurement", "nccl_json", "nccl_topology",
+                     "oneccl_benchmark", "gpcnet", "intel_mpi", "nccl_tests", "nvbandwidth", "osu",
+                     "p2p_bandwidth_latency", "perftest", "nvidia_smi_topo",
+                     "slurm_topology"]  # fmt: skip
     assert len({each.TITLE for each in logs.formats()}) == len(names)
 
 

@@ -61,6 +61,7 @@ class Structure:
 
 def learned(readings: Iterable[Reading], system: System) -> Structure:
     """The system with what the readings say of its levels; itself where they say nothing."""
+    readings = tuple(readings)
     levels, found = list(system.levels), list[Finding]()
     told = [reading for reading in readings if reading.levels]
     inside = system.inside
@@ -77,6 +78,9 @@ def learned(readings: Iterable[Reading], system: System) -> Structure:
         if tree:
             node = levels[inside - 1].devices if inside else 1
             levels[inside:] = _tree(levels[inside:], node, tree, reading, system, found)
+    for reading in readings:
+        if reading.interference:
+            _slowed(levels, inside, reading, system, found)
     names = {level.name for level in levels}
     dropped = tuple(level.name for level in system.levels if level.name not in names)
     if levels == list(system.levels):
@@ -173,6 +177,24 @@ def _tree(
     return new
 
 
+def _slowed(
+    levels: list[Level], inside: int, reading: Reading, system: System, found: list[Finding]
+) -> None:
+    """What other jobs cost, onto the level that joins as many nodes as were measured."""
+    if inside >= len(levels):
+        what = f"{system.name} has no network whose congestion could be measured"
+        raise InputError(reading.path, 0, what, "name the system that was measured")
+    node = levels[inside - 1].devices if inside else 1
+    spanned = (reading.nodes or levels[-1].devices) * node
+    outer = range(inside, len(levels))
+    k = next((k for k in outer if levels[k].devices >= spanned), outer[-1])
+    tool, row = reading.machine.get("tool", "a log"), reading.machine.get("congestion", "")
+    said = {"source": f"{tool} on {reading.nodes or 'all'} nodes, {row}",
+            "note": "average and 99 % under its congestors"}  # fmt: skip
+    facts = {"interference": reading.interference}
+    levels[k] = _changed(levels[k], levels[k].name, facts, said, found)
+
+
 def _whole(node: int, said: Sequence[Mapping[str, Any]]) -> list[tuple[int, Mapping[str, Any]]]:
     """Devices below each height of switches: whole copies of the height below, each larger."""
     spans: list[tuple[int, Mapping[str, Any]]] = []
@@ -193,6 +215,7 @@ def _changed(
     own = name == like.name
     for field, value in facts.items():
         before = getattr(like, field) if own else None
+        before = None if before == () else before
         if value is None and before is None:
             continue
         verdict = "agrees" if value == before else "added" if before is None else "changed"
@@ -217,4 +240,6 @@ def _changed(
 
 
 def _word(value: Any) -> str:
+    if isinstance(value, tuple):
+        return f"[{', '.join(map(_word, value))}]"
     return "not said" if value is None else f"{value:g}" if isinstance(value, float) else str(value)

@@ -1,18 +1,24 @@
 """Fit α, β or kernel curves to measurements, and write them beside the datasheet's values.
 
-oracle calibrate FILE... --onto SYSTEM -o NEW.yaml           nccl-tests, OSU, our own files;
-                                                             nvidia-smi topo -m, NCCL's XML, Slurm
+oracle calibrate FILE... --onto SYSTEM -o NEW.yaml           logs of benchmarks, files of topology
+oracle calibrate a.log:nodes=2,ranks=16 b/ - SYSTEM          the same: a folder, standard input,
+                                                             and what a log does not say
 oracle calibrate compute TABLE... --onto DEVICE -o NEW.yaml  measured kernels
 """
 
 from __future__ import annotations
 
 import argparse
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from oracle.commands.arguments import result_arguments, whole
 from oracle.commands.parser import Answer, formatted
+from oracle.spec.document import Fault, Place, SpecError, refusal
+
+if TYPE_CHECKING:
+    from oracle.readers.logs import Reading
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:
@@ -20,9 +26,12 @@ def arguments(parser: argparse.ArgumentParser) -> None:
         "files",
         nargs="+",
         metavar="FILE",
-        help="logs, or - for standard input; `compute` first for kernels",
+        help="logs, folders of them, or - for standard input; FILE:nodes=2,ranks=16,pairs=8 says "
+        "what a log does not; `compute` first for kernels",
     )
-    parser.add_argument("--onto", required=True, metavar="SYSTEM", help="a system, or a device")
+    parser.add_argument(
+        "--onto", metavar="SYSTEM", help="a system, or a device; else the last FILE"
+    )
     parser.add_argument("-o", "--output", metavar="NEW.yaml", help="the new spec; never the old")
     parser.add_argument("--ranks", type=whole, metavar="P", help="where the logs do not say")
     parser.add_argument("--nodes", type=whole, metavar="N", help="where the logs do not say")
@@ -31,20 +40,22 @@ def arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(asked: argparse.Namespace) -> Answer:
+    if asked.onto is None:
+        *asked.files, asked.onto = asked.files
+        if not asked.files:
+            raise refusal("calibrate", "no log is named", "oracle calibrate FILE... --onto SYSTEM")
     if asked.files[0] == "compute":
         return kernels(asked)
     from oracle.calibration.calibrate import calibrate
-    from oracle.readers.logs import read
+    from oracle.readers.log_files import gathered
 
-    readings = [read(path) for path in asked.files]
-    if asked.ranks or asked.nodes:
-        said = {"ranks": asked.ranks, "nodes": asked.nodes}
-        readings = [r.given(**{k: v for k, v in said.items() if v}) for r in readings]
-    found = calibrate(readings, asked.onto)
-    note = ""
+    files = gathered(asked.files, asked.ranks, asked.nodes)
+    note = "\n".join(filter(None, [files.text(), believed(files.readings, asked.onto)]))
+    found = calibrate(files.readings, asked.onto)
     if asked.output:
         found.write(asked.output)
-        note = f"wrote {asked.output}: name it where a SYSTEM is asked for"
+        wrote = f"wrote {asked.output}: name it where a SYSTEM is asked for"
+        note = "\n".join(filter(None, [note, wrote]))
     if asked.plot:
         from oracle.show.plot.fits import fits
         from oracle.show.plot.style import save
@@ -57,10 +68,22 @@ def run(asked: argparse.Namespace) -> Answer:
 
     with noted() as read_:
         system(asked.onto)
-    inputs = [*read_, *files_read(asked.files)]
+    inputs = [*read_, *files_read(files.names)]
     return formatted(
         asked, found.text, lambda: stamped(found.to_dict(), inputs), found.rows, code, note
     )
+
+
+def believed(readings: Sequence[Reading], name: str) -> str:
+    """Warnings about logs, a line each; a SpecError where they are not of this system."""
+    from oracle.calibration.trust import concerns
+    from oracle.spec.catalogue import system
+
+    found = concerns(readings, system(name))
+    faults = [Fault("E131", each.words, Place()) for each in found if each.severity == "refuse"]
+    if faults:
+        raise SpecError(name, faults)
+    return "\n".join(f"warning: {each.words}" for each in found)
 
 
 def kernels(asked: argparse.Namespace) -> Answer:
@@ -69,7 +92,6 @@ def kernels(asked: argparse.Namespace) -> Answer:
     from oracle.readers.kernels import read
     from oracle.show.provenance import stamped
     from oracle.spec import catalogue
-    from oracle.spec.document import SpecError
 
     try:
         device = catalogue.device(asked.onto)

@@ -17,6 +17,7 @@ format that recognises a text reads it, and they are asked by precedence, then b
 from __future__ import annotations
 
 import math
+import re
 from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
@@ -44,7 +45,12 @@ OPERATIONS = {
     "gather": "all that is gathered",
     "scatter": "all that is scattered",
     "barrier": "nothing",
+    "halo": "what goes to one neighbour",
+    "put": "what goes to one neighbour",  # written into its memory: RDMA, a copy between devices
+    "get": "what comes from one neighbour",  # read from its memory
 }
+PAIRWISE = frozenset(("sendrecv", "put", "get"))  # between two ranks, where no ring is measured
+_PREFIX = re.compile(r"^\s*(?:\[\d+,\d+\](?:<std(?:out|err)>)?:?|\d{1,6}:)\s*")
 
 
 class InputError(SpecError):
@@ -78,6 +84,18 @@ class Sample(NamedTuple):
     memory: str = ""  # "device" or "host" buffers; "" when the log does not say
     algorithm: str = ""  # when the log forces one
     where: str = ""  # file:line
+    direction: str = ""  # of a test of pairs: "one way", or "both ways" at once
+    pair: tuple[int, int] | None = None  # the two devices of a node, where each pair is measured
+    overlap: float | None = None  # of a call that computes meanwhile: the share that was hidden
+
+
+class LogFault(NamedTuple):
+    """What a log itself shows to be wrong with its run."""
+
+    line: int
+    kind: str  # "truncated", "wrong results" or "counts"
+    what: str
+    advice: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,10 +109,44 @@ class Reading:
     skipped: tuple[tuple[int, str], ...] = ()
     levels: tuple[dict[str, Any], ...] = ()  # as a system spec writes them, where it is known
     links: tuple[tuple[str, str, str], ...] = ()  # the graph: from, to, kind
+    faults: tuple[LogFault, ...] = ()
+    devices: tuple[tuple[str, int], ...] = ()  # each name of a device, and the line that says it
+    hosts: tuple[tuple[str, int], ...] = ()  # what the names of hosts begin with, and the line
+    interference: tuple[float, ...] = ()  # p50 and p99 of the slowdown by other jobs
+    nodes: int | None = None  # that the whole job ran on, where the file says so
 
-    def given(self, ranks: int | None = None, nodes: int | None = None) -> Reading:
-        """The same reading, with what the file does not say supplied by who ran it."""
-        return replace(self, samples=tuple(_given(s, ranks, nodes) for s in self.samples))
+    def given(
+        self, ranks: int | None = None, nodes: int | None = None, pairs: int | None = None
+    ) -> Reading:
+        """The same reading, with what the file does not say supplied by who ran it.
+
+        `ranks` are all of the job, node by node: a group of fewer lies on its first nodes.
+        """
+        whole = ranks or max(
+            (s.ranks * (s.groups or 1) for s in self.samples if s.ranks), default=0
+        )
+        samples = tuple(_given(s, ranks, nodes, pairs, whole) for s in self.samples)
+        return replace(self, samples=samples, nodes=self.nodes or nodes)
+
+    def stated(
+        self, ranks: int | None = None, nodes: int | None = None, pairs: int | None = None
+    ) -> Reading:
+        """The same for facts said of this very file: what the file itself denies is a fault."""
+        known = {
+            "ranks": {n for s in self.samples if s.ranks
+                      for n in (s.ranks, s.ranks * (s.groups or 1))},
+            "nodes": {s.nodes for s in self.samples if s.nodes}
+            | ({self.nodes} if self.nodes else set()),
+            "pairs": {s.groups for s in self.samples if s.operation in PAIRWISE and s.groups},
+        }  # fmt: skip
+        faults = []
+        for word, value in (("ranks", ranks), ("nodes", nodes), ("pairs", pairs)):
+            if value and known[word] and value not in known[word]:
+                log = " and ".join(map(str, sorted(known[word])))
+                what = f"{word}={value} is said of it, and the log has {log}"
+                advice = f"leave {word} out, or name the log that was meant"
+                faults.append(LogFault(0, "counts", what, advice))
+        return replace(self.given(ranks, nodes, pairs), faults=(*self.faults, *faults))
 
     def counts(self) -> Counter[str]:
         """How many lines were skipped, by reason."""
@@ -103,6 +155,9 @@ class Reading:
     def summary(self) -> str:
         """One line of what was found, and one for every reason to skip."""
         found = [f"{len(self.samples)} samples"] if self.samples or not self.levels else []
+        if self.interference:
+            factors = " to ".join(f"{x:g}" for x in self.interference)
+            found = [f"{factors} × slower among other jobs"]
         found += [f"{len(self.levels)} levels, {len(self.links)} links"] if self.levels else []
         lines = [
             f"{self.path}: {self.format}, {', '.join(found)}, {len(self.skipped)} lines skipped"
@@ -110,16 +165,25 @@ class Reading:
         return "\n".join([*lines, *(f"  {n} × {why}" for why, n in sorted(self.counts().items()))])
 
 
-def _given(sample: Sample, ranks: int | None, nodes: int | None) -> Sample:
-    ranks = sample.ranks or ranks
-    nodes = sample.nodes or nodes
-    whole = sample.per_rank and ranks is not None
+def _given(
+    sample: Sample, ranks: int | None, nodes: int | None, pairs: int | None, whole: int
+) -> Sample:
+    pairwise = sample.operation in PAIRWISE
+    own = sample.ranks or ranks
+    groups = sample.groups or (pairs if pairwise else None)
+    said = sample.nodes
+    if said is None and nodes is not None:
+        members = (own or whole) * (groups or 1)
+        fewer = whole and members < whole and whole % nodes == 0
+        said = -(-members // (whole // nodes)) if fewer else nodes
+    gathered = sample.per_rank and own is not None
     return sample._replace(
-        ranks=ranks,
-        nodes=nodes,
-        ranks_per_node=ranks // nodes if ranks and nodes and ranks % nodes == 0 else None,
-        nbytes=sample.nbytes * (ranks or 1) if whole else sample.nbytes,
-        per_rank=sample.per_rank and not whole,
+        ranks=own,
+        nodes=said,
+        ranks_per_node=own // said if own and said and own % said == 0 else None,
+        groups=groups,
+        nbytes=sample.nbytes * (own or 1) if gathered else sample.nbytes,
+        per_rank=sample.per_rank and not gathered,
     )
 
 
@@ -141,10 +205,21 @@ def parse(data: bytes | str, path: str) -> Reading:
     bounded(text, path, "log")
     for each in formats():
         if each.recognises(text):
-            return each.parse(text, path)  # type: ignore[no-any-return]
+            found: Reading = each.parse(text, path)
+            printed = getattr(each, "PRECEDENCE", 2) == 2 and text[-1:] not in "\n\r}]"
+            return _unended(found, text) if printed and not found.faults else found
     known = ", ".join(each.TITLE for each in formats())
     what = "the file is empty" if not text.strip() else "this is nothing that can be read here"
     raise InputError(path, 0, what, f"read are: {known}")
+
+
+def _unended(found: Reading, text: str) -> Reading:
+    """A reading whose file stops within a row of its table: what is printed ends its lines."""
+    last = len(text.splitlines())
+    if not any(sample.where.endswith(f":{last}") for sample in found.samples[-2:]):
+        return found
+    what = "the last row has no end of line: the file was cut off within it"
+    return replace(found, faults=(LogFault(last, "truncated", what, "give the whole log"),))
 
 
 @cache
@@ -172,6 +247,20 @@ def number(text: str) -> float | None:
     except ValueError:
         return None
     return value if 0 <= value < math.inf else None
+
+
+def unprefixed(line: str) -> str:
+    """A line without what a launcher put before it (`[1,0]<stdout>:`, `0:`)."""
+    return _PREFIX.sub("", line) if "[" in line or ":" in line else line
+
+
+def host_family(host: str) -> str:
+    """What the hosts of one machine have in common: their name up to its first number.
+
+    >>> host_family("g0037"), host_family("slurm-gb200-207-171"), host_family("ip-10-0-3-2")
+    ('g', 'slurm-gb', 'ip-')
+    """
+    return re.split(r"\d", host.partition(".")[0], maxsplit=1)[0]
 
 
 def usable(seconds: float) -> bool:

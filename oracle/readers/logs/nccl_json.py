@@ -12,12 +12,22 @@ from typing import Any
 from oracle.readers.logs import (
     LARGEST_MESSAGE,
     InputError,
+    LogFault,
     Reading,
     Sample,
+    host_family,
     kept_environment,
     usable,
 )
-from oracle.readers.logs.nccl_tests import PROGRAMS, TableRow, Timing, deduce, measured, readable
+from oracle.readers.logs.nccl_tests import (
+    PROGRAMS,
+    TableRow,
+    Timing,
+    contradicted,
+    deduce,
+    measured,
+    readable,
+)
 from oracle.spec.strict_json import Unfit, closed, loads
 
 TITLE = "nccl-tests JSON"
@@ -107,12 +117,23 @@ def _reading(
     if not operation:
         skipped += [(row.line, "the file does not say which operation this is") for row in rows]
         rows = []
+    faults = [LogFault(line, "truncated", why, "give the whole file")
+              for line, why in skipped if "cut off here" in why]  # fmt: skip
+    if _part(data, "out_of_bounds").get("okay") is False:
+        what = "wrong results: the file says that values were out of bounds"
+        faults.append(LogFault(0, "wrong results", what, "find out what broke the run"))
+    if ranks and rows and operation:
+        faults += contradicted(rows, ranks, operation)
     ranks = ranks or deduced
     iterations = config.get("iterations")
     known = Sample(operation, 0.0, 1.0, ranks, nodes, groups=groups,
                    iterations=iterations if isinstance(iterations, int) else None)  # fmt: skip
     samples = measured(rows, known, f"{path}:result ", skipped, "nwrong")
-    return Reading(path, TITLE, tuple(samples), machine, tuple(skipped))
+    infos = [str(d["device_info"])[:80] for d in devices if isinstance(d.get("device_info"), str)]
+    families = dict.fromkeys(host_family(name) for name in sorted(names))
+    return Reading(path, TITLE, tuple(samples), machine, tuple(skipped), faults=tuple(faults),
+                   devices=tuple((name, 1) for name in dict.fromkeys(infos)),
+                   hosts=tuple((name, 1) for name in families))  # fmt: skip
 
 
 def _first(devices: list[dict[str, Any]]) -> Any:

@@ -1,4 +1,4 @@
-"""nccl-tests text: the tables of `all_reduce_perf` and the other programs, of every version.
+"""nccl-tests and rccl-tests text: the tables of `all_reduce_perf` and the others, every version.
 
 Columns are found by their header where there is one (`-I`, `-M`, `-S` add columns, `-C` renames
 one), else by the number of fields. Old versions do not name the operation: then it follows from
@@ -14,12 +14,15 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import Any
 
+from oracle.readers.closings import Runs
 from oracle.readers.logs import (
     LARGEST_MESSAGE,
     LONGEST_LINE,
     InputError,
+    LogFault,
     Reading,
     Sample,
+    host_family,
     number,
     unknown_line,
     usable,
@@ -41,6 +44,8 @@ PROGRAMS = {
     "scatter_perf": "scatter",
     "hypercube_perf": "hypercube",
 }
+# what busbw/algbw comes near to among many ranks
+RATIOS = {"allreduce": 2.0, "reduce_scatter": 1.0, "allgather": 1.0, "alltoall": 1.0}
 REDUCING = frozenset(("sum", "prod", "min", "max", "avg", "mulsum", "all"))
 _LEAD = ("size", "count", "type", "redop", "root")
 _HALF = ("time", "algbw", "busbw", "#wrong")
@@ -48,8 +53,11 @@ _OLD = (*_LEAD[:4], *_HALF, *_HALF)
 _MID = (*_LEAD, *_HALF, *_HALF)
 
 _RANK = re.compile(
-    r"Rank +(\d{1,9}) +(?:Group +(\d{1,9}) +)?Pid +\d+ +on +(\S+) +device +\d+ +\[[^\]]*\] *(.*)"
+    r"Rank +(\d{1,9}) +(?:Group +(\d{1,9}) +)?Pid +\d+ +on +(\S+) +device +(\d+ +\[[^\]]*\]) *(.*)"
 )
+_HEADING = re.compile(r"# nThread +\d|# *size +count +type")
+_LARGEST = re.compile(r"\bmaxBytes (\d{1,19})|Reducing maxBytes to (\d{1,19})")
+_RCCL = re.compile(r"rccl-tests: Version (\S+)")
 _PROGRAM = re.compile(r"\b([a-z]+(?:_[a-z]+)?_perf)\b")
 _ITERATIONS = re.compile(r"\biters: (\d{1,9})")
 _VERSION = re.compile(r"nccl-tests version (\S+)(?: nccl-headers=(\d+))?(?: nccl-library=(\d+))?")
@@ -96,7 +104,7 @@ class RunTable:
 
 def recognises(text: str) -> bool:
     """Whether a table of nccl-tests is in it, or at least began."""
-    if "algbw" in text or "# nThread" in text:
+    if _HEADING.search(text):
         return True
     return any(_row_start(line.split()) is not None for line in text[:65536].splitlines())
 
@@ -106,6 +114,7 @@ def parse(text: str, path: str) -> Reading:
     skipped: list[tuple[int, str]] = []
     machine: dict[str, Any] = {"tool": "nccl-tests"}
     tables = [RunTable()]
+    runs, devices, hosts = Runs(), dict[str, int](), dict[str, int]()
     named = ""  # the program that a line before the table mentions
     for at, line in enumerate(text.splitlines(), 1):
         if not line or line.isspace():
@@ -120,6 +129,7 @@ def parse(text: str, path: str) -> Reading:
             row = _row(at, fields[start:], table, skipped)
             if row is not None:
                 table.rows.append(row)
+                runs.last, runs.largest = at, max(runs.largest, row.size)
         elif "#" in line and "busbw" in line and "size" in line:
             names = line[line.index("size") :].split()
             if table.rows:
@@ -132,23 +142,54 @@ def parse(text: str, path: str) -> Reading:
             if table.rows or table.ranks:
                 table = RunTable()
                 tables.append(table)
+            runs.begin(at)
+            runs.promised = _promised(line)
             found = _ITERATIONS.findall(line)
             table.iterations = int(found[-1 if len(found) < 2 else 1]) if found else None
             table.operation = named
         elif "Rank" in line and (match := _RANK.search(line)):
-            rank, group, host, device = match.groups()
+            rank, group, host, place, device = match.groups()
+            runs.place(f"{host} device {' '.join(place.split())}", at)
             table.ranks[int(rank)] = (int(group or 0), host)
             machine.setdefault("device", device.strip())
+            devices.setdefault(device.strip(), at)
+            hosts.setdefault(host_family(host), at)
         else:
             named = _facts(line, machine) or named
-            if "#" not in fields[0] and "#" not in fields[min(1, len(fields) - 1)]:
+            _closing(line, at, runs)
+            if (
+                _RCCL.match(line) is None
+                and "#" not in fields[0]
+                and "#" not in fields[min(1, len(fields) - 1)]
+            ):
                 skipped.append((at, unknown_line(line)))
+    runs.end(cut=True)
     samples: list[Sample] = []
     for table in tables:
-        samples += _samples(table, named, path, machine, skipped)
+        samples += _samples(table, named, path, machine, skipped, runs.faults)
     if not any(table.rows for table in tables) and not skipped and not samples:
         raise InputError(path, 1, "the run ended before its first result", "run it again")
-    return Reading(path, TITLE, tuple(samples), machine, tuple(sorted(skipped)))
+    return Reading(path, TITLE, tuple(samples), machine, tuple(sorted(skipped)),
+                   faults=tuple(sorted(runs.faults)), devices=tuple(devices.items()),
+                   hosts=tuple(hosts.items()))  # fmt: skip
+
+
+def _promised(line: str) -> int:
+    """The largest message that a header promises, 0 where it does not."""
+    found = _LARGEST.search(line)
+    return int(found[1] or found[2]) if found else 0
+
+
+def _closing(line: str, at: int, runs: Runs) -> None:
+    """Note the end of a run, and results that it found wrong."""
+    if "# Out of bounds values" in line or "# Avg bus bandwidth" in line:
+        runs.end()
+    elif "Reducing maxBytes" in line:
+        runs.promised = _promised(line)
+    if "Out of bounds values" in line and "FAILED" in line:
+        what = f"wrong results: {line.strip(' #')[:60]}"
+        advice = "find out what broke the run: its times are not to be trusted"
+        runs.faults.append(LogFault(at, "wrong results", what, advice))
 
 
 def _row_start(fields: Sequence[str]) -> int | None:
@@ -198,7 +239,12 @@ def _row(
 
 
 def _samples(
-    table: RunTable, named: str, path: str, machine: dict[str, Any], skipped: list[tuple[int, str]]
+    table: RunTable,
+    named: str,
+    path: str,
+    machine: dict[str, Any],
+    skipped: list[tuple[int, str]],
+    faults: list[LogFault],
 ) -> list[Sample]:
     if not table.rows:
         return []
@@ -212,7 +258,9 @@ def _samples(
         why = "the log does not say which operation this is: keep the line with the command"
         skipped += [(row.line, why) for row in table.rows]
         return []
-    if ranks is None and deduced is not None:
+    if ranks is not None:
+        faults += contradicted(table.rows, ranks, operation)
+    elif deduced is not None:
         ranks = deduced
         machine["ranks"] = f"{ranks}, from busbw/algbw: the device list is not in the log"
     hosts = {host for group, host in table.ranks.values() if group == counts[0]}
@@ -275,14 +323,29 @@ def deduce(rows: Sequence[TableRow], ranks: int | None, named: str) -> tuple[str
         operation = "reduce_scatter"
     else:
         operation = _gathers(rows)
-    known = {"allreduce": 2.0, "reduce_scatter": 1.0, "allgather": 1.0, "alltoall": 1.0}
-    top = known.get(operation)
+    top = RATIOS.get(operation)
     if ranks is not None or top is None or not 0 < ratio < top:
         return operation, None
     low, high = top / (top - ratio + slack), top / max(top - ratio - slack, 1e-12)
     nearest = round(top / (top - ratio))
     alone = nearest - 1 < low <= nearest <= high < nearest + 1 and nearest > 1
     return operation, nearest if alone else None
+
+
+def contradicted(rows: Sequence[TableRow], ranks: int, operation: str) -> list[LogFault]:
+    """A number of ranks that busbw/algbw denies: a header of another run, or one that was cut."""
+    top = RATIOS.get(operation)
+    pairs = [(t.algbw, t.busbw) for row in rows for t in row.timings if t.algbw > 0]
+    if top is None or ranks < 2 or not pairs:
+        return []
+    due = top * (1 - 1 / ranks)
+    if sum(abs(busbw - due * algbw) > 0.0051 * (1 + due) for algbw, busbw in pairs) < 2:
+        return []  # both are printed to two digits
+    algbw, busbw = max(pairs)
+    about = round(top / (top - busbw / algbw)) if busbw < top * algbw else "more"
+    what = (f"busbw/algbw is that of {about} ranks, and the device list has {ranks}: "
+            "the list is of another run, or lines of it are missing")  # fmt: skip
+    return [LogFault(rows[0].line, "counts", what, "give the whole log of one run")]
 
 
 def _gathers(rows: Sequence[TableRow]) -> str:
@@ -295,7 +358,9 @@ def _gathers(rows: Sequence[TableRow]) -> str:
 
 def _facts(line: str, machine: dict[str, Any]) -> str:
     """Learn from a line that is no row; the operation, when it names a program of ours."""
-    if match := _VERSION.search(line):
+    if match := _RCCL.search(line):
+        machine["tool"] = f"rccl-tests {match[1]}"
+    elif match := _VERSION.search(line):
         machine["tool"] = f"nccl-tests {match[1]}"
         if match[3]:
             machine["nccl"] = readable(int(match[3][:9]))
@@ -306,8 +371,6 @@ def _facts(line: str, machine: dict[str, Any]) -> str:
             machine["date"] = datetime.fromtimestamp(int(match[1]), UTC).date().isoformat()
         elif "20" in line and (match := _DAY.search(line)):
             machine["date"] = match[1]
-    if "FAILED" in line and "Out of bounds" in line:
-        machine["wrong"] = "the log says that results were out of bounds"
     if "_perf" in line and "concluded" not in line:
         for word in _PROGRAM.findall(line):
             if word in PROGRAMS:

@@ -3,7 +3,10 @@
 A bandwidth of b MB/s at m bytes is kept as the m/b seconds between two messages, with the window
 of messages in flight; of a bidirectional test half the sum is one direction's. A collective's
 log does not say how many ranks took part: `Reading.given(ranks=...)` supplies it. OSU counts
-one rank's part for what gathers, scatters and exchanges; we count the whole.
+one rank's part for what gathers, scatters and exchanges; we count the whole. Of a non-blocking
+call the pure communication counts, and the share of it that was hidden. Tests of MPI_Put and
+MPI_Get are `put` and `get`. What has a title and is none of these (neighbourhoods, atomics,
+threads, other programming models) is passed over with its reason.
 """
 
 from __future__ import annotations
@@ -16,10 +19,12 @@ from oracle.readers.logs import (
     LARGEST_MESSAGE,
     LONGEST_LINE,
     InputError,
+    LogFault,
     Reading,
     Sample,
     number,
     unknown_line,
+    unprefixed,
     usable,
 )
 
@@ -29,8 +34,7 @@ COLLECTIVES = {
     "allgather": "allgather",
     "allgatherv": "allgather",
     "alltoall": "alltoall",
-    "alltoallv": "alltoall",
-    "alltoallw": "alltoall",
+    "all-to-all": "alltoall",
     "bcast": "broadcast",
     "broadcast": "broadcast",
     "reduce": "reduce",
@@ -42,14 +46,35 @@ COLLECTIVES = {
     "scatterv": "scatter",
     "barrier": "barrier",
 }
+for _vector in ("v", "w"):
+    COLLECTIVES[f"alltoall{_vector}"] = COLLECTIVES[f"all-to-all{_vector}"] = "alltoall"
 PARTS = frozenset(("allgather", "alltoall", "gather", "scatter"))  # OSU's size is one rank's
+ONE_SIDED = {"put": "put", "get": "get"}
+ATOMICS = frozenset(("accumulate", "get_accumulate", "fetch_and_op", "compare_and_swap"))
+# a word of a title, and why its table is passed over
+UNPRICED = {
+    "neighborhood": "a neighbourhood test does not say who the neighbours are",
+    "neighbourhood": "a neighbourhood test does not say who the neighbours are",
+    "multi-threaded": "several threads of a process talk at once, and the log does not say how",
+    "multi-process": "several processes of a rank talk at once, and the log does not say how",
+    "partitioned": "partitioned sends are not priced",
+    "fan": "many senders of one receiver: congestion, not one call",
+    "hello": "the start of a job is no message",
+    "init": "the start of a job is no message",
+}
+LIBRARIES = {"mpi": "mpi", "nccl": "nccl", "rccl": "nccl", "oneccl": "ccl", "xccl": "ccl"}
+LAST = {"latency": 2**22, "bandwidth": 2**22, "bidirectional": 2**22}  # bytes, if nobody says -m
+LAST_COLLECTIVE = 2**20
 
 _TIMES = ("avg lat", "latency", "overall", "pure comm")  # the last one there is the time
-_TITLE = re.compile(r"# *(?:OSU|OMB-Py) (MPI|NCCL|RCCL|UPC\+?\+?|OpenSHMEM)(-[A-Z]+)? *(.+)")
+_TITLE = re.compile(
+    r"# *(?:OSU|OMB-Py) +(?:MPI_(?=[A-Z])|(MPI|NCCL|RCCL|oneCCL|XCCL|UPC\+\+|UPC|OpenSHMEM)\b)"
+    r"(-[A-Z]+)? *(.+)",
+    re.IGNORECASE,
+)
 _VERSION = re.compile(r"v(\d+\.\d+(?:\.\d+)?)")
 _PAIRS = re.compile(r"pairs: (\d{1,6})")
 _WINDOW = re.compile(r"window size: (\d{1,6})")
-_PREFIX = re.compile(r"^\s*(?:\[\d+,\d+\](?:<std(?:out|err)>)?:?|\d{1,6}:)\s*")
 
 
 @dataclass(slots=True)
@@ -64,11 +89,18 @@ class OsuTable:
     pairs: int | None = 1
     window: int = 1
     ranks: int | None = None
+    direction: str = ""
+    why: str = ""  # it is passed over
     column: int = 1
+    overlap: int | None = None
     least: int | None = None
     most: int | None = None
     iterations: int | None = None
-    scale: float = 1e-6
+    digits: int = 0  # decimals of its times
+    width: int = 0  # fields of its rows
+    short: bool = False  # the last row has fewer, or no time
+    largest: float = 0.0  # bytes, so far
+    line: int = 0  # of the last row
 
 
 def recognises(text: str) -> bool:
@@ -84,6 +116,7 @@ def parse(text: str, path: str) -> Reading:
     machine: dict[str, Any] = {"tool": "OSU micro-benchmarks"}
     samples: list[Sample] = []
     skipped: list[tuple[int, str]] = []
+    faults: list[LogFault] = []
     table: OsuTable | None = None
     for at, line in enumerate(text.splitlines(), 1):
         if not line or line.isspace():
@@ -92,77 +125,116 @@ def parse(text: str, path: str) -> Reading:
             skipped.append((at, f"a line of more than {LONGEST_LINE} characters"))
             continue
         if "[" in line or ":" in line:
-            line = _PREFIX.sub("", line)
+            line = unprefixed(line)
         if "#" in line[:2]:
-            table = _header(line, table, machine)
+            if match := _TITLE.match(line):
+                faults += _ended(table)
+                table = _title(match, machine)
+            elif line.startswith(("# OSU", "#OSU", "# OMB")):
+                table = OsuTable("", why=f"a title that nobody knows: {line.strip('# ')[:40]}")
+            else:
+                table = _header(line, table)
         elif table is None:
             skipped.append((at, unknown_line(line)))
         else:
             _row(line.split(), table, path, at, samples, skipped)
     if table is None:
         raise InputError(path, 1, "no table began: the title line is missing", "keep the whole log")
-    return Reading(path, TITLE, tuple(samples), machine, tuple(skipped))
+    faults += _ended(table)
+    if table.short and samples and samples[-1].where == f"{path}:{table.line}":
+        samples.pop()
+    return Reading(path, TITLE, tuple(samples), machine, tuple(skipped), faults=tuple(faults))
 
 
-def _header(line: str, table: OsuTable | None, machine: dict[str, Any]) -> OsuTable | None:
-    if match := _TITLE.match(line):
-        return _title(match, machine)
+def _ended(table: OsuTable | None) -> list[LogFault]:
+    """A table that stops before the tool would of its own accord."""
+    if table is None or table.why or not table.line or table.operation == "barrier":
+        return []
+    if table.short:
+        what = "the last row ends within its number: the file was cut off"
+        return [LogFault(table.line, "truncated", what, "give the whole log")]
+    last = LAST_COLLECTIVE if table.operation in COLLECTIVES.values() else LAST[table.kind]
+    if table.largest >= last:
+        return []
+    what = (f"the last message is of {table.largest:.0f} bytes, and the tool goes on to {last} "
+            "unless told: the run was cut off")  # fmt: skip
+    advice = "run it again to its end; large messages show the bandwidth"
+    return [LogFault(table.line, "truncated", what, advice)]
+
+
+def _header(line: str, table: OsuTable | None) -> OsuTable | None:
     if "Size" in line or "(us)" in line:
-        table = table or OsuTable("", operation="")
+        table = table or OsuTable("", why="the title line is missing")
         _columns(line, table)
     elif table is not None:
         if found := _PAIRS.search(line):
             table.pairs = int(found[1])
         if found := _WINDOW.search(line):
             table.window = int(found[1])
-        if "Buffer on" in line:
+        elif "window size: varied" in line:
+            table.why = "a table of many windows is not read: leave out -V"
+        if "threads:" in line:
+            table.why = UNPRICED["multi-threaded"]
+        if "Buffer on" in line or "Memory on" in line:
             table.memory = "host" if "HOST" in line and "DEVICE" not in line else "device"
     return table
 
 
 def _title(match: re.Match[str], machine: dict[str, Any]) -> OsuTable:
-    library, flavour, name = match[1].lower(), match[2] or "", match[3]
+    library, flavour, name = (match[1] or "MPI").lower(), match[2] or "", match[3]
     if version := _VERSION.search(name):
         machine["tool"] = f"OSU micro-benchmarks {version[1]}"
         name = name[: version.start()]
     if "OMB-Py" in match[0]:
         machine["tool"] = "OMB-Py"
-    words = name.lower().replace("-", " ").replace("/", " ").split()
-    library = "nccl" if library in ("nccl", "rccl") else library
-    table = OsuTable(" ".join(words), library=library)
+    words = name.lower().replace("/", " ").split()
+    first, _, device = words[0].partition("-") if match[1] is None and words else ("", "", "")
+    table = OsuTable(" ".join(words), library=LIBRARIES.get(library, library))
     # a plain MPI test uses host buffers; one that can use a device's says which it took
-    table.memory = "device" if flavour or library == "nccl" else "host"
-    collective = next((COLLECTIVES[w.removeprefix("i")] if w.removeprefix("i") in COLLECTIVES
-                       else COLLECTIVES[w] for w in words
-                       if w in COLLECTIVES or w.removeprefix("i") in COLLECTIVES), "")  # fmt: skip
-    if collective:
-        table.operation, table.pairs = collective, 1
-    elif "bandwidth" in words or "latency" in words:
-        one_sided = {"put", "get", "accumulate", "fop", "cas"} & set(words)
-        table.operation = "" if one_sided else "sendrecv"
-        table.ranks = 2
-        if "bandwidth" in words:
-            table.window = 64
-            table.kind = (
-                "bidirectional" if "bi" in words or "bidirectional" in words else "bandwidth"
-            )
-        if "multi" in words or "multiple" in words:
-            table.pairs = None
+    table.memory = "device" if flavour or device or library != "mpi" else "host"
+    if library not in LIBRARIES:
+        table.why = f"{match[1]} is another programming model"
+    elif first in ATOMICS:
+        table.why = "one-sided atomics are not priced"
+    else:
+        table.why = next((UNPRICED[word] for word in words if word in UNPRICED), "")
+    called = [word for each in words for word in (each, each.removeprefix("i"))]
+    operation = next((COLLECTIVES[word] for word in called if word in COLLECTIVES), "")
+    if operation and not first:
+        table.operation = operation
+    elif first in ONE_SIDED or "bandwidth" in words or "latency" in words:
+        _pairwise(table, first, words)
+    elif not table.why:
+        table.why = f"nothing that is priced: {table.name[:40] or 'no title'}"
     return table
+
+
+def _pairwise(table: OsuTable, first: str, words: list[str]) -> None:
+    """What a test of pairs of ranks measures."""
+    table.operation = ONE_SIDED.get(first, "sendrecv")
+    table.ranks, table.direction = 2, "one way"
+    if "bandwidth" in words:
+        both = {"bi-directional", "bidirectional"} & set(words)
+        table.window, table.kind = 64, "bidirectional" if both else "bandwidth"
+        table.direction = "both ways" if both else "one way"
+    if {"multi", "multiple"} & {word.partition("-")[0] for word in words}:
+        table.pairs = None
 
 
 def _columns(line: str, table: OsuTable) -> None:
     """Which column is the time, its bounds and its count; names are two blanks or more apart."""
     names = [n for n in re.split(r"\s{2,}|\t", line.lstrip("# \t").rstrip().lower()) if n]
     names = ["size", *names[1:]] if names and names[0].startswith("size") else names
-    table.least = table.most = table.iterations = None
+    table.least = table.most = table.iterations = table.overlap = None
     for k, name in enumerate(names):
         if name in ("mb/s", "bandwidth (mb/s)") or name.startswith(_TIMES):
             table.column = k
-        elif name.startswith("min lat"):
+        elif name.startswith(("min lat", "min comm")):
             table.least = k
-        elif name.startswith("max lat"):
+        elif name.startswith(("max lat", "max comm")):
             table.most = k
+        elif name.startswith("overlap"):
+            table.overlap = k
         elif name.startswith("iteration"):
             table.iterations = k
     if "mb/s" in line.lower() and table.kind == "latency":
@@ -182,15 +254,23 @@ def _row(
     if first is None or (not barrier and not fields[0].isdecimal()):
         skipped.append((at, unknown_line(" ".join(fields))))
         return
-    column = table.column if not barrier or table.column < len(fields) else 0
-    value = _value(fields, column)
-    size = 0.0 if barrier else first
-    if not table.operation:
-        skipped.append((at, f"nothing that is priced: {table.name[:40] or 'no title'}"))
-    elif not value or size > LARGEST_MESSAGE:
-        skipped.append(
-            (at, "the row ends before its number" if value is None else "no usable time")
-        )
+    width, size = len(fields), 0.0 if barrier else first
+    column = table.column if not barrier or table.column < width else 0
+    told = fields[column] if column < width else ""
+    value = number(told) if told else None
+    if table.why:
+        skipped.append((at, table.why))
+        return
+    point = told.find(".")
+    digits = len(told) - 1 - point if point >= 0 else 0
+    table.short = value is None or digits < table.digits or width < table.width
+    table.digits, table.width, table.line = max(digits, table.digits), max(width, table.width), at
+    table.largest = max(table.largest, size)
+    if value is None:
+        skipped.append((at, "the row ends before its number"))
+        return
+    if not value or size > LARGEST_MESSAGE:
+        skipped.append((at, "no usable time"))
     elif table.kind != "latency" and size == 0:
         skipped.append((at, "0 bytes have no bandwidth"))
     else:
@@ -201,25 +281,33 @@ def _row(
         if not usable(seconds):
             skipped.append((at, "no usable time"))
             return
+        samples.append(_sample(fields, table, size, seconds, value, f"{path}:{at}"))
+
+
+def _sample(
+    fields: list[str], table: OsuTable, size: float, seconds: float, value: float, where: str
+) -> Sample:
+    spread = count = hidden = None
+    if len(fields) > 2:
         low, high = _value(fields, table.least), _value(fields, table.most)
         spread = (high - low) / value / 2 if low is not None and high is not None else None
-        count = _value(fields, table.iterations)
-        samples.append(
-            Sample(
-                table.operation,
-                size,
-                seconds,
-                table.ranks,
-                iterations=int(count) if count else None,
-                groups=table.pairs,
-                window=table.window,
-                per_rank=table.operation in PARTS,
-                spread=spread if spread is None or spread >= 0 else None,
-                library=table.library,
-                memory=table.memory,
-                where=f"{path}:{at}",
-            )
-        )
+        count, hidden = _value(fields, table.iterations), _value(fields, table.overlap)
+    return Sample(
+        table.operation,
+        size,
+        seconds,
+        table.ranks,
+        iterations=int(count) if count else None,
+        groups=table.pairs,
+        window=table.window,
+        per_rank=table.operation in PARTS,
+        spread=spread if spread is None or spread >= 0 else None,
+        library=table.library,
+        memory=table.memory,
+        where=where,
+        direction=table.direction,
+        overlap=None if hidden is None else min(1.0, hidden / 100),
+    )
 
 
 def _value(fields: list[str], column: int | None) -> float | None:
