@@ -8,6 +8,7 @@ fit           the lower envelope of α-β lines, fitted to a pool
 entries       a fit as `collectives:` entries of a spec, and in words
 concurrency   several groups at once against one alone: contention, measured
 trust         whether logs contradict the system, each other or themselves
+streams       what tests between pairs say of links
 structure     levels and ports of a system, as topology files describe them
 spec_block    a block of YAML replaced in the text of a spec
 kernels       kernel curves fitted to measured kernels

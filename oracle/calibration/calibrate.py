@@ -129,7 +129,9 @@ class Calibration(Tabular):
 
     def text(self) -> str:
         """The fits as formulas with intervals, how well they do, and what they leave open."""
-        lines = [line for fit in self.libraries for line in fit.text()]
+        lines = [f"{found.level}: streams get {float(found.file):.0%} of the datasheet's bandwidth"
+                 for found in self.structure.findings if found.field == "share"]  # fmt: skip
+        lines += [line for fit in self.libraries for line in fit.text()]
         lines += [reading.summary() for reading in self.readings] + self.structure.text()
         for fit in self.fits:
             pool, big = fit.pool, fit.pool.nbytes >= 65536

@@ -13,6 +13,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from oracle.calibration.spec_block import plain
+from oracle.calibration.streams import links
 from oracle.readers.logs import InputError, Reading
 from oracle.spec.system import Level, System
 from oracle.spec.units import parse, show
@@ -81,6 +82,7 @@ def learned(readings: Iterable[Reading], system: System) -> Structure:
     for reading in readings:
         if reading.interference:
             _slowed(levels, inside, reading, system, found)
+    _streamed(levels, inside, readings, system, found)
     names = {level.name for level in levels}
     dropped = tuple(level.name for level in system.levels if level.name not in names)
     if levels == list(system.levels):
@@ -91,6 +93,22 @@ def learned(readings: Iterable[Reading], system: System) -> Structure:
         system, levels=tuple(levels), collectives=kept, library=library, calibrated_on=()
     )
     return Structure(learned, tuple(found), dropped)
+
+
+def _streamed(
+    levels: list[Level], inside: int, readings: Sequence[Reading], system: System,
+    found: list[Finding],
+) -> None:  # fmt: skip
+    """The part of the datasheet that streams of messages get, and a message's start-up."""
+    for beyond, at in ((False, inside - 1), (True, inside)):
+        if not 0 <= at < len(levels):
+            continue
+        told = links(readings, levels[at], beyond, system)
+        facts = {"share": told.share, "latency": told.latency}
+        facts = {name: value for name, value in facts.items() if value is not None}
+        if facts:
+            said = {"source": f"measured: {told.source}"}
+            levels[at] = _changed(levels[at], levels[at].name, facts, said, found)
 
 
 def _node(

@@ -1,0 +1,71 @@
+"""What tests between pairs of ranks say of a level's links: the part that streams get, and α.
+
+A stream of messages fills the ports that it goes by, so the largest of many pairs over what the
+datasheet's ports carry is the `share` of the bandwidth that messages get; a single small message
+is the level's α. Libraries with a cost model of their own count hops otherwise: theirs stays.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from math import ceil
+from statistics import median
+
+from oracle.network import nccl
+from oracle.readers.logs import PAIRWISE, Reading, Sample
+from oracle.spec.system import Level, System
+
+LARGE = 2**20  # bytes from which a stream is taken to fill its ports
+SMALL = 8  # bytes up to which a message is all start-up
+ABOVE = 1.05  # of a port's datasheet: a stream that is faster goes by more ports
+
+
+@dataclass(frozen=True)
+class Links:
+    """What pairs of ranks reached at one level, and the files that say so."""
+
+    share: float | None
+    latency: float | None
+    source: str
+
+
+def links(readings: Iterable[Reading], level: Level, beyond: bool, system: System) -> Links:
+    """What the readings' pairs tell of a level: nothing where none went over it alone."""
+    streams: dict[int, list[float]] = {}
+    starts: list[float] = []
+    files: dict[str, None] = {}
+    for reading in readings:
+        for one in reading.samples:
+            if not _over(one, beyond):
+                continue
+            if one.window > 1 and one.nbytes >= LARGE:
+                pairs = int(one.groups or 1)
+                streams.setdefault(pairs, []).append(pairs * one.nbytes / one.seconds)
+            elif one.window == 1 and one.nbytes <= SMALL and not nccl.serves(system):
+                starts.append(one.seconds)
+            else:
+                continue
+            files[reading.path] = None
+    share = None
+    if streams:
+        pairs = max(streams)
+        share = _share(median(streams[pairs]), pairs, level)
+    latency = median(starts) if starts else None
+    return Links(share, latency, ", ".join(path.rpartition("/")[2] for path in files))
+
+
+def _over(one: Sample, beyond: bool) -> bool:
+    """Whether a sample is of pairs whose messages all go over the level, one way."""
+    return (
+        one.operation in PAIRWISE and one.nodes is not None and (one.nodes > 1) == beyond
+        and one.direction in ("", "one way") and one.groups is not None and one.pair is None
+        and (beyond or one.memory == "device")
+    )  # fmt: skip
+
+
+def _share(rate: float, pairs: int, level: Level) -> float:
+    """Part of the datasheet's bandwidth of the ports that so many pairs fill, or need."""
+    ports = level.ports or 1.0
+    used = min(ports, max(pairs, ceil(rate / (level.bandwidth * ABOVE))))
+    return float(f"{min(1.0, rate / (used * level.bandwidth)):.3g}")
