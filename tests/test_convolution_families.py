@@ -287,3 +287,21 @@ def test_norms_of_tokens_lose_time_to_each_row() -> None:
     each = 8 * 128 / device.processors * 1e-6
     for k, (before, now) in enumerate(zip(found[0.0], found[1e-6], strict=True)):
         assert now - before == pytest.approx([(2 - k) * each] * len(rows), rel=1e-6)
+
+
+@pytest.mark.parametrize(("window", "stride", "vector"), [(3, 2, True), (2, 2, False),
+                                                          (3, 1, False)])  # fmt: skip
+def test_strided_windows_of_volumes_had_no_kernel_on_matrix_units(
+    window: int, stride: int, vector: bool
+) -> None:
+    """8³ points of 16 to 32 channels: the data gradient, 1 TFLOP/s of matrix units, 0.1 beside."""
+    device = replace(bare("conv3d", "stream"), peak={"fp16": 1e12, "fp32": 1e11})
+    three = ((8,) * 3, (window,) * 3, (stride,) * 3)
+    for part, strided, slow in (("data", "vector", vector), ("data", "matrix", False),
+                                ("forward", "vector", False)):  # fmt: skip
+        seconds = kernels.conv(
+            device, "fp16", 1, 16, 32, *three, part=part, family="conv3d", layout="first",
+            strided=strided, queued=True,
+        )  # fmt: skip
+        flop = 2 * 8**3 * 16 * 32 * window**3
+        assert seconds == pytest.approx(flop / (1e11 if slow else 1e12), rel=1e-6)

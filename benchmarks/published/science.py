@@ -76,7 +76,10 @@ def software(row: Row) -> str:
     # NVIDIA's apex has an Adam of one kernel; nnU-Net takes it from its second release on
     later = framework.startswith("PyTorch NGC 2") and not framework.startswith("PyTorch NGC 20.1")
     apex = "APEX" in flags or (later and row["model"].startswith("nnU-Net"))
-    return f"{name},kernels.optimizer=fused" if apex else name
+    # cuDNN up to 8.2, as its best practices for 3-D convolutions say
+    old = any(word in framework for word in ("NGC 20", "NGC 21.0", "cuDNN 8.1", "1.7.1"))
+    changes = ["kernels.optimizer=fused"] * apex + ["convolution.strided_volumes=vector"] * old
+    return ",".join([name, *changes])
 
 
 def plan(row: Row) -> str:

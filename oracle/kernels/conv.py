@@ -60,12 +60,14 @@ def conv(
     family: str | None = None,
     layout: str = "",
     workspace: float = np.inf,
+    strided: str = "matrix",
     queued: bool = False,
 ) -> Floats:
     """Seconds of a convolution's forward pass, data gradient or weight gradient.
 
     `layout` is the framework's, where the channels stand: "first", "last", or "turned": last, and
-    first for the library, with windows of more than one point.
+    first for the library, with windows of more than one point. `strided` is the library's units for
+    data gradients of volumes, channels first, whose windows are wider than their strides.
     """
     own = precision_on(device, precision)
     points, taps, strides = (product(three) for three in (extents_out, window, stride))
@@ -89,6 +91,10 @@ def conv(
         seconds = fastest(device, own, box, workspace)
     else:
         seconds = aligned(device, family, own, box, layout)
+    late = strided == "vector" and (family, layout, part) == ("conv3d", "first", "data")
+    if late and "fp32" in device.peak:
+        vector = implicit(device, family, "fp32", box)
+        seconds = np.where((strides > 1) & (taps > strides), vector, seconds)
     return powered(device, own, seconds + own_turns, box.flop, queued)
 
 

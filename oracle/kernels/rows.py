@@ -206,8 +206,8 @@ def _conv(at: _At, device: Device, precision: str, part: str) -> Floats:
     seconds = conv(
         device, precision, at(shard.micro), channels, filters, made, at.three(shard.model.window),
         at.three(shard.model.stride), groups, part, family=family,
-        layout=shard.software.convolution.stands(precision, rank),
-        workspace=shard.software.convolution.limit, queued=True,
+        layout=(chosen := shard.software.convolution).stands(precision, rank),
+        workspace=chosen.limit, strided=chosen.strided_volumes, queued=True,
     )  # fmt: skip
     # a bias is added by a kernel of its own, and its gradient summed by one
     passes = {"forward": 2.0, "data": 0.0, "weight": 1.0}[asked]

@@ -61,6 +61,9 @@ class Convolution:
     # them
     layout: Layout | dict[str, Layout] = ""
     volumes: Layout | dict[str, Layout] | None = None  # the same of volumes, if it differs
+    # units that take the data gradient of volumes, channels first, where windows are wider than
+    # their strides
+    strided_volumes: Literal["matrix", "vector"] = "matrix"
     source: str = ""
     sources: dict[str, str] = field(default_factory=dict, metadata={"hidden": True})
 
