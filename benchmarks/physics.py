@@ -28,6 +28,7 @@ from numpy.typing import NDArray
 import oracle
 from benchmarks.table import figure
 from oracle.kernels.curve import precision_on
+from oracle.models import masks
 from oracle.models.model import Model
 from oracle.network.collectives import named
 from oracle.plan.plan import parse, table
@@ -283,8 +284,12 @@ def peak(q: Question, found: Estimate, rng: random.Random) -> Iterator[Any]:
 
 
 def memory_traffic(q: Question, found: Estimate, rng: random.Random) -> Iterator[Any]:
-    """Each device reads its share of the weights in a pass, and writes it in the update."""
-    share = q.model.parameters * q.options.width / found.devices
+    """Each device reads its share of the weights in a pass, and writes it in the update.
+
+    But for tables, of which it reads and writes the rows that are looked up.
+    """
+    read = float(q.model.repeat @ (q.model.w * ~masks.tables(q.model)))
+    share = read * q.options.width / found.devices
     least = 2 * share / q.system.device.memory_bandwidth
     yield from _under("memory_bandwidth", q, found.seconds, least, "to read and write weights")
 
