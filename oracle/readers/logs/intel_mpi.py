@@ -202,6 +202,7 @@ def _row(fields: list[str], table: Benchmark, where: str, samples: list[Sample])
         where=where,
         direction=_direction(table.name) if paired else "",
         overlap=None if hidden is None else min(1.0, hidden / 100),
+        adjacent=table.groups > 1,
     ))  # fmt: skip
     return ""
 
