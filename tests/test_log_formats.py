@@ -57,6 +57,8 @@ def test_intel_mpi_groups_streams_and_overlap() -> None:
     imb = read("imb_multi.txt")
     pairs = [s for s in imb.samples if s.groups == 8]
     assert [s.seconds for s in pairs] == pytest.approx([20 * US, 21 * US])
+    placed = {s.groups: s.nodes for s in imb.given(ranks=16, nodes=2).samples if s.window == 1}
+    assert placed[8] == 1  # ranks side by side share a node, eight pairs or one
     (stream,) = (s for s in imb.samples if s.window > 1)
     # 305,175 messages a second both ways between two pairs
     assert stream.seconds == pytest.approx(2 * 2 / 305175)
@@ -269,6 +271,27 @@ def test_an_osu_row_cut_within_its_number_is_dropped_and_said(end: str) -> None:
     whole = logs.parse(head + "10.55", "x")  # nothing is missing but the end of its line
     assert len(whole.samples) == 2
     assert whole.faults[0].what.startswith("the last row has no end of line")
+
+
+def test_osu_in_a_page_with_validation() -> None:
+    text = ("    $ srun osu_alltoall -c\n    # OSU MPI All-to-All Personalized Exchange Latency Test v7.5"
+            "\n    # Size  Avg Latency(us)  Validation\n    1048576  5545.28  Pass\n")  # fmt: skip
+    (one,) = logs.parse(text, "x").samples
+    assert (one.operation, one.nbytes) == ("alltoall", 2**20)
+    wrong = logs.parse(text.replace("Pass", "Fail"), "x")
+    assert (wrong.samples, wrong.faults[0].kind) == ((), "wrong results")
+    broken = logs.parse(text[: text.index("    1048576")], "x")
+    assert broken.faults[0].what == "no result follows this title: the run broke off"
+
+
+def test_perftest_knows_whose_memory_it_sent() -> None:
+    text = (LOGS / "perftest_write_bw.txt").read_text().split("Send Bidirectional")[0]
+    off = text.replace(" Link type", " Use ROCm memory : OFF\n Link type")
+    assert {s.memory for s in logs.parse(off, "x").samples} == {"host"}
+    name = "Using ROCm Device with ID: 0, Name: AMD Instinct MI300X, PCI Bus ID: 0x5\n"
+    on = logs.parse(name + text, "x")
+    assert {s.memory for s in on.samples} == {"device"}
+    assert on.machine["device"] == "AMD Instinct MI300X"
 
 
 # what is said of a file

@@ -22,7 +22,7 @@ FEW = 0.08  # of the datasheet: less, at such sizes, is another machine or a pat
 # what a log itself shows: whether its numbers can be used all the same
 KINDS_OF_FAULT = {"truncated": "warn", "wrong results": "refuse", "counts": "refuse"}
 
-_MODEL = re.compile(r"(?:[a-z]{1,2}\d{1,4}[a-z]{0,2}|[2-9]0[5-9]0|6000)")
+_MODEL = re.compile(r"(?:[a-z]{1,2}\d{1,4}[a-z]{0,2}|[1-9]0[5-9]0|6000)")
 _NOT_MODEL = re.compile(r"(?:sxm|hbm|ddr|gddr|pcie|gen|nv)\d?[a-z]?|\d+gb|x\d+|e\d")
 _FORMS = ("pcie", "sxm")
 

@@ -80,7 +80,7 @@ def believed(readings: Sequence[Reading], name: str) -> str:
     from oracle.spec.catalogue import system
 
     found = concerns(readings, system(name))
-    faults = [Fault("E131", each.words, Place()) for each in found if each.severity == "refuse"]
+    faults = [Fault("E132", each.words, Place()) for each in found if each.severity == "refuse"]
     if faults:
         raise SpecError(name, faults)
     return "\n".join(f"warning: {each.words}" for each in found)

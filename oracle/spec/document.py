@@ -33,6 +33,7 @@ CODES = {
     "E110": "A name that is not among the known ones.",
     "E111": "A layer cannot be placed: its input's shape does not fit it.",
     "E130": "A log or table cannot be read as what it seems to be; nothing of it was used.",
+    "E132": "A log contradicts the system it is calibrated onto, another log, or itself.",
     "E131": "An export format cannot take this plan, or a file that is there stays as it is.",
     "E112": "A plan cannot be read: unknown strategy, unknown knob, or a degree below one.",
 }  # fmt: skip

@@ -87,6 +87,7 @@ class Sample(NamedTuple):
     direction: str = ""  # of a test of pairs: "one way", or "both ways" at once
     pair: tuple[int, int] | None = None  # the two devices of a node, where each pair is measured
     overlap: float | None = None  # of a call that computes meanwhile: the share that was hidden
+    adjacent: bool = False  # each of its groups is of ranks side by side, and fills nodes in turn
 
 
 class LogFault(NamedTuple):
@@ -173,7 +174,7 @@ def _given(
     groups = sample.groups or (pairs if pairwise else None)
     said = sample.nodes
     if said is None and nodes is not None:
-        members = (own or whole) * (groups or 1)
+        members = (own or whole) * (1 if sample.adjacent else groups or 1)
         fewer = whole and members < whole and whole % nodes == 0
         said = -(-members // (whole // nodes)) if fewer else nodes
     gathered = sample.per_rank and own is not None

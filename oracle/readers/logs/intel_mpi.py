@@ -62,7 +62,7 @@ WINDOW = 64  # messages in flight of Uniband and Biband
 _BEGIN = re.compile(r"# Benchmarking (?!:)(Multi-)?(\S+)")
 _PROCESSES = re.compile(r"#processes = (\d{1,9})")
 _GROUPS = re.compile(r"\( *(\d{1,9}) groups of (\d{1,9}) processes")
-_PART = re.compile(r"Intel\(R\) MPI Benchmark(?:s| Suite) V?(\d{1,4})(\S*), *(.*part)\b")
+_PART = re.compile(r"Intel ?\(R\) MPI Benchmark(?:s| Suite) V?(\d{1,4})(\S*), *(.*part)\b")
 _UNIT = re.compile(r"\[[^\]]*\]")
 
 
@@ -168,6 +168,8 @@ def _row(fields: list[str], table: Benchmark, where: str, samples: list[Sample])
     said = dict(zip(table.columns, (number(field) for field in fields), strict=False))
     if not table.ranks:
         return "the heading with the number of processes is missing"
+    if table.ranks < 2:
+        return "one process has nobody to talk to"
     size = said.get("bytes") if table.operation != "barrier" else 0.0
     parts = table.ranks if table.parts else 1
     if size is None or size * parts > LARGEST_MESSAGE:
@@ -202,6 +204,7 @@ def _row(fields: list[str], table: Benchmark, where: str, samples: list[Sample])
         where=where,
         direction=_direction(table.name) if paired else "",
         overlap=None if hidden is None else min(1.0, hidden / 100),
+        adjacent=table.groups > 1,
     ))  # fmt: skip
     return ""
 

@@ -98,6 +98,8 @@ class OsuTable:
     iterations: int | None = None
     digits: int = 0  # decimals of its times
     width: int = 0  # fields of its rows
+    began: int = 0  # the line of its title
+    wrong: int = 0  # the first line whose result was wrong
     short: bool = False  # the last row has fewer, or no time
     largest: float = 0.0  # bytes, so far
     line: int = 0  # of the last row
@@ -126,10 +128,13 @@ def parse(text: str, path: str) -> Reading:
             continue
         if "[" in line or ":" in line:
             line = unprefixed(line)
+        if line[:1].isspace():
+            line = line.lstrip()
         if "#" in line[:2]:
             if match := _TITLE.match(line):
                 faults += _ended(table)
                 table = _title(match, machine)
+                table.began = at
             elif line.startswith(("# OSU", "#OSU", "# OMB")):
                 table = OsuTable("", why=f"a title that nobody knows: {line.strip('# ')[:40]}")
             else:
@@ -148,7 +153,16 @@ def parse(text: str, path: str) -> Reading:
 
 def _ended(table: OsuTable | None) -> list[LogFault]:
     """A table that stops before the tool would of its own accord."""
-    if table is None or table.why or not table.line or table.operation == "barrier":
+    if table is None or table.why:
+        return []
+    if table.wrong:
+        what = "the validation of a result failed"
+        advice = "find out what broke the run: its times are not to be trusted"
+        return [LogFault(table.wrong, "wrong results", what, advice)]
+    if table.began and not table.line:
+        what = "no result follows this title: the run broke off"
+        return [LogFault(table.began, "truncated", what, "run it again to its end")]
+    if not table.line or table.operation == "barrier":
         return []
     if table.short:
         what = "the last row ends within its number: the file was cut off"
@@ -269,7 +283,10 @@ def _row(
     if value is None:
         skipped.append((at, "the row ends before its number"))
         return
-    if not value or size > LARGEST_MESSAGE:
+    if fields[-1] == "Fail":
+        table.wrong = table.wrong or at
+        skipped.append((at, "the result was wrong (its validation failed)"))
+    elif not value or size > LARGEST_MESSAGE:
         skipped.append((at, "no usable time"))
     elif table.kind != "latency" and size == 0:
         skipped.append((at, "0 bytes have no bandwidth"))

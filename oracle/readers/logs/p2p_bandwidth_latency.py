@@ -20,9 +20,9 @@ REPEATS = 5  # copies back to back
 SMALL = 16.0  # bytes of a copy whose latency is measured: four integers
 
 _BANDWIDTH = re.compile(
-    r"(Uni|Bi)directional P2P=(Enabled|Disabled) Bandwidth(?: \(P2P (Writes|Reads)\))? Matrix"
+    r"(Uni|Bi)directional P2P=(Enabled|Disabled) Bandwidth(?: \(P2P (Writes|Reads)\))?"
 )
-_LATENCY = re.compile(r"P2P=(Enabled|Disabled) Latency(?: \(P2P (Writes|Reads)\))? Matrix")
+_LATENCY = re.compile(r"P2P=(Enabled|Disabled) Latency(?: \(P2P (Writes|Reads)\))?")
 _DEVICE = re.compile(r"Device: (\d{1,4}), (.{1,80}?), pciBusID")
 _CANNOT = re.compile(r"Device=(\d{1,4}) CANNOT Access Peer Device=(\d{1,4})")
 

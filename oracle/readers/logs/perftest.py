@@ -37,6 +37,7 @@ _TEST = re.compile(
     r"\s*(RDMA_Write_imm|RDMA_Write|RDMA_Read|Send_imm|Send|Atomic)[ _]([\w ]*)Test\b",
     re.IGNORECASE,
 )
+_DEVICE = re.compile(r"device name = \[([^\]]{1,80})\]|Using ROCm Device .*Name: ([^,]{1,80}),")
 _RATE = re.compile(r"BW average\[([\w/]+)\]")
 
 
@@ -83,6 +84,7 @@ def parse(text: str, path: str) -> Reading:
             test.open, test.table = 0, False
         elif found := _TEST.match(line):
             test = _test(found[1], found[2])
+            test.memory = machine.pop("memory", "host")  # said before the heading
         elif "#bytes" in line and "#iterations" in line:
             rate = _RATE.search(line)
             test.rate, test.table = RATES.get(rate[1], 0.0) if rate else None, True
@@ -93,6 +95,7 @@ def parse(text: str, path: str) -> Reading:
                 skipped.append((at, reason))
         elif not _heading(line, test, machine):
             skipped.append((at, unknown_line(line)))
+    machine.pop("memory", None)
     faults = []
     if test.open:
         what = "the table has no closing line: the run was cut off here"
@@ -120,10 +123,15 @@ def _heading(line: str, test: PortTest, machine: dict[str, Any]) -> bool:
             machine["link"] = value[:40]
         elif key == "Number of qps" and value.isdecimal():
             test.pairs = max(1, int(value[:6]))
+        elif key.endswith("memory") and value in ("ON", "OFF"):
+            test.memory = "device" if value == "ON" else test.memory
         elif key == "TX depth" and value.isdecimal():
             test.depth = max(1, int(value[:6]))
-    if any(mark in line for mark in ("CUDA", "cuMem", "GPU buffer", "ROCm", "ROCM")):
+    if found := _DEVICE.search(line):
+        machine["device"] = (found[1] or found[2]).strip()
+    if found or any(mark in line for mark in ("CUDA", "cuMem", "GPU buffer")):
         test.memory = "device"
+        machine["memory"] = "device"  # and of the test whose heading follows
         return True
     return known or "address" in line or "***" in line
 
