@@ -50,6 +50,18 @@ def test_a_plan_does_not_know_the_others_of_its_table(
         assert not [*physics.alone(q, found, random.Random(seed))]
 
 
+def test_plans_in_another_order_of_kinds_keep_their_answers() -> None:
+    """Two of these three plans were given each other's seconds and bytes."""
+    plans = ["pipeline:4,segments=4 spatial:2", "pipeline:4,segments=4",
+             "pipeline:4,segments=4,schedule=gpipe spatial:2"]  # fmt: skip
+    said = ("vgg16", "mi300x-node")
+    found = oracle.estimate(*said, plans, 1000, software="hai-llm", precision="fp32")
+    for row, plan in enumerate(plans):
+        alone = oracle.estimate(*said, plan, 1000, software="hai-llm", precision="fp32")
+        assert found.seconds[row] == pytest.approx(alone.seconds[0], rel=1e-12)
+        assert found.memory[row] == alone.memory[0]
+
+
 def test_a_broken_law_is_found() -> None:
     """Seconds out of the air are below the peak and the memory's, and unlike those alone."""
     q = physics.question(0)

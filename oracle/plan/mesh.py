@@ -173,7 +173,7 @@ class Kinds:
     def take(self, rows: Array) -> tuple[Array, Kinds]:
         """(the kinds that some plans have, which of these each of them has)."""
         mine = self.row[rows]
-        if len(mine) == len(self.row):
+        if len(mine) == len(self.row) and (mine == self.row).all():  # not in another order
             return np.arange(len(self.first)), self
         few, row = distinct(mine[:, None])
         if len(few) == len(mine):
