@@ -15,7 +15,7 @@ from oracle.spec import catalogue
 
 DATA = Path(__file__).parent / "data"
 LOGS = sorted([*(DATA / "logs").iterdir(), *(DATA / "topology").iterdir()])
-INPUTS = 20_000
+INPUTS = 10_000
 WORDS = (
     b"0 1 -1 nan inf N/A 1e999 1e308 4294967296 18446744073709551616 010 1_000 # size time busbw "
     b"float sum { } [ ] < > \" ' , : = \\ \t \r \n \0 \xff \xe2\x80\xae <!DOCTYPE &a; GPU0 NV12 "

@@ -274,8 +274,12 @@ def test_an_osu_row_cut_within_its_number_is_dropped_and_said(end: str) -> None:
 
 
 def test_osu_in_a_page_with_validation() -> None:
-    text = ("    $ srun osu_alltoall -c\n    # OSU MPI All-to-All Personalized Exchange Latency Test v7.5"
-            "\n    # Size  Avg Latency(us)  Validation\n    1048576  5545.28  Pass\n")  # fmt: skip
+    text = """
+    $ srun osu_alltoall -c
+    # OSU MPI All-to-All Personalized Exchange Latency Test v7.5
+    # Size  Avg Latency(us)  Validation
+    1048576  5545.28  Pass
+"""
     (one,) = logs.parse(text, "x").samples
     assert (one.operation, one.nbytes) == ("alltoall", 2**20)
     wrong = logs.parse(text.replace("Pass", "Fail"), "x")
