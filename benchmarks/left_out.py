@@ -19,7 +19,7 @@ from typing import Any
 import numpy as np
 
 from oracle.calibration.fit import Floats
-from oracle.calibration.library import Place, typical
+from oracle.calibration.library import CONSTANTS, Place
 from oracle.calibration.library_fit import LibraryFit, trusted
 from oracle.calibration.pools import pools
 from oracle.network import nccl
@@ -85,7 +85,7 @@ def left_out(
     every: dict[str, list[tuple[Floats, Floats]]] = {}
     for name, place in places(tables):
         found = [(what, *told(place, by)) for what, by in splits(place)]
-        bare = place.error(typical(True).mean)
+        bare = place.error(CONSTANTS)
         found.append(("unfitted", bare, np.full(len(bare), np.nan)))
         for what, error, width in found:
             every.setdefault(what, []).append((error, width))

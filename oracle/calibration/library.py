@@ -22,7 +22,7 @@ from oracle.network import nccl
 from oracle.network.collectives import ALGORITHMS, menu
 from oracle.network.contention.cost import schedule_costs
 from oracle.network.contention.groups import RankGroups, closest_devices
-from oracle.network.contention.library import TREES, Term, factors, terms
+from oracle.network.contention.library import CHANNELS, TREES, Term, factors, terms
 from oracle.network.topology import network_of
 from oracle.readers.logs import Sample
 from oracle.spec.system import FACTORS, System
@@ -30,15 +30,18 @@ from oracle.spec.system import FACTORS, System
 Floats = NDArray[np.float64]
 Mask = NDArray[np.bool_]
 NAMES = (*((part, kind) for part in ("base", "hop", "bandwidth") for kind in FACTORS),
-         ("tree", ""), ("own", ""))  # fmt: skip
+         ("tree", ""), ("own", ""), ("few", ""), ("opened", ""))  # fmt: skip
+MANY = tuple(FACTORS.index(kind) for kind in CHANNELS)
 SOFT = 0.08  # relative error from which the loss grows linearly
 # factors where no log is read: inside a node the mean of A100, H100 and B200 nodes, each fitted to
 # its own logs, and of a copy of one's own part; between nodes the constants themselves
-INSIDE = (1.33, 1.45, 2.03, 1.58, 1.7, 0.75, 1.52, 0.8, 0.84, 0.93, 1.03, 0.91, 1.0, 0.67)
-BETWEEN = (*[1.0] * 12, 1.0, 0.5)
+INSIDE = (0.97, 1.11, 2.1, 1.3, 1.7, 0.54, 1.67, 0.55, 0.88, 0.87, 1.02, 0.89, 1.0, nccl.OWN,
+          0.09, 0.24)  # fmt: skip
+BETWEEN = (*[1.0] * 12, 1.0, 0.5, 0.09, 0.24)
 # 1σ of their logarithms: what a machine has in common for each part, and what is of each alone
 SHARED = (0.3, 0.2, 0.12)
-ALONE = (0.08, 0.3, 0.3, 0.08, 0.2, 0.35, 0.3, 0.3, 0.12, 0.12, 0.08, 0.08, 0.3, 0.35)
+ALONE = (0.08, 0.3, 0.3, 0.08, 0.2, 0.35, 0.3, 0.3, 0.12, 0.12, 0.08, 0.08, 0.3, 0.35, 0.5,
+         0.5)  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -52,6 +55,10 @@ class Prior:
     def root(self) -> Floats:
         """What makes the spread of all of them one, and free of each other."""
         return np.asarray(np.linalg.inv(np.linalg.cholesky(self.covariance)))
+
+
+# the library's constants alone, logarithms: all channels are open
+CONSTANTS = np.log([*[1.0] * 12, 1.0, nccl.OWN, 1.0, 1e-9])
 
 
 def typical(outside: bool) -> Prior:
@@ -123,10 +130,13 @@ class Place:
         count = len(FACTORS)
         by = np.exp(logs)
         base, hop, bandwidth = (by[k * count : (k + 1) * count][self.kind] for k in range(3))
-        tree, own = by[-2:]
+        tree, own, few, opened = by[3 * count :]
         speed = bandwidth * np.where(self.tree, tree, 1.0)
-        seconds = self.fixed + self.base * base + self.hops * hop
-        return np.asarray((seconds + (self.wire + own * self.own) / speed).min(axis=0))
+        call, wire = self.base * base, (self.wire + own * self.own) / speed
+        start, channels = call + self.fixed + self.hops * hop, np.isin(self.kind, MANY)
+        all_open = start + np.where(channels, opened * call, 0.0) + wire
+        short = start + np.where(channels, wire / few, wire)
+        return np.asarray(np.minimum(all_open, short).min(axis=0))
 
     def fitted(self, prior: Prior | None = None) -> Floats:
         """The logarithms of the factors: those of the prior where the samples say nothing."""

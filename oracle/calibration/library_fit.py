@@ -14,8 +14,8 @@ from oracle.calibration.library import NAMES, Floats, Mask, Place, Prior
 from oracle.calibration.pools import FEWEST
 from oracle.network import nccl
 from oracle.readers.logs import Reading, Sample
-from oracle.spec.doubt import AGAIN, FOLD, OPERATION
-from oracle.spec.system import Library, System
+from oracle.spec.doubt import AGAIN, COUSIN, FOLD
+from oracle.spec.system import FACTORS, Library, System
 from oracle.spec.units import show
 
 # operations whose every algorithm is one of the library's
@@ -64,20 +64,21 @@ class LibraryFit:
         away = np.maximum(0.0, np.log(np.maximum(low / place.ranks, place.ranks / high)))
         known = {one.operation for one in self.place.samples}
         other = np.array([one.operation not in known for one in place.samples])
-        doubt = np.maximum(AGAIN, self.sigma) + FOLD * away + OPERATION * other
+        doubt = np.maximum(AGAIN, self.sigma) + FOLD * away + COUSIN * other
         return np.asarray(np.expm1(NORMAL90 * doubt))
 
     @cached_property
     def entry(self) -> Library:
         """The entry of a spec."""
-        found: dict[str, dict[str, float]] = {"base": {}, "hop": {}, "bandwidth": {}}
-        values = [float(f"{value:.3g}") for value in np.exp(self.logs)]
-        for (part, kind), value in zip(NAMES[:-2], values, strict=False):
-            found[part][kind] = value
+        found = {name: float(f"{value:.3g}") for name, value in
+                 zip(NAMES, np.exp(self.logs).tolist(), strict=True)}  # fmt: skip
+        base, hop, bandwidth = (
+            {kind: found[part, kind] for kind in FACTORS} for part in ("base", "hop", "bandwidth")
+        )
         ranks, sizes = self.place.ranks, self.place.nbytes
         return Library(
-            self.level, self.source, **found, tree=values[-2], own=values[-1],
-            error=float(f"{self.sigma:.3g}"),
+            self.level, self.source, base, hop, bandwidth, found["tree", ""], found["own", ""],
+            found["few", ""], found["opened", ""], error=float(f"{self.sigma:.3g}"),
             operations=tuple(sorted({one.operation for one in self.place.samples})),
             ranks=(int(ranks.min()), int(ranks.max())),
             sizes=(float(sizes.min()), float(sizes.max())),

@@ -45,6 +45,9 @@ def block(entries: Sequence[Calibrated]) -> str:
     return "\n".join(lines) + "\n"
 
 
+ALONE = ("tree", "own", "few", "opened", "error")  # numbers of a `Library` that are of all kinds
+
+
 def library_block(entries: Sequence[Library]) -> str:
     """The `library:` block of a system spec."""
     lines = ["library:"]
@@ -53,7 +56,7 @@ def library_block(entries: Sequence[Library]) -> str:
         for name in ("base", "hop", "bandwidth"):
             pairs = ", ".join(f"{kind}: {value:g}" for kind, value in getattr(e, name).items())
             lines += [f"    {name}: {{{pairs}}}"] if pairs else []
-        lines += [f"    {name}: {getattr(e, name):g}" for name in ("tree", "own", "error")]
+        lines += [f"    {name}: {getattr(e, name):g}" for name in ALONE]
         lines += [f"    operations: [{', '.join(e.operations)}]"] if e.operations else []
         lines += [f"    ranks: [{', '.join(str(p) for p in e.ranks)}]"] if e.ranks else []
         lines += (

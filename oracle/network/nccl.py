@@ -153,6 +153,9 @@ def choice(op: str, net: NcclNetwork, nbytes: Number) -> tuple[NDArray[np.str_],
 SUPPORTED = frozenset(("ring", "rings", "double_tree", "scattered", "direct", "pairwise", "chain"))
 # part of a link's datasheet bandwidth that messages get
 LINK_SHARE = {"nvlink": 20 / 25, "pcie": 12 / 16, "network": 12 / 12.5}
+# of its own part of a message, what a rank copies as if it were sent: the mean of A100, H100 and
+# B200 nodes, each fitted to its own logs
+OWN = 0.66
 # part of what messages get, by protocol
 PROTOCOL_SHARE = {"ring": (0.5, 0.92, 1.0), "double_tree": (0.92 / 3.8, 0.92 * 120 / 128, 0.92)}
 

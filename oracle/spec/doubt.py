@@ -14,7 +14,7 @@ squares; what is said to come `on top` of another adds to it, since both err the
                                          err by on devices that were measured
     messages  fitted                     what the fit states, AGAIN at least
               sizes, ranks, level        on top, FOLD for each e-fold or level beyond
-              another operation's ring   on top, OPERATION
+              another operation's ring   on top, OPERATION; by a library's model, COUSIN
               a library's constants      LIBRARY, and SHORT inside a node
               a datasheet                DATASHEET, and SHORT
     host      the framework's own work   HOST of it
@@ -60,7 +60,7 @@ SIBLING, PRECISION = 1.25, 2.0
 UNTILED = 0.5
 FAMILY = 0.6
 AGAIN = 0.03
-OPERATION = 0.1
+OPERATION, COUSIN = 0.1, 0.05
 LIBRARY, DATASHEET = 0.2, 0.3
 SHORT = {"inside": 0.45, "between": 1.7, "share": 0.25}
 CHANGED = 0.05

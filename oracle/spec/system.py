@@ -132,6 +132,8 @@ class Library:
     bandwidth: dict[str, Ratio] = field(default_factory=dict)
     tree: Ratio = 1.0  # on the bandwidth of trees, beside
     own: Ratio = 0.0  # of its own part of a message, what a rank copies as if it were sent
+    few: Ratio = 1.0  # on the bandwidth of the few channels that short messages open
+    opened: Ratio = 0.0  # of a call's base, what it takes to open all channels
     error: Ratio = 0.0  # relative, 1σ, of what was left out
     operations: tuple[str, ...] = ()
     ranks: tuple[Count, ...] = ()  # range covered

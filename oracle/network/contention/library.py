@@ -22,11 +22,12 @@ from oracle.network.collectives.alltoall import ScatteredAlltoall
 from oracle.network.contention.cost import Cost
 from oracle.network.contention.line import CostLine
 from oracle.network.topology import Topology
-from oracle.spec.doubt import AGAIN, FOLD, LIBRARY, OPERATION
+from oracle.spec.doubt import AGAIN, COUSIN, FOLD, LIBRARY
 from oracle.spec.system import Library, System
 
 RINGS = ("ring", "rings", "bidirectional_ring", "chain")
 TREES = ("double_tree",)
+CHANNELS = ("LL", "LL128", "pairs")  # kinds whose short messages do with few
 
 
 @dataclass(frozen=True)
@@ -94,18 +95,27 @@ def factors(system: System, outside: bool) -> Library | None:
 
 def corrected(
     term: Term, inner: Library | None, outer: Library | None, outside: bool
-) -> tuple[float, float]:
-    """(seconds to start, seconds per byte) with the factors of either place."""
+) -> Iterator[tuple[float, float]]:
+    """(seconds to start, seconds per byte) with the factors of either place.
+
+    Twice where short messages open a few channels only: all of them, and those few.
+    """
     kind, mine = term.kind, outer if outside else inner
 
     def factor(place: Library | None, what: str) -> float:
         return 1.0 if place is None else getattr(place, what).get(kind, 1.0)
 
-    start = term.base * factor(mine, "base") + term.inside * factor(inner, "hop")
-    start += term.between * factor(outer, "hop")
-    per_byte = term.per_byte + (mine.own if mine else 0.0) * term.own
-    trees = mine.tree if mine and term.algorithm in TREES else 1.0
-    return start, per_byte / factor(mine, "bandwidth") / trees
+    base = term.base * factor(mine, "base")
+    start = base + term.inside * factor(inner, "hop") + term.between * factor(outer, "hop")
+    if mine is None:
+        yield start, term.per_byte + nccl.OWN * term.own
+        return
+    trees = mine.tree if term.algorithm in TREES else 1.0
+    per_byte = (term.per_byte + mine.own * term.own) / factor(mine, "bandwidth") / trees
+    if mine.opened and kind in CHANNELS:
+        yield start, per_byte / mine.few
+        start += mine.opened * base
+    yield start, per_byte
 
 
 def library_lines(
@@ -118,12 +128,12 @@ def library_lines(
     if mine is not None:
         away = _folds(mine, p)
         known = not mine.operations or op in mine.operations
-        doubt = min(1.0, max(AGAIN, mine.error) + FOLD * away + OPERATION * (not known))
+        doubt = min(1.0, max(AGAIN, mine.error) + FOLD * away + COUSIN * (not known))
         origin, sizes, beyond, short = "fitted", mine.sizes, away > 0 or not known, 0.0
     for term in found:
-        start, per_byte = corrected(term, inner, outer, outside)
-        yield CostLine(f"{term.algorithm}/{term.protocol}", start, per_byte, term.cost.phi,
-                       term.cost.full, origin, doubt, short, sizes, beyond)  # fmt: skip
+        for start, per_byte in corrected(term, inner, outer, outside):
+            yield CostLine(f"{term.algorithm}/{term.protocol}", start, per_byte, term.cost.phi,
+                           term.cost.full, origin, doubt, short, sizes, beyond)  # fmt: skip
 
 
 def _folds(mine: Library, p: int) -> float:
