@@ -318,6 +318,8 @@ def measured(reference: Path, quick: bool) -> dict[str, Any]:
     if not {"abci", "intranode"} & set(skipped):
         for what, each in left_out(nccl_tables(reference, quick), rows.append).items():
             for stat, value in each.items():
+                if not np.isfinite(value):  # constants alone have no interval of their own
+                    continue
                 goal = f"at most {AIMS[what]:.0%}" if stat == JUDGED.get(what, "median") else ""
                 figure(f"left_out.{what}.{stat}", value, "relative", goal)
     for protocols in (1, 2):

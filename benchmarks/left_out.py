@@ -102,4 +102,6 @@ def left_out(
 
 
 def _covered(error: Floats, width: Floats) -> float:
+    if np.isnan(width).any():
+        return float("nan")
     return float((np.abs(np.log1p(error)) <= np.log1p(width)).mean())

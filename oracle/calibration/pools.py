@@ -169,6 +169,8 @@ def _placed(sample: Sample, system: System) -> tuple[Sample | None, str]:
         return None, "nothing is sent"
     if sample.window > 1:
         return None, "a stream of messages tells no latency"
+    if sample.direction == "both ways":
+        return None, "both ways at once: half of it is not one way"
     nodes = sample.nodes
     if nodes is None and sample.operation == "sendrecv":
         return None, "the log does not say whether the two ranks share a node"
