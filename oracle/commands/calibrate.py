@@ -3,6 +3,8 @@
 oracle calibrate FILE... --onto SYSTEM -o NEW.yaml           nccl-tests, OSU, our own files;
                                                              nvidia-smi topo -m, NCCL's XML, Slurm
 oracle calibrate compute TABLE... --onto DEVICE -o NEW.yaml  measured kernels
+oracle calibrate run LOG... MODEL SYSTEM --plan PLAN --batch B -o PROFILE.yaml
+                                                             logs and profiles of training runs
 """
 
 from __future__ import annotations
@@ -11,8 +13,9 @@ import argparse
 from pathlib import Path
 from typing import Any
 
+from oracle.commands import calibrate_run
 from oracle.commands.arguments import result_arguments, whole
-from oracle.commands.parser import Answer, formatted
+from oracle.commands.parser import Answer, Usage, formatted
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:
@@ -20,17 +23,22 @@ def arguments(parser: argparse.ArgumentParser) -> None:
         "files",
         nargs="+",
         metavar="FILE",
-        help="logs, or - for standard input; `compute` first for kernels",
+        help="logs, or - for standard input; `compute` first for kernels, `run` for training runs",
     )
-    parser.add_argument("--onto", required=True, metavar="SYSTEM", help="a system, or a device")
+    parser.add_argument("--onto", metavar="SYSTEM", help="a system, or a device")
     parser.add_argument("-o", "--output", metavar="NEW.yaml", help="the new spec; never the old")
     parser.add_argument("--ranks", type=whole, metavar="P", help="where the logs do not say")
     parser.add_argument("--nodes", type=whole, metavar="N", help="where the logs do not say")
     parser.add_argument("--plot", metavar="FILE", help="points, fits and residuals as a figure")
+    calibrate_run.arguments(parser)
     result_arguments(parser, file=False)
 
 
 def run(asked: argparse.Namespace) -> Answer:
+    if asked.files[0] == "run":
+        return calibrate_run.run(asked)
+    if not asked.onto:
+        raise Usage("the following arguments are required: --onto")
     if asked.files[0] == "compute":
         return kernels(asked)
     from oracle.calibration.calibrate import calibrate

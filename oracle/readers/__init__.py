@@ -1,6 +1,7 @@
 """Files of other tools, read: logs, topologies, kernels, models, jobs; one module a format.
 
 logs/         logs of collectives, and topologies: every module is a format, found by itself
+runs/         logs and profiles of training runs: every module is a format, found by itself
 node_levels   the levels of a node, from its NVLinks and PCIe roots
 onnx_bytes    the bytes of an ONNX file without the values of its tensors
 kernels       CSV of measured kernels
