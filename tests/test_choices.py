@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from functools import partial
+from typing import Any
 
 import numpy as np
 import pytest
@@ -56,6 +57,41 @@ def drawn(space: Space, count: int, rng: np.random.Generator) -> Floats:
         rows[:, column] = rng.choice(values, size=count)
     rows[:, space.micro] = np.maximum(1, space.share(rows) // rng.integers(1, 9, size=count))
     return space.sound(rows)
+
+
+@pytest.mark.parametrize(("name", "system", "count"), [
+    ("small-transformer", BUILT, 1500), ("experts", BUILT, 1500), ("resnet50", "abci", 100),
+    ("cosmoflow-128", "abci", 100), ("gpt2-xl", "abci", 150),
+])  # fmt: skip
+def test_only_plans_that_take_longer_are_left_out(name: str, system: Any, count: int) -> None:
+    """What is left out for its own work alone is slower than what was asked for, and some is."""
+    machine, model = oracle.system(system), MODELS.get(name) or oracle.model(name)
+    options = options_for(model, machine, "fp16", "adam")
+    space = Space(model, 16, 64, tuple(strategies()))
+    plan = space.plan(drawn(space, count, np.random.default_rng(1)))
+    seconds, lawful = np.empty(len(plan)), np.zeros(len(plan), bool)
+    for rows, part in evaluate.blocks(model, machine, plan, options):
+        seconds[rows], lawful[rows] = part.seconds, part.lawful
+    left = 0
+    for most in np.quantile(seconds, (0.02, 0.2)).tolist():
+        priced = np.zeros(len(plan), bool)
+        for rows, part in evaluate.blocks(model, machine, plan, options, most=most):
+            priced[rows] = True
+            assert np.allclose(part.seconds, seconds[rows], rtol=1e-12)
+        assert priced[lawful & (seconds <= most)].all()
+        left += int((~priced).sum())
+    assert left
+
+
+@pytest.mark.parametrize("name", MODELS)
+def test_what_is_left_out_would_not_be_shown(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    some = oracle.recommend(MODELS[name], BUILT, devices=16, batch=64, top=5)
+    monkeypatch.setattr("oracle.ask.candidates.NO_RIVAL", math.inf)
+    every = oracle.recommend(MODELS[name], BUILT, devices=16, batch=64, top=5)
+    assert every.tried == some.tried + some.slower
+    assert every.slower == 0
+    assert np.allclose(some.estimate.seconds, every.estimate.seconds, rtol=1e-9)
+    assert some.estimate.plans == every.estimate.plans
 
 
 @pytest.mark.parametrize("name", MODELS)

@@ -1,6 +1,7 @@
 """Questions about many predictions: which plan is best, why, what if, and was it right.
 
 search      the best plans of a space
+candidates  plans that were tried, and which stands for a product of degrees
 climb       climbing on from the best plans
 space       every product of degrees, every knob worth trying
 ranking     the plans that fit, best first

@@ -117,6 +117,7 @@ def _double_steps(space: Space, row: Floats) -> Floats:
     for one, other in combinations(columns, 2):
         for value, second in product(changes[one], changes[other]):
             found.append(changed(changed(row[None], one, value), other, second))
+    changes[space.micro] = space.values(row, space.micro, reach=2)  # a factor of two on two axes
     for column, values in changes.items():
         found += [changed(moved, column, value) for value in values]
     return np.concatenate(found)

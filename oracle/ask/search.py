@@ -7,17 +7,20 @@
 3. Numbers that a knob may take (chunks of a stage, say) are scanned for the best products.
 4. The best climb: any one knob is changed, any two, or a degree moved from one axis to another,
    until nothing is better. What takes long to price is tried of the few best that have its axis.
+
+Whatever can be neither shown nor a rival, since its own work alone takes too long, is not priced.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from itertools import pairwise
 from typing import Any
 
 import numpy as np
 
+from oracle.ask.candidates import NO_RIVAL, TIE, Candidates, Representative
 from oracle.ask.climb import changed, climb
 from oracle.ask.ranking import Ranking
 from oracle.ask.space import Floats, Space
@@ -26,7 +29,6 @@ from oracle.plan import launchable
 from oracle.plan.mesh import distinct
 from oracle.plan.plan import Plan
 from oracle.plan.strategies import strategies
-from oracle.predict import evaluate
 from oracle.predict.estimate import estimate
 from oracle.spec.document import refusal, suggest
 from oracle.spec.options import Options
@@ -40,10 +42,6 @@ SIZES = (1.0, 2.0, 4.0, 8.0, 16.0)  # and of the promising
 NEAR = 0.5  # of a limit that may be missing where knobs have not been turned
 NEAREST = 5  # misses to show when nothing fits
 RIVALS = 40  # products that may be the best, beside those that are shown
-NO_RIVAL = 1.4  # times the best: from there on a plan is none
-HOPE = 1.1  # times the best: what a plan may come to whose stages shall be dealt otherwise
-ROUNDED = 12  # digits to which values differ
-TIE = 0.01  # settings of one product this near to its best are told apart by simplicity
 
 
 def recommend(
@@ -69,8 +67,8 @@ def recommend(
         counts = [d for d in range(1, devices + 1) if devices % d == 0]
     pools = []
     for count in counts:
-        pool = Candidates(Space(model, count, batch, allowed, options.ideal, told), system, options,
-                    objective, lines)  # fmt: skip
+        space = Space(model, count, batch, allowed, options.ideal, told)
+        pool = Candidates(space, system, options, objective, lines, top)
         explore(pool, max(FIRST, top))
         pools.append(pool)
     if not any(len(pool.rows) for pool in pools):
@@ -119,151 +117,6 @@ def _simplest_first(fitting: list[Representative]) -> list[Representative]:
     return [first, *(each for each in fitting if each is not first)]
 
 
-@dataclass(frozen=True)
-class Representative:
-    """One product of degrees with the setting of its knobs that stands for it."""
-
-    pool: Candidates
-    row: int  # of the pool
-    fastest: int  # the best of all its settings, however many knobs it turns
-    fits: bool
-    value: float
-    least: float  # of `fastest`
-    short: float  # how far from feasible
-
-    @property
-    def simplicity(self) -> tuple[float, ...]:
-        """Axes, devices, bytes of a device: the fewer the simpler."""
-        space = self.pool.space
-        axes = (self.pool.rows[self.row, : space.micro] > 1).sum()
-        return float(axes), float(space.devices), float(self.pool.held[self.row])
-
-
-class Candidates:
-    """All candidates that were evaluated, each once: a row of numbers, its value, what it lacks."""
-
-    def __init__(
-        self, space: Space, system: System, options: Options, objective: str, lines: Any
-    ) -> None:
-        self.space, self.system, self.options = space, system, options
-        self.objective, self.lines = objective, lines
-        self.rows = np.empty((0, len(space.columns)))
-        self.value, self.short = np.empty(0), np.empty(0)  # how far from feasible: 0 where it fits
-        self.even = np.empty(0)  # the value if stages were equal and none waited for another
-        self.held = np.empty(0)  # bytes of a device; infinite where a plan breaks another rule
-        self.known: set[bytes] = set()
-        self.least: dict[bytes, float] = {}  # what no plan of a product of degrees is better than
-        self.slower = 0  # products that were left out for it
-
-    def bound(self, usual: Floats) -> Floats:
-        """What candidates come to if their work is all there is; remembered of their products."""
-        least: Floats = np.zeros(len(usual))
-        if self.objective != "memory" and len(usual):
-            plan = self.space.plan(usual)
-            least = evaluate.least(self.space.model, self.system, plan, self.options)
-            least = _judged(least, plan, self.objective)
-        self.least = dict(zip(self.degrees(usual), least.tolist(), strict=True))
-        return least
-
-    def degrees(self, rows: Floats) -> list[bytes]:
-        """The product of each candidate."""
-        return [row.tobytes() for row in rows[:, : self.space.micro]]
-
-    def rivals(self, rows: Floats) -> Floats:
-        """Candidates of products that may be rivals of the best, whatever their knobs."""
-        most = NO_RIVAL * self.best()
-        return rows[[self.least.get(name, 0.0) <= most for name in self.degrees(rows)]]
-
-    def add(self, rows: Floats, lawful: bool = True) -> None:
-        """Evaluate candidates that nobody has; `lawful`: only those that break no rule."""
-        rows = self.rivals(rows)
-        if not len(rows):
-            return
-        rows = self.space.sound(rows)
-        if lawful:
-            rows = rows[self.space.ruled(rows)]
-        names = [row.tobytes() for row in rows]
-        table = rows[[name not in self.known for name in names]]
-        if not len(table):
-            return
-        value, even, short, held = (np.empty(len(table)) for _ in range(4))
-        plan, model = self.space.plan(table), self.space.model
-        for at, part in evaluate.blocks(model, self.system, plan, self.options, self.lines):
-            value[at] = _value(part, self.objective, part.seconds)
-            even[at] = _value(part, self.objective, part.step.even)
-            short[at] = np.where(part.feasible, 0.0, _shortage(part))
-            held[at] = np.where(part.lawful, part.held.total, np.inf)
-        self.rows = np.concatenate([self.rows, table])
-        self.value = np.concatenate([self.value, value])
-        self.even = np.concatenate([self.even, even])
-        self.short = np.concatenate([self.short, short])
-        self.held = np.concatenate([self.held, held])
-        self.known.update(names)
-
-    @property
-    def hopeful(self) -> Any:
-        """Which may come near the best by the cuts, chunks and turns of their pipeline."""
-        return self.even <= HOPE * self.best()
-
-    @property
-    def fits(self) -> Any:
-        return self.short == 0
-
-    def plan(self, number: int) -> Plan:
-        """The plan of one candidate."""
-        return self.space.plan(self.rows[number][None])
-
-    def riskier(self) -> Representative:
-        """The best of what is expected to fit, but not as surely as is asked for."""
-        capacity = float(self.options.max_memory or self.system.device.memory)
-        value = np.where((self.held <= capacity) & ~self.fits, self.value, np.inf)
-        row = int(np.argmin(value)) if len(value) else 0
-        least = float(value[row]) if len(value) else np.inf
-        return Representative(self, row, row, False, least, least, 0.0)
-
-    def products(self) -> tuple[Any, Any]:
-        """(a candidate of each product of degrees, the product of each candidate)."""
-        plan = self.space.plan(self.rows)
-        return distinct(np.hstack([axis.degree for axis in plan.axes if axis.degrees]))
-
-    def best(self) -> float:
-        """The least value of what fits."""
-        return float(self.value[self.fits].min(initial=np.inf))
-
-    def leading(self, most: int, among: Any = True) -> list[int]:
-        """The best candidates of different degrees: those that fit, else the nearest misses."""
-        value = self.value / self.value.min(initial=np.inf)
-        order = np.lexsort((value.round(ROUNDED), self.short))  # of equals the first
-        order = order[np.broadcast_to(among, order.shape)[order]]
-        found: dict[bytes, int] = {}
-        for number in order.tolist():
-            found.setdefault(self.rows[number, : self.space.micro].tobytes(), number)
-            if len(found) == most:
-                break
-        return list(found.values())
-
-    def settings(self) -> Iterator[Representative]:
-        """Each product once, by its simplest setting among its best; else by its nearest miss."""
-        if not len(self.rows):
-            return
-        first, product = self.products()
-        turned = self.space.turned(self.rows)
-        order = np.lexsort((self.value, self.short, product))
-        begin = np.searchsorted(product[order], np.arange(len(first) + 1))
-        for start, stop in pairwise(begin.tolist()):
-            members = order[start:stop]
-            fastest = int(members[0])
-            if self.short[fastest]:
-                yield Representative(self, fastest, fastest, False, self.value[fastest], np.inf,
-                              self.short[fastest])  # fmt: skip
-                continue
-            most = self.value[fastest] * (1 + TIE)
-            near = members[self.fits[members] & (self.value[members] <= most)]
-            row = int(near[np.lexsort((self.value[near], turned[near]))[0]])
-            least = self.value[fastest]
-            yield Representative(self, row, fastest, True, self.value[row], least, 0.0)
-
-
 def explore(pool: Candidates, first: int) -> None:
     """Fill a pool with the candidates that are worth looking at, the `first` of least work."""
     space = pool.space
@@ -272,10 +125,10 @@ def explore(pool: Candidates, first: int) -> None:
         _look(pool, usual)
         return
     quick = np.isin(np.arange(len(usual)), np.argsort(pool.bound(usual), kind="stable")[:first])
-    _look(pool, usual[quick])
-    others = pool.rivals(usual[~quick])
-    _look(pool, others)
-    pool.slower = len(usual) - int(quick.sum()) - len(others)
+    waits = _pipelined(space, usual)  # takes long to price, and is mostly slower: second
+    for some in (quick & ~waits, quick & waits):
+        _look(pool, usual[some])
+    _look(pool, pool.rivals(usual[~quick]))
     kept = _promising(pool, KEPT)
     if len(kept):
         pool.add(_spared(space, space.usual(kept)))
@@ -350,25 +203,6 @@ def _scan(pool: Candidates) -> None:
             rows = np.concatenate([np.array(best), *_cut(space, np.array(best), FEW)])
             values = space.knobs[name, knob]
             pool.add(np.concatenate([changed(rows, column, value) for value in values]))
-
-
-def _value(part: evaluate.Block, objective: str, seconds: Any) -> Any:
-    return part.held.total if objective == "memory" else _judged(seconds, part.plan, objective)
-
-
-def _judged(seconds: Any, plan: Plan, objective: str) -> Any:
-    """What so many seconds of plans count for."""
-    return seconds * plan.devices[:, 0] if objective == "cost" else seconds
-
-
-def _shortage(part: evaluate.Block) -> Any:
-    """How far a plan is from feasible: the sum over broken limits of how much is missing."""
-    over = [
-        np.maximum(rule.wanted / np.maximum(rule.allowed, 1e-9), 1) - 1
-        for rule in part.rules
-    ]  # fmt: skip
-    broken = sum(o > 0 for o in over)
-    return np.where(broken > 0, 10.0 * (broken - 1), 0.0) + np.minimum(sum(over), 1e6)
 
 
 def _allowed(only: Iterable[str], without: Iterable[str]) -> list[str]:

@@ -216,14 +216,15 @@ def ways_to_cut(model: Model, p: int, v: int, vee: bool) -> tuple[tuple[int, ...
     each = [counts @ part for part in parts]
     flop, moved, kernels = (units / max(units.sum(), 1.0) for units in each)
     crossing = model.y[ends.astype(int)[:-1]] / max(each[1].sum(), 1.0) / PASSES
-    found = []
-    for (f, b, k), dear in LOADS:
-        load, borders = f * flop + b * moved + k * kernels, dear * crossing
-        edges = balanced_cuts(load[None, :], min(p * v, len(ends)), borders[None, :])[0]
-        if v > 1:
-            edges = Stages(model, p, v, False, load, vee, edges.tolist()).levelled(load, borders)
-        found.append(edges)
-    return tuple(dict.fromkeys(tuple(int(unit) for unit in edges) for edges in found))
+    shares, dear = (np.array(part) for part in zip(*LOADS, strict=True))
+    loads, borders = shares @ np.array([flop, moved, kernels]), dear[:, None] * crossing
+    dealt = balanced_cuts(loads, min(p * v, len(ends)), borders)
+    if v > 1:
+        dealt = np.array([
+            Stages(model, p, v, False, load, vee, edges.tolist()).levelled(load, border)
+            for edges, load, border in zip(dealt, loads, borders, strict=True)
+        ])  # fmt: skip
+    return tuple(dict.fromkeys(tuple(edges) for edges in dealt.tolist()))
 
 
 def balanced_cuts(loads: Array, parts: int, borders: Array | None = None) -> Array:
@@ -231,9 +232,14 @@ def balanced_cuts(loads: Array, parts: int, borders: Array | None = None) -> Arr
 
     A part also takes what crosses the borders at its ends, (plans, units - 1) where there are any.
     """
-    if borders is None or not borders.any():
+    if borders is None:
         return _swept_cuts(loads, parts)
-    return _bordered_cuts(loads, parts, borders)
+    edges, dear = np.empty((len(loads), parts + 1), int), borders.any(axis=-1)
+    if dear.any():
+        edges[dear] = _bordered_cuts(loads[dear], parts, borders[dear])
+    if not dear.all():
+        edges[~dear] = _swept_cuts(loads[~dear], parts)
+    return edges
 
 
 def _bordered_cuts(loads: Array, parts: int, borders: Array) -> Array:
@@ -246,22 +252,24 @@ def _bordered_cuts(loads: Array, parts: int, borders: Array) -> Array:
     across = np.pad(borders, [(0, 0), (1, 1)])
     width = _widest(running, across, parts)
 
-    def before(values: Array, else_: float) -> Array:
-        """[plan, begin, end] of values at edges: a begin is at most `width` units before."""
+    def before(values: Array, else_: float) -> tuple[Array, Array]:
+        """Values at edges, and [plan, begin, end] of them: a begin is at most `width` before."""
         padded = np.pad(values, [(0, 0), (width, 0)], constant_values=else_)
-        return np.lib.stride_tricks.sliding_window_view(padded, units + 1, axis=-1)[:, :-1]
+        seen = np.lib.stride_tricks.sliding_window_view(padded, units + 1, axis=-1)[:, :-1]
+        return padded[:, width:], seen
 
-    part = running[:, None] - before(running, -np.inf) + across[:, None] + before(across, 0)
-    fullest = np.where(np.arange(units + 1) > 0, np.inf, np.zeros((n, 1)))
-    crossed = fullest
+    part = running[:, None] - before(running, -np.inf)[1] + across[:, None] + before(across, 0)[1]
+    none = np.where(np.arange(units + 1) > 0, np.inf, np.zeros((n, 1)))
+    fullest, ways = before(none, np.inf)  # the ways to come there follow what is written here
     for _ in range(parts):
-        fullest = np.maximum(before(fullest, np.inf), part).min(axis=1)
+        fullest[:] = np.maximum(ways, part).min(axis=1)
     part = np.where(part <= fullest[:, -1, None, None] * (1 + 1e-12), across[:, None], np.inf)
+    crossed, ways = before(none, np.inf)
     begins = []
     for _ in range(parts):
-        ways = before(crossed, np.inf) + part
-        begins.append(ways.argmin(axis=1))
-        crossed = ways.min(axis=1)
+        sums = ways + part
+        begins.append(sums.argmin(axis=1))
+        crossed[:] = sums.min(axis=1)
     edges, rows = np.full((n, parts + 1), units), np.arange(n)
     for k in reversed(range(parts)):
         end = edges[:, k + 1]

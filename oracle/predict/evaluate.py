@@ -143,22 +143,36 @@ class Work:
 
 
 def blocks(
-    model: Model, system: System, plan: Plan, options: Options, lines: Lines | None = None
-) -> Iterator[tuple[Array, Block]]:
-    """(row numbers, estimate) of at most BLOCK plans at a time that share a pipeline's shape."""
-    model = model.under(options.software.kernels)
-    if lines is None:
-        from oracle.network import contention
+    model: Model, system: System, plan: Plan, options: Options, lines: Lines | None = None,
+    most: float = np.inf,
+) -> Iterator[tuple[Array, Block]]:  # fmt: skip
+    """(row numbers, estimate) of at most BLOCK plans at a time that share a pipeline's shape.
 
-        lines = contention.alone if options.ideal else contention.lines
+    Plans whose own work alone takes more than `most` seconds are left out.
+    """
+    model = model.under(options.software.kernels)
+    lines = lines or _network(options)
     for shapes in _together(_alike(plan)):
         some = plan[np.concatenate(shapes)]
         shared = Shared.of(model, system, some, options, lines)
         ends = np.cumsum([0, *map(len, shapes)])
         for mine, begin in zip(shapes, ends, strict=False):
-            cut = partial(shared.block, begin)
-            for at, found in _fastest(len(mine), ways(model, plan[mine], options), cut):
-                yield mine[at], found
+            if most < np.inf:
+                near = np.flatnonzero(shared.least[begin : begin + len(mine)] <= most * (1 + TIE))
+            else:
+                near = np.arange(len(mine))
+            if len(near):
+                cut = partial(shared.block, near + begin)
+                shape = plan[mine[near[:1]]]
+                for at, found in _fastest(len(near), ways(model, shape, options), cut):
+                    yield mine[near[at]], found
+
+
+def _network(options: Options) -> Lines:
+    """What the network charges: with everybody's traffic, or as published alone."""
+    from oracle.network import contention
+
+    return contention.alone if options.ideal else contention.lines
 
 
 @dataclass(frozen=True)
@@ -179,9 +193,34 @@ class Shared:
         rows = rows_of(model, system, kinds.one_of_each(plan), options)
         return cls(plan, kinds, rows, rules_of(plan, model, options), system, options, lines)
 
-    def block(self, begin: int, at: Array, edges: tuple[int, ...]) -> Block:
-        """The estimate of some of those from `begin` on, their stages cut at these edges."""
-        at = at + begin
+    @cached_property
+    def share(self) -> Array:
+        """Seconds of each plan's own passes, shared evenly by its stages.
+
+        Nothing is sent, nothing waits, nothing is made again.
+        """
+        times, segments = self.rows.times, self.rows.state.segments
+        whole = self._through(times.forward + times.data + times.weight) * segments
+        return np.asarray(self.kinds.spread(whole)[:, 0] / self.plan.axis("pipeline").degree[:, 0])
+
+    @property
+    def least(self) -> Array:
+        """Seconds that no plan is faster than: its share, or one micro-batch's way there and back.
+
+        Gradients of weights may be made later, on all stages at once.
+        """
+        times = self.rows.times
+        way = self.kinds.spread(self._through(times.forward + times.data))
+        return np.asarray(np.maximum(self.share, np.broadcast_to(way, (len(self.plan), 1))[:, 0]))
+
+    def _through(self, each: Array) -> Array:
+        """(kinds, rows) → (plans, 1): the sum over all units."""
+        units = self.rows.shard.model.units[0].sum(axis=0)[:, None]
+        return self.rows.kinds.spread(each @ units)
+
+    def block(self, rows: Array, at: Array, edges: tuple[int, ...]) -> Block:
+        """The estimate of some of these rows, their stages cut at these edges."""
+        at = rows[at]
         few, same = self.kinds.take(at)
         options = replace(self.options, edges=edges)
         load = workload(self.rows.take(few), options)
@@ -249,17 +288,9 @@ def _cut(plan: Plan, rows: Array) -> Iterator[Array]:
 
 
 def least(model: Model, system: System, plan: Plan, options: Options) -> Array:
-    """Seconds of each plan's own passes, shared evenly by its stages: what it takes at the least.
-
-    Nothing is sent, nothing waits, nothing is made again.
-    """
+    """Seconds that no plan of the same degrees is faster than, whatever its knobs."""
     model = model.under(options.software.kernels)
-    kinds = Kinds.of(columns(plan))
-    rows = rows_of(model, system, kinds.one_of_each(plan), options)
-    each = rows.times.forward + rows.times.data + rows.times.weight
-    micro_batch = rows.kinds.spread(each @ model.units[0].sum(axis=0)[:, None])
-    seconds = kinds.spread(micro_batch * rows.state.segments)
-    return np.asarray((seconds / plan.axis("pipeline").degree)[:, 0])
+    return Shared.of(model, system, plan, options, _network(options)).share
 
 
 def block(

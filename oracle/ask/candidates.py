@@ -1,0 +1,213 @@
+"""Candidates of a search that were evaluated, and what each product of degrees stands for."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from itertools import pairwise
+from typing import Any
+
+import numpy as np
+
+from oracle.ask.space import Floats, Space
+from oracle.plan.mesh import distinct
+from oracle.plan.plan import Plan
+from oracle.predict import evaluate
+from oracle.spec.options import Options
+from oracle.spec.system import System
+
+NO_RIVAL = 1.4  # times the best: from there on a plan is none
+HOPE = 1.1  # times the best: what a plan may come to whose stages shall be dealt otherwise
+ROUNDED = 12  # digits to which values differ
+TIE = 0.01  # settings of one product this near to its best are told apart by simplicity
+
+
+@dataclass(frozen=True)
+class Representative:
+    """One product of degrees with the setting of its knobs that stands for it."""
+
+    pool: Candidates
+    row: int  # of the pool
+    fastest: int  # the best of all its settings, however many knobs it turns
+    fits: bool
+    value: float
+    least: float  # of `fastest`
+    short: float  # how far from feasible
+
+    @property
+    def simplicity(self) -> tuple[float, ...]:
+        """Axes, devices, bytes of a device: the fewer the simpler."""
+        space = self.pool.space
+        axes = (self.pool.rows[self.row, : space.micro] > 1).sum()
+        return float(axes), float(space.devices), float(self.pool.held[self.row])
+
+
+class Candidates:
+    """All candidates that were evaluated, each once: a row of numbers, its value, what it lacks."""
+
+    def __init__(
+        self, space: Space, system: System, options: Options, objective: str, lines: Any, top: int
+    ) -> None:
+        self.space, self.system, self.options = space, system, options
+        self.objective, self.lines, self.top = objective, lines, top
+        self.rows = np.empty((0, len(space.columns)))
+        self.value, self.short = np.empty(0), np.empty(0)  # how far from feasible: 0 where it fits
+        self.even = np.empty(0)  # the value if stages were equal and none waited for another
+        self.held = np.empty(0)  # bytes of a device; infinite where a plan breaks another rule
+        self.known: set[bytes] = set()
+        self.least: dict[bytes, float] = {}  # what no plan of a product of degrees is better than
+
+    def bound(self, usual: Floats) -> Floats:
+        """What candidates come to if their work is all there is; remembered of their products."""
+        least: Floats = np.zeros(len(usual))
+        if self.objective != "memory" and len(usual):
+            plan = self.space.plan(usual)
+            least = evaluate.least(self.space.model, self.system, plan, self.options)
+            least = _judged(least, plan, self.objective)
+        self.least = dict(zip(self.degrees(usual), least.tolist(), strict=True))
+        return least
+
+    def degrees(self, rows: Floats) -> list[bytes]:
+        """The product of each candidate."""
+        return [row.tobytes() for row in rows[:, : self.space.micro]]
+
+    def rivals(self, rows: Floats) -> Floats:
+        """Candidates of products that may be rivals of the best, whatever their knobs."""
+        most = self.most()
+        return rows[[self.least.get(name, 0.0) <= most for name in self.degrees(rows)]]
+
+    def most(self) -> float:
+        """What no candidate is worth a look beyond: neither a rival of the best nor shown."""
+        if not self.fits.any():
+            return np.inf
+        first, product = distinct(self.rows[:, : self.space.micro])
+        least = np.full(len(first), np.inf)
+        np.minimum.at(least, product[self.fits], self.value[self.fits])
+        least.sort()
+        shown = least[self.top - 1] if len(least) >= self.top else np.inf
+        return float(max(NO_RIVAL * least[0], shown))
+
+    def _most_seconds(self) -> float:
+        """The same in seconds, which bound the work of a plan but not what it holds."""
+        if self.objective == "memory":
+            return np.inf
+        return self.most() / (self.space.devices if self.objective == "cost" else 1)
+
+    def add(self, rows: Floats, lawful: bool = True) -> None:
+        """Evaluate candidates that nobody has and that are worth it.
+
+        `lawful`: only those that break no rule.
+        """
+        rows = self.rivals(rows)
+        if not len(rows):
+            return
+        rows = self.space.sound(rows)
+        if lawful:
+            rows = rows[self.space.ruled(rows)]
+        names = [row.tobytes() for row in rows]
+        table = rows[[name not in self.known for name in names]]
+        if not len(table):
+            return
+        value, even, short, held = (np.empty(len(table)) for _ in range(4))
+        plan, model, worth = self.space.plan(table), self.space.model, np.zeros(len(table), bool)
+        for at, part in evaluate.blocks(
+            model, self.system, plan, self.options, self.lines, self._most_seconds()
+        ):
+            worth[at] = True
+            value[at] = _value(part, self.objective, part.seconds)
+            even[at] = _value(part, self.objective, part.step.even)
+            short[at] = np.where(part.feasible, 0.0, _shortage(part))
+            held[at] = np.where(part.lawful, part.held.total, np.inf)
+        self.rows = np.concatenate([self.rows, table[worth]])
+        self.value = np.concatenate([self.value, value[worth]])
+        self.even = np.concatenate([self.even, even[worth]])
+        self.short = np.concatenate([self.short, short[worth]])
+        self.held = np.concatenate([self.held, held[worth]])
+        self.known.update(names)
+
+    @property
+    def hopeful(self) -> Any:
+        """Which may come near the best by the cuts, chunks and turns of their pipeline."""
+        return self.even <= HOPE * self.best()
+
+    @property
+    def fits(self) -> Any:
+        return self.short == 0
+
+    def plan(self, number: int) -> Plan:
+        """The plan of one candidate."""
+        return self.space.plan(self.rows[number][None])
+
+    def riskier(self) -> Representative:
+        """The best of what is expected to fit, but not as surely as is asked for."""
+        capacity = float(self.options.max_memory or self.system.device.memory)
+        value = np.where((self.held <= capacity) & ~self.fits, self.value, np.inf)
+        row = int(np.argmin(value)) if len(value) else 0
+        least = float(value[row]) if len(value) else np.inf
+        return Representative(self, row, row, False, least, least, 0.0)
+
+    def products(self) -> tuple[Any, Any]:
+        """(a candidate of each product of degrees, the product of each candidate)."""
+        plan = self.space.plan(self.rows)
+        return distinct(np.hstack([axis.degree for axis in plan.axes if axis.degrees]))
+
+    @property
+    def slower(self) -> int:
+        """Products of which no candidate was worth a look."""
+        return len(self.space.products()) - len({*self.degrees(self.rows)})
+
+    def best(self) -> float:
+        """The least value of what fits."""
+        return float(self.value[self.fits].min(initial=np.inf))
+
+    def leading(self, most: int, among: Any = True) -> list[int]:
+        """The best candidates of different degrees: those that fit, else the nearest misses."""
+        value = self.value / self.value.min(initial=np.inf)
+        order = np.lexsort((value.round(ROUNDED), self.short))  # of equals the first
+        order = order[np.broadcast_to(among, order.shape)[order]]
+        found: dict[bytes, int] = {}
+        for number in order.tolist():
+            found.setdefault(self.rows[number, : self.space.micro].tobytes(), number)
+            if len(found) == most:
+                break
+        return list(found.values())
+
+    def settings(self) -> Iterator[Representative]:
+        """Each product once, by its simplest setting among its best; else by its nearest miss."""
+        if not len(self.rows):
+            return
+        first, product = self.products()
+        turned = self.space.turned(self.rows)
+        order = np.lexsort((self.value, self.short, product))
+        begin = np.searchsorted(product[order], np.arange(len(first) + 1))
+        for start, stop in pairwise(begin.tolist()):
+            members = order[start:stop]
+            fastest = int(members[0])
+            if self.short[fastest]:
+                yield Representative(self, fastest, fastest, False, self.value[fastest], np.inf,
+                              self.short[fastest])  # fmt: skip
+                continue
+            most = self.value[fastest] * (1 + TIE)
+            near = members[self.fits[members] & (self.value[members] <= most)]
+            row = int(near[np.lexsort((self.value[near], turned[near]))[0]])
+            least = self.value[fastest]
+            yield Representative(self, row, fastest, True, self.value[row], least, 0.0)
+
+
+def _value(part: evaluate.Block, objective: str, seconds: Any) -> Any:
+    return part.held.total if objective == "memory" else _judged(seconds, part.plan, objective)
+
+
+def _judged(seconds: Any, plan: Plan, objective: str) -> Any:
+    """What so many seconds of plans count for."""
+    return seconds * plan.devices[:, 0] if objective == "cost" else seconds
+
+
+def _shortage(part: evaluate.Block) -> Any:
+    """How far a plan is from feasible: the sum over broken limits of how much is missing."""
+    over = [
+        np.maximum(rule.wanted / np.maximum(rule.allowed, 1e-9), 1) - 1
+        for rule in part.rules
+    ]  # fmt: skip
+    broken = sum(o > 0 for o in over)
+    return np.where(broken > 0, 10.0 * (broken - 1), 0.0) + np.minimum(sum(over), 1e6)
