@@ -225,6 +225,11 @@ def test_a_profile_is_written_used_and_refused_elsewhere(tmp_path: Path) -> None
     _, plan, batch, _ = CASES["resnet50"]
     one, other = (seconds("resnet50", plan, batch, each) for each in (found.profile, path))
     assert one.seconds[0] == pytest.approx(other.seconds[0], rel=1e-3)
+    assert not [each for each in other.warnings if each["field"] == "profile"]
+    strange = oracle.estimate("alexnet", "abci", plan, batch, profile=path).warnings
+    said = " ".join(each["what"] for each in strange if each["field"] == "profile")
+    assert "software chainermn, not plain" in said
+    assert "model resnet50, not alexnet" in said
     with pytest.raises(SpecError, match="of v100-sxm2-16gb, not of a100"):
         oracle.estimate("resnet50", "dgx-a100", "data:8", 64, profile=path)
     path.write_text(written(found.file).replace("conv:", "cnov:"))

@@ -68,6 +68,8 @@ class Profile:
     device: Device | None = None  # as it is modelled where this was measured
     factors: Factors = NOTHING  # of what no row of its own was measured for
     of: str = ""  # the device that runs were logged on, where the file says it
+    under: str = ""  # and the software that ran them
+    trained: str = ""  # and the model
     _tables: WeakKeyDictionary[Model, dict[str, MeasuredRows]] = field(
         init=False, repr=False, default_factory=WeakKeyDictionary
     )

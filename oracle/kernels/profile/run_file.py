@@ -94,7 +94,8 @@ class RunFile:
         rows = {each.row: Timed(each.forward, each.backward, 0.0, each.spread)
                 for each in self.rows}  # fmt: skip
         return Profile(rows, (), f"measured: {self.source}", self.precision,
-                       factors=Factors(self.factors, self.together), of=self.device)  # fmt: skip
+                       factors=Factors(self.factors, self.together), of=self.device,
+                       under=self.software, trained=self.model)  # fmt: skip
 
 
 def recognises(text: str) -> bool:

@@ -36,9 +36,9 @@ def parse(text: str, path: str) -> RunLog:
     rates: list[float] = []
     ends: list[tuple[float, float]] = []  # seconds, samples
     for line in _lines(text):
-        key, value, more = line.get("key"), line.get("value"), line.get("metadata")
+        key, value, more = str(line.get("key")), line.get("value"), line.get("metadata")
         if key in KNOWN and _is_number(value):
-            said[KNOWN[str(key)]] = float(line["value"])
+            said[KNOWN[key]] = float(line["value"])
         elif key == "tracked_stats" and isinstance(value, Mapping):
             for name, found in (("train_step_time", steps), ("throughput", rates)):
                 if _is_number(value.get(name)):
