@@ -408,7 +408,8 @@ def test_messages_that_nobody_measured_err_together() -> None:
     """
 
     def one(seconds: float, rough: float, covered: bool, logged: bool = False) -> Any:
-        return SimpleNamespace(when="step", logged=np.array([logged]), between=np.array([True]), exposed=np.array([[seconds]]), later=np.zeros((1, 1)),
+        return SimpleNamespace(when="step", exposed=np.array([[seconds]]), later=np.zeros((1, 1)),
+                               logged=np.array([logged]), between=np.array([True]),
                                rough=np.array([rough]), covered=np.array([covered]),
                                longer=np.array([[0.0 if covered else seconds]]))  # fmt: skip
 
