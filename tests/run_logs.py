@@ -97,6 +97,14 @@ BLOCKS = ':::MLLOG {"key": "global_batch_size", "value": 256, "time_ms": 1}\n' +
     f':::MLLOG {{"key": "block_stop", "time_ms": {2000 * i}, "metadata": {{"samples_count": '
     f"{256 * i}}}}}\n" for i in range(6)
 )  # fmt: skip
+RUN = json.dumps({
+    "schema": 1, "measured": True, "model": "resnet50", "plans": [{
+        "plan": "data:2,overlap=off", "seconds": {"iteration": 1.0}, "memory": {"total": 1.0},
+        "compute": {"forward": 0.2, "backward": 0.4, "update": 0.1},
+        "exchange": [{"what": "data: gradients", "op": "allreduce", "seconds": 0.3}],
+        "measured": {"model": "resnet50", "batch": 64, "devices": 2, "each": [1.0, 1.01, 0.99]},
+    }],
+})  # fmt: skip
 LAYERS = "layer,forward_ms,backward (ms),update\nconv,1.0,2.0,1e-6\nconv,1.2,2.0,1e-6\n"
 TOTALS = "# plan: data:8\n# batch: 64\nforward,backward,update\n0.1,0.2,0.01\n0.1,0.2,0.01\n"
 STEP = "step_ms\n900\n101\n100\n99\n"

@@ -23,7 +23,7 @@ from oracle.spec.strict_json import Unfit, elements
 TEXTS = {
     "megatron": (made.MEGATRON, 1.0), "torchtitan": (made.TORCHTITAN, 1 / 8000),
     "nemo": (made.NEMO, 1.0), "mlperf": (made.MLPERF, 2.0), "blocks": (made.BLOCKS, 2.0),
-    "step": (made.STEP, 0.1),
+    "step": (made.STEP, 0.1), "run": (made.RUN, 1.0),
 }  # fmt: skip
 
 
@@ -109,6 +109,16 @@ def test_layers_totals_and_steps_are_told_by_their_columns() -> None:
     totals = runs.parse(made.TOTALS.encode(), "log").totals
     assert {name: each.seconds for name, each in totals.items()} == pytest.approx(
         {"forward": 0.1, "backward": 0.2, "update": 0.01})  # fmt: skip
+
+
+def test_what_oracle_measured_of_a_plan_is_a_log_too() -> None:
+    found = runs.parse(made.RUN.encode(), "log")
+    assert (found.plan, found.said) == ("data:2,overlap=off", {"batch": 64, "devices": 2})
+    assert found.totals["backward"].seconds == 0.4
+    assert found.messages["allreduce"].seconds == 0.3
+    assert found.shown is None
+    with pytest.raises(InputError, match="no measurement of one plan"):
+        runs.parse(made.RUN.replace('"plans": [', '"plans": [{}, ').encode(), "log")
 
 
 def two_devices(path: Path) -> bytes:

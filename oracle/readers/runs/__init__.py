@@ -9,6 +9,7 @@ precedence, then by name. One that sets `BINARY` is given bytes and the path.
 table               CSV by layer, by three totals, or of step times
 chrome_trace        traces of the PyTorch profiler (Kineto), packed or not
 nsight              exports of Nsight Systems as SQLite
+oracle_run          what `oracle run` measured of a plan
 megatron torchtitan nemo mlperf   lines that these frameworks print
 kernel_names        which group of kernels, or which collective, a name is of
 timeline            busy time of kernels and messages in the steps of a trace
