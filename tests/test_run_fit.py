@@ -7,9 +7,11 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import jsonschema
 import numpy as np
 import pytest
 import run_logs as made
+from command_line import closed
 
 import oracle
 from oracle.calibration.run_parts import Run, predicted
@@ -21,6 +23,7 @@ from oracle.kernels.profile.run_file import written
 from oracle.models.model import Model
 from oracle.predict.defaults import options_for
 from oracle.readers.runs import RunLog, Timing
+from oracle.show import contract
 from oracle.spec.document import SpecError
 from oracle.spec.options import Options
 from oracle.spec.system import System
@@ -259,6 +262,8 @@ def test_the_command_says_what_moved(tmp_path: Path, capsys: pytest.CaptureFixtu
     assert main([*line, "--plan", "data:8", "--software", "chainermn"]) == 2  # attention, 11 %
     assert main([*line[:3], "vit-l16", *line[4:], "--plan", "data:8"]) == 0
     found = json.loads(capsys.readouterr().out)
+    jsonschema.validate(found, contract.answer("profile"))
+    jsonschema.validate(found, closed(contract.answer("profile")))
     assert {row["part"] for row in found["runs"]} >= {"step", "messages", "update"}
     assert {"update", "memory"} <= set(found["factors"])
     assert main(["calibrate", "run", str(log), "resnet50"]) == 2
