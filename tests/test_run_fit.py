@@ -267,3 +267,7 @@ def test_the_command_says_what_moved(tmp_path: Path, capsys: pytest.CaptureFixtu
     assert {row["part"] for row in found["runs"]} >= {"step", "messages", "update"}
     assert {"update", "memory"} <= set(found["factors"])
     assert main(["calibrate", "run", str(log), "resnet50"]) == 2
+    assert main([*line, "--plan", "data:8", "--onto", "abci"]) == 2
+    assert "--onto is not for `calibrate run`" in capsys.readouterr().err
+    assert main(["calibrate", str(log), "--onto", "abci", "--plan", "data:8"]) == 2
+    assert "--plan is for `calibrate run`" in capsys.readouterr().err

@@ -64,7 +64,7 @@ def _said(log: runs.RunLog, path: str) -> tuple[str, int]:
 def fitted(
     paths: Sequence[str], model: Model | str, system: System | str, *,
     plans: Sequence[str] = (), batches: Sequence[int] = (), precision: str | None = None,
-    optimizer: str | None = None, software: Any = None, any_plan: bool = True,
+    optimizer: str | None = None, software: Any = None, any_plan: bool = False,
 ) -> RunFit:  # fmt: skip
     """What logs of runs tell of a system and the software on it."""
     what, where = load_model(model), load_system(system)

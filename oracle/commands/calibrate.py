@@ -35,6 +35,7 @@ def arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(asked: argparse.Namespace) -> Answer:
+    calibrate_run.refuse(asked)
     if asked.files[0] == "run":
         return calibrate_run.run(asked)
     if not asked.onto:

@@ -5,7 +5,10 @@ from __future__ import annotations
 import argparse
 
 from oracle.commands.arguments import recipe_arguments, software_arguments, whole
-from oracle.commands.parser import Answer, formatted
+from oracle.commands.parser import Answer, Usage, formatted
+
+OWN = ("plan", "batch", "precision", "optimizer", "software", "any")
+OTHERS = ("onto", "ranks", "nodes", "plot")
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:
@@ -17,6 +20,16 @@ def arguments(parser: argparse.ArgumentParser) -> None:
                      help="of the run, all devices; of each log, if they differ")  # fmt: skip
     recipe_arguments(parser)
     software_arguments(parser)
+
+
+def refuse(asked: argparse.Namespace) -> None:
+    """Refuse options of the other kind of calibration, where somebody typed them."""
+    said = getattr(asked, "origins", {})
+    mine = asked.files[0] == "run"
+    for name in OTHERS if mine else OWN:
+        if said.get(name) == "command line":
+            which = "is not for" if mine else "is for"
+            raise Usage(f"--{name} {which} `calibrate run`")
 
 
 def run(asked: argparse.Namespace) -> Answer:
@@ -33,7 +46,7 @@ def run(asked: argparse.Namespace) -> Answer:
     *paths, model, system = asked.files[1:]
     found = fitted(
         paths, model, system, plans=asked.plan, batches=asked.batch, precision=asked.precision,
-        optimizer=asked.optimizer, software=asked.software,
+        optimizer=asked.optimizer, software=asked.software, any_plan=asked.any_plan,
     )  # fmt: skip
     told = bool(found.file.factors or found.file.rows)
     note = "" if told else "these logs told nothing that was not known: nothing was written"
