@@ -20,6 +20,7 @@ from typing import Any
 
 import numpy as np
 
+from benchmarks import run_calibration
 from benchmarks.left_out import AIMS, JUDGED, left_out
 from benchmarks.planted_logs import planted
 from oracle.calibration import fit
@@ -373,6 +374,7 @@ def main(arguments: Iterable[str] | None = None) -> int:
         return 0
     began = time.process_time()
     result = measured(asked.reference, asked.quick)
+    result["figures"] |= run_calibration.figures(run_calibration.table())
     result["figures"]["calibration.cpu"] = {
         "value": round(time.process_time() - began, 1), "unit": "CPU-s", "goal": ""}  # fmt: skip
     text = json.dumps(result, indent=1, ensure_ascii=False) if asked.json else shown(result)

@@ -1,10 +1,11 @@
 """Closed loop: calibrate a lab of hosts, predict plans on it, run them, and compare.
 
-    python -m benchmarks.closed_loop [--quick] [--json] [--out DIR]
+    python -m benchmarks.closed_loop [--quick] [--one] [--json] [--out DIR]
 
 The lab is this machine cut into hosts (tests/lab). Collectives are calibrated from
 `measure collectives`, compute from `measure compute`: no time of a whole step is used. It needs
-root, torch, and about half an hour; --quick takes one setting and three plans.
+root, torch, and about half an hour; --quick takes one setting and three plans. With --one
+the compute of each model's first plan alone is measured, and predicts all others.
 """
 
 from __future__ import annotations
@@ -203,9 +204,15 @@ def jobs_of(setting: Setting, quick: bool) -> list[PlanRun]:
     ]
 
 
+def firsts(jobs: Sequence[PlanRun]) -> list[PlanRun]:
+    """The first plan of each model."""
+    return list({str(job.model): job for job in reversed(jobs)}.values())
+
+
 def calibrated(
-    setting: Setting, lab: Lab, jobs: Sequence[PlanRun], folder: Path, quick: bool
-) -> tuple[System, Profile]:
+    setting: Setting, lab: Lab, jobs: Sequence[PlanRun], folder: Path, quick: bool,
+    one: bool,
+) -> tuple[System, Profile]:  # fmt: skip
     """The lab's system with what was measured on it, and the profile of compute."""
     host, hosts = lab.placed(), setting.hosts
     collectives, compute = folder / "collectives.jsonl", folder / "compute.jsonl"
@@ -218,7 +225,7 @@ def calibrated(
         operations=["allreduce", "reduce_scatter", "allgather", "sendrecv", "halo"], say=_say,
     )  # fmt: skip
     assert outcome.complete, outcome.message
-    timed = [replace(job, steps=8, warm_up=1) for job in jobs]
+    timed = [replace(job, steps=8, warm_up=1) for job in (firsts(jobs) if one else jobs)]
     outcome = measure_compute(timed, compute, ranks=hosts, host=host, say=_say,
                               rate=setting.rate / 8)  # fmt: skip
     assert outcome.complete, outcome.message
@@ -246,20 +253,23 @@ def strategy_of(plan: str) -> str:
     return zero + "+".join(names)
 
 
-def loop(setting: Setting, folder: Path, quick: bool) -> Iterator[Row]:
+def loop(setting: Setting, folder: Path, quick: bool, one: bool = False) -> Iterator[Row]:
     """Calibrate, predict, run, compare."""
     folder.mkdir(parents=True, exist_ok=True)
     jobs = jobs_of(setting, quick)
     wiring = Wiring(setting.hosts, setting.rate, setting.uplink, share=setting.share)
     with Lab(wiring) as lab:
-        system, profile = calibrated(setting, lab, jobs, folder, quick)
+        system, profile = calibrated(setting, lab, jobs, folder, quick, one)
         predicted = [_predicted(job, system, profile) for job in jobs]
         jobs = [
             replace(job, stages=evaluate.cuts(one.model, system, _plan(job), one.options))
             for job, one in zip(jobs, predicted, strict=True)
         ]
         found = _measured(jobs, setting.hosts, folder, lab.placed())
+    known = [job.plan for job in firsts(jobs)] if one else []
     for job, estimate, measurement in zip(jobs, predicted, found, strict=True):
+        if job.plan in known:
+            continue
         parts = {k: float(v[0]) for k, v in estimate.compute.items()}
         parts |= {e["what"]: e["exposed"] for e in estimate.exchange[0]}
         took = dict(measurement.compute) | {s.what: s.seconds for s in measurement.exchange}
@@ -365,6 +375,7 @@ def _say(text: str) -> None:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--quick", action="store_true", help="one setting, a few plans")
+    parser.add_argument("--one", action="store_true", help="profile one plan of each model")
     parser.add_argument("--json", action="store_true")
     parser.add_argument("--out", type=Path, help="keep all files here; finished runs are kept")
     parser.add_argument("--settings", default="", help="numbers of the settings, e.g. 0,2")
@@ -379,7 +390,7 @@ def main() -> None:
             row
             for setting in settings
             for row in loop(setting, out / setting.title.replace(", ", "_").replace("/", ""),
-                            given.quick)
+                            given.quick, given.one)
         ]  # fmt: skip
     found = figures(rows)
     if given.json:

@@ -50,6 +50,7 @@ READERS: dict[str, list[str]] = {
     "check": ["specs", "check", "FILE"], "show": ["specs", "show", "FILE"],
     "compare": ["compare", "FILE", "lenet5", "abci"],
     "calibrate": ["calibrate", "FILE", "--onto", "abci"],
+    "run": ["calibrate", "run", "FILE", "lenet5", "abci", "--plan", "data:2", "--batch", "8"],
     "kernels": ["calibrate", "compute", "FILE", "--onto", "v100-sxm2-16gb"],
     "rows": ["plot", "scaling", "--rows", "FILE", "-o", "figure.svg"],
     "measured": ["plot", "measured", "FILE", "-o", "figure.svg"],

@@ -425,6 +425,12 @@ MUTANTS = (
          "return 2 * part * size * groups, size * groups",
          "return part * size * groups, size * groups",
          "trust::test_bounds_by_hand"),
+    _bug("readers: warm-up counts", "runs/steady",
+         "return found[max(begin, 1) :]", "return found",
+         "run_logs::test_warm_up_is_left_out_and_nothing_else"),
+    _bug("readers: what runs beside work shows too", "runs/timeline",
+         "alone = [length(t) - beside", "alone = [length(t) - 0 * beside",
+         "run_logs::test_a_trace_tells_kernels_by_group_messages_and_what_shows_of_them"),
     # --- writers, show -----------------------------------------------------------------------
     _bug("writers: Megatron is not told to share the optimizer", "megatron",
          '        ("--use-distributed-optimizer", zero >= 1),\n', "",

@@ -48,7 +48,8 @@ def estimate(
     `any_plan` leaves its rules of what can be launched out.
     A plan of more devices than the system has is `broken`, or with `grow` the outermost level of
     the system joins as many more units.
-    `profile` is a file of `oracle measure compute`: rows that it has take what they took there.
+    `profile` is a file of `oracle measure compute`, whose rows take what they took there, one of
+    `oracle calibrate run`, or a log that says its plan and batch itself.
 
     >>> import oracle
     >>> found = oracle.estimate("resnet50", "abci", ["data:16", "data:4 filter:4"], batch=512)
@@ -56,6 +57,10 @@ def estimate(
     ((2,), True)
     """
     what, where = load_model(model, dataset), load_system(system)
+    if profile is not None:
+        from oracle.calibration.run_profile import opened
+
+        profile = opened(profile, what, where, precision, optimizer, software)
     options = options_for(
         what, where, precision, optimizer, ideal, max_memory, gamma, algorithm,
         profile, software, any_plan,
@@ -116,6 +121,10 @@ def recommend(
     'data:16'
     """
     what, where = load_model(model, dataset), load_system(system)
+    if profile is not None:
+        from oracle.calibration.run_profile import opened
+
+        profile = opened(profile, what, where, precision, optimizer, software)
     options = options_for(
         what, where, precision, optimizer, ideal, max_memory, gamma, algorithm,
         profile, software, any_plan,

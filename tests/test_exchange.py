@@ -424,11 +424,13 @@ def test_a_strided_convolution_moves_its_whole_input() -> None:
 
 def test_messages_that_nobody_measured_err_together() -> None:
     """Measured 2 s ± 10 % and 1 s ± 20 % err apart: 0.2² + 0.2². Assumed 3 and 4 s ± 50 %, each
-    twice, err together: (2 · 1.5 + 2 · 2)² = 49; those 14 s may also take longer.
+    twice, err together: (2 · 1.5 + 2 · 2)² = 49; those 14 s may also take longer. What logged runs
+    told of has the doubt of its factor alone.
     """
 
-    def one(seconds: float, rough: float, covered: bool) -> Any:
+    def one(seconds: float, rough: float, covered: bool, logged: bool = False) -> Any:
         return SimpleNamespace(when="step", exposed=np.array([[seconds]]), later=np.zeros((1, 1)),
+                               logged=np.array([logged]), between=np.array([True]),
                                rough=np.array([rough]), covered=np.array([covered]),
                                longer=np.array([[0.0 if covered else seconds]]))  # fmt: skip
 
@@ -438,7 +440,7 @@ def test_messages_that_nobody_measured_err_together() -> None:
         found = messages(
             talk, {"step": np.array([times]), "again": np.zeros(1)}, {"step": none}, none
         )
-        return [float(value[0]) for value in found]
+        return [float(value[0]) for value in (*found[:2], *found[2].values())]
 
     known, guessed = (
         (one(2, 0.1, True), one(1, 0.2, True)),
@@ -447,6 +449,7 @@ def test_messages_that_nobody_measured_err_together() -> None:
     assert added(1, *known) == pytest.approx([0.08, 0])
     assert added(2, *guessed) == pytest.approx([49, 14])
     assert added(1, *known, *guessed) == pytest.approx([0.08 + 12.25, 7])
+    assert added(2, *known, one(5, 0.3, True, logged=True)) == pytest.approx([0.32, 0, 0, 10])
 
 
 # --- a search --------------------------------------------------------------------------------

@@ -33,6 +33,7 @@ READERS = {
     "show": ["specs", "show", "FILE"],
     "measurement": ["compare", "FILE", "resnet50", "abci"],
     "log": ["calibrate", "FILE", "--onto", "abci"],
+    "run": ["calibrate", "run", "FILE", "resnet50", "abci", "--plan", "data:2", "--batch", "8"],
     "kernels": ["calibrate", "compute", "FILE", "--onto", "v100-sxm2-16gb"],
     "rows": ["plot", "scaling", "--rows", "FILE", "-o", "figure.svg"],
     "measured": ["plot", "measured", "FILE", "-o", "figure.svg"],

@@ -127,6 +127,11 @@ def compare(files: Sequence[str | Path], model: Any, system: Any, **options: Any
     recipe: dict[str, Any] = {name: ran.get(name) for name in ("precision", "optimizer")}
     recipe |= {"software": "plain"} | asked  # the executor is no framework
     recipe["precision"] = "fp32" if recipe["precision"] == "fp64" else recipe["precision"]
+    if recipe.get("profile") is not None:
+        from oracle.calibration.run_profile import opened
+
+        named = (recipe[name] for name in ("precision", "optimizer", "software"))
+        recipe["profile"] = opened(recipe["profile"], what, where, *named)
     base = options_for(what, where, **recipe)
     predicted = _joined([
         predict(what, where, [one.plan], [one.batch], replace(base, edges=_edges(one, what)))

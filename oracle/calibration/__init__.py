@@ -10,6 +10,9 @@ concurrency   several groups at once against one alone: contention, measured
 trust         whether logs contradict the system, each other or themselves
 streams       what tests between pairs say of links
 structure     levels and ports of a system, as topology files describe them
+runs          factors of a machine and its software from logs of training runs
+run_parts     parts of a logged run beside what is predicted of them
+run_profile   a profile from logs, by what a user says of them or they themselves do
 spec_block    a block of YAML replaced in the text of a spec
 kernels       kernel curves fitted to measured kernels
 shared        one curve for several devices, as shares of each one's peak

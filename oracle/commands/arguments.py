@@ -166,7 +166,7 @@ def either(known: Iterable[str]) -> str:
 def profile_argument(parser: argparse.ArgumentParser) -> None:
     """Measured rows, for every verb that predicts."""
     parser.add_argument("--profile", metavar="FILE",
-                        help="rows as `oracle measure compute` timed them")  # fmt: skip
+                        help="of `measure compute` or `calibrate run`, or a run's log")  # fmt: skip
 
 
 def samples(text: str) -> int:

@@ -4,6 +4,8 @@ oracle calibrate FILE... --onto SYSTEM -o NEW.yaml           logs of benchmarks,
 oracle calibrate a.log:nodes=2,ranks=16 b/ - SYSTEM          the same: a folder, standard input,
                                                              and what a log does not say
 oracle calibrate compute TABLE... --onto DEVICE -o NEW.yaml  measured kernels
+oracle calibrate run LOG... MODEL SYSTEM --plan PLAN --batch B -o PROFILE.yaml
+                                                             logs and profiles of training runs
 """
 
 from __future__ import annotations
@@ -13,6 +15,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from oracle.commands import calibrate_run
 from oracle.commands.arguments import result_arguments, whole
 from oracle.commands.parser import Answer, formatted
 from oracle.spec.document import Fault, Place, SpecError, refusal
@@ -27,7 +30,7 @@ def arguments(parser: argparse.ArgumentParser) -> None:
         nargs="+",
         metavar="FILE",
         help="logs, folders of them, or - for standard input; FILE:nodes=2,ranks=16,pairs=8 says "
-        "what a log does not; `compute` first for kernels",
+        "what a log does not; `compute` first for kernels, `run` for training runs",
     )
     parser.add_argument(
         "--onto", metavar="SYSTEM", help="a system, or a device; else the last FILE"
@@ -36,10 +39,14 @@ def arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--ranks", type=whole, metavar="P", help="where the logs do not say")
     parser.add_argument("--nodes", type=whole, metavar="N", help="where the logs do not say")
     parser.add_argument("--plot", metavar="FILE", help="points, fits and residuals as a figure")
+    calibrate_run.arguments(parser)
     result_arguments(parser, file=False)
 
 
 def run(asked: argparse.Namespace) -> Answer:
+    calibrate_run.refuse(asked)
+    if asked.files[0] == "run":
+        return calibrate_run.run(asked)
     if asked.onto is None:
         *asked.files, asked.onto = asked.files
         if not asked.files:

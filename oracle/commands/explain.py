@@ -49,6 +49,12 @@ def run(asked: argparse.Namespace) -> Answer:
     kept = prediction_options(asked)
     kept.pop("dataset")
     where = room_for(where, [asked.plan], kept.pop("grow"))
+    if asked.profile is not None:
+        from oracle.calibration.run_profile import opened
+
+        kept["profile"] = opened(
+            asked.profile, what, where, asked.precision, asked.optimizer, asked.software
+        )
     options = options_for(what, where, **kept)
     found = explain(what, where, asked.plan, batch_of(asked, asked.plan), options)
     code = 0 if found.own.shown.feasible[0] else 1

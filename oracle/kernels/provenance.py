@@ -40,6 +40,8 @@ class Provenance:
     uncertainty: Floats = field(default_factory=lambda: np.zeros(1))
     # seconds of convolutions on matrix units, which care where their channels stand
     convolved: Floats = field(default_factory=lambda: np.zeros(1))
+    # seconds that logged runs told of, by the name of the factor: they have doubts of their own
+    told: dict[str, Floats] = field(default_factory=dict)
 
     def add(self, kind: str, seconds: Floats, outside: Numbers, uncertainty: Numbers) -> None:
         self.seconds[kind] = self.seconds.get(kind, 0.0) + seconds
@@ -49,8 +51,9 @@ class Provenance:
     def spread(self, spread: Callable[[Floats], Floats]) -> Provenance:
         """The same of more plans, where those at hand each stand for some."""
         seconds = {kind: spread(each) for kind, each in self.seconds.items()}
-        rest = (self.outside, self.uncertainty, self.convolved + 0.0 * self.total)
-        return Provenance(seconds, *(spread(each) for each in rest))
+        convolved = spread(self.convolved + 0.0 * self.total)
+        told = {name: spread(each) for name, each in self.told.items()}
+        return Provenance(seconds, spread(self.outside), spread(self.uncertainty), convolved, told)
 
     @property
     def total(self) -> Floats:
@@ -78,7 +81,7 @@ def provenance(
         for tally in (ahead, back, update):
             tally.add("assumed", np.ones(len(times.forward)), 0.0, 0.0)
         return ahead, back, update
-    size = times.forward.shape
+    size, profile = times.forward.shape, options.profile
     for family, columns in _families(shard.model, shard.software, options.precision).items():
         at = np.array(columns)
         work = 2.0 * shard.model.mac[at] * np.broadcast_to(shard.micro * shard.work, size)[:, at]
@@ -95,12 +98,20 @@ def provenance(
                     np.broadcast_to(each, size)[:, at] for each in (times.measured, times.spread)
                 )
                 seconds = _measured(tally, seconds, *how)
-            _modelled(tally, seconds, own, work)
-    profile = options.profile
+            told = [] if profile is None else profile.factors.naming(family, part)
+            if told:  # by runs of other shapes
+                total = seconds.sum(axis=1)
+                tally.add("measured", total, total, 0.0)
+                for name in told:
+                    tally.told[name] = tally.told.get(name, 0.0) + total
+            else:
+                _modelled(tally, seconds, own, work)
     held = weights.sum(axis=1)
     if profile is not None and profile.has(options.optimizer):
         near = profile.has_of(options.optimizer, weights).all(axis=1)
         update.add("measured", held, held * ~near, EXACT * held)
+    elif profile is not None and (told := profile.factors.doubt("update")) is not None:
+        update.add("measured", held, held, told * held)
     else:
         stream = origin(device, "stream")
         update.add(stream.kind, held, 0.0, stream.uncertainty * held)

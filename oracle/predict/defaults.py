@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from dataclasses import replace
 from functools import lru_cache
 from typing import Any
 
@@ -50,9 +51,15 @@ def options_for(
         raise refusal("options", f"a memory reuse gamma of {gamma:g}", "a number above zero")
     _check_algorithm(algorithm)
     measured = None if profile is None else opened(profile).on(system.device)
+    told = _software(software, tokens, ideal)
+    if measured is not None and not ideal:
+        if measured.of not in ("", system.device.name):
+            what = f"the profile is of {measured.of}, not of {system.device.name}"
+            raise refusal("options", what, "oracle calibrate run … on a log of this device")
+        told = told.but(host=replace(told.host, times=measured.factors.times("host")))
     return Options(
         precision, optimizer, ideal, _bytes(max_memory), gamma, algorithm, profile=measured,
-        software=_software(software, tokens, ideal), any_plan=any_plan,
+        software=told, any_plan=any_plan,
     )  # fmt: skip
 
 

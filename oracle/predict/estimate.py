@@ -17,7 +17,7 @@ from oracle.plan.plan import Plan, table
 from oracle.predict import evaluate
 from oracle.predict.evaluate import Block, Work
 from oracle.predict.memory import KINDS
-from oracle.predict.remarks import of_profile, remarks
+from oracle.predict.remarks import elsewhere, of_profile, remarks
 from oracle.spec.options import Options
 from oracle.spec.system import System
 from oracle.spec.tabular import Tabular
@@ -126,6 +126,7 @@ class Estimate(Tabular):
         expected = estimate(self.model, self.system, self.plans[:1], float(self.batch[0]), own)
         took, due = (sum(float(one.compute[part][0]) for part in ("forward", "backward"))
                      for one in (self, expected))  # fmt: skip
+        found += elsewhere(self.options, self.model.name)
         return [*found, *of_profile(self.system, took / max(due, 1e-30))]
 
     def take(self, rows: Sequence[int]) -> Estimate:

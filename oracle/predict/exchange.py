@@ -8,13 +8,14 @@ from typing import Any
 
 import numpy as np
 
+from oracle.kernels.profile.factors import NOTHING
 from oracle.kernels.provenance import MEASURED
 from oracle.models.shard import Array
 from oracle.network import nccl
 from oracle.network.collectives import Message, plain
 from oracle.plan.mesh import Slice
 from oracle.plan.strategies import Strategy
-from oracle.predict.offers import Lines, Menu, cheapest, menu_of, senders
+from oracle.predict.offers import Lines, Menu, as_logged, cheapest, menu_of, senders
 from oracle.predict.overlap import OTHER, Cover, slowed
 from oracle.predict.workload import Workload
 from oracle.spec.options import Options
@@ -48,6 +49,9 @@ class Priced:
     ahead_calls: Array | float = 0.0  # of `calls` likewise
     # of a border's largest calls, those received before a forward and before a backward pass
     sides: tuple[Array, Array] | None = None
+    # (plans,) whether logged runs told of it, and whether it goes between nodes
+    logged: Array = field(default_factory=lambda: np.zeros(1, bool))
+    between: Array = field(default_factory=lambda: np.zeros(1, bool))
 
     @property
     def what(self) -> str:
@@ -177,6 +181,10 @@ def price(
     sent = calls_of(message, load, sends, found.size)
     called = np.where(sent.calls > 0, sent.nbytes, 0.0)  # not what others of the table send
     chosen = cheapest(menu, found.row, called)
+    factors = NOTHING if ideal or options.profile is None else options.profile.factors
+    logged = between = np.zeros(len(found.row), bool)
+    if meshed and factors and found.patterns:
+        chosen, logged, between = as_logged(chosen, factors, found, system.node)
     ahead: Array = np.zeros(1)
     ahead_calls: Array = ahead
     sides: tuple[Array, Array] | None = None
@@ -213,6 +221,9 @@ def price(
         if message.when == "step":  # the last piece waits for somebody to look, on average half
             looked = 0.5 * options.software.exchange.cycle * (count > 0)
             exposed, later = exposed + looked, later + looked
+        if "shown" in factors.told:
+            exposed, later = (np.minimum(factors.times("shown") * left, seconds)
+                              for left in (exposed, later))  # fmt: skip
         if meshed and not ideal and (cost := nccl.slowdown(system)):  # work makes way
             volume = plain(message.op).volume(np.maximum(found.size, 1.0))
             lost = sent.often * spread(sent.total(cost * volume * sent.nbytes * sent.calls))
@@ -230,6 +241,7 @@ def price(
         spread(largest) * (sent.often > 0), count, seconds, exposed, later, spread(chosen.phi),
         spread(chosen.best), chosen.names, chosen.full, spread(chosen.rough), longer,
         chosen.origins, spread(chosen.outside), ahead, ahead_calls, sides,
+        spread(logged), spread(between),
     )  # fmt: skip
 
 

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
+from oracle.kernels.profile.factors import Factors
 from oracle.models.shard import Array
 from oracle.network.collectives import Message
 from oracle.network.contention.line import Offer
@@ -94,3 +96,24 @@ def cheapest(menu: Menu, row: Array, nbytes: Array) -> Chosen:
     rough = rough + FOLD * np.log(beyond)
     unseen = (outside > 0) | (beyond > 1 + 1e-9)
     return Chosen(seconds, best, names, full, origins, phi, rough, short, unseen)
+
+
+def as_logged(
+    chosen: Chosen, factors: Factors, sent: Slice, node: int
+) -> tuple[Chosen, NDArray[np.bool_], NDArray[np.bool_]]:
+    """The same as much slower as logged runs found messages to be, inside a node and between.
+
+    With it, whether each plan's is of a run's factor, and whether it is sent between nodes.
+    """
+    between = np.array([_leaves(pattern, node) for pattern, _ in sent.patterns], bool)[sent.row]
+    times, told, doubt = factors.sent(between)
+    slower = replace(
+        chosen, seconds=chosen.seconds * times[:, None], rough=np.where(told, doubt, chosen.rough),
+        short=np.where(told, 0.0, chosen.short),
+    )  # fmt: skip
+    return slower, told, between
+
+
+def _leaves(pattern: Any, node: int) -> bool:
+    """Whether a group has devices in more than one node: some of them lie that far apart."""
+    return bool(sum((size - 1) * stride for size, stride in pattern) >= node)

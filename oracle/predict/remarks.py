@@ -64,3 +64,15 @@ def of_profile(system: System, ratio: float) -> list[dict[str, str]]:
     times, way = (ratio, "longer") if ratio > 1 else (1 / ratio, "shorter")
     what = f"its rows take {times:.3g} times {way} than {system.device.name} is expected to"
     return [{"field": "profile", "what": what, "hint": "measure on the device that is meant"}]
+
+
+def elsewhere(options: Options, model: str) -> list[dict[str, str]]:
+    """What runs that were logged were otherwise than what is predicted from them."""
+    profile = options.profile
+    pairs = (("software", profile.under, options.software.label), ("model", profile.trained, model),
+             ("precision", profile.precision if profile.of else "", options.precision))  # fmt: skip
+    return [
+        {"field": "profile", "what": f"its runs had {name} {logged}, not {asked}",
+         "hint": "what they tell may be another's"}
+        for name, logged, asked in pairs if logged not in ("", asked)
+    ]  # fmt: skip

@@ -14,6 +14,7 @@ from typing import Any
 
 import numpy as np
 
+from oracle.kernels.profile.factors import NOTHING, Factors
 from oracle.models.shard import Array
 from oracle.plan.plan import Plan
 from oracle.plan.stages import Stages
@@ -156,6 +157,7 @@ class Step:
     fed: Array | float  # that a host takes for what a device is fed
     software: Software
     sources: Callable[[], Sources]
+    factors: Factors = NOTHING  # of runs that were logged
 
     @property
     def even(self) -> Array:
@@ -175,11 +177,11 @@ class Step:
         ahead, back = self.paces
         stage = {"forward": ahead, "backward": back, "step": self.end, "border": back,
                  "again": back}  # fmt: skip
-        talked, short = messages(self.talk, times, stage, self.same)
+        talked, short, sent = messages(self.talk, times, stage, self.same)
         work = np.sum(list(self.compute.values()), axis=0)
         exposed = sum((one.exposed for one in self.exchange), np.zeros(len(self.seconds)))
         return Uncertainty(self.seconds, work, talked, exposed, short, self.launched, self.fed,
-                           self.software, self.same, self.sources)  # fmt: skip
+                           self.software, self.same, self.sources, self.factors, sent)  # fmt: skip
 
     @cached_property
     def exchange(self) -> list[Exchange]:
@@ -274,6 +276,7 @@ def step(
         parts, time.seconds, time.stage, time.paces, time.slow, time.end, talk, same, S,
         time.crossings, time.shown, time.uncovered, np.where(full & (not options.ideal), 2.0, 1.0),
         S * launched[row, time.stage], passes, work.update, fed, options.software, sources,
+        NOTHING if options.profile is None else options.profile.factors,
     )  # fmt: skip
 
 

@@ -15,12 +15,13 @@ benchmarks.doubt` prints how often the interval held and how wide it was, table 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 from typing import TypeAlias
 
 import numpy as np
 
+from oracle.kernels.profile.factors import GROUPS, NOTHING, Factors
 from oracle.kernels.provenance import Provenance
 from oracle.models.model import Model
 from oracle.models.shard import Array
@@ -35,12 +36,15 @@ Sources: TypeAlias = tuple[Provenance, Provenance, Provenance]
 
 def messages(
     talk: Sequence[Priced], times: dict[str, Array], stage: dict[str, Array], same: Array
-) -> tuple[Array, Array]:
+) -> tuple[Array, Array, dict[str, Array]]:
     """(variance, 1σ of what they may only take longer) of all messages of an iteration.
+
+    And what those take that logged runs told of, by the factor, whose doubts are not in the former.
 
     Those over what was measured err one by one; all others err alike, and their doubts add up.
     """
     variance, alike, short = np.zeros((3, len(same)))
+    logged: dict[str, Array] = {}
     for one in talk:
         when = one.when
         exposed = times[when] * one.exposed[same, stage[when]]
@@ -51,11 +55,16 @@ def messages(
         if when == "forward" and not one.stays:  # and where all is recomputed
             exposed = exposed + times["again"] * one.later[same, stage["again"]]
             longer = longer + times["again"] * one.longer[same, stage["again"]]
+        if one.logged.any():
+            for name, its in (("inside", ~one.between), ("between", one.between)):
+                took = exposed * (its & one.logged)[same]
+                logged[name] = logged.get(name, 0.0) + took
+            exposed = exposed * ~one.logged[same]
         sigma, sure = one.rough[same] * exposed, one.covered[same]
         variance = variance + np.where(sure, sigma, 0.0) ** 2
         alike = alike + np.where(sure, 0.0, sigma)
         short = short + longer
-    return variance + alike**2, short
+    return variance + alike**2, short, logged
 
 
 @dataclass(frozen=True, eq=False)
@@ -72,6 +81,8 @@ class Uncertainty:
     software: Software
     same: Array
     sources: Callable[[], Sources]  # asked once, where anybody wants to know
+    factors: Factors = NOTHING  # what logged runs told, and how surely
+    sent: dict[str, Array] = field(default_factory=dict)  # messages that they told of
 
     @cached_property
     def known(self) -> Sources:
@@ -80,7 +91,10 @@ class Uncertainty:
 
     @cached_property
     def kernels(self) -> Array:
-        """Relative 1σ of the kernels together; none under ideal assumptions."""
+        """Relative 1σ of the kernels together, but for those that logged runs told of.
+
+        None under ideal assumptions.
+        """
         ahead, back, _ = self.known
         return ((ahead.uncertainty + back.uncertainty) / (ahead.total + back.total))[self.same]
 
@@ -94,14 +108,41 @@ class Uncertainty:
         return np.asarray(unsaid * np.broadcast_to(share, ahead.total.shape)[self.same] * work)
 
     @cached_property
+    def logged(self) -> Array:
+        """Variance of what logged runs told of: their factors err together, or against another."""
+        if not self.factors:
+            return np.zeros(1)
+        ahead, back, _ = self.known
+        total = ahead.total + back.total
+        rest = np.maximum(self.work - self.launched, 0.0)
+        took = {name: ((ahead.told.get(name, 0.0) + back.told.get(name, 0.0)) / total)[self.same]
+                * rest for name in dict.fromkeys((*ahead.told, *back.told))}  # fmt: skip
+        took |= {**self.sent, "host": self.launched}
+        found = sum((one * other * self.factors.covariance(first, second)
+                     for first, one in took.items() for second, other in took.items()),
+                    np.zeros(1))  # fmt: skip
+        return np.maximum(found, 0.0)
+
+    @property
+    def real(self) -> Array:
+        """Whether anything is doubted at all: nothing under ideal assumptions."""
+        return np.asarray((self.kernels > 0) | (self.logged > 0))
+
+    @cached_property
     def parts(self) -> dict[str, Array]:
         """Seconds that each constant is a part of: 1σ is their product, by its name."""
-        real = self.kernels > 0  # none under ideal assumptions
+        real = self.real
         seconds, strange = self.seconds * real, real * (not self.software.held)
+        # where runs were logged their factors hold what this software does otherwise
+        ran = any(name in self.factors.told for name in GROUPS)
+        shown = self.factors.doubt("shown")
+        hides = strange if shown is None else real * shown / WIDTHS["HIDES"]
         return {
-            "STEP": seconds, "HOST": self.launched,
-            "SOFTWARE": strange * np.maximum(seconds - self.launched, 0.0),
-            "HIDES": strange * self.exposed, "LAYOUT": strange * self.convolved, "MORE": seconds,
+            "STEP": seconds,
+            "HOST": self.launched * ("host" not in self.factors.told),
+            "SOFTWARE": strange * (not ran) * np.maximum(seconds - self.launched, 0.0),
+            "HIDES": hides * self.exposed, "LAYOUT": strange * (not ran) * self.convolved,
+            "MORE": seconds,
             "INPUT": np.minimum(seconds, self.fed),
         }  # fmt: skip
 
@@ -109,12 +150,13 @@ class Uncertainty:
     def given(self) -> tuple[Array, Array]:
         """Variance of what is doubted by measurements of its own: either way, and upwards."""
         kernels = self.kernels * np.maximum(self.work - self.launched, 0.0)
-        return kernels**2 + self.talked + self.changed**2, self.short**2
+        variance = kernels**2 + self.talked + self.changed**2
+        return variance + self.logged, self.short**2
 
     @property
     def changed(self) -> Array:
         """1σ for fields of the software that were said otherwise than its steps were measured."""
-        return np.asarray(self.software.changed_doubt * self.seconds * (self.kernels > 0))
+        return np.asarray(self.software.changed_doubt * self.seconds * self.real)
 
     @property
     def untried(self) -> Array:
@@ -138,7 +180,7 @@ class Uncertainty:
     @property
     def more(self) -> Array:
         """1σ of what can only slow a step down: it widens the interval upwards."""
-        return self.deviations(WIDTHS)[1] * (self.kernels > 0)
+        return self.deviations(WIDTHS)[1] * self.real
 
 
 UNTRIED = ("SOFTWARE", "HIDES", "LAYOUT")

@@ -4,6 +4,7 @@ logs/         logs of collectives, and topologies: every module is a format, fou
 log_files     logs as a person names them: files, folders, and what the log leaves out
 closings      runs of a log, from header to closing line
 matrices      matrices of device pairs that a log prints
+runs/         logs and profiles of training runs: every module is a format, found by itself
 node_levels   the levels of a node, from its NVLinks and PCIe roots
 onnx_bytes    the bytes of an ONNX file without the values of its tensors
 kernels       CSV of measured kernels

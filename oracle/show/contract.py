@@ -128,6 +128,13 @@ ANSWERS: dict[str, Schema] = {
              "counted": NUMBER})),
         "structure": listed(record(dict.fromkeys(
             ("level", "field", "spec", "file", "verdict", "source", "why"), TEXT)))}),
+    "profile": record({
+        **MADE_BY, **FROM,
+        "runs": listed(record({
+            "plan": TEXT, "batch": COUNT, "part": TEXT, "seconds": SECONDS, "spread": NUMBER,
+            "before": SECONDS, "after": SECONDS})),
+        "factors": named(record({"times": NUMBER, "doubt": NUMBER})),
+        "layers": COUNT, "notes": listed(TEXT)}),
     "compare": record({
         **MADE_BY, **FROM, "model": TEXT, "system": TEXT, "accuracy": NUMBER, "coverage": SHARE,
         "tau": maybe(NUMBER), "regret": NUMBER,

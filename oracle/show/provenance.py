@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from oracle.spec.catalogue import Source, noted
-from oracle.spec.files import LOG, read_bytes, read_text
+from oracle.spec.files import LOG, TRACE, read_bytes, read_text
 from oracle.spec.version import __version__
 
 KINDS = ("model", "dataset", "system", "device", "collectives", "software", "profile", "file")
@@ -43,7 +43,7 @@ def specs_read(
 def files_read(paths: Iterable[str], kind: str = "file") -> list[Source]:
     """Files that were read beside specs: logs, measurements, those of a job."""
     return [
-        Source(kind, path, Path(path), hashlib.sha256(read_bytes(path, kind, LOG)).hexdigest())
+        Source(kind, path, Path(path), hashlib.sha256(read_bytes(path, kind, TRACE)).hexdigest())
         for path in paths if path != "-"
     ]  # fmt: skip
 

@@ -15,15 +15,22 @@ import os
 import re
 import stat
 import sys
+import zlib
 from collections.abc import Iterator
+from contextlib import closing, contextmanager
 from functools import cache
 from pathlib import Path
-from typing import Any, BinaryIO, TypeAlias
+from typing import TYPE_CHECKING, Any, BinaryIO, TypeAlias
 
 from oracle.spec import strict_json
 from oracle.spec.document import Fault, Place, SpecError, refusal
 
+if TYPE_CHECKING:
+    import sqlite3
+
 SPEC, SETTINGS, LOG, ROWS = 2**20, 2**16, 2**24, 2**24  # bytes, at most
+TRACE = 2**28  # likewise of a profiler's, unpacked or not
+QUERY = 2000  # million steps that looking into a database takes, at most
 WIDEST = 2**13  # commas of a line of a table, at most
 LINE, LINES, CELLS, COLUMNS = 2**24, 2**20, 2**20, 512  # of a text, of a table, at most
 DEEPEST = 16  # tables and lists of a TOML text, one in the other
@@ -129,6 +136,34 @@ def bounded(text: str, name: str, what: str) -> None:
     """Refuse a text of more lines than `LINES`."""
     if len(text) > LINES and sum(1 for _ in _BREAK.finditer(text)) > LINES:
         raise refusal(name, f"more lines than a {what} may have ({LINES})", code="E100")
+
+
+def unpacked(data: bytes, name: str, most: int = TRACE) -> bytes:
+    """What gzip packed, in however many parts; never more than `most` bytes of it."""
+    found, rest = bytearray(), data
+    while rest:
+        part = zlib.decompressobj(wbits=31)
+        found += part.decompress(rest, most + 1 - len(found))
+        if len(found) > most:
+            raise refusal(name, f"unpacks to more than {most} bytes", "fewer steps", "E100")
+        if not part.eof:
+            raise EOFError
+        rest = part.unused_data.lstrip(b"\0")
+    return bytes(found)
+
+
+@contextmanager
+def database(data: bytes) -> Iterator[sqlite3.Connection]:
+    """The SQLite database in bytes that were read, to be looked at only, in bounded time."""
+    import sqlite3
+
+    with closing(sqlite3.connect(":memory:")) as found:
+        found.deserialize(data)
+        found.execute("PRAGMA query_only = on")
+        found.execute("PRAGMA trusted_schema = off")
+        left = iter(range(QUERY))
+        found.set_progress_handler(lambda: next(left, None) is None, 10**6)
+        yield found
 
 
 def read_json(path: Name, what: str = "file", most: int = SPEC, *, links: bool = True) -> Any:

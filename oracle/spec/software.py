@@ -254,6 +254,7 @@ class Host:
     reader: Literal["open", "ahead"] = "open"
     source: str = ""
     sources: dict[str, str] = field(default_factory=dict, metadata={"hidden": True})
+    times: float = field(default=1.0, metadata={"hidden": True})  # as long, in logged runs
 
     def dispatched(self, system: System) -> float:
         """Seconds of the framework's own work for a kernel."""
@@ -263,7 +264,7 @@ class Host:
         """Seconds that the host needs for a kernel, its driver's among them."""
         if self.graphs == "iteration":
             return 0.0
-        return system.device.launch + self.dispatched(system)
+        return (system.device.launch + self.dispatched(system)) * self.times
 
     def sending(self, system: System) -> float:
         """Seconds that the host needs for a message."""

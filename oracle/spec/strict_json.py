@@ -10,9 +10,11 @@ import json
 import math
 import re
 from collections import Counter
+from collections.abc import Iterator
 from typing import Any
 
 DEEPEST, MOST_VALUES = 64, 2**20
+_FULL = re.compile(r"[^ \t\r\n]")
 _MARK = re.compile(r'"(?:[^"\\]++|\\.)*+"|[][{}]', re.DOTALL)
 
 
@@ -39,6 +41,36 @@ def loads(text: str) -> Any:
         parse_float=_float,
         parse_int=_integer,
     )
+
+
+def elements(text: str, begin: int = 0) -> Iterator[Any]:
+    """The elements of the first list from a place on, one by one: a trace is never held whole.
+
+    A list that breaks off ends with its last whole element.
+    """
+    read = json.JSONDecoder(parse_constant=_constant, parse_int=_integer).raw_decode
+    at = text.find("[", begin) + 1
+    while at:
+        at = _space(text, at)
+        if text[at : at + 1] == ",":
+            at = _space(text, at + 1)
+        if text[at : at + 1] in ("]", ""):
+            return
+        try:
+            found, at = read(text, at)
+        except RecursionError:
+            raise Unfit("nested too deep") from None
+        except json.JSONDecodeError as error:
+            if error.pos >= len(text) - 1 or "Unterminated" in error.msg:
+                return
+            raise Unfit(f"not JSON at character {error.pos}") from None
+        yield found
+
+
+def _space(text: str, at: int) -> int:
+    """The first place from here on that is no white space."""
+    found = _FULL.search(text, at)
+    return found.start() if found else len(text)
 
 
 def closed(text: str) -> str:

@@ -1,4 +1,4 @@
-"""Read the file of a profile: JSON lines, as `oracle measure compute` writes them.
+"""Read the file of a profile: JSON lines, as `oracle measure compute` writes them; or YAML of runs.
 
     {"oracle-profile": 1, "precision": "fp32", "complete": true}
     {"row": SIGNATURE, "forward": 0.0012, "backward": 0.0025, "spread": 0.02, "samples": 2}
@@ -16,9 +16,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from oracle.kernels.profile import run_file
 from oracle.kernels.profile.measured import Profile, Timed, Update
 from oracle.kernels.profile.shape import taken_apart
-from oracle.spec.document import SHOWN, Fault, Place, SpecError, suggest
+from oracle.spec.document import SHOWN, Fault, Place, SpecError, refusal, suggest
 from oracle.spec.files import LOG, read_text
 from oracle.spec.options import SLOTS
 from oracle.spec.precision import PRECISIONS
@@ -33,7 +34,16 @@ def profile(what: Any) -> Profile:
     if isinstance(what, Profile):
         return what
     path = os.fspath(what)
-    return read(read_text(path, "profile", LOG), path)
+    hint = f"of a log: oracle calibrate run {path} MODEL SYSTEM --plan … --batch … -o profile.yaml"
+    try:
+        text = read_text(path, "profile", LOG)
+    except SpecError as error:
+        if "UTF-8" not in str(error):
+            raise
+        raise refusal(path, "this is no profile", hint, "E130") from None
+    if text.strip() and not (text.lstrip()[:1] == "{" or run_file.recognises(text)):
+        raise refusal(path, "this is no profile", hint, "E130")
+    return run_file.read(text, path) if run_file.recognises(text) else read(text, path)
 
 
 def read(text: str, name: str) -> Profile:

@@ -23,6 +23,7 @@ from weakref import WeakKeyDictionary
 import numpy as np
 
 from oracle.kernels.passes import Passes
+from oracle.kernels.profile.factors import NOTHING, Factors
 from oracle.kernels.profile.scale import NEAR, MeasuredRows, Ramp, ratio
 from oracle.kernels.profile.shape import signature, taken_apart
 from oracle.models.model import Flags, Floats, Model
@@ -65,6 +66,10 @@ class Profile:
     source: str = "measured"
     precision: str = ""  # "" where the file does not say
     device: Device | None = None  # as it is modelled where this was measured
+    factors: Factors = NOTHING  # of what no row of its own was measured for
+    of: str = ""  # the device that runs were logged on, where the file says it
+    under: str = ""  # and the software that ran them
+    trained: str = ""  # and the model
     _tables: WeakKeyDictionary[Model, dict[str, MeasuredRows]] = field(
         init=False, repr=False, default_factory=WeakKeyDictionary
     )
@@ -96,10 +101,10 @@ class Profile:
             )
         now = price(shard, device, precision)
         if not tables[own].known.any():
-            return now
+            return self.factors.scaled(now, shard.model)
         same = base == device and own == precision
         then = now if same else price(shard.but(delta=width), base, own)
-        return tables[own].passes(shard, then, now)
+        return self.factors.scaled(tables[own].passes(shard, then, now), shard.model)
 
     def has(self, optimizer: str) -> bool:
         """Whether updates by this optimizer were measured."""
@@ -119,7 +124,7 @@ class Profile:
         own = [u for u in self.updates if u.optimizer == optimizer and u.weights > 0]
         now = price(device, precision, weights)
         if not own:
-            return now
+            return now * self.factors.times("update")
         base = (self.device or device, self.precision or precision)
         then = now if base == (device, precision) else price(*base, weights)
         model = price(*base, np.array([each.weights for each in own]))

@@ -1,0 +1,185 @@
+"""Parts of a logged run that can be held against a prediction: what a log says, what is predicted.
+
+A log is of one device. It names the recomputation of a plan, `recompute`, since that runs some
+kernels twice, and its `pipeline`, over whose stages kernels are shared out.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from oracle.kernels.profile.factors import GROUPS, groups_of
+from oracle.kernels.rows import passes
+from oracle.kernels.slowest import in_step
+from oracle.models.model import Model
+from oracle.plan.plan import Plan, parse
+from oracle.plan.strategies.recompute import recomputed
+from oracle.predict.estimate import Estimate, estimate
+from oracle.predict.evaluate import split
+from oracle.readers.logs import InputError
+from oracle.readers.runs import RunLog, Timing
+from oracle.spec.document import suggest
+from oracle.spec.doubt import AGAIN, OPERATION
+from oracle.spec.options import Options
+from oracle.spec.system import System
+
+LEAST = 0.002  # of a step, that a part takes at least, to be told from nothing
+STRANGE = 30.0  # times as long as predicted, from where a log is of something else
+AXES = ("tensor", "pipeline", "context", "expert", "data")
+
+
+@dataclass(frozen=True)
+class Run:
+    """A log, and how the run was done."""
+
+    log: RunLog
+    plan: str
+    batch: int
+
+    @property
+    def parsed(self) -> Plan:
+        return parse(self.plan, self.batch)
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """One part of a run: seconds as logged, and 1σ of their logarithm."""
+
+    name: str
+    seconds: float
+    noise: float
+    spread: float
+
+
+def checked(run: Run, model: Model) -> Run:
+    """The run, with its step in seconds, if its log can be of this model, plan and batch."""
+    log, plan, said = run.log, run.parsed, run.log.said
+    devices = int(plan.devices[0, 0])
+    tokens = int(max((row.made.extents[0] for row in model.rows if row.made.tokens), default=0))
+    wanted = {"devices": devices, "batch": run.batch}
+    wanted |= {"sequence": tokens} if tokens else {}
+    wanted |= {name: int(plan.axis(name).degree[0, 0]) for name in AXES}
+    for name, value in wanted.items():
+        logged = int(said.get(name, value))
+        if name == "data" and "devices" in said:  # which frameworks count in their own ways
+            continue
+        if logged != value:
+            what = f"the log is of {name} {logged}, not of {name} {value}"
+            raise InputError(log.path, 0, what, "the --plan, --batch and model of that run")
+    if "token" in said and log.step is not None:  # seconds of a device's token
+        if not tokens:
+            raise InputError(log.path, 0, "tokens a second, of a model without tokens")
+        step = replace(log.step, seconds=log.step.seconds * run.batch * tokens / devices)
+        log = replace(log, step=step)
+    _of_this_model(log, model)
+    if not (log.step or log.totals or log.kernels or log.layers):
+        raise InputError(log.path, 0, "no time of a step is in this log", "a log of more steps")
+    return replace(run, log=log)
+
+
+def _of_this_model(log: RunLog, model: Model) -> None:
+    """Refuse layers that the model has not, and kernels that it cannot need."""
+    names = dict.fromkeys(row.name for row in model.rows)
+    for name in log.layers:
+        if not matching(model, name):
+            what = f"the model has no layer `{name[:60]}`"
+            raise InputError(log.path, 0, what, suggest(name, names, "its layers"))
+    total = sum(each.seconds for each in log.kernels.values())
+    for group, work in (("conv", "conv"), ("attention", "attention")):
+        share = log.kernels[group].seconds / total if group in log.kernels and total else 0.0
+        if share > 0.1 and not any(row.work == work for row in model.rows):
+            what = f"{share:.0%} of its kernels are of {group}, and the model has none"
+            raise InputError(log.path, 0, what, "a log of this model")
+
+
+def matching(model: Model, name: str) -> list[int]:
+    """Rows that a layer's name means: its own, or those of a block of that name."""
+    return [i for i, row in enumerate(model.rows)
+            if row.name == name or row.name.startswith(f"{name}.")]  # fmt: skip
+
+
+def alike(model: Model) -> dict[str, str]:
+    """Groups of kernels whose names do not tell them apart in this model.
+
+    Libraries run convolutions of one tap as products; attention written out is products too.
+    """
+    found = {name: name for name in GROUPS}
+    if any(row.work == "conv" for row in model.rows):
+        found["gemm"] = found["conv"] = "conv and gemm"
+    if any(row.work == "attention" and not row.flash for row in model.rows):
+        found["gemm"] = found["attention"] = found["memory"] = "gemm, attention and memory"
+    return found
+
+
+def logged(run: Run, model: Model) -> Iterator[Part]:
+    """What a log says, part by part."""
+
+    def part(name: str, timing: Timing, least: float = AGAIN) -> Part:
+        return Part(name, timing.seconds, float(np.hypot(least, timing.spread)), timing.spread)
+
+    log, joined = run.log, alike(model)
+    if log.step:
+        yield part("step", log.step)
+    for name, timing in log.totals.items():
+        yield part(name, timing)
+    groups: dict[str, list[Timing]] = {}
+    for name, timing in log.kernels.items():
+        groups.setdefault(joined.get(name, name), []).append(timing)
+    for name, timings in groups.items():
+        if name == "update" and "update" in log.totals:
+            continue
+        yield part(name if name == "update" else f"kernels: {name}", _sum(timings))
+    if log.messages:  # a kernel of a message waits for the other ranks, too
+        yield part("messages", _sum(list(log.messages.values())), OPERATION)
+    if log.shown:
+        yield part("messages shown", log.shown, OPERATION)
+    if log.layers:
+        yield part("update", _sum([update for _, _, update in log.layers.values()]))
+
+
+def _sum(timings: Sequence[Timing]) -> Timing:
+    total = sum(each.seconds for each in timings)
+    spread = sum(each.seconds * each.spread for each in timings) / total if total else 0.0
+    return Timing(total, spread, max(each.count for each in timings))
+
+
+def predicted(
+    runs: Sequence[Run], model: Model, system: System, options: Options
+) -> tuple[Estimate, list[dict[str, float]]]:
+    """The same parts as predicted, of each run."""
+    found = estimate(
+        model, system, [run.plan for run in runs], [run.batch for run in runs], options
+    )
+    parts = []
+    for row, run in enumerate(runs):
+        compute = {name: float(values[row]) for name, values in found.compute.items()}
+        sent = found.exchange[row]
+        kernels = _kernels(run, found.model, system, options) if run.log.kernels else {}
+        parts.append({
+            "step": float(found.seconds[row]), "forward": compute["forward"],
+            "backward": compute["backward"] + compute["recompute"], "update": compute["update"],
+            "messages": sum(one["seconds"] for one in sent),
+            "messages shown": sum(one["exposed"] for one in sent), **kernels,
+        })  # fmt: skip
+    return found, parts
+
+
+def _kernels(run: Run, model: Model, system: System, options: Options) -> Mapping[str, float]:
+    """Seconds of an iteration's kernels by group, on the mean device of a pipeline."""
+    plan = run.parsed
+    shard = split(model, plan, options)
+    times = in_step(passes(shard, system.device, options.precision, options.profile), model,
+                    system.device, plan.devices)  # fmt: skip
+    mode = int(plan.axis("recompute").mode[0, 0])
+    again = recomputed(model)[mode - 1] if mode else np.zeros(len(model))
+    seconds = (times.forward * (1 + again) + times.data + times.weight) * model.repeat
+    seconds = np.broadcast_to(seconds, (1, len(model)))[0]
+    often = float(np.ravel(shard.segments)[0]) / float(plan.axis("pipeline").degree[0, 0])
+    found: dict[str, float] = {}
+    for group, joined in alike(model).items():
+        mine = seconds[groups_of(model) == GROUPS.index(group)].sum() * often
+        found[f"kernels: {joined}"] = found.get(f"kernels: {joined}", 0.0) + float(mine)
+    return found

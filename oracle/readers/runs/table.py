@@ -1,0 +1,84 @@
+"""CSV of what was timed by hand: layers, three totals, or steps.
+
+    layer, forward, backward, update     each layer by its name in the model, an iteration's seconds
+    forward, backward, update            three totals of an iteration
+    step                                 seconds of an iteration (or `seconds`, `step_time`)
+
+A row is one repetition; a column may end in its unit, `forward_ms` or `forward (ms)`. Lines
+`# plan: data:8`, `# batch: 512`, `# devices: 8` before the table say how the run was done.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import defaultdict
+
+from oracle.readers.logs import InputError, number
+from oracle.readers.runs import RunLog, Timing, arguments_of
+from oracle.readers.runs.steady import of, timing
+from oracle.spec.files import csv_of
+
+TITLE = "CSV of layers, totals or steps"
+PRECEDENCE = 3
+SCALES = {"": 1.0, "s": 1.0, "seconds": 1.0, "ms": 1e-3, "us": 1e-6}
+PASSES = ("forward", "backward", "update")
+STEPS = ("step", "seconds", "step_time", "step_seconds", "iteration")
+_COLUMN = re.compile(r"\s*(\w+?)\s*(?:[_ ]?[(\[]?(s|ms|us|seconds)[)\]]?)?\s*", re.I)
+_PLAN = re.compile(r"^#[ \t]*plan[ \t]*[:=][ \t]*([^\n]{1,400})", re.M)
+SAID = {"devices": "devices", "batch": "batch", "sequence": "sequence"}
+
+
+def _columns(line: str) -> dict[str, tuple[str, float]]:
+    """Our name and scale of each column that means something."""
+    found = {}
+    for column in line.split(","):
+        match = _COLUMN.fullmatch(column.strip().strip('"'))
+        name = match[1].lower() if match else ""
+        if column.strip().lower() in STEPS:
+            found[column] = "step", 1.0
+        elif match and name in (*PASSES, "layer", *STEPS):
+            found[column] = "step" if name in STEPS else name, SCALES[(match[2] or "").lower()]
+    return found
+
+
+def _parts(text: str) -> tuple[str, str]:
+    """The comment lines, and the table."""
+    lines = text.split("\n")
+    first = next((i for i, each in enumerate(lines) if each.strip() and each.strip()[0] != "#"), 0)
+    return "\n".join(lines[:first]), "\n".join(lines[first:])
+
+
+def recognises(text: str) -> bool:
+    names = {name for name, _ in _columns(_parts(text)[1].partition("\n")[0][:2000]).values()}
+    return "step" in names or {"forward", "backward"} <= names
+
+
+def parse(text: str, path: str) -> RunLog:
+    comments, table = _parts(text)
+    said = arguments_of(comments, SAID)
+    named, rows = csv_of(table, path)
+    known = _columns(",".join(named))
+    found: dict[str, dict[str, list[float]]] = defaultdict(lambda: defaultdict(list))
+    for line, row in rows:
+        cells = {known[key][0]: (row.get(key, ""), known[key][1]) for key in known}
+        layer = cells.pop("layer", ("", 1.0))[0].strip()
+        for name, (cell, scale) in cells.items():
+            value = number(cell.strip())
+            if value is None and cell.strip():
+                raise InputError(
+                    path, line, f"`{cell.strip()[:20]}` is no time", "seconds, e.g. 0.01"
+                )
+            if value is not None:
+                found[layer][name].append(value * scale)
+    layers = {
+        layer: tuple(of(values.get(name, [0.0])) or Timing(0.0) for name in PASSES)
+        for layer, values in found.items() if layer
+    }  # fmt: skip
+    whole = found.get("", {})
+    totals = {name: timed for name in PASSES if (timed := timing(whole.get(name, [])))}
+    step = timing(whole.get("step", []))
+    if not (layers or totals or step):
+        raise InputError(path, 1, "no time is in this table", "a row of seconds under the columns")
+    plan = _PLAN.search(comments)
+    return RunLog(path, TITLE, step, totals, layers=layers, said=said,  # type: ignore[arg-type]
+                  plan=plan[1].strip() if plan else "")  # fmt: skip
