@@ -10,6 +10,7 @@ import pytest
 
 from oracle.calibration.calibrate import calibrate
 from oracle.calibration.concurrency import concurrent
+from oracle.calibration.entries import entries
 from oracle.commands.cli import main
 from oracle.network.contention import lines
 from oracle.readers import logs
@@ -114,8 +115,9 @@ def test_the_shipped_abci_is_what_its_logs_say() -> None:
     log = logs.read(Path(__file__).parents[1] / "notebooks" / "data" / "abci-allreduce.jsonl")
     found = calibrate([log], "abci")
     carried = [e for e in catalogue.system("abci").collectives if e.op == "allreduce"]
-    assert len(carried) == len(found.entries) == 10
-    for mine, theirs in zip(found.entries, carried, strict=True):
+    lines = [each for fit in found.fits for each in entries(fit.pool, fit.found, "")]
+    assert len(carried) == len(lines) == 10
+    for mine, theirs in zip(lines, carried, strict=True):
         for name in ("level", "protocol", "algorithm", "base", "latency", "bandwidth", "ranks",
                      "sizes", "uncertainty"):  # fmt: skip
             assert getattr(mine, name) == getattr(theirs, name), name

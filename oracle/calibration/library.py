@@ -189,4 +189,4 @@ def _terms(system: System, op: str, ranks: int, nodes: int) -> Iterator[Term]:
     run = [ALGORITHMS[by.like[0]][by.name] if by.like[0] else by for by in offer]
     costs = schedule_costs(bare, groups, [by.schedule(ranks, inner) for by in run])
     for by, cost in zip(offer, costs, strict=True):
-        yield from terms(by, cost.repeated(by.like[1]), bare, ranks, system.inside)
+        yield from terms(by, cost.repeated(by.like[1]), bare, ranks, system.inside, nodes > 1)

@@ -22,7 +22,7 @@ from oracle.spec.units import show
 PRICED = ("allreduce", "allgather", "reduce_scatter", "alltoall", "broadcast", "sendrecv")
 LARGE = 2**20  # bytes from which a run is judged by
 SLOW = 1.5  # times what the other runs say: from there on a run is left out
-ENOUGH = 0.1  # mean relative error that needs no lines of an operation's own
+ENOUGH = 0.075  # mean relative error that needs no lines of an operation's own
 BANDS = 8  # sizes that are left out together: every eighth
 
 
@@ -93,7 +93,7 @@ class LibraryFit:
         return float(reach * self.entry.bandwidth["Simple"])
 
     def tells(self, op: str, level: str) -> bool:
-        """Whether an operation needs no lines of its own: it is met on average by a tenth."""
+        """Whether an operation needs no lines of its own: it is met on average by 7.5 %."""
         mine = np.array([one.operation == op for one in self.place.samples])
         return (
             level == self.level

@@ -27,6 +27,7 @@ from oracle.spec.system import Library, System
 
 RINGS = ("ring", "rings", "bidirectional_ring", "chain")
 TREES = ("double_tree",)
+OWN_PARTS = ("allreduce", "allgather", "reduce_scatter", "alltoall")  # of which ranks have parts
 CHANNELS = ("LL", "LL128", "pairs")  # kinds whose short messages do with few
 
 
@@ -49,8 +50,15 @@ class Term:
         return self.protocol if self.algorithm in (*RINGS, *TREES) else "pairs"
 
 
-def terms(by: Algorithm, cost: Cost, topology: Topology, p: int, inside: int) -> Iterator[Term]:
-    """One for each protocol of an algorithm among p ranks; `inside` levels lie in a node."""
+def terms(
+    by: Algorithm, cost: Cost, topology: Topology, p: int, inside: int, outside: bool
+) -> Iterator[Term]:
+    """One for each protocol of an algorithm among p ranks; `inside` levels lie in a node.
+
+    What a rank has already it copies inside its device: groups that leave their nodes wait for
+    their networks meanwhile.
+    """
+    copies = by.op in OWN_PARTS and not outside
     for protocol in nccl.protocols(by.name):
         base, part, hops = nccl.constants(by.name, protocol, topology.levels)
         far = np.where(np.arange(len(hops)) >= inside, hops, 0.0)
@@ -58,7 +66,7 @@ def terms(by: Algorithm, cost: Cost, topology: Topology, p: int, inside: int) ->
         if isinstance(by, ScatteredAlltoall):  # each message to a neighbour is posted by itself
             start += posted(cost, hops - far, p)
         per_byte = cost.per_byte / part
-        own = per_byte / float(np.mean(by.volume(p))) / p
+        own = copies * per_byte / float(np.mean(by.volume(p))) / p
         yield Term(by.name, protocol, base, start - between, between, per_byte, own, cost)
 
 

@@ -112,7 +112,7 @@ def _lines(
         if not factors(system, outside):
             found = as_tuned(offer, found, groups.p)
         every = [term for by, cost in zip(offer, found, strict=True)
-                 for term in terms(by, cost, bare, groups.p, system.inside)]  # fmt: skip
+                 for term in terms(by, cost, bare, groups.p, system.inside, outside)]  # fmt: skip
         yield from library_lines(system, op, every, groups.p, outside, short)
     else:
         yield from (_by_datasheet(by, cost, bare, short)
@@ -123,7 +123,7 @@ def _lines(
         wait = sum(getattr(f, "setting", 0.0) for f in optical)
         found = algorithm_costs(system, lit, groups, inner, offer, (*reach, True))
         for by, cost in zip(offer, found, strict=True):
-            every = [*terms(by, cost, lit, groups.p, system.inside)]
+            every = [*terms(by, cost, lit, groups.p, system.inside, outside)]
             priced = library_lines(system, op, every, groups.p, outside, short) if served else [
                 _by_datasheet(by, cost, lit, short)]  # fmt: skip
             for line in priced:
