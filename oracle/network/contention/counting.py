@@ -65,7 +65,8 @@ def _counted(topology: Topology, batch: list[Flows]) -> StepCosts:
     """Lay the flows on their links and find the fullest in each step."""
     one = len(batch) == 1
     if one and batch[0].per_step == len(batch[0].source) > PART:
-        return _counted_in_parts(topology, batch[0])
+        empty = not batch[0].share.any() and not topology.hop
+        return (_waited if empty else _counted_in_parts)(topology, batch[0])
     source, target, into, share = (
         getattr(batch[0], name) if one else np.concatenate([getattr(f, name) for f in batch])
         for name in ("source", "target", "into", "share")
@@ -108,6 +109,20 @@ def _counted(topology: Topology, batch: list[Flows]) -> StepCosts:
     # a rank that sends to many at once over several ways out is done before one way would be
     solo = np.minimum(solo, shared)
     return StepCosts(by_level, alpha, shared, solo, used[fullest], times)
+
+
+def _waited(topology: Topology, flows: Flows) -> StepCosts:
+    """A step of many flows that only waits: nothing but how far apart its ends are counts."""
+    levels = len(topology.latency)
+    met = np.zeros(levels)
+    for begin in range(0, flows.per_step, PART):
+        source, target = (each[begin : begin + PART] for each in (flows.source, flows.target))
+        level = np.where(source == target, -1, topology.meeting_level(source, target))
+        met += np.bincount(level % levels, minlength=levels)
+    alpha = float(topology.latency[met > 0].max())
+    none = np.zeros(1)
+    return StepCosts(met[None] / flows.per_step, np.array([alpha]), none, none,
+                     none.astype(int), flows.times)  # fmt: skip
 
 
 def _counted_in_parts(topology: Topology, flows: Flows) -> StepCosts:
