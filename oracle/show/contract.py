@@ -121,6 +121,12 @@ ANSWERS: dict[str, Schema] = {
         "readings": listed(record({"path": TEXT, "format": TEXT, "samples": COUNT,
                                    "skipped": named(COUNT)})),
         "fits": listed(FITTED), "refused": listed(record({"what": TEXT, "why": TEXT})),
+        "library": listed(record({
+            "level": TEXT, "source": TEXT, "base": named(NUMBER), "hop": named(NUMBER),
+            "bandwidth": named(NUMBER), "tree": NUMBER, "own": NUMBER, "few": NUMBER,
+            "opened": NUMBER, "error": NUMBER, "operations": listed(TEXT), "ranks": listed(COUNT),
+            "sizes": listed(BYTES), "median error": named(NUMBER), "datasheet share": NUMBER,
+            "dropped": listed(TEXT)})),
         "datasheet": listed(TEXT), "dropped": listed(TEXT),
         "crowds": listed(record(
             {"op": TEXT, "ranks": COUNT, "nodes": COUNT, "groups": COUNT, "memory": TEXT,
