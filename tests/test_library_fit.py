@@ -153,6 +153,18 @@ def test_a_congested_run_is_named_and_left_out(toy: System) -> None:
     assert within(Place.of(toy, True, clean).error(place.fitted())) < 0.06
 
 
+def test_what_the_library_cannot_serve_is_passed_over(
+    toy: System, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    some = samples(toy, ((2, 1), (4, 1)), ("allreduce", "alltoall"))
+    monkeypatch.setattr("oracle.network.nccl.SUPPORTED", frozenset(("ring", "rings")))
+    place = Place.of(toy, False, some)
+    assert {one.operation for one in place.samples} == {"allreduce"}
+    assert len(place.seconds) == place.base.shape[1] == len(some) / 2
+    pairs = [one for one in some if one.operation == "alltoall"]
+    assert library_fits([("alltoall", "node", pairs)], toy, []) == []
+
+
 def test_intervals_hold_what_was_left_out(toy: System) -> None:
     """Nine of ten, of counts that the fit did not see, and wider the farther they are."""
     every = Place.of(toy, True, samples(toy, ((8, 2), (16, 4), (32, 8), (128, 32)), noise=0.1))

@@ -91,21 +91,17 @@ class Place:
 
     @classmethod
     def of(cls, system: System, outside: bool, samples: Sequence[Sample]) -> Place:
-        """Samples that know their ranks and nodes."""
-        groups: dict[tuple[str, int, int], list[Term]] = {}
-        for one in samples:
-            key = one.operation, int(one.ranks or 1), int(one.nodes or 1)
-            if key not in groups:
-                groups[key] = [*_terms(system, *key)]
-        most = max(map(len, groups.values()))
+        """Samples that know their ranks and nodes, but for those that the library cannot serve."""
+        groups = {key: [*_terms(system, *key)] for key in dict.fromkeys(map(_group, samples))}
+        samples = [one for one in samples if groups[_group(one)]]
+        most = max(map(len, groups.values()), default=0)
         shape = most, len(samples)
         parts = {name: np.zeros(shape) for name in ("fixed", "base", "hops", "wire", "own")}
         parts["base"][:] = np.inf
         kind, tree = np.zeros(shape, np.int64), np.zeros(shape, bool)
         inner = factors(system, False)
         for column, one in enumerate(samples):
-            found = groups[one.operation, int(one.ranks or 1), int(one.nodes or 1)]
-            for row, term in enumerate(found):
+            for row, term in enumerate(groups[_group(one)]):
                 other = inner.hop.get(term.kind, 1.0) if inner and outside else 1.0
                 parts["fixed"][row, column] = term.inside * other if outside else 0.0
                 parts["base"][row, column] = term.base
@@ -173,6 +169,11 @@ class Place:
     def nbytes(self) -> Floats:
         """Bytes of each sample's message."""
         return np.array([one.nbytes for one in self.samples])
+
+
+def _group(one: Sample) -> tuple[str, int, int]:
+    """What a sample's cost goes by, beside its bytes: operation, ranks, nodes."""
+    return one.operation, int(one.ranks or 1), int(one.nodes or 1)
 
 
 def _terms(system: System, op: str, ranks: int, nodes: int) -> Iterator[Term]:

@@ -139,10 +139,10 @@ def library_fits(
             ):
                 samples += [one for one in pool if (one.groups or 1) == 1]
                 at.append(level)
-        if len(samples) < FEWEST or len({one.nbytes for one in samples}) < 3:
+        whole = Place.of(_with(system, fits), outside, samples)
+        if len(whole.samples) < FEWEST or len(np.unique(whole.nbytes)) < 3:
             continue
-        known = _with(system, fits)
-        place, dropped = trusted(Place.of(known, outside, samples))
+        place, dropped = trusted(whole)
         level = min(at, key=names.index)
         source = source_of(place.samples, readings)
         fits.append(LibraryFit(place, level, place.fitted(), dropped, source))
