@@ -10,5 +10,6 @@ concurrency   several groups at once against one alone: contention, measured
 structure     levels and ports of a system, as topology files describe them
 spec_block    a block of YAML replaced in the text of a spec
 kernels       kernel curves fitted to measured kernels
+machine       a device and a system of what `measure machine` measured
 shared        one curve for several devices, as shares of each one's peak
 """

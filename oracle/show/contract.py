@@ -128,6 +128,14 @@ ANSWERS: dict[str, Schema] = {
              "counted": NUMBER})),
         "structure": listed(record(dict.fromkeys(
             ("level", "field", "spec", "file", "verdict", "source", "why"), TEXT)))}),
+    "measure": record({**MADE_BY, "output": TEXT, "complete": YES}, {
+        "source": TEXT, "machine": {"type": "object"}, "disk": {"type": "object"},
+        "memory_bandwidth": NUMBER, "host_seconds_a_kernel": SECONDS, "refused": listed(TEXT),
+        "kernels": listed(record(
+            {"family": TEXT, "precision": TEXT, "part": TEXT, "shape": TEXT, "seconds": SECONDS})),
+        "curves": listed(record({"family": TEXT, "precision": TEXT, "part": TEXT, "kernels": COUNT,
+                                 "median_error": NUMBER, "p90_error": NUMBER})),
+        "collectives": listed(TEXT), "not_fitted": listed(TEXT), "files": listed(TEXT)}),
     "compare": record({
         **MADE_BY, **FROM, "model": TEXT, "system": TEXT, "accuracy": NUMBER, "coverage": SHARE,
         "tau": maybe(NUMBER), "regret": NUMBER,
