@@ -11,7 +11,7 @@ pytest.importorskip("torch")
 
 
 def test_a_machine_measures_itself_and_knows_its_own_step(tmp_path, capsys, monkeypatch):
-    """Within a factor of two: other work may take half of a test machine at any time."""
+    """The fastest step, within a factor of three: a test machine is seldom alone."""
     monkeypatch.setenv("OMP_NUM_THREADS", "1")
     out, ran = tmp_path / "here", tmp_path / "run.jsonl"
     line = ["measure", "machine", "--local", "2", "--seconds", "30", "-o", str(out), "--json"]
@@ -28,13 +28,14 @@ def test_a_machine_measures_itself_and_knows_its_own_step(tmp_path, capsys, monk
     assert "measured by oracle measure machine" in system.device.source
     line = ["recommend", "resnet18", str(out / "system.yaml"), "--devices", "2", "--batch", "8"]
     assert main(line) == 0
-    run = ["run", "alexnet", "--local", "1", "--plan", "serial", "--batch", "8", "-o", str(ran)]
-    assert main([*run, "--steps", "4"]) == 0
     capsys.readouterr()
+    run = ["run", "alexnet", "--local", "1", "--plan", "serial", "--batch", "8", "-o", str(ran)]
+    assert main([*run, "--steps", "6", "--json"]) == 0
+    (step,) = json.loads(capsys.readouterr().out)["plans"]
     assert main(["compare", str(ran), "alexnet", str(out / "system.yaml"), "--precision", "fp32",
                  "--optimizer", "momentum", "--json"]) == 0  # fmt: skip
     (plan,) = json.loads(capsys.readouterr().out)["plans"]
-    assert 0.5 < plan["predicted"] / plan["measured"] < 2
+    assert 1 / 3 < plan["predicted"] / step["seconds"]["low"] < 3
 
 
 def test_kernels_alone_become_a_table_that_calibrate_reads(tmp_path, capsys):
