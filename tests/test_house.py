@@ -154,6 +154,7 @@ WRITE = {
     "commands/cli.py": "closed streams", "writers/export.py": "launch files, all or none",
     "ask/sweep/ledger.py": "rows as they come", "ask/sweep/crew.py": "a worker's pipes",
     "executor/records.py": "samples as they come", "executor/launch.py": "logs of ranks",
+    "executor/disk.py": "a file made to be read back",
     "executor/rank.py": "progress", "executor/heartbeat.py": "a mapped file",
 }  # fmt: skip
 READS = {

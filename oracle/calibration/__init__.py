@@ -15,5 +15,6 @@ run_parts     parts of a logged run beside what is predicted of them
 run_profile   a profile from logs, by what a user says of them or they themselves do
 spec_block    a block of YAML replaced in the text of a spec
 kernels       kernel curves fitted to measured kernels
+machine       a device and a system of what `measure machine` measured
 shared        one curve for several devices, as shares of each one's peak
 """

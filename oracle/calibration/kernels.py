@@ -37,13 +37,15 @@ NUMBERS = {
     "tile": (1.0, 256.0),
     "prologue": (1.0, 1024.0),
     "ramp": (1e-4, 5.0),
-    "pace": (1e8, 1e11),
+    "pace": (1e7, 1e11),
     "sweeps": (1e-2, 30.0),
     "strided": (1.0, 300.0),
     "granule": (1.0, 256.0),
     "zeros": (1e-2, 30.0),
 }
 CONVOLUTIONS = ("conv", "conv3d", "grouped", "depthwise")
+STREAMED = ("stream", "norm", "pool")  # as long in any precision as their bytes take
+SLOW = 1e8  # elements a second of a processor, slower than any GPU's
 SHAPING = ("tile", "ramp", "prologue", "zeros")
 
 
@@ -106,7 +108,7 @@ def fit(
         if len(kernels) < FEWEST:
             skipped.append(f"{title}: {len(kernels)} kernels, {FEWEST} are needed")
             continue
-        if family != "stream" and precision not in device.peak:
+        if family not in STREAMED and precision not in device.peak:
             skipped.append(f"{title}: {device.name} has no peak for {precision}")
             continue
         own, residual = fit_group(kernels, device, source, seed, everything)
@@ -151,7 +153,7 @@ def fit_group(
         float(np.median(off[folds[0][0]])), float(np.median(off)), float(np.quantile(off, 0.9)),
         float(np.median(relative)), spread, f"{kernels[at].where} {relative[at]:+.0%}", reach,
     )  # fmt: skip
-    bounds = () if first.family == "stream" else reach
+    bounds = () if first.family in STREAMED else reach
     return [replace(curve, uncertainty=spread, reach=bounds) for curve in chosen], residual
 
 
@@ -164,11 +166,13 @@ def first_guesses(first: Kernel, source: str) -> list[list[Curve]]:
     # what is fitted forward serves backward too, at a published ratio, until that is measured
     part = "" if first.family == "attention" and first.part == "forward" else first.part
     assumed = ASSUMED[first.family]
-    precision = "" if first.family == "stream" else first.precision
+    precision = "" if first.family in STREAMED else first.precision
     plain = replace(assumed, origin="fitted", precision=precision, part=part, source=source)
     if first.family == "gemm":
         # what is never the longer of two shows nothing: start where loads are seen
         return [[plain], [replace(plain, waves=True, traffic=0.5)]]
+    if first.family in ("norm", "pool"):  # what is never the longer shows nothing here either
+        return [[plain], [replace(plain, pace=SLOW)]]
     if first.family != "conv":
         return [[plain]]
     alone, both = [plain], [plain, replace(plain, family="winograd")]
@@ -181,7 +185,7 @@ def first_guesses(first: Kernel, source: str) -> list[list[Curve]]:
 
 def applies(name: str, known: Curve) -> bool:
     """Whether a curve of this family and part has the number."""
-    if known.family in ("stream", "norm", "pool"):
+    if known.family in STREAMED:
         return name in ("start", "traffic", *(["pace"] * (known.family != "stream")))
     if known.family == "depthwise":
         return name in ("start", "sustained", "traffic")
@@ -280,7 +284,7 @@ def size(family: str, shapes: Floats) -> Floats:
     if family == "attention":
         batch, heads, _, queries, keys, width, causal = shapes
         return np.asarray(4 * batch * heads * queries * keys * width / (1 + causal))
-    if family in ("stream", "norm", "pool"):
+    if family in STREAMED:
         return np.asarray(shapes[0])
     shapes = np.delete(shapes, [9, 10, 11], axis=0) if family in CONVOLUTIONS else shapes
     work = 2.0 * np.prod(shapes, axis=0)
@@ -292,7 +296,7 @@ def report(result: KernelFit) -> str:
     lines = [f"{'kernels of':<22}{'number':>7}{'1st 5th':>9}{'median':>8}{'90 %':>8}{'bias':>8}"
              f"{'1 sigma':>9}  {'reach':<24} worst"]  # fmt: skip
     for row in result.residuals:
-        unit = "B" if row.family == "stream" else "FLOP"
+        unit = "B" if row.family in STREAMED else "FLOP"
         reach = " … ".join(show(end, unit) for end in row.reach)
         lines.append(
             f"{row.title:<22}{row.kernels:>7}{row.first:>9.1%}{row.median:>8.1%}{row.p90:>8.1%}"

@@ -6,6 +6,8 @@ arguments   options that several verbs share
 settings    defaults of options from the environment and from files
 job         the answer of `import job`
 calibrate_run   that of `calibrate run`
+machine     the answers of `measure machine` and `measure kernels`
+launching   ranks on this machine: the options, and how they end
 shells      completions for shells, and the manual page
 recommend estimate explain sweep report plot specs import_ export measure calibrate run compare
 config schema completion selftest       one verb each

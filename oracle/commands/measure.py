@@ -1,5 +1,7 @@
-"""Time collectives, or the layers of a plan, on the machine at hand.
+"""Time what is at hand: the machine, its kernels, its collectives, or the layers of a plan.
 
+    oracle measure machine -o my-machine        # a device and a system that `recommend` takes
+    oracle measure kernels -o kernels.csv       # one device's, for `calibrate compute`
     torchrun … oracle measure collectives -o collectives.jsonl
     oracle measure collectives --local 4 -o collectives.jsonl
     oracle measure compute --local 1 --model resnet50 --plan serial --batch 32 -o profile.jsonl
@@ -11,11 +13,18 @@ was cut short is taken up where it stopped.
 from __future__ import annotations
 
 import argparse
-import sys
 from pathlib import Path
 from typing import Any
 
-from oracle.commands.arguments import either, lasting, names, whole
+from oracle.commands import machine
+from oracle.commands.arguments import either, lasting, names, result_arguments, whole
+from oracle.commands.launching import (
+    ended,
+    launch_arguments,
+    launched,
+    need_torch,
+    written_answer,
+)
 from oracle.commands.parser import Answer
 from oracle.spec.document import refusal
 from oracle.spec.options import RUN
@@ -24,10 +33,11 @@ EXECUTED = ["fp32", "fp64", "bf16", "fp16"]
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("what", choices=["collectives", "compute"],
-                        metavar="collectives|compute", help="what to time")  # fmt: skip
+    known = ["machine", "kernels", "collectives", "compute"]
+    parser.add_argument("what", choices=known, metavar="|".join(known), help="what to time")
     parser.add_argument("-o", "--output", required=True, metavar="FILE",
-                        help="where to write; taken up if it is there")  # fmt: skip
+                        help="where to write: a folder for `machine`, else a file")  # fmt: skip
+    machine.arguments(parser)
     parser.add_argument("--operations", type=names, metavar="A,B", help="of collectives; all")
     parser.add_argument("--sizes", type=names, metavar="N,M", help="bytes of a message")
     parser.add_argument("--repeats", type=whole, default=7, metavar="K", help="of each size")
@@ -38,6 +48,8 @@ def arguments(parser: argparse.ArgumentParser) -> None:
     )
     executed_arguments(parser)
     launch_arguments(parser)
+    parser.set_defaults(backend=None)
+    result_arguments(parser, file=False)
 
 
 def executed_arguments(parser: argparse.ArgumentParser) -> None:
@@ -48,34 +60,10 @@ def executed_arguments(parser: argparse.ArgumentParser) -> None:
                         help=either(RUN))  # fmt: skip
 
 
-def launch_arguments(parser: argparse.ArgumentParser) -> None:
-    """How ranks are started and watched."""
-    parser.add_argument("--local", type=whole, metavar="N", help="start N ranks on this machine")
-    parser.add_argument("--backend", default="gloo", metavar="B", help="gloo, nccl or mpi")
-    parser.add_argument("--timeout", type=float, default=60.0, metavar="S",
-                        help="seconds after which a silent rank is called stalled")  # fmt: skip
-
-
-def launched(asked: argparse.Namespace) -> dict[str, Any]:
-    """The same as keyword arguments of the executor's functions."""
-    return {"ranks": asked.local, "backend": asked.backend, "timeout": asked.timeout,
-            "say": teller(asked.quiet)}  # fmt: skip
-
-
-def teller(quiet: bool) -> Any:
-    """Progress to standard error, one line each."""
-    return (lambda text: None) if quiet else (lambda text: sys.stderr.write(f"{text}\n"))
-
-
-def ended(outcome: Any, what: str) -> Answer:
-    """The answer of a launch: what was written, or which rank failed at what."""
-    note = outcome.message if outcome.speaks else ""
-    done = what if outcome.complete and outcome.leads else ""
-    return Answer("", outcome.code, "\n".join(part for part in (done, note) if part))
-
-
 def run(asked: argparse.Namespace) -> Answer:
     need_torch()
+    if asked.what in ("machine", "kernels"):
+        return machine.machine(asked) if asked.what == "machine" else machine.kernels(asked)
     if asked.what == "compute":
         return compute(asked)
     from oracle.executor.collectives import OPERATIONS, SIZES, measure_collectives
@@ -85,7 +73,8 @@ def run(asked: argparse.Namespace) -> Answer:
         Path(asked.output), operations=asked.operations or OPERATIONS, sizes=sizes,
         repeats=asked.repeats, **launched(asked),
     )  # fmt: skip
-    return ended(outcome, f"wrote {asked.output}; next: oracle calibrate {asked.output} --onto …")
+    note = f"wrote {asked.output}; next: oracle calibrate {asked.output} --onto …"
+    return measured(asked, outcome, note)
 
 
 def compute(asked: argparse.Namespace) -> Answer:
@@ -105,7 +94,15 @@ def compute(asked: argparse.Namespace) -> Answer:
         for plan in asked.plan
     ]
     outcome = measure_compute(jobs, Path(asked.output), **launched(asked))
-    return ended(outcome, f"wrote {asked.output}; next: oracle estimate … --profile {asked.output}")
+    note = f"wrote {asked.output}; next: oracle estimate … --profile {asked.output}"
+    return measured(asked, outcome, note)
+
+
+def measured(asked: argparse.Namespace, outcome: Any, note: str) -> Answer:
+    """What was written, where it was; else which rank failed at what."""
+    if not (outcome.complete and outcome.leads):
+        return ended(outcome, "")
+    return written_answer(asked, {}, [{"output": asked.output}], note)
 
 
 def need_runnable(model: str, plans: list[str], batch: int) -> None:
@@ -123,13 +120,3 @@ def need_runnable(model: str, plans: list[str], batch: int) -> None:
     ]
     if faults:
         raise SpecError("the executor", faults)
-
-
-def need_torch() -> None:
-    """PyTorch is an extra: say how to get it."""
-    from importlib.util import find_spec
-
-    if find_spec("torch") is None:
-        hint = "pip install 'oracle-training[run]'"
-        what = "PyTorch is not installed; measuring and running need it"
-        raise refusal("torch", what, hint, "E100")

@@ -14,14 +14,8 @@ import argparse
 from pathlib import Path
 
 from oracle.commands.arguments import lasting, result_arguments, whole
-from oracle.commands.measure import (
-    ended,
-    executed_arguments,
-    launch_arguments,
-    launched,
-    need_runnable,
-    need_torch,
-)
+from oracle.commands.launching import ended, launch_arguments, launched, need_torch
+from oracle.commands.measure import executed_arguments, need_runnable
 from oracle.commands.parser import Answer, formatted
 
 

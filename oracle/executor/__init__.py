@@ -6,6 +6,8 @@ processes that it starts: the process that supervises them never does.
 question                                         what results are of, and what differs
 run launch rank heartbeat world faults records   starting ranks, watching them, their results
 collectives profile measured                     what is measured: exchanges, rows, whole plans
+machine hardware disk                            what a machine has and does, in two minutes
+kernel_shapes kernel_calls                       kernels that are timed one by one
 mesh calls wire mock replay expected             who exchanges with whom, and the messages
 exchange spatial context                         exchanges inside a pass, with their gradients
 steps schedule stage_border buckets optimizer    a training step, pass by pass

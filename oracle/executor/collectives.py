@@ -63,6 +63,7 @@ def measure_collectives(
     shapes: Sequence[GroupShape] = (),
     repeats: int = 7,
     longest: float = 3.0,
+    within: float = math.inf,
     timeout: float = TIMEOUT,
     backend: str = "gloo",
     say: Say = silent,
@@ -70,7 +71,8 @@ def measure_collectives(
 ) -> Outcome:
     """Measure into the file `out`; what an earlier run left finished in `out.parts` is kept.
 
-    `longest` bounds the seconds spent on one sample: fewer repeats, never fewer than 3.
+    `longest` bounds the seconds spent on one sample: fewer repeats, never fewer than 3. `within`
+    bounds those of all: small messages come first then, and the last ones are left out.
     """
     unknown = sorted(set(operations) - set(OPERATIONS))
     if unknown:
@@ -86,6 +88,7 @@ def measure_collectives(
         "shapes": [asdict(shape) for shape in shapes],
         "repeats": repeats,
         "longest": longest,
+        "within": within if math.isfinite(within) else 0.0,
     }
     task = "oracle.executor.collectives:task"
     outcome = launch(
@@ -152,6 +155,8 @@ def task(rank: Rank, arguments: Mapping[str, Any]) -> None:
         for operation in arguments["operations"]
         for size in sorted(arguments["sizes"])
     ]
+    if within := arguments["within"]:
+        plan.sort(key=lambda sample: sample[-1])
     began, spent, total = time.monotonic(), 0.0, sum(_effort(size) for *_, size in plan)
     groups: dict[GroupShape, Any] = {}
     for number, (shape, operation, size) in enumerate(plan):
@@ -161,7 +166,8 @@ def task(rank: Rank, arguments: Mapping[str, Any]) -> None:
         if rank.finished(key):
             total, spent = total - _effort(size), spent - _effort(size)
             continue
-        if not rank.go_on():
+        late = within and rank.agree(time.monotonic() - began) > within
+        if late or not rank.go_on():
             return
         if shape not in groups:
             groups[shape] = ProcessGroups(rank, shape)

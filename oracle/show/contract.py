@@ -141,6 +141,14 @@ ANSWERS: dict[str, Schema] = {
             "before": SECONDS, "after": SECONDS})),
         "factors": named(record({"times": NUMBER, "doubt": NUMBER})),
         "layers": COUNT, "notes": listed(TEXT)}),
+    "measure": record({**MADE_BY, "output": TEXT, "complete": YES}, {
+        "source": TEXT, "machine": {"type": "object"}, "disk": {"type": "object"},
+        "memory_bandwidth": NUMBER, "host_seconds_a_kernel": SECONDS, "refused": listed(TEXT),
+        "kernels": listed(record(
+            {"family": TEXT, "precision": TEXT, "part": TEXT, "shape": TEXT, "seconds": SECONDS})),
+        "curves": listed(record({"family": TEXT, "precision": TEXT, "part": TEXT, "kernels": COUNT,
+                                 "median_error": NUMBER, "p90_error": NUMBER})),
+        "collectives": listed(TEXT), "not_fitted": listed(TEXT), "files": listed(TEXT)}),
     "compare": record({
         **MADE_BY, **FROM, "model": TEXT, "system": TEXT, "accuracy": NUMBER, "coverage": SHARE,
         "tau": maybe(NUMBER), "regret": NUMBER,

@@ -1,0 +1,227 @@
+"""A device and a system of what `oracle measure machine` measured, each number with its source.
+
+Peaks and the memory's bandwidth are the fastest that was seen, not a datasheet's: curves are shares
+of them. What nobody measured is a default, and the file says that it is assumed.
+"""
+
+from __future__ import annotations
+
+import re
+import statistics
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+
+from oracle.calibration import kernels
+from oracle.calibration.kernels import KernelFit
+from oracle.executor.hardware import host_class
+from oracle.executor.kernel_calls import undisturbed
+from oracle.readers.kernels import SHAPES, Kernel
+from oracle.readers.logs import Sample
+from oracle.spec.device import Device
+from oracle.spec.schema import to_data
+from oracle.spec.units import show
+
+TOOL = "oracle measure machine"
+LAUNCH = 5e-6  # of the driver, of what a launch costs in all; the rest is the framework's
+RESERVE = {"cuda": 1.2e9, "cpu": 0.5e9}
+STREAMED = 2**20  # bytes of a stream that says what memory can do, caches and all
+STILL = 1e-6, 20e9  # α and bandwidth of a level that joins one device: nothing is sent
+
+
+@dataclass(frozen=True)
+class Machine:
+    """Records of all ranks, and what they come to."""
+
+    facts: Mapping[str, Any]  # of rank 0
+    date: str
+    kernels: tuple[Kernel, ...]
+    unmeasured: tuple[str, ...]  # kernels that the library refused, and why
+    rate: float  # of the fastest rank's square products in 32 bits, FLOP/s
+    bandwidth: float  # of the memory, one rank of all at once
+    dispatch: float  # seconds of the host for a kernel
+    disk: Mapping[str, Any]
+
+    @property
+    def source(self) -> str:
+        """What every measured number says of itself."""
+        one = self.facts
+        threads = f"{one['threads']} thread" + "s" * (one["threads"] > 1)
+        beside = "" if one["backend"] == "nccl" else f", {threads} a rank"
+        where = f"{host_class(one['hardware'])}; torch {one['torch']}{beside}"
+        return f"measured by {TOOL}, {self.date}, {where}"
+
+    @property
+    def name(self) -> str:
+        words = re.findall(r"[a-z0-9]+", host_class(self.facts["hardware"]).lower())
+        return "-".join(words)[:48].strip("-")
+
+
+def machine(records: Iterable[Mapping[str, Any]]) -> Machine:
+    """The records of all ranks, joined: a kernel takes what the middle one of them says."""
+    by_key = {each["key"]: each["ranks"] for each in records}
+    first = by_key["facts"][0]
+    what = host_class(first["facts"]["hardware"])
+    timed: list[Kernel] = []
+    refused = []
+    for key, ranks in by_key.items():
+        if not key.startswith("kernel "):
+            continue
+        if any(rank["why"] for rank in ranks):
+            refused.append(f"{key}: {next(rank['why'] for rank in ranks if rank['why'])}")
+            continue
+        one = ranks[0]
+        middle = statistics.median(undisturbed(rank["each"]) for rank in ranks)
+        shape = tuple(map(float, one["shape"]))
+        assert len(shape) == len(SHAPES[one["family"]])
+        where = f"kernels.csv:{len(timed) + 2}"
+        timed.append(
+            Kernel(one["family"], one["precision"], shape, middle, one["part"], what, where)
+        )
+    asked = by_key.get("disk", [])
+    read = [rank for rank in asked if rank["rate"]]
+    disk = {"rates": [rank["rate"] for rank in read],
+            "bytes": min((rank["bytes"] for rank in read), default=0),
+            "file_system": read[0]["file_system"] if read else "",
+            "why": next((rank["why"] for rank in asked if rank["why"]), "")}  # fmt: skip
+    probe = by_key.get("probe", [])
+    return Machine(
+        first["facts"], first["date"], tuple(timed), tuple(refused),
+        max((rank["rate"] for rank in probe), default=0.0),
+        statistics.median(rank["bandwidth"] for rank in probe) if probe else 0.0,
+        statistics.median(rank["seconds"] for rank in by_key["host"]) if "host" in by_key else 0.0,
+        disk,
+    )  # fmt: skip
+
+
+def peaks(timed: Sequence[Kernel]) -> dict[str, float]:
+    """The fastest product or convolution of each precision, FLOP/s."""
+    found: dict[str, float] = {}
+    for each in timed:
+        if each.family in ("gemm", "conv", "conv3d"):
+            work = float(kernels.size(each.family, np.array(each.shape)[:, None])[0])
+            found[each.precision] = max(found.get(each.precision, 0.0), work / each.seconds)
+    return found
+
+
+def device(measured: Machine) -> tuple[Device, KernelFit]:
+    """The device that a rank has, with its curves, and how well they do on kernels held out."""
+    facts, here = measured.facts, measured.facts["hardware"]
+    kind = "cuda" if facts["backend"] == "nccl" else "cpu"
+    streams = [each.shape[0] / each.seconds for each in measured.kernels if each.family == "stream"
+               and each.shape[0] >= STREAMED]  # fmt: skip
+    what = host_class(here)
+    title = what if kind == "cpu" else here["gpu"]
+    if kind == "cpu" and facts["ranks_per_node"] > 1:
+        title = f"One of {facts['ranks_per_node']} ranks on {what}"
+    source = (
+        f"{measured.source}: memory_bandwidth by the fastest stream of a megabyte or more, "
+        f"peak by the fastest product or convolution, all ranks at work; memory and processors "
+        f"as the system says; "
+        f"assumed: reserve, and of {show(measured.dispatch, 's')} that the host takes for a "
+        f"kernel, launch"
+    )
+    bare = Device(
+        name=measured.name, title=title,
+        memory=facts.get("memory") or here["memory"] / facts["ranks_per_node"],
+        memory_bandwidth=max([measured.bandwidth, *streams]),
+        peak=peaks(measured.kernels) or {"fp32": measured.rate}, source=source,
+        launch=min(LAUNCH, measured.dispatch) if measured.dispatch else LAUNCH,
+        processors=facts.get("processors") or facts["threads"], reserve=RESERVE[kind],
+        library=facts.get("library", ""), generation=facts.get("generation", ""),
+    )  # fmt: skip
+    fit = kernels.fit(measured.kernels, bare, source=measured.source, everything=True)
+    return replace(bare, kernels=fit.kernels), fit
+
+
+def system(measured: Machine, samples: Sequence[Sample], topology: str = "") -> dict[str, Any]:
+    """A system as its file says it; `device.yaml` beside it is its device."""
+    facts = measured.facts
+    title = host_class(facts["hardware"])
+    said: dict[str, Any] = {"name": measured.name, "title": title, "device": "device.yaml",
+            "levels": levels(measured, samples, topology)}  # fmt: skip
+    if measured.disk["rates"]:
+        rates, kind = measured.disk["rates"], measured.disk["file_system"]
+        size = show(measured.disk["bytes"], "B")
+        said["storage"] = {
+            "bandwidth": show(sum(rates), "B/s", 4), "local": show(min(rates), "B/s", 4),
+            "source": f"{measured.source}: {size} read back on {kind}, by one rank of every host "
+                      "at once; a shared file system may have more for more of them",
+        }  # fmt: skip
+    if measured.dispatch:
+        said["dispatch"] = show(max(measured.dispatch - LAUNCH, 0.0), "s", 4)
+    said["software"] = f"torch {facts['torch']}, {facts['backend']}"
+    ports = ", ".join(_port(each) for each in facts["hardware"]["ports"]) or "none was found"
+    what = "levels as far as ranks were started"
+    said["source"] = f"{measured.source}: {what}; network ports that are up: {ports}"
+    return said
+
+
+def _port(port: Mapping[str, Any]) -> str:
+    speed = show(port["bandwidth"], "B/s") if "bandwidth" in port else "of unknown speed"
+    return f"{port['kind']} {speed}"
+
+
+def levels(
+    measured: Machine, samples: Sequence[Sample], topology: str = ""
+) -> list[dict[str, Any]]:
+    """The node and, where ranks were on several, the network: by messages to one neighbour."""
+    facts = measured.facts
+    inside, ranks = facts["ranks_per_node"], facts["ranks"]
+    gpu = facts["backend"] == "nccl"
+    found = []
+    if inside > 1 or facts["nodes"] == 1:
+        link = "nvlink" if gpu and re.search(r"\bNV\d+\b", topology) else "pcie"
+        within = [each for each in samples if each.nodes == 1]
+        found.append(
+            {"name": "node" if inside > 1 else "host", "devices": inside, "link": link}
+            | _speeds(measured, within, inside > 1)
+        )
+    if facts["nodes"] > 1:
+        between = [each for each in samples if (each.nodes or 1) > 1 and each.ranks == each.nodes]
+        speeds = _speeds(measured, between, True)
+        ports = _ports(between, inside)
+        found.append({"name": "network", "devices": ranks, "link": "network", "ports": ports}
+                     | speeds)  # fmt: skip
+    return found
+
+
+def _speeds(measured: Machine, samples: Sequence[Sample], joined: bool) -> dict[str, Any]:
+    """α and bandwidth of one port: the smallest message's seconds, the best rate of any."""
+    alone = [each for each in samples if each.operation == "sendrecv" and each.groups == 1]
+    if not alone:
+        latency, rate = STILL
+        why = "no message was timed" if joined else "one device: there is nothing to talk to"
+        source = f"assumed: {why}"
+    else:
+        first = min(alone, key=lambda each: each.nbytes)
+        latency, rate = first.seconds, max(each.nbytes / each.seconds for each in alone)
+        source = (f"{measured.source}: latency by {show(first.nbytes, 'B')} to a neighbour, "
+                  "bandwidth by the fastest such message")  # fmt: skip
+    return {"bandwidth": show(rate, "B/s", 4), "latency": show(latency, "s", 4), "source": source}
+
+
+def _ports(samples: Sequence[Sample], inside: int) -> float:
+    """Ports of a node, by how much longer a message takes when every rank of it sends one."""
+    alone, together = (
+        {each.nbytes: each.seconds for each in samples
+         if each.operation == "sendrecv" and (each.groups or 1) == groups}
+        for groups in (1, inside)
+    )  # fmt: skip
+    sizes = sorted(set(alone) & set(together))
+    if inside == 1 or not sizes:
+        return 1
+    slower = together[sizes[-1]] / alone[sizes[-1]]
+    return float(f"{min(max(inside / slower, 1.0), inside):.2g}")
+
+
+def device_data(found: Device) -> dict[str, Any]:
+    """The device as its file says it, curves in four digits."""
+    said = to_data(found) | {"kernels": kernels.entries(found.kernels)}
+    for key, unit in (("memory_bandwidth", "B/s"), ("launch", "s")):
+        if key in said:
+            said[key] = show(getattr(found, key), unit, 4)
+    said["peak"] = {name: show(value, "FLOP/s", 4) for name, value in found.peak.items()}
+    return said

@@ -1,0 +1,144 @@
+"""What a machine has, as its kernel says: processors, memory, network ports, disks, GPUs.
+
+Read from /proc and /sys; nothing is timed here, and what a file does not say is left out. Names of
+hosts, users and folders are not among it.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from oracle.spec.document import SpecError
+from oracle.spec.files import LOG, read_text
+
+GBIT, MBIT = 1e9 / 8, 1e6 / 8
+SECTOR = 512  # bytes that /sys/block counts in, whatever the disk's own are
+VIRTUAL = ("loop", "ram", "zram", "dm-", "md", "sr", "fd", "nbd")  # no disks of their own
+
+
+def hardware(root: Path = Path("/")) -> dict[str, Any]:
+    """All of it, as it goes into JSON."""
+    found = {"processor": processor(root), "memory": memory(root)}
+    found |= {"ports": list(ports(root)), "disks": list(disks(root)), "gpus": gpus(root)}
+    return found
+
+
+def said(path: Path) -> str:
+    """What a file of the kernel says; nothing where it cannot be read."""
+    try:
+        return read_text(path, "file of the kernel", LOG, errors="replace").strip()
+    except (SpecError, OSError):  # a port without a cable refuses to say its speed
+        return ""
+
+
+def number(text: str) -> float:
+    """The first number of a text; 0 where there is none."""
+    found = re.search(r"-?\d+(\.\d+)?", text)
+    return float(found[0]) if found else 0.0
+
+
+def processor(root: Path) -> dict[str, Any]:
+    """Model, cores, sockets, NUMA nodes, and the largest cache."""
+    lines = said(root / "proc/cpuinfo").splitlines()
+    pairs = (line.partition(":") for line in reversed(lines) if ":" in line)
+    words = {name.strip(): value.strip() for name, _, value in pairs}
+    model = words.get("model name") or words.get("cpu") or words.get("CPU implementer") or ""
+    threads = sorted((root / "sys/devices/system/cpu").glob("cpu[0-9]*"))
+    places = {
+        tuple(said(one / "topology" / name) for name in ("physical_package_id", "core_id"))
+        for one in threads
+    } - {("", "")}
+    caches = [_bytes(said(one)) for one in (root / "sys/devices/system/cpu/cpu0/cache").glob(
+        "index*/size")]  # fmt: skip
+    nodes = [*(root / "sys/devices/system/node").glob("node[0-9]*")]
+    return {
+        "model": " ".join(model.split()),
+        "threads": len(threads) or words_count(lines),
+        "cores": len(places) or len(threads) or words_count(lines),
+        "sockets": len({socket for socket, _ in places}) or 1,
+        "numa_nodes": len(nodes) or 1,
+        "cache": max(caches, default=0.0),
+    }
+
+
+def words_count(lines: list[str]) -> int:
+    """Processors that /proc/cpuinfo lists."""
+    return sum(line.startswith("processor") for line in lines) or 1
+
+
+def _bytes(text: str) -> float:
+    scale = {"K": 2**10, "M": 2**20, "G": 2**30}.get(text[-1:], 1)
+    return number(text) * scale
+
+
+def memory(root: Path) -> float:
+    """Bytes of memory; those that a control group leaves, if it leaves fewer."""
+    found = re.search(r"MemTotal:\s*(\d+) kB", said(root / "proc/meminfo"))
+    total = float(found[1]) * 1024 if found else 0.0
+    limits = (said(root / "sys/fs/cgroup/memory.max"),
+              said(root / "sys/fs/cgroup/memory/memory.limit_in_bytes"))  # fmt: skip
+    return min([total, *(float(text) for text in limits if text.isdigit())]) or total
+
+
+def usable_cores(root: Path = Path("/")) -> int:
+    """Processors that this process may use: its affinity, and the quota of its control group."""
+    count = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
+    quota = said(root / "sys/fs/cgroup/cpu.max").split()
+    if len(quota) == 2 and quota[0].isdigit():
+        count = min(count or 1, max(1, round(float(quota[0]) / float(quota[1]))))
+    return count or 1
+
+
+def ports(root: Path) -> Iterator[dict[str, Any]]:
+    """Network ports that are up: InfiniBand's, then Ethernet's that are a device of their own."""
+    for port in sorted((root / "sys/class/infiniband").glob("*/ports/*")):
+        rate = number(said(port / "rate")) * GBIT  # "200 Gb/sec (4X HDR)"
+        if "ACTIVE" in said(port / "state") and rate > 0:
+            card = port.parents[1]
+            kind = said(port / "link_layer") or "InfiniBand"
+            yield {"name": f"{card.name}/{port.name}", "kind": kind, "bandwidth": rate} | _near(
+                card
+            )
+    for card in sorted((root / "sys/class/net").glob("*")):
+        if not (card / "device").exists() or said(card / "operstate") != "up":
+            continue
+        speed = number(said(card / "speed")) * MBIT
+        known = {"bandwidth": speed} if speed > 0 else {}
+        yield {"name": card.name, "kind": "Ethernet"} | known | _near(card)
+
+
+def _near(card: Path) -> dict[str, int]:
+    node = said(card / "device/numa_node")
+    return {"numa_node": int(node)} if node.isdigit() else {}
+
+
+def disks(root: Path) -> Iterator[dict[str, Any]]:
+    """Disks with their size, and whether they turn."""
+    for disk in sorted((root / "sys/block").glob("*")):
+        size = number(said(disk / "size")) * SECTOR
+        if size > 0 and not disk.name.startswith(VIRTUAL):
+            turns = said(disk / "queue/rotational") == "1"
+            yield {"name": disk.name, "size": size, "rotational": turns}
+
+
+def gpus(root: Path) -> int:
+    """GPUs of NVIDIA's driver that a job may see."""
+    visible = os.environ.get("CUDA_VISIBLE_DEVICES")
+    there = len([*(root / "proc/driver/nvidia/gpus").glob("*")])
+    if visible is None:
+        return there
+    return min(there, len([name for name in visible.split(",") if name.strip() not in ("", "-1")]))
+
+
+def host_class(found: dict[str, Any]) -> str:
+    """A machine in a few words, without its name."""
+    one = found["processor"]
+    kind = found.get("gpu") or one["model"] or "processor of unknown model"
+    if found.get("gpu"):
+        return f"{found['gpus']} x {kind}"
+    sockets = f" in {one['sockets']} sockets" if one["sockets"] > 1 else ""
+    return f"{kind} of {one['cores']} cores{sockets}"
