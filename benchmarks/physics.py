@@ -409,9 +409,10 @@ def renamed(q: Question, found: Estimate, rng: random.Random) -> Iterator[Any]:
     there, device = q.system, replace(q.system.device, name="d", title="a device")
     called = {level.name: f"level {k}" for k, level in enumerate(there.levels)}
     levels = tuple(replace(level, name=called[level.name]) for level in there.levels)
-    fitted = tuple(replace(one, level=called[one.level]) for one in there.collectives)
+    fitted, library = (tuple(replace(one, level=called[one.level]) for one in entries)
+                       for entries in (there.collectives, there.library))  # fmt: skip
     other = replace(there, name="s", title="a system", device=device, levels=levels,
-                    collectives=fitted, calibrated_on=levels)  # fmt: skip
+                    collectives=fitted, library=library, calibrated_on=levels)  # fmt: skip
     rows = tuple(replace(row, name=f"row {k}") for k, row in enumerate(q.model.rows))
     model = replace(q.model, name="m", title="a model", rows=rows, written=None)
     then = q.seconds(model=model, system=other)

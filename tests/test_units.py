@@ -18,7 +18,7 @@ import oracle
 from oracle.kernels.rows import passes
 from oracle.models.shard import Shard, serial
 from oracle.network.collectives import ALGORITHMS
-from oracle.plan.strategies import Strategy, strategies
+from oracle.plan.strategies import Strategy, strategies, tables
 from oracle.spec.units import LARGEST, SMALLEST, exact, parse, show
 
 UNITS = ["s", "B", "FLOP", "B/s", "FLOP/s", "USD/s"]
@@ -134,7 +134,10 @@ MODELS = {"convolutions": oracle.model(CONVOLUTIONS), "transformer": oracle.mode
 @pytest.mark.parametrize("ideal", [False, True])
 @pytest.mark.parametrize("name", MODELS)
 @pytest.mark.parametrize("new", strategies().values(), ids=lambda new: new.name)
-def test_what_a_strategy_sends_is_in_bytes(new: type[Strategy], name: str, ideal: bool) -> None:
+def test_what_a_strategy_sends_is_in_bytes(
+    new: type[Strategy], name: str, ideal: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(tables, "NUMBER", Q(tables.NUMBER, "byte/elem"))
     degrees = {"degree": np.full((3, 1), 4.0)} if new.degrees else {}
     for knobs in (
         {},

@@ -173,7 +173,7 @@ class DoubleTree(Algorithm):
         steps: list[Steps] = [across]
         if inner > 1:
             steps.append(pairs(np.arange(1, inner), np.arange(inner - 1), 0.0, 2 * (inner - 1)))
-        flow = pairs(*ends, np.tile(weight, 2) * 0.5 / inner)
+        flow = pairs(*ends, np.tile(weight, 2) * 0.5 / inner if inner > 1 else 0.5)
         return [*steps, Pairs(flow.share, flow.times, flow.source, flow.target, stripes=inner + 1)]
 
 

@@ -92,10 +92,11 @@ def _lines(
 ) -> Iterator[CostLine]:
     inner = groups.inner(closest_devices(system))
     asked = _asked(op, algorithm, groups.p, inner)
-    known = [] if algorithm == "nccl" else list(fitted(system, op, groups, inner, asked))
     outside = spanning_level(system, groups) >= system.inside
-    serves = not nccl.serves(system) or not factors(system, outside) or asked
-    if known and (serves or holds(system, op, groups)):
+    beyond = nccl.serves(system) and factors(system, outside) and not asked
+    own = algorithm != "nccl" and (not beyond or holds(system, op, groups))
+    known = list(fitted(system, op, groups, inner, asked)) if own else []
+    if known:
         yield from known
         return
     served = nccl.serves(system) or algorithm == "nccl"
