@@ -40,7 +40,7 @@ def test_a_machine_measures_itself_and_knows_its_own_step(tmp_path, capsys, monk
 
 def test_kernels_alone_become_a_table_that_calibrate_reads(tmp_path, capsys):
     out = tmp_path / "kernels.csv"
-    assert main(["measure", "kernels", "--local", "1", "--seconds", "10", "-o", str(out)]) == 0
+    assert main(["measure", "kernels", "--local", "1", "--seconds", "30", "-o", str(out)]) == 0
     capsys.readouterr()
     assert main(["calibrate", "compute", str(out), "--onto", "laptop-cpu"]) == 0
     assert "gemm fp32" in capsys.readouterr().out
