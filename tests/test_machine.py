@@ -198,8 +198,14 @@ def test_what_is_written_is_what_was_there(tmp_path: Path, capsys: Any, monkeypa
     assert told(capsys, *line)[0] == 0
     line = ["calibrate", "compute", str(out / "kernels.csv"), "--onto", TRUTH]
     assert told(capsys, *line)[0] == 0
-    code, _, err = told(capsys, "measure", "machine", "-o", str(out))
+
+
+def test_no_folder_is_written_over(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    pytest.importorskip("torch")
+    (tmp_path / "new").mkdir()
+    code, _, err = told(capsys, "measure", "machine", "-o", str(tmp_path / "new"))
     assert (code, "this is there already" in err) == (2, True)
+    assert not [*(tmp_path / "new").iterdir()]
 
 
 def test_levels_are_those_that_messages_crossed(tmp_path: Path) -> None:
