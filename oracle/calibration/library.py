@@ -134,11 +134,11 @@ class Place:
         short = start + np.where(channels, wire / few, wire)
         return np.asarray(np.minimum(all_open, short).min(axis=0))
 
-    def fitted(self, prior: Prior | None = None) -> Floats:
+    def fitted(self) -> Floats:
         """The logarithms of the factors: those of the prior where the samples say nothing."""
         from scipy.optimize import least_squares
 
-        known = prior or typical(self.outside)
+        known = typical(self.outside)
 
         def residual(logs: Floats) -> Floats:
             off = np.log(self.predicted(logs) / self.seconds) / SOFT
@@ -151,13 +151,13 @@ class Place:
         """Predicted / measured − 1."""
         return np.asarray(self.predicted(logs) / self.seconds - 1)
 
-    def left_out(self, by: Floats, prior: Prior | None = None) -> Floats:
+    def left_out(self, by: Floats) -> Floats:
         """The same, each sample predicted without those that share its value of `by`."""
         error = np.full(len(self.seconds), np.nan)
         values = np.unique(by)
         for value in values.tolist() if len(values) > 1 else ():
             rest, mine = self.part(by != value), by == value
-            error[mine] = self.part(mine).error(rest.fitted(prior))
+            error[mine] = self.part(mine).error(rest.fitted())
         return error
 
     @cached_property

@@ -10,7 +10,7 @@ import numpy as np
 
 from oracle.calibration.entries import source_of
 from oracle.calibration.fit import NORMAL90
-from oracle.calibration.library import NAMES, Floats, Mask, Place, Prior
+from oracle.calibration.library import NAMES, Floats, Mask, Place
 from oracle.calibration.pools import FEWEST
 from oracle.network import nccl
 from oracle.readers.logs import Reading, Sample
@@ -154,7 +154,7 @@ def _with(system: System, fits: Sequence[LibraryFit]) -> System:
     return replace(system, library=tuple(fit.entry for fit in fits)) if fits else system
 
 
-def trusted(place: Place, prior: Prior | None = None) -> tuple[Place, tuple[str, ...]]:
+def trusted(place: Place) -> tuple[Place, tuple[str, ...]]:
     """Without runs whose large messages take far longer than all others together say.
 
     A run is the samples of one file and rank count; three are needed to tell who disagrees.
@@ -170,7 +170,7 @@ def trusted(place: Place, prior: Prior | None = None) -> tuple[Place, tuple[str,
         large = mine & (place.nbytes >= LARGE)
         if not large.any():
             continue
-        logs = place.part(~mine).fitted(prior)
+        logs = place.part(~mine).fitted()
         slower = 1 / (1 + place.part(large).error(logs))
         spread = np.median(np.abs(place.part(~mine).error(logs)))
         middle = float(np.median(slower))

@@ -11,7 +11,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
-from math import log
 
 import numpy as np
 
@@ -21,6 +20,7 @@ from oracle.network.collectives import Algorithm
 from oracle.network.collectives.alltoall import ScatteredAlltoall
 from oracle.network.contention.cost import Cost
 from oracle.network.contention.line import CostLine
+from oracle.network.contention.measured import folds
 from oracle.network.topology import Topology
 from oracle.spec.doubt import AGAIN, COUSIN, FOLD, LIBRARY
 from oracle.spec.system import Library, System
@@ -134,7 +134,7 @@ def library_lines(
     mine = outer if outside else inner
     origin, doubt, sizes, beyond = "assumed", LIBRARY, tuple[float, ...](), True
     if mine is not None:
-        away = _folds(mine, p)
+        away = folds(mine.ranks, p)
         known = not mine.operations or op in mine.operations
         doubt = min(1.0, max(AGAIN, mine.error) + FOLD * away + COUSIN * (not known))
         origin, sizes, beyond, short = "fitted", mine.sizes, away > 0 or not known, 0.0
@@ -142,9 +142,3 @@ def library_lines(
         for start, per_byte in corrected(term, inner, outer, outside):
             yield CostLine(f"{term.algorithm}/{term.protocol}", start, per_byte, term.cost.phi,
                            term.cost.full, origin, doubt, short, sizes, beyond)  # fmt: skip
-
-
-def _folds(mine: Library, p: int) -> float:
-    """How far so many ranks are from those that were measured, in powers of e."""
-    low, high = (*mine.ranks, p, p)[:2]
-    return 0.0 if low <= p <= high else max(log(low / p), log(p / high))

@@ -124,20 +124,20 @@ def _entries(
         known[key] = _speaking(system, op, at, algorithm)
     by_protocol, doubt = known[key]
     for entries in by_protocol:
-        away = [_folds(entry, groups.p) for entry in entries]
+        away = [folds(entry.ranks, groups.p) for entry in entries]
         least = min(away)
         yield entries[away.index(least)], doubt + FOLD * least
 
 
 def holds(system: System, op: str, groups: RankGroups) -> bool:
     """Whether entries of this very operation were measured at so many ranks."""
-    return any(entry.op == op and not _folds(entry, groups.p)
+    return any(entry.op == op and not folds(entry.ranks, groups.p)
                for entry, _ in _entries(system, op, groups, None))  # fmt: skip
 
 
-def _folds(entry: Calibrated, p: int) -> float:
-    """How far so many ranks are from those that an entry was measured at, in powers of e."""
-    low, high = (*entry.ranks, p, p)[:2]
+def folds(ranks: tuple[int, ...], p: int) -> float:
+    """How far so many ranks are from those that were measured, in powers of e."""
+    low, high = (*ranks, p, p)[:2]
     return 0.0 if low <= p <= high else max(log(low / p), log(p / high))
 
 

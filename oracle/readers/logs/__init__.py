@@ -19,7 +19,7 @@ from __future__ import annotations
 import math
 import re
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from functools import cache
 from importlib import import_module
@@ -30,6 +30,7 @@ from typing import Any, NamedTuple
 
 from oracle.spec.document import Fault, Place, SpecError
 from oracle.spec.files import LOG, bounded, read_bytes
+from oracle.spec.strict_json import Unfit, loads
 
 LONGEST_LINE = 4096  # characters of a line that can be part of a table
 LARGEST_MESSAGE = 2**62  # bytes of a message; beyond lies only noise
@@ -248,6 +249,25 @@ def number(text: str) -> float | None:
     except ValueError:
         return None
     return value if 0 <= value < math.inf else None
+
+
+def lines_of(text: str, skipped: list[tuple[int, str]]) -> Iterator[tuple[int, str]]:
+    """(number, line) of what may be of a table: not blank, and not too long, which is noted."""
+    for at, line in enumerate(text.splitlines(), 1):
+        if len(line) > LONGEST_LINE and not line.isspace():
+            skipped.append((at, f"a line of more than {LONGEST_LINE} characters"))
+        elif line and not line.isspace():
+            yield at, line
+
+
+def whole_json(text: str, path: str, hint: str) -> Any:
+    """The document that a tool wrote as JSON; an InputError with the hint where it is none."""
+    try:
+        return loads(text)
+    except (ValueError, RecursionError) as error:
+        line = getattr(error, "lineno", 1)
+        what = str(error) if isinstance(error, Unfit) else "this is not JSON to its end"
+        raise InputError(path, line, what, hint) from None
 
 
 def unprefixed(line: str) -> str:

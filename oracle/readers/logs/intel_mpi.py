@@ -17,9 +17,9 @@ from typing import Any
 from oracle.readers.closings import Runs
 from oracle.readers.logs import (
     LARGEST_MESSAGE,
-    LONGEST_LINE,
     Reading,
     Sample,
+    lines_of,
     number,
     unknown_line,
     unprefixed,
@@ -94,12 +94,7 @@ def parse(text: str, path: str) -> Reading:
     skipped: list[tuple[int, str]] = []
     table, runs, part, memory = Benchmark("", why="no benchmark began"), Runs(), "", "host"
     year: int | None = None
-    for at, line in enumerate(text.splitlines(), 1):
-        if not line or line.isspace():
-            continue
-        if len(line) > LONGEST_LINE:
-            skipped.append((at, f"a line of more than {LONGEST_LINE} characters"))
-            continue
+    for at, line in lines_of(text, skipped):
         line = unprefixed(line)
         if found := _PART.search(line):
             machine["tool"] = f"Intel MPI Benchmarks {found[1]}{found[2]}"

@@ -17,12 +17,12 @@ from typing import Any
 from oracle.readers.closings import Runs
 from oracle.readers.logs import (
     LARGEST_MESSAGE,
-    LONGEST_LINE,
     InputError,
     LogFault,
     Reading,
     Sample,
     host_family,
+    lines_of,
     number,
     unknown_line,
     usable,
@@ -116,12 +116,7 @@ def parse(text: str, path: str) -> Reading:
     tables = [RunTable()]
     runs, devices, hosts = Runs(), dict[str, int](), dict[str, int]()
     named = ""  # the program that a line before the table mentions
-    for at, line in enumerate(text.splitlines(), 1):
-        if not line or line.isspace():
-            continue
-        if len(line) > LONGEST_LINE:
-            skipped.append((at, f"a line of more than {LONGEST_LINE} characters"))
-            continue
+    for at, line in lines_of(text, skipped):
         fields = line.split()
         start = _row_start(fields)
         table = tables[-1]

@@ -14,9 +14,17 @@ from collections.abc import Iterator
 from statistics import median
 from typing import Any
 
-from oracle.readers.logs import InputError, LogFault, Reading, Sample, number, unknown_line, usable
+from oracle.readers.logs import (
+    InputError,
+    LogFault,
+    Reading,
+    Sample,
+    number,
+    unknown_line,
+    usable,
+    whole_json,
+)
 from oracle.readers.matrices import Matrix, matrix
-from oracle.spec.strict_json import Unfit, loads
 
 TITLE = "nvbandwidth text or JSON"
 SIZE = 512 * 2.0**20  # bytes of a copy, unless told otherwise
@@ -122,12 +130,7 @@ class Tests:
 
 
 def _json(text: str, path: str) -> Reading:
-    try:
-        data = loads(text)
-    except (ValueError, RecursionError) as error:
-        line = getattr(error, "lineno", 1)
-        what = str(error) if isinstance(error, Unfit) else "this is not JSON to its end"
-        raise InputError(path, line, what, "run it again with --json") from None
+    data = whole_json(text, path, "run it again with --json")
     body = data.get("nvbandwidth") if isinstance(data, dict) else None
     if not isinstance(body, dict) or not isinstance(body.get("testcases"), list):
         raise InputError(path, 1, "`testcases` is not a list", "run it again with --json")

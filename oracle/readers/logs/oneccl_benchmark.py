@@ -14,10 +14,10 @@ from typing import Any
 from oracle.readers.closings import Runs
 from oracle.readers.logs import (
     LARGEST_MESSAGE,
-    LONGEST_LINE,
     InputError,
     Reading,
     Sample,
+    lines_of,
     number,
     unknown_line,
     unprefixed,
@@ -72,12 +72,7 @@ def parse(text: str, path: str) -> Reading:
     samples: list[Sample] = []
     skipped: list[tuple[int, str]] = []
     options, columns, runs = Options(), tuple[str, ...](), Runs()
-    for at, line in enumerate(text.splitlines(), 1):
-        if not line or line.isspace():
-            continue
-        if len(line) > LONGEST_LINE:
-            skipped.append((at, f"a line of more than {LONGEST_LINE} characters"))
-            continue
+    for at, line in lines_of(text, skipped):
         line = unprefixed(line)
         fields = line.split()
         if line.startswith(BEGIN):

@@ -17,11 +17,11 @@ from typing import Any
 
 from oracle.readers.logs import (
     LARGEST_MESSAGE,
-    LONGEST_LINE,
     InputError,
     LogFault,
     Reading,
     Sample,
+    lines_of,
     number,
     unknown_line,
     unprefixed,
@@ -120,12 +120,7 @@ def parse(text: str, path: str) -> Reading:
     skipped: list[tuple[int, str]] = []
     faults: list[LogFault] = []
     table: OsuTable | None = None
-    for at, line in enumerate(text.splitlines(), 1):
-        if not line or line.isspace():
-            continue
-        if len(line) > LONGEST_LINE:
-            skipped.append((at, f"a line of more than {LONGEST_LINE} characters"))
-            continue
+    for at, line in lines_of(text, skipped):
         if "[" in line or ":" in line:
             line = unprefixed(line)
         if line[:1].isspace():

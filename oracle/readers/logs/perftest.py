@@ -15,17 +15,17 @@ from typing import Any
 
 from oracle.readers.logs import (
     LARGEST_MESSAGE,
-    LONGEST_LINE,
     InputError,
     LogFault,
     Reading,
     Sample,
+    lines_of,
     number,
     unknown_line,
     unprefixed,
     usable,
+    whole_json,
 )
-from oracle.spec.strict_json import Unfit, loads
 
 TITLE = "perftest text or JSON"
 OPERATIONS = {"rdma_write": "put", "rdma_write_imm": "put", "write": "put", "rdma_read": "get",
@@ -72,12 +72,7 @@ def parse(text: str, path: str) -> Reading:
     samples: list[Sample] = []
     skipped: list[tuple[int, str]] = []
     test = PortTest()
-    for at, line in enumerate(text.splitlines(), 1):
-        if not line or line.isspace():
-            continue
-        if len(line) > LONGEST_LINE:
-            skipped.append((at, f"a line of more than {LONGEST_LINE} characters"))
-            continue
+    for at, line in lines_of(text, skipped):
         line = unprefixed(line)
         fields = line.split()
         if line.lstrip().startswith("-----"):
@@ -175,12 +170,7 @@ def _add(
 
 def _json(text: str, path: str) -> Reading:
     """The one result of a file of `--out_json`."""
-    try:
-        data = loads(text)
-    except (ValueError, RecursionError) as error:
-        line = getattr(error, "lineno", 1)
-        what = str(error) if isinstance(error, Unfit) else "this is not JSON to its end"
-        raise InputError(path, line, what, "write it again with --out_json") from None
+    data = whole_json(text, path, "write it again with --out_json")
     info = data.get("test_info") if isinstance(data, dict) else None
     results = data.get("results") if isinstance(data, dict) else None
     if not isinstance(info, dict) or not isinstance(results, dict):
