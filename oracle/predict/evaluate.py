@@ -203,7 +203,7 @@ class Shared:
         whole = self._through(times.forward + times.data + times.weight) * segments
         return np.asarray(self.kinds.spread(whole)[:, 0] / self.plan.axis("pipeline").degree[:, 0])
 
-    @property
+    @cached_property
     def least(self) -> Array:
         """Seconds that no plan is faster than: its share, or one micro-batch's way there and back.
 
