@@ -328,3 +328,15 @@ def test_launch_outside_the_main_thread_keeps_signal_handlers(tmp_path):
     assert signal.getsignal(signal.SIGTERM) is before
     job = json.loads((tmp_path / "attempt-0001" / "job.json").read_text())
     assert job["arguments"]["steps"] == 1
+
+
+def test_folder_of_arrivals_stays_while_ranks_come(tmp_path):
+    """Taking it away from under a rank that is just arriving would end that rank."""
+    door = tmp_path / "arrivals"
+    door.mkdir()
+    (door / "00001-of-an-earlier-run").write_text("node1")
+    before = door.stat().st_ino
+    supervisor = _Supervisor(tmp_path, World(launcher="srun"), True, 8.0, lambda _: None, HOST)
+    assert supervisor._meet().name == "attempt-0001"
+    assert door.stat().st_ino == before
+    assert [path.name.split("-")[0] for path in door.iterdir()] == ["00000"]

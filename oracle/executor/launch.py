@@ -12,7 +12,6 @@ from __future__ import annotations
 import contextlib
 import json
 import os
-import shutil
 import signal
 import subprocess
 import sys
@@ -166,10 +165,11 @@ class _Supervisor:
         """
         door, nonce = self.folder / "arrivals", os.urandom(8).hex()
         limit = time.monotonic() + self.timeout
+        door.mkdir(exist_ok=True)  # and it stays: only what lies in it is cleared away
         if self.world.rank == 0:
-            shutil.rmtree(door, ignore_errors=True)
+            for earlier in door.iterdir():
+                earlier.unlink(missing_ok=True)
         while True:
-            door.mkdir(exist_ok=True)
             mine = door / f"{self.world.rank:05d}-{nonce}"
             with contextlib.suppress(OSError):
                 mine.write_text(host_name(os.environ))
