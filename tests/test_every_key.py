@@ -20,12 +20,18 @@ from oracle.network.collectives import ALGORITHMS
 from oracle.network.topology import KINDS
 from oracle.predict.defaults import options_for
 from oracle.predict.estimate import estimate
-from oracle.spec import catalogue, system
+from oracle.spec import catalogue, storage, system
 from oracle.spec.plausible import warnings
 
 # keys that a later feature brings to life, and its subject
 LATER = {
-    "Storage.local": "reading", "Storage.metadata": "reading", "Dataset.files": "reading",
+    **dict.fromkeys((
+        "Dataset.files", "Dataset.directories", "Dataset.spread", "Dataset.compression",
+        "Dataset.unpack", "Dataset.decode", "SharedFiles.write", "SharedFiles.per_node",
+        "SharedFiles.streams", "SharedFiles.open", "SharedFiles.metadata", "Disk.read",
+        "Disk.write", "Disk.capacity", "Disk.open", "Host.memory", "Host.cores",
+        "Host.share_for_loading", "Host.bandwidth",
+    ), "reading"),
     "Device.price": "money",
     "Calibrated.uncertainty.base": "calibration", "Calibrated.uncertainty.latency": "calibration",
 }  # fmt: skip
@@ -130,11 +136,12 @@ def held(kind: str) -> dict[str, list[tuple[Any, Any]]]:
     return found
 
 
-@pytest.mark.parametrize("kind", ["System.", "Level.", "Storage.", "Device.", "Curve.",
-                                  "Calibrated."])  # fmt: skip
+@pytest.mark.parametrize("kind", [
+    "System.", "Level.", "SharedFiles.", "Disk.", "Host.", "Device.", "Curve.", "Calibrated.",
+])  # fmt: skip
 def test_every_number_of_a_system_moves_an_answer(kind: str) -> None:
     found = held(kind)
-    assert found or kind == "System."
+    assert found or kind in ("System.", "Host.")
     dead = {key for key, pairs in found.items() if not any(moves(*pair) for pair in pairs)}
     assert dead <= set(LATER), "a number that changes nothing: use it, or refuse the key"
 
@@ -164,7 +171,8 @@ def _reads(model: str, data: Any) -> bool:
 
 def test_what_waits_is_a_key() -> None:
     """And leaves the list when a feature reads it."""
-    known = {"Storage": system.Storage, "Dataset": oracle.Dataset, "Device": oracle.Device,
+    known = {"SharedFiles": storage.SharedFiles, "Disk": storage.Disk, "Host": storage.Host,
+             "Dataset": oracle.Dataset, "Device": oracle.Device,
              "Calibrated": system.Calibrated}  # fmt: skip
     for key in LATER:
         kind, name, *_ = key.split(".")

@@ -184,7 +184,7 @@ def test_what_is_written_is_what_was_there(tmp_path: Path, capsys: Any, monkeypa
     assert "assumed: no message was timed" in system.levels[0].source
     assert system.device.launch + (system.dispatch or 0) == pytest.approx(12e-6)
     assert system.storage is not None
-    assert system.storage.local == 2e9
+    assert system.storage.local.read == 2e9
     for one in (system.source, system.device.source, system.storage.source,
                 *(curve.source for curve in system.device.kernels)):  # fmt: skip
         assert "measured by oracle measure machine, 2026-11-22, 2 x A GPU" in one

@@ -218,8 +218,9 @@ def summary(measured: Any, device: Any, where: Any, fit: Any, notes: list[str]) 
               f"{show(level.latency, 's')}" + (" (assumed)" if "assumed" in level.source else "")
               for level in where.levels]  # fmt: skip
     if where.storage:
-        local = show(where.storage.local or where.storage.bandwidth, "B/s")
-        lines.append(f"  disk       {local} on {measured.disk['file_system']}")
+        local, shared = where.storage.local, where.storage.shared
+        rate = show(local.read if local else shared.bandwidth, "B/s")
+        lines.append(f"  disk       {rate} on {measured.disk['file_system']}")
     elif measured.disk["why"]:
         lines.append(f"  disk       not measured: {measured.disk['why']}")
     lines += ["", report(fit)]

@@ -5,6 +5,7 @@ schema        a tree as a frozen dataclass, with every fault at once
 json_schema   the JSON Schema of such a dataclass, for editors
 units         text to SI numbers and back
 dataset device system software     the kinds of spec
+storage       a system's file system, disks and host
 kernel_choice which kernels a software runs, and how it keeps its tensors
 plausible     values that no machine is known to have
 formula       a formula of plans and model in a spec

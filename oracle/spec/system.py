@@ -15,6 +15,7 @@ from typing import Annotated
 from oracle.spec.device import Device
 from oracle.spec.document import refusal, suggest
 from oracle.spec.schema import Between, Clash, Count, Ratio
+from oracle.spec.storage import Host, Storage
 from oracle.spec.units import Bytes, BytesPerSecond, Seconds
 
 LINKS = ("nvlink", "pcie", "network")  # what joins a level; the first network leaves the node
@@ -185,16 +186,6 @@ class Collectives:
     title: str = ""
 
 
-@dataclass(frozen=True, slots=True)
-class Storage:
-    """Where samples come from: shared file system, and what a node keeps."""
-
-    bandwidth: BytesPerSecond  # of the shared file system, all clients together
-    source: str
-    local: BytesPerSecond | None = None  # of one node's own disk
-    metadata: Ratio | None = None  # file operations per second
-
-
 @dataclass(frozen=True)
 class System:
     """A cluster of equal devices, joined level by level, innermost first."""
@@ -207,6 +198,7 @@ class System:
     collectives: tuple[Calibrated, ...] = field(default=(), metadata={"named": True})
     library: tuple[Library, ...] = ()
     storage: Storage | None = None
+    host: Host | None = None  # of one node
     software: str = ""  # what the calibration ran under
     # a framework's own work on this host for each kernel it launches; the software's if not said
     dispatch: Seconds | None = None

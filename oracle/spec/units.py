@@ -21,6 +21,7 @@ _SCALE = {prefix: Decimal(scale) for prefix, scale in (_TEN | _TWO).items()}
 _BASE = {
     "s": ("s", "1"), "min": ("s", "60"), "h": ("s", "3600"), "day": ("s", "86400"),
     "B": ("B", "1"), "bit": ("B", "0.125"), "FLOP": ("FLOP", "1"), "USD": ("USD", "1"),
+    "": ("", "1"),
 }  # fmt: skip
 # beyond them sums of squares and cubes, which intervals and overlaps are, leave the floats
 SMALLEST, LARGEST = 1e-24, 1e30
@@ -29,6 +30,7 @@ _TEXT = re.compile(
     rf"({_NUMBER})\s*([KMGTP]i|[nuµμmkKMGTPE]?)(min|day|USD|FLOP|bit|s|h|B)(?:/(s|h))?"
 )
 _BARE = re.compile(_NUMBER)
+_TIMES = re.compile(rf"({_NUMBER})\s*([kMG]?)(?:/(s|h))?")  # of something that is counted
 _AMBIGUOUS = re.compile(
     rf"({_NUMBER})\s*([kKMGTP]i?)?(b|bps|bits|bytes|FLOPS|FLOPs|flops|Bps)(/s)?"
 )
@@ -39,7 +41,7 @@ _MEANT = {"b": "bit", "bps": "bit/s", "bits": "bit", "bytes": "B", "Bps": "B/s"}
 class Quantity:
     """What a number in a spec file must be: its unit, and whether zero is allowed."""
 
-    unit: str  # "s", "B", "FLOP", "B/s", "FLOP/s", "USD/s"
+    unit: str  # "s", "B", "FLOP", "B/s", "FLOP/s", "USD/s", "/s"
     zero: bool = False
     example: str = ""
 
@@ -49,20 +51,26 @@ Bytes = Annotated[float, Quantity("B", example="16 GiB")]
 BytesPerSecond = Annotated[float, Quantity("B/s", example="25 GB/s")]
 Flop = Annotated[float, Quantity("FLOP", example="2 GFLOP")]
 FlopPerSecond = Annotated[float, Quantity("FLOP/s", example="125 TFLOP/s")]
+PerSecond = Annotated[float, Quantity("/s", example="60 k/s")]
 Price = Annotated[float, Quantity("USD/s", zero=True, example="2.5 USD/h")]
 
 
 def parse(text: str, unit: str) -> float:
-    """Read `text` as a number of `unit` (`s`, `B`, `FLOP`, `B/s`, `FLOP/s`, `USD/s`).
+    """Read `text` as a number of `unit` (`s`, `B`, `FLOP`, `B/s`, `FLOP/s`, `USD/s`, `/s`).
 
     >>> parse("25 GB/s", "B/s"), parse("200 Gbit/s", "B/s"), parse("20 us", "s")
     (25000000000.0, 25000000000.0, 2e-05)
     """
     text = text.strip()
-    match = _TEXT.fullmatch(text) if len(text) <= 400 else None
+    form = _TIMES if unit == "/s" else _TEXT
+    match = form.fullmatch(text) if len(text) <= 400 else None
     if match is None:
         raise ValueError(_unreadable(text, unit))
-    number, prefix, base, per = match.groups(default="")
+    if unit == "/s":
+        number, prefix, per = match.groups(default="")
+        base, per = "", per or "s"
+    else:
+        number, prefix, base, per = match.groups(default="")
     name, scale = _BASE[base]
     found = f"{name}/s" if per else name
     if found != unit:

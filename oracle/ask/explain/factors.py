@@ -167,9 +167,9 @@ def _factors(
 def _reading(shown: Estimate) -> float | None:
     """Seconds in which the shared file system gives one batch."""
     data, store = shown.model.dataset, shown.system.storage
-    if data is None or store is None or not data.size:
+    if data is None or store is None or store.shared is None or not data.size:
         return None
-    return float(shown.batch[0] * data.size / data.samples / store.bandwidth)
+    return float(shown.batch[0] * data.size / data.samples / store.shared.bandwidth)
 
 
 def _notes(
