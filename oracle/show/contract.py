@@ -98,6 +98,13 @@ FITTED = record({
         "ranks": listed(COUNT), "sizes": listed(BYTES), "uncertainty": named(NUMBER)})),
     "notes": listed(TEXT),
 })  # fmt: skip
+BY_ROOF = dict.fromkeys(("compute", "memory", "network", "storage"), SECONDS)
+ROOFED = record({
+    "name": TEXT, "kind": TEXT, "shape": TEXT, "count": COUNT, "seconds": SECONDS, "flop": NUMBER,
+    "memory": BYTES, "network": BYTES, "storage": BYTES,
+    "intensity": record({roof: maybe(NUMBER) for roof in ("memory", "network", "storage")}),
+    "roofs": record(BY_ROOF), "binds": {"enum": [*BY_ROOF]}, "share": NUMBER, "attained": NUMBER,
+})  # fmt: skip
 ANSWERS: dict[str, Schema] = {
     "recommend": record({
         **ESTIMATE, "objective": {"enum": ["time", "cost", "memory"]}, "tried": COUNT,
@@ -114,7 +121,7 @@ ANSWERS: dict[str, Schema] = {
         "unmeasured": listed(record({"family": TEXT, "share": NUMBER, "settled_by": TEXT})),
         "better_knobs": maybe(TEXT), "rivals": listed(record({"plan": TEXT, "seconds": SECONDS})),
         "flips": listed(record({"cause": TEXT, "factor": NUMBER, "winner": TEXT, "loser": TEXT})),
-        "measure": maybe(record({"what": TEXT, "share": NUMBER}))}),
+        "measure": maybe(record({"what": TEXT, "share": NUMBER}))}, {"roofline": listed(ROOFED)}),
     "sweep": record({**MADE_BY, **FROM, "options": SET, "rows": listed(record(ROW))}),
     "calibrate": record({
         **MADE_BY, **FROM, "system": TEXT,
