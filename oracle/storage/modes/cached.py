@@ -15,6 +15,9 @@ from oracle.storage.arrays import longest
 from oracle.storage.question import Question
 from oracle.storage.reading import Reading, impossible, read_ahead
 
+WHERE = "memory, else the shared file system"
+EFFORT = 1
+
 
 def seconds(question: Question) -> Reading:
     machine, data = question.machine, question.samples

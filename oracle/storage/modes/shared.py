@@ -1,9 +1,7 @@
 """Every sample from the shared files, every epoch.
 
-    T_read = max( N b / min(BW, N BW_node),  N q o / MD,  (q t_open + b / BW_stream) / w )
-    once     R (F + 2 directories) / MD
-
-where each of the R ranks that read looks at all files at the start.
+T_read = max( N b / min(BW, N BW_node),  N q o / MD,  (q t_open + b / BW_stream) / w )
+once     T_list of `oracle.storage.file_system`, of the ranks that read
 """
 
 from __future__ import annotations
@@ -11,6 +9,9 @@ from __future__ import annotations
 from oracle.storage import file_system
 from oracle.storage.question import Question
 from oracle.storage.reading import Reading, impossible, read_ahead
+
+WHERE = "the shared file system"
+EFFORT = 0
 
 
 def seconds(question: Question) -> Reading:

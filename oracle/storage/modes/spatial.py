@@ -4,7 +4,7 @@
              where otherwise one rank of each group would [arXiv 2007.12856]
     T_read = max( b / BW_memory,  b (1 - 1/N) / BW_net )        where V/N fits in a node's memory:
                                                                 samples are dealt anew each epoch
-    once     R (F + 2 directories) / MD
+    once     T_list of `oracle.storage.file_system`
 
 Where they do not fit in memory every epoch is as the first. With local shuffling nothing is dealt.
 """
@@ -17,6 +17,9 @@ from oracle.storage import file_system
 from oracle.storage.arrays import longest
 from oracle.storage.question import Question
 from oracle.storage.reading import Reading, impossible, read_ahead
+
+WHERE = "all nodes' memory"
+EFFORT = 4
 
 
 def seconds(question: Question) -> Reading:

@@ -14,6 +14,9 @@ from oracle.storage import disk
 from oracle.storage.question import Question
 from oracle.storage.reading import Reading, impossible, read_ahead
 
+WHERE = "each node's own disks"
+EFFORT = 2
+
 
 def seconds(question: Question) -> Reading:
     machine, data = question.machine, question.samples

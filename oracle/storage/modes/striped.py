@@ -18,6 +18,9 @@ from oracle.storage import disk
 from oracle.storage.question import Question
 from oracle.storage.reading import Reading, impossible, read_ahead
 
+WHERE = "all nodes' disks"
+EFFORT = 3
+
 
 def seconds(question: Question) -> Reading:
     machine, data = question.machine, question.samples
