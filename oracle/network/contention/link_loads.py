@@ -24,26 +24,26 @@ class Loads:
 
     topology: Topology
     line: CostLine
-    nbytes: Floats  # that cross each link, per byte of the message
+    seconds: Floats  # that each link works, per byte of the message
 
     @property
-    def seconds(self) -> Floats:
-        """Time each link works, per byte of the message."""
-        return np.asarray(self.nbytes * self.topology.seconds_per_byte[:-1])
+    def longest(self) -> float:
+        """Seconds per byte that the exchange takes, or its fullest link."""
+        return max(float(self.seconds.max(initial=0.0)), self.line.per_byte, 1e-300)
 
     @property
     def use(self) -> Floats:
         """Part of the exchange's time that each link works."""
-        return self.seconds / max(float(self.seconds.max(initial=0.0)), self.line.per_byte, 1e-300)
+        return self.seconds / self.longest
 
     def by_label(self) -> dict[str, tuple[float, float]]:
         """What kind of link -> (mean, highest) use: the picture in a line a kind."""
-        (words, number), use = self.topology.kinds, self.use
+        (words, number), longest = self.topology.kinds, self.longest
         found = {}
         for word in dict.fromkeys(words[kind] for kind in np.unique(number)):
             alike = [kind for kind, other in enumerate(words) if other == word]
-            mine = use[np.any([number == kind for kind in alike], axis=0)]
-            found[word] = float(mine.mean()), float(mine.max())
+            mine = self.seconds[np.any([number == kind for kind in alike], axis=0)]
+            found[word] = float(mine.mean()) / longest, float(mine.max()) / longest
         return found
 
 
@@ -71,4 +71,5 @@ def loads(
                     step = np.arange(begin, begin + route.shape[1]) // flows.per_step
                     sent = np.broadcast_to(flows.share[at] * flows.times[step], route.shape)
                     np.add.at(total, route.ravel(), sent.ravel())
+    total *= topology.seconds_per_byte
     return Loads(topology, line, total[:-1])
