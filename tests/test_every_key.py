@@ -25,13 +25,6 @@ from oracle.spec.plausible import warnings
 
 # keys that a later feature brings to life, and its subject
 LATER = {
-    **dict.fromkeys((
-        "Dataset.files", "Dataset.directories", "Dataset.spread", "Dataset.compression",
-        "Dataset.unpack", "Dataset.decode", "SharedFiles.write", "SharedFiles.per_node",
-        "SharedFiles.streams", "SharedFiles.open", "SharedFiles.metadata", "Disk.read",
-        "Disk.write", "Disk.capacity", "Disk.open", "Host.memory", "Host.cores",
-        "Host.share_for_loading", "Host.bandwidth",
-    ), "reading"),
     "Device.price": "money",
     "Calibrated.uncertainty.base": "calibration", "Calibrated.uncertainty.latency": "calibration",
 }  # fmt: skip
@@ -99,9 +92,16 @@ def answers(where: Any) -> Iterator[Callable[[Any], str]]:
         yield answer
     yield offers
     data = oracle.model("resnet50", "imagenet")
-    yield lambda there: json.dumps(
-        explain(data, there, "serial", 64, options_for(data, there)).to_dict()["limits"]
-    )
+    for how in ("global", "local"):
+        yield lambda there, how=how: json.dumps(explain_reading(data, there, how))
+
+
+def explain_reading(model: Any, where: Any, how: str = "global") -> Any:
+    """How a plan on the system reads, and what would be written."""
+    options = options_for(model, where, reading="best", shuffle=how)
+    plan = f"data:{min(2 * where.node, where.devices)}"
+    found = explain(model, where, plan, 64 * where.node, options).to_dict()
+    return [found["plans"][0][name] for name in ("reading", "seconds")], found["limits"]
 
 
 def offers(where: Any) -> str:
@@ -157,7 +157,7 @@ def test_every_number_of_a_data_set_moves_an_answer() -> None:
             if model is None or key == "Dataset.sample":  # a shape, which a model must have
                 continue
             one, two = (
-                explain(what, where, "serial", 64, options_for(what, where)).to_dict()
+                explain_reading(what, where)
                 for what in (oracle.model(model, each) for each in (data, other))
             )
             dead[key] = dead.get(key, True) and json.dumps(one) == json.dumps(two)

@@ -19,6 +19,7 @@ from oracle.plan.plan import parse
 from oracle.predict.estimate import PARTS, Estimate
 from oracle.predict.limits import FULL
 from oracle.predict.memory import ASSUMED
+from oracle.show.reading import reads
 from oracle.show.terminal import width
 from oracle.spec.units import show
 
@@ -44,6 +45,7 @@ def ranking_text(ranking: Ranking, asked: Any = None) -> str:
         answer,
         f"  memory    {_memory(shown, 0)}",
         f"  bound by  {_bounds(shown, 0)}",
+        *_reads(shown),
         _fit(f"  at peak   {_light(shown, 0)}"),
         _fit(f"  sure?     {_sure(ranking, likely)}"),
         *_faster(ranking),
@@ -59,6 +61,11 @@ def ranking_text(ranking: Ranking, asked: Any = None) -> str:
     if asked is not None:
         lines += _next(ranking, asked)
     return _on_a_screen(lines)
+
+
+def _reads(shown: Estimate, row: int = 0) -> list[str]:
+    """A line on how samples are got; none under ideal assumptions."""
+    return [] if shown.options.ideal else [_fit(f"  reads     {reads(shown, row)}")]
 
 
 def _on_a_screen(lines: list[str]) -> str:
@@ -153,6 +160,8 @@ def parts(shown: Estimate, row: int) -> dict[str, float]:
         found[part] = float(shown.compute[part][row])
     for message in shown.exchange[row]:
         found[message["what"]] = found.get(message["what"], 0.0) + message["exposed"]
+    if (read := shown.reading[row]) is not None:
+        found["reading"] = read["exposed"]
     return found
 
 
@@ -333,7 +342,7 @@ def estimate_text(shown: Estimate, row: int = 0) -> str:
              f"{shown.options.precision}, {shown.options.optimizer}{_software(shown)}; "
              f"{origins(shown)}"),
     ]  # fmt: skip
-    lines += said_otherwise(shown)
+    lines += [*_reads(shown, row), *said_otherwise(shown)]
     if shown.broken[row]:
         lines += ["  this plan cannot run:", *(f"    {words}" for words in shown.broken[row])]
     lines += ["", "  compute"]

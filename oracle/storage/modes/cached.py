@@ -30,11 +30,7 @@ def seconds(question: Question) -> Reading:
     kept = how.kept(data.size, nodes)
     hits = cache.hits(machine.cache, kept) * (1 - how.exchanged(nodes, 1.0))
     terms = {name: took * (1 - hits) for name, took in missed.items()} | {"memory": found * hits}
-    slow = longest(missed)
-    mean = None
-    if question.epochs:
-        some = cache.mean_hits(hits, np.asarray(nbytes * question.steps / kept), question.epochs)
-        mean = slow * (1 - some) + found * some
+    slow, share = longest(missed), np.asarray(nbytes * question.steps / kept)
     listed = file_system.listing(machine.shared, question.groups, data.files, data.directories)
     return read_ahead(question, terms, missed, seconds=slow * (1 - hits) + found * hits,
-                      mean=mean, listing=listed)  # fmt: skip
+                      full=found, left=1 - share, listing=listed)  # fmt: skip
