@@ -58,8 +58,10 @@ def _listed(read: Read, one: dict[str, Any]) -> Iterator[str]:
         return
     ranks = one["listing"] / float(file_system.listing(shared, 1.0, data.files, data.directories))
     looked = float(file_system.listing(shared, ranks, data.files, data.directories, look=True))
-    yield (f"{ranks:.0f} ranks list {data.directories:,.0f} directories at the start in "
-           f"{show(one['listing'], 's')}; in {show(looked, 's')} if each looks at every file")
+    yield (
+        f"{ranks:.0f} ranks list {data.directories:,.0f} directories at the start in "
+        f"{show(one['listing'], 's')}; in {show(looked, 's')} if each looks at every file"
+    )
 
 
 def _written(shown: Estimate, state: float) -> Iterator[str]:
