@@ -29,7 +29,7 @@ def figures(read: Read, row: int) -> dict[str, Any]:
         "exposed": max(step - work, 0.0),
         "first_epoch": first * steps,
         "once": once,
-        "staging": _at(mode.staging, kind),
+        "staging": _at(mode.staging, kind) if question.machine.shared is not None else None,
         "listing": _at(mode.listing, kind),
         "bound_by": bound_by(mode, kind),
         "cause": _cause(read, name, kind),

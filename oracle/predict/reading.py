@@ -46,7 +46,19 @@ def uncounted(model: Model, system: System, options: Options) -> str:
     return "" if model.dataset.size else f"{model.dataset.name} does not say how large it is"
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
+class Table:
+    """Ways to read and kinds of plans, (m, k) each."""
+
+    names: list[str]
+    load: Array
+    alone: Array  # without end where it is not possible
+    once: Array
+    late: list[int]  # of which the first epochs are slower
+    sent: list[int]  # that send samples from node to node
+
+
+@dataclass(frozen=True, eq=False)
 class Loads:
     """Seconds of every way to read, of plans that are alike to storage: k kinds of them."""
 
@@ -76,15 +88,30 @@ class Loads:
         return cls(question, {name: MODES[name](question) for name in wanted}, row)
 
     def take(self, rows: Array) -> Loads:
-        return replace(self, row=self.row[rows])
+        found = Loads(self.question, self.modes, self.row[rows])
+        found.__dict__["table"] = self.table  # worked out once
+        return found
+
+    @cached_property
+    def table(self) -> Table:
+        """All ways to read, one under the other."""
+        modes, shape = list(self.modes.values()), np.shape(self.question.batch)
+        load, alone, once = (
+            np.stack([np.broadcast_to(each, shape) for each in column])
+            for column in (
+                [np.where(mode.possible, mode.load, 0.0) for mode in modes],
+                [np.where(mode.possible, mode.alone, np.inf) for mode in modes],
+                [mode.once for mode in modes],
+            )
+        )
+        late = [n for n, mode in enumerate(modes) if mode.first is not mode.load]
+        sent = [n for n, mode in enumerate(modes) if not mode.why and np.any(mode.network)]
+        return Table(list(self.modes), load, alone, once, late, sent)
 
     @cached_property
     def least(self) -> Array:
         """(n,) seconds that no step is faster than, however it reads."""
-        least = np.full(np.shape(self.question.batch), np.inf)
-        for mode in self.modes.values():
-            took = np.where(mode.possible, mode.load + mode.alone, np.inf)
-            least = np.minimum(least, took)
+        least = (self.table.load + self.table.alone).min(axis=0)
         return np.where(np.isfinite(least), least, 0.0)[self.row]
 
     def column(self, values: float | Array) -> Array:
@@ -116,7 +143,7 @@ def _asked(plan: Plan) -> tuple[Array, Array, Array, Array]:
     return plan.batch, plan.devices, groups, parts
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Read:
     """How each of n plans reads, and what its step takes with it."""
 
@@ -141,13 +168,6 @@ class Read:
             return loader.step(work, load, alone)
         return loader.step(work, load, alone, network, *self.talked)
 
-    def run(self, name: str, step: Array) -> Array:
-        """Seconds of all epochs and what is done before, of steps that take so long in the end."""
-        epochs = self.loads.question.epochs
-        assert epochs is not None
-        steps = self.loads.column(self.loads.question.steps)
-        return np.asarray(self.before(name, step, epochs) + epochs * steps * step)
-
     def first(self, name: str, step: Array) -> Array:
         """Seconds of a step of the first epoch."""
         mode, column = self.loads.modes[name], self.loads.column
@@ -165,11 +185,6 @@ class Read:
         slower = loader.slower(loaded, column(mode.first), column(full), column(mode.left), epochs)
         return np.asarray(column(mode.once) + slower * column(self.loads.question.steps))
 
-    def likewise(self, name: str) -> Array:
-        """Seconds of a step at least, whatever is exchanged between nodes."""
-        mode, column = self.loads.modes[name], self.loads.column
-        return loader.step(self.work, column(mode.load), column(mode.alone))
-
     @cached_property
     def steps(self) -> dict[str, Array]:
         """Seconds of a step with each way to read that is possible at all."""
@@ -181,25 +196,33 @@ class Read:
 
         What takes the exchange of a plan to say is asked of ways that may be chosen alone.
         """
-        column, epochs = self.loads.column, self.loads.question.epochs
-        at, best = np.full(self.work.shape, -1), self.work
-        value = once = np.full(self.work.shape, np.inf)
-        for number, (name, mode) in enumerate(self.loads.modes.items()):
-            can = column(mode.possible)
-            for steps in (self.likewise, self.step):  # at least, and as it is
-                seconds = steps(name)
-                before = self.before(name, seconds)
-                worth = seconds if epochs is None else self.run(name, seconds)
-                same = worth <= value * (1 + TIE) if epochs is None else np.zeros(1, bool)
-                wins = can & ((worth < value * (1 - TIE)) | (same & (before < once)))
-                if not wins.any():
-                    break
-            else:
-                at, best = np.where(wins, number, at), np.where(wins, seconds, best)
-                value, once = np.where(wins, worth, value), np.where(wins, before, once)
-        if (at < 0).any():  # where none is possible it is priced as the first, and infeasible
-            best = np.where(at < 0, self.step(next(iter(self.loads.modes))), best)
-        return np.maximum(at, 0), best
+        table, row = self.loads.table, self.loads.row
+        steps = np.maximum(self.work, table.load[:, row]) + table.alone[:, row]
+        at = self._best(steps)
+        sent = [number for number in table.sent if (at == number).any()]
+        while sent:  # what was the best at least, as it is
+            for number in sent:
+                steps[number] = np.maximum(steps[number], self.step(table.names[number]))
+            table = replace(table, sent=[each for each in table.sent if each not in sent])
+            at = self._best(steps)
+            sent = [number for number in table.sent if (at == number).any()]
+        best = steps[at, np.arange(len(at))]
+        return at, np.where(np.isfinite(best), best, self.work)
+
+    def _best(self, steps: Array) -> Array:
+        """Which way is the best of each plan, (modes, n) seconds of a step with each."""
+        table, epochs = self.loads.table, self.loads.question.epochs
+        before = table.once[:, self.loads.row]
+        if epochs is None:
+            near = steps <= steps.min(axis=0) * (1 + TIE)
+        else:
+            near = np.isfinite(steps)
+            before = before + epochs * self.loads.column(self.loads.question.steps) * steps
+        for number in table.late:
+            if near[number].any():
+                slower = self.before(table.names[number], steps[number], epochs or np.inf)
+                before[number] += slower - table.once[number, self.loads.row]
+        return np.asarray(np.argmin(np.where(near, before, np.inf), axis=0))
 
     @property
     def mode(self) -> Array:

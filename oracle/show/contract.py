@@ -57,7 +57,7 @@ KINDS = ("weights", "gradients", "optimizer", "activations", "workspace", "buffe
 HELD = dict.fromkeys(("total", *KINDS), BYTES)
 READ = record(
     {"mode": TEXT, "where": TEXT, "seconds": SECONDS, "exposed": SECONDS, "first_epoch": SECONDS,
-     "once": SECONDS, "staging": SECONDS, "listing": SECONDS, "bound_by": TEXT,
+     "once": SECONDS, "staging": maybe(SECONDS), "listing": SECONDS, "bound_by": TEXT,
      "cause": TEXT, "terms": named(SECONDS), "files": NUMBER, "bytes": BYTES,
      "files_per_second": NUMBER, "bytes_per_second": NUMBER, "nodes": NUMBER,
      "shuffle": TEXT, "assumed": listed(TEXT),

@@ -28,6 +28,8 @@ def reads(shown: Estimate, row: int = 0) -> str:
 
 def _once(one: dict[str, Any]) -> str:
     """What is done before the first step, where it takes longer than a blink."""
+    if one["staging"] is None:
+        return ", staging not counted" if one["mode"] in ("staged", "striped") else ""
     said = [f"{name} {show(one[name], 's')}" for name in ("staging", "listing") if one[name] > 1]
     pays = one["pays_after"]
     after = f", pays after {pays['epochs']:.2g} epochs" if pays and one["staging"] > 1 else ""

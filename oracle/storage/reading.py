@@ -11,8 +11,11 @@ from oracle.storage import loader
 from oracle.storage.arrays import Floats, Number, Terms, longest
 from oracle.storage.question import Question
 
+NO_FILES = "nobody says how fast the shared file system is"
+NO_DISKS = "nobody says what disks a node has"
 
-@dataclass(frozen=True)
+
+@dataclass(frozen=True, eq=False)
 class Reading:
     """What some plans take to read, (n,) each, or one number for all."""
 

@@ -29,7 +29,7 @@ def _said(read: Read, one: dict[str, Any], step: float) -> Iterator[str]:
            f"{ahead}; {one['cause']}")  # fmt: skip
     yield (f"{one['files_per_second']:,.3g} files/s and {show(one['bytes_per_second'], 'B/s')} by "
            f"{one['nodes']:.0f} nodes; first epoch {show(one['first_epoch'], 's')}")  # fmt: skip
-    if one["staging"] > 0:
+    if one["staging"]:
         pays = one["pays_after"]
         after = f", which pays after {pays['epochs']:.2g} epochs" if pays else ""
         yield f"staging takes {show(one['staging'], 's')} once{after}"

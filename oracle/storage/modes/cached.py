@@ -13,7 +13,7 @@ import numpy as np
 from oracle.storage import cache, file_system
 from oracle.storage.arrays import longest
 from oracle.storage.question import Question
-from oracle.storage.reading import Reading, impossible, read_ahead
+from oracle.storage.reading import NO_FILES, Reading, impossible, read_ahead
 
 WHERE = "memory, else the shared file system"
 EFFORT = 1
@@ -22,7 +22,7 @@ EFFORT = 1
 def seconds(question: Question) -> Reading:
     machine, data = question.machine, question.samples
     if machine.shared is None:
-        return impossible("there is no shared file system")
+        return impossible(NO_FILES)
     assert machine.host.bandwidth is not None
     nodes, nbytes, how = question.reading(), question.nbytes(), question.shuffle
     missed = file_system.read(machine.shared, nodes, nbytes, question.files(), question.threads())
