@@ -15,6 +15,7 @@ from oracle.models.model import model, network
 from oracle.network.topology import KINDS, Topology
 from oracle.plan.launchable import software
 from oracle.spec import catalogue
+from oracle.spec.basis import WORDS, basis
 
 FOLDERS = ("datasets", "devices", "models", "software", "systems")
 FILES = [path for folder in FOLDERS for path in catalogue.shipped(folder).values()]
@@ -252,3 +253,44 @@ def test_a_wheel_carries_every_file() -> None:
         pytest.skip("installed in place: the files are read from the checkout")
     for path in FILES:
         assert f"oracle/spec/shipped/{path.parent.name}/{path.name}" in held
+
+
+@pytest.mark.parametrize("name", sorted(catalogue.shipped("systems")))
+def test_a_system_says_what_its_numbers_stand_on(name: str) -> None:
+    """The words follow from what is in the files, read here as text."""
+    said = yaml.safe_load(catalogue.shipped("systems")[name].read_text(encoding="utf-8"))
+    system = catalogue.system(name)
+    found = {one.part: one for one in basis(system)}
+    links = {
+        part
+        for part, some in (
+            ("inside a node", system.inside > 0),
+            ("between nodes", system.inside < len(system.levels)),
+        )
+        if some
+    }
+    assert set(found) == {"kernels", "storage"} | links
+    assert all(one.word in WORDS and one.told for one in found.values())
+    assert (found["storage"].word == "not said") == ("storage" not in said)
+    device = catalogue.shipped("devices")[said["device"]].read_text(encoding="utf-8")
+    curves = yaml.safe_load(device).get("kernels") or []
+    timed = {curve["family"] for curve in curves if curve.get("origin") != "assumed"}
+    assert (found["kernels"].word == "measured") == bool(timed)
+    assert all(family in found["kernels"].told for family in timed)
+    inside = {level.name for level in system.levels[: system.inside]}
+    logs = said.get("library", []) + (shared_collectives(said.get("collectives")))
+    for part in links:
+        mine = [one for one in logs if (one["level"] in inside) == (part == "inside a node")]
+        assert (found[part].word == "calibrated") == bool(mine)
+        assert all(one["source"].strip() in found[part].told for one in mine)
+
+
+def shared_collectives(named: Any) -> list[dict[str, Any]]:
+    """The entries of a file of collectives, or those that stand in the system's own."""
+    if not isinstance(named, str):
+        return named or []
+    folder = ROOT / "specs" / "collectives"
+    found: list[dict[str, Any]] = yaml.safe_load(
+        (folder / f"{named}.yaml").read_text(encoding="utf-8")
+    )["collectives"]
+    return found

@@ -64,7 +64,13 @@ PLAN = record(
         "memory": record(HELD, {"cached": BYTES, "low": BYTES, "high": BYTES}),
         "origin": record(dict.fromkeys(("forward", "backward", "update", "memory"), ORIGIN)),
     },
-    {"probability_best": SHARE, "fits": SHARE, "batch": COUNT, "samples_per_second": NUMBER},
+    {"probability_best": SHARE, "fits": SHARE, "batch": COUNT, "samples_per_second": NUMBER,
+     "rates": record({
+         "samples_per_second": NUMBER, "samples_per_second_device": NUMBER,
+         "tokens_per_second": maybe(NUMBER), "tokens_per_second_device": maybe(NUMBER),
+         "flops_per_device": NUMBER, "mfu": NUMBER, "hfu": NUMBER,
+         "device_hours_per_epoch": maybe(NUMBER),
+         "device_hours_per_billion_tokens": maybe(NUMBER)})},
 )  # fmt: skip
 # who set an option: the command line, the environment, a file and line, the model, the default
 SET = named(record({"value": {}, "origin": TEXT}))
@@ -82,7 +88,9 @@ ROW = {
     **{name: maybe(SECONDS) for name in
        ("seconds", "seconds_low", "seconds_high", "epoch_seconds", "forward", "backward",
         "recompute", "update", "bubble", "exchange", "exposed")},
-    "samples_per_second": maybe(NUMBER), "device_hours_per_epoch": maybe(NUMBER),
+    **{name: maybe(NUMBER) for name in
+       ("samples_per_second", "tokens_per_second", "flops_per_device", "mfu",
+        "device_hours_per_epoch")},
     "memory": maybe(BYTES), "capacity": maybe(BYTES), "why": maybe(TEXT),
 }  # fmt: skip
 FITTED = record({
