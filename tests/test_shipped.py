@@ -188,6 +188,7 @@ def test_storage_of_machines_typed_in_once_more() -> None:
         "perlmutter": (5e12, None, None, 256e9, 64),
         "frontera": (120e9, 0.5e9, 144e9, 192e9, 56),
         "dgx-a100": (1e12, 25e9, 30e12, 2e12, 128),
+        "eos": (720e9, None, None, 2e12, 112),
     }
     for name, (shared, read, room, memory, cores) in table.items():
         system = catalogue.system(name)
