@@ -21,12 +21,11 @@ from numpy.typing import NDArray
 
 from oracle.calibration.spec_block import plain, quantity
 from oracle.readers.logs import Reading
-from oracle.readers.storage_samples import StorageSample
+from oracle.readers.storage_samples import NAMES, StorageSample
 from oracle.spec.schema import to_data
 from oracle.spec.storage import Disk, SharedFiles, Storage
 from oracle.spec.units import show
 
-NAMES = {"files": 3.0, "open": 2.0, "stat": 1.0}  # operations on names that each one is
 READS = ("files", "read")
 SMALL = 2**18  # bytes of a file up to which one size alone tells of opening, not of a stream
 MISSED = 2.0  # times off, from which a sample is told to be missed
@@ -149,12 +148,12 @@ class _Terms:
         reads = np.isin(self.of, READS)
         reading = self.nodes[reads]
         lone, many = reading.min(initial=np.inf), reading.max(initial=0)
-        one_alone = lone == 1 or many > lone
+        self.one_alone = bool(lone == 1 or many > lone)  # else nodes are only seen together
         names = np.array([NAMES.get(each, 0.0) for each in self.of])
         # work of each operation for each limit: bytes, bytes of a node, operations on names
         self.work = {
             "bandwidth": np.where(reads & (many > 1), self.size, 0.0),
-            "per_node": np.where(reads & one_alone, self.size / self.nodes, 0.0),
+            "per_node": np.where(reads, self.size / self.nodes, 0.0),
             "metadata": np.where(self.local, 0.0, names),
             "write": np.where(self.of == "write", self.size / (self.nodes if self.local else 1.0),
                               0.0),
@@ -279,9 +278,11 @@ class _Terms:
         else:
             names = {"bandwidth": ("bandwidth", "B/s"), "per_node": ("per_node", "B/s"),
                      "metadata": ("metadata", "/s"), "write": ("write", "B/s")}  # fmt: skip
+        told = [name for name in self.work if name in names and not self.waited(name)
+                and (name != "per_node" or self.one_alone or self.per_byte > 0)]  # fmt: skip
         found = [Limit(names[name][0], self.value[name], names[name][1], self.reached(name))
-                 for name in self.work if name in names and not self.waited(name)]  # fmt: skip
-        if self.per_byte and "per_node" in self.value:
+                 for name in told]  # fmt: skip
+        if self.per_byte and "per_node" in told:
             streams = max(1.0, round(self.value["per_node"] * self.per_byte))
             found.append(Limit("streams", streams, "", True))
         if self.first:
