@@ -14,6 +14,8 @@ the limits of the case. What must never happen is counted:
     outside      a file changed or made beside the folder that was named
     markup       a name of a spec that became markup of a report, or a command of a script
     nonsense     an answer with a number that is none
+
+Each is said on the error stream when it is found.
 """
 
 from __future__ import annotations
@@ -42,12 +44,14 @@ from benchmarks.hostile_texts import texts
 from benchmarks.table import Table, figure, text
 
 CPU, WALL, STILL, MEMORY = 5.0, 20.0, 5.0, 256 * 2**20
-TEXTS = 100.0  # of a processor, for a batch of texts, of which each has 4
+TEXTS = 100.0  # of a processor, for a batch of texts, of which each has 5
 MOST = 300.0  # by the clock, whatever a case does
 SOUND = {0, 1, 2, 3, 130, 143}
 FAULTS = ("tracebacks", "hangs", "memory", "outside", "markup", "nonsense")
 OF_PYTHON = re.compile(r"Traceback \(most recent|\w*Warning: |Exception ignored")
 NONE = re.compile(r"(?<![\w`'./-])-?(nan|inf|NaN|Infinity)(?![\w`'./-])")
+
+SAID = re.compile(r"(?i)\b(nan|inf|infinity)\b")  # the same in the words of a case
 
 
 def attack(quick: bool = False, seed: int = 0, only: Sequence[str] = ()) -> Table:
@@ -67,6 +71,7 @@ def attack(quick: bool = False, seed: int = 0, only: Sequence[str] = ()) -> Tabl
             rows.append(
                 {"fault": kind, "family": family, "case": name[:100], "words": words[-160:]}
             )
+            print(found["inputs"], *rows[-1].values(), file=sys.stderr, flush=True)
 
     with tempfile.TemporaryDirectory(prefix="oracle-attack-") as scratch, suppress(Enough):
         for number, batch in enumerate(texts(seed, quick)):
@@ -182,7 +187,7 @@ def forked(
         raised = [line for line in last if re.search("Error|Exception|Warning", line)]
         bad["tracebacks"] = f"exit {os.WEXITSTATUS(status)} {argv} {' | '.join(raised[-2:])}"
     # a word of the case that is shown again is no number
-    if argv and not NONE.search(f"{argv} {about.get('name')}") and out.exists():
+    if argv and not SAID.search(f"{argv} {about.get('name')}") and out.exists():
         answer = out.read_bytes()[:1_000_000].decode(errors="replace")
         if strange := NONE.search(answer):
             near = answer[max(0, strange.start() - 40) : strange.end() + 20]

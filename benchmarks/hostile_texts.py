@@ -19,7 +19,7 @@ from typing import Any
 
 ROOT = Path(__file__).parents[1]
 SPECS, DATA = ROOT / "specs", ROOT / "tests" / "data"
-BATCH = 100  # texts that one process reads
+BATCH, MOST = 100, 5.0  # texts that one process reads, and seconds of a processor for each
 WORDS = (
     b"0 1 -1 nan inf 1e999 -0 1e308 010 1_000 \xc2\xb2 \xd9\xa3 9223372036854775808 { } [ ] < > ' "
     b'" '
@@ -126,7 +126,7 @@ class Texts:
         try:
             for _ in range(self.count):
                 path.write_bytes(self.accident(dice.choice(self.seeds), dice))
-                signal.setitimer(signal.ITIMER_VIRTUAL, 4.0)
+                signal.setitimer(signal.ITIMER_VIRTUAL, MOST)
                 try:
                     self.read(path)
                 except SpecError as error:
@@ -141,7 +141,7 @@ class Texts:
 
 
 def _too_long(number: int, frame: Any) -> None:
-    raise TimeoutError("a text took 4 s of a processor")
+    raise TimeoutError(f"a text took {MOST:g} s of a processor")
 
 
 def seeds_of(*places: Path) -> tuple[bytes, ...]:

@@ -130,11 +130,21 @@ def shipped() -> str:
     """Systems, software and models that come along."""
     import oracle
     from oracle.spec import catalogue
+    from oracle.spec.basis import PARTS, basis
 
     lines = ["| system | what it is | devices |", "|---|---|---|"]
+    stands = [
+        "| system | kernels | inside a node | between nodes | storage |",
+        "|---|---|---|---|---|",
+    ]
     for path in sorted((ROOT / "specs" / "systems").glob("*.yaml")):
         one = catalogue.system(path.stem)
         lines.append(f"| `{path.stem}` | {one.title or one.name} | {one.devices:,} |")
+        words = {each.part: each.short for each in basis(one)}
+        parts = [words.get(part, "–") for part in PARTS]
+        stands.append(f"| `{path.stem}` | {' | '.join(parts)} |")
+    lines += ["", "What their numbers stand on (`oracle specs basis NAME` says by whose word):", ""]
+    lines += stands
     lines += ["", "| software | what it is | version |", "|---|---|---|"]
     for path in sorted((ROOT / "specs" / "software").glob("*.yaml")):
         known = catalogue.software(path.stem)

@@ -55,6 +55,14 @@ def costs_agree(graph, groups, schedule):
     assert short.phi == pytest.approx(full.phi, rel=1e-12)
 
 
+def test_groups_on_a_cube_mesh_count_in_short_as_in_full():
+    graph = Topology(catalogue.system("dgx-1-v100").levels, 32)
+    for size, stride in ((2, 1), (4, 1), (8, 1), (2, 4), (4, 2), (4, 8), (32, 1)):
+        for op, name in (("allreduce", "ring"), ("alltoall", "pairwise")):
+            groups = RankGroups.of(((size, stride),), 32)
+            costs_agree(graph, groups, named(op, name).schedule(size, groups.inner(8)))
+
+
 @st.composite
 def trees(draw):
     """A tower of levels of any sizes, ports and spreads, and a job on part of it."""
@@ -496,7 +504,7 @@ def test_loads_fill_the_links_that_the_line_names():
     for op in ("allreduce", "alltoall", "sendrecv", "allgather", "halo"):
         for pattern in (((16, 4),), ((64, 1),), ((4, 1),)):
             seen = loads(two, op, pattern, 64)
-            assert len(seen.nbytes) == seen.topology.links
+            assert len(seen.seconds) == seen.topology.links
             assert 0 < seen.seconds.max() <= seen.line.per_byte * (1 + 1e-9)
             assert seen.use.max() <= 1 + 1e-9
             assert seen.line.full[0] in seen.by_label()
@@ -551,8 +559,11 @@ def test_a_network_of_many_devices_takes_little_memory():
     abci, many = catalogue.system("abci"), 100_003
     tracemalloc.start()
     found = loads(abci.of_size(many, grow=True), "allreduce", ((many, 1),), many)
-    assert "node uplinks" in found.by_label()
     assert tracemalloc.get_traced_memory()[1] < 320 * many
+    tracemalloc.reset_peak()
+    assert "node uplinks" in found.by_label()
+    assert 0 < found.use.max() <= 1
+    assert tracemalloc.get_traced_memory()[1] < 200 * many
     tracemalloc.stop()
     grown = abci.of_size(500_000, grow=True)
     first = [network_of(grown, devices) for devices in range(400_000, 400_600, 68)]

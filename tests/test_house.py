@@ -23,7 +23,7 @@ FLOORS = [
     {"spec"},
     {"models"},
     {"kernels"},
-    {"network"},
+    {"network", "storage"},
     {"plan"},
     {"readers", "executor"},
     {"predict"},

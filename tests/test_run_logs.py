@@ -6,6 +6,7 @@ import gzip
 import random
 import sqlite3
 import time
+import tracemalloc
 from pathlib import Path
 
 import pytest
@@ -14,6 +15,7 @@ from test_fuzz_readers import mutated
 
 from oracle.readers import runs
 from oracle.readers.logs import InputError
+from oracle.readers.runs import table
 from oracle.readers.runs.kernel_names import group_of, operation_of
 from oracle.readers.runs.steady import steady, timing
 from oracle.spec.document import SpecError
@@ -176,3 +178,14 @@ def test_nothing_but_a_refusal_comes_of_damaged_logs(tmp_path: Path) -> None:
             continue
         assert found.step is None or 0 <= found.step.seconds < 1e10
     assert time.process_time() - begin < 20
+
+
+def test_what_may_be_a_log_is_asked_without_a_list_of_its_lines() -> None:
+    """A million empty lines were 60 MB of list before the first was looked at."""
+    text = "\n" * 1_000_000
+    tracemalloc.start()
+    assert not table.recognises(text)
+    assert tracemalloc.get_traced_memory()[1] < 4e6
+    tracemalloc.stop()
+    assert table.recognises("\n # plan: data:2\n\t\n step\n1\n")
+    assert not table.recognises("# step\n# seconds")

@@ -9,6 +9,7 @@ from numpy.typing import NDArray
 
 Ints: TypeAlias = NDArray[np.int64]
 Few: TypeAlias = NDArray[np.int16]  # numbers of a short list
+Numbers: TypeAlias = NDArray[np.int32]  # of links
 Floats: TypeAlias = NDArray[np.float64]
 Bools: TypeAlias = NDArray[np.bool_]
 Number: TypeAlias = float | NDArray[np.floating[Any]]  # equations take either

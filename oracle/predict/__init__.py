@@ -13,6 +13,7 @@ limits        what a plan may not exceed
 remarks       what was done otherwise than asked, and values that look wrong
 uncertainty   how far a prediction can be trusted, by cause
 defaults      options that nobody said
+rates         what is trained in a second: samples, tokens, FLOP, utilisation
 trace         the iteration in time, stage by stage
 estimate      what a prediction says of each plan
 """

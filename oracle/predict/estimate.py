@@ -17,6 +17,7 @@ from oracle.plan.plan import Plan, table
 from oracle.predict import evaluate
 from oracle.predict.evaluate import Block, Work
 from oracle.predict.memory import KINDS
+from oracle.predict.rates import rates
 from oracle.predict.remarks import elsewhere, of_profile, remarks
 from oracle.spec.options import Options
 from oracle.spec.system import System
@@ -25,6 +26,13 @@ from oracle.spec.tabular import Tabular
 Floats = NDArray[np.float64]
 NINETY = 1.6449  # standard deviations to either side that hold 90 %
 WIDEST = 50.0  # logarithm of an interval's end by its middle: whoever doubts more knows nothing
+COLUMNS = (
+    "samples_per_second",
+    "tokens_per_second",
+    "flops_per_device",
+    "mfu",
+    "device_hours_per_epoch",
+)  # of the rates, those of a table
 PARTS = ("forward", "backward", "update", "bubble", "recompute")
 
 
@@ -177,8 +185,7 @@ class Estimate(Tabular):
             "seconds_low": self.seconds_low[row],
             "seconds_high": self.seconds_high[row],
             "epoch_seconds": epoch,
-            "samples_per_second": self.batch[row] / seconds,
-            "device_hours_per_epoch": None if epoch is None else epoch * self.devices[row] / 3600,
+            **{name: value for name, value in self.rates(row).items() if name in COLUMNS},
             **{part: values[row] for part, values in self.compute.items()},
             "exchange": sum(message["seconds"] for message in messages),
             "exposed": sum(message["exposed"] for message in messages),
@@ -213,6 +220,13 @@ class Estimate(Tabular):
         peak = device.peak[precision_on(device, self.options.precision)]
         return self.batch * self.model.flop / (self.devices * peak)
 
+    def rates(self, row: int = 0) -> dict[str, Any]:
+        """What one plan trains in a second, in the units of the field."""
+        device, plan = self.system.device, self.work[row].plan if self.work else None
+        return rates(self.model, device.peak[precision_on(device, self.options.precision)],
+                     float(self.batch[row]), float(self.devices[row]), float(self.seconds[row]),
+                     plan)  # fmt: skip
+
     def plan_dict(self, row: int, rank: int | None = None) -> dict[str, Any]:
         """One plan in the published JSON form."""
         epoch = None if self.epoch is None else float(self.epoch[row])
@@ -241,6 +255,7 @@ class Estimate(Tabular):
             "origin": dict(self.origin[row]),
             "batch": int(self.batch[row]),
             "samples_per_second": float(self.batch[row] / self.seconds[row]),
+            "rates": self.rates(row),
         }
 
     def to_dict(self, ranks: Sequence[int | None] | None = None) -> dict[str, Any]:

@@ -1,7 +1,7 @@
 """What a person sees of an answer: text, figures, pages, and the published form of its JSON.
 
 text            a ranking and an estimate
-explanation comparison sweep checks     the other answers, as text
+explanation comparison sweep checks roofline   the other answers, as text
 run_fit         what logs of runs told
 manual          a strategy's equations, what an error code means
 bibliography    the works that a source names

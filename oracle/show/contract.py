@@ -64,7 +64,13 @@ PLAN = record(
         "memory": record(HELD, {"cached": BYTES, "low": BYTES, "high": BYTES}),
         "origin": record(dict.fromkeys(("forward", "backward", "update", "memory"), ORIGIN)),
     },
-    {"probability_best": SHARE, "fits": SHARE, "batch": COUNT, "samples_per_second": NUMBER},
+    {"probability_best": SHARE, "fits": SHARE, "batch": COUNT, "samples_per_second": NUMBER,
+     "rates": record({
+         "samples_per_second": NUMBER, "samples_per_second_device": NUMBER,
+         "tokens_per_second": maybe(NUMBER), "tokens_per_second_device": maybe(NUMBER),
+         "flops_per_device": NUMBER, "mfu": NUMBER, "hfu": NUMBER,
+         "device_hours_per_epoch": maybe(NUMBER),
+         "device_hours_per_billion_tokens": maybe(NUMBER)})},
 )  # fmt: skip
 # who set an option: the command line, the environment, a file and line, the model, the default
 SET = named(record({"value": {}, "origin": TEXT}))
@@ -82,7 +88,9 @@ ROW = {
     **{name: maybe(SECONDS) for name in
        ("seconds", "seconds_low", "seconds_high", "epoch_seconds", "forward", "backward",
         "recompute", "update", "bubble", "exchange", "exposed")},
-    "samples_per_second": maybe(NUMBER), "device_hours_per_epoch": maybe(NUMBER),
+    **{name: maybe(NUMBER) for name in
+       ("samples_per_second", "tokens_per_second", "flops_per_device", "mfu",
+        "device_hours_per_epoch")},
     "memory": maybe(BYTES), "capacity": maybe(BYTES), "why": maybe(TEXT),
 }  # fmt: skip
 FITTED = record({
@@ -97,6 +105,13 @@ FITTED = record({
         "bandwidth": {"type": "number", "minimum": 0, "description": "bytes per second"},
         "ranks": listed(COUNT), "sizes": listed(BYTES), "uncertainty": named(NUMBER)})),
     "notes": listed(TEXT),
+})  # fmt: skip
+BY_ROOF = dict.fromkeys(("compute", "memory", "network", "storage"), SECONDS)
+ROOFED = record({
+    "name": TEXT, "kind": TEXT, "shape": TEXT, "count": COUNT, "seconds": SECONDS, "flop": NUMBER,
+    "memory": BYTES, "network": BYTES, "storage": BYTES,
+    "intensity": record({roof: maybe(NUMBER) for roof in ("memory", "network", "storage")}),
+    "roofs": record(BY_ROOF), "binds": {"enum": [*BY_ROOF]}, "share": NUMBER, "attained": NUMBER,
 })  # fmt: skip
 ANSWERS: dict[str, Schema] = {
     "recommend": record({
@@ -114,7 +129,7 @@ ANSWERS: dict[str, Schema] = {
         "unmeasured": listed(record({"family": TEXT, "share": NUMBER, "settled_by": TEXT})),
         "better_knobs": maybe(TEXT), "rivals": listed(record({"plan": TEXT, "seconds": SECONDS})),
         "flips": listed(record({"cause": TEXT, "factor": NUMBER, "winner": TEXT, "loser": TEXT})),
-        "measure": maybe(record({"what": TEXT, "share": NUMBER}))}),
+        "measure": maybe(record({"what": TEXT, "share": NUMBER}))}, {"roofline": listed(ROOFED)}),
     "sweep": record({**MADE_BY, **FROM, "options": SET, "rows": listed(record(ROW))}),
     "calibrate": record({
         **MADE_BY, **FROM, "system": TEXT,

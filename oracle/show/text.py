@@ -14,11 +14,11 @@ import numpy as np
 from oracle.ask.largest import pieces
 from oracle.ask.ranking import Ranking
 from oracle.kernels.provenance import MEASURED
-from oracle.plan.launchable import shapes
 from oracle.plan.plan import parse
 from oracle.predict.estimate import PARTS, Estimate
 from oracle.predict.limits import FULL
 from oracle.predict.memory import ASSUMED
+from oracle.predict.rates import tokens
 from oracle.show.terminal import width
 from oracle.spec.units import show
 
@@ -34,9 +34,8 @@ def ranking_text(ranking: Ranking, asked: Any = None) -> str:
         said = said_otherwise(ranking.misses)
         return "\n".join([head, *said, "", *_nothing_fits(ranking, asked)])
     likely = ranking.likely_best()
-    epoch = "" if shown.epoch is None else f", {show(shown.epoch[0], 's')} an epoch"
     answer = _fit(f"{shown.plans[0]} is\u00a0{_superlative(ranking)}: "
-                  f"{_interval(shown, 0)} an iteration{epoch}")  # fmt: skip
+                  f"{_interval(shown, 0)} an iteration{_epoch(shown, 0)}")  # fmt: skip
     lines = [
         head,
         *said_otherwise(shown),
@@ -44,7 +43,7 @@ def ranking_text(ranking: Ranking, asked: Any = None) -> str:
         answer,
         f"  memory    {_memory(shown, 0)}",
         f"  bound by  {_bounds(shown, 0)}",
-        _fit(f"  at peak   {_light(shown, 0)}"),
+        _fit(f"  rate      {rate(shown, 0)}"),
         _fit(f"  sure?     {_sure(ranking, likely)}"),
         *_faster(ranking),
         "",
@@ -165,21 +164,37 @@ def _bounds(shown: Estimate, row: int) -> str:
     return ", ".join(shares)
 
 
-def _light(shown: Estimate, row: int) -> str:
-    """The bound that no plan beats, and how much of it is reached."""
-    light = float(shown.speed_of_light[row])
-    return (f"{show(light, 's')} with every device at datasheet peak; "
-            f"{light / shown.seconds[row]:.0%} of it reached")  # fmt: skip
+def rate(shown: Estimate, row: int) -> str:
+    """What is trained in a second, and how much of the datasheet's peak that is."""
+    found = shown.rates(row)
+    if found["tokens_per_second"]:
+        words = (f"{found['tokens_per_second']:,.0f} tokens/s, "
+                 f"{found['tokens_per_second_device']:,.0f} a device")  # fmt: skip
+    else:
+        words = (f"{found['samples_per_second']:,.1f} samples/s, "
+                 f"{found['samples_per_second_device']:,.3g} a device")  # fmt: skip
+    again = f", HFU {found['hfu']:.0%}" if found["hfu"] > found["mfu"] else ""
+    return (f"{words}; {show(found['flops_per_device'], 'FLOP/s')} each, "
+            f"MFU {found['mfu']:.0%}{again}")  # fmt: skip
+
+
+def _epoch(shown: Estimate, row: int) -> str:
+    """How long a data set takes; of text, where every run ends elsewhere, how long tokens take."""
+    found = shown.rates(row)
+    if each := found["device_hours_per_billion_tokens"]:
+        seconds = each * 3600 / float(shown.devices[row])
+        return f", {show(seconds, 's')} a billion tokens"
+    return "" if shown.epoch is None else f", {show(shown.epoch[row], 's')} an epoch"
 
 
 def rate_text(shown: Estimate, row: int) -> str:
     """The micro-batches of a plan at this batch, and what is trained in a second."""
-    rate = float(shown.batch[row] / shown.seconds[row])
-    tokens = shapes(shown.model)["tokens"] if shown.model.tokens.any() else 0.0
-    words = f", {rate * tokens:,.0f} tokens/s" if tokens else ""
+    each = float(shown.batch[row] / shown.seconds[row])
+    length = tokens(shown.model)
+    words = f", {each * length:,.0f} tokens/s" if length else ""
     micro = int(shown.batch[row]) // pieces(parse(shown.plans[row], 1.0))
     largest = "the largest that fits" if shown.feasible[row] else "which does not fit"
-    return (f"  micro-batch  {micro} sample{'s' * (micro > 1)}, {largest}: {rate:,.1f} samples/s"
+    return (f"  micro-batch  {micro} sample{'s' * (micro > 1)}, {largest}: {each:,.1f} samples/s"
             f"{words}")  # fmt: skip
 
 
@@ -324,14 +339,15 @@ def _next(ranking: Ranking, asked: Any) -> list[str]:
 
 def estimate_text(shown: Estimate, row: int = 0) -> str:
     """One plan: seconds, parts, every exchange, memory by kind."""
-    epoch = "" if shown.epoch is None else f", {show(shown.epoch[row], 's')} an epoch"
     model, system = shown.model, shown.system
+    taken = f"{_interval(shown, row)} an iteration{_epoch(shown, row)}"
     lines = [
         _fit(f"{shown.plans[row]} on {int(shown.devices[row])} devices of "
-             f"{system.title or system.name}: {_interval(shown, row)} an iteration{epoch}"),
+             f"{system.title or system.name}: {taken}"),
         _fit(f"  {model.title or model.name}, {int(shown.batch[row])} samples, "
              f"{shown.options.precision}, {shown.options.optimizer}{_software(shown)}; "
              f"{origins(shown)}"),
+        _fit(f"  {rate(shown, row)}"),
     ]  # fmt: skip
     lines += said_otherwise(shown)
     if shown.broken[row]:

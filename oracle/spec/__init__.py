@@ -7,6 +7,7 @@ units         text to SI numbers and back
 dataset device system software     the kinds of spec
 storage       a system's file system, disks and host
 kernel_choice which kernels a software runs, and how it keeps its tensors
+basis         what a system's numbers stand on: measurements, logs, datasheets, guesses
 plausible     values that no machine is known to have
 formula       a formula of plans and model in a spec
 precision     precisions, and bytes of an activation

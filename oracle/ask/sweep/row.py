@@ -16,8 +16,9 @@ PRODUCTS = 400  # products of a family's degrees that are looked at
 COLUMNS = (
     "point", "model", "system", "what_if", "way", "devices", "batch", "status", "plan",
     "seconds", "seconds_low", "seconds_high", "epoch_seconds", "samples_per_second",
-    "device_hours_per_epoch", "forward", "backward", "recompute", "update", "bubble",
-    "exchange", "exposed", "memory", "capacity", "why",
+    "tokens_per_second", "flops_per_device", "mfu", "device_hours_per_epoch",
+    "forward", "backward", "recompute", "update", "bubble", "exchange", "exposed",
+    "memory", "capacity", "why",
 )  # fmt: skip
 
 

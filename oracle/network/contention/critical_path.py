@@ -13,11 +13,13 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from oracle.network.arrays import Floats, Ints
+from oracle.network.arrays import Floats, Ints, Numbers
 from oracle.network.collectives.schedule import Pairs, Steps
 from oracle.network.contention.flows import flows_of
 from oracle.network.contention.groups import RankGroups
 from oracle.network.topology import Topology
+
+PART = 2**14  # flows routed at once: what they take stays in cache
 
 
 def leaves_ranks_out(schedule: Sequence[Steps], p: int) -> bool:
@@ -46,11 +48,10 @@ def critical_path(
             target = flows.target.reshape(source.shape)
             share = flows.share.reshape(source.shape)
             for s, d, part, times in zip(source, target, share, flows.times, strict=True):
-                route, sent = topology.route(s, d), part * times
+                begin, sent = _begin(shared, groups, s, d, times), part * times
+                end, slowest = _finish(topology, s, d, begin, sent)
                 # messages that leave one rank at once still share its way out
-                slowest = topology.seconds_per_byte[route].max(axis=0)
                 own = _begin(alone, groups, s, d, times) + sent * flows.per_rank * slowest
-                end = _finish(topology, route, _begin(shared, groups, s, d, times), sent)
                 for clock, done in ((shared, end), (alone, own)):
                     np.maximum.at(clock, s, done)
                     np.maximum.at(clock, d, done)
@@ -68,25 +69,53 @@ def _begin(clock: Floats, groups: RankGroups, s: Ints, d: Ints, times: float) ->
     return begin
 
 
-def _finish(topology: Topology, route: Ints, begin: Floats, share: Floats) -> Floats:
-    """When each flow is through, having come at `begin`: when its last link is done."""
-    last_first = np.argsort(-begin)
-    crossing = np.ascontiguousarray(route[:, last_first].T).ravel()
-    crossed = np.flatnonzero(crossing != topology.links)
-    order = crossed[_by_link(crossing[crossed])]  # by link, the last to come first
-    link, flow = crossing[order], last_first[order // len(route)]
-    arrival = begin[flow]
+def _finish(
+    topology: Topology, s: Ints, d: Ints, begin: Floats, share: Floats
+) -> tuple[Floats, Floats]:
+    """When each flow is through, having come at `begin`: when its last link is done.
+
+    And the seconds per byte of its slowest link.
+    """
+    last_first = np.argsort(-begin, kind="stable")
+    begin, share = begin[last_first], share[last_first]
+    crossed, count = _crossed(topology, s[last_first], d[last_first])
+    order = _by_link(crossed)  # by link, the last to come first
+    link, flow = crossed[order], np.repeat(np.arange(len(s), dtype=np.int32), count)[order]
     total = np.cumsum(share[flow] * topology.seconds_per_byte[link])
     first = np.flatnonzero(np.diff(link, prepend=-1))
     before = np.concatenate([[0.0], total[first[1:] - 1]])
-    later = total - np.repeat(before, np.diff(first, append=len(link)))
-    done = np.zeros(topology.links + 1)
+    total -= np.repeat(before, np.diff(first, append=len(link)))
+    total += begin[flow]
+    done = np.zeros(topology.links)
     if len(link):
-        done[link[first]] = np.maximum.reduceat(arrival + later, first)
-    return np.asarray(np.maximum(done[route].max(axis=0), begin))
+        done[link[first]] = np.maximum.reduceat(total, first)
+    found = np.empty((2, len(s)))
+    found[:, last_first] = np.maximum(begin, _most(done[crossed], count)), _most(
+        topology.seconds_per_byte[crossed], count)  # fmt: skip
+    return found[0], found[1]
 
 
-def _by_link(link: Ints) -> Ints:
+def _crossed(topology: Topology, s: Ints, d: Ints) -> tuple[Numbers, Ints]:
+    """The links of one flow after the other, and how many each flow has."""
+    links, counts = [np.zeros(0, np.int32)], [np.zeros(0, np.int64)]
+    for begin in range(0, len(s), PART):
+        at = slice(begin, begin + PART)
+        route = np.ascontiguousarray(topology.route(s[at], d[at]).T)
+        there = route != topology.links
+        links.append(route[there].astype(np.int32))
+        counts.append(there.sum(axis=1))
+    return np.concatenate(links), np.concatenate(counts)
+
+
+def _most(values: Floats, count: Ints) -> Floats:
+    """The largest of each flow's, 0 of none."""
+    found, first = np.zeros(len(count)), np.cumsum(count) - count
+    if len(values):
+        found[count > 0] = np.maximum.reduceat(values, first[count > 0])
+    return found
+
+
+def _by_link(link: Numbers) -> Ints:
     """The order by link, where those of one link stay as they stand: digits of 16 bits."""
     order = np.argsort((link & 0xFFFF).astype(np.uint16), kind="stable")
     if (high := (link >> 16).astype(np.uint16)).any():

@@ -13,6 +13,7 @@ from oracle.network.contention.flows import flows_of
 from oracle.network.contention.groups import Pattern, RankGroups, closest_devices
 from oracle.network.contention.line import CostLine
 from oracle.network.contention.price import lines
+from oracle.network.contention.ring_sets import laid_out
 from oracle.network.topology import Topology, network_of
 from oracle.spec.system import System
 
@@ -23,26 +24,26 @@ class Loads:
 
     topology: Topology
     line: CostLine
-    nbytes: Floats  # that cross each link, per byte of the message
+    seconds: Floats  # that each link works, per byte of the message
 
     @property
-    def seconds(self) -> Floats:
-        """Time each link works, per byte of the message."""
-        return np.asarray(self.nbytes * self.topology.seconds_per_byte[:-1])
+    def longest(self) -> float:
+        """Seconds per byte that the exchange takes, or its fullest link."""
+        return max(float(self.seconds.max(initial=0.0)), self.line.per_byte, 1e-300)
 
     @property
     def use(self) -> Floats:
         """Part of the exchange's time that each link works."""
-        return self.seconds / max(float(self.seconds.max(initial=0.0)), self.line.per_byte, 1e-300)
+        return self.seconds / self.longest
 
     def by_label(self) -> dict[str, tuple[float, float]]:
         """What kind of link -> (mean, highest) use: the picture in a line a kind."""
-        (words, number), use = self.topology.kinds, self.use
+        (words, number), longest = self.topology.kinds, self.longest
         found = {}
         for word in dict.fromkeys(words[kind] for kind in np.unique(number)):
             alike = [kind for kind, other in enumerate(words) if other == word]
-            mine = use[np.any([number == kind for kind in alike], axis=0)]
-            found[word] = float(mine.mean()), float(mine.max())
+            mine = self.seconds[np.any([number == kind for kind in alike], axis=0)]
+            found[word] = float(mine.mean()) / longest, float(mine.max()) / longest
         return found
 
 
@@ -62,7 +63,7 @@ def loads(
         fitting = {by.name: by for by in menu(op, groups.p, inner)}
         by = fitting.get(name) or named(op, name)
         by = by if by.fits(groups.p, inner) else named(op, "ring")
-        for steps in by.schedule(groups.p, inner):
+        for steps in laid_out(by, topology, groups, inner):
             for flows in flows_of(topology, groups, steps):
                 for begin in range(0, len(flows.source), PART):
                     at = slice(begin, begin + PART)
@@ -70,4 +71,5 @@ def loads(
                     step = np.arange(begin, begin + route.shape[1]) // flows.per_step
                     sent = np.broadcast_to(flows.share[at] * flows.times[step], route.shape)
                     np.add.at(total, route.ravel(), sent.ravel())
+    total *= topology.seconds_per_byte
     return Loads(topology, line, total[:-1])

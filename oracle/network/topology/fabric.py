@@ -73,6 +73,11 @@ class Fabric:
         return self.usual_routing or ("affinity" if self.level.ports else "d-mod-k")
 
     @property
+    def repeats(self) -> int:
+        """Devices after which the next are joined alike."""
+        return self.unit
+
+    @property
     def period(self) -> int:
         """Devices by which everything may be shifted and still look the same."""
         return self.unit
@@ -96,15 +101,14 @@ class Fabric:
         """
         return []
 
-    def capacities(self) -> Floats:
-        """B/s of each link: ports up, ports down, then the inside of each copy."""
-        found = np.full(2 * self.port_links + self.inner_links * self.copies, self.lane_bandwidth)
+    def rate(self, found: Floats) -> None:
+        """Write down the B/s of each link: ports up, ports down, then the inside of each copy."""
+        found[:] = self.lane_bandwidth
         if inside := [link[2] for link in self.inside()]:
-            found[2 * self.port_links :] = np.tile(inside, self.copies)
-        return found
+            found[2 * self.port_links :].reshape(self.copies, -1)[:] = inside
 
     def labels(self) -> tuple[list[str], Few]:
-        """What links are, in words, and which of these each is, in the order of `capacities`."""
+        """What links are, in words, and which of these each is, in the order of `rate`."""
         unit, inside = self.unit_name, [link[3] for link in self.inside()]
         kinds = list(dict.fromkeys(inside))
         words = [f"{unit} uplinks", f"{unit} downlinks", *(f"{self.level.name} {k}" for k in kinds)]

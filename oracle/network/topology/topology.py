@@ -60,22 +60,26 @@ class Topology:
     @cached_property
     def seconds_per_byte(self) -> Floats:
         """Of each link; 0 where there is no link."""
-        found = np.zeros(self.links + 1)
-        for start, fabric in zip(self.starts, self.fabrics, strict=False):
-            rates = fabric.capacities()
-            np.divide(1.0, rates, out=found[start : start + len(rates)])
-        return found
+        found = self.capacity
+        return np.divide(1.0, found, out=found)
 
     @property
     def capacity(self) -> Floats:
         """B/s of each link; without limit where there is none."""
-        found = [fabric.capacities() for fabric in self.fabrics]
-        return np.concatenate([*found, np.array([np.inf])])
+        found = np.full(self.links + 1, np.inf)
+        for start, end, fabric in zip(self.starts, self.starts[1:], self.fabrics, strict=False):
+            fabric.rate(found[start:end])
+        return found
 
     @property
     def tree(self) -> bool:
         """Whether each unit's traffic keeps to that unit's own links, whatever others do."""
         return not self.half and all(f.tree and f.routing != "ecmp" for f in self.fabrics)
+
+    @property
+    def uniform(self) -> bool:
+        """A tree in which the units of a level are all joined alike."""
+        return self.tree and not any(level.wires for level in self.levels)
 
     @cached_property
     def period(self) -> int:

@@ -24,6 +24,7 @@ SCALES = {"": 1.0, "s": 1.0, "seconds": 1.0, "ms": 1e-3, "us": 1e-6}
 PASSES = ("forward", "backward", "update")
 STEPS = ("step", "seconds", "step_time", "step_seconds", "iteration")
 _COLUMN = re.compile(r"\s*(\w+?)\s*(?:[_ ]?[(\[]?(s|ms|us|seconds)[)\]]?)?\s*", re.I)
+_AHEAD = re.compile(r"(?:\s*+#[^\n]*+)*+\s*+")  # comments and empty lines
 _PLAN = re.compile(r"^#[ \t]*plan[ \t]*[:=][ \t]*([^\n]{1,400})", re.M)
 SAID = {"devices": "devices", "batch": "batch", "sequence": "sequence"}
 
@@ -43,9 +44,10 @@ def _columns(line: str) -> dict[str, tuple[str, float]]:
 
 def _parts(text: str) -> tuple[str, str]:
     """The comment lines, and the table."""
-    lines = text.split("\n")
-    first = next((i for i, each in enumerate(lines) if each.strip() and each.strip()[0] != "#"), 0)
-    return "\n".join(lines[:first]), "\n".join(lines[first:])
+    ahead = _AHEAD.match(text)
+    end = ahead.end() if ahead else 0
+    begin = text.rfind("\n", 0, end) + 1 if end < len(text) else 0
+    return text[:begin], text[begin:]
 
 
 def recognises(text: str) -> bool:

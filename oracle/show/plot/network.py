@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from oracle.network.contention import Loads, RankGroups, loads, sentence
+from oracle.network.contention import RankGroups, loads, sentence
 from oracle.network.topology import Topology
 from oracle.show.plot import style
 from oracle.spec.units import show
@@ -38,7 +38,7 @@ def contention(
     found = loads(system, op, pattern, devices, algorithm, nbytes)
     groups = RankGroups.of(pattern, devices)
     line, topology = found.line, found.topology
-    use = np.append(_marked(found.use), 0.0)
+    by_label, use = found.by_label(), _marked(found.use)
     seconds = line.start + line.per_byte * nbytes
     many = devices // groups.p
     words = (f"{many:,} group{'s' if many > 1 else ''} of {groups.p:,}, {show(nbytes, 'B')} by "
@@ -52,7 +52,7 @@ def contention(
         axes, bars = figure.subplots(1, 2, width_ratios=[3.1, 1])
         (_plane if plane else _tower)(axes, topology, use)
         axes.axis("off")
-        _bars(bars, found)
+        _bars(bars, by_label)
         _key(figure, axes)
         head = title or f"{op} on {devices:,} devices of {system.title or system.name}"
         figure.suptitle(style.shorter(head, 110), x=0.012, ha="left", weight="bold")
@@ -63,9 +63,10 @@ def contention(
 
 def _marked(use: Any) -> Any:
     """Use of each link, the fullest raised to 1 where links are what limits the exchange."""
-    use = np.minimum(use, 1.0)
-    most = float(np.max(use, initial=0.0))
-    return np.where(use >= FULL * most, 1.0, use) if most >= 0.5 else use
+    np.minimum(use, 1.0, out=use)
+    if (most := float(np.max(use, initial=0.0))) >= 0.5:
+        use[use >= FULL * most] = 1.0
+    return use
 
 
 def _shade(value: Any) -> Any:
@@ -76,9 +77,9 @@ def _shade(value: Any) -> Any:
     return colours
 
 
-def _bars(axes: Any, found: Loads) -> None:
+def _bars(axes: Any, by_label: dict[str, tuple[float, float]]) -> None:
     """A bar for each kind of link: the fullest, and a mark at the mean."""
-    labels = {label: pair for label, pair in found.by_label().items() if pair[1] > 0.0005}
+    labels = {label: pair for label, pair in by_label.items() if pair[1] > 0.0005}
     y = np.arange(len(labels))[::-1]
     most = np.minimum([pair[1] for pair in labels.values()], 1.0)
     shade = _shade(_marked(most)) if len(labels) else style.PALE

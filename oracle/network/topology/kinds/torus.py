@@ -45,17 +45,13 @@ class Torus(Fabric):
             ahead = (to - from_) % extent if self.wraps else np.abs(to - from_)
             forward = ahead <= extent // 2 if self.wraps else to >= from_
             hops = np.where(forward, ahead, extent - ahead) if self.wraps else ahead
-            going = hops > 0
-            way, steps, at = forward[going], hops[going], here[going]  # of those on their way
+            # the link that leaves the first unit of this line, and how far on the others' are
+            link = ((here - from_ * stride) * rank + dimension) * 2 + 1 - forward
+            further = np.arange(-extent, 2 * extent) % extent * stride * rank * 2
+            place, way = from_ + extent, np.where(forward, 1, -1)
             for hop in range(int(hops.max(initial=0))):
-                if (on := steps > hop).sum() < len(steps):
-                    going[going] = on
-                    way, steps, at = way[on], steps[on], at[on]
-                column = np.full(here.shape, NOWHERE)
-                column[going] = (at * rank + dimension) * 2 + 1 - way
-                columns.append(column)
-                place = at // stride % extent
-                at = at + ((place + np.where(way, 1, -1)) % extent - place) * stride
+                columns.append(np.where(hops > hop, link + further[place], NOWHERE))
+                place = place + way
             here = here + (to - from_) * stride
             stride *= extent
         return columns
