@@ -11,6 +11,7 @@ to stat it). A limit that binds no sample is a bound from below, and said to be.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields, replace
 from pathlib import Path
@@ -21,11 +22,14 @@ from numpy.typing import NDArray
 
 from oracle.calibration.spec_block import plain, quantity
 from oracle.readers.logs import Reading
-from oracle.readers.storage_samples import NAMES, StorageSample
+from oracle.readers.storage_samples import StorageSample
 from oracle.spec.schema import to_data
 from oracle.spec.storage import Disk, SharedFiles, Storage
 from oracle.spec.units import show
+from oracle.storage.file_system import OPERATIONS
 
+# operations on names that each one is
+NAMES = {"files": float(OPERATIONS["files"]), "open": 2.0, "stat": 1.0}
 READS = ("files", "read")
 SMALL = 2**18  # bytes of a file up to which one size alone tells of opening, not of a stream
 MISSED = 2.0  # times off, from which a sample is told to be missed
@@ -283,8 +287,14 @@ class _Terms:
         found = [Limit(names[name][0], self.value[name], names[name][1], self.reached(name))
                  for name in told]  # fmt: skip
         if self.per_byte and "per_node" in told:
-            streams = max(1.0, round(self.value["per_node"] * self.per_byte))
+            ratio = self.value["per_node"] * self.per_byte
+            streams = max(
+                1.0, round(ratio) if self.reached("per_node") else math.ceil(ratio - 0.05)
+            )
             found.append(Limit("streams", streams, "", True))
+            if not self.reached("per_node"):  # so many whole streams, as fast as one is
+                node = Limit("per_node", streams / self.per_byte, "B/s", False)
+                found = [node if one.name == "per_node" else one for one in found]
         if self.first:
             found.append(Limit("open", self.first, "s", True))
         return found

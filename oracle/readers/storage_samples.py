@@ -17,7 +17,6 @@ from oracle.spec.units import show
 
 OPERATIONS = ("read", "write", "files", "stat", "open", "create", "remove")
 DATA = ("read", "write", "files")  # of which each has bytes
-NAMES = {"files": 3.0, "open": 2.0, "stat": 1.0}  # operations on names that each one is
 FASTEST, LARGEST = 1e15, 2.0**62  # operations a second, and bytes of one: beyond lies only noise
 
 _QUANTITY = re.compile(

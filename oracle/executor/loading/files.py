@@ -16,7 +16,7 @@ from oracle.spec.document import refusal
 
 PIECE = 2**22  # bytes of one reading
 MOST = 2_000_000  # files of a folder
-_FLAGS = os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_NOCTTY
+_SAFELY = os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_NOCTTY
 
 
 def listed(folder: Path) -> list[tuple[str, int]]:
@@ -40,7 +40,7 @@ def listed(folder: Path) -> list[tuple[str, int]]:
 @contextmanager
 def opened(path: str) -> Iterator[int]:
     """A file descriptor of a regular file."""
-    handle = os.open(path, _FLAGS)
+    handle = os.open(path, os.O_RDONLY | _SAFELY)
     try:
         if not stat.S_ISREG(os.fstat(handle).st_mode):
             raise OSError(f"{path} is no regular file")

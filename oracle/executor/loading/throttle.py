@@ -20,11 +20,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from oracle.readers.storage_samples import NAMES
 from oracle.spec.storage import Disk, SharedFiles
+from oracle.storage.file_system import OPERATIONS
 
 _DOUBLE = struct.Struct("d")
-OPERATIONS = {"files": 3.0, "objects": 1.0}  # on names, of a file that is read whole
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,18 +91,22 @@ class Throttle:
     def _slot(self, which: int) -> int:
         return FIRST + 4 * self.node + which
 
-    def shared(self, nbytes: float, operation: str = "files", count: float = 1.0) -> None:
-        """A read from the files that all share, or operations on names alone."""
+    def named(self, count: float) -> None:
+        """Operations on names alone."""
+        limits = self.played.shared if self.played else None
+        if limits is not None and limits.metadata:
+            until(self.clock.reserve(NAMING, count / limits.metadata))
+
+    def shared(self, nbytes: float) -> None:
+        """A file of those that all share, or a part of it: opened, read and closed."""
         limits = self.played.shared if self.played else None
         if limits is None:
             return
-        names = OPERATIONS[limits.kind] if operation == "files" else NAMES.get(operation, 0.0)
-        begun = time.monotonic() + (limits.open or 0.0 if operation in ("files", "read") else 0.0)
-        if limits.metadata and names:  # a part of what opening takes
-            begun = max(begun, self.clock.reserve(NAMING, names * count / limits.metadata))
+        begun = time.monotonic() + (limits.open or 0.0)
+        if limits.metadata:  # a part of what opening takes
+            names = OPERATIONS[limits.kind]
+            begun = max(begun, self.clock.reserve(NAMING, names / limits.metadata))
         until(begun)
-        if operation not in ("files", "read"):
-            return
         done = [self.clock.reserve(ALL, nbytes / limits.bandwidth)]
         if limits.per_node:
             done.append(self.clock.reserve(self._slot(NODE), nbytes / limits.per_node))
