@@ -7,10 +7,12 @@ A figure carries a mark of where it comes from: `m` measured, `f` fitted to meas
 from __future__ import annotations
 
 import shlex
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 
+from oracle.ask.batches import Tried
 from oracle.ask.largest import pieces
 from oracle.ask.ranking import Ranking
 from oracle.kernels.provenance import MEASURED
@@ -19,15 +21,20 @@ from oracle.predict.estimate import PARTS, Estimate
 from oracle.predict.limits import FULL
 from oracle.predict.memory import ASSUMED
 from oracle.predict.rates import tokens
+from oracle.run.target import Training
 from oracle.show.reading import reads
 from oracle.show.terminal import width
+from oracle.show.training import ends, tried
 from oracle.spec.units import show
 
 SCREEN = 24  # lines of the first one
 WORDS = ("measured", "fitted", "datasheet", "assumed", "counted")
 
 
-def ranking_text(ranking: Ranking, asked: Any = None) -> str:
+def ranking_text(
+    ranking: Ranking, asked: Any = None, whole: Training | None = None,
+    batches: Sequence[Tried] = (),
+) -> str:  # fmt: skip
     """The first screen: what is best, does it fit, how sure, why not the others, what next."""
     shown = ranking.estimate
     head = _head(shown if len(shown) else ranking.misses, ranking)
@@ -46,6 +53,8 @@ def ranking_text(ranking: Ranking, asked: Any = None) -> str:
         f"  bound by  {_bounds(shown, 0)}",
         *_reads(shown),
         _fit(f"  rate      {rate(shown, 0)}"),
+        *([] if whole is None else [_fit(f"  training  {ends(whole)}")]),
+        *([_fit(f"  batches   {tried(batches)}")] if batches else []),
         _fit(f"  sure?     {_sure(ranking, likely)}"),
         *_faster(ranking),
         "",
@@ -346,7 +355,7 @@ def _next(ranking: Ranking, asked: Any) -> list[str]:
     return ["next: " + " ".join(shlex.quote(word) for word in words)]
 
 
-def estimate_text(shown: Estimate, row: int = 0) -> str:
+def estimate_text(shown: Estimate, row: int = 0, whole: Training | None = None) -> str:
     """One plan: seconds, parts, every exchange, memory by kind."""
     model, system = shown.model, shown.system
     taken = f"{_interval(shown, row)} an iteration{_epoch(shown, row)}"
