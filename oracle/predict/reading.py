@@ -30,7 +30,7 @@ from oracle.spec.units import show
 from oracle.storage import MODES, Machine, Question, Reading, Samples, loader, shuffle
 
 NINETY = 1.6449  # standard deviations to either side that hold 90 %
-TIE = 1e-9  # relative, of ways to read that make a step as long
+ALIKE = 1e-3  # relative, of ways to read that make a step as long
 # seconds of exchange between nodes that a step waits for, and those that it takes in all
 Talk = Callable[[], tuple[Array, Array]]
 
@@ -222,7 +222,7 @@ class Read:
         table, epochs = self.loads.table, self.loads.question.epochs
         before = table.once[:, self.loads.row]
         if epochs is None:
-            near = steps <= steps.min(axis=0) * (1 + TIE)
+            near = steps <= steps.min(axis=0) * (1 + ALIKE)
         else:
             near = np.isfinite(steps)
             before = before + epochs * self.loads.column(self.loads.question.steps) * steps
