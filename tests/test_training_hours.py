@@ -137,7 +137,7 @@ def test_a_length_that_nobody_knows_is_refused(words, said, capsys):
 
 
 def test_tokens_on_the_command_line(capsys):
-    plan = ["estimate", "llama3-8b", "dgx-h100", "--plan", "data:64,zero=1,accumulate=8",
+    plan = ["estimate", "llama3-8b", "dgx-h100", "--plan", "data:32,zero=1,accumulate=16 tensor:2",
             "--batch", "512"]  # fmt: skip
     assert main([*plan, "--tokens", "15T", "--json"]) == 0
     one = json.loads(capsys.readouterr().out)["plans"][0]

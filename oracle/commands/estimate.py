@@ -40,7 +40,8 @@ def run(asked: argparse.Namespace) -> Answer:
     from oracle import api
     from oracle.run.target import length, training
     from oracle.show.provenance import signed
-    from oracle.show.text import estimate_text, rate_text
+    from oracle.show.rates import rate_text
+    from oracle.show.text import estimate_text
 
     as_runs_did(asked)
     need_room(asked, asked.plan)
