@@ -66,10 +66,10 @@ def ranking_text(
         lines += ["", "These do not:", *_misses(ranking.misses)]
     if asked is not None:
         lines += _next(ranking, asked)
-    found, whole = _on_a_screen(lines), _reads(shown)
-    if found.count("\n") >= SCREEN and whole:
+    found, read = _on_a_screen(lines), _reads(shown)
+    if found.count("\n") >= SCREEN and read:
         short = _reads(shown, lines=1)[0]
-        found = _on_a_screen(found.replace(whole[0], short).split("\n"))
+        found = _on_a_screen(found.replace(read[0], short).split("\n"))
     return found
 
 
