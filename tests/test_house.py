@@ -27,6 +27,7 @@ FLOORS = [
     {"plan"},
     {"readers", "executor"},
     {"predict"},
+    {"run"},
     {"calibration"},
     {"writers"},
     {"ask"},

@@ -180,7 +180,7 @@ def test_a_systems_storage_is_within_its_network(name: str) -> None:
 def test_storage_of_machines_typed_in_once_more() -> None:
     """(shared read, a node's disk read, its room, host memory, cores), as their centres say."""
     table = {
-        "abci": (None, 3.2e9, 1.6e12, 384 * 2**30, 40),
+        "abci": (105e9, 3.2e9, 1.6e12, 384 * 2**30, 40),
         "summit": (2.5e12, 5.5e9, 1.4e12, 512e9, 42),
         "frontier": (10e12, 5.5e9, 3.84e12, 512e9, 64),
         "lumi": (240e9, None, None, 512 * 2**30, 64),
@@ -188,6 +188,7 @@ def test_storage_of_machines_typed_in_once_more() -> None:
         "perlmutter": (5e12, None, None, 256e9, 64),
         "frontera": (120e9, 0.5e9, 144e9, 192e9, 56),
         "dgx-a100": (1e12, 25e9, 30e12, 2e12, 128),
+        "eos": (720e9, None, None, 2e12, 112),
     }
     for name, (shared, read, room, memory, cores) in table.items():
         system = catalogue.system(name)
