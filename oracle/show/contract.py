@@ -161,6 +161,10 @@ ANSWERS: dict[str, Schema] = {
             "opened": NUMBER, "error": NUMBER, "operations": listed(TEXT), "ranks": listed(COUNT),
             "sizes": listed(BYTES), "median error": named(NUMBER), "datasheet share": NUMBER,
             "dropped": listed(TEXT)})),
+        "storage": listed(record({
+            "kind": {"enum": ["shared", "local"]}, "samples": COUNT, "source": TEXT,
+            "values": named(record({"value": NUMBER, "reached": YES})),
+            "median error": maybe(NUMBER), "notes": listed(TEXT)})),
         "datasheet": listed(TEXT), "dropped": listed(TEXT),
         "crowds": listed(record(
             {"op": TEXT, "ranks": COUNT, "nodes": COUNT, "groups": COUNT, "memory": TEXT,
@@ -182,7 +186,10 @@ ANSWERS: dict[str, Schema] = {
             {"family": TEXT, "precision": TEXT, "part": TEXT, "shape": TEXT, "seconds": SECONDS})),
         "curves": listed(record({"family": TEXT, "precision": TEXT, "part": TEXT, "kernels": COUNT,
                                  "median_error": NUMBER, "p90_error": NUMBER})),
-        "collectives": listed(TEXT), "not_fitted": listed(TEXT), "files": listed(TEXT)}),
+        "collectives": listed(TEXT), "not_fitted": listed(TEXT), "files": listed(TEXT),
+        "samples": listed(record({
+            "operation": TEXT, "per_second": NUMBER, "size": NUMBER, "threads": COUNT,
+            "nodes": COUNT, "cached": YES, "repeats": listed(NUMBER)}))}),
     "compare": record({
         **MADE_BY, **FROM, "model": TEXT, "system": TEXT, "accuracy": NUMBER, "coverage": SHARE,
         "tau": maybe(NUMBER), "regret": NUMBER,
