@@ -19,7 +19,6 @@ from oracle.storage import (
     Question,
     Samples,
     Shuffle,
-    cache,
     checkpoint,
     file_system,
     loader,
@@ -122,12 +121,23 @@ def test_memory_answers_what_fits() -> None:
     assert ms(some.load) == pytest.approx(0.25 * 204.8 + 0.75 * 0.256)
 
 
-@pytest.mark.parametrize("steady", [0.0, 0.3, 0.9, 1.0])
-@pytest.mark.parametrize("share", [1 / 16, 0.5, 1.0])
+@pytest.mark.parametrize("step", [0.001, 0.1, 0.2, 0.3])
+@pytest.mark.parametrize("nodes", [1, 2, 16])
 @pytest.mark.parametrize("epochs", [1, 2, 5, 90])
-def test_memory_fills_epoch_by_epoch(steady: float, share: float, epochs: int) -> None:
-    each = [min(steady, 1 - (1 - share) ** before) for before in range(epochs)]
-    assert float(cache.mean_hits(steady, share, epochs)) == pytest.approx(np.mean(each), abs=1e-12)
+def test_memory_fills_epoch_by_epoch(step: float, nodes: int, epochs: int) -> None:
+    first, full = 0.2048, 0.000256
+    misses = [(1 - 1 / nodes) ** before for before in range(epochs)]
+    longer = sum(max(full + (first - full) * miss - step, 0.0) for miss in misses)
+    found = loader.slower(step, first, full, 1 - 1 / nodes, epochs)
+    assert float(found) == pytest.approx(longer, abs=1e-12)
+
+
+def test_memory_of_a_node_that_reads_a_part_each_epoch() -> None:
+    found = MODES["cached"](asked())
+    assert float(found.left) == pytest.approx(15 / 16)
+    assert ms(found.full) == pytest.approx(0.256)
+    own = MODES["cached"](asked(shuffle=shuffle_of("local")))
+    assert float(own.left) == pytest.approx(0)
 
 
 def test_striping_by_hand() -> None:

@@ -78,6 +78,7 @@ def prediction_arguments(parser: argparse.ArgumentParser, *, system: bool = True
     parser.add_argument("--algorithm", metavar="A", help="of collectives: ring, tree, nccl, …")
     profile_argument(parser)
     software_arguments(parser)
+    reading_arguments(parser)
     if system:
         grow_argument(parser)
 
@@ -151,6 +152,29 @@ def software_arguments(parser: argparse.ArgumentParser) -> None:
     )
 
 
+WAYS = ("best", "none", "shared", "cached", "staged", "striped", "spatial")
+
+
+def reading_arguments(parser: argparse.ArgumentParser) -> None:
+    """How samples are got."""
+    parser.add_argument("--reading", choices=WAYS, default="best", metavar="R", help=either(WAYS))
+    parser.add_argument("--shuffle", default="global", metavar="S",
+                        help="of samples: global, local, or partial:0.1 of a node's")  # fmt: skip
+    parser.add_argument("--epochs", type=epochs, metavar="E",
+                        help="of the training, which what is done once is spread over")  # fmt: skip
+
+
+def epochs(text: str) -> float:
+    """Epochs of a training: a number from 1 on."""
+    try:
+        value = float(text)
+    except ValueError:
+        value = 0.0
+    if not 1 <= value < 1e9:
+        raise argparse.ArgumentTypeError(f"`{text}` is not a number of epochs from 1 on")
+    return value
+
+
 def recipe_arguments(parser: argparse.ArgumentParser) -> None:
     """How it is trained; not said, as is usual for the model on the device."""
     parser.add_argument("--precision", choices=PRECISIONS, metavar="P", help=either(PRECISIONS))
@@ -221,4 +245,7 @@ def prediction_options(asked: argparse.Namespace) -> dict[str, Any]:
         "software": asked.software,
         "any_plan": asked.any_plan,
         "grow": getattr(asked, "grow", False),
+        "reading": asked.reading,
+        "shuffle": asked.shuffle,
+        "epochs": asked.epochs,
     }

@@ -8,6 +8,8 @@ overlap       what of it hides under the work beside it
 stage_work    what each stage computes and updates
 step          an iteration from the seconds of its stages
 played        when the stages of a pipeline are done, as its schedule is played
+reading       ways to read beside a step, and the chosen one
+read_figures  what is said of one plan's reading
 memory        bytes of a device at the worst moment
 limits        what a plan may not exceed
 remarks       what was done otherwise than asked, and values that look wrong

@@ -2,6 +2,7 @@
 
 text            a ranking and an estimate
 explanation comparison sweep checks roofline   the other answers, as text
+reading         how a plan gets its samples
 run_fit         what logs of runs told
 manual          a strategy's equations, what an error code means
 bibliography    the works that a source names

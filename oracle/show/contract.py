@@ -55,12 +55,23 @@ MESSAGE = record(
 COMPUTE = dict.fromkeys(("forward", "backward", "update", "bubble", "recompute"), SECONDS)
 KINDS = ("weights", "gradients", "optimizer", "activations", "workspace", "buffers", "reserve")
 HELD = dict.fromkeys(("total", *KINDS), BYTES)
+READ = record(
+    {"mode": TEXT, "where": TEXT, "seconds": SECONDS, "exposed": SECONDS, "first_epoch": SECONDS,
+     "once": SECONDS, "staging": maybe(SECONDS), "listing": SECONDS, "bound_by": TEXT,
+     "cause": TEXT, "terms": named(SECONDS), "files": NUMBER, "bytes": BYTES,
+     "files_per_second": NUMBER, "bytes_per_second": NUMBER, "nodes": NUMBER,
+     "shuffle": TEXT, "assumed": listed(TEXT),
+     "alternatives": listed(record({
+         "mode": TEXT, "step": maybe(SECONDS), "exposed": maybe(SECONDS), "once": maybe(SECONDS),
+         "possible": YES, "why": TEXT})),
+     "pays_after": maybe(record({"epochs": NUMBER, "against": TEXT}))},
+)  # fmt: skip
 PLAN = record(
     {
         "plan": TEXT, "rank": maybe(COUNT), "feasible": YES, "broken": listed(TEXT),
         "seconds": record({"iteration": SECONDS, "low": SECONDS, "high": SECONDS,
                            "epoch": maybe(SECONDS), "speed_of_light": SECONDS}),
-        "compute": record(COMPUTE), "exchange": listed(MESSAGE),
+        "compute": record(COMPUTE), "exchange": listed(MESSAGE), "reading": maybe(READ),
         "memory": record(HELD, {"cached": BYTES, "low": BYTES, "high": BYTES}),
         "origin": record(dict.fromkeys(("forward", "backward", "update", "memory"), ORIGIN)),
     },
@@ -87,7 +98,7 @@ ROW = {
     "batch": COUNT, "status": {"enum": ["ok", "infeasible", "impossible"]}, "plan": TEXT,
     **{name: maybe(SECONDS) for name in
        ("seconds", "seconds_low", "seconds_high", "epoch_seconds", "forward", "backward",
-        "recompute", "update", "bubble", "exchange", "exposed")},
+        "recompute", "update", "bubble", "exchange", "exposed", "reading")},
     **{name: maybe(NUMBER) for name in
        ("samples_per_second", "tokens_per_second", "flops_per_device", "mfu",
         "device_hours_per_epoch")},

@@ -19,6 +19,7 @@ from oracle.predict.estimate import PARTS, Estimate
 from oracle.predict.limits import FULL
 from oracle.predict.memory import ASSUMED
 from oracle.predict.rates import tokens
+from oracle.show.reading import reads
 from oracle.show.terminal import width
 from oracle.spec.units import show
 
@@ -43,6 +44,7 @@ def ranking_text(ranking: Ranking, asked: Any = None) -> str:
         answer,
         f"  memory    {_memory(shown, 0)}",
         f"  bound by  {_bounds(shown, 0)}",
+        *_reads(shown),
         _fit(f"  rate      {rate(shown, 0)}"),
         _fit(f"  sure?     {_sure(ranking, likely)}"),
         *_faster(ranking),
@@ -58,6 +60,11 @@ def ranking_text(ranking: Ranking, asked: Any = None) -> str:
     if asked is not None:
         lines += _next(ranking, asked)
     return _on_a_screen(lines)
+
+
+def _reads(shown: Estimate, row: int = 0) -> list[str]:
+    """A line on how samples are got; none under ideal assumptions."""
+    return [] if shown.options.ideal else [_fit(f"  reads     {reads(shown, row)}")]
 
 
 def _on_a_screen(lines: list[str]) -> str:
@@ -152,6 +159,8 @@ def parts(shown: Estimate, row: int) -> dict[str, float]:
         found[part] = float(shown.compute[part][row])
     for message in shown.exchange[row]:
         found[message["what"]] = found.get(message["what"], 0.0) + message["exposed"]
+    if (read := shown.reading[row]) is not None:
+        found["reading"] = read["exposed"]
     return found
 
 
@@ -349,7 +358,7 @@ def estimate_text(shown: Estimate, row: int = 0) -> str:
              f"{origins(shown)}"),
         _fit(f"  {rate(shown, row)}"),
     ]  # fmt: skip
-    lines += said_otherwise(shown)
+    lines += [*_reads(shown, row), *said_otherwise(shown)]
     if shown.broken[row]:
         lines += ["  this plan cannot run:", *(f"    {words}" for words in shown.broken[row])]
     lines += ["", "  compute"]

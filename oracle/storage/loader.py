@@ -8,6 +8,9 @@
 Samples of which sizes differ make some nodes read longer: batches that were read ahead even that
 out, `depth` of them. T_alone is what nothing hides: one rank's samples, dealt to others.
 
+While a cache fills, epoch k = 0, 1, … loads a step in T_full + (T_first - T_full) left^k seconds:
+what that exposes is counted once, beside the steps of all epochs.
+
 Where reading goes over the ports that nodes exchange by, T_net seconds of a step, each slows the
 other down. Exchange of which E seconds are waited for has the rest of the ports: it takes longer
 by T / (T - T_net), and so
@@ -47,6 +50,21 @@ def slowest(nodes: Number, samples: Number, spread: float) -> Floats:
     known = {n: greatest(n) for n in {*np.ravel(many).tolist()}}
     most = np.array([known[n] for n in np.ravel(many).tolist()]).reshape(np.shape(many))
     return np.asarray(1 + spread * most / np.sqrt(np.maximum(samples, 1.0) * DEPTH))
+
+
+def slower(
+    step: Number, first: Number, full: Number, left: Number, epochs: float = np.inf
+) -> Floats:
+    """Seconds that steps of the first epochs are longer by than later ones, one of each epoch."""
+    begun = np.maximum(np.asarray(first, float) - step, 0.0)
+    above = np.maximum(np.asarray(first, float) - full, begun)
+    left = np.clip(left, 1e-300, 1 - 1e-12)
+    share = np.divide(above - begun, above, out=np.zeros(np.shape(above)), where=above > 0)
+    with np.errstate(divide="ignore"):
+        exposed = np.ceil(np.log(share) / np.log(left))  # epochs that are slower than a step
+    some = np.where(begun > 0, np.minimum(exposed, epochs), 0.0)
+    some = np.minimum(some, 1e12)
+    return np.asarray(above * (1 - left**some) / (1 - left) - some * (above - begun))
 
 
 def step(

@@ -17,7 +17,7 @@ from oracle.storage.shuffling import Shuffle
 from oracle.storage.unknown import Machine, Samples
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Question:
     """Reading of some plans, (n,) each, or one number for all."""
 

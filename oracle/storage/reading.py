@@ -11,8 +11,11 @@ from oracle.storage import loader
 from oracle.storage.arrays import Floats, Number, Terms, longest
 from oracle.storage.question import Question
 
+NO_FILES = "nobody says how fast the shared file system is"
+NO_DISKS = "nobody says what disks a node has"
 
-@dataclass(frozen=True)
+
+@dataclass(frozen=True, eq=False)
 class Reading:
     """What some plans take to read, (n,) each, or one number for all."""
 
@@ -25,7 +28,8 @@ class Reading:
     listing: Number = 0.0  # likewise
     short: Number = 0.0  # bytes that a node lacks to keep what it must
     why: str = ""  # why it is not possible at all
-    mean: Floats | None = None  # `load` on average over the epochs that are asked for
+    full: Floats | None = None  # `load` as it were if memory answered all
+    left: Number = 0.0  # of an epoch's misses beyond these, the share that the next one has
     opens: Number = 0.0  # files of a step that all nodes open together
     nbytes: Number = 0.0  # bytes of a step that all nodes read together
 
@@ -53,8 +57,9 @@ def impossible(why: str) -> Reading:
 
 def read_ahead(
     question: Question, terms: Terms, first: Terms | None = None, *, slabs: bool = False,
-    packed: bool = False, seconds: Number | None = None, mean: Number | None = None,
+    packed: bool = False, seconds: Number | None = None, full: Number | None = None,
     network: Number = 0.0, staging: Number = 0.0, listing: Number = 0.0, short: Number = 0.0,
+    left: Number = 0.0,
 ) -> Reading:  # fmt: skip
     """The reading of these terms through the loader, at the pace of the slowest node.
 
@@ -68,12 +73,12 @@ def read_ahead(
         return np.asarray(np.maximum(took * by, unpacked))
 
     steady = longest(terms) if seconds is None else seconds
-    begun = steady if first is None else longest(first)
+    load = loaded(steady)
     found = {name: took * by for name, took in terms.items()} | {"decode": unpacked}
     return Reading(
-        found, loaded(steady), loaded(begun),
+        found, load, load if first is None else loaded(longest(first)),
         alone=0.0 if slabs or question.nobody_cuts else question.alone(),
         network=network, staging=staging, listing=listing, short=short,
-        mean=None if mean is None else loaded(mean),
+        full=None if full is None else loaded(full), left=left,
         opens=nodes * question.files(slabs), nbytes=nodes * question.nbytes(slabs),
     )  # fmt: skip

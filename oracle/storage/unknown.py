@@ -36,7 +36,7 @@ PACKED = 1e9  # bytes of a file of many samples
 CACHED = 0.7  # of a host's memory: the rest is that of its processes
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, eq=False)
 class Assumed:
     """A number that nobody said."""
 
@@ -44,7 +44,7 @@ class Assumed:
     factor: float  # how far off, either way, with a probability of 90 %
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, eq=False)
 class Machine:
     """The storage of a system, every number of it known or assumed."""
 
@@ -91,7 +91,7 @@ class Machine:
         return replace(self, **{place: replace(part, **{name: getattr(part, name) * by})})
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, eq=False)
 class Samples:
     """A data set as it lies on disk, every number of it known or assumed."""
 

@@ -18,7 +18,7 @@ COLUMNS = (
     "seconds", "seconds_low", "seconds_high", "epoch_seconds", "samples_per_second",
     "tokens_per_second", "flops_per_device", "mfu", "device_hours_per_epoch",
     "forward", "backward", "recompute", "update", "bubble", "exchange", "exposed",
-    "memory", "capacity", "why",
+    "reading", "memory", "capacity", "why",
 )  # fmt: skip
 
 
@@ -33,6 +33,7 @@ def row(grid: Grid, point: Point) -> dict[str, Any]:
     options = options_for(
         model, system, grid.precision, grid.optimizer, grid.ideal, grid.max_memory, grid.gamma,
         grid.algorithm, _profile(grid.profile, point.system), grid.software, grid.any_plan,
+        grid.reading, grid.shuffle, grid.epochs,
     )  # fmt: skip
     found["capacity"] = _figure(grid.max_memory or system.device.memory)
     try:

@@ -20,7 +20,7 @@ from oracle.storage.question import Question
 from oracle.storage.reading import Reading
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, eq=False)
 class Mode:
     """One way to get samples."""
 

@@ -13,7 +13,7 @@ import numpy as np
 from oracle.storage import cache, file_system
 from oracle.storage.arrays import longest
 from oracle.storage.question import Question
-from oracle.storage.reading import Reading, impossible, read_ahead
+from oracle.storage.reading import NO_FILES, Reading, impossible, read_ahead
 
 WHERE = "memory, else the shared file system"
 EFFORT = 1
@@ -22,7 +22,7 @@ EFFORT = 1
 def seconds(question: Question) -> Reading:
     machine, data = question.machine, question.samples
     if machine.shared is None:
-        return impossible("there is no shared file system")
+        return impossible(NO_FILES)
     assert machine.host.bandwidth is not None
     nodes, nbytes, how = question.reading(), question.nbytes(), question.shuffle
     missed = file_system.read(machine.shared, nodes, nbytes, question.files(), question.threads())
@@ -30,11 +30,7 @@ def seconds(question: Question) -> Reading:
     kept = how.kept(data.size, nodes)
     hits = cache.hits(machine.cache, kept) * (1 - how.exchanged(nodes, 1.0))
     terms = {name: took * (1 - hits) for name, took in missed.items()} | {"memory": found * hits}
-    slow = longest(missed)
-    mean = None
-    if question.epochs:
-        some = cache.mean_hits(hits, np.asarray(nbytes * question.steps / kept), question.epochs)
-        mean = slow * (1 - some) + found * some
+    slow, share = longest(missed), np.asarray(nbytes * question.steps / kept)
     listed = file_system.listing(machine.shared, question.groups, data.files, data.directories)
     return read_ahead(question, terms, missed, seconds=slow * (1 - hits) + found * hits,
-                      mean=mean, listing=listed)  # fmt: skip
+                      full=found, left=1 - share, listing=listed)  # fmt: skip

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from oracle.storage import file_system
 from oracle.storage.question import Question
-from oracle.storage.reading import Reading, impossible, read_ahead
+from oracle.storage.reading import NO_FILES, Reading, impossible, read_ahead
 
 WHERE = "the shared file system"
 EFFORT = 0
@@ -17,7 +17,7 @@ EFFORT = 0
 def seconds(question: Question) -> Reading:
     shared, data = question.machine.shared, question.samples
     if shared is None:
-        return impossible("there is no shared file system")
+        return impossible(NO_FILES)
     terms = file_system.read(shared, question.reading(), question.nbytes(), question.files(),
                              question.threads())  # fmt: skip
     listed = file_system.listing(shared, question.groups, data.files, data.directories)

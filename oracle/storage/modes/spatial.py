@@ -16,7 +16,7 @@ import numpy as np
 from oracle.storage import file_system
 from oracle.storage.arrays import longest
 from oracle.storage.question import Question
-from oracle.storage.reading import Reading, impossible, read_ahead
+from oracle.storage.reading import NO_FILES, Reading, impossible, read_ahead
 
 WHERE = "all nodes' memory"
 EFFORT = 4
@@ -25,7 +25,7 @@ EFFORT = 4
 def seconds(question: Question) -> Reading:
     machine, data = question.machine, question.samples
     if machine.shared is None:
-        return impossible("there is no shared file system")
+        return impossible(NO_FILES)
     if not data.parts:
         return impossible("no part of a sample can be read alone in files of this format")
     if question.nobody_cuts:

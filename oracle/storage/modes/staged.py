@@ -5,14 +5,14 @@
              any, or its own part with local shuffling, of which a share is exchanged
     room     V or V/N on each node
 
-Where there is no shared file system the samples are there already.
+Where nobody says what the shared files are, staging is not counted.
 """
 
 from __future__ import annotations
 
 from oracle.storage import disk
 from oracle.storage.question import Question
-from oracle.storage.reading import Reading, impossible, read_ahead
+from oracle.storage.reading import NO_DISKS, Reading, impossible, read_ahead
 
 WHERE = "each node's own disks"
 EFFORT = 2
@@ -21,7 +21,7 @@ EFFORT = 2
 def seconds(question: Question) -> Reading:
     machine, data = question.machine, question.samples
     if machine.local is None:
-        return impossible("nobody says what disks a node has")
+        return impossible(NO_DISKS)
     nodes, threads, size = question.reading(), question.threads(), data.size
     kept = question.shuffle.kept(size, nodes)
     terms = disk.read(machine.local, question.nbytes(), question.files(), threads)

@@ -16,7 +16,7 @@ import numpy as np
 
 from oracle.storage import disk
 from oracle.storage.question import Question
-from oracle.storage.reading import Reading, impossible, read_ahead
+from oracle.storage.reading import NO_DISKS, Reading, impossible, read_ahead
 
 WHERE = "all nodes' disks"
 EFFORT = 3
@@ -25,7 +25,7 @@ EFFORT = 3
 def seconds(question: Question) -> Reading:
     machine, data = question.machine, question.samples
     if machine.local is None or machine.local.open is None:
-        return impossible("nobody says what disks a node has")
+        return impossible(NO_DISKS)
     nodes, threads, files = question.nodes, question.threads(), question.files()
     readers = question.reading()  # nodes of the store are more, where not all of them read
     away, packed = 1 - 1 / nodes, data.compression
