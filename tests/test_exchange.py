@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from conftest import SYSTEM
+from conftest import SYSTEM, TRANSFORMER
 
 import oracle
 from oracle.ask.climb import _steps
@@ -252,6 +252,26 @@ def test_a_bucket_hides_while_the_host_is_waited_for() -> None:
     assert hidden(16.0, 4, host=10.0) == pytest.approx(16 - 0.75 * 2000 ** (1 / 3))
 
 
+@pytest.mark.parametrize("mode", ["selective", "full", "operators"])
+def test_gradients_hide_under_what_is_made_again(mode: str) -> None:
+    """Nine buckets take far longer than a backward pass, all but a ninth of which covers them.
+
+    A host takes no time here. So 8/9 of what the pass makes again covers them too, and a ninth of
+    it makes the step longer.
+    """
+    device = {**SYSTEM["device"], "launch": "1e-15 s"}
+    quick = oracle.system({**SYSTEM, "device": device, "dispatch": "1e-15 s"})
+    large = {**TRANSFORMER, "transformer": {**TRANSFORMER["transformer"], "hidden": 1024}}
+    plans = ["data:64", f"data:64 recompute:{mode}"]
+    both = oracle.estimate(large, quick, plans, 128)
+    plain, longer = (one["exposed"] for (one,) in both.exchange)
+    again = float(both.compute["recompute"][1])
+    assert both.exchange[0][0]["calls"] == 9
+    assert again > 1e-4
+    assert plain - longer == pytest.approx(again * 8 / 9, rel=1e-9)
+    assert both.seconds[1] - both.seconds[0] == pytest.approx(again / 9, rel=1e-9)
+
+
 def test_of_a_gather_ahead_the_first_shows() -> None:
     """Weights are gathered unit by unit: 6 gathers of 1 s beside 10 s of work leave the first."""
     cover = Cover({"forward": np.array([[10.0]])}, {"forward": np.zeros((1, 1))})
@@ -429,7 +449,7 @@ def test_messages_that_nobody_measured_err_together() -> None:
     """
 
     def one(seconds: float, rough: float, covered: bool, logged: bool = False) -> Any:
-        return SimpleNamespace(when="step", exposed=np.array([[seconds]]), later=np.zeros((1, 1)),
+        return SimpleNamespace(when="step", exposed=np.array([[seconds]]),
                                logged=np.array([logged]), between=np.array([True]),
                                rough=np.array([rough]), covered=np.array([covered]),
                                longer=np.array([[0.0 if covered else seconds]]))  # fmt: skip
@@ -438,7 +458,7 @@ def test_messages_that_nobody_measured_err_together() -> None:
 
     def added(times: float, *talk: Any) -> list[float]:
         found = messages(
-            talk, {"step": np.array([times]), "again": np.zeros(1)}, {"step": none}, none
+            talk, {"step": np.array([times]), "again": np.zeros(1)}, {"step": none}, none, none
         )
         return [float(value[0]) for value in (*found[:2], *found[2].values())]
 

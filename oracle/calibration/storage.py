@@ -11,6 +11,7 @@ to stat it). A limit that binds no sample is a bound from below, and said to be.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields, replace
 from pathlib import Path
@@ -25,8 +26,10 @@ from oracle.readers.storage_samples import StorageSample
 from oracle.spec.schema import to_data
 from oracle.spec.storage import Disk, SharedFiles, Storage
 from oracle.spec.units import show
+from oracle.storage.file_system import OPERATIONS
 
-NAMES = {"files": 3.0, "open": 2.0, "stat": 1.0}  # operations on names that each one is
+# operations on names that each one is
+NAMES = {"files": float(OPERATIONS["files"]), "open": 2.0, "stat": 1.0}
 READS = ("files", "read")
 SMALL = 2**18  # bytes of a file up to which one size alone tells of opening, not of a stream
 MISSED = 2.0  # times off, from which a sample is told to be missed
@@ -149,12 +152,12 @@ class _Terms:
         reads = np.isin(self.of, READS)
         reading = self.nodes[reads]
         lone, many = reading.min(initial=np.inf), reading.max(initial=0)
-        one_alone = lone == 1 or many > lone
+        self.one_alone = bool(lone == 1 or many > lone)  # else nodes are only seen together
         names = np.array([NAMES.get(each, 0.0) for each in self.of])
         # work of each operation for each limit: bytes, bytes of a node, operations on names
         self.work = {
             "bandwidth": np.where(reads & (many > 1), self.size, 0.0),
-            "per_node": np.where(reads & one_alone, self.size / self.nodes, 0.0),
+            "per_node": np.where(reads, self.size / self.nodes, 0.0),
             "metadata": np.where(self.local, 0.0, names),
             "write": np.where(self.of == "write", self.size / (self.nodes if self.local else 1.0),
                               0.0),
@@ -279,11 +282,19 @@ class _Terms:
         else:
             names = {"bandwidth": ("bandwidth", "B/s"), "per_node": ("per_node", "B/s"),
                      "metadata": ("metadata", "/s"), "write": ("write", "B/s")}  # fmt: skip
+        told = [name for name in self.work if name in names and not self.waited(name)
+                and (name != "per_node" or self.one_alone or self.per_byte > 0)]  # fmt: skip
         found = [Limit(names[name][0], self.value[name], names[name][1], self.reached(name))
-                 for name in self.work if name in names and not self.waited(name)]  # fmt: skip
-        if self.per_byte and "per_node" in self.value:
-            streams = max(1.0, round(self.value["per_node"] * self.per_byte))
+                 for name in told]  # fmt: skip
+        if self.per_byte and "per_node" in told:
+            ratio = self.value["per_node"] * self.per_byte
+            streams = max(
+                1.0, round(ratio) if self.reached("per_node") else math.ceil(ratio - 0.05)
+            )
             found.append(Limit("streams", streams, "", True))
+            if not self.reached("per_node"):  # so many whole streams, as fast as one is
+                node = Limit("per_node", streams / self.per_byte, "B/s", False)
+                found = [node if one.name == "per_node" else one for one in found]
         if self.first:
             found.append(Limit("open", self.first, "s", True))
         return found

@@ -16,7 +16,7 @@ from oracle.network.collectives import Message, plain
 from oracle.plan.mesh import Slice
 from oracle.plan.strategies import Strategy
 from oracle.predict.offers import Lines, Menu, as_logged, cheapest, menu_of, senders
-from oracle.predict.overlap import OTHER, Cover, slowed
+from oracle.predict.overlap import Cover, slowed
 from oracle.predict.workload import Workload
 from oracle.spec.options import Options
 from oracle.spec.system import System
@@ -36,7 +36,7 @@ class Priced:
     calls: Array  # per micro-batch, or per iteration (`step`); ideally per crossing (`border`)
     seconds: Array  # as often
     exposed: Array  # of that, what nothing hides, and what hiding costs the work it hides under
-    later: Array  # the same where it is sent in a pass's other place, see `overlap.OTHER`
+    later: dict[str, Array]  # the same where it is sent elsewhere too, see `Cover.others`
     phi: Array  # (plans,)
     best: Array  # (plans,) index into names
     names: tuple[str, ...]  # of algorithms
@@ -57,6 +57,10 @@ class Priced:
     def what(self) -> str:
         """As reports call it, `data: gradients`."""
         return f"{self.axis}: {self.message.what}"
+
+    def left(self, elsewhere: str) -> Array:
+        """Seconds that nothing hides where it is sent in another place of its pass."""
+        return self.later.get(elsewhere, self.exposed)
 
     @property
     def op(self) -> str:
@@ -203,42 +207,42 @@ def price(
                 seconds, count, sides = ahead, ahead_calls, (sides[0], 0 * sides[1])
     short = chosen.short[:, None]
     exposed, longer = seconds, seconds * spread(short)
-    later = exposed
+    left: dict[str, Array] = {}
     if message.hides and not (ideal and message.when == "step"):
         may = spread(np.atleast_2d(getattr(axis, "overlap", 1.0))) > 0
         name = message.when if message.beside else message.hides
         own = name == ("backward" if when == "step" else when)
-        other = OTHER.get(when, "") if own and message.when != "unit forward" else ""
         exposed = _left(message, load, cover, sent, each, seconds, count, may, name)
         if short.any():  # what hides today shows where the network falls short
             more = each * (1 + short), seconds + longer
             longer = _left(message, load, cover, sent, *more, count, may, name) - exposed
-        cover.took(name, exposed, seconds)
-        later = exposed
-        if other in cover.work:
-            later = _left(message, load, cover, sent, each, seconds, count, may, other)
-            cover.took(other, later, seconds)
+        cover.took(name, exposed, seconds, alone=when == "step")
+        left = {name: exposed}
+        for other in cover.others(when) if own and message.when != "unit forward" else ():
+            left[other] = _left(message, load, cover, sent, each, seconds, count, may, other)
+            cover.took(other, left[other], seconds)
         if message.when == "step":  # the last piece waits for somebody to look, on average half
             looked = 0.5 * options.software.exchange.cycle * (count > 0)
-            exposed, later = exposed + looked, later + looked
+            left = {place: shown + looked for place, shown in left.items()}
         if "shown" in factors.told:
-            exposed, later = (np.minimum(factors.times("shown") * left, seconds)
-                              for left in (exposed, later))  # fmt: skip
+            left = {place: np.minimum(factors.times("shown") * shown, seconds)
+                    for place, shown in left.items()}  # fmt: skip
         if meshed and not ideal and (cost := nccl.slowdown(system)):  # work makes way
             volume = plain(message.op).volume(np.maximum(found.size, 1.0))
             lost = sent.often * spread(sent.total(cost * volume * sent.nbytes * sent.calls))
-            exposed, later = (slowed(each, seconds, lost) for each in (exposed, later))
+            left = {place: slowed(shown, seconds, lost) for place, shown in left.items()}
+        exposed = left.pop(name)
     launches = count * (0.0 if ideal else options.software.host.sending(system))
     cover.show(when, exposed, launches)
     if when == "forward" and message.when != "unit forward":
-        cover.show("again", later, launches)
+        cover.show("again", left.get("again", exposed), launches)
     largest = sent.most(called)
     if message.when == "border" and ideal:
         largest = np.repeat(largest.max(axis=-1, keepdims=True), stages.p, axis=1)
     mine = Slice(found.patterns, spread(found.row), spread(found.size))
     return Priced(
         message, axis.name, mine, menu, when, mine.size[:, 0],
-        spread(largest) * (sent.often > 0), count, seconds, exposed, later, spread(chosen.phi),
+        spread(largest) * (sent.often > 0), count, seconds, exposed, left, spread(chosen.phi),
         spread(chosen.best), chosen.names, chosen.full, spread(chosen.rough), longer,
         chosen.origins, spread(chosen.outside), ahead, ahead_calls, sides,
         spread(logged), spread(between),

@@ -22,31 +22,38 @@ def longer(device: Array, more: Array, host: Array) -> Array:
 
 
 # the messages of a pass may be sent in another too, under its own work: forward `again` where all
-# is recomputed, and beside the gradient of the `input` where that of the weights comes later;
-# those of a step hide under a `full` pass where the backward one makes all again
-OTHER = {"forward": "again", "backward": "input", "step": "full"}
+# is recomputed, and beside the gradient of the `input` where that of the weights comes later
+OTHER = {"forward": "again", "backward": "input"}
 ALL = np.ones(1)
 
 
-def and_full(name: str) -> tuple[str, ...]:
-    """A pass, and that which it is a part of where the backward pass makes all again."""
-    return (name, "full") if name in ("again", "backward") else (name,)
+def longer_by(kind: int) -> str:
+    """A backward pass with all that this kind of recomputation makes again, by its number."""
+    return f"backward {kind}"
 
 
 class Cover:
     """The work that messages may hide under, pass by pass; what hides one hides no other.
 
     Messages of a pass hide under the device's own work. Those sent after it began, gradients,
-    hide under all that the pass takes, the waits for its host and its other messages included.
+    hide under all that the pass takes, the waits for its host and its other messages included, and
+    what recomputation makes again: `within` says which passes each is a part of.
     """
 
     def __init__(
         self, work: dict[str, Array], host: dict[str, Array],
         parts: dict[tuple[str, str], Array] | None = None,
+        within: dict[str, tuple[str, ...]] | None = None,
     ) -> None:  # fmt: skip
-        self.work, self.host, self.parts = work, host, parts or {}
+        self.work, self.host, self.parts, self.within = work, host, parts or {}, within or {}
         self.used = {name: np.zeros_like(each) for name, each in work.items()}
         self.shown = {name: np.zeros_like(each) for name, each in work.items()}
+
+    def others(self, when: str) -> tuple[str, ...]:
+        """Where else messages of a pass, or those of a step beside a backward one, may be sent."""
+        if when == "step":
+            return self.within.get("backward", ())
+        return (OTHER[when],) if OTHER.get(when) in self.work else ()
 
     def hide(self, message: Message, seconds: Array, calls: Array, may: Array) -> Array:
         """What is left of messages sent beside a pass, which take what they hide under."""
@@ -78,15 +85,15 @@ class Cover:
         free = np.maximum(self.work[name] - self.used[name], 0.0)
         return np.where(may, np.maximum(left, seconds - free), seconds)
 
-    def took(self, name: str, left: Array, seconds: Array) -> Array:
-        for each in and_full(name):
-            if each in self.used:
-                self.used[each] = self.used[each] + seconds - left
+    def took(self, name: str, left: Array, seconds: Array, alone: bool = False) -> Array:
+        """Count what messages hide under; `alone` where they hide otherwise in what is longer."""
+        for each in (name, *(() if alone else self.within.get(name, ()))):
+            self.used[each] = self.used[each] + seconds - left
         return left
 
     def show(self, name: str, exposed: Array, host: Array) -> None:
         """Seconds of messages that make a pass longer, and what its host needs to launch them."""
-        for each in and_full(name):
+        for each in (name, *self.within.get(name, ())):
             if each in self.host:
                 self.shown[each] = self.shown[each] + exposed
                 self.host[each] = self.host[each] + host

@@ -20,7 +20,7 @@ from oracle.models.shard import Array
 from oracle.plan.plan import Plan
 from oracle.plan.strategies.recompute import FULL, recomputed
 from oracle.predict import played
-from oracle.predict.overlap import Cover
+from oracle.predict.overlap import Cover, longer_by
 from oracle.predict.workload import Workload
 from oracle.spec.options import Options
 from oracle.spec.system import System
@@ -102,15 +102,21 @@ def cover_of(work: StageWork, plan: Plan, model: Model) -> Cover:
     passes = {"forward": work.forward, "backward": work.backward}
     host = dict(zip(passes, work.host, strict=True))
     parts: dict[tuple[str, str], Array] = {}
-    if plan.axis("recompute").says("mode", "full").any():
+    within: dict[str, tuple[str, ...]] = {}
+    modes = np.unique(plan.axis("recompute").mode.astype(int))
+    for kind in modes[modes > 0].tolist():
+        name = longer_by(kind)
+        passes[name] = work.backward + work.recomputed[kind - 1]
+        host[name] = work.host[1] + work.host_recomputed[kind - 1]
+        within["backward"] = (*within.get("backward", ()), name)
+    if FULL + 1 in modes:
         passes["again"] = work.recomputed[FULL]
-        passes["full"] = work.backward + work.recomputed[FULL]
-        host["full"] = work.host[1] + work.host_recomputed[FULL]
+        within["again"] = (longer_by(FULL + 1),)
         parts["again", "forward"] = recomputed(model)[FULL]
     if played.split(plan):
         passes["input"] = work.backward - work.weight
         parts["input", "weight"] = np.zeros(len(model))
-    return Cover(passes, host, parts)
+    return Cover(passes, host, parts, within)
 
 
 @lru_cache(masks.MODELS)

@@ -21,9 +21,9 @@ from oracle.plan.stages import Stages
 from oracle.plan.strategies.recompute import Recompute
 from oracle.predict import played
 from oracle.predict.exchange import Exchange, Priced
-from oracle.predict.overlap import OTHER, longer, together
+from oracle.predict.overlap import OTHER, longer, longer_by, together
 from oracle.predict.stage_work import StageWork
-from oracle.predict.uncertainty import Sources, Uncertainty, host_share, messages
+from oracle.predict.uncertainty import Sources, Uncertainty, after_step, host_share, messages
 from oracle.spec.options import Options
 from oracle.spec.software import Software
 from oracle.spec.system import System
@@ -37,8 +37,7 @@ class StageMessages:
     backward: Array
     again: Array  # of those of the forward pass, what recomputation sends once more
     input: Array  # of those backward, beside the gradient of the input alone
-    after: Array
-    late: Array  # the same where all is recomputed
+    after: tuple[Array, ...]  # by the kind of recomputation that they hide beside, none first
     border: Array  # ideally each crossing; else receive time before a backward pass
     ahead: Array  # receive time before a forward pass
     # seconds to launch those of either pass, and those that recomputation sends once more
@@ -51,22 +50,26 @@ def messages_of(
     """What all messages come to on each stage."""
     shape = work.forward.shape
     launch = 0.0 if options.ideal else options.software.host.sending(system)
-    found = {when: np.zeros(shape) for when in ("forward", "backward", "step", "border")}
+    found = {when: np.zeros(shape) for when in ("forward", "backward", "border")}
     host = {when: np.zeros(shape) for when in ("forward", "backward", "again")}
     ahead, later = np.zeros(shape), {when: np.zeros(shape) for when in OTHER}
+    after = [np.zeros(shape) for _ in range(1 + len(work.recomputed))]
     for one in talk:
         when = one.when
-        found[when] = found[when] + one.exposed - one.ahead
+        if when in found:
+            found[when] = found[when] + one.exposed - one.ahead
         ahead = ahead + one.ahead
         repeated = when == "forward" and not one.stays
         for each in (when, "again") if repeated else (when,):
             if each in host:
                 host[each] = host[each] + launch * one.calls
         if when in later and not one.stays:
-            later[when] = later[when] + one.later
+            later[when] = later[when] + one.left(OTHER[when])
+        if when == "step":
+            after = [each + one.left(longer_by(kind)) for kind, each in enumerate(after)]
     return StageMessages(
-        found["forward"], found["backward"], later["forward"], later["backward"], found["step"],
-        later["step"], found["border"], ahead, (host["forward"], host["backward"], host["again"]),
+        found["forward"], found["backward"], later["forward"], later["backward"], tuple(after),
+        found["border"], ahead, (host["forward"], host["backward"], host["again"]),
     )  # fmt: skip
 
 
@@ -151,6 +154,7 @@ class Step:
     shown: Array  # of crossings, those that nothing hides
     uncovered: Array  # of what is exchanged after a step, what no other stage's work hides
     repeats: Array  # times that forward messages are sent: 2 where everything is recomputed
+    recompute: Array  # the kind of recomputation
     launched: Array  # what it would take longer for a relative change of the host's work
     passes: StagePasses
     update: Array  # (u, p)
@@ -177,7 +181,7 @@ class Step:
         ahead, back = self.paces
         stage = {"forward": ahead, "backward": back, "step": self.end, "border": back,
                  "again": back}  # fmt: skip
-        talked, short, sent = messages(self.talk, times, stage, self.same)
+        talked, short, sent = messages(self.talk, times, stage, self.same, self.recompute)
         work = np.sum(list(self.compute.values()), axis=0)
         exposed = sum((one.exposed for one in self.exchange), np.zeros(len(self.seconds)))
         return Uncertainty(self.seconds, work, talked, exposed, short, self.launched, self.fed,
@@ -192,8 +196,10 @@ class Step:
         same = self.same
         calls = self._over(one, one.calls, one.ahead_calls)
         seconds = self._over(one, one.seconds, one.ahead)
-        exposed = self._over(one, one.exposed, one.ahead, one.later)
-        exposed = exposed * self.uncovered if one.when == "step" else exposed
+        if one.when == "step":
+            exposed = self.uncovered * after_step(one, self.recompute, same, self.end)
+        else:
+            exposed = self._over(one, one.exposed, one.ahead, one.left("again"))
         if one.when == "border":
             exposed = exposed * np.divide(self.shown, self.crossings, out=np.ones(len(same)),
                                           where=self.crossings > 0)  # fmt: skip
@@ -226,8 +232,7 @@ class Step:
         """
         same, (ahead, back), when = self.same, self.paces, one.when
         if when == "step":
-            again = values if later is None else later
-            return np.where(self.repeats > 1, again[same, self.end], values[same, self.end])
+            return np.asarray(values[same, self.end])
         if when == "forward":
             more, again = self._repeated(one) - 1, values if later is None else later
             return np.asarray(self.segments * (values[same, ahead] + more * again[same, back]))
@@ -275,6 +280,7 @@ def step(
     return Step(
         parts, time.seconds, time.stage, time.paces, time.slow, time.end, talk, same, S,
         time.crossings, time.shown, time.uncovered, np.where(full & (not options.ideal), 2.0, 1.0),
+        recompute.mode[:, 0].astype(int),
         S * launched[row, time.stage], passes, work.update, fed, options.software, sources,
         NOTHING if options.profile is None else options.profile.factors,
     )  # fmt: skip
@@ -307,9 +313,10 @@ def _overlapped(
     """
     row, f, b, p, v = passes.row, passes.forward, passes.backward, stages.p, stages.v
     gpipe = plan.axis("pipeline").says("schedule", "gpipe")  # all forward, then all back
-    after = sent.after[same]
-    if (full := plan.axis("recompute").says("mode", "full")).any():
-        after = np.where(full, sent.late[same], after)
+    after = sent.after[0][same]
+    if (kind := plan.axis("recompute").mode.astype(int)).any():
+        after = np.select([kind == at for at in range(len(sent.after))],
+                          [each[same] for each in sent.after])  # fmt: skip
     ends = update[same] + after
     tails = ends
     if p > 1:  # a stage is done before those ahead of it have drained
@@ -355,7 +362,7 @@ def _published(
 ) -> Time:  # fmt: skip
     """Equations 12 and 13 as published: p + S - 1 slots of the slowest stage of each pass."""
     f, b, p, n = passes.forward[passes.row], passes.backward[passes.row], stages.p, len(plan)
-    update, after, border = update[same], sent.after[same], sent.border[same]
+    update, after, border = update[same], sent.after[0][same], sent.border[same]
     busy = S * (f.max(-1) + b.max(-1))
     steady = busy * (p + S - 1) / S
     tail = update.max(-1) + after.max(-1)

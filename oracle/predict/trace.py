@@ -14,6 +14,7 @@ from oracle.models.shard import Array
 from oracle.plan.player import Span, play
 from oracle.plan.schedule import Turn
 from oracle.predict.evaluate import Work
+from oracle.predict.overlap import OTHER, longer_by
 
 
 @dataclass(frozen=True)
@@ -95,14 +96,16 @@ def trace(work: Work) -> Trace:
 def _sent(work: Work, when: str, stage: int, at: int) -> list[Sending]:
     """What a stage sends in one pass of a micro-batch, or once a step."""
     pass_, apart = ("backward", True) if when == "input" else (when, False)
-    full = work.block.step.repeats[work.row] > 1
-    again, apart = full and pass_ == "backward", apart or bool(full and when == "step")
+    step = work.block.step
+    again = step.repeats[work.row] > 1 and pass_ == "backward"
+    place = longer_by(int(step.recompute[work.row])) if when == "step" else OTHER.get(pass_, "")
+    apart = apart or when == "step"
     found = []
     for one, _ in work.messages:
         if one.when == pass_:
-            part = one.seconds[at, stage], (one.later if apart else one.exposed)[at, stage]
+            part = one.seconds[at, stage], (one.left(place) if apart else one.exposed)[at, stage]
         elif again and one.when == "forward" and not one.stays:
-            part = one.seconds[at, stage], one.later[at, stage]
+            part = one.seconds[at, stage], one.left("again")[at, stage]
         elif one.when == "border" and pass_ in ("forward", "backward"):
             ahead = np.broadcast_to(one.ahead, one.seconds.shape)[at, stage]
             part = (ahead, ahead) if pass_ == "forward" else (

@@ -27,6 +27,7 @@ from oracle.models.model import Model
 from oracle.models.shard import Array
 from oracle.plan.plan import Plan
 from oracle.predict.exchange import Priced
+from oracle.predict.overlap import longer_by
 from oracle.spec.doubt import READ, WIDTHS
 from oracle.spec.software import Software
 
@@ -35,7 +36,11 @@ Sources: TypeAlias = tuple[Provenance, Provenance, Provenance]
 
 
 def messages(
-    talk: Sequence[Priced], times: dict[str, Array], stage: dict[str, Array], same: Array
+    talk: Sequence[Priced],
+    times: dict[str, Array],
+    stage: dict[str, Array],
+    same: Array,
+    recompute: Array,
 ) -> tuple[Array, Array, dict[str, Array]]:
     """(variance, 1σ of what they may only take longer) of all messages of an iteration.
 
@@ -47,13 +52,13 @@ def messages(
     logged: dict[str, Array] = {}
     for one in talk:
         when = one.when
-        exposed = times[when] * one.exposed[same, stage[when]]
         if when == "step":
-            full = times["again"] > 0
-            exposed = np.where(full, times[when] * one.later[same, stage[when]], exposed)
+            exposed = times[when] * after_step(one, recompute, same, stage[when])
+        else:
+            exposed = times[when] * one.exposed[same, stage[when]]
         longer = times[when] * one.longer[same, stage[when]]
         if when == "forward" and not one.stays:  # and where all is recomputed
-            exposed = exposed + times["again"] * one.later[same, stage["again"]]
+            exposed = exposed + times["again"] * one.left("again")[same, stage["again"]]
             longer = longer + times["again"] * one.longer[same, stage["again"]]
         if one.logged.any():
             for name, its in (("inside", ~one.between), ("between", one.between)):
@@ -65,6 +70,14 @@ def messages(
         alike = alike + np.where(sure, 0.0, sigma)
         short = short + longer
     return variance + alike**2, short, logged
+
+
+def after_step(one: Priced, recompute: Array, same: Array, stage: Array) -> Array:
+    """What is left of a step's messages on each plan's stage, by its kind of recomputation."""
+    found = one.exposed[same, stage]
+    for kind in np.unique(recompute[recompute > 0]).tolist():
+        found = np.where(recompute == kind, one.left(longer_by(kind))[same, stage], found)
+    return np.asarray(found)
 
 
 @dataclass(frozen=True, eq=False)

@@ -59,12 +59,19 @@ def ranking_text(ranking: Ranking, asked: Any = None) -> str:
         lines += ["", "These do not:", *_misses(ranking.misses)]
     if asked is not None:
         lines += _next(ranking, asked)
-    return _on_a_screen(lines)
+    found, whole = _on_a_screen(lines), _reads(shown)
+    if found.count("\n") >= SCREEN and whole:
+        short = _reads(shown, lines=1)[0]
+        found = _on_a_screen(found.replace(whole[0], short).split("\n"))
+    return found
 
 
-def _reads(shown: Estimate, row: int = 0) -> list[str]:
-    """A line on how samples are got; none under ideal assumptions."""
-    return [] if shown.options.ideal else [_fit(f"  reads     {reads(shown, row)}")]
+def _reads(shown: Estimate, row: int = 0, lines: int = 2) -> list[str]:
+    """How samples are got, in so many lines at most; nothing under ideal assumptions."""
+    if shown.options.ideal:
+        return []
+    head = "  reads     "
+    return [_fit(head + reads(shown, row, lines * (width() - 6) - len(head)))]
 
 
 def _on_a_screen(lines: list[str]) -> str:

@@ -12,6 +12,7 @@ from typing import Any
 
 from oracle.spec.dataset import Dataset
 from oracle.spec.device import Device
+from oracle.spec.running import Power, Reliability
 from oracle.spec.schema import Clash
 from oracle.spec.storage import Disk, Host, SharedFiles
 from oracle.spec.system import Level, System
@@ -32,7 +33,11 @@ RANGES: dict[type, dict[str, tuple[float, float, str]]] = {
         "host_link": (1e9, 10e12, "B/s"),
         "price": (0.0, 1000 / 3600, "USD/s"),
     },
-    System: {"dispatch": (0.0, 1e-3, "s")},
+    System: {
+        "dispatch": (0.0, 1e-3, "s"),
+        "node_power": (1.0, 1e5, "W"),
+        "grid": (0.0, 2000.0, "g/kWh"),
+    },
     SharedFiles: {
         "bandwidth": (10e6, 1e15, "B/s"),
         "write": (10e6, 1e15, "B/s"),
@@ -46,6 +51,8 @@ RANGES: dict[type, dict[str, tuple[float, float, str]]] = {
         "capacity": (2**30, 2**50, "B"),
         "open": (1e-7, 0.1, "s"),
     },
+    Power: {"idle": (0.1, 1e4, "W"), "busy": (1.0, 1e5, "W")},
+    Reliability: {"mtbf": (3.6e4, 3.6e10, "s"), "restart": (0.0, 1e5, "s")},
     Host: {"memory": (2**28, 2**46, "B"), "bandwidth": (1e9, 100e12, "B/s")},
     Dataset: {"size": (2**10, 2**60, "B")},
 }

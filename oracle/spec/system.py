@@ -14,9 +14,10 @@ from typing import Annotated
 
 from oracle.spec.device import Device
 from oracle.spec.document import refusal, suggest
+from oracle.spec.running import Reliability
 from oracle.spec.schema import Between, Clash, Count, Ratio
 from oracle.spec.storage import Host, Storage
-from oracle.spec.units import Bytes, BytesPerSecond, Seconds
+from oracle.spec.units import Bytes, BytesPerSecond, Emission, Seconds, Watt
 
 LINKS = ("nvlink", "pcie", "network")  # what joins a level; the first network leaves the node
 # how a level joins its units: each is a file of `oracle.network.topology.kinds`
@@ -199,6 +200,10 @@ class System:
     library: tuple[Library, ...] = ()
     storage: Storage | None = None
     host: Host | None = None  # of one node
+    reliability: Reliability | None = None
+    node_power: Watt | None = None  # of one node, beside its devices
+    pue: Annotated[float, Between(1, 3)] | None = None  # what a site draws by what machines do
+    grid: Emission | None = None  # of CO₂, for its electricity
     software: str = ""  # what the calibration ran under
     # a framework's own work on this host for each kernel it launches; the software's if not said
     dispatch: Seconds | None = None
