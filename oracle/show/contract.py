@@ -153,6 +153,9 @@ ANSWERS: dict[str, Schema] = {
             "opened": NUMBER, "error": NUMBER, "operations": listed(TEXT), "ranks": listed(COUNT),
             "sizes": listed(BYTES), "median error": named(NUMBER), "datasheet share": NUMBER,
             "dropped": listed(TEXT)})),
+        "storage": listed(record({
+            "kind": TEXT, "samples": COUNT, "source": TEXT, "median error": maybe(NUMBER),
+            "values": named(record({"value": NUMBER, "reached": YES})), "notes": listed(TEXT)})),
         "datasheet": listed(TEXT), "dropped": listed(TEXT),
         "crowds": listed(record(
             {"op": TEXT, "ranks": COUNT, "nodes": COUNT, "groups": COUNT, "memory": TEXT,
