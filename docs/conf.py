@@ -84,6 +84,31 @@ def topologies() -> str:
     return "\n".join(lines)
 
 
+def reading() -> str:
+    """Every way to read: the docstring of its file."""
+    from oracle.storage import MODES
+
+    parts = []
+    for name, mode in MODES.items():
+        text = inspect.getdoc(inspect.getmodule(mode.seconds)) or ""
+        parts += [f"### {name}", "", _blocks(text), ""]
+    return "\n".join(parts)
+
+
+def loading() -> str:
+    """How reading goes on beside a step."""
+    from oracle.storage import loader
+
+    return _blocks((inspect.getdoc(loader) or "").split("\n\n", 1)[1])
+
+
+def unsaid() -> str:
+    """What is taken where nobody says it."""
+    from oracle.storage import unknown
+
+    return _blocks((inspect.getdoc(unknown) or "").split("\n\n", 1)[1])
+
+
 def references() -> str:
     """The bibliography."""
     from oracle.show.bibliography import bibliography, citation
@@ -243,7 +268,8 @@ def peers() -> str:
 FILLED: dict[str, Callable[[], str]] = {
     f"{{{{{fill.__name__}}}}}": fill
     for fill in (
-        strategies, algorithms, topologies, references, codes, verbs, settings, shipped, software,
+        strategies, algorithms, topologies, reading, loading, unsaid, references, codes, verbs,
+        settings, shipped, software,
         accuracy, doubt, peers,
     )
 }  # fmt: skip

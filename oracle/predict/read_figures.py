@@ -19,7 +19,7 @@ def figures(read: Read, row: int) -> dict[str, Any]:
     name, kind = names[int(read.mode[row])], int(read.loads.row[row])
     mode, step = read.loads.modes[name], float(read.seconds[row])
     work, steps = float(read.work[row]), _at(question.steps, kind)
-    others = [_other(read, each, row, kind) for each in names if each != name]
+    others = [_other(read, each, row, kind) for each in MODES if each != name]
     once = float(read.before(name, read.seconds)[row])
     first = float(read.first(name, read.seconds)[row])
     return {
@@ -56,7 +56,7 @@ def bound_by(mode: Reading, kind: int) -> str:
 
 def _other(read: Read, name: str, row: int, kind: int) -> dict[str, Any]:
     """A way to read that a plan does not take: what a step would be with it."""
-    mode = read.loads.modes[name]
+    mode = read.loads.of_name(name)
     if mode.why:
         return {"mode": name, "step": None, "exposed": None, "once": None, "possible": False,
                 "why": mode.why}  # fmt: skip

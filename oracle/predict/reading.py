@@ -30,7 +30,7 @@ from oracle.spec.units import show
 from oracle.storage import MODES, Machine, Question, Reading, Samples, loader, shuffle
 
 NINETY = 1.6449  # standard deviations to either side that hold 90 %
-TIE = 1e-9  # relative, of ways to read that make a step as long
+ALIKE = 1e-3  # relative, of ways to read that make a step as long
 # seconds of exchange between nodes that a step waits for, and those that it takes in all
 Talk = Callable[[], tuple[Array, Array]]
 
@@ -114,6 +114,14 @@ class Loads:
         least = (self.table.load + self.table.alone).min(axis=0)
         return np.where(np.isfinite(least), least, 0.0)[self.row]
 
+    def of_name(self, name: str) -> Reading:
+        """One way to read, chosen from or not."""
+        return self.modes[name] if name in self.modes else self._others[name]
+
+    @cached_property
+    def _others(self) -> dict[str, Reading]:
+        return {name: mode(self.question) for name, mode in MODES.items() if name not in self.modes}
+
     def column(self, values: float | Array) -> Array:
         """(k,) → (n,)"""
         return np.broadcast_to(np.asarray(values), np.shape(self.question.batch))[self.row]
@@ -157,7 +165,7 @@ class Read:
 
     def step(self, name: str, work: Array | None = None, times: float | Array = 1.0) -> Array:
         """Seconds of a step that reads this way, were its work other or reading so much slower."""
-        mode, column = self.loads.modes[name], self.loads.column
+        mode, column = self.loads.of_name(name), self.loads.column
         work = self.work if work is None else work
         if mode.why:
             return work
@@ -170,14 +178,14 @@ class Read:
 
     def first(self, name: str, step: Array) -> Array:
         """Seconds of a step of the first epoch."""
-        mode, column = self.loads.modes[name], self.loads.column
+        mode, column = self.loads.of_name(name), self.loads.column
         if mode.why:
             return step
         return np.maximum(step, loader.step(self.work, column(mode.first), column(mode.alone)))
 
     def before(self, name: str, step: Array, epochs: float = np.inf) -> Array:
         """Seconds that it costs before steps take so long: what is done once, slower epochs."""
-        mode, column = self.loads.modes[name], self.loads.column
+        mode, column = self.loads.of_name(name), self.loads.column
         if mode.first is mode.load:
             return column(mode.once)
         full = mode.load if mode.full is None else mode.full
@@ -188,7 +196,7 @@ class Read:
     @cached_property
     def steps(self) -> dict[str, Array]:
         """Seconds of a step with each way to read that is possible at all."""
-        return {name: self.step(name) for name, mode in self.loads.modes.items() if not mode.why}
+        return {name: self.step(name) for name in MODES if not self.loads.of_name(name).why}
 
     @cached_property
     def _chosen(self) -> tuple[Array, Array]:
@@ -214,7 +222,7 @@ class Read:
         table, epochs = self.loads.table, self.loads.question.epochs
         before = table.once[:, self.loads.row]
         if epochs is None:
-            near = steps <= steps.min(axis=0) * (1 + TIE)
+            near = steps <= steps.min(axis=0) * (1 + ALIKE)
         else:
             near = np.isfinite(steps)
             before = before + epochs * self.loads.column(self.loads.question.steps) * steps

@@ -10,8 +10,11 @@ from oracle.spec.units import show
 SEEN = 0.001  # of a step, from where waiting for samples is worth a word
 
 
-def reads(shown: Estimate, row: int = 0) -> str:
-    """`262 ms a step of 184 ms compute: I/O-bound (metadata …); staged: 0 ms, once 41 s`."""
+def reads(shown: Estimate, row: int, room: int) -> str:
+    """`262 ms a step of 184 ms compute: I/O-bound (metadata …); staged: 0 ms, once 41 s`.
+
+    As much of it as there is room for.
+    """
     one = shown.reading[row]
     if one is None:
         asked = shown.options.reading == "none"
@@ -19,11 +22,13 @@ def reads(shown: Estimate, row: int = 0) -> str:
     took, step = show(one["seconds"], "s"), float(shown.seconds[row])
     if one["exposed"] > SEEN * step:
         work = show(step - one["exposed"], "s")
-        text = f"{one['mode']}: {took} a step of {work} compute: I/O-bound ({one['cause']})"
+        text = f"{one['mode']}: {took} a step of {work} compute: I/O-bound"
+        more = [f" ({one['cause']})", f" ({one['cause'].partition(':')[0]})"]
     else:
-        text = f"{one['mode']}: {took} a step, ahead of its use{_once(one)}"
+        text, more = f"{one['mode']}: {took} a step, ahead of its use", [_once(one)]
+    text += next((words for words in more if len(text + words) <= room), "")
     other = _other(one, step)
-    return f"{text}; {other}" if other else text
+    return f"{text}; {other}" if other and len(text + other) + 2 <= room else text
 
 
 def _once(one: dict[str, Any]) -> str:
