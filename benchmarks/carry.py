@@ -18,6 +18,10 @@ from pathlib import Path
 
 from benchmarks.published import CARRIED, TABLES, Row, rows
 
+# tables that no case is made of, and the columns that are read of them
+WHOLE = {"epochs_vs_batch.csv": ["round", "benchmark", "global_batch", "optimizer", "n_runs",
+                                 "epochs_mean", "epochs_min", "epochs_max", "source"]}  # fmt: skip
+
 
 class Watched(dict[str, str]):
     """A row that keeps a list of the columns somebody read."""
@@ -42,6 +46,9 @@ def carried(folder: Path) -> Iterator[tuple[str, str]]:
         for path in sorted(folder.glob(pattern)):
             if text := small(pattern, rows(path)):
                 yield path.name, text
+    for name, columns in WHOLE.items():
+        if (folder / name).is_file():
+            yield name, written(rows(folder / name), columns)
 
 
 def small(pattern: str, found: list[Row]) -> str:
@@ -55,11 +62,16 @@ def small(pattern: str, found: list[Row]) -> str:
             read |= watched.read
     if not kept:
         return ""
+    return written(kept, [key for key in kept[0] if key in read])
+
+
+def written(kept: list[Row], columns: list[str]) -> str:
+    """These columns as CSV, with the source of each row, or in line one where it is one for all."""
     sources = {row["source"] for row in kept}
-    columns = [key for key in kept[0] if key in read and (key != "source" or len(sources) > 1)]
     out = io.StringIO()
     if len(sources) == 1:
         out.write(f"# {sources.pop()}\n")
+        columns = [key for key in columns if key != "source"]
     table = csv.DictWriter(out, columns, extrasaction="ignore", lineterminator="\n")
     table.writeheader()
     table.writerows(kept)

@@ -289,7 +289,7 @@ def _predicted(job: PlanRun, system: System, profile: Profile) -> Estimate:
     network = read_model(job.model)
     found = oracle.estimate(
         network, system, _plan(job), job.batch,
-        precision="fp32", optimizer="momentum", profile=profile,
+        precision="fp32", optimizer="momentum", profile=profile, reading="none",
     )  # fmt: skip
     shard = evaluate.split(network, _plan(job), found.options)
     lacking = [row.name for i, row in enumerate(network.rows) if not profile.lookup(shard, 0, i)]

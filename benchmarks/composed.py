@@ -78,8 +78,9 @@ def predicted(hidden: int, tp: int, micro: int) -> float:
         row = {"source": "vTrain", "layers": str(layers), "hidden": str(hidden), "heads": "16"}
         plan = grid(1, 1, tp, pieces, DEEPSPEED, "recompute:full")
         found = oracle.estimate(
-            gpt(row, DEEPSPEED, sequence=1024), "a100-800g", plan, micro * pieces, **HALF_ADAM
-        )
+            gpt(row, DEEPSPEED, sequence=1024), "a100-800g", plan, micro * pieces,
+            reading="none", **HALF_ADAM,
+        )  # fmt: skip
         return float(found.seconds[0])
 
     each = [seconds(layers, 6) - seconds(layers, 4) for layers in DEPTHS]

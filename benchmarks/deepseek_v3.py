@@ -42,7 +42,7 @@ def hours(recompute: str = "") -> tuple[float, oracle.Estimate]:
     """H800-hours for 10¹² tokens, and what was asked."""
     plan = f"{PLAN} recompute:{recompute}" if recompute else PLAN
     found = oracle.estimate("deepseek-v3", h800(), plan, BATCH, precision="fp8", optimizer="adam",
-                            software="hai-llm")  # fmt: skip
+                            software="hai-llm", reading="none")  # fmt: skip
     return float(found.seconds[0]) * DEVICES / 3600 / (BATCH * SEQUENCE) * 1e12, found
 
 
@@ -64,7 +64,7 @@ def rows() -> list[dict[str, Any]]:
             "memory": float(found.memory[0]) / 2**30, "fits": bool(found.feasible[0]),
         })  # fmt: skip
     for name, devices, batch, plan in OTHERS:
-        found = oracle.estimate(name, "dgx-h100", plan, batch)
+        found = oracle.estimate(name, "dgx-h100", plan, batch, reading="none")
         tokens = batch * SEQUENCE / float(found.seconds[0]) / devices
         lines.append({
             "case": f"{name}, {devices} H100: {plan}", "value": tokens,

@@ -193,8 +193,8 @@ def predict(
         try:
             found = oracle.estimate(
                 one.model, system, [plan for _, plan in plans],
-                [cases[i].batch for i, _ in plans], software=software or None, **one.options,
-                **options,
+                [cases[i].batch for i, _ in plans], software=software or None, reading="none",
+                **one.options, **options,
             )  # fmt: skip
         except oracle.SpecError as error:
             print(f"refused: {error}", file=sys.stderr)

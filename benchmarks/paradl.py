@@ -77,7 +77,7 @@ def predicted() -> list[dict[str, Any]]:
             found = oracle.estimate(
                 MODELS[bar["model"]], "abci", plan, bar["batch"], precision="fp32",
                 optimizer="adam" if software == SOFTWARE else "momentum", ideal=ideal,
-                software=software, any_plan=True,
+                software=software, any_plan=True, reading="none",
             )  # fmt: skip
             bar[name] = float(found.seconds[0])
             exposed = sum(part["exposed"] for part in found.exchange[0])
@@ -95,7 +95,8 @@ def slower(model: str) -> float:
         return 1.0
     batch, seconds = PROFILE[model]
     alone = oracle.estimate(MODELS[model], "abci", "serial", batch, precision="fp32",
-                            optimizer="adam", software=SOFTWARE, any_plan=True)  # fmt: skip
+                            optimizer="adam", software=SOFTWARE, any_plan=True,
+                            reading="none")  # fmt: skip
     return seconds / float(alone.seconds[0])
 
 

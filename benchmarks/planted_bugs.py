@@ -34,6 +34,20 @@ TWO_AT_MOST = """    @classmethod
 """
 
 MUTANTS = (
+    # --- storage -----------------------------------------------------------------------------
+    _bug("storage: few clients get all that servers give", "file_system",
+         "together = np.minimum(shared.bandwidth, nodes * node_bandwidth(shared, threads))",
+         "together = shared.bandwidth", "storage::test_the_shared_file_system_by_hand"),
+    _bug("storage: readers and exchange have ports of their own", "loader",
+         "4 * waited * network", "0 * waited * network",
+         "storage::test_a_step_waits_for_what_is_not_hidden"),
+    _bug("predict: disks that are full are filled", "reading",
+         "lacks = np.where(mine, self.loads.column(mode.short), 0.0)",
+         "lacks = np.zeros(len(mine))",
+         "reading::test_disks_that_are_too_small_are_said"),
+    _bug("predict: slower epochs cost nothing", "reading",
+         "before[number] += slower - table.once[number, self.loads.row]", "pass",
+         "reading::test_epochs_decide_what_is_worth_doing_once"),
     # --- spec --------------------------------------------------------------------------------
     _bug("spec: a pipe is opened", "files",
          "if not stat.S_ISREG(found.st_mode):", "if False:",

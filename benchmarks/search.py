@@ -168,6 +168,7 @@ def asked(part: str, question: Question, chance: np.random.Generator) -> Row:
         oracle.recommend(
             model, system, question.devices, question.batch,
             only=question.only, precision=question.precision, risk=question.risk,
+            reading="none",
         )
     )  # fmt: skip
     answered = time.process_time()

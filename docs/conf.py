@@ -84,6 +84,31 @@ def topologies() -> str:
     return "\n".join(lines)
 
 
+def reading() -> str:
+    """Every way to read: the docstring of its file."""
+    from oracle.storage import MODES
+
+    parts = []
+    for name, mode in MODES.items():
+        text = inspect.getdoc(inspect.getmodule(mode.seconds)) or ""
+        parts += [f"### {name}", "", _blocks(text), ""]
+    return "\n".join(parts)
+
+
+def loading() -> str:
+    """How reading goes on beside a step."""
+    from oracle.storage import loader
+
+    return _blocks((inspect.getdoc(loader) or "").split("\n\n", 1)[1])
+
+
+def unsaid() -> str:
+    """What is taken where nobody says it."""
+    from oracle.storage import unknown
+
+    return _blocks((inspect.getdoc(unknown) or "").split("\n\n", 1)[1])
+
+
 def references() -> str:
     """The bibliography."""
     from oracle.show.bibliography import bibliography, citation
@@ -130,11 +155,21 @@ def shipped() -> str:
     """Systems, software and models that come along."""
     import oracle
     from oracle.spec import catalogue
+    from oracle.spec.basis import PARTS, basis
 
     lines = ["| system | what it is | devices |", "|---|---|---|"]
+    stands = [
+        "| system | kernels | inside a node | between nodes | storage |",
+        "|---|---|---|---|---|",
+    ]
     for path in sorted((ROOT / "specs" / "systems").glob("*.yaml")):
         one = catalogue.system(path.stem)
         lines.append(f"| `{path.stem}` | {one.title or one.name} | {one.devices:,} |")
+        words = {each.part: each.short for each in basis(one)}
+        parts = [words.get(part, "–") for part in PARTS]
+        stands.append(f"| `{path.stem}` | {' | '.join(parts)} |")
+    lines += ["", "What their numbers stand on (`oracle specs basis NAME` says by whose word):", ""]
+    lines += stands
     lines += ["", "| software | what it is | version |", "|---|---|---|"]
     for path in sorted((ROOT / "specs" / "software").glob("*.yaml")):
         known = catalogue.software(path.stem)
@@ -233,7 +268,8 @@ def peers() -> str:
 FILLED: dict[str, Callable[[], str]] = {
     f"{{{{{fill.__name__}}}}}": fill
     for fill in (
-        strategies, algorithms, topologies, references, codes, verbs, settings, shipped, software,
+        strategies, algorithms, topologies, reading, loading, unsaid, references, codes, verbs,
+        settings, shipped, software,
         accuracy, doubt, peers,
     )
 }  # fmt: skip

@@ -39,6 +39,9 @@ def estimate(
     software: Any = None,
     any_plan: bool = False,
     grow: bool = False,
+    reading: str = "best",
+    shuffle: str = "global",
+    epochs: float | None = None,
 ) -> Estimate:
     """How long an iteration takes under a plan, or under each of many; and what it needs.
 
@@ -48,6 +51,9 @@ def estimate(
     `any_plan` leaves its rules of what can be launched out.
     A plan of more devices than the system has is `broken`, or with `grow` the outermost level of
     the system joins as many more units.
+    `reading` is how samples are got, `shared`, `staged`, `cached`, `striped` or `spatial`: the best
+    of these unless it is said, or `none` to leave reading out. `shuffle` is `global`, `local` or
+    `partial:0.1`, and `epochs` of the training say over how many what is done once is spread.
     `profile` is a file of `oracle measure compute`, whose rows take what they took there, one of
     `oracle calibrate run`, or a log that says its plan and batch itself.
 
@@ -63,7 +69,7 @@ def estimate(
         profile = opened(profile, what, where, precision, optimizer, software)
     options = options_for(
         what, where, precision, optimizer, ideal, max_memory, gamma, algorithm,
-        profile, software, any_plan,
+        profile, software, any_plan, reading, shuffle, epochs,
     )  # fmt: skip
     if isinstance(batch, str):
         if batch != "max":
@@ -110,6 +116,9 @@ def recommend(
     risk: float = 0.05,
     fastest: bool = False,
     grow: bool = False,
+    reading: str = "best",
+    shuffle: str = "global",
+    epochs: float | None = None,
 ) -> Ranking:
     """The fastest ways to split the training over `devices` that fit, best first.
 
@@ -127,7 +136,7 @@ def recommend(
         profile = opened(profile, what, where, precision, optimizer, software)
     options = options_for(
         what, where, precision, optimizer, ideal, max_memory, gamma, algorithm,
-        profile, software, any_plan,
+        profile, software, any_plan, reading, shuffle, epochs,
     )  # fmt: skip
     for name, count in (("devices", devices), ("top", top)):
         if not isinstance(count, Real) or not 1 <= count < 2**53 or count != int(count):

@@ -159,7 +159,8 @@ def test_the_speed_of_light_is_what_it_says(capsys: Any) -> None:
     assert found.speed_of_light == pytest.approx(
         [flop / (p * system.device.peak["fp32"]) for p in (16, 4)]
     )
-    assert "of it reached" in told(capsys, "recommend", *SMALL)[1]
+    mfu = round(100 * oracle.estimate(model, system, "data:16", 1024).rates()["mfu"])
+    assert f"MFU {mfu}%" in told(capsys, "recommend", *SMALL)[1]
 
 
 def test_an_answer_goes_into_a_file_whole_or_not_at_all(capsys: Any, tmp_path: Path) -> None:

@@ -26,12 +26,15 @@ RESULT = {"--json", "--format", "-o", "--output"}
 MODEL = {"--sequence", "--layers", "--vocab", "--train", "--inference"}
 PREDICT = MODEL | ALWAYS | RESULT | {"--dataset", "--max-memory", "--precision", "--optimizer",
                              "--ideal", "--gamma", "--algorithm", "--profile",
-                             "--software", "--any", "--grow"}  # fmt: skip
+                             "--software", "--any", "--grow", "--reading",
+                             "--shuffle", "--epochs"}  # fmt: skip
 BATCH = {"--batch", "--batch-per-device"}
+LENGTH = {"--to-target", "--tokens", "--steps"}
 OPTIONS = {
-    "recommend": PREDICT | BATCH | {"--devices", "--top", "--objective", "--only", "--without",
-                                    "--all", "--risk", "--fastest"},
-    "estimate": PREDICT | BATCH | {"--plan"},
+    "recommend": PREDICT | BATCH | LENGTH | {
+        "--devices", "--top", "--objective", "--only", "--without", "--all", "--risk", "--fastest",
+    },
+    "estimate": PREDICT | BATCH | LENGTH | {"--plan"},
     "specs": ALWAYS | RESULT | {"--kind"},
     "sweep": PREDICT | BATCH | {"--devices", "--each", "--plan", "--what-if", "--objective",
                                 "--only", "--without", "--jobs", "--out", "--shard",
@@ -120,6 +123,7 @@ def check_contract(found: Any, devices: int, batch: int) -> None:
         parts = [plan["memory"][kind] for kind in KINDS]
         assert sum(parts) == pytest.approx(plan["memory"]["total"])
         total = sum(plan["compute"].values()) + sum(m["exposed"] for m in plan["exchange"])
+        total += plan["reading"]["exposed"] if plan["reading"] else 0.0
         assert total == pytest.approx(seconds["iteration"], rel=1e-9)
         for message in plan["exchange"]:
             for name, kind in MESSAGE_FIELDS.items():
@@ -136,6 +140,7 @@ def test_json_of_recommend(capsys: Any) -> None:
     assert all(plan["feasible"] for plan in found["plans"])
     assert found["plans"][0]["seconds"]["epoch"] == pytest.approx(
         found["plans"][0]["seconds"]["iteration"] * 1281167 / 1024
+        + found["plans"][0]["reading"]["seconds"]  # of the first batch, which nothing hides
     )
 
 

@@ -55,6 +55,14 @@ def costs_agree(graph, groups, schedule):
     assert short.phi == pytest.approx(full.phi, rel=1e-12)
 
 
+def test_groups_on_a_cube_mesh_count_in_short_as_in_full():
+    graph = Topology(catalogue.system("dgx-1-v100").levels, 32)
+    for size, stride in ((2, 1), (4, 1), (8, 1), (2, 4), (4, 2), (4, 8), (32, 1)):
+        for op, name in (("allreduce", "ring"), ("alltoall", "pairwise")):
+            groups = RankGroups.of(((size, stride),), 32)
+            costs_agree(graph, groups, named(op, name).schedule(size, groups.inner(8)))
+
+
 @st.composite
 def trees(draw):
     """A tower of levels of any sizes, ports and spreads, and a job on part of it."""

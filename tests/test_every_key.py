@@ -13,19 +13,18 @@ from conftest import SYSTEM
 from test_mistakes import TOY
 
 import oracle
-from oracle.ask.explain.explanation import explain
+from oracle.ask.explain.factors import anatomy
 from oracle.commands.cli import main
 from oracle.network import contention
 from oracle.network.collectives import ALGORITHMS
 from oracle.network.topology import KINDS
 from oracle.predict.defaults import options_for
 from oracle.predict.estimate import estimate
-from oracle.spec import catalogue, system
+from oracle.spec import catalogue, storage, system
 from oracle.spec.plausible import warnings
 
 # keys that a later feature brings to life, and its subject
 LATER = {
-    "Storage.local": "reading", "Storage.metadata": "reading", "Dataset.files": "reading",
     "Device.price": "money",
     "Calibrated.uncertainty.base": "calibration", "Calibrated.uncertainty.latency": "calibration",
 }  # fmt: skip
@@ -92,10 +91,23 @@ def answers(where: Any) -> Iterator[Callable[[Any], str]]:
 
         yield answer
     yield offers
-    data = oracle.model("resnet50", "imagenet")
-    yield lambda there: json.dumps(
-        explain(data, there, "serial", 64, options_for(data, there)).to_dict()["limits"]
-    )
+
+
+def readings(where: Any) -> Iterator[Callable[[Any], str]]:
+    """How small samples are read and large ones, by few devices and by all; and writing."""
+    for name, count in (("resnet50", min(2 * where.node, where.devices)),
+                        ("deepcam", where.devices), ("llama2-7b", where.devices)):  # fmt: skip
+        model = oracle.model(name)
+        yield lambda there, model=model, count=count: json.dumps(
+            explain_reading(model, there, count)
+        )
+
+
+def explain_reading(model: Any, where: Any, devices: int) -> Any:
+    options = options_for(model, where, reading="best")
+    found = anatomy(model, where, f"data:{devices}", 64 * devices, options)
+    told = found.shown.plan_dict(0)
+    return told["reading"], told["seconds"], [note.words for note in found.notes]
 
 
 def offers(where: Any) -> str:
@@ -108,9 +120,9 @@ def offers(where: Any) -> str:
     ])  # fmt: skip
 
 
-def moves(where: Any, other: Any) -> bool:
-    """Whether any answer of a system is another on the other."""
-    for answer in answers(where):
+def moves(where: Any, other: Any, first: bool = False) -> bool:
+    """Whether any answer of a system is another on the other; `first` what reading takes."""
+    for answer in (*(readings(where) if first else ()), *answers(where)):
         try:
             if answer(where) != answer(other):
                 return True
@@ -130,12 +142,14 @@ def held(kind: str) -> dict[str, list[tuple[Any, Any]]]:
     return found
 
 
-@pytest.mark.parametrize("kind", ["System.", "Level.", "Storage.", "Device.", "Curve.",
-                                  "Calibrated."])  # fmt: skip
+@pytest.mark.parametrize("kind", [
+    "System.", "Level.", "SharedFiles.", "Disk.", "Host.", "Device.", "Curve.", "Calibrated.",
+])  # fmt: skip
 def test_every_number_of_a_system_moves_an_answer(kind: str) -> None:
     found = held(kind)
-    assert found or kind == "System."
-    dead = {key for key, pairs in found.items() if not any(moves(*pair) for pair in pairs)}
+    assert found or kind in ("System.", "Host.")
+    stores = kind in ("SharedFiles.", "Disk.", "Host.")
+    dead = {key for key, pairs in found.items() if not any(moves(*pair, stores) for pair in pairs)}
     assert dead <= set(LATER), "a number that changes nothing: use it, or refuse the key"
 
 
@@ -150,7 +164,7 @@ def test_every_number_of_a_data_set_moves_an_answer() -> None:
             if model is None or key == "Dataset.sample":  # a shape, which a model must have
                 continue
             one, two = (
-                explain(what, where, "serial", 64, options_for(what, where)).to_dict()
+                explain_reading(what, where, 16)
                 for what in (oracle.model(model, each) for each in (data, other))
             )
             dead[key] = dead.get(key, True) and json.dumps(one) == json.dumps(two)
@@ -164,7 +178,8 @@ def _reads(model: str, data: Any) -> bool:
 
 def test_what_waits_is_a_key() -> None:
     """And leaves the list when a feature reads it."""
-    known = {"Storage": system.Storage, "Dataset": oracle.Dataset, "Device": oracle.Device,
+    known = {"SharedFiles": storage.SharedFiles, "Disk": storage.Disk, "Host": storage.Host,
+             "Dataset": oracle.Dataset, "Device": oracle.Device,
              "Calibrated": system.Calibrated}  # fmt: skip
     for key in LATER:
         kind, name, *_ = key.split(".")

@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import contextlib
+import math
 import random
 import time
 from pathlib import Path
 
 import pytest
 
-from oracle.calibration import structure
+from oracle.calibration import storage, structure
 from oracle.readers import logs
+from oracle.readers.storage_samples import usable
 from oracle.spec import catalogue
 
 DATA = Path(__file__).parent / "data"
@@ -64,6 +66,10 @@ def survives(data: bytes) -> str:
         assert 0 < sample.seconds < 1e9
         assert 0 <= sample.nbytes <= logs.LARGEST_MESSAGE
         assert sample.ranks is None or sample.ranks > 0
+    if reading.storage:
+        assert all(map(usable, reading.storage))
+        for limit in storage.fits([reading])[0].limits:
+            assert 0 < limit.value < math.inf
     return "read"
 
 
@@ -124,6 +130,14 @@ MONSTERS = {
     "star": b"".join(b"SwitchName=s%d Switches=s[0-99]\n" % i for i in range(1000)),
     "continued": b"SwitchName=a Nodes=" + b"\\\n" * 2**18,
     "yaml": b"- topology: a\n  tree: " + b"[" * 2**18,
+    "fio": b"x: (g=0): rw=read, bs=4K, ioengine=sync\n"
+    + b"x: (groupid=0, jobs=1): err= 0\n  read: IOPS=5, BW=1KiB/s (\n" * 2**13,
+    "fio jobs": b'{"fio version":"x","jobs":['
+    + b'{"groupid":0,"read":{"bw_bytes":9,"iops":3}},' * 2**14
+    + b"1]}",
+    "mdtest": b"mdtest-1 was launched with 4 total task(s) on 2 nodes\n"
+    + b"   File stat  1.0 1.0 1.0 0.0\n" * 2**15,
+    "ior": b"access bw(MiB/s) xfer(KiB)\n" + b"read 5.0 4.0\n" * 2**16,
     "gpus": b"GPU0 " + b" ".join(b"GPU%d" % i for i in range(1, 2**14)) + b"\nGPU0 X NV1",
 }
 

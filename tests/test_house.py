@@ -23,10 +23,11 @@ FLOORS = [
     {"spec"},
     {"models"},
     {"kernels"},
-    {"network"},
+    {"network", "storage"},
     {"plan"},
     {"readers", "executor"},
     {"predict"},
+    {"run"},
     {"calibration"},
     {"writers"},
     {"ask"},
@@ -155,6 +156,8 @@ WRITE = {
     "ask/sweep/ledger.py": "rows as they come", "ask/sweep/crew.py": "a worker's pipes",
     "executor/records.py": "samples as they come", "executor/launch.py": "logs of ranks",
     "executor/disk.py": "a file made to be read back",
+    "executor/loading/files.py": "samples, which are what is measured",
+    "executor/loading/throttle.py": "a mapped file",
     "executor/rank.py": "progress", "executor/heartbeat.py": "a mapped file",
 }  # fmt: skip
 READS = {

@@ -10,6 +10,7 @@ from typing import Any
 import yaml
 
 import oracle
+from oracle.run.target import to_target, training
 from oracle.spec import catalogue
 from oracle.spec.files import read_text
 
@@ -51,6 +52,9 @@ def answers(tree: Any) -> Iterator[str]:
     for plans in (["serial"], some if model.tokens.any() else ["data:4", "spatial:2"]):
         found = oracle.estimate(model, "dgx-a100", plans, 16, any_plan=True, precision="bf16")
         yield json.dumps(found.to_dict()["plans"])
+    if model.convergence:
+        found = oracle.estimate(model, "dgx-a100", ["data:16"] * 2, [16, 2**20])
+        yield json.dumps([training(found, row, to_target(found, row)).to_dict() for row in (0, 1)])
 
 
 def moves(tree: Any, path: tuple[Any, ...], value: Any, before: list[str]) -> bool:

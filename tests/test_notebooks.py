@@ -12,8 +12,8 @@ BOOKS = sorted((Path(__file__).parents[1] / "notebooks").glob("*.ipynb"))
 LARGEST = 150_000
 
 
-def test_there_are_six() -> None:
-    assert [path.name[:2] for path in BOOKS] == ["01", "02", "03", "04", "05", "06"]
+def test_there_are_seven() -> None:
+    assert [path.name[:2] for path in BOOKS] == ["01", "02", "03", "04", "05", "06", "07"]
 
 
 @pytest.mark.parametrize("path", BOOKS, ids=lambda path: path.stem)

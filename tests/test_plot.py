@@ -272,6 +272,7 @@ COMMANDS = {
     "memory": "resnet50 abci --batch 128 --plan data:8 --plan filter:8",
     "pareto": "resnet50 abci --devices 8 --batch 128 --top 5",
     "timeline": "resnet50 abci --plan pipeline:4,segments=8 --batch 64",
+    "roofline": "resnet50 abci --plan data:8 --batch 64",
     "contention": "abci --devices 16 --pattern 4x4",
 }
 

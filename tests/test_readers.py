@@ -23,8 +23,9 @@ def test_every_module_of_the_folder_is_a_format() -> None:
     assert set(names) == {path.stem for path in Path(logs.__file__).parent.glob("*.py")} - {
         "__init__"
     }
-    assert names == ["csv_table", "measurement", "nccl_json", "nccl_topology",
-                     "oneccl_benchmark", "gpcnet", "intel_mpi", "nccl_tests", "nvbandwidth", "osu",
+    assert names == ["csv_table", "dlio", "fio", "measurement", "mlperf_storage", "nccl_json",
+                     "nccl_topology", "oneccl_benchmark", "storage_measurement", "gpcnet",
+                     "intel_mpi", "ior", "mdtest", "nccl_tests", "nvbandwidth", "osu",
                      "p2p_bandwidth_latency", "perftest", "nvidia_smi_topo",
                      "slurm_topology"]  # fmt: skip
     assert len({each.TITLE for each in logs.formats()}) == len(names)

@@ -7,6 +7,7 @@ import re
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 import yaml
 
@@ -14,6 +15,7 @@ from oracle.models.model import model, network
 from oracle.network.topology import KINDS, Topology
 from oracle.plan.launchable import software
 from oracle.spec import catalogue
+from oracle.spec.basis import WORDS, basis
 
 FOLDERS = ("datasets", "devices", "models", "software", "systems")
 FILES = [path for folder in FOLDERS for path in catalogue.shipped(folder).values()]
@@ -135,6 +137,70 @@ def test_data_sets_of_the_fanstore_study() -> None:
         assert data.size == size
 
 
+@pytest.mark.parametrize("name", catalogue.shipped("datasets"))
+def test_a_data_set_says_how_it_lies_on_disk(name: str) -> None:
+    """Files, their format and directories; bytes that its values can have; what files hold."""
+    data = catalogue.dataset(name)
+    assert data.files
+    assert data.format
+    assert data.directories
+    if data.size is None:
+        assert name == "openproteinset", "nobody says how large its alignments are"
+        return
+    each = data.size / data.samples
+    # of graphs the extent is that of their atoms; of a kidney's case one patch is used
+    if data.sample and name not in ("oc20-2m", "kits19"):
+        assert 0.02 < each / np.prod(data.sample, dtype=float) < 8, "bytes a value"
+    if data.format == "files":
+        assert data.files >= data.samples, "one sample a file"
+    else:
+        assert data.files <= data.samples, "a sample is not cut over files"
+    if data.spread:  # sizes that nobody packs differ only where subjects do
+        assert 0 < data.spread < 1
+    if data.format in ("hdf5", "array"):
+        assert data.decode == 0, "values lie as they are used"
+
+
+@pytest.mark.parametrize("name", catalogue.shipped("systems"))
+def test_a_systems_storage_is_within_its_network(name: str) -> None:
+    """All nodes read no less than one; disks write no faster than they read; sources are named."""
+    system = catalogue.system(name)
+    said = system.storage
+    if said is None:
+        return
+    assert said.source
+    if said.shared is not None:
+        assert said.shared.source
+        assert (said.shared.per_node or 0) <= said.shared.bandwidth
+        assert (said.shared.write or 0) <= said.shared.bandwidth
+    if said.local is not None:
+        assert (said.local.write or 0) <= said.local.read
+
+
+def test_storage_of_machines_typed_in_once_more() -> None:
+    """(shared read, a node's disk read, its room, host memory, cores), as their centres say."""
+    table = {
+        "abci": (105e9, 3.2e9, 1.6e12, 384 * 2**30, 40),
+        "summit": (2.5e12, 5.5e9, 1.4e12, 512e9, 42),
+        "frontier": (10e12, 5.5e9, 3.84e12, 512e9, 64),
+        "lumi": (240e9, None, None, 512 * 2**30, 64),
+        "alps": (782e9, None, None, 512e9, 288),
+        "perlmutter": (5e12, None, None, 256e9, 64),
+        "frontera": (120e9, 0.5e9, 144e9, 192e9, 56),
+        "dgx-a100": (1e12, 25e9, 30e12, 2e12, 128),
+        "eos": (720e9, None, None, 2e12, 112),
+    }
+    for name, (shared, read, room, memory, cores) in table.items():
+        system = catalogue.system(name)
+        assert system.storage is not None
+        assert system.host is not None
+        files, disk = system.storage.shared, system.storage.local
+        assert (files and files.bandwidth) == shared, name
+        assert (disk and disk.read) == read, name
+        assert (disk and disk.capacity) == room, name
+        assert (system.host.memory, system.host.cores) == (memory, cores), name
+
+
 def test_systems_of_the_papers() -> None:
     """Devices and a node's bandwidth, typed in once more: (devices, a node, inside, outside)."""
     table = {
@@ -188,3 +254,44 @@ def test_a_wheel_carries_every_file() -> None:
         pytest.skip("installed in place: the files are read from the checkout")
     for path in FILES:
         assert f"oracle/spec/shipped/{path.parent.name}/{path.name}" in held
+
+
+@pytest.mark.parametrize("name", sorted(catalogue.shipped("systems")))
+def test_a_system_says_what_its_numbers_stand_on(name: str) -> None:
+    """The words follow from what is in the files, read here as text."""
+    said = yaml.safe_load(catalogue.shipped("systems")[name].read_text(encoding="utf-8"))
+    system = catalogue.system(name)
+    found = {one.part: one for one in basis(system)}
+    links = {
+        part
+        for part, some in (
+            ("inside a node", system.inside > 0),
+            ("between nodes", system.inside < len(system.levels)),
+        )
+        if some
+    }
+    assert set(found) == {"kernels", "storage"} | links
+    assert all(one.word in WORDS and one.told for one in found.values())
+    assert (found["storage"].word == "not said") == ("storage" not in said)
+    device = catalogue.shipped("devices")[said["device"]].read_text(encoding="utf-8")
+    curves = yaml.safe_load(device).get("kernels") or []
+    timed = {curve["family"] for curve in curves if curve.get("origin") != "assumed"}
+    assert (found["kernels"].word == "measured") == bool(timed)
+    assert all(family in found["kernels"].told for family in timed)
+    inside = {level.name for level in system.levels[: system.inside]}
+    logs = said.get("library", []) + (shared_collectives(said.get("collectives")))
+    for part in links:
+        mine = [one for one in logs if (one["level"] in inside) == (part == "inside a node")]
+        assert (found[part].word == "calibrated") == bool(mine)
+        assert all(one["source"].strip() in found[part].told for one in mine)
+
+
+def shared_collectives(named: Any) -> list[dict[str, Any]]:
+    """The entries of a file of collectives, or those that stand in the system's own."""
+    if not isinstance(named, str):
+        return named or []
+    folder = ROOT / "specs" / "collectives"
+    found: list[dict[str, Any]] = yaml.safe_load(
+        (folder / f"{named}.yaml").read_text(encoding="utf-8")
+    )["collectives"]
+    return found

@@ -24,7 +24,8 @@ from oracle.spec.files import SPEC as LARGEST
 from oracle.spec.json_schema import json_schema
 from oracle.spec.schema import Between, fields_of
 from oracle.spec.software import Software
-from oracle.spec.system import Calibrated, Level, Storage, System
+from oracle.spec.storage import Disk, Host, SharedFiles
+from oracle.spec.system import Calibrated, Level, System
 from oracle.spec.units import Quantity, parse
 
 SYSTEM = """\
@@ -277,7 +278,9 @@ HOMES: dict[str, tuple[type, str, list[Any]]] = {
     "transformer": (Transformer, "model", ["transformer"]),
     "curve": (Curve, "system", ["device", "kernels", 0]),
     "calibrated": (Calibrated, "system", ["collectives", 0]),
-    "storage": (Storage, "system", ["storage"]),
+    "shared": (SharedFiles, "system", ["storage", "shared"]),
+    "disk": (Disk, "system", ["storage", "local"]),
+    "host": (Host, "system", ["host"]),
 }
 
 
@@ -293,7 +296,9 @@ def whole(kind: str) -> dict[str, Any]:
     found["device"]["kernels"] = [{"family": "gemm", "source": "made up"}]
     found["collectives"] = [{"op": "allreduce", "level": "node", "algorithm": "ring",
                              "bandwidth": "1 GB/s", "source": "made up"}]  # fmt: skip
-    found["storage"] = {"bandwidth": "1 GB/s", "source": "made up"}
+    found["storage"] = {"shared": {"bandwidth": "1 GB/s"}, "local": {"read": "1 GB/s"},
+                        "source": "made up"}  # fmt: skip
+    found["host"] = {"memory": "64 GiB", "cores": 8, "source": "made up"}
     return found
 
 

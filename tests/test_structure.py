@@ -91,11 +91,19 @@ def test_bridges_are_a_level_of_their_own() -> None:
     assert "unevenly" in reading.levels[0]["note"]
 
 
-def test_a_cube_mesh_is_taken_as_switched_and_says_so() -> None:
+def test_a_cube_mesh_is_read_link_by_link() -> None:
     (node, network) = logs.read(LOGS / "cube-mesh.txt").levels
-    assert (node["devices"], node["kind"], node["ports"]) == (8, "switch", 6)
-    assert "not every pair" in node["note"]
+    assert (node["devices"], node["kind"], node["ports"]) == (8, "mesh", 6)
+    assert node["wires"] == catalogue.system("dgx-1-v100").levels[0].wires
     assert network["ports"] == 4
+
+
+def test_links_that_leave_two_far_apart_are_taken_as_switched_and_said_so() -> None:
+    chain = BRIDGED.replace("GPU1 NV4 X SYS", "GPU1 NV4 X NV4").replace(
+        "GPU2 SYS SYS X", "GPU2 SYS NV4 X")  # fmt: skip
+    (node,) = parsed(chain).levels
+    assert (node["devices"], node["kind"]) == (4, "switch")
+    assert "not every pair" in node["note"]
 
 
 def test_the_dump_of_nccl_and_the_matrix_agree() -> None:
@@ -123,19 +131,20 @@ def test_what_agrees_changes_nothing(tmp_path: Path) -> None:
 def test_what_differs_is_taken_said_and_sourced(toy: Path, tmp_path: Path) -> None:
     found = onto(toy, "cube-mesh.txt")
     assert said(found, "node") == {
-        "devices": ("4", "8", "changed"), "kind": ("mesh", "switch", "changed"),
-        "link": ("nvlink", "nvlink", "agrees"), "ports": ("6", "6", "agrees")}  # fmt: skip
+        "devices": ("4", "8", "changed"), "kind": ("mesh", "mesh", "agrees"),
+        "link": ("nvlink", "nvlink", "agrees"), "ports": ("6", "6", "agrees"),
+        "wires": ("not said", "24 between pairs", "added")}  # fmt: skip
     assert said(found, "room") == {
         "devices": ("64", "128", "changed"), "ports": ("not said", "4", "added")}  # fmt: skip
     text = found.text()
-    assert "node: devices 8: changed, was 4 (not every pair has the same NVLinks" in text
+    assert "node: devices 8: changed, was 4; nvidia-smi topo -m" in text
     assert "room: ports 4: added; nvidia-smi topo -m, cube-mesh.txt" in text
     found.write(tmp_path / "new.yaml")
     known = catalogue.system(tmp_path / "new.yaml")
     assert [(x.devices, x.ports, x.bandwidth) for x in known.levels] == [
         (8, 6, 25e9), (128, 4, 12.5e9)]  # fmt: skip
     assert known.levels[0].source == (
-        "vendor; devices 8 (was 4), kind switch (was mesh): nvidia-smi topo -m, cube-mesh.txt"
+        "vendor; devices 8 (was 4), wires 24 between pairs: nvidia-smi topo -m, cube-mesh.txt"
     )
     written = (tmp_path / "new.yaml").read_text()
     assert written.startswith("# a cluster as its vendor describes it\nname: toy\n")

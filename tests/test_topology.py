@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter, deque
-from itertools import pairwise, product
+from itertools import combinations, pairwise, product
 
 import numpy as np
 import pytest
@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 
 from oracle.network import topology
 from oracle.network.topology import KINDS, Topology
+from oracle.network.topology.rings import relay, rings
 from oracle.spec import catalogue
 from oracle.spec.document import SpecError
 from oracle.spec.system import Level
@@ -327,3 +328,81 @@ def test_folding_the_way_down_keeps_what_a_period_holds(data):
     folded = np.bincount(graph.route_and_level(part, target, target % hosts)[0].ravel(),
                          minlength=graph.links + 1)  # fmt: skip
     assert whole[:-1].max() == folded[:-1].max()
+
+
+# meshes whose pairs are not all joined alike, and the rings that they have room for
+
+CUBE_MESH = catalogue.system("dgx-1-v100").levels[0]
+
+
+def among(level, count):
+    """Links between each two of a level's first devices."""
+    links = np.zeros((level.devices, level.devices), int)
+    for a, b in (map(int, wire.split("-")) for wire in level.wires):
+        links[a, b] += 1
+        links[b, a] += 1
+    return tuple(tuple(row) for row in links[:count, :count].tolist())
+
+
+def laid(links):
+    """Links that a set of rings takes of each pair, one way; a relay where two have none."""
+    taken = np.zeros((len(links), len(links)))
+    for order, many in rings(links):
+        assert sorted(order) == list(range(len(links)))
+        for way in (order, order[::-1]):
+            for a, b in pairwise((*way, way[0])):
+                stops = (a, b) if links[a][b] else (a, relay(links, a, b), b)
+                for one, other in pairwise(stops):
+                    taken[one, other] += many / 2
+    return taken
+
+
+def test_as_many_rings_close_among_devices_of_a_cube_mesh_as_nccl_finds():
+    """Bus bandwidth that NCCL reaches there over 22.5 GB/s, which two devices get of one link."""
+    for count, found in zip(range(2, 9), (1, 2, 4, 2, 2, 4, 6), strict=True):
+        links = among(CUBE_MESH, count)
+        assert sum(many for _, many in rings(links)) == found
+        assert (laid(links) <= np.array(links)).all()
+
+
+@pytest.mark.parametrize("width", [3, 4, 5, 6, 8])
+@pytest.mark.parametrize("each", [1, 2, 4])
+def test_rings_of_an_even_mesh_take_every_link(width, each):
+    links = tuple(tuple(each * (a != b) for b in range(width)) for a in range(width))
+    assert np.allclose(laid(links), np.array(links))
+
+
+@settings(deadline=None, max_examples=40, derandomize=True)
+@given(st.integers(3, 6), st.randoms(use_true_random=False))
+def test_no_link_carries_more_rings_than_it_is_wide(width, random):
+    links = np.zeros((width, width), int)
+    for a, b in combinations(range(width), 2):
+        links[a, b] = links[b, a] = random.choice((0, 1, 1, 2))
+    if ((links @ links + links)[~np.eye(width, dtype=bool)] == 0).any():
+        return
+    links = tuple(map(tuple, links.tolist()))
+    assert (laid(links) <= np.array(links)).all()
+    assert sum(many for _, many in rings(links)) <= min(map(sum, links))
+
+
+def test_messages_of_a_cube_mesh_go_by_wires():
+    graph = Topology((CUBE_MESH,), 8)
+    for source, target in product(range(8), repeat=2):
+        used = crossed(graph, source, target)
+        assert walk(graph, source, target)
+        assert len(used) <= 2
+    links = among(CUBE_MESH, 8)
+    for (a, b), many in np.ndenumerate(np.array(links)):
+        if many:
+            (link,) = graph.route(np.array([a]), np.array([b]))[:, 0][:1]
+            assert graph.capacity[link] == many * CUBE_MESH.bandwidth
+
+
+@pytest.mark.parametrize(("wires", "said"), [
+    (["0-1"], "do not join"), (["0-1", "0-2", "0-4"], "`0-4` is no pair"),
+    (["0-1", "1-2", "2-3"], "more than one unit apart"), (["0-1", "0-2", "0-2", "0-3"], "ports"),
+    (["0-1", "0-2", "up"], "`up` is no pair"),
+], ids=["few", "beyond", "apart", "ports", "word"])  # fmt: skip
+def test_wires_that_do_not_join_a_level_are_refused(wires, said):
+    level = Level("node", 4, B, 1e-6, "made up", kind="mesh", ports=3, wires=tuple(wires))
+    assert said in level.loose(1).what

@@ -9,6 +9,8 @@ entries       a fit as `collectives:` entries of a spec, and in words
 concurrency   several groups at once against one alone: contention, measured
 trust         whether logs contradict the system, each other or themselves
 streams       what tests between pairs say of links
+storage       shared files and disks, fitted to measured rates
+storage_trust  whether those rates contradict the system, or each other
 structure     levels and ports of a system, as topology files describe them
 runs          factors of a machine and its software from logs of training runs
 run_parts     parts of a logged run beside what is predicted of them

@@ -18,6 +18,7 @@ from typing import Any
 
 import numpy as np
 
+from oracle.calibration import storage as of_storage
 from oracle.calibration.concurrency import ConcurrentGroups, concurrent
 from oracle.calibration.entries import entries, formula, notes, source_of
 from oracle.calibration.fit import Envelope, Floats, Mask
@@ -102,6 +103,12 @@ class Calibration(Tabular):
     libraries: tuple[LibraryFit, ...]
     refused: tuple[tuple[str, str], ...]  # what, why
     structure: Structure
+    storage: tuple[of_storage.StorageFit, ...] = ()
+
+    @property
+    def told(self) -> bool:
+        """Whether the readings say anything of the system."""
+        return bool(self.fits or self.structure.findings or any(one.limits for one in self.storage))
 
     @property
     def entries(self) -> tuple[Calibrated, ...]:
@@ -133,6 +140,7 @@ class Calibration(Tabular):
                  for found in self.structure.findings if found.field == "share"]  # fmt: skip
         lines += [line for fit in self.libraries for line in fit.text()]
         lines += [reading.summary() for reading in self.readings] + self.structure.text()
+        lines += [line for one in self.storage for line in one.text()]
         for fit in self.fits:
             pool, big = fit.pool, fit.pool.nbytes >= 65536
             ranks = ", ".join(f"{p:.0f}" for p in np.unique(pool.ranks))
@@ -179,6 +187,7 @@ class Calibration(Tabular):
             ],
             "fits": [_as_dict(fit) for fit in self.fits],
             "library": [_library(fit) for fit in self.libraries],
+            "storage": [each.to_dict() for each in self.storage],
             "refused": [{"what": what, "why": why} for what, why in self.refused],
             "datasheet": list(self.remaining),
             "crowds": [asdict(each) for each in self.concurrent],
@@ -212,6 +221,9 @@ class Calibration(Tabular):
             levels = {fit.level for fit in self.libraries}
             kept = [each for each in self.system.library if each.level not in levels]
             text = with_block(text, library_block([*kept, *(fit.entry for fit in self.libraries)]))
+        measured = of_storage.put(self.before.storage, self.storage) if self.storage else None
+        if measured:
+            text = with_block(text, of_storage.block(measured))
         fresh = {(fit.pool.op, fit.pool.level) for fit in self.fits}
         old = [e for e in self.system.collectives if (e.op, e.level) not in fresh]
         if not entries and old == list(self.before.collectives):
@@ -238,8 +250,11 @@ class Calibration(Tabular):
             ) from None
 
 
-def calibrate(readings: Iterable[Reading], system: Any) -> Calibration:
-    """Fit all that the readings can tell about a system: a name, a path, or a `System`."""
+def calibrate(readings: Iterable[Reading], system: Any, files: str = "") -> Calibration:
+    """Fit all that the readings can tell about a system: a name, a path, or a `System`.
+
+    Rates of files are of `files`, "shared" or "local", where the readings do not say.
+    """
     readings = tuple(readings)
     before = catalogue.system(system)
     structure = learned(readings, before)
@@ -263,7 +278,7 @@ def calibrate(readings: Iterable[Reading], system: Any) -> Calibration:
         fits.append(CollectiveFit(pool, found, own, said))
     return Calibration(
         spec, before, original, origin, readings, tuple(fits), tuple(libraries), tuple(refused),
-        structure,
+        structure, of_storage.fits(readings, files),
     )  # fmt: skip
 
 

@@ -23,6 +23,7 @@ from oracle.network.collectives import ALGORITHMS, menu
 from oracle.network.contention.cost import schedule_costs
 from oracle.network.contention.groups import RankGroups, closest_devices
 from oracle.network.contention.library import CHANNELS, TREES, Term, factors, terms
+from oracle.network.contention.ring_sets import laid_out
 from oracle.network.topology import network_of
 from oracle.readers.logs import Sample
 from oracle.spec.system import FACTORS, System
@@ -188,6 +189,6 @@ def _terms(system: System, op: str, ranks: int, nodes: int) -> Iterator[Term]:
     inner = groups.inner(closest_devices(system))
     offer = nccl.offered(menu(op, ranks, inner), nodes > 1)
     run = [ALGORITHMS[by.like[0]][by.name] if by.like[0] else by for by in offer]
-    costs = schedule_costs(bare, groups, [by.schedule(ranks, inner) for by in run])
+    costs = schedule_costs(bare, groups, [laid_out(by, bare, groups, inner) for by in run])
     for by, cost in zip(offer, costs, strict=True):
         yield from terms(by, cost.repeated(by.like[1]), bare, ranks, system.inside, nodes > 1)

@@ -134,6 +134,10 @@ def with_levels(text: str, old: Sequence[Level], new: Sequence[Level]) -> str:
     return before + items[0] + "".join(written) + after
 
 
+def _item(value: float | str) -> str:
+    return value if isinstance(value, str) else f"{value:g}"
+
+
 def _level(level: Level) -> str:
     """One item of `levels:`: what differs from the defaults, and the link in any case."""
     lines = [f"- name: {_word(level.name)}", f"devices: {level.devices}", f"link: {level.link}"]
@@ -142,17 +146,17 @@ def _level(level: Level) -> str:
         if one.name in ("name", "devices", "link", "source", "bandwidth", "latency"):
             continue
         if value != one.default:
-            said = [f"{x:g}" for x in value] if isinstance(value, tuple) else None
+            said = [*map(_item, value)] if isinstance(value, tuple) else None
             words = f"[{', '.join(said)}]" if said else value if isinstance(value, str) else None
             lines.append(f"{one.name}: {words or f'{value:g}'}")
-    lines += [f"bandwidth: {_quantity(level.bandwidth, 'B/s')}"]
-    lines += [f"latency: {_quantity(level.latency, 's')}", "source: >-"]
+    lines += [f"bandwidth: {quantity(level.bandwidth, 'B/s')}"]
+    lines += [f"latency: {quantity(level.latency, 's')}", "source: >-"]
     lines += textwrap.wrap(plain(level.source), 94, initial_indent="  ", subsequent_indent="  ",
                            break_long_words=False, break_on_hyphens=False)  # fmt: skip
     return lines[0] + "\n" + textwrap.indent("\n".join(lines[1:]) + "\n", "  ")
 
 
-def _quantity(value: float, unit: str) -> str:
+def quantity(value: float, unit: str) -> str:
     """As short as it can be said without changing it."""
     short = (show(value, unit, digits) for digits in (3, 5, 8))
     return next((text for text in short if parse(text, unit) == value), exact(value, unit))

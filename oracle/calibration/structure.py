@@ -19,7 +19,7 @@ from oracle.spec.system import Level, System
 from oracle.spec.units import parse, show
 
 TREES = ("switch", "fat-tree", "rail")  # what a tree of switches may say something of
-FIELDS = ("devices", "kind", "link", "ports")
+FIELDS = ("devices", "kind", "link", "ports", "wires")
 
 
 @dataclass(frozen=True, slots=True)
@@ -130,6 +130,7 @@ def _node(
         name = like.name if like.name not in {x.name for x in new} else str(one["name"])
         facts = {field: one[field] for field in FIELDS if field in one}
         facts.setdefault("ports", like.ports if alike else None)
+        facts.setdefault("wires", ())
         new.append(_changed(like, name, facts, one, found))
     node, before = new[-1].devices, old[-1].devices
     outer = []
@@ -234,7 +235,7 @@ def _changed(
     for field, value in facts.items():
         before = getattr(like, field) if own else None
         before = None if before == () else before
-        if value is None and before is None:
+        if value in (None, ()) and before is None:
             continue
         verdict = "agrees" if value == before else "added" if before is None else "changed"
         if not (quiet and verdict == "agrees"):
@@ -258,6 +259,8 @@ def _changed(
 
 
 def _word(value: Any) -> str:
+    if isinstance(value, tuple) and value and isinstance(value[0], str):
+        return f"{len(value)} between pairs"
     if isinstance(value, tuple):
         return f"[{', '.join(map(_word, value))}]"
     return "not said" if value is None else f"{value:g}" if isinstance(value, float) else str(value)

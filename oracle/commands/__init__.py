@@ -7,6 +7,7 @@ settings    defaults of options from the environment and from files
 job         the answer of `import job`
 calibrate_run   that of `calibrate run`
 machine     the answers of `measure machine` and `measure kernels`
+reading     samples that verbs read for real: which, from where, how
 launching   ranks on this machine: the options, and how they end
 shells      completions for shells, and the manual page
 recommend estimate explain sweep report plot specs import_ export measure calibrate run compare

@@ -1,6 +1,7 @@
-"""Fit α, β or kernel curves to measurements, and write them beside the datasheet's values.
+"""Fit α, β, storage or kernel curves to measurements, and write them beside the datasheet's values.
 
 oracle calibrate FILE... --onto SYSTEM -o NEW.yaml           logs of benchmarks, files of topology
+oracle calibrate fio.json mdtest.out SYSTEM --files shared   rates of files, as `storage:`
 oracle calibrate a.log:nodes=2,ranks=16 b/ - SYSTEM          the same: a folder, standard input,
                                                              and what a log does not say
 oracle calibrate compute TABLE... --onto DEVICE -o NEW.yaml  measured kernels
@@ -38,6 +39,10 @@ def arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("-o", "--output", metavar="NEW.yaml", help="the new spec; never the old")
     parser.add_argument("--ranks", type=whole, metavar="P", help="where the logs do not say")
     parser.add_argument("--nodes", type=whole, metavar="N", help="where the logs do not say")
+    parser.add_argument("--files", dest="files_of", choices=["shared", "local"], default="",
+                        metavar="WHOSE",
+                        help="shared or local: whose files fio, mdtest and IOR read, those of all "
+                        "nodes (unless a log says) or a node's own disks")  # fmt: skip
     parser.add_argument("--plot", metavar="FILE", help="points, fits and residuals as a figure")
     calibrate_run.arguments(parser)
     result_arguments(parser, file=False)
@@ -57,8 +62,9 @@ def run(asked: argparse.Namespace) -> Answer:
     from oracle.readers.log_files import gathered
 
     files = gathered(asked.files, asked.ranks, asked.nodes)
-    note = "\n".join(filter(None, [files.text(), believed(files.readings, asked.onto)]))
-    found = calibrate(files.readings, asked.onto)
+    warned = believed(files.readings, asked.onto, asked.files_of)
+    note = "\n".join(filter(None, [files.text(), warned]))
+    found = calibrate(files.readings, asked.onto, asked.files_of)
     if asked.output:
         found.write(asked.output)
         wrote = f"wrote {asked.output}: name it where a SYSTEM is asked for"
@@ -69,7 +75,7 @@ def run(asked: argparse.Namespace) -> Answer:
 
         save(fits(found), asked.plot)
         note = "\n".join(filter(None, [note, f"wrote {asked.plot}"]))
-    code = 0 if found.fits or found.structure.findings else 1
+    code = 0 if found.told else 1
     from oracle.show.provenance import files_read, stamped
     from oracle.spec.catalogue import noted, system
 
@@ -81,12 +87,16 @@ def run(asked: argparse.Namespace) -> Answer:
     )
 
 
-def believed(readings: Sequence[Reading], name: str) -> str:
+def believed(readings: Sequence[Reading], name: str, files: str = "") -> str:
     """Warnings about logs, a line each; a SpecError where they are not of this system."""
+    from oracle.calibration import storage_trust
     from oracle.calibration.trust import concerns
     from oracle.spec.catalogue import system
 
-    found = concerns(readings, system(name))
+    found = [
+        *concerns(readings, system(name)),
+        *storage_trust.concerns(readings, system(name), files),
+    ]
     faults = [Fault("E132", each.words, Place()) for each in found if each.severity == "refuse"]
     if faults:
         raise SpecError(name, faults)

@@ -8,7 +8,7 @@ from oracle.commands.arguments import recipe_arguments, software_arguments, whol
 from oracle.commands.parser import Answer, Usage, formatted
 
 OWN = ("plan", "batch", "precision", "optimizer", "software", "any")
-OTHERS = ("onto", "ranks", "nodes", "plot")
+OTHERS = ("onto", "ranks", "nodes", "plot", "files_of")
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:

@@ -3,6 +3,7 @@
 oracle explain filter
 oracle explain E102
 oracle explain --plan "data:16 filter:4" resnet50 abci --batch 1024
+oracle explain --plan data:16 resnet50 abci --batch 512 --roofline
 """
 
 from __future__ import annotations
@@ -22,6 +23,8 @@ from oracle.commands.parser import Answer, formatted
 def arguments(parser: argparse.ArgumentParser) -> None:
     prediction_arguments(parser)
     parser.add_argument("--plan", metavar="PLAN", help='e.g. "data:16 filter:4"')
+    parser.add_argument("--roofline", action="store_true",
+                        help="FLOP against bytes of memory, network and storage")  # fmt: skip
     batch_arguments(parser)
     result_arguments(parser)
     for action in parser._actions:  # a word is enough where no plan is asked for
@@ -60,6 +63,18 @@ def run(asked: argparse.Namespace) -> Answer:
     code = 0 if found.own.shown.feasible[0] else 1
     from oracle.show.provenance import signed
 
+    if asked.roofline:
+        from oracle.ask.explain.roofline import roofline
+        from oracle.show.roofline import roofline_text
+
+        roofed = roofline(found.own.shown)
+        return formatted(
+            asked,
+            lambda: roofline_text(found.own.shown, roofed),
+            lambda: {**signed(found.to_dict(), asked), "roofline": roofed.to_dict()},
+            roofed.rows,
+            code,
+        )
     return formatted(
         asked,
         lambda: explanation_text(found),

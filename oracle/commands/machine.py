@@ -25,7 +25,7 @@ SLOWEST = 0.04  # of the collectives' time, at most for one sample
 def arguments(parser: argparse.ArgumentParser) -> None:
     """What the two take beside what all measurements do."""
     parser.add_argument("--seconds", type=whole, default=120, metavar="S",
-                        help="for `machine` and `kernels`, about; 120")  # fmt: skip
+                        help="for `machine`, `kernels` and `storage`, about; 120")  # fmt: skip
     parser.add_argument("--disk", metavar="FOLDER",
                         help="whose disk `machine` reads; the one of -o")  # fmt: skip
 
@@ -218,8 +218,9 @@ def summary(measured: Any, device: Any, where: Any, fit: Any, notes: list[str]) 
               f"{show(level.latency, 's')}" + (" (assumed)" if "assumed" in level.source else "")
               for level in where.levels]  # fmt: skip
     if where.storage:
-        local = show(where.storage.local or where.storage.bandwidth, "B/s")
-        lines.append(f"  disk       {local} on {measured.disk['file_system']}")
+        local, shared = where.storage.local, where.storage.shared
+        rate = show(local.read if local else shared.bandwidth, "B/s")
+        lines.append(f"  disk       {rate} on {measured.disk['file_system']}")
     elif measured.disk["why"]:
         lines.append(f"  disk       not measured: {measured.disk['why']}")
     lines += ["", report(fit)]

@@ -4,6 +4,7 @@
     oracle measure kernels -o kernels.csv       # one device's, for `calibrate compute`
     torchrun … oracle measure collectives -o collectives.jsonl
     oracle measure collectives --local 4 -o collectives.jsonl
+    oracle measure storage --data FOLDER -o storage.jsonl   # files/s by threads, cold and warm
     oracle measure compute --local 1 --model resnet50 --plan serial --batch 32 -o profile.jsonl
 
 Under torchrun, srun or mpirun every process joins; `--local N` starts N of them here. A run that
@@ -16,7 +17,7 @@ import argparse
 from pathlib import Path
 from typing import Any
 
-from oracle.commands import machine
+from oracle.commands import machine, reading
 from oracle.commands.arguments import either, lasting, names, result_arguments, whole
 from oracle.commands.launching import (
     ended,
@@ -33,7 +34,7 @@ EXECUTED = ["fp32", "fp64", "bf16", "fp16"]
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:
-    known = ["machine", "kernels", "collectives", "compute"]
+    known = ["machine", "kernels", "collectives", "compute", "storage"]
     parser.add_argument("what", choices=known, metavar="|".join(known), help="what to time")
     parser.add_argument("-o", "--output", required=True, metavar="FILE",
                         help="where to write: a folder for `machine`, else a file")  # fmt: skip
@@ -46,6 +47,10 @@ def arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--batch", type=whole, metavar="B", help="samples per iteration, all devices"
     )
+    reading.data_argument(parser)
+    parser.add_argument("--dataset", type=lasting, metavar="DATASET",
+                        help="files of its sizes, made in --data FOLDER, for storage")  # fmt: skip
+    parser.add_argument("--threads", type=names, metavar="1,2,4", help="of a rank, for storage")
     executed_arguments(parser)
     launch_arguments(parser)
     parser.set_defaults(backend=None)
@@ -66,6 +71,8 @@ def run(asked: argparse.Namespace) -> Answer:
         return machine.machine(asked) if asked.what == "machine" else machine.kernels(asked)
     if asked.what == "compute":
         return compute(asked)
+    if asked.what == "storage":
+        return storage(asked)
     from oracle.executor.collectives import OPERATIONS, SIZES, measure_collectives
 
     sizes = [int(size) for size in asked.sizes] if asked.sizes else SIZES
@@ -75,6 +82,34 @@ def run(asked: argparse.Namespace) -> Answer:
     )  # fmt: skip
     note = f"wrote {asked.output}; next: oracle calibrate {asked.output} --onto …"
     return measured(asked, outcome, note)
+
+
+def storage(asked: argparse.Namespace) -> Answer:
+    """Files a second of a folder, or of files that are made as a data set has them."""
+    from oracle.executor.loading.measure import measure_storage
+    from oracle.spec.units import show
+
+    if not asked.data:
+        hint = "a folder of samples, or with --dataset one to make files in"
+        raise refusal("measure", "`measure storage` needs --data", hint, "E103")
+    folder, made = reading.measured_files(asked)
+    counts = [int(each) for each in asked.threads or [] if each.isdecimal() and 0 < int(each) < 1e4]
+    if len(counts) != len(asked.threads or []):
+        raise refusal("options", "--threads are whole numbers", "--threads 1,2,4")
+    outcome, found = measure_storage(
+        Path(asked.output), folder, seconds=float(asked.seconds), threads=sorted(counts), made=made,
+        played=reading.played(asked.throttle) if asked.throttle else None, **launched(asked),
+    )  # fmt: skip
+    if not (outcome.complete and outcome.leads):
+        return ended(outcome, "")
+    lines = [
+        f"{one['operation']:5} {show(one['size'], 'B'):>9}  {one['threads']:4} threads, "
+        f"{one['nodes']} nodes  {one['per_second']:9.4g}/s  "
+        f"{show(one['size'] * one['per_second'], 'B/s'):>10}{'  from memory' * one['cached']}"
+        for one in found
+    ]
+    note = f"wrote {asked.output}; next: oracle calibrate {asked.output} --onto SYSTEM -o …"
+    return written_answer(asked, {"samples": found}, found, note, "\n".join(lines))
 
 
 def compute(asked: argparse.Namespace) -> Answer:

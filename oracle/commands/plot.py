@@ -8,6 +8,7 @@ oracle plot memory     gpt3-175b dgx-a100 --devices 1024 --batch 1536 -o m.svg
 oracle plot pareto     gpt3-175b dgx-a100 --devices 256..1024 --batch 1536 -o p.svg
 oracle plot measured   compared.csv -o a.svg          columns: predicted, measured [, group, label]
 oracle plot timeline   gpt3-175b dgx-a100 --plan "pipeline:8,segments=16 tensor:8" --batch 16 -o t.svg
+oracle plot roofline   resnet50 abci --plan data:16 --batch 512 -o l.svg
 oracle plot contention abci --plan "data:16 filter:4" --axes data -o c.svg
 oracle plot contention abci --devices 64 --pattern 16x4 --op allreduce --algorithm ring -o c.svg
 """  # noqa: E501  (lines to copy and paste)
@@ -70,11 +71,15 @@ def arguments(parser: argparse.ArgumentParser) -> None:
         one.add_argument("--top", type=whole, default=8, metavar="K", help="plans to draw")
     one = kind("measured", "predicted against measured")
     one.add_argument("file", metavar="FILE", help="CSV or JSON rows: predicted, measured, …")
-    one = kind("timeline", "what each stage does when")
-    prediction_arguments(one)
-    one.add_argument("--plan", required=True, metavar="PLAN", help="to draw")
-    one.add_argument("--batch", type=whole, required=True, metavar="B",
-                     help="samples per iteration, all devices")  # fmt: skip
+    for name, what in (
+        ("timeline", "what each stage does when"),
+        ("roofline", "layers and step under compute, memory, network, storage"),
+    ):
+        one = kind(name, what)
+        prediction_arguments(one)
+        one.add_argument("--plan", required=True, metavar="PLAN", help="to draw")
+        one.add_argument("--batch", type=whole, required=True, metavar="B",
+                         help="samples per iteration, all devices")  # fmt: skip
     one = kind("contention", "the network, and how full each link gets")
     one.add_argument("system", metavar="SYSTEM", help="a shipped system, or a file")
     one.add_argument("--plan", metavar="PLAN", help="whose groups talk")
@@ -230,15 +235,16 @@ def _measured(asked: argparse.Namespace) -> Any:
     return measured(rows, asked.title)
 
 
-def _timeline(asked: argparse.Namespace) -> Any:
+def _plan(asked: argparse.Namespace) -> Any:
     from oracle import api
-    from oracle.show.plot import timeline
+    from oracle.show import plot
 
     need_room(asked, [asked.plan])
     shown = api.estimate(
         asked.model, asked.system, [asked.plan], asked.batch, **prediction_options(asked)
     )
-    return timeline(shown, 0, asked.title or f"{asked.plan}: {asked.model} on {asked.system}")
+    draw = {"timeline": plot.timeline, "roofline": plot.roofline}[asked.kind]
+    return draw(shown, 0, asked.title or f"{asked.plan}: {asked.model} on {asked.system}")
 
 
 def _contention(asked: argparse.Namespace) -> Any:
@@ -290,6 +296,7 @@ DRAW: dict[str, Callable[[argparse.Namespace], Any]] = {
     "memory": _plans,
     "pareto": _pareto,
     "measured": _measured,
-    "timeline": _timeline,
+    "timeline": _plan,
+    "roofline": _plan,
     "contention": _contention,
 }

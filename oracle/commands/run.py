@@ -1,22 +1,27 @@
 """Really train a few steps under a plan, and time them.
 
     oracle run MODEL --local 4 --batch 64 --plan "data:2 filter:2" -o run.json
+    oracle run MODEL --local 4 --batch 64 --plan data:4 --data FOLDER --reading striped -o run.json
     srun -N4 oracle run MODEL --batch 256 --plan data:4 -o run.json
 
 The executor runs the very splits and sends the very messages that are priced. `--replay` sends
 the messages alone. With `--system` a pipeline is cut where the oracle cuts it for that system,
-else by FLOP.
+else by FLOP. With `--data` samples are read for real, by threads that read ahead, and what each
+step waits for them is measured apart.
 """
 
 from __future__ import annotations
 
 import argparse
 from pathlib import Path
+from typing import Any
 
+from oracle.commands import reading
 from oracle.commands.arguments import lasting, result_arguments, whole
 from oracle.commands.launching import ended, launch_arguments, launched, need_torch
 from oracle.commands.measure import executed_arguments, need_runnable
 from oracle.commands.parser import Answer, formatted
+from oracle.spec.document import refusal
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:
@@ -33,6 +38,7 @@ def arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--system", metavar="SYSTEM", help="cut pipelines as predicted for it")
     parser.add_argument("--profile", metavar="FILE", help="… with these measured rows")
     parser.add_argument("--replay", action="store_true", help="the messages alone")
+    reading.arguments(parser)
     launch_arguments(parser)
     result_arguments(parser, file=False)
 
@@ -55,6 +61,16 @@ def stages(asked: argparse.Namespace, text: str) -> tuple[int, ...]:
     return cuts if len(cuts) > 2 else ()
 
 
+def read(one: Any) -> str:
+    """What a step waits for samples, where they are read."""
+    from oracle.spec.units import show
+
+    if not one.reading:
+        return ""
+    waited, once = show(one.reading["seconds"], "s"), show(one.reading["staging"], "s")
+    return f"; of it {waited} waiting for samples ({one.reading['mode']}; {once} once)"
+
+
 def run(asked: argparse.Namespace) -> Answer:
     need_torch()
     from oracle.executor.run import PlanRun
@@ -63,21 +79,25 @@ def run(asked: argparse.Namespace) -> Answer:
     from oracle.spec.units import show
 
     need_runnable(asked.model, asked.plan, asked.batch)
+    data = reading.asked_data(asked)
+    if data and asked.replay:
+        raise refusal("options", "--replay sends messages alone, and reads nothing", "one of them")
     jobs = [
         PlanRun(asked.model, plan, asked.batch, asked.steps, asked.warm_up, asked.optimizer,
-            asked.precision, stages(asked, plan))
+            asked.precision, stages(asked, plan), data=data)
         for plan in asked.plan
     ]  # fmt: skip
     outcome, found = execute(jobs, Path(asked.output), replay=asked.replay, **launched(asked))
     lines = [
         f"{one.plan}: {show(one.seconds, 's')} an iteration (± {one.spread:.0%} over "
-        f"{len(one.each)} steps), {show(one.memory, 'B')} at most"
+        f"{len(one.each)} steps), {show(one.memory, 'B')} at most{read(one)}"
         for one in found
     ]
     answer = ended(outcome, f"wrote {asked.output}")
     rows = [
         {"model": one.model, "plan": one.plan, "batch": one.batch, "devices": one.devices,
-         "seconds": one.seconds, "spread": one.spread, "memory": one.memory}
+         "seconds": one.seconds, "spread": one.spread, "memory": one.memory,
+         **({"reading": one.reading["seconds"]} if one.reading else {})}
         for one in found
     ]  # fmt: skip
     return formatted(

@@ -2,6 +2,7 @@
 
 oracle specs list [models|systems|software|devices|datasets]
 oracle specs show NAME
+oracle specs basis [SYSTEM...]     what of a system is measured, and what the rest stands on
 oracle specs check FILE...
 oracle specs schema models|systems|software|devices|datasets      JSON Schema, for editors
 """
@@ -22,8 +23,8 @@ FOLDERS = ("models", "systems", "devices", "datasets", "software")
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("what", choices=["list", "show", "check", "schema"],
-                        metavar="list|show|check|schema", help="what to do")  # fmt: skip
+    parser.add_argument("what", choices=["list", "show", "basis", "check", "schema"],
+                        metavar="list|show|basis|check|schema", help="what to do")  # fmt: skip
     parser.add_argument("names", nargs="*", metavar="NAME", help="shipped names, or files")
     parser.add_argument(
         "--kind", choices=FOLDERS, help="what a checked file is; told by its fields"
@@ -34,6 +35,8 @@ def arguments(parser: argparse.ArgumentParser) -> None:
 def run(asked: argparse.Namespace) -> Answer:
     if asked.what == "list":
         return listed(asked)
+    if asked.what == "basis":
+        return founded(asked)
     if not asked.names:
         what = f"`oracle specs {asked.what}` takes at least one name"
         raise refusal("specs", what, "see `oracle specs --help`", "E112")
@@ -63,6 +66,27 @@ def shown(asked: argparse.Namespace) -> Answer:
             raise _unknown(name, [n for folder in FOLDERS for n in shipped(folder)])
         texts += [read_text(path).rstrip() for path in paths or [Path(name)]]
     return Answer("\n---\n".join(texts))
+
+
+def founded(asked: argparse.Namespace) -> Answer:
+    """What the numbers of systems stand on, part by part; of those shipped if none is named."""
+    from oracle.spec import catalogue
+    from oracle.spec.basis import basis
+
+    rows = [{"system": name, "part": one.part, "basis": one.short, "told": one.told}
+            for name in asked.names or catalogue.shipped("systems")
+            for one in basis(catalogue.system(name))]  # fmt: skip
+
+    def text() -> str:
+        if asked.names:
+            return "\n".join(f"{row['system']}, {row['part']}: {row['basis']}\n"
+                             f"  {row['told']}" for row in rows)  # fmt: skip
+        names = dict.fromkeys(row["system"] for row in rows)
+        return "\n".join(
+            f"{name}: " + "; ".join(f"{row['part']} {row['basis']}" for row in rows
+                                    if row["system"] == name) for name in names)  # fmt: skip
+
+    return formatted(asked, text, lambda: {"schema": 1, "systems": rows}, lambda: rows)
 
 
 def checked(asked: argparse.Namespace) -> Answer:

@@ -107,7 +107,8 @@ def grid(asked: argparse.Namespace) -> Any:
         tuple(map(float, batches)), asked.batch is None, ("", *dict.fromkeys(asked.what_if)),
         tuple(ways) or ("best",), asked.dataset, asked.precision, asked.optimizer, asked.ideal,
         memory, asked.gamma, asked.algorithm, asked.objective, tuple(asked.only),
-        tuple(asked.without), asked.profile, asked.software, asked.any_plan, asked.grow,
+        tuple(asked.without), asked.profile, asked.software, asked.any_plan,
+        asked.reading, asked.shuffle, asked.epochs, asked.grow,
     )  # fmt: skip
 
 

@@ -14,4 +14,5 @@ steps schedule stage_border buckets optimizer    a training step, pass by pass
 forward row_timer operators                      the forward pass of one device, and its timer
 local_model graph cuts parts weights             the model's layers, cut as the plan cuts them
 supported                                        what it can run
+loading/                                         samples, read for real
 """

@@ -48,6 +48,7 @@ class Measurement:
     stages: tuple[tuple[int, int], ...] = ()
     complete: bool = True
     question: dict[str, Any] = field(default_factory=dict)  # that it answers; empty of old files
+    reading: dict[str, Any] = field(default_factory=dict)  # how samples were read; empty: none were
 
     @property
     def spread(self) -> float:
@@ -77,6 +78,7 @@ class Measurement:
             "compute": self.compute,
             "exchange": exchange,
             "memory": {"total": self.memory},
+            **({"reading": self.reading} if self.reading else {}),
             "measured": {
                 "model": self.model,
                 "batch": self.batch,
@@ -106,7 +108,7 @@ class Measurement:
             entry["seconds"]["iteration"], tuple(own["each"]), dict(entry["compute"]), exchange,
             entry["memory"]["total"], tuple(own["ranks"]), own["options"], own["environment"],
             tuple((a, b) for a, b in own["stages"]), own["complete"],
-            dict(own.get("question", {})),
+            dict(own.get("question", {})), dict(entry.get("reading", {})),
         )  # fmt: skip
 
 
@@ -204,7 +206,29 @@ def _one(
         stages=tuple((a, b) for a, b in first["stages"]),
         complete=complete and len(steps) >= first["steps"],
         question=first["question"],
+        reading=_reading(first.get("reading"), steps, len(mine)),
     )
+
+
+def _reading(
+    how: Mapping[str, Any] | None, steps: Sequence[Sequence[Mapping[str, Any]]], ranks: int
+) -> dict[str, Any]:
+    """How samples were read, and a step of it: seconds waited by the rank that waited longest."""
+    if how is None:
+        return {}
+    each = [[rank.get("read", {}) for rank in step] for step in steps]
+    waited = [max(read.get("seconds", 0.0) for read in step) for step in each]
+    return dict(how) | {
+        "seconds": statistics.median(waited), "each": waited,
+        # between two steps, when nothing is timed and reading goes on: of who ended last
+        "between": statistics.median(min(read.get("between", 0.0) for read in step)
+                                     for step in each),
+        "ranks": [statistics.median(step[i].get("seconds", 0.0) for step in each)
+                  for i in range(ranks)],
+        **{f"{what}_a_step": statistics.median(sum(read.get(what, 0) for read in step)
+                                               for step in each)
+           for what in ("files", "bytes")},
+    }  # fmt: skip
 
 
 def _exchanges(steps: Sequence[Sequence[Mapping[str, Any]]]) -> Iterator[MeasuredExchange]:

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import os
 import platform
+import shutil
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -40,11 +42,14 @@ class PlanRun:
     precision: str = "fp32"
     stages: tuple[int, ...] = ()  # edges of the pipeline's stages, in units; () to decide here
     seed: int = 0
+    data: Mapping[str, Any] | None = None  # fields of `loading.reader.Data`; None: nothing is read
 
     def question(self, ranks: int, backend: str, replay: bool = False) -> Question:
         """What its results belong to; how many steps are timed is no part of it."""
         options = {"precision": self.precision, "optimizer": self.optimizer, "seed": self.seed,
                    "stages": list(self.stages), "replay": replay}  # fmt: skip
+        if self.data:
+            options["data"] = {k: v for k, v in self.data.items() if k not in ("folder", "stage")}
         return question(self.model, self.plan, self.batch, options, ranks, backend)
 
 
@@ -105,6 +110,11 @@ def enough(jobs: Sequence[PlanRun], ranks: int) -> None:
 
 def task(rank: Rank, arguments: Mapping[str, Any]) -> None:
     """Run all plans that are not finished; called on each rank."""
+    with made(rank, arguments["jobs"]):
+        _all(rank, arguments)
+
+
+def _all(rank: Rank, arguments: Mapping[str, Any]) -> None:
     for number, entry in enumerate(arguments["jobs"]):
         job, asked = PlanRun(**entry), arguments["asked"][number]
         if not rank.go_on():
@@ -113,8 +123,10 @@ def task(rank: Rank, arguments: Mapping[str, Any]) -> None:
         if rank.finished(f"{name}/plan") and rank.finished(f"{name}/step {job.steps}"):
             continue
         rank.say(f"{number + 1}/{len(arguments['jobs'])} {job.plan}, batch {job.batch}")
-        kind = _ReplayedSteps if arguments["replay"] else _TrainingSteps
-        if not _timed(rank, name, job, asked, kind(rank, job)):
+        steps = (_ReplayedSteps if arguments["replay"] else _TrainingSteps)(rank, job)
+        done = _timed(rank, name, job, asked, steps)
+        steps.close()
+        if not done:
             return
 
 
@@ -134,11 +146,13 @@ def _timed(rank: Rank, name: str, job: PlanRun, asked: Question, steps: _Steps) 
             takes_part=takes_part,
             stages=[list(stage) for stage in steps.stages],
             options={"precision": job.precision, "optimizer": job.optimizer},
+            **({"reading": steps.reading} if steps.reading else {}),
             environment=environment(rank),
             question=asked,
         )
     else:
         same_machine(rank, rank.records.finished[f"{name}/plan"]["environment"])
+    ended = time.perf_counter()
     for step in range(1 - job.warm_up, job.steps + 1):
         if step > 0 and rank.finished(f"{name}/step {step}"):
             continue
@@ -151,13 +165,15 @@ def _timed(rank: Rank, name: str, job: PlanRun, asked: Question, steps: _Steps) 
         dist.barrier(group=rank.control)
         began = time.perf_counter()
         phases = steps.step() if takes_part else {}
+        read = {"read": steps.read | {"between": began - ended}} if steps.read else {}
         wire.synchronise()
-        seconds = time.perf_counter() - began
+        ended = time.perf_counter()
+        seconds = ended - began
         if step > 0:
             said = {what: _as_json(sent) for what, sent in wire.traffic.items()}
             rank.record(
                 f"{name}/step {step}", seconds=seconds if takes_part else 0.0, phases=phases,
-                said=said, memory=peak(rank),
+                said=said, memory=peak(rank), **read,
             )  # fmt: skip
     return True
 
@@ -185,9 +201,14 @@ class _Steps:
         synchronise = torch.cuda.synchronize if on_gpu else lambda: None
         self.wire = Wire(DeviceMesh(self.plan, rank.rank, rank.size), synchronise=synchronise)
         self.stages: list[tuple[int, int]] = []
+        self.reading: dict[str, Any] = {}  # how samples are read, and what that took once
+        self.read: dict[str, float] = {}  # seconds, files and bytes of the last step
 
     def step(self) -> dict[str, float]:
         raise NotImplementedError
+
+    def close(self) -> None:
+        """End what goes on beside steps."""
 
 
 class _TrainingSteps(_Steps):
@@ -209,10 +230,29 @@ class _TrainingSteps(_Steps):
         self.x, self.target = inputs(self.graph, job.batch, job.seed, dtype)
         if self.wire.mesh.taking_part:
             self.trainer = Trainer(local, Optimizer(job.optimizer, rate=1e-4))
+        self.reader = None
+        if job.data:
+            from oracle.executor.loading.reader import Data, SampleReader
+
+            data = Data(**job.data)
+            self.reader = SampleReader(rank, data, local, self.x, job.seed)
+            found = self.reader.found
+            self.reading = data.said | {
+                "samples": len(found), "bytes": found.nbytes, "files": found.files,
+                "readers": len(self.reader.readers), "staging": self.reader.staging}  # fmt: skip
 
     def step(self) -> dict[str, float]:
+        waited = 0.0
+        if self.reader:
+            self.rank.enter("reading", self.job.plan)
+            self.read = self.reader.load()
+            waited = self.read["seconds"]
         self.trainer.step(self.x, self.target)
-        return dict(self.trainer.clock.seconds)
+        return {**self.trainer.clock.seconds, "reading": waited}
+
+    def close(self) -> None:
+        if self.reader:
+            self.reader.close()
 
 
 class _ReplayedSteps(_Steps):
@@ -236,6 +276,41 @@ class _ReplayedSteps(_Steps):
         send_all(self.messages, self.wire, self.rank.device)
         spent = time.perf_counter() - began
         return {"forward": 0.0, "backward": 0.0, "update": 0.0, "exchange": spent}
+
+
+@contextmanager
+def made(rank: Rank, jobs: Sequence[Mapping[str, Any]]) -> Iterator[None]:
+    """Data sets that are made for this run, and gone after it."""
+    from oracle.executor.loading import samples
+    from oracle.executor.loading.samples import Made
+
+    wanted = {job["data"]["folder"]: job for job in jobs if (job["data"] or {}).get("made")}
+    try:
+        for folder, job in wanted.items():
+            if rank.rank == 0:
+                rank.enter("start", "making samples")
+                shutil.rmtree(folder, ignore_errors=True)
+                what = Made(**job["data"]["made"])
+                samples.make(Path(folder), what, () if what.size else input_shape(job["model"]))
+            rank.agree(0)
+        yield
+        rank.agree(0)
+    finally:
+        for folder in wanted:
+            if rank.rank == 0:
+                shutil.rmtree(folder, ignore_errors=True)
+
+
+def input_shape(what: Any) -> tuple[int, ...]:
+    """Channels and extents of a model's sample."""
+    from oracle.executor.graph import graph
+    from oracle.models.layers import Embedding
+
+    first = graph(what).operations[0]
+    given = first.shape.given
+    if isinstance(first.layer, Embedding):
+        return given.extents
+    return (*given.extents, given.channels) if given.tokens else (given.channels, *given.extents)
 
 
 def environment(rank: Rank) -> dict[str, Any]:

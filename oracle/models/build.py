@@ -10,6 +10,7 @@ from oracle.models.fusion import merged
 from oracle.models.layers import Misfit, Placed, Row, Shape
 from oracle.models.training import FORMS, FULL, Training, adapters, frozen, training
 from oracle.models.transformer import Transformer
+from oracle.spec.convergence import Convergence
 from oracle.spec.document import Fault, Node, SpecError, suggest
 from oracle.spec.kernel_choice import KernelChoice
 from oracle.spec.schema import Clash, Count
@@ -34,6 +35,7 @@ class Network:
     # not said
     fused: bool | None = None
     train: str = "full"  # what of it is trained, see `training`
+    convergence: tuple[Convergence, ...] = ()  # how long it takes to a target, by optimizer
 
     def check(self) -> Iterator[Clash]:
         if bool(self.layers) == bool(self.transformer):

@@ -23,6 +23,7 @@ from oracle.models.training import FULL, Training, training
 from oracle.models.transformer import Transformer
 from oracle.spec import catalogue
 from oracle.spec.changes import parted, rewrite, scalars
+from oracle.spec.convergence import Convergence
 from oracle.spec.dataset import Dataset
 from oracle.spec.document import Node, fingerprint
 from oracle.spec.kernel_choice import KernelChoice
@@ -254,6 +255,11 @@ class Model:
         return float(self.repeat @ self.w)
 
     @property
+    def convergence(self) -> tuple[Convergence, ...]:
+        """What is known of how long it trains until a target is met."""
+        return () if self.written is None else self.written.spec.convergence
+
+    @property
     def flop(self) -> float:
         """Forward and backward, per sample: 3 × 2 × MAC; frozen weights have no gradient."""
         passes = 1.0 if self.training.forward else 2.0 + self.trained
@@ -373,7 +379,7 @@ def build(
     return Model(
         spec.name, tuple(found.rows), tuple(found.feeds), tuple(found.segments),
         spec.title, spec.source, data and _as_read(data, found.given),
-        fingerprint(node, ("name", "title", "source", "dataset")),
+        fingerprint(node, ("name", "title", "source", "dataset", "convergence")),
         Written(spec, node, name, text, kernels),
     )  # fmt: skip
 

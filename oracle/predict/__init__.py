@@ -8,11 +8,14 @@ overlap       what of it hides under the work beside it
 stage_work    what each stage computes and updates
 step          an iteration from the seconds of its stages
 played        when the stages of a pipeline are done, as its schedule is played
+reading       ways to read beside a step, and the chosen one
+read_figures  what is said of one plan's reading
 memory        bytes of a device at the worst moment
 limits        what a plan may not exceed
 remarks       what was done otherwise than asked, and values that look wrong
 uncertainty   how far a prediction can be trusted, by cause
 defaults      options that nobody said
+rates         what is trained in a second: samples, tokens, FLOP, utilisation
 trace         the iteration in time, stage by stage
 estimate      what a prediction says of each plan
 """

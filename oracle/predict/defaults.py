@@ -20,13 +20,16 @@ from oracle.spec.precision import PRECISIONS
 from oracle.spec.software import PLAIN, Software
 from oracle.spec.system import System
 from oracle.spec.units import parse
+from oracle.storage import MODES
+from oracle.storage import shuffle as shuffle_of
 
 
 def options_for(
     model: Model, system: System, precision: str | None = None, optimizer: str | None = None,
     ideal: bool = False, max_memory: float | str | None = None, gamma: float = 1.0,
     algorithm: str | None = None, profile: Any = None, software: Any = None,
-    any_plan: bool = False,
+    any_plan: bool = False, reading: str = "none", shuffle: str = "global",
+    epochs: float | None = None,
 ) -> Options:  # fmt: skip
     """Options with what was not said filled in: the model's usual recipe on this device.
 
@@ -50,6 +53,7 @@ def options_for(
     if not 0 < gamma < float("inf"):
         raise refusal("options", f"a memory reuse gamma of {gamma:g}", "a number above zero")
     _check_algorithm(algorithm)
+    _check_reading(reading, epochs)
     measured = None if profile is None else opened(profile).on(system.device)
     told = _software(software, tokens, ideal)
     if measured is not None and not ideal:
@@ -59,7 +63,8 @@ def options_for(
         told = told.but(host=replace(told.host, times=measured.factors.times("host")))
     return Options(
         precision, optimizer, ideal, _bytes(max_memory), gamma, algorithm, profile=measured,
-        software=told, any_plan=any_plan,
+        software=told, any_plan=any_plan, reading=reading, shuffle=shuffle_of(shuffle).text,
+        epochs=epochs,
     )  # fmt: skip
 
 
@@ -94,6 +99,17 @@ def _bytes(value: float | str | None) -> float | None:
     if value is not None and not 0 < value < float("inf"):
         raise refusal("options", f"a memory limit of {value:g} bytes", "e.g. 16 GiB")
     return value
+
+
+READING = ("none", "best", *MODES)
+
+
+def _check_reading(reading: str, epochs: float | None) -> None:
+    if reading not in READING:
+        hint = suggest(reading, READING, "write one of")
+        raise refusal("options", f"no way to read is called `{reading}`", hint)
+    if epochs is not None and not 1 <= epochs < 1e9:
+        raise refusal("options", f"{epochs:g} epochs", "a number from 1 on")
 
 
 def _check_algorithm(algorithm: str | None) -> None:

@@ -17,6 +17,9 @@ from oracle.plan.plan import Plan, table
 from oracle.predict import evaluate
 from oracle.predict.evaluate import Block, Work
 from oracle.predict.memory import KINDS
+from oracle.predict.rates import rates
+from oracle.predict.read_figures import figures
+from oracle.predict.reading import uncounted
 from oracle.predict.remarks import elsewhere, of_profile, remarks
 from oracle.spec.options import Options
 from oracle.spec.system import System
@@ -25,6 +28,13 @@ from oracle.spec.tabular import Tabular
 Floats = NDArray[np.float64]
 NINETY = 1.6449  # standard deviations to either side that hold 90 %
 WIDEST = 50.0  # logarithm of an interval's end by its middle: whoever doubts more knows nothing
+COLUMNS = (
+    "samples_per_second",
+    "tokens_per_second",
+    "flops_per_device",
+    "mfu",
+    "device_hours_per_epoch",
+)  # of the rates, those of a table
 PARTS = ("forward", "backward", "update", "bubble", "recompute")
 
 
@@ -112,9 +122,29 @@ class Estimate(Tabular):
 
     @property
     def epoch(self) -> Floats | None:
-        """Seconds per epoch: D/B iterations."""
+        """Seconds per epoch: D/B iterations, and the first batch that they begin with."""
         data = self.model.dataset
-        return None if data is None else self.seconds * data.samples / self.batch
+        if data is None:
+            return None
+        return self.seconds * data.samples / self.batch + self._first_batches
+
+    @cached_property
+    def _first_batches(self) -> Floats:
+        """Seconds until the first batch of an epoch is there, where reading is counted."""
+        return np.array([0.0 if one is None else one["seconds"] for one in self.reading])
+
+    @cached_property
+    def reading(self) -> tuple[dict[str, Any] | None, ...]:
+        """How each plan gets its samples, and what that takes; None where it is not counted."""
+        return tuple(
+            None if one.block.read is None else figures(one.block.read, one.row)
+            for one in self.work
+        )
+
+    @property
+    def unread(self) -> str:
+        """Why reading is not counted; nothing where it is."""
+        return uncounted(self.model, self.system, self.options)
 
     @cached_property
     def warnings(self) -> list[dict[str, str]]:
@@ -170,18 +200,18 @@ class Estimate(Tabular):
 
     def figures(self, row: int) -> dict[str, Any]:
         """One plan as flat figures, SI: the columns of a CSV file."""
-        seconds, data, messages = self.seconds[row], self.model.dataset, self.exchange[row]
-        epoch = None if data is None else seconds * data.samples / self.batch[row]
+        seconds, messages, read = self.seconds[row], self.exchange[row], self.reading[row]
+        epoch = None if self.epoch is None else self.epoch[row]
         numbers = {
             "seconds": seconds,
             "seconds_low": self.seconds_low[row],
             "seconds_high": self.seconds_high[row],
             "epoch_seconds": epoch,
-            "samples_per_second": self.batch[row] / seconds,
-            "device_hours_per_epoch": None if epoch is None else epoch * self.devices[row] / 3600,
+            **{name: value for name, value in self.rates(row).items() if name in COLUMNS},
             **{part: values[row] for part, values in self.compute.items()},
             "exchange": sum(message["seconds"] for message in messages),
             "exposed": sum(message["exposed"] for message in messages),
+            "reading": None if read is None else read["exposed"],
             "memory": self.memory[row],
             "capacity": self.options.max_memory or self.system.device.memory,
         }
@@ -213,6 +243,13 @@ class Estimate(Tabular):
         peak = device.peak[precision_on(device, self.options.precision)]
         return self.batch * self.model.flop / (self.devices * peak)
 
+    def rates(self, row: int = 0) -> dict[str, Any]:
+        """What one plan trains in a second, in the units of the field."""
+        device, plan = self.system.device, self.work[row].plan if self.work else None
+        return rates(self.model, device.peak[precision_on(device, self.options.precision)],
+                     float(self.batch[row]), float(self.devices[row]), float(self.seconds[row]),
+                     plan)  # fmt: skip
+
     def plan_dict(self, row: int, rank: int | None = None) -> dict[str, Any]:
         """One plan in the published JSON form."""
         epoch = None if self.epoch is None else float(self.epoch[row])
@@ -230,6 +267,7 @@ class Estimate(Tabular):
             },
             "compute": {part: float(self.compute[part][row]) for part in PARTS},
             "exchange": [dict(message) for message in self.exchange[row]],
+            "reading": self.reading[row],
             "memory": {
                 "total": float(self.memory[row]),
                 **{kind: float(self.memory_kinds[kind][row]) for kind in KINDS},
@@ -241,6 +279,7 @@ class Estimate(Tabular):
             "origin": dict(self.origin[row]),
             "batch": int(self.batch[row]),
             "samples_per_second": float(self.batch[row] / self.seconds[row]),
+            "rates": self.rates(row),
         }
 
     def to_dict(self, ranks: Sequence[int | None] | None = None) -> dict[str, Any]:
@@ -325,8 +364,7 @@ def _joined(
     return Estimate(
         model, system, options, tuple(texts),
         column(lambda b: b.plan.batch[:, 0]), column(lambda b: b.plan.devices[:, 0]),
-        seconds, column(lambda b: b.step.uncertainty.deviation),
-        column(lambda b: b.step.uncertainty.more), crowded,
+        seconds, column(lambda b: b.doubted[0]), column(lambda b: b.doubted[1]), crowded,
         {part: column(lambda b, part=part: b.step.compute[part]) for part in PARTS},
         tuple(exchange), {kind: column(lambda b, kind=kind: b.held.kinds[kind]) for kind in KINDS},
         column(lambda b: b.held.deviation), column(lambda b: b.held.cached),

@@ -32,7 +32,8 @@ from oracle.plan.strategies import Rule
 from oracle.predict import memory
 from oracle.predict.exchange import Exchange, Priced, price
 from oracle.predict.limits import limits, rules_of
-from oracle.predict.offers import Lines
+from oracle.predict.offers import Lines, leaves
+from oracle.predict.reading import Loads, Read
 from oracle.predict.stage_work import cover_of, work_of
 from oracle.predict.step import Step, step
 from oracle.predict.uncertainty import Sources, fed
@@ -54,6 +55,7 @@ class Block:
     step: Step
     stages: Stages
     keep: Callable[[], tuple[memory.Held, list[Rule]]]
+    read: Read | None = None  # how samples are got, where that is counted
 
     @cached_property
     def _kept(self) -> tuple[memory.Held, list[Rule]]:
@@ -71,11 +73,13 @@ class Block:
 
     @property
     def seconds(self) -> Array:
-        return self.step.seconds
+        return self.step.seconds if self.read is None else self.read.seconds
 
-    @property
-    def deviation(self) -> Array:
-        return self.step.uncertainty.deviation
+    @cached_property
+    def doubted(self) -> tuple[Array, Array]:
+        """1σ either way, and of what can only slow a step down."""
+        own = self.step.uncertainty.deviation, self.step.uncertainty.more
+        return own if self.read is None else self.read.doubted(*own)
 
     @property
     def exchange(self) -> list[Exchange]:
@@ -186,22 +190,25 @@ class Shared:
     system: System
     options: Options
     lines: Lines
+    loads: Loads | None
 
     @classmethod
     def of(cls, model: Model, system: System, plan: Plan, options: Options, lines: Lines) -> Shared:
         kinds = Kinds.of(columns(plan))
         rows = rows_of(model, system, kinds.one_of_each(plan), options)
-        return cls(plan, kinds, rows, rules_of(plan, model, options), system, options, lines)
+        rules, loads = rules_of(plan, model, options), Loads.of(model, system, plan, options)
+        return cls(plan, kinds, rows, rules, system, options, lines, loads)
 
     @cached_property
     def share(self) -> Array:
         """Seconds of each plan's own passes, shared evenly by its stages.
 
-        Nothing is sent, nothing waits, nothing is made again.
+        Nothing is sent, nothing waits but for samples, nothing is made again.
         """
         times, segments = self.rows.times, self.rows.state.segments
         whole = self._through(times.forward + times.data + times.weight) * segments
-        return np.asarray(self.kinds.spread(whole)[:, 0] / self.plan.axis("pipeline").degree[:, 0])
+        work = self.kinds.spread(whole)[:, 0] / self.plan.axis("pipeline").degree[:, 0]
+        return np.asarray(work if self.loads is None else np.maximum(work, self.loads.least))
 
     @cached_property
     def least(self) -> Array:
@@ -225,7 +232,8 @@ class Shared:
         options = replace(self.options, edges=edges)
         load = workload(self.rows.take(few), options)
         own = [rule.take(at) for rule in self.rules]
-        return block(load, self.plan[at], same.row, own, self.system, options, self.lines)
+        loads = None if self.loads is None else self.loads.take(at)
+        return block(load, self.plan[at], same.row, own, self.system, options, self.lines, loads)
 
 
 def _together(shapes: Iterable[Array]) -> Iterator[list[Array]]:
@@ -295,7 +303,7 @@ def least(model: Model, system: System, plan: Plan, options: Options) -> Array:
 
 def block(
     load: Workload, plan: Plan, same: Array, rules: Iterable[Rule], system: System,
-    options: Options, lines: Lines,
+    options: Options, lines: Lines, loads: Loads | None = None,
 ) -> Block:  # fmt: skip
     """Estimate plans that share degree, interleave, cuts and placement of their pipeline."""
     model = load.shard.model
@@ -319,9 +327,22 @@ def block(
 
     def keep() -> tuple[memory.Held, list[Rule]]:
         held = memory.held(load, plan, same, system.device, options)
-        return held, limits(rules, plan, system, held, options)
+        reads = [] if read is None else read.rules
+        return held, limits([*rules, *reads], plan, system, held, options)
 
-    return Block(plan, taken, load.stages, keep)
+    read = None if loads is None else loads.beside(taken.seconds, lambda: _between(taken, system))
+    return Block(plan, taken, load.stages, keep, read)
+
+
+def _between(taken: Step, system: System) -> tuple[Array, Array]:
+    """Seconds that each plan's step waits for messages between nodes, and that these take."""
+    waited, talked = np.zeros((2, len(taken.seconds)))
+    for priced, whole in zip(taken.talk, taken.exchange, strict=True):
+        sent = priced.groups
+        out = np.array([leaves(pattern, system.node) for pattern, _ in sent.patterns], bool)
+        crosses = (out[sent.row] & priced.meshed)[taken.same]
+        waited, talked = waited + crosses * whole.exposed, talked + crosses * whole.seconds
+    return np.minimum(waited, taken.seconds), np.minimum(talked, taken.seconds)
 
 
 def cuts(model: Model, system: System, plan: Plan, options: Options) -> tuple[int, ...]:

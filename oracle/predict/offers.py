@@ -105,7 +105,7 @@ def as_logged(
 
     With it, whether each plan's is of a run's factor, and whether it is sent between nodes.
     """
-    between = np.array([_leaves(pattern, node) for pattern, _ in sent.patterns], bool)[sent.row]
+    between = np.array([leaves(pattern, node) for pattern, _ in sent.patterns], bool)[sent.row]
     times, told, doubt = factors.sent(between)
     slower = replace(
         chosen, seconds=chosen.seconds * times[:, None], rough=np.where(told, doubt, chosen.rough),
@@ -114,6 +114,6 @@ def as_logged(
     return slower, told, between
 
 
-def _leaves(pattern: Any, node: int) -> bool:
+def leaves(pattern: Any, node: int) -> bool:
     """Whether a group has devices in more than one node: some of them lie that far apart."""
     return bool(sum((size - 1) * stride for size, stride in pattern) >= node)

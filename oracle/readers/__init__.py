@@ -1,8 +1,9 @@
 """Files of other tools, read: logs, topologies, kernels, models, jobs; one module a format.
 
-logs/         logs of collectives, and topologies: every module is a format, found by itself
+logs/         logs of collectives, of storage, topologies: every module is a format, found by itself
 log_files     logs as a person names them: files, folders, and what the log leaves out
 closings      runs of a log, from header to closing line
+storage_samples  rates of files and of operations on them, as tools of storage print them
 matrices      matrices of device pairs that a log prints
 runs/         logs and profiles of training runs: every module is a format, found by itself
 node_levels   the levels of a node, from its NVLinks and PCIe roots

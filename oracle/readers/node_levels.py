@@ -7,6 +7,7 @@ PCIe above: a socket's root, then the whole node. What is uneven is told, not wr
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from itertools import combinations
 from typing import Any
 
 Pairs = Mapping[tuple[str, str], int]
@@ -63,9 +64,25 @@ def _bundle(
         for bundle in bundles for a in bundle for b in bundle if a != b
     }  # fmt: skip
     level["ports"] = min(each.values())
-    if len(counts) > 1:  # as a switch would join them: rings and trees use all links at once
-        return level | {"note": "not every pair has the same NVLinks: taken as switched"}
-    return level | {"kind": "mesh"}
+    if len(counts) == 1:
+        return level | {"kind": "mesh"}
+    alike, *others = (_wires(bundle, nvlinks) for bundle in bundles)
+    if alike and all(wires == alike for wires in others):
+        return level | {"kind": "mesh", "ports": max(each.values()), "wires": alike}
+    # as a switch would join them: messages have some way between any two
+    return level | {"note": "not every pair has the same NVLinks: taken as switched"}
+
+
+def _wires(bundle: list[str], nvlinks: Pairs) -> tuple[str, ...]:
+    """A word for each link of a bundle; none where two have no one between them."""
+    pairs = [*combinations(range(len(bundle)), 2)]
+    links = {(a, b): nvlinks.get((bundle[a], bundle[b]), 0) + nvlinks.get((bundle[b], bundle[a]), 0)
+             for a, b in pairs}  # fmt: skip
+    near = [{a} | {b for pair in pairs if links[pair] and a in pair for b in pair}
+            for a in range(len(bundle))]  # fmt: skip
+    if any(not near[a] & near[b] for a, b in pairs):
+        return ()
+    return tuple(f"{a}-{b}" for (a, b), many in links.items() for _ in range(many))
 
 
 def _joined(names: Sequence[str], pairs: Iterable[tuple[str, str]]) -> list[list[str]]:

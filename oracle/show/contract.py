@@ -55,16 +55,40 @@ MESSAGE = record(
 COMPUTE = dict.fromkeys(("forward", "backward", "update", "bubble", "recompute"), SECONDS)
 KINDS = ("weights", "gradients", "optimizer", "activations", "workspace", "buffers", "reserve")
 HELD = dict.fromkeys(("total", *KINDS), BYTES)
+READ = record(
+    {"mode": TEXT, "where": TEXT, "seconds": SECONDS, "exposed": SECONDS, "first_epoch": SECONDS,
+     "once": SECONDS, "staging": maybe(SECONDS), "listing": SECONDS, "bound_by": TEXT,
+     "cause": TEXT, "terms": named(SECONDS), "files": NUMBER, "bytes": BYTES,
+     "files_per_second": NUMBER, "bytes_per_second": NUMBER, "nodes": NUMBER,
+     "shuffle": TEXT, "assumed": listed(TEXT),
+     "alternatives": listed(record({
+         "mode": TEXT, "step": maybe(SECONDS), "exposed": maybe(SECONDS), "once": maybe(SECONDS),
+         "possible": YES, "why": TEXT})),
+     "pays_after": maybe(record({"epochs": NUMBER, "against": TEXT}))},
+)  # fmt: skip
+TRAINING = {
+    "ends": TEXT, "origin": TEXT, "steps": NUMBER, "epochs": maybe(NUMBER), "seconds": SECONDS,
+    "low": SECONDS, "high": SECONDS, "device_hours": NUMBER, "critical_batch": maybe(NUMBER),
+    "largest_batch": maybe(NUMBER), "money": maybe(NUMBER), "energy": maybe(NUMBER),
+    "carbon": maybe(NUMBER), "unknown": listed(TEXT),
+}  # fmt: skip
 PLAN = record(
     {
         "plan": TEXT, "rank": maybe(COUNT), "feasible": YES, "broken": listed(TEXT),
         "seconds": record({"iteration": SECONDS, "low": SECONDS, "high": SECONDS,
                            "epoch": maybe(SECONDS), "speed_of_light": SECONDS}),
-        "compute": record(COMPUTE), "exchange": listed(MESSAGE),
+        "compute": record(COMPUTE), "exchange": listed(MESSAGE), "reading": maybe(READ),
         "memory": record(HELD, {"cached": BYTES, "low": BYTES, "high": BYTES}),
         "origin": record(dict.fromkeys(("forward", "backward", "update", "memory"), ORIGIN)),
     },
-    {"probability_best": SHARE, "fits": SHARE, "batch": COUNT, "samples_per_second": NUMBER},
+    {"training": record(TRAINING), "probability_best": SHARE, "fits": SHARE, "batch": COUNT,
+     "samples_per_second": NUMBER,
+     "rates": record({
+         "samples_per_second": NUMBER, "samples_per_second_device": NUMBER,
+         "tokens_per_second": maybe(NUMBER), "tokens_per_second_device": maybe(NUMBER),
+         "flops_per_device": NUMBER, "mfu": NUMBER, "hfu": NUMBER,
+         "device_hours_per_epoch": maybe(NUMBER),
+         "device_hours_per_billion_tokens": maybe(NUMBER)})},
 )  # fmt: skip
 # who set an option: the command line, the environment, a file and line, the model, the default
 SET = named(record({"value": {}, "origin": TEXT}))
@@ -81,8 +105,10 @@ ROW = {
     "batch": COUNT, "status": {"enum": ["ok", "infeasible", "impossible"]}, "plan": TEXT,
     **{name: maybe(SECONDS) for name in
        ("seconds", "seconds_low", "seconds_high", "epoch_seconds", "forward", "backward",
-        "recompute", "update", "bubble", "exchange", "exposed")},
-    "samples_per_second": maybe(NUMBER), "device_hours_per_epoch": maybe(NUMBER),
+        "recompute", "update", "bubble", "exchange", "exposed", "reading")},
+    **{name: maybe(NUMBER) for name in
+       ("samples_per_second", "tokens_per_second", "flops_per_device", "mfu",
+        "device_hours_per_epoch")},
     "memory": maybe(BYTES), "capacity": maybe(BYTES), "why": maybe(TEXT),
 }  # fmt: skip
 FITTED = record({
@@ -98,12 +124,20 @@ FITTED = record({
         "ranks": listed(COUNT), "sizes": listed(BYTES), "uncertainty": named(NUMBER)})),
     "notes": listed(TEXT),
 })  # fmt: skip
+BY_ROOF = dict.fromkeys(("compute", "memory", "network", "storage"), SECONDS)
+ROOFED = record({
+    "name": TEXT, "kind": TEXT, "shape": TEXT, "count": COUNT, "seconds": SECONDS, "flop": NUMBER,
+    "memory": BYTES, "network": BYTES, "storage": BYTES,
+    "intensity": record({roof: maybe(NUMBER) for roof in ("memory", "network", "storage")}),
+    "roofs": record(BY_ROOF), "binds": {"enum": [*BY_ROOF]}, "share": NUMBER, "attained": NUMBER,
+})  # fmt: skip
 ANSWERS: dict[str, Schema] = {
     "recommend": record({
         **ESTIMATE, "objective": {"enum": ["time", "cost", "memory"]}, "tried": COUNT,
         "fitting": COUNT, "slower": COUNT, "seed": COUNT, "tied": listed(TEXT),
         "riskier": listed(PLAN),
-        "measure": maybe(record({"what": TEXT, "share": NUMBER}))}),
+        "measure": maybe(record({"what": TEXT, "share": NUMBER}))},
+        {"batches": listed(record({"batch": COUNT, "plan": TEXT, **TRAINING}))}),
     "estimate": record(ESTIMATE),
     "explain": record({
         **ESTIMATE,
@@ -114,7 +148,7 @@ ANSWERS: dict[str, Schema] = {
         "unmeasured": listed(record({"family": TEXT, "share": NUMBER, "settled_by": TEXT})),
         "better_knobs": maybe(TEXT), "rivals": listed(record({"plan": TEXT, "seconds": SECONDS})),
         "flips": listed(record({"cause": TEXT, "factor": NUMBER, "winner": TEXT, "loser": TEXT})),
-        "measure": maybe(record({"what": TEXT, "share": NUMBER}))}),
+        "measure": maybe(record({"what": TEXT, "share": NUMBER}))}, {"roofline": listed(ROOFED)}),
     "sweep": record({**MADE_BY, **FROM, "options": SET, "rows": listed(record(ROW))}),
     "calibrate": record({
         **MADE_BY, **FROM, "system": TEXT,
@@ -127,6 +161,10 @@ ANSWERS: dict[str, Schema] = {
             "opened": NUMBER, "error": NUMBER, "operations": listed(TEXT), "ranks": listed(COUNT),
             "sizes": listed(BYTES), "median error": named(NUMBER), "datasheet share": NUMBER,
             "dropped": listed(TEXT)})),
+        "storage": listed(record({
+            "kind": {"enum": ["shared", "local"]}, "samples": COUNT, "source": TEXT,
+            "values": named(record({"value": NUMBER, "reached": YES})),
+            "median error": maybe(NUMBER), "notes": listed(TEXT)})),
         "datasheet": listed(TEXT), "dropped": listed(TEXT),
         "crowds": listed(record(
             {"op": TEXT, "ranks": COUNT, "nodes": COUNT, "groups": COUNT, "memory": TEXT,
@@ -148,7 +186,10 @@ ANSWERS: dict[str, Schema] = {
             {"family": TEXT, "precision": TEXT, "part": TEXT, "shape": TEXT, "seconds": SECONDS})),
         "curves": listed(record({"family": TEXT, "precision": TEXT, "part": TEXT, "kernels": COUNT,
                                  "median_error": NUMBER, "p90_error": NUMBER})),
-        "collectives": listed(TEXT), "not_fitted": listed(TEXT), "files": listed(TEXT)}),
+        "collectives": listed(TEXT), "not_fitted": listed(TEXT), "files": listed(TEXT),
+        "samples": listed(record({
+            "operation": TEXT, "per_second": NUMBER, "size": NUMBER, "threads": COUNT,
+            "nodes": COUNT, "cached": YES, "repeats": listed(NUMBER)}))}),
     "compare": record({
         **MADE_BY, **FROM, "model": TEXT, "system": TEXT, "accuracy": NUMBER, "coverage": SHARE,
         "tau": maybe(NUMBER), "regret": NUMBER,

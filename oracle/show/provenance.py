@@ -15,8 +15,9 @@ from oracle.spec.version import __version__
 KINDS = ("model", "dataset", "system", "device", "collectives", "software", "profile", "file")
 # options that an answer depends on, by their long names
 OPTIONS = ("dataset", "max-memory", "precision", "optimizer", "ideal", "gamma", "algorithm",
-           "profile", "software", "any", "grow", "objective", "risk", "fastest", "top", "only",
-           "without", "batch", "batch-per-device", "devices", "plan")  # fmt: skip
+           "profile", "software", "any", "reading", "shuffle", "epochs", "grow", "objective",
+           "risk", "fastest", "top", "only", "without", "batch", "batch-per-device", "devices",
+           "plan")  # fmt: skip
 KEPT_AS = {"any": "any_plan"}  # where an option is kept under another name than its own
 
 

@@ -7,26 +7,32 @@ A figure carries a mark of where it comes from: `m` measured, `f` fitted to meas
 from __future__ import annotations
 
 import shlex
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 
-from oracle.ask.largest import pieces
+from oracle.ask.batches import Tried
 from oracle.ask.ranking import Ranking
 from oracle.kernels.provenance import MEASURED
-from oracle.plan.launchable import shapes
-from oracle.plan.plan import parse
 from oracle.predict.estimate import PARTS, Estimate
 from oracle.predict.limits import FULL
 from oracle.predict.memory import ASSUMED
+from oracle.run.target import Training
+from oracle.show.rates import epoch, rate
+from oracle.show.reading import reads
 from oracle.show.terminal import width
+from oracle.show.training import ends, tried
 from oracle.spec.units import show
 
 SCREEN = 24  # lines of the first one
 WORDS = ("measured", "fitted", "datasheet", "assumed", "counted")
 
 
-def ranking_text(ranking: Ranking, asked: Any = None) -> str:
+def ranking_text(
+    ranking: Ranking, asked: Any = None, whole: Training | None = None,
+    batches: Sequence[Tried] = (),
+) -> str:  # fmt: skip
     """The first screen: what is best, does it fit, how sure, why not the others, what next."""
     shown = ranking.estimate
     head = _head(shown if len(shown) else ranking.misses, ranking)
@@ -34,9 +40,8 @@ def ranking_text(ranking: Ranking, asked: Any = None) -> str:
         said = said_otherwise(ranking.misses)
         return "\n".join([head, *said, "", *_nothing_fits(ranking, asked)])
     likely = ranking.likely_best()
-    epoch = "" if shown.epoch is None else f", {show(shown.epoch[0], 's')} an epoch"
     answer = _fit(f"{shown.plans[0]} is\u00a0{_superlative(ranking)}: "
-                  f"{_interval(shown, 0)} an iteration{epoch}")  # fmt: skip
+                  f"{_interval(shown, 0)} an iteration{epoch(shown, 0)}")  # fmt: skip
     lines = [
         head,
         *said_otherwise(shown),
@@ -44,7 +49,10 @@ def ranking_text(ranking: Ranking, asked: Any = None) -> str:
         answer,
         f"  memory    {_memory(shown, 0)}",
         f"  bound by  {_bounds(shown, 0)}",
-        _fit(f"  at peak   {_light(shown, 0)}"),
+        *_reads(shown),
+        _fit(f"  rate      {rate(shown, 0)}"),
+        *([] if whole is None else [_fit(f"  training  {ends(whole)}")]),
+        *([_fit(f"  batches   {tried(batches)}")] if batches else []),
         _fit(f"  sure?     {_sure(ranking, likely)}"),
         *_faster(ranking),
         "",
@@ -58,7 +66,19 @@ def ranking_text(ranking: Ranking, asked: Any = None) -> str:
         lines += ["", "These do not:", *_misses(ranking.misses)]
     if asked is not None:
         lines += _next(ranking, asked)
-    return _on_a_screen(lines)
+    found, read = _on_a_screen(lines), _reads(shown)
+    if found.count("\n") >= SCREEN and read:
+        short = _reads(shown, lines=1)[0]
+        found = _on_a_screen(found.replace(read[0], short).split("\n"))
+    return found
+
+
+def _reads(shown: Estimate, row: int = 0, lines: int = 2) -> list[str]:
+    """How samples are got, in so many lines at most; nothing under ideal assumptions."""
+    if shown.options.ideal:
+        return []
+    head = "  reads     "
+    return [_fit(head + reads(shown, row, lines * (width() - 6) - len(head)))]
 
 
 def _on_a_screen(lines: list[str]) -> str:
@@ -153,6 +173,8 @@ def parts(shown: Estimate, row: int) -> dict[str, float]:
         found[part] = float(shown.compute[part][row])
     for message in shown.exchange[row]:
         found[message["what"]] = found.get(message["what"], 0.0) + message["exposed"]
+    if (read := shown.reading[row]) is not None:
+        found["reading"] = read["exposed"]
     return found
 
 
@@ -163,24 +185,6 @@ def _bounds(shown: Estimate, row: int) -> str:
     while len(", ".join(shares)) > width() - 12 and len(shares) > 1:
         shares.pop()
     return ", ".join(shares)
-
-
-def _light(shown: Estimate, row: int) -> str:
-    """The bound that no plan beats, and how much of it is reached."""
-    light = float(shown.speed_of_light[row])
-    return (f"{show(light, 's')} with every device at datasheet peak; "
-            f"{light / shown.seconds[row]:.0%} of it reached")  # fmt: skip
-
-
-def rate_text(shown: Estimate, row: int) -> str:
-    """The micro-batches of a plan at this batch, and what is trained in a second."""
-    rate = float(shown.batch[row] / shown.seconds[row])
-    tokens = shapes(shown.model)["tokens"] if shown.model.tokens.any() else 0.0
-    words = f", {rate * tokens:,.0f} tokens/s" if tokens else ""
-    micro = int(shown.batch[row]) // pieces(parse(shown.plans[row], 1.0))
-    largest = "the largest that fits" if shown.feasible[row] else "which does not fit"
-    return (f"  micro-batch  {micro} sample{'s' * (micro > 1)}, {largest}: {rate:,.1f} samples/s"
-            f"{words}")  # fmt: skip
 
 
 def source(shown: Estimate, row: int, part: str) -> dict[str, Any]:
@@ -322,18 +326,19 @@ def _next(ranking: Ranking, asked: Any) -> list[str]:
     return ["next: " + " ".join(shlex.quote(word) for word in words)]
 
 
-def estimate_text(shown: Estimate, row: int = 0) -> str:
+def estimate_text(shown: Estimate, row: int = 0, whole: Training | None = None) -> str:
     """One plan: seconds, parts, every exchange, memory by kind."""
-    epoch = "" if shown.epoch is None else f", {show(shown.epoch[row], 's')} an epoch"
     model, system = shown.model, shown.system
+    taken = f"{_interval(shown, row)} an iteration{epoch(shown, row)}"
     lines = [
         _fit(f"{shown.plans[row]} on {int(shown.devices[row])} devices of "
-             f"{system.title or system.name}: {_interval(shown, row)} an iteration{epoch}"),
+             f"{system.title or system.name}: {taken}"),
         _fit(f"  {model.title or model.name}, {int(shown.batch[row])} samples, "
              f"{shown.options.precision}, {shown.options.optimizer}{_software(shown)}; "
              f"{origins(shown)}"),
+        _fit(f"  {rate(shown, row)}"),
     ]  # fmt: skip
-    lines += said_otherwise(shown)
+    lines += [*_reads(shown, row), *said_otherwise(shown)]
     if shown.broken[row]:
         lines += ["  this plan cannot run:", *(f"    {words}" for words in shown.broken[row])]
     lines += ["", "  compute"]

@@ -5,7 +5,11 @@ schema        a tree as a frozen dataclass, with every fault at once
 json_schema   the JSON Schema of such a dataclass, for editors
 units         text to SI numbers and back
 dataset device system software     the kinds of spec
+storage       a system's file system, disks and host
+running       how often a machine fails, what it draws and emits
+convergence   epochs that a model takes to a target
 kernel_choice which kernels a software runs, and how it keeps its tensors
+basis         what a system's numbers stand on: measurements, logs, datasheets, guesses
 plausible     values that no machine is known to have
 formula       a formula of plans and model in a spec
 precision     precisions, and bytes of an activation

@@ -8,6 +8,7 @@ from typing import Annotated, ClassVar, Literal
 
 from oracle.spec.document import suggest
 from oracle.spec.precision import PRECISIONS
+from oracle.spec.running import Power
 from oracle.spec.schema import Between, Clash, Count, Ratio
 from oracle.spec.units import Bytes, BytesPerSecond, Flop, FlopPerSecond, Price, Seconds
 
@@ -70,6 +71,7 @@ class Device:
     reserve: Bytes = 1.2e9  # context, framework and libraries, before the first tensor
     host_link: BytesPerSecond | None = None  # to the host's memory, one way; its own, not shared
     price: Price | None = None
+    power: Power | None = None
     title: str = ""
     library: Literal["", "nccl"] = ""  # of its collectives, where their model is known
     # what its libraries are written for

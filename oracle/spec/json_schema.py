@@ -41,7 +41,11 @@ def _schema(kind: Any, definitions: dict[str, Any]) -> dict[str, Any]:
         if name not in definitions:
             definitions[name] = {}
             definitions[name] = dict(_record_schema(kind, definitions))
-        return {"$ref": f"#/$defs/{name}"}
+        reference = {"$ref": f"#/$defs/{name}"}
+        if shorthand := getattr(kind, "shorthand", ""):
+            field = fields_of(kind)[shorthand]  # type: ignore[arg-type]
+            return {"anyOf": [reference, _schema(field[1], definitions)]}
+        return reference
     return {"type": {bool: "boolean", int: "integer", float: "number"}.get(kind, "string")}
 
 

@@ -31,6 +31,9 @@ class Options:
     software: Software = PLAIN  # what runs the training
     risk: float = 0.5  # of running out of memory that is taken; 0.5: what is expected must fit
     any_plan: bool = False  # plans that the software cannot be told are looked at too
+    reading: str = "none"  # how samples are got: a mode of `oracle.storage`, best, or not counted
+    shuffle: str = "global"  # whose samples come to whom in the next epoch
+    epochs: float | None = None  # of the training, over which what is done once is spread
 
     @property
     def width(self) -> float:

@@ -12,8 +12,10 @@ from typing import Any
 
 from oracle.spec.dataset import Dataset
 from oracle.spec.device import Device
+from oracle.spec.running import Power, Reliability
 from oracle.spec.schema import Clash
-from oracle.spec.system import Level, Storage, System
+from oracle.spec.storage import Disk, Host, SharedFiles
+from oracle.spec.system import Level, System
 from oracle.spec.units import show
 
 # kind of spec -> field -> (least, most, unit)
@@ -31,8 +33,27 @@ RANGES: dict[type, dict[str, tuple[float, float, str]]] = {
         "host_link": (1e9, 10e12, "B/s"),
         "price": (0.0, 1000 / 3600, "USD/s"),
     },
-    System: {"dispatch": (0.0, 1e-3, "s")},
-    Storage: {"bandwidth": (10e6, 1e15, "B/s"), "local": (10e6, 10e12, "B/s")},
+    System: {
+        "dispatch": (0.0, 1e-3, "s"),
+        "node_power": (1.0, 1e5, "W"),
+        "grid": (0.0, 2000.0, "g/kWh"),
+    },
+    SharedFiles: {
+        "bandwidth": (10e6, 1e15, "B/s"),
+        "write": (10e6, 1e15, "B/s"),
+        "per_node": (1e6, 1e12, "B/s"),
+        "open": (1e-6, 1.0, "s"),
+        "metadata": (100.0, 1e9, "/s"),
+    },
+    Disk: {
+        "read": (10e6, 10e12, "B/s"),
+        "write": (10e6, 10e12, "B/s"),
+        "capacity": (2**30, 2**50, "B"),
+        "open": (1e-7, 0.1, "s"),
+    },
+    Power: {"idle": (0.1, 1e4, "W"), "busy": (1.0, 1e5, "W")},
+    Reliability: {"mtbf": (3.6e4, 3.6e10, "s"), "restart": (0.0, 1e5, "s")},
+    Host: {"memory": (2**28, 2**46, "B"), "bandwidth": (1e9, 100e12, "B/s")},
     Dataset: {"size": (2**10, 2**60, "B")},
 }
 
@@ -54,7 +75,7 @@ def warnings(spec: Any, inside: str = "") -> Iterator[Clash]:
         yield Clash(at, what, "`library: nccl`, and `generation:`, if it is one of theirs")
     for each in fields(spec):
         value = getattr(spec, each.name)
-        if type(value) in RANGES:
+        if type(value) in RANGES or (each.name == "storage" and value is not None):
             yield from warnings(value, f"{inside}.{each.name}".lstrip("."))
         elif each.name == "levels":
             for i, level in enumerate(value):

@@ -14,8 +14,10 @@ from typing import Annotated
 
 from oracle.spec.device import Device
 from oracle.spec.document import refusal, suggest
+from oracle.spec.running import Reliability
 from oracle.spec.schema import Between, Clash, Count, Ratio
-from oracle.spec.units import Bytes, BytesPerSecond, Seconds
+from oracle.spec.storage import Host, Storage
+from oracle.spec.units import Bytes, BytesPerSecond, Emission, Seconds, Watt
 
 LINKS = ("nvlink", "pcie", "network")  # what joins a level; the first network leaves the node
 # how a level joins its units: each is a file of `oracle.network.topology.kinds`
@@ -46,6 +48,8 @@ class Level:
     oversubscription: Annotated[float, Between(1, 1000)] = 1.0
     shape: tuple[Count, ...] = ()  # extents of a torus, arities of a tree, …; meaning by kind
     routing: str | None = None
+    # of a mesh whose pairs of units are not all joined alike: `0-3` for each link, numbers below
+    wires: tuple[str, ...] = ()
     # how much slower other jobs make messages that cross this level: (p50, p99) factors
     interference: tuple[Annotated[float, Between(1, 1000)], ...] = ()
     # of the datasheet's bandwidth, what collectives were measured to get; None: never measured
@@ -75,6 +79,8 @@ class Level:
             yield Clash("routing", what, suggest(self.routing, routings, "known"))
         elif self.routing is not None and self.kind in PORTLESS:
             yield Clash("routing", f"a {self.kind} has one way between two units", "leave it out")
+        if self.wires and self.kind != "mesh":
+            yield Clash("wires", f"a {self.kind} has no wires between pairs", "kind: mesh")
         if self.shape and self.kind not in (*SHAPED, "optical"):
             hint = f"kinds that have: {', '.join(SHAPED)}"
             yield Clash("shape", f"a {self.kind} has no shape", hint)
@@ -82,6 +88,38 @@ class Level:
         if self.oversubscription != 1 and full and len(self.shape) < 2:
             what = "the links up are as many as `ports` says, or as the kind has"
             yield Clash("oversubscription", what, "say one of the two")
+
+    @staticmethod
+    def joined_by(wires: tuple[str, ...]) -> Iterator[tuple[int, int]]:
+        """The two units of each wire; −1 where it names none."""
+        for wire in wires:
+            a, _, b = wire.partition("-")
+            yield (int(a), int(b)) if a.isdecimal() and b.isdecimal() else (-1, -1)
+
+    def loose(self, unit: int) -> Clash | None:
+        """What is wrong with its wires, where units of so many devices each are joined."""
+        width, wires = self.devices // unit, [*self.joined_by(self.wires)]
+        if not wires:
+            return None
+        if width > len(wires) + 1:
+            what = f"{len(wires)} wires do not join the {width} units of `{self.name}`"
+            return Clash("wires", what, "one for each link, as 0-1")
+        near = [{k} for k in range(width)]
+        for wire, (a, b) in zip(self.wires, wires, strict=True):
+            if not (0 <= a < width and 0 <= b < width and a != b):
+                what = f"`{wire}` is no pair of two of the {width} units of `{self.name}`"
+                return Clash("wires", what, "as 0-1, numbers from 0")
+            near[a].add(b)
+            near[b].add(a)
+        most = max(sum(k in pair for pair in wires) for k in range(width))
+        if self.ports is not None and most > self.ports:
+            return Clash("wires", f"a unit has {most} wires, but {self.ports:g} ports")
+        for a in range(width):
+            for b in range(a):
+                if not near[a] & near[b]:
+                    what = f"{b} and {a} are more than one unit apart"
+                    return Clash("wires", what, "a wire between them, or to one unit from both")
+        return None
 
     def misfit(self, unit: int) -> Clash | None:
         """Whether its shape does not hold the units that it joins, of so many devices each."""
@@ -149,16 +187,6 @@ class Collectives:
     title: str = ""
 
 
-@dataclass(frozen=True, slots=True)
-class Storage:
-    """Where samples come from: shared file system, and what a node keeps."""
-
-    bandwidth: BytesPerSecond  # of the shared file system, all clients together
-    source: str
-    local: BytesPerSecond | None = None  # of one node's own disk
-    metadata: Ratio | None = None  # file operations per second
-
-
 @dataclass(frozen=True)
 class System:
     """A cluster of equal devices, joined level by level, innermost first."""
@@ -171,6 +199,11 @@ class System:
     collectives: tuple[Calibrated, ...] = field(default=(), metadata={"named": True})
     library: tuple[Library, ...] = ()
     storage: Storage | None = None
+    host: Host | None = None  # of one node
+    reliability: Reliability | None = None
+    node_power: Watt | None = None  # of one node, beside its devices
+    pue: Annotated[float, Between(1, 3)] | None = None  # what a site draws by what machines do
+    grid: Emission | None = None  # of CO₂, for its electricity
     software: str = ""  # what the calibration ran under
     # a framework's own work on this host for each kernel it launches; the software's if not said
     dispatch: Seconds | None = None
@@ -243,7 +276,7 @@ class System:
                 )
         for i, level in enumerate(self.levels):
             unit = self.levels[i - 1].devices if i else 1
-            if level.devices % unit == 0 and (misfit := level.misfit(unit)):
+            if level.devices % unit == 0 and (misfit := level.misfit(unit) or level.loose(unit)):
                 yield replace(misfit, field=f"levels.{i}.{misfit.field}")
         for i, level in enumerate(self.levels[self.inside :], self.inside):
             if level.link != "network":

@@ -21,14 +21,17 @@ _SCALE = {prefix: Decimal(scale) for prefix, scale in (_TEN | _TWO).items()}
 _BASE = {
     "s": ("s", "1"), "min": ("s", "60"), "h": ("s", "3600"), "day": ("s", "86400"),
     "B": ("B", "1"), "bit": ("B", "0.125"), "FLOP": ("FLOP", "1"), "USD": ("USD", "1"),
+    "": ("", "1"), "W": ("W", "1"),
 }  # fmt: skip
 # beyond them sums of squares and cubes, which intervals and overlaps are, leave the floats
 SMALLEST, LARGEST = 1e-24, 1e30
 _NUMBER = r"[-+]?(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][-+]?[0-9]{1,3})?"
 _TEXT = re.compile(
-    rf"({_NUMBER})\s*([KMGTP]i|[nuµμmkKMGTPE]?)(min|day|USD|FLOP|bit|s|h|B)(?:/(s|h))?"
+    rf"({_NUMBER})\s*([KMGTP]i|[nuµμmkKMGTPE]?)(min|day|USD|FLOP|bit|s|h|B|W)(?:/(s|h))?"
 )
 _BARE = re.compile(_NUMBER)
+_PER_ENERGY = re.compile(rf"({_NUMBER})\s*(k?)g/kWh")  # of what is emitted
+_TIMES = re.compile(rf"({_NUMBER})\s*([kMG]?)(?:/(s|h))?")  # of something that is counted
 _AMBIGUOUS = re.compile(
     rf"({_NUMBER})\s*([kKMGTP]i?)?(b|bps|bits|bytes|FLOPS|FLOPs|flops|Bps)(/s)?"
 )
@@ -39,7 +42,7 @@ _MEANT = {"b": "bit", "bps": "bit/s", "bits": "bit", "bytes": "B", "Bps": "B/s"}
 class Quantity:
     """What a number in a spec file must be: its unit, and whether zero is allowed."""
 
-    unit: str  # "s", "B", "FLOP", "B/s", "FLOP/s", "USD/s"
+    unit: str  # "s", "B", "FLOP", "B/s", "FLOP/s", "USD/s", "/s", "W", "g/kWh"
     zero: bool = False
     example: str = ""
 
@@ -49,22 +52,27 @@ Bytes = Annotated[float, Quantity("B", example="16 GiB")]
 BytesPerSecond = Annotated[float, Quantity("B/s", example="25 GB/s")]
 Flop = Annotated[float, Quantity("FLOP", example="2 GFLOP")]
 FlopPerSecond = Annotated[float, Quantity("FLOP/s", example="125 TFLOP/s")]
+PerSecond = Annotated[float, Quantity("/s", example="60 k/s")]
+Watt = Annotated[float, Quantity("W", example="700 W")]
+Emission = Annotated[float, Quantity("g/kWh", zero=True, example="57 g/kWh")]
 Price = Annotated[float, Quantity("USD/s", zero=True, example="2.5 USD/h")]
 
 
 def parse(text: str, unit: str) -> float:
-    """Read `text` as a number of `unit` (`s`, `B`, `FLOP`, `B/s`, `FLOP/s`, `USD/s`).
+    """Read `text` as a number of `unit` (`s`, `B`, `FLOP`, `B/s`, `FLOP/s`, `USD/s`, `/s`).
 
     >>> parse("25 GB/s", "B/s"), parse("200 Gbit/s", "B/s"), parse("20 us", "s")
     (25000000000.0, 25000000000.0, 2e-05)
     """
     text = text.strip()
-    match = _TEXT.fullmatch(text) if len(text) <= 400 else None
+    form = {"/s": _TIMES, "g/kWh": _PER_ENERGY}.get(unit, _TEXT)
+    match = form.fullmatch(text) if len(text) <= 400 else None
     if match is None:
         raise ValueError(_unreadable(text, unit))
-    number, prefix, base, per = match.groups(default="")
+    number, prefix, *rest = match.groups(default="")
+    base, per = rest if form is _TEXT else ("", "".join(rest) or "s" * (unit == "/s"))
     name, scale = _BASE[base]
-    found = f"{name}/s" if per else name
+    found = unit if form is not _TEXT else f"{name}/s" if per else name
     if found != unit:
         raise ValueError(f"`{text}` is in {found}, but {unit} is wanted")
     try:

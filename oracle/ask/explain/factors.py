@@ -13,6 +13,7 @@ from typing import Any
 
 import numpy as np
 
+from oracle.ask.explain.reading import of_reading
 from oracle.ask.explain.unmeasured import Unmeasured, unmeasured
 from oracle.models.model import Model
 from oracle.models.shard import serial
@@ -123,7 +124,6 @@ def _talks(work: Work, system: System) -> Iterator[Talk]:
 def _factors(
     shown: Estimate, alike: Estimate, unlike: Estimate, plan: Plan, talks: tuple[Talk, ...]
 ) -> Iterator[Factor]:
-    total = float(shown.seconds[0])
     devices = float(plan.devices[0, 0])
     # of plan, flat plan, one device, were devices alike and the host at once; and as they are
     work, slowest = (one.compute["forward"] + one.compute["backward"] for one in (alike, unlike))
@@ -159,17 +159,8 @@ def _factors(
             yield Factor(kind, seconds, names)
     crowded = sum(talk.crowded for talk in talks)
     yield Factor("congestion", crowded, "its own groups meet on the same links")
-    io = _reading(shown)
-    if io is not None and io > total:
-        yield Factor("I/O", io - total, "samples come slower than they are used")
-
-
-def _reading(shown: Estimate) -> float | None:
-    """Seconds in which the shared file system gives one batch."""
-    data, store = shown.model.dataset, shown.system.storage
-    if data is None or store is None or not data.size:
-        return None
-    return float(shown.batch[0] * data.size / data.samples / store.bandwidth)
+    if (read := shown.reading[0]) is not None:
+        yield Factor("I/O", read["exposed"], f"reading {read['mode']} waits for {read['cause']}")
 
 
 def _notes(
@@ -190,11 +181,8 @@ def _notes(
     if need > FULL * capacity:
         yield Factor("fragmentation", 0.0, f"{show(need, 'B')} of {show(capacity, 'B')}: an "
                      "allocator that fragments may fail where the sum fits")  # fmt: skip
-    if _reading(shown) is None:
-        yield Factor("I/O", 0.0, f"not known: {system.name} or the data set says nothing of it")
-    else:
-        io = float(_reading(shown) or 0.0)
-        yield Factor("I/O", 0.0, f"a batch is read in {show(io, 's')}, ahead of its use")
+    state = sum(float(free.memory_kinds[kind][2]) for kind in ("weights", "optimizer"))
+    yield from (Factor("I/O", 0.0, words) for words in of_reading(shown, state))
     if (slower := float(shown.interference[0])) > 1:
         yield Factor("congestion", 0.0, "other jobs on the network may make the step "
                      f"{slower:.3g} × as long (in the interval only)")  # fmt: skip

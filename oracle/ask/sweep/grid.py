@@ -59,6 +59,9 @@ class Grid:
     profile: str | None = None  # a file of measured rows
     software: str | None = None  # that runs the training
     any_plan: bool = False  # plans too that it cannot be told
+    reading: str = "none"  # how samples are got
+    shuffle: str = "global"
+    epochs: float | None = None
     grow: bool = False  # the system's outermost level, to as many devices as are asked for
 
     def __post_init__(self) -> None:
@@ -120,7 +123,8 @@ class Grid:
         for name in self.models:
             found = load_model(name, self.dataset)
             options_for(found, catalogue.system(self.systems[0]), self.precision, self.optimizer,
-                        profile=self.profile, software=self.software)  # fmt: skip
+                        profile=self.profile, software=self.software, reading=self.reading,
+                        shuffle=self.shuffle, epochs=self.epochs)  # fmt: skip
         for way in self.ways:
             kind, _, text = way.partition(":")
             if kind == "each":

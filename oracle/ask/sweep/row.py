@@ -16,8 +16,9 @@ PRODUCTS = 400  # products of a family's degrees that are looked at
 COLUMNS = (
     "point", "model", "system", "what_if", "way", "devices", "batch", "status", "plan",
     "seconds", "seconds_low", "seconds_high", "epoch_seconds", "samples_per_second",
-    "device_hours_per_epoch", "forward", "backward", "recompute", "update", "bubble",
-    "exchange", "exposed", "memory", "capacity", "why",
+    "tokens_per_second", "flops_per_device", "mfu", "device_hours_per_epoch",
+    "forward", "backward", "recompute", "update", "bubble", "exchange", "exposed",
+    "reading", "memory", "capacity", "why",
 )  # fmt: skip
 
 
@@ -32,6 +33,7 @@ def row(grid: Grid, point: Point) -> dict[str, Any]:
     options = options_for(
         model, system, grid.precision, grid.optimizer, grid.ideal, grid.max_memory, grid.gamma,
         grid.algorithm, _profile(grid.profile, point.system), grid.software, grid.any_plan,
+        grid.reading, grid.shuffle, grid.epochs,
     )  # fmt: skip
     found["capacity"] = _figure(grid.max_memory or system.device.memory)
     try:

@@ -4,12 +4,15 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Iterable
-from typing import Any, ClassVar
+from typing import Any, ClassVar, TypeAlias
 
 import numpy as np
 
 from oracle.network.arrays import Number
 from oracle.network.collectives.schedule import Steps
+
+# ways round the ranks of a node, each both ways, and how much of the bandwidth each has
+Rings: TypeAlias = tuple[tuple[tuple[int, ...], int], ...]
 
 
 class Algorithm(ABC):
@@ -49,6 +52,10 @@ class Algorithm(ABC):
     @abstractmethod
     def schedule(self, p: int, inner: int = 1) -> list[Steps]:
         """Who sends how much to whom, step by step."""
+
+    def along(self, p: int, inner: int, rings: Rings) -> list[Steps]:
+        """The schedule where the devices of a node are joined so that these rings close."""
+        return self.schedule(p, inner)
 
     def seconds(self, p: Number, m: Any, alpha: Any, beta: Any, gamma: Any = 0.0) -> Any:
         """The closed form; m, α, β and γ may carry units."""

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from functools import lru_cache
 from math import gcd
 
 import numpy as np
 
-from oracle.network.arrays import Number
+from oracle.network.arrays import Ints, Number
 from oracle.network.collectives.algorithm import Algorithm
+from oracle.network.collectives.algorithm import Rings as RingSet
 from oracle.network.collectives.schedule import Pairs, Steps, pairs, shift
 
 
@@ -84,17 +86,49 @@ class BidirectionalRing(RingAllreduce):
         return [pairs(np.tile(ranks, 2), both, 1 / (2 * p), 2 * (p - 1))]
 
 
-def _lanes(p: int, inner: int, share: float, times: float) -> Pairs:
+def _paced(inner: int) -> Ints:
+    """Orders in which rings pass a node's ranks: ring j takes every j-th, where that meets all."""
+    paces = [j for j in range(1, inner) if gcd(j, inner) == 1] or [1]
+    return np.array([np.roll(np.arange(inner) * paces[j % len(paces)] % inner, -j)
+                     for j in range(inner)])  # fmt: skip
+
+
+@lru_cache(64)
+def _entered(inner: int, rings: RingSet) -> Ints:
+    """The same along given rings: one enters at each rank, one leaves from each, all used alike."""
+    ways = [way for order, _ in rings for way in (order, order[::-1])]
+    weight = [share for _, share in rings for _ in range(2)]
+
+    def chosen(found: list[tuple[int, ...]], used: list[int]) -> list[tuple[int, ...]] | None:
+        if len(found) == inner:
+            return found
+        for k in sorted(range(len(ways)), key=lambda k: (used[k] / weight[k], k)):
+            at = ways[k].index(len(found))
+            way = ways[k][at:] + ways[k][:at]
+            if all(way[-1] != other[-1] for other in found):
+                now = [n + (i == k) for i, n in enumerate(used)]
+                if (whole := chosen([*found, way], now)) is not None:
+                    return whole
+        return None
+
+    every = chosen([], [0] * len(ways))
+    return np.array(every) if every is not None else _paced(inner)
+
+
+def _lanes(p: int, inner: int, share: float, times: float, rings: RingSet = ()) -> Pairs:
     """One ring a way out of the node: ring j enters and leaves each node at another rank.
 
-    Inside a node ring j takes every j-th rank, for each j that reaches them all.
+    Groups that stay in a node go round its rings, each both ways.
     """
+    if rings and inner == p:
+        ways = np.array([way for order, _ in rings for way in (order, order[::-1])])
+        parts = np.repeat([many for _, many in rings], 2) / (2 * sum(many for _, many in rings))
+        flow = pairs(ways.ravel(), np.roll(ways, -1, axis=1).ravel(),
+                     np.repeat(parts, p) * share, times)  # fmt: skip
+        return Pairs(flow.share, flow.times, flow.source, flow.target, stripes=len(ways))
     ranks = np.arange(p).reshape(-1, inner)
-    paces = [j for j in range(1, inner) if gcd(j, inner) == 1] or [1]
-    orders = np.empty((inner, p), np.int32)
-    for j in range(inner):
-        order = np.arange(inner) * paces[j % len(paces)] % inner
-        orders[j] = np.roll(ranks[:, order], -j, axis=1).ravel()
+    inside = _entered(inner, rings) if rings else _paced(inner)
+    orders = np.array([ranks[:, order].ravel() for order in inside], np.int32)
     flow = pairs(orders.ravel(), np.roll(orders, -1, axis=1).ravel(), share / inner, times)
     return Pairs(flow.share, flow.times, flow.source, flow.target, stripes=inner)
 
@@ -113,6 +147,9 @@ class Rings(RingAllreduce):
     def schedule(self, p: int, inner: int = 1) -> list[Steps]:
         return [_lanes(p, inner, 1 / p, 2 * (p - 1))]
 
+    def along(self, p: int, inner: int, rings: RingSet) -> list[Steps]:
+        return [_lanes(p, inner, 1 / p, 2 * (p - 1), rings)]
+
 
 class RingsAllgather(RingAllgather):
     """Allgather by one ring for each rank of a node."""
@@ -124,6 +161,9 @@ class RingsAllgather(RingAllgather):
 
     def schedule(self, p: int, inner: int = 1) -> list[Steps]:
         return [_lanes(p, inner, 1 / p, p - 1)]
+
+    def along(self, p: int, inner: int, rings: RingSet) -> list[Steps]:
+        return [_lanes(p, inner, 1 / p, p - 1, rings)]
 
 
 class RingsReduceScatter(RingsAllgather):

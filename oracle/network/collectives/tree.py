@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from oracle.network.arrays import Ints, Number
-from oracle.network.collectives.algorithm import Algorithm, log2, power_of_two
+from oracle.network.arrays import Floats, Ints, Number
+from oracle.network.collectives.algorithm import Algorithm, Rings, log2, power_of_two
 from oracle.network.collectives.schedule import Pairs, Steps, exchange, pairs, shift
 
 
@@ -147,6 +147,9 @@ class DoubleTree(Algorithm):
         return 1.0 + 0 * np.asarray(p)
 
     def schedule(self, p: int, inner: int = 1) -> list[Steps]:
+        return self.along(p, inner, ())
+
+    def along(self, p: int, inner: int, rings: Rings) -> list[Steps]:
         if inner == p:
             inner = 1
         n = p // inner
@@ -158,14 +161,9 @@ class DoubleTree(Algorithm):
         lane = np.arange(inner)[:, None]
         below = np.concatenate([(low * inner + lane).ravel() for low, _ in trees])
         above = np.concatenate([(high * inner + lane).ravel() for _, high in trees])
-        # every lane's chain takes all links of its node's ring but one, for both its trees
-        ranks = np.arange(p)
-        chained = ranks if inner > 1 else ranks[:0]
-        ahead = chained // inner * inner + (chained + 1) % inner
-        weight = np.concatenate(
-            [np.full(len(below), 1.0), np.full(len(chained), 2.0 * (inner - 1))]
-        )
-        below, above = np.concatenate([below, ahead]), np.concatenate([above, chained])
+        behind, ahead, part = _chained(p, inner, rings)
+        weight = np.concatenate([np.full(len(below), 1.0), 2.0 * (inner - 1) * part])
+        below, above = np.concatenate([below, ahead]), np.concatenate([above, behind])
         ends = np.concatenate([below, above]), np.concatenate([above, below])
         depth = 2 * int(log2(n)) if n > 1 else 0
         across = pairs(*trees[0], 0.0, depth) if inner == 1 else pairs(
@@ -175,6 +173,22 @@ class DoubleTree(Algorithm):
             steps.append(pairs(np.arange(1, inner), np.arange(inner - 1), 0.0, 2 * (inner - 1)))
         flow = pairs(*ends, np.tile(weight, 2) * 0.5 / inner if inner > 1 else 0.5)
         return [*steps, Pairs(flow.share, flow.times, flow.source, flow.target, stripes=inner + 1)]
+
+
+def _chained(p: int, inner: int, rings: Rings) -> tuple[Ints, Ints, Floats]:
+    """(from, to, part of all lanes) of the links that chains take inside nodes.
+
+    Every lane's chain takes all links of its node's ring but one; with several rings, of each
+    ring as many lanes as it has of the bandwidth.
+    """
+    if inner == 1:
+        return np.zeros(0, np.int64), np.zeros(0, np.int64), np.zeros(0)
+    ways = np.array([order for order, _ in rings] or [tuple(range(inner))])
+    parts = np.array([many for _, many in rings] or [1], float)
+    first = np.arange(0, p, inner)[:, None]
+    behind, ahead = (first + way.ravel() for way in (ways, np.roll(ways, -1, axis=1)))
+    part = np.tile(np.repeat(parts / parts.sum(), inner), len(first))
+    return behind.ravel(), ahead.ravel(), part
 
 
 class ParameterServer(Algorithm):

@@ -9,6 +9,7 @@ from weakref import WeakKeyDictionary
 from oracle.network.collectives import ALGORITHMS, Algorithm
 from oracle.network.contention.cost import Cost, schedule_costs
 from oracle.network.contention.groups import RankGroups
+from oracle.network.contention.ring_sets import laid_out
 from oracle.network.topology import Topology
 from oracle.spec.system import System
 
@@ -35,7 +36,7 @@ def algorithm_costs(
             for by in offer]  # fmt: skip
     if new := [k for k, key in enumerate(keys) if key not in known]:
         bases = [ALGORITHMS[by.like[0]][by.name] if by.like[0] else by for by in offer]
-        schedules = [bases[k].schedule(groups.p, inner) for k in new]
+        schedules = [laid_out(bases[k], topology, groups, inner) for k in new]
         for k, cost in zip(new, schedule_costs(topology, groups, schedules), strict=True):
             known[keys[k]] = cost
     return [known[key].repeated(by.like[1]) for by, key in zip(offer, keys, strict=True)]

@@ -46,7 +46,7 @@ def step_costs(
     for place, steps in enumerate(schedule):
         if first[id(steps)] != place:
             continue
-        if isinstance(steps, AllPairs) and topology.tree and not topology.hop and reduce:
+        if isinstance(steps, AllPairs) and topology.uniform and not topology.hop and reduce:
             done[place].append(all_pairs_cost(topology, groups, steps))
             continue
         for flows in flows_of(topology, groups, steps, reduce):

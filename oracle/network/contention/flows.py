@@ -104,7 +104,7 @@ def _exchange_period(groups: RankGroups, steps: Steps, k: int) -> int:
 
 def _powers_of_two(topology: Topology, groups: RankGroups) -> bool:
     """Whether all is in powers of two, so that an exchange looks the same from every unit."""
-    sizes = [groups.block, *(size for f in topology.fabrics for size in (f.unit, f.lanes))]
+    sizes = [groups.block, *(size for f in topology.fabrics for size in (f.repeats, f.lanes))]
     return not any(size & (size - 1) for size in sizes)
 
 
@@ -127,7 +127,7 @@ def groups_apart(topology: Topology, groups: RankGroups) -> int:
     """
     if len(groups.pattern) == 1:
         ((_, stride),) = groups.pattern
-        unit = lcm(*(fabric.unit for fabric in topology.fabrics))
+        unit = lcm(*(fabric.repeats for fabric in topology.fabrics))
         if stride % unit == 0:
             return unit
     return _periods(topology, groups.block, groups.devices)[0]
@@ -142,6 +142,6 @@ def _periods(topology: Topology, block: int, devices: int) -> tuple[int, int]:
     """
     span, period = block, 1
     for fabric in topology.fabrics:
-        if fabric.unit % block:
-            span, period = lcm(span, fabric.unit), lcm(period, fabric.unit)
+        if fabric.unit % block or fabric.repeats > fabric.unit:
+            span, period = lcm(span, fabric.repeats), lcm(period, fabric.repeats)
     return min(span, devices), period

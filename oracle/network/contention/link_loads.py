@@ -13,6 +13,7 @@ from oracle.network.contention.flows import flows_of
 from oracle.network.contention.groups import Pattern, RankGroups, closest_devices
 from oracle.network.contention.line import CostLine
 from oracle.network.contention.price import lines
+from oracle.network.contention.ring_sets import laid_out
 from oracle.network.topology import Topology, network_of
 from oracle.spec.system import System
 
@@ -62,7 +63,7 @@ def loads(
         fitting = {by.name: by for by in menu(op, groups.p, inner)}
         by = fitting.get(name) or named(op, name)
         by = by if by.fits(groups.p, inner) else named(op, "ring")
-        for steps in by.schedule(groups.p, inner):
+        for steps in laid_out(by, topology, groups, inner):
             for flows in flows_of(topology, groups, steps):
                 for begin in range(0, len(flows.source), PART):
                     at = slice(begin, begin + PART)

@@ -15,6 +15,7 @@ from oracle.network.contention.cached import Key, algorithm_costs, cache_of
 from oracle.network.contention.cost import Cost, schedule_cost
 from oracle.network.contention.groups import RankGroups, closest_devices, spanning_level
 from oracle.network.contention.line import CostLine
+from oracle.network.contention.ring_sets import laid_out
 from oracle.network.topology import network_of
 from oracle.spec.doubt import AGAIN, FOLD, OPERATION
 from oracle.spec.system import Calibrated, System
@@ -64,7 +65,7 @@ def _measured(system: System, op: str, entry: Calibrated, p: int) -> tuple[Cost,
         packed = then.inner(closest_devices(was))
         by = _as_run(was, op, entry.algorithm, p, packed)
         graph = network_of(was, 1 + int(then.devices_of(np.arange(then.devices)).max()))
-        cost = schedule_cost(graph, then, by.schedule(p, packed))
+        cost = schedule_cost(graph, then, laid_out(by, graph, then, packed))
         known[key] = cost, then.inner(was.node)
     found: tuple[Cost, int] = known[key]
     return found

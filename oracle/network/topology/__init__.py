@@ -10,7 +10,7 @@ placement  which device each rank of a job sits on
 
 from oracle.network.topology.kinds import KINDS
 from oracle.network.topology.regular import crossbar, dragonfly, fat_tree, loop, nodes, torus
-from oracle.network.topology.systems import network_of
+from oracle.network.topology.systems import network_of, node_ports
 from oracle.network.topology.topology import Topology
 
 __all__ = [
@@ -21,6 +21,7 @@ __all__ = [
     "fat_tree",
     "loop",
     "network_of",
+    "node_ports",
     "nodes",
     "torus",
 ]  # fmt: skip

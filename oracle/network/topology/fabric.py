@@ -73,6 +73,11 @@ class Fabric:
         return self.usual_routing or ("affinity" if self.level.ports else "d-mod-k")
 
     @property
+    def repeats(self) -> int:
+        """Devices after which the next are joined alike."""
+        return self.unit
+
+    @property
     def period(self) -> int:
         """Devices by which everything may be shifted and still look the same."""
         return self.unit

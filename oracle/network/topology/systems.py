@@ -33,3 +33,17 @@ def network_of(
             del built[next(iter(built))]
         built[key] = found
     return built[key]
+
+
+def node_ports(system: System) -> tuple[float, float]:
+    """(B/s that a node sends over its ports to others, α of such a message); no limit of one node.
+
+    Where units have a link to each neighbour and no ports, over all of these.
+    """
+    if system.inside >= len(system.levels):
+        return float("inf"), 0.0
+    level = system.levels[system.inside]
+    room = min(2 * system.node, level.devices)
+    fabric = next(each for each in network_of(system, room).fabrics if each.unit >= system.node)
+    links = fabric.ports if fabric.has_ports else 2.0 * max(1, len(level.shape))
+    return links * fabric.level.bandwidth * (level.share or 1.0), level.latency

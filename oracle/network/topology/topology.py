@@ -76,6 +76,11 @@ class Topology:
         """Whether each unit's traffic keeps to that unit's own links, whatever others do."""
         return not self.half and all(f.tree and f.routing != "ecmp" for f in self.fabrics)
 
+    @property
+    def uniform(self) -> bool:
+        """A tree in which the units of a level are all joined alike."""
+        return self.tree and not any(level.wires for level in self.levels)
+
     @cached_property
     def period(self) -> int:
         """Devices after which a torus or a loop repeats itself; all of them where it never does."""

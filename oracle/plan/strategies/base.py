@@ -87,6 +87,7 @@ class Strategy(ABC):
     as_grid: ClassVar[bool] = False  # may be written as a grid, `2x2`
     by_hand: ClassVar[tuple[str, ...]] = ()  # axes beside which a search leaves it to the user
     deals_batch: ClassVar[bool] = False  # each of its devices has samples of its own
+    cuts_samples: ClassVar[bool] = False  # each of them needs but a part of a sample's extents
     speaks_for_all: ClassVar[bool] = False  # talks at degree 1 too, for replicas others made
     timing: ClassVar[tuple[str, ...]] = ()  # knobs that change when things happen, not what
     # knobs of the training state: they change how often a message is sent, but no row and no bytes

@@ -51,6 +51,7 @@ class Spatial(Strategy):
 
     source = "kahira2021, Table III 'Spatial'"
     nearness = 4
+    cuts_samples = True
     bound = "pixels of the smallest layer that is cut"
     limited_by = ("gradient exchange", "point-to-point cost: halos", "computation redundancy")
     leaves = "they have no extents, or parts thinner than a halo"

@@ -1,4 +1,4 @@
-"""Logs of collectives and topology files, as samples and levels: one module a format.
+"""Logs of collectives and of storage, topology files: samples and levels; one module a format.
 
 `read(path)` finds the format by content, never by file name. A reader is tolerant of what surrounds
 a table (launcher prefixes, warnings, several tables, a run that was killed) and strict about the
@@ -28,6 +28,7 @@ from pkgutil import iter_modules
 from types import ModuleType
 from typing import Any, NamedTuple
 
+from oracle.readers.storage_samples import StorageSample
 from oracle.spec.document import Fault, Place, SpecError
 from oracle.spec.files import LOG, bounded, read_bytes
 from oracle.spec.strict_json import Unfit, loads
@@ -116,6 +117,7 @@ class Reading:
     hosts: tuple[tuple[str, int], ...] = ()  # what the names of hosts begin with, and the line
     interference: tuple[float, ...] = ()  # p50 and p99 of the slowdown by other jobs
     nodes: int | None = None  # that the whole job ran on, where the file says so
+    storage: tuple[StorageSample, ...] = ()  # rates of files, which are no messages
 
     def given(
         self, ranks: int | None = None, nodes: int | None = None, pairs: int | None = None
@@ -128,7 +130,8 @@ class Reading:
             (s.ranks * (s.groups or 1) for s in self.samples if s.ranks), default=0
         )
         samples = tuple(_given(s, ranks, nodes, pairs, whole) for s in self.samples)
-        return replace(self, samples=samples, nodes=self.nodes or nodes)
+        storage = tuple(each._replace(nodes=each.nodes or nodes) for each in self.storage)
+        return replace(self, samples=samples, nodes=self.nodes or nodes, storage=storage)
 
     def stated(
         self, ranks: int | None = None, nodes: int | None = None, pairs: int | None = None
@@ -138,6 +141,7 @@ class Reading:
             "ranks": {n for s in self.samples if s.ranks
                       for n in (s.ranks, s.ranks * (s.groups or 1))},
             "nodes": {s.nodes for s in self.samples if s.nodes}
+            | {s.nodes for s in self.storage if s.nodes}
             | ({self.nodes} if self.nodes else set()),
             "pairs": {s.groups for s in self.samples if s.operation in PAIRWISE and s.groups},
         }  # fmt: skip
@@ -156,7 +160,9 @@ class Reading:
 
     def summary(self) -> str:
         """One line of what was found, and one for every reason to skip."""
-        found = [f"{len(self.samples)} samples"] if self.samples or not self.levels else []
+        told = self.levels or self.storage
+        found = [f"{len(self.samples)} samples"] if self.samples or not told else []
+        found += [f"{len(self.storage)} samples of storage"] if self.storage else []
         if self.interference:
             factors = " to ".join(f"{x:g}" for x in self.interference)
             found = [f"{factors} × slower among other jobs"]
@@ -218,7 +224,8 @@ def parse(data: bytes | str, path: str) -> Reading:
 def _unended(found: Reading, text: str) -> Reading:
     """A reading whose file stops within a row of its table: what is printed ends its lines."""
     last = len(text.splitlines())
-    if not any(sample.where.endswith(f":{last}") for sample in found.samples[-2:]):
+    ends = [each.where for each in found.samples[-2:]] + [each.where for each in found.storage[-2:]]
+    if not any(where.endswith(f":{last}") for where in ends):
         return found
     what = "the last row has no end of line: the file was cut off within it"
     return replace(found, faults=(LogFault(last, "truncated", what, "give the whole log"),))

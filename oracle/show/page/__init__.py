@@ -77,9 +77,7 @@ def answer(ranking: Ranking) -> Html:
     interval = f"{show(shown.seconds_low[0], 's')} to {show(shown.seconds_high[0], 's')} (90 %)"
     tiles = [
         tile(show(total, "s"), "an iteration", "" if shown.options.ideal else interval),
-        None if shown.epoch is None else tile(
-            show(shown.epoch[0], "s"), f"an epoch of {_data(shown)}",
-            _hours(shown)),
+        _done(shown),
         tile(show(shown.memory[0], "B"), f"of {show(capacity, 'B')} a device",
              f"{show(free, 'B')} free"),
         tile(f"{likely[0]:.0%}", "likely the fastest of these",
@@ -99,8 +97,19 @@ def _data(shown: Any) -> str:
     return f"{data.samples:,} samples of {data.title or data.name}"
 
 
-def _hours(shown: Any) -> str:
-    hours = float(shown.epoch[0] * shown.devices[0] / 3600)
+def _done(shown: Any) -> Html | None:
+    """An epoch of a data set, or of text a billion tokens."""
+    found = shown.rates()
+    if hours := found["device_hours_per_billion_tokens"]:
+        took = show(hours * 3600 / float(shown.devices[0]), "s")
+        return tile(took, "a billion tokens", _hours(hours))
+    if shown.epoch is None:
+        return None
+    took = show(shown.epoch[0], "s")
+    return tile(took, f"an epoch of {_data(shown)}", _hours(found["device_hours_per_epoch"]))
+
+
+def _hours(hours: float) -> str:
     return f"{hours:,.0f} device-hours" if hours >= 100 else f"{hours:.3g} device-hours"
 
 

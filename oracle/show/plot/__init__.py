@@ -3,8 +3,8 @@
     from oracle.plot import scaling, save
     save(scaling(sweep(grid).rows), "scaling.svg")
 
-`breakdown`, `scaling` and `pareto` take rows of a sweep, `parts`, `memory` and `timeline` an
-estimate, `measured` pairs of seconds, `contention` a system and a pattern of groups.
+`breakdown`, `scaling` and `pareto` take rows of a sweep, `parts`, `memory`, `timeline` and
+`roofline` an estimate, `measured` pairs of seconds, `contention` a system and a pattern of groups.
 """
 
 from oracle.show.plot.against import measured
@@ -14,6 +14,7 @@ from oracle.show.plot.front import pareto
 from oracle.show.plot.hold import memory
 from oracle.show.plot.network import contention
 from oracle.show.plot.parts import parts
+from oracle.show.plot.roofs import roofline
 from oracle.show.plot.style import SUFFIXES, rendered, save
 from oracle.show.plot.timeline import timeline
 
@@ -27,6 +28,7 @@ __all__ = [
     "pareto",
     "parts",
     "rendered",
+    "roofline",
     "save",
     "scaling",
     "timeline",

@@ -25,7 +25,13 @@ def scaling(rows: Sequence[Row], title: str = "") -> Figure:
     curves = curves_of(rows)
     good = [row for row in rows if row["status"] == "ok"]
     divide, unit = style.scale([row["seconds"] for row in good] or [0.0], "s")
-    alt = f"Time of an iteration and samples per second against devices for {', '.join(curves)}"
+    rate = (
+        "tokens_per_second"
+        if all(row.get("tokens_per_second") for row in good)
+        else ("samples_per_second")
+    )
+    unit_of_rate = rate.replace("_", " ")
+    alt = f"Time of an iteration and {unit_of_rate} against devices for {', '.join(curves)}"
     with style.look():
         figure = style.canvas(11, 4.4, alt)
         left, right = figure.subplots(1, 2)
@@ -35,12 +41,12 @@ def scaling(rows: Sequence[Row], title: str = "") -> Figure:
             cells = {
                 key: np.array([row[key] if row["status"] == "ok" else np.nan for row in members],
                               float)
-                for key in ("seconds", "seconds_low", "seconds_high", "samples_per_second", "batch")
+                for key in ("seconds", "seconds_low", "seconds_high", rate)
             }  # fmt: skip
             mid, low, high = (cells[k] for k in ("seconds", "seconds_low", "seconds_high"))
             for panel, line, below, over in (
                 (left, mid / divide, low / divide, high / divide),
-                (right, cells["samples_per_second"], cells["batch"] / high, cells["batch"] / low),
+                (right, cells[rate], cells[rate] * mid / high, cells[rate] * mid / low),
             ):
                 panel.fill_between(
                     x, below, over, color=colour, alpha=0.16 if len(curves) < 4 else 0.09, lw=0
@@ -51,9 +57,9 @@ def scaling(rows: Sequence[Row], title: str = "") -> Figure:
             panel.set_yscale("log")
             panel.grid(visible=True, which="major", axis="both")
             style.doubling(panel, [row["devices"] for row in rows])
-        _ideal(right, good)
+        _ideal(right, good, rate)
         left.set_title(f"time of an iteration, {unit}")
-        right.set_title("samples per second")
+        right.set_title(unit_of_rate)
         for panel in (left, right):
             style.plain_log(panel.yaxis)
         _names(figure, left, right, title)
@@ -83,12 +89,12 @@ def curves_of(rows: Sequence[Row]) -> dict[str, list[Row]]:
             for name, members in found.items()}  # fmt: skip
 
 
-def _ideal(panel: Any, good: Sequence[Row]) -> None:
+def _ideal(panel: Any, good: Sequence[Row], rate: str) -> None:
     """As many times the fastest start as there are devices."""
     if not good:
         return
     first = min(row["devices"] for row in good)
-    best = max(r["samples_per_second"] for r in good if r["devices"] == first)
+    best = max(r[rate] for r in good if r["devices"] == first)
     x = np.array([first, max(row["devices"] for row in good)], float)
     panel.plot(x, best * x / first, color=style.GREY, ls=(0, (4, 3)), lw=1.2, zorder=1)
     panel.annotate("linear", (x[-1], best * x[-1] / first), (-4, 5), textcoords="offset points",

@@ -1,0 +1,79 @@
+"""What is to be said of a plan's reading and writing beside the seconds of its step."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+from oracle.predict.estimate import Estimate
+from oracle.predict.reading import Read, machine_of
+from oracle.spec.units import show
+from oracle.storage import checkpoint, file_system
+
+
+def of_reading(shown: Estimate, state: float) -> Iterator[str]:
+    """Sentences on how one plan gets its samples, and what writing so many bytes of state takes."""
+    work = shown.work[0]
+    read, one = work.block.read, shown.reading[0]
+    if read is None or one is None:
+        asked = shown.options.reading == "none"
+        yield "reading is not counted" + ("" if asked else f": {shown.unread}")
+    else:
+        yield from _said(read, one, float(shown.seconds[0]))
+    yield from _written(shown, state)
+
+
+def _said(read: Read, one: dict[str, Any], step: float) -> Iterator[str]:
+    ahead = ", ahead of its use" if one["exposed"] <= 0 else ""
+    yield (f"{one['mode']}: a batch is read from {one['where']} in {show(one['seconds'], 's')}"
+           f"{ahead}; {one['cause']}")  # fmt: skip
+    yield (f"{one['files_per_second']:,.3g} files/s and {show(one['bytes_per_second'], 'B/s')} by "
+           f"{one['nodes']:.0f} nodes; first epoch {show(one['first_epoch'], 's')}")  # fmt: skip
+    if one["staging"]:
+        pays = one["pays_after"]
+        after = f", which pays after {pays['epochs']:.2g} epochs" if pays else ""
+        yield f"staging takes {show(one['staging'], 's')} once{after}"
+    yield from _listed(read, one)
+    for each in one["alternatives"]:
+        if not each["possible"]:
+            yield f"{each['mode']}: not possible, {each['why']}"
+        else:
+            slower = "no slower" if each["step"] <= step * 1.001 else f"+{_more(each, step)}"
+            yield f"{each['mode']}: {slower} a step, {show(each['once'], 's')} once"
+    if one["assumed"]:
+        yield f"assumed, since nobody says them: {', '.join(one['assumed'])}"
+
+
+def _more(each: dict[str, Any], step: float) -> str:
+    return show(each["step"] - step, "s")
+
+
+def _listed(read: Read, one: dict[str, Any]) -> Iterator[str]:
+    """The storm at the start: every rank that reads lists all directories."""
+    if one["listing"] <= 0:
+        return
+    question = read.loads.question
+    shared, data = question.machine.shared, question.samples
+    if shared is None:
+        return
+    ranks = one["listing"] / float(file_system.listing(shared, 1.0, data.files, data.directories))
+    looked = float(file_system.listing(shared, ranks, data.files, data.directories, look=True))
+    yield (
+        f"{ranks:.0f} ranks list {data.directories:,.0f} directories at the start in "
+        f"{show(one['listing'], 's')}; in {show(looked, 's')} if each looks at every file"
+    )
+
+
+def _written(shown: Estimate, state: float) -> Iterator[str]:
+    """Seconds of a checkpoint: by all nodes together, by one alone, to their own disks."""
+    system = shown.system
+    if system.storage is None or shown.options.ideal:
+        return
+    machine, nodes = machine_of(system), -(-float(shown.devices[0]) // system.node)
+    ways = (("all nodes", nodes, "shared"), ("one node", 1.0, "shared"),
+            ("all nodes to their disks", nodes, "local"))  # fmt: skip
+    each = ((who, checkpoint.seconds(machine, state, count, count, to=where))
+            for who, count, where in ways)  # fmt: skip
+    said = [f"{show(float(took), 's')} by {who}" for who, took in each if took is not None]
+    if said:
+        yield f"a checkpoint of {show(state, 'B')} is written in {', '.join(said)}"

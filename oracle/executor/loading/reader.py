@@ -1,0 +1,244 @@
+"""What one rank of a plan reads, and passes on to those that share its samples.
+
+Of the ranks that share a sample one reads it and hands to each of the others what that works on;
+in the mode `spatial` each rank of a grid reads its own part. Ranks of later stages of a pipeline
+need no samples. Targets are made up: nobody reads them.
+"""
+
+from __future__ import annotations
+
+import os
+import random
+import secrets
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import torch
+import torch.distributed as dist
+from torch import Tensor
+
+from oracle.executor.loading import samples
+from oracle.executor.loading.loader import Loader
+from oracle.executor.loading.sources import MODES, Cached, Place, Staged
+from oracle.executor.loading.store import WORD, Store
+from oracle.executor.loading.throttle import Throttle, played_of
+from oracle.executor.local_model import LocalModel
+from oracle.executor.parts import Interval, deal
+from oracle.executor.supported import NotSupported
+from oracle.models.layers import Embedding
+from oracle.spec.document import refusal
+
+if TYPE_CHECKING:
+    from oracle.executor.rank import Rank
+
+SPLITS = ("data", "sharded")  # axes along which ranks have samples of their own
+ADDRESS = 64  # bytes of a host's name with its port
+
+
+@dataclass(frozen=True)
+class Data:
+    """What is read in a run, and how."""
+
+    folder: str
+    mode: str = "shared"
+    threads: int = 4
+    prefetch: int = 2  # batches read ahead
+    shuffle: str = "global"
+    cache: float = 0.0  # bytes of a rank's memory, in the mode `cached`
+    stage: str = ""  # folder on a node's own disks
+    made: Mapping[str, Any] | None = None  # of `samples.Made`: what the folder is filled with first
+    played: Sequence[Any] | None = None  # of `throttle.Played`: storage that is played
+
+    @property
+    def said(self) -> dict[str, Any]:
+        """What results belong to; folders are no part of it."""
+        return {"mode": self.mode, "threads": self.threads, "prefetch": self.prefetch,
+                "shuffle": self.shuffle, "cache": self.cache,
+                "made": dict(self.made) if self.made else None,
+                "played": list(self.played) if self.played else None}  # fmt: skip
+
+
+class SampleReader:
+    """Reads the samples of a rank, step by step, into the batch that the trainer cuts."""
+
+    def __init__(self, rank: Rank, data: Data, local: LocalModel, x: Tensor, seed: int) -> None:
+        self.rank, self.data, self.local, self.x = rank, data, local, x
+        self.mesh, self.seed = local.mesh, seed
+        self.shape = tuple(x.shape[1:])
+        self.slabs = data.mode == "spatial" and self.mesh.degree("spatial") > 1
+        if self.slabs and not local.spaced(-1):
+            raise NotSupported("`--reading spatial` where the plan does not cut the input")
+        sharing = [axis for axis in self.mesh.degrees if axis not in (*SPLITS, "pipeline")]
+        apart = [axis for axis in sharing if not (self.slabs and axis == "spatial")]
+        self.group = self.mesh.group(apart).members
+        self.needs = self.mesh.taking_part and self.mesh.at["pipeline"] == 0
+        self.reads = self.needs and self.group[0] == rank.rank
+        self.begin, self.end = local.samples
+        found = samples.of_folder(Path(data.folder))
+        self.found = samples.of_shape(found, self.shape)
+        if len(self.found) < self.local.batch:
+            what = f"{len(self.found)} samples, and a batch of {self.local.batch}"
+            raise refusal("data", what, "more samples, or a smaller --batch")
+        if self.slabs and any(not one.dtype for one in self.found.samples):
+            raise NotSupported("`--reading spatial` of files that are no arrays (.npy)")
+        self.readers = [r for r in range(self.mesh.size) if self._reads(r, apart)]
+        first = {**self.mesh.at, **dict.fromkeys((*sharing, "pipeline"), 0)}
+        # those that have samples of their own, and which of them this rank is one of
+        own = [r for r in range(self.mesh.size) if self._reads(r, sharing)]
+        self.groups, self.number = len(own), own.index(self.mesh.rank_at(first))
+        self.loader: Loader[tuple[Tensor, int]] | None = None
+        self._known: tuple[int, list[int]] | None = None  # an epoch, and its order of samples
+        self._prepare()
+
+    def _reads(self, rank: int, apart: Sequence[str]) -> bool:
+        at = self.mesh.coordinates(rank)
+        return at["pipeline"] == 0 and all(at[axis] == 0 for axis in apart)
+
+    def _prepare(self) -> None:
+        """Stage what the mode stages, meet the others, and begin to read ahead."""
+        rank, data = self.rank, self.data
+        played = played_of(data.played)
+        throttle = Throttle(played, rank.attempt, rank.rank, rank.size)
+        number = self.readers.index(rank.rank) if self.reads else 0
+        stage = Path(data.stage or f"{rank.attempt}/stage") / f"rank-{rank.rank:05d}"
+        place = Place(number, len(self.readers), stage, data.shuffle == "global")
+        box = self.box(rank.rank) if self.slabs else None
+        self.source = MODES[data.mode](self.found, throttle, place, box)
+        if isinstance(self.source, Cached):
+            self.source.room = data.cache
+        began = time.perf_counter()
+        if self.reads:
+            self.source.prepare(self._told)
+        if self.source.stores:
+            self._meet(throttle)
+        rank.agree(0)
+        if self.reads:
+            self.source.share(self._told)
+        rank.agree(0)
+        self.staging = time.perf_counter() - began
+        if self.reads:
+            self.loader = Loader(self.fetch, self.batch, data.threads, data.prefetch)
+
+    def _told(self, sample: int) -> None:
+        if sample % 64 == 0:
+            self.rank.enter("staging", f"sample {sample}", sample)
+
+    def _meet(self, throttle: Throttle) -> None:
+        """Open a store on each rank that reads, and tell all where it listens."""
+        rank = self.rank
+        word = torch.tensor(list(secrets.token_bytes(WORD)), dtype=torch.uint8)
+        dist.broadcast(word, 0, group=rank.control)
+        alone = len(set(rank.hosts)) == 1
+        text, store = b"", None
+        if self.reads and isinstance(self.source, Staged):
+            store = Store(self.source.held, throttle, bytes(word.tolist()), alone)
+            self.source.store = store
+            host = "127.0.0.1" if alone else os.environ.get("ORACLE_ADDRESS") or os.uname().nodename
+            text = f"{host} {store.port}".encode()[:ADDRESS]
+        mine = torch.frombuffer(bytearray(text.ljust(ADDRESS)), dtype=torch.uint8)
+        seen = [torch.empty(ADDRESS, dtype=torch.uint8) for _ in range(rank.size)]
+        dist.all_gather(seen, mine, group=rank.control)
+        peers = [bytes(seen[r].tolist()).decode().split() for r in self.readers]
+        if store:
+            store.meet([(host, int(port)) for host, port in peers])
+
+    # --- which samples -------------------------------------------------------------------
+
+    def batch(self, step: int) -> list[int]:
+        """The samples of this rank in a step: another order each epoch, the same on every rank."""
+        count, size = len(self.found), self.local.batch
+        if self.data.shuffle == "global":
+            epoch, at = divmod(step, max(1, count // size))
+            order = self._order(range(count), epoch)
+            return [order[(at * size + k) % count] for k in range(self.begin, self.end)]
+        own = range(*deal(count, self.groups)[self.number])
+        each = self.end - self.begin
+        epoch, at = divmod(step, max(1, len(own) // each))
+        order = self._order(own, epoch)
+        return [order[(at * each + k) % len(order)] for k in range(each)]
+
+    def _order(self, of: range, epoch: int) -> list[int]:
+        if self._known is None or self._known[0] != epoch:
+            order = list(of)
+            random.Random(1_000_003 * self.seed + epoch).shuffle(order)
+            self._known = (epoch, order)
+        return self._known[1]
+
+    # --- which parts ---------------------------------------------------------------------
+
+    def box(self, rank: int) -> list[Interval]:
+        """The part of a sample's extents that a rank works on."""
+        extents = self.shape[1:]
+        if not self.local.spaced(-1):
+            return [(0, n) for n in extents]
+        index, at = self.mesh.coordinates(rank)["spatial"], list[int]()
+        grid = self.local.cuts.grid
+        for q in reversed(grid):
+            index, here = divmod(index, q)
+            at.insert(0, here)
+        parts = zip(extents, grid, at, strict=False)
+        return [deal(n, q)[i] for n, q, i in parts]
+
+    def _part(self, whole: Tensor, rank: int) -> Tensor:
+        """Of whole samples what a rank works on."""
+        for i, (low, high) in enumerate(self.box(rank) if self.local.spaced(-1) else ()):
+            whole = whole.narrow(2 + i, low, high - low)
+        return whole
+
+    # --- a step --------------------------------------------------------------------------
+
+    def load(self) -> dict[str, float]:
+        """Read the samples of the next step; seconds that were waited, files and bytes read."""
+        if not self.needs:
+            return {"seconds": 0.0, "files": 0, "bytes": 0}
+        own = self._part(self.x[self.begin : self.end], self.rank.rank)
+        files, nbytes = 0, 0
+        if self.loader is not None:
+            found, waited = self.loader.take()
+            files, nbytes = len(found), sum(count for _, count in found)
+            whole = torch.stack([values for values, _ in found])
+            own.copy_(whole if self.slabs else self._part(whole, self.rank.rank))
+            began = time.perf_counter()
+            self._pass_on(own if self.slabs else whole)
+            waited += time.perf_counter() - began
+        else:
+            here = torch.empty(own.shape, dtype=own.dtype)
+            began = time.perf_counter()
+            dist.recv(here, self.group[0])
+            waited = time.perf_counter() - began
+            own.copy_(here)
+        return {"seconds": waited, "files": files, "bytes": nbytes}
+
+    def _pass_on(self, whole: Tensor) -> None:
+        parts = [(whole if self.slabs else self._part(whole, other)).contiguous()
+                 for other in self.group[1:]]  # fmt: skip
+        throttle = self.source.throttle
+        sent = []
+        for part, other in zip(parts, self.group[1:], strict=True):
+            throttle.sent(part.numel() * part.element_size())
+            sent.append(dist.isend(part, other))
+        for one in sent:
+            if one is not None:
+                one.wait()
+
+    def fetch(self, number: int) -> tuple[Tensor, int]:
+        """A sample, or the part of it that is read alone, as numbers of the model; its bytes."""
+        content = self.source.fetch(number)
+        extents = [high - low for low, high in self.box(self.rank.rank)] if self.slabs else []
+        shape = (*self.shape[: len(self.shape) - len(extents)], *extents)
+        values = torch.tensor(samples.array(self.found.samples[number], content, shape))
+        first = self.local.graph.operations[0].layer
+        if isinstance(first, Embedding):
+            values = values * first.vocab if values.is_floating_point() else values
+            values = values.long() % first.vocab
+        return values.to(self.x.dtype), len(content)
+
+    def close(self) -> None:
+        """End the threads; remove what was staged, once no rank asks for it any more."""
+        if self.loader is not None:
+            self.loader.close()
+        self.rank.agree(0)
+        self.source.close()

@@ -1,0 +1,200 @@
+"""Where samples come from, as the modes of reading have it.
+
+shared    from their files, and out of the page cache again
+cached    the same, but for what this rank's memory keeps: those that came first, while it has room
+staged    from a folder of the rank's own, to which they are copied before the first step: its part
+          where samples stay with their ranks (local shuffling), else all of them, each read from
+          the shared files once and passed on
+striped   from such folders of all ranks, each of which has a part and serves it to the others
+spatial   as shared, of each sample the part that the rank works on
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import shutil
+import threading
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from oracle.executor.loading import files
+from oracle.executor.loading.samples import Box, SampleSet, runs
+from oracle.executor.loading.store import Store
+from oracle.executor.loading.throttle import Throttle
+from oracle.executor.parts import deal
+from oracle.spec.document import refusal
+
+SPARE = 1.05  # times what is staged, that must be free
+
+
+@dataclass(frozen=True)
+class Place:
+    """Which of the ranks that read this is, and where it may keep samples."""
+
+    number: int
+    readers: int
+    folder: Path  # of its own; made when it is needed
+    everywhere: bool  # any sample may be asked for, not those of the own part alone
+
+    def part(self, count: int, number: int | None = None) -> range:
+        """The samples that a reader keeps."""
+        mine = self.number if number is None else number
+        return range(*deal(count, self.readers)[mine])
+
+    def owner(self, count: int, sample: int) -> int:
+        each, more = divmod(count, self.readers)
+        wide = (each + 1) * more
+        return sample // (each + 1) if sample < wide else more + (sample - wide) // max(each, 1)
+
+
+class Source:
+    """Samples from the files themselves."""
+
+    stores = False  # whether it serves others
+
+    def __init__(self, data: SampleSet, throttle: Throttle, place: Place, box: Box | None) -> None:
+        self.data, self.throttle, self.place, self.box = data, throttle, place, box
+
+    def prepare(self, said: Callable[[int], None]) -> None:
+        """What is done once, before the first step; `said` is told of each sample."""
+
+    def share(self, said: Callable[[int], None]) -> None:
+        """What is done once after all ranks have prepared."""
+
+    def fetch(self, sample: int) -> bytes:
+        return self.from_files(sample)
+
+    def from_files(self, sample: int) -> bytes:
+        one = self.data.samples[sample]
+        where = runs(one, self.box)
+        self.throttle.shared(float(sum(count for _, count in where)))
+        content = files.read(one.path, where)
+        files.dropped(one.path)
+        return content
+
+    def close(self) -> None:
+        """Leave nothing behind."""
+
+
+class Cached(Source):
+    """And from memory, while it has room."""
+
+    room = 0.0
+
+    def __init__(self, data: SampleSet, throttle: Throttle, place: Place, box: Box | None) -> None:
+        super().__init__(data, throttle, place, box)
+        self.known: dict[int, bytes] = {}
+        self.held = 0
+        self._moved = threading.Lock()
+
+    def fetch(self, sample: int) -> bytes:
+        found = self.known.get(sample)
+        if found is not None:
+            return found
+        found = self.from_files(sample)
+        with self._moved:
+            if sample not in self.known and self.held + len(found) <= self.room:
+                self.known[sample] = found
+                self.held += len(found)
+        return found
+
+
+class Staged(Source):
+    """From the rank's own folder."""
+
+    @property
+    def stores(self) -> bool:  # type: ignore[override]
+        return self.place.everywhere and self.place.readers > 1
+
+    store: Store | None = None
+
+    def prepare(self, said: Callable[[int], None]) -> None:
+        self.place.folder.mkdir(parents=True)
+        kept = range(len(self.data)) if self.place.everywhere else self.place.part(len(self.data))
+        self.enough(kept)
+        for sample in self.place.part(len(self.data)):
+            self.keep(sample, self.from_files(sample))
+            said(sample)
+
+    def enough(self, kept: Sequence[int]) -> None:
+        """Refuse to fill a disk."""
+        need = SPARE * sum(self.data.samples[k].nbytes for k in kept)
+        free = os.statvfs(self.place.folder)
+        have = free.f_bavail * free.f_frsize
+        if need > have:
+            what = f"staging takes {need:.3g} bytes, and {have:.3g} are free"
+            raise refusal(str(self.place.folder), what, "another --stage FOLDER")
+
+    def share(self, said: Callable[[int], None]) -> None:
+        if not self.stores:
+            return
+        assert self.store is not None
+        count = len(self.data)
+        for step in range(1, self.place.readers):  # each from another one at a time
+            owner = (self.place.number + step) % self.place.readers
+            for sample in self.place.part(count, owner):
+                self.keep(sample, self.store.get(owner, sample))
+                said(sample)
+
+    def path(self, sample: int) -> Path:
+        return self.place.folder / f"{sample:08d}"
+
+    def keep(self, sample: int, content: bytes) -> None:
+        self.throttle.kept(len(content))
+        files.write(self.path(sample), content)
+
+    def fetch(self, sample: int) -> bytes:
+        return self.own(sample)
+
+    def own(self, sample: int) -> bytes:
+        """A sample that lies here."""
+        nbytes = self.data.samples[sample].nbytes
+        self.throttle.disk(nbytes)
+        content = files.read(str(self.path(sample)), [(0, nbytes)])
+        files.dropped(str(self.path(sample)))
+        return content
+
+    def held(self, sample: int) -> bytes | None:
+        """The same for others, who pass on what was read once: no disk is asked again."""
+        if sample not in self.place.part(len(self.data)):
+            return None
+        return files.read(str(self.path(sample)), [(0, self.data.samples[sample].nbytes)])
+
+    def close(self) -> None:
+        if self.store is not None:
+            self.store.close()
+        shutil.rmtree(self.place.folder, ignore_errors=True)
+        with contextlib.suppress(OSError):  # others may still have theirs in it
+            self.place.folder.parent.rmdir()
+
+
+class Striped(Staged):
+    """From the folders of all ranks."""
+
+    @property
+    def stores(self) -> bool:  # type: ignore[override]
+        return self.place.readers > 1
+
+    def enough(self, kept: Sequence[int]) -> None:
+        super().enough(self.place.part(len(self.data)))
+
+    def share(self, said: Callable[[int], None]) -> None:
+        """Nothing: samples are asked for when they are needed."""
+
+    def fetch(self, sample: int) -> bytes:
+        owner = self.place.owner(len(self.data), sample)
+        if owner == self.place.number:
+            return self.own(sample)
+        assert self.store is not None
+        return self.store.get(owner, sample)
+
+    def held(self, sample: int) -> bytes | None:
+        mine = sample in self.place.part(len(self.data))
+        return self.own(sample) if mine else None
+
+
+MODES: dict[str, type[Source]] = {
+    "shared": Source, "cached": Cached, "staged": Staged, "striped": Striped, "spatial": Source,
+}  # fmt: skip

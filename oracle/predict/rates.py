@@ -1,0 +1,68 @@
+"""What is trained in a second, in the units of the field: samples, tokens, FLOP, utilisation.
+
+    MFU = B · FLOP / (T · p · peak)         FLOP that the network needs          [chowdhery2022]
+    HFU = B · (FLOP + FLOP made again) / (T · p · peak)          [korthikanti2022]
+
+FLOP are those of matrix products and convolutions, a backward pass twice a forward one. Attention
+is counted whole, also where a kernel leaves out what a mask hides, as papers count it.
+It names `recompute`, whose work is the hardware's and not the network's.
+"""
+
+from __future__ import annotations
+
+from functools import lru_cache
+from typing import Any
+
+import numpy as np
+
+from oracle.models import masks
+from oracle.models.model import Floats, Model
+from oracle.plan.plan import Plan
+from oracle.plan.strategies.recompute import recomputed
+
+HOUR = 3600.0
+
+
+@lru_cache(masks.MODELS)
+def counted(model: Model) -> tuple[float, tuple[float, ...]]:
+    """FLOP of a sample as papers count them, and those made again by each kind of recomputation."""
+    forward = 2 * model.repeat * whole(model)
+    passes = 1.0 if model.training.forward else 2.0 + model.trained
+    again = (float(forward @ share) for share in recomputed(model))
+    return float(forward @ (passes * np.ones(len(model)))), (0.0, *again)
+
+
+def whole(model: Model) -> Floats:
+    """Multiply-accumulates of each row's forward pass, attention with all keys that it is given."""
+    return np.array([
+        2.0 * row.heads * row.made.extents[0] * row.keys * row.width
+        if row.work == "attention" else row.mac for row in model.rows
+    ])  # fmt: skip
+
+
+def tokens(model: Model) -> float:
+    """Tokens of a sample; 0 of what is no text."""
+    given = model.rows[0].given
+    return float(given.extents[0]) if given.tokens and given.extents else 0.0
+
+
+def rates(
+    model: Model, peak: float, batch: float, devices: float, seconds: float, plan: Plan | None
+) -> dict[str, Any]:
+    """A plan's rates as data; what does not apply to it is None."""
+    needed, again = counted(model)
+    mode = 0 if plan is None else int(plan.axis("recompute").mode[0, 0])
+    samples, data = batch / seconds, model.dataset
+    done, words = samples * needed / devices, samples * tokens(model)
+    epoch = None if data is None else data.samples / samples
+    return {
+        "samples_per_second": samples,
+        "samples_per_second_device": samples / devices,
+        "tokens_per_second": words or None,
+        "tokens_per_second_device": words / devices or None,
+        "flops_per_device": done,
+        "mfu": done / peak,
+        "hfu": samples * (needed + again[mode]) / devices / peak,
+        "device_hours_per_epoch": None if epoch is None else epoch * devices / HOUR,
+        "device_hours_per_billion_tokens": 1e9 / words * devices / HOUR if words else None,
+    }

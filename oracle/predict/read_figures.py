@@ -1,0 +1,112 @@
+"""What is said of one plan's reading: how, where, how fast, what binds, what else there is."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from oracle.predict.reading import Read
+from oracle.spec.units import show
+from oracle.storage import MODES, Reading, file_system
+
+NEAR = 0.99  # ways to read that differ by less are alike
+
+
+def figures(read: Read, row: int) -> dict[str, Any]:
+    """One plan's reading in the published JSON form."""
+    names, question = list(read.loads.modes), read.loads.question
+    name, kind = names[int(read.mode[row])], int(read.loads.row[row])
+    mode, step = read.loads.modes[name], float(read.seconds[row])
+    work, steps = float(read.work[row]), _at(question.steps, kind)
+    others = [_other(read, each, row, kind) for each in MODES if each != name]
+    once = float(read.before(name, read.seconds)[row])
+    first = float(read.first(name, read.seconds)[row])
+    return {
+        "mode": name,
+        "where": MODES[name].where,
+        "seconds": _finite(_at(mode.load + np.asarray(mode.alone), kind)),
+        "exposed": max(step - work, 0.0),
+        "first_epoch": first * steps,
+        "once": once,
+        "staging": _at(mode.staging, kind) if question.machine.shared is not None else None,
+        "listing": _at(mode.listing, kind),
+        "bound_by": bound_by(mode, kind),
+        "cause": _cause(read, name, kind),
+        "terms": {term: _at(took, kind) for term, took in mode.terms.items()},
+        "files": _at(mode.opens, kind),
+        "bytes": _at(mode.nbytes, kind),
+        "files_per_second": _at(mode.opens, kind) / step,
+        "bytes_per_second": _at(mode.nbytes, kind) / step,
+        "nodes": _at(question.reading(name == "spatial"), kind),
+        "shuffle": question.shuffle.text,
+        "assumed": list(read.assumed),
+        "alternatives": others,
+        "pays_after": _pays(step, once, steps, others),
+    }
+
+
+def bound_by(mode: Reading, kind: int) -> str:
+    """What takes the longest of a batch's reading."""
+    alone = _at(mode.alone, kind)
+    terms = {term: _at(took, kind) for term, took in mode.terms.items()}
+    name = max(terms, key=lambda term: terms[term], default="")
+    return "scatter" if alone > terms.get(name, 0.0) else name
+
+
+def _other(read: Read, name: str, row: int, kind: int) -> dict[str, Any]:
+    """A way to read that a plan does not take: what a step would be with it."""
+    mode = read.loads.of_name(name)
+    if mode.why:
+        return {"mode": name, "step": None, "exposed": None, "once": None, "possible": False,
+                "why": mode.why}  # fmt: skip
+    step, short = float(read.steps[name][row]), _at(mode.short, kind)
+    why = f"the disks of each node lack {show(short, 'B')}" if short > 0 else ""
+    once = float(read.before(name, read.steps[name])[row])
+    return {"mode": name, "step": step, "exposed": max(step - float(read.work[row]), 0.0),
+            "once": once, "possible": not why, "why": why}  # fmt: skip
+
+
+def _pays(step: float, once: float, steps: float, others: list[dict[str, Any]]) -> Any:
+    """Epochs after which what is done once has paid, against all ways that ask for less of it."""
+    less = [each for each in others if each["possible"] and each["once"] < NEAR * once
+            and each["step"] > step / NEAR]  # fmt: skip
+    if not less:
+        return None
+    each = {one["mode"]: (once - one["once"]) / (steps * (one["step"] - step)) for one in less}
+    against = max(each, key=lambda name: each[name])
+    return {"epochs": each[against], "against": against}
+
+
+def _cause(read: Read, name: str, kind: int) -> str:
+    """What takes the longest, in words: who waits for what."""
+    mode, shared = read.loads.modes[name], read.loads.question.machine.shared
+    bound, where = bound_by(mode, kind), MODES[name].where
+    files, nbytes = _at(mode.opens, kind), _at(mode.nbytes, kind)
+    nodes = _at(read.loads.question.reading(name == "spatial"), kind)
+    each, opens = f"{show(nbytes / nodes, 'B')} a node and step", files / nodes
+    if name in ("shared", "cached", "spatial") and shared is not None:
+        where = "the shared file system"
+        if bound == "metadata":
+            rate = (shared.metadata or np.inf) / file_system.OPERATIONS[shared.kind]
+            return f"metadata of {where}: {files:,.0f} opens at {show(rate, '/s')}"
+        rate = file_system.stream(shared)
+        if bound == "latency" and nbytes / nodes / rate > opens * (shared.open or 0.0):
+            return f"single reads of {where}: {each}, {show(rate, 'B/s')} each"
+    return {
+        "bandwidth": f"bandwidth of {where}: {each}",
+        "latency": f"latency of {where}: {opens:,.0f} opens a node and step",
+        "memory": f"memory of each node: {each}",
+        "network": f"the ports of each node: {each}",
+        "decode": f"the cores of each node, which unpack {each}",
+        "scatter": "ranks that read whole samples deal out their parts",
+    }.get(bound, bound)
+
+
+def _at(values: Any, kind: int) -> float:
+    found = np.asarray(values, float)
+    return float(found if found.ndim == 0 else found[kind if len(found) > 1 else 0])
+
+
+def _finite(value: float) -> float:
+    return value if np.isfinite(value) else 0.0

@@ -1,0 +1,144 @@
+"""Seconds until a training ends: at a target, or after so many epochs, steps or tokens.
+
+T = S T_step,        S = e(B) D/B to a target, tokens/(B n) for text of n tokens a sample
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from oracle.predict.estimate import NINETY, Estimate
+from oracle.predict.rates import tokens as tokens_of
+from oracle.run.convergence import Law
+from oracle.run.costs import Costs, costs
+from oracle.spec.convergence import Convergence
+from oracle.spec.document import refusal
+
+AT_WORK = ("forward", "backward", "update", "recompute")  # parts in which devices compute
+ELSEWHERE = math.log(2) / NINETY  # 1σ of what one optimizer's runs say of another: a factor of 2
+
+
+@dataclass(frozen=True, slots=True)
+class Length:
+    """How long a training is, at one batch."""
+
+    steps: float
+    deviation: float  # relative, 1σ
+    words: str  # what ends it
+    origin: str  # fitted, stated, assumed; `given` where the user said so
+    epochs: float | None = None
+    critical_batch: float | None = None
+    beyond: float | None = None  # the largest batch with which a run met the target, if below
+
+
+@dataclass(frozen=True, slots=True)
+class Training:
+    """A whole training under one plan, with its 90 % interval."""
+
+    length: Length
+    seconds: float
+    low: float
+    high: float
+    device_hours: float
+    costs: Costs
+
+    def to_dict(self) -> dict[str, Any]:
+        """As data, SI."""
+        one = self.length
+        return {
+            "ends": one.words, "origin": one.origin, "steps": one.steps, "epochs": one.epochs,
+            "seconds": self.seconds, "low": self.low, "high": self.high,
+            "device_hours": self.device_hours, "critical_batch": one.critical_batch,
+            "largest_batch": one.beyond,
+            **{name: getattr(self.costs, name) for name in ("money", "energy", "carbon")},
+            "unknown": list(self.costs.unknown),
+        }  # fmt: skip
+
+
+def law_of(one: Convergence, samples: float) -> Law:
+    """The law of an entry of a model, in epochs of so many samples."""
+    epochs = one.epochs if one.epochs is not None else (one.samples or 0.0) / samples
+    critical = math.inf if one.critical_batch is None else one.critical_batch
+    return Law(epochs, critical, one.scatter, one.smallest, one.largest)
+
+
+def to_target(shown: Estimate, row: int = 0) -> Length:
+    """Steps until the model's target is met, as runs of the same optimizer needed."""
+    model, optimizer = shown.model, shown.options.optimizer
+    known, data = model.convergence, model.dataset
+    if not known or data is None:
+        what = f"nobody says how long {model.name} trains to any target"
+        hint = "--epochs, --tokens or --steps; or `convergence:` in its spec"
+        raise refusal("to-target", what, hint)
+    same = [one for one in known if one.optimizer == optimizer]
+    one = (same or list(known))[0]
+    batch, law = float(shown.batch[row]), law_of(one, data.samples)
+    epochs, deviation = float(law.at(batch)), float(law.deviation(batch))
+    words, origin = one.target, one.origin
+    if not same:
+        words += f", as with {one.optimizer}"
+        deviation, origin = float(np.hypot(deviation, ELSEWHERE)), "assumed"
+    return Length(
+        math.ceil(epochs * data.samples / batch), deviation, words, origin, epochs,
+        one.critical_batch, law.largest if batch > law.largest else None,
+    )  # fmt: skip
+
+
+def given(
+    shown: Estimate, row: int = 0, *, epochs: float | None = None, tokens: float | None = None,
+    steps: float | None = None,
+) -> Length:  # fmt: skip
+    """A training as long as somebody said: in epochs, tokens or steps."""
+    batch, data = float(shown.batch[row]), shown.model.dataset
+    if steps is not None:
+        return Length(float(steps), 0.0, f"{steps:,.0f} steps", "given")
+    if tokens is not None:
+        each = tokens_of(shown.model)
+        if not each:
+            hint = "--epochs or --steps"
+            raise refusal("tokens", f"{shown.model.name} is not trained on text", hint)
+        return Length(math.ceil(tokens / (batch * each)), 0.0, f"{tokens:.4g} tokens", "given")
+    if epochs is None:
+        raise ValueError("how long it is must be said")
+    if data is None:
+        raise refusal("epochs", f"{shown.model.name} has no data set", "--dataset, or --steps")
+    words = f"{epochs:g} epochs of {data.name}"
+    return Length(math.ceil(epochs * data.samples / batch), 0.0, words, "given", float(epochs))
+
+
+def length(
+    shown: Estimate, row: int = 0, *, target: bool = False, epochs: float | None = None,
+    tokens: float | None = None, steps: float | None = None,
+) -> Length | None:  # fmt: skip
+    """How long a training was asked to be; None where nobody asked."""
+    if target:
+        return to_target(shown, row)
+    if (epochs, tokens, steps) == (None, None, None):
+        return None
+    return given(shown, row, epochs=epochs, tokens=tokens, steps=steps)
+
+
+def training(shown: Estimate, row: int, length: Length) -> Training:
+    """So many steps of one plan, with what reading takes once."""
+    mid, read = float(shown.seconds[row]), shown.reading[row]
+    seconds = length.steps * mid
+    if read is not None and shown.model.dataset is not None:
+        steps = min(length.steps, shown.model.dataset.samples / float(shown.batch[row]))
+        share = steps * float(shown.batch[row]) / shown.model.dataset.samples
+        seconds += read["once"] + max(share * read["first_epoch"] - steps * mid, 0.0)
+    low, high = (
+        math.log(max(end, 1e-300) / mid)
+        for end in (float(shown.seconds_low[row]), float(shown.seconds_high[row]))
+    )
+    own = NINETY * length.deviation
+    down, up = math.hypot(low, own), math.hypot(high, own)
+    devices = float(shown.devices[row])
+    busy = sum(float(shown.compute[part][row]) for part in AT_WORK) / mid
+    return Training(
+        length, seconds, seconds * math.exp(-down), seconds * math.exp(min(up, 50.0)),
+        seconds * devices / 3600, costs(shown.system, devices, seconds, min(busy, 1.0)),
+    )  # fmt: skip

@@ -1,0 +1,107 @@
+"""Failures and checkpoints: closed forms against a simulation, by hand, and laws."""
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from oracle.run.goodput import (
+    best_interval,
+    between_failures,
+    elastic,
+    first_order,
+    goodput,
+    slowest,
+    waiting_for_spares,
+)
+
+HOUR = 3600.0
+SECONDS = st.floats(1e-3, 1e5)
+
+
+def played(between, checkpoint, restart, interval, safe_after, runs=200, turns=200, seed=0):
+    """The share of progress of jobs played failure by failure."""
+    draw = np.random.default_rng(seed)
+    shares = []
+    for _ in range(runs):
+        now, kept, turn = 0.0, 0, interval + checkpoint
+        failure, safe = draw.exponential(between), 0.0
+        while kept < turns:
+            if failure > now + turn:
+                now, kept = now + turn, kept + 1
+                safe = now + safe_after
+                continue
+            now = failure
+            if now < safe:  # the last checkpoint was still on its way
+                kept, safe = kept - 1, 0.0
+            while (failure := now + draw.exponential(between)) < now + restart:
+                now = failure
+            now += restart
+        shares.append(kept * interval / now)
+    return float(np.mean(shares))
+
+
+@pytest.mark.parametrize(("between", "checkpoint", "restart", "safe_after"), [
+    (3.1 * HOUR, 60.0, 600.0, 0.0), (2000.0, 100.0, 300.0, 0.0), (3.1 * HOUR, 5.0, 600.0, 300.0),
+    (24 * HOUR, 300.0, 1200.0, 0.0),
+])  # fmt: skip
+def test_closed_form_is_what_a_simulation_plays(between, checkpoint, restart, safe_after):
+    found = goodput(between, checkpoint, restart, safe_after=safe_after)
+    share = played(between, checkpoint, restart, float(found.interval), safe_after)
+    assert float(found.progress) == pytest.approx(share, rel=0.01)
+
+
+def test_intervals_by_hand():
+    """Young's, a minute of checkpoint and a failure in 3.1 hours: √(2 · 60 · 11,160) = 1,157 s."""
+    young = np.sqrt(2 * 60 * 3.1 * HOUR)
+    assert young == pytest.approx(1157, abs=1)
+    assert best_interval(60.0, 3.1 * HOUR) == pytest.approx(young - 60 / 3, rel=0.02)
+    assert best_interval(1e-6, 1e6) == pytest.approx(np.sqrt(2.0), rel=1e-4)
+
+
+def test_sixteen_thousand_devices_fail_every_three_hours():
+    """419 unexpected interruptions of 16,384 devices in 54 days [grattafiori2024, Table 5]."""
+    mtbf = 54 * 24 * HOUR * 16384 / 419
+    assert mtbf / HOUR == pytest.approx(50.7e3, rel=0.01)
+    assert between_failures(16384, mtbf) / HOUR == pytest.approx(3.09, abs=0.01)
+    assert between_failures(16384, mtbf, preempted=1 / HOUR) < HOUR
+
+
+@given(SECONDS, SECONDS, SECONDS)
+def test_shares_add_up(between, checkpoint, restart):
+    found = goodput(between, checkpoint, restart)
+    shares = found.progress, found.checkpoints, found.lost, found.restarts
+    assert all(-1e-9 <= float(share) <= 1 + 1e-9 for share in shares)
+    if float(found.progress) > 1e-6:
+        assert sum(map(float, shares)) == pytest.approx(1.0, abs=1e-6)
+
+
+@given(st.floats(1e3, 1e6), st.floats(1.0, 100.0), st.floats(1.0, 1e3), st.floats(0.3, 3.0))
+def test_no_interval_is_better_than_the_best(between, checkpoint, restart, by):
+    best = goodput(between, checkpoint, restart)
+    other = goodput(between, checkpoint, restart, interval=by * float(best.interval))
+    assert float(other.progress) <= float(best.progress) * (1 + 1e-9)
+
+
+@given(st.floats(1e4, 1e6), st.floats(1.0, 100.0), st.floats(1.0, 1e3))
+def test_fewer_failures_and_faster_checkpoints_never_harm(between, checkpoint, restart):
+    here = float(goodput(between, checkpoint, restart).progress)
+    assert float(goodput(2 * between, checkpoint, restart).progress) >= here
+    assert float(goodput(between, checkpoint / 2, restart).progress) >= here
+    assert float(goodput(between, checkpoint, restart / 2).progress) >= here
+
+
+def test_first_order_is_the_limit_of_rare_failures():
+    found = goodput(1e7, 60.0, 600.0)
+    assert first_order(1e7, 60.0, 600.0, found.interval) == pytest.approx(float(found.progress),
+                                                                          rel=1e-4)  # fmt: skip
+
+
+def test_going_on_without_what_failed_by_hand():
+    """One of 100 replicas fails each hour and is away for two: 2 % of the speed."""
+    assert elastic(100, 1 / HOUR, 2 * HOUR) == pytest.approx(0.98)
+    assert slowest(1, 0.001, 1.5) == pytest.approx(1.0005)
+    assert slowest(10000, 0.001, 1.5) == pytest.approx(1.5, abs=0.001)
+    # two units away on average, none spare: somebody always waits; P(away ≥ 1) with one spare
+    assert waiting_for_spares(1 / HOUR, 2 * HOUR, 0) == pytest.approx(1.0)
+    assert waiting_for_spares(1 / HOUR, 2 * HOUR, 1) == pytest.approx(1 - np.exp(-2))

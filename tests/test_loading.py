@@ -1,0 +1,369 @@
+"""Samples are read for real: which bytes, from where, ahead of time, and as slowly as is played."""
+
+from __future__ import annotations
+
+import contextlib
+import math
+import os
+import socket
+import statistics
+import sys
+import threading
+import time
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from oracle.commands.cli import main
+from oracle.commands.reading import synthetic
+from oracle.executor.loading import files, measure, samples
+from oracle.executor.loading.loader import Loader
+from oracle.executor.loading.samples import Made
+from oracle.executor.loading.sources import Cached, Place, Staged, Striped
+from oracle.executor.loading.store import WORD, Store
+from oracle.executor.loading.throttle import Played, Throttle
+from oracle.spec.document import SpecError
+from oracle.spec.storage import Disk, SharedFiles
+
+FREE = Throttle()
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    """Twelve files of 100 to 1,200 bytes."""
+    made = tmp_path / "data"
+    made.mkdir()
+    for k in range(12):
+        (made / f"{k:02d}.bin").write_bytes(bytes([k]) * 100 * (k + 1))
+    return made
+
+
+# which bytes
+
+BOXES = [
+    [(0, 6), (0, 4), (0, 5)], [(2, 4), (0, 4), (0, 5)], [(0, 6), (1, 3), (0, 5)],
+    [(3, 6), (2, 4), (1, 4)], [(5, 6), (0, 4), (4, 5)],
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("box", BOXES, ids=str)
+def test_a_part_of_an_array_is_read_alone(tmp_path: Path, box: list[tuple[int, int]]) -> None:
+    whole = np.arange(3 * 6 * 4 * 5, dtype="<i4").reshape(3, 6, 4, 5)
+    np.save(tmp_path / "one.npy", whole)
+    (one,) = samples.of_folder(tmp_path).samples
+    where = samples.runs(one, box)
+    cut = whole[(slice(None), *(slice(a, b) for a, b in box))]
+    found = samples.array(one, files.read(one.path, where), cut.shape)
+    assert (found == cut).all()
+    assert sum(count for _, count in where) == cut.nbytes
+    assert (len(where) == 1) == (box == BOXES[0])
+
+
+def test_arrays_of_many_samples_and_files_that_are_none(tmp_path: Path) -> None:
+    many = np.random.default_rng(0).random((5, 2, 3), dtype=np.float32)
+    np.save(tmp_path / "b.npy", many)
+    (tmp_path / "a.bin").write_bytes(bytes(range(200)))
+    (tmp_path / ".hidden").write_bytes(b"x")
+    os.symlink(tmp_path / "a.bin", tmp_path / "link.bin")
+    found = samples.of_shape(samples.of_folder(tmp_path), (2, 3))
+    assert (len(found), found.files) == (6, 2)
+    last = found.samples[-1]
+    content = files.read(last.path, samples.runs(last))
+    assert (samples.array(last, content, (2, 3)) == many[4]).all()
+    plain = samples.array(found.samples[0], bytes(range(200)), (2, 300))
+    assert plain[1, 100] == (400 % 200) / 256  # over and over, as many as are wanted
+    with pytest.raises(SpecError, match="holds 5 × 2 × 3"):
+        samples.of_shape(samples.of_folder(tmp_path), (4, 4))
+    with pytest.raises(OSError, match=r"symbolic|Too many"):
+        files.read(str(tmp_path / "link.bin"), [(0, 1)])
+    with pytest.raises(OSError, match="ends before"):
+        files.read(str(tmp_path / "a.bin"), [(0, 201)])
+
+
+@pytest.mark.parametrize(
+    "text", ["\x93NUMPY", "\x93NUMPY\x01\0\xff\xff{", "\x93NUMPY\x01\0\x02\0()"]
+)
+def test_a_damaged_array_is_a_file_like_any_other(tmp_path: Path, text: str) -> None:
+    (tmp_path / "x.npy").write_bytes(text.encode("latin-1") + b" " * 64)
+    (one,) = samples.of_folder(tmp_path).samples
+    assert not one.dtype
+
+
+def test_made_files_have_the_sizes_that_were_asked_for(tmp_path: Path) -> None:
+    sizes = Made(2000, 1e5, 0.4).sizes()
+    assert statistics.mean(sizes) == pytest.approx(1e5, rel=1e-3)
+    assert statistics.stdev(sizes) / 1e5 == pytest.approx(0.4, rel=0.1)
+    samples.make(tmp_path / "arrays", Made(3), (2, 4, 4))
+    found = samples.of_folder(tmp_path / "arrays")
+    assert [one.shape for one in found.samples] == [(2, 4, 4)] * 3
+    assert np.load(tmp_path / "arrays" / "000001.npy").shape == (2, 4, 4)
+    assert synthetic("synthetic:samples=8,size=2kB,spread=0.5") == {
+        "samples": 8, "size": 2000.0, "spread": 0.5}  # fmt: skip
+    for wrong in ("synthetic:size=-1B", "synthetic:colour=red", "synthetic:samples=1e3"):
+        with pytest.raises(SpecError):
+            synthetic(wrong)
+
+
+# ahead of time
+
+
+def test_batches_come_in_their_order_and_no_more_is_read_than_was_asked() -> None:
+    read: list[int] = []
+    go = threading.Event()
+
+    def fetch(sample: int) -> int:
+        read.append(sample)
+        time.sleep(0.001 * (sample % 3))
+        go.set()
+        return sample
+
+    loader = Loader(fetch, lambda step: [10 * step + k for k in range(4)], threads=3, depth=2)
+    assert go.wait(5)
+    time.sleep(0.05)
+    assert sorted(read) == [0, 1, 2, 3, 10, 11, 12, 13]
+    for step in range(5):
+        found, waited = loader.take()
+        assert found == [10 * step + k for k in range(4)] == list(loader.last)
+        assert waited >= 0
+    loader.close()
+    assert max(read) < 70
+
+
+def test_what_fails_in_a_thread_is_said_to_the_step() -> None:
+    def fetch(sample: int) -> int:
+        raise OSError("the disk is gone")
+
+    loader = Loader(fetch, lambda step: [0], threads=2, depth=1)
+    with pytest.raises(OSError, match="the disk is gone"):
+        loader.take()
+    loader.close()
+
+
+def test_a_step_hides_what_is_read_meanwhile() -> None:
+    """T_step = max(T, T_load): 20 ms of work beside 10 ms, and beside 40 ms, of reading."""
+    for load, exposed in ((0.010, 0.0), (0.040, 0.020)):
+        loader = Loader(lambda s, load=load: time.sleep(load), lambda step: [step], 1, 2)
+        waits = []
+        for _ in range(8):
+            waits.append(loader.take()[1])
+            time.sleep(0.020)
+        loader.close()
+        assert statistics.median(waits[3:]) == pytest.approx(exposed, abs=0.006)
+
+
+# from where
+
+
+def place(tmp_path: Path, number: int, readers: int = 2, everywhere: bool = True) -> Place:
+    return Place(number, readers, tmp_path / "stage" / str(number), everywhere)
+
+
+def told(sample: int) -> None:
+    """Nobody is told."""
+
+
+@pytest.mark.parametrize("kind", [Staged, Striped])
+@pytest.mark.parametrize("everywhere", [True, False], ids=["global", "local"])
+def test_each_rank_has_its_part_and_gets_the_rest(
+    tmp_path: Path, folder: Path, kind: type[Staged], everywhere: bool
+) -> None:
+    data = samples.of_folder(folder)
+    ranks = [kind(data, FREE, place(tmp_path, n, 3, everywhere), None) for n in range(3)]
+    for one in ranks:
+        one.prepare(told)
+        if one.stores:
+            one.store = Store(one.held, FREE, b"w" * WORD, alone=True)
+    stores = [one.store for one in ranks if one.store]
+    for store in stores:
+        store.meet([("127.0.0.1", each.port) for each in stores])
+    for one in ranks:
+        one.share(told)
+    for one in ranks:
+        wanted = range(12) if everywhere or kind is Striped else one.place.part(12)
+        for sample in wanted:
+            expected = (folder / f"{sample:02d}.bin").read_bytes()
+            assert one.fetch(sample) == expected
+    kept = [sum(1 for _ in one.place.folder.iterdir()) for one in ranks]
+    assert kept == [12] * 3 if kind is Staged and everywhere else [4] * 3
+    for one in ranks:
+        one.close()
+    assert not (tmp_path / "stage").exists()
+
+
+def test_owners_are_those_of_the_parts() -> None:
+    for count in (5, 12, 13):
+        for readers in (1, 2, 3, 5, 7):
+            one = Place(0, readers, Path("x"), True)
+            for number in range(readers):
+                assert all(one.owner(count, k) == number for k in one.part(count, number))
+
+
+def test_a_stranger_is_not_served(tmp_path: Path) -> None:
+    store = Store(lambda sample: b"secret", FREE, b"w" * WORD, alone=True)
+    with socket.create_connection(("127.0.0.1", store.port), timeout=5) as stranger:
+        stranger.sendall(b"x" * WORD + bytes(8))
+        heard = b""
+        with contextlib.suppress(ConnectionResetError):
+            heard = stranger.recv(100)
+    assert heard == b""
+    store.close()
+
+
+def test_memory_keeps_what_came_first(tmp_path: Path, folder: Path) -> None:
+    asked: list[int] = []
+
+    class Counted(Cached):
+        def from_files(self, sample: int) -> bytes:
+            asked.append(sample)
+            return super().from_files(sample)
+
+    source = Counted(samples.of_folder(folder), FREE, place(tmp_path, 0), None)
+    source.room = 100 * (1 + 2 + 3 + 4)
+    for _ in range(3):
+        for sample in range(12):
+            assert len(source.fetch(sample)) == 100 * (sample + 1)
+    assert asked == [*range(12), *range(4, 12), *range(4, 12)]
+
+
+def test_a_full_disk_is_refused_before(
+    tmp_path: Path, folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def tiny(path: object) -> os.statvfs_result:
+        return os.statvfs_result((512, 512, 100, 1, 1, 1, 1, 1, 0, 255))
+
+    monkeypatch.setattr(os, "statvfs", tiny)
+    with pytest.raises(SpecError, match="staging takes"):
+        Staged(samples.of_folder(folder), FREE, place(tmp_path, 0, 1), None).prepare(told)
+
+
+# as slowly as is played
+
+SLOW = Played(SharedFiles(2e6, per_node=1.5e6, streams=3, open=2e-3, metadata=600),
+              Disk(4e6, write=8e6, open=1e-3), ports=1e6, latency=1e-4)  # fmt: skip
+
+
+def timed(rank: Throttle, threads: int, nbytes: float, count: int) -> float:
+    """Files a second of so many threads."""
+    began = time.monotonic()
+    crew = [threading.Thread(target=lambda: [rank.shared(nbytes) for _ in range(count)])
+            for _ in range(threads)]  # fmt: skip
+    for one in crew:
+        one.start()
+    for one in crew:
+        one.join()
+    return threads * count / (time.monotonic() - began)
+
+
+@pytest.mark.parametrize(("threads", "nbytes", "count", "expected"), [
+    (1, 5000, 12, 1 / (5e-3 + 0.01)),  # three operations on names take 5 ms, more than opening
+    (6, 100, 12, 200),  # 600 operations a second, three of each file
+    (6, 30_000, 3, 1.5e6 / 30_000),  # a node's share
+], ids=["one thread", "names", "node"])  # fmt: skip
+def test_a_played_file_system_is_as_fast_as_it_says(
+    tmp_path: Path, threads: int, nbytes: float, count: int, expected: float
+) -> None:
+    rank = Throttle(SLOW, tmp_path, 0, 1)
+    assert timed(rank, threads, nbytes, count) == pytest.approx(expected, rel=0.2)
+
+
+def test_all_nodes_share_what_all_have_together(tmp_path: Path) -> None:
+    ranks = [Throttle(SLOW, tmp_path, n, 2) for n in range(2)]
+    began = time.monotonic()
+    crew = [threading.Thread(target=timed, args=(rank, 4, 25_000, 2)) for rank in ranks]
+    for one in crew:
+        one.start()
+    for one in crew:
+        one.join()
+    assert 16 * 25_000 / (time.monotonic() - began) == pytest.approx(2e6, rel=0.2)
+
+
+# measured
+
+
+def test_a_round_is_bounded_in_time_and_asks_for_each_file_once() -> None:
+    asked: list[str] = []
+
+    def work(path: str, size: int) -> None:
+        asked.append(path)
+        time.sleep(0.002)
+
+    done, spent = measure._run([(str(k), 1) for k in range(500)], 2, work, 0.05)
+    assert len(set(asked)) == len(asked) == done < 200
+    assert spent < 0.2
+    assert measure._run([(str(k), 1) for k in range(5)], 2, work, 9)[0] == 5
+    assert math.isclose(sum(3 * one.seconds for one in measure.rounds(60, [1, 2], True)), 60)
+    assert measure.doubled(2) == [1, 2, 4, 8]
+
+
+@pytest.mark.parametrize("line", [
+    ["measure", "storage", "-o", "x.jsonl"],
+    ["measure", "storage", "--data", "nowhere", "--threads", "0", "-o", "x.jsonl"],
+    ["run", "resnet50", "--plan", "serial", "--batch", "8", "-o", "x", "--throttle", "abci"],
+], ids=["no data", "no threads", "nothing read"])  # fmt: skip
+def test_what_cannot_be_asked_is_refused(line: list[str]) -> None:
+    pytest.importorskip("torch")
+    assert main(line) == 2
+
+
+NETWORK = {
+    "name": "planes", "source": "a test", "input": [2, 8, 6],
+    "layers": [{"conv": {"filters": 4, "kernel": 3, "padding": 1}}, "relu", "flatten",
+               {"dense": 4}, "loss"],
+}  # fmt: skip
+CASES = [
+    ("data:4", "shared", "global", 4), ("data:4", "striped", "global", 4),
+    ("data:2 spatial:2", "shared", "local", 2), ("data:2 spatial:2", "spatial", "global", 4),
+    ("data:2 filter:2", "staged", "global", 2), ("data:2 filter:2", "cached", "local", 2),
+    ("pipeline:2,segments=2 data:2", "staged", "local", 2),
+]  # fmt: skip
+
+
+@pytest.mark.slow
+def test_every_rank_of_a_plan_gets_what_it_works_on(tmp_path: Path) -> None:
+    pytest.importorskip("torch")
+    from oracle.executor.launch import Host, launch
+    from oracle.executor.records import of_all_ranks
+
+    folder = tmp_path / "data"
+    samples.make(folder, Made(16), (2, 8, 6))
+    asked = [
+        {"name": f"{plan} {mode} {shuffle}", "model": NETWORK, "plan": plan, "batch": 8,
+         "data": {"folder": str(folder), "mode": mode, "shuffle": shuffle, "cache": 1e6}}
+        for plan, mode, shuffle, _ in CASES
+    ]  # fmt: skip
+    path = os.pathsep.join([str(Path(__file__).parent), *filter(None, sys.path)])
+    outcome = launch("loading_tasks:prove", {"cases": asked}, tmp_path / "run", ranks=4, trust=True,
+                     host=Host(environment=lambda rank: {"PYTHONPATH": path}))  # fmt: skip
+    assert outcome.complete, outcome.message
+    found = of_all_ranks(tmp_path / "run", 4)
+    for case, (plan, mode, shuffle, readers) in zip(asked, CASES, strict=True):
+        ranks = found[str(case["name"])]
+        assert not any(rank["wrong"] for rank in ranks), case["name"]
+        assert {rank["readers"] for rank in ranks} == {readers}
+        assert sum(rank["needs"] for rank in ranks) == (2 if "pipeline" in plan else 4)
+        assert sum(rank["files"] for rank in ranks) == 5 * 8 * (2 if mode == "spatial" else 1)
+        own = 8 if shuffle == "local" else 16
+        assert all(rank["seen"] <= own for rank in ranks)
+
+
+@pytest.mark.slow
+def test_a_run_says_what_its_steps_waited_for_samples(tmp_path: Path) -> None:
+    pytest.importorskip("torch")
+    from oracle.executor import measured
+    from oracle.executor.loading.reader import Data
+    from oracle.executor.run import PlanRun, run
+
+    made = {"samples": 32, "size": 2e4}
+    played = [{"bandwidth": 2e6}, None, 0.0, 0.0, 1]
+    data = Data(str(tmp_path / "made"), made=made, played=played, prefetch=1)
+    job = PlanRun(NETWORK, "data:2", 8, steps=4, warm_up=2, data=data.__dict__)
+    outcome, (found,) = run(job, tmp_path / "m.json", ranks=2)
+    assert outcome.complete, outcome.message
+    assert found.reading["files_a_step"] == 8
+    assert found.reading["bytes_a_step"] == pytest.approx(8 * 2e4)
+    # 160 kB at 2 MB/s are 80 ms, whatever the work beside them
+    assert found.seconds == pytest.approx(0.08, rel=0.25)
+    assert 0 < found.reading["seconds"] < found.seconds
+    assert not (tmp_path / "made").exists()
+    assert measured.read(tmp_path / "m.json") == [found]

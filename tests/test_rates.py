@@ -1,0 +1,48 @@
+"""Rates in the field's units, against the formulas of the papers that define them."""
+
+import pytest
+
+import oracle
+from oracle.predict.rates import counted
+
+
+@pytest.mark.parametrize("name", ["gpt3-175b", "megatron-145.6b", "gpt2-xl"])
+def test_flop_of_a_transformer_are_those_of_the_papers(name):
+    """96 s l h² (1 + s/6h + V/16lh) a sample with full recomputation [narayanan2021, §3]."""
+    model = oracle.model(name)
+    said = model.written.spec.transformer
+    h, layers, s = said.hidden, said.layers, said.sequence
+    vocab = -(-said.vocab // 128) * 128
+    needed, (none, _, full, _) = counted(model)
+    assert none == 0
+    wanted = 96 * s * layers * h**2 * (1 + s / (6 * h) + vocab / (16 * layers * h))
+    assert needed + full == pytest.approx(wanted, rel=0.001)
+
+
+def test_rates_by_hand():
+    shown = oracle.estimate("gpt3-175b", "dgx-a100", "pipeline:8,segments=64 data:16 tensor:8",
+                            batch=1024, precision="bf16")  # fmt: skip
+    found, seconds = shown.rates(), float(shown.seconds[0])
+    assert found["samples_per_second"] == pytest.approx(1024 / seconds)
+    assert found["tokens_per_second"] == pytest.approx(1024 * 2048 / seconds)
+    assert found["tokens_per_second_device"] == pytest.approx(1024 * 2048 / seconds / 1024)
+    flop = counted(shown.model)[0]
+    assert found["mfu"] == pytest.approx(1024 * flop / seconds / 1024 / 312e12)
+    hours = 1e9 / (1024 * 2048) * seconds * 1024 / 3600
+    assert found["device_hours_per_billion_tokens"] == pytest.approx(hours)
+    assert found["hfu"] == found["mfu"]
+
+
+def test_recomputation_is_of_the_hardware_alone():
+    """A whole forward pass again is a third more FLOP, none of it the network's."""
+    plan = "pipeline:8,segments=64 data:16 tensor:8 recompute:full"
+    found = oracle.estimate("gpt3-175b", "dgx-a100", plan, batch=1024).rates()
+    assert found["hfu"] / found["mfu"] == pytest.approx(4 / 3, rel=0.01)
+
+
+def test_pictures_have_no_tokens():
+    found = oracle.estimate("resnet50", "abci", "data:8", batch=256).rates()
+    assert found["tokens_per_second"] is found["device_hours_per_billion_tokens"] is None
+    hours = 1281167 / found["samples_per_second"] * 8 / 3600
+    assert found["device_hours_per_epoch"] == pytest.approx(hours)
+    assert counted(oracle.model("resnet50"))[0] == pytest.approx(oracle.model("resnet50").flop)
