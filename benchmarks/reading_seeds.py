@@ -84,7 +84,8 @@ def scaled(cluster: Cluster, quick: bool) -> dict[int, float]:
         if cluster.system and not quick:
             devices = nodes * cluster.devices
             step = oracle.estimate("resnet50", cluster.system, f"data:{devices}",
-                                   batch=devices * cluster.batch, precision="fp32")  # fmt: skip
+                                   batch=devices * cluster.batch, precision="fp32",
+                                   reading="none")  # fmt: skip
             rates[nodes] = devices * cluster.batch / float(np.ravel(step.seconds)[0])
     return {nodes: cluster.striped[first] * rate / rates[first] for nodes, rate in rates.items()}
 
@@ -201,7 +202,8 @@ def leader(profile: float = 2.108, parts: int = 4) -> tuple[float, Any]:
 
     def by_steps() -> float:
         plan = f"data:{nodes:.0f} spatial:{parts}"
-        step = oracle.estimate("cosmoflow-512", "abci", plan, batch=int(nodes), precision="fp32")
+        step = oracle.estimate("cosmoflow-512", "abci", plan, batch=int(nodes), precision="fp32",
+                               reading="none")  # fmt: skip
         return seconds / float(np.ravel(step.seconds)[0])
 
     return seconds / (profile / parts), by_steps

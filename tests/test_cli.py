@@ -29,10 +29,12 @@ PREDICT = MODEL | ALWAYS | RESULT | {"--dataset", "--max-memory", "--precision",
                              "--software", "--any", "--grow", "--reading",
                              "--shuffle", "--epochs"}  # fmt: skip
 BATCH = {"--batch", "--batch-per-device"}
+LENGTH = {"--to-target", "--tokens", "--steps"}
 OPTIONS = {
-    "recommend": PREDICT | BATCH | {"--devices", "--top", "--objective", "--only", "--without",
-                                    "--all", "--risk", "--fastest"},
-    "estimate": PREDICT | BATCH | {"--plan"},
+    "recommend": PREDICT | BATCH | LENGTH | {
+        "--devices", "--top", "--objective", "--only", "--without", "--all", "--risk", "--fastest",
+    },
+    "estimate": PREDICT | BATCH | LENGTH | {"--plan"},
     "specs": ALWAYS | RESULT | {"--kind"},
     "sweep": PREDICT | BATCH | {"--devices", "--each", "--plan", "--what-if", "--objective",
                                 "--only", "--without", "--jobs", "--out", "--shard",

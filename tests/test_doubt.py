@@ -84,8 +84,8 @@ def test_software_is_doubted_by_what_was_held_against_it_and_what_was_changed() 
 def step_of(software: Software, host: float, fed: float, kernels: float = 0.1) -> Uncertainty:
     """10 s: 8 of kernels, of which `host` wait for it, 2 of messages that err by 0.3 or + 0.4."""
     ones = np.ones(1)
-    known = Provenance({"fitted": ones}, 0 * ones, kernels * ones)
-    none = Provenance({"fitted": 0 * ones}, 0 * ones, 0 * ones)
+    known = Provenance({"fitted": ones}, 0 * ones, {"products": kernels * ones})
+    none = Provenance({"fitted": 0 * ones}, 0 * ones, {})
     return Uncertainty(10 * ones, 8 * ones, 0.09 * ones, 2 * ones, 0.4 * ones, host * ones, fed,
                        software, np.zeros(1, int), lambda: (known, none, none))  # fmt: skip
 
@@ -145,8 +145,8 @@ def test_how_tensors_lie_is_doubted_where_nobody_says_and_units_care() -> None:
     assert convolved("resnet50", "frontera", "plain", "fp32") == 0
     assert convolved("gpt2", "dgx-a100", "plain", "fp16") == 0
     assert convolved("resnet50", "dgx-a100", "pytorch-channels-last", "fp16") == 0
-    known = Provenance({"fitted": np.full(1, 4.0)}, np.zeros(1), np.zeros(1), np.full(1, 3.0))
-    none = Provenance({"fitted": np.zeros(1)}, np.zeros(1), np.zeros(1))
+    known = Provenance({"fitted": np.full(1, 4.0)}, np.zeros(1), {}, np.full(1, 3.0))
+    none = Provenance({"fitted": np.zeros(1)}, np.zeros(1))
     ten, eight = np.full(1, 10.0), np.full(1, 8.0)
     step = Uncertainty(ten, eight, 0 * ten, 0 * ten, 0 * ten, np.full(1, 4.0), 0.0, Software(),
                        np.zeros(1, int), lambda: (known, none, none))  # fmt: skip
@@ -181,8 +181,8 @@ def test_round_figures_are_doubted_by_units_and_by_work() -> None:
     assert tensor.outside
     for work, more in ((1e12, 0.0), (1e10, 0.0), (1e10 / np.e**2, 0.1)):
         tally = Provenance()
-        _modelled(tally, np.ones((1, 1)), tensor, np.full((1, 1), work))
-        assert tally.uncertainty[0] == pytest.approx(0.06 + more)
+        _modelled(tally, "gemm", np.ones((1, 1)), tensor, np.full((1, 1), work))
+        assert tally.doubts["products"][0] == pytest.approx(0.06 + more)
         assert tally.outside[0] == 0
 
 
@@ -253,7 +253,20 @@ def test_the_doubt_of_measured_rows_by_hand() -> None:
     none = np.zeros((1, count))
     times = Passes(seconds, none, none, (none, none), how, spread)
     ahead, _, _ = provenance(serial(model, 8.0, 4.0), times, np.ones((1, 1)), ABCI.device, options)
-    assert ahead.uncertainty[0] == pytest.approx(0.13 + 0.52)
+    assert ahead.doubts["convolutions"][0] == pytest.approx(0.13 + 0.52)
+
+
+def test_families_of_one_library_err_alike_and_others_apart() -> None:
+    """Of 10 s convolutions err by 0.3 + 0.1 and 0.2 s, passes by 0.4 + 0.4 s: √(0.6² + 0.8²) s."""
+    ahead, back = Provenance(), Provenance()
+    one = np.ones(1)
+    ahead.add("fitted", "conv", 3 * one, 0.0, 0.3)
+    ahead.add("assumed", "depthwise", one, 0.0, 0.1)
+    ahead.add("assumed", "norm", one, 0.0, 0.4)
+    back.add("fitted", "conv", 2 * one, 0.0, 0.2)
+    back.add("assumed", "stream", 3 * one, 0.0, 0.4)
+    step = replace(step_of(Software(), 0.0, 0.0), sources=lambda: (ahead, back, Provenance()))
+    assert step.kernels[0] == pytest.approx(0.1)
 
 
 def net(extents: list[int], groups: int = 1) -> dict[str, Any]:

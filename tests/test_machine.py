@@ -228,6 +228,28 @@ def test_levels_are_those_that_messages_crossed(tmp_path: Path) -> None:
     assert made.system(measured, samples)["storage"]["bandwidth"] == "2 GB/s"
 
 
+@pytest.mark.parametrize(("cells", "level", "rate"), [
+    ("X 4 4 4 4 X 4 4 4 4 X 4 4 4 4 X", {"kind": "mesh", "ports": 12}, "25 GB/s"),
+    ("X 1 1 2 1 X 2 1 1 2 X 2 2 1 2 X", {"kind": "mesh", "ports": 5, "wires": [
+        "0-1", "0-2", "0-3", "0-3", "1-2", "1-2", "1-3", "2-3", "2-3"]}, "100 GB/s"),
+    ("X 12 12 12 12 X 12 12 12 12 X 12 12 12 12 X", {}, "100 GB/s"),
+], ids=["mesh", "wires", "switch"])  # fmt: skip
+def test_links_of_a_node_are_those_of_its_matrix(
+    tmp_path: Path, cells: str, level: dict[str, Any], rate: str
+) -> None:
+    """What a message to a neighbour gets is shared by the links that the driver counts there."""
+    names = [f"GPU{k}" for k in range(4)]
+    every = [cell if cell == "X" else f"NV{cell}" for cell in cells.split()]
+    rows = [f"{name} {' '.join(every[4 * k : 4 * k + 4])}" for k, name in enumerate(names)]
+    records(tmp_path, ranks=4)
+    measured = made.machine(command_records(tmp_path))
+    sent = [Sample("sendrecv", size, took, 4, 1, 4, groups=1)
+            for size, took in ((256, 5e-6), (1e8, 1e-3))]  # fmt: skip
+    (node,) = made.levels(measured, sent, "\n".join([" ".join(names), *rows]))
+    assert {key: node[key] for key in level} == level
+    assert ("kind" in node, node["link"], node["bandwidth"]) == (bool(level), "nvlink", rate)
+
+
 def command_records(parts: Path) -> list[dict[str, Any]]:
     from oracle.executor.machine import found
 

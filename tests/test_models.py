@@ -120,6 +120,7 @@ ROUNDED = {
     # arXiv 2412.19437: 671 B; of the layer that predicts one token more 11.6 B aren't shared
     "deepseek-v3": (682.6, 1e9, 1),
     "mt-nlg-530b": (530, 1e9, 0),
+    "nemotron-h-56b": (56, 1e9, 0),  # arXiv 2504.03624; 56.324 by hand from its sizes
     # arXiv 2104.04473, Table 1
     "megatron-1.7b": (1.7, 1e9, 1),
     "megatron-3.6b": (3.6, 1e9, 1),
@@ -405,3 +406,12 @@ def test_weights_of_a_gated_layer_by_hand() -> None:
     found = oracle.model({"name": "m", "source": "here", "transformer": family})
     layer = 8 * 16 * 64 + 64 * 64 + 3 * 64 * 96 + 2 * 64
     assert found.parameters == layer + 64 + 2 * 100 * 64
+
+
+def test_a_large_hybrid_counts_as_by_hand() -> None:
+    """Nemotron-H 56B: both ends, 119 norms, 54 MLPs, 10 of attention, 54 scans of 256 heads."""
+    wide, inner, shared = 8192, 256 * 64, 2 * 8 * 256
+    scan = wide * (2 * inner + shared + 256) + 5 * (inner + shared) + 3 * 256 + inner + inner * wide
+    counted = (2 * 131072 * wide + 119 * wide + 54 * 2 * wide * 32768
+               + 10 * 2 * (wide * wide + wide * 8 * 128) + 54 * scan)  # fmt: skip
+    assert model("nemotron-h-56b").parameters == counted == 56_324_350_464

@@ -1,9 +1,12 @@
 """What whole trainings take: the recorded figures of `benchmarks.run`, which may not get worse."""
 
+import json
+
 import pytest
 
 import oracle
 from benchmarks.run import convergence, failures, hours
+from oracle.commands.cli import main
 from oracle.run.costs import costs
 from oracle.run.target import given, to_target, training
 from oracle.spec import catalogue
@@ -71,7 +74,8 @@ def test_every_law_shipped_names_its_data_set():
 
 def test_a_training_to_its_target_by_hand():
     """35.15 (1 + 32768/47280) = 59.51 epochs of 1,281,167 pictures are 2,327 steps of 32,768."""
-    shown = oracle.estimate("resnet50", "abci", "data:512", batch=32768, optimizer="lars")
+    shown = oracle.estimate("resnet50", "abci", "data:512", batch=32768, optimizer="lars",
+                            reading="none")  # fmt: skip
     found = training(shown, 0, to_target(shown))
     assert found.length.epochs == pytest.approx(59.51, abs=0.01)
     assert found.length.steps == 2327
@@ -96,3 +100,45 @@ def test_so_many_tokens_by_hand():
         given(pictures, tokens=1e12)
     with pytest.raises(oracle.SpecError, match="nobody says how long vgg16"):
         to_target(oracle.estimate("vgg16", "abci", "data:8", batch=256))
+
+
+def test_a_free_batch_is_the_one_that_ends_first(capsys):
+    """Every doubling of the range in which runs met the target, each with a plan of its own."""
+    asked = ["recommend", "resnet50", "abci", "--devices", "512", "--to-target", "--top", "2"]
+    assert main([*asked, "--json"]) == 0
+    found = json.loads(capsys.readouterr().out)
+    tried = {one["batch"]: one["seconds"] for one in found["batches"]}
+    assert set(tried) == {2**k for k in range(10, 18)}
+    assert found["batch"] == min(tried, key=tried.get) == found["batches"][0]["batch"]
+    assert found["optimizer"] == "lars"
+    one = found["plans"][0]["training"]
+    assert one["seconds"] == pytest.approx(tried[found["batch"]])
+    read = found["plans"][0]["reading"]
+    step = found["plans"][0]["seconds"]["iteration"]
+    assert one["seconds"] == pytest.approx(one["steps"] * step + read["once"])
+    assert main(asked) == 0
+    text = capsys.readouterr().out
+    assert len(text.splitlines()) <= 24
+    assert "to 75.9 % top-1" in text
+    assert "critical batch 47,280" in text
+
+
+@pytest.mark.parametrize(("words", "said"), [
+    (["--to-target", "--batch", "64"], "nobody says how long vgg16 trains"),
+    (["--tokens", "1T", "--batch", "64"], "vgg16 is not trained on text"),
+    (["--tokens", "15X", "--batch", "64"], "`15X` is not a number such as 300B"),
+    (["--to-target", "--steps", "5", "--batch", "64"], "not allowed with"),
+    ([], "one of the arguments --batch --batch-per-device is required"),
+])  # fmt: skip
+def test_a_length_that_nobody_knows_is_refused(words, said, capsys):
+    assert main(["recommend", "vgg16", "abci", "--devices", "8", *words]) == 2
+    assert said in capsys.readouterr().err
+
+
+def test_tokens_on_the_command_line(capsys):
+    plan = ["estimate", "llama3-8b", "dgx-h100", "--plan", "data:32,zero=1,accumulate=16 tensor:2",
+            "--batch", "512"]  # fmt: skip
+    assert main([*plan, "--tokens", "15T", "--json"]) == 0
+    one = json.loads(capsys.readouterr().out)["plans"][0]
+    assert one["training"]["steps"] == -(-15e12 // (512 * 8192))
+    assert one["training"]["device_hours"] == pytest.approx(one["training"]["seconds"] * 64 / 3600)

@@ -16,7 +16,9 @@ from oracle.predict.defaults import options_for, room_for
 from oracle.predict.estimate import Estimate
 from oracle.predict.estimate import estimate as predict
 from oracle.spec.catalogue import system as load_system
+from oracle.spec.dataset import Dataset
 from oracle.spec.document import Fault, Place, SpecError
+from oracle.spec.options import Options
 from oracle.spec.system import System
 from oracle.spec.tabular import Tabular
 
@@ -95,6 +97,8 @@ class Comparison(Tabular):
         ours["backward"] += ours.pop("recompute")
         for message in self.predicted.exchange[row]:
             ours[message["what"]] = ours.get(message["what"], 0.0) + message["exposed"]
+        if read := self.predicted.reading[row]:
+            ours["reading"] = read["exposed"]
         theirs = self.parts[row]
         return {
             name: {"predicted": ours.get(name, 0.0), "measured": theirs.get(name, 0.0)}
@@ -133,20 +137,30 @@ def compare(files: Sequence[str | Path], model: Any, system: Any, **options: Any
         named = (recipe[name] for name in ("precision", "optimizer", "software"))
         recipe["profile"] = opened(recipe["profile"], what, where, *named)
     base = options_for(what, where, **recipe)
-    predicted = _joined([
-        predict(what, where, [one.plan], [one.batch], replace(base, edges=_edges(one, what)))
-        for _, one in found
-    ])  # fmt: skip
+    predicted = _joined([_predicted(one, what, where, base) for _, one in found])
     measured = [one for _, one in found]
     parts = tuple(
-        {**one.compute, **{f"{said.what}": said.seconds for said in one.exchange}}
+        {**one.compute, **{f"{said.what}": said.seconds for said in one.exchange},
+         **({"reading": one.reading["seconds"]} if one.reading else {})}
         for one in measured
-    )
+    )  # fmt: skip
     seconds, spread, memory = (
         np.array([getattr(one, name) for one in measured])
         for name in ("seconds", "spread", "memory")
     )
     return Comparison(replace(predicted, options=base), seconds, spread, parts, memory)
+
+
+def _predicted(one: Measurement, what: Model, where: System, base: Options) -> Estimate:
+    """A plan as it ran: the stages of its pipeline, and the samples that it read, if any."""
+    asked = replace(base, edges=_edges(one, what))
+    if how := one.reading:
+        name = "as it was read"
+        data = Dataset(name, how["samples"], name, size=how["bytes"], files=how["files"],
+                       spread=(how.get("made") or {}).get("spread", 0.0), decode=0.0)  # fmt: skip
+        what = replace(what, dataset=data)
+        asked = replace(asked, reading=how["mode"], shuffle=how["shuffle"])
+    return predict(what, where, [one.plan], [one.batch], asked)
 
 
 def _foreign(

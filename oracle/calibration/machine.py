@@ -8,7 +8,9 @@ from __future__ import annotations
 
 import re
 import statistics
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -19,7 +21,7 @@ from oracle.calibration.kernels import KernelFit
 from oracle.executor.hardware import host_class
 from oracle.executor.kernel_calls import undisturbed
 from oracle.readers.kernels import SHAPES, Kernel
-from oracle.readers.logs import Sample
+from oracle.readers.logs import InputError, Sample, nvidia_smi_topo
 from oracle.spec.device import Device
 from oracle.spec.schema import to_data
 from oracle.spec.units import show
@@ -168,18 +170,19 @@ def levels(
     measured: Machine, samples: Sequence[Sample], topology: str = ""
 ) -> list[dict[str, Any]]:
     """The node and, where ranks were on several, the network: by messages to one neighbour."""
-    facts = measured.facts
-    inside, ranks = facts["ranks_per_node"], facts["ranks"]
-    gpu = facts["backend"] == "nccl"
+    what = measured.facts
+    inside, ranks, nodes = what["ranks_per_node"], what["ranks"], what["nodes"]
+    gpu = what["backend"] == "nccl"
     found = []
-    if inside > 1 or facts["nodes"] == 1:
+    if inside > 1 or nodes == 1:
         link = "nvlink" if gpu and re.search(r"\bNV\d+\b", topology) else "pcie"
         within = [each for each in samples if each.nodes == 1]
+        facts, links = linked(topology, inside)
         found.append(
             {"name": "node" if inside > 1 else "host", "devices": inside, "link": link}
-            | _speeds(measured, within, inside > 1)
-        )
-    if facts["nodes"] > 1:
+            | facts | _speeds(measured, within, inside > 1, links)
+        )  # fmt: skip
+    if nodes > 1:
         between = [each for each in samples if (each.nodes or 1) > 1 and each.ranks == each.nodes]
         speeds = _speeds(measured, between, True)
         ports = _ports(between, inside)
@@ -188,8 +191,35 @@ def levels(
     return found
 
 
-def _speeds(measured: Machine, samples: Sequence[Sample], joined: bool) -> dict[str, Any]:
-    """α and bandwidth of one port: the smallest message's seconds, the best rate of any."""
+def linked(topology: str, devices: int) -> tuple[dict[str, Any], int]:
+    """(kind, ports and wires of a mesh that the driver's matrix shows, links that a message has).
+
+    Every device sends to the next, the last to the first: its links are those of the narrowest of
+    these pairs. Where one of them has no link of its own, messages say nothing of a link's speed,
+    and where a switch joins the devices they have all that a device has: nothing is said of either.
+    """
+    if not nvidia_smi_topo.recognises(topology):
+        return {}, 1
+    with suppress(InputError):
+        node = next(iter(nvidia_smi_topo.parse(topology, "").levels), {})
+        if (node.get("kind"), node.get("devices")) == ("mesh", devices):
+            each = node["ports"] // (devices - 1)
+            count = Counter(node.get("wires", ()))
+            ring = [f"{k}-{k + 1}" for k in range(devices - 1)] + [f"0-{devices - 1}"]
+            narrowest = min(count[pair] for pair in ring) if count else each
+            if narrowest:
+                wires = {"wires": [*node["wires"]]} if count else {}
+                return {"kind": "mesh", "ports": node["ports"], **wires}, narrowest
+    return {}, 1
+
+
+def _speeds(
+    measured: Machine, samples: Sequence[Sample], joined: bool, links: int = 1
+) -> dict[str, Any]:
+    """α and bandwidth of one port: the smallest message's seconds, the best rate of any.
+
+    A message to a neighbour that went by several links at once has the rate of all of them.
+    """
     alone = [each for each in samples if each.operation == "sendrecv" and each.groups == 1]
     if not alone:
         latency, rate = STILL
@@ -197,9 +227,11 @@ def _speeds(measured: Machine, samples: Sequence[Sample], joined: bool) -> dict[
         source = f"assumed: {why}"
     else:
         first = min(alone, key=lambda each: each.nbytes)
-        latency, rate = first.seconds, max(each.nbytes / each.seconds for each in alone)
+        latency, rate = first.seconds, max(each.nbytes / each.seconds for each in alone) / links
         source = (f"{measured.source}: latency by {show(first.nbytes, 'B')} to a neighbour, "
                   "bandwidth by the fastest such message")  # fmt: skip
+        if links > 1:
+            source += f", over {links} links at once by nvidia-smi topo -m"
     return {"bandwidth": show(rate, "B/s", 4), "latency": show(latency, "s", 4), "source": source}
 
 

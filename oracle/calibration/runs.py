@@ -167,7 +167,7 @@ def prior(
     doubts = work.block.step.uncertainty
     update = doubts.known[2]
     kernels = float(doubts.kernels[work.row])
-    updated = float(np.ravel(update.uncertainty / update.total)[work.at])
+    updated = float(np.ravel(update.doubts["update"] / update.total)[work.at])
     strange = float(np.hypot(WIDTHS["STEP"], 0.0 if software.held else WIDTHS["SOFTWARE"]))
     hides = 0.0 if software.held else float(np.log1p(WIDTHS["HIDES"]))
     here = {GROUPS[group] for group in groups_of(found.model)}

@@ -263,9 +263,18 @@ class _Terms:
         alike = self.work[name] > 0
         fewer = alike & (under < under[mine].max()) & (under > 0)
         grew = (self.rate * self.work[name])[fewer]
+        if self._told_otherwise(name, mine):
+            return False
         # rates that grew with what was under way as far as the last tell of no limit
         levelled = (grew > 0.8 * self.value[name]).any() or (self.bound[fewer] == "open").any()
         return bool(len(grew)) and bool(levelled or (self.bound[alike] == name).sum() > 1)
+
+    def _told_otherwise(self, name: str, mine: NDArray[np.bool_]) -> bool:
+        """Whether other limits, which other operations come to as well, bind the same samples."""
+        terms = self.seconds()
+        others = [terms[other] * self.rate for other in self.work
+                  if other != name and ((self.bound == other) & ~mine).any()]  # fmt: skip
+        return bool(others) and bool((np.max(others, 0) > 0.95)[mine].all())
 
     def waited(self, name: str) -> bool:
         """Whether all that came nearest to it were small, and waited for their first bytes."""

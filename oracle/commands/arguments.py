@@ -206,9 +206,46 @@ def samples_or_max(text: str) -> int | str:
     return text if text == "max" else whole(text)
 
 
-def batch_arguments(parser: argparse.ArgumentParser, *, largest: bool = False) -> None:
+def length_arguments(parser: argparse.ArgumentParser) -> None:
+    """How long the whole training is; `--epochs` says it too."""
+    end = parser.add_mutually_exclusive_group()
+    end.add_argument("--to-target", action="store_true",
+                     help="until the model's target is met, by what runs needed")  # fmt: skip
+    end.add_argument("--tokens", type=many, metavar="T", help="so many, e.g. 15T")
+    end.add_argument("--steps", type=many, metavar="S", help="so many iterations")
+
+
+def many(text: str) -> float:
+    """A large number with a letter behind it: 300B, 15T."""
+    found = re.fullmatch(r"([0-9]{1,15}(?:\.[0-9]{1,6})?(?:e[0-9]{1,2})?)\s*([kKMGBT]?)", text)
+    value = float(found[1]) * SCALES[found[2]] if found else 0.0
+    if not 1 <= value < 1e18:
+        raise argparse.ArgumentTypeError(f"`{text}` is not a number such as 300B or 15T")
+    return value
+
+
+SCALES = {"": 1.0, "k": 1e3, "K": 1e3, "M": 1e6, "G": 1e9, "B": 1e9, "T": 1e12}
+
+
+def as_runs_did(asked: argparse.Namespace) -> None:
+    """To a target, the optimizer of the runs that met it, where none is said."""
+    if asked.to_target and asked.optimizer is None:
+        from oracle.models.model import model
+
+        asked.optimizer = next((one.optimizer for one in model(asked.model).convergence), None)
+
+
+def length_options(asked: argparse.Namespace) -> dict[str, Any]:
+    """The same as keyword arguments of `oracle.run.target.length`."""
+    return {"target": asked.to_target, "epochs": asked.epochs, "tokens": asked.tokens,
+            "steps": asked.steps}  # fmt: skip
+
+
+def batch_arguments(
+    parser: argparse.ArgumentParser, *, largest: bool = False, needed: bool = True
+) -> None:
     """The global batch, or the batch per device; `largest`: `max` is taken too."""
-    size = parser.add_mutually_exclusive_group(required=True)
+    size = parser.add_mutually_exclusive_group(required=needed)
     more = ", or max: of the largest micro-batches that fit" if largest else ""
     size.add_argument("--batch", type=samples_or_max if largest else samples, metavar="B",
                       help=f"samples per iteration, all devices{more}")  # fmt: skip

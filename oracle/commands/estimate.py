@@ -4,16 +4,21 @@ oracle estimate resnet50 abci --plan "data:16 filter:4" --batch 1024
 oracle estimate gpt3-175b dgx-a100 --batch 1536 \\
     --plan "pipeline:8,segments=96 data:16 tensor:8,sequence=on recompute:selective"
 oracle estimate gpt2 dgx-a100 --plan data:8 --batch max     the largest micro-batches that fit
+oracle estimate resnet50 abci --plan data:512 --batch 32768 --optimizer lars --to-target
 """
 
 from __future__ import annotations
 
 import argparse
+from typing import Any
 
 from oracle.commands.arguments import (
     BRIEF,
+    as_runs_did,
     batch_arguments,
     batch_of,
+    length_arguments,
+    length_options,
     need_room,
     prediction_arguments,
     prediction_options,
@@ -27,24 +32,39 @@ def arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--plan", action="append", required=True, metavar="PLAN",
                         help='e.g. "data:16 filter:4"; may be given several times')  # fmt: skip
     batch_arguments(parser, largest=True)
+    length_arguments(parser)
     result_arguments(parser)
 
 
 def run(asked: argparse.Namespace) -> Answer:
     from oracle import api
+    from oracle.run.target import length, training
     from oracle.show.provenance import signed
-    from oracle.show.text import estimate_text, rate_text
+    from oracle.show.rates import rate_text
+    from oracle.show.text import estimate_text
 
+    as_runs_did(asked)
     need_room(asked, asked.plan)
     batch = asked.batch or [batch_of(asked, plan) for plan in asked.plan]
     found = api.estimate(asked.model, asked.system, asked.plan, batch, **prediction_options(asked))
 
+    ends = [length(found, row, **length_options(asked)) for row in range(len(found))]
+    trainings = [None if end is None else training(found, row, end)
+                 for row, end in enumerate(ends)]  # fmt: skip
+
     def text(row: int) -> str:
         rate = f"\n{rate_text(found, row)}" if asked.batch == "max" else ""
-        return estimate_text(found, row) + rate
+        return estimate_text(found, row, trainings[row]) + rate
+
+    def data() -> dict[str, Any]:
+        said = found.to_dict()
+        for plan, one in zip(said["plans"], trainings, strict=True):
+            if one is not None:
+                plan["training"] = one.to_dict()
+        return signed(said, asked)
 
     return formatted(
         asked, lambda: "\n\n".join(map(text, range(len(found)))),
-        lambda: signed(found.to_dict(), asked), found.rows, 0 if found.feasible.any() else 1,
+        data, found.rows, 0 if found.feasible.any() else 1,
         brief=BRIEF,
     )  # fmt: skip

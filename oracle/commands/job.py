@@ -95,7 +95,8 @@ def write(job: Training, line: str, asked: argparse.Namespace) -> str:
 
 def text(found: Launched, line: str, asked: argparse.Namespace) -> str:
     """The prediction, and what would be better."""
-    from oracle.show.text import estimate_text, rate_text
+    from oracle.show.rates import rate_text
+    from oracle.show.text import estimate_text
     from oracle.spec.units import show
 
     lines = [estimate_text(found.estimate)]

@@ -2,17 +2,22 @@
 
 oracle recommend resnet50 abci --devices 64 --batch 4096
 oracle recommend gpt3-175b dgx-a100 --devices 1024 --batch 1536 --without context --top 10
+oracle recommend resnet50 abci --devices 512 --optimizer lars --to-target      the batch is free
 oracle recommend my-model.yaml my-system.yaml --devices 16 --batch-per-device 8 --json
 """
 
 from __future__ import annotations
 
 import argparse
-from typing import TYPE_CHECKING
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
 
 from oracle.commands.arguments import (
     BRIEF,
+    as_runs_did,
     batch_arguments,
+    length_arguments,
+    length_options,
     names,
     objective_argument,
     prediction_arguments,
@@ -20,23 +25,26 @@ from oracle.commands.arguments import (
     result_arguments,
     whole,
 )
-from oracle.commands.parser import Answer, formatted
+from oracle.commands.parser import Answer, Usage, formatted
 
 if TYPE_CHECKING:
+    from oracle.ask.batches import Tried
     from oracle.ask.ranking import Ranking
+    from oracle.run.target import Training
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:
-    question(parser)
+    question(parser, needed=False)
+    length_arguments(parser)
     result_arguments(parser)
 
 
-def question(parser: argparse.ArgumentParser) -> None:
+def question(parser: argparse.ArgumentParser, needed: bool = True) -> None:
     """What is asked, whatever the answer is to look like."""
     prediction_arguments(parser)
     parser.add_argument("--devices", type=whole, required=True, metavar="N",
                         help="to spread it over")  # fmt: skip
-    batch_arguments(parser)
+    batch_arguments(parser, needed=needed)
     parser.add_argument("--top", type=whole, default=5, metavar="K", help="plans to list")
     objective_argument(parser)
     parser.add_argument("--risk", type=float, default=0.05, metavar="R",
@@ -74,16 +82,64 @@ def enough(asked: argparse.Namespace) -> int | None:
     return None
 
 
+def tried(asked: argparse.Namespace) -> Sequence[Tried]:
+    """Every batch that a target may be met with, the fastest first, where none is said."""
+    if asked.batch is not None or asked.batch_per_device is not None:
+        return ()
+    if not asked.to_target:
+        raise Usage("one of the arguments --batch --batch-per-device is required")
+    from oracle.ask.batches import batches, search
+    from oracle.models.model import model
+
+    def ask(batch: int) -> Ranking:
+        return ranked(argparse.Namespace(**{**vars(asked), "batch": batch}))
+
+    found = search(ask, batches(model(asked.model), asked.optimizer))
+    asked.batch = found[0].batch if found else 1  # what is said next is of the best
+    return found
+
+
+def best_training(ranking: Ranking, asked: argparse.Namespace) -> Training | None:
+    """The whole training under the best plan, where its end was said."""
+    if not len(ranking):
+        return None
+    from oracle.run.target import length, training
+
+    end = length(ranking.estimate, 0, **length_options(asked))
+    return None if end is None else training(ranking.estimate, 0, end)
+
+
+def whole_answer(
+    ranking: Ranking, asked: argparse.Namespace, one: Training | None, found: Sequence[Tried]
+) -> dict[str, Any]:
+    """The ranking as data, with the whole training under each plan, and batches beside it."""
+    said = ranking.to_dict(asked.everything)
+    if one is not None:
+        from oracle.run.target import training
+
+        for row, plan in enumerate(said["plans"][: len(ranking)]):
+            plan["training"] = training(ranking.estimate, row, one.length).to_dict()
+    if found:
+        said["batches"] = [
+            {"batch": each.batch, "plan": each.ranking.best, **each.training.to_dict()}
+            for each in found
+        ]
+    return said
+
+
 def run(asked: argparse.Namespace) -> Answer:
     from oracle.show.provenance import signed
     from oracle.show.text import ranking_text
 
-    ranking = ranked(asked)
+    as_runs_did(asked)
+    found = tried(asked)
+    ranking = found[0].ranking if found else ranked(asked)
+    one = found[0].training if found else best_training(ranking, asked)
     if not len(ranking) and (asked.form or "text") == "text":
         asked.enough = enough(asked)
     return formatted(
-        asked, lambda: ranking_text(ranking, asked),
-        lambda: signed(ranking.to_dict(asked.everything), asked),
+        asked, lambda: ranking_text(ranking, asked, one, found),
+        lambda: signed(whole_answer(ranking, asked, one, found), asked),
         lambda: ranking.rows(asked.everything), 0 if len(ranking) else 1,
         brief=("rank", *BRIEF, "probability_best"),
     )  # fmt: skip

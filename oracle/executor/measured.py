@@ -220,6 +220,9 @@ def _reading(
     waited = [max(read.get("seconds", 0.0) for read in step) for step in each]
     return dict(how) | {
         "seconds": statistics.median(waited), "each": waited,
+        # between two steps, when nothing is timed and reading goes on: of who ended last
+        "between": statistics.median(min(read.get("between", 0.0) for read in step)
+                                     for step in each),
         "ranks": [statistics.median(step[i].get("seconds", 0.0) for step in each)
                   for i in range(ranks)],
         **{f"{what}_a_step": statistics.median(sum(read.get(what, 0) for read in step)

@@ -152,6 +152,7 @@ def _timed(rank: Rank, name: str, job: PlanRun, asked: Question, steps: _Steps) 
         )
     else:
         same_machine(rank, rank.records.finished[f"{name}/plan"]["environment"])
+    ended = time.perf_counter()
     for step in range(1 - job.warm_up, job.steps + 1):
         if step > 0 and rank.finished(f"{name}/step {step}"):
             continue
@@ -164,9 +165,10 @@ def _timed(rank: Rank, name: str, job: PlanRun, asked: Question, steps: _Steps) 
         dist.barrier(group=rank.control)
         began = time.perf_counter()
         phases = steps.step() if takes_part else {}
-        read = {"read": steps.read} if steps.read else {}
+        read = {"read": steps.read | {"between": began - ended}} if steps.read else {}
         wire.synchronise()
-        seconds = time.perf_counter() - began
+        ended = time.perf_counter()
+        seconds = ended - began
         if step > 0:
             said = {what: _as_json(sent) for what, sent in wire.traffic.items()}
             rank.record(

@@ -26,6 +26,12 @@ from oracle.spec.software import Software
 
 MEASURED = ("measured", "fitted")
 CONVOLUTIONS = ("conv", "conv3d", "grouped", "depthwise")
+# families that err alike: one library's convolutions, passes that memory sets the pace of
+ALIKE = (
+    dict.fromkeys(("conv", "conv3d", "grouped", "depthwise"), "convolutions")
+    | dict.fromkeys(("gemm", "products", "experts", "recurrent"), "products")
+    | dict.fromkeys(("stream", "norm", "pool", "tables"), "passes")
+)
 ANY = ("stream", "norm", "pool", "depthwise")  # their curves are of any precision
 
 
@@ -36,24 +42,29 @@ class Provenance:
     seconds: dict[str, Floats] = field(default_factory=dict)  # by origin
     # seconds of what was measured or fitted, but not at such work
     outside: Floats = field(default_factory=lambda: np.zeros(1))
-    # 1σ of all, seconds: errors of one origin add up
-    uncertainty: Floats = field(default_factory=lambda: np.zeros(1))
+    # 1σ of families that err `ALIKE`, seconds; of others each by itself, for they err apart
+    doubts: dict[str, Floats] = field(default_factory=dict)
     # seconds of convolutions on matrix units, which care where their channels stand
     convolved: Floats = field(default_factory=lambda: np.zeros(1))
     # seconds that logged runs told of, by the name of the factor: they have doubts of their own
     told: dict[str, Floats] = field(default_factory=dict)
 
-    def add(self, kind: str, seconds: Floats, outside: Numbers, uncertainty: Numbers) -> None:
+    def add(
+        self, kind: str, family: str, seconds: Floats, outside: Numbers, uncertainty: Numbers
+    ) -> None:
         self.seconds[kind] = self.seconds.get(kind, 0.0) + seconds
         self.outside = self.outside + np.broadcast_to(outside, seconds.shape)
-        self.uncertainty = self.uncertainty + np.broadcast_to(uncertainty, seconds.shape)
+        doubt = np.broadcast_to(uncertainty, seconds.shape)
+        alike = ALIKE.get(family, family)
+        self.doubts[alike] = self.doubts.get(alike, 0.0) + doubt
 
     def spread(self, spread: Callable[[Floats], Floats]) -> Provenance:
         """The same of more plans, where those at hand each stand for some."""
         seconds = {kind: spread(each) for kind, each in self.seconds.items()}
         convolved = spread(self.convolved + 0.0 * self.total)
         told = {name: spread(each) for name, each in self.told.items()}
-        return Provenance(seconds, spread(self.outside), spread(self.uncertainty), convolved, told)
+        doubts = {family: spread(each) for family, each in self.doubts.items()}
+        return Provenance(seconds, spread(self.outside), doubts, convolved, told)
 
     @property
     def total(self) -> Floats:
@@ -79,7 +90,7 @@ def provenance(
     ahead, back, update = Provenance(), Provenance(), Provenance()
     if shard.ideal:
         for tally in (ahead, back, update):
-            tally.add("assumed", np.ones(len(times.forward)), 0.0, 0.0)
+            tally.add("assumed", "", np.ones(len(times.forward)), 0.0, 0.0)
         return ahead, back, update
     size, profile = times.forward.shape, options.profile
     for family, columns in _families(shard.model, shard.software, options.precision).items():
@@ -97,24 +108,24 @@ def provenance(
                 how = (
                     np.broadcast_to(each, size)[:, at] for each in (times.measured, times.spread)
                 )
-                seconds = _measured(tally, seconds, *how)
+                seconds = _measured(tally, family, seconds, *how)
             told = [] if profile is None else profile.factors.naming(family, part)
             if told:  # by runs of other shapes
                 total = seconds.sum(axis=1)
-                tally.add("measured", total, total, 0.0)
+                tally.add("measured", family, total, total, 0.0)
                 for name in told:
                     tally.told[name] = tally.told.get(name, 0.0) + total
             else:
-                _modelled(tally, seconds, own, work)
+                _modelled(tally, family, seconds, own, work)
     held = weights.sum(axis=1)
     if profile is not None and profile.has(options.optimizer):
         near = profile.has_of(options.optimizer, weights).all(axis=1)
-        update.add("measured", held, held * ~near, EXACT * held)
+        update.add("measured", "update", held, held * ~near, EXACT * held)
     elif profile is not None and (told := profile.factors.doubt("update")) is not None:
-        update.add("measured", held, held, told * held)
+        update.add("measured", "update", held, held, told * held)
     else:
         stream = origin(device, "stream")
-        update.add(stream.kind, held, 0.0, stream.uncertainty * held)
+        update.add(stream.kind, "update", held, 0.0, stream.uncertainty * held)
     return ahead, back, update
 
 
@@ -137,18 +148,20 @@ def assumed(shard: Shard, times: Passes, device: Device, options: Options) -> di
     return {family: seconds / max(total, 1e-30) for family, seconds in found.items()}
 
 
-def _measured(tally: Provenance, seconds: Floats, how: NDArray[np.int8], spread: Floats) -> Floats:
+def _measured(
+    tally: Provenance, family: str, seconds: Floats, how: NDArray[np.int8], spread: Floats
+) -> Floats:
     """Count the seconds that a profile has; the rest, which were never measured, are returned."""
     for level, uncertainty in ((2, EXACT), (1, SCALED)):
         mine = seconds * (how == level)
         these = mine.sum(axis=1)
         doubt = (mine * np.hypot(uncertainty, spread)).sum(axis=1)
-        tally.add("measured", these, these * (level == 1), doubt)
+        tally.add("measured", family, these, these * (level == 1), doubt)
     rest: Floats = seconds * (how == 0)
     return rest
 
 
-def _modelled(tally: Provenance, seconds: Floats, own: Origin, work: Floats) -> None:
+def _modelled(tally: Provenance, family: str, seconds: Floats, own: Origin, work: Floats) -> None:
     """Count seconds of the kernel model, by the origin of their curve."""
     total = seconds.sum(axis=1)
     uncertainty = COMMON[own.kind] * own.uncertainty * total
@@ -159,7 +172,7 @@ def _modelled(tally: Provenance, seconds: Floats, own: Origin, work: Floats) -> 
             beyond = np.maximum(np.maximum(low / np.maximum(work, 1.0), work / high), 1.0)
             outside = (seconds * (beyond > 1)).sum(axis=1) * (own.kind in MEASURED)
             uncertainty = uncertainty + FOLD * (seconds * np.log(beyond)).sum(axis=1)
-    tally.add(own.kind, total, outside, uncertainty)
+    tally.add(own.kind, family, total, outside, uncertainty)
 
 
 def _families(model: Model, software: Software, precision: str) -> dict[str, list[int]]:

@@ -109,7 +109,11 @@ class Uncertainty:
         None under ideal assumptions.
         """
         ahead, back, _ = self.known
-        return ((ahead.uncertainty + back.uncertainty) / (ahead.total + back.total))[self.same]
+        each = (ahead.doubts.get(family, 0.0) + back.doubts.get(family, 0.0)
+                for family in dict.fromkeys((*ahead.doubts, *back.doubts)))  # fmt: skip
+        together = np.sqrt(sum((one**2 for one in each), np.zeros(1)))
+        whole = np.broadcast_to(together, ahead.total.shape)
+        return np.asarray((whole / (ahead.total + back.total))[self.same])
 
     @property
     def convolved(self) -> Array:

@@ -14,9 +14,11 @@ import numpy as np
 from oracle.predict.estimate import NINETY, Estimate
 from oracle.predict.rates import tokens as tokens_of
 from oracle.run.convergence import Law
+from oracle.run.costs import Costs, costs
 from oracle.spec.convergence import Convergence
 from oracle.spec.document import refusal
 
+AT_WORK = ("forward", "backward", "update", "recompute")  # parts in which devices compute
 ELSEWHERE = math.log(2) / NINETY  # 1σ of what one optimizer's runs say of another: a factor of 2
 
 
@@ -42,6 +44,7 @@ class Training:
     low: float
     high: float
     device_hours: float
+    costs: Costs
 
     def to_dict(self) -> dict[str, Any]:
         """As data, SI."""
@@ -51,6 +54,8 @@ class Training:
             "seconds": self.seconds, "low": self.low, "high": self.high,
             "device_hours": self.device_hours, "critical_batch": one.critical_batch,
             "largest_batch": one.beyond,
+            **{name: getattr(self.costs, name) for name in ("money", "energy", "carbon")},
+            "unknown": list(self.costs.unknown),
         }  # fmt: skip
 
 
@@ -105,15 +110,33 @@ def given(
     return Length(math.ceil(epochs * data.samples / batch), 0.0, words, "given", float(epochs))
 
 
+def length(
+    shown: Estimate, row: int = 0, *, target: bool = False, epochs: float | None = None,
+    tokens: float | None = None, steps: float | None = None,
+) -> Length | None:  # fmt: skip
+    """How long a training was asked to be; None where nobody asked."""
+    if target:
+        return to_target(shown, row)
+    if (epochs, tokens, steps) == (None, None, None):
+        return None
+    return given(shown, row, epochs=epochs, tokens=tokens, steps=steps)
+
+
 def training(shown: Estimate, row: int, length: Length) -> Training:
-    """So many steps of one plan, and what is done once before the first."""
-    mid = float(shown.seconds[row])
+    """So many steps of one plan, with what reading takes once."""
+    mid, read = float(shown.seconds[row]), shown.reading[row]
     seconds = length.steps * mid
+    if read is not None:
+        seconds += read["once"]
     low, high = (
         math.log(max(end, 1e-300) / mid)
         for end in (float(shown.seconds_low[row]), float(shown.seconds_high[row]))
     )
     own = NINETY * length.deviation
     down, up = math.hypot(low, own), math.hypot(high, own)
-    return Training(length, seconds, seconds * math.exp(-down), seconds * math.exp(min(up, 50.0)),
-                    seconds * float(shown.devices[row]) / 3600)  # fmt: skip
+    devices = float(shown.devices[row])
+    busy = sum(float(shown.compute[part][row]) for part in AT_WORK) / mid
+    return Training(
+        length, seconds, seconds * math.exp(-down), seconds * math.exp(min(up, 50.0)),
+        seconds * devices / 3600, costs(shown.system, devices, seconds, min(busy, 1.0)),
+    )  # fmt: skip

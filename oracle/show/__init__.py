@@ -6,6 +6,8 @@ reading         how a plan gets its samples
 run_fit         what logs of runs told
 manual          a strategy's equations, what an error code means
 bibliography    the works that a source names
+rates           what is trained in a second
+training        how long a whole training takes, until what
 terminal        width, colour and characters of the terminal at hand
 contract        what every answer looks like as JSON
 provenance      what an answer was made from

@@ -66,6 +66,12 @@ READ = record(
          "possible": YES, "why": TEXT})),
      "pays_after": maybe(record({"epochs": NUMBER, "against": TEXT}))},
 )  # fmt: skip
+TRAINING = {
+    "ends": TEXT, "origin": TEXT, "steps": NUMBER, "epochs": maybe(NUMBER), "seconds": SECONDS,
+    "low": SECONDS, "high": SECONDS, "device_hours": NUMBER, "critical_batch": maybe(NUMBER),
+    "largest_batch": maybe(NUMBER), "money": maybe(NUMBER), "energy": maybe(NUMBER),
+    "carbon": maybe(NUMBER), "unknown": listed(TEXT),
+}  # fmt: skip
 PLAN = record(
     {
         "plan": TEXT, "rank": maybe(COUNT), "feasible": YES, "broken": listed(TEXT),
@@ -75,7 +81,8 @@ PLAN = record(
         "memory": record(HELD, {"cached": BYTES, "low": BYTES, "high": BYTES}),
         "origin": record(dict.fromkeys(("forward", "backward", "update", "memory"), ORIGIN)),
     },
-    {"probability_best": SHARE, "fits": SHARE, "batch": COUNT, "samples_per_second": NUMBER,
+    {"training": record(TRAINING), "probability_best": SHARE, "fits": SHARE, "batch": COUNT,
+     "samples_per_second": NUMBER,
      "rates": record({
          "samples_per_second": NUMBER, "samples_per_second_device": NUMBER,
          "tokens_per_second": maybe(NUMBER), "tokens_per_second_device": maybe(NUMBER),
@@ -129,7 +136,8 @@ ANSWERS: dict[str, Schema] = {
         **ESTIMATE, "objective": {"enum": ["time", "cost", "memory"]}, "tried": COUNT,
         "fitting": COUNT, "slower": COUNT, "seed": COUNT, "tied": listed(TEXT),
         "riskier": listed(PLAN),
-        "measure": maybe(record({"what": TEXT, "share": NUMBER}))}),
+        "measure": maybe(record({"what": TEXT, "share": NUMBER}))},
+        {"batches": listed(record({"batch": COUNT, "plan": TEXT, **TRAINING}))}),
     "estimate": record(ESTIMATE),
     "explain": record({
         **ESTIMATE,
@@ -153,6 +161,10 @@ ANSWERS: dict[str, Schema] = {
             "opened": NUMBER, "error": NUMBER, "operations": listed(TEXT), "ranks": listed(COUNT),
             "sizes": listed(BYTES), "median error": named(NUMBER), "datasheet share": NUMBER,
             "dropped": listed(TEXT)})),
+        "storage": listed(record({
+            "kind": {"enum": ["shared", "local"]}, "samples": COUNT, "source": TEXT,
+            "values": named(record({"value": NUMBER, "reached": YES})),
+            "median error": maybe(NUMBER), "notes": listed(TEXT)})),
         "datasheet": listed(TEXT), "dropped": listed(TEXT),
         "crowds": listed(record(
             {"op": TEXT, "ranks": COUNT, "nodes": COUNT, "groups": COUNT, "memory": TEXT,
@@ -174,7 +186,10 @@ ANSWERS: dict[str, Schema] = {
             {"family": TEXT, "precision": TEXT, "part": TEXT, "shape": TEXT, "seconds": SECONDS})),
         "curves": listed(record({"family": TEXT, "precision": TEXT, "part": TEXT, "kernels": COUNT,
                                  "median_error": NUMBER, "p90_error": NUMBER})),
-        "collectives": listed(TEXT), "not_fitted": listed(TEXT), "files": listed(TEXT)}),
+        "collectives": listed(TEXT), "not_fitted": listed(TEXT), "files": listed(TEXT),
+        "samples": listed(record({
+            "operation": TEXT, "per_second": NUMBER, "size": NUMBER, "threads": COUNT,
+            "nodes": COUNT, "cached": YES, "repeats": listed(NUMBER)}))}),
     "compare": record({
         **MADE_BY, **FROM, "model": TEXT, "system": TEXT, "accuracy": NUMBER, "coverage": SHARE,
         "tau": maybe(NUMBER), "regret": NUMBER,

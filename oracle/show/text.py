@@ -7,27 +7,32 @@ A figure carries a mark of where it comes from: `m` measured, `f` fitted to meas
 from __future__ import annotations
 
 import shlex
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 
-from oracle.ask.largest import pieces
+from oracle.ask.batches import Tried
 from oracle.ask.ranking import Ranking
 from oracle.kernels.provenance import MEASURED
-from oracle.plan.plan import parse
 from oracle.predict.estimate import PARTS, Estimate
 from oracle.predict.limits import FULL
 from oracle.predict.memory import ASSUMED
-from oracle.predict.rates import tokens
+from oracle.run.target import Training
+from oracle.show.rates import epoch, rate
 from oracle.show.reading import reads
 from oracle.show.terminal import width
+from oracle.show.training import ends, tried
 from oracle.spec.units import show
 
 SCREEN = 24  # lines of the first one
 WORDS = ("measured", "fitted", "datasheet", "assumed", "counted")
 
 
-def ranking_text(ranking: Ranking, asked: Any = None) -> str:
+def ranking_text(
+    ranking: Ranking, asked: Any = None, whole: Training | None = None,
+    batches: Sequence[Tried] = (),
+) -> str:  # fmt: skip
     """The first screen: what is best, does it fit, how sure, why not the others, what next."""
     shown = ranking.estimate
     head = _head(shown if len(shown) else ranking.misses, ranking)
@@ -36,7 +41,7 @@ def ranking_text(ranking: Ranking, asked: Any = None) -> str:
         return "\n".join([head, *said, "", *_nothing_fits(ranking, asked)])
     likely = ranking.likely_best()
     answer = _fit(f"{shown.plans[0]} is\u00a0{_superlative(ranking)}: "
-                  f"{_interval(shown, 0)} an iteration{_epoch(shown, 0)}")  # fmt: skip
+                  f"{_interval(shown, 0)} an iteration{epoch(shown, 0)}")  # fmt: skip
     lines = [
         head,
         *said_otherwise(shown),
@@ -46,6 +51,8 @@ def ranking_text(ranking: Ranking, asked: Any = None) -> str:
         f"  bound by  {_bounds(shown, 0)}",
         *_reads(shown),
         _fit(f"  rate      {rate(shown, 0)}"),
+        *([] if whole is None else [_fit(f"  training  {ends(whole)}")]),
+        *([_fit(f"  batches   {tried(batches)}")] if batches else []),
         _fit(f"  sure?     {_sure(ranking, likely)}"),
         *_faster(ranking),
         "",
@@ -59,10 +66,10 @@ def ranking_text(ranking: Ranking, asked: Any = None) -> str:
         lines += ["", "These do not:", *_misses(ranking.misses)]
     if asked is not None:
         lines += _next(ranking, asked)
-    found, whole = _on_a_screen(lines), _reads(shown)
-    if found.count("\n") >= SCREEN and whole:
+    found, read = _on_a_screen(lines), _reads(shown)
+    if found.count("\n") >= SCREEN and read:
         short = _reads(shown, lines=1)[0]
-        found = _on_a_screen(found.replace(whole[0], short).split("\n"))
+        found = _on_a_screen(found.replace(read[0], short).split("\n"))
     return found
 
 
@@ -178,40 +185,6 @@ def _bounds(shown: Estimate, row: int) -> str:
     while len(", ".join(shares)) > width() - 12 and len(shares) > 1:
         shares.pop()
     return ", ".join(shares)
-
-
-def rate(shown: Estimate, row: int) -> str:
-    """What is trained in a second, and how much of the datasheet's peak that is."""
-    found = shown.rates(row)
-    if found["tokens_per_second"]:
-        words = (f"{found['tokens_per_second']:,.0f} tokens/s, "
-                 f"{found['tokens_per_second_device']:,.0f} a device")  # fmt: skip
-    else:
-        words = (f"{found['samples_per_second']:,.1f} samples/s, "
-                 f"{found['samples_per_second_device']:,.3g} a device")  # fmt: skip
-    again = f", HFU {found['hfu']:.0%}" if found["hfu"] > found["mfu"] else ""
-    return (f"{words}; {show(found['flops_per_device'], 'FLOP/s')} each, "
-            f"MFU {found['mfu']:.0%}{again}")  # fmt: skip
-
-
-def _epoch(shown: Estimate, row: int) -> str:
-    """How long a data set takes; of text, where every run ends elsewhere, how long tokens take."""
-    found = shown.rates(row)
-    if each := found["device_hours_per_billion_tokens"]:
-        seconds = each * 3600 / float(shown.devices[row])
-        return f", {show(seconds, 's')} a billion tokens"
-    return "" if shown.epoch is None else f", {show(shown.epoch[row], 's')} an epoch"
-
-
-def rate_text(shown: Estimate, row: int) -> str:
-    """The micro-batches of a plan at this batch, and what is trained in a second."""
-    each = float(shown.batch[row] / shown.seconds[row])
-    length = tokens(shown.model)
-    words = f", {each * length:,.0f} tokens/s" if length else ""
-    micro = int(shown.batch[row]) // pieces(parse(shown.plans[row], 1.0))
-    largest = "the largest that fits" if shown.feasible[row] else "which does not fit"
-    return (f"  micro-batch  {micro} sample{'s' * (micro > 1)}, {largest}: {each:,.1f} samples/s"
-            f"{words}")  # fmt: skip
 
 
 def source(shown: Estimate, row: int, part: str) -> dict[str, Any]:
@@ -353,10 +326,10 @@ def _next(ranking: Ranking, asked: Any) -> list[str]:
     return ["next: " + " ".join(shlex.quote(word) for word in words)]
 
 
-def estimate_text(shown: Estimate, row: int = 0) -> str:
+def estimate_text(shown: Estimate, row: int = 0, whole: Training | None = None) -> str:
     """One plan: seconds, parts, every exchange, memory by kind."""
     model, system = shown.model, shown.system
-    taken = f"{_interval(shown, row)} an iteration{_epoch(shown, row)}"
+    taken = f"{_interval(shown, row)} an iteration{epoch(shown, row)}"
     lines = [
         _fit(f"{shown.plans[row]} on {int(shown.devices[row])} devices of "
              f"{system.title or system.name}: {taken}"),

@@ -5,7 +5,9 @@ squares; what is said to come `on top` of another adds to it, since both err the
 
     kernels   measured at this shape     √(EXACT² + the profile's own spread²)
               at another shape           √(SCALED² + spread²)
-              a curve                    what it states, COMMON of which all rows share
+              a curve                    what it states, COMMON of which all rows share; those of
+                                         one library's kernels (`kernels.provenance.ALIKE`) add
+                                         up, others err apart
               work it was not fitted to  on top, FOLD for each e-fold beyond
               of its sibling precision   × SIBLING (bf16 by fp16); by any other × PRECISION
               of another family          FAMILY, in place of what it states: three dimensions

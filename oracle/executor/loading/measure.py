@@ -120,13 +120,13 @@ def _measure(rank: Rank, arguments: Mapping[str, Any], folder: Path) -> None:
             return
         rank.enter("measure", one.words, number)
         rank.say(f"{number}/{len(asked)} {one.words}")
-        rates, mean, cached = _rounds(rank, one, mine, _work(one.what, throttle))
+        rates, mean, served = _rounds(rank, one, mine, _work(one.what, throttle))
         if rank.rank == 0:
             rank.record(f"{one.what} {one.threads} {one.cold}", sample={
                 "operation": "stat" if one.what == "stat" else "files",
                 "per_second": statistics.median(rates), "size": mean,
                 "threads": one.threads * here, "nodes": nodes, "repeats": rates,
-                "cached": cached or (kind in RAM and played is None),
+                "cached": played is None and (served or kind in RAM),
             })  # fmt: skip
 
 

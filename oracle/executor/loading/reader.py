@@ -89,7 +89,7 @@ class SampleReader:
         # those that have samples of their own, and which of them this rank is one of
         own = [r for r in range(self.mesh.size) if self._reads(r, sharing)]
         self.groups, self.number = len(own), own.index(self.mesh.rank_at(first))
-        self.loader: Loader[bytes] | None = None
+        self.loader: Loader[tuple[Tensor, int]] | None = None
         self._known: tuple[int, list[int]] | None = None  # an epoch, and its order of samples
         self._prepare()
 
@@ -120,7 +120,7 @@ class SampleReader:
         rank.agree(0)
         self.staging = time.perf_counter() - began
         if self.reads:
-            self.loader = Loader(self.source.fetch, self.batch, data.threads, data.prefetch)
+            self.loader = Loader(self.fetch, self.batch, data.threads, data.prefetch)
 
     def _told(self, sample: int) -> None:
         if sample % 64 == 0:
@@ -194,20 +194,23 @@ class SampleReader:
         """Read the samples of the next step; seconds that were waited, files and bytes read."""
         if not self.needs:
             return {"seconds": 0.0, "files": 0, "bytes": 0}
-        began = time.perf_counter()
         own = self._part(self.x[self.begin : self.end], self.rank.rank)
-        contents: list[bytes] = []
+        files, nbytes = 0, 0
         if self.loader is not None:
-            contents, _ = self.loader.take()
-            whole = self._tensor(contents)
+            found, waited = self.loader.take()
+            files, nbytes = len(found), sum(count for _, count in found)
+            whole = torch.stack([values for values, _ in found])
             own.copy_(whole if self.slabs else self._part(whole, self.rank.rank))
+            began = time.perf_counter()
             self._pass_on(own if self.slabs else whole)
+            waited += time.perf_counter() - began
         else:
             here = torch.empty(own.shape, dtype=own.dtype)
+            began = time.perf_counter()
             dist.recv(here, self.group[0])
+            waited = time.perf_counter() - began
             own.copy_(here)
-        return {"seconds": time.perf_counter() - began, "files": len(contents),
-                "bytes": sum(map(len, contents))}  # fmt: skip
+        return {"seconds": waited, "files": files, "bytes": nbytes}
 
     def _pass_on(self, whole: Tensor) -> None:
         parts = [(whole if self.slabs else self._part(whole, other)).contiguous()
@@ -221,27 +224,17 @@ class SampleReader:
             if one is not None:
                 one.wait()
 
-    def _tensor(self, contents: Sequence[bytes]) -> Tensor:
-        """The samples of a step as numbers of the model."""
-        made = torch.empty((len(contents), *self.shape), dtype=self.x.dtype)
-        made = self._part(made, self.rank.rank) if self.slabs else made
-        if not made.is_contiguous():
-            made = made.contiguous()
-        asked = self.batch_taken()
+    def fetch(self, number: int) -> tuple[Tensor, int]:
+        """A sample, or the part of it that is read alone, as numbers of the model; its bytes."""
+        content = self.source.fetch(number)
+        extents = [high - low for low, high in self.box(self.rank.rank)] if self.slabs else []
+        shape = (*self.shape[: len(self.shape) - len(extents)], *extents)
+        values = torch.tensor(samples.array(self.found.samples[number], content, shape))
         first = self.local.graph.operations[0].layer
-        for k, (number, content) in enumerate(zip(asked, contents, strict=True)):
-            found = samples.array(self.found.samples[number], content, made.shape[1:])
-            values = torch.tensor(found)
-            if isinstance(first, Embedding):
-                values = values if not values.is_floating_point() else values * first.vocab
-                values = values.long() % first.vocab
-            made[k] = values.to(made.dtype)
-        return made
-
-    def batch_taken(self) -> list[int]:
-        """The samples of the batch that was taken last."""
-        assert self.loader is not None
-        return list(self.loader.last)
+        if isinstance(first, Embedding):
+            values = values * first.vocab if values.is_floating_point() else values
+            values = values.long() % first.vocab
+        return values.to(self.x.dtype), len(content)
 
     def close(self) -> None:
         """End the threads; remove what was staged, once no rank asks for it any more."""

@@ -1,0 +1,43 @@
+"""What is trained in a second, and how long a data set or a billion tokens take, in words."""
+
+from __future__ import annotations
+
+from oracle.ask.largest import pieces
+from oracle.plan.plan import parse
+from oracle.predict.estimate import Estimate
+from oracle.predict.rates import tokens
+from oracle.spec.units import show
+
+
+def rate(shown: Estimate, row: int) -> str:
+    """What is trained in a second, and how much of the datasheet's peak that is."""
+    found = shown.rates(row)
+    if found["tokens_per_second"]:
+        words = (f"{found['tokens_per_second']:,.0f} tokens/s, "
+                 f"{found['tokens_per_second_device']:,.0f} a device")  # fmt: skip
+    else:
+        words = (f"{found['samples_per_second']:,.1f} samples/s, "
+                 f"{found['samples_per_second_device']:,.3g} a device")  # fmt: skip
+    again = f", HFU {found['hfu']:.0%}" if found["hfu"] > found["mfu"] else ""
+    return (f"{words}; {show(found['flops_per_device'], 'FLOP/s')} each, "
+            f"MFU {found['mfu']:.0%}{again}")  # fmt: skip
+
+
+def epoch(shown: Estimate, row: int) -> str:
+    """How long a data set takes; of text, where every run ends elsewhere, how long tokens take."""
+    found = shown.rates(row)
+    if each := found["device_hours_per_billion_tokens"]:
+        seconds = each * 3600 / float(shown.devices[row])
+        return f", {show(seconds, 's')} a billion tokens"
+    return "" if shown.epoch is None else f", {show(shown.epoch[row], 's')} an epoch"
+
+
+def rate_text(shown: Estimate, row: int) -> str:
+    """The micro-batches of a plan at this batch, and what is trained in a second."""
+    each = float(shown.batch[row] / shown.seconds[row])
+    length = tokens(shown.model)
+    words = f", {each * length:,.0f} tokens/s" if length else ""
+    micro = int(shown.batch[row]) // pieces(parse(shown.plans[row], 1.0))
+    largest = "the largest that fits" if shown.feasible[row] else "which does not fit"
+    return (f"  micro-batch  {micro} sample{'s' * (micro > 1)}, {largest}: {each:,.1f} samples/s"
+            f"{words}")  # fmt: skip
