@@ -337,9 +337,8 @@ MUTANTS = (
          "return float(max(NO_RIVAL * least[0], shown))", "return float(0.5 * least[0])",
          "choices::test_what_is_left_out_would_not_be_shown"),
     _bug("predict: the bound of a pipeline is what all its stages take together", "evaluate",
-         "return np.asarray(self.kinds.spread(whole)[:, 0] / "
-         "self.plan.axis(\"pipeline\").degree[:, 0])",
-         "return np.asarray(self.kinds.spread(whole)[:, 0])",
+         "work = self.kinds.spread(whole)[:, 0] / self.plan.axis(\"pipeline\").degree[:, 0]",
+         "work = self.kinds.spread(whole)[:, 0]",
          "choices::test_only_plans_that_take_longer_are_left_out"),
     _bug("ask: the farthest miss is shown first", "search",
          "key=lambda each: each.short)", "key=lambda each: -each.short)",
