@@ -15,14 +15,17 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from oracle.calibration import storage
 from oracle.commands.cli import main
 from oracle.commands.reading import synthetic
+from oracle.executor import records
 from oracle.executor.loading import files, measure, samples
 from oracle.executor.loading.loader import Loader
 from oracle.executor.loading.samples import Made
 from oracle.executor.loading.sources import Cached, Place, Staged, Striped
 from oracle.executor.loading.store import WORD, Store
 from oracle.executor.loading.throttle import Played, Throttle
+from oracle.readers import logs
 from oracle.spec.document import SpecError
 from oracle.spec.storage import Disk, SharedFiles
 
@@ -296,11 +299,59 @@ def test_a_round_is_bounded_in_time_and_asks_for_each_file_once() -> None:
     assert measure.doubled(2) == [1, 2, 4, 8]
 
 
+class OneRank:
+    """What a task is given where it is alone."""
+
+    rank, size, ranks_per_host, hosts = 0, 1, 1, ("here",)
+
+    def __init__(self, attempt: Path) -> None:
+        self.attempt, self.found = attempt, list[dict[str, object]]()
+
+    def record(self, key: str, **values: object) -> None:
+        self.found.append({"key": key, **values})
+
+    def agree(self, value: float) -> float:
+        return value
+
+    def go_on(self) -> bool:
+        return True
+
+    def enter(self, *_: object) -> None:
+        """Nobody watches."""
+
+    say = enter
+
+
+def test_what_is_measured_of_a_played_storage_is_what_is_played(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(measure, "_all", lambda rank, rate: rate)
+    rank = OneRank(tmp_path)
+    shared = {"bandwidth": 4e6, "per_node": 2e6, "streams": 4, "open": 4e-3, "metadata": 1500}
+    measure.task(rank, {  # type: ignore[arg-type]
+        "folder": str(tmp_path / "made"), "seconds": 4.5, "threads": [1, 8],
+        "made": {"samples": 60, "size": 2e4}, "played": [shared, None, 0.0, 0.0, 1],
+    })  # fmt: skip
+    assert not (tmp_path / "made").exists()
+    header, *lines = rank.found
+    records.write_lines(tmp_path / "s.jsonl", [
+        {measure.MARK: 1, **header["header"]}, *(line["sample"] for line in lines),  # type: ignore[dict-item]
+        {"end": "complete"}])  # fmt: skip
+    reading = logs.read(tmp_path / "s.jsonl")
+    assert not reading.skipped
+    assert not any(one.cached for one in reading.storage)
+    (fit,) = storage.fits([reading])
+    for name, expected in (("per_node", 2e6), ("metadata", 1500), ("open", 4e-3)):
+        assert fit.value(name) == pytest.approx(expected, rel=0.25), name
+
+
 @pytest.mark.parametrize("line", [
     ["measure", "storage", "-o", "x.jsonl"],
-    ["measure", "storage", "--data", "nowhere", "--threads", "0", "-o", "x.jsonl"],
+    ["measure", "storage", "--data", "nowhere", "-o", "x.jsonl"],
+    ["measure", "storage", "--data", ".", "--threads", "0", "-o", "x.jsonl"],
+    ["run", "resnet50", "--plan", "serial", "--batch", "8", "-o", "x", "--data", "nowhere"],
     ["run", "resnet50", "--plan", "serial", "--batch", "8", "-o", "x", "--throttle", "abci"],
-], ids=["no data", "no threads", "nothing read"])  # fmt: skip
+], ids=["no data", "no folder", "no threads", "nothing there", "nothing read"])  # fmt: skip
 def test_what_cannot_be_asked_is_refused(line: list[str]) -> None:
     pytest.importorskip("torch")
     assert main(line) == 2
@@ -348,22 +399,27 @@ def test_every_rank_of_a_plan_gets_what_it_works_on(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
-def test_a_run_says_what_its_steps_waited_for_samples(tmp_path: Path) -> None:
+def test_a_run_waits_for_samples_as_long_as_is_predicted(tmp_path: Path) -> None:
+    """One configuration of `benchmarks.reading_loop`, which has twelve: bound by names of files."""
     pytest.importorskip("torch")
+    from benchmarks.reading_loop import MODEL, SETTINGS, system
+    from oracle.ask.compare import compare
     from oracle.executor import measured
-    from oracle.executor.loading.reader import Data
-    from oracle.executor.run import PlanRun, run
+    from oracle.executor.run import run
 
-    made = {"samples": 32, "size": 2e4}
-    played = [{"bandwidth": 2e6}, None, 0.0, 0.0, 1]
-    data = Data(str(tmp_path / "made"), made=made, played=played, prefetch=1)
-    job = PlanRun(NETWORK, "data:2", 8, steps=4, warm_up=2, data=data.__dict__)
-    outcome, (found,) = run(job, tmp_path / "m.json", ranks=2)
+    one = SETTINGS[1]
+    outcome, (found,) = run(one.job(tmp_path / "made", 6), tmp_path / "m.json", ranks=2)
     assert outcome.complete, outcome.message
-    assert found.reading["files_a_step"] == 8
-    assert found.reading["bytes_a_step"] == pytest.approx(8 * 2e4)
-    # 160 kB at 2 MB/s are 80 ms, whatever the work beside them
-    assert found.seconds == pytest.approx(0.08, rel=0.25)
-    assert 0 < found.reading["seconds"] < found.seconds
-    assert not (tmp_path / "made").exists()
     assert measured.read(tmp_path / "m.json") == [found]
+    assert not (tmp_path / "made").exists()
+    assert found.reading["files_a_step"] == 16
+    assert found.reading["bytes_a_step"] == pytest.approx(16 * one.size)
+    waited, between = found.reading["seconds"], found.reading["between"]
+    work = statistics.median(took - wait for took, wait in zip(
+        found.each, found.reading["each"], strict=True))  # fmt: skip
+    # 16 files of three operations each at 600 a second are 80 ms, whatever the work beside them
+    assert work + between + waited == pytest.approx(0.08, rel=0.2)
+    assert one.predicted(system(), work + between) == pytest.approx(waited, rel=0.35)
+    (row,) = compare([tmp_path / "m.json"], MODEL, system()).to_dict()["plans"]
+    assert row["parts"]["reading"]["measured"] == waited
+    assert 0 < row["parts"]["reading"]["predicted"] < 0.08

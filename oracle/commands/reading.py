@@ -72,7 +72,7 @@ def asked_data(asked: argparse.Namespace) -> dict[str, Any] | None:
     made = synthetic(asked.data) if asked.data.partition(":")[0] == "synthetic" else None
     found: dict[str, Any] = {
         "folder": str(out.with_name(out.name + ".parts") / "samples") if made is not None
-        else str(Path(asked.data).absolute()),
+        else there(asked.data),
         "mode": asked.reading, "threads": asked.loader_threads, "prefetch": asked.prefetch,
         "shuffle": asked.shuffle, "cache": parse(asked.cache, "B") if asked.cache else free() / 4,
         "stage": str(Path(asked.stage).absolute()) if asked.stage else "",
@@ -82,6 +82,14 @@ def asked_data(asked: argparse.Namespace) -> dict[str, Any] | None:
     if asked.throttle:
         found["played"] = played(asked.throttle)
     return found
+
+
+def there(folder: str) -> str:
+    """A folder of samples, which is looked for before any rank starts."""
+    if not Path(folder).is_dir():
+        hint = "--data FOLDER, or synthetic:samples=256,size=110kB"
+        raise refusal(folder, "there is no such folder", hint, "E100")
+    return str(Path(folder).absolute())
 
 
 LARGEST, MOST = 2.0**31, 4096  # bytes and files that `measure storage` makes, at most
@@ -96,7 +104,7 @@ def measured_files(asked: argparse.Namespace) -> tuple[str, dict[str, Any] | Non
         made = {"samples": 256, "size": 1e5, **synthetic(asked.data)}
         return str(out.with_name(out.name + ".parts") / "samples"), made
     if not asked.dataset:
-        return str(Path(asked.data).absolute()), None
+        return there(asked.data), None
     one = dataset(asked.dataset)
     if not one.size:
         raise refusal(
