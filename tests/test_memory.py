@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
 from typing import Any
 
 import pytest
@@ -9,6 +10,7 @@ from conftest import SYSTEM
 
 import oracle
 from oracle.plan.plan import parse
+from oracle.plan.stages import Stages
 from oracle.predict import evaluate, memory
 from oracle.predict.defaults import options_for
 
@@ -368,6 +370,38 @@ def test_a_row_that_runs_back_has_two_gradients() -> None:
 
 
 # --- what is allowed -------------------------------------------------------------------------
+
+
+def test_what_has_run_back_is_given_up() -> None:
+    """A wide tensor near the start, then eight layers of 1024: what is wide runs back last.
+
+    The last layer has two gradients of 1024 and everything kept. Those of 2048 and 1024 come when
+    six tensors of 1024 are gone, which the wide layer alone has not behind it.
+    """
+
+    def chain(*sides: int) -> Any:
+        layers = [{"dense": {"filters": side, "bias": False}} for side in sides[1:]]
+        return {"name": "m", "source": "here", "input": [sides[0]], "layers": layers}
+
+    deep, wide = chain(64, 2048, *[1024] * 8), chain(64, 2048, 1024)
+    assert kinds(deep, "serial", 4)["workspace"] == 4 * 4 * (1024 + 1024)
+    assert kinds(wide, "serial", 4)["workspace"] == 4 * 4 * (2048 + 1024)
+    kept = 4 * 4 * (64 + 2048 + 7 * 1024)
+    assert kinds(deep, "serial", 4)["activations"] == kept
+
+
+def test_each_device_gives_up_what_its_own_stages_used() -> None:
+    """Of a model in chunks, row by row: its two gradients less what is kept behind it there."""
+    layers = [{"conv": {"filters": n, "kernel": 3, "padding": 1}} for n in (8, 64, 16, 16, 16, 4)]
+    model = oracle.model({"name": "m", "source": "here", "input": [3, 16, 16], "layers": layers})
+    stages = Stages(model, 3, 1, False, (model.units[0] @ model.mac)[None])
+    rows, kept = (model.x + model.y)[None], model.kept[None]
+    found = memory._worst(rows, stages, kept)[0]
+    for stage, (begin, end) in enumerate(pairwise(stages.cuts[0])):
+        last = int(stages.stop[end - 1])
+        mine = range(int(stages.begin[begin]), last)
+        each = [rows[0, i] - kept[0, i + 1 : last].sum() for i in mine]
+        assert found[stage] == max(each)
 
 
 def test_memory_is_full_when_it_is_full() -> None:

@@ -3,7 +3,9 @@
     M = weights + gradients + optimizer + activations in flight + workspace + buffers + reserve
 
 Activations are what the backward pass wants, kept from the forward pass until it is used: a
-tensor once, whoever wants it. A 1F1B pipeline holds min(S, p - i) micro-batches on stage i.
+tensor once, whoever wants it. A layer that runs back finds gone what those behind it kept
+(pytorch/pytorch, torch/csrc/autograd/engine.cpp: `release_variables` after each node).
+A 1F1B pipeline holds min(S, p - i) micro-batches on stage i.
 It names `recompute`, whose kinds choose what is kept, and `data`, whose gradients are in buckets.
 The published M = 2γδ Σ (B(|x| + |y|) + |w|) is the *ideal* form [kahira2021, Table III].
 """
@@ -93,6 +95,11 @@ def held(load: Workload, plan: Plan, same: Array, device: Device, options: Optio
     # gradients on their way, and the loss's tensors are gone; or weights are updated
     loss = masks.losses(shard.model)
     gone, transient = stages.total(_kept(shard) * loss), _transient(shard)
+    back = _worst(transient * ~loss, stages)[alike]
+    late = unfinished.any(axis=-1) & (stages.p > 1)  # the gradient of the weights wants it still
+    if (freeing := (mode < 2) & ~late).any():
+        freed = _worst(transient * ~loss, stages, _freed(shard) * ~loss)[alike]
+        back = np.where(freeing[:, None], freed, back)
     copies = load.total(shard.w) * said.state.copies(precision)
     taken = load.held("stated") * said.state.updating(precision)
     buffers = ahead * _gathered(load, trained=True) * said.exchange.buffer(precision) + copies
@@ -102,7 +109,7 @@ def held(load: Workload, plan: Plan, same: Array, device: Device, options: Optio
         {"activations": activations, "workspace": _worst(transient * loss, stages)[alike],
          "buffers": nothing},
         {"activations": activations + again * working[alike] - gone[alike],
-         "workspace": _worst(transient * ~loss, stages)[alike], "buffers": buffers[same]},
+         "workspace": back, "buffers": buffers[same]},
         {"activations": nothing, "workspace": nothing, "buffers": (copies + taken)[same]},
     ]  # fmt: skip
     base = np.sum(list(fixed.values()), axis=0)[same]
@@ -198,11 +205,28 @@ def _transient(shard: Shard) -> Array:
     )
 
 
-def _worst(rows: Array, stages: Stages) -> Array:
-    """The largest row of the fullest unit of each device."""
+def _freed(shard: Shard) -> Array:
+    """Bytes of each row that are given up before those ahead of it run back.
+
+    All that it keeps, but for an attention core, of which recomputation may have kept less.
+    """
+    return _kept(shard) * ~masks.attention(shard.model)
+
+
+def _worst(rows: Array, stages: Stages, freed: Array | None = None) -> Array:
+    """The largest row of the fullest unit of each device.
+
+    Less what rows behind it in its chunk have `freed`, where that is given: the backward pass
+    gives up what it has used, and of a repeated block's copies the last has least behind it.
+    """
     ends = np.stack([stages.begin, stages.stop], axis=-1).ravel()
     padded = np.concatenate([rows, np.zeros((len(rows), 1))], axis=-1)
-    return stages.most(np.maximum.reduceat(padded, ends, axis=-1)[:, ::2])
+    if freed is None:
+        return stages.most(np.maximum.reduceat(padded, ends, axis=-1)[:, ::2])
+    until = np.cumsum(np.broadcast_to(freed, rows.shape), axis=-1)
+    padded[:, :-1] += until
+    units = np.maximum.reduceat(padded, ends, axis=-1)[:, ::2]
+    return stages.most_behind(units, until[:, stages.stop - 1])
 
 
 def _buckets(plan: Plan, weights: Array, options: Options) -> Array:
