@@ -18,14 +18,14 @@ import pytest
 from oracle.calibration import storage
 from oracle.commands.cli import main
 from oracle.commands.reading import synthetic
-from oracle.executor import records
+from oracle.executor import measured, records
 from oracle.executor.loading import files, measure, samples
 from oracle.executor.loading.loader import Loader
 from oracle.executor.loading.samples import Made
 from oracle.executor.loading.sources import Cached, Place, Staged, Striped
 from oracle.executor.loading.store import WORD, Store
 from oracle.executor.loading.throttle import Played, Throttle
-from oracle.readers import logs
+from oracle.readers import logs, runs
 from oracle.spec.document import SpecError
 from oracle.spec.storage import Disk, SharedFiles
 
@@ -357,6 +357,38 @@ def test_what_cannot_be_asked_is_refused(line: list[str]) -> None:
     assert main(line) == 2
 
 
+READ = {"mode": "shared", "shuffle": "global", "samples": 64, "files": 64, "bytes": 64e5,
+        "seconds": 0.3, "staging": 0.0, "each": [0.3, 0.4, 0.2]}  # fmt: skip
+
+
+def measurement(**changed: object) -> measured.Measurement:
+    work = dict.fromkeys(("forward", "backward", "update"), 0.1)
+    return measured.Measurement(
+        "m", "data:2", 8, 2, 0.5, (0.5, 0.6, 0.4), work, (), 1e6,
+        ({"host": "a", "work": 1.0, "memory": 1e6},) * 2, reading={**READ, **changed},
+    )  # fmt: skip
+
+
+def test_waiting_is_no_work_of_a_run(tmp_path: Path) -> None:
+    measured.write(tmp_path / "m.json", [measurement()])
+    assert measured.read(tmp_path / "m.json")[0].reading == READ
+    step = runs.read(tmp_path / "m.json").step
+    assert step is not None
+    assert step.seconds == pytest.approx(0.2)
+
+
+@pytest.mark.parametrize("changed", [
+    {"mode": "by hand"}, {"each": [0.3]}, {"each": [0.3, -1, 0.2]}, {"bytes": "many"},
+    {"samples": 0}, {"shuffle": None}, {"made": {"spread": "x"}},
+], ids=str)  # fmt: skip
+def test_samples_that_nobody_read_so_are_refused(
+    tmp_path: Path, changed: dict[str, object]
+) -> None:
+    measured.write(tmp_path / "m.json", [measurement(**changed)])
+    with pytest.raises(SpecError, match="no measurement of plans"):
+        measured.read(tmp_path / "m.json")
+
+
 NETWORK = {
     "name": "planes", "source": "a test", "input": [2, 8, 6],
     "layers": [{"conv": {"filters": 4, "kernel": 3, "padding": 1}}, "relu", "flatten",
@@ -404,7 +436,6 @@ def test_a_run_waits_for_samples_as_long_as_is_predicted(tmp_path: Path) -> None
     pytest.importorskip("torch")
     from benchmarks.reading_loop import MODEL, SETTINGS, system
     from oracle.ask.compare import compare
-    from oracle.executor import measured
     from oracle.executor.run import run
 
     one = SETTINGS[1]

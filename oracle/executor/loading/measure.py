@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from oracle.executor.rank import Rank
 
 ROUNDS = 3
+LONGEST = 20.0  # seconds of a round: a rank that says nothing for longer looks stalled
 FIRST = 4096  # bytes of a file that tell what its opening takes
 LEAST = 8  # files of a rank's round
 MOST = 20_000  # … that it may read
@@ -94,7 +95,7 @@ def rounds(seconds: float, counts: Sequence[int], warm: bool) -> list[Round]:
     """All that is measured, in a time."""
     asked = [(what, count, True) for count in counts for what in ("files", "first", "stat")]
     asked += [("files", counts[-1], False)] if warm else []
-    each = seconds / len(asked) / ROUNDS
+    each = min(seconds / len(asked) / ROUNDS, LONGEST)
     return [Round(what, count, cold, each) for what, count, cold in asked]
 
 
