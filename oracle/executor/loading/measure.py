@@ -49,7 +49,7 @@ def measure_storage(
                  "played": list(played) if played else None}  # fmt: skip
     parts = out.with_name(out.name + ".parts")
     for left in parts.glob("rank-*.jsonl"):  # a measurement is short: it begins anew
-        left.unlink()
+        left.unlink(missing_ok=True)
     outcome = launch("oracle.executor.loading.measure:task", arguments, parts, ranks=ranks,
                      timeout=timeout, say=say, backend=backend)  # fmt: skip
     if not (outcome.complete and outcome.leads):
