@@ -270,16 +270,16 @@ class Read:
         names = np.array(list(self.loads.modes))[np.unique(self.mode)].tolist()
         variance = {name: np.full(np.shape(question.batch), DATASHEET**2) for name in names}
         for one in question.machine.assumed:
-            for way in (1.0, -1.0):
-                by = one.factor ** (way / NINETY)
+            *_, part, number = one.key.split(".")
+            concerned = [name for name in names if part in (MODES[name].store, "host")
+                         and number != "write" and not self.loads.modes[name].why]  # fmt: skip
+            if concerned:
+                worse = 1 if number == "open" else -1  # what does not bind may come to bind
+                by = one.factor ** (worse / NINETY)
                 other = replace(question, machine=question.machine.turned(one.key, by))
-                for name in names:
-                    if self.loads.modes[name].why:
-                        continue
-                    own, turned = (_loaded(each) for each in (self.loads.modes[name],
-                                                              MODES[name](other)))  # fmt: skip
-                    change = np.log(turned / own)
-                    variance[name] = variance[name] + change**2 / 2
+            for name in concerned:
+                change = _loaded(MODES[name](other)) / _loaded(self.loads.modes[name])
+                variance[name] = variance[name] + np.log(change) ** 2
         spread = [np.sqrt(variance.get(name, 0.0 * np.asarray(question.batch)))
                   for name in self.loads.modes]  # fmt: skip
         return np.asarray(np.choose(self.mode, [self.loads.column(each) for each in spread]))
