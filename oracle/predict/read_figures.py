@@ -57,9 +57,10 @@ def bound_by(mode: Reading, kind: int) -> str:
 def _other(read: Read, name: str, row: int, kind: int) -> dict[str, Any]:
     """A way to read that a plan does not take: what a step would be with it."""
     mode = read.loads.of_name(name)
-    if mode.why:
+    barred = bool(_at(mode.barred, kind))
+    if mode.why or barred:
         return {"mode": name, "step": None, "exposed": None, "once": None, "possible": False,
-                "why": mode.why}  # fmt: skip
+                "why": mode.why or mode.bar}  # fmt: skip
     step, short = float(read.steps[name][row]), _at(mode.short, kind)
     why = f"the disks of each node lack {show(short, 'B')}" if short > 0 else ""
     once = float(read.before(name, read.steps[name])[row])
