@@ -34,6 +34,19 @@ TWO_AT_MOST = """    @classmethod
 """
 
 MUTANTS = (
+    # --- run ---------------------------------------------------------------------------------
+    _bug("run: a failure costs no restart", "goodput",
+         "each = m * np.expm1(np.minimum(again / m, LONGEST))", "each = 0 * m",
+         "goodput::test_closed_form_is_what_a_simulation_plays"),
+    _bug("run: a larger batch needs no more epochs", "convergence",
+         "(1 + np.asarray(batch, float) / self.critical)", "(1 + 0 * np.asarray(batch, float))",
+         "convergence::test_by_hand"),
+    _bug("run: what is done once is done for nothing", "target",
+         'seconds += read["once"]', "seconds += 0.0",
+         "training_hours::test_a_free_batch_is_the_one_that_ends_first"),
+    _bug("predict: what is made again counts for the network", "rates",
+         '"mfu": done / peak', '"mfu": samples * (needed + again[mode]) / devices / peak',
+         "rates::test_recomputation_is_of_the_hardware_alone"),
     # --- storage -----------------------------------------------------------------------------
     _bug("storage: few clients get all that servers give", "file_system",
          "together = np.minimum(shared.bandwidth, nodes * node_bandwidth(shared, threads))",
@@ -337,9 +350,8 @@ MUTANTS = (
          "return float(max(NO_RIVAL * least[0], shown))", "return float(0.5 * least[0])",
          "choices::test_what_is_left_out_would_not_be_shown"),
     _bug("predict: the bound of a pipeline is what all its stages take together", "evaluate",
-         "return np.asarray(self.kinds.spread(whole)[:, 0] / "
-         "self.plan.axis(\"pipeline\").degree[:, 0])",
-         "return np.asarray(self.kinds.spread(whole)[:, 0])",
+         "work = self.kinds.spread(whole)[:, 0] / self.plan.axis(\"pipeline\").degree[:, 0]",
+         "work = self.kinds.spread(whole)[:, 0]",
          "choices::test_only_plans_that_take_longer_are_left_out"),
     _bug("ask: the farthest miss is shown first", "search",
          "key=lambda each: each.short)", "key=lambda each: -each.short)",

@@ -206,14 +206,14 @@ class Read:
         """
         table, row = self.loads.table, self.loads.row
         steps = np.maximum(self.work, table.load[:, row]) + table.alone[:, row]
-        at = self._best(steps)
-        sent = [number for number in table.sent if (at == number).any()]
-        while sent:  # what was the best at least, as it is
-            for number in sent:
-                steps[number] = np.maximum(steps[number], self.step(table.names[number]))
-            table = replace(table, sent=[each for each in table.sent if each not in sent])
+        at, least = self._best(steps), np.isin(np.arange(len(steps)), table.sent)[:, None]
+        least = np.repeat(least, len(row), axis=1)  # what is less than a step really is
+        while (mine := np.flatnonzero(least[at, np.arange(len(at))])).size:
+            for number in np.unique(at[mine]).tolist():
+                rows = mine[at[mine] == number]
+                steps[number, rows] = self.step(table.names[number])[rows]
+                least[number, rows] = False
             at = self._best(steps)
-            sent = [number for number in table.sent if (at == number).any()]
         best = steps[at, np.arange(len(at))]
         return at, np.where(np.isfinite(best), best, self.work)
 
