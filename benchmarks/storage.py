@@ -31,7 +31,7 @@ from benchmarks.table import Table, figure, rounded, text
 
 # GB/s that makers say, of the store of a row; nothing of them was read off the results
 STATED: dict[str, tuple[float, str]] = {
-    "AI400X2T": (110, "DDN AI400X2 Turbo, peak of one appliance"),
+    "AI400X2T": (110, "DDN AI400X2 Turbo, peak of one appliance, at second hand"),
     "Micron_9400": (7, "Micron 9400, sequential read: its white paper on GPUDirect Storage, 2023"),
     "Micron_9550": (14, "Micron 9550, sequential read, of its announcement of the 9650, 2025"),
 }

@@ -43,7 +43,7 @@ def level(name, devices, bandwidth=B, latency=1e-6, **more):
 
 
 def system(*levels, **more):
-    return System("toy", DEVICE, tuple(levels), "made up", **more)
+    return System("toy", DEVICE, levels, "made up", **more)
 
 
 def costs_agree(graph, groups, schedule):
@@ -56,11 +56,13 @@ def costs_agree(graph, groups, schedule):
 
 
 def test_groups_on_a_cube_mesh_count_in_short_as_in_full():
-    graph = Topology(catalogue.system("dgx-1-v100").levels, 32)
-    for size, stride in ((2, 1), (4, 1), (8, 1), (2, 4), (4, 2), (4, 8), (32, 1)):
-        for op, name in (("allreduce", "ring"), ("alltoall", "pairwise")):
-            groups = RankGroups.of(((size, stride),), 32)
-            costs_agree(graph, groups, named(op, name).schedule(size, groups.inner(8)))
+    mesh, *outer = catalogue.system("dgx-1-v100").levels  # the first two get two links
+    wires = tuple(wire.translate(str.maketrans("13", "31")) for wire in mesh.wires)
+    graph = Topology((replace(mesh, wires=wires), *outer), 32)
+    for pair in ((2, 1), (4, 1), (8, 1), (2, 4), (4, 2), (4, 8), (32, 1)):
+        groups = RankGroups.of((pair,), 32)
+        for by in (named("allreduce", "ring"), named("alltoall", "pairwise")):
+            costs_agree(graph, groups, by.schedule(groups.p, groups.inner(8)))
 
 
 @st.composite
@@ -574,16 +576,15 @@ def test_a_network_of_many_devices_takes_little_memory():
 def test_public_names():
     assert set(contention.__all__) == {
         "Contention", "Cost", "CostLine", "Loads", "Offer", "Pattern", "RankGroups", "alone",
-        "among_others", "fair_rates",
-        "interference", "lines", "loads", "schedule_cost", "schedule_costs", "sentence",
+        "among_others", "fair_rates", "interference", "lines", "loads", "schedule_cost",
+        "schedule_costs", "sentence",
     }  # fmt: skip
 
 
 def test_other_jobs_slow_what_crosses_their_level_alone():
     calm = catalogue.system("abci")
-    factors = (1.3, 4.0)
-    busy = replace(calm, levels=(*calm.levels[:-1],
-                                 replace(calm.levels[-1], interference=factors)))  # fmt: skip
+    slowed = replace(calm.levels[-1], interference=(1.3, 4.0))
+    busy = replace(calm, levels=(*calm.levels[:-1], slowed))
     inside = calm.levels[-2].devices
     plans = ["serial", f"data:{min(4, inside)}", f"data:{2 * inside}"]
     before, after = (oracle.estimate("resnet50", one, plans, 256) for one in (calm, busy))
@@ -595,6 +596,5 @@ def test_other_jobs_slow_what_crosses_their_level_alone():
     wider = float(after.crowded[2] - after.seconds[2])
     assert 0 < wider <= (factor - 1) * sent * (1 + 1e-9)
     assert after.seconds_high[2] > before.seconds_high[2]
-    lighter = replace(busy, levels=(*busy.levels[:-1],
-                                    replace(busy.levels[-1], interference=(1.0, 4.0))))  # fmt: skip
+    lighter = replace(calm, levels=(*calm.levels[:-1], replace(slowed, interference=(1.0, 4.0))))
     assert oracle.estimate("resnet50", lighter, plans, 256).seconds_high[2] < after.seconds_high[2]

@@ -25,7 +25,6 @@ from oracle.spec.plausible import warnings
 
 # keys that a later feature brings to life, and its subject
 LATER = {
-    "Device.price": "money",
     "Calibrated.uncertainty.base": "calibration", "Calibrated.uncertainty.latency": "calibration",
 }  # fmt: skip
 TRIED = 12  # numbers that are turned before a key is called dead

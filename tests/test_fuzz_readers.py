@@ -78,9 +78,10 @@ def survives(data: bytes) -> str:
 def test_only_refusals_escape(log: Path) -> None:
     seed, dice = log.read_bytes(), random.Random(log.name)
     begin = time.process_time()
-    outcomes = [survives(mutated(seed, dice)) for _ in range(INPUTS)]
-    rate = INPUTS / (time.process_time() - begin)
-    assert outcomes.count("read") > INPUTS / 100
+    count = INPUTS // 10 if logs.read(log).storage else INPUTS  # each of them is fitted as well
+    outcomes = [survives(mutated(seed, dice)) for _ in range(count)]
+    rate = count / (time.process_time() - begin)
+    assert outcomes.count("read") > count / 100
     print(f"{log.name}: {rate:.0f} inputs a CPU-second, {outcomes.count('read')} read")
 
 

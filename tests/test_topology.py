@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter, deque
+from dataclasses import replace
 from itertools import combinations, pairwise, product
 
 import numpy as np
@@ -401,8 +402,9 @@ def test_messages_of_a_cube_mesh_go_by_wires():
 @pytest.mark.parametrize(("wires", "said"), [
     (["0-1"], "do not join"), (["0-1", "0-2", "0-4"], "`0-4` is no pair"),
     (["0-1", "1-2", "2-3"], "more than one unit apart"), (["0-1", "0-2", "0-2", "0-3"], "ports"),
-    (["0-1", "0-2", "up"], "`up` is no pair"),
-], ids=["few", "beyond", "apart", "ports", "word"])  # fmt: skip
+    (["0-1", "0-2", "up"], "`up` is no pair"), (["0-1", "0-2", "9" * 5000 + "-1"], "is no pair"),
+], ids=["few", "beyond", "apart", "ports", "word", "digits"])  # fmt: skip
 def test_wires_that_do_not_join_a_level_are_refused(wires, said):
     level = Level("node", 4, B, 1e-6, "made up", kind="mesh", ports=3, wires=tuple(wires))
     assert said in level.loose(1).what
+    assert "pair by pair" in replace(level, devices=2**40, wires=("0-1",) * 10**6).loose(1).what

@@ -156,7 +156,7 @@ def _predicted(one: Measurement, what: Model, where: System, base: Options) -> E
     asked = replace(base, edges=_edges(one, what))
     if how := one.reading:
         name = "as it was read"
-        data = Dataset(name, how["samples"], name, size=how["bytes"], files=how["files"],
+        data = Dataset(name, int(how["samples"]), name, size=how["bytes"], files=int(how["files"]),
                        spread=(how.get("made") or {}).get("spread", 0.0), decode=0.0)  # fmt: skip
         what = replace(what, dataset=data)
         asked = replace(asked, reading=how["mode"], shuffle=how["shuffle"])

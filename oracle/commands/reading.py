@@ -36,7 +36,11 @@ def arguments(parser: argparse.ArgumentParser) -> None:
                       help="batches that are read ahead; 2")  # fmt: skip
     read.add_argument("--shuffle", choices=["global", "local"], default="global", metavar="HOW",
                       help="global, or local: each rank keeps to its part")  # fmt: skip
-    read.add_argument("--cache", metavar="SIZE", help="of a rank's memory, for --reading cached")
+    read.add_argument(
+        "--cache",
+        metavar="SIZE",
+        help="of a rank's memory, for --reading cached; a quarter of what is free",
+    )
     read.add_argument("--stage", metavar="FOLDER", help="on a node's own disk, for staged, striped")
 
 
@@ -72,9 +76,9 @@ def asked_data(asked: argparse.Namespace) -> dict[str, Any] | None:
     made = synthetic(asked.data) if asked.data.partition(":")[0] == "synthetic" else None
     found: dict[str, Any] = {
         "folder": str(out.with_name(out.name + ".parts") / "samples") if made is not None
-        else str(Path(asked.data).absolute()),
+        else there(asked.data),
         "mode": asked.reading, "threads": asked.loader_threads, "prefetch": asked.prefetch,
-        "shuffle": asked.shuffle, "cache": parse(asked.cache, "B") if asked.cache else free() / 4,
+        "shuffle": asked.shuffle, "cache": parse(asked.cache, "B") if asked.cache else 0.0,
         "stage": str(Path(asked.stage).absolute()) if asked.stage else "",
     }  # fmt: skip
     if made is not None:
@@ -82,6 +86,14 @@ def asked_data(asked: argparse.Namespace) -> dict[str, Any] | None:
     if asked.throttle:
         found["played"] = played(asked.throttle)
     return found
+
+
+def there(folder: str) -> str:
+    """A folder of samples, which is looked for before any rank starts."""
+    if not Path(folder).is_dir():
+        hint = "--data FOLDER, or synthetic:samples=256,size=110kB"
+        raise refusal(folder, "there is no such folder", hint, "E100")
+    return str(Path(folder).absolute())
 
 
 LARGEST, MOST = 2.0**31, 4096  # bytes and files that `measure storage` makes, at most
@@ -96,7 +108,7 @@ def measured_files(asked: argparse.Namespace) -> tuple[str, dict[str, Any] | Non
         made = {"samples": 256, "size": 1e5, **synthetic(asked.data)}
         return str(out.with_name(out.name + ".parts") / "samples"), made
     if not asked.dataset:
-        return str(Path(asked.data).absolute()), None
+        return there(asked.data), None
     one = dataset(asked.dataset)
     if not one.size:
         raise refusal(
@@ -108,16 +120,6 @@ def measured_files(asked: argparse.Namespace) -> tuple[str, dict[str, Any] | Non
         raise refusal(one.name, f"one of its files has {each:.3g} bytes", "--data FOLDER alone")
     folder = Path(asked.data).absolute() / ".oracle-storage"
     return str(folder), {"samples": count, "size": each, "spread": one.spread}
-
-
-def free() -> float:
-    """Bytes of memory that this machine could give."""
-    from oracle.executor.hardware import number, said
-
-    for line in said(Path("/proc/meminfo")).splitlines():
-        if line.startswith("MemAvailable"):
-            return number(line) * 1024
-    return 0.0
 
 
 def played(name: Any) -> list[Any]:

@@ -35,6 +35,14 @@ def said(path: Path) -> str:
         return ""
 
 
+def available(root: Path = Path("/")) -> float:
+    """Bytes of memory that processes may still take."""
+    for line in said(root / "proc/meminfo").splitlines():
+        if line.startswith("MemAvailable"):
+            return number(line) * 1024
+    return 0.0
+
+
 def number(text: str) -> float:
     """The first number of a text; 0 where there is none."""
     found = re.search(r"-?\d+(\.\d+)?", text)

@@ -128,8 +128,30 @@ def _check(entry: Mapping[str, Any], own: Mapping[str, Any]) -> None:
     for name in ("batch", "devices"):
         if type(own[name]) is not int or not 1 <= own[name] < 2**53:
             raise ValueError(f"`{name}` is {own[name]!r:.40}, not a whole number from 1 on")
+    if read := entry.get("reading"):
+        _check_reading(read, len(each))
     if not isinstance(entry["plan"], str) or not isinstance(own["model"], str):
         raise ValueError("its plan and its model are words")
+
+
+MODES = ("shared", "staged", "cached", "striped", "spatial")
+
+
+def _check_reading(read: Mapping[str, Any], steps: int) -> None:
+    """Refuse samples that cannot have been read so."""
+    for name in ("samples", "bytes", "files", "seconds", "staging"):
+        value, least = read[name], 0.0 if name in ("seconds", "staging") else 1.0
+        if type(value) not in (int, float) or not least <= value < 1e18:
+            raise ValueError(f"`{name}` is {value!r:.40}, not a number from {least:g} on")
+    waits = read["each"]
+    if len(waits) != steps or any(type(t) not in (int, float) or not 0 <= t < 1e9 for t in waits):
+        raise ValueError("not every step says what it waited for samples")
+    made = read.get("made") or {}
+    spread = made.get("spread", 0.0)
+    if read["mode"] not in MODES or read["shuffle"] not in ("global", "local"):
+        raise ValueError(f"`{read['mode']!s:.20}` is no way to read")
+    if type(spread) not in (int, float) or not 0 <= spread <= 100:
+        raise ValueError("the spread of sizes is a number, 0 or more")
 
 
 def write(path: Path, found: Sequence[Measurement]) -> None:

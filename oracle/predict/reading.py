@@ -206,14 +206,14 @@ class Read:
         """
         table, row = self.loads.table, self.loads.row
         steps = np.maximum(self.work, table.load[:, row]) + table.alone[:, row]
-        at = self._best(steps)
-        sent = [number for number in table.sent if (at == number).any()]
-        while sent:  # what was the best at least, as it is
-            for number in sent:
-                steps[number] = np.maximum(steps[number], self.step(table.names[number]))
-            table = replace(table, sent=[each for each in table.sent if each not in sent])
+        at, least = self._best(steps), np.isin(np.arange(len(steps)), table.sent)[:, None]
+        least = np.repeat(least, len(row), axis=1)  # what is less than a step really is
+        while (mine := np.flatnonzero(least[at, np.arange(len(at))])).size:
+            for number in np.unique(at[mine]).tolist():
+                rows = mine[at[mine] == number]
+                steps[number, rows] = self.step(table.names[number])[rows]
+                least[number, rows] = False
             at = self._best(steps)
-            sent = [number for number in table.sent if (at == number).any()]
         best = steps[at, np.arange(len(at))]
         return at, np.where(np.isfinite(best), best, self.work)
 
@@ -270,16 +270,16 @@ class Read:
         names = np.array(list(self.loads.modes))[np.unique(self.mode)].tolist()
         variance = {name: np.full(np.shape(question.batch), DATASHEET**2) for name in names}
         for one in question.machine.assumed:
-            for way in (1.0, -1.0):
-                by = one.factor ** (way / NINETY)
+            *_, part, number = one.key.split(".")
+            concerned = [name for name in names if part in (MODES[name].store, "host")
+                         and number != "write" and not self.loads.modes[name].why]  # fmt: skip
+            if concerned:
+                worse = 1 if number == "open" else -1  # what does not bind may come to bind
+                by = one.factor ** (worse / NINETY)
                 other = replace(question, machine=question.machine.turned(one.key, by))
-                for name in names:
-                    if self.loads.modes[name].why:
-                        continue
-                    own, turned = (_loaded(each) for each in (self.loads.modes[name],
-                                                              MODES[name](other)))  # fmt: skip
-                    change = np.log(turned / own)
-                    variance[name] = variance[name] + change**2 / 2
+            for name in concerned:
+                change = _loaded(MODES[name](other)) / _loaded(self.loads.modes[name])
+                variance[name] = variance[name] + np.log(change) ** 2
         spread = [np.sqrt(variance.get(name, 0.0 * np.asarray(question.batch)))
                   for name in self.loads.modes]  # fmt: skip
         return np.asarray(np.choose(self.mode, [self.loads.column(each) for each in spread]))

@@ -126,10 +126,8 @@ def training(shown: Estimate, row: int, length: Length) -> Training:
     """So many steps of one plan, with what reading takes once."""
     mid, read = float(shown.seconds[row]), shown.reading[row]
     seconds = length.steps * mid
-    if read is not None and shown.model.dataset is not None:
-        steps = min(length.steps, shown.model.dataset.samples / float(shown.batch[row]))
-        share = steps * float(shown.batch[row]) / shown.model.dataset.samples
-        seconds += read["once"] + max(share * read["first_epoch"] - steps * mid, 0.0)
+    if read is not None:
+        seconds += read["once"]
     low, high = (
         math.log(max(end, 1e-300) / mid)
         for end in (float(shown.seconds_low[row]), float(shown.seconds_high[row]))

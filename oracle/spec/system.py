@@ -28,6 +28,7 @@ SHAPED = {"fat-tree": None, "torus": None, "ring": None, "grid": None, "loop": 2
 PORTLESS = ("mesh", "torus", "ring", "grid")  # units have a link to each neighbour, and no ports
 ROUTINGS = ("adaptive", "striped", "affinity", "d-mod-k", "ecmp")
 OWN_ROUTINGS = {"dragonfly": ("minimal", "matched", "valiant")}
+WIRED = 64  # units that a level may join wire by wire
 LARGEST = 2**21  # devices that a system may be let grow to
 
 
@@ -94,13 +95,16 @@ class Level:
         """The two units of each wire; −1 where it names none."""
         for wire in wires:
             a, _, b = wire.partition("-")
-            yield (int(a), int(b)) if a.isdecimal() and b.isdecimal() else (-1, -1)
+            read = a.isdecimal() and b.isdecimal() and len(wire) < 9
+            yield (int(a), int(b)) if read else (-1, -1)
 
     def loose(self, unit: int) -> Clash | None:
         """What is wrong with its wires, where units of so many devices each are joined."""
         width, wires = self.devices // unit, [*self.joined_by(self.wires)]
         if not wires:
             return None
+        if width > WIRED:
+            return Clash("wires", f"more than {WIRED} units are not wired pair by pair")
         if width > len(wires) + 1:
             what = f"{len(wires)} wires do not join the {width} units of `{self.name}`"
             return Clash("wires", what, "one for each link, as 0-1")

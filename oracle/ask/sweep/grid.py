@@ -59,7 +59,7 @@ class Grid:
     profile: str | None = None  # a file of measured rows
     software: str | None = None  # that runs the training
     any_plan: bool = False  # plans too that it cannot be told
-    reading: str = "none"  # how samples are got
+    reading: str = "best"  # how samples are got
     shuffle: str = "global"
     epochs: float | None = None
     grow: bool = False  # the system's outermost level, to as many devices as are asked for

@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from oracle.executor.rank import Rank
 
 ROUNDS = 3
+LONGEST = 20.0  # seconds of a round: a rank that says nothing for longer looks stalled
 FIRST = 4096  # bytes of a file that tell what its opening takes
 LEAST = 8  # files of a rank's round
 MOST = 20_000  # … that it may read
@@ -48,7 +49,7 @@ def measure_storage(
                  "played": list(played) if played else None}  # fmt: skip
     parts = out.with_name(out.name + ".parts")
     for left in parts.glob("rank-*.jsonl"):  # a measurement is short: it begins anew
-        left.unlink()
+        left.unlink(missing_ok=True)
     outcome = launch("oracle.executor.loading.measure:task", arguments, parts, ranks=ranks,
                      timeout=timeout, say=say, backend=backend)  # fmt: skip
     if not (outcome.complete and outcome.leads):
@@ -94,7 +95,7 @@ def rounds(seconds: float, counts: Sequence[int], warm: bool) -> list[Round]:
     """All that is measured, in a time."""
     asked = [(what, count, True) for count in counts for what in ("files", "first", "stat")]
     asked += [("files", counts[-1], False)] if warm else []
-    each = seconds / len(asked) / ROUNDS
+    each = min(seconds / len(asked) / ROUNDS, LONGEST)
     return [Round(what, count, cold, each) for what, count, cold in asked]
 
 

@@ -20,6 +20,7 @@ import torch
 import torch.distributed as dist
 from torch import Tensor
 
+from oracle.executor.hardware import available
 from oracle.executor.loading import samples
 from oracle.executor.loading.loader import Loader
 from oracle.executor.loading.sources import MODES, Cached, Place, Staged
@@ -36,6 +37,7 @@ if TYPE_CHECKING:
 
 SPLITS = ("data", "sharded")  # axes along which ranks have samples of their own
 ADDRESS = 64  # bytes of a host's name with its port
+FREE = 4  # of the memory that is free, the part that ranks keep samples in unless told
 
 
 @dataclass(frozen=True)
@@ -47,7 +49,7 @@ class Data:
     threads: int = 4
     prefetch: int = 2  # batches read ahead
     shuffle: str = "global"
-    cache: float = 0.0  # bytes of a rank's memory, in the mode `cached`
+    cache: float = 0.0  # bytes of a rank's memory, in the mode `cached`; 0: of what is free
     stage: str = ""  # folder on a node's own disks
     made: Mapping[str, Any] | None = None  # of `samples.Made`: what the folder is filled with first
     played: Sequence[Any] | None = None  # of `throttle.Played`: storage that is played
@@ -108,7 +110,7 @@ class SampleReader:
         box = self.box(rank.rank) if self.slabs else None
         self.source = MODES[data.mode](self.found, throttle, place, box)
         if isinstance(self.source, Cached):
-            self.source.room = data.cache
+            self.source.room = data.cache or available() / FREE / rank.ranks_per_host
         began = time.perf_counter()
         if self.reads:
             self.source.prepare(self._told)

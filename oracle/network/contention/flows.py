@@ -142,6 +142,6 @@ def _periods(topology: Topology, block: int, devices: int) -> tuple[int, int]:
     """
     span, period = block, 1
     for fabric in topology.fabrics:
-        if fabric.unit % block or fabric.repeats > fabric.unit:
+        if fabric.unit % block:
             span, period = lcm(span, fabric.repeats), lcm(period, fabric.repeats)
     return min(span, devices), period

@@ -1,6 +1,7 @@
 """What `oracle run … -o FILE` measured of one plan: its step, totals and messages.
 
 Steps are synchronised after each exchange, so that no message hides: nothing is said of overlap.
+What a step waited for samples is left out.
 """
 
 from __future__ import annotations
@@ -27,7 +28,12 @@ def parse(text: str, path: str) -> RunLog:
         (entry,) = found["plans"]
         own = entry["measured"]
         each = [_seconds(value) for value in own["each"]]
-        step = of(each) or Timing(_seconds(entry["seconds"]["iteration"]))
+        whole = _seconds(entry["seconds"]["iteration"])
+        if read := entry.get("reading"):  # what it waited for samples is no work
+            waits = [_seconds(value) for value in read["each"]]
+            each = [max(took - wait, 0.0) for took, wait in zip(each, waits, strict=True)]
+            whole = max(whole - _seconds(read["seconds"]), 0.0)
+        step = of(each) or Timing(whole)
         totals = {name: Timing(_seconds(entry["compute"][name]), step.spread, step.count)
                   for name in ("forward", "backward", "update")}  # fmt: skip
         sent: dict[str, float] = defaultdict(float)

@@ -7,8 +7,9 @@ striped   from the disks of all nodes, each of which keeps a part
 spatial   each rank the part of a sample that it needs, then from the memory of all nodes
 
 A module's `seconds(question)` answers for all plans of a question; WHERE says in words where
-samples are, EFFORT how much a mode asks of whoever sets it up, next to the others: of modes that
-are as fast the one of the least is taken. A new file beside these is found by itself.
+samples are, STORE which part of a system's storage they come from, EFFORT how much a mode asks of
+whoever sets it up, next to the others: of modes that are as fast the one of the least is taken. A
+new file beside these is found by itself.
 """
 
 from collections.abc import Callable
@@ -26,6 +27,7 @@ class Mode:
 
     name: str
     where: str
+    store: str
     effort: int
     seconds: Callable[[Question], Reading]
 
@@ -34,7 +36,7 @@ class Mode:
 
 
 _FOUND = [
-    Mode(each.name, module.WHERE, module.EFFORT, module.seconds)
+    Mode(each.name, module.WHERE, module.STORE, module.EFFORT, module.seconds)
     for each in iter_modules(__path__)
     for module in [import_module(f"{__name__}.{each.name}")]
 ]

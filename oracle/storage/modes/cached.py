@@ -17,6 +17,7 @@ from oracle.storage.reading import NO_FILES, Reading, impossible, read_ahead
 
 WHERE = "memory, else the shared file system"
 EFFORT = 1
+STORE = "shared"
 
 
 def seconds(question: Question) -> Reading:

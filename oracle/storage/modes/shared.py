@@ -12,6 +12,7 @@ from oracle.storage.reading import NO_FILES, Reading, impossible, read_ahead
 
 WHERE = "the shared file system"
 EFFORT = 0
+STORE = "shared"
 
 
 def seconds(question: Question) -> Reading:

@@ -20,6 +20,7 @@ from oracle.storage.reading import NO_FILES, Reading, impossible, read_ahead
 
 WHERE = "all nodes' memory"
 EFFORT = 4
+STORE = "shared"
 
 
 def seconds(question: Question) -> Reading:

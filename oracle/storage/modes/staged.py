@@ -16,6 +16,7 @@ from oracle.storage.reading import NO_DISKS, Reading, impossible, read_ahead
 
 WHERE = "each node's own disks"
 EFFORT = 2
+STORE = "local"
 
 
 def seconds(question: Question) -> Reading:

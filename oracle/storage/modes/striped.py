@@ -20,6 +20,7 @@ from oracle.storage.reading import NO_DISKS, Reading, impossible, read_ahead
 
 WHERE = "all nodes' disks"
 EFFORT = 3
+STORE = "local"
 
 
 def seconds(question: Question) -> Reading:
