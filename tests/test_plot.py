@@ -301,6 +301,9 @@ def test_rows_of_a_sweep_are_drawn_without_computing(tmp_path, rows):
     "words_",
     [
         "scaling -o x.svg", "scaling resnet50 abci --devices 4 -o x.svg",
+        "pareto resnet50 abci --devices 4 --batch 64 --each data -o x.svg",
+        "pareto resnet50 abci --devices 4 --batch 64 --plan data:* -o x.svg",
+        "pareto resnet50 abci --devices 4 --batch 64 --what-if latency=2 -o x.svg",
         "contention abci -o x.svg", "contention abci --plan data:4 --axes filter -o x.svg",
         "contention abci --plan serial -o x.svg",
         "contention abci --devices 8 --pattern 3x3 -o x.svg",

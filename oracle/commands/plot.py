@@ -190,6 +190,11 @@ def _pareto(asked: argparse.Namespace) -> Any:
         columns(rows, ("plan", "devices", "seconds", "memory", "capacity"), asked.rows)
         return pareto(rows, asked.title)
     _need_sizes(asked)
+    for flag, value in (("--each", asked.each), ("--plan", asked.plan),
+                        ("--what-if", asked.what_if)):  # fmt: skip
+        if value:
+            what = f"`pareto` draws every plan of a system and takes no `{flag}`"
+            raise refusal("plot", what, "`--only` and `--without`; or `oracle plot scaling`")
     found: list[dict[str, Any]] = []
     for point in grid(asked).points():
         ranking = api.recommend(

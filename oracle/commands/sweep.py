@@ -102,6 +102,7 @@ def grid(asked: argparse.Namespace) -> Any:
     total = asked.batch is not None
     batches = numbers(asked.batch) if total else sizes(asked.batch_per_device)
     ways = [f"each:{each}" for each in asked.each] + [f"plan:{plan}" for plan in asked.plan]
+    ways = list(dict.fromkeys(ways))
     return Grid(
         specs(asked.model), specs(asked.system), numbers(asked.devices),
         tuple(map(float, batches)), asked.batch is None, ("", *dict.fromkeys(asked.what_if)),
