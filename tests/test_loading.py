@@ -316,6 +316,9 @@ def test_a_round_is_bounded_in_time_and_asks_for_each_file_once() -> None:
     assert measure.doubled(2) == [1, 2, 4, 8]
 
 
+RUN = ["run", "resnet50", "--plan", "serial", "--batch", "8", "-o", "x"]
+
+
 class OneRank:
     """What a task is given where it is alone."""
 
@@ -368,9 +371,12 @@ def test_what_is_measured_of_a_played_storage_is_what_is_played(
     ["measure", "storage", "-o", "x.jsonl"],
     ["measure", "storage", "--data", "nowhere", "-o", "x.jsonl"],
     ["measure", "storage", "--data", ".", "--threads", "0", "-o", "x.jsonl"],
-    ["run", "resnet50", "--plan", "serial", "--batch", "8", "-o", "x", "--data", "nowhere"],
-    ["run", "resnet50", "--plan", "serial", "--batch", "8", "-o", "x", "--throttle", "abci"],
-], ids=["no data", "no folder", "no threads", "nothing there", "nothing read"])  # fmt: skip
+    [*RUN, "--data", "nowhere"],
+    [*RUN, "--throttle", "abci"], [*RUN, "--data", "synthetic:samples=4"],
+    [*RUN, "--data", "synthetic:size=1kB", "--reading", "spatial"],
+    [*RUN, "--data", "synthetic", "--cache", "5"],
+], ids=["no data", "no folder", "no threads", "nothing there", "nothing read", "few", "no arrays",
+        "no unit"])  # fmt: skip
 def test_what_cannot_be_asked_is_refused(line: list[str]) -> None:
     pytest.importorskip("torch")
     assert main(line) == 2

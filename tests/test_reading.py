@@ -63,6 +63,20 @@ def test_a_plan_reads_alone_as_in_a_table(more: Any) -> None:
         assert alone.reading[0]["mode"] == found.reading[row]["mode"]
 
 
+def test_where_some_plans_cut_samples_and_some_do_not() -> None:
+    """One plan's way to read is none of another's."""
+    plans = ["data:96", "data:24 spatial:4"]
+    found = oracle.estimate("deepcam", "summit", plans, 192)
+    assert found.reading[0]["mode"] != "spatial"
+    for row, plan in enumerate(plans):
+        alone = oracle.estimate("deepcam", "summit", plan, 192)
+        assert alone.reading[0] == found.reading[row]
+        assert float(alone.seconds[0]) == pytest.approx(float(found.seconds[row]), rel=1e-12)
+    forced = oracle.estimate("deepcam", "summit", plans, 192, reading="spatial")
+    assert forced.broken[0][0] == "reading spatial: every rank needs whole samples"
+    assert not any("reading" in words for words in forced.broken[1])
+
+
 def test_reading_only_adds_and_the_best_way_is_the_best() -> None:
     least, best = asked(PLANS, reading="none"), asked(PLANS)
     assert (best.seconds >= least.seconds * (1 - 1e-12)).all()

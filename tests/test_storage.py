@@ -169,7 +169,8 @@ def test_parts_of_samples_by_hand() -> None:
     roomy = replace(HERE, host=replace(HOST, memory=500e9))
     kept = MODES["spatial"](asked(BOXES, batch=8.0, groups=8.0, parts=8.0, machine=roomy))
     assert ms(kept.load) == pytest.approx(0.5e9 * 15 / 16 / 12.5e9 * 1e3)
-    assert not MODES["spatial"](asked(BOXES)).possible
+    whole = MODES["spatial"](asked(BOXES, parts=np.array([1.0, 8.0])))
+    assert whole.possible.tolist() == [False, True]
     assert "format" in MODES["spatial"](replace(question, samples=replace(BOXES, parts=False))).why
 
 
@@ -245,17 +246,16 @@ def test_every_mode_answers_for_many_plans_as_for_one(rows: Any, how: str) -> No
     for name, seconds in MODES.items():
         many = seconds(asked(data, batch, nodes, groups=groups, parts=parts,
                              shuffle=shuffle_of(how), epochs=10))  # fmt: skip
-        if many.why:
-            assert (parts <= 1).all(), name
-            continue
+        assert not many.why
         assert (many.first >= many.load * (1 - 1e-12)).all(), name
         assert (many.load > 0).all()
         assert np.isfinite(many.load).all()
         for i in range(len(rows)):
             one = seconds(asked(data, batch[i], nodes[i], groups=groups[i], parts=parts[i],
                                 shuffle=shuffle_of(how), epochs=10))  # fmt: skip
-            if one.why:  # no rank needs a part only: of others some do
-                continue
+            able = np.broadcast_to(many.possible, len(rows))[i]
+            assert bool(one.possible) == bool(able)
+            assert name != "spatial" or bool(able) == (parts[i] > 1)
             for what in ("load", "first", "alone", "network", "staging", "listing", "short"):
                 mine = np.broadcast_to(getattr(many, what), len(rows))[i]
                 assert float(np.asarray(getattr(one, what)).ravel()[0]) == pytest.approx(mine), what

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+from collections.abc import Mapping
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
@@ -74,18 +75,35 @@ def asked_data(asked: argparse.Namespace) -> dict[str, Any] | None:
         return None
     out = Path(asked.output).absolute()
     made = synthetic(asked.data) if asked.data.partition(":")[0] == "synthetic" else None
+    try:
+        cache = parse(asked.cache, "B") if asked.cache else 0.0
+    except ValueError as error:
+        raise refusal("options", f"--cache: {error}", "--cache 4GB") from None
+    if made is not None:
+        made = {"samples": max(256, asked.batch), **made}
+        possible(asked, made)
     found: dict[str, Any] = {
         "folder": str(out.with_name(out.name + ".parts") / "samples") if made is not None
         else there(asked.data),
         "mode": asked.reading, "threads": asked.loader_threads, "prefetch": asked.prefetch,
-        "shuffle": asked.shuffle, "cache": parse(asked.cache, "B") if asked.cache else 0.0,
+        "shuffle": asked.shuffle, "cache": cache,
         "stage": str(Path(asked.stage).absolute()) if asked.stage else "",
     }  # fmt: skip
     if made is not None:
-        found["made"] = {"samples": 256, **made}
+        found["made"] = made
     if asked.throttle:
         found["played"] = played(asked.throttle)
     return found
+
+
+def possible(asked: argparse.Namespace, made: Mapping[str, Any]) -> None:
+    """Refuse samples that nobody could read so, before any are made."""
+    if made["samples"] < asked.batch:
+        what = f"{made['samples']} samples are fewer than a batch of {asked.batch}"
+        raise refusal("options", what, f"synthetic:samples={asked.batch}")
+    if asked.reading == "spatial" and made.get("size"):
+        what = "parts of files without a shape cannot be read alone"
+        raise refusal("options", what, "synthetic without a size: arrays of the model's input")
 
 
 def there(folder: str) -> str:

@@ -194,6 +194,9 @@ class Estimate(Tabular):
                     sum(m[what] for m in messages if m["what"] == name)
                     for messages in self.exchange
                 ]
+        waits = [0.0 if one is None else one["exposed"] for one in self.reading]
+        columns |= {"reading": [one and one["mode"] for one in self.reading],
+                    "reading.exposed": waits}  # fmt: skip
         columns["memory"] = self.memory
         columns |= {f"memory.{kind}": self.memory_kinds[kind] for kind in KINDS}
         return pd.DataFrame(columns)

@@ -22,6 +22,7 @@ def figures(read: Read, row: int) -> dict[str, Any]:
     others = [_other(read, each, row, kind) for each in MODES if each != name]
     once = float(read.before(name, read.seconds)[row])
     first = float(read.first(name, read.seconds)[row])
+    bound = bound_by(mode, kind, work, step)
     return {
         "mode": name,
         "where": MODES[name].where,
@@ -31,8 +32,8 @@ def figures(read: Read, row: int) -> dict[str, Any]:
         "once": once,
         "staging": _at(mode.staging, kind) if question.machine.shared is not None else None,
         "listing": _at(mode.listing, kind),
-        "bound_by": bound_by(mode, kind),
-        "cause": _cause(read, name, kind),
+        "bound_by": bound,
+        "cause": _cause(read, name, kind, bound),
         "terms": {term: _at(took, kind) for term, took in mode.terms.items()},
         "files": _at(mode.opens, kind),
         "bytes": _at(mode.nbytes, kind),
@@ -46,20 +47,25 @@ def figures(read: Read, row: int) -> dict[str, Any]:
     }
 
 
-def bound_by(mode: Reading, kind: int) -> str:
-    """What takes the longest of a batch's reading."""
-    alone = _at(mode.alone, kind)
+def bound_by(mode: Reading, kind: int, work: float, step: float) -> str:
+    """What makes a step longer that takes `work` without; else what of reading takes longest.
+
+    Reading that is done in time may still deal out parts, or slow the exchange on the same ports.
+    """
+    alone, load = _at(mode.alone, kind), _at(mode.load, kind)
+    if load <= work < step:
+        return "scatter" if alone > (step - work) / 2 else "network"
     terms = {term: _at(took, kind) for term, took in mode.terms.items()}
-    name = max(terms, key=lambda term: terms[term], default="")
-    return "scatter" if alone > terms.get(name, 0.0) else name
+    return max(terms, key=lambda term: terms[term], default="")
 
 
 def _other(read: Read, name: str, row: int, kind: int) -> dict[str, Any]:
     """A way to read that a plan does not take: what a step would be with it."""
     mode = read.loads.of_name(name)
-    if mode.why:
+    barred = bool(_at(mode.barred, kind))
+    if mode.why or barred:
         return {"mode": name, "step": None, "exposed": None, "once": None, "possible": False,
-                "why": mode.why}  # fmt: skip
+                "why": mode.why or mode.bar}  # fmt: skip
     step, short = float(read.steps[name][row]), _at(mode.short, kind)
     why = f"the disks of each node lack {show(short, 'B')}" if short > 0 else ""
     once = float(read.before(name, read.steps[name])[row])
@@ -78,10 +84,10 @@ def _pays(step: float, once: float, steps: float, others: list[dict[str, Any]]) 
     return {"epochs": each[against], "against": against}
 
 
-def _cause(read: Read, name: str, kind: int) -> str:
+def _cause(read: Read, name: str, kind: int, bound: str) -> str:
     """What takes the longest, in words: who waits for what."""
     mode, shared = read.loads.modes[name], read.loads.question.machine.shared
-    bound, where = bound_by(mode, kind), MODES[name].where
+    where = MODES[name].where
     files, nbytes = _at(mode.opens, kind), _at(mode.nbytes, kind)
     nodes = _at(read.loads.question.reading(name == "spatial"), kind)
     each, opens = f"{show(nbytes / nodes, 'B')} a node and step", files / nodes
@@ -97,7 +103,7 @@ def _cause(read: Read, name: str, kind: int) -> str:
         "bandwidth": f"bandwidth of {where}: {each}",
         "latency": f"latency of {where}: {opens:,.0f} opens a node and step",
         "memory": f"memory of each node: {each}",
-        "network": f"the ports of each node: {each}",
+        "network": f"the ports of each node, beside the exchange: {each}",
         "decode": f"the cores of each node, which unpack {each}",
         "scatter": "ranks that read whole samples deal out their parts",
     }.get(bound, bound)

@@ -256,7 +256,11 @@ class Read:
             mine = self.mode == number
             if mode.why:
                 found.append(Rule.never(mine[:, None], f"reading {name}: {mode.why}"))
-            elif not mode.possible.all():
+                continue
+            barred = self.loads.column(mode.barred) & mine
+            if barred.any():
+                found.append(Rule.never(barred[:, None], f"reading {name}: {mode.bar}"))
+            if np.any(np.asarray(mode.short) > 0):
                 lacks = np.where(mine, self.loads.column(mode.short), 0.0)
                 found.append(Rule(lacks, np.zeros(len(mine)), partial(_lacks, name)))
         return found

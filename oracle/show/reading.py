@@ -20,8 +20,11 @@ def reads(shown: Estimate, row: int, room: int) -> str:
         asked = shown.options.reading == "none"
         return "not counted, as asked" if asked else f"not counted: {shown.unread}"
     took, step = show(one["seconds"], "s"), float(shown.seconds[row])
-    if one["exposed"] > SEEN * step:
-        work = show(step - one["exposed"], "s")
+    work = show(step - one["exposed"], "s")
+    if one["exposed"] > SEEN * step and one["bound_by"] in ("network", "scatter"):
+        text = f"{one['mode']}: {took} a step of {work} compute, +{show(one['exposed'], 's')}"
+        more = [f" ({one['cause']})"]
+    elif one["exposed"] > SEEN * step:
         text = f"{one['mode']}: {took} a step of {work} compute: I/O-bound"
         more = [f" ({one['cause']})", f" ({one['cause'].partition(':')[0]})"]
     else:

@@ -28,6 +28,8 @@ class Reading:
     listing: Number = 0.0  # likewise
     short: Number = 0.0  # bytes that a node lacks to keep what it must
     why: str = ""  # why it is not possible at all
+    barred: NDArray[np.bool_] | bool = False  # or for some plans
+    bar: str = ""  # and why for these
     full: Floats | None = None  # `load` as it were if memory answered all
     left: Number = 0.0  # of an epoch's misses beyond these, the share that the next one has
     opens: Number = 0.0  # files of a step that all nodes open together
@@ -35,7 +37,8 @@ class Reading:
 
     @property
     def possible(self) -> NDArray[np.bool_]:
-        return np.asarray((np.asarray(self.short, float) <= 0) & (not self.why))
+        able = (np.asarray(self.short, float) <= 0) & ~np.asarray(self.barred)
+        return np.asarray(able & (not self.why))
 
     @property
     def once(self) -> Number:

@@ -8,7 +8,7 @@ from typing import Any
 from oracle.predict.estimate import Estimate
 from oracle.predict.reading import Read, machine_of
 from oracle.spec.units import show
-from oracle.storage import checkpoint, file_system
+from oracle.storage import MODES, checkpoint, file_system
 
 
 def of_reading(shown: Estimate, state: float) -> Iterator[str]:
@@ -27,14 +27,17 @@ def _said(read: Read, one: dict[str, Any], step: float) -> Iterator[str]:
     ahead = ", ahead of its use" if one["exposed"] <= 0 else ""
     yield (f"{one['mode']}: a batch is read from {one['where']} in {show(one['seconds'], 's')}"
            f"{ahead}; {one['cause']}")  # fmt: skip
-    yield (f"{one['files_per_second']:,.3g} files/s and {show(one['bytes_per_second'], 'B/s')} by "
+    yield (f"{one['files_per_second']:,.0f} files/s and {show(one['bytes_per_second'], 'B/s')} by "
            f"{one['nodes']:.0f} nodes; first epoch {show(one['first_epoch'], 's')}")  # fmt: skip
     if one["staging"]:
         pays = one["pays_after"]
         after = f", which pays after {pays['epochs']:.2g} epochs" if pays else ""
         yield f"staging takes {show(one['staging'], 's')} once{after}"
     yield from _listed(read, one)
+    waits, effort = one["exposed"] > 0.001 * step, MODES[one["mode"]].effort
     for each in one["alternatives"]:
+        if not waits and MODES[each["mode"]].effort > effort:
+            continue  # what asks for more helps nothing
         if not each["possible"]:
             yield f"{each['mode']}: not possible, {each['why']}"
         else:

@@ -33,6 +33,7 @@ LONGEST = 20.0  # seconds of a round: a rank that says nothing for longer looks 
 FIRST = 4096  # bytes of a file that tell what its opening takes
 LEAST = 8  # files of a rank's round
 MOST = 20_000  # … that it may read
+FEW = 0.02  # of them, that may stay in memory where a round counts as cold
 MARK = "oracle-storage"  # what `readers.logs.storage_measurement` looks for
 
 Work = Callable[[str, int], None]
@@ -142,13 +143,19 @@ def _rounds(
         if not one.cold and not turn:
             _run(asked, one.threads, work, one.seconds)  # into memory
         if one.cold and one.what != "stat":
-            cached |= sum(not files.dropped(path) for path, _ in asked) > 0
+            cached |= stayed(asked) > FEW * len(asked)
         rank.agree(0)
         done, spent = _run(asked, one.threads, work, one.seconds)
         moved = [min(size, FIRST if one.what == "first" else size) for _, size in asked[:done]]
         rates.append(_all(rank, done / spent))
         sizes.append(statistics.mean(moved))
     return rates, 0.0 if one.what == "stat" else statistics.mean(sizes), cached
+
+
+def stayed(asked: Sequence[tuple[str, int]]) -> int:
+    """How many files are still in memory after they were pushed out of it."""
+    left = [path for path, _ in asked if not files.dropped(path)]
+    return sum(not files.dropped(path) for path in left)
 
 
 def doubled(most: int) -> list[int]:

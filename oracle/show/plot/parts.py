@@ -34,6 +34,8 @@ def parts(shown: Estimate, title: str = "") -> Figure:
     rest = [exposed[name] for name in ranked[len(EXCHANGES) :]]
     if rest:
         stack["other exchanges"] = (np.sum(rest, axis=0), (style.GREEN, "////"))
+    waits = [0.0 if one is None else one["exposed"] for one in shown.reading]
+    stack["waiting for samples"] = (np.array(waits), style.PARTS["reading"])
     most = float(shown.seconds.max(initial=0.0))
     stack = {name: entry for name, entry in stack.items() if entry[0].max(initial=0) > 0.004 * most}
     divide, unit = style.scale([most], "s")

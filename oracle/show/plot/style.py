@@ -30,6 +30,7 @@ PARTS = {
     "forward": (BLUE, ""), "backward": (SKY, ""), "recompute": (SKY, "////"),
     "update": (GREY, ""), "bubble": (PALE, "...."), "communication": (RED, ""),
     "computation": (BLUE, ""), "waiting": (PALE, "...."),
+    "reading": (INK, "////"),
 }  # fmt: skip
 KINDS = {
     "weights": (BLUE, ""), "gradients": (SKY, ""), "optimizer": (GREEN, ""),

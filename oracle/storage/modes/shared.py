@@ -1,7 +1,9 @@
 """Every sample from the shared files, every epoch.
 
-T_read = max( N b / min(BW, N BW_node),  N q o / MD,  (q t_open + b / BW_stream) / w )
-once     T_list of `oracle.storage.file_system`, of the ranks that read
+    T_read = max( N b / min(BW, N BW_node),  N q o / MD,  (q t_open + b / BW_stream) / w )
+    once     T_list of `oracle.storage.file_system`
+
+The ranks that read all list the files at the start.
 """
 
 from __future__ import annotations

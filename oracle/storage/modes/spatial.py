@@ -11,6 +11,8 @@ Where they do not fit in memory every epoch is as the first. With local shufflin
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 
 from oracle.storage import file_system
@@ -29,8 +31,6 @@ def seconds(question: Question) -> Reading:
         return impossible(NO_FILES)
     if not data.parts:
         return impossible("no part of a sample can be read alone in files of this format")
-    if question.nobody_cuts:
-        return impossible("every rank needs whole samples")
     assert machine.host.bandwidth is not None
     nodes, nbytes = question.reading(slabs=True), question.nbytes(slabs=True)
     first = file_system.read(machine.shared, nodes, nbytes, question.files(slabs=True),
@@ -43,5 +43,7 @@ def seconds(question: Question) -> Reading:
     terms |= {"memory": np.where(kept, nbytes / machine.host.bandwidth, 0.0), "network": moved}
     ranks = question.groups * question.parts
     listed = file_system.listing(machine.shared, ranks, data.files, data.directories)
-    return read_ahead(question, terms, first, slabs=True, seconds=longest(terms),
-                      network=moved, listing=listed)  # fmt: skip
+    found = read_ahead(question, terms, first, slabs=True, seconds=longest(terms),
+                       network=moved, listing=listed)  # fmt: skip
+    whole = np.asarray(question.parts) <= 1
+    return replace(found, barred=whole, bar="every rank needs whole samples")
