@@ -178,9 +178,16 @@ def test_cores_make_samples_and_the_slowest_node_waits_for_its_own() -> None:
     found = MODES["shared"](asked(replace(PICTURES, decode=30e-3)))
     assert ms(found.load) == pytest.approx(256 * 30 / 32)
     assert found.bound_by == ["decode"]
-    uneven = MODES["shared"](asked(replace(PICTURES, spread=2.0)))
     greatest = 1.7685  # of 16 normal numbers, Φ⁻¹(15.625/16.25)
-    assert ms(uneven.load) == pytest.approx(204.8 * (1 + 2 * greatest / np.sqrt(512)), rel=1e-4)
+    most = 1 + 2 * greatest / np.sqrt(512)
+    uneven = replace(PICTURES, spread=2.0)
+    even, odd = (MODES["staged"](asked(data)) for data in (PICTURES, uneven))
+    assert ms(odd.load) == pytest.approx(ms(even.load) * most, rel=1e-4)  # its own disks
+    # files are as many, and what all share serves the sum, whoever has the most
+    assert ms(MODES["shared"](asked(uneven)).load) == pytest.approx(204.8)
+    narrow = replace(HERE, shared=replace(HERE.shared, bandwidth=1e9, metadata=1e9))
+    found = MODES["shared"](asked(uneven, machine=narrow)).terms["bandwidth"]
+    assert float(found) == pytest.approx(16 * float(asked(uneven).nbytes()) / 1e9)
 
 
 def test_a_step_waits_for_what_is_not_hidden() -> None:

@@ -37,16 +37,20 @@ def node_bandwidth(shared: SharedFiles, threads: Number) -> Floats:
 
 
 def read(
-    shared: SharedFiles, nodes: Number, nbytes: Number, files: Number, threads: Number
-) -> Terms:
-    """Seconds in which each of the nodes reads so many bytes of its own in so many files."""
+    shared: SharedFiles, nodes: Number, nbytes: Number, files: Number, threads: Number,
+    slowest: Number = 1.0,
+) -> Terms:  # fmt: skip
+    """Seconds in which each of the nodes reads so many bytes of its own in so many files.
+
+    One of them has so many times more bytes: what all share serves the sum, whoever has the most.
+    """
     assert shared.metadata is not None
     assert shared.open is not None
-    together = np.minimum(shared.bandwidth, nodes * node_bandwidth(shared, threads))
+    alone = slowest * nbytes / node_bandwidth(shared, threads)
     return {
-        "bandwidth": nodes * nbytes / together,
+        "bandwidth": np.maximum(nodes * nbytes / shared.bandwidth, alone),
         "metadata": nodes * files * OPERATIONS[shared.kind] / shared.metadata,
-        "latency": (files * shared.open + nbytes / stream(shared)) / threads,
+        "latency": (files * shared.open + slowest * nbytes / stream(shared)) / threads,
     }
 
 

@@ -57,6 +57,11 @@ class Question:
         leaders = self.groups / self.reading()
         return np.where(np.asarray(self.parts) > 1, leaders, all_of_them)
 
+    def slowest(self, slabs: bool = False) -> Floats:
+        """How many times as long as the mean of them the node reads that has the most bytes."""
+        nodes = self.reading(slabs)
+        return loader.slowest(nodes, self.batch / nodes, self.samples.spread)
+
     def alone(self) -> Floats:
         """Seconds of a step in which ranks that read deal out parts of their samples."""
         bandwidth = np.where(np.asarray(self.scatter) > 0, self.scatter, self.machine.ports)

@@ -7,7 +7,6 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from oracle.storage import loader
 from oracle.storage.arrays import Floats, Number, Terms, longest
 from oracle.storage.question import Question
 
@@ -64,22 +63,20 @@ def read_ahead(
     network: Number = 0.0, staging: Number = 0.0, listing: Number = 0.0, short: Number = 0.0,
     left: Number = 0.0,
 ) -> Reading:  # fmt: skip
-    """The reading of these terms through the loader, at the pace of the slowest node.
+    """The reading of these terms, of the slowest node, through the loader.
 
     `seconds` where terms do not go on at once, `first` those of the first epoch if it has others.
     """
     nodes = question.reading(slabs)
-    by = loader.slowest(nodes, question.batch / nodes, question.samples.spread)
     unpacked = question.decode(slabs, packed)
 
     def loaded(took: Number) -> Floats:
-        return np.asarray(np.maximum(took * by, unpacked))
+        return np.asarray(np.maximum(took, unpacked))
 
     steady = longest(terms) if seconds is None else seconds
     load = loaded(steady)
-    found = {name: took * by for name, took in terms.items()} | {"decode": unpacked}
     return Reading(
-        found, load, load if first is None else loaded(longest(first)),
+        {**terms, "decode": unpacked}, load, load if first is None else loaded(longest(first)),
         alone=0.0 if slabs or question.nobody_cuts else question.alone(),
         network=network, staging=staging, listing=listing, short=short,
         full=None if full is None else loaded(full), left=left,

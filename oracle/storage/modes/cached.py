@@ -26,8 +26,9 @@ def seconds(question: Question) -> Reading:
         return impossible(NO_FILES)
     assert machine.host.bandwidth is not None
     nodes, nbytes, how = question.reading(), question.nbytes(), question.shuffle
-    missed = file_system.read(machine.shared, nodes, nbytes, question.files(), question.threads())
-    found = nbytes / machine.host.bandwidth
+    missed = file_system.read(machine.shared, nodes, nbytes, question.files(), question.threads(),
+                              question.slowest())  # fmt: skip
+    found = question.slowest() * nbytes / machine.host.bandwidth
     kept = how.kept(data.size, nodes)
     hits = cache.hits(machine.cache, kept) * (1 - how.exchanged(nodes, 1.0))
     terms = {name: took * (1 - hits) for name, took in missed.items()} | {"memory": found * hits}

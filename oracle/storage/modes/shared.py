@@ -22,6 +22,6 @@ def seconds(question: Question) -> Reading:
     if shared is None:
         return impossible(NO_FILES)
     terms = file_system.read(shared, question.reading(), question.nbytes(), question.files(),
-                             question.threads())  # fmt: skip
+                             question.threads(), question.slowest())  # fmt: skip
     listed = file_system.listing(shared, question.groups, data.files, data.directories)
     return read_ahead(question, terms, listing=listed)

@@ -34,9 +34,11 @@ def seconds(question: Question) -> Reading:
     assert machine.host.bandwidth is not None
     nodes, nbytes = question.reading(slabs=True), question.nbytes(slabs=True)
     first = file_system.read(machine.shared, nodes, nbytes, question.files(slabs=True),
-                             question.threads(slabs=True))  # fmt: skip
+                             question.threads(slabs=True),
+                             question.slowest(slabs=True))  # fmt: skip
     kept = data.size / nodes <= machine.cache
     how = question.shuffle
+    nbytes = nbytes * question.slowest(slabs=True)
     moved = nbytes * np.where(how.everywhere, 1 - 1 / nodes, how.share * (nodes > 1))
     moved = np.where(kept, moved / machine.ports, 0.0)
     terms = {name: np.where(kept, 0.0, took) for name, took in first.items()}

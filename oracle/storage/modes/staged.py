@@ -25,7 +25,8 @@ def seconds(question: Question) -> Reading:
         return impossible(NO_DISKS)
     nodes, threads, size = question.reading(), question.threads(), data.size
     kept = question.shuffle.kept(size, nodes)
-    terms = disk.read(machine.local, question.nbytes(), question.files(), threads)
+    most = question.slowest() * question.nbytes()
+    terms = disk.read(machine.local, most, question.files(), threads)
     moved = question.shuffle.exchanged(nodes, question.nbytes()) / machine.ports
     once = 0.0 * nodes
     if machine.shared is not None:

@@ -30,7 +30,7 @@ def seconds(question: Question) -> Reading:
     nodes, threads, files = question.nodes, question.threads(), question.files()
     readers = question.reading()  # nodes of the store are more, where not all of them read
     away, packed = 1 - 1 / nodes, data.compression
-    nbytes = question.nbytes() / packed
+    nbytes = question.slowest() * question.nbytes() / packed
     sent = nbytes * away / machine.ports
     # a node's disks serve what its share of all samples is asked for
     served = nbytes * readers / nodes * away / machine.local.read
