@@ -49,8 +49,8 @@ MUTANTS = (
          "rates::test_recomputation_is_of_the_hardware_alone"),
     # --- storage -----------------------------------------------------------------------------
     _bug("storage: few clients get all that servers give", "file_system",
-         "together = np.minimum(shared.bandwidth, nodes * node_bandwidth(shared, threads))",
-         "together = shared.bandwidth", "storage::test_the_shared_file_system_by_hand"),
+         "alone = slowest * nbytes / node_bandwidth(shared, threads)", "alone = 0 * nbytes",
+         "storage::test_the_shared_file_system_by_hand"),
     _bug("storage: readers and exchange have ports of their own", "loader",
          "4 * waited * network", "0 * waited * network",
          "storage::test_a_step_waits_for_what_is_not_hidden"),

@@ -37,6 +37,7 @@ class Trace:
     computed: dict[str, Array]  # of them, without the messages
     sent: dict[str, list[list[Sending]]]  # kind of turn, or "step" -> stage -> what is sent in it
     update: Array  # (stages,)
+    late: float = 0.0  # seconds that all stages wait for the samples of the step
 
     @property
     def stages(self) -> int:
@@ -44,8 +45,9 @@ class Trace:
 
     @cached_property
     def spans(self) -> list[Span]:
-        """Every turn as it is played."""
-        return play(self.schedule, self.stages, self.micro_batches, self.chunks, self._seconds)
+        """Every turn as it is played, once the samples are there."""
+        found = play(self.schedule, self.stages, self.micro_batches, self.chunks, self._seconds)
+        return [one._replace(start=one.start + self.late, end=one.end + self.late) for one in found]
 
     def _seconds(self, stage: int, turn: Turn) -> float:
         return float(self.passes[turn.kind][stage]) / self.chunks
@@ -78,7 +80,8 @@ def trace(work: Work) -> Trace:
     pipeline = plan.axis("pipeline")
     mine = passes.row[row]
     kept = passes.kinds(mine)
-    stages = len(kept["forward"])
+    stages, read = len(kept["forward"]), work.block.read
+    late = 0.0 if read is None else max(float(read.seconds[row] - step.seconds[row]), 0.0)
     messages = {"forward": passes.forward_messages, "backward": passes.backward_messages,
                 "input": passes.input_messages,
                 "weight": np.zeros_like(passes.weight)}  # fmt: skip
@@ -89,7 +92,7 @@ def trace(work: Work) -> Trace:
          for kind, seconds in kept.items()},
         {when: [_sent(work, when, stage, at) for stage in range(stages)]
          for when in (*kept, "step")},
-        np.broadcast_to(step.update[at], kept["forward"].shape),
+        np.broadcast_to(step.update[at], kept["forward"].shape), late,
     )  # fmt: skip
 
 

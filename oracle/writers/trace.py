@@ -71,6 +71,8 @@ class Bar:
 
 def _bars(found: Trace, stage: int) -> Iterator[Bar]:
     """What one stage computes and sends, its update last."""
+    if found.late:
+        yield Bar("waiting for samples", 0, 0.0, found.late)
     silent, begun = 0.0, 0.0  # when its exchange track falls silent; when its last pass began
     for span in (span for span in found.spans if span.stage == stage):
         turn, computed = span.turn, float(found.computed[span.turn.kind][stage]) / found.chunks
