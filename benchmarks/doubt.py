@@ -33,8 +33,8 @@ from benchmarks import doubt_fit, fidelity
 from benchmarks.published import TABLES, Case, rows, tables
 from oracle.ask.ties import ALIKE, likeliest
 from oracle.kernels.provenance import MEASURED
-from oracle.predict.estimate import NINETY
 from oracle.spec import catalogue
+from oracle.spec.doubt import NINETY
 from oracle.spec.system import System
 
 Array = NDArray[np.float64]

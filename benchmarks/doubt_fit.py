@@ -27,9 +27,8 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import expit
 
-from oracle.predict.estimate import NINETY
 from oracle.predict.uncertainty import EITHER, UPWARDS, Uncertainty
-from oracle.spec.doubt import WIDTHS
+from oracle.spec.doubt import NINETY, WIDTHS
 
 Array = NDArray[np.float64]
 EDGE = 0.01  # of a row, in the logarithm of seconds

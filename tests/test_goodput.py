@@ -9,7 +9,6 @@ from oracle.run.goodput import (
     best_interval,
     between_failures,
     elastic,
-    first_order,
     goodput,
     slowest,
     waiting_for_spares,
@@ -92,9 +91,11 @@ def test_fewer_failures_and_faster_checkpoints_never_harm(between, checkpoint, r
 
 
 def test_first_order_is_the_limit_of_rare_failures():
+    """1 - C/(τ+C) - ((τ+C)/2 + R)/M"""
     found = goodput(1e7, 60.0, 600.0)
-    assert first_order(1e7, 60.0, 600.0, found.interval) == pytest.approx(float(found.progress),
-                                                                          rel=1e-4)  # fmt: skip
+    turn = float(found.interval) + 60.0
+    first_order = 1 - 60.0 / turn - (turn / 2 + 600.0) / 1e7
+    assert first_order == pytest.approx(float(found.progress), rel=1e-4)
 
 
 def test_going_on_without_what_failed_by_hand():

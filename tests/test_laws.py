@@ -26,7 +26,8 @@ from oracle.plan.stages import Stages, balanced_cuts, even_cuts, ways_to_cut
 from oracle.plan.strategies import Strategy, strategies
 from oracle.predict import evaluate
 from oracle.predict.defaults import options_for
-from oracle.predict.estimate import NINETY, PARTS, estimate
+from oracle.predict.estimate import PARTS, estimate
+from oracle.spec.doubt import NINETY
 
 # --- strategies ------------------------------------------------------------------------------
 

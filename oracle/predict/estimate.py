@@ -21,12 +21,12 @@ from oracle.predict.rates import rates
 from oracle.predict.read_figures import figures
 from oracle.predict.reading import uncounted
 from oracle.predict.remarks import elsewhere, of_profile, remarks
+from oracle.spec.doubt import NINETY
 from oracle.spec.options import Options
 from oracle.spec.system import System
 from oracle.spec.tabular import Tabular
 
 Floats = NDArray[np.float64]
-NINETY = 1.6449  # standard deviations to either side that hold 90 %
 WIDEST = 50.0  # logarithm of an interval's end by its middle: whoever doubts more knows nothing
 COLUMNS = (
     "samples_per_second",

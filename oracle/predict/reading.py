@@ -23,13 +23,12 @@ from oracle.network.topology import node_ports
 from oracle.plan.mesh import distinct
 from oracle.plan.plan import Plan
 from oracle.plan.strategies import Rule
-from oracle.spec.doubt import DATASHEET
+from oracle.spec.doubt import DATASHEET, NINETY
 from oracle.spec.options import Options
 from oracle.spec.system import System
 from oracle.spec.units import show
 from oracle.storage import MODES, Machine, Question, Reading, Samples, loader, shuffle
 
-NINETY = 1.6449  # standard deviations to either side that hold 90 %
 ALIKE = 1e-3  # relative, of ways to read that make a step as long
 # seconds of exchange between nodes that a step waits for, and those that it takes in all
 Talk = Callable[[], tuple[Array, Array]]

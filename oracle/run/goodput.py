@@ -77,12 +77,6 @@ def goodput(
     return Goodput(progress, kept, lost, starts, tau, 3600 / m)
 
 
-def first_order(between: Number, checkpoint: Number, restart: Number, interval: Number) -> Number:
-    """The share of progress where failures are rare: 1 - C/(τ+C) - ((τ+C)/2 + R)/M."""
-    turn = np.asarray(interval) + checkpoint
-    return 1 - checkpoint / turn - (turn / 2 + restart) / between
-
-
 def elastic(replicas: Number, failures: Number, repair: Number) -> Number:
     """The share of speed of a job that goes on without the replicas that have failed.
 

@@ -11,12 +11,13 @@ from typing import Any
 
 import numpy as np
 
-from oracle.predict.estimate import NINETY, Estimate
+from oracle.predict.estimate import Estimate
 from oracle.predict.rates import tokens as tokens_of
 from oracle.run.convergence import Law
 from oracle.run.costs import Costs, costs
 from oracle.spec.convergence import Convergence
 from oracle.spec.document import refusal
+from oracle.spec.doubt import NINETY
 
 AT_WORK = ("forward", "backward", "update", "recompute")  # parts in which devices compute
 ELSEWHERE = math.log(2) / NINETY  # 1σ of what one optimizer's runs say of another: a factor of 2

@@ -56,6 +56,7 @@ much of HOST.
 """
 
 EXACT, SCALED = 0.05, 0.1
+NINETY = 1.6449  # standard deviations to either side that hold 90 %
 COMMON = {"measured": 1.0, "fitted": 1 / 3, "datasheet": 1 / 1.5, "assumed": 1 / 1.5}
 FOLD = 0.05
 SIBLING, PRECISION = 1.25, 2.0

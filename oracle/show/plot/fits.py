@@ -7,11 +7,10 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from oracle.show.plot.style import CURVES, MARKERS, look
+from oracle.spec.doubt import NINETY
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
-
-NINETY = 1.6449
 
 
 def fits(calibration: Any) -> Figure:
