@@ -35,6 +35,15 @@ from oracle.spec.strict_json import Unfit, loads
 
 LONGEST_LINE = 4096  # characters of a line that can be part of a table
 LARGEST_MESSAGE = 2**62  # bytes of a message; beyond lies only noise
+# what benchmarks of MPI call a collective: the name of its function
+MPI_CALLS = {
+    **{name: name for name in ("allreduce", "reduce", "reduce_scatter", "barrier")},
+    **{f"{name}{v}": name for name in ("allgather", "alltoall", "gather", "scatter")
+       for v in ("", "v")},
+    "reduce_scatter_block": "reduce_scatter", "bcast": "broadcast",
+}  # fmt: skip
+# collectives of which they count one rank's part, where we count the whole
+PARTS = frozenset(("allgather", "alltoall", "gather", "scatter"))
 
 OPERATIONS = {
     "allreduce": "every rank's buffer",

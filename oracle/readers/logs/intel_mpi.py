@@ -17,6 +17,8 @@ from typing import Any
 from oracle.readers.closings import Runs
 from oracle.readers.logs import (
     LARGEST_MESSAGE,
+    MPI_CALLS,
+    PARTS,
     Reading,
     Sample,
     lines_of,
@@ -38,22 +40,8 @@ OPERATIONS = {
     "uniband": "sendrecv",
     "biband": "sendrecv",
     "exchange": "halo",
-    "allreduce": "allreduce",
-    "reduce": "reduce",
-    "reduce_scatter": "reduce_scatter",
-    "reduce_scatter_block": "reduce_scatter",
-    "bcast": "broadcast",
-    "allgather": "allgather",
-    "allgatherv": "allgather",
-    "gather": "gather",
-    "gatherv": "gather",
-    "scatter": "scatter",
-    "scatterv": "scatter",
-    "alltoall": "alltoall",
-    "alltoallv": "alltoall",
-    "barrier": "barrier",
+    **MPI_CALLS,
 }
-PARTS = frozenset(("allgather", "alltoall", "gather", "scatter"))  # `#bytes` is one process's
 READ = ("MPI-1 part", "MPI1 part", "MPI-NBC part")
 SPLIT = 2018  # the last version in which Reduce_scatter dealt out `#bytes`
 GIVEN_UP = ("time-out", "out-of-mem", "int-overflow")

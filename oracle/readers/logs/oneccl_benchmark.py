@@ -14,6 +14,7 @@ from typing import Any
 from oracle.readers.closings import Runs
 from oracle.readers.logs import (
     LARGEST_MESSAGE,
+    PARTS,
     InputError,
     Reading,
     Sample,
@@ -39,7 +40,6 @@ OPERATIONS = {
     "reduce": "reduce",
     "reduce_scatter": "reduce_scatter",
 }
-PARTS = frozenset(("allgather", "alltoall"))
 BEGIN = "# Benchmarking:"
 CSV = "#ranks,collective,"
 

@@ -17,6 +17,8 @@ from typing import Any
 
 from oracle.readers.logs import (
     LARGEST_MESSAGE,
+    MPI_CALLS,
+    PARTS,
     InputError,
     LogFault,
     Reading,
@@ -29,26 +31,9 @@ from oracle.readers.logs import (
 )
 
 TITLE = "OSU micro-benchmark text"
-COLLECTIVES = {
-    "allreduce": "allreduce",
-    "allgather": "allgather",
-    "allgatherv": "allgather",
-    "alltoall": "alltoall",
-    "all-to-all": "alltoall",
-    "bcast": "broadcast",
-    "broadcast": "broadcast",
-    "reduce": "reduce",
-    "reduce_scatter": "reduce_scatter",
-    "reduce_scatter_block": "reduce_scatter",
-    "gather": "gather",
-    "gatherv": "gather",
-    "scatter": "scatter",
-    "scatterv": "scatter",
-    "barrier": "barrier",
-}
+COLLECTIVES = {**MPI_CALLS, "broadcast": "broadcast", "all-to-all": "alltoall"}
 for _vector in ("v", "w"):
     COLLECTIVES[f"alltoall{_vector}"] = COLLECTIVES[f"all-to-all{_vector}"] = "alltoall"
-PARTS = frozenset(("allgather", "alltoall", "gather", "scatter"))  # OSU's size is one rank's
 ONE_SIDED = {"put": "put", "get": "get"}
 ATOMICS = frozenset(("accumulate", "get_accumulate", "fetch_and_op", "compare_and_swap"))
 # a word of a title, and why its table is passed over
