@@ -1,10 +1,10 @@
-"""Write the small tables of `benchmarks/data/published` from a folder of published measurements.
+"""Write the small tables of `benchmarks/data` from a folder of published measurements.
 
     python -m benchmarks.carry DIR
 
 Of each table in DIR/published the rows that become a case of `benchmarks.published`, with the
-columns that are read to make it. The same tables give the same files, and what was written gives
-itself again.
+columns that are read to make it; of those in DIR/runs every row, without remarks. The same tables
+give the same files, and what was written gives itself again.
 """
 
 from __future__ import annotations
@@ -16,11 +16,14 @@ import sys
 from collections.abc import Iterator
 from pathlib import Path
 
-from benchmarks.published import CARRIED, TABLES, Row, rows
+from benchmarks.published import CARRIED, RUNS, TABLES, Row, rows
 
 # tables that no case is made of, and the columns that are read of them
 WHOLE = {"epochs_vs_batch.csv": ["round", "benchmark", "global_batch", "optimizer", "n_runs",
                                  "epochs_mean", "epochs_min", "epochs_max", "source"]}  # fmt: skip
+
+
+REMARKS = {"notes"}  # columns of a run that no program reads
 
 
 class Watched(dict[str, str]):
@@ -49,6 +52,13 @@ def carried(folder: Path) -> Iterator[tuple[str, str]]:
     for name, columns in WHOLE.items():
         if (folder / name).is_file():
             yield name, written(rows(folder / name), columns)
+
+
+def runs(folder: Path) -> Iterator[tuple[str, str]]:
+    """(name, text) of what whole trainings took."""
+    for path in sorted(folder.glob("*.csv")):
+        found = rows(path)
+        yield path.name, written(found, [key for key in found[0] if key not in REMARKS])
 
 
 def small(pattern: str, found: list[Row]) -> str:
@@ -86,10 +96,12 @@ def main() -> int:
     folder = parser.parse_args().folder / "published"
     if not folder.is_dir():
         parser.error(f"no folder {folder}")
-    CARRIED.mkdir(exist_ok=True)
-    for name, text in carried(folder):
-        (CARRIED / name).write_text(text, encoding="utf-8")
-        print(f"{len(text):>8} bytes  {name}")
+    both = ((CARRIED, carried(folder)), (RUNS, runs(folder.parent / "runs")))
+    for into, tables in both:
+        into.mkdir(exist_ok=True)
+        for name, text in tables:
+            (into / name).write_text(text, encoding="utf-8")
+            print(f"{len(text):>8} bytes  {into.name}/{name}")
     return 0
 
 

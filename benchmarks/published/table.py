@@ -15,6 +15,7 @@ from oracle.spec import catalogue
 
 Row = dict[str, str]
 CARRIED = Path(__file__).parents[1] / "data" / "published"
+RUNS = CARRIED.parent / "runs"  # of whole trainings: hours, failures, power
 
 
 @dataclass(frozen=True)
