@@ -178,7 +178,15 @@ def epochs(text: str) -> float:
 def recipe_arguments(parser: argparse.ArgumentParser) -> None:
     """How it is trained; not said, as is usual for the model on the device."""
     parser.add_argument("--precision", choices=PRECISIONS, metavar="P", help=either(PRECISIONS))
-    parser.add_argument("--optimizer", choices=list(SLOTS), metavar="O", help=either(SLOTS))
+    parser.add_argument("--optimizer", choices=WithKnobs(SLOTS), metavar="O",
+                        help=f"{either(SLOTS)}; `kfac,factors=10,inverse=100`")  # fmt: skip
+
+
+class WithKnobs(list[str]):
+    """Names, of which each may have knobs behind a comma; what knobs are is judged later."""
+
+    def __contains__(self, word: object) -> bool:
+        return super().__contains__(str(word).partition(",")[0])
 
 
 def either(known: Iterable[str]) -> str:

@@ -118,7 +118,8 @@ def _head(shown: Estimate, ranking: Ranking) -> str:
     ideal = ", ideal assumptions" if options.ideal else ""
     return _fit(f"{model.title or model.name} on {system.title or system.name}: "
                 f"{ranking.devices} devices, {ranking.batch} samples{data} an iteration, "
-                f"{options.precision}, {options.optimizer}{ideal}{_software(shown)}")  # fmt: skip
+                f"{options.precision}, {options.optimizer_text}{ideal}"
+                f"{_software(shown)}")  # fmt: skip
 
 
 def _software(shown: Estimate) -> str:
@@ -334,7 +335,7 @@ def estimate_text(shown: Estimate, row: int = 0, whole: Training | None = None) 
         _fit(f"{shown.plans[row]} on {int(shown.devices[row])} devices of "
              f"{system.title or system.name}: {taken}"),
         _fit(f"  {model.title or model.name}, {int(shown.batch[row])} samples, "
-             f"{shown.options.precision}, {shown.options.optimizer}{_software(shown)}; "
+             f"{shown.options.precision}, {shown.options.optimizer_text}{_software(shown)}; "
              f"{origins(shown)}"),
         _fit(f"  {rate(shown, row)}"),
     ]  # fmt: skip
