@@ -122,3 +122,15 @@ def test_refused_of_experts_and_as_published():
         oracle.estimate("mixtral-8x7b", "dgx-a100", "data:8", batch=8, optimizer="kfac")
     with pytest.raises(SpecError, match="second-order"):
         oracle.estimate("resnet50", "abci", "data:8", batch=64, optimizer="kfac", ideal=True)
+
+
+def test_no_format_that_starts_a_job_takes_it():
+    from oracle.writers.export import ExportError, writer
+    from oracle.writers.exported import Job
+
+    job = Job(priced("kfac"), parse("data:16", 512.0), None)
+    writer("torchrun").files(job)
+    with pytest.raises(ExportError, match="factors"):
+        job.check_read("torchrun")
+    writer("trace").files(job)
+    job.check_read("trace")
