@@ -28,7 +28,7 @@ def test_shipped_models_have_the_law_of_the_table():
 
     for name, task, optimizer in (("resnet50", "resnet", "lars"), ("bert-large", "bert", "lamb"),
                                   ("unet3d-kits19", "unet3d", "momentum")):  # fmt: skip
-        (one,) = oracle.model(name).convergence
+        one = oracle.model(name).convergence[0]
         law = fit(*points()[task])
         assert (one.optimizer, one.origin) == (optimizer, "fitted")
         assert (one.epochs or one.samples) == pytest.approx(law.epochs, rel=1e-3)

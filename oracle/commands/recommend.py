@@ -29,6 +29,7 @@ from oracle.commands.parser import Answer, Usage, formatted
 
 if TYPE_CHECKING:
     from oracle.ask.batches import Tried
+    from oracle.ask.optimizers import Rival
     from oracle.ask.ranking import Ranking
     from oracle.run.target import Training
 
@@ -109,9 +110,18 @@ def best_training(ranking: Ranking, asked: argparse.Namespace) -> Training | Non
     return None if end is None else training(ranking.estimate, 0, end)
 
 
+def beside(ranking: Ranking, asked: argparse.Namespace) -> list[Rival]:
+    """Other optimizers whose runs met the target."""
+    from oracle.ask.optimizers import against
+
+    shown = ranking.estimate
+    return against(shown.model, shown.system, shown.options, asked.devices)
+
+
 def whole_answer(
-    ranking: Ranking, asked: argparse.Namespace, one: Training | None, found: Sequence[Tried]
-) -> dict[str, Any]:
+    ranking: Ranking, asked: argparse.Namespace, one: Training | None, found: Sequence[Tried],
+    others: Sequence[Rival] = (),
+) -> dict[str, Any]:  # fmt: skip
     """The ranking as data, with the whole training under each plan, and batches beside it."""
     said = ranking.to_dict(asked.everything)
     if one is not None:
@@ -124,12 +134,15 @@ def whole_answer(
             {"batch": each.batch, "plan": each.ranking.best, **each.training.to_dict()}
             for each in found
         ]
+    if others:
+        said["optimizers"] = [each.to_dict() for each in others]
     return said
 
 
 def run(asked: argparse.Namespace) -> Answer:
     from oracle.show.provenance import signed
     from oracle.show.text import ranking_text
+    from oracle.show.training import rivals
 
     as_runs_did(asked)
     found = tried(asked)
@@ -137,9 +150,11 @@ def run(asked: argparse.Namespace) -> Answer:
     one = found[0].training if found else best_training(ranking, asked)
     if not len(ranking) and (asked.form or "text") == "text":
         asked.enough = enough(asked)
+    others = beside(ranking, asked) if found else []
+    more = {"others": rivals(others)} if others else {}
     return formatted(
-        asked, lambda: ranking_text(ranking, asked, one, found),
-        lambda: signed(whole_answer(ranking, asked, one, found), asked),
+        asked, lambda: ranking_text(ranking, asked, one, found, more),
+        lambda: signed(whole_answer(ranking, asked, one, found, others), asked),
         lambda: ranking.rows(asked.everything), 0 if len(ranking) else 1,
         brief=("rank", *BRIEF, "probability_best"),
     )  # fmt: skip

@@ -20,7 +20,7 @@ from oracle.models.model import Floats, Model
 from oracle.models.shard import Array, Shard, product
 from oracle.network.collectives import Message
 from oracle.plan.plan import Plan
-from oracle.plan.strategies import Rule, Strategy
+from oracle.plan.strategies import Rule, Strategy, strategies
 from oracle.spec.optimizer import Kfac
 
 HELD = 4  # bytes of a factor's element, and of an inverse's
@@ -86,3 +86,9 @@ def rules(plan: Plan) -> Iterator[Rule]:
         if broken.any():
             what = f"K-FAC is defined for whole layers, of which `{axis.name}` leaves parts"
             yield Rule.never(broken, what)
+
+
+def undefined() -> list[str]:
+    """Strategies that leave no layer whole."""
+    two = np.full((1, 1), 2.0)
+    return [name for name, axis in strategies().items() if axis(two).cuts_layers().any()]

@@ -137,7 +137,9 @@ ANSWERS: dict[str, Schema] = {
         "fitting": COUNT, "slower": COUNT, "seed": COUNT, "tied": listed(TEXT),
         "riskier": listed(PLAN),
         "measure": maybe(record({"what": TEXT, "share": NUMBER}))},
-        {"batches": listed(record({"batch": COUNT, "plan": TEXT, **TRAINING}))}),
+        {"batches": listed(record({"batch": COUNT, "plan": TEXT, **TRAINING})),
+         "optimizers": listed(record({"optimizer": TEXT, "batch": COUNT,
+                                      "ahead_from": maybe(COUNT), **TRAINING}))}),
     "estimate": record(ESTIMATE),
     "explain": record({
         **ESTIMATE,

@@ -7,7 +7,7 @@ A figure carries a mark of where it comes from: `m` measured, `f` fitted to meas
 from __future__ import annotations
 
 import shlex
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -31,7 +31,7 @@ WORDS = ("measured", "fitted", "datasheet", "assumed", "counted")
 
 def ranking_text(
     ranking: Ranking, asked: Any = None, whole: Training | None = None,
-    batches: Sequence[Tried] = (),
+    batches: Sequence[Tried] = (), more: Mapping[str, str] | None = None,
 ) -> str:  # fmt: skip
     """The first screen: what is best, does it fit, how sure, why not the others, what next."""
     shown = ranking.estimate
@@ -53,6 +53,7 @@ def ranking_text(
         _fit(f"  rate      {rate(shown, 0)}"),
         *([] if whole is None else [_fit(f"  training  {ends(whole)}")]),
         *([_fit(f"  batches   {tried(batches)}")] if batches else []),
+        *(_fit(f"  {name:<9} {text}") for name, text in (more or {}).items()),
         _fit(f"  sure?     {_sure(ranking, likely)}"),
         *_faster(ranking),
         "",

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from oracle.ask.batches import Tried
+from oracle.ask.optimizers import Rival
 from oracle.run.target import Training
 from oracle.spec.units import show
 
@@ -30,6 +31,18 @@ def ends(one: Training) -> str:
     if length.beyond:
         text += f"; no run met it with a batch above {length.beyond:,.0f}"
     return text
+
+
+def rivals(found: Sequence[Rival]) -> str:
+    """Other optimizers that met the target: what each would take, and where it is done first."""
+    each = []
+    for one in found:
+        from_ = one.ahead_from
+        where = (f"done first on no number of devices up to {one.most:,}" if from_ is None
+                 else f"done first from {from_:,} devices on")  # fmt: skip
+        took = show(one.best.training.seconds, "s")
+        each.append(f"{one.best.optimizer} takes {took} at {one.best.batch:,}, {where}")
+    return "; ".join(each)
 
 
 def tried(found: Sequence[Tried]) -> str:
