@@ -70,7 +70,7 @@ TRAINING = {
     "ends": TEXT, "origin": TEXT, "steps": NUMBER, "epochs": maybe(NUMBER), "seconds": SECONDS,
     "low": SECONDS, "high": SECONDS, "device_hours": NUMBER, "critical_batch": maybe(NUMBER),
     "largest_batch": maybe(NUMBER), "money": maybe(NUMBER), "energy": maybe(NUMBER),
-    "carbon": maybe(NUMBER), "unknown": listed(TEXT),
+    "carbon": maybe(NUMBER), "evaluation": maybe(SECONDS), "unknown": listed(TEXT),
 }  # fmt: skip
 PLAN = record(
     {

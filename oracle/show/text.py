@@ -339,6 +339,7 @@ def estimate_text(shown: Estimate, row: int = 0, whole: Training | None = None) 
              f"{shown.options.precision}, {shown.options.optimizer_text}{_software(shown)}; "
              f"{origins(shown)}"),
         _fit(f"  {rate(shown, row)}"),
+        *([] if whole is None else [_fit(f"  training  {ends(whole)}")]),
     ]  # fmt: skip
     lines += [*_reads(shown, row), *said_otherwise(shown)]
     if shown.broken[row]:

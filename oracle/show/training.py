@@ -22,6 +22,7 @@ def ends(one: Training) -> str:
         f"{'for' if given else 'to'} {length.words}{epochs}"
         f"{'' if given else f' ({length.origin})'}, {one.device_hours:,.4g} device-hours"
     )
+    text += "" if not one.evaluation else f", {show(one.evaluation, 's')} of it evaluation"
     paid = one.costs
     text += "" if paid.money is None else f", {paid.money:,.0f} USD"
     text += "" if paid.energy is None else f", {paid.energy:,.4g} kWh"
