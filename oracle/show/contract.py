@@ -174,6 +174,14 @@ ANSWERS: dict[str, Schema] = {
              "counted": NUMBER})),
         "structure": listed(record(dict.fromkeys(
             ("level", "field", "spec", "file", "verdict", "source", "why"), TEXT)))}),
+    "convergence": record({
+        **MADE_BY, **FROM, "block": TEXT,
+        "convergence": listed(record({
+            "optimizer": TEXT, "target": TEXT, "epochs": maybe(NUMBER), "samples": maybe(NUMBER),
+            "critical_batch": maybe(NUMBER), "smallest": COUNT, "largest": COUNT,
+            "scatter": NUMBER, "runs": COUNT, "batches": COUNT, "among": maybe(NUMBER),
+            "left_out": listed(record({"batch": NUMBER, "error": NUMBER})),
+            "missed": listed(record({"batch": COUNT, "runs": COUNT}))}))}),
     "profile": record({
         **MADE_BY, **FROM,
         "runs": listed(record({
