@@ -70,7 +70,8 @@ TRAINING = {
     "ends": TEXT, "origin": TEXT, "steps": NUMBER, "epochs": maybe(NUMBER), "seconds": SECONDS,
     "low": SECONDS, "high": SECONDS, "device_hours": NUMBER, "critical_batch": maybe(NUMBER),
     "largest_batch": maybe(NUMBER), "money": maybe(NUMBER), "energy": maybe(NUMBER),
-    "carbon": maybe(NUMBER), "unknown": listed(TEXT),
+    "carbon": maybe(NUMBER), "energy_low": maybe(NUMBER), "energy_high": maybe(NUMBER),
+    "unknown": listed(TEXT),
 }  # fmt: skip
 PLAN = record(
     {
