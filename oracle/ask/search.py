@@ -36,6 +36,7 @@ from oracle.spec.system import System
 
 FIRST = 64  # products that are looked at before any is left out
 KEPT = 48  # products whose knobs are turned, the most promising
+BRIEFLY = 10  # likewise, in a brief search
 SCANNED = 12  # products whose numbers are scanned, of each axis that has some
 FEW = (1.0, 4.0)  # samples of a micro-batch that are tried of every product
 SIZES = (1.0, 2.0, 4.0, 8.0, 16.0)  # and of the promising
@@ -48,11 +49,13 @@ def recommend(
     model: Model, system: System, devices: int, batch: int, options: Options, *,
     only: Iterable[str] = (), without: Iterable[str] = (), top: int = 10,
     objective: str = "time", fastest: bool = False, risk: float = 0.05, lines: Any = None,
+    brief: bool = False,
 ) -> Ranking:  # fmt: skip
     """Rank every product of strategies that uses the devices at this global batch.
 
     A plan fits if it does with a probability of 1 - `risk`. Of plans within 1 % of the best the
-    simplest comes first, unless the `fastest` is wanted.
+    simplest comes first, unless the `fastest` is wanted. A `brief` search turns no knobs beyond
+    those that make a product fit: for questions that compare many machines.
     """
     options = replace(options, risk=risk)
     model = model.under(options.software.kernels)
@@ -68,8 +71,9 @@ def recommend(
     pools = []
     for count in counts:
         space = Space(model, count, batch, allowed, options.ideal, told)
-        pool = Candidates(space, system, options, objective, lines, top)
-        explore(pool, max(FIRST, top))
+        pool = Candidates(space, system, options, objective, lines, top,
+                          1.0 if brief else NO_RIVAL)  # fmt: skip
+        explore(pool, max(FIRST, top), brief)
         pools.append(pool)
     if not any(len(pool.rows) for pool in pools):
         hint = "allow more with --only, or drop --without"
@@ -83,12 +87,13 @@ def recommend(
     misses = sorted((each for each in found if not each.fits), key=lambda each: each.short)
     quickest = min(fitting, key=lambda each: each.least, default=None)
     least = np.inf if quickest is None else quickest.least
-    rivals = [each for each in fitting[top:RIVALS] if each.value < NO_RIVAL * least]
+    rivals = [each for each in fitting[top : 0 if brief else RIVALS]
+              if each.value < NO_RIVAL * least]  # fmt: skip
     risky = min((pool.riskier() for pool in pools), key=lambda each: each.value)
     dared = np.isfinite(risky.value) and risky.value < least * (1 - TIE)
     setting = "fastest" if fastest else "row"
     chosen = [
-        _plans(fitting[:top], setting), _plans(misses[:NEAREST]),
+        _plans(fitting[:top], setting), _plans([] if brief and fitting else misses[:NEAREST]),
         _plans([quickest] if quickest else [], "fastest"), _plans(rivals, setting),
         _plans([risky] if dared else []),
     ]  # fmt: skip
@@ -117,7 +122,7 @@ def _simplest_first(fitting: list[Representative]) -> list[Representative]:
     return [first, *(each for each in fitting if each is not first)]
 
 
-def explore(pool: Candidates, first: int) -> None:
+def explore(pool: Candidates, first: int, brief: bool = False) -> None:
     """Fill a pool with the candidates that are worth looking at, the `first` of least work."""
     space = pool.space
     usual = space.usual(space.products())
@@ -129,9 +134,11 @@ def explore(pool: Candidates, first: int) -> None:
     for some in (quick & ~waits, quick & waits):
         _look(pool, usual[some])
     _look(pool, pool.rivals(usual[~quick]))
-    kept = _promising(pool, KEPT)
+    kept = _promising(pool, BRIEFLY if brief else KEPT)
     if len(kept):
         pool.add(_spared(space, space.usual(kept)))
+    if brief:
+        return
     _scan(pool)
     climb(pool)
 

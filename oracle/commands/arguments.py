@@ -233,6 +233,13 @@ def length_arguments(parser: argparse.ArgumentParser) -> None:
     running_arguments(parser)
 
 
+def limit_arguments(parser: argparse.ArgumentParser) -> None:
+    """What a whole training may take."""
+    parser.add_argument("--within", metavar="T", help="of time: 7d, 12h, 45min")
+    parser.add_argument("--budget", action="append", default=[], metavar="B",
+                        help="1MUSD, 500MWh, 30tCO2, 20k device-hours; several times")  # fmt: skip
+
+
 def many(text: str) -> float:
     """A large number with a letter behind it: 300B, 15T."""
     found = re.fullmatch(r"([0-9]{1,15}(?:\.[0-9]{1,6})?(?:e[0-9]{1,2})?)\s*([kKMGBT]?)", text)

@@ -67,7 +67,7 @@ class Limits:
     @classmethod
     def of(cls, within: str | float | None = None, budgets: Iterable[str] = ()) -> Limits:
         """`7d`, and any of `1MUSD`, `500MWh`, `30tCO2`, `20k device-hours`."""
-        limits = {}
+        limits: dict[str, float] = {}
         for text in budgets:
             kind, value = budget(text)
             limits[kind] = min(value, limits.get(kind, math.inf))
@@ -125,7 +125,7 @@ def words(name: str, value: float) -> str:
     if name in ("within", "time"):
         return show(value, "s")
     if name == "money":
-        return f"{value:,.0f} USD" if value >= 10 else f"{value:.3g} USD"
+        return f"{value:,.0f} USD" if value >= 100 else f"{value:.3g} USD"
     if name == "energy":
         return f"{value / 1000:,.4g} MWh" if value >= 1e4 else f"{value:,.4g} kWh"
     if name == "carbon":

@@ -125,6 +125,13 @@ FITTED = record({
         "ranks": listed(COUNT), "sizes": listed(BYTES), "uncertainty": named(NUMBER)})),
     "notes": listed(TEXT),
 })  # fmt: skip
+SETUP = record(
+    {"system": TEXT, "software": TEXT, "devices": COUNT, "batch": COUNT, "plan": TEXT,
+     "step": SECONDS, "memory": BYTES, "within_limits": YES, "over": named(maybe(NUMBER)),
+     "probability_within": SHARE,
+     "price": maybe(record({"usd_per_hour": NUMBER, "source": TEXT})), **TRAINING},
+    {"rank": COUNT, "front": YES},
+)  # fmt: skip
 BY_ROOF = dict.fromkeys(("compute", "memory", "network", "storage"), SECONDS)
 ROOFED = record({
     "name": TEXT, "kind": TEXT, "shape": TEXT, "count": COUNT, "seconds": SECONDS, "flop": NUMBER,
@@ -150,6 +157,14 @@ ANSWERS: dict[str, Schema] = {
         "better_knobs": maybe(TEXT), "rivals": listed(record({"plan": TEXT, "seconds": SECONDS})),
         "flips": listed(record({"cause": TEXT, "factor": NUMBER, "winner": TEXT, "loser": TEXT})),
         "measure": maybe(record({"what": TEXT, "share": NUMBER}))}, {"roofline": listed(ROOFED)}),
+    "choose": record({
+        **MADE_BY, **FROM, "options": SET, "model": TEXT, "objective": TEXT,
+        "limits": named(maybe(NUMBER)), "setups": listed(SETUP), "front": listed(SETUP),
+        "misses": listed(SETUP), "unpriced": listed(SETUP),
+        "skipped": listed(record({"system": TEXT, "software": TEXT, "devices": COUNT,
+                                  "why": TEXT})),
+        "changes": listed(record({"cause": TEXT, "system": TEXT, "factor": NUMBER,
+                                  "value": maybe(NUMBER), "winner": TEXT}))}),
     "sweep": record({**MADE_BY, **FROM, "options": SET, "rows": listed(record(ROW))}),
     "calibrate": record({
         **MADE_BY, **FROM, "system": TEXT,

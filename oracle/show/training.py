@@ -6,6 +6,7 @@ from collections.abc import Sequence
 
 from oracle.ask.batches import Tried
 from oracle.run.costs import Costs
+from oracle.run.limits import words
 from oracle.run.target import Training
 from oracle.spec.units import show
 
@@ -34,9 +35,9 @@ def paid(found: Costs) -> list[str]:
     """What is known of `1,200 USD`, `5,000 kWh`, `0.3 t CO₂`; `≤` where nobody measured idling."""
     most = "≤ " if "device.power.idle" in found.unknown else ""
     return [
-        *([] if found.money is None else [f"{found.money:,.0f} USD"]),
-        *([] if found.energy is None else [f"{most}{found.energy:,.4g} kWh"]),
-        *([] if found.carbon is None else [f"{most}{found.carbon / 1000:,.3g} t CO₂"]),
+        *([] if found.money is None else [words("money", found.money)]),
+        *([] if found.energy is None else [most + words("energy", found.energy)]),
+        *([] if found.carbon is None else [most + words("carbon", found.carbon)]),
     ]
 
 
