@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from oracle.ask import search
 from oracle.ask.largest import largest_batch
+from oracle.ask.spending import PAID
 from oracle.models.model import model as load_model
 from oracle.plan.plan import Plan
 from oracle.predict.defaults import options_for, room_for
@@ -152,8 +153,8 @@ def recommend(
     _check_batch(batch)
     if not 0 < risk < 1:
         raise refusal("options", f"a risk of {risk:g}", "between 0 and 1, e.g. 0.05")
-    if objective not in ("time", "cost", "memory"):
-        raise refusal("options", f"unknown objective `{objective}`", "time, cost or memory")
+    if objective not in (known := ("time", "cost", "memory", *PAID)):
+        raise refusal("options", f"unknown objective `{objective}`", f"one of {', '.join(known)}")
     if devices < 1:
         raise refusal("options", f"{devices} devices", "a whole number from 1 on")
     where = where.of_size(devices, grow)

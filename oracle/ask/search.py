@@ -20,10 +20,12 @@ from typing import Any
 
 import numpy as np
 
+from oracle.ask import spending
 from oracle.ask.candidates import NO_RIVAL, TIE, Candidates, Representative
 from oracle.ask.climb import changed, climb
 from oracle.ask.ranking import Ranking
 from oracle.ask.space import Floats, Space
+from oracle.ask.spending import PAID
 from oracle.models.model import Model
 from oracle.plan import launchable
 from oracle.plan.mesh import distinct
@@ -57,6 +59,13 @@ def recommend(
     simplest comes first, unless the `fastest` is wanted. A `brief` search turns no knobs beyond
     those that make a product fit: for questions that compare many machines.
     """
+    if objective in PAID:
+        spending.known(system, objective)
+        found = recommend(
+            model, system, devices, batch, options, only=only, without=without,
+            top=max(top, spending.LOOKED_AT), objective="cost", risk=risk, lines=lines, brief=brief,
+        )  # fmt: skip
+        return spending.ranked(found, objective, top)
     options = replace(options, risk=risk)
     model = model.under(options.software.kernels)
     told = None if options.any_plan or options.ideal else options.software
@@ -78,13 +87,13 @@ def recommend(
     if not any(len(pool.rows) for pool in pools):
         hint = "allow more with --only, or drop --without"
         raise refusal("plans", "no strategy is left to choose from", hint, "E112")
-    found = [each for pool in pools for each in pool.settings()]
-    fitting = sorted((each for each in found if each.fits), key=lambda each: each.value)
+    every = [each for pool in pools for each in pool.settings()]
+    fitting = sorted((each for each in every if each.fits), key=lambda each: each.value)
     if fastest:
         fitting.sort(key=lambda each: each.least)
     elif objective == "time":
         fitting = _simplest_first(fitting)
-    misses = sorted((each for each in found if not each.fits), key=lambda each: each.short)
+    misses = sorted((each for each in every if not each.fits), key=lambda each: each.short)
     quickest = min(fitting, key=lambda each: each.least, default=None)
     least = np.inf if quickest is None else quickest.least
     rivals = [each for each in fitting[top : 0 if brief else RIVALS]
@@ -99,11 +108,11 @@ def recommend(
     ]  # fmt: skip
     ends = np.cumsum([0, *map(len, chosen)]).tolist()
     plans = [plan for some in chosen for plan in some]
-    every = estimate(model, system, plans, batch, options, lines)
-    shown, missed, first, others, riskier = (every.take(range(*at)) for at in pairwise(ends))
+    table = estimate(model, system, plans, batch, options, lines)
+    shown, missed, first, others, riskier = (table.take(range(*at)) for at in pairwise(ends))
     slower = sum(pool.slower for pool in pools)
     return Ranking(
-        shown, missed, len(found), len(fitting), objective, devices, batch, first, others, riskier,
+        shown, missed, len(every), len(fitting), objective, devices, batch, first, others, riskier,
         slower,
     )  # fmt: skip
 

@@ -289,8 +289,10 @@ def batch_of(asked: argparse.Namespace, plan: str) -> int:
 
 def objective_argument(parser: argparse.ArgumentParser) -> None:
     """What a ranking is by."""
-    parser.add_argument("--objective", choices=["time", "cost", "memory"], default="time",
-                        metavar="X", help="time, cost (device-seconds) or memory")  # fmt: skip
+    known = ["time", "cost", "memory", "money", "energy", "carbon"]
+    parser.add_argument("--objective", choices=known, default="time", metavar="X",
+                        help="time, cost (device-seconds), "
+                        "memory, money, energy or carbon")  # fmt: skip
 
 
 def prediction_options(asked: argparse.Namespace) -> dict[str, Any]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import shlex
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from oracle.ask.choose import Choice
@@ -12,6 +12,7 @@ from oracle.ask.turning import MOST, Change
 from oracle.predict.rates import tokens as tokens_of
 from oracle.run.costs import price_source
 from oracle.run.limits import Limits, words
+from oracle.run.target import Training
 from oracle.show.terminal import width
 from oracle.show.text import _fit as fit
 from oracle.show.training import paid
@@ -128,11 +129,35 @@ def _short(value: float) -> str:
 
 
 def missing(one: Setup) -> str:
-    """`64 of dgx-h100: 31.2 day, 1.04 times within`."""
-    said = [f"{'unknown ' + name if ratio is None else f'{ratio:.3g} times {_limit(name)}'}"
-            for name, ratio in one.over.items()]  # fmt: skip
+    """`64 of dgx-h100: 31.2 day, 1.04 times the time`."""
     place = f"{one.devices} of {one.system.name}"
-    return f"{place}: {show(one.training.seconds, 's')}, {' and '.join(said)}"
+    return f"{place}: {show(one.training.seconds, 's')}, {over_text(one.over)}"
+
+
+def over_text(over: Mapping[str, float | None]) -> str:
+    """`1.04 times the time and the money not known`."""
+    return " and ".join(
+        f"{_limit(name)} not known" if ratio is None else f"{ratio:.3g} times {_limit(name)}"
+        for name, ratio in over.items()
+    )
+
+
+def kept_text(one: Training, limits: Limits) -> str:
+    """Whether the best plan's training keeps to its limits, in a line of a ranking."""
+    over = limits.over(one)
+    if over:
+        return f"  limits    over: {over_text(over)}; `oracle choose` looks at other devices"
+    return f"  limits    kept with a probability of {limits.probability(one):.0%}"
+
+
+def front_text(choice: Choice) -> str:
+    """What fewer devices take, in a line of a ranking: `8: 4.4 h, 35 device-hours; 16: …`."""
+    each = [f"{one.devices} (batch {one.batch:,}): {show(one.training.seconds, 's')}, "
+            f"{_short(one.training.device_hours)} device-hours"
+            for one in reversed(choice.front)]  # fmt: skip
+    most = 4
+    some = each if len(each) <= most else [each[0], each[len(each) // 2], each[-1]]
+    return f"  fewer     {'; '.join(some) or 'no other number keeps to the limits'}"
 
 
 def _limit(name: str) -> str:

@@ -82,7 +82,8 @@ PLAN = record(
         "memory": record(HELD, {"cached": BYTES, "low": BYTES, "high": BYTES}),
         "origin": record(dict.fromkeys(("forward", "backward", "update", "memory"), ORIGIN)),
     },
-    {"training": record(TRAINING), "probability_best": SHARE, "fits": SHARE, "batch": COUNT,
+    {"training": record(TRAINING, {"over": named(maybe(NUMBER)), "probability_within": SHARE}),
+     "probability_best": SHARE, "fits": SHARE, "batch": COUNT,
      "samples_per_second": NUMBER,
      "rates": record({
          "samples_per_second": NUMBER, "samples_per_second_device": NUMBER,
@@ -141,11 +142,13 @@ ROOFED = record({
 })  # fmt: skip
 ANSWERS: dict[str, Schema] = {
     "recommend": record({
-        **ESTIMATE, "objective": {"enum": ["time", "cost", "memory"]}, "tried": COUNT,
+        **ESTIMATE, "tried": COUNT,
+        "objective": {"enum": ["time", "cost", "memory", "money", "energy", "carbon"]},
         "fitting": COUNT, "slower": COUNT, "seed": COUNT, "tied": listed(TEXT),
         "riskier": listed(PLAN),
         "measure": maybe(record({"what": TEXT, "share": NUMBER}))},
-        {"batches": listed(record({"batch": COUNT, "plan": TEXT, **TRAINING}))}),
+        {"batches": listed(record({"batch": COUNT, "plan": TEXT, **TRAINING})),
+         "front": listed(SETUP)}),
     "estimate": record(ESTIMATE),
     "explain": record({
         **ESTIMATE,
