@@ -16,11 +16,11 @@ from oracle.predict.rates import tokens as tokens_of
 from oracle.run.convergence import Law
 from oracle.run.costs import Costs, costs
 from oracle.run.evaluation import evaluated
+from oracle.run.power import load_of
 from oracle.spec.convergence import Convergence
 from oracle.spec.document import refusal
 from oracle.spec.doubt import NINETY
 
-AT_WORK = ("forward", "backward", "update", "recompute")  # parts in which devices compute
 ELSEWHERE = math.log(2) / NINETY  # 1σ of what one optimizer's runs say of another: a factor of 2
 
 
@@ -60,6 +60,7 @@ class Training:
             "largest_batch": one.beyond,
             **{name: getattr(self.costs, name) for name in ("money", "energy", "carbon")},
             "evaluation": self.evaluation,
+            "energy_low": self.costs.energy_low, "energy_high": self.costs.energy_high,
             "unknown": [*self.costs.unknown, *unevaluated],
         }  # fmt: skip
 
@@ -142,9 +143,8 @@ def training(shown: Estimate, row: int, length: Length) -> Training:
     own = NINETY * length.deviation
     down, up = math.hypot(low, own), math.hypot(high, own)
     devices = float(shown.devices[row])
-    busy = sum(float(shown.compute[part][row]) for part in AT_WORK) / mid
     return Training(
         length, seconds, seconds * math.exp(-down), seconds * math.exp(min(up, 50.0)),
-        seconds * devices / 3600, costs(shown.system, devices, seconds, min(busy, 1.0)),
+        seconds * devices / 3600, costs(shown.system, devices, seconds, load_of(shown, row)),
         tested,
     )  # fmt: skip

@@ -7,7 +7,7 @@ A figure carries a mark of where it comes from: `m` measured, `f` fitted to meas
 from __future__ import annotations
 
 import shlex
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -26,12 +26,16 @@ from oracle.show.training import ends, tried
 from oracle.spec.units import show
 
 SCREEN = 24  # lines of the first one
+SUPERLATIVES = {
+    "time": "fastest", "cost": "cheapest", "memory": "leanest", "money": "cheapest",
+    "energy": "of\u00a0least\u00a0energy", "carbon": "of\u00a0least\u00a0carbon",
+}  # fmt: skip
 WORDS = ("measured", "fitted", "datasheet", "assumed", "counted")
 
 
 def ranking_text(
     ranking: Ranking, asked: Any = None, whole: Training | None = None,
-    batches: Sequence[Tried] = (), more: Mapping[str, str] | None = None,
+    batches: Sequence[Tried] = (), also: Sequence[str] = (),
 ) -> str:  # fmt: skip
     """The first screen: what is best, does it fit, how sure, why not the others, what next."""
     shown = ranking.estimate
@@ -53,7 +57,7 @@ def ranking_text(
         _fit(f"  rate      {rate(shown, 0)}"),
         *([] if whole is None else [_fit(f"  training  {ends(whole)}")]),
         *([_fit(f"  batches   {tried(batches)}")] if batches else []),
-        *(_fit(f"  {name:<9} {text}") for name, text in (more or {}).items()),
+        *map(_fit, also),
         _fit(f"  sure?     {_sure(ranking, likely)}"),
         *_faster(ranking),
         "",
@@ -109,7 +113,7 @@ def said_otherwise(shown: Estimate) -> list[str]:
 
 
 def _superlative(ranking: Ranking) -> str:
-    return {"time": "fastest", "cost": "cheapest", "memory": "leanest"}[ranking.objective]
+    return SUPERLATIVES[ranking.objective]
 
 
 def _head(shown: Estimate, ranking: Ranking) -> str:
