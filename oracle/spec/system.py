@@ -14,7 +14,7 @@ from typing import Annotated
 
 from oracle.spec.device import Device
 from oracle.spec.document import refusal, suggest
-from oracle.spec.running import Reliability
+from oracle.spec.running import Checkpoint, Reliability
 from oracle.spec.schema import Between, Clash, Count, Ratio
 from oracle.spec.storage import Host, Storage
 from oracle.spec.units import Bytes, BytesPerSecond, Emission, Seconds, Watt
@@ -205,6 +205,7 @@ class System:
     storage: Storage | None = None
     host: Host | None = None  # of one node
     reliability: Reliability | None = None
+    checkpoint: Checkpoint | None = None
     node_power: Watt | None = None  # of one node, beside its devices
     pue: Annotated[float, Between(1, 3)] | None = None  # what a site draws by what machines do
     grid: Emission | None = None  # of CO₂, for its electricity
