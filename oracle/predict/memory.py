@@ -21,6 +21,7 @@ from oracle.models.shard import Array, Shard
 from oracle.plan.plan import Plan
 from oracle.plan.schedule import most_in_flight, most_unfinished
 from oracle.plan.stages import Stages
+from oracle.predict import second_order
 from oracle.predict.played import orders
 from oracle.predict.workload import Workload
 from oracle.spec.device import Device
@@ -95,6 +96,8 @@ def held(load: Workload, plan: Plan, same: Array, device: Device, options: Optio
         "gradients": load.held("graded") * said.exchange.buffer(precision) * graded_here,
         "optimizer": load.held("stated", slots) * state_here,
     }
+    if options.optimizer == "kfac":
+        fixed["optimizer"] = fixed["optimizer"] + second_order.held(load, options)
     # beside the device gradients are fp32, of what is renewed there
     beside = load.held("stored") * width * (1 - weights_here) + (
         load.held("stated", shard.beside) * (1 - state_here)
@@ -113,6 +116,8 @@ def held(load: Workload, plan: Plan, same: Array, device: Device, options: Optio
     taken = load.held("stated") * said.state.updating(precision) * updated_here
     buffers = ahead * _gathered(load, trained=True) * said.exchange.buffer(precision) + copies
     buffers = buffers + spread(_buckets(load.plan, stages.total(shard.learned), options))
+    if options.optimizer == "kfac":
+        buffers = buffers + second_order.unfolded(load)
     nothing = np.zeros((1, stages.p))
     moments = [
         {"activations": activations, "workspace": _worst(transient * loss, stages)[alike],
