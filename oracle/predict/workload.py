@@ -152,14 +152,14 @@ def split(model: Model, plan: Plan, options: Options) -> Shard:
             summed=software.exchange.buffer(precision),
             wire=software.exchange.sent(precision),
             gathered=software.gather.sent(precision), turned=software.tensor.sent(precision),
-            slots=slots(model, options), beside=beside(model, options),
+            slots=slots_of(model, options), beside=beside(model, options),
         )  # fmt: skip
     for axis in sorted(plan.lean, key=lambda axis: axis.nearness):
         shard = axis.split(shard)
     return shard
 
 
-def slots(model: Model, options: Options) -> Array:
+def slots_of(model: Model, options: Options) -> Array:
     """Bytes of a weight's optimizer state, by row, its fp32 copy beside 16-bit weights included."""
     state, precision = options.software.state, options.precision
     moment = MOMENT_BYTES.get(options.optimizer, state.moment(precision))
@@ -169,7 +169,7 @@ def slots(model: Model, options: Options) -> Array:
 def beside(model: Model, options: Options) -> Array:
     """Bytes of a weight's optimizer state and fp32 copy where the host renews it."""
     master = options.software.state.master(options.precision)
-    return slots(model, options) + (0.0 if master else 4.0)
+    return slots_of(model, options) + (0.0 if master else 4.0)
 
 
 def values_of(model: Model, optimizer: str) -> Array:
