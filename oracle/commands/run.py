@@ -73,7 +73,7 @@ def read(one: Any) -> str:
 
 def run(asked: argparse.Namespace) -> Answer:
     need_torch()
-    from oracle.executor.run import PlanRun
+    from oracle.executor.plan_run import PlanRun
     from oracle.executor.run import run as execute
     from oracle.show.provenance import stamped
     from oracle.spec.units import show

@@ -1,0 +1,91 @@
+"""Ranks that are started again after a failure, and when it was noticed."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from oracle.executor.checkpointing import folder as checkpoints
+from oracle.executor.checkpointing.keeping import Keeping, refuse_failures, refuse_folder
+from oracle.executor.faults import RankFault
+from oracle.executor.launch import FAILED, Outcome, Say
+from oracle.executor.plan_run import DTYPES, PlanRun
+from oracle.executor.question import Question, differences
+from oracle.models.model import model
+from oracle.spec.document import refusal
+from oracle.spec.options import SLOTS
+
+WIDTHS = {"float32": 4, "float64": 8, "bfloat16": 2, "float16": 2}
+Start = Callable[[int, Sequence[Mapping[str, Any]]], Outcome]
+
+
+def started_again(
+    start: Start, fail: Sequence[Mapping[str, Any]], say: Say
+) -> tuple[Outcome, list[dict[str, Any]]]:
+    """Start ranks, again after each planted failure; the last outcome, and all failures."""
+    left = sorted((dict(one) for one in fail), key=lambda one: int(one["step"]))
+    failures: list[dict[str, Any]] = []
+    while True:
+        began = time.time()
+        outcome = start(len(failures), left)
+        fault = outcome.fault
+        due = _planted(left, fault)
+        if outcome.code != FAILED or fault is None or due is None:
+            return outcome, failures
+        failures.append(due | {"began": began, "noticed": fault.when, "ended": time.time(),
+                               "where": fault.where})  # fmt: skip
+        left.remove(due)
+        say(f"rank {fault.rank} died at {fault.where}, as was asked; all ranks start again")
+
+
+def _planted(left: Sequence[dict[str, Any]], fault: RankFault | None) -> dict[str, Any] | None:
+    """The failure that was planted where this one came."""
+    if fault is None or fault.kind != "killed":
+        return None
+    return next((one for one in left if one["rank"] == fault.rank), None)
+
+
+def state_bytes(job: PlanRun) -> float:
+    """Bytes of weights and optimizer state, each element once."""
+    return model(job.model).parameters * WIDTHS[DTYPES[job.precision]] * (1 + SLOTS[job.optimizer])
+
+
+def refuse_checkpoints(
+    jobs: Sequence[PlanRun], asked: Sequence[Question], ranks: int, backend: str, joined: bool
+) -> None:
+    """Raise, before a rank starts, for checkpoints that cannot be kept or gone on from."""
+    for job in jobs:
+        refuse_failures(job.fail, job.checkpoint, job.steps, joined)
+    kept = [job for job in jobs if job.checkpoint]
+    if not kept:
+        return
+    if len(jobs) > 1:
+        raise refusal("options", "checkpoints are kept of one plan at a time", "one --plan")
+    (job,) = kept
+    if asked[0].get("replay"):
+        raise refusal("options", "--replay trains nothing that could be kept", "one of them")
+    how = Keeping(**(job.checkpoint or {}))
+    folder = Path(how.folder)
+    refuse_folder(folder, (how.keep + 1) * state_bytes(job))
+    _refuse_others(job, how, folder, ranks, backend)
+
+
+def _refuse_others(job: PlanRun, how: Keeping, folder: Path, ranks: int, backend: str) -> None:
+    """Raise where the checkpoints that lie there are not those of this training."""
+    found, passed = checkpoints.newest(folder)
+    if found is None:
+        if passed:
+            hint = "another folder begins anew"
+            raise refusal(str(folder), f"no checkpoint is whole: {'; '.join(passed)}", hint)
+        return
+    if not how.resume:
+        what = f"it has a checkpoint of step {found['step']}"
+        raise refusal(str(folder), what, "--resume goes on from it; another folder begins anew")
+    if changed := differences(found["question"], job.state_question(ranks, backend)):
+        what = f"its checkpoints are of another training: {'; '.join(changed)}"
+        raise refusal(str(folder), what, "another folder begins anew")
+    if int(found["step"]) > job.steps:
+        what = f"its newest checkpoint is of step {found['step']}, beyond --steps {job.steps}"
+        raise refusal(str(folder), what, f"--steps {found['step'] + 1} or more")
