@@ -8,6 +8,7 @@ job         the answer of `import job`
 calibrate_run   that of `calibrate run`
 machine     the answers of `measure machine` and `measure kernels`
 reading     samples that verbs read for real: which, from where, how
+checkpointing   checkpoints that a real training keeps, failures that it is given
 launching   ranks on this machine: the options, and how they end
 shells      completions for shells, and the manual page
 recommend estimate explain sweep report plot specs import_ export measure calibrate run compare

@@ -59,7 +59,7 @@ def run(
         return launch("oracle.executor.run:task", arguments, parts, ranks=ranks, timeout=timeout,
                       say=say, host=host, backend=backend)  # fmt: skip
 
-    outcome, again = started_again(start, wanted[0].fail, say)
+    outcome, again = started_again(start, wanted[0].fail, parts, say)
     found = list(measured.join(parts, size, outcome.complete, again)) if outcome.leads else []
     if outcome.leads and found:
         measured.write(out, found)

@@ -22,20 +22,19 @@ Start = Callable[[int, Sequence[Mapping[str, Any]]], Outcome]
 
 
 def started_again(
-    start: Start, fail: Sequence[Mapping[str, Any]], say: Say
+    start: Start, fail: Sequence[Mapping[str, Any]], parts: Path, say: Say
 ) -> tuple[Outcome, list[dict[str, Any]]]:
     """Start ranks, again after each planted failure; the last outcome, and all failures."""
     left = sorted((dict(one) for one in fail), key=lambda one: int(one["step"]))
     failures: list[dict[str, Any]] = []
     while True:
-        began = time.time()
         outcome = start(len(failures), left)
         fault = outcome.fault
         due = _planted(left, fault)
         if outcome.code != FAILED or fault is None or due is None:
             return outcome, failures
-        failures.append(due | {"began": began, "noticed": fault.when, "ended": time.time(),
-                               "where": fault.where})  # fmt: skip
+        attempt = max(int(each.name.rpartition("-")[2]) for each in parts.glob("attempt-*"))
+        failures.append(due | {"noticed": fault.when, "ended": time.time(), "attempt": attempt})
         left.remove(due)
         say(f"rank {fault.rank} died at {fault.where}, as was asked; all ranks start again")
 

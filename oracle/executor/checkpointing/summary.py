@@ -55,21 +55,24 @@ def summary(
     whole = records.of_all_ranks(parts, size)
     found = {key.removeprefix(f"{run}/"): of for key, of in whole.items()
              if key.startswith(f"{run}/")}  # fmt: skip
-    dead = {}
-    for rank in range(size):
-        for one in records.lines(parts / f"rank-{rank:05d}.jsonl"):
-            if one.get("key", "").startswith(f"{run}/dies "):
-                dead[int(one["key"].rpartition(" ")[2])] = one
-    last = sorted(dead)[len(dead) - len(again) :] if again else []
-    failures = tuple(_failure(found, number, dead[number], one)
-                     for number, one in zip(last, again, strict=False))  # fmt: skip
-    each = sorted(_checkpoints(found), key=lambda one: one["at"])
-    return Recovery(_all(how, each), failures, _goodput(found, each, failures))
+    failures = tuple(_failure(found, _dies(parts, run, one), one) for one in again)
+    begun = [int(key.removeprefix("begin ")) for key in found if key.startswith("begin ")]
+    # an earlier run may have left results, which this one went on from
+    since = again[0]["attempt"] if again else max(begun, default=0)
+    each = sorted(_checkpoints(found, since), key=lambda one: one["at"])
+    return Recovery(_all(how, each), failures, _goodput(found, each, failures, since))
 
 
-def _checkpoints(found: Records) -> Iterator[dict[str, Any]]:
+def _dies(parts: Path, run: str, one: Mapping[str, Any]) -> Mapping[str, Any]:
+    """The last words of the rank that died."""
+    key = f"{run}/dies {one['attempt']}"
+    lines = records.lines(parts / f"rank-{one['rank']:05d}.jsonl")
+    return next(line for line in lines if line.get("key") == key)
+
+
+def _checkpoints(found: Records, since: int) -> Iterator[dict[str, Any]]:
     for key, of in found.items():
-        if key.startswith("checkpoint "):
+        if key.startswith("checkpoint ") and int(key.split()[1]) >= since:
             yield {"step": of[0]["step"], "at": of[0]["at"],
                    "bytes": sum(rank["bytes"] for rank in of),
                    "pieces": sum(rank["pieces"] for rank in of),
@@ -95,10 +98,9 @@ def _begun(found: Records, attempt: int, step: int) -> float | None:
     return None
 
 
-def _failure(
-    found: Records, attempt: int, died: Mapping[str, Any], one: Mapping[str, Any]
-) -> dict[str, Any]:
+def _failure(found: Records, died: Mapping[str, Any], one: Mapping[str, Any]) -> dict[str, Any]:
     """A failure, from the death of a rank until the first step after it."""
+    attempt = one["attempt"]
     known = {"rank": one["rank"], "step": one["step"], "at": one["at"],
              "detection": one["noticed"] - died["at"]}  # fmt: skip
     after = found.get(f"begin {attempt + 1}")
@@ -122,15 +124,17 @@ def _failure(
 
 
 def _goodput(
-    found: Records, each: Sequence[Mapping[str, Any]], failures: Sequence[Mapping[str, Any]]
-) -> dict[str, float]:
+    found: Records, each: Sequence[Mapping[str, Any]], failures: Sequence[Mapping[str, Any]],
+    since: int,
+) -> dict[str, float]:  # fmt: skip
     """Where the seconds of the whole training went."""
     kept: dict[int, float] = {}
+    stamps = []
     for key, of in found.items():  # of a step that was done twice the last counts
-        if named := re.fullmatch(r"(again \d+ )?step (\d+)", key):
+        named = re.fullmatch(r"(again \d+ )?step (\d+)", key)
+        if named and of[0]["start"] >= since:
             kept[int(named[2])] = max(rank["seconds"] for rank in of)
-    stamps = [rank["at"] for key, of in found.items() if re.fullmatch(r"step \d+", key)
-              for rank in of]  # fmt: skip
+            stamps.append(min(rank["at"] for rank in of))
     if "end" not in found or not stamps:
         return {}
     seconds = max(rank["at"] for rank in found["end"]) - min(stamps)
@@ -141,5 +145,5 @@ def _goodput(
         "detection": sum(one["detection"] for one in failures),
         "restart": sum(one.get("restart", 0.0) for one in failures),
     }
-    return {"seconds": seconds, **parts, "other": seconds - sum(parts.values()),
-            "share": parts["progress"] / seconds}  # fmt: skip
+    rest = {"other": seconds - sum(parts.values()), "share": parts["progress"] / seconds}
+    return {"seconds": seconds, "steps": len(kept), **parts, **rest}

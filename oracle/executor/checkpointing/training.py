@@ -52,6 +52,8 @@ def trained(
             _kept(rank, name, start, saver.finish())
             return False
         began = time.time()
+        if saver.thread and not saver.thread.is_alive():
+            _kept(rank, name, start, saver.finish())
         _arm(rank, name, job, steps, saver, step, (start, began))
         said, ended = timed(rank, steps, step, ended)
         if step > 0:
