@@ -5,6 +5,7 @@ from pathlib import Path
 
 import torch
 import torch.distributed as dist
+from checkpoint_damage import damage
 
 from oracle.executor.checkpointing.keeping import Keeping
 from oracle.executor.checkpointing.loader import restore
@@ -73,11 +74,20 @@ def one(rank, case, folder):
     dist.barrier()
     again = trainer_of(rank, case, seed=9)  # other weights, until they are read back
     torch.manual_seed(rank.rank)
+    if case.get("damage"):  # of a later one, which must not be taken
+        train(trainer, case, range(9, 10))
+        kept += [*saver.save(9), *saver.finish()]
+        dist.barrier()
+        if rank.rank == 0:
+            damage(sorted((folder / "step-00000009").glob("*.state"))[-1])
+        dist.barrier()
+        trainer = trainer_of(rank, case, seed=3)
+        train(trainer, case, range(BEFORE + AFTER))
     step, load = restore(rank, again, folder, Throttle())
     same = train(again, case, range(BEFORE, BEFORE + AFTER)) == losses
     pairs = list(zip(state(trainer), state(again), strict=True))
     return {
         "step": step, "same": same and all(torch.equal(a, b) for a, b in pairs),
         "trained": bool(losses), "bytes": kept[0]["bytes"], "read": load["bytes"],
-        "kept": len(kept),
+        "kept": len(kept), "passed": load["passed"],
     }  # fmt: skip

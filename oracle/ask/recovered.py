@@ -1,6 +1,9 @@
 """Checkpoints and failures of a real training beside what is predicted of them.
 
-Bytes are those of the model's weights and optimizer state. The time of the whole training is walked
+    bytes = parameters · width · (1 + slots of the optimizer)
+
+Seconds are those of writing them to the system's shared files, or to a node's own disks where the
+folder lay on such; unknown where no system is named. The time of the whole training is walked
 through with the seconds that a step, a checkpoint and a restart were measured to take, so that it
 says whether they add up as `oracle.run` adds them.
 """
@@ -8,38 +11,71 @@ says whether they add up as `oracle.run` adds them.
 from __future__ import annotations
 
 import statistics
+from collections.abc import Mapping
 from typing import Any
 
 from oracle.executor.checkpointing.restart import state_bytes
+from oracle.executor.disk import SHARED
 from oracle.executor.measured import Measurement
 from oracle.executor.plan_run import PlanRun
-from oracle.run.interrupted import Failure, interrupted
+from oracle.predict.reading import machine_of
+from oracle.run.interrupted import Failure, Interrupted, interrupted
+from oracle.spec.system import System
+from oracle.storage import checkpoint
 
-BANDWIDTH = "a measured bandwidth of what the folder lies on: `--system`"
 
-
-def recovered(one: Measurement, job: PlanRun) -> dict[str, Any]:
+def recovered(one: Measurement, job: PlanRun, where: System | None = None) -> dict[str, Any]:
     """What is predicted of one training's checkpoints and failures; unknown where nobody says."""
     found = one.recovery
     if found is None or not found.checkpoints.get("seconds"):
         return {}
-    kept, goodput = found.checkpoints, found.goodput
-    said: dict[str, Any] = {"bytes": state_bytes(job), "seconds": None, "unknown": [BANDWIDTH]}
-    if not goodput:
-        return said
-    took = kept["seconds"]
-    stops = took["copy"] if kept["way"] == "async" else took["blocking"]
-    each = [failure["detection"] + failure["restart"] for failure in found.failures
+    kept, nbytes = found.checkpoints, state_bytes(job)
+    said: dict[str, Any] = {"bytes": nbytes, **_seconds(kept, nbytes, one.devices, where)}
+    if found.goodput:
+        whole = _whole(one, job, kept)
+        parts = ("seconds", "progress", "checkpoints", "lost", "restarts")
+        said |= {"goodput": {name: getattr(whole, name) for name in parts}}
+    return said
+
+
+def _seconds(
+    kept: Mapping[str, Any], nbytes: float, devices: int, where: System | None
+) -> dict[str, Any]:
+    """Seconds that training stands still, and until the state is safe."""
+    unknown: dict[str, Any] = {"seconds": None, "safe_after": None}
+    if where is None:
+        return unknown | {"unknown": ["the storage of a `--system`"]}
+    machine, kind = machine_of(where), kept["file_system"]
+    to = "shared" if machine.shared and kind in (*SHARED, "played") else "local"
+    alone = kept["way"] == "rank0"
+    nodes, files = (1, 1) if alone else (kept["nodes"], devices)
+    written = checkpoint.seconds(machine, nbytes, nodes, files, to)
+    if written is None:
+        return unknown | {"unknown": [f"storage.{to} of {where.name}"]}
+    used = f"storage.{to}."
+    assumed = [each.key for each in machine.assumed if each.key.startswith(used)]
+    took = float(written)
+    if kept["way"] != "async":
+        return {"seconds": took, "safe_after": took, "to": to, "assumed": assumed}
+    bandwidth = machine.host.bandwidth or 0.0
+    copied = nbytes / kept["nodes"] / bandwidth if bandwidth else 0.0
+    assumed += [each.key for each in machine.assumed if each.key == "host.bandwidth"]
+    return {"seconds": copied, "safe_after": copied + took, "to": to, "assumed": assumed}
+
+
+def _whole(one: Measurement, job: PlanRun, kept: Mapping[str, Any]) -> Interrupted:
+    """The same training, walked through with what was measured of its parts."""
+    assert one.recovery
+    took, beside = kept["seconds"], kept["way"] == "async"
+    each = [failure["detection"] + failure["restart"] for failure in one.recovery.failures
             if "restart" in failure]  # fmt: skip
     # a rank dies as its first backward pass begins
     into = min(one.compute["forward"] / one.seconds, 1.0)
     failures = [Failure(f["step"], 0.5, True) if f["at"] == "checkpoint" else
-                Failure(f["step"], into) for f in found.failures]  # fmt: skip
-    whole = interrupted(
-        job.steps, one.seconds, kept["every"], stops, failures,
+                Failure(f["step"], into) for f in one.recovery.failures]  # fmt: skip
+    return interrupted(
+        job.steps, one.seconds, kept["every"], took["copy" if beside else "blocking"], failures,
         statistics.mean(each) if each else 0.0,
-        max(0.0, took["safe_after"] - took["copy"]) if kept["way"] == "async" else 0.0,
-        job.steps - int(goodput["steps"]),
+        max(0.0, took["safe_after"] - took["copy"]) if beside else 0.0,
+        job.steps - int(one.recovery.goodput["steps"]),
     )  # fmt: skip
-    parts = {name: getattr(whole, name) for name in ("progress", "checkpoints", "lost", "restarts")}
-    return said | {"whole": {"seconds": whole.seconds, **parts}}

@@ -82,6 +82,7 @@ def run(asked: argparse.Namespace) -> Answer:
     from oracle.executor.run import run as execute
     from oracle.show.provenance import stamped
     from oracle.show.recovery import recovery
+    from oracle.spec.catalogue import system
     from oracle.spec.units import show
 
     need_runnable(asked.model, asked.plan, asked.batch)
@@ -95,7 +96,8 @@ def run(asked: argparse.Namespace) -> Answer:
         for plan in asked.plan
     ]  # fmt: skip
     outcome, found = execute(jobs, Path(asked.output), replay=asked.replay, **launched(asked))
-    foreseen = [recovered(one, job) for job, one in zip(jobs, found, strict=False)]
+    where = system(asked.system) if asked.system and kept else None
+    foreseen = [recovered(one, job, where) for job, one in zip(jobs, found, strict=False)]
     lines = [
         f"{one.plan}: {show(one.seconds, 's')} an iteration (± {one.spread:.0%} over "
         f"{len(one.each)} steps), {show(one.memory, 'B')} at most{read(one)}"

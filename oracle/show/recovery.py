@@ -34,7 +34,9 @@ def _checkpoints(kept: Mapping[str, Any], predicted: Mapping[str, Any]) -> str:
     text = f"{kept['count']} of {show(kept['bytes'], 'B')}, {how}: {show(took['blocking'], 's')}"
     foreseen = show(predicted["bytes"], "B") if predicted else ""
     seconds = predicted.get("seconds")
-    known = f"{show(seconds, 's')}" if seconds is not None else "seconds unknown"
+    known = f"{show(seconds, 's')}" if seconds is not None else "seconds unknown: no --system"
+    if kept["way"] == "async" and seconds is not None:
+        known += f", safe after {show(predicted['safe_after'], 's')}"
     return f"  checkpoints  {text} ({parts}); predicted {foreseen}, {known}"
 
 
@@ -56,6 +58,6 @@ def _whole(goodput: Mapping[str, float], predicted: Mapping[str, Any]) -> str:
     names = ("progress", "checkpoints", "lost", "detection", "restart", "other")
     parts = ", ".join(f"{goodput[name] / goodput['seconds']:.1%} {name}" for name in names
                       if abs(goodput[name]) > 5e-4 * goodput["seconds"])  # fmt: skip
-    whole = predicted.get("whole")
+    whole = predicted.get("goodput")
     foreseen = f"; predicted {show(whole['seconds'], 's')} of these" if whole else ""
     return f"  goodput      {show(goodput['seconds'], 's')}: {parts}{foreseen}"

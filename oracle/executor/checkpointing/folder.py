@@ -26,6 +26,7 @@ from oracle.executor.question import digest
 from oracle.executor.records import write_whole
 from oracle.spec.document import SpecError, refusal
 from oracle.spec.files import LOG, opened, read_json
+from oracle.storage.file_system import OPERATIONS
 
 SCHEMA = 1
 MANIFEST = "manifest.json"
@@ -62,24 +63,25 @@ def place(folder: Path, step: int, partial: bool = False) -> Path:
 
 def steps(folder: Path) -> list[int]:
     """Steps of the checkpoints that were written to their end, the newest first."""
-    found = [_STEP.fullmatch(each.name) for each in os.scandir(folder)
-             if each.is_dir(follow_symlinks=False)]  # fmt: skip
+    with os.scandir(folder) as listed:
+        found = [_STEP.fullmatch(each.name) for each in listed
+                 if each.is_dir(follow_symlinks=False)]  # fmt: skip
     return sorted((int(each[1]) for each in found if each and not each[2]), reverse=True)
 
 
 def clear(folder: Path) -> None:
     """Remove what a failure left half-written."""
-    for each in [*os.scandir(folder)]:
-        name = _STEP.fullmatch(each.name)
+    for each in os.listdir(folder):
+        name = _STEP.fullmatch(each)
         if name and name[2]:
-            remove(folder / each.name)
+            remove(folder / each)
 
 
 def remove(checkpoint: Path) -> None:
     """Remove a checkpoint, unless something else lies in its folder."""
     if checkpoint.is_symlink():
         raise refusal(str(checkpoint), "this is a symbolic link", "remove it", "E100")
-    if all(_OURS.fullmatch(each.name) for each in os.scandir(checkpoint)):
+    if all(map(_OURS.fullmatch, os.listdir(checkpoint))):
         # half-gone it must not look whole
         (checkpoint / MANIFEST).unlink(missing_ok=True)
         shutil.rmtree(checkpoint)
@@ -92,7 +94,10 @@ class StateFile:
         self.folder, self.rank = place(folder, step, partial=True), rank
         self.throttle, self.due = throttle, 0.0
         self.folder.mkdir(exist_ok=True)
+        if self.folder.is_symlink():
+            raise refusal(str(self.folder), "this is a symbolic link", "remove it", "E100")
         flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
+        throttle.named(OPERATIONS["files"])
         self._file = os.open(self.folder / f"rank-{rank:05d}.state", flags, 0o644)
         self.sections: list[Section] = []
         self.random: dict[str, str] = {}  # of each rank, the state of its random numbers

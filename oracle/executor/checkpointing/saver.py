@@ -167,6 +167,7 @@ class Saver:
         self, step: int, pieces: Sequence[Piece], found: dict[str, Any], random: str,
         said: Mapping[str, Any], began: float,
     ) -> None:  # fmt: skip
+        begun = time.perf_counter()  # what is safe later is the state of now
         if not self.aside:
             self.aside = [torch.empty_like(piece.values, device="cpu") for piece in pieces]
         for copy, piece in zip(self.aside, pieces, strict=True):
@@ -174,10 +175,10 @@ class Saver:
         copies = [Piece(piece.section, copy)
                   for piece, copy in zip(pieces, self.aside, strict=True)]  # fmt: skip
         copied = time.perf_counter()
-        found |= {"copy": copied - began - found["waited"], "blocking": copied - began}
+        found |= {"copy": copied - begun, "blocking": copied - began}
         self.going = found
         work = threading.Thread(
-            target=self._beside, args=(step, copies, found, random, said, began), daemon=True
+            target=self._beside, args=(step, copies, found, random, said, begun), daemon=True
         )
         self.thread = work
         work.start()

@@ -60,6 +60,8 @@ def summary(
     # an earlier run may have left results, which this one went on from
     since = again[0]["attempt"] if again else max(begun, default=0)
     each = sorted(_checkpoints(found, since), key=lambda one: one["at"])
+    where = found[f"begin {max(begun, default=0)}"][0] if begun else {}
+    how = {**how, **{name: where[name] for name in ("file_system", "nodes") if where}}
     return Recovery(_all(how, each), failures, _goodput(found, each, failures, since))
 
 
@@ -81,7 +83,7 @@ def _checkpoints(found: Records, since: int) -> Iterator[dict[str, Any]]:
 
 def _all(how: Mapping[str, Any], each: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
     """How they were kept, and medians over all of them."""
-    said = {"way": how["way"], "every": how["every"], "keep": how["keep"], "count": len(each)}
+    said = {name: value for name, value in how.items() if name != "played"} | {"count": len(each)}
     if not each:
         return said
     middle = {part: statistics.median(one[part] for one in each) for part in PARTS}

@@ -16,6 +16,8 @@ from oracle.executor.checkpointing import folder as checkpoints
 from oracle.executor.checkpointing.keeping import Keeping, Planted
 from oracle.executor.checkpointing.loader import restore
 from oracle.executor.checkpointing.saver import Saver
+from oracle.executor.disk import kind_of
+from oracle.executor.hardware import said
 from oracle.executor.loading.throttle import Throttle, played_of
 from oracle.executor.plan_run import PlanRun
 from oracle.executor.question import Question
@@ -45,7 +47,8 @@ def trained(
     opened(rank, name, job, asked, steps, job.steps - _lacking(rank, name, first))
     about = {"question": job.state_question(rank.size, rank.backend), "way": keeping.way}
     saver = Saver(rank, trainer, keeping, throttle, about)
-    rank.record(f"{name}/begin {start}", entered=entered, at=time.time(), load=load, first=first)
+    rank.record(f"{name}/begin {start}", entered=entered, at=time.time(), load=load, first=first,
+                **_where(rank, folder, throttle))  # fmt: skip
     ended = time.perf_counter()
     for step in range(first, job.steps + 1):
         if not rank.go_on():
@@ -55,17 +58,25 @@ def trained(
         if saver.thread and not saver.thread.is_alive():
             _kept(rank, name, start, saver.finish())
         _arm(rank, name, job, steps, saver, step, (start, began))
-        said, ended = timed(rank, steps, step, ended)
+        took, ended = timed(rank, steps, step, ended)
         if step > 0:
             again = rank.finished(f"{name}/step {step}")
             key = f"again {start} step {step}" if again else f"step {step}"
-            rank.record(f"{name}/{key}", **said, at=began, start=start)
+            rank.record(f"{name}/{key}", **took, at=began, start=start)
             if step % keeping.every == 0:
                 _kept(rank, name, start, saver.save(step))
     stepped = time.time()
     _kept(rank, name, start, saver.finish())
     rank.record(f"{name}/end", at=time.time(), stepped=stepped)
     return True
+
+
+def _where(rank: Rank, folder: Path, throttle: Throttle) -> dict[str, Any]:
+    """What checkpoints are written to, and by how many nodes."""
+    if played := throttle.played:
+        return {"file_system": "played", "nodes": -(-rank.size // played.each)}
+    kind = kind_of(folder.absolute(), said(Path("/proc/mounts")))
+    return {"file_system": kind, "nodes": len(set(rank.hosts))}
 
 
 def _lacking(rank: Rank, name: str, first: int) -> int:
