@@ -114,7 +114,7 @@ def refuse_folder(folder: Path, nbytes: float) -> None:
             what = "checkpoints are kept in a folder, and this is a link or a file"
             raise refusal(str(folder), what, "name the folder itself", "E100")
     except FileNotFoundError:
-        folder.mkdir(parents=True)
+        folder.mkdir(parents=True, exist_ok=True)
     found = os.statvfs(folder)
     if nbytes > (free := found.f_bavail * found.f_frsize):
         what = f"checkpoints take {nbytes:.3g} bytes, and {free:.3g} are free"
