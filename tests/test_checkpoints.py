@@ -18,6 +18,7 @@ from oracle.executor.checkpointing.keeping import Keeping, Planted
 from oracle.executor.launch import DONE, Host, launch
 from oracle.executor.loading.throttle import Throttle
 from oracle.executor.plan_run import PlanRun
+from oracle.executor.question import same
 from oracle.executor.run import run
 from oracle.models.model import model
 from oracle.run.interrupted import Failure, interrupted
@@ -180,7 +181,7 @@ def test_ranks_that_die_amid_a_checkpoint_go_on_from_the_one_before(tmp_path):
     torch = pytest.importorskip("torch")
     how = Keeping("sharded", str(tmp_path / "kept"), every=2, resume=True)
     job = PlanRun(VGG, "data:2", 8, 6, 1, checkpoint=asdict(how),
-                  fail=(asdict(Planted(4, 1, "checkpoint")),))  # fmt: skip
+                  fail=(asdict(Planted(6, 1, "checkpoint")),))  # fmt: skip
     outcome, (found,) = run(job, tmp_path / "m.json", ranks=2)
     assert outcome.code == DONE, outcome.message
     assert measured.read(tmp_path / "m.json") == [json_like(found)]
@@ -190,7 +191,7 @@ def test_ranks_that_die_amid_a_checkpoint_go_on_from_the_one_before(tmp_path):
     said = recovered(found, job)
     assert said["bytes"] == saved["bytes"] == 8 * model(VGG).parameters
     assert [one["step"] for one in saved["each"]] == [2, 4, 6]
-    assert (failure["rank"], failure["step"], failure["from"]) == (1, 4, 2)
+    assert (failure["rank"], failure["step"], failure["from"]) == (1, 6, 4)
     assert failure["again"]["steps"] == 2
     assert 0 < failure["detection"] < 3 < 60
     assert sum(failure["parts"].values()) == pytest.approx(failure["restart"])
@@ -204,6 +205,7 @@ def test_ranks_that_die_amid_a_checkpoint_go_on_from_the_one_before(tmp_path):
     weights = alone(torch, job)
     for name, whole in weights.items():
         assert torch.allclose(read_back(torch, tmp_path / "kept", name), whole, atol=1e-5)
+    same(tmp_path / "m.json.parts", [job.question(2, "gloo")])
     again = asdict(job) | {"plan": "data:2,zero=1", "fail": ()}
     with pytest.raises(SpecError, match="plan was data:2 and is data:2,zero=1"):
         run(PlanRun(**again), tmp_path / "other.json", ranks=2)

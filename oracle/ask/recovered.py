@@ -73,8 +73,9 @@ def _whole(one: Measurement, job: PlanRun, kept: Mapping[str, Any]) -> Interrupt
     into = min(one.compute["forward"] / one.seconds, 1.0)
     failures = [Failure(f["step"], 0.5, True) if f["at"] == "checkpoint" else
                 Failure(f["step"], into) for f in one.recovery.failures]  # fmt: skip
+    step = one.seconds + one.recovery.goodput["between"]
     return interrupted(
-        job.steps, one.seconds, kept["every"], took["copy" if beside else "blocking"], failures,
+        job.steps, step, kept["every"], took["copy" if beside else "blocking"], failures,
         statistics.mean(each) if each else 0.0,
         max(0.0, took["safe_after"] - took["copy"]) if beside else 0.0,
         job.steps - int(one.recovery.goodput["steps"]),

@@ -50,7 +50,7 @@ def run(
     asked = [job.question(size, backend, replay) for job in wanted]
     same(parts, asked)
     enough(wanted, size)
-    refuse_checkpoints(wanted, asked, size, backend, world is not None)
+    refuse_checkpoints(wanted, asked, size, backend, parts, world is not None)
     plain = [asdict(job) for job in wanted]
 
     def start(number: int, left: Sequence[Mapping[str, Any]]) -> Outcome:
@@ -99,7 +99,8 @@ def _all(rank: Rank, arguments: Mapping[str, Any]) -> None:
         if not rank.go_on():
             return
         name = f"{digest(asked)} {job.plan}"
-        if rank.finished(f"{name}/plan") and rank.finished(f"{name}/step {job.steps}"):
+        last = "end" if job.checkpoint else "step"
+        if rank.finished(f"{name}/plan") and rank.finished(f"{name}/{last} {job.steps}"):
             continue
         rank.say(f"{number + 1}/{len(arguments['jobs'])} {job.plan}, batch {job.batch}")
         entered = time.time()

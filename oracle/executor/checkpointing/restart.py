@@ -7,6 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from oracle.executor import records
 from oracle.executor.checkpointing import folder as checkpoints
 from oracle.executor.checkpointing.keeping import Keeping, refuse_failures, refuse_folder
 from oracle.executor.faults import RankFault
@@ -52,8 +53,9 @@ def state_bytes(job: PlanRun) -> float:
 
 
 def refuse_checkpoints(
-    jobs: Sequence[PlanRun], asked: Sequence[Question], ranks: int, backend: str, joined: bool
-) -> None:
+    jobs: Sequence[PlanRun], asked: Sequence[Question], ranks: int, backend: str, parts: Path,
+    joined: bool,
+) -> None:  # fmt: skip
     """Raise, before a rank starts, for checkpoints that cannot be kept or gone on from."""
     for job in jobs:
         refuse_failures(job.fail, job.checkpoint, job.steps, joined)
@@ -68,10 +70,12 @@ def refuse_checkpoints(
     how = Keeping(**(job.checkpoint or {}))
     folder = Path(how.folder)
     refuse_folder(folder, (how.keep + 1) * state_bytes(job))
-    _refuse_others(job, how, folder, ranks, backend)
+    ended = any(str(one["key"]).endswith(f"/end {job.steps}")
+                for one in records.lines(parts / "rank-00000.jsonl"))  # fmt: skip
+    _refuse_others(how, folder, job.state_question(ranks, backend), job.steps - (not ended))
 
 
-def _refuse_others(job: PlanRun, how: Keeping, folder: Path, ranks: int, backend: str) -> None:
+def _refuse_others(how: Keeping, folder: Path, asked: Question, last: int) -> None:
     """Raise where the checkpoints that lie there are not those of this training."""
     found, passed = checkpoints.newest(folder)
     if found is None:
@@ -82,9 +86,9 @@ def _refuse_others(job: PlanRun, how: Keeping, folder: Path, ranks: int, backend
     if not how.resume:
         what = f"it has a checkpoint of step {found['step']}"
         raise refusal(str(folder), what, "--resume goes on from it; another folder begins anew")
-    if changed := differences(found["question"], job.state_question(ranks, backend)):
+    if changed := differences(found["question"], asked):
         what = f"its checkpoints are of another training: {'; '.join(changed)}"
         raise refusal(str(folder), what, "another folder begins anew")
-    if int(found["step"]) > job.steps:
-        what = f"its newest checkpoint is of step {found['step']}, beyond --steps {job.steps}"
+    if int(found["step"]) > last:
+        what = f"its newest checkpoint is of step {found['step']}: nothing is left to train"
         raise refusal(str(folder), what, f"--steps {found['step'] + 1} or more")

@@ -131,15 +131,18 @@ def _goodput(
 ) -> dict[str, float]:  # fmt: skip
     """Where the seconds of the whole training went."""
     kept: dict[int, float] = {}
-    stamps = []
+    stamps, each_step = [], dict[tuple[int, int], tuple[float, float]]()
     for key, of in found.items():  # of a step that was done twice the last counts
         named = re.fullmatch(r"(again \d+ )?step (\d+)", key)
         if named and of[0]["start"] >= since:
-            kept[int(named[2])] = max(rank["seconds"] for rank in of)
-            stamps.append(min(rank["at"] for rank in of))
-    if "end" not in found or not stamps:
+            number, began = int(named[2]), min(rank["at"] for rank in of)
+            kept[number] = max(rank["seconds"] for rank in of)
+            stamps.append(began)
+            each_step[of[0]["start"], number] = began, kept[number]
+    ends = [rank["at"] for key, of in found.items() if key.startswith("end ") for rank in of]
+    if not ends or not stamps or max(ends) < max(stamps):
         return {}
-    seconds = max(rank["at"] for rank in found["end"]) - min(stamps)
+    seconds = max(ends) - min(stamps)
     parts = {
         "progress": sum(kept.values()),
         "checkpoints": sum(one["blocking"] for one in each),
@@ -147,5 +150,14 @@ def _goodput(
         "detection": sum(one["detection"] for one in failures),
         "restart": sum(one.get("restart", 0.0) for one in failures),
     }
-    rest = {"other": seconds - sum(parts.values()), "share": parts["progress"] / seconds}
+    rest = {"other": seconds - sum(parts.values()), "share": parts["progress"] / seconds,
+            "between": _between(each_step, {one["step"] for one in each})}  # fmt: skip
     return {"seconds": seconds, "steps": len(kept), **parts, **rest}
+
+
+def _between(steps: Mapping[tuple[int, int], tuple[float, float]], saved: set[int]) -> float:
+    """Seconds from the end of a step to the next, while the executor writes down what it took."""
+    found = [steps[start, number + 1][0] - began - took
+             for (start, number), (began, took) in steps.items()
+             if number not in saved and (start, number + 1) in steps]  # fmt: skip
+    return max(0.0, statistics.median(found)) if found else 0.0

@@ -67,7 +67,7 @@ def trained(
                 _kept(rank, name, start, saver.save(step))
     stepped = time.time()
     _kept(rank, name, start, saver.finish())
-    rank.record(f"{name}/end", at=time.time(), stepped=stepped)
+    rank.record(f"{name}/end {job.steps}", at=time.time(), stepped=stepped)
     return True
 
 
