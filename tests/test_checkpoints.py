@@ -9,22 +9,29 @@ import pytest
 from checkpoint_damage import damage
 from equality_cases import GPT, RESNET, VGG
 
+from benchmarks.recovery_loop import system
 from oracle.ask.recovered import recovered
 from oracle.commands.cli import main
 from oracle.executor import measured, records
 from oracle.executor.checkpointing import folder as checkpoints
-from oracle.executor.checkpointing.folder import Checkpoint, Damaged, Section, StateFile
+from oracle.executor.checkpointing.folder import Damaged, SavedState, Section, StateFile
 from oracle.executor.checkpointing.keeping import Keeping, Planted
+from oracle.executor.checkpointing.restart import state_bytes
+from oracle.executor.checkpointing.summary import Recovery
 from oracle.executor.launch import DONE, Host, launch
 from oracle.executor.loading.throttle import Throttle
 from oracle.executor.plan_run import PlanRun
 from oracle.executor.question import same
 from oracle.executor.run import run
 from oracle.models.model import model
+from oracle.predict.defaults import options_for
+from oracle.predict.estimate import estimate
+from oracle.run.checkpoints import saving
 from oracle.run.interrupted import Failure, interrupted
 from oracle.show.recovery import recovery
 from oracle.spec.document import SpecError
 from oracle.spec.options import SLOTS
+from oracle.spec.running import Checkpoint
 
 HERE = Path(__file__).parent
 DROPPED = {**VGG, "name": "dropped", "layers": [*VGG["layers"][:-2], {"dropout": 0.5},
@@ -99,7 +106,7 @@ def kept(folder, step, keep=2):
 
 def content(folder, step):
     wanted = Section(0, "weight", "[[0, 8]]", "weights", 3, 8)
-    found = Checkpoint(folder, step).overlapping(wanted)
+    found = SavedState(folder, step).overlapping(wanted)
     return b"".join(part[max(3 - one.begin, 0) :] for one, part in found)
 
 
@@ -176,6 +183,28 @@ def test_failures_are_walked_through_by_hand():
     assert interrupted(10, 1.0, 4, 0.5, [], 3.0, begin=4).seconds == 6.5
 
 
+@pytest.mark.parametrize("way", ["rank0", "sharded", "async"])
+@pytest.mark.parametrize(("what", "plan", "optimizer"), [
+    (VGG, "filter:2", "sgd"), (RESNET, "data:2,zero=3", "momentum"), (GPT, "tensor:2", "adam"),
+], ids=["vgg", "resnet", "gpt"])  # fmt: skip
+def test_what_is_measured_is_what_a_training_is_priced_by(what, plan, optimizer, way):
+    """Its bytes in 32 bits, and the seconds until they are safe, on storage that is known."""
+    where, job = system(), PlanRun(what, plan, 8, optimizer=optimizer)
+    options = options_for(model(what), where, "fp32", optimizer, software="plain")
+    shown = estimate(model(what), where, [plan], [8], options)
+    saved = saving(shown, 0, Checkpoint(way))
+    assert saved.state.whole == state_bytes(job)
+    took = {"way": way, "every": 2, "file_system": "played", "nodes": 2, "seconds": {"copy": 0.0}}
+    work = dict.fromkeys(("forward", "backward", "update"), 0.1)
+    one = measured.Measurement("m", plan, 8, 2, 0.5, (0.5,), work, (), 1e6, (),
+                               recovery=Recovery(took, (), {}))  # fmt: skip
+    said = recovered(one, job, where)
+    assert said["bytes"] == saved.state.whole
+    copied = said["seconds"] if way == "async" else 0.0
+    assert said["safe_after"] - copied == pytest.approx(saved.written)
+    assert recovered(one, job)["unknown"] == ["the storage of a `--system`"]
+
+
 @pytest.mark.slow
 def test_ranks_that_die_amid_a_checkpoint_go_on_from_the_one_before(tmp_path):
     torch = pytest.importorskip("torch")
@@ -236,7 +265,7 @@ def alone(torch, job):
 
 
 def read_back(torch, folder, of):
-    found = Checkpoint(folder, 6)
+    found = SavedState(folder, 6)
     (sections,) = (parts for key, parts in found.sections.items()
                    if (key[0], key[1], key[3]) == (*of, "weights"))  # fmt: skip
     op, name, held, kind = sections[0][1].key

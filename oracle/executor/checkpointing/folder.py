@@ -176,7 +176,7 @@ def _unsealed(path: Path) -> dict[str, Any]:
     return dict(said)
 
 
-class Checkpoint:
+class SavedState:
     """A checkpoint that is read back, section by section."""
 
     def __init__(self, folder: Path, step: int) -> None:
@@ -223,4 +223,4 @@ def newest(folder: Path) -> tuple[dict[str, Any] | None, list[str]]:
     return None, passed
 
 
-__all__ = ["Checkpoint", "Damaged", "Section", "StateFile", "commit", "manifest", "newest"]
+__all__ = ["Damaged", "SavedState", "Section", "StateFile", "commit", "manifest", "newest"]

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from oracle.executor.checkpointing import folder as checkpoints
-from oracle.executor.checkpointing.folder import Checkpoint, Damaged
+from oracle.executor.checkpointing.folder import Damaged, SavedState
 from oracle.executor.checkpointing.pieces import held
 from oracle.executor.loading.throttle import Throttle
 from oracle.executor.steps import Trainer
@@ -31,7 +31,7 @@ def restore(
         rank.enter("loading", f"checkpoint of step {step}", max(step, 0))
         why, nbytes = "", 0
         try:
-            nbytes = load(trainer, Checkpoint(folder, step), rank.rank, throttle) if trainer else 0
+            nbytes = load(trainer, SavedState(folder, step), rank.rank, throttle) if trainer else 0
         except Damaged as damage:
             why = str(damage)
             passed.append(why)
@@ -54,7 +54,7 @@ def _steps(rank: Rank, folder: Path) -> list[int]:
     return [int(rank.agree(float(mine[k] if mine else -1))) for k in range(count)]
 
 
-def load(trainer: Trainer, one: Checkpoint, rank: int, throttle: Throttle) -> int:
+def load(trainer: Trainer, one: SavedState, rank: int, throttle: Throttle) -> int:
     """Fill in all that this rank holds, bit by bit as it was; returns the bytes that were read."""
     for piece in held(trainer):
         need, target = piece.section, piece.values.view(torch.uint8)
