@@ -29,6 +29,7 @@ from oracle.commands.reading import played
 from oracle.executor.checkpointing.keeping import Keeping, Planted
 from oracle.executor.plan_run import PlanRun
 from oracle.executor.run import run
+from oracle.models.model import model
 from oracle.spec import catalogue
 from oracle.spec.system import System
 
@@ -110,7 +111,7 @@ def loop(settings: Sequence[Setting], folder: Path, steps: int) -> Iterator[Row]
         outcome, (found,) = run(job, out, ranks=2, say=_say, timeout=120)
         assert outcome.complete, outcome.message
         assert found.recovery
-        kept, said = found.recovery.checkpoints, recovered(found, job, system())
+        kept, said = found.recovery.checkpoints, recovered(found, model(MODEL), system())
         goodput = found.recovery.goodput
         yield Row(one.title, (said["bytes"], kept["bytes"]),
                   (said["safe_after"], kept["seconds"]["safe_after"]),

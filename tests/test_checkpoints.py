@@ -16,7 +16,6 @@ from oracle.executor import measured, records
 from oracle.executor.checkpointing import folder as checkpoints
 from oracle.executor.checkpointing.folder import Damaged, SavedState, Section, StateFile
 from oracle.executor.checkpointing.keeping import Keeping, Planted
-from oracle.executor.checkpointing.restart import state_bytes
 from oracle.executor.checkpointing.summary import Recovery
 from oracle.executor.launch import DONE, Host, launch
 from oracle.executor.loading.throttle import Throttle
@@ -189,20 +188,20 @@ def test_failures_are_walked_through_by_hand():
 ], ids=["vgg", "resnet", "gpt"])  # fmt: skip
 def test_what_is_measured_is_what_a_training_is_priced_by(what, plan, optimizer, way):
     """Its bytes in 32 bits, and the seconds until they are safe, on storage that is known."""
-    where, job = system(), PlanRun(what, plan, 8, optimizer=optimizer)
+    where = system()
     options = options_for(model(what), where, "fp32", optimizer, software="plain")
     shown = estimate(model(what), where, [plan], [8], options)
     saved = saving(shown, 0, Checkpoint(way))
-    assert saved.state.whole == state_bytes(job)
     took = {"way": way, "every": 2, "file_system": "played", "nodes": 2, "seconds": {"copy": 0.0}}
     work = dict.fromkeys(("forward", "backward", "update"), 0.1)
     one = measured.Measurement("m", plan, 8, 2, 0.5, (0.5,), work, (), 1e6, (),
+                               {"precision": "fp32", "optimizer": optimizer},
                                recovery=Recovery(took, (), {}))  # fmt: skip
-    said = recovered(one, job, where)
+    said = recovered(one, model(what), where)
     assert said["bytes"] == saved.state.whole
     copied = said["seconds"] if way == "async" else 0.0
     assert said["safe_after"] - copied == pytest.approx(saved.written)
-    assert recovered(one, job)["unknown"] == ["the storage of a `--system`"]
+    assert recovered(one, model(what))["unknown"] == ["the storage of a `--system`"]
 
 
 @pytest.mark.slow
@@ -217,7 +216,7 @@ def test_ranks_that_die_amid_a_checkpoint_go_on_from_the_one_before(tmp_path):
     assert found.complete
     assert len(found.each) == 6
     saved, (failure,) = found.recovery.checkpoints, found.recovery.failures
-    said = recovered(found, job)
+    said = recovered(found, model(VGG))
     assert said["bytes"] == saved["bytes"] == 8 * model(VGG).parameters
     assert [one["step"] for one in saved["each"]] == [2, 4, 6]
     assert (failure["rank"], failure["step"], failure["from"]) == (1, 6, 4)

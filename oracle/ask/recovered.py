@@ -15,24 +15,26 @@ from collections.abc import Mapping
 from typing import Any
 
 from oracle.executor.checkpointing.restart import state_bytes
+from oracle.executor.checkpointing.summary import Recovery
 from oracle.executor.disk import SHARED
 from oracle.executor.measured import Measurement
-from oracle.executor.plan_run import PlanRun
+from oracle.models.model import Model
 from oracle.predict.reading import machine_of
 from oracle.run.interrupted import Failure, Interrupted, interrupted
 from oracle.spec.system import System
 from oracle.storage import checkpoint
 
 
-def recovered(one: Measurement, job: PlanRun, where: System | None = None) -> dict[str, Any]:
+def recovered(one: Measurement, what: Model, where: System | None = None) -> dict[str, Any]:
     """What is predicted of one training's checkpoints and failures; unknown where nobody says."""
     found = one.recovery
     if found is None or not found.checkpoints.get("seconds"):
         return {}
-    kept, nbytes = found.checkpoints, state_bytes(job)
+    kept, ran = found.checkpoints, one.options
+    nbytes = state_bytes(what.parameters, ran["precision"], ran["optimizer"])
     said: dict[str, Any] = {"bytes": nbytes, **_seconds(kept, nbytes, one.devices, where)}
     if found.goodput:
-        whole = _whole(one, job, kept)
+        whole = _whole(one, found, kept)
         parts = ("seconds", "progress", "checkpoints", "lost", "restarts")
         said |= {"goodput": {name: getattr(whole, name) for name in parts}}
     return said
@@ -63,20 +65,19 @@ def _seconds(
     return {"seconds": copied, "safe_after": copied + took, "to": to, "assumed": assumed}
 
 
-def _whole(one: Measurement, job: PlanRun, kept: Mapping[str, Any]) -> Interrupted:
+def _whole(one: Measurement, found: Recovery, kept: Mapping[str, Any]) -> Interrupted:
     """The same training, walked through with what was measured of its parts."""
-    assert one.recovery
     took, beside = kept["seconds"], kept["way"] == "async"
-    each = [failure["detection"] + failure["restart"] for failure in one.recovery.failures
+    each = [failure["detection"] + failure["restart"] for failure in found.failures
             if "restart" in failure]  # fmt: skip
     # a rank dies as its first backward pass begins
     into = min(one.compute["forward"] / one.seconds, 1.0)
     failures = [Failure(f["step"], 0.5, True) if f["at"] == "checkpoint" else
-                Failure(f["step"], into) for f in one.recovery.failures]  # fmt: skip
-    step = one.seconds + one.recovery.goodput["between"]
+                Failure(f["step"], into) for f in found.failures]  # fmt: skip
+    step, last = one.seconds + found.goodput["between"], int(found.goodput["last"])
     return interrupted(
-        job.steps, step, kept["every"], took["copy" if beside else "blocking"], failures,
+        last, step, kept["every"], took["copy" if beside else "blocking"], failures,
         statistics.mean(each) if each else 0.0,
         max(0.0, took["safe_after"] - took["copy"]) if beside else 0.0,
-        job.steps - int(one.recovery.goodput["steps"]),
+        last - int(found.goodput["steps"]),
     )  # fmt: skip

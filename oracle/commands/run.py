@@ -80,6 +80,7 @@ def run(asked: argparse.Namespace) -> Answer:
     from oracle.ask.recovered import recovered
     from oracle.executor.plan_run import PlanRun
     from oracle.executor.run import run as execute
+    from oracle.models.model import model
     from oracle.show.provenance import stamped
     from oracle.show.recovery import recovery
     from oracle.spec.catalogue import system
@@ -97,7 +98,7 @@ def run(asked: argparse.Namespace) -> Answer:
     ]  # fmt: skip
     outcome, found = execute(jobs, Path(asked.output), replay=asked.replay, **launched(asked))
     where = system(asked.system) if asked.system and kept else None
-    foreseen = [recovered(one, job, where) for job, one in zip(jobs, found, strict=False)]
+    foreseen = [recovered(one, model(asked.model), where) for one in found]
     lines = [
         f"{one.plan}: {show(one.seconds, 's')} an iteration (± {one.spread:.0%} over "
         f"{len(one.each)} steps), {show(one.memory, 'B')} at most{read(one)}"

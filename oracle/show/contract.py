@@ -234,7 +234,10 @@ ANSWERS: dict[str, Schema] = {
             "plan": TEXT, "batch": COUNT, "predicted": SECONDS, "measured": SECONDS,
             "low": SECONDS, "high": SECONDS, "accuracy": NUMBER, "covered": YES, "spread": NUMBER,
             "parts": named(record({"predicted": SECONDS, "measured": SECONDS})),
-            "memory": record({"predicted": BYTES, "measured": BYTES})}))}),
+            "memory": record({"predicted": BYTES, "measured": BYTES})},
+            {"recovery": record({
+                "checkpoints": {"type": "object"}, "failures": listed({"type": "object"}),
+                "goodput": named(NUMBER), "predicted": {"type": "object"}})}))}),
     "job": record({
         **MADE_BY, "framework": TEXT, "software": TEXT, "plan": TEXT, "batch": COUNT,
         "devices": COUNT, "precision": TEXT, "optimizer": TEXT,

@@ -47,9 +47,9 @@ def _planted(left: Sequence[dict[str, Any]], fault: RankFault | None) -> dict[st
     return next((one for one in left if one["rank"] == fault.rank), None)
 
 
-def state_bytes(job: PlanRun) -> float:
-    """Bytes of weights and optimizer state, each element once."""
-    return model(job.model).parameters * WIDTHS[DTYPES[job.precision]] * (1 + SLOTS[job.optimizer])
+def state_bytes(parameters: float, precision: str, optimizer: str) -> float:
+    """Bytes of weights and optimizer state as the executor keeps them, each element once."""
+    return parameters * WIDTHS[DTYPES[precision]] * (1 + SLOTS[optimizer])
 
 
 def refuse_checkpoints(
@@ -69,7 +69,8 @@ def refuse_checkpoints(
         raise refusal("options", "--replay trains nothing that could be kept", "one of them")
     how = Keeping(**(job.checkpoint or {}))
     folder = Path(how.folder)
-    refuse_folder(folder, (how.keep + 1) * state_bytes(job))
+    each = state_bytes(model(job.model).parameters, job.precision, job.optimizer)
+    refuse_folder(folder, (how.keep + 1) * each)
     ended = any(str(one["key"]).endswith(f"/end {job.steps}")
                 for one in records.lines(parts / "rank-00000.jsonl"))  # fmt: skip
     _refuse_others(how, folder, job.state_question(ranks, backend), job.steps - (not ended))

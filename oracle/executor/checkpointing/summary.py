@@ -152,7 +152,7 @@ def _goodput(
     }
     rest = {"other": seconds - sum(parts.values()), "share": parts["progress"] / seconds,
             "between": _between(each_step, {one["step"] for one in each})}  # fmt: skip
-    return {"seconds": seconds, "steps": len(kept), **parts, **rest}
+    return {"seconds": seconds, "steps": len(kept), "last": max(kept), **parts, **rest}
 
 
 def _between(steps: Mapping[tuple[int, int], tuple[float, float]], saved: set[int]) -> float:
