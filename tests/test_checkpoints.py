@@ -5,6 +5,7 @@ import os
 from dataclasses import asdict
 from pathlib import Path
 
+import numpy as np
 import pytest
 from checkpoint_damage import damage
 from equality_cases import GPT, RESNET, VGG
@@ -26,6 +27,7 @@ from oracle.models.model import model
 from oracle.predict.defaults import options_for
 from oracle.predict.estimate import estimate
 from oracle.run.checkpoints import saving
+from oracle.run.goodput import goodput
 from oracle.run.interrupted import Failure, interrupted
 from oracle.show.recovery import recovery
 from oracle.spec.document import SpecError
@@ -180,6 +182,18 @@ def test_failures_are_walked_through_by_hand():
     late = interrupted(10, 1.0, 4, 0.5, [Failure(6)], restart=3.0, safe_after=2.0)
     assert late.lost == 4 + 0.5 + 1.5
     assert interrupted(10, 1.0, 4, 0.5, [], 3.0, begin=4).seconds == 6.5
+
+
+def test_failures_at_random_cost_what_they_do_on_average():
+    """A failure each 5,000 s, over 500,000 steps: the closed form agrees."""
+    random = np.random.default_rng(5)
+    steps, between, restart = 500_000, 5_000.0, 50.0
+    at = random.uniform(0, steps, random.poisson(steps * 1.05 / between))
+    failures = [Failure(1 + int(x), x % 1) for x in sorted(at)]
+    found = interrupted(steps, 1.0, 100, 5.0, failures, restart)
+    share = goodput(between, 5.0, restart, 100.0)
+    assert found.progress / found.seconds == pytest.approx(float(share.progress), abs=0.003)
+    assert found.checkpoints / found.seconds == pytest.approx(float(share.checkpoints), abs=0.001)
 
 
 @pytest.mark.parametrize("way", ["rank0", "sharded", "async"])

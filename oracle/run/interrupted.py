@@ -46,13 +46,15 @@ def interrupted(
     >>> interrupted(10, 1.0, 4, 0.5, [Failure(6)], restart=3.0)
     Interrupted(progress=10.0, checkpoints=1.0, lost=1.5, restarts=3.0)
     """
-    left, now, done = list(failures), 0.0, begin
+    now, done, left = 0.0, begin, dict[int, list[Failure]]()
+    for one in failures:
+        left.setdefault(one.step, []).append(one)
     kept = [(0.0, begin, 0.0, 0.0)]  # safe from when on, steps, seconds until then, of checkpoints
     writing = lost = restarts = 0.0
 
     def fails(into: float, one: Failure) -> None:
         nonlocal now, done, writing, lost, restarts
-        left.remove(one)
+        left[one.step].remove(one)
         now += into
         _, done, reached, written = max(k for k in kept if k[0] <= now)
         kept[:] = [k for k in kept if k[1] <= done]
@@ -64,7 +66,7 @@ def interrupted(
         kept[-1] = (now, done, now, writing)
 
     while done < steps:
-        due = [one for one in left if one.step == done + 1]
+        due = left.get(done + 1, ())
         if struck := next((one for one in due if not one.checkpoint), None):
             fails(struck.into * step, struck)
             continue

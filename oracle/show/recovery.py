@@ -37,6 +37,8 @@ def _checkpoints(kept: Mapping[str, Any], predicted: Mapping[str, Any]) -> str:
     known = f"{show(seconds, 's')}" if seconds is not None else "seconds unknown: no --system"
     if kept["way"] == "async" and seconds is not None:
         known += f", safe after {show(predicted['safe_after'], 's')}"
+    assumed = predicted.get("assumed")
+    known += f" (assumed: {', '.join(assumed)})" if assumed else ""
     return f"  checkpoints  {text} ({parts}); predicted {foreseen}, {known}"
 
 
