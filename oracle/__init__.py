@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 from oracle.spec.version import __version__ as __version__
 
 if TYPE_CHECKING:
-    from oracle.api import estimate, recommend
+    from oracle.api import estimate, recommend, workflow
     from oracle.ask.ranking import Ranking
     from oracle.models.model import Model, model
     from oracle.predict.estimate import Estimate
@@ -41,6 +41,7 @@ _HOME = {
     "model": "models.model",
     "recommend": "api",
     "system": "spec.catalogue",
+    "workflow": "api",
 }
 
 __all__ = [
@@ -57,6 +58,7 @@ __all__ = [
     "model",
     "recommend",
     "system",
+    "workflow",
 ]
 
 

@@ -8,6 +8,9 @@ ranking     the plans that fit, best first
 ties        which plans cannot be told apart, and what to measure to tell them
 explain/    what bounds a plan, and what would change its place
 batches     the batch that ends a training first
+workflow    many trainings on so many nodes: how many at once, how large each
+trials      one training of many, by its number of devices
+combined    a search times data times model parallelism, as a product and as it is
 largest     the largest micro-batches that fit
 launched    a job that exists: what it takes, and what would be better
 sweep/      the same question over devices, batches, models and systems

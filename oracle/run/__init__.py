@@ -3,5 +3,9 @@
 convergence   epochs until a target is met, by batch
 costs         device-hours, money, energy, carbon
 target        seconds until a target is met, or so many tokens are trained
+workflow      many trainings as a spec says them: a search, an ensemble, transfer
+searches/     the stages of each kind of search
+waves         seconds until many trials have run, several at once
+sharing       what of a machine is left for one training of several
 goodput       failures, restarts and checkpoints: the share of time that is progress
 """
