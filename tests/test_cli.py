@@ -59,8 +59,8 @@ def spawn(*line: str, python: tuple[str, ...] = (), **more: Any) -> Any:
 
 def test_verbs_are_pinned() -> None:
     assert list(cli.VERBS) == [
-        "recommend", "estimate", "explain", "sweep", "workflow", "report", "plot", "specs",
-        "import", "export", "measure", "calibrate", "run", "compare", "config", "schema",
+        "recommend", "estimate", "explain", "choose", "sweep", "workflow", "report", "plot",
+        "specs", "import", "export", "measure", "calibrate", "run", "compare", "config", "schema",
         "completion", "selftest",
     ]  # fmt: skip
 

@@ -91,7 +91,7 @@ class Trials:
 
     def __init__(self, asked: Workflow, model: Model, system: System, options: Options) -> None:
         self.asked, self.model, self.system, self.options = asked, model, system, options
-        self.most = asked.batch or asked.max_batch or int(model.convergence[0].largest)
+        self.most = asked.batch or asked.max_batch or _largest(model, options.optimizer)
         self.misses: list[Ranking] = []
         self._found: dict[int, Trial | None] = {}
         self._beside: dict[tuple[int, int, int], Trial] = {}
@@ -186,3 +186,9 @@ class Trials:
         shown = estimate(self.model, self.system, rows, batches, self.options)
         each = (self.trial(shown, row) for row in range(len(shown)) if shown.feasible[row])
         return min(each, key=lambda one: one.training.seconds, default=None)
+
+
+def _largest(model: Model, optimizer: str) -> int:
+    """The largest batch with which a run of the optimizer met the target."""
+    known = model.convergence
+    return next((one for one in known if one.optimizer == optimizer), known[0]).largest

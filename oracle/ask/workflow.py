@@ -16,8 +16,8 @@ from typing import Any
 
 from oracle.ask.trials import Trial, Trials
 from oracle.run.costs import Costs, costs
+from oracle.run.power import Load, load_of
 from oracle.run.searches import Stage
-from oracle.run.target import AT_WORK
 from oracle.run.waves import at_once, makespan, waves
 from oracle.run.workflow import Workflow
 from oracle.spec.tabular import Tabular
@@ -105,9 +105,9 @@ class Campaign(Tabular):
     @cached_property
     def costs(self) -> Costs:
         shown = self.main.trial.estimate
-        work = sum(float(shown.compute[part][0]) for part in AT_WORK) / float(shown.seconds[0])
-        busy = self.busy * min(work, 1.0)
-        return costs(self.trials.system, self.devices, self.seconds, busy)
+        load = load_of(shown, 0)
+        each = (self.busy * share for share in (load.share, load.low, load.high))
+        return costs(self.trials.system, self.devices, self.seconds, Load(*each))
 
     def rows(self) -> list[dict[str, Any]]:
         """One flat row a stage."""

@@ -63,8 +63,8 @@ class Workflow:
             what = "steps of what batch?"
             yield Clash("steps", what, "--batch, or `batch:`")
         for name, known in (("precision", PRECISIONS), ("optimizer", SLOTS)):
-            word = getattr(self, name)
-            if word is not None and word not in known:
+            word = str(getattr(self, name) or next(iter(known))).split(",")[0]
+            if word not in known:
                 yield Clash(name, f"unknown {name} `{word}`", suggest(word, known, "write one of"))
         yield from self.search.search.wrong(self.trials)
 

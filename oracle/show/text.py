@@ -26,12 +26,16 @@ from oracle.show.training import ends, tried
 from oracle.spec.units import show
 
 SCREEN = 24  # lines of the first one
+SUPERLATIVES = {
+    "time": "fastest", "cost": "cheapest", "memory": "leanest", "money": "cheapest",
+    "energy": "of\u00a0least\u00a0energy", "carbon": "of\u00a0least\u00a0carbon",
+}  # fmt: skip
 WORDS = ("measured", "fitted", "datasheet", "assumed", "counted")
 
 
 def ranking_text(
     ranking: Ranking, asked: Any = None, whole: Training | None = None,
-    batches: Sequence[Tried] = (),
+    batches: Sequence[Tried] = (), also: Sequence[str] = (),
 ) -> str:  # fmt: skip
     """The first screen: what is best, does it fit, how sure, why not the others, what next."""
     shown = ranking.estimate
@@ -53,6 +57,7 @@ def ranking_text(
         _fit(f"  rate      {rate(shown, 0)}"),
         *([] if whole is None else [_fit(f"  training  {ends(whole)}")]),
         *([_fit(f"  batches   {tried(batches)}")] if batches else []),
+        *map(_fit, also),
         _fit(f"  sure?     {_sure(ranking, likely)}"),
         *_faster(ranking),
         "",
@@ -108,7 +113,7 @@ def said_otherwise(shown: Estimate) -> list[str]:
 
 
 def _superlative(ranking: Ranking) -> str:
-    return {"time": "fastest", "cost": "cheapest", "memory": "leanest"}[ranking.objective]
+    return SUPERLATIVES[ranking.objective]
 
 
 def _head(shown: Estimate, ranking: Ranking) -> str:
@@ -118,7 +123,8 @@ def _head(shown: Estimate, ranking: Ranking) -> str:
     ideal = ", ideal assumptions" if options.ideal else ""
     return _fit(f"{model.title or model.name} on {system.title or system.name}: "
                 f"{ranking.devices} devices, {ranking.batch} samples{data} an iteration, "
-                f"{options.precision}, {options.optimizer}{ideal}{_software(shown)}")  # fmt: skip
+                f"{options.precision}, {options.optimizer_text}{ideal}"
+                f"{_software(shown)}")  # fmt: skip
 
 
 def _software(shown: Estimate) -> str:
@@ -334,9 +340,10 @@ def estimate_text(shown: Estimate, row: int = 0, whole: Training | None = None) 
         _fit(f"{shown.plans[row]} on {int(shown.devices[row])} devices of "
              f"{system.title or system.name}: {taken}"),
         _fit(f"  {model.title or model.name}, {int(shown.batch[row])} samples, "
-             f"{shown.options.precision}, {shown.options.optimizer}{_software(shown)}; "
+             f"{shown.options.precision}, {shown.options.optimizer_text}{_software(shown)}; "
              f"{origins(shown)}"),
         _fit(f"  {rate(shown, row)}"),
+        *([] if whole is None else [_fit(f"  training  {ends(whole)}")]),
     ]  # fmt: skip
     lines += [*_reads(shown, row), *said_otherwise(shown)]
     if shown.broken[row]:

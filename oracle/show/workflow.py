@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from oracle.ask.combined import Combined, Row
 from oracle.ask.workflow import Campaign, Part
 from oracle.show.terminal import width
+from oracle.show.training import paid
 from oracle.spec.units import show
 
 STAGES, OTHERS = 6, 5  # lines of each, at most
@@ -121,13 +122,9 @@ def _stages(parts: Sequence[Part]) -> list[str]:
 
 
 def _costs(found: Campaign) -> str:
-    paid = found.costs
     idle = f", {found.idle:,.4g} nodes idle" if found.idle >= 1 else ""
     text = f"{found.device_hours:,.4g} device-hours, {found.busy:.0%} with a trial{idle}"
-    text += "" if paid.money is None else f", {paid.money:,.0f} USD"
-    text += "" if paid.energy is None else f", {paid.energy:,.4g} kWh"
-    text += "" if paid.carbon is None else f", {paid.carbon / 1000:,.3g} t CO₂"
-    return text
+    return ", ".join([text, *paid(found.costs)])
 
 
 def _others(found: Campaign) -> list[str]:

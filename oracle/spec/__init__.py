@@ -16,6 +16,7 @@ precision     precisions, and bytes of an activation
 doubt         what each step away from a measurement adds to the doubt of a prediction
 changes       fields said anew beside a name
 catalogue     shipped specs by name, a user's own by path
+optimizer     an optimizer and its knobs as they are written
 options       options of a prediction beside the plan
 files         atomic file writes
 strict_json   JSON that is refused where it is odd
