@@ -3,6 +3,7 @@
 oracle recommend resnet50 abci --devices 64 --batch 4096
 oracle recommend gpt3-175b dgx-a100 --devices 1024 --batch 1536 --without context --top 10
 oracle recommend resnet50 abci --devices 512 --optimizer lars --to-target      the batch is free
+oracle recommend llama3-8b dgx-h100 --devices 1024 --batch 1024 --tokens 15T --checkpoint async
 oracle recommend my-model.yaml my-system.yaml --devices 16 --batch-per-device 8 --json
 """
 
@@ -10,6 +11,7 @@ from __future__ import annotations
 
 import argparse
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from oracle.commands.arguments import (
@@ -24,6 +26,7 @@ from oracle.commands.arguments import (
     prediction_arguments,
     prediction_options,
     result_arguments,
+    running,
     whole,
 )
 from oracle.commands.parser import Answer, Usage, formatted
@@ -68,12 +71,34 @@ def ranked(asked: argparse.Namespace) -> Ranking:
     """The answer."""
     from oracle import api
 
-    return api.recommend(
+    more = _endings(asked)
+    found = api.recommend(
         asked.model, asked.system, asked.devices, asked.batch,
-        batch_per_device=asked.batch_per_device, top=asked.top, only=asked.only,
+        batch_per_device=asked.batch_per_device, top=max(asked.top, more), only=asked.only,
         without=asked.without, objective=asked.objective, risk=asked.risk,
         fastest=asked.fastest, **prediction_options(asked),
     )  # fmt: skip
+    shown = found.estimate
+    found = replace(found, estimate=replace(shown, system=running(asked, shown.system)))
+    if not more:
+        return found
+    from oracle.ask.ending import first_to_end
+    from oracle.run.target import length
+
+    how_long = length_options(asked)
+    return first_to_end(found, lambda shown, row: length(shown, row, **how_long), asked.top,
+                        asked.fastest)  # fmt: skip
+
+
+def _endings(asked: argparse.Namespace) -> int:
+    """How many plans at least are asked when they end; none where nobody knows what fails."""
+    whole = hasattr(asked, "failures") and any(length_options(asked).values())
+    if not whole or asked.objective != "time":
+        return 0
+    from oracle.ask.ending import MORE
+    from oracle.spec.catalogue import system
+
+    return 0 if running(asked, system(asked.system)).reliability is None else MORE
 
 
 def enough(asked: argparse.Namespace) -> int | None:

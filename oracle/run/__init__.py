@@ -10,4 +10,6 @@ searches/     the stages of each kind of search
 waves         seconds until many trials have run, several at once
 sharing       what of a machine is left for one training of several
 goodput       failures, restarts and checkpoints: the share of time that is progress
+checkpoints   bytes of a training's state, and the seconds that saving and loading it takes
+failures      what all of that makes of the hours of a training under a plan
 """

@@ -66,12 +66,20 @@ READ = record(
          "possible": YES, "why": TEXT})),
      "pays_after": maybe(record({"epochs": NUMBER, "against": TEXT}))},
 )  # fmt: skip
+GOODPUT = record({
+    **{name: maybe(SHARE) for name in
+       ("progress", "checkpoints", "lost", "restarts", "waiting", "away")},
+    "interval": maybe(SECONDS), "failures_per_hour": maybe(NUMBER), "how": maybe(TEXT),
+    "to": maybe(TEXT), "checkpoint_seconds": maybe(SECONDS), "safe_after": maybe(SECONDS),
+    "checkpoint_bytes": maybe(BYTES), "restart_seconds": maybe(SECONDS), "slow": NUMBER,
+    "of": TEXT, "assumed": listed(TEXT), "unknown": listed(TEXT), "impossible": TEXT,
+})  # fmt: skip
 TRAINING = {
     "ends": TEXT, "origin": TEXT, "steps": NUMBER, "epochs": maybe(NUMBER), "seconds": SECONDS,
     "low": SECONDS, "high": SECONDS, "device_hours": NUMBER, "critical_batch": maybe(NUMBER),
     "largest_batch": maybe(NUMBER), "money": maybe(NUMBER), "energy": maybe(NUMBER),
     "carbon": maybe(NUMBER), "energy_low": maybe(NUMBER), "energy_high": maybe(NUMBER),
-    "evaluation": maybe(SECONDS), "unknown": listed(TEXT),
+    "evaluation": maybe(SECONDS), "unknown": listed(TEXT), "goodput": GOODPUT,
 }  # fmt: skip
 PLAN = record(
     {
