@@ -36,8 +36,11 @@ OPTIONS = {
     },
     "estimate": PREDICT | BATCH | LENGTH | {"--plan"},
     "specs": ALWAYS | RESULT | {"--kind"},
-    "workflow": PREDICT | LENGTH | {"--nodes", "--search", "--trials", "--max-batch", "--batch",
-                                    "--plan", "--spread", "--table"},
+    "workflow": PREDICT | LENGTH | {
+        "--nodes", "--search", "--trials", "--max-batch", "--batch", "--plan", "--spread",
+        "--table",
+        "--price", "--pue", "--grid",
+    },
     "sweep": PREDICT | BATCH | {"--devices", "--each", "--plan", "--what-if", "--objective",
                                 "--only", "--without", "--jobs", "--out", "--shard",
                                 "--dask"},

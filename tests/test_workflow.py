@@ -218,9 +218,9 @@ def test_one_member_is_one_training_of_the_fastest_plan() -> None:
     best = oracle.recommend("resnet50", "abci", devices=16, batch=512, epochs=90).estimate
     one = found.main.trial
     assert (one.plan, one.devices) == (best.plans[0], 16)
-    assert found.seconds == pytest.approx(
-        one.training.length.steps * float(best.seconds[0]) + best.reading[0]["once"]
-    )
+    steps = one.training.length.steps * float(best.seconds[0])
+    rest = best.reading[0]["once"] + (one.training.evaluation or 0.0)
+    assert found.seconds == pytest.approx(steps + rest)
     assert found.costs.device_hours == pytest.approx(found.seconds * 16 / 3600)
 
 

@@ -19,6 +19,7 @@ from oracle.commands.arguments import (
     per_trial,
     prediction_arguments,
     result_arguments,
+    running,
     whole,
 )
 from oracle.commands.parser import Answer, formatted
@@ -65,7 +66,7 @@ def run(asked: argparse.Namespace) -> Answer:
     from oracle.ask.workflow import campaign
     from oracle.show.provenance import resolved, stamped
     from oracle.show.workflow import campaign_text, combined_text
-    from oracle.spec.catalogue import noted
+    from oracle.spec.catalogue import noted, system
     from oracle.spec.document import refusal
 
     nodes = numbers(asked.nodes)
@@ -75,7 +76,8 @@ def run(asked: argparse.Namespace) -> Answer:
         nodes = numbers(f"1..{nodes[0]}") + nodes
     said = {name: getattr(asked, name) for name in SAID}
     with noted() as read:
-        trials = opened(asked.model, asked.system, said, nodes, grow=asked.grow,
+        trials = opened(asked.model, running(asked, system(asked.system)), said, nodes,
+                        grow=asked.grow,
                         **{name: getattr(asked, name) for name in MORE})  # fmt: skip
     if asked.table or len(nodes) > 1:
         table = combined(trials, tuple(dict.fromkeys(nodes)))
