@@ -94,6 +94,7 @@ class Trials:
         self.most = asked.batch or asked.max_batch or _largest(model, options.optimizer)
         self.misses: list[Ranking] = []
         self._found: dict[int, Trial | None] = {}
+        self._last = self.most  # the batch that was best for the last size of trial
         self._beside: dict[tuple[int, int, int], Trial] = {}
 
     def of(self, devices: int) -> Trial | None:
@@ -136,7 +137,8 @@ class Trials:
         found, whole = [], self.most // devices
         if whole:
             found = [devices * whole, *(devices * 2**k for k in range(whole.bit_length()))]
-        found += [2**k for k in range(self.most.bit_length()) if 2**k <= self.most]
+        most = min(self.most, devices - 1) if whole else self.most  # fewer than one each
+        found += [2**k for k in range(most.bit_length())]
         least = max(found) // 256
         return sorted({each for each in found if each > least}, reverse=True)
 
@@ -147,11 +149,11 @@ class Trials:
         return self._quickest([plan], self.batches(devices))
 
     def _best(self, devices: int) -> Trial | None:
-        """A plan for the largest batch, the best batch for it, a plan for that, and so on."""
+        """A plan for a batch, the best batch for that plan, a plan for this one, and so on."""
         sizes = self.batches(devices)
         found: list[Trial] = []
         tried: set[int] = set()
-        batch = sizes[0]
+        batch = min(sizes, key=lambda size: abs(size - self._last))  # as for other sizes of trial
         while batch not in tried and len(tried) < ROUNDS:
             tried.add(batch)
             plan = self._searched(devices, batch)
@@ -165,7 +167,9 @@ class Trials:
                 break
             found.append(best)
             batch = best.batch
-        return min(found, key=lambda one: one.training.seconds, default=None)
+        best = min(found, key=lambda one: one.training.seconds, default=None)
+        self._last = self._last if best is None else best.batch
+        return best
 
     def _searched(self, devices: int, batch: int) -> str | None:
         """The fastest plan for a batch that fits."""
