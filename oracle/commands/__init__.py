@@ -12,6 +12,6 @@ reading     samples that verbs read for real: which, from where, how
 checkpointing   checkpoints that a real training keeps, failures that it is given
 launching   ranks on this machine: the options, and how they end
 shells      completions for shells, and the manual page
-recommend estimate explain sweep report plot specs import_ export measure calibrate run compare
-config schema completion selftest       one verb each
+recommend estimate explain sweep workflow report plot specs import_ export measure calibrate run
+compare config schema completion selftest       one verb each
 """
