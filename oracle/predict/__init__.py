@@ -6,6 +6,7 @@ exchange      cost of each message
 offers        what the network offers for a message, and the cheapest of it
 overlap       what of it hides under the work beside it
 stage_work    what each stage computes and updates
+second_order  K-FAC's factors, inverses and preconditioned gradients
 step          an iteration from the seconds of its stages
 played        when the stages of a pipeline are done, as its schedule is played
 reading       ways to read beside a step, and the chosen one
@@ -16,6 +17,7 @@ remarks       what was done otherwise than asked, and values that look wrong
 uncertainty   how far a prediction can be trusted, by cause
 defaults      options that nobody said
 rates         what is trained in a second: samples, tokens, FLOP, utilisation
+local_work    FLOP and bytes of memory that a plan's own work takes of a device
 trace         the iteration in time, stage by stage
 estimate      what a prediction says of each plan
 """

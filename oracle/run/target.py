@@ -17,13 +17,14 @@ from oracle.predict.estimate import Estimate
 from oracle.predict.rates import tokens as tokens_of
 from oracle.run.convergence import Law
 from oracle.run.costs import Costs, costs
+from oracle.run.evaluation import evaluated
 from oracle.run.failures import Goodput, goodput_of
+from oracle.run.power import load_of
 from oracle.spec.convergence import Convergence
 from oracle.spec.document import refusal
 from oracle.spec.doubt import NINETY
 from oracle.spec.units import show
 
-AT_WORK = ("forward", "backward", "update", "recompute")  # parts in which devices compute
 ELSEWHERE = math.log(2) / NINETY  # 1σ of what one optimizer's runs say of another: a factor of 2
 
 
@@ -51,17 +52,22 @@ class Training:
     device_hours: float
     costs: Costs
     goodput: Goodput
+    evaluation: float | None = None  # seconds of it; None: nobody says how it is evaluated
 
     def to_dict(self) -> dict[str, Any]:
         """As data, SI."""
         one = self.length
+        unevaluated = ["dataset.evaluation"] * (self.evaluation is None and one.epochs is not None)
         return {
             "ends": one.words, "origin": one.origin, "steps": one.steps, "epochs": one.epochs,
             "seconds": self.seconds, "low": self.low, "high": self.high,
             "device_hours": self.device_hours, "critical_batch": one.critical_batch,
             "largest_batch": one.beyond,
             **{name: getattr(self.costs, name) for name in ("money", "energy", "carbon")},
-            "unknown": list(self.costs.unknown), "goodput": self.goodput.to_dict(),
+            "goodput": self.goodput.to_dict(),
+            "evaluation": self.evaluation,
+            "energy_low": self.costs.energy_low, "energy_high": self.costs.energy_high,
+            "unknown": [*self.costs.unknown, *unevaluated],
         }  # fmt: skip
 
 
@@ -139,6 +145,8 @@ def training(shown: Estimate, row: int, length: Length) -> Training:
     seconds = length.steps * mid * found.times
     if read is not None:
         seconds += read["once"]
+    tested = evaluated(shown, row, length.epochs)
+    seconds += tested or 0.0
     low, high = (
         math.log(max(end, 1e-300) / mid)
         for end in (float(shown.seconds_low[row]), float(shown.seconds_high[row]))
@@ -146,9 +154,8 @@ def training(shown: Estimate, row: int, length: Length) -> Training:
     own, (shorter, longer) = NINETY * length.deviation, found.spread(seconds)
     down, up = math.hypot(low, own, shorter), math.hypot(high, own, longer)
     devices = float(shown.devices[row])
-    busy = sum(float(shown.compute[part][row]) for part in AT_WORK) / mid
     return Training(
         length, seconds, seconds * math.exp(-down), seconds * math.exp(min(up, 50.0)),
         seconds * devices / 3600,
-        costs(shown.system, devices, seconds, min(busy * found.working, 1.0)), found,
+        costs(shown.system, devices, seconds, load_of(shown, row).of(found.working)), found, tested,
     )  # fmt: skip

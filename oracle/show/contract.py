@@ -78,7 +78,9 @@ TRAINING = {
     "ends": TEXT, "origin": TEXT, "steps": NUMBER, "epochs": maybe(NUMBER), "seconds": SECONDS,
     "low": SECONDS, "high": SECONDS, "device_hours": NUMBER, "critical_batch": maybe(NUMBER),
     "largest_batch": maybe(NUMBER), "money": maybe(NUMBER), "energy": maybe(NUMBER),
-    "carbon": maybe(NUMBER), "unknown": listed(TEXT), "goodput": GOODPUT,
+    "goodput": GOODPUT,
+    "carbon": maybe(NUMBER), "energy_low": maybe(NUMBER), "energy_high": maybe(NUMBER),
+    "evaluation": maybe(SECONDS), "unknown": listed(TEXT),
 }  # fmt: skip
 PLAN = record(
     {
@@ -89,7 +91,8 @@ PLAN = record(
         "memory": record(HELD, {"cached": BYTES, "low": BYTES, "high": BYTES}),
         "origin": record(dict.fromkeys(("forward", "backward", "update", "memory"), ORIGIN)),
     },
-    {"training": record(TRAINING), "probability_best": SHARE, "fits": SHARE, "batch": COUNT,
+    {"training": record(TRAINING, {"over": named(maybe(NUMBER)), "probability_within": SHARE}),
+     "probability_best": SHARE, "fits": SHARE, "batch": COUNT,
      "samples_per_second": NUMBER,
      "rates": record({
          "samples_per_second": NUMBER, "samples_per_second_device": NUMBER,
@@ -132,6 +135,13 @@ FITTED = record({
         "ranks": listed(COUNT), "sizes": listed(BYTES), "uncertainty": named(NUMBER)})),
     "notes": listed(TEXT),
 })  # fmt: skip
+SETUP = record(
+    {"system": TEXT, "software": TEXT, "devices": COUNT, "batch": COUNT, "plan": TEXT,
+     "step": SECONDS, "memory": BYTES, "within_limits": YES, "over": named(maybe(NUMBER)),
+     "probability_within": SHARE,
+     "price": maybe(record({"usd_per_hour": NUMBER, "source": TEXT})), **TRAINING},
+    {"rank": COUNT, "front": YES},
+)  # fmt: skip
 BY_ROOF = dict.fromkeys(("compute", "memory", "network", "storage"), SECONDS)
 ROOFED = record({
     "name": TEXT, "kind": TEXT, "shape": TEXT, "count": COUNT, "seconds": SECONDS, "flop": NUMBER,
@@ -141,11 +151,15 @@ ROOFED = record({
 })  # fmt: skip
 ANSWERS: dict[str, Schema] = {
     "recommend": record({
-        **ESTIMATE, "objective": {"enum": ["time", "cost", "memory"]}, "tried": COUNT,
+        **ESTIMATE, "tried": COUNT,
+        "objective": {"enum": ["time", "cost", "memory", "money", "energy", "carbon"]},
         "fitting": COUNT, "slower": COUNT, "seed": COUNT, "tied": listed(TEXT),
         "riskier": listed(PLAN),
         "measure": maybe(record({"what": TEXT, "share": NUMBER}))},
-        {"batches": listed(record({"batch": COUNT, "plan": TEXT, **TRAINING}))}),
+        {"batches": listed(record({"batch": COUNT, "plan": TEXT, **TRAINING})),
+         "front": listed(SETUP),
+         "optimizers": listed(record({"optimizer": TEXT, "batch": COUNT,
+                                      "ahead_from": maybe(COUNT), **TRAINING}))}),
     "estimate": record(ESTIMATE),
     "explain": record({
         **ESTIMATE,
@@ -157,6 +171,14 @@ ANSWERS: dict[str, Schema] = {
         "better_knobs": maybe(TEXT), "rivals": listed(record({"plan": TEXT, "seconds": SECONDS})),
         "flips": listed(record({"cause": TEXT, "factor": NUMBER, "winner": TEXT, "loser": TEXT})),
         "measure": maybe(record({"what": TEXT, "share": NUMBER}))}, {"roofline": listed(ROOFED)}),
+    "choose": record({
+        **MADE_BY, **FROM, "options": SET, "model": TEXT, "objective": TEXT,
+        "limits": named(maybe(NUMBER)), "setups": listed(SETUP), "front": listed(SETUP),
+        "misses": listed(SETUP), "unpriced": listed(SETUP),
+        "skipped": listed(record({"system": TEXT, "software": TEXT, "devices": COUNT,
+                                  "why": TEXT})),
+        "changes": listed(record({"cause": TEXT, "system": TEXT, "factor": NUMBER,
+                                  "value": maybe(NUMBER), "winner": TEXT}))}),
     "sweep": record({**MADE_BY, **FROM, "options": SET, "rows": listed(record(ROW))}),
     "calibrate": record({
         **MADE_BY, **FROM, "system": TEXT,
@@ -180,6 +202,14 @@ ANSWERS: dict[str, Schema] = {
              "counted": NUMBER})),
         "structure": listed(record(dict.fromkeys(
             ("level", "field", "spec", "file", "verdict", "source", "why"), TEXT)))}),
+    "convergence": record({
+        **MADE_BY, **FROM, "block": TEXT,
+        "convergence": listed(record({
+            "optimizer": TEXT, "target": TEXT, "epochs": maybe(NUMBER), "samples": maybe(NUMBER),
+            "critical_batch": maybe(NUMBER), "smallest": COUNT, "largest": COUNT,
+            "scatter": NUMBER, "runs": COUNT, "batches": COUNT, "among": maybe(NUMBER),
+            "left_out": listed(record({"batch": NUMBER, "error": NUMBER})),
+            "missed": listed(record({"batch": COUNT, "runs": COUNT}))}))}),
     "profile": record({
         **MADE_BY, **FROM,
         "runs": listed(record({

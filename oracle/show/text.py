@@ -28,12 +28,16 @@ from oracle.spec.units import show
 SCREEN = 24  # lines of the first one
 FEW = 5  # plans of which some may be left out for it
 CLOSE = 0.01  # of each other, plans of which the simplest comes first
+SUPERLATIVES = {
+    "time": "fastest", "cost": "cheapest", "memory": "leanest", "money": "cheapest",
+    "energy": "of\u00a0least\u00a0energy", "carbon": "of\u00a0least\u00a0carbon",
+}  # fmt: skip
 WORDS = ("measured", "fitted", "datasheet", "assumed", "counted")
 
 
 def ranking_text(
     ranking: Ranking, asked: Any = None, whole: Training | None = None,
-    batches: Sequence[Tried] = (),
+    batches: Sequence[Tried] = (), also: Sequence[str] = (),
 ) -> str:  # fmt: skip
     """The first screen: what is best, does it fit, how sure, why not the others, what next."""
     shown = ranking.estimate
@@ -55,6 +59,7 @@ def ranking_text(
         _fit(f"  rate      {rate(shown, 0)}"),
         *_training(whole, brief=True),
         *([_fit(f"  batches   {tried(batches)}")] if batches else []),
+        *map(_fit, also),
         _fit(f"  sure?     {_sure(ranking, likely)}"),
         *_faster(ranking),
         "",
@@ -132,7 +137,7 @@ def _superlative(ranking: Ranking, whole: Training | None = None) -> str:
     seconds = ranking.estimate.seconds
     if whole is not None and whole.goodput.known and seconds[0] > (1 + CLOSE) * seconds.min():
         return "first to end"
-    return {"time": "fastest", "cost": "cheapest", "memory": "leanest"}[ranking.objective]
+    return SUPERLATIVES[ranking.objective]
 
 
 def _head(shown: Estimate, ranking: Ranking) -> str:
@@ -142,7 +147,8 @@ def _head(shown: Estimate, ranking: Ranking) -> str:
     ideal = ", ideal assumptions" if options.ideal else ""
     return _fit(f"{model.title or model.name} on {system.title or system.name}: "
                 f"{ranking.devices} devices, {ranking.batch} samples{data} an iteration, "
-                f"{options.precision}, {options.optimizer}{ideal}{_software(shown)}")  # fmt: skip
+                f"{options.precision}, {options.optimizer_text}{ideal}"
+                f"{_software(shown)}")  # fmt: skip
 
 
 def _software(shown: Estimate) -> str:
@@ -358,7 +364,7 @@ def estimate_text(shown: Estimate, row: int = 0, whole: Training | None = None) 
         _fit(f"{shown.plans[row]} on {int(shown.devices[row])} devices of "
              f"{system.title or system.name}: {taken}"),
         _fit(f"  {model.title or model.name}, {int(shown.batch[row])} samples, "
-             f"{shown.options.precision}, {shown.options.optimizer}{_software(shown)}; "
+             f"{shown.options.precision}, {shown.options.optimizer_text}{_software(shown)}; "
              f"{origins(shown)}"),
         _fit(f"  {rate(shown, row)}"),
     ]  # fmt: skip

@@ -5,9 +5,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from oracle.ask.batches import Tried
+from oracle.ask.optimizers import Rival
 from oracle.run.checkpoints import Saving
+from oracle.run.costs import Costs
 from oracle.run.failures import Goodput
 from oracle.run.goodput import Shares
+from oracle.run.limits import words
 from oracle.run.target import Training
 from oracle.spec.units import show
 
@@ -27,12 +30,10 @@ def ends(one: Training) -> str:
         f"{'for' if given else 'to'} {length.words}{epochs}"
         f"{'' if given else f' ({length.origin})'}, {hours} device-hours"
     )
-    paid = one.costs
-    text += "" if paid.money is None else f", {paid.money:,.0f} USD"
-    text += "" if paid.energy is None else f", {paid.energy:,.4g} kWh"
-    text += "" if paid.carbon is None else f", {paid.carbon / 1000:,.3g} t CO₂"
+    text += "" if not one.evaluation else f", {show(one.evaluation, 's')} of it evaluation"
+    text += "".join(f", {each}" for each in paid(one.costs))
     if length.critical_batch:
-        text += f"; critical batch {length.critical_batch:,.0f}"
+        text += f"; critical\u00a0batch\u00a0{length.critical_batch:,.0f}"
     if length.beyond:
         text += f"; no run met it with a batch above {length.beyond:,.0f}"
     return text
@@ -89,6 +90,28 @@ def slowed(found: Goodput) -> str:
     if found.slow <= 1:
         return ""
     return f"; steps {found.slow:.3g} times as long for slow devices"
+
+
+def rivals(found: Sequence[Rival]) -> str:
+    """Other optimizers that met the target: what each would take, and where it is done first."""
+    each = []
+    for one in found:
+        from_ = one.ahead_from
+        where = (f"done first on no number of devices up to {one.most:,}" if from_ is None
+                 else f"done first from {from_:,} devices on")  # fmt: skip
+        took = show(one.best.training.seconds, "s")
+        each.append(f"{one.best.optimizer} takes {took} at {one.best.batch:,}, {where}")
+    return "; ".join(each)
+
+
+def paid(found: Costs) -> list[str]:
+    """What is known of `1,200 USD`, `5,000 kWh`, `0.3 t CO₂`; `≤` where nobody measured idling."""
+    most = "≤ " if "device.power.idle" in found.unknown else ""
+    return [
+        *([] if found.money is None else [words("money", found.money)]),
+        *([] if found.energy is None else [most + words("energy", found.energy)]),
+        *([] if found.carbon is None else [most + words("carbon", found.carbon)]),
+    ]
 
 
 def tried(found: Sequence[Tried]) -> str:

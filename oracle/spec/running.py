@@ -15,14 +15,17 @@ KILONODE_DAYS = 1000 * 86400.0  # seconds of a node in which so many failures ar
 
 @dataclass(frozen=True, slots=True)
 class Power:
-    """What a device draws: waiting, and at work."""
+    """What a device draws: at work, and waiting where somebody measured it."""
 
-    idle: Watt
-    busy: Watt
+    idle: Watt | None = None
+    busy: Watt = 0.0
     source: str = ""
+    origin: Literal["measured", "datasheet", "assumed"] = "datasheet"
 
     def check(self) -> Iterator[Clash]:
-        if self.idle > self.busy:
+        if not self.busy:
+            yield Clash("busy", "what it draws at work is missing", "e.g. 700 W")
+        elif self.idle is not None and self.idle > self.busy:
             yield Clash("idle", "more than it draws at work", "no more than `busy`")
 
 

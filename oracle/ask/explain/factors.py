@@ -31,6 +31,13 @@ from oracle.spec.options import Options
 from oracle.spec.system import System
 from oracle.spec.units import show
 
+# why updating takes its time, by optimizer
+UPDATES = {
+    "": "reads and writes its state: memory-bound",
+    "kfac": "builds factors, inverts them, preconditions gradients: products",
+    "muon": "makes the update of each matrix orthogonal: products",
+}
+
 
 @dataclass(frozen=True, slots=True)
 class Factor:
@@ -150,8 +157,9 @@ def _factors(
                  f"the slowest of {devices:g} sets the pace")  # fmt: skip
     yield Factor("host-bound launches", busy - device - waited,
                  "kernels end before the host has launched the next")  # fmt: skip
+    optimizer = shown.options.optimizer
     yield Factor("weight update", float(shown.compute["update"][0]),
-                 f"{shown.options.optimizer} reads and writes its state: memory-bound")  # fmt: skip
+                 f"{optimizer} {UPDATES.get(optimizer, UPDATES[''])}")  # fmt: skip
     for kind in ("gradient exchange", "layer-wise exchange", "point-to-point cost", "host link"):
         mine = [talk for talk in talks if talk.kind == kind]
         seconds = sum(t.exposed - t.crowded for t in mine)

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from oracle.show.page.look import SCRIPT, STYLE
 from oracle.show.page.markup import Html, join, tag
-from oracle.show.text import origins, parts, why_not
+from oracle.show.text import SUPERLATIVES, origins, parts, why_not
 from oracle.spec.document import SpecError
 from oracle.spec.units import show
 
@@ -40,7 +40,7 @@ def page(ranking: Ranking, command: str, inputs: Sequence[tuple[str, str]] = ())
         tag("main",
             tag("h1", head),
             tag("p", f"{ranking.devices:,} devices, {ranking.batch:,} samples an iteration, "
-                f"{shown.options.precision}, {shown.options.optimizer}"
+                f"{shown.options.precision}, {shown.options.optimizer_text}"
                 + (", ideal assumptions" if shown.options.ideal else ""), class_="faint"),
             *(tag("p", f"{one['field']}: {one['what']}", class_="faint") for one in shown.warnings),
             answer(ranking) if len(ranking.estimate) else nothing(ranking),
@@ -83,7 +83,7 @@ def answer(ranking: Ranking) -> Html:
         tile(f"{likely[0]:.0%}", "likely the fastest of these",
              f"{ranking.fitting} of {ranking.tried} products of strategies fit"),
     ]  # fmt: skip
-    superlative = {"time": "Fastest", "cost": "Cheapest", "memory": "Leanest"}[ranking.objective]
+    superlative = SUPERLATIVES[ranking.objective].capitalize()
     return join([
         tag("p", f"{superlative} way to split it:"), tag("code", ranking.best, class_="plan"),
         tag("div", *tiles, class_="tiles"), tag("p", f"Bound by {bound}. With every device at "
