@@ -11,8 +11,8 @@ choose      which machine, how many of its devices, at what cost
 setups      a machine, devices, software, batch and plan: what one may choose
 turning     what would change a choice
 batches     the batch that ends a training first
-ending      plans in the order in which a training under them ends
 optimizers  which optimizer is done first, and from how many devices on
+ending      plans in the order in which a training under them ends
 largest     the largest micro-batches that fit
 launched    a job that exists: what it takes, and what would be better
 sweep/      the same question over devices, batches, models and systems

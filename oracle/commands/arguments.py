@@ -132,7 +132,7 @@ RUNNING = {"price": "of a device here, e.g. `2.5 USD/h`", "pue": "of the site, e
            "grid": "CO₂ of its electricity, e.g. `57 g/kWh`"}  # fmt: skip
 
 
-def running_arguments(parser: argparse.ArgumentParser) -> None:
+def price_arguments(parser: argparse.ArgumentParser) -> None:
     """What running a system costs, where its file does not say so."""
     for name, what in RUNNING.items():
         parser.add_argument(f"--{name}", metavar="V", help=what)
@@ -241,22 +241,8 @@ def length_arguments(parser: argparse.ArgumentParser) -> None:
                      help="until the model's target is met, by what runs needed")  # fmt: skip
     end.add_argument("--tokens", type=many, metavar="T", help="so many, e.g. 15T")
     end.add_argument("--steps", type=many, metavar="S", help="so many iterations")
-    failure_arguments(parser)
-
-
-def failure_arguments(parser: argparse.ArgumentParser) -> None:
-    """What interrupts a training, and how it saves its state."""
-    parser.add_argument("--failures", metavar="F",
-                        help="e.g. `50 kh,restart=10 min,elastic,repair=1 day`; none")  # fmt: skip
-    parser.add_argument("--checkpoint", metavar="C",
-                        help="rank0, sharded or async; `async,to=host,every=30 min`")  # fmt: skip
-
-
-def failing(asked: argparse.Namespace, system: System) -> System:
-    """The system with what the options say of it."""
-    from oracle.spec.told import as_said
-
-    return as_said(system, getattr(asked, "failures", None), getattr(asked, "checkpoint", None))
+    price_arguments(parser)
+    running_arguments(parser)
 
 
 def limit_arguments(parser: argparse.ArgumentParser) -> None:
@@ -264,6 +250,21 @@ def limit_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--within", metavar="T", help="of time: 7d, 12h, 45min")
     parser.add_argument("--budget", action="append", default=[], metavar="B",
                         help="1MUSD, 500MWh, 30tCO2, 20k device-hours; several times")  # fmt: skip
+
+
+def running_arguments(parser: argparse.ArgumentParser) -> None:
+    """What interrupts a training, and how it saves its state."""
+    parser.add_argument("--failures", metavar="F",
+                        help="e.g. `50 kh,restart=10 min,elastic,repair=1 day`; none")  # fmt: skip
+    parser.add_argument("--checkpoint", metavar="C",
+                        help="rank0, sharded or async; `async,to=host,every=30 min`")  # fmt: skip
+
+
+def running(asked: argparse.Namespace, system: System) -> System:
+    """The system with what the options say of it."""
+    from oracle.spec.told import as_said
+
+    return as_said(system, getattr(asked, "failures", None), getattr(asked, "checkpoint", None))
 
 
 def many(text: str) -> float:

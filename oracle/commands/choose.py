@@ -16,13 +16,13 @@ import argparse
 
 from oracle.commands.arguments import (
     batch_arguments,
-    failing,
     length_arguments,
     limit_arguments,
     names,
     prediction_arguments,
     prediction_options,
     result_arguments,
+    running,
     specs,
 )
 from oracle.commands.parser import Answer, formatted
@@ -62,7 +62,7 @@ def run(asked: argparse.Namespace) -> Answer:
     some = specs(options.pop("software") or "")
     systems = specs(asked.systems)
     found = api.choose(
-        asked.model, [failing(asked, system(name)) for name in systems], asked.devices,
+        asked.model, [running(asked, system(name)) for name in systems], asked.devices,
         batch=asked.batch,
         batch_per_device=asked.batch_per_device, to_target=asked.to_target, tokens=asked.tokens,
         steps=asked.steps, within=asked.within, budget=asked.budget, objective=asked.objective,

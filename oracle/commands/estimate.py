@@ -20,13 +20,13 @@ from oracle.commands.arguments import (
     as_runs_did,
     batch_arguments,
     batch_of,
-    failing,
     length_arguments,
     length_options,
     need_room,
     prediction_arguments,
     prediction_options,
     result_arguments,
+    running,
 )
 from oracle.commands.parser import Answer, formatted
 
@@ -51,7 +51,7 @@ def run(asked: argparse.Namespace) -> Answer:
     need_room(asked, asked.plan)
     batch = asked.batch or [batch_of(asked, plan) for plan in asked.plan]
     found = api.estimate(asked.model, asked.system, asked.plan, batch, **prediction_options(asked))
-    found = replace(found, system=failing(asked, found.system))
+    found = replace(found, system=running(asked, found.system))
     ends = [length(found, row, **length_options(asked)) for row in range(len(found))]
     trainings = [None if end is None else training(found, row, end)
                  for row, end in enumerate(ends)]  # fmt: skip

@@ -18,7 +18,6 @@ from oracle.commands.arguments import (
     BRIEF,
     as_runs_did,
     batch_arguments,
-    failing,
     length_arguments,
     length_options,
     limit_arguments,
@@ -27,6 +26,7 @@ from oracle.commands.arguments import (
     prediction_arguments,
     prediction_options,
     result_arguments,
+    running,
     whole,
 )
 from oracle.commands.parser import Answer, Usage, formatted
@@ -79,7 +79,7 @@ def ranked(asked: argparse.Namespace) -> Ranking:
         fastest=asked.fastest, **prediction_options(asked),
     )  # fmt: skip
     shown = found.estimate
-    found = replace(found, estimate=replace(shown, system=failing(asked, shown.system)))
+    found = replace(found, estimate=replace(shown, system=running(asked, shown.system)))
     if not more:
         return found
     from oracle.ask.ending import first_to_end
@@ -92,12 +92,13 @@ def ranked(asked: argparse.Namespace) -> Ranking:
 
 def _endings(asked: argparse.Namespace) -> int:
     """How many plans at least are asked when they end; none where nobody knows what fails."""
-    if not hasattr(asked, "failures") or not any(length_options(asked).values()):
+    whole = hasattr(asked, "failures") and any(length_options(asked).values())
+    if not whole or asked.objective != "time":
         return 0
     from oracle.ask.ending import MORE
     from oracle.spec.catalogue import system
 
-    return 0 if failing(asked, system(asked.system)).reliability is None else MORE
+    return 0 if running(asked, system(asked.system)).reliability is None else MORE
 
 
 def enough(asked: argparse.Namespace) -> int | None:
@@ -163,7 +164,7 @@ def fewer(asked: argparse.Namespace, one: Training | None) -> Choice | None:
     software = options.pop("software")
     free = asked.to_target and "batch" not in asked.origins and asked.batch_per_device is None
     return api.choose(
-        asked.model, [failing(asked, system(asked.system))], f"1..{asked.devices}",
+        asked.model, [running(asked, system(asked.system))], f"1..{asked.devices}",
         batch=None if free else asked.batch,
         batch_per_device=asked.batch_per_device, within=asked.within, budget=asked.budget,
         objective="device-hours", software=[software] if software else (), only=asked.only,

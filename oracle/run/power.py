@@ -28,9 +28,9 @@ class Load:
     low: float
     high: float
 
-    def of(self, time: float) -> Load:
-        """The same, worked so hard for a share of the time and idle for the rest."""
-        return Load(time * self.share, time * self.low, time * self.high)
+    def during(self, share: float) -> Load:
+        """The same of devices that are at it for a share of the time, and idle for the rest."""
+        return Load(self.share * share, self.low * share, self.high * share)
 
 
 def load_of(shown: Estimate, row: int = 0) -> Load:

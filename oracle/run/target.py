@@ -64,10 +64,9 @@ class Training:
             "device_hours": self.device_hours, "critical_batch": one.critical_batch,
             "largest_batch": one.beyond,
             **{name: getattr(self.costs, name) for name in ("money", "energy", "carbon")},
-            "goodput": self.goodput.to_dict(),
             "evaluation": self.evaluation,
             "energy_low": self.costs.energy_low, "energy_high": self.costs.energy_high,
-            "unknown": [*self.costs.unknown, *unevaluated],
+            "unknown": [*self.costs.unknown, *unevaluated], "goodput": self.goodput.to_dict(),
         }  # fmt: skip
 
 
@@ -157,5 +156,6 @@ def training(shown: Estimate, row: int, length: Length) -> Training:
     return Training(
         length, seconds, seconds * math.exp(-down), seconds * math.exp(min(up, 50.0)),
         seconds * devices / 3600,
-        costs(shown.system, devices, seconds, load_of(shown, row).of(found.working)), found, tested,
+        costs(shown.system, devices, seconds, load_of(shown, row).during(found.working)), found,
+        tested,
     )  # fmt: skip

@@ -26,12 +26,12 @@ from oracle.show.training import ends, failures, tried
 from oracle.spec.units import show
 
 SCREEN = 24  # lines of the first one
-FEW = 5  # plans of which some may be left out for it
-CLOSE = 0.01  # of each other, plans of which the simplest comes first
 SUPERLATIVES = {
     "time": "fastest", "cost": "cheapest", "memory": "leanest", "money": "cheapest",
     "energy": "of\u00a0least\u00a0energy", "carbon": "of\u00a0least\u00a0carbon",
 }  # fmt: skip
+FEW = 5  # plans of which some may be left out for it
+CLOSE = 0.01  # of each other, plans of which the simplest comes first
 WORDS = ("measured", "fitted", "datasheet", "assumed", "counted")
 
 
@@ -135,7 +135,8 @@ def said_otherwise(shown: Estimate) -> list[str]:
 
 def _superlative(ranking: Ranking, whole: Training | None = None) -> str:
     seconds = ranking.estimate.seconds
-    if whole is not None and whole.goodput.known and seconds[0] > (1 + CLOSE) * seconds.min():
+    late = seconds[0] > (1 + CLOSE) * seconds.min()
+    if ranking.objective == "time" and whole is not None and whole.goodput.known and late:
         return "first to end"
     return SUPERLATIVES[ranking.objective]
 

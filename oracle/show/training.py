@@ -39,6 +39,28 @@ def ends(one: Training) -> str:
     return text
 
 
+def rivals(found: Sequence[Rival]) -> str:
+    """Other optimizers that met the target: what each would take, and where it is done first."""
+    each = []
+    for one in found:
+        from_ = one.ahead_from
+        where = (f"done first on no number of devices up to {one.most:,}" if from_ is None
+                 else f"done first from {from_:,} devices on")  # fmt: skip
+        took = show(one.best.training.seconds, "s")
+        each.append(f"{one.best.optimizer} takes {took} at {one.best.batch:,}, {where}")
+    return "; ".join(each)
+
+
+def paid(found: Costs) -> list[str]:
+    """What is known of `1,200 USD`, `5,000 kWh`, `0.3 t CO₂`; `≤` where nobody measured idling."""
+    most = "≤ " if "device.power.idle" in found.unknown else ""
+    return [
+        *([] if found.money is None else [words("money", found.money)]),
+        *([] if found.energy is None else [most + words("energy", found.energy)]),
+        *([] if found.carbon is None else [most + words("carbon", found.carbon)]),
+    ]
+
+
 def failures(found: Goodput, brief: bool = False) -> tuple[str, str]:
     """A word for what is said of failures, and what: goodput, or why nobody knows it."""
     if found.saving is None:
@@ -90,28 +112,6 @@ def slowed(found: Goodput) -> str:
     if found.slow <= 1:
         return ""
     return f"; steps {found.slow:.3g} times as long for slow devices"
-
-
-def rivals(found: Sequence[Rival]) -> str:
-    """Other optimizers that met the target: what each would take, and where it is done first."""
-    each = []
-    for one in found:
-        from_ = one.ahead_from
-        where = (f"done first on no number of devices up to {one.most:,}" if from_ is None
-                 else f"done first from {from_:,} devices on")  # fmt: skip
-        took = show(one.best.training.seconds, "s")
-        each.append(f"{one.best.optimizer} takes {took} at {one.best.batch:,}, {where}")
-    return "; ".join(each)
-
-
-def paid(found: Costs) -> list[str]:
-    """What is known of `1,200 USD`, `5,000 kWh`, `0.3 t CO₂`; `≤` where nobody measured idling."""
-    most = "≤ " if "device.power.idle" in found.unknown else ""
-    return [
-        *([] if found.money is None else [words("money", found.money)]),
-        *([] if found.energy is None else [most + words("energy", found.energy)]),
-        *([] if found.carbon is None else [most + words("carbon", found.carbon)]),
-    ]
 
 
 def tried(found: Sequence[Tried]) -> str:

@@ -206,8 +206,8 @@ class System:
     storage: Storage | None = None
     host: Host | None = None  # of one node
     reliability: Reliability | None = None
-    checkpoint: Checkpoint | None = None
     price: Price | None = None  # of one device here; what the device costs elsewhere if not said
+    checkpoint: Checkpoint | None = None
     node_power: Watt | None = None  # of one node, beside its devices
     pue: Annotated[float, Between(1, 3)] | None = None  # what a site draws by what machines do
     grid: Emission | None = None  # of CO₂, for its electricity
