@@ -9,6 +9,7 @@ ties        which plans cannot be told apart, and what to measure to tell them
 explain/    what bounds a plan, and what would change its place
 batches     the batch that ends a training first
 optimizers  which optimizer is done first, and from how many devices on
+phases      the plan of each phase where the batch grows
 largest     the largest micro-batches that fit
 launched    a job that exists: what it takes, and what would be better
 sweep/      the same question over devices, batches, models and systems

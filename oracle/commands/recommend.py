@@ -3,6 +3,7 @@
 oracle recommend resnet50 abci --devices 64 --batch 4096
 oracle recommend gpt3-175b dgx-a100 --devices 1024 --batch 1536 --without context --top 10
 oracle recommend resnet50 abci --devices 512 --optimizer lars --to-target      the batch is free
+oracle recommend resnet50 abci --devices 512 --epochs 90 --schedule "0:8192 30:16384 60:32768"
 oracle recommend my-model.yaml my-system.yaml --devices 16 --batch-per-device 8 --json
 """
 
@@ -12,6 +13,7 @@ import argparse
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
+from oracle.commands import scheduling
 from oracle.commands.arguments import (
     BRIEF,
     as_runs_did,
@@ -37,6 +39,7 @@ if TYPE_CHECKING:
 def arguments(parser: argparse.ArgumentParser) -> None:
     question(parser, needed=False)
     length_arguments(parser)
+    scheduling.argument(parser)
     result_arguments(parser)
 
 
@@ -145,6 +148,8 @@ def run(asked: argparse.Namespace) -> Answer:
     from oracle.show.training import rivals
 
     as_runs_did(asked)
+    if scheduling.asked_for(asked):
+        return scheduling.recommended(asked, ranked)
     found = tried(asked)
     ranking = found[0].ranking if found else ranked(asked)
     one = found[0].training if found else best_training(ranking, asked)

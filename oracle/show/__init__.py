@@ -8,6 +8,7 @@ manual          a strategy's equations, what an error code means
 bibliography    the works that a source names
 rates           what is trained in a second
 training        how long a whole training takes, until what
+phases          a training whose batch grows
 terminal        width, colour and characters of the terminal at hand
 contract        what every answer looks like as JSON
 provenance      what an answer was made from
