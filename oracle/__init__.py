@@ -5,6 +5,7 @@
     system = oracle.system("abci")
     oracle.estimate(model, system, "data:16 filter:4", batch=1024)
     oracle.recommend(model, system, devices=64, batch=2048)
+    oracle.choose(model, ["abci", "dgx-a100"], "8..64", batch=2048, epochs=90, within="1d")
 
 Importing this is cheap: nothing is loaded before it is used.
 """
@@ -17,7 +18,7 @@ from typing import TYPE_CHECKING, Any
 from oracle.spec.version import __version__ as __version__
 
 if TYPE_CHECKING:
-    from oracle.api import estimate, recommend
+    from oracle.api import choose, estimate, recommend
     from oracle.ask.ranking import Ranking
     from oracle.models.model import Model, model
     from oracle.predict.estimate import Estimate
@@ -35,6 +36,7 @@ _HOME = {
     "Ranking": "ask.ranking",
     "SpecError": "spec.document",
     "System": "spec.system",
+    "choose": "api",
     "dataset": "spec.catalogue",
     "device": "spec.catalogue",
     "estimate": "api",
@@ -51,6 +53,7 @@ __all__ = [
     "Ranking",
     "SpecError",
     "System",
+    "choose",
     "dataset",
     "device",
     "estimate",

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from oracle.ask import search
 from oracle.ask.largest import largest_batch
+from oracle.ask.spending import PAID
 from oracle.models.model import model as load_model
 from oracle.plan.plan import Plan
 from oracle.predict.defaults import options_for, room_for
@@ -16,6 +17,7 @@ from oracle.spec.catalogue import system as load_system
 from oracle.spec.document import refusal
 
 if TYPE_CHECKING:
+    from oracle.ask.choose import Choice
     from oracle.ask.ranking import Ranking
     from oracle.models.model import Model
     from oracle.predict.estimate import Estimate
@@ -151,8 +153,8 @@ def recommend(
     _check_batch(batch)
     if not 0 < risk < 1:
         raise refusal("options", f"a risk of {risk:g}", "between 0 and 1, e.g. 0.05")
-    if objective not in ("time", "cost", "memory"):
-        raise refusal("options", f"unknown objective `{objective}`", "time, cost or memory")
+    if objective not in (known := ("time", "cost", "memory", *PAID)):
+        raise refusal("options", f"unknown objective `{objective}`", f"one of {', '.join(known)}")
     if devices < 1:
         raise refusal("options", f"{devices} devices", "a whole number from 1 on")
     where = where.of_size(devices, grow)
@@ -173,3 +175,66 @@ def _check_batch(batch: Any) -> None:
     whole = np.isfinite(sizes) & (sizes >= 1) & (sizes == np.round(sizes))
     if not (sizes.size and whole.all()):
         raise refusal("options", f"a batch of {batch!s:.40} samples", "a whole number from 1 on")
+
+
+def choose(
+    model: Model | str | dict[str, Any],
+    systems: Iterable[System | str | dict[str, Any]],
+    devices: str | Iterable[int],
+    *,
+    batch: int | None = None,
+    batch_per_device: float | None = None,
+    to_target: bool = False,
+    tokens: float | None = None,
+    steps: float | None = None,
+    epochs: float | None = None,
+    within: str | float | None = None,
+    budget: str | Iterable[str] = (),
+    objective: str | None = None,
+    software: Iterable[Any] = (),
+    only: Iterable[str] = (),
+    without: Iterable[str] = (),
+    risk: float = 0.05,
+    turned: bool = True,
+    **options: Any,
+) -> Choice:
+    """Which machine, how many of its devices, which software, plan and batch; best first.
+
+    `devices` is a range as of a sweep, `8..4096`, beyond a node in whole nodes. The training ends
+    at the model's target, or after so many tokens, steps or epochs. `within` is a deadline
+    (`7d`), `budget` any of `1MUSD`, `500MWh`, `30tCO2`, `20k device-hours`. The objective is time,
+    money, energy, carbon or device-hours: not said, time, or what is spent where there is a
+    deadline. `turned` asks as well what would change the answer. Other options are those of
+    `recommend`.
+    """
+    from oracle.ask import choose as ask_choose
+    from oracle.ask.setups import AXES, Asked
+    from oracle.ask.sweep.grid import numbers
+    from oracle.run.costs import price_of
+    from oracle.run.limits import Limits
+
+    what, places = load_model(model, options.pop("dataset", None)), [*map(load_system, systems)]
+    grow, reading = options.pop("grow", False), options.pop("reading", "best")
+    counts = [*numbers(devices)] if isinstance(devices, str) else sorted({*map(int, devices)})
+    if not places or not counts or counts[0] < 1:
+        raise refusal("choose", "no machines to choose from, or no devices", "--systems, --devices")
+    limits = Limits.of(within, [budget] if isinstance(budget, str) else budget)
+    if objective is None:
+        priced = all(price_of(where) is not None for where in places)
+        paid = "money" if priced else "device-hours"
+        objective = paid if limits.within is not None else "time"
+    if objective not in AXES:
+        raise refusal("options", f"unknown objective `{objective}`", f"one of {', '.join(AXES)}")
+    if to_target and options.get("optimizer") is None and what.convergence:
+        options["optimizer"] = what.convergence[0].optimizer
+    if batch is not None:
+        _check_batch(batch)
+    places = [where.of_size(counts[-1], True) if grow else where for where in places]
+    ends = {"target": to_target, "tokens": tokens, "steps": steps, "epochs": epochs}
+    asked = Asked(what, ends, batch, batch_per_device, limits, objective, tuple(only),
+                  tuple(without), risk)  # fmt: skip
+    each = [
+        (where, options_for(what, where, software=one, reading=reading, epochs=epochs, **options))
+        for where in places for one in ([*software] or [None])
+    ]  # fmt: skip
+    return ask_choose.choose(asked, each, counts, turned=turned)

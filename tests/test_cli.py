@@ -29,7 +29,7 @@ PREDICT = MODEL | ALWAYS | RESULT | {"--dataset", "--max-memory", "--precision",
                              "--software", "--any", "--grow", "--reading",
                              "--shuffle", "--epochs"}  # fmt: skip
 BATCH = {"--batch", "--batch-per-device"}
-LENGTH = {"--to-target", "--tokens", "--steps"}
+LENGTH = {"--to-target", "--tokens", "--steps", "--failures", "--checkpoint"}
 OPTIONS = {
     "recommend": PREDICT | BATCH | LENGTH | {
         "--devices", "--top", "--objective", "--only", "--without", "--all", "--risk", "--fastest",

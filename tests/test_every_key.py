@@ -20,6 +20,7 @@ from oracle.network.collectives import ALGORITHMS
 from oracle.network.topology import KINDS
 from oracle.predict.defaults import options_for
 from oracle.predict.estimate import estimate
+from oracle.run.costs import costs
 from oracle.spec import catalogue, storage, system
 from oracle.spec.plausible import warnings
 
@@ -79,7 +80,13 @@ def asked(where: Any) -> Iterator[tuple[str, str, int, str]]:
         yield model, plans, 4 * where.devices, precision
 
 
+def bill(where: Any) -> str:
+    """What an hour costs, worked half as hard as can be."""
+    return repr(costs(where, min(64, where.devices), 3600.0, 0.5))
+
+
 def answers(where: Any) -> Iterator[Callable[[Any], str]]:
+    yield bill
     for model, plan, batch, precision in asked(where):
         what = oracle.model(model)
 
@@ -142,7 +149,8 @@ def held(kind: str) -> dict[str, list[tuple[Any, Any]]]:
 
 
 @pytest.mark.parametrize("kind", [
-    "System.", "Level.", "SharedFiles.", "Disk.", "Host.", "Device.", "Curve.", "Calibrated.",
+    "System.", "Level.", "SharedFiles.", "Disk.", "Host.", "Device.", "Power.", "Curve.",
+    "Calibrated.",
 ])  # fmt: skip
 def test_every_number_of_a_system_moves_an_answer(kind: str) -> None:
     found = held(kind)

@@ -50,10 +50,10 @@ def test_energy_and_carbon_by_hand():
     """BLOOM: 1,082,990 hours of 400 W are 433,196 kWh, at 57 g/kWh 24.69 t [arXiv 2211.02001]."""
     from dataclasses import replace
 
-    where = oracle.system("jean-zay")
-    bare = costs(where, 384, 3600.0)
+    bare = costs(oracle.system("fugaku"), 384, 3600.0)
     assert (bare.device_hours, bare.energy, bare.carbon) == (384, None, None)
     assert "device.power" in bare.unknown
+    where = oracle.system("jean-zay")
     device = replace(where.device, power=Power(60, 400), price=2.5 / 3600)
     where = replace(where, device=device, grid=57.0, pue=1.0, node_power=0.0)
     found = costs(where, 384, 1_082_990 / 384 * 3600)

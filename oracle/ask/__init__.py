@@ -7,9 +7,13 @@ space       every product of degrees, every knob worth trying
 ranking     the plans that fit, best first
 ties        which plans cannot be told apart, and what to measure to tell them
 explain/    what bounds a plan, and what would change its place
+choose      which machine, how many of its devices, at what cost
+setups      a machine, devices, software, batch and plan: what one may choose
+turning     what would change a choice
 batches     the batch that ends a training first
 optimizers  which optimizer is done first, and from how many devices on
 phases      the plan of each phase where the batch grows
+ending      plans in the order in which a training under them ends
 largest     the largest micro-batches that fit
 launched    a job that exists: what it takes, and what would be better
 sweep/      the same question over devices, batches, models and systems

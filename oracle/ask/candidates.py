@@ -46,9 +46,11 @@ class Candidates:
     """All candidates that were evaluated, each once: a row of numbers, its value, what it lacks."""
 
     def __init__(
-        self, space: Space, system: System, options: Options, objective: str, lines: Any, top: int
-    ) -> None:
+        self, space: Space, system: System, options: Options, objective: str, lines: Any, top: int,
+        rival: float = NO_RIVAL,
+    ) -> None:  # fmt: skip
         self.space, self.system, self.options = space, system, options
+        self.rival = rival  # times the best: from there on a plan is none
         self.objective, self.lines, self.top = objective, lines, top
         self.rows = np.empty((0, len(space.columns)))
         self.value, self.short = np.empty(0), np.empty(0)  # how far from feasible: 0 where it fits
@@ -85,7 +87,7 @@ class Candidates:
         np.minimum.at(least, product[self.fits], self.value[self.fits])
         least.sort()
         shown = least[self.top - 1] if len(least) >= self.top else np.inf
-        return float(max(NO_RIVAL * least[0], shown))
+        return float(max(self.rival * least[0], shown))
 
     def _most_seconds(self) -> float:
         """The same in seconds, which bound the work of a plan but not what it holds."""

@@ -20,10 +20,12 @@ from typing import Any
 
 import numpy as np
 
+from oracle.ask import spending
 from oracle.ask.candidates import NO_RIVAL, TIE, Candidates, Representative
 from oracle.ask.climb import changed, climb
 from oracle.ask.ranking import Ranking
 from oracle.ask.space import Floats, Space
+from oracle.ask.spending import PAID
 from oracle.models.model import Model
 from oracle.plan import curvature, launchable
 from oracle.plan.mesh import distinct
@@ -36,6 +38,7 @@ from oracle.spec.system import System
 
 FIRST = 64  # products that are looked at before any is left out
 KEPT = 48  # products whose knobs are turned, the most promising
+BRIEFLY = 10  # likewise, in a brief search
 SCANNED = 12  # products whose numbers are scanned, of each axis that has some
 FEW = (1.0, 4.0)  # samples of a micro-batch that are tried of every product
 SIZES = (1.0, 2.0, 4.0, 8.0, 16.0)  # and of the promising
@@ -48,12 +51,21 @@ def recommend(
     model: Model, system: System, devices: int, batch: int, options: Options, *,
     only: Iterable[str] = (), without: Iterable[str] = (), top: int = 10,
     objective: str = "time", fastest: bool = False, risk: float = 0.05, lines: Any = None,
+    brief: bool = False,
 ) -> Ranking:  # fmt: skip
     """Rank every product of strategies that uses the devices at this global batch.
 
     A plan fits if it does with a probability of 1 - `risk`. Of plans within 1 % of the best the
-    simplest comes first, unless the `fastest` is wanted.
+    simplest comes first, unless the `fastest` is wanted. A `brief` search turns no knobs beyond
+    those that make a product fit: for questions that compare many machines.
     """
+    if objective in PAID:
+        spending.known(system, objective)
+        found = recommend(
+            model, system, devices, batch, options, only=only, without=without,
+            top=max(top, spending.LOOKED_AT), objective="cost", risk=risk, lines=lines, brief=brief,
+        )  # fmt: skip
+        return spending.ranked(found, objective, top)
     options = replace(options, risk=risk)
     model = model.under(options.software.kernels)
     told = None if options.any_plan or options.ideal else options.software
@@ -70,37 +82,39 @@ def recommend(
     pools = []
     for count in counts:
         space = Space(model, count, batch, allowed, options.ideal, told)
-        pool = Candidates(space, system, options, objective, lines, top)
-        explore(pool, max(FIRST, top))
+        pool = Candidates(space, system, options, objective, lines, top,
+                          1.0 if brief else NO_RIVAL)  # fmt: skip
+        explore(pool, max(FIRST, top), brief)
         pools.append(pool)
     if not any(len(pool.rows) for pool in pools):
         hint = "allow more with --only, or drop --without"
         raise refusal("plans", "no strategy is left to choose from", hint, "E112")
-    found = [each for pool in pools for each in pool.settings()]
-    fitting = sorted((each for each in found if each.fits), key=lambda each: each.value)
+    every = [each for pool in pools for each in pool.settings()]
+    fitting = sorted((each for each in every if each.fits), key=lambda each: each.value)
     if fastest:
         fitting.sort(key=lambda each: each.least)
     elif objective == "time":
         fitting = _simplest_first(fitting)
-    misses = sorted((each for each in found if not each.fits), key=lambda each: each.short)
+    misses = sorted((each for each in every if not each.fits), key=lambda each: each.short)
     quickest = min(fitting, key=lambda each: each.least, default=None)
     least = np.inf if quickest is None else quickest.least
-    rivals = [each for each in fitting[top:RIVALS] if each.value < NO_RIVAL * least]
+    rivals = [each for each in fitting[top : 0 if brief else RIVALS]
+              if each.value < NO_RIVAL * least]  # fmt: skip
     risky = min((pool.riskier() for pool in pools), key=lambda each: each.value)
     dared = np.isfinite(risky.value) and risky.value < least * (1 - TIE)
     setting = "fastest" if fastest else "row"
     chosen = [
-        _plans(fitting[:top], setting), _plans(misses[:NEAREST]),
+        _plans(fitting[:top], setting), _plans([] if brief and fitting else misses[:NEAREST]),
         _plans([quickest] if quickest else [], "fastest"), _plans(rivals, setting),
         _plans([risky] if dared else []),
     ]  # fmt: skip
     ends = np.cumsum([0, *map(len, chosen)]).tolist()
     plans = [plan for some in chosen for plan in some]
-    every = estimate(model, system, plans, batch, options, lines)
-    shown, missed, first, others, riskier = (every.take(range(*at)) for at in pairwise(ends))
+    table = estimate(model, system, plans, batch, options, lines)
+    shown, missed, first, others, riskier = (table.take(range(*at)) for at in pairwise(ends))
     slower = sum(pool.slower for pool in pools)
     return Ranking(
-        shown, missed, len(found), len(fitting), objective, devices, batch, first, others, riskier,
+        shown, missed, len(every), len(fitting), objective, devices, batch, first, others, riskier,
         slower,
     )  # fmt: skip
 
@@ -119,7 +133,7 @@ def _simplest_first(fitting: list[Representative]) -> list[Representative]:
     return [first, *(each for each in fitting if each is not first)]
 
 
-def explore(pool: Candidates, first: int) -> None:
+def explore(pool: Candidates, first: int, brief: bool = False) -> None:
     """Fill a pool with the candidates that are worth looking at, the `first` of least work."""
     space = pool.space
     usual = space.usual(space.products())
@@ -131,9 +145,11 @@ def explore(pool: Candidates, first: int) -> None:
     for some in (quick & ~waits, quick & waits):
         _look(pool, usual[some])
     _look(pool, pool.rivals(usual[~quick]))
-    kept = _promising(pool, KEPT)
+    kept = _promising(pool, BRIEFLY if brief else KEPT)
     if len(kept):
         pool.add(_spared(space, space.usual(kept)))
+    if brief:
+        return
     _scan(pool)
     climb(pool)
 

@@ -6,10 +6,13 @@ import argparse
 import re
 from collections.abc import Iterable
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from oracle.spec.options import SLOTS
 from oracle.spec.precision import PRECISIONS
+
+if TYPE_CHECKING:
+    from oracle.spec.system import System
 
 FORMATS = ("text", "json", "csv", "md")
 # columns of a table for people, where the rows have more than they read
@@ -103,6 +106,12 @@ def changed(asked: argparse.Namespace) -> None:
     words = [f"{name}={value}" for name, value in said if value is not None]
     if words and getattr(asked, "model", None):
         asked.model = ",".join(",".join((each, *words)) for each in specs(asked.model))
+    running = [(name, getattr(asked, name, None)) for name in RUNNING]
+    words = [f"{name}={value}" for name, value in running if value is not None]
+    where = "systems" if getattr(asked, "systems", None) else "system"
+    if words and getattr(asked, where, None):
+        named = ",".join(",".join((each, *words)) for each in specs(getattr(asked, where)))
+        setattr(asked, where, named)
 
 
 def specs(text: str) -> tuple[str, ...]:
@@ -110,12 +119,23 @@ def specs(text: str) -> tuple[str, ...]:
     if Path(text).is_file():
         return (text,)
     found: list[str] = []
-    for word in names(text):
+    for word in map(str.strip, text.split(",")):
         if "=" in word and found and not Path(word).is_file():
             found[-1] += f",{word}"
         else:
-            found.append(word)
+            found += names(word)
     return tuple(found)
+
+
+# of a system, what running it costs; its other fields as SYSTEM,field=value
+RUNNING = {"price": "of a device here, e.g. `2.5 USD/h`", "pue": "of the site, e.g. 1.1",
+           "grid": "CO₂ of its electricity, e.g. `57 g/kWh`"}  # fmt: skip
+
+
+def price_arguments(parser: argparse.ArgumentParser) -> None:
+    """What running a system costs, where its file does not say so."""
+    for name, what in RUNNING.items():
+        parser.add_argument(f"--{name}", metavar="V", help=what)
 
 
 def grow_argument(parser: argparse.ArgumentParser) -> None:
@@ -221,6 +241,30 @@ def length_arguments(parser: argparse.ArgumentParser) -> None:
                      help="until the model's target is met, by what runs needed")  # fmt: skip
     end.add_argument("--tokens", type=many, metavar="T", help="so many, e.g. 15T")
     end.add_argument("--steps", type=many, metavar="S", help="so many iterations")
+    price_arguments(parser)
+    running_arguments(parser)
+
+
+def limit_arguments(parser: argparse.ArgumentParser) -> None:
+    """What a whole training may take."""
+    parser.add_argument("--within", metavar="T", help="of time: 7d, 12h, 45min")
+    parser.add_argument("--budget", action="append", default=[], metavar="B",
+                        help="1MUSD, 500MWh, 30tCO2, 20k device-hours; several times")  # fmt: skip
+
+
+def running_arguments(parser: argparse.ArgumentParser) -> None:
+    """What interrupts a training, and how it saves its state."""
+    parser.add_argument("--failures", metavar="F",
+                        help="e.g. `50 kh,restart=10 min,elastic,repair=1 day`; none")  # fmt: skip
+    parser.add_argument("--checkpoint", metavar="C",
+                        help="rank0, sharded or async; `async,to=host,every=30 min`")  # fmt: skip
+
+
+def running(asked: argparse.Namespace, system: System) -> System:
+    """The system with what the options say of it."""
+    from oracle.spec.told import as_said
+
+    return as_said(system, getattr(asked, "failures", None), getattr(asked, "checkpoint", None))
 
 
 def many(text: str) -> float:
@@ -272,8 +316,10 @@ def batch_of(asked: argparse.Namespace, plan: str) -> int:
 
 def objective_argument(parser: argparse.ArgumentParser) -> None:
     """What a ranking is by."""
-    parser.add_argument("--objective", choices=["time", "cost", "memory"], default="time",
-                        metavar="X", help="time, cost (device-seconds) or memory")  # fmt: skip
+    known = ["time", "cost", "memory", "money", "energy", "carbon"]
+    parser.add_argument("--objective", choices=known, default="time", metavar="X",
+                        help="time, cost (device-seconds), "
+                        "memory, money, energy or carbon")  # fmt: skip
 
 
 def prediction_options(asked: argparse.Namespace) -> dict[str, Any]:

@@ -20,6 +20,7 @@ VERBS = {
     "recommend": "rank the ways to split a training over N devices",
     "estimate": "predict one plan, with its parts",
     "explain": "a strategy's equations; or what bounds a plan and what would change that",
+    "choose": "which machine, how many of its devices, at what cost",
     "sweep": "scaling curves over devices, batches, what-if factors; resumable",
     "report": "one self-contained HTML file of a recommendation",
     "plot": "figures: breakdown, scaling, memory, Pareto, contention, timeline",

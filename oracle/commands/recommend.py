@@ -4,6 +4,7 @@ oracle recommend resnet50 abci --devices 64 --batch 4096
 oracle recommend gpt3-175b dgx-a100 --devices 1024 --batch 1536 --without context --top 10
 oracle recommend resnet50 abci --devices 512 --optimizer lars --to-target      the batch is free
 oracle recommend resnet50 abci --devices 512 --epochs 90 --schedule "0:8192 30:16384 60:32768"
+oracle recommend llama3-8b dgx-h100 --devices 1024 --batch 1024 --tokens 15T --checkpoint async
 oracle recommend my-model.yaml my-system.yaml --devices 16 --batch-per-device 8 --json
 """
 
@@ -11,6 +12,7 @@ from __future__ import annotations
 
 import argparse
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from oracle.commands import scheduling
@@ -20,19 +22,23 @@ from oracle.commands.arguments import (
     batch_arguments,
     length_arguments,
     length_options,
+    limit_arguments,
     names,
     objective_argument,
     prediction_arguments,
     prediction_options,
     result_arguments,
+    running,
     whole,
 )
 from oracle.commands.parser import Answer, Usage, formatted
 
 if TYPE_CHECKING:
     from oracle.ask.batches import Tried
+    from oracle.ask.choose import Choice
     from oracle.ask.optimizers import Rival
     from oracle.ask.ranking import Ranking
+    from oracle.run.limits import Limits
     from oracle.run.target import Training
 
 
@@ -40,6 +46,9 @@ def arguments(parser: argparse.ArgumentParser) -> None:
     question(parser, needed=False)
     length_arguments(parser)
     scheduling.argument(parser)
+    limit_arguments(parser)
+    parser.add_argument("--fewer", action="store_true",
+                        help="what fewer devices would take of the whole training")  # fmt: skip
     result_arguments(parser)
 
 
@@ -65,12 +74,34 @@ def ranked(asked: argparse.Namespace) -> Ranking:
     """The answer."""
     from oracle import api
 
-    return api.recommend(
+    more = _endings(asked)
+    found = api.recommend(
         asked.model, asked.system, asked.devices, asked.batch,
-        batch_per_device=asked.batch_per_device, top=asked.top, only=asked.only,
+        batch_per_device=asked.batch_per_device, top=max(asked.top, more), only=asked.only,
         without=asked.without, objective=asked.objective, risk=asked.risk,
         fastest=asked.fastest, **prediction_options(asked),
     )  # fmt: skip
+    shown = found.estimate
+    found = replace(found, estimate=replace(shown, system=running(asked, shown.system)))
+    if not more:
+        return found
+    from oracle.ask.ending import first_to_end
+    from oracle.run.target import length
+
+    how_long = length_options(asked)
+    return first_to_end(found, lambda shown, row: length(shown, row, **how_long), asked.top,
+                        asked.fastest)  # fmt: skip
+
+
+def _endings(asked: argparse.Namespace) -> int:
+    """How many plans at least are asked when they end; none where nobody knows what fails."""
+    whole = hasattr(asked, "failures") and any(length_options(asked).values())
+    if not whole or asked.objective != "time":
+        return 0
+    from oracle.ask.ending import MORE
+    from oracle.spec.catalogue import system
+
+    return 0 if running(asked, system(asked.system)).reliability is None else MORE
 
 
 def enough(asked: argparse.Namespace) -> int | None:
@@ -121,9 +152,30 @@ def beside(ranking: Ranking, asked: argparse.Namespace) -> list[Rival]:
     return against(shown.model, shown.system, shown.options, asked.devices)
 
 
+def fewer(asked: argparse.Namespace, one: Training | None) -> Choice | None:
+    """The training on ever fewer devices as well, at each batch worth a look, where asked for."""
+    if not asked.fewer:
+        return None
+    if one is None:
+        raise Usage("--fewer is about a whole training: --to-target, --tokens, --epochs or --steps")
+    from oracle import api
+
+    length = {**length_options(asked), "to_target": asked.to_target}
+    length.pop("target")
+    options = {**prediction_options(asked), **length}
+    software = options.pop("software")
+    free = asked.to_target and "batch" not in asked.origins and asked.batch_per_device is None
+    return api.choose(
+        asked.model, [asked.system], f"1..{asked.devices}", batch=None if free else asked.batch,
+        batch_per_device=asked.batch_per_device, within=asked.within, budget=asked.budget,
+        objective="device-hours", software=[software] if software else (), only=asked.only,
+        without=asked.without, risk=asked.risk, turned=False, **options,
+    )  # fmt: skip
+
+
 def whole_answer(
     ranking: Ranking, asked: argparse.Namespace, one: Training | None, found: Sequence[Tried],
-    others: Sequence[Rival] = (),
+    others: Sequence[Rival], limits: Limits, less: Choice | None,
 ) -> dict[str, Any]:  # fmt: skip
     """The ranking as data, with the whole training under each plan, and batches beside it."""
     said = ranking.to_dict(asked.everything)
@@ -131,7 +183,11 @@ def whole_answer(
         from oracle.run.target import training
 
         for row, plan in enumerate(said["plans"][: len(ranking)]):
-            plan["training"] = training(ranking.estimate, row, one.length).to_dict()
+            whole = training(ranking.estimate, row, one.length)
+            plan["training"] = whole.to_dict()
+            if limits:
+                plan["training"] |= {"over": limits.over(whole),
+                                     "probability_within": limits.probability(whole)}  # fmt: skip
     if found:
         said["batches"] = [
             {"batch": each.batch, "plan": each.ranking.best, **each.training.to_dict()}
@@ -139,10 +195,39 @@ def whole_answer(
         ]
     if others:
         said["optimizers"] = [each.to_dict() for each in others]
+    if less is not None:
+        said["front"] = [each.to_dict() for each in less.front]
     return said
 
 
+def kept_first(asked: argparse.Namespace, limits: Limits) -> tuple[Ranking, Training | None]:
+    """The ranking with plans first that keep to the limits, and the training under the best."""
+    from oracle.ask.spending import LOOKED_AT, within
+
+    most = max(asked.top, LOOKED_AT)
+    ranking = ranked(argparse.Namespace(**{**vars(asked), "top": most}))
+    one = best_training(ranking, asked)
+    if one is None:
+        return ranking, None
+    ranking = within(ranking, one.length, limits, asked.top)
+    return ranking, best_training(ranking, asked)
+
+
+def keeps(ranking: Ranking, one: Training | None, limits: Limits) -> bool:
+    """Whether any plan that is shown keeps to the limits of the whole training."""
+    if not limits:
+        return True
+    if one is None:
+        raise Usage("limits are of a whole training: --to-target, --tokens, --epochs or --steps")
+    from oracle.run.target import training
+
+    rows = range(len(ranking))
+    return any(not limits.over(training(ranking.estimate, row, one.length)) for row in rows)
+
+
 def run(asked: argparse.Namespace) -> Answer:
+    from oracle.run.limits import Limits
+    from oracle.show.choose import front_text, kept_text
     from oracle.show.provenance import signed
     from oracle.show.text import ranking_text
     from oracle.show.training import rivals
@@ -150,16 +235,27 @@ def run(asked: argparse.Namespace) -> Answer:
     as_runs_did(asked)
     if scheduling.asked_for(asked):
         return scheduling.recommended(asked, ranked)
+    limits = Limits.of(asked.within, asked.budget)
     found = tried(asked)
-    ranking = found[0].ranking if found else ranked(asked)
-    one = found[0].training if found else best_training(ranking, asked)
+    one: Training | None
+    if found:
+        ranking, one = found[0].ranking, found[0].training
+    elif limits:
+        ranking, one = kept_first(asked, limits)
+    else:
+        ranking = ranked(asked)
+        one = best_training(ranking, asked)
     if not len(ranking) and (asked.form or "text") == "text":
         asked.enough = enough(asked)
     others = beside(ranking, asked) if found else []
-    more = {"others": rivals(others)} if others else {}
+    kept = not len(ranking) or keeps(ranking, one, limits)
+    less = fewer(asked, one) if len(ranking) else None
+    also = [*([f"  others    {rivals(others)}"] if others else []),
+            *([kept_text(one, limits)] if one and limits else []),
+            *([front_text(less)] if less else [])]  # fmt: skip
     return formatted(
-        asked, lambda: ranking_text(ranking, asked, one, found, more),
-        lambda: signed(whole_answer(ranking, asked, one, found, others), asked),
-        lambda: ranking.rows(asked.everything), 0 if len(ranking) else 1,
+        asked, lambda: ranking_text(ranking, asked, one, found, also),
+        lambda: signed(whole_answer(ranking, asked, one, found, others, limits, less), asked),
+        lambda: ranking.rows(asked.everything), 0 if len(ranking) and kept else 1,
         brief=("rank", *BRIEF, "probability_best"),
     )  # fmt: skip

@@ -28,6 +28,9 @@ def asked_for(asked: argparse.Namespace) -> bool:
         return False
     if asked.batch is not None or asked.batch_per_device is not None:
         raise Usage("argument --schedule: not allowed with argument --batch")
+    for name in ("within", "budget", "fewer"):
+        if getattr(asked, name, None):
+            raise Usage(f"argument --schedule: not allowed with argument --{name}")
     return True
 
 

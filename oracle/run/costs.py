@@ -1,13 +1,17 @@
 """Money, energy and carbon of a run, from its hours: what is not known of a machine is not made up.
 
-E = PUE (p (P_idle + (P_busy - P_idle) u) + nodes P_node) T        u: share of time at work
+E = PUE (p (P_idle + (P_busy - P_idle) u) + nodes P_node) T        u: see `power`
 money = p price T            CO₂ = E grid
+
+Where nobody said what an idle device draws it counts as busy, so that its part of E is the most it
+can be; where a node's rest or PUE are not known they are not in E, and `unknown` names them.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 
+from oracle.run.power import Load
 from oracle.spec.system import System
 
 JOULE = 3.6e6  # of a kWh
@@ -22,30 +26,43 @@ class Costs:
     energy: float | None  # kWh, everything that the site draws for it
     carbon: float | None  # kg of CO₂
     unknown: tuple[str, ...]  # keys of the spec that would tell the rest
+    energy_low: float | None = None  # by how hard devices work, in the same time
+    energy_high: float | None = None
 
 
-def costs(system: System, devices: float, seconds: float, busy: float = 1.0) -> Costs:
-    """The costs of so many devices for so long, at work for a share of it."""
-    device, unknown = system.device, []
-    hours = devices * seconds / 3600
-    money = None if device.price is None else devices * device.price * seconds
-    if device.price is None:
+def price_of(system: System) -> float | None:
+    """USD a second of one device: what the system asks, or what the device is rented for."""
+    return system.device.price if system.price is None else system.price
+
+
+def price_source(system: System) -> str:
+    """Who asks so."""
+    if system.price is not None:
+        return system.sources.get("price", "") or "as given"
+    return system.device.price_source or "as given"
+
+
+def costs(system: System, devices: float, seconds: float, busy: float | Load = 1.0) -> Costs:
+    """The costs of so many devices for so long, worked so hard."""
+    found = busy if isinstance(busy, Load) else Load(busy, busy, busy)
+    hours, price, unknown = devices * seconds / 3600, price_of(system), []
+    if price is None:
         unknown.append("device.price")
-    energy = carbon = None
-    if device.power is None:
-        unknown.append("device.power")
-    else:
-        power = device.power
-        drawn = devices * (power.idle + (power.busy - power.idle) * busy)
-        if system.node_power is None:
-            unknown.append("node_power")
-        else:
-            drawn += -(-devices // system.node) * system.node_power
-        if system.pue is None:
-            unknown.append("pue")
-        energy = drawn * (system.pue or 1.0) * seconds / JOULE
-        if system.grid is None:
-            unknown.append("grid")
-        else:
-            carbon = energy * system.grid / 1000
-    return Costs(hours, money, energy, carbon, tuple(unknown))
+    money = None if price is None else devices * price * seconds
+    power = system.device.power
+    if power is None:
+        return Costs(hours, money, None, None, (*unknown, "device.power"))
+    floor, shares = power.idle or 0.0, (found.share, found.low, found.high)
+    if power.idle is None:
+        unknown.append("device.power.idle")
+        shares = 1.0, found.low, 1.0
+    said = {"node_power": system.node_power, "pue": system.pue, "grid": system.grid}
+    unknown += [name for name, value in said.items() if value is None]
+    rest = -(-devices // system.node) * (system.node_power or 0.0)
+    mid, low, high = (
+        (devices * (floor + (power.busy - floor) * share) + rest) * (system.pue or 1.0)
+        * seconds / JOULE
+        for share in shares
+    )  # fmt: skip
+    carbon = None if system.grid is None else mid * system.grid / 1000
+    return Costs(hours, money, mid, carbon, tuple(unknown), low, high)

@@ -7,6 +7,7 @@ run_fit         what logs of runs told
 manual          a strategy's equations, what an error code means
 bibliography    the works that a source names
 rates           what is trained in a second
+choose          which machine, how many devices: the answer, the frontier, what would change it
 training        how long a whole training takes, until what
 phases          a training whose batch grows
 terminal        width, colour and characters of the terminal at hand

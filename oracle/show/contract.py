@@ -66,11 +66,20 @@ READ = record(
          "possible": YES, "why": TEXT})),
      "pays_after": maybe(record({"epochs": NUMBER, "against": TEXT}))},
 )  # fmt: skip
+GOODPUT = record({
+    **{name: maybe(SHARE) for name in
+       ("progress", "checkpoints", "lost", "restarts", "waiting", "away")},
+    "interval": maybe(SECONDS), "failures_per_hour": maybe(NUMBER), "how": maybe(TEXT),
+    "to": maybe(TEXT), "checkpoint_seconds": maybe(SECONDS), "safe_after": maybe(SECONDS),
+    "checkpoint_bytes": maybe(BYTES), "restart_seconds": maybe(SECONDS), "slow": NUMBER,
+    "of": TEXT, "assumed": listed(TEXT), "unknown": listed(TEXT), "impossible": TEXT,
+})  # fmt: skip
 TRAINING = {
     "ends": TEXT, "origin": TEXT, "steps": NUMBER, "epochs": maybe(NUMBER), "seconds": SECONDS,
     "low": SECONDS, "high": SECONDS, "device_hours": NUMBER, "critical_batch": maybe(NUMBER),
     "largest_batch": maybe(NUMBER), "money": maybe(NUMBER), "energy": maybe(NUMBER),
-    "carbon": maybe(NUMBER), "evaluation": maybe(SECONDS), "unknown": listed(TEXT),
+    "carbon": maybe(NUMBER), "energy_low": maybe(NUMBER), "energy_high": maybe(NUMBER),
+    "evaluation": maybe(SECONDS), "unknown": listed(TEXT), "goodput": GOODPUT,
 }  # fmt: skip
 PLAN = record(
     {
@@ -81,7 +90,8 @@ PLAN = record(
         "memory": record(HELD, {"cached": BYTES, "low": BYTES, "high": BYTES}),
         "origin": record(dict.fromkeys(("forward", "backward", "update", "memory"), ORIGIN)),
     },
-    {"training": record(TRAINING), "probability_best": SHARE, "fits": SHARE, "batch": COUNT,
+    {"training": record(TRAINING, {"over": named(maybe(NUMBER)), "probability_within": SHARE}),
+     "probability_best": SHARE, "fits": SHARE, "batch": COUNT,
      "samples_per_second": NUMBER,
      "rates": record({
          "samples_per_second": NUMBER, "samples_per_second_device": NUMBER,
@@ -124,6 +134,13 @@ FITTED = record({
         "ranks": listed(COUNT), "sizes": listed(BYTES), "uncertainty": named(NUMBER)})),
     "notes": listed(TEXT),
 })  # fmt: skip
+SETUP = record(
+    {"system": TEXT, "software": TEXT, "devices": COUNT, "batch": COUNT, "plan": TEXT,
+     "step": SECONDS, "memory": BYTES, "within_limits": YES, "over": named(maybe(NUMBER)),
+     "probability_within": SHARE,
+     "price": maybe(record({"usd_per_hour": NUMBER, "source": TEXT})), **TRAINING},
+    {"rank": COUNT, "front": YES},
+)  # fmt: skip
 BY_ROOF = dict.fromkeys(("compute", "memory", "network", "storage"), SECONDS)
 ROOFED = record({
     "name": TEXT, "kind": TEXT, "shape": TEXT, "count": COUNT, "seconds": SECONDS, "flop": NUMBER,
@@ -133,11 +150,13 @@ ROOFED = record({
 })  # fmt: skip
 ANSWERS: dict[str, Schema] = {
     "recommend": record({
-        **ESTIMATE, "objective": {"enum": ["time", "cost", "memory"]}, "tried": COUNT,
+        **ESTIMATE, "tried": COUNT,
+        "objective": {"enum": ["time", "cost", "memory", "money", "energy", "carbon"]},
         "fitting": COUNT, "slower": COUNT, "seed": COUNT, "tied": listed(TEXT),
         "riskier": listed(PLAN),
         "measure": maybe(record({"what": TEXT, "share": NUMBER}))},
         {"batches": listed(record({"batch": COUNT, "plan": TEXT, **TRAINING})),
+         "front": listed(SETUP),
          "optimizers": listed(record({"optimizer": TEXT, "batch": COUNT,
                                       "ahead_from": maybe(COUNT), **TRAINING}))}),
     "estimate": record(ESTIMATE),
@@ -151,6 +170,14 @@ ANSWERS: dict[str, Schema] = {
         "better_knobs": maybe(TEXT), "rivals": listed(record({"plan": TEXT, "seconds": SECONDS})),
         "flips": listed(record({"cause": TEXT, "factor": NUMBER, "winner": TEXT, "loser": TEXT})),
         "measure": maybe(record({"what": TEXT, "share": NUMBER}))}, {"roofline": listed(ROOFED)}),
+    "choose": record({
+        **MADE_BY, **FROM, "options": SET, "model": TEXT, "objective": TEXT,
+        "limits": named(maybe(NUMBER)), "setups": listed(SETUP), "front": listed(SETUP),
+        "misses": listed(SETUP), "unpriced": listed(SETUP),
+        "skipped": listed(record({"system": TEXT, "software": TEXT, "devices": COUNT,
+                                  "why": TEXT})),
+        "changes": listed(record({"cause": TEXT, "system": TEXT, "factor": NUMBER,
+                                  "value": maybe(NUMBER), "winner": TEXT}))}),
     "sweep": record({**MADE_BY, **FROM, "options": SET, "rows": listed(record(ROW))}),
     "calibrate": record({
         **MADE_BY, **FROM, "system": TEXT,

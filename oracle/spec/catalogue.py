@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeVar, cast
 
-from oracle.spec.changes import rewrite
+from oracle.spec.changes import parted, rewrite, scalars
 from oracle.spec.dataset import Dataset
 from oracle.spec.device import Device
 from oracle.spec.document import (
@@ -216,8 +216,27 @@ def dataset(what: Any, beside: Path | None = None) -> Dataset:
 
 
 def system(what: Any) -> System:
-    """A system by shipped name, path, or dict."""
-    return _spec(System, what)
+    """A system by shipped name, path, or dict; after a name, fields to change.
+
+    `dgx-h100,price=2.5 USD/h,pue=1.1`; of its device too: `device.power.busy=600 W`.
+    """
+    if isinstance(what, System | Mapping):
+        return _spec(System, what)
+    named, changes = parted(os.fspath(what))
+    if not changes:
+        return _spec(System, named)
+
+    def build() -> System:
+        node, name, text = document(named, "systems")
+        _open_references(System, node, folder_of(named, name))
+        for change in changes:
+            rewrite(node, change, list(scalars(System)), "system", "dgx-h100,price=2.5 USD/h")
+        found = read(System, node, name, text, label="system")
+        title = ", ".join((found.title or found.name, *changes))
+        return dataclasses.replace(found, name=",".join((found.name, *changes)), title=title)
+
+    path = find(named, FOLDERS[System])
+    return _KEPT.get((System, path.absolute(), *changes), build)
 
 
 def device(what: Any) -> Device:

@@ -70,7 +70,8 @@ class Device:
     processors: Count = 100  # SMs, cores: what a kernel's tiles are dealt to
     reserve: Bytes = 1.2e9  # context, framework and libraries, before the first tensor
     host_link: BytesPerSecond | None = None  # to the host's memory, one way; its own, not shared
-    price: Price | None = None
+    price: Price | None = None  # of one, rented
+    price_source: str = ""  # whose list, and of when
     power: Power | None = None
     title: str = ""
     library: Literal["", "nccl"] = ""  # of its collectives, where their model is known

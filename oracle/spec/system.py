@@ -14,10 +14,10 @@ from typing import Annotated
 
 from oracle.spec.device import Device
 from oracle.spec.document import refusal, suggest
-from oracle.spec.running import Reliability
+from oracle.spec.running import Checkpoint, Reliability
 from oracle.spec.schema import Between, Clash, Count, Ratio
 from oracle.spec.storage import Host, Storage
-from oracle.spec.units import Bytes, BytesPerSecond, Emission, Seconds, Watt
+from oracle.spec.units import Bytes, BytesPerSecond, Emission, Price, Seconds, Watt
 
 LINKS = ("nvlink", "pcie", "network")  # what joins a level; the first network leaves the node
 # how a level joins its units: each is a file of `oracle.network.topology.kinds`
@@ -29,6 +29,7 @@ PORTLESS = ("mesh", "torus", "ring", "grid")  # units have a link to each neighb
 ROUTINGS = ("adaptive", "striped", "affinity", "d-mod-k", "ecmp")
 OWN_ROUTINGS = {"dragonfly": ("minimal", "matched", "valiant")}
 WIRED = 64  # units that a level may join wire by wire
+RUNNING = ("price", "node_power", "pue", "grid")  # what it costs to run one
 LARGEST = 2**21  # devices that a system may be let grow to
 
 
@@ -205,9 +206,12 @@ class System:
     storage: Storage | None = None
     host: Host | None = None  # of one node
     reliability: Reliability | None = None
+    price: Price | None = None  # of one device here; what the device costs elsewhere if not said
+    checkpoint: Checkpoint | None = None
     node_power: Watt | None = None  # of one node, beside its devices
     pue: Annotated[float, Between(1, 3)] | None = None  # what a site draws by what machines do
     grid: Emission | None = None  # of CO₂, for its electricity
+    sources: dict[str, str] = field(default_factory=dict)  # of these four, by name
     software: str = ""  # what the calibration ran under
     # a framework's own work on this host for each kernel it launches; the software's if not said
     dispatch: Seconds | None = None
@@ -286,6 +290,10 @@ class System:
             if level.link != "network":
                 what = f"`{level.name}` lies above a network, so it is one"
                 yield Clash(f"levels.{i}.link", what, "network, or nothing")
+        for key in self.sources:
+            if key not in RUNNING:
+                yield Clash(f"sources.{key}", f"`{key}` has no source of its own",
+                            suggest(key, RUNNING, "known"), True)  # fmt: skip
         names = [level.name for level in self.levels]
         for i, name in enumerate(names):
             if name in names[:i]:

@@ -13,6 +13,7 @@ from typing import Any
 
 import numpy as np
 
+from oracle.ask.explain.failing import of_failing
 from oracle.ask.explain.reading import of_reading
 from oracle.ask.explain.unmeasured import Unmeasured, unmeasured
 from oracle.models.model import Model
@@ -189,8 +190,8 @@ def _notes(
     if need > FULL * capacity:
         yield Factor("fragmentation", 0.0, f"{show(need, 'B')} of {show(capacity, 'B')}: an "
                      "allocator that fragments may fail where the sum fits")  # fmt: skip
-    state = sum(float(free.memory_kinds[kind][2]) for kind in ("weights", "optimizer"))
-    yield from (Factor("I/O", 0.0, words) for words in of_reading(shown, state))
+    yield from (Factor("I/O", 0.0, words) for words in of_reading(shown))
+    yield from (Factor(name, 0.0, words) for name, words in of_failing(shown))
     if (slower := float(shown.interference[0])) > 1:
         yield Factor("congestion", 0.0, "other jobs on the network may make the step "
                      f"{slower:.3g} × as long (in the interval only)")  # fmt: skip

@@ -22,6 +22,7 @@ from oracle.models.shard import Array
 from oracle.network.collectives import plain
 from oracle.predict.estimate import Estimate
 from oracle.predict.exchange import Priced
+from oracle.predict.local_work import local
 from oracle.predict.workload import Workload, rows_of, workload
 from oracle.spec.tabular import Tabular
 
@@ -105,7 +106,7 @@ def roofline(shown: Estimate, row: int = 0) -> Roofline:
     work, system, options = shown.work[row], shown.system, shown.options
     model = shown.model.under(options.software.kernels)
     load = workload(rows_of(model, system, work.plan, options), options)
-    seconds, flop, moved = _local(load)
+    seconds, flop, moved = local(load)
     talks = [priced for priced, _ in work.messages if priced.meshed]
     sent, sending = _sent(load, talks, work.at)
     read, reading = _read(shown, row, model)
@@ -133,23 +134,6 @@ def roofline(shown: Estimate, row: int = 0) -> Roofline:
 
 def _by_roof(values: Array) -> dict[str, float]:
     return dict(zip(ROOFS, map(float, values), strict=True))
-
-
-def _local(load: Workload) -> tuple[Array, Array, Array]:
-    """Seconds, FLOP and bytes through memory of each row in an iteration, on its device."""
-    shard, times, model = load.shard, load.times, load.shard.model
-    ahead, data, weight = (np.broadcast_to(part, (1, len(model)))[0]
-                           for part in (times.forward, times.data, times.weight))  # fmt: skip
-    micro, S = float(np.max(shard.micro)), float(np.max(load.state.segments))
-    weighted = np.asarray(model.weighted, bool)
-    # a row without weights has both its products' gradients in the one of its input
-    passes = 1.0 + np.where(weighted, (data > 0) * 1.0 + (weight > 0), 2.0 * (data > 0))
-    local = np.broadcast_to(shard.work, (1, len(model)))[0] * model.mac
-    flop = 2 * local * micro * S * passes
-    x, y, w = (np.broadcast_to(each, (1, len(model)))[0] for each in (shard.x, shard.y, shard.w))
-    through = shard.delta * (micro * (x + y) + w)
-    times_moved = (ahead > 0) * 1.0 + (data > 0) + (weight > 0)
-    return S * (ahead + data + weight), flop, S * through * times_moved
 
 
 def _sent(load: Workload, talks: list[Priced], at: int) -> tuple[Array, Array]:

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from functools import lru_cache
 from typing import Any
 
+from oracle.ask.spending import PAID
 from oracle.ask.sweep.grid import Grid, Point, supposed
 from oracle.ask.sweep.ways import family, template
 from oracle.spec.document import SpecError
@@ -70,7 +71,7 @@ def _answer(
     )  # fmt: skip
     for shown in (ranking.estimate, ranking.misses):
         for at, plan in enumerate(shown.plans):
-            if int(shown.devices[at]) != point.devices and grid.objective != "cost":
+            if int(shown.devices[at]) != point.devices and grid.objective not in ("cost", *PAID):
                 continue
             if kind != "each" or _uses(plan, chosen) or point.devices == 1:
                 return shown, at, ""

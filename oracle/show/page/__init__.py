@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from oracle.show.page.look import SCRIPT, STYLE
 from oracle.show.page.markup import Html, join, tag
-from oracle.show.text import origins, parts, why_not
+from oracle.show.text import SUPERLATIVES, origins, parts, why_not
 from oracle.spec.document import SpecError
 from oracle.spec.units import show
 
@@ -83,7 +83,7 @@ def answer(ranking: Ranking) -> Html:
         tile(f"{likely[0]:.0%}", "likely the fastest of these",
              f"{ranking.fitting} of {ranking.tried} products of strategies fit"),
     ]  # fmt: skip
-    superlative = {"time": "Fastest", "cost": "Cheapest", "memory": "Leanest"}[ranking.objective]
+    superlative = SUPERLATIVES[ranking.objective].capitalize()
     return join([
         tag("p", f"{superlative} way to split it:"), tag("code", ranking.best, class_="plan"),
         tag("div", *tiles, class_="tiles"), tag("p", f"Bound by {bound}. With every device at "

@@ -1,0 +1,226 @@
+"""A choice of machines as text: the answer, the frontier, what would change it."""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from oracle.ask.choose import Choice
+from oracle.ask.setups import USUAL_TOKENS, Setup
+from oracle.ask.turning import MOST, Change
+from oracle.predict.rates import tokens as tokens_of
+from oracle.run.costs import price_source
+from oracle.run.limits import Limits, words
+from oracle.run.target import Training
+from oracle.show.terminal import width
+from oracle.show.text import _fit as fit
+from oracle.show.training import paid
+from oracle.spec.units import show
+
+SUPERLATIVE = {"time": "fastest", "money": "cheapest", "energy": "least energy",
+               "carbon": "least carbon", "device-hours": "fewest device-hours",
+               "cost": "fewest device-hours"}  # fmt: skip
+ROWS, MISSES, CHANGES = 6, 2, 4  # of each that a first screen has room for
+
+
+def choice_text(choice: Choice, asked: Any = None) -> str:
+    """The first screen: the answer, the frontier, what is over the limits, what would change it."""
+    lines = [fit(_head(choice)), ""]
+    if not len(choice):
+        return "\n".join([*lines, *_nothing(choice)])
+    lines += _answer(choice)
+    rows = _rows(choice)
+    lines += ["", *_table(rows, choice)]
+    lines += _over(choice)
+    lines += _left_out(choice)
+    lines.append(fit(f"changes   {_changes(choice.changes)}"))
+    if asked is not None:
+        lines.append(_next(choice, asked))
+    return "\n".join(lines)
+
+
+def _head(choice: Choice) -> str:
+    asked = choice.asked
+    some = [*choice.setups, *choice.misses, *choice.unknown]
+    ends = f", {some[0].training.length.words}" if some else ""
+    kept = limits_text(asked.limits)
+    return (f"{asked.model.title or asked.model.name}{ends}: {SUPERLATIVE[asked.objective]} of "
+            f"{len(some)} setups{f' {kept}' if kept else ''}")  # fmt: skip
+
+
+def limits_text(limits: Limits) -> str:
+    """`within 30 day, 1,000,000 USD`."""
+    said = [words(name, value) for name in limits.__slots__
+            if (value := getattr(limits, name)) is not None]  # fmt: skip
+    return f"within {', '.join(said)}" if said else ""
+
+
+def _answer(choice: Choice) -> list[str]:
+    one = choice.best
+    whole, length = one.training, one.training.length
+    batch = f"batch {one.batch:,}"
+    each = tokens_of(choice.asked.model)
+    if (
+        choice.asked.batch is None
+        and choice.asked.batch_per_device is None
+        and (not choice.asked.ends.get("target"))
+    ):
+        batch += f" (assumed: {USUAL_TOKENS / 1e6:.1f} M tokens)" if each else ""
+    takes = [f"{whole.device_hours:,.4g} device-hours", *paid(whole.costs)]
+    lines = [
+        fit(f"{one.devices} devices of {one.system.title or one.system.name}: "
+            f"{show(whole.seconds, 's')} ({show(whole.low, 's')} to {show(whole.high, 's')})"),
+        fit(f"  plan      {one.plan}, {batch}, {one.software}, "
+            f"{show(float(one.shown.seconds[0]), 's')} an iteration"),
+        fit(f"  takes     {', '.join(takes)}; {length.origin}"),
+    ]  # fmt: skip
+    if choice.asked.limits:
+        sure = "more than 99 %" if one.sure > 0.99 else f"{one.sure:.0%}"
+        lines.append(f"  keeps to  the limits with a probability of {sure}")
+    if whole.costs.money is not None:
+        said = price_source(one.system).partition(": ")[0]
+        lines.append(fit(f"  price     {whole.costs.money / whole.device_hours:.3g} USD/h: {said}"))
+    if whole.costs.unknown:
+        lines.append(fit(f"  unknown   {', '.join(whole.costs.unknown)}"))
+    return lines
+
+
+def _rows(choice: Choice) -> list[Setup]:
+    """The answer and the frontier, as many as there is room for, the fastest first."""
+    front = list(choice.front)
+    if choice.best not in front:
+        front.append(choice.best)
+    others: dict[str, Setup] = {}
+    for one in choice.setups:  # the best of each machine that has none on it
+        others.setdefault(one.system.name, one)
+    for name, one in others.items():
+        if name not in {row.system.name for row in front}:
+            front.append(one)
+    must = [choice.best, *(one for name, one in others.items() if one is not choice.best)]
+    while len(front) > ROWS:
+        spare = [one for one in front if one not in must] or front[1:]
+        front.remove(spare[len(spare) // 2])
+    return sorted(front, key=lambda one: one.training.seconds)
+
+
+def _table(rows: Sequence[Setup], choice: Choice) -> list[str]:
+    """One line a setup; the batch where it is not the same for all."""
+    front = set(map(id, choice.front))
+    name = min(max(7, *(len(one.system.name) for one in rows)), 20)
+    batches = len({one.batch for one in rows}) > 1
+    batch = f" {'batch':>6}" * batches
+    head = f"   {'machine':<{name}} {'devices':>7}{batch} {'time':>9} {'dev-hours':>9} {'USD':>9}"
+    lines = [f"{head}  plan"]
+    for one in rows:
+        money = one.training.costs.money
+        mark = ">" if one is choice.best else "*" if id(one) in front else " "
+        batch = f" {one.batch:>6}" * batches
+        line = (f" {mark} {one.system.name[:name]:<{name}} {one.devices:>7}{batch} "
+                f"{show(one.training.seconds, 's'):>9} {_short(one.training.device_hours):>9} "
+                f"{'-' if money is None else _short(money):>9}  {one.plan}")  # fmt: skip
+        lines.append(line[: width()])
+    lines.append("   > the answer; * nothing is better both in time and in what it takes")
+    return lines
+
+
+def _short(value: float) -> str:
+    return f"{value:,.0f}" if value >= 100 else f"{value:.3g}"
+
+
+def missing(one: Setup) -> str:
+    """`64 of dgx-h100: 31.2 day, 1.04 times the time`."""
+    place = f"{one.devices} of {one.system.name}"
+    return f"{place}: {show(one.training.seconds, 's')}, {over_text(one.over)}"
+
+
+def over_text(over: Mapping[str, float | None]) -> str:
+    """`1.04 times the time and the money not known`."""
+    return " and ".join(
+        f"{_limit(name)} not known" if ratio is None else f"{ratio:.3g} times {_limit(name)}"
+        for name, ratio in over.items()
+    )
+
+
+def kept_text(one: Training, limits: Limits) -> str:
+    """Whether the best plan's training keeps to its limits, in a line of a ranking."""
+    over = limits.over(one)
+    if over:
+        return f"  limits    over: {over_text(over)}; `oracle choose` looks at other devices"
+    return f"  limits    kept with a probability of {limits.probability(one):.0%}"
+
+
+def front_text(choice: Choice) -> str:
+    """What fewer devices take, in a line of a ranking: `8: 4.4 h, 35 device-hours; 16: …`."""
+    each = [f"{one.devices} (batch {one.batch:,}): {show(one.training.seconds, 's')}, "
+            f"{_short(one.training.device_hours)} device-hours"
+            for one in reversed(choice.front)]  # fmt: skip
+    most = 4
+    some = each if len(each) <= most else [each[0], each[len(each) // 2], each[-1]]
+    return f"  fewer     {'; '.join(some) or 'no other number keeps to the limits'}"
+
+
+def _limit(name: str) -> str:
+    return "the time" if name == "within" else f"the {name.replace('_', '-')}"
+
+
+def _over(choice: Choice) -> list[str]:
+    if not choice.misses:
+        return []
+    some = "; ".join(missing(one) for one in choice.misses[:MISSES])
+    more = len(choice.misses) - MISSES
+    return [fit(f"over      {some}{f'; {more} more' if more > 0 else ''}")]
+
+
+def _left_out(choice: Choice) -> list[str]:
+    lines = []
+    if choice.unknown:
+        systems = ", ".join(dict.fromkeys(one.system.name for one in choice.unknown))
+        what = {"money": "price (`--systems A,price=2 USD/h`)", "carbon": "grid (`grid=400 g/kWh`)",
+                "energy": "power (`device.power.busy=700 W`)"}  # fmt: skip
+        lines.append(
+            fit(
+                f"left out  {systems}: nobody says its "
+                f"{what.get(choice.asked.objective, choice.asked.objective)}"
+            )
+        )
+    if choice.skipped:
+        found = [f"{one.devices} of {one.system}: {one.why}" for one in choice.skipped]
+        more = f"; {len(found) - 2} more" if len(found) > 2 else ""
+        lines.append(fit(f"skipped   {'; '.join(found[:2])}{more}"))
+    return lines
+
+
+def _changes(found: Sequence[Change]) -> str:
+    if not found:
+        return f"nothing within a factor of {MOST:g}: price, network, kernels, memory"
+    return "; ".join(change_text(one) for one in found[:CHANGES])
+
+
+def change_text(one: Change) -> str:
+    """`dgx-a100 at 1.67 USD/h: 256 of dgx-a100`."""
+    if one.value is not None:
+        said = f"{one.system} at {one.value:.3g} USD/h"
+    else:
+        said = f"{one.system}, {one.cause} × {one.factor:.2g}"
+    return f"{said}: {one.winner}"
+
+
+def _nothing(choice: Choice) -> list[str]:
+    lines = []
+    if choice.misses:
+        lines += ["Nothing keeps to the limits. Nearest misses:",
+                  *(fit(f"  {missing(one)}: {one.plan}") for one in choice.misses[:5])]  # fmt: skip
+    else:
+        lines.append("Nothing can be chosen.")
+    return [*lines, *_left_out(choice)]
+
+
+def _next(choice: Choice, asked: Any) -> str:
+    one = choice.best
+    said = ["oracle", "recommend", asked.model, one.system.name, "--devices", str(one.devices),
+            "--batch", str(one.batch), "--software", one.software]  # fmt: skip
+    for name in ("precision", "optimizer"):
+        if value := getattr(asked, name, None):
+            said += [f"--{name}", value]
+    return fit("next: " + " ".join(shlex.quote(word) for word in said))
