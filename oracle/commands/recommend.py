@@ -118,18 +118,23 @@ def enough(asked: argparse.Namespace) -> int | None:
 
 
 def tried(asked: argparse.Namespace) -> Sequence[Tried]:
-    """Every batch that a target may be met with, the fastest first, where none is said."""
+    """Every batch worth a training, that of the shortest first, where none is said."""
     if asked.batch is not None or asked.batch_per_device is not None:
         return ()
-    if not asked.to_target:
+    if not asked.to_target and asked.tokens is None:
         raise Usage("one of the arguments --batch --batch-per-device is required")
-    from oracle.ask.batches import batches, search
+    from oracle.ask.batches import batches, search, up_to_critical
     from oracle.models.model import model
+    from oracle.run.target import given, to_target
 
     def ask(batch: int) -> Ranking:
         return ranked(argparse.Namespace(**{**vars(asked), "batch": batch}))
 
-    found = search(ask, batches(model(asked.model), asked.optimizer))
+    net, tokens = model(asked.model), asked.tokens
+    if tokens is None:
+        found = search(ask, batches(net, asked.optimizer), to_target)
+    else:
+        found = search(ask, up_to_critical(net, tokens), lambda best: given(best, tokens=tokens))
     asked.batch = found[0].batch if found else 1  # what is said next is of the best
     return found
 
@@ -247,7 +252,7 @@ def run(asked: argparse.Namespace) -> Answer:
         one = best_training(ranking, asked)
     if not len(ranking) and (asked.form or "text") == "text":
         asked.enough = enough(asked)
-    others = beside(ranking, asked) if found else []
+    others = beside(ranking, asked) if found and asked.to_target else []
     kept = not len(ranking) or keeps(ranking, one, limits)
     less = fewer(asked, one) if len(ranking) else None
     also = [*([f"  others    {rivals(others)}"] if others else []),

@@ -1,6 +1,7 @@
 """From a step to a whole training: how many steps, what goes wrong on the way.
 
 convergence   epochs until a target is met, by batch
+critical      the batch up to which tokens do as much as those of a small one
 evaluation    what evaluating on the way takes
 power         how hard devices work: what share of the power between idle and busy they draw
 costs         device-hours, money, energy, carbon

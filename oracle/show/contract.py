@@ -77,7 +77,8 @@ GOODPUT = record({
 TRAINING = {
     "ends": TEXT, "origin": TEXT, "steps": NUMBER, "epochs": maybe(NUMBER), "seconds": SECONDS,
     "low": SECONDS, "high": SECONDS, "device_hours": NUMBER, "critical_batch": maybe(NUMBER),
-    "largest_batch": maybe(NUMBER), "money": maybe(NUMBER), "energy": maybe(NUMBER),
+    "largest_batch": maybe(NUMBER), "worth": maybe(NUMBER),
+    "money": maybe(NUMBER), "energy": maybe(NUMBER),
     "carbon": maybe(NUMBER), "energy_low": maybe(NUMBER), "energy_high": maybe(NUMBER),
     "evaluation": maybe(SECONDS), "unknown": listed(TEXT), "goodput": GOODPUT,
 }  # fmt: skip
