@@ -15,6 +15,7 @@ workflow    many trainings on so many nodes: how many at once, how large each
 trials      one training of many, by its number of devices
 combined    a search times data times model parallelism, as a product and as it is
 optimizers  which optimizer is done first, and from how many devices on
+phases      the plan of each phase where the batch grows
 ending      plans in the order in which a training under them ends
 largest     the largest micro-batches that fit
 launched    a job that exists: what it takes, and what would be better
