@@ -229,6 +229,9 @@ def choose(
         options["optimizer"] = what.convergence[0].optimizer
     if batch is not None:
         _check_batch(batch)
+    if not to_target and tokens is None and steps is None and epochs is None:
+        hint = "--to-target, --tokens, --epochs or --steps"
+        raise refusal("choose", "nobody says how long the training is", hint)
     places = [where.of_size(counts[-1], True) if grow else where for where in places]
     ends = {"target": to_target, "tokens": tokens, "steps": steps, "epochs": epochs}
     asked = Asked(what, ends, batch, batch_per_device, limits, objective, tuple(only),

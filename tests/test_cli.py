@@ -29,10 +29,15 @@ PREDICT = MODEL | ALWAYS | RESULT | {"--dataset", "--max-memory", "--precision",
                              "--software", "--any", "--grow", "--reading",
                              "--shuffle", "--epochs"}  # fmt: skip
 BATCH = {"--batch", "--batch-per-device"}
-LENGTH = {"--to-target", "--tokens", "--steps"}
+LENGTH = {"--to-target", "--tokens", "--steps", "--price", "--pue", "--grid"}
+LIMITS = {"--within", "--budget"}
 OPTIONS = {
-    "recommend": PREDICT | BATCH | LENGTH | {
-        "--devices", "--top", "--objective", "--only", "--without", "--all", "--risk", "--fastest",
+    "choose": PREDICT | BATCH | LENGTH | LIMITS | {
+        "--systems", "--devices", "--objective", "--only", "--without", "--risk",
+    },
+    "recommend": PREDICT | BATCH | LENGTH | LIMITS | {
+        "--fewer", "--devices", "--top", "--objective", "--only", "--without", "--all", "--risk",
+        "--fastest",
     },
     "estimate": PREDICT | BATCH | LENGTH | {"--plan"},
     "specs": ALWAYS | RESULT | {"--kind"},
@@ -57,8 +62,8 @@ def spawn(*line: str, python: tuple[str, ...] = (), **more: Any) -> Any:
 
 def test_verbs_are_pinned() -> None:
     assert list(cli.VERBS) == [
-        "recommend", "estimate", "explain", "sweep", "report", "plot", "specs", "import", "export",
-        "measure", "calibrate", "run", "compare", "config", "schema", "completion", "selftest",
+        "recommend", "estimate", "explain", "choose", "sweep", "report", "plot", "specs", "import",
+        "export", "measure", "calibrate", "run", "compare", "config", "schema", "completion", "selftest",
     ]  # fmt: skip
 
 

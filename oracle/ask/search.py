@@ -81,7 +81,7 @@ def recommend(
     for count in counts:
         space = Space(model, count, batch, allowed, options.ideal, told)
         pool = Candidates(space, system, options, objective, lines, top,
-                          1.0 if brief else NO_RIVAL)  # fmt: skip
+                          1.0 if brief else None)  # fmt: skip
         explore(pool, max(FIRST, top), brief)
         pools.append(pool)
     if not any(len(pool.rows) for pool in pools):

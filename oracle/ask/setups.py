@@ -32,6 +32,10 @@ AXES = {"time": "time", "device-hours": "device_hours", "cost": "device_hours", 
 ANYTHING = Limits()
 
 
+class Refused(Exception):
+    """Why one machine, number of devices or software cannot be asked about."""
+
+
 @dataclass(frozen=True)
 class Asked:
     """What is to be trained, for how long, and what it may take."""
@@ -134,10 +138,13 @@ def ask(
     asked: Asked, system: System, options: Options, devices: int, batch: int, brief: bool
 ) -> Setup | None:
     """The best plan of so many devices at a batch; None where none fits."""
-    ranking = search.recommend(
-        asked.model, system, devices, batch, options, only=asked.only, without=asked.without,
-        top=1, risk=asked.risk, brief=brief,
-    )  # fmt: skip
+    try:
+        ranking = search.recommend(
+            asked.model, system, devices, batch, options, only=asked.only, without=asked.without,
+            top=1, risk=asked.risk, brief=brief,
+        )  # fmt: skip
+    except SpecError as error:
+        raise Refused(error.faults[0].what) from None
     return setup(asked, ranking, system, not brief) if len(ranking) else None
 
 
@@ -157,8 +164,8 @@ def along(
             else:
                 start = _nearest(sizes, SAMPLES * devices) if at is None else at
                 some, at = climbed(asked, system, options, devices, sizes, start)
-        except SpecError as error:
-            skipped.append(_skipped(system, options, devices, error.faults[0].what))
+        except Refused as error:
+            skipped.append(_skipped(system, options, devices, str(error)))
             continue
         if not some:
             skipped.append(_skipped(system, options, devices, "no plan fits its memory"))

@@ -10,6 +10,6 @@ machine     the answers of `measure machine` and `measure kernels`
 reading     samples that verbs read for real: which, from where, how
 launching   ranks on this machine: the options, and how they end
 shells      completions for shells, and the manual page
-recommend estimate explain sweep report plot specs import_ export measure calibrate run compare
-config schema completion selftest       one verb each
+recommend estimate explain choose sweep report plot specs import_ export measure calibrate run
+compare config schema completion selftest       one verb each
 """
