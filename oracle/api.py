@@ -203,7 +203,7 @@ def choose(
     `devices` is a range as of a sweep, `8..4096`, beyond a node in whole nodes. The training ends
     at the model's target, or after so many tokens, steps or epochs. `within` is a deadline
     (`7d`), `budget` any of `1MUSD`, `500MWh`, `30tCO2`, `20k device-hours`. The objective is time,
-    money, energy, carbon or device-hours: not said, time, or what is spent where there is a
+    money, energy, carbon or cost (device-hours): not said, time, or what is spent where there is a
     deadline. `turned` asks as well what would change the answer. Other options are those of
     `recommend`.
     """
@@ -221,7 +221,7 @@ def choose(
     limits = Limits.of(within, [budget] if isinstance(budget, str) else budget)
     if objective is None:
         priced = all(price_of(where) is not None for where in places)
-        paid = "money" if priced else "device-hours"
+        paid = "money" if priced else "cost"
         objective = paid if limits.within is not None else "time"
     if objective not in AXES:
         raise refusal("options", f"unknown objective `{objective}`", f"one of {', '.join(AXES)}")

@@ -154,7 +154,7 @@ def by_force() -> list[Training]:
     return found
 
 
-@pytest.mark.parametrize("objective", ["time", "money", "device-hours", "energy"])
+@pytest.mark.parametrize("objective", ["time", "money", "cost", "energy"])
 def test_the_answer_is_that_of_asking_for_each(objective: str) -> None:
     found = chosen(objective=objective, turned=False)
     least = min(found.asked.value(one) for one in by_force())

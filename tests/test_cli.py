@@ -63,7 +63,8 @@ def spawn(*line: str, python: tuple[str, ...] = (), **more: Any) -> Any:
 def test_verbs_are_pinned() -> None:
     assert list(cli.VERBS) == [
         "recommend", "estimate", "explain", "choose", "sweep", "report", "plot", "specs", "import",
-        "export", "measure", "calibrate", "run", "compare", "config", "schema", "completion", "selftest",
+        "export", "measure", "calibrate", "run", "compare", "config", "schema", "completion",
+        "selftest",
     ]  # fmt: skip
 
 

@@ -26,8 +26,8 @@ from oracle.spec.system import System
 # and §2.1: 4 M), BLOOM (arXiv 2211.05100: 2,048 sequences of 2,048)
 USUAL_TOKENS = 2**22
 SAMPLES = 64  # of a device: where the search for a batch begins
-AXES = {"time": "time", "device-hours": "device_hours", "cost": "device_hours", "money": "money",
-        "energy": "energy", "carbon": "carbon"}  # fmt: skip
+AXES = {"time": "time", "cost": "device_hours", "money": "money", "energy": "energy",
+        "carbon": "carbon"}  # fmt: skip
 
 ANYTHING = Limits()
 
