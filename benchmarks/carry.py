@@ -17,11 +17,15 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from benchmarks.published import CARRIED, RUNS, TABLES, Row, rows
+from benchmarks.trainings.time_to_train import entry
 
 # tables that no case is made of, and the columns that are read of them
 WHOLE = {"epochs_vs_batch.csv": ["round", "benchmark", "global_batch", "optimizer", "n_runs",
                                  "epochs_mean", "epochs_min", "epochs_max", "source"]}  # fmt: skip
-
+# of a table, the rows that are read and their columns, under another name
+PARTS = {"time_to_train.csv": ("cnn_data_parallel.csv", entry, [
+    "gpu", "gpus", "system", "global_batch", "optimizer", "framework",
+    "epochs_to_target", "ttt_min", "source"])}  # fmt: skip
 
 REMARKS = {"notes"}  # columns of a run that no program reads
 
@@ -52,6 +56,9 @@ def carried(folder: Path) -> Iterator[tuple[str, str]]:
     for name, columns in WHOLE.items():
         if (folder / name).is_file():
             yield name, written(rows(folder / name), columns)
+    for name, (whole, kept, columns) in PARTS.items():  # of what was carried: the part itself
+        path = next(path for path in (folder / name, folder / whole) if path.is_file())
+        yield name, written([row for row in rows(path) if kept(row)], columns)
 
 
 def runs(folder: Path) -> Iterator[tuple[str, str]]:

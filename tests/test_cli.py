@@ -29,7 +29,8 @@ PREDICT = MODEL | ALWAYS | RESULT | {"--dataset", "--max-memory", "--precision",
                              "--software", "--any", "--grow", "--reading",
                              "--shuffle", "--epochs"}  # fmt: skip
 BATCH = {"--batch", "--batch-per-device"}
-LENGTH = {"--to-target", "--tokens", "--steps", "--price", "--pue", "--grid"}
+LENGTH = {"--to-target", "--tokens", "--steps", "--price", "--pue", "--grid", "--failures",
+          "--checkpoint"}  # fmt: skip
 LIMITS = {"--within", "--budget"}
 OPTIONS = {
     "choose": PREDICT | BATCH | LENGTH | LIMITS | {

@@ -5,14 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from oracle.run.goodput import (
-    best_interval,
-    between_failures,
-    elastic,
-    goodput,
-    slowest,
-    waiting_for_spares,
-)
+from oracle.run.goodput import away, best_interval, between_failures, goodput, slowest
 
 HOUR = 3600.0
 SECONDS = st.floats(1e-3, 1e5)
@@ -99,10 +92,59 @@ def test_first_order_is_the_limit_of_rare_failures():
 
 
 def test_going_on_without_what_failed_by_hand():
-    """One of 100 replicas fails each hour and is away for two: 2 % of the speed."""
-    assert elastic(100, 1 / HOUR, 2 * HOUR) == pytest.approx(0.98)
+    """One of 100 replicas fails each hour it is there and is away for two: 1/1.02 of the speed."""
+    found = away(1 / HOUR, 2 * HOUR, 0, 100)
+    assert found.speed == pytest.approx(1 / 1.02)
+    assert found.without == 1
+    # with two spares a replica is missed where a third is away
+    chance = np.array([1, 2, 2])  # a^j/j!, a = 2, of 0, 1, 2 away: at full speed
+    spared = away(1 / HOUR, 2 * HOUR, 2, 100)
+    assert spared.without < found.without
+    assert spared.speed > found.speed
+    assert 1 - spared.without == pytest.approx(chance[:2].sum() / np.exp(2), rel=0.03)
     assert slowest(1, 0.001, 1.5) == pytest.approx(1.0005)
     assert slowest(10000, 0.001, 1.5) == pytest.approx(1.5, abs=0.001)
-    # two units away on average, none spare: somebody always waits; P(away ≥ 1) with one spare
-    assert waiting_for_spares(1 / HOUR, 2 * HOUR, 0) == pytest.approx(1.0)
-    assert waiting_for_spares(1 / HOUR, 2 * HOUR, 1) == pytest.approx(1 - np.exp(-2))
+
+
+def test_waiting_for_a_spare_by_hand():
+    """Erlang's loss formula, a = 2: (2)/(1 + 2) of the time without a spare, 2/(1 + 2 + 2) with."""
+    assert away(1 / HOUR, 2 * HOUR, 0).waiting == pytest.approx(2 / 3)
+    assert away(1 / HOUR, 2 * HOUR, 1).waiting == pytest.approx(2 / 5)
+    assert away(1 / HOUR, 2 * HOUR, 1).without == pytest.approx(2 / 3)
+    assert away(1 / HOUR, 0.0, 0).waiting == pytest.approx(0, abs=1e-9)
+    waits = [away(1 / HOUR, 24 * HOUR, spares).waiting for spares in range(60)]
+    assert waits == sorted(waits, reverse=True)
+    assert waits[-1] < 1e-6
+
+
+def test_an_interruption_that_is_announced_loses_no_work():
+    """Nothing but them: each costs a checkpoint and a restart, τ is without end in between."""
+    found = goodput(1e30, 60.0, 600.0, interval=1e9, announced=1 / HOUR)
+    turn = HOUR + 60 + HOUR * np.expm1(600 / HOUR)
+    assert float(found.progress) == pytest.approx(HOUR / turn, rel=1e-3)
+    assert float(found.lost) == pytest.approx(0.0, abs=1e-6)
+
+
+@given(st.floats(1e4, 1e6), st.floats(1.0, 100.0), st.floats(1.0, 1e3), st.floats(1e-7, 1e-4),
+       st.floats(0.2, 5.0), st.floats(0.0, 60.0))  # fmt: skip
+def test_announced_interruptions_cost_less_and_the_interval_stays_best(
+    between, checkpoint, restart, often, by, late
+):
+    told = goodput(between, checkpoint, restart, announced=often)
+    untold = goodput(1 / (1 / between + often), checkpoint, restart)
+    assert float(told.progress) >= float(untold.progress) * (1 - 1e-6)
+    other = goodput(between, checkpoint, restart, by * float(told.interval), announced=often)
+    assert float(other.progress) <= float(told.progress) * (1 + 1e-7)
+    # none of them: the closed form of failures alone
+    none = goodput(between, checkpoint, restart, float(told.interval), late)
+    few = goodput(between, checkpoint, restart, float(told.interval), late, announced=1e-15)
+    assert float(few.progress) == pytest.approx(float(none.progress), rel=1e-6)
+
+
+@given(st.floats(1e3, 1e6), st.floats(1.0, 100.0), st.floats(1.0, 1e3), st.floats(0.1, 1.0))
+def test_a_copy_aside_is_never_worse_than_to_stand_still(between, checkpoint, restart, share):
+    """Of the same seconds of writing a share stops the run, the rest goes on beside it."""
+    blocking = goodput(between, checkpoint, restart)
+    aside = goodput(between, share * checkpoint, restart, float(blocking.interval),
+                    safe_after=(1 - share) * checkpoint)  # fmt: skip
+    assert float(aside.progress) >= float(blocking.progress) * (1 - 1e-9)

@@ -12,6 +12,8 @@ setups      a machine, devices, software, batch and plan: what one may choose
 turning     what would change a choice
 spending    plans by money, energy and carbon; those that keep to limits
 batches     the batch that ends a training first
+optimizers  which optimizer is done first, and from how many devices on
+ending      plans in the order in which a training under them ends
 largest     the largest micro-batches that fit
 launched    a job that exists: what it takes, and what would be better
 sweep/      the same question over devices, batches, models and systems

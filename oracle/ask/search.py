@@ -27,7 +27,7 @@ from oracle.ask.ranking import Ranking
 from oracle.ask.space import Floats, Space
 from oracle.ask.spending import PAID
 from oracle.models.model import Model
-from oracle.plan import launchable
+from oracle.plan import curvature, launchable
 from oracle.plan.mesh import distinct
 from oracle.plan.plan import Plan
 from oracle.plan.strategies import strategies
@@ -73,6 +73,8 @@ def recommend(
         hint = f"it ships {', '.join(told.launch.models)}; or --software megatron-core, or --any"
         raise refusal("software", f"{told.name} ships no {model.name}", hint)
     known = strategies() if told is None else launchable.strategies_of(told.launch)
+    if options.optimizer == "kfac":
+        without = [*without, *curvature.undefined()]
     allowed = tuple(name for name in _allowed(only, without) if name in known)
     counts = [devices]
     if objective == "cost":  # fewer devices may be cheaper for the same work

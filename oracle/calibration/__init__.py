@@ -15,6 +15,7 @@ structure     levels and ports of a system, as topology files describe them
 runs          factors of a machine and its software from logs of training runs
 run_parts     parts of a logged run beside what is predicted of them
 run_profile   a profile from logs, by what a user says of them or they themselves do
+convergence   epochs by batch from trainings, as a block of a model's spec
 spec_block    a block of YAML replaced in the text of a spec
 kernels       kernel curves fitted to measured kernels
 machine       a device and a system of what `measure machine` measured

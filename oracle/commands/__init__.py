@@ -6,6 +6,7 @@ arguments   options that several verbs share
 settings    defaults of options from the environment and from files
 job         the answer of `import job`
 calibrate_run   that of `calibrate run`
+calibrate_convergence   that of `calibrate convergence`
 machine     the answers of `measure machine` and `measure kernels`
 reading     samples that verbs read for real: which, from where, how
 launching   ranks on this machine: the options, and how they end

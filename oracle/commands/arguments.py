@@ -6,10 +6,13 @@ import argparse
 import re
 from collections.abc import Iterable
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from oracle.spec.options import SLOTS
 from oracle.spec.precision import PRECISIONS
+
+if TYPE_CHECKING:
+    from oracle.spec.system import System
 
 FORMATS = ("text", "json", "csv", "md")
 # columns of a table for people, where the rows have more than they read
@@ -129,7 +132,7 @@ RUNNING = {"price": "of a device here, e.g. `2.5 USD/h`", "pue": "of the site, e
            "grid": "CO₂ of its electricity, e.g. `57 g/kWh`"}  # fmt: skip
 
 
-def running_arguments(parser: argparse.ArgumentParser) -> None:
+def price_arguments(parser: argparse.ArgumentParser) -> None:
     """What running a system costs, where its file does not say so."""
     for name, what in RUNNING.items():
         parser.add_argument(f"--{name}", metavar="V", help=what)
@@ -195,7 +198,15 @@ def epochs(text: str) -> float:
 def recipe_arguments(parser: argparse.ArgumentParser) -> None:
     """How it is trained; not said, as is usual for the model on the device."""
     parser.add_argument("--precision", choices=PRECISIONS, metavar="P", help=either(PRECISIONS))
-    parser.add_argument("--optimizer", choices=list(SLOTS), metavar="O", help=either(SLOTS))
+    parser.add_argument("--optimizer", choices=WithKnobs(SLOTS), metavar="O",
+                        help=f"{either(SLOTS)}; `kfac,factors=10,inverse=100`")  # fmt: skip
+
+
+class WithKnobs(list[str]):
+    """Names, of which each may have knobs behind a comma; what knobs are is judged later."""
+
+    def __contains__(self, word: object) -> bool:
+        return super().__contains__(str(word).partition(",")[0])
 
 
 def either(known: Iterable[str]) -> str:
@@ -230,6 +241,7 @@ def length_arguments(parser: argparse.ArgumentParser) -> None:
                      help="until the model's target is met, by what runs needed")  # fmt: skip
     end.add_argument("--tokens", type=many, metavar="T", help="so many, e.g. 15T")
     end.add_argument("--steps", type=many, metavar="S", help="so many iterations")
+    price_arguments(parser)
     running_arguments(parser)
 
 
@@ -238,6 +250,21 @@ def limit_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--within", metavar="T", help="of time: 7d, 12h, 45min")
     parser.add_argument("--budget", action="append", default=[], metavar="B",
                         help="1MUSD, 500MWh, 30tCO2, 20k device-hours; several times")  # fmt: skip
+
+
+def running_arguments(parser: argparse.ArgumentParser) -> None:
+    """What interrupts a training, and how it saves its state."""
+    parser.add_argument("--failures", metavar="F",
+                        help="e.g. `50 kh,restart=10 min,elastic,repair=1 day`; none")  # fmt: skip
+    parser.add_argument("--checkpoint", metavar="C",
+                        help="rank0, sharded or async; `async,to=host,every=30 min`")  # fmt: skip
+
+
+def running(asked: argparse.Namespace, system: System) -> System:
+    """The system with what the options say of it."""
+    from oracle.spec.told import as_said
+
+    return as_said(system, getattr(asked, "failures", None), getattr(asked, "checkpoint", None))
 
 
 def many(text: str) -> float:

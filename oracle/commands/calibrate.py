@@ -7,6 +7,7 @@ oracle calibrate a.log:nodes=2,ranks=16 b/ - SYSTEM          the same: a folder,
 oracle calibrate compute TABLE... --onto DEVICE -o NEW.yaml  measured kernels
 oracle calibrate run LOG... MODEL SYSTEM --plan PLAN --batch B -o PROFILE.yaml
                                                              logs and profiles of training runs
+oracle calibrate convergence RUNS.csv --onto MODEL -o NEW.yaml   epochs by batch, of your own runs
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from oracle.commands import calibrate_run
+from oracle.commands import calibrate_convergence, calibrate_run
 from oracle.commands.arguments import result_arguments, whole
 from oracle.commands.parser import Answer, formatted
 from oracle.spec.document import Fault, Place, SpecError, refusal
@@ -31,7 +32,8 @@ def arguments(parser: argparse.ArgumentParser) -> None:
         nargs="+",
         metavar="FILE",
         help="logs, folders of them, or - for standard input; FILE:nodes=2,ranks=16,pairs=8 says "
-        "what a log does not; `compute` first for kernels, `run` for training runs",
+        "what a log does not; `compute` first for kernels, `run` for training runs, "
+        "`convergence` for epochs by batch",
     )
     parser.add_argument(
         "--onto", metavar="SYSTEM", help="a system, or a device; else the last FILE"
@@ -45,6 +47,7 @@ def arguments(parser: argparse.ArgumentParser) -> None:
                         "nodes (unless a log says) or a node's own disks")  # fmt: skip
     parser.add_argument("--plot", metavar="FILE", help="points, fits and residuals as a figure")
     calibrate_run.arguments(parser)
+    calibrate_convergence.arguments(parser)
     result_arguments(parser, file=False)
 
 
@@ -52,6 +55,8 @@ def run(asked: argparse.Namespace) -> Answer:
     calibrate_run.refuse(asked)
     if asked.files[0] == "run":
         return calibrate_run.run(asked)
+    if asked.files[0] == "convergence":
+        return calibrate_convergence.run(asked)
     if asked.onto is None:
         *asked.files, asked.onto = asked.files
         if not asked.files:

@@ -9,6 +9,12 @@ from oracle.commands.parser import Answer, Usage, formatted
 
 OWN = ("plan", "batch", "precision", "optimizer", "software", "any")
 OTHERS = ("onto", "ranks", "nodes", "plot", "files_of")
+# of options that only some kinds of calibration take, which: `` is that of logs of benchmarks
+TAKE: dict[str, tuple[str, ...]] = dict.fromkeys(OWN, ("run",)) | dict.fromkeys(
+    OTHERS, ("", "compute")
+)
+TAKE |= {"onto": ("", "compute", "convergence"), "optimizer": ("run", "convergence"),
+         "target": ("convergence",), "dataset": ("convergence",)}  # fmt: skip
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:
@@ -23,13 +29,14 @@ def arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def refuse(asked: argparse.Namespace) -> None:
-    """Refuse options of the other kind of calibration, where somebody typed them."""
+    """Refuse options of another kind of calibration, where somebody typed them."""
     said = getattr(asked, "origins", {})
-    mine = asked.files[0] == "run"
-    for name in OTHERS if mine else OWN:
-        if said.get(name) == "command line":
-            which = "is not for" if mine else "is for"
-            raise Usage(f"--{name} {which} `calibrate run`")
+    kind = asked.files[0] if asked.files[0] in ("run", "compute", "convergence") else ""
+    for name, kinds in TAKE.items():
+        if said.get(name) == "command line" and kind not in kinds:
+            if kind in ("run", "convergence"):
+                raise Usage(f"--{name} is not for `calibrate {kind}`")
+            raise Usage(f"--{name} is for `calibrate {kinds[0]}`")
 
 
 def run(asked: argparse.Namespace) -> Answer:

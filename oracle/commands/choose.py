@@ -22,6 +22,7 @@ from oracle.commands.arguments import (
     prediction_arguments,
     prediction_options,
     result_arguments,
+    running,
     specs,
 )
 from oracle.commands.parser import Answer, formatted
@@ -55,12 +56,14 @@ def run(asked: argparse.Namespace) -> Answer:
     from oracle import api
     from oracle.show.choose import choice_text
     from oracle.show.provenance import inputs_of, resolved, stamped
+    from oracle.spec.catalogue import system
 
     options = prediction_options(asked)
     some = specs(options.pop("software") or "")
     systems = specs(asked.systems)
     found = api.choose(
-        asked.model, systems, asked.devices, batch=asked.batch,
+        asked.model, [running(asked, system(name)) for name in systems], asked.devices,
+        batch=asked.batch,
         batch_per_device=asked.batch_per_device, to_target=asked.to_target, tokens=asked.tokens,
         steps=asked.steps, within=asked.within, budget=asked.budget, objective=asked.objective,
         software=some, only=asked.only, without=asked.without, risk=asked.risk, **options,

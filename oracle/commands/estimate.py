@@ -5,11 +5,14 @@ oracle estimate gpt3-175b dgx-a100 --batch 1536 \\
     --plan "pipeline:8,segments=96 data:16 tensor:8,sequence=on recompute:selective"
 oracle estimate gpt2 dgx-a100 --plan data:8 --batch max     the largest micro-batches that fit
 oracle estimate resnet50 abci --plan data:512 --batch 32768 --optimizer lars --to-target
+oracle estimate llama3-8b dgx-h100 --plan data:512,zero=1 --batch 1024 --tokens 15T \\
+    --failures "50 kh,restart=10 min" --checkpoint async
 """
 
 from __future__ import annotations
 
 import argparse
+from dataclasses import replace
 from typing import Any
 
 from oracle.commands.arguments import (
@@ -23,6 +26,7 @@ from oracle.commands.arguments import (
     prediction_arguments,
     prediction_options,
     result_arguments,
+    running,
 )
 from oracle.commands.parser import Answer, formatted
 
@@ -47,7 +51,7 @@ def run(asked: argparse.Namespace) -> Answer:
     need_room(asked, asked.plan)
     batch = asked.batch or [batch_of(asked, plan) for plan in asked.plan]
     found = api.estimate(asked.model, asked.system, asked.plan, batch, **prediction_options(asked))
-
+    found = replace(found, system=running(asked, found.system))
     ends = [length(found, row, **length_options(asked)) for row in range(len(found))]
     trainings = [None if end is None else training(found, row, end)
                  for row, end in enumerate(ends)]  # fmt: skip

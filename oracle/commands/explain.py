@@ -16,6 +16,8 @@ from oracle.commands.arguments import (
     prediction_arguments,
     prediction_options,
     result_arguments,
+    running,
+    running_arguments,
 )
 from oracle.commands.parser import Answer, formatted
 
@@ -26,6 +28,7 @@ def arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--roofline", action="store_true",
                         help="FLOP against bytes of memory, network and storage")  # fmt: skip
     batch_arguments(parser)
+    running_arguments(parser)
     result_arguments(parser)
     for action in parser._actions:  # a word is enough where no plan is asked for
         if action.dest in ("model", "system"):
@@ -51,7 +54,7 @@ def run(asked: argparse.Namespace) -> Answer:
     what, where = model(asked.model, asked.dataset), system(asked.system)
     kept = prediction_options(asked)
     kept.pop("dataset")
-    where = room_for(where, [asked.plan], kept.pop("grow"))
+    where = running(asked, room_for(where, [asked.plan], kept.pop("grow")))
     if asked.profile is not None:
         from oracle.calibration.run_profile import opened
 

@@ -3,6 +3,7 @@
 oracle recommend resnet50 abci --devices 64 --batch 4096
 oracle recommend gpt3-175b dgx-a100 --devices 1024 --batch 1536 --without context --top 10
 oracle recommend resnet50 abci --devices 512 --optimizer lars --to-target      the batch is free
+oracle recommend llama3-8b dgx-h100 --devices 1024 --batch 1024 --tokens 15T --checkpoint async
 oracle recommend my-model.yaml my-system.yaml --devices 16 --batch-per-device 8 --json
 """
 
@@ -10,6 +11,7 @@ from __future__ import annotations
 
 import argparse
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from oracle.commands.arguments import (
@@ -24,6 +26,7 @@ from oracle.commands.arguments import (
     prediction_arguments,
     prediction_options,
     result_arguments,
+    running,
     whole,
 )
 from oracle.commands.parser import Answer, Usage, formatted
@@ -31,6 +34,7 @@ from oracle.commands.parser import Answer, Usage, formatted
 if TYPE_CHECKING:
     from oracle.ask.batches import Tried
     from oracle.ask.choose import Choice
+    from oracle.ask.optimizers import Rival
     from oracle.ask.ranking import Ranking
     from oracle.run.limits import Limits
     from oracle.run.target import Training
@@ -67,12 +71,34 @@ def ranked(asked: argparse.Namespace) -> Ranking:
     """The answer."""
     from oracle import api
 
-    return api.recommend(
+    more = _endings(asked)
+    found = api.recommend(
         asked.model, asked.system, asked.devices, asked.batch,
-        batch_per_device=asked.batch_per_device, top=asked.top, only=asked.only,
+        batch_per_device=asked.batch_per_device, top=max(asked.top, more), only=asked.only,
         without=asked.without, objective=asked.objective, risk=asked.risk,
         fastest=asked.fastest, **prediction_options(asked),
     )  # fmt: skip
+    shown = found.estimate
+    found = replace(found, estimate=replace(shown, system=running(asked, shown.system)))
+    if not more:
+        return found
+    from oracle.ask.ending import first_to_end
+    from oracle.run.target import length
+
+    how_long = length_options(asked)
+    return first_to_end(found, lambda shown, row: length(shown, row, **how_long), asked.top,
+                        asked.fastest)  # fmt: skip
+
+
+def _endings(asked: argparse.Namespace) -> int:
+    """How many plans at least are asked when they end; none where nobody knows what fails."""
+    whole = hasattr(asked, "failures") and any(length_options(asked).values())
+    if not whole or asked.objective != "time":
+        return 0
+    from oracle.ask.ending import MORE
+    from oracle.spec.catalogue import system
+
+    return 0 if running(asked, system(asked.system)).reliability is None else MORE
 
 
 def enough(asked: argparse.Namespace) -> int | None:
@@ -115,6 +141,14 @@ def best_training(ranking: Ranking, asked: argparse.Namespace) -> Training | Non
     return None if end is None else training(ranking.estimate, 0, end)
 
 
+def beside(ranking: Ranking, asked: argparse.Namespace) -> list[Rival]:
+    """Other optimizers whose runs met the target."""
+    from oracle.ask.optimizers import against
+
+    shown = ranking.estimate
+    return against(shown.model, shown.system, shown.options, asked.devices)
+
+
 def fewer(asked: argparse.Namespace, one: Training | None) -> Choice | None:
     """The training on ever fewer devices as well, at each batch worth a look, where asked for."""
     if not asked.fewer:
@@ -122,6 +156,7 @@ def fewer(asked: argparse.Namespace, one: Training | None) -> Choice | None:
     if one is None:
         raise Usage("--fewer is about a whole training: --to-target, --tokens, --epochs or --steps")
     from oracle import api
+    from oracle.spec.catalogue import system
 
     length = {**length_options(asked), "to_target": asked.to_target}
     length.pop("target")
@@ -129,7 +164,8 @@ def fewer(asked: argparse.Namespace, one: Training | None) -> Choice | None:
     software = options.pop("software")
     free = asked.to_target and "batch" not in asked.origins and asked.batch_per_device is None
     return api.choose(
-        asked.model, [asked.system], f"1..{asked.devices}", batch=None if free else asked.batch,
+        asked.model, [running(asked, system(asked.system))], f"1..{asked.devices}",
+        batch=None if free else asked.batch,
         batch_per_device=asked.batch_per_device, within=asked.within, budget=asked.budget,
         objective="cost", software=[software] if software else (), only=asked.only,
         without=asked.without, risk=asked.risk, turned=False, **options,
@@ -138,7 +174,7 @@ def fewer(asked: argparse.Namespace, one: Training | None) -> Choice | None:
 
 def whole_answer(
     ranking: Ranking, asked: argparse.Namespace, one: Training | None, found: Sequence[Tried],
-    limits: Limits, less: Choice | None,
+    others: Sequence[Rival], limits: Limits, less: Choice | None,
 ) -> dict[str, Any]:  # fmt: skip
     """The ranking as data, with the whole training under each plan, and batches beside it."""
     said = ranking.to_dict(asked.everything)
@@ -156,6 +192,8 @@ def whole_answer(
             {"batch": each.batch, "plan": each.ranking.best, **each.training.to_dict()}
             for each in found
         ]
+    if others:
+        said["optimizers"] = [each.to_dict() for each in others]
     if less is not None:
         said["front"] = [each.to_dict() for each in less.front]
     return said
@@ -191,6 +229,7 @@ def run(asked: argparse.Namespace) -> Answer:
     from oracle.show.choose import front_text, kept_text
     from oracle.show.provenance import signed
     from oracle.show.text import ranking_text
+    from oracle.show.training import rivals
 
     as_runs_did(asked)
     limits = Limits.of(asked.within, asked.budget)
@@ -205,13 +244,15 @@ def run(asked: argparse.Namespace) -> Answer:
         one = best_training(ranking, asked)
     if not len(ranking) and (asked.form or "text") == "text":
         asked.enough = enough(asked)
+    others = beside(ranking, asked) if found else []
     kept = not len(ranking) or keeps(ranking, one, limits)
     less = fewer(asked, one) if len(ranking) else None
-    also = [*([kept_text(one, limits)] if one and limits else []),
+    also = [*([f"  others    {rivals(others)}"] if others else []),
+            *([kept_text(one, limits)] if one and limits else []),
             *([front_text(less)] if less else [])]  # fmt: skip
     return formatted(
         asked, lambda: ranking_text(ranking, asked, one, found, also),
-        lambda: signed(whole_answer(ranking, asked, one, found, limits, less), asked),
+        lambda: signed(whole_answer(ranking, asked, one, found, others, limits, less), asked),
         lambda: ranking.rows(asked.everything), 0 if len(ranking) and kept else 1,
         brief=("rank", *BRIEF, "probability_best"),
     )  # fmt: skip

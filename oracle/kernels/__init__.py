@@ -7,6 +7,7 @@ waves         whole waves of whole tiles
 rows          forward and backward seconds of every row of a model
 passes        what these seconds are handed on as
 orthogonal    orthogonal updates of matrices
+factors       Kronecker factors of curvature, their inverses, their use
 counted       work known by FLOP and bytes alone: scans, tables, transforms, recurrent cells
 slowest       the slowest of many like devices sets the pace
 provenance    where the seconds of a pass come from, and their uncertainty

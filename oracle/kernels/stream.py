@@ -17,11 +17,12 @@ from oracle.spec.device import Device
 #   lars      momentum at a rate scaled by |w| / |g| of each layer (you2017): one more reading
 #   lamb      adam's direction, then scaled by |w| / |direction| (you2020): three stages
 #   adam8     adam with m and v in 8 bits [dettmers2022]: one kernel, 14 bytes a weight
+#   kfac      momentum, of a gradient that was preconditioned beside this [martens2015]
 #   muon      v = μ v + g, w -= η u, u of 16 bits made orthogonal beside this [jordan2024]
 FUSED = {"sgd": (3, 1), "momentum": (5, 1), "adam": (7, 1), "lars": (7, 2), "lamb": (12, 3),
-         "adam8": (3.5, 1), "muon": (6, 2)}  # fmt: skip
+         "adam8": (3.5, 1), "kfac": (5, 1), "muon": (6, 2)}  # fmt: skip
 PLAIN = {"sgd": (3, 1), "momentum": (6, 2), "adam": (17, 6), "lars": (10, 5), "lamb": (24, 11),
-         "adam8": (3.5, 1), "muon": (9, 4)}  # fmt: skip
+         "adam8": (3.5, 1), "kfac": (6, 2), "muon": (9, 4)}  # fmt: skip
 
 
 def stream(device: Device, nbytes: Numbers, *, queued: bool = False) -> Floats:

@@ -34,6 +34,14 @@ def experts(model: Model) -> Flags:
 
 
 @lru_cache(MODELS)
+def factored(model: Model) -> Flags:
+    """Rows whose curvature K-FAC factors: matrices and filters that see all channels."""
+    return matrices(model) & model.mask(
+        lambda row: row.groups == 1 and row.kind != "deconv" and not row.experts
+    )
+
+
+@lru_cache(MODELS)
 def losses(model: Model) -> Flags:
     return model.mask(lambda row: row.kind == "loss")
 

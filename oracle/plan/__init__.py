@@ -3,6 +3,7 @@
 strategies/   one file a strategy
 plan          a table of plans
 grammar       the text of a plan
+curvature     factors of K-FAC, and what is said of them
 mesh          the devices of a plan, and the group of a message among them
 schedule      the order of a pipeline: what each stage does, pass by pass
 player        when each pass of a schedule starts and ends

@@ -6,6 +6,7 @@ exchange      cost of each message
 offers        what the network offers for a message, and the cheapest of it
 overlap       what of it hides under the work beside it
 stage_work    what each stage computes and updates
+second_order  K-FAC's factors, inverses and preconditioned gradients
 step          an iteration from the seconds of its stages
 played        when the stages of a pipeline are done, as its schedule is played
 reading       ways to read beside a step, and the chosen one

@@ -8,6 +8,7 @@ from functools import lru_cache
 from typing import Any
 
 from oracle.kernels.profile import profile as opened
+from oracle.models import masks
 from oracle.models.model import Model
 from oracle.network.collectives import ALGORITHMS
 from oracle.network.contention.price import ALIASES
@@ -15,6 +16,7 @@ from oracle.plan.launchable import software as opened_software
 from oracle.plan.plan import Plan
 from oracle.plan.plan import parse as parsed
 from oracle.spec.document import refusal, suggest
+from oracle.spec.optimizer import parted
 from oracle.spec.options import SLOTS, Options
 from oracle.spec.precision import PRECISIONS
 from oracle.spec.software import PLAIN, Software
@@ -42,14 +44,12 @@ def options_for(
         peak = system.device.peak
         precision = next((p for p in ("bf16", "fp16") if p in peak), "fp32") if tokens else "fp32"
     optimizer = optimizer or ("adam" if tokens else "momentum")
-    for word, known, name in (
-        (precision, PRECISIONS, "precision"),
-        (optimizer, SLOTS, "optimizer"),
-    ):
-        if word not in known:
-            raise refusal(
-                "options", f"unknown {name} `{word}`", suggest(word, known, "write one of"), "E110"
-            )
+    if precision not in PRECISIONS:
+        hint = suggest(precision, PRECISIONS, "write one of")
+        raise refusal("options", f"unknown precision `{precision}`", hint, "E110")
+    optimizer, kfac = parted(optimizer, SLOTS)
+    if optimizer == "kfac":
+        _check_second_order(model, ideal)
     if not 0 < gamma < float("inf"):
         raise refusal("options", f"a memory reuse gamma of {gamma:g}", "a number above zero")
     _check_algorithm(algorithm)
@@ -64,7 +64,7 @@ def options_for(
     return Options(
         precision, optimizer, ideal, _bytes(max_memory), gamma, algorithm, profile=measured,
         software=told, any_plan=any_plan, reading=reading, shuffle=shuffle_of(shuffle).text,
-        epochs=epochs,
+        epochs=epochs, kfac=kfac,
     )  # fmt: skip
 
 
@@ -110,6 +110,16 @@ def _check_reading(reading: str, epochs: float | None) -> None:
         raise refusal("options", f"no way to read is called `{reading}`", hint)
     if epochs is not None and not 1 <= epochs < 1e9:
         raise refusal("options", f"{epochs:g} epochs", "a number from 1 on")
+
+
+def _check_second_order(model: Model, ideal: bool) -> None:
+    """K-FAC where its factors are defined."""
+    if ideal:
+        hint = "another optimizer, or without --ideal"
+        raise refusal("options", "the published table has no second-order update", hint)
+    if masks.experts(model).any():
+        what = "K-FAC is not defined for experts, which see tokens of their own"
+        raise refusal("options", f"{model.name}: {what}", "another optimizer")
 
 
 def _check_algorithm(algorithm: str | None) -> None:

@@ -301,7 +301,7 @@ class Estimate(Tabular):
             "devices": int(self.devices[0]) if len(self) else 0,
             "batch": int(self.batch[0]) if len(self) else 0,
             "precision": self.options.precision,
-            "optimizer": self.options.optimizer,
+            "optimizer": self.options.optimizer_text,
             "software": self.options.software.label,
             "dataset": self.model.dataset.name if self.model.dataset else None,
             "ideal": self.options.ideal,

@@ -9,7 +9,7 @@ from statistics import NormalDist
 import numpy as np
 
 from oracle.models.model import Model
-from oracle.plan import launchable
+from oracle.plan import curvature, launchable
 from oracle.plan.plan import Plan
 from oracle.plan.strategies import Rule
 from oracle.predict.memory import Held
@@ -24,6 +24,8 @@ def rules_of(plan: Plan, model: Model, options: Options) -> list[Rule]:
     """The rules of strategies and software, with what each plan wants and what is allowed."""
     beside = {axis.name: axis for axis in plan.axes}
     found = [rule for axis in plan.axes for rule in axis.rules(model, plan.batch, beside)]
+    if options.optimizer == "kfac":
+        found += curvature.rules(plan)
     if not (options.any_plan or options.ideal):
         found += launchable.rules(options.software, model, plan)
     return found

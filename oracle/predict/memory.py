@@ -22,6 +22,7 @@ from oracle.models.shard import Array, Shard
 from oracle.plan.plan import Plan
 from oracle.plan.schedule import most_in_flight, most_unfinished
 from oracle.plan.stages import Stages
+from oracle.predict import second_order
 from oracle.predict.played import orders
 from oracle.predict.workload import Workload
 from oracle.spec.device import Device
@@ -91,6 +92,8 @@ def held(load: Workload, plan: Plan, same: Array, device: Device, options: Optio
         "gradients": load.held("graded") * said.exchange.buffer(precision),
         "optimizer": load.held("stated", slots),
     }
+    if options.optimizer == "kfac":
+        fixed["optimizer"] = fixed["optimizer"] + second_order.held(load, options)
     # three moments: the loss runs back, and all that was kept is there; or a layer does, with its
     # gradients on their way, and the loss's tensors are gone; or weights are updated
     loss = masks.losses(shard.model)
@@ -104,6 +107,8 @@ def held(load: Workload, plan: Plan, same: Array, device: Device, options: Optio
     taken = load.held("stated") * said.state.updating(precision)
     buffers = ahead * _gathered(load, trained=True) * said.exchange.buffer(precision) + copies
     buffers = buffers + spread(_buckets(load.plan, stages.total(shard.learned), options))
+    if options.optimizer == "kfac":
+        buffers = buffers + second_order.unfolded(load)
     nothing = np.zeros((1, stages.p))
     moments = [
         {"activations": activations, "workspace": _worst(transient * loss, stages)[alike],

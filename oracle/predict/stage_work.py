@@ -19,7 +19,7 @@ from oracle.models.model import Flags, Model
 from oracle.models.shard import Array
 from oracle.plan.plan import Plan
 from oracle.plan.strategies.recompute import FULL, recomputed
-from oracle.predict import played
+from oracle.predict import played, second_order
 from oracle.predict.overlap import Cover, longer_by
 from oracle.predict.workload import Workload
 from oracle.spec.options import Options
@@ -148,7 +148,11 @@ def _update(weights: Array, load: Workload, device: Any, options: Options) -> Ar
             casts = casts + CAST[precision]
         return seconds + kernels.stream(device, weights * (casts + clipped), queued=True)
 
-    beside = _orthogonal(load, device) if options.optimizer == "muon" else 0.0
+    beside: Array | float = 0.0
+    if options.optimizer == "muon":
+        beside = _orthogonal(load, device)
+    elif options.optimizer == "kfac":
+        beside = second_order.seconds(load, device, options)
     if options.profile is None:
         return price(device, options.precision, weights) + beside
     return np.asarray(

@@ -22,6 +22,7 @@ from oracle.models.build import Segment
 from oracle.models.model import Model
 from oracle.models.shard import Array, Numbers, Shard, serial
 from oracle.network.collectives import Message
+from oracle.plan import curvature
 from oracle.plan.mesh import Groups, Kinds, places
 from oracle.plan.plan import Plan
 from oracle.plan.stages import Stages, even_cuts, ways_to_cut
@@ -129,7 +130,7 @@ def rows_of(model: Model, system: System, plan: Plan, options: Options) -> Rows:
     if not options.ideal:
         times = in_step(times, model, system.device, few.devices)
     groups = Groups(few)
-    said = _said(few, plan, shard, state, groups, system)
+    said = _said(few, plan, shard, state, groups, system, options)
     return Rows(kinds, few, shard, times, groups, state, said)
 
 
@@ -178,8 +179,9 @@ def columns(plan: Plan, keep: Callable[[Strategy, str], bool] = lambda axis, kno
 
 
 def _said(
-    few: Plan, plan: Plan, shard: Shard, state: Shard, groups: Groups, system: System
-) -> Said:
+    few: Plan, plan: Plan, shard: Shard, state: Shard, groups: Groups, system: System,
+    options: Options,
+) -> Said:  # fmt: skip
     """What axes send, and which of them sends it.
 
     An axis with knobs of the state has those of each plan, and speaks of each plan's state.
@@ -191,7 +193,9 @@ def _said(
         if axis.speaks_for_all or not axis.degrees or axis.wide
     ]
     ahead = shard.model.training.forward
-    return [
+    more = curvature.messages(shard, few, options.kfac) if options.optimizer == "kfac" else ()
+    factors = [(message, axis) for message, axis in more if heard(message, groups)]
+    return factors + [
         (_thinned(message, groups, system), axis)
         for axis in axes
         for message in axis.talk(whole if axis.state_knobs else shard)

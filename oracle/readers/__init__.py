@@ -8,6 +8,7 @@ matrices      matrices of device pairs that a log prints
 runs/         logs and profiles of training runs: every module is a format, found by itself
 node_levels   the levels of a node, from its NVLinks and PCIe roots
 onnx_bytes    the bytes of an ONNX file without the values of its tensors
+trainings     CSV of whole trainings: batches, and how long each took
 kernels       CSV of measured kernels
 importers/    models of other tools as specs: every module is a format, found by itself
 jobs/         files that start a training, as settings with their places: one module a format

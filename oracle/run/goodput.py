@@ -10,10 +10,24 @@ and what was done since the last checkpoint is done again [daly2006, §2]:
 
 A checkpoint that is copied aside in C, and safe only W ≤ τ seconds later, costs τ more in the
 W/(τ+C) of all failures that come before: on average it is as a restart that takes so much longer.
+
+An interruption that is announced, μ a second, finds its work saved: a checkpoint is made at once
+in S seconds. Of a turn of L = τ+C that begins with work saved, with λ = 1/M and s = λ+μ,
+
+    progress  τ e^(-sL) + μ ∫₀^τ t e^(-st) dt e^(-λS) + μ τ ∫_τ^L e^(-st) dt
+    time      (1 - e^(-sL))/s + what is saved on the way + (1 - e^(-sL)) (e^(sR) - 1)/s
+
+and goodput is one by the other, as of every process that begins anew.
+
+A job that needs all of its nodes waits where its spares are used up: of those away for repair,
+each D seconds on average, j are away with a probability of a^j/j! by the sum of them up to one
+more than there are spares, a = λD, and that last one is the share of time it waits [erlang1917].
+Elastic, it goes on with the replicas that are left, at their share of its speed.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TypeAlias
 
@@ -23,10 +37,12 @@ from numpy.typing import NDArray
 Floats: TypeAlias = NDArray[np.float64]
 Number: TypeAlias = float | Floats
 LONGEST = 300.0  # of an exponent: a job that fails so often never ends
+GOLDEN = (np.sqrt(5) - 1) / 2
+TURNS = 60  # of a golden section: an interval to nine digits
 
 
 @dataclass(frozen=True)
-class Goodput:
+class Shares:
     """What becomes of the time of a run, as shares of it."""
 
     progress: Number
@@ -59,42 +75,94 @@ def best_interval(checkpoint: Number, between: Number) -> Floats:
 
 def goodput(
     between: Number, checkpoint: Number, restart: Number, interval: Number | None = None,
-    safe_after: Number = 0.0,
-) -> Goodput:  # fmt: skip
-    """The shares of a long run; at the best interval where none is given."""
+    safe_after: Number = 0.0, announced: Number = 0.0,
+) -> Shares:  # fmt: skip
+    """The shares of a long run; at the best interval where none is given.
+
+    `announced` interruptions a second leave the time to save what was done.
+    """
     m, c = np.asarray(between, float), np.asarray(checkpoint, float)
+    if interval is None:
+        tau = best_interval(c, m)
+        if np.any(np.asarray(announced) > 0):
+
+            def share(log: Floats) -> Floats:
+                tau = np.maximum(np.exp(log), safe_after)
+                return np.asarray(_shares(m, c, restart, tau, safe_after, announced).progress)
+
+            # those announced lose nothing: the best interval is about that of the failures
+            tau = np.exp(_greatest(share, np.log(tau / 8), np.log(8 * tau)))
+    else:
+        tau = np.asarray(interval, float)
     # one checkpoint is safe before the next begins
-    tau = np.maximum(best_interval(c, m) if interval is None else interval, safe_after)
-    late = safe_after * tau / (tau + c)
-    again = restart + late
-    # failures until a stretch of work and its checkpoint come through, and what each one costs
-    failures = np.expm1(np.minimum((tau + c) / m, LONGEST))
-    each = m * np.expm1(np.minimum(again / m, LONGEST))
-    whole = failures * (m + each)
-    progress, kept, back = tau / whole, c / whole, failures * each / whole
-    starts = back * restart / np.maximum(again, 1e-300)  # the rest of it is work done again
-    lost = np.maximum(1 - progress - kept - starts, 0.0)
-    return Goodput(progress, kept, lost, starts, tau, 3600 / m)
+    return _shares(m, c, restart, np.maximum(tau, safe_after), safe_after, announced)
 
 
-def elastic(replicas: Number, failures: Number, repair: Number) -> Number:
-    """The share of speed of a job that goes on without the replicas that have failed.
+def _shares(
+    m: Floats, c: Floats, restart: Number, tau: Number, safe_after: Number, announced: Number
+) -> Shares:
+    """The shares of a run with so long between checkpoints."""
+    mu = np.asarray(announced, float)
+    lam, rate = 1 / m, 1 / m + mu
+    turn = tau + c
+    survives, works = np.exp(-np.minimum(rate * turn, LONGEST)), np.exp(-rate * tau)
+    ends = -np.expm1(-np.minimum(rate * turn, LONGEST))  # in any way but at a checkpoint
+    # announced while work goes on, or while a checkpoint is made, which is then finished
+    at_work, at_checkpoint = -mu / rate * np.expm1(-rate * tau), mu / rate * (works - survives)
+    saving = c + safe_after
+    saved = np.exp(-lam * saving)
+    kept = mu / rate**2 * (1 - works * (1 + rate * tau)) * saved
+    progress = tau * (survives + at_checkpoint * np.exp(-lam * (c / 2 + safe_after))) + kept
+    spent = -at_work * np.expm1(-lam * saving) * m + at_checkpoint * (c / 2 + safe_after)
+    # what was saved late is lost with what came after, if a failure comes before it is safe
+    late = safe_after * tau / turn
+    starting = np.expm1(np.minimum(rate * restart, LONGEST)) / rate
+    again = np.expm1(np.minimum(rate * (restart + late), LONGEST)) / rate
+    lost_late = ends * lam / rate * (again - starting)
+    whole = ends / rate + spent + ends * starting + lost_late
+    writing = c * (survives + at_checkpoint / 2) + spent
+    done = progress / whole
+    checkpoints, restarts = writing / whole, ends * starting / whole
+    lost = np.maximum(1 - done - checkpoints - restarts, 0.0)
+    return Shares(done, checkpoints, lost, restarts, tau, 3600 * lam)
 
-    `failures` of the whole job a second, each takes one replica out for `repair` seconds.
+
+def _greatest(of: Callable[[Floats], Floats], low: Floats, high: Floats) -> Floats:
+    """Where a function of one hump is the largest, by golden section."""
+    low, high = np.asarray(low, float), np.asarray(high, float)
+    for _ in range(TURNS):
+        left, right = high - GOLDEN * (high - low), low + GOLDEN * (high - low)
+        first = of(left) > of(right)
+        low, high = np.where(first, low, left), np.where(first, right, high)
+    return (low + high) / 2
+
+
+@dataclass(frozen=True)
+class Away:
+    """What nodes that are being repaired leave of a job's time and speed, shares of one."""
+
+    waiting: float  # of the time: too few are left
+    speed: float  # of that of all replicas, while it does not wait
+    without: float  # of the failures, those that find no spare
+
+
+def away(failed: float, repair: float, spares: int, replicas: int = 0) -> Away:
+    """Of a job that so many failures a second hit; elastic where it can do with fewer `replicas`.
+
+    A replica is lost once no spare is left; without any the job waits, as one that is not elastic.
     """
-    out = np.asarray(failures) * repair  # replicas away at any time, on average
-    return np.maximum(1 - out / replicas, 0.0)
-
-
-def waiting_for_spares(failed: Number, repair: Number, spares: int) -> Number:
-    """The chance that a job which needs a spare finds none.
-
-    So many units fail a second, each is repaired in `repair` seconds: those away are Poisson's.
-    """
-    from scipy.special import gammainc
-
-    away = np.asarray(failed) * repair
-    return np.asarray(gammainc(spares, away)) if spares else np.ones_like(away * 1.0)
+    rows = np.arange(spares + max(replicas, 1) + 1)
+    left = np.maximum(1.0, replicas) - np.maximum(rows - spares, 0)
+    speed = np.clip(left / max(1.0, replicas), 0.0, 1.0)
+    # of one state by that of the state before: failures of those at work by repairs of those away
+    steps = np.log(np.maximum(failed * repair * speed[:-1], 1e-300) / rows[1:])
+    logs = np.concatenate([[0.0], np.cumsum(steps)])
+    chance = np.exp(logs - logs.max())
+    chance /= chance.sum()
+    waiting = float(chance[-1])
+    mean = max(float(chance @ speed), 1e-300)
+    without = float(chance[spares:] @ speed[spares:]) / mean
+    return Away(waiting, mean / max(1 - waiting, 1e-300), without)
 
 
 def slowest(devices: Number, share: float, factor: float) -> Number:

@@ -28,6 +28,10 @@ class Load:
     low: float
     high: float
 
+    def during(self, share: float) -> Load:
+        """The same of devices that are at it for a share of the time, and idle for the rest."""
+        return Load(self.share * share, self.low * share, self.high * share)
+
 
 def load_of(shown: Estimate, row: int = 0) -> Load:
     """How hard one plan works its devices."""

@@ -1,6 +1,8 @@
 """Seconds until a training ends: at a target, or after so many epochs, steps or tokens.
 
-T = S T_step,        S = e(B) D/B to a target, tokens/(B n) for text of n tokens a sample
+T = S T_step / goodput,      S = e(B) D/B to a target, tokens/(B n) for text of n tokens a sample
+
+Where nobody says how often the machine fails, the goodput is 1, and the answer says so.
 """
 
 from __future__ import annotations
@@ -15,10 +17,13 @@ from oracle.predict.estimate import Estimate
 from oracle.predict.rates import tokens as tokens_of
 from oracle.run.convergence import Law
 from oracle.run.costs import Costs, costs
+from oracle.run.evaluation import evaluated
+from oracle.run.failures import Goodput, goodput_of
 from oracle.run.power import load_of
 from oracle.spec.convergence import Convergence
 from oracle.spec.document import refusal
 from oracle.spec.doubt import NINETY
+from oracle.spec.units import show
 
 ELSEWHERE = math.log(2) / NINETY  # 1σ of what one optimizer's runs say of another: a factor of 2
 
@@ -46,18 +51,22 @@ class Training:
     high: float
     device_hours: float
     costs: Costs
+    goodput: Goodput
+    evaluation: float | None = None  # seconds of it; None: nobody says how it is evaluated
 
     def to_dict(self) -> dict[str, Any]:
         """As data, SI."""
         one = self.length
+        unevaluated = ["dataset.evaluation"] * (self.evaluation is None and one.epochs is not None)
         return {
             "ends": one.words, "origin": one.origin, "steps": one.steps, "epochs": one.epochs,
             "seconds": self.seconds, "low": self.low, "high": self.high,
             "device_hours": self.device_hours, "critical_batch": one.critical_batch,
             "largest_batch": one.beyond,
             **{name: getattr(self.costs, name) for name in ("money", "energy", "carbon")},
+            "evaluation": self.evaluation,
             "energy_low": self.costs.energy_low, "energy_high": self.costs.energy_high,
-            "unknown": list(self.costs.unknown),
+            "unknown": [*self.costs.unknown, *unevaluated], "goodput": self.goodput.to_dict(),
         }  # fmt: skip
 
 
@@ -103,7 +112,12 @@ def given(
         if not each:
             hint = "--epochs or --steps"
             raise refusal("tokens", f"{shown.model.name} is not trained on text", hint)
-        return Length(math.ceil(tokens / (batch * each)), 0.0, f"{tokens:.4g} tokens", "given")
+        return Length(
+            math.ceil(tokens / (batch * each)),
+            0.0,
+            f"{show(tokens, '', 4).strip()} tokens",
+            "given",
+        )
     if epochs is None:
         raise ValueError("how long it is must be said")
     if data is None:
@@ -125,19 +139,23 @@ def length(
 
 
 def training(shown: Estimate, row: int, length: Length) -> Training:
-    """So many steps of one plan, with what reading takes once."""
-    mid, read = float(shown.seconds[row]), shown.reading[row]
-    seconds = length.steps * mid
+    """So many steps of one plan, with what reading takes once and what failures take on the way."""
+    mid, read, found = float(shown.seconds[row]), shown.reading[row], goodput_of(shown, row)
+    seconds = length.steps * mid * found.times
     if read is not None:
         seconds += read["once"]
+    tested = evaluated(shown, row, length.epochs)
+    seconds += tested or 0.0
     low, high = (
         math.log(max(end, 1e-300) / mid)
         for end in (float(shown.seconds_low[row]), float(shown.seconds_high[row]))
     )
-    own = NINETY * length.deviation
-    down, up = math.hypot(low, own), math.hypot(high, own)
+    own, (shorter, longer) = NINETY * length.deviation, found.spread(seconds)
+    down, up = math.hypot(low, own, shorter), math.hypot(high, own, longer)
     devices = float(shown.devices[row])
     return Training(
         length, seconds, seconds * math.exp(-down), seconds * math.exp(min(up, 50.0)),
-        seconds * devices / 3600, costs(shown.system, devices, seconds, load_of(shown, row)),
+        seconds * devices / 3600,
+        costs(shown.system, devices, seconds, load_of(shown, row).during(found.working)), found,
+        tested,
     )  # fmt: skip

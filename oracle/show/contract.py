@@ -66,12 +66,20 @@ READ = record(
          "possible": YES, "why": TEXT})),
      "pays_after": maybe(record({"epochs": NUMBER, "against": TEXT}))},
 )  # fmt: skip
+GOODPUT = record({
+    **{name: maybe(SHARE) for name in
+       ("progress", "checkpoints", "lost", "restarts", "waiting", "away")},
+    "interval": maybe(SECONDS), "failures_per_hour": maybe(NUMBER), "how": maybe(TEXT),
+    "to": maybe(TEXT), "checkpoint_seconds": maybe(SECONDS), "safe_after": maybe(SECONDS),
+    "checkpoint_bytes": maybe(BYTES), "restart_seconds": maybe(SECONDS), "slow": NUMBER,
+    "of": TEXT, "assumed": listed(TEXT), "unknown": listed(TEXT), "impossible": TEXT,
+})  # fmt: skip
 TRAINING = {
     "ends": TEXT, "origin": TEXT, "steps": NUMBER, "epochs": maybe(NUMBER), "seconds": SECONDS,
     "low": SECONDS, "high": SECONDS, "device_hours": NUMBER, "critical_batch": maybe(NUMBER),
     "largest_batch": maybe(NUMBER), "money": maybe(NUMBER), "energy": maybe(NUMBER),
     "carbon": maybe(NUMBER), "energy_low": maybe(NUMBER), "energy_high": maybe(NUMBER),
-    "unknown": listed(TEXT),
+    "evaluation": maybe(SECONDS), "unknown": listed(TEXT), "goodput": GOODPUT,
 }  # fmt: skip
 PLAN = record(
     {
@@ -148,7 +156,9 @@ ANSWERS: dict[str, Schema] = {
         "riskier": listed(PLAN),
         "measure": maybe(record({"what": TEXT, "share": NUMBER}))},
         {"batches": listed(record({"batch": COUNT, "plan": TEXT, **TRAINING})),
-         "front": listed(SETUP)}),
+         "front": listed(SETUP),
+         "optimizers": listed(record({"optimizer": TEXT, "batch": COUNT,
+                                      "ahead_from": maybe(COUNT), **TRAINING}))}),
     "estimate": record(ESTIMATE),
     "explain": record({
         **ESTIMATE,
@@ -191,6 +201,14 @@ ANSWERS: dict[str, Schema] = {
              "counted": NUMBER})),
         "structure": listed(record(dict.fromkeys(
             ("level", "field", "spec", "file", "verdict", "source", "why"), TEXT)))}),
+    "convergence": record({
+        **MADE_BY, **FROM, "block": TEXT,
+        "convergence": listed(record({
+            "optimizer": TEXT, "target": TEXT, "epochs": maybe(NUMBER), "samples": maybe(NUMBER),
+            "critical_batch": maybe(NUMBER), "smallest": COUNT, "largest": COUNT,
+            "scatter": NUMBER, "runs": COUNT, "batches": COUNT, "among": maybe(NUMBER),
+            "left_out": listed(record({"batch": NUMBER, "error": NUMBER})),
+            "missed": listed(record({"batch": COUNT, "runs": COUNT}))}))}),
     "profile": record({
         **MADE_BY, **FROM,
         "runs": listed(record({

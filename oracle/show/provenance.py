@@ -79,7 +79,7 @@ def usual(asked: argparse.Namespace) -> dict[str, Any]:
     model, system = load_model(asked.model, asked.dataset), catalogue.system(asked.system)
     options = options_for(model, system, **said, ideal=bool(getattr(asked, "ideal", False)))
     return {
-        "precision": options.precision, "optimizer": options.optimizer,
+        "precision": options.precision, "optimizer": options.optimizer_text,
         "software": options.software.label,
         "dataset": model.dataset.name if model.dataset else None,
     }  # fmt: skip

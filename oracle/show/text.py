@@ -22,7 +22,7 @@ from oracle.run.target import Training
 from oracle.show.rates import epoch, rate
 from oracle.show.reading import reads
 from oracle.show.terminal import width
-from oracle.show.training import ends, tried
+from oracle.show.training import ends, failures, tried
 from oracle.spec.units import show
 
 SCREEN = 24  # lines of the first one
@@ -30,6 +30,8 @@ SUPERLATIVES = {
     "time": "fastest", "cost": "cheapest", "memory": "leanest", "money": "cheapest",
     "energy": "of\u00a0least\u00a0energy", "carbon": "of\u00a0least\u00a0carbon",
 }  # fmt: skip
+FEW = 5  # plans of which some may be left out for it
+CLOSE = 0.01  # of each other, plans of which the simplest comes first
 WORDS = ("measured", "fitted", "datasheet", "assumed", "counted")
 
 
@@ -44,7 +46,7 @@ def ranking_text(
         said = said_otherwise(ranking.misses)
         return "\n".join([head, *said, "", *_nothing_fits(ranking, asked)])
     likely = ranking.likely_best()
-    answer = _fit(f"{shown.plans[0]} is\u00a0{_superlative(ranking)}: "
+    answer = _fit(f"{shown.plans[0]} is\u00a0{_superlative(ranking, whole)}: "
                   f"{_interval(shown, 0)} an iteration{epoch(shown, 0)}")  # fmt: skip
     lines = [
         head,
@@ -55,7 +57,7 @@ def ranking_text(
         f"  bound by  {_bounds(shown, 0)}",
         *_reads(shown),
         _fit(f"  rate      {rate(shown, 0)}"),
-        *([] if whole is None else [_fit(f"  training  {ends(whole)}")]),
+        *_training(whole, brief=True),
         *([_fit(f"  batches   {tried(batches)}")] if batches else []),
         *map(_fit, also),
         _fit(f"  sure?     {_sure(ranking, likely)}"),
@@ -75,7 +77,26 @@ def ranking_text(
     if found.count("\n") >= SCREEN and read:
         short = _reads(shown, lines=1)[0]
         found = _on_a_screen(found.replace(read[0], short).split("\n"))
-    return found
+    return found if len(shown) > FEW else _fewer(found, _table(shown, likely), len(shown))
+
+
+def _fewer(found: str, table: list[str], plans: int) -> str:
+    """The text with as many of a few plans as there is room for, two at least."""
+    each, lines = (len(table) - 1) // plans, found.split("\n")
+    while len(lines) > SCREEN and plans > 2:
+        plans -= 1
+        last = lines.index(table[1 + plans * each])
+        del lines[last : last + each]
+    return "\n".join(lines)
+
+
+def _training(whole: Training | None, brief: bool = False) -> list[str]:
+    """How long a whole training takes, and what failures take of that."""
+    if whole is None:
+        return []
+    name, said = failures(whole.goodput, brief)
+    lines = [_fit(f"  training  {ends(whole)}")]
+    return [*lines, _fit(f"  {name:<8}  {said}")] if said else lines
 
 
 def _reads(shown: Estimate, row: int = 0, lines: int = 2) -> list[str]:
@@ -112,7 +133,11 @@ def said_otherwise(shown: Estimate) -> list[str]:
             if one["field"] in ("precision", "algorithm", "profile")]  # fmt: skip
 
 
-def _superlative(ranking: Ranking) -> str:
+def _superlative(ranking: Ranking, whole: Training | None = None) -> str:
+    seconds = ranking.estimate.seconds
+    late = seconds[0] > (1 + CLOSE) * seconds.min()
+    if ranking.objective == "time" and whole is not None and whole.goodput.known and late:
+        return "first to end"
     return SUPERLATIVES[ranking.objective]
 
 
@@ -123,7 +148,8 @@ def _head(shown: Estimate, ranking: Ranking) -> str:
     ideal = ", ideal assumptions" if options.ideal else ""
     return _fit(f"{model.title or model.name} on {system.title or system.name}: "
                 f"{ranking.devices} devices, {ranking.batch} samples{data} an iteration, "
-                f"{options.precision}, {options.optimizer}{ideal}{_software(shown)}")  # fmt: skip
+                f"{options.precision}, {options.optimizer_text}{ideal}"
+                f"{_software(shown)}")  # fmt: skip
 
 
 def _software(shown: Estimate) -> str:
@@ -339,11 +365,11 @@ def estimate_text(shown: Estimate, row: int = 0, whole: Training | None = None) 
         _fit(f"{shown.plans[row]} on {int(shown.devices[row])} devices of "
              f"{system.title or system.name}: {taken}"),
         _fit(f"  {model.title or model.name}, {int(shown.batch[row])} samples, "
-             f"{shown.options.precision}, {shown.options.optimizer}{_software(shown)}; "
+             f"{shown.options.precision}, {shown.options.optimizer_text}{_software(shown)}; "
              f"{origins(shown)}"),
         _fit(f"  {rate(shown, row)}"),
     ]  # fmt: skip
-    lines += [*_reads(shown, row), *said_otherwise(shown)]
+    lines += [*_reads(shown, row), *_training(whole), *said_otherwise(shown)]
     if shown.broken[row]:
         lines += ["  this plan cannot run:", *(f"    {words}" for words in shown.broken[row])]
     lines += ["", "  compute"]

@@ -15,7 +15,9 @@ formula       a formula of plans and model in a spec
 precision     precisions, and bytes of an activation
 doubt         what each step away from a measurement adds to the doubt of a prediction
 changes       fields said anew beside a name
+told          a block of a spec said in a line, as options do
 catalogue     shipped specs by name, a user's own by path
+optimizer     an optimizer and its knobs as they are written
 options       options of a prediction beside the plan
 files         atomic file writes
 strict_json   JSON that is refused where it is odd

@@ -11,6 +11,14 @@ from oracle.spec.units import Bytes, BytesPerSecond, Seconds
 
 
 @dataclass(frozen=True, slots=True)
+class Evaluation:
+    """How a training is evaluated on the way: forward passes over samples of their own."""
+
+    samples: Count
+    every: Annotated[float, Between(1e-6, 1e6)] = 1.0  # epochs
+
+
+@dataclass(frozen=True, slots=True)
 class Dataset:
     """A data set: how many samples, how large they are, and in what files they lie."""
 
@@ -29,6 +37,7 @@ class Dataset:
     unpack: BytesPerSecond | None = None  # of one core, bytes that come out
     decode: Seconds | None = None  # of one core, to make a sample of what was read
     title: str = ""
+    evaluation: Evaluation | None = None
 
     def check(self) -> Iterator[Clash]:
         if self.compression > 1 and self.unpack is None:

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
+from oracle.spec.optimizer import Kfac
 from oracle.spec.precision import ACTIVATION_BYTES, MIXED
 from oracle.spec.software import PLAIN, Software
 
-# values per weight; Muon has Adam's two where there is no matrix, or it is of words
-SLOTS = {"sgd": 0, "momentum": 1, "adam": 2, "lars": 1, "lamb": 2, "adam8": 2, "muon": 1}
+# values per weight; Muon has Adam's two where there is no matrix, or it is of words; K-FAC has
+# factors beside its momentum
+SLOTS = {"sgd": 0, "momentum": 1, "adam": 2, "lars": 1, "lamb": 2, "adam8": 2, "muon": 1,
+         "kfac": 1}  # fmt: skip
 RUN = ("sgd", "momentum", "adam", "lars", "lamb")  # by the executor, and what it measures
 # bytes of each value, whatever the software's are: a byte, and four for a block of 2,048
 # [dettmers2022, §2.1]
@@ -34,11 +37,17 @@ class Options:
     reading: str = "none"  # how samples are got: a mode of `oracle.storage`, best, or not counted
     shuffle: str = "global"  # whose samples come to whom in the next epoch
     epochs: float | None = None  # of the training, over which what is done once is spread
+    kfac: Kfac = field(default_factory=Kfac)  # knobs, where that is the optimizer
 
     @property
     def width(self) -> float:
         """δ, bytes per element of an activation."""
         return ACTIVATION_BYTES[self.precision]
+
+    @property
+    def optimizer_text(self) -> str:
+        """The optimizer with its knobs, as it is written."""
+        return str(self.kfac) if self.optimizer == "kfac" else self.optimizer
 
     @property
     def mixed(self) -> bool:

@@ -14,7 +14,7 @@ from typing import Annotated
 
 from oracle.spec.device import Device
 from oracle.spec.document import refusal, suggest
-from oracle.spec.running import Reliability
+from oracle.spec.running import Checkpoint, Reliability
 from oracle.spec.schema import Between, Clash, Count, Ratio
 from oracle.spec.storage import Host, Storage
 from oracle.spec.units import Bytes, BytesPerSecond, Emission, Price, Seconds, Watt
@@ -207,6 +207,7 @@ class System:
     host: Host | None = None  # of one node
     reliability: Reliability | None = None
     price: Price | None = None  # of one device here; what the device costs elsewhere if not said
+    checkpoint: Checkpoint | None = None
     node_power: Watt | None = None  # of one node, beside its devices
     pue: Annotated[float, Between(1, 3)] | None = None  # what a site draws by what machines do
     grid: Emission | None = None  # of CO₂, for its electricity

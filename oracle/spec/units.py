@@ -23,6 +23,7 @@ _BASE = {
     "B": ("B", "1"), "bit": ("B", "0.125"), "FLOP": ("FLOP", "1"), "USD": ("USD", "1"),
     "": ("", "1"), "W": ("W", "1"),
 }  # fmt: skip
+_PER = {"h": 3600, "day": 86400}  # seconds of it
 # beyond them sums of squares and cubes, which intervals and overlaps are, leave the floats
 SMALLEST, LARGEST = 1e-24, 1e30
 _NUMBER = r"[-+]?(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][-+]?[0-9]{1,3})?"
@@ -31,7 +32,7 @@ _TEXT = re.compile(
 )
 _BARE = re.compile(_NUMBER)
 _PER_ENERGY = re.compile(rf"({_NUMBER})\s*(k?)g/kWh")  # of what is emitted
-_TIMES = re.compile(rf"({_NUMBER})\s*([kMG]?)(?:/(s|h))?")  # of something that is counted
+_TIMES = re.compile(rf"({_NUMBER})\s*([kMG]?)(?:/(s|h|day))?")  # of something that is counted
 _AMBIGUOUS = re.compile(
     rf"({_NUMBER})\s*([kKMGTP]i?)?(b|bps|bits|bytes|FLOPS|FLOPs|flops|Bps)(/s)?"
 )
@@ -77,7 +78,7 @@ def parse(text: str, unit: str) -> float:
         raise ValueError(f"`{text}` is in {found}, but {unit} is wanted")
     try:
         exact = Decimal(number) * _SCALE[prefix] * Decimal(scale)
-        value = float(exact / 3600 if per == "h" else exact)
+        value = float(exact / _PER.get(per, 1))
     except (InvalidOperation, OverflowError):
         value = math.inf
     if not abs(value) <= LARGEST:

@@ -1,9 +1,10 @@
-"""Seconds of writing a training's state, to shared files or to the disks of its nodes.
+"""Seconds of writing a training's state and of reading it back, to shared files or to disks.
 
-    T = max( bytes / min(BW_write, N BW_node),  files o / MD )           shared files
-    T = bytes / (N write)                                                a node's own disks
+    T = max( bytes / min(BW, N BW_node),  fullest / BW_node,  files o / MD )      shared files
+    T = fullest / rate                                                  a node's own disks
 
-N nodes write at once: all that hold a part of their own, or the one of rank 0.
+N nodes are at it at once: all that hold a part of their own, or the one of rank 0. The fullest of
+them has the largest part, an even share where nothing else is said.
 """
 
 from __future__ import annotations
@@ -16,14 +17,34 @@ from oracle.storage.unknown import Machine
 
 
 def seconds(
-    machine: Machine, nbytes: Number, nodes: Number, files: Number = 1.0, to: str = "shared"
-) -> Floats | None:
+    machine: Machine, nbytes: Number, nodes: Number, files: Number = 1.0, to: str = "shared",
+    fullest: Number = 0.0,
+) -> Floats | None:  # fmt: skip
     """Seconds in which so many nodes write these bytes together; None where they have no such."""
+    each = np.maximum(fullest, np.asarray(nbytes) / nodes)
     if to == "local":
         if machine.local is None or machine.local.write is None:
             return None
-        return np.asarray(nbytes / (nodes * machine.local.write))
-    if machine.shared is None or machine.shared.metadata is None:
+        return np.asarray(each / machine.local.write)
+    shared = machine.shared
+    if shared is None or shared.metadata is None or shared.per_node is None:
         return None
-    named = files * file_system.OPERATIONS[machine.shared.kind] / machine.shared.metadata
-    return np.maximum(file_system.write(machine.shared, nodes, nbytes), named)
+    named = files * file_system.OPERATIONS[shared.kind] / shared.metadata
+    written = file_system.write(shared, nodes, nbytes)
+    return np.maximum(np.maximum(written, each / shared.per_node), named)
+
+
+def loaded(
+    machine: Machine, nbytes: Number, nodes: Number, files: Number = 1.0, to: str = "shared",
+    fullest: Number = 0.0,
+) -> Floats | None:  # fmt: skip
+    """Seconds in which so many nodes read these bytes together; None where they have no such."""
+    each = np.maximum(fullest, np.asarray(nbytes) / nodes)
+    if to == "local":
+        return None if machine.local is None else np.asarray(each / machine.local.read)
+    shared = machine.shared
+    if shared is None or shared.metadata is None or shared.per_node is None:
+        return None
+    named = files * file_system.OPERATIONS[shared.kind] / shared.metadata
+    read = np.maximum(np.asarray(nbytes) / shared.bandwidth, each / shared.per_node)
+    return np.maximum(read, named)

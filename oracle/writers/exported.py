@@ -143,6 +143,9 @@ class Job:
 
     def check_read(self, title: str) -> None:
         """Refuse a plan of which a format left something unsaid."""
+        optimizer = self.estimate.options.optimizer
+        if optimizer == "kfac" and ("optimizer", optimizer) not in self.read:
+            raise self.refuse(title, "is not told of K-FAC's factors", "the trace format")
         for axis in self.plan.axes:
             if not axis.active:
                 continue

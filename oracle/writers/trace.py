@@ -22,6 +22,7 @@ TRACKS = ("compute", "exchange")
 
 
 def files(job: Job) -> dict[str, str]:
+    job.read.add(("optimizer", job.estimate.options.optimizer))  # whatever it is, it is drawn
     return {"trace.json": json.dumps(trace(job), allow_nan=False) + "\n"}
 
 

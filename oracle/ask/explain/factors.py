@@ -13,6 +13,7 @@ from typing import Any
 
 import numpy as np
 
+from oracle.ask.explain.failing import of_failing
 from oracle.ask.explain.reading import of_reading
 from oracle.ask.explain.unmeasured import Unmeasured, unmeasured
 from oracle.models.model import Model
@@ -29,6 +30,13 @@ from oracle.predict.limits import FULL
 from oracle.spec.options import Options
 from oracle.spec.system import System
 from oracle.spec.units import show
+
+# why updating takes its time, by optimizer
+UPDATES = {
+    "": "reads and writes its state: memory-bound",
+    "kfac": "builds factors, inverts them, preconditions gradients: products",
+    "muon": "makes the update of each matrix orthogonal: products",
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -149,8 +157,9 @@ def _factors(
                  f"the slowest of {devices:g} sets the pace")  # fmt: skip
     yield Factor("host-bound launches", busy - device - waited,
                  "kernels end before the host has launched the next")  # fmt: skip
+    optimizer = shown.options.optimizer
     yield Factor("weight update", float(shown.compute["update"][0]),
-                 f"{shown.options.optimizer} reads and writes its state: memory-bound")  # fmt: skip
+                 f"{optimizer} {UPDATES.get(optimizer, UPDATES[''])}")  # fmt: skip
     for kind in ("gradient exchange", "layer-wise exchange", "point-to-point cost", "host link"):
         mine = [talk for talk in talks if talk.kind == kind]
         seconds = sum(t.exposed - t.crowded for t in mine)
@@ -181,8 +190,8 @@ def _notes(
     if need > FULL * capacity:
         yield Factor("fragmentation", 0.0, f"{show(need, 'B')} of {show(capacity, 'B')}: an "
                      "allocator that fragments may fail where the sum fits")  # fmt: skip
-    state = sum(float(free.memory_kinds[kind][2]) for kind in ("weights", "optimizer"))
-    yield from (Factor("I/O", 0.0, words) for words in of_reading(shown, state))
+    yield from (Factor("I/O", 0.0, words) for words in of_reading(shown))
+    yield from (Factor(name, 0.0, words) for name, words in of_failing(shown))
     if (slower := float(shown.interference[0])) > 1:
         yield Factor("congestion", 0.0, "other jobs on the network may make the step "
                      f"{slower:.3g} × as long (in the interval only)")  # fmt: skip

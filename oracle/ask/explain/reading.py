@@ -1,4 +1,4 @@
-"""What is to be said of a plan's reading and writing beside the seconds of its step."""
+"""What is to be said of a plan's reading beside the seconds of its step."""
 
 from __future__ import annotations
 
@@ -6,13 +6,13 @@ from collections.abc import Iterator
 from typing import Any
 
 from oracle.predict.estimate import Estimate
-from oracle.predict.reading import Read, machine_of
+from oracle.predict.reading import Read
 from oracle.spec.units import show
-from oracle.storage import MODES, checkpoint, file_system
+from oracle.storage import MODES, file_system
 
 
-def of_reading(shown: Estimate, state: float) -> Iterator[str]:
-    """Sentences on how one plan gets its samples, and what writing so many bytes of state takes."""
+def of_reading(shown: Estimate) -> Iterator[str]:
+    """Sentences on how one plan gets its samples."""
     work = shown.work[0]
     read, one = work.block.read, shown.reading[0]
     if read is None or one is None:
@@ -20,7 +20,6 @@ def of_reading(shown: Estimate, state: float) -> Iterator[str]:
         yield "reading is not counted" + ("" if asked else f": {shown.unread}")
     else:
         yield from _said(read, one, float(shown.seconds[0]))
-    yield from _written(shown, state)
 
 
 def _said(read: Read, one: dict[str, Any], step: float) -> Iterator[str]:
@@ -65,18 +64,3 @@ def _listed(read: Read, one: dict[str, Any]) -> Iterator[str]:
         f"{ranks:.0f} ranks list {data.directories:,.0f} directories at the start in "
         f"{show(one['listing'], 's')}; in {show(looked, 's')} if each looks at every file"
     )
-
-
-def _written(shown: Estimate, state: float) -> Iterator[str]:
-    """Seconds of a checkpoint: by all nodes together, by one alone, to their own disks."""
-    system = shown.system
-    if system.storage is None or shown.options.ideal:
-        return
-    machine, nodes = machine_of(system), -(-float(shown.devices[0]) // system.node)
-    ways = (("all nodes", nodes, "shared"), ("one node", 1.0, "shared"),
-            ("all nodes to their disks", nodes, "local"))  # fmt: skip
-    each = ((who, checkpoint.seconds(machine, state, count, count, to=where))
-            for who, count, where in ways)  # fmt: skip
-    said = [f"{show(float(took), 's')} by {who}" for who, took in each if took is not None]
-    if said:
-        yield f"a checkpoint of {show(state, 'B')} is written in {', '.join(said)}"

@@ -120,6 +120,10 @@ class Strategy(ABC):
             limit = np.broadcast_to(self.limit(model, batch), np.shape(batch))
             yield Rule.most(f"{self.name} degree", self.degree, limit, self.bound)
 
+    def cuts_layers(self) -> Array:
+        """Plans in which devices have but a part of a layer, or of its gradient."""
+        return np.asarray(np.asarray(self.degree) > 1)
+
     def clashes(self, beside: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
         """(what is wrong, what to write) of one plan as a text has it."""
         return iter(())

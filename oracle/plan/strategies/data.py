@@ -59,6 +59,10 @@ class Data(Strategy):
         samples = np.maximum(batch, replicas)
         yield Rule.most("micro-batches", pieces, samples, "samples of a device")
 
+    def cuts_layers(self) -> Array:
+        """Replicas that share state out have parts of gradients."""
+        return np.asarray((np.asarray(self.zero) > 0) & (np.asarray(self.degree) > 1))
+
     def clashes(self, beside: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
         pipeline = beside.get("pipeline")
         if pipeline and pipeline.degree > 1 and self.accumulate > 1:

@@ -98,6 +98,9 @@ class Pipeline(Strategy):
         del found["borders"]  # a matter of the software
         return found
 
+    def cuts_layers(self) -> Array:
+        return np.zeros_like(np.asarray(self.degree), bool)
+
     def split(self, shard: Shard) -> Shard:
         return shard.but(segments=shard.segments * self.segments)
 

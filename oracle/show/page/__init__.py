@@ -40,7 +40,7 @@ def page(ranking: Ranking, command: str, inputs: Sequence[tuple[str, str]] = ())
         tag("main",
             tag("h1", head),
             tag("p", f"{ranking.devices:,} devices, {ranking.batch:,} samples an iteration, "
-                f"{shown.options.precision}, {shown.options.optimizer}"
+                f"{shown.options.precision}, {shown.options.optimizer_text}"
                 + (", ideal assumptions" if shown.options.ideal else ""), class_="faint"),
             *(tag("p", f"{one['field']}: {one['what']}", class_="faint") for one in shown.warnings),
             answer(ranking) if len(ranking.estimate) else nothing(ranking),
