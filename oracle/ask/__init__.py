@@ -10,6 +10,7 @@ explain/    what bounds a plan, and what would change its place
 choose      which machine, how many of its devices, at what cost
 setups      a machine, devices, software, batch and plan: what one may choose
 turning     what would change a choice
+spending    plans by money, energy and carbon; those that keep to limits
 batches     the batch that ends a training first
 workflow    many trainings on so many nodes: how many at once, how large each
 trials      one training of many, by its number of devices

@@ -13,6 +13,6 @@ checkpointing   checkpoints that a real training keeps, failures that it is give
 scheduling  the answer where the batch grows
 launching   ranks on this machine: the options, and how they end
 shells      completions for shells, and the manual page
-recommend estimate explain sweep workflow report plot specs import_ export measure calibrate run
-compare config schema completion selftest       one verb each
+recommend estimate explain choose sweep workflow report plot specs import_ export measure calibrate
+run compare config schema completion selftest       one verb each
 """

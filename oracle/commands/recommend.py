@@ -175,7 +175,7 @@ def fewer(asked: argparse.Namespace, one: Training | None) -> Choice | None:
         asked.model, [running(asked, system(asked.system))], f"1..{asked.devices}",
         batch=None if free else asked.batch,
         batch_per_device=asked.batch_per_device, within=asked.within, budget=asked.budget,
-        objective="device-hours", software=[software] if software else (), only=asked.only,
+        objective="cost", software=[software] if software else (), only=asked.only,
         without=asked.without, risk=asked.risk, turned=False, **options,
     )  # fmt: skip
 

@@ -6,6 +6,7 @@ evaluation    what evaluating on the way takes
 power         how hard devices work: what share of the power between idle and busy they draw
 costs         device-hours, money, energy, carbon
 schedule      a batch that grows, phase by phase
+limits        deadlines and budgets of a whole training
 target        seconds until a target is met, or so many tokens are trained
 workflow      many trainings as a spec says them: a search, an ensemble, transfer
 searches/     the stages of each kind of search
