@@ -164,6 +164,7 @@ def fewer(asked: argparse.Namespace, one: Training | None) -> Choice | None:
     if one is None:
         raise Usage("--fewer is about a whole training: --to-target, --tokens, --epochs or --steps")
     from oracle import api
+    from oracle.spec.catalogue import system
 
     length = {**length_options(asked), "to_target": asked.to_target}
     length.pop("target")
@@ -171,9 +172,10 @@ def fewer(asked: argparse.Namespace, one: Training | None) -> Choice | None:
     software = options.pop("software")
     free = asked.to_target and "batch" not in asked.origins and asked.batch_per_device is None
     return api.choose(
-        asked.model, [asked.system], f"1..{asked.devices}", batch=None if free else asked.batch,
+        asked.model, [running(asked, system(asked.system))], f"1..{asked.devices}",
+        batch=None if free else asked.batch,
         batch_per_device=asked.batch_per_device, within=asked.within, budget=asked.budget,
-        objective="device-hours", software=[software] if software else (), only=asked.only,
+        objective="cost", software=[software] if software else (), only=asked.only,
         without=asked.without, risk=asked.risk, turned=False, **options,
     )  # fmt: skip
 
