@@ -149,6 +149,14 @@ def test_what_is_half_written_is_no_checkpoint(tmp_path):
     assert [each.name for each in tmp_path.iterdir()] == ["step-00000005"]
 
 
+def test_a_folder_is_of_one_training_at_a_time(tmp_path):
+    handle = checkpoints.claim(tmp_path)
+    with pytest.raises(SpecError, match="another training"):
+        checkpoints.claim(tmp_path)
+    os.close(handle)
+    os.close(checkpoints.claim(tmp_path))
+
+
 def test_nothing_elsewhere_is_written_or_removed(tmp_path):
     folder, outside = tmp_path / "kept", tmp_path / "outside"
     folder.mkdir()
@@ -305,6 +313,7 @@ RUN = ["run", "lenet5", "--plan", "data:2", "--batch", "8", "--local", "2", "--s
     ("--checkpoint sharded,to=F --replay", "trains nothing"),
     ("--checkpoint sharded,to=F --plan data:1", "one plan at a time"),
     ("--checkpoint sharded,to=LINK", "a link"),
+    ("--checkpoint sharded,to=/dev/null/kept", "Not a directory"),
     ("--checkpoint sharded,to=KEPT", "--resume"),
     ("--checkpoint sharded,to=KEPT --resume", "of another training: model was"),
 ], ids=lambda word: word if word.startswith("--") else "")  # fmt: skip

@@ -115,6 +115,8 @@ def refuse_folder(folder: Path, nbytes: float) -> None:
             raise refusal(str(folder), what, "name the folder itself", "E100")
     except FileNotFoundError:
         folder.mkdir(parents=True, exist_ok=True)
+    if not os.access(folder, os.W_OK | os.X_OK):
+        raise refusal(str(folder), "nothing can be written there", "another folder", "E100")
     found = os.statvfs(folder)
     if nbytes > (free := found.f_bavail * found.f_frsize):
         what = f"checkpoints take {nbytes:.3g} bytes, and {free:.3g} are free"

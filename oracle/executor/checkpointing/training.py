@@ -37,6 +37,7 @@ def trained(
     folder, trainer = Path(keeping.folder), steps.trainer
     throttle = Throttle(played_of(keeping.played), rank.attempt, rank.rank, rank.size)
     if rank.rank == 0:
+        checkpoints.claim(folder)
         checkpoints.clear(folder)
     rank.agree(0)
     at, load = None, dict[str, Any]()
