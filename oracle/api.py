@@ -1,4 +1,4 @@
-"""The two questions, as functions of names, paths or objects: what will it take, what is best."""
+"""The questions, as functions of names, paths or objects: what will it take, what is best."""
 
 from __future__ import annotations
 
@@ -19,6 +19,7 @@ from oracle.spec.document import refusal
 if TYPE_CHECKING:
     from oracle.ask.choose import Choice
     from oracle.ask.ranking import Ranking
+    from oracle.ask.workflow import Campaign
     from oracle.models.model import Model
     from oracle.predict.estimate import Estimate
     from oracle.spec.system import System
@@ -165,6 +166,38 @@ def recommend(
     )  # fmt: skip
 
 
+def workflow(
+    what: str | dict[str, Any],
+    system: System | str | dict[str, Any],
+    nodes: int,
+    *,
+    search: str | dict[str, Any] | None = None,
+    trials: int | None = None,
+    grow: bool = False,
+    reading: str = "best",
+    **said: Any,
+) -> Campaign:
+    """The fastest way to run many trainings on `nodes`: how many at once, how large each.
+
+    `what` is a model, with a `search` (random, grid, halving, genetic, ensemble, transfer; or a
+    dict of a `kind` and its settings) of so many `trials`; or a workflow's file. What is `said`
+    beside it counts before what the file says: `epochs`, `tokens`, `steps` or `to_target` of a
+    trial, its `batch` or `max_batch`, `plan`, `dataset`, `precision`, `optimizer`, `software`, the
+    `spread` of trials' times.
+
+    >>> import oracle
+    >>> found = oracle.workflow("resnet50", "abci", 4, search="random", trials=32, epochs=90,
+    ...                         max_batch=1024)
+    >>> found.main.at_once, found.main.trial.plan
+    (16, 'data:1,accumulate=8')
+    """
+    from oracle.ask.trials import opened
+    from oracle.ask.workflow import campaign
+
+    said = {"search": search, "trials": trials, **said}
+    return campaign(opened(what, system, said, [nodes], grow=grow, reading=reading), nodes)
+
+
 def _check_batch(batch: Any) -> None:
     import numpy as np
 
@@ -203,7 +236,7 @@ def choose(
     `devices` is a range as of a sweep, `8..4096`, beyond a node in whole nodes. The training ends
     at the model's target, or after so many tokens, steps or epochs. `within` is a deadline
     (`7d`), `budget` any of `1MUSD`, `500MWh`, `30tCO2`, `20k device-hours`. The objective is time,
-    money, energy, carbon or device-hours: not said, time, or what is spent where there is a
+    money, energy, carbon or cost (device-hours): not said, time, or what is spent where there is a
     deadline. `turned` asks as well what would change the answer. Other options are those of
     `recommend`.
     """
@@ -221,7 +254,7 @@ def choose(
     limits = Limits.of(within, [budget] if isinstance(budget, str) else budget)
     if objective is None:
         priced = all(price_of(where) is not None for where in places)
-        paid = "money" if priced else "device-hours"
+        paid = "money" if priced else "cost"
         objective = paid if limits.within is not None else "time"
     if objective not in AXES:
         raise refusal("options", f"unknown objective `{objective}`", f"one of {', '.join(AXES)}")
@@ -229,6 +262,9 @@ def choose(
         options["optimizer"] = what.convergence[0].optimizer
     if batch is not None:
         _check_batch(batch)
+    if not to_target and tokens is None and steps is None and epochs is None:
+        hint = "--to-target, --tokens, --epochs or --steps"
+        raise refusal("choose", "nobody says how long the training is", hint)
     places = [where.of_size(counts[-1], True) if grow else where for where in places]
     ends = {"target": to_target, "tokens": tokens, "steps": steps, "epochs": epochs}
     asked = Asked(what, ends, batch, batch_per_device, limits, objective, tuple(only),
