@@ -17,8 +17,10 @@ from oracle.executor import measured, records
 from oracle.executor.checkpointing import folder as checkpoints
 from oracle.executor.checkpointing.folder import Damaged, SavedState, Section, StateFile
 from oracle.executor.checkpointing.keeping import Keeping, Planted
+from oracle.executor.checkpointing.restart import started_again
 from oracle.executor.checkpointing.summary import Recovery
-from oracle.executor.launch import DONE, Host, launch
+from oracle.executor.faults import RankFault
+from oracle.executor.launch import DONE, FAILED, Host, Outcome, launch
 from oracle.executor.loading.throttle import Throttle
 from oracle.executor.plan_run import PlanRun
 from oracle.executor.question import same
@@ -224,6 +226,22 @@ def test_what_is_measured_is_what_a_training_is_priced_by(what, plan, optimizer,
     copied = said["seconds"] if way == "async" else 0.0
     assert said["safe_after"] - copied == pytest.approx(saved.written)
     assert recovered(one, model(what))["unknown"] == ["the storage of a `--system`"]
+
+
+def test_only_failures_that_were_asked_for_are_started_again(tmp_path):
+    fail = [asdict(one) for one in (Planted(7, 0, "hang"), Planted(3, 1), Planted(8, 1))]
+    kinds, seen = iter(["killed", "stalled", "raised"]), []
+
+    def start(number, left):
+        (tmp_path / f"attempt-{number + 1:04d}").mkdir()
+        seen.append([one["step"] for one in left])
+        kind = next(kinds)
+        return Outcome(FAILED, kind, RankFault(0 if kind == "stalled" else 1, "here", kind, ""))
+
+    outcome, failures = started_again(start, fail, tmp_path, lambda _: None)
+    assert outcome.message == "raised"
+    assert seen == [[3, 7, 8], [7, 8], [8]]
+    assert [(one["step"], one["attempt"]) for one in failures] == [(3, 1), (7, 2)]
 
 
 @pytest.mark.slow
