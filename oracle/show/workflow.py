@@ -152,7 +152,7 @@ def _misses(found: Campaign) -> list[str]:
 
 
 def combined_text(found: Combined) -> str:
-    """The table: each factor alone, their product, and what is true."""
+    """The table: each factor alone, their product, and the honest speed-up."""
     good = [one for one in found.lines if one.honest]
     first = found.lines[-1].campaign
     worst = max((one for one in good if one.overstated), default=None,
@@ -172,7 +172,7 @@ def combined_text(found: Combined) -> str:
         lines.append(f"nothing fits on {_count(first.nodes, 'node')}")
     lines += [_fit(_head(first)), "",
               f"{'nodes':>6} {'at once':>7} {'data×model':>10} {'batch':>6} {'search':>6} "
-              f"{'data':>6} {'model':>5} {'product':>7} {'true':>6}  too much"]  # fmt: skip
+              f"{'data':>6} {'model':>5} {'product':>7} {'honest':>6}  too much"]  # fmt: skip
     lines += [_line(one) for one in found.lines]
     if not good:
         lines += ["", *_misses(first)]
