@@ -29,10 +29,16 @@ PREDICT = MODEL | ALWAYS | RESULT | {"--dataset", "--max-memory", "--precision",
                              "--software", "--any", "--grow", "--reading",
                              "--shuffle", "--epochs"}  # fmt: skip
 BATCH = {"--batch", "--batch-per-device"}
-LENGTH = {"--to-target", "--tokens", "--steps", "--failures", "--checkpoint"}
+LENGTH = {"--to-target", "--tokens", "--steps", "--price", "--pue", "--grid", "--failures",
+          "--checkpoint"}  # fmt: skip
+LIMITS = {"--within", "--budget"}
 OPTIONS = {
-    "recommend": PREDICT | BATCH | LENGTH | {
-        "--devices", "--top", "--objective", "--only", "--without", "--all", "--risk", "--fastest",
+    "choose": PREDICT | BATCH | LENGTH | LIMITS | {
+        "--systems", "--devices", "--objective", "--only", "--without", "--risk",
+    },
+    "recommend": PREDICT | BATCH | LENGTH | LIMITS | {
+        "--fewer", "--devices", "--top", "--objective", "--only", "--without", "--all", "--risk",
+        "--fastest",
     },
     "estimate": PREDICT | BATCH | LENGTH | {"--plan"},
     "specs": ALWAYS | RESULT | {"--kind"},

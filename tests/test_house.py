@@ -154,6 +154,7 @@ DOOR = {"spec/files.py": "the door", "spec/strict_json.py": "JSON of a text"}
 WRITE = {
     "commands/cli.py": "closed streams", "writers/export.py": "launch files, all or none",
     "ask/sweep/ledger.py": "rows as they come", "ask/sweep/crew.py": "a worker's pipes",
+    "executor/checkpointing/folder.py": "the state of a training",
     "executor/records.py": "samples as they come", "executor/launch.py": "logs of ranks",
     "executor/disk.py": "a file made to be read back",
     "executor/loading/files.py": "samples, which are what is measured",

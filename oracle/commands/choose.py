@@ -22,11 +22,12 @@ from oracle.commands.arguments import (
     prediction_arguments,
     prediction_options,
     result_arguments,
+    running,
     specs,
 )
 from oracle.commands.parser import Answer, formatted
 
-OBJECTIVES = ("time", "money", "energy", "carbon", "device-hours")
+OBJECTIVES = ("time", "cost", "memory", "money", "energy", "carbon")
 BRIEF = ("rank", "system", "devices", "batch", "plan", "seconds", "device_hours", "money",
          "energy", "carbon", "over")  # fmt: skip
 
@@ -40,8 +41,8 @@ def arguments(parser: argparse.ArgumentParser) -> None:
     length_arguments(parser)
     limit_arguments(parser)
     parser.add_argument("--objective", choices=OBJECTIVES, metavar="X",
-                        help="time, money, energy, carbon or device-hours; not said, what is "
-                        "spent if there is a deadline, else time")  # fmt: skip
+                        help="time, cost (device-hours), money, energy or carbon; not said, "
+                        "what is spent if there is a deadline, else time")  # fmt: skip
     parser.add_argument("--risk", type=float, default=0.05, metavar="R",
                         help="of running out of memory that is taken")  # fmt: skip
     parser.add_argument("--only", type=names, default=[], metavar="A,B", help="these strategies")
@@ -55,12 +56,14 @@ def run(asked: argparse.Namespace) -> Answer:
     from oracle import api
     from oracle.show.choose import choice_text
     from oracle.show.provenance import inputs_of, resolved, stamped
+    from oracle.spec.catalogue import system
 
     options = prediction_options(asked)
     some = specs(options.pop("software") or "")
     systems = specs(asked.systems)
     found = api.choose(
-        asked.model, systems, asked.devices, batch=asked.batch,
+        asked.model, [running(asked, system(name)) for name in systems], asked.devices,
+        batch=asked.batch,
         batch_per_device=asked.batch_per_device, to_target=asked.to_target, tokens=asked.tokens,
         steps=asked.steps, within=asked.within, budget=asked.budget, objective=asked.objective,
         software=some, only=asked.only, without=asked.without, risk=asked.risk, **options,

@@ -77,7 +77,8 @@ GOODPUT = record({
 TRAINING = {
     "ends": TEXT, "origin": TEXT, "steps": NUMBER, "epochs": maybe(NUMBER), "seconds": SECONDS,
     "low": SECONDS, "high": SECONDS, "device_hours": NUMBER, "critical_batch": maybe(NUMBER),
-    "largest_batch": maybe(NUMBER), "money": maybe(NUMBER), "energy": maybe(NUMBER),
+    "largest_batch": maybe(NUMBER), "worth": maybe(NUMBER),
+    "money": maybe(NUMBER), "energy": maybe(NUMBER),
     "carbon": maybe(NUMBER), "energy_low": maybe(NUMBER), "energy_high": maybe(NUMBER),
     "evaluation": maybe(SECONDS), "unknown": listed(TEXT), "goodput": GOODPUT,
 }  # fmt: skip
@@ -224,6 +225,17 @@ ANSWERS: dict[str, Schema] = {
              "counted": NUMBER})),
         "structure": listed(record(dict.fromkeys(
             ("level", "field", "spec", "file", "verdict", "source", "why"), TEXT)))}),
+    "schedule": record({
+        **MADE_BY, **FROM, "options": SET, "model": TEXT, "system": TEXT, "precision": TEXT,
+        "optimizer": TEXT, "software": TEXT, "dataset": maybe(TEXT),
+        "training": record({
+            "ends": TEXT, "origin": TEXT, "steps": NUMBER, "seconds": SECONDS, "low": SECONDS,
+            "high": SECONDS, "device_hours": NUMBER, "largest_batch": maybe(NUMBER),
+            **{name: maybe(NUMBER) for name in ("money", "energy", "carbon")}}),
+        "phases": listed(record({
+            "start": NUMBER, "end": NUMBER, "unit": TEXT, "batch": COUNT, "plan": TEXT,
+            "devices": COUNT, "steps": NUMBER, "seconds": SECONDS, "low": SECONDS,
+            "high": SECONDS, "device_hours": NUMBER}))}),
     "convergence": record({
         **MADE_BY, **FROM, "block": TEXT,
         "convergence": listed(record({
@@ -257,7 +269,10 @@ ANSWERS: dict[str, Schema] = {
             "plan": TEXT, "batch": COUNT, "predicted": SECONDS, "measured": SECONDS,
             "low": SECONDS, "high": SECONDS, "accuracy": NUMBER, "covered": YES, "spread": NUMBER,
             "parts": named(record({"predicted": SECONDS, "measured": SECONDS})),
-            "memory": record({"predicted": BYTES, "measured": BYTES})}))}),
+            "memory": record({"predicted": BYTES, "measured": BYTES})},
+            {"recovery": record({
+                "checkpoints": {"type": "object"}, "failures": listed({"type": "object"}),
+                "goodput": named(NUMBER), "predicted": {"type": "object"}})}))}),
     "job": record({
         **MADE_BY, "framework": TEXT, "software": TEXT, "plan": TEXT, "batch": COUNT,
         "devices": COUNT, "precision": TEXT, "optimizer": TEXT,
