@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from oracle.ask import search
+from oracle.ask.batches import up_to_critical
 from oracle.ask.ranking import Ranking
 from oracle.models.model import Model
 from oracle.models.model import model as load_model
@@ -55,7 +56,7 @@ def _wrong(
     if not (asked.length or model.convergence):
         yield ("E109", f"nobody says how long {model.name} trains to any target",
                Place(path="to_target"), "--epochs, --tokens or --steps")  # fmt: skip
-    if asked.batch is None and asked.max_batch is None and not model.convergence:
+    if not (asked.batch or asked.max_batch or asked.tokens or model.convergence):
         yield ("E109", "nobody says which batch is the largest worth having",
                Place(path="max_batch"), "--max-batch, or --batch")  # fmt: skip
     if asked.epochs and model.dataset is None:
@@ -91,7 +92,7 @@ class Trials:
 
     def __init__(self, asked: Workflow, model: Model, system: System, options: Options) -> None:
         self.asked, self.model, self.system, self.options = asked, model, system, options
-        self.most = asked.batch or asked.max_batch or _largest(model, options.optimizer)
+        self.most = asked.batch or asked.max_batch or _largest(asked, model, options.optimizer)
         self.misses: list[Ranking] = []
         self._found: dict[int, Trial | None] = {}
         self._last = self.most  # the batch that was best for the last size of trial
@@ -192,7 +193,9 @@ class Trials:
         return min(each, key=lambda one: one.training.seconds, default=None)
 
 
-def _largest(model: Model, optimizer: str) -> int:
-    """The largest batch with which a run of the optimizer met the target."""
+def _largest(asked: Workflow, model: Model, optimizer: str) -> int:
+    """The largest batch with which a run of the optimizer met the target; of text, the critical."""
+    if asked.tokens:
+        return next(up_to_critical(model, asked.tokens))
     known = model.convergence
     return next((one for one in known if one.optimizer == optimizer), known[0]).largest

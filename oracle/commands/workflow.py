@@ -38,7 +38,7 @@ MORE = ("ideal", "max_memory", "gamma", "algorithm", "profile", "any_plan", "rea
 def arguments(parser: argparse.ArgumentParser) -> None:
     question(parser)
     parser.add_argument("--table", action="store_true",
-                        help="of speed-ups: each factor, their product, the honest one")  # fmt: skip
+                        help="of speed-ups: factors, their product, the honest one")  # fmt: skip
     result_arguments(parser)
 
 

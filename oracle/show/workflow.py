@@ -186,10 +186,10 @@ def _line(one: Row) -> str:
     main, (data, model) = one.campaign.main, one.degrees
     search, alone, other = (_times(one.factors.get(name)) for name in ("search", "data", "model"))
     over = "" if one.overstated is None else f"{one.overstated:.2f} {one.cause}".rstrip()
-    product, true = _times(one.product), _times(one.honest)
+    product, honest = _times(one.product), _times(one.honest)
     return (
         f"{head}{main.at_once:>7,} {f'{data:,} × {model:,}':>10} {main.trial.batch:>6,} "
-        f"{search:>6} {alone:>6} {other:>5} {product:>7} {true:>6}  {over}"
+        f"{search:>6} {alone:>6} {other:>5} {product:>7} {honest:>6}  {over}"
     )
 
 
