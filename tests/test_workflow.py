@@ -9,7 +9,7 @@ from typing import Any
 
 import jsonschema
 import pytest
-from command_line import closed, told
+from command_line import ROOT, closed, told
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -175,10 +175,8 @@ def test_many_at_once_wait_for_the_slowest() -> None:
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_a_search_says_what_it_is(kind: str) -> None:
-    from test_house import keys
-
-    new = searches()[kind]
-    assert new.source.split(",")[0] in keys()
+    new, known = searches()[kind], (ROOT / "oracle" / "citations.bib").read_text(encoding="utf-8")
+    assert f"{{{new.source.split(',')[0]}," in known
     assert "=" in (new.__doc__ or ""), "its docstring has the equation"
     assert [one.trials for one in new().stages(200, 8)]
 
@@ -324,3 +322,13 @@ def test_nothing_fits_is_an_answer(capsys: Any) -> None:
     assert code == 1
     assert out.startswith("nothing fits on 1 node\n")
     assert "short" in out
+    _, out, _ = told(capsys, *ASKED[:3], "--nodes", "2", "--trials", "2", "--epochs", "9",
+                     "--batch", "4096", "--plan", "data:4")  # fmt: skip
+    assert "4 devices, data:4: needs" in out
+
+
+def test_where_one_node_is_too_small_nothing_is_said_of_it() -> None:
+    found = oracle.workflow("gpt2-xl", "abci", 16, trials=2, tokens=1e9, batch=64,
+                            plan="data:4 tensor:4 pipeline:2,segments=16")  # fmt: skip
+    assert found.parts
+    assert (found.one_node, found.speedup) == (None, None)

@@ -8,7 +8,6 @@ from typing import Any
 
 from oracle.ask import search
 from oracle.ask.batches import up_to_critical
-from oracle.ask.ranking import Ranking
 from oracle.models.model import Model
 from oracle.models.model import model as load_model
 from oracle.plan.plan import parse
@@ -39,6 +38,11 @@ def opened(
     if faults:
         raise SpecError("workflow", faults)
     where = where.of_size(max(nodes) * where.node, grow)
+    if more.get("profile") is not None:
+        from oracle.calibration.run_profile import opened as profiled
+
+        words = asked.precision, asked.optimizer, asked.software
+        more["profile"] = profiled(more["profile"], model, where, *words)
     optimizer = asked.optimizer
     if optimizer is None and model.convergence and not asked.length:
         optimizer = model.convergence[0].optimizer  # that of the runs which met the target
@@ -93,7 +97,7 @@ class Trials:
     def __init__(self, asked: Workflow, model: Model, system: System, options: Options) -> None:
         self.asked, self.model, self.system, self.options = asked, model, system, options
         self.most = asked.batch or asked.max_batch or _largest(asked, model, options.optimizer)
-        self.misses: list[Ranking] = []
+        self.misses: dict[int, tuple[str, str]] = {}  # devices -> the nearest plan, what it breaks
         self._found: dict[int, Trial | None] = {}
         self._last = self.most  # the batch that was best for the last size of trial
         self._beside: dict[tuple[int, int, int], Trial] = {}
@@ -181,7 +185,7 @@ class Trials:
                 return None
             raise
         if not len(ranking):
-            self.misses.append(ranking)
+            self._missed(ranking.misses)
             return None
         return ranking.best
 
@@ -189,8 +193,15 @@ class Trials:
         pairs = [(plan, float(size)) for plan in plans for size in sizes]
         rows, batches = [plan for plan, _ in pairs], [size for _, size in pairs]
         shown = estimate(self.model, self.system, rows, batches, self.options)
-        each = (self.trial(shown, row) for row in range(len(shown)) if shown.feasible[row])
+        each = [self.trial(shown, row) for row in range(len(shown)) if shown.feasible[row]]
+        if not each:
+            self._missed(shown.take([len(shown) - 1]))
         return min(each, key=lambda one: one.training.seconds, default=None)
+
+    def _missed(self, shown: Estimate) -> None:
+        """Note why the nearest of plans that do not fit does not."""
+        if len(shown):
+            self.misses[int(shown.devices[0])] = shown.plans[0], "; ".join(shown.broken[0][:1])
 
 
 def _largest(asked: Workflow, model: Model, optimizer: str) -> int:

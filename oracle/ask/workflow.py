@@ -183,8 +183,8 @@ def campaign(trials: Trials, nodes: int, alone: bool = True) -> Campaign:
     parts = tuple(part for number in sorted(best) for part in best[number][1])
     one = None
     if alone and parts:
-        first = campaign(trials, 1, alone=False) if nodes > 1 else None
-        one = sum(part.seconds for part in (first.parts if first else parts)) or None
+        first = campaign(trials, 1, alone=False).parts if nodes > 1 else parts
+        one = sum(part.seconds for part in first) or None
     return Campaign(asked, trials, nodes, parts, tuple(sorted(tried)), one)
 
 

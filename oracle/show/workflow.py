@@ -18,7 +18,7 @@ TOLD = {"spread": "spread of trials' times (--spread 0.1): taken to be none"}
 def campaign_text(found: Campaign) -> str:
     """The answer first; then what is run where, how full the nodes are, what else was tried."""
     if not found.parts:
-        return "\n".join([f"nothing fits on {_count(found.nodes, 'node')}", _head(found), "",
+        return "\n".join([f"nothing fits on {_count(found.nodes, 'node')}", _fit(_head(found)), "",
                           *_misses(found)])  # fmt: skip
     main = found.main
     lines = [_fit(_answer(found)), _fit(_head(found)), "", *_trial(main)]
@@ -139,15 +139,9 @@ def _others(found: Campaign) -> list[str]:
 
 def _misses(found: Campaign) -> list[str]:
     """Of each number of devices the plan that lacks least, the widest first."""
-    least = {}
-    for ranking in found.trials.misses:
-        if len(ranking.misses):
-            least[ranking.devices] = ranking.misses
-    lines = []
-    for devices in sorted(least, reverse=True)[:OTHERS]:
-        misses = least[devices]
-        why = misses.broken[0][0] if misses.broken[0] else "it does not fit"
-        lines.append(_fit(f"  {_count(devices, 'device')}, {misses.plans[0]}: {why}"))
+    missed = found.trials.misses
+    lines = [_fit(f"  {_count(devices, 'device')}, {missed[devices][0]}: {missed[devices][1]}")
+             for devices in sorted(missed, reverse=True)[:OTHERS]]  # fmt: skip
     return lines or ["  no strategy is as wide as the devices there are"]
 
 
