@@ -78,6 +78,13 @@ class Campaign(Tabular):
         return max(self.parts, key=lambda part: part.seconds)
 
     @property
+    def widest(self) -> Part:
+        """The stage with most trials at once, of those that are as large as the longest's."""
+        size = self.main.trial.devices
+        same = (part for part in self.parts if part.trial.devices == size)
+        return max(same, key=lambda part: part.at_once)
+
+    @property
     def devices(self) -> int:
         return self.nodes * self.trials.system.node
 
@@ -135,7 +142,7 @@ class Campaign(Tabular):
             "feasible": bool(self.parts),
             "seconds": self.seconds if main else None, "low": self.low if main else None,
             "high": self.high if main else None,
-            "at_once": main.at_once if main else None,
+            "at_once": self.widest.at_once if main else None,
             "nodes_each": main.trial.devices / self.trials.system.node if main else None,
             "idle_nodes": self.idle if main else None, "busy": self.busy if main else None,
             "device_hours": self.device_hours if main else None,

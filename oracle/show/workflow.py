@@ -47,7 +47,7 @@ def _answer(found: Campaign) -> str:
     """`16 at once on 8 nodes each: 47 h (38 h to 58 h), 124 times as fast as one node`."""
     first, last = found.parts[0], found.parts[-1]
     same = first.trial.devices == last.trial.devices
-    text = _many(found, found.main) if same else _many(found, first)
+    text = _many(found, found.widest) if same else _many(found, first)
     text += "" if same else f", in the end {_many(found, last)}"
     faster = f", {found.speedup:.3g} times as fast as one node" if found.speedup else ""
     interval = f"{show(found.low, 's')} to {show(found.high, 's')}"
@@ -177,13 +177,13 @@ def _line(one: Row) -> str:
     head = f"{one.campaign.nodes:>6,} "
     if not one.campaign.parts:
         return f"{head}nothing fits"
-    main, (data, model) = one.campaign.main, one.degrees
+    trial, (data, model) = one.campaign.main.trial, one.degrees
     search, alone, other = (_times(one.factors.get(name)) for name in ("search", "data", "model"))
     over = "" if one.overstated is None else f"{one.overstated:.2f} {one.cause}".rstrip()
     product, honest = _times(one.product), _times(one.honest)
     return (
-        f"{head}{main.at_once:>7,} {f'{data:,} × {model:,}':>10} {main.trial.batch:>6,} "
-        f"{search:>6} {alone:>6} {other:>5} {product:>7} {honest:>6}  {over}"
+        f"{head}{one.campaign.widest.at_once:>7,} {f'{data:,} × {model:,}':>10} "
+        f"{trial.batch:>6,} {search:>6} {alone:>6} {other:>5} {product:>7} {honest:>6}  {over}"
     )
 
 
