@@ -49,9 +49,10 @@ def _answer(found: Campaign) -> str:
     same = first.trial.devices == last.trial.devices
     text = _many(found, found.widest) if same else _many(found, first)
     text += "" if same else f", in the end {_many(found, last)}"
-    faster = f", {found.speedup:.3g} times as fast as one node" if found.speedup else ""
+    faster = (f"{found.speedup:.3g} times as fast as one node" if found.speedup
+              else "where one node is too small")  # fmt: skip
     interval = f"{show(found.low, 's')} to {show(found.high, 's')}"
-    return f"{text}: {show(found.seconds, 's')} ({interval}){faster}"
+    return f"{text}: {show(found.seconds, 's')} ({interval}), {faster}"
 
 
 def _many(found: Campaign, part: Part) -> str:
