@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from oracle.ask import search
@@ -66,12 +66,18 @@ def _wrong(
     if asked.epochs and model.dataset is None:
         yield ("E109", f"{model.name} has no data set", Place(path="epochs"),
                "--dataset, or --steps")  # fmt: skip
-    have = system.devices // system.node
-    for count in nodes:
-        if not isinstance(count, int) or count < 1:
-            yield "E109", f"{count} nodes", Place(path="nodes"), "a whole number from 1 on"
-    if nodes and max(nodes) > have and not grow:
-        yield ("E109", f"{max(nodes)} nodes, but {system.name} has {have}", Place(path="nodes"),
+    odd = [count for count in nodes if type(count) is not int or count < 1]
+    for count in odd:
+        yield "E109", f"{count!r:.40} nodes", Place(path="nodes"), "a whole number from 1 on"
+    if odd:
+        return
+    have, most = system.devices // system.node, max(nodes)
+    wide = 0 if asked.plan is None else int(parse(asked.plan, 1.0).devices[0, 0])
+    if wide > most * system.node:
+        yield ("E109", f"a trial of {wide} devices, on {most * system.node}", Place(path="plan"),
+               "a narrower plan, or more --nodes")  # fmt: skip
+    if most > have and not grow:
+        yield ("E109", f"{most} nodes, but {system.name} has {have}", Place(path="nodes"),
                "fewer, a larger system, or --grow (`grow=True`)")  # fmt: skip
 
 
@@ -82,8 +88,8 @@ class Trial:
     devices: int
     batch: int
     plan: str
-    training: Training
-    estimate: Estimate  # of that plan alone
+    training: Training = field(repr=False)
+    estimate: Estimate = field(repr=False)  # of that plan alone
 
     @property
     def samples(self) -> float:

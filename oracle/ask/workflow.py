@@ -10,7 +10,7 @@ it would not be faster if it scaled as well as can be from the next smaller one 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
 
@@ -48,7 +48,7 @@ class Campaign(Tabular):
     """The fastest way to run a workflow on so many nodes."""
 
     asked: Workflow
-    trials: Trials
+    trials: Trials = field(repr=False)
     nodes: int
     parts: tuple[Part, ...]  # none where nothing fits
     tried: tuple[tuple[int, int, float], ...]  # devices of a trial, how many at once, seconds

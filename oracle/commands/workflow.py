@@ -67,9 +67,12 @@ def opened_by(asked: argparse.Namespace) -> tuple[Trials, tuple[int, ...]]:
     from oracle.ask.sweep import numbers
     from oracle.ask.trials import opened
     from oracle.spec.catalogue import system
-    from oracle.spec.document import refusal
+    from oracle.spec.document import SpecError, refusal
 
-    nodes = numbers(asked.nodes)
+    try:
+        nodes = numbers(asked.nodes)
+    except SpecError as error:
+        raise refusal("nodes", error.faults[0].what, error.faults[0].hint) from None
     if not nodes:
         raise refusal("workflow", "no number of nodes is said", "--nodes 128, or --nodes 2..2048")
     if len(nodes) == 1 and getattr(asked, "table", True):
