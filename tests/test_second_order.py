@@ -139,3 +139,11 @@ def test_no_format_that_starts_a_job_takes_it():
         job.check_read("torchrun")
     writer("trace").files(job)
     job.check_read("trace")
+
+
+def test_a_search_leaves_out_what_leaves_parts_of_layers():
+    found = set(curvature.undefined())
+    assert {"tensor", "filter", "channel", "spatial", "sharded", "context", "expert"} <= found
+    assert not {"data", "pipeline", "recompute"} & found
+    ranked = oracle.recommend("resnet50", "abci", 8, 256, optimizer="kfac", reading="none")
+    assert ranked.best == "data:8"

@@ -95,4 +95,5 @@ def rules(plan: Plan) -> Iterator[Rule]:
 def undefined() -> list[str]:
     """Strategies that leave no layer whole."""
     two = np.full((1, 1), 2.0)
-    return [name for name, axis in strategies().items() if axis(two).cuts_layers().any()]
+    wide = ((name, axis) for name, axis in strategies().items() if axis.degrees)
+    return [name for name, axis in wide if axis(two).cuts_layers().any()]
