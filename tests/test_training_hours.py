@@ -9,6 +9,7 @@ from benchmarks.trainings import convergence, failures, hours
 from oracle.commands.cli import main
 from oracle.run.costs import costs
 from oracle.run.target import given, to_target, training
+from oracle.show.training import ends
 from oracle.spec import catalogue
 from oracle.spec.running import Power
 
@@ -167,6 +168,7 @@ def test_evaluation_where_nobody_says_how_is_unknown():
     found = training(shown, 0, to_target(shown))
     assert found.evaluation is None
     assert "dataset.evaluation" in found.to_dict()["unknown"]
+    assert "evaluation unknown" in ends(found)
 
 
 def test_minutes_of_mlperf_entries():
