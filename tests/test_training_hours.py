@@ -9,6 +9,7 @@ from benchmarks.trainings import convergence, failures, hours
 from oracle.commands.cli import main
 from oracle.run.costs import costs
 from oracle.run.target import given, to_target, training
+from oracle.show.training import ends
 from oracle.spec import catalogue
 from oracle.spec.running import Power
 
@@ -44,7 +45,7 @@ def test_goodput_is_what_is_played():
 
 def test_hours_of_published_trainings():
     found = {name: one["value"] for name, one in hours.table()["figures"].items()}
-    assert found["bloom-176b.hours"] <= 0.1
+    assert max(found["bloom-176b.hours"], found["tinyllama-1.1b.hours"]) <= 0.1
     assert found["opt-175b.hours"] <= 0.19  # 0.15 is wanted of these three: see docs/training.md
     assert found["poro-34b.hours"] <= 0.24
     assert found["llama3-405b.hours"] <= 0.25
@@ -149,7 +150,7 @@ def test_a_free_batch_is_the_one_that_ends_first(capsys):
     ([], "one of the arguments --batch --batch-per-device is required"),
 ])  # fmt: skip
 def test_a_length_that_nobody_knows_is_refused(words, said, capsys):
-    assert main(["recommend", "vgg16", "abci", "--devices", "8", *words]) == 2
+    assert main(["recommend", "vgg16", "abci", "--devices", "8", "--only", "data", *words]) == 2
     assert said in capsys.readouterr().err
 
 
@@ -167,6 +168,7 @@ def test_evaluation_where_nobody_says_how_is_unknown():
     found = training(shown, 0, to_target(shown))
     assert found.evaluation is None
     assert "dataset.evaluation" in found.to_dict()["unknown"]
+    assert "evaluation unknown" in ends(found)
 
 
 def test_minutes_of_mlperf_entries():

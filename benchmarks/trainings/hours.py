@@ -98,6 +98,7 @@ def published() -> Iterator[Published]:
     (days); hours: arXiv 2211.02001, Table 1. The others: `benchmarks/data/runs/runs.csv`.
     OPT: 33 days of continuous training on 1,024 A100 (FSDP, tensor parallel over 8).
     Poro: hours are those of its measured rate; MI250X of two dies; sizes: its model card.
+    TinyLlama: hours are those of its rate, FSDP on 16 A100; the largest micro-batches that fit.
     Llama 3: more than 90 % of the time effective; FSDP shards gradients and optimizer (§3.3.2); of
     its ramp all but 252 M tokens ran at 8 M and 16 M tokens a batch, here 16 M; 4,608 devices of a
     SuperPOD are grown to 16,384.
@@ -121,6 +122,16 @@ def published() -> Iterator[Published]:
         poro, "lumi", "megatron-deepspeed",
         "pipeline:4,segments=16 data:128,zero=1 tensor:2 recompute:full", 2048, 2048, 1e12,
         815_700, dies=2,
+    )  # fmt: skip
+    tiny = {
+        "name": "tinyllama-1.1b", "source": "arXiv 2401.02385, Table 1",
+        "transformer": {"layers": 22, "hidden": 2048, "heads": 32, "kv_heads": 4, "ffn": 5632,
+                        "gated": True, "vocab": 32000, "sequence": 2048,
+                        "tied_embeddings": False},
+    }  # fmt: skip
+    yield Published(
+        tiny, "dgx-a100-40gb", "pytorch-fsdp", "data:16,zero=3,accumulate=8", 1024, 2048, 3e12,
+        34_560,
     )  # fmt: skip
     yield Published(
         "llama3-405b", "dgx-h100", "megatron-core",

@@ -5,7 +5,7 @@ its own. A share f of the replicas has a layer's inverses and preconditions its 
 passes it on to the rest [pauloski2021, §3]: f = 1 sends nothing each step, f = 1/p keeps least.
 
 What is done every so many steps counts as much less in each of them. It names `data`, whose
-replicas have whole layers.
+replicas have whole layers, and `pipeline`, which deals layers out.
 """
 
 from __future__ import annotations
@@ -62,18 +62,22 @@ def holders(kfac: Kfac, replicas: Array) -> Array:
 
 
 def messages(shard: Shard, plan: Plan, kfac: Kfac) -> Iterator[tuple[Message, Strategy]]:
-    """What replicas say to each other beside gradients; those who tell others sit beside them."""
+    """What replicas say to each other beside gradients; those who tell others sit beside them.
+
+    Factors go together; of each layer both inverses are told apart, and so is its gradient.
+    """
     model, axis = shard.model, plan.axis("data")
     (a, g), p = sizes(model), axis.degree
     if not a.any() or model.training.forward:
         return
     workers, ones = holders(kfac, p), np.ones_like(p)
+    layers = np.maximum(model.repeat @ (a > 0) / plan.axis("pipeline").degree, 1.0)  # of a stage
     factors, inverses = (HELD * elements(model, kfac, sent) for sent in (True, False))
     for what, op, nbytes, calls, line in (
         ("factors", "allreduce", factors * ones, 1 / kfac.factors, None),
-        ("inverses", "broadcast", inverses * workers / p, (workers > 1) / kfac.inverse,
-         (workers, p / workers)),
-        ("preconditioned gradients", "broadcast", HELD * a * g * ones, (workers < p) * 1.0,
+        ("inverses", "broadcast", inverses / (2 * layers),
+         2 * layers * workers / p * (workers > 1) / kfac.inverse, (workers, p / workers)),
+        ("preconditioned gradients", "broadcast", HELD * a * g / layers, layers * (workers < p),
          (p / workers, ones)),
     ):  # fmt: skip
         yield Message(what, op, nbytes, ("data",), calls, line=line), axis
@@ -91,4 +95,5 @@ def rules(plan: Plan) -> Iterator[Rule]:
 def undefined() -> list[str]:
     """Strategies that leave no layer whole."""
     two = np.full((1, 1), 2.0)
-    return [name for name, axis in strategies().items() if axis(two).cuts_layers().any()]
+    wide = ((name, axis) for name, axis in strategies().items() if axis.degrees)
+    return [name for name, axis in wide if axis(two).cuts_layers().any()]

@@ -31,7 +31,10 @@ def ends(one: Training) -> str:
         f"{'for' if given else 'to'} {length.words}{epochs}"
         f"{'' if given else f' ({length.origin})'}, {hours} device-hours"
     )
-    text += "" if not one.evaluation else f", {show(one.evaluation, 's')} of it evaluation"
+    if one.evaluation:
+        text += f", {show(one.evaluation, 's')} of it evaluation"
+    elif one.evaluation is None and length.epochs is not None:
+        text += ", evaluation unknown"
     text += "".join(f", {each}" for each in paid(one.costs))
     if length.critical_batch:
         most = float(f"{length.critical_batch:.2g}") if given else length.critical_batch
