@@ -52,8 +52,10 @@ def best(
             continue
         own = replace(options, optimizer=name, kfac=kfac)
         shown = estimate(model, system, [f"data:{devices}"] * len(sizes), sizes, own)
-        for row in np.flatnonzero(shown.feasible).tolist():
-            one = training(shown, row, to_target(shown, row))
+        lengths = {row: to_target(shown, row) for row in np.flatnonzero(shown.feasible).tolist()}
+        if lengths:  # the fewest seconds in steps: what comes to that is alike at all batches
+            row = min(lengths, key=lambda row: lengths[row].steps * float(shown.seconds[row]))
+            one = training(shown, row, lengths[row])
             found.append(Best(tried, devices, sizes[row], one))
     return min(found, key=lambda each: each.training.seconds, default=None)
 

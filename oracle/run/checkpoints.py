@@ -22,7 +22,6 @@ import numpy as np
 
 from oracle.models.shard import serial
 from oracle.network.host import host_line
-from oracle.network.topology import node_ports
 from oracle.predict.estimate import Estimate
 from oracle.predict.memory import values_of
 from oracle.predict.reading import machine_of
@@ -114,7 +113,7 @@ class Saving:
     @property
     def _sent(self) -> float:
         """Seconds in which each node has sent its part to another."""
-        return self.node_bytes / node_ports(self.system)[0] if self.nodes > 1 else 0.0
+        return self.node_bytes / self.machine.ports if self.nodes > 1 else 0.0
 
     @cached_property
     def unknown(self) -> tuple[str, ...]:
@@ -180,7 +179,7 @@ class Saving:
     def _from_others(self, held: float) -> float:
         """Seconds in which one node has what its devices do not hold."""
         missing = self.state.whole - self._of_a_node(held)
-        return max(missing, 0.0) / node_ports(self.system)[0] if self.nodes > 1 else 0.0
+        return max(missing, 0.0) / self.machine.ports if self.nodes > 1 else 0.0
 
     @property
     def safe_after(self) -> float:
@@ -193,7 +192,7 @@ class Saving:
         state, to = self.state, self.way.to
         needed = self._of_a_node(state.held)
         back = self._copied(state.held)
-        ports = node_ports(self.system)[0]
+        ports = self.machine.ports
         passed = needed / ports if self.nodes > 1 else 0.0
         if to == "host":
             return passed + back

@@ -77,7 +77,8 @@ GOODPUT = record({
 TRAINING = {
     "ends": TEXT, "origin": TEXT, "steps": NUMBER, "epochs": maybe(NUMBER), "seconds": SECONDS,
     "low": SECONDS, "high": SECONDS, "device_hours": NUMBER, "critical_batch": maybe(NUMBER),
-    "largest_batch": maybe(NUMBER), "money": maybe(NUMBER), "energy": maybe(NUMBER),
+    "largest_batch": maybe(NUMBER), "worth": maybe(NUMBER),
+    "money": maybe(NUMBER), "energy": maybe(NUMBER),
     "carbon": maybe(NUMBER), "energy_low": maybe(NUMBER), "energy_high": maybe(NUMBER),
     "evaluation": maybe(SECONDS), "unknown": listed(TEXT), "goodput": GOODPUT,
 }  # fmt: skip
@@ -148,6 +149,27 @@ ROOFED = record({
     "intensity": record({roof: maybe(NUMBER) for roof in ("memory", "network", "storage")}),
     "roofs": record(BY_ROOF), "binds": {"enum": [*BY_ROOF]}, "share": NUMBER, "attained": NUMBER,
 })  # fmt: skip
+STAGE = record({
+    "stage": TEXT, "times": COUNT, "trials": COUNT, "share": NUMBER, "at_once": COUNT,
+    "waves": COUNT, "devices": COUNT, "nodes": NUMBER, "plan": TEXT, "batch": COUNT,
+    "trial_seconds": SECONDS, "seconds": SECONDS,
+})  # fmt: skip
+CAMPAIGN = record({
+    "model": TEXT, "system": TEXT, "search": {"type": "object", "required": ["kind"]},
+    "trials": maybe(COUNT), "nodes": COUNT, "devices": COUNT, "feasible": YES,
+    **{name: maybe(NUMBER) for name in
+       ("seconds", "low", "high", "at_once", "nodes_each", "idle_nodes", "busy", "device_hours",
+        "money", "energy", "carbon", "one_node", "speedup", "spread")},
+    "unknown": listed(TEXT), "training": maybe(record(TRAINING)), "stages": listed(STAGE),
+    "tried": listed(record({"devices": COUNT, "at_once": COUNT, "seconds": SECONDS})),
+})  # fmt: skip
+COMBINED = record({
+    "nodes": COUNT, "status": {"enum": ["ok", "infeasible"]}, "plan": maybe(TEXT),
+    **{name: maybe(NUMBER) for name in
+       ("seconds", "at_once", "devices_each", "data", "model", "batch", "search_speedup",
+        "data_speedup", "model_speedup", "product", "honest", "overstated", "waves_loss",
+        "epochs_loss", "steps_loss")},
+})  # fmt: skip
 ANSWERS: dict[str, Schema] = {
     "recommend": record({
         **ESTIMATE, "tried": COUNT,
@@ -179,6 +201,8 @@ ANSWERS: dict[str, Schema] = {
         "changes": listed(record({"cause": TEXT, "system": TEXT, "factor": NUMBER,
                                   "value": maybe(NUMBER), "winner": TEXT}))}),
     "sweep": record({**MADE_BY, **FROM, "options": SET, "rows": listed(record(ROW))}),
+    "workflow": record({**MADE_BY, **FROM, "options": SET, "campaigns": listed(CAMPAIGN)},
+                       {"table": listed(COMBINED)}),
     "calibrate": record({
         **MADE_BY, **FROM, "system": TEXT,
         "readings": listed(record({"path": TEXT, "format": TEXT, "samples": COUNT,
@@ -201,6 +225,17 @@ ANSWERS: dict[str, Schema] = {
              "counted": NUMBER})),
         "structure": listed(record(dict.fromkeys(
             ("level", "field", "spec", "file", "verdict", "source", "why"), TEXT)))}),
+    "schedule": record({
+        **MADE_BY, **FROM, "options": SET, "model": TEXT, "system": TEXT, "precision": TEXT,
+        "optimizer": TEXT, "software": TEXT, "dataset": maybe(TEXT),
+        "training": record({
+            "ends": TEXT, "origin": TEXT, "steps": NUMBER, "seconds": SECONDS, "low": SECONDS,
+            "high": SECONDS, "device_hours": NUMBER, "largest_batch": maybe(NUMBER),
+            **{name: maybe(NUMBER) for name in ("money", "energy", "carbon")}}),
+        "phases": listed(record({
+            "start": NUMBER, "end": NUMBER, "unit": TEXT, "batch": COUNT, "plan": TEXT,
+            "devices": COUNT, "steps": NUMBER, "seconds": SECONDS, "low": SECONDS,
+            "high": SECONDS, "device_hours": NUMBER}))}),
     "convergence": record({
         **MADE_BY, **FROM, "block": TEXT,
         "convergence": listed(record({
@@ -234,7 +269,10 @@ ANSWERS: dict[str, Schema] = {
             "plan": TEXT, "batch": COUNT, "predicted": SECONDS, "measured": SECONDS,
             "low": SECONDS, "high": SECONDS, "accuracy": NUMBER, "covered": YES, "spread": NUMBER,
             "parts": named(record({"predicted": SECONDS, "measured": SECONDS})),
-            "memory": record({"predicted": BYTES, "measured": BYTES})}))}),
+            "memory": record({"predicted": BYTES, "measured": BYTES})},
+            {"recovery": record({
+                "checkpoints": {"type": "object"}, "failures": listed({"type": "object"}),
+                "goodput": named(NUMBER), "predicted": {"type": "object"}})}))}),
     "job": record({
         **MADE_BY, "framework": TEXT, "software": TEXT, "plan": TEXT, "batch": COUNT,
         "devices": COUNT, "precision": TEXT, "optimizer": TEXT,
