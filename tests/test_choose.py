@@ -210,6 +210,7 @@ def test_a_price_that_would_change_the_answer_does() -> None:
     other = next(one for one in found.changes
                  if one.cause == "price" and one.system != found.best.system.name)  # fmt: skip
     assert found.best.system.name == "abci"
+    assert other.system == "dgx-1-v100"
     for factor, changes in ((0.99, True), (1.01, False)):
         places = ["abci", f"dgx-1-v100,price={other.value * factor:.6f}USD/h"]
         again = oracle.choose("resnet18", places, COUNTS, objective="money", turned=False, **SMALL)
@@ -239,6 +240,16 @@ def test_machines_that_nobody_priced_are_named() -> None:
     assert {one.system.name for one in found.setups} == {"abci"}
     assert [one.system.name for one in found.unknown] == ["fugaku"]
     assert "fugaku: nobody says its price" in choice_text(found)
+
+
+def test_energy_is_compared_by_what_is_known_of_all() -> None:
+    found = oracle.choose("resnet18", ["abci", "dgx-h100"], [8], objective="energy", turned=False,
+                          **SMALL)  # fmt: skip
+    h100 = next(one for one in found.setups if one.system.name == "dgx-h100")
+    hours = h100.training.seconds / 3600
+    assert h100.training.costs.energy is not None
+    assert h100.training.costs.energy < 8 * 0.7 * hours  # its nodes' 2.88 kW left out
+    assert found.notes == ("without nodes beside their devices: not known of abci",)
 
 
 @pytest.mark.parametrize(("more", "why"), [

@@ -118,6 +118,26 @@ class Skipped:
                 "why": self.why}  # fmt: skip
 
 
+def alike(places: Sequence[System], objective: str) -> tuple[list[System], tuple[str, ...]]:
+    """The machines, of the energy of each what is known of all of them; and what is left out.
+
+    They go by their names without changes, where these tell them apart.
+    """
+    some, notes = list(places), []
+    if objective in ("energy", "carbon"):
+        for key, what in (("node_power", "nodes beside their devices"), ("pue", "PUE")):
+            lacking = [one.name.partition(",")[0] for one in some if getattr(one, key) is None]
+            unsaid: dict[str, Any] = {key: None}
+            if 0 < len(lacking) < len(some):
+                some = [replace(one, **unsaid) for one in some]
+                notes.append(f"without {what}: not known of {', '.join(lacking)}")
+    bare = [one.name.partition(",")[0] for one in some]
+    if len(set(bare)) == len(bare):
+        some = [one if one.name == name else replace(one, name=name)
+                for one, name in zip(some, bare, strict=True)]  # fmt: skip
+    return some, tuple(notes)
+
+
 def full_nodes(system: System, counts: Iterable[int]) -> list[int]:
     """The counts that a machine has; beyond one node, in whole nodes."""
     node = system.node
