@@ -99,7 +99,8 @@ def _knobs(optimizer: str) -> Iterator[str]:
 
 
 def scaling(model: Model, system: System, options: Options, optimizer: str) -> list[Best]:
-    """The best of an optimizer on 1, 2, 4, … devices of the system."""
+    """The best of an optimizer on 1, 2, 4, … devices of the system, reading left out."""
+    options = replace(options, reading="none")
     counts = (2**k for k in range(int(system.devices).bit_length()))
     found = (best(model, system, options, optimizer, count) for count in counts)
     return [each for each in found if each is not None]
