@@ -76,7 +76,7 @@ def recommend(
     known = strategies() if told is None else launchable.strategies_of(told.launch)
     if options.optimizer == "kfac":
         without = [*without, *curvature.undefined()]
-    allowed = tuple(name for name in _allowed(only, without) if name in known)
+    allowed = tuple(name for name in allowed_names(only, without) if name in known)
     counts = [devices]
     if objective == "cost":  # fewer devices may be cheaper for the same work
         counts = [d for d in range(1, devices + 1) if devices % d == 0]
@@ -229,7 +229,8 @@ def _scan(pool: Candidates) -> None:
             pool.add(np.concatenate([changed(rows, column, value) for value in values]))
 
 
-def _allowed(only: Iterable[str], without: Iterable[str]) -> list[str]:
+def allowed_names(only: Iterable[str], without: Iterable[str]) -> list[str]:
+    """The strategies that are left to choose from; an unknown one is refused."""
     known = strategies()
     only, without = list(only), list(without)
     for word in (*only, *without):
