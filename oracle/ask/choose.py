@@ -19,7 +19,7 @@ from oracle.spec.options import Options
 from oracle.spec.system import System
 from oracle.spec.tabular import Tabular
 
-REFINED = 4  # setups at most that are searched in full
+REFINED = 3  # setups at most that are searched in full
 NEAR = 1.35  # times the best: what a full search may bring to the top
 
 

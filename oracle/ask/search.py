@@ -39,6 +39,7 @@ from oracle.spec.system import System
 FIRST = 64  # products that are looked at before any is left out
 KEPT = 48  # products whose knobs are turned, the most promising
 BRIEFLY = 10  # likewise, in a brief search
+STAGED = 5  # products with a pipeline, in a brief search: those of the least work
 HOPELESS = 0.95  # in a brief search, of the best: whose work alone takes as long is left out
 SCANNED = 12  # products whose numbers are scanned, of each axis that has some
 FEW = (1.0, 4.0)  # samples of a micro-batch that are tried of every product
@@ -149,7 +150,7 @@ def explore(pool: Candidates, first: int, brief: bool = False) -> None:
     order = np.argsort(pool.bound(usual), kind="stable")
     waits = _pipelined(space, usual)  # takes long to price, and is mostly slower: second
     if brief:
-        order = np.array([*order[~waits[order]], *order[waits[order]][:BRIEFLY]])
+        order = np.array([*order[~waits[order]], *order[waits[order]][:STAGED]])
         usual, waits = usual[order], waits[order]
         order = np.arange(len(usual))
     quick = np.isin(np.arange(len(usual)), order[:first])

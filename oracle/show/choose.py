@@ -189,8 +189,12 @@ def _left_out(choice: Choice) -> list[str]:
                 f"{what.get(choice.asked.objective, choice.asked.objective)}"
             )
         )
-    if choice.skipped:
-        found = [f"{one.devices} of {one.system}: {one.why}" for one in choice.skipped]
+    alike: dict[tuple[str, str], list[str]] = {}
+    for one in choice.skipped:
+        alike.setdefault((one.system, one.why), []).append(str(one.devices))
+    if alike:
+        found = [f"{', '.join(counts)} of {system}: {why}"
+                 for (system, why), counts in alike.items()]  # fmt: skip
         more = f"; {len(found) - 2} more" if len(found) > 2 else ""
         lines.append(fit(f"skipped   {'; '.join(found[:2])}{more}"))
     return lines
