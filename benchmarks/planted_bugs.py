@@ -36,7 +36,7 @@ TWO_AT_MOST = """    @classmethod
 MUTANTS = (
     # --- run ---------------------------------------------------------------------------------
     _bug("run: a failure costs no restart", "goodput",
-         "each = m * np.expm1(np.minimum(again / m, LONGEST))", "each = 0 * m",
+         "starting = np.expm1(np.minimum(rate * restart, LONGEST)) / rate", "starting = 0 * rate",
          "goodput::test_closed_form_is_what_a_simulation_plays"),
     _bug("run: a larger batch needs no more epochs", "convergence",
          "(1 + np.asarray(batch, float) / self.critical)", "(1 + 0 * np.asarray(batch, float))",
@@ -99,7 +99,7 @@ MUTANTS = (
     _bug("spec: a bit is a byte", "units",
          '"bit": ("B", "0.125")', '"bit": ("B", "1")', "units::test_a_quantity_is_read_exactly"),
     _bug("spec: an hour has sixty seconds", "units",
-         "exact / 3600 if per", "exact / 60 if per", "units::test_a_quantity_is_read_exactly"),
+         '_PER = {"h": 3600,', '_PER = {"h": 60,', "units::test_a_quantity_is_read_exactly"),
     _bug("spec: of a key that stands twice the last counts", "document",
          "elif key.text in parent.entries:", "elif False:",
          "specs::test_a_duplicate_key_is_a_fault_at_the_second"),
@@ -364,7 +364,7 @@ MUTANTS = (
          "if each.fits), key=lambda each: -each.value)",
          "exchange::test_the_fastest_comes_first_and_the_nearest_miss"),
     _bug("ask: what may be shown is left out", "candidates",
-         "return float(max(NO_RIVAL * least[0], shown))", "return float(0.5 * least[0])",
+         "return float(max(self.rival * least[0], shown))", "return float(0.5 * least[0])",
          "choices::test_what_is_left_out_would_not_be_shown"),
     _bug("predict: the bound of a pipeline is what all its stages take together", "evaluate",
          "work = self.kinds.spread(whole)[:, 0] / self.plan.axis(\"pipeline\").degree[:, 0]",
