@@ -521,6 +521,16 @@ MUTANTS = (
     _bug("calibration: runs of one batch do not scatter", "convergence",
          "scatter = float(np.hypot(law.scatter, among or 0.0))", "scatter = law.scatter",
          "calibrate_convergence::test_runs_of_one_batch_tell_the_scatter"),
+    # --- what a training costs ----------------------------------------------------------------
+    _bug("run: a machine that nobody priced keeps to any budget", "limits",
+         "if value is None or value > most:", "if value is not None and value > most:",
+         "choose::test_the_chance_of_keeping_to_a_limit_by_hand"),
+    _bug("run: half a node draws half of what a node does", "costs",
+         "rest = -(-devices // system.node) *", "rest = devices / system.node *",
+         "choose::test_energy_of_a_node_by_hand"),
+    _bug("ask: the frontier is only the fastest", "choose",
+         "            least = both(one)[1]\n", "            least = -math.inf\n",
+         "choose::test_nothing_beats_the_frontier"),
     # --- writers, show -----------------------------------------------------------------------
     _bug("writers: Megatron is not told to share the optimizer", "megatron",
          '        ("--use-distributed-optimizer", zero >= 1),\n', "",

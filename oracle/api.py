@@ -241,7 +241,7 @@ def choose(
     `recommend`.
     """
     from oracle.ask import choose as ask_choose
-    from oracle.ask.setups import AXES, Asked
+    from oracle.ask.setups import AXES, Asked, alike
     from oracle.ask.sweep.grid import numbers
     from oracle.run.costs import price_of
     from oracle.run.limits import Limits
@@ -262,10 +262,14 @@ def choose(
         options["optimizer"] = what.convergence[0].optimizer
     if batch is not None:
         _check_batch(batch)
+    if not 0 < risk < 1:
+        raise refusal("options", f"a risk of {risk:g}", "between 0 and 1, e.g. 0.05")
     if not to_target and tokens is None and steps is None and epochs is None:
         hint = "--to-target, --tokens, --epochs or --steps"
         raise refusal("choose", "nobody says how long the training is", hint)
     places = [where.of_size(counts[-1], True) if grow else where for where in places]
+    places, notes = alike(places, objective)
+    search.allowed_names(only, without)
     ends = {"target": to_target, "tokens": tokens, "steps": steps, "epochs": epochs}
     asked = Asked(what, ends, batch, batch_per_device, limits, objective, tuple(only),
                   tuple(without), risk)  # fmt: skip
@@ -273,4 +277,4 @@ def choose(
         (where, options_for(what, where, software=one, reading=reading, epochs=epochs, **options))
         for where in places for one in ([*software] or [None])
     ]  # fmt: skip
-    return ask_choose.choose(asked, each, counts, turned=turned)
+    return ask_choose.choose(asked, each, counts, turned=turned, notes=notes)

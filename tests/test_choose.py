@@ -14,7 +14,9 @@ from command_line import told
 import oracle
 from benchmarks.trainings import energy
 from oracle.ask.choose import Choice, frontier
-from oracle.ask.setups import full_nodes
+from oracle.ask.setups import again, full_nodes
+from oracle.ask.sweep.grid import supposed
+from oracle.ask.turning import label
 from oracle.run.costs import costs
 from oracle.run.limits import Limits, budget, duration
 from oracle.run.power import load, load_of
@@ -23,7 +25,8 @@ from oracle.show.choose import choice_text
 from oracle.spec import catalogue
 from oracle.spec.doubt import NINETY
 
-SMALL: dict[str, Any] = {"batch": 256, "steps": 1000}
+ONLY = ("data", "filter")
+SMALL: dict[str, Any] = {"batch": 256, "steps": 1000, "only": ONLY}
 PLACES = ("abci", "dgx-1-v100,price=1.5USD/h")
 COUNTS = (4, 8)
 
@@ -149,7 +152,8 @@ def by_force() -> list[Training]:
     found = []
     for place in PLACES:
         for devices in COUNTS:
-            shown = oracle.recommend("resnet18", place, devices, 256, top=1).estimate
+            ranking = oracle.recommend("resnet18", place, devices, 256, top=1, only=ONLY)
+            shown = ranking.estimate
             found.append(training(shown, 0, given(shown, steps=1000)))
     return found
 
@@ -210,10 +214,25 @@ def test_a_price_that_would_change_the_answer_does() -> None:
     other = next(one for one in found.changes
                  if one.cause == "price" and one.system != found.best.system.name)  # fmt: skip
     assert found.best.system.name == "abci"
+    assert other.system == "dgx-1-v100"
     for factor, changes in ((0.99, True), (1.01, False)):
         places = ["abci", f"dgx-1-v100,price={other.value * factor:.6f}USD/h"]
         again = oracle.choose("resnet18", places, COUNTS, objective="money", turned=False, **SMALL)
         assert (again.best.system.name != "abci") == changes
+
+
+def test_kernels_that_would_change_the_answer_do() -> None:
+    """Its own machine's slower by what is said, and a little less than that."""
+    found = chosen(objective="money")
+    first = found.best
+    change = next(one for one in found.changes
+                  if (one.cause, one.system) == ("kernels", first.system.name))  # fmt: skip
+    rival = next(one for one in found.setups if label(one) == change.winner)
+    for by, changes in ((1.0, True), (1.1, False)):
+        slower = supposed(first.system, f"kernels={change.factor * by!r}")
+        own = again(found.asked, first, slower)
+        assert own is not None
+        assert (own.training.costs.money > rival.training.costs.money) == changes
 
 
 def test_devices_come_in_full_nodes() -> None:
@@ -239,6 +258,16 @@ def test_machines_that_nobody_priced_are_named() -> None:
     assert {one.system.name for one in found.setups} == {"abci"}
     assert [one.system.name for one in found.unknown] == ["fugaku"]
     assert "fugaku: nobody says its price" in choice_text(found)
+
+
+def test_energy_is_compared_by_what_is_known_of_all() -> None:
+    found = oracle.choose("resnet18", ["abci", "dgx-h100"], [8], objective="energy", turned=False,
+                          **SMALL)  # fmt: skip
+    h100 = next(one for one in found.setups if one.system.name == "dgx-h100")
+    hours = h100.training.seconds / 3600
+    assert h100.training.costs.energy is not None
+    assert h100.training.costs.energy < 8 * 0.7 * hours  # its nodes' 2.88 kW left out
+    assert found.notes == ("without nodes beside their devices: not known of abci",)
 
 
 @pytest.mark.parametrize(("more", "why"), [
@@ -271,7 +300,7 @@ def test_a_first_screen_answers(capsys: Any) -> None:
 
 def test_nothing_that_keeps_to_the_limits_is_code_1(capsys: Any) -> None:
     line = ["choose", "resnet18", "--systems", "abci", "--devices", "4..8", "--batch", "256",
-            "--steps", "1k", "--within", "1s"]  # fmt: skip
+            "--steps", "1k", "--within", "1s", "--only", "data"]  # fmt: skip
     code, out, _ = told(capsys, *line)
     assert code == 1
     assert "Nothing keeps to the limits" in out
@@ -283,7 +312,8 @@ def test_nothing_that_keeps_to_the_limits_is_code_1(capsys: Any) -> None:
 
 
 def test_a_ranking_keeps_to_a_deadline(capsys: Any) -> None:
-    line = ["recommend", "resnet18", "abci", "--devices", "8", "--batch", "256", "--steps", "1k"]
+    line = ["recommend", "resnet18", "abci", "--devices", "8", "--batch", "256", "--only",
+            "data,filter", "--steps", "1k"]  # fmt: skip
     code, out, _ = told(capsys, *line, "--within", "1h", "--fewer", "--json")
     said = json.loads(out)
     assert code == 0

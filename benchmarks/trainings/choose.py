@@ -18,8 +18,8 @@ QUESTIONS: dict[str, tuple[str, dict[str, Any]]] = {
         "llama2-7b", {"tokens": 2e12, "within": "30d"}),
     "ResNet-50 to its target, cheapest": (
         "resnet50", {"to_target": True, "objective": "money"}),
-    "CosmoFlow, 30 epochs, within an hour": (
-        "cosmoflow-128", {"epochs": 30, "batch": 128, "within": "1h"}),
+    "CosmoFlow to its target within an hour": (
+        "cosmoflow-128", {"to_target": True, "within": "1h"}),
 }  # fmt: skip
 
 

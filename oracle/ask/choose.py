@@ -19,7 +19,7 @@ from oracle.spec.options import Options
 from oracle.spec.system import System
 from oracle.spec.tabular import Tabular
 
-REFINED = 4  # setups at most that are searched in full
+REFINED = 3  # setups at most that are searched in full
 NEAR = 1.35  # times the best: what a full search may bring to the top
 
 
@@ -33,6 +33,7 @@ class Choice(Tabular):
     unknown: tuple[Setup, ...]  # the objective is not known of their machine
     skipped: tuple[Skipped, ...]
     changes: tuple[Change, ...]
+    notes: tuple[str, ...] = ()  # how machines are compared
 
     def __len__(self) -> int:
         return len(self.setups)
@@ -62,7 +63,7 @@ class Choice(Tabular):
             "misses": [one.to_dict() for one in self.misses],
             "unpriced": [one.to_dict() for one in self.unknown],
             "skipped": [one.to_dict() for one in self.skipped],
-            "changes": [one.to_dict() for one in self.changes],
+            "changes": [one.to_dict() for one in self.changes], "notes": list(self.notes),
         }  # fmt: skip
 
     def rows(self) -> list[dict[str, Any]]:
@@ -115,7 +116,7 @@ def frontier(setups: Sequence[Setup], objective: str = "money") -> tuple[Setup, 
 
 def choose(
     asked: Asked, places: Sequence[tuple[System, Options]], counts: Sequence[int], *,
-    turned: bool = True,
+    turned: bool = True, notes: tuple[str, ...] = (),
 ) -> Choice:  # fmt: skip
     """The best of all machines, numbers of devices, software, plans and batches."""
     found: list[Setup] = []
@@ -135,7 +136,7 @@ def choose(
     misses.sort(key=distance)
     turns = changes(asked, within) if turned and within else []
     return Choice(asked, tuple(within), tuple(misses), tuple(unknown), tuple(skipped),
-                  tuple(turns))  # fmt: skip
+                  tuple(turns), notes)  # fmt: skip
 
 
 def _best_batches(asked: Asked, found: Sequence[Setup]) -> list[Setup]:

@@ -39,6 +39,7 @@ from oracle.spec.system import System
 FIRST = 64  # products that are looked at before any is left out
 KEPT = 48  # products whose knobs are turned, the most promising
 BRIEFLY = 10  # likewise, in a brief search
+STAGED = 5  # products with a pipeline, in a brief search: those of the least work
 HOPELESS = 0.95  # in a brief search, of the best: whose work alone takes as long is left out
 SCANNED = 12  # products whose numbers are scanned, of each axis that has some
 FEW = (1.0, 4.0)  # samples of a micro-batch that are tried of every product
@@ -76,7 +77,7 @@ def recommend(
     known = strategies() if told is None else launchable.strategies_of(told.launch)
     if options.optimizer == "kfac":
         without = [*without, *curvature.undefined()]
-    allowed = tuple(name for name in _allowed(only, without) if name in known)
+    allowed = tuple(name for name in allowed_names(only, without) if name in known)
     counts = [devices]
     if objective == "cost":  # fewer devices may be cheaper for the same work
         counts = [d for d in range(1, devices + 1) if devices % d == 0]
@@ -149,7 +150,7 @@ def explore(pool: Candidates, first: int, brief: bool = False) -> None:
     order = np.argsort(pool.bound(usual), kind="stable")
     waits = _pipelined(space, usual)  # takes long to price, and is mostly slower: second
     if brief:
-        order = np.array([*order[~waits[order]], *order[waits[order]][:BRIEFLY]])
+        order = np.array([*order[~waits[order]], *order[waits[order]][:STAGED]])
         usual, waits = usual[order], waits[order]
         order = np.arange(len(usual))
     quick = np.isin(np.arange(len(usual)), order[:first])
@@ -234,7 +235,8 @@ def _scan(pool: Candidates) -> None:
             pool.add(np.concatenate([changed(rows, column, value) for value in values]))
 
 
-def _allowed(only: Iterable[str], without: Iterable[str]) -> list[str]:
+def allowed_names(only: Iterable[str], without: Iterable[str]) -> list[str]:
+    """The strategies that are left to choose from; an unknown one is refused."""
     known = strategies()
     only, without = list(only), list(without)
     for word in (*only, *without):

@@ -118,6 +118,26 @@ class Skipped:
                 "why": self.why}  # fmt: skip
 
 
+def alike(places: Sequence[System], objective: str) -> tuple[list[System], tuple[str, ...]]:
+    """The machines, of the energy of each what is known of all of them; and what is left out.
+
+    They go by their names without changes, where these tell them apart.
+    """
+    some, notes = list(places), []
+    if objective in ("energy", "carbon"):
+        for key, what in (("node_power", "nodes beside their devices"), ("pue", "PUE")):
+            lacking = [one.name.partition(",")[0] for one in some if getattr(one, key) is None]
+            unsaid: dict[str, Any] = {key: None}
+            if 0 < len(lacking) < len(some):
+                some = [replace(one, **unsaid) for one in some]
+                notes.append(f"without {what}: not known of {', '.join(lacking)}")
+    bare = [one.name.partition(",")[0] for one in some]
+    if len(set(bare)) == len(bare):
+        some = [one if one.name == name else replace(one, name=name)
+                for one, name in zip(some, bare, strict=True)]  # fmt: skip
+    return some, tuple(notes)
+
+
 def full_nodes(system: System, counts: Iterable[int]) -> list[int]:
     """The counts that a machine has; beyond one node, in whole nodes."""
     node = system.node
@@ -156,6 +176,7 @@ def along(
     sizes = free_batches(asked, options)
     found: list[Setup] = []
     skipped: list[Skipped] = []
+    lacking: list[int] = []
     at: int | None = None
     for devices in counts:
         try:
@@ -169,9 +190,30 @@ def along(
             skipped.append(_skipped(system, options, devices, str(error)))
             continue
         if not some:
-            skipped.append(_skipped(system, options, devices, "no plan fits its memory"))
+            lacking.append(devices)
         found += some
-    return found, skipped
+    more, none = searched_again(asked, system, options, lacking, sizes)
+    return [*found, *more], [*skipped, *none]
+
+
+def searched_again(
+    asked: Asked, system: System, options: Options, lacking: Sequence[int],
+    sizes: Sequence[int] | None,
+) -> tuple[list[Setup], list[Skipped]]:  # fmt: skip
+    """In full, where a brief search found nothing that fits: most devices first, until none does.
+
+    Fewer devices have less memory in all.
+    """
+    found: list[Setup] = []
+    for number, devices in enumerate(reversed(lacking)):
+        batch = batch_of(asked, devices) if sizes is None else sizes[0]
+        one = ask(asked, system, options, devices, batch, brief=False)
+        if one is None:
+            none = list(lacking)[: len(lacking) - number]
+            why = "no plan fits its memory"
+            return found, [_skipped(system, options, each, why) for each in none]
+        found.append(one)
+    return found, []
 
 
 def _skipped(system: System, options: Options, devices: int, why: str) -> Skipped:
@@ -184,7 +226,8 @@ def climbed(
     """Batches from one on, up and down, as long as the training is the shorter for it.
 
     On a fixed number of devices whatever a training costs grows with its time. The plan of the
-    first batch is carried along, and the best batch searched for a plan of its own.
+    first batch is carried along; the best is searched for a plan of its own where one of the two
+    has fewer samples than devices, so that samples must be split.
     """
     tried: dict[int, Setup | None] = {}
 
@@ -203,7 +246,7 @@ def climbed(
             seconds(at + step) < seconds(at) or math.isinf(seconds(at))
         ):
             at += step
-    if at != start:
+    if sizes[at] != sizes[start] and min(sizes[at], sizes[start]) < devices:
         own = ask(asked, system, options, devices, sizes[at], brief=True)
         if own is not None and own.training.seconds < seconds(at):
             tried[at] = own

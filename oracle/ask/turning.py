@@ -116,14 +116,20 @@ def turned(
 
 
 def memory(asked: Asked, first: Setup, rivals: Sequence[Setup]) -> list[Change]:
-    """Whether four times the memory makes the best of another machine better than the first."""
+    """How many times the memory makes the best of another machine better than the first."""
     found = []
     for one in rivals:
         room = float(one.shown.memory[0]) < FILLED * one.system.device.memory
         if one.system is first.system or room:  # with more of it nothing would be otherwise
             continue
-        larger = supposed(one.system, f"memory={MOST!r}")
-        whole = ask(asked, larger, one.shown.options, one.devices, one.batch, brief=True)
-        if whole and not whole.over and (asked.value(whole.training) < asked.value(first.training)):
-            found.append(Change("memory", one.system.name, MOST, None, label(one)))
+        for factor in (2.0, MOST):
+            larger = supposed(one.system, f"memory={factor!r}")
+            whole = ask(asked, larger, one.shown.options, one.devices, one.batch, brief=True)
+            if (
+                whole
+                and not whole.over
+                and (asked.value(whole.training) < asked.value(first.training))
+            ):
+                found.append(Change("memory", one.system.name, factor, None, label(one)))
+                break
     return found

@@ -61,6 +61,7 @@ def run(asked: argparse.Namespace) -> Answer:
     options = prediction_options(asked)
     some = specs(options.pop("software") or "")
     systems = specs(asked.systems)
+    asked.called = {name.partition(",")[0]: name for name in systems}
     found = api.choose(
         asked.model, [running(asked, system(name)) for name in systems], asked.devices,
         batch=asked.batch,

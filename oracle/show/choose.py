@@ -11,7 +11,7 @@ from oracle.ask.setups import USUAL_TOKENS, Setup
 from oracle.ask.turning import MOST, Change
 from oracle.predict.rates import tokens as tokens_of
 from oracle.run.costs import price_source
-from oracle.run.limits import Limits, words
+from oracle.run.limits import Limits, amount, words
 from oracle.run.target import Training
 from oracle.show.terminal import width
 from oracle.show.text import SCREEN
@@ -21,6 +21,8 @@ from oracle.spec.units import show
 
 SUPERLATIVE = {"time": "fastest", "money": "cheapest", "energy": "least energy",
                "carbon": "least carbon", "cost": "fewest device-hours"}  # fmt: skip
+SPENT = {"cost": ("dev-hours", "device_hours"), "energy": ("kWh", "energy"),
+         "carbon": ("kg CO₂", "carbon")}  # fmt: skip
 ROWS, MISSES, CHANGES = 6, 2, 3  # of each that a first screen has room for
 TABLE = 2  # lines of a table beside its rows
 
@@ -110,21 +112,24 @@ def _table(rows: Sequence[Setup], choice: Choice) -> list[str]:
     name = min(max(7, *(len(one.system.name) for one in rows)), 20)
     batches = len({one.batch for one in rows}) > 1
     batch = f" {'batch':>6}" * batches
-    head = f"   {'machine':<{name}} {'devices':>7}{batch} {'time':>9} {'dev-hours':>9} {'USD':>9}"
+    what, spent = SPENT.get(choice.asked.objective, SPENT["cost"])
+    head = f"   {'machine':<{name}} {'devices':>7}{batch} {'time':>9} {what:>9} {'USD':>9}"
     lines = [f"{head}  plan"]
     for one in rows:
         money = one.training.costs.money
         mark = ">" if one is choice.best else "*" if id(one) in front else " "
         batch = f" {one.batch:>6}" * batches
         line = (f" {mark} {one.system.name[:name]:<{name}} {one.devices:>7}{batch} "
-                f"{show(one.training.seconds, 's'):>9} {_short(one.training.device_hours):>9} "
-                f"{'-' if money is None else _short(money):>9}  {one.plan}")  # fmt: skip
+                f"{show(one.training.seconds, 's'):>9} {_short(amount(one.training, spent)):>9} "
+                f"{_short(money):>9}  {one.plan}")  # fmt: skip
         lines.append(line[: width()])
     lines.append("   > the answer; * nothing is better both in time and in what it takes")
     return lines
 
 
-def _short(value: float) -> str:
+def _short(value: float | None) -> str:
+    if value is None:
+        return "-"
     return f"{value:,.0f}" if value >= 100 else f"{value:.3g}"
 
 
@@ -173,7 +178,7 @@ def _over(choice: Choice) -> list[str]:
 
 
 def _left_out(choice: Choice) -> list[str]:
-    lines = []
+    lines = [fit(f"compared  {note}") for note in choice.notes]
     if choice.unknown:
         systems = ", ".join(dict.fromkeys(one.system.name for one in choice.unknown))
         what = {"money": "price (`--systems A,price=2 USD/h`)", "carbon": "grid (`grid=400 g/kWh`)",
@@ -184,8 +189,12 @@ def _left_out(choice: Choice) -> list[str]:
                 f"{what.get(choice.asked.objective, choice.asked.objective)}"
             )
         )
-    if choice.skipped:
-        found = [f"{one.devices} of {one.system}: {one.why}" for one in choice.skipped]
+    alike: dict[tuple[str, str], list[str]] = {}
+    for one in choice.skipped:
+        alike.setdefault((one.system, one.why), []).append(str(one.devices))
+    if alike:
+        found = [f"{', '.join(counts)} of {system}: {why}"
+                 for (system, why), counts in alike.items()]  # fmt: skip
         more = f"; {len(found) - 2} more" if len(found) > 2 else ""
         lines.append(fit(f"skipped   {'; '.join(found[:2])}{more}"))
     return lines
@@ -202,7 +211,7 @@ def change_text(one: Change) -> str:
     if one.value is not None:
         said = f"{one.system} at {one.value:.3g} USD/h"
     else:
-        said = f"{one.system}, {one.cause} × {one.factor:.2g}"
+        said = f"{one.system}, {one.cause} × {one.factor:.3g}"
     return f"{said}: {one.winner}"
 
 
@@ -218,7 +227,8 @@ def _nothing(choice: Choice) -> list[str]:
 
 def _next(choice: Choice, asked: Any) -> str:
     one = choice.best
-    said = ["oracle", "recommend", asked.model, one.system.name, "--devices", str(one.devices),
+    system = getattr(asked, "called", {}).get(one.system.name, one.system.name)
+    said = ["oracle", "recommend", asked.model, system, "--devices", str(one.devices),
             "--batch", str(one.batch), "--software", one.software]  # fmt: skip
     for name in ("precision", "optimizer"):
         if value := getattr(asked, name, None):
