@@ -168,6 +168,17 @@ def test_hours_by_hand() -> None:
     assert found.high / found.seconds > plain.high / plain.seconds
 
 
+def test_a_step_is_the_shortest_interval() -> None:
+    """Where it would be shorter otherwise, and where it is asked to be."""
+    where = as_said(made(checkpoint={"how": "async"}), "3 h,restart=1 s,preempted=0.001/h")
+    one = shown(where, "data:8", batch=2**17)
+    step = goodput_of(one).step
+    assert step > 15
+    for way in ("to=host", "to=host,every=1 s"):
+        other = replace(one, system=as_said(where, None, way))
+        assert goodput_of(other).to_dict()["interval"] == step
+
+
 def test_failures_of_nodes_and_in_1000_node_days() -> None:
     nodes = Reliability("", mtbf=1000 * DAY, per="node")
     often = Reliability("", per_1000_node_days=1.0)

@@ -38,6 +38,7 @@ class Goodput:
     saving: Saving | None
     reliability: Reliability | None
     replicas: int = 1
+    step: float = 0.0  # seconds of one
     slow: float = 1.0  # times as long a step is, by devices that are slow, on average
     slow_ends: tuple[float, float] = (1.0, 1.0)  # with none of them, and with one, if likely
 
@@ -112,7 +113,7 @@ class Goodput:
         if self.elastic:  # what is back is taken in again
             announced += (self.rate or 0.0) * self.gone.speed * self.gone.without
         return goodput(1 / max(hidden, 1e-30), save.seconds, self.restart, every,
-                       save.safe_after, announced)  # fmt: skip
+                       save.safe_after, announced, self.step)  # fmt: skip
 
     @cached_property
     def time(self) -> dict[str, float]:
@@ -205,7 +206,8 @@ def goodput_of(shown: Estimate, row: int = 0) -> Goodput:
     many = math.prod(float(np.max(axis.degree)) for axis in plan.axes if axis.deals_batch)
     shared = math.prod(float(np.max(axis.degree)) for axis in plan.axes
                        if axis.degrees and not axis.multiplies)  # fmt: skip
-    return Goodput(save, said, max(1, int(many // shared)), slow, ends)
+    step = slow * float(shown.seconds[row])
+    return Goodput(save, said, max(1, int(many // shared)), step, slow, ends)
 
 
 def _slow(shown: Estimate, row: int) -> tuple[float, tuple[float, float]]:

@@ -75,11 +75,12 @@ def best_interval(checkpoint: Number, between: Number) -> Floats:
 
 def goodput(
     between: Number, checkpoint: Number, restart: Number, interval: Number | None = None,
-    safe_after: Number = 0.0, announced: Number = 0.0,
+    safe_after: Number = 0.0, announced: Number = 0.0, step: Number = 0.0,
 ) -> Shares:  # fmt: skip
     """The shares of a long run; at the best interval where none is given.
 
-    `announced` interruptions a second leave the time to save what was done.
+    `announced` interruptions a second leave the time to save what was done. Between two checkpoints
+    there is one `step` at least, and the first of them is safe.
     """
     m, c = np.asarray(between, float), np.asarray(checkpoint, float)
     if interval is None:
@@ -94,8 +95,8 @@ def goodput(
             tau = np.exp(_greatest(share, np.log(tau / 8), np.log(8 * tau)))
     else:
         tau = np.asarray(interval, float)
-    # one checkpoint is safe before the next begins
-    return _shares(m, c, restart, np.maximum(tau, safe_after), safe_after, announced)
+    tau = np.maximum(tau, np.maximum(safe_after, step))
+    return _shares(m, c, restart, tau, safe_after, announced)
 
 
 def _shares(
