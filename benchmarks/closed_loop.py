@@ -31,8 +31,9 @@ from oracle.executor.calls import GroupShape  # noqa: E402
 from oracle.executor.collectives import measure_collectives  # noqa: E402
 from oracle.executor.launch import Host  # noqa: E402
 from oracle.executor.measured import Measurement  # noqa: E402
+from oracle.executor.plan_run import PlanRun  # noqa: E402
 from oracle.executor.profile import measure_compute  # noqa: E402
-from oracle.executor.run import PlanRun, run  # noqa: E402
+from oracle.executor.run import run  # noqa: E402
 from oracle.kernels.profile import Profile  # noqa: E402
 from oracle.kernels.profile import profile as read_profile  # noqa: E402
 from oracle.models.model import model as read_model  # noqa: E402

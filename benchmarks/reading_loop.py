@@ -32,7 +32,8 @@ from oracle.commands.reading import played
 from oracle.executor.loading.measure import measure_storage
 from oracle.executor.loading.reader import Data
 from oracle.executor.measured import Measurement
-from oracle.executor.run import PlanRun, run
+from oracle.executor.plan_run import PlanRun
+from oracle.executor.run import run
 from oracle.readers.logs import read
 from oracle.spec import catalogue
 from oracle.spec.system import System

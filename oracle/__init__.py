@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any
 from oracle.spec.version import __version__ as __version__
 
 if TYPE_CHECKING:
-    from oracle.api import choose, estimate, recommend
+    from oracle.api import choose, estimate, recommend, workflow
     from oracle.ask.ranking import Ranking
     from oracle.models.model import Model, model
     from oracle.predict.estimate import Estimate
@@ -43,6 +43,7 @@ _HOME = {
     "model": "models.model",
     "recommend": "api",
     "system": "spec.catalogue",
+    "workflow": "api",
 }
 
 __all__ = [
@@ -60,6 +61,7 @@ __all__ = [
     "model",
     "recommend",
     "system",
+    "workflow",
 ]
 
 

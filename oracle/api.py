@@ -1,4 +1,4 @@
-"""The two questions, as functions of names, paths or objects: what will it take, what is best."""
+"""The questions, as functions of names, paths or objects: what will it take, what is best."""
 
 from __future__ import annotations
 
@@ -19,6 +19,7 @@ from oracle.spec.document import refusal
 if TYPE_CHECKING:
     from oracle.ask.choose import Choice
     from oracle.ask.ranking import Ranking
+    from oracle.ask.workflow import Campaign
     from oracle.models.model import Model
     from oracle.predict.estimate import Estimate
     from oracle.spec.system import System
@@ -163,6 +164,38 @@ def recommend(
         only=only, without=without, top=int(top), objective=objective, fastest=fastest,
         risk=risk,
     )  # fmt: skip
+
+
+def workflow(
+    what: str | dict[str, Any],
+    system: System | str | dict[str, Any],
+    nodes: int,
+    *,
+    search: str | dict[str, Any] | None = None,
+    trials: int | None = None,
+    grow: bool = False,
+    reading: str = "best",
+    **said: Any,
+) -> Campaign:
+    """The fastest way to run many trainings on `nodes`: how many at once, how large each.
+
+    `what` is a model, with a `search` (random, grid, halving, genetic, ensemble, transfer; or a
+    dict of a `kind` and its settings) of so many `trials`; or a workflow's file. What is `said`
+    beside it counts before what the file says: `epochs`, `tokens`, `steps` or `to_target` of a
+    trial, its `batch` or `max_batch`, `plan`, `dataset`, `precision`, `optimizer`, `software`, the
+    `spread` of trials' times.
+
+    >>> import oracle
+    >>> found = oracle.workflow("resnet50", "abci", 4, search="random", trials=32, epochs=90,
+    ...                         max_batch=1024)
+    >>> found.main.at_once, found.main.trial.plan
+    (16, 'data:1,accumulate=8')
+    """
+    from oracle.ask.trials import opened
+    from oracle.ask.workflow import campaign
+
+    said = {"search": search, "trials": trials, **said}
+    return campaign(opened(what, system, said, [nodes], grow=grow, reading=reading), nodes)
 
 
 def _check_batch(batch: Any) -> None:

@@ -36,6 +36,11 @@ OPTIONS = {
     },
     "estimate": PREDICT | BATCH | LENGTH | {"--plan"},
     "specs": ALWAYS | RESULT | {"--kind"},
+    "workflow": PREDICT | LENGTH | {
+        "--nodes", "--search", "--trials", "--max-batch", "--batch", "--plan", "--spread",
+        "--table",
+        "--price", "--pue", "--grid",
+    },
     "sweep": PREDICT | BATCH | {"--devices", "--each", "--plan", "--what-if", "--objective",
                                 "--only", "--without", "--jobs", "--out", "--shard",
                                 "--dask"},
@@ -57,8 +62,9 @@ def spawn(*line: str, python: tuple[str, ...] = (), **more: Any) -> Any:
 
 def test_verbs_are_pinned() -> None:
     assert list(cli.VERBS) == [
-        "recommend", "estimate", "explain", "sweep", "report", "plot", "specs", "import", "export",
-        "measure", "calibrate", "run", "compare", "config", "schema", "completion", "selftest",
+        "recommend", "estimate", "explain", "choose", "sweep", "workflow", "report", "plot",
+        "specs", "import", "export", "measure", "calibrate", "run", "compare", "config", "schema",
+        "completion", "selftest",
     ]  # fmt: skip
 
 
@@ -343,7 +349,9 @@ def test_quiet_says_only_what_was_asked(capsys: Any) -> None:
 def test_shipped_specs_can_be_listed_shown_and_checked(capsys: Any) -> None:
     code, out, _ = told(capsys, "specs", "list", "--json")
     found = json.loads(out)
-    assert set(found) == {"models", "systems", "devices", "datasets", "software"}
+    assert set(found) == {
+        "models", "systems", "devices", "datasets", "software", "workflows",
+    }  # fmt: skip
     assert "resnet50" in found["models"]
     code, out, _ = told(capsys, "specs", "show", "abci")
     assert (code, out.splitlines()[0]) == (0, "name: abci")

@@ -13,7 +13,8 @@ from hypothesis import strategies as st
 from oracle.commands.cli import main
 from oracle.executor.graph import graph
 from oracle.executor.parts import Window, deal
-from oracle.executor.run import PlanRun, run
+from oracle.executor.plan_run import PlanRun
+from oracle.executor.run import run
 from oracle.executor.supported import NotSupported, unsupported
 from oracle.kernels.profile import signature
 from oracle.models.model import model

@@ -13,8 +13,9 @@ from oracle.commands.run import stages
 from oracle.executor import measured
 from oracle.executor.launch import DONE
 from oracle.executor.measured import MeasuredExchange, Measurement
+from oracle.executor.plan_run import PlanRun
 from oracle.executor.profile import measure_compute
-from oracle.executor.run import PlanRun, run
+from oracle.executor.run import run
 from oracle.executor.supported import NotSupported
 from oracle.kernels.profile import profile as read_profile
 

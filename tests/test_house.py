@@ -154,6 +154,7 @@ DOOR = {"spec/files.py": "the door", "spec/strict_json.py": "JSON of a text"}
 WRITE = {
     "commands/cli.py": "closed streams", "writers/export.py": "launch files, all or none",
     "ask/sweep/ledger.py": "rows as they come", "ask/sweep/crew.py": "a worker's pipes",
+    "executor/checkpointing/folder.py": "the state of a training",
     "executor/records.py": "samples as they come", "executor/launch.py": "logs of ranks",
     "executor/disk.py": "a file made to be read back",
     "executor/loading/files.py": "samples, which are what is measured",
@@ -301,7 +302,7 @@ def keys() -> set[str]:
 def test_public_names_are_pinned() -> None:
     assert sorted(oracle.__all__) == [
         "Dataset", "Device", "Estimate", "Model", "Ranking", "SpecError", "System",
-        "dataset", "device", "estimate", "model", "recommend", "system",
+        "choose", "dataset", "device", "estimate", "model", "recommend", "system", "workflow",
     ]  # fmt: skip
     for name in oracle.__all__:
         assert getattr(oracle, name) is not None

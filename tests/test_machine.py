@@ -124,9 +124,10 @@ def test_a_call_is_timed_by_the_clock_and_pauses_are_left_out() -> None:
 
 def test_a_file_is_read_back_and_removed(tmp_path: Path) -> None:
     ticks: Iterator[int] = iter(range(10**6))
-    rate, nbytes = disk.read_rate(tmp_path, 20.0, clock=lambda: float(next(ticks)))
+    rate, written, nbytes = disk.rates(tmp_path, 20.0, clock=lambda: float(next(ticks)))
     assert nbytes > 0
     assert 0 < rate <= disk.PIECE
+    assert 0 < written <= disk.PIECE
     assert list(tmp_path.iterdir()) == []
     mounts = "a / ext4 x\nb /scratch lustre x\nc /scratch/my\\040own tmpfs x"
     assert disk.kind_of(Path("/scratch/me"), mounts) == "lustre"
@@ -152,7 +153,8 @@ def records(parts: Path, ranks: int = 2, nodes: int = 1) -> None:
         file.append({"key": "facts", "facts": facts, "date": "2026-11-22", "asked": {}})
         file.append({"key": "host", "seconds": 12e-6})
         file.append({"key": "probe", "bandwidth": 1.5e12, "rate": 1e13})
-        file.append({"key": "disk", "rate": 2e9 if rank == 0 else 0.0, "bytes": 2**28, "why": "",
+        file.append({"key": "disk", "rate": 2e9 if rank == 0 else 0.0,
+                     "written": 5e8 if rank == 0 else 0.0, "bytes": 2**28, "why": "",
                      "file_system": "ext4"})  # fmt: skip
         for one in wanted:
             shape = np.array(one.shape, float)[:, None]
@@ -184,7 +186,7 @@ def test_what_is_written_is_what_was_there(tmp_path: Path, capsys: Any, monkeypa
     assert "assumed: no message was timed" in system.levels[0].source
     assert system.device.launch + (system.dispatch or 0) == pytest.approx(12e-6)
     assert system.storage is not None
-    assert system.storage.local.read == 2e9
+    assert (system.storage.local.read, system.storage.local.write) == (2e9, 5e8)
     for one in (system.source, system.device.source, system.storage.source,
                 *(curve.source for curve in system.device.kernels)):  # fmt: skip
         assert "measured by oracle measure machine, 2026-11-22, 2 x A GPU" in one

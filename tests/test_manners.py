@@ -86,7 +86,7 @@ def test_help_of_a_verb_by_either_name(capsys: Any) -> None:
 def test_precisions_that_run_are_those_the_executor_has() -> None:
     pytest.importorskip("torch")
     from oracle.commands.measure import EXECUTED
-    from oracle.executor.run import DTYPES
+    from oracle.executor.plan_run import DTYPES
 
     assert list(DTYPES) == EXECUTED
 

@@ -17,9 +17,10 @@ from oracle.ask.compare import compare
 from oracle.ask.sweep import Grid, sweep
 from oracle.executor import measured
 from oracle.executor.measured import Measurement
+from oracle.executor.plan_run import PlanRun
 from oracle.executor.question import differences, digest, same
 from oracle.executor.records import Records
-from oracle.executor.run import PlanRun, run
+from oracle.executor.run import run
 from oracle.models.model import Model
 from oracle.spec.document import SpecError
 

@@ -14,14 +14,15 @@ import yaml
 from oracle.models.model import model, network
 from oracle.network.topology import KINDS, Topology
 from oracle.plan.launchable import software
+from oracle.run.workflow import workflow
 from oracle.spec import catalogue
 from oracle.spec.basis import WORDS, basis
 
-FOLDERS = ("datasets", "devices", "models", "software", "systems")
+FOLDERS = ("datasets", "devices", "models", "software", "systems", "workflows")
 FILES = [path for folder in FOLDERS for path in catalogue.shipped(folder).values()]
 READ = {
     "datasets": catalogue.dataset, "devices": catalogue.device, "models": model,
-    "software": software, "systems": catalogue.system,
+    "software": software, "systems": catalogue.system, "workflows": workflow,
 }  # fmt: skip
 # what a source may be: a paper, a document with an owner, code in a repository, or a plain guess
 TRACEABLE = re.compile(

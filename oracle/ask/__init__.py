@@ -11,11 +11,15 @@ choose      which machine, how many of its devices, at what cost
 setups      a machine, devices, software, batch and plan: what one may choose
 turning     what would change a choice
 batches     the batch that ends a training first
+workflow    many trainings on so many nodes: how many at once, how large each
+trials      one training of many, by its number of devices
+combined    a search times data times model parallelism, as a product and as it is
 optimizers  which optimizer is done first, and from how many devices on
 ending      plans in the order in which a training under them ends
 largest     the largest micro-batches that fit
 launched    a job that exists: what it takes, and what would be better
 sweep/      the same question over devices, batches, models and systems
 compare     predictions beside measurements
+recovered   likewise of checkpoints and failures of a real training
 selftest    whether this installation is sound
 """

@@ -23,7 +23,11 @@ from oracle.spec.system import System
 from oracle.spec.tabular import Tabular
 
 if TYPE_CHECKING:
+    from oracle.executor.checkpointing.summary import Recovery
     from oracle.executor.measured import Measurement
+
+
+DEEP = ("parts", "memory", "recovery")  # of a plan, what no flat row has
 
 
 @dataclass(frozen=True)
@@ -35,6 +39,8 @@ class Comparison(Tabular):
     spread: Any  # relative standard deviation over steps
     parts: tuple[dict[str, float], ...]  # measured, by part
     memory: Any
+    # checkpoints and failures: measured, and what is predicted of them
+    recoveries: tuple[tuple[Recovery | None, dict[str, Any]], ...] = ()
 
     @property
     def accuracy(self) -> Any:
@@ -71,7 +77,8 @@ class Comparison(Tabular):
              "accuracy": float(self.accuracy[i]), "covered": bool(self.covered[i]),
              "spread": float(self.spread[i]), "parts": self.compared(i),
              "memory": {"predicted": float(self.predicted.memory[i]),
-                        "measured": float(self.memory[i])}}
+                        "measured": float(self.memory[i])},
+             **self.recovery(i)}
             for i, plan in enumerate(self.predicted.plans)
         ]  # fmt: skip
         return {
@@ -85,11 +92,16 @@ class Comparison(Tabular):
         found = self.to_dict()
         return [
             {"model": found["model"], "system": found["system"],
-             **{name: value for name, value in row.items() if name not in ("parts", "memory")},
+             **{name: value for name, value in row.items() if name not in DEEP},
              "memory_predicted": row["memory"]["predicted"],
              "memory_measured": row["memory"]["measured"]}
             for row in found["plans"]
         ]  # fmt: skip
+
+    def recovery(self, row: int) -> dict[str, Any]:
+        """Checkpoints and failures of a plan, where any were kept or came."""
+        found, said = self.recoveries[row] if self.recoveries else (None, {})
+        return {"recovery": {**found.as_json(), "predicted": said}} if found else {}
 
     def compared(self, row: int) -> dict[str, dict[str, float]]:
         """Each part predicted and measured, seconds."""
@@ -112,6 +124,7 @@ def compare(files: Sequence[str | Path], model: Any, system: Any, **options: Any
 
     Each plan is priced as it ran: its batch, its options, and the very stages of its pipeline.
     """
+    from oracle.ask.recovered import recovered
     from oracle.executor.measured import read
 
     found = [(str(path), one) for path in files for one in read(Path(path))]
@@ -148,7 +161,8 @@ def compare(files: Sequence[str | Path], model: Any, system: Any, **options: Any
         np.array([getattr(one, name) for one in measured])
         for name in ("seconds", "spread", "memory")
     )
-    return Comparison(replace(predicted, options=base), seconds, spread, parts, memory)
+    recoveries = tuple((one.recovery, recovered(one, what, where)) for one in measured)
+    return Comparison(replace(predicted, options=base), seconds, spread, parts, memory, recoveries)
 
 
 def _predicted(one: Measurement, what: Model, where: System, base: Options) -> Estimate:

@@ -85,6 +85,7 @@ def machine(records: Iterable[Mapping[str, Any]]) -> Machine:
     asked = by_key.get("disk", [])
     read = [rank for rank in asked if rank["rate"]]
     disk = {"rates": [rank["rate"] for rank in read],
+            "written": [rank["written"] for rank in read if rank.get("written")],
             "bytes": min((rank["bytes"] for rank in read), default=0),
             "file_system": read[0]["file_system"] if read else "",
             "why": next((rank["why"] for rank in asked if rank["why"]), "")}  # fmt: skip
@@ -148,9 +149,10 @@ def system(measured: Machine, samples: Sequence[Sample], topology: str = "") -> 
         rates, kind = measured.disk["rates"], measured.disk["file_system"]
         size = show(measured.disk["bytes"], "B")
         said["storage"] = {
-            "bandwidth": show(sum(rates), "B/s", 4), "local": show(min(rates), "B/s", 4),
-            "source": f"{measured.source}: {size} read back on {kind}, by one rank of every host "
-                      "at once; a shared file system may have more for more of them",
+            "bandwidth": show(sum(rates), "B/s", 4),
+            "local": {"read": show(min(rates), "B/s", 4), **_written(measured)},
+            "source": f"{measured.source}: {size} written and read back on {kind}, by one rank of "
+                      "every host at once; a shared file system may have more for more of them",
         }  # fmt: skip
     if measured.dispatch:
         said["dispatch"] = show(max(measured.dispatch - LAUNCH, 0.0), "s", 4)
@@ -159,6 +161,12 @@ def system(measured: Machine, samples: Sequence[Sample], topology: str = "") -> 
     what = "levels as far as ranks were started"
     said["source"] = f"{measured.source}: {what}; network ports that are up: {ports}"
     return said
+
+
+def _written(measured: Machine) -> dict[str, str]:
+    """What a node's own disks write, where that was measured."""
+    rates = measured.disk.get("written")
+    return {"write": show(min(rates), "B/s", 4)} if rates else {}
 
 
 def _port(port: Mapping[str, Any]) -> str:

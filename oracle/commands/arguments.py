@@ -195,6 +195,17 @@ def epochs(text: str) -> float:
     return value
 
 
+def per_trial(text: str) -> float:
+    """A spread of trials' times, of their mean."""
+    try:
+        value = float(text)
+    except ValueError:
+        value = -1.0
+    if not 0 <= value <= 1:
+        raise argparse.ArgumentTypeError(f"`{text}` is not a spread from 0 to 1, e.g. 0.1")
+    return value
+
+
 def recipe_arguments(parser: argparse.ArgumentParser) -> None:
     """How it is trained; not said, as is usual for the model on the device."""
     parser.add_argument("--precision", choices=PRECISIONS, metavar="P", help=either(PRECISIONS))

@@ -119,8 +119,8 @@ def compute(asked: argparse.Namespace) -> Answer:
         what = "`measure compute` needs --model, --plan and --batch"
         raise refusal("measure", what, hint, "E103")
     need_runnable(asked.model, asked.plan, asked.batch)
+    from oracle.executor.plan_run import PlanRun
     from oracle.executor.profile import measure_compute
-    from oracle.executor.run import PlanRun
 
     jobs = [
         PlanRun(

@@ -22,6 +22,7 @@ VERBS = {
     "explain": "a strategy's equations; or what bounds a plan and what would change that",
     "choose": "which machine, how many of its devices, at what cost",
     "sweep": "scaling curves over devices, batches, what-if factors; resumable",
+    "workflow": "searches, ensembles, transfer on N nodes: how many at once, nodes each",
     "report": "one self-contained HTML file of a recommendation",
     "plot": "figures: breakdown, scaling, memory, Pareto, contention, timeline",
     "specs": "list, show, check model, system and data set files",

@@ -23,7 +23,7 @@ def data_argument(parser: argparse.ArgumentParser) -> None:
         "made for the run (arrays of the model's input without a size)",
     )  # fmt: skip
     parser.add_argument("--throttle", type=lasting, metavar="SYSTEM",
-                        help="read no faster than this system's storage would")  # fmt: skip
+                        help="no faster than the storage of this system")  # fmt: skip
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:
@@ -70,8 +70,9 @@ def asked_data(asked: argparse.Namespace) -> dict[str, Any] | None:
     from oracle.spec.units import parse
 
     if not asked.data:
-        if asked.throttle:
-            raise refusal("options", "--throttle slows reading, and nothing is read", "--data …")
+        if asked.throttle and not getattr(asked, "checkpoint", None):
+            what = "--throttle slows reading, and nothing is read"
+            raise refusal("options", what, "--data …, or --checkpoint …")
         return None
     out = Path(asked.output).absolute()
     made = synthetic(asked.data) if asked.data.partition(":")[0] == "synthetic" else None
@@ -149,7 +150,7 @@ def played(name: Any) -> list[Any]:
     if said is None:
         raise refusal(where.name, f"{where.name} says nothing of its storage", "write `storage:`")
     parts = [_fields(part, keep) for part, keep in (
-        (said.shared, ("bandwidth", "per_node", "streams", "open", "metadata", "kind")),
+        (said.shared, ("bandwidth", "write", "per_node", "streams", "open", "metadata", "kind")),
         (said.local, ("read", "write", "open")))]  # fmt: skip
     level = next((each for each in where.levels if each.link == "network"), None)
     ports = level.bandwidth * (level.ports or where.node) if level else 0.0

@@ -1,13 +1,16 @@
-"""Really train a few steps under a plan, and time them.
+r"""Really train a few steps under a plan, and time them.
 
     oracle run MODEL --local 4 --batch 64 --plan "data:2 filter:2" -o run.json
     oracle run MODEL --local 4 --batch 64 --plan data:4 --data FOLDER --reading striped -o run.json
+    oracle run MODEL --local 2 --batch 64 --plan data:2 --steps 20 \
+        --checkpoint sharded,every=5,to=FOLDER --fail 7 -o run.json
     srun -N4 oracle run MODEL --batch 256 --plan data:4 -o run.json
 
 The executor runs the very splits and sends the very messages that are priced. `--replay` sends
 the messages alone. With `--system` a pipeline is cut where the oracle cuts it for that system,
 else by FLOP. With `--data` samples are read for real, by threads that read ahead, and what each
-step waits for them is measured apart.
+step waits for them is measured apart. With `--checkpoint` the state of the training is kept as it
+goes, and `--fail` kills a rank, so that what a failure costs is measured.
 """
 
 from __future__ import annotations
@@ -16,7 +19,7 @@ import argparse
 from pathlib import Path
 from typing import Any
 
-from oracle.commands import reading
+from oracle.commands import checkpointing, reading
 from oracle.commands.arguments import lasting, result_arguments, whole
 from oracle.commands.launching import ended, launch_arguments, launched, need_torch
 from oracle.commands.measure import executed_arguments, need_runnable
@@ -39,6 +42,7 @@ def arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--profile", metavar="FILE", help="… with these measured rows")
     parser.add_argument("--replay", action="store_true", help="the messages alone")
     reading.arguments(parser)
+    checkpointing.arguments(parser)
     launch_arguments(parser)
     result_arguments(parser, file=False)
 
@@ -73,26 +77,35 @@ def read(one: Any) -> str:
 
 def run(asked: argparse.Namespace) -> Answer:
     need_torch()
-    from oracle.executor.run import PlanRun
+    from oracle.ask.recovered import recovered
+    from oracle.executor.plan_run import PlanRun
     from oracle.executor.run import run as execute
+    from oracle.models.model import model
     from oracle.show.provenance import stamped
+    from oracle.show.recovery import recovery
+    from oracle.spec.catalogue import system
     from oracle.spec.units import show
 
     need_runnable(asked.model, asked.plan, asked.batch)
     data = reading.asked_data(asked)
     if data and asked.replay:
         raise refusal("options", "--replay sends messages alone, and reads nothing", "one of them")
+    kept = checkpointing.asked_checkpoints(asked)
     jobs = [
         PlanRun(asked.model, plan, asked.batch, asked.steps, asked.warm_up, asked.optimizer,
-            asked.precision, stages(asked, plan), data=data)
+            asked.precision, stages(asked, plan), data=data, **kept)
         for plan in asked.plan
     ]  # fmt: skip
     outcome, found = execute(jobs, Path(asked.output), replay=asked.replay, **launched(asked))
+    where = system(asked.system) if asked.system and kept else None
+    foreseen = [recovered(one, model(asked.model), where) for one in found]
     lines = [
         f"{one.plan}: {show(one.seconds, 's')} an iteration (± {one.spread:.0%} over "
         f"{len(one.each)} steps), {show(one.memory, 'B')} at most{read(one)}"
         for one in found
     ]
+    lines += [line for one, said in zip(found, foreseen, strict=True)
+              for line in recovery(one.recovery, said)]  # fmt: skip
     answer = ended(outcome, f"wrote {asked.output}")
     rows = [
         {"model": one.model, "plan": one.plan, "batch": one.batch, "devices": one.devices,
@@ -100,8 +113,10 @@ def run(asked: argparse.Namespace) -> Answer:
          **({"reading": one.reading["seconds"]} if one.reading else {})}
         for one in found
     ]  # fmt: skip
+    plans = [one.as_json() | ({"predicted": said} if said else {})
+             for one, said in zip(found, foreseen, strict=True)]  # fmt: skip
     return formatted(
         asked, lambda: "\n".join(lines),
-        lambda: stamped({"plans": [one.as_json() for one in found]}), lambda: rows,
+        lambda: stamped({"plans": plans}), lambda: rows,
         answer.code, answer.note,
     )  # fmt: skip

@@ -2,7 +2,7 @@
 
 oracle schema                list what there is
 oracle schema recommend      of what `oracle recommend --json` prints
-oracle schema systems        of a system file; also models, devices, datasets
+oracle schema systems        of a system file; also models, devices, datasets, …
 """
 
 from __future__ import annotations

@@ -1,10 +1,10 @@
-"""List, show and check model, system, software, device and data set files.
+"""List, show and check model, system, software, device, data set and workflow files.
 
-oracle specs list [models|systems|software|devices|datasets]
+oracle specs list [models|systems|software|devices|datasets|workflows]
 oracle specs show NAME
 oracle specs basis [SYSTEM...]     what of a system is measured, and what the rest stands on
 oracle specs check FILE...
-oracle specs schema models|systems|software|devices|datasets      JSON Schema, for editors
+oracle specs schema models|systems|software|devices|datasets|workflows     JSON Schema, for editors
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from oracle.commands.parser import Answer, as_json, formatted
 from oracle.spec.document import SpecError, refusal, suggest
 
 FAULT = ("code", "what", "line", "column", "hint")
-FOLDERS = ("models", "systems", "devices", "datasets", "software")
+FOLDERS = ("models", "systems", "devices", "datasets", "software", "workflows")
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:
@@ -144,6 +144,7 @@ def schema(asked: argparse.Namespace) -> Answer:
 def schema_of(kind: str) -> dict[str, Any]:
     """The JSON Schema of a kind of spec file."""
     from oracle.models.build import Network
+    from oracle.run.workflow import Workflow
     from oracle.spec.dataset import Dataset
     from oracle.spec.device import Device
     from oracle.spec.json_schema import json_schema
@@ -151,7 +152,7 @@ def schema_of(kind: str) -> dict[str, Any]:
     from oracle.spec.system import System
 
     kinds = {"models": Network, "systems": System, "devices": Device, "datasets": Dataset,
-             "software": Software}  # fmt: skip
+             "software": Software, "workflows": Workflow}  # fmt: skip
     return json_schema(kinds[kind], f"oracle {kind}")
 
 
@@ -164,6 +165,8 @@ def kind_of(name: str) -> str:
             return folder
     node, _, _ = document(name, "models")
     fields = set(node.entries)
+    if "search" in fields:
+        return "workflows"
     if fields & {"layers", "transformer", "input"}:
         return "models"
     if fields & {"levels", "collectives"}:
@@ -178,6 +181,7 @@ def kind_of(name: str) -> str:
 def opened(kind: str, name: str) -> object:
     from oracle.models.model import model as load_model
     from oracle.plan.launchable import software
+    from oracle.run.workflow import workflow
     from oracle.spec import catalogue
 
     read: dict[str, Any] = {
@@ -186,6 +190,7 @@ def opened(kind: str, name: str) -> object:
         "devices": catalogue.device,
         "datasets": catalogue.dataset,
         "software": software,
+        "workflows": workflow,
     }
     return read[kind](name)
 

@@ -4,6 +4,7 @@ Only this room imports torch (and `readers/importers/torch.py`), and only inside
 processes that it starts: the process that supervises them never does.
 
 question                                         what results are of, and what differs
+plan_run timed_steps                             one plan to run, and steps of it
 run launch rank heartbeat world faults records   starting ranks, watching them, their results
 collectives profile measured                     what is measured: exchanges, rows, whole plans
 machine hardware disk                            what a machine has and does, in two minutes
@@ -15,4 +16,5 @@ forward row_timer operators                      the forward pass of one device,
 local_model graph cuts parts weights             the model's layers, cut as the plan cuts them
 supported                                        what it can run
 loading/                                         samples, read for real
+checkpointing/                                   checkpoints, failures and restarts, for real
 """

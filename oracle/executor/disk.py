@@ -1,4 +1,4 @@
-"""Seconds to read a file back from a disk: one made for it, pushed out of memory, and removed."""
+"""Bytes a second of a disk: a file is written, pushed out of memory, read back, and removed."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 PIECE = 2**23  # bytes of one reading
+SYNCED = 8 * PIECE  # bytes after which they are waited for: a checkpoint is not one piece either
 LARGEST = 2**30  # of the file
 SPARE = 4  # of what is free on the disk, at most a part
 RAM = ("tmpfs", "ramfs")
@@ -29,30 +30,34 @@ def kind_of(folder: Path, mounts: str) -> str:
     return kind
 
 
-def read_rate(
+def rates(
     folder: Path, seconds: float, clock: Callable[[], float] = time.perf_counter
-) -> tuple[float, int]:
-    """(bytes a second, bytes of the file), after at most so many seconds of writing and reading.
+) -> tuple[float, float, int]:
+    """(bytes read a second, written, bytes of the file), in at most so many seconds for both.
 
-    The file's pages are dropped before it is read; a hypervisor's cache cannot be.
+    What is written counts when it is on the disk. The file's pages are dropped
+    before it is read; a hypervisor's cache cannot be.
     """
     status = os.statvfs(folder)
     most = min(LARGEST, status.f_bavail * status.f_frsize // SPARE)
     if most < PIECE:
-        return 0.0, 0
+        return 0.0, 0.0, 0
     piece = os.urandom(PIECE)  # nothing that a disk could write shorter
     handle, name = tempfile.mkstemp(prefix=".oracle-disk-", dir=folder)
     try:
         written, began = 0, clock()
         while written + PIECE <= most and clock() - began < 0.5 * seconds:
             written += os.write(handle, piece)
-            os.fsync(handle)
+            if written % SYNCED == 0:
+                os.fsync(handle)
+        os.fsync(handle)
+        writing = written / max(clock() - began, 1e-9)
         os.posix_fadvise(handle, 0, 0, os.POSIX_FADV_DONTNEED)
         os.lseek(handle, 0, os.SEEK_SET)
         began, found = clock(), 0
         while clock() - began < 0.5 * seconds and (got := len(os.read(handle, PIECE))):
             found += got
-        return found / max(clock() - began, 1e-9), written
+        return found / max(clock() - began, 1e-9), writing, written
     finally:
         os.close(handle)
         os.unlink(name)

@@ -161,23 +161,23 @@ def _wait(rank: Rank) -> None:
 
 def _disk(rank: Rank, folder: str, seconds: float) -> None:
     """One rank of every host reads, all hosts at once."""
-    from oracle.executor.disk import RAM, kind_of, read_rate
+    from oracle.executor.disk import RAM, kind_of, rates
 
     if rank.finished("disk"):
         return
-    rank.say("reading a file back from disk")
+    rank.say("writing a file to disk and reading it back")
     rank.enter("measure", "disk")
     kind = kind_of(Path(folder).absolute(), said(Path("/proc/mounts")))
     first = rank.hosts.index(rank.hosts[rank.rank]) == rank.rank
-    rate, nbytes, why = 0.0, 0, "its folder lies in memory" if kind in RAM else ""
+    rate, writing, nbytes, why = 0.0, 0.0, 0, "its folder lies in memory" if kind in RAM else ""
     if first and not why:
         try:
-            rate, nbytes = read_rate(Path(folder), seconds)
+            rate, writing, nbytes = rates(Path(folder), seconds)
             why = "" if nbytes else "the disk is full"
         except OSError as error:
             why = error.strerror or "it cannot be written to"
     rank.agree(0)
-    rank.record("disk", rate=rate, bytes=nbytes, why=why, file_system=kind)
+    rank.record("disk", rate=rate, written=writing, bytes=nbytes, why=why, file_system=kind)
 
 
 def _kernels(rank: Rank, arguments: Mapping[str, Any], mine: Mapping[str, Any],

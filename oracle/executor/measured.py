@@ -5,11 +5,12 @@ from __future__ import annotations
 import json
 import statistics
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass, field, fields
+from dataclasses import asdict, dataclass, field, fields, replace
 from pathlib import Path
 from typing import Any
 
 from oracle.executor import records
+from oracle.executor.checkpointing.summary import Recovery, summary
 from oracle.spec.document import refusal
 from oracle.spec.files import LOG, read_json
 
@@ -49,6 +50,7 @@ class Measurement:
     complete: bool = True
     question: dict[str, Any] = field(default_factory=dict)  # that it answers; empty of old files
     reading: dict[str, Any] = field(default_factory=dict)  # how samples were read; empty: none were
+    recovery: Recovery | None = None  # checkpoints that were kept, failures
 
     @property
     def spread(self) -> float:
@@ -79,6 +81,7 @@ class Measurement:
             "exchange": exchange,
             "memory": {"total": self.memory},
             **({"reading": self.reading} if self.reading else {}),
+            **(self.recovery.as_json() if self.recovery else {}),
             "measured": {
                 "model": self.model,
                 "batch": self.batch,
@@ -109,6 +112,7 @@ class Measurement:
             entry["memory"]["total"], tuple(own["ranks"]), own["options"], own["environment"],
             tuple((a, b) for a, b in own["stages"]), own["complete"],
             dict(own.get("question", {})), dict(entry.get("reading", {})),
+            Recovery.from_json(entry),
         )  # fmt: skip
 
 
@@ -181,7 +185,9 @@ def read(path: Path) -> list[Measurement]:
         raise refusal(str(path), what, hint, "E130") from None
 
 
-def join(parts: Path, size: int, complete: bool) -> Iterator[Measurement]:
+def join(
+    parts: Path, size: int, complete: bool, again: Sequence[Mapping[str, Any]] = ()
+) -> Iterator[Measurement]:
     """Measurements from the ranks' files: runs of which all ranks finished at least one step."""
     found = records.of_all_ranks(parts, size)
     runs = [key for key in found if key.endswith("/plan")]
@@ -191,7 +197,9 @@ def join(parts: Path, size: int, complete: bool) -> Iterator[Measurement]:
         mine = [i for i, record in enumerate(about) if record["takes_part"]]
         steps = [of for k, of in found.items() if k.startswith(f"{run}/step ")]
         if steps:
-            yield _one(about, [[of[i] for i in mine] for of in steps], mine, complete)
+            one = _one(about, [[of[i] for i in mine] for of in steps], mine, complete)
+            kept = about[0]["question"].get("checkpoint")
+            yield replace(one, recovery=summary(parts, size, run, kept, again)) if kept else one
 
 
 def _one(

@@ -16,8 +16,10 @@ from typing import TYPE_CHECKING, Any
 
 from oracle.executor import records
 from oracle.executor.launch import TIMEOUT, Host, Outcome, Say, launch, silent
+from oracle.executor.plan_run import DTYPES, PlanRun
 from oracle.executor.question import digest, same
-from oracle.executor.run import DTYPES, PlanRun, enough, environment, refuse, same_machine
+from oracle.executor.run import enough, refuse
+from oracle.executor.timed_steps import environment, same_machine
 from oracle.executor.world import recognise
 from oracle.kernels.profile import signature
 from oracle.kernels.profile.file import MARK

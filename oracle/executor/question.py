@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import re
 from collections.abc import Iterable, Mapping, Sequence
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
@@ -14,6 +15,8 @@ from oracle.models.model import model
 from oracle.spec.document import refusal
 
 Question = dict[str, Any]
+# keys of what a plan's ranks record after they have said the question
+_OF_A_PLAN = re.compile(r"/(step|again|begin|checkpoint|dies|end) \d+")
 AGAIN = "name another file with -o, or delete this folder to measure anew"
 
 
@@ -74,5 +77,5 @@ def _left(parts: Path) -> Iterable[Mapping[str, Any]]:
     """The records that open a plan, or that no version of ours writes without its question."""
     for path in sorted(parts.glob("rank-*.jsonl")):
         for record in records.lines(path):
-            if "question" in record or "/step " not in str(record.get("key")):
+            if "question" in record or not _OF_A_PLAN.search(str(record.get("key"))):
                 yield record

@@ -5,7 +5,12 @@ evaluation    what evaluating on the way takes
 power         how hard devices work: what share of the power between idle and busy they draw
 costs         device-hours, money, energy, carbon
 target        seconds until a target is met, or so many tokens are trained
+workflow      many trainings as a spec says them: a search, an ensemble, transfer
+searches/     the stages of each kind of search
+waves         seconds until many trials have run, several at once
+sharing       what of a machine is left for one training of several
 goodput       failures, restarts and checkpoints: the share of time that is progress
+interrupted   seconds of a training in which these very failures come
 checkpoints   bytes of a training's state, and the seconds that saving and loading it takes
 failures      what all of that makes of the hours of a training under a plan
 """

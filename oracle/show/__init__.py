@@ -7,8 +7,10 @@ run_fit         what logs of runs told
 manual          a strategy's equations, what an error code means
 bibliography    the works that a source names
 rates           what is trained in a second
+recovery        checkpoints and failures of a real training
 choose          which machine, how many devices: the answer, the frontier, what would change it
 training        how long a whole training takes, until what
+workflow        many trainings: how many at once, how large each, and as a table
 terminal        width, colour and characters of the terminal at hand
 contract        what every answer looks like as JSON
 provenance      what an answer was made from

@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from oracle.ask.compare import Comparison
+from oracle.show.recovery import recovery
 from oracle.spec.units import show
 
 
@@ -25,4 +26,5 @@ def comparison_text(found: Comparison) -> str:
         for name, pair in found.compared(i).items():
             lines.append(f"  {name:<36} {show(pair['predicted'], 's'):>10} "
                          f"{show(pair['measured'], 's'):>10}")  # fmt: skip
+        lines += recovery(*found.recoveries[i]) if found.recoveries else []
     return "\n".join(lines)

@@ -148,6 +148,27 @@ ROOFED = record({
     "intensity": record({roof: maybe(NUMBER) for roof in ("memory", "network", "storage")}),
     "roofs": record(BY_ROOF), "binds": {"enum": [*BY_ROOF]}, "share": NUMBER, "attained": NUMBER,
 })  # fmt: skip
+STAGE = record({
+    "stage": TEXT, "times": COUNT, "trials": COUNT, "share": NUMBER, "at_once": COUNT,
+    "waves": COUNT, "devices": COUNT, "nodes": NUMBER, "plan": TEXT, "batch": COUNT,
+    "trial_seconds": SECONDS, "seconds": SECONDS,
+})  # fmt: skip
+CAMPAIGN = record({
+    "model": TEXT, "system": TEXT, "search": {"type": "object", "required": ["kind"]},
+    "trials": maybe(COUNT), "nodes": COUNT, "devices": COUNT, "feasible": YES,
+    **{name: maybe(NUMBER) for name in
+       ("seconds", "low", "high", "at_once", "nodes_each", "idle_nodes", "busy", "device_hours",
+        "money", "energy", "carbon", "one_node", "speedup", "spread")},
+    "unknown": listed(TEXT), "training": maybe(record(TRAINING)), "stages": listed(STAGE),
+    "tried": listed(record({"devices": COUNT, "at_once": COUNT, "seconds": SECONDS})),
+})  # fmt: skip
+COMBINED = record({
+    "nodes": COUNT, "status": {"enum": ["ok", "infeasible"]}, "plan": maybe(TEXT),
+    **{name: maybe(NUMBER) for name in
+       ("seconds", "at_once", "devices_each", "data", "model", "batch", "search_speedup",
+        "data_speedup", "model_speedup", "product", "honest", "overstated", "waves_loss",
+        "epochs_loss", "steps_loss")},
+})  # fmt: skip
 ANSWERS: dict[str, Schema] = {
     "recommend": record({
         **ESTIMATE, "tried": COUNT,
@@ -179,6 +200,8 @@ ANSWERS: dict[str, Schema] = {
         "changes": listed(record({"cause": TEXT, "system": TEXT, "factor": NUMBER,
                                   "value": maybe(NUMBER), "winner": TEXT}))}),
     "sweep": record({**MADE_BY, **FROM, "options": SET, "rows": listed(record(ROW))}),
+    "workflow": record({**MADE_BY, **FROM, "options": SET, "campaigns": listed(CAMPAIGN)},
+                       {"table": listed(COMBINED)}),
     "calibrate": record({
         **MADE_BY, **FROM, "system": TEXT,
         "readings": listed(record({"path": TEXT, "format": TEXT, "samples": COUNT,
@@ -234,7 +257,10 @@ ANSWERS: dict[str, Schema] = {
             "plan": TEXT, "batch": COUNT, "predicted": SECONDS, "measured": SECONDS,
             "low": SECONDS, "high": SECONDS, "accuracy": NUMBER, "covered": YES, "spread": NUMBER,
             "parts": named(record({"predicted": SECONDS, "measured": SECONDS})),
-            "memory": record({"predicted": BYTES, "measured": BYTES})}))}),
+            "memory": record({"predicted": BYTES, "measured": BYTES})},
+            {"recovery": record({
+                "checkpoints": {"type": "object"}, "failures": listed({"type": "object"}),
+                "goodput": named(NUMBER), "predicted": {"type": "object"}})}))}),
     "job": record({
         **MADE_BY, "framework": TEXT, "software": TEXT, "plan": TEXT, "batch": COUNT,
         "devices": COUNT, "precision": TEXT, "optimizer": TEXT,

@@ -17,7 +17,7 @@ KINDS = ("model", "dataset", "system", "device", "collectives", "software", "pro
 OPTIONS = ("dataset", "max-memory", "precision", "optimizer", "ideal", "gamma", "algorithm",
            "profile", "software", "any", "reading", "shuffle", "epochs", "grow", "objective",
            "risk", "fastest", "top", "only", "without", "batch", "batch-per-device", "devices",
-           "plan")  # fmt: skip
+           "plan", "nodes", "search", "trials", "max-batch", "spread")  # fmt: skip
 KEPT_AS = {"any": "any_plan"}  # where an option is kept under another name than its own
 
 

@@ -66,8 +66,11 @@ class Data:
 class SampleReader:
     """Reads the samples of a rank, step by step, into the batch that the trainer cuts."""
 
-    def __init__(self, rank: Rank, data: Data, local: LocalModel, x: Tensor, seed: int) -> None:
+    def __init__(
+        self, rank: Rank, data: Data, local: LocalModel, x: Tensor, seed: int, before: int = 0
+    ) -> None:
         self.rank, self.data, self.local, self.x = rank, data, local, x
+        self.before = before  # batches that the training had before a checkpoint it goes on from
         self.mesh, self.seed = local.mesh, seed
         self.shape = tuple(x.shape[1:])
         self.slabs = data.mode == "spatial" and self.mesh.degree("spatial") > 1
@@ -122,7 +125,7 @@ class SampleReader:
         rank.agree(0)
         self.staging = time.perf_counter() - began
         if self.reads:
-            self.loader = Loader(self.fetch, self.batch, data.threads, data.prefetch)
+            self.loader = Loader(self.fetch, self._next, data.threads, data.prefetch)
 
     def _told(self, sample: int) -> None:
         if sample % 64 == 0:
@@ -148,6 +151,9 @@ class SampleReader:
             store.meet([(host, int(port)) for host, port in peers])
 
     # --- which samples -------------------------------------------------------------------
+
+    def _next(self, number: int) -> list[int]:
+        return self.batch(self.before + number)
 
     def batch(self, step: int) -> list[int]:
         """The samples of this rank in a step: another order each epoch, the same on every rank."""

@@ -126,6 +126,19 @@ class Throttle:
         if limits is not None and limits.write:
             until(self.clock.reserve(self._slot(WRITE), nbytes / limits.write))
 
+    def writing(self, nbytes: float) -> float:
+        """The moment at which so many bytes are written: to shared files, else to own disks."""
+        if self.played is None:
+            return 0.0
+        shared, local = self.played.shared, self.played.local
+        if shared is None:
+            rate = local.write if local else None
+            return self.clock.reserve(self._slot(WRITE), nbytes / rate) if rate else 0.0
+        done = self.clock.reserve(ALL, nbytes / (shared.write or shared.bandwidth))
+        if shared.per_node:
+            done = max(done, self.clock.reserve(self._slot(NODE), nbytes / shared.per_node))
+        return done
+
     def sent(self, nbytes: float, messages: int = 1) -> None:
         """Bytes out of the node."""
         if self.played is not None and self.played.ports:

@@ -1,0 +1,107 @@
+"""Many trainings on N nodes, a search, an ensemble or transfer: how many at once, how large each.
+
+oracle workflow resnet50 abci --nodes 128 --trials 272 --epochs 90 --max-batch 4096
+oracle workflow resnet50 abci --nodes 128 --search genetic --trials 272 --epochs 90 --max-batch 4096
+oracle workflow resnet50 abci --nodes 64 --search halving,regroup=true --trials 256 --to-target
+oracle workflow resnet50 abci --nodes 16 --search ensemble --trials 5
+oracle workflow gpt2 dgx-a100 --nodes 32 --search transfer,share=0.1 --trials 12 --tokens 10B \\
+    --max-batch 512
+oracle workflow my-hpo.yaml abci --nodes 2..1024 --table      as a product of factors, and as it is
+"""
+
+from __future__ import annotations
+
+import argparse
+from typing import Any
+
+from oracle.commands.arguments import (
+    length_arguments,
+    per_trial,
+    prediction_arguments,
+    result_arguments,
+    running,
+    whole,
+)
+from oracle.commands.parser import Answer, formatted
+
+BRIEF = ("nodes", "at_once", "data", "model", "batch", "search_speedup", "data_speedup",
+         "model_speedup", "product", "honest", "overstated", "seconds")  # fmt: skip
+# of the question, what a workflow's file says too
+SAID = ("search", "trials", "epochs", "tokens", "steps", "to_target", "batch", "max_batch", "plan",
+        "spread", "dataset", "precision", "optimizer", "software")  # fmt: skip
+MORE = ("ideal", "max_memory", "gamma", "algorithm", "profile", "any_plan", "reading", "shuffle")
+
+
+def arguments(parser: argparse.ArgumentParser) -> None:
+    question(parser)
+    parser.add_argument("--table", action="store_true",
+                        help="of speed-ups: each factor, their product, what is true")  # fmt: skip
+    result_arguments(parser)
+
+
+def question(parser: argparse.ArgumentParser) -> None:
+    """What is asked, whatever the answer is to look like."""
+    prediction_arguments(parser)
+    for action in parser._actions:
+        if action.dest == "model":
+            action.help = "a model, or a workflow's file"
+    parser.add_argument("--nodes", required=True, metavar="RANGE", help="e.g. 128, or 2..2048")
+    parser.add_argument("--search", metavar="S", help="random, grid, halving, genetic, ensemble or "
+                        "transfer; with settings, `halving,eta=4`")  # fmt: skip
+    parser.add_argument("--trials", type=whole, metavar="R",
+                        help="in all; members of an ensemble, children of a parent")  # fmt: skip
+    length_arguments(parser)
+    size = parser.add_mutually_exclusive_group()
+    size.add_argument("--max-batch", type=whole, metavar="B", help="largest worth having")
+    size.add_argument("--batch", type=whole, metavar="B", help="of every trial")
+    parser.add_argument("--plan", metavar="PLAN", help="of every trial; the fastest if not said")
+    parser.add_argument("--spread", type=per_trial, metavar="V",
+                        help="of trials' times, 1σ by their mean")  # fmt: skip
+
+
+def run(asked: argparse.Namespace) -> Answer:
+    from oracle.ask.combined import combined
+    from oracle.ask.sweep import numbers
+    from oracle.ask.trials import opened
+    from oracle.ask.workflow import campaign
+    from oracle.show.provenance import resolved, stamped
+    from oracle.show.workflow import campaign_text, combined_text
+    from oracle.spec.catalogue import noted, system
+    from oracle.spec.document import refusal
+
+    nodes = numbers(asked.nodes)
+    if not nodes:
+        raise refusal("workflow", "no number of nodes is said", "--nodes 128, or --nodes 2..2048")
+    if asked.table and len(nodes) == 1:
+        nodes = numbers(f"1..{nodes[0]}") + nodes
+    said = {name: getattr(asked, name) for name in SAID}
+    with noted() as read:
+        trials = opened(asked.model, running(asked, system(asked.system)), said, nodes,
+                        grow=asked.grow,
+                        **{name: getattr(asked, name) for name in MORE})  # fmt: skip
+    if asked.table or len(nodes) > 1:
+        table = combined(trials, tuple(dict.fromkeys(nodes)))
+        each, rows = [one.campaign for one in table.lines], table.rows()
+        code = 0 if any(one.parts for one in each) else 1
+    else:
+        table, each = None, [campaign(trials, nodes[0])]
+        rows, code = each[0].rows(), 0 if each[0].parts else 1
+
+    def data() -> dict[str, Any]:
+        body: dict[str, Any] = {"campaigns": [one.to_dict() for one in each]}
+        if table is not None:
+            body["table"] = rows
+        sources = list(dict.fromkeys(read))
+        return {**stamped(body, sources), "options": resolved(usual_of(trials), asked)}
+
+    return formatted(
+        asked, lambda: combined_text(table) if table else campaign_text(each[0]), data,
+        lambda: rows, code, brief=BRIEF if table else None,
+    )  # fmt: skip
+
+
+def usual_of(trials: Any) -> dict[str, Any]:
+    """What the model makes of options that nobody said."""
+    options, data = trials.options, trials.model.dataset
+    return {"precision": options.precision, "optimizer": options.optimizer,
+            "software": options.software.label, "dataset": data.name if data else None}  # fmt: skip

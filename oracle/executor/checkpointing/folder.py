@@ -1,0 +1,226 @@
+"""Checkpoints in a folder: each whole and checked, or not there.
+
+    FOLDER/step-00000005/rank-00000.state        bytes of weights and optimizer state
+                         rank-00000.json         which they are, where, and the checksum of each
+                         manifest.json           the question that they belong to; written last
+
+All is written in `step-00000005.partial` and gets its name when every file of it is on disk, so a
+failure while one is written leaves the one before. Links are not followed, and nothing but files of
+these names is ever removed.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import shutil
+import zlib
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+from oracle.executor.loading.throttle import Throttle, until
+from oracle.executor.question import digest
+from oracle.executor.records import write_whole
+from oracle.spec.document import SpecError, refusal
+from oracle.spec.files import LOG, opened, read_json
+from oracle.storage.file_system import OPERATIONS
+
+SCHEMA = 1
+MANIFEST = "manifest.json"
+_STEP = re.compile(r"step-([0-9]{8,})(\.partial)?")
+_OURS = re.compile(r"rank-[0-9]{5,}\.(state|json)|manifest\.json|\..*\.[0-9a-f]{8}")
+
+
+class Damaged(Exception):
+    """A checkpoint that is not what was written."""
+
+
+@dataclass(frozen=True)
+class Section:
+    """Where a part of a tensor lies: elements begin to end of what is kept of it, in a file."""
+
+    op: int
+    name: str
+    kept: str  # intervals of the whole tensor, by axis
+    kind: str  # weights, or which slot of the optimizer
+    begin: int
+    end: int
+    at: int = 0  # in its file
+    nbytes: int = 0
+    checksum: int = 0
+
+    @property
+    def key(self) -> tuple[int, str, str, str]:
+        return self.op, self.name, self.kept, self.kind
+
+
+def place(folder: Path, step: int, partial: bool = False) -> Path:
+    return folder / f"step-{step:08d}{'.partial' * partial}"
+
+
+def steps(folder: Path) -> list[int]:
+    """Steps of the checkpoints that were written to their end, the newest first."""
+    with os.scandir(folder) as listed:
+        found = [_STEP.fullmatch(each.name) for each in listed
+                 if each.is_dir(follow_symlinks=False)]  # fmt: skip
+    return sorted((int(each[1]) for each in found if each and not each[2]), reverse=True)
+
+
+def clear(folder: Path) -> None:
+    """Remove what a failure left half-written."""
+    for each in os.listdir(folder):
+        name = _STEP.fullmatch(each)
+        if name and name[2]:
+            remove(folder / each)
+
+
+def remove(checkpoint: Path) -> None:
+    """Remove a checkpoint, unless something else lies in its folder."""
+    if checkpoint.is_symlink():
+        raise refusal(str(checkpoint), "this is a symbolic link", "remove it", "E100")
+    if all(map(_OURS.fullmatch, os.listdir(checkpoint))):
+        # half-gone it must not look whole
+        (checkpoint / MANIFEST).unlink(missing_ok=True)
+        shutil.rmtree(checkpoint)
+
+
+class StateFile:
+    """A file of state that is being written by one rank."""
+
+    def __init__(self, folder: Path, step: int, rank: int, throttle: Throttle) -> None:
+        self.folder, self.rank = place(folder, step, partial=True), rank
+        self.throttle, self.due = throttle, 0.0
+        self.folder.mkdir(exist_ok=True)
+        if self.folder.is_symlink():
+            raise refusal(str(self.folder), "this is a symbolic link", "remove it", "E100")
+        flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
+        throttle.named(OPERATIONS["files"])
+        self._file = os.open(self.folder / f"rank-{rank:05d}.state", flags, 0o644)
+        self.sections: list[Section] = []
+        self.random: dict[str, str] = {}  # of each rank, the state of its random numbers
+        self.end = 0
+
+    def add(self, one: Section, content: memoryview) -> None:
+        self.due = max(self.due, self.throttle.writing(len(content)))
+        checksum, left = zlib.crc32(content), content
+        while left:
+            left = left[os.write(self._file, left) :]
+        placed = asdict(one) | {"at": self.end, "nbytes": len(content), "checksum": checksum}
+        self.sections.append(Section(**placed))
+        self.end += len(content)
+
+    def finish(self) -> None:
+        """On disk, and then said to be: the index tells others that the file is whole."""
+        os.fsync(self._file)
+        os.close(self._file)
+        until(self.due)
+        about = {"sections": [asdict(one) for one in self.sections], "random": self.random}
+        index = self.folder / f"rank-{self.rank:05d}.json"
+        write_whole(index, json.dumps(_sealed(about)))
+
+
+def whole(folder: Path, step: int, files: int) -> bool:
+    """Have so many ranks written theirs to the end?"""
+    return len(list(place(folder, step, partial=True).glob("rank-*.json"))) == files
+
+
+def commit(folder: Path, step: int, about: Mapping[str, Any], keep: int) -> None:
+    """Give a checkpoint its name, once all files of it are on disk; remove the oldest."""
+    there, final = place(folder, step, partial=True), place(folder, step)
+    files = {each.name: each.stat().st_size for each in sorted(there.glob("rank-*.state"))}
+    said = {"schema": SCHEMA, "step": step, **about, "files": files}
+    write_whole(there / MANIFEST, json.dumps(_sealed(said), indent=1))
+    if final.exists():  # of a training that went on from an earlier one
+        remove(final)
+    there.rename(final)
+    handle = os.open(folder, os.O_RDONLY)
+    try:
+        os.fsync(handle)
+    finally:
+        os.close(handle)
+    for old in steps(folder)[keep:]:
+        remove(place(folder, old))
+
+
+def manifest(folder: Path, step: int) -> dict[str, Any]:
+    """What a checkpoint says of itself, all of its files there and as long as they were."""
+    there = place(folder, step)
+    said = _unsealed(there / MANIFEST)
+    if said.get("schema") != SCHEMA or said.get("step") != step:
+        raise Damaged(f"{there.name}: its manifest is of another checkpoint")
+    for name, size in said["files"].items():
+        try:
+            found = os.lstat(there / name).st_size
+        except OSError:
+            raise Damaged(f"{there.name}: {name} is gone") from None
+        if found != size:
+            raise Damaged(f"{there.name}: {name} has {found} bytes of {size}")
+    return said
+
+
+def _sealed(said: Mapping[str, Any]) -> dict[str, Any]:
+    return {"sha256": digest(said), **said}
+
+
+def _unsealed(path: Path) -> dict[str, Any]:
+    try:
+        said = read_json(path, "checkpoint", LOG, links=False)
+        seal = said.pop("sha256")
+    except (SpecError, AttributeError, KeyError, TypeError):
+        raise Damaged(f"{path.parent.name}: {path.name} cannot be read") from None
+    if digest(said) != seal:
+        raise Damaged(f"{path.parent.name}: {path.name} is not what was written")
+    return dict(said)
+
+
+class SavedState:
+    """A checkpoint that is read back, section by section."""
+
+    def __init__(self, folder: Path, step: int) -> None:
+        self.step, self.manifest = step, manifest(folder, step)
+        self.place, self.read = place(folder, step), 0
+        self.random: dict[str, str] = {}
+        self.sections: dict[tuple[int, str, str, str], list[tuple[str, Section]]] = {}
+        for name in self.manifest["files"]:
+            index = _unsealed(self.place / name.replace(".state", ".json"))
+            self.random |= index["random"]
+            for each in (Section(**one) for one in index["sections"]):
+                self.sections.setdefault(each.key, []).append((name, each))
+
+    def overlapping(self, one: Section) -> Sequence[tuple[Section, bytes]]:
+        """The sections that hold these elements, read and checked; all of them are there."""
+        among = self.sections.get(one.key, ())
+        found = [each for each in among if each[1].begin < one.end and one.begin < each[1].end]
+        held = sum(min(one.end, each.end) - max(one.begin, each.begin) for _, each in found)
+        if held != one.end - one.begin:
+            raise Damaged(f"{self.place.name}: {one.name} of operation {one.op} is not whole")
+        return [(each, self._content(name, each)) for name, each in found]
+
+    def _content(self, name: str, one: Section) -> bytes:
+        try:
+            with opened(self.place / name, "checkpoint", 2**63 - 1, links=False) as file:
+                file.seek(one.at)
+                content = file.read(one.nbytes)
+        except (OSError, SpecError):
+            raise Damaged(f"{self.place.name}: {name} cannot be read") from None
+        self.read += len(content)
+        if zlib.crc32(content) != one.checksum:
+            raise Damaged(f"{self.place.name}: {name} is not what was written")
+        return content
+
+
+def newest(folder: Path) -> tuple[dict[str, Any] | None, list[str]]:
+    """The manifest of the newest checkpoint that can be read, and why newer ones cannot."""
+    passed: list[str] = []
+    for step in steps(folder) if folder.is_dir() else ():
+        try:
+            return manifest(folder, step), passed
+        except Damaged as why:
+            passed.append(str(why))
+    return None, passed
+
+
+__all__ = ["Damaged", "SavedState", "Section", "StateFile", "commit", "manifest", "newest"]

@@ -1,0 +1,95 @@
+"""Ranks that are started again after a failure, and when it was noticed."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from oracle.executor import records
+from oracle.executor.checkpointing import folder as checkpoints
+from oracle.executor.checkpointing.keeping import Keeping, refuse_failures, refuse_folder
+from oracle.executor.faults import RankFault
+from oracle.executor.launch import FAILED, Outcome, Say
+from oracle.executor.plan_run import DTYPES, PlanRun
+from oracle.executor.question import Question, differences
+from oracle.models.model import model
+from oracle.spec.document import refusal
+from oracle.spec.options import SLOTS
+
+WIDTHS = {"float32": 4, "float64": 8, "bfloat16": 2, "float16": 2}
+Start = Callable[[int, Sequence[Mapping[str, Any]]], Outcome]
+
+
+def started_again(
+    start: Start, fail: Sequence[Mapping[str, Any]], parts: Path, say: Say
+) -> tuple[Outcome, list[dict[str, Any]]]:
+    """Start ranks, again after each planted failure; the last outcome, and all failures."""
+    left = sorted((dict(one) for one in fail), key=lambda one: int(one["step"]))
+    failures: list[dict[str, Any]] = []
+    while True:
+        outcome = start(len(failures), left)
+        fault = outcome.fault
+        due = _planted(left, fault)
+        if outcome.code != FAILED or fault is None or due is None:
+            return outcome, failures
+        attempt = max(int(each.name.rpartition("-")[2]) for each in parts.glob("attempt-*"))
+        failures.append(due | {"noticed": fault.when, "ended": time.time(), "attempt": attempt})
+        left.remove(due)
+        say(f"rank {fault.rank} died at {fault.where}, as was asked; all ranks start again")
+
+
+def _planted(left: Sequence[dict[str, Any]], fault: RankFault | None) -> dict[str, Any] | None:
+    """The failure that was planted where this one came."""
+    if fault is None or fault.kind != "killed":
+        return None
+    return next((one for one in left if one["rank"] == fault.rank), None)
+
+
+def state_bytes(parameters: float, precision: str, optimizer: str) -> float:
+    """Bytes of weights and optimizer state as the executor keeps them, each element once."""
+    return parameters * WIDTHS[DTYPES[precision]] * (1 + SLOTS[optimizer])
+
+
+def refuse_checkpoints(
+    jobs: Sequence[PlanRun], asked: Sequence[Question], ranks: int, backend: str, parts: Path,
+    joined: bool,
+) -> None:  # fmt: skip
+    """Raise, before a rank starts, for checkpoints that cannot be kept or gone on from."""
+    for job in jobs:
+        refuse_failures(job.fail, job.checkpoint, job.steps, joined)
+    kept = [job for job in jobs if job.checkpoint]
+    if not kept:
+        return
+    if len(jobs) > 1:
+        raise refusal("options", "checkpoints are kept of one plan at a time", "one --plan")
+    (job,) = kept
+    if asked[0].get("replay"):
+        raise refusal("options", "--replay trains nothing that could be kept", "one of them")
+    how = Keeping(**(job.checkpoint or {}))
+    folder = Path(how.folder)
+    each = state_bytes(model(job.model).parameters, job.precision, job.optimizer)
+    refuse_folder(folder, (how.keep + 1) * each)
+    ended = any(str(one["key"]).endswith(f"/end {job.steps}")
+                for one in records.lines(parts / "rank-00000.jsonl"))  # fmt: skip
+    _refuse_others(how, folder, job.state_question(ranks, backend), job.steps - (not ended))
+
+
+def _refuse_others(how: Keeping, folder: Path, asked: Question, last: int) -> None:
+    """Raise where the checkpoints that lie there are not those of this training."""
+    found, passed = checkpoints.newest(folder)
+    if found is None:
+        if passed:
+            hint = "another folder begins anew"
+            raise refusal(str(folder), f"no checkpoint is whole: {'; '.join(passed)}", hint)
+        return
+    if not how.resume:
+        what = f"it has a checkpoint of step {found['step']}"
+        raise refusal(str(folder), what, "--resume goes on from it; another folder begins anew")
+    if changed := differences(found["question"], asked):
+        what = f"its checkpoints are of another training: {'; '.join(changed)}"
+        raise refusal(str(folder), what, "another folder begins anew")
+    if int(found["step"]) > last:
+        what = f"its newest checkpoint is of step {found['step']}: nothing is left to train"
+        raise refusal(str(folder), what, f"--steps {found['step'] + 1} or more")

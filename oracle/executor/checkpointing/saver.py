@@ -1,0 +1,219 @@
+"""Ways to write a checkpoint: rank 0 gathers all, each rank what it keeps, or a thread of each.
+
+`async` copies what a rank keeps aside, which the training waits for, and writes the copy beside the
+training; it is safe when the last rank's is on disk. The next one waits until it is.
+"""
+
+from __future__ import annotations
+
+import json
+import threading
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import asdict
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import torch
+import torch.distributed as dist
+
+from oracle.executor.checkpointing import folder as checkpoints
+from oracle.executor.checkpointing.folder import Section, StateFile
+from oracle.executor.checkpointing.keeping import Keeping
+from oracle.executor.checkpointing.loader import random_state
+from oracle.executor.checkpointing.pieces import Piece, own
+from oracle.executor.loading.throttle import Throttle
+from oracle.executor.steps import Trainer
+
+if TYPE_CHECKING:
+    from oracle.executor.rank import Rank
+
+_LOOK = 0.005  # seconds between looks whether all ranks have written
+
+
+class Saver:
+    """Writes checkpoints of one rank's part of a training, and times them."""
+
+    def __init__(
+        self, rank: Rank, trainer: Trainer | None, keeping: Keeping, throttle: Throttle,
+        about: Mapping[str, Any],
+    ) -> None:  # fmt: skip
+        self.rank, self.trainer, self.keeping = rank, trainer, keeping
+        self.throttle, self.about = throttle, dict(about)
+        self.folder = Path(keeping.folder)
+        self.devices = int(rank.agree(float(trainer.local.mesh.size if trainer else 0)))
+        self.files = 1 if keeping.way == "rank0" else self.devices
+        self.halfway: Callable[[], None] | None = None  # called once, amid the next writing
+        self.aside: list[torch.Tensor] = []
+        self.thread: threading.Thread | None = None
+        self.going: dict[str, Any] = {}  # what the thread is writing
+        self.failed: BaseException | None = None
+
+    def save(self, step: int) -> Iterator[dict[str, Any]]:
+        """Write a checkpoint; what each that is now known to be safe took."""
+        self.rank.enter("checkpoint", self.keeping.way, step)
+        self.rank.agree(0)  # nobody's waiting for a slower rank is a checkpoint's
+        began = time.perf_counter()
+        yield from self.finish()
+        waited = time.perf_counter() - began
+        updates = self.rank.agree(float(self.trainer.steps if self.trainer else 0))
+        said = self.about | {"updates": int(updates)}
+        pieces = [*own(self.trainer)] if self.trainer else []
+        found: dict[str, Any] = {
+            "step": step, "at": time.time(), "waited": waited, "pieces": len(pieces),
+            "bytes": sum(piece.values.nbytes for piece in pieces)}  # fmt: skip
+        random = random_state(self.trainer.local.device) if self.trainer else ""
+        if self.keeping.way == "async":
+            self._copy(step, pieces, found, random, said, began)
+            return
+        if self.keeping.way == "sharded":
+            self._write(step, pieces, found, random)
+        elif self.trainer:
+            self._gather(step, pieces, found, random)
+        self.rank.agree(0)
+        wrote = time.perf_counter()
+        if self.rank.rank == 0:
+            checkpoints.commit(self.folder, step, said, self.keeping.keep)
+        self.rank.agree(0)
+        ended = time.perf_counter()
+        yield found | {
+            "commit": ended - wrote,
+            "blocking": ended - began,
+            "safe_after": ended - began,
+            "background": 0.0,
+            "safe": time.time(),
+        }
+
+    def finish(self) -> Iterator[dict[str, Any]]:
+        """Wait for what is written beside the training."""
+        if self.thread:
+            self.thread.join()
+            self.thread = None
+            if self.failed:
+                raise self.failed
+            yield self.going
+
+    # --- each rank what it keeps ---------------------------------------------------------------
+
+    def _write(
+        self, step: int, pieces: Sequence[Piece], found: dict[str, Any], random: str
+    ) -> None:
+        if not self.trainer:
+            return
+        began = time.perf_counter()
+        file = StateFile(self.folder, step, self.rank.rank, self.throttle)
+        self._fill(file, pieces, random)
+        found["write"] = time.perf_counter() - began
+        self._flush(file, found)
+
+    def _fill(self, file: StateFile, pieces: Sequence[Piece], random: str) -> None:
+        for number, piece in enumerate(pieces):
+            self._half(number, len(pieces))
+            file.add(piece.section, content(piece.values))
+        file.random[str(self.rank.rank)] = random
+
+    def _flush(self, file: StateFile, found: dict[str, Any]) -> None:
+        began = time.perf_counter()
+        file.finish()
+        found["flush"] = time.perf_counter() - began
+
+    def _half(self, number: int, count: int) -> None:
+        if threading.current_thread() is threading.main_thread():
+            self.rank.enter("checkpoint", f"piece {number + 1} of {count}")
+        if self.halfway and number >= count // 2:
+            self.halfway()
+
+    # --- rank 0 all ----------------------------------------------------------------------------
+
+    def _gather(
+        self, step: int, pieces: Sequence[Piece], found: dict[str, Any], random: str
+    ) -> None:
+        """Send what this rank keeps to rank 0; rank 0 writes as it comes."""
+        assert self.trainer
+        group, began = self.rank.control, time.perf_counter()
+        if self.rank.rank > 0:
+            about = json.dumps([random, [asdict(piece.section) for piece in pieces]]).encode()
+            dist.send(torch.tensor([len(about)]), 0, group=group)
+            dist.send(torch.frombuffer(bytearray(about), dtype=torch.uint8), 0, group=group)
+            for number, piece in enumerate(pieces):
+                self._half(number, len(pieces))
+                dist.send(flat(piece.values), 0, group=group)
+            found["gather"] = time.perf_counter() - began
+            return
+        file, gathered = StateFile(self.folder, step, 0, self.throttle), 0.0
+        self._fill(file, pieces, random)
+        for other in range(1, self.devices):
+            mark = time.perf_counter()
+            size = torch.empty(1, dtype=torch.int64)
+            dist.recv(size, other, group=group)
+            about = torch.empty(int(size.item()), dtype=torch.uint8)
+            dist.recv(about, other, group=group)
+            gathered += time.perf_counter() - mark
+            file.random[str(other)], sections = _sections(about)
+            width = self.trainer.local.dtype.itemsize
+            for one in sections:
+                mark = time.perf_counter()
+                self.rank.enter("checkpoint", f"from rank {other}")
+                values = torch.empty((one.end - one.begin) * width, dtype=torch.uint8)
+                dist.recv(values, other, group=group)
+                gathered += time.perf_counter() - mark
+                file.add(one, content(values))
+        found |= {"gather": gathered, "write": time.perf_counter() - began - gathered}
+        self._flush(file, found)
+
+    # --- a thread of each ----------------------------------------------------------------------
+
+    def _copy(
+        self, step: int, pieces: Sequence[Piece], found: dict[str, Any], random: str,
+        said: Mapping[str, Any], began: float,
+    ) -> None:  # fmt: skip
+        begun = time.perf_counter()  # what is safe later is the state of now
+        if not self.aside:
+            self.aside = [torch.empty_like(piece.values, device="cpu") for piece in pieces]
+        for copy, piece in zip(self.aside, pieces, strict=True):
+            copy.copy_(piece.values)
+        copies = [Piece(piece.section, copy)
+                  for piece, copy in zip(pieces, self.aside, strict=True)]  # fmt: skip
+        copied = time.perf_counter()
+        found |= {"copy": copied - begun, "blocking": copied - began}
+        self.going = found
+        work = threading.Thread(
+            target=self._beside, args=(step, copies, found, random, said, begun), daemon=True
+        )
+        self.thread = work
+        work.start()
+
+    def _beside(
+        self, step: int, pieces: Sequence[Piece], found: dict[str, Any], random: str,
+        said: Mapping[str, Any], began: float,
+    ) -> None:  # fmt: skip
+        try:
+            copied = time.perf_counter()
+            self._write(step, pieces, found, random)
+            found["background"] = time.perf_counter() - copied
+            if self.rank.rank == 0:
+                while not checkpoints.whole(self.folder, step, self.files):
+                    time.sleep(_LOOK)
+                wrote = time.perf_counter()
+                checkpoints.commit(self.folder, step, said, self.keeping.keep)
+                found["commit"] = time.perf_counter() - wrote
+            found |= {"safe_after": time.perf_counter() - began, "safe": time.time()}
+        except BaseException as error:  # the step that waits is told, whatever it was
+            self.failed = error
+
+
+def flat(values: torch.Tensor) -> torch.Tensor:
+    """The bytes of a tensor, in this machine's memory."""
+    return values.contiguous().view(torch.uint8).cpu()
+
+
+def content(values: torch.Tensor) -> memoryview:
+    return memoryview(flat(values).numpy())
+
+
+def _sections(about: torch.Tensor) -> tuple[str, list[Section]]:
+    """What another rank says that it sends."""
+    from oracle.spec.files import json_of
+
+    random, sections = json_of(bytes(about.numpy()).decode(), "what a rank keeps")
+    return random, [Section(**one) for one in sections]

@@ -1,0 +1,48 @@
+"""One plan to run, and the question that its results answer."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from oracle.executor.checkpointing.keeping import Keeping
+from oracle.executor.question import Question, question
+
+DTYPES = {"fp32": "float32", "fp64": "float64", "bf16": "bfloat16", "fp16": "float16"}
+
+
+@dataclass(frozen=True)
+class PlanRun:
+    """One plan to run, of one model."""
+
+    model: Any  # a shipped name, a path, or the same content as a dict
+    plan: str
+    batch: int
+    steps: int = 8
+    warm_up: int = 2
+    optimizer: str = "momentum"
+    precision: str = "fp32"
+    stages: tuple[int, ...] = ()  # edges of the pipeline's stages, in units; () to decide here
+    seed: int = 0
+    data: Mapping[str, Any] | None = None  # fields of `loading.reader.Data`; None: nothing is read
+    checkpoint: Mapping[str, Any] | None = None  # of `checkpointing.keeping.Keeping`; None: none
+    fail: Sequence[Mapping[str, Any]] = ()  # of `checkpointing.keeping.Planted`
+
+    def question(self, ranks: int, backend: str, replay: bool = False) -> Question:
+        """What its results belong to; how many steps are timed is no part of it."""
+        options = {"precision": self.precision, "optimizer": self.optimizer, "seed": self.seed,
+                   "stages": list(self.stages), "replay": replay}  # fmt: skip
+        if self.data:
+            options["data"] = {k: v for k, v in self.data.items() if k not in ("folder", "stage")}
+        if self.checkpoint:
+            options["checkpoint"] = Keeping(**self.checkpoint).said
+        if self.fail:
+            options["fail"] = [dict(one) for one in self.fail]
+        return question(self.model, self.plan, self.batch, options, ranks, backend)
+
+    def state_question(self, ranks: int, backend: str) -> Question:
+        """What its checkpoints belong to, however they are written."""
+        asked = self.question(ranks, backend)
+        results_only = ("replay", "checkpoint", "fail")
+        return {k: v for k, v in asked.items() if k not in results_only} | {"warm_up": self.warm_up}

@@ -1,0 +1,34 @@
+"""What is left of a machine for one training when several run side by side.
+
+The shared file system serves them all; a node's disk, host and way to the file system serve those
+on the node. What is kept (files on a disk, in memory) is kept once, for all of them.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from oracle.spec.system import System
+
+
+def shared(system: System, trainings: int, on_a_node: int = 1) -> System:
+    """The system as one of so many trainings sees it, so many of them on each node."""
+    storage, host = system.storage, system.host
+    if trainings > 1 and storage is not None and storage.shared is not None:
+        files = storage.shared
+        rates = {name: value / trainings for name in ("bandwidth", "write", "metadata")
+                 if (value := getattr(files, name)) is not None}  # fmt: skip
+        if files.per_node is not None:
+            rates["per_node"] = files.per_node / on_a_node
+        storage = replace(storage, shared=replace(files, **rates))
+    if on_a_node > 1 and storage is not None and storage.local is not None:
+        disk = storage.local
+        write = None if disk.write is None else disk.write / on_a_node
+        disk = replace(disk, read=disk.read / on_a_node, write=write)
+        storage = replace(storage, local=disk)
+    if on_a_node > 1 and host is not None:
+        rate = None if host.bandwidth is None else host.bandwidth / on_a_node
+        host = replace(host, cores=max(1, host.cores // on_a_node), bandwidth=rate)
+    if storage is system.storage and host is system.host:
+        return system
+    return replace(system, storage=storage, host=host)
