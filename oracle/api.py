@@ -236,7 +236,7 @@ def choose(
     `devices` is a range as of a sweep, `8..4096`, beyond a node in whole nodes. The training ends
     at the model's target, or after so many tokens, steps or epochs. `within` is a deadline
     (`7d`), `budget` any of `1MUSD`, `500MWh`, `30tCO2`, `20k device-hours`. The objective is time,
-    money, energy, carbon or device-hours: not said, time, or what is spent where there is a
+    money, energy, carbon or cost (device-hours): not said, time, or what is spent where there is a
     deadline. `turned` asks as well what would change the answer. Other options are those of
     `recommend`.
     """
@@ -254,7 +254,7 @@ def choose(
     limits = Limits.of(within, [budget] if isinstance(budget, str) else budget)
     if objective is None:
         priced = all(price_of(where) is not None for where in places)
-        paid = "money" if priced else "device-hours"
+        paid = "money" if priced else "cost"
         objective = paid if limits.within is not None else "time"
     if objective not in AXES:
         raise refusal("options", f"unknown objective `{objective}`", f"one of {', '.join(AXES)}")
@@ -262,6 +262,9 @@ def choose(
         options["optimizer"] = what.convergence[0].optimizer
     if batch is not None:
         _check_batch(batch)
+    if not to_target and tokens is None and steps is None and epochs is None:
+        hint = "--to-target, --tokens, --epochs or --steps"
+        raise refusal("choose", "nobody says how long the training is", hint)
     places = [where.of_size(counts[-1], True) if grow else where for where in places]
     ends = {"target": to_target, "tokens": tokens, "steps": steps, "epochs": epochs}
     asked = Asked(what, ends, batch, batch_per_device, limits, objective, tuple(only),

@@ -25,6 +25,8 @@ def lines_of(tmp_path: Path) -> dict[str, list[str]]:
                                     "--batch", "8"],
         "estimate": ["estimate", *ONE],
         "explain": ["explain", *ONE],
+        "choose": ["choose", "resnet50", "--systems", "abci,fugaku", "--devices", "8..16",
+                   "--batch", "1024", "--steps", "1k", "--budget", "100USD"],
         "sweep": ["sweep", "resnet50", "abci", "--devices", "1..8", "--batch", "256"],
         "calibrate": ["calibrate", NCCL, "--onto", "abci"],
         "config": ["config", "show", "--origin"],

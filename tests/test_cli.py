@@ -29,12 +29,18 @@ PREDICT = MODEL | ALWAYS | RESULT | {"--dataset", "--max-memory", "--precision",
                              "--software", "--any", "--grow", "--reading",
                              "--shuffle", "--epochs"}  # fmt: skip
 BATCH = {"--batch", "--batch-per-device"}
-LENGTH = {"--to-target", "--tokens", "--steps", "--failures", "--checkpoint"}
+LENGTH = {"--to-target", "--tokens", "--steps", "--price", "--pue", "--grid", "--failures",
+          "--checkpoint"}  # fmt: skip
+LIMITS = {"--within", "--budget"}
 OPTIONS = {
-    "recommend": PREDICT | BATCH | LENGTH | {
-        "--devices", "--top", "--objective", "--only", "--without", "--all", "--risk", "--fastest",
+    "choose": PREDICT | BATCH | LENGTH | LIMITS | {
+        "--systems", "--devices", "--objective", "--only", "--without", "--risk",
     },
-    "estimate": PREDICT | BATCH | LENGTH | {"--plan"},
+    "recommend": PREDICT | BATCH | LENGTH | LIMITS | {
+        "--fewer", "--devices", "--top", "--objective", "--only", "--without", "--all", "--risk",
+        "--fastest", "--schedule",
+    },
+    "estimate": PREDICT | BATCH | LENGTH | {"--plan", "--schedule"},
     "specs": ALWAYS | RESULT | {"--kind"},
     "workflow": PREDICT | LENGTH | {
         "--nodes", "--search", "--trials", "--max-batch", "--batch", "--plan", "--spread",

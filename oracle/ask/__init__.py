@@ -10,11 +10,13 @@ explain/    what bounds a plan, and what would change its place
 choose      which machine, how many of its devices, at what cost
 setups      a machine, devices, software, batch and plan: what one may choose
 turning     what would change a choice
+spending    plans by money, energy and carbon; those that keep to limits
 batches     the batch that ends a training first
 workflow    many trainings on so many nodes: how many at once, how large each
 trials      one training of many, by its number of devices
 combined    a search times data times model parallelism, as a product and as it is
 optimizers  which optimizer is done first, and from how many devices on
+phases      the plan of each phase where the batch grows
 ending      plans in the order in which a training under them ends
 largest     the largest micro-batches that fit
 launched    a job that exists: what it takes, and what would be better

@@ -47,10 +47,12 @@ class Candidates:
 
     def __init__(
         self, space: Space, system: System, options: Options, objective: str, lines: Any, top: int,
-        rival: float = NO_RIVAL,
+        rival: float | None = None,
     ) -> None:  # fmt: skip
         self.space, self.system, self.options = space, system, options
-        self.rival = rival  # times the best: from there on a plan is none
+        self.rival = (
+            NO_RIVAL if rival is None else rival
+        )  # times the best: from there on a plan is none
         self.objective, self.lines, self.top = objective, lines, top
         self.rows = np.empty((0, len(space.columns)))
         self.value, self.short = np.empty(0), np.empty(0)  # how far from feasible: 0 where it fits

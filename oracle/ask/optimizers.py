@@ -52,8 +52,10 @@ def best(
             continue
         own = replace(options, optimizer=name, kfac=kfac)
         shown = estimate(model, system, [f"data:{devices}"] * len(sizes), sizes, own)
-        for row in np.flatnonzero(shown.feasible).tolist():
-            one = training(shown, row, to_target(shown, row))
+        lengths = {row: to_target(shown, row) for row in np.flatnonzero(shown.feasible).tolist()}
+        if lengths:  # the fewest seconds in steps: what comes to that is alike at all batches
+            row = min(lengths, key=lambda row: lengths[row].steps * float(shown.seconds[row]))
+            one = training(shown, row, lengths[row])
             found.append(Best(tried, devices, sizes[row], one))
     return min(found, key=lambda each: each.training.seconds, default=None)
 
@@ -97,7 +99,8 @@ def _knobs(optimizer: str) -> Iterator[str]:
 
 
 def scaling(model: Model, system: System, options: Options, optimizer: str) -> list[Best]:
-    """The best of an optimizer on 1, 2, 4, … devices of the system."""
+    """The best of an optimizer on 1, 2, 4, … devices of the system, reading left out."""
+    options = replace(options, reading="none")
     counts = (2**k for k in range(int(system.devices).bit_length()))
     found = (best(model, system, options, optimizer, count) for count in counts)
     return [each for each in found if each is not None]

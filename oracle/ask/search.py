@@ -39,6 +39,7 @@ from oracle.spec.system import System
 FIRST = 64  # products that are looked at before any is left out
 KEPT = 48  # products whose knobs are turned, the most promising
 BRIEFLY = 10  # likewise, in a brief search
+HOPELESS = 0.95  # in a brief search, of the best: whose work alone takes as long is left out
 SCANNED = 12  # products whose numbers are scanned, of each axis that has some
 FEW = (1.0, 4.0)  # samples of a micro-batch that are tried of every product
 SIZES = (1.0, 2.0, 4.0, 8.0, 16.0)  # and of the promising
@@ -83,7 +84,7 @@ def recommend(
     for count in counts:
         space = Space(model, count, batch, allowed, options.ideal, told)
         pool = Candidates(space, system, options, objective, lines, top,
-                          1.0 if brief else NO_RIVAL)  # fmt: skip
+                          HOPELESS if brief else None)  # fmt: skip
         explore(pool, max(FIRST, top), brief)
         pools.append(pool)
     if not any(len(pool.rows) for pool in pools):
@@ -140,8 +141,13 @@ def explore(pool: Candidates, first: int, brief: bool = False) -> None:
     if space.plain:
         _look(pool, usual)
         return
-    quick = np.isin(np.arange(len(usual)), np.argsort(pool.bound(usual), kind="stable")[:first])
+    order = np.argsort(pool.bound(usual), kind="stable")
     waits = _pipelined(space, usual)  # takes long to price, and is mostly slower: second
+    if brief:
+        order = np.array([*order[~waits[order]], *order[waits[order]][:BRIEFLY]])
+        usual, waits = usual[order], waits[order]
+        order = np.arange(len(usual))
+    quick = np.isin(np.arange(len(usual)), order[:first])
     for some in (quick & ~waits, quick & waits):
         _look(pool, usual[some])
     _look(pool, pool.rivals(usual[~quick]))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
@@ -26,10 +27,14 @@ from oracle.spec.system import System
 # and §2.1: 4 M), BLOOM (arXiv 2211.05100: 2,048 sequences of 2,048)
 USUAL_TOKENS = 2**22
 SAMPLES = 64  # of a device: where the search for a batch begins
-AXES = {"time": "time", "device-hours": "device_hours", "cost": "device_hours", "money": "money",
-        "energy": "energy", "carbon": "carbon"}  # fmt: skip
+AXES = {"time": "time", "cost": "device_hours", "money": "money", "energy": "energy",
+        "carbon": "carbon"}  # fmt: skip
 
 ANYTHING = Limits()
+
+
+class Refused(Exception):
+    """Why one machine, number of devices or software cannot be asked about."""
 
 
 @dataclass(frozen=True)
@@ -134,10 +139,13 @@ def ask(
     asked: Asked, system: System, options: Options, devices: int, batch: int, brief: bool
 ) -> Setup | None:
     """The best plan of so many devices at a batch; None where none fits."""
-    ranking = search.recommend(
-        asked.model, system, devices, batch, options, only=asked.only, without=asked.without,
-        top=1, risk=asked.risk, brief=brief,
-    )  # fmt: skip
+    try:
+        ranking = search.recommend(
+            asked.model, system, devices, batch, options, only=asked.only, without=asked.without,
+            top=1, risk=asked.risk, brief=brief,
+        )  # fmt: skip
+    except SpecError as error:
+        raise Refused(error.faults[0].what) from None
     return setup(asked, ranking, system, not brief) if len(ranking) else None
 
 
@@ -157,8 +165,8 @@ def along(
             else:
                 start = _nearest(sizes, SAMPLES * devices) if at is None else at
                 some, at = climbed(asked, system, options, devices, sizes, start)
-        except SpecError as error:
-            skipped.append(_skipped(system, options, devices, error.faults[0].what))
+        except Refused as error:
+            skipped.append(_skipped(system, options, devices, str(error)))
             continue
         if not some:
             skipped.append(_skipped(system, options, devices, "no plan fits its memory"))
@@ -175,24 +183,52 @@ def climbed(
 ) -> tuple[list[Setup], int]:
     """Batches from one on, up and down, as long as the training is the shorter for it.
 
-    On a fixed number of devices whatever a training costs grows with its time.
+    On a fixed number of devices whatever a training costs grows with its time. The plan of the
+    first batch is carried along, and the best batch searched for a plan of its own.
     """
     tried: dict[int, Setup | None] = {}
 
     def seconds(at: int) -> float:
         if at not in tried:
-            tried[at] = ask(asked, system, options, devices, sizes[at], brief=True)
-        one = tried[at]
-        return math.inf if one is None else one.training.seconds
+            held = tried.get(start)
+            one = None if held is None else carried(asked, held, sizes[at])
+            tried[at] = one or ask(asked, system, options, devices, sizes[at], brief=True)
+        found = tried[at]
+        return math.inf if found is None else found.training.seconds
 
     at = start
+    seconds(start)
     for step in (1, -1):
         while 0 <= at + step < len(sizes) and (
             seconds(at + step) < seconds(at) or math.isinf(seconds(at))
         ):
             at += step
-    seconds(at)
+    if at != start:
+        own = ask(asked, system, options, devices, sizes[at], brief=True)
+        if own is not None and own.training.seconds < seconds(at):
+            tried[at] = own
     return [one for one in tried.values() if one is not None], at
+
+
+def carried(asked: Asked, one: Setup, batch: int) -> Setup | None:
+    """The same plan at another batch, cut into as many micro-batches or as large ones."""
+    from oracle.predict.estimate import estimate
+
+    def cut(by: float) -> str:
+        return re.sub(
+            r"(accumulate|segments)=(\d+)",
+            lambda found: f"{found[1]}={max(1, round(int(found[2]) * by))}", one.plan,
+        )  # fmt: skip
+
+    plans = list(dict.fromkeys([one.plan, cut(batch / one.batch)]))
+    shown = estimate(asked.model, one.system, plans, batch, one.shown.options)
+    fits = [row for row in range(len(plans)) if not shown.broken[row]]
+    if not fits:
+        return None
+    shown = shown.take([min(fits, key=lambda row: float(shown.seconds[row]))])
+    whole = asked.of(shown)
+    return replace(one, batch=batch, shown=shown, training=whole, over=asked.limits.over(whole),
+                   sure=asked.limits.probability(whole), refined=False)  # fmt: skip
 
 
 def _nearest(sizes: Sequence[int], batch: float) -> int:

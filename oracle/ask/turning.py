@@ -19,6 +19,7 @@ from oracle.spec.system import System
 MOST = 4.0  # times more or less that is supposed
 CAUSES = ("network", "kernels")
 NOTHING = "nothing keeps to the limits"
+FILLED = 0.5  # of its memory: a plan that takes less does not lack any
 STEPS = 5  # bisections of the logarithm of a factor: to 5 %
 
 
@@ -118,7 +119,8 @@ def memory(asked: Asked, first: Setup, rivals: Sequence[Setup]) -> list[Change]:
     """Whether four times the memory makes the best of another machine better than the first."""
     found = []
     for one in rivals:
-        if one.system is first.system:
+        room = float(one.shown.memory[0]) < FILLED * one.system.device.memory
+        if one.system is first.system or room:  # with more of it nothing would be otherwise
             continue
         larger = supposed(one.system, f"memory={MOST!r}")
         whole = ask(asked, larger, one.shown.options, one.devices, one.batch, brief=True)

@@ -27,7 +27,7 @@ from oracle.commands.arguments import (
 )
 from oracle.commands.parser import Answer, formatted
 
-OBJECTIVES = ("time", "money", "energy", "carbon", "device-hours")
+OBJECTIVES = ("time", "cost", "memory", "money", "energy", "carbon")
 BRIEF = ("rank", "system", "devices", "batch", "plan", "seconds", "device_hours", "money",
          "energy", "carbon", "over")  # fmt: skip
 
@@ -41,8 +41,8 @@ def arguments(parser: argparse.ArgumentParser) -> None:
     length_arguments(parser)
     limit_arguments(parser)
     parser.add_argument("--objective", choices=OBJECTIVES, metavar="X",
-                        help="time, money, energy, carbon or device-hours; not said, what is "
-                        "spent if there is a deadline, else time")  # fmt: skip
+                        help="time, cost (device-hours), money, energy or carbon; not said, "
+                        "what is spent if there is a deadline, else time")  # fmt: skip
     parser.add_argument("--risk", type=float, default=0.05, metavar="R",
                         help="of running out of memory that is taken")  # fmt: skip
     parser.add_argument("--only", type=names, default=[], metavar="A,B", help="these strategies")

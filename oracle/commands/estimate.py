@@ -15,6 +15,7 @@ import argparse
 from dataclasses import replace
 from typing import Any
 
+from oracle.commands import scheduling
 from oracle.commands.arguments import (
     BRIEF,
     as_runs_did,
@@ -28,15 +29,16 @@ from oracle.commands.arguments import (
     result_arguments,
     running,
 )
-from oracle.commands.parser import Answer, formatted
+from oracle.commands.parser import Answer, Usage, formatted
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:
     prediction_arguments(parser)
     parser.add_argument("--plan", action="append", required=True, metavar="PLAN",
                         help='e.g. "data:16 filter:4"; may be given several times')  # fmt: skip
-    batch_arguments(parser, largest=True)
+    batch_arguments(parser, largest=True, needed=False)
     length_arguments(parser)
+    scheduling.argument(parser)
     result_arguments(parser)
 
 
@@ -49,6 +51,11 @@ def run(asked: argparse.Namespace) -> Answer:
 
     as_runs_did(asked)
     need_room(asked, asked.plan)
+    if scheduling.asked_for(asked):
+        return scheduling.estimated(asked, lambda plan, batch: api.estimate(
+            asked.model, asked.system, [plan], batch, **prediction_options(asked)))  # fmt: skip
+    if asked.batch is None and asked.batch_per_device is None:
+        raise Usage("one of the arguments --batch --batch-per-device is required")
     batch = asked.batch or [batch_of(asked, plan) for plan in asked.plan]
     found = api.estimate(asked.model, asked.system, asked.plan, batch, **prediction_options(asked))
     found = replace(found, system=running(asked, found.system))

@@ -3,6 +3,7 @@
 oracle recommend resnet50 abci --devices 64 --batch 4096
 oracle recommend gpt3-175b dgx-a100 --devices 1024 --batch 1536 --without context --top 10
 oracle recommend resnet50 abci --devices 512 --optimizer lars --to-target      the batch is free
+oracle recommend resnet50 abci --devices 512 --epochs 90 --schedule "0:8192 30:16384 60:32768"
 oracle recommend llama3-8b dgx-h100 --devices 1024 --batch 1024 --tokens 15T --checkpoint async
 oracle recommend my-model.yaml my-system.yaml --devices 16 --batch-per-device 8 --json
 """
@@ -14,6 +15,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
+from oracle.commands import scheduling
 from oracle.commands.arguments import (
     BRIEF,
     as_runs_did,
@@ -43,6 +45,7 @@ if TYPE_CHECKING:
 def arguments(parser: argparse.ArgumentParser) -> None:
     question(parser, needed=False)
     length_arguments(parser)
+    scheduling.argument(parser)
     limit_arguments(parser)
     parser.add_argument("--fewer", action="store_true",
                         help="what fewer devices would take of the whole training")  # fmt: skip
@@ -115,18 +118,23 @@ def enough(asked: argparse.Namespace) -> int | None:
 
 
 def tried(asked: argparse.Namespace) -> Sequence[Tried]:
-    """Every batch that a target may be met with, the fastest first, where none is said."""
+    """Every batch worth a training, that of the shortest first, where none is said."""
     if asked.batch is not None or asked.batch_per_device is not None:
         return ()
-    if not asked.to_target:
+    if not asked.to_target and asked.tokens is None:
         raise Usage("one of the arguments --batch --batch-per-device is required")
-    from oracle.ask.batches import batches, search
+    from oracle.ask.batches import batches, search, up_to_critical
     from oracle.models.model import model
+    from oracle.run.target import given, to_target
 
     def ask(batch: int) -> Ranking:
         return ranked(argparse.Namespace(**{**vars(asked), "batch": batch}))
 
-    found = search(ask, batches(model(asked.model), asked.optimizer))
+    net, tokens = model(asked.model), asked.tokens
+    if tokens is None:
+        found = search(ask, batches(net, asked.optimizer), to_target)
+    else:
+        found = search(ask, up_to_critical(net, tokens), lambda best: given(best, tokens=tokens))
     asked.batch = found[0].batch if found else 1  # what is said next is of the best
     return found
 
@@ -167,7 +175,7 @@ def fewer(asked: argparse.Namespace, one: Training | None) -> Choice | None:
         asked.model, [running(asked, system(asked.system))], f"1..{asked.devices}",
         batch=None if free else asked.batch,
         batch_per_device=asked.batch_per_device, within=asked.within, budget=asked.budget,
-        objective="device-hours", software=[software] if software else (), only=asked.only,
+        objective="cost", software=[software] if software else (), only=asked.only,
         without=asked.without, risk=asked.risk, turned=False, **options,
     )  # fmt: skip
 
@@ -232,6 +240,8 @@ def run(asked: argparse.Namespace) -> Answer:
     from oracle.show.training import rivals
 
     as_runs_did(asked)
+    if scheduling.asked_for(asked):
+        return scheduling.recommended(asked, ranked)
     limits = Limits.of(asked.within, asked.budget)
     found = tried(asked)
     one: Training | None
@@ -244,7 +254,7 @@ def run(asked: argparse.Namespace) -> Answer:
         one = best_training(ranking, asked)
     if not len(ranking) and (asked.form or "text") == "text":
         asked.enough = enough(asked)
-    others = beside(ranking, asked) if found else []
+    others = beside(ranking, asked) if found and asked.to_target else []
     kept = not len(ranking) or keeps(ranking, one, limits)
     less = fewer(asked, one) if len(ranking) else None
     also = [*([f"  others    {rivals(others)}"] if others else []),

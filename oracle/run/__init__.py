@@ -1,9 +1,12 @@
 """From a step to a whole training: how many steps, what goes wrong on the way.
 
 convergence   epochs until a target is met, by batch
+critical      the batch up to which tokens do as much as those of a small one
 evaluation    what evaluating on the way takes
 power         how hard devices work: what share of the power between idle and busy they draw
 costs         device-hours, money, energy, carbon
+schedule      a batch that grows, phase by phase
+limits        deadlines and budgets of a whole training
 target        seconds until a target is met, or so many tokens are trained
 workflow      many trainings as a spec says them: a search, an ensemble, transfer
 searches/     the stages of each kind of search

@@ -17,6 +17,7 @@ from oracle.predict.estimate import Estimate
 from oracle.predict.rates import tokens as tokens_of
 from oracle.run.convergence import Law
 from oracle.run.costs import Costs, costs
+from oracle.run.critical import critical_batch, worth
 from oracle.run.evaluation import evaluated
 from oracle.run.failures import Goodput, goodput_of
 from oracle.run.power import load_of
@@ -39,6 +40,7 @@ class Length:
     epochs: float | None = None
     critical_batch: float | None = None
     beyond: float | None = None  # the largest batch with which a run met the target, if below
+    worth: float | None = None  # of tokens above the critical batch: those of a small one
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,7 +64,7 @@ class Training:
             "ends": one.words, "origin": one.origin, "steps": one.steps, "epochs": one.epochs,
             "seconds": self.seconds, "low": self.low, "high": self.high,
             "device_hours": self.device_hours, "critical_batch": one.critical_batch,
-            "largest_batch": one.beyond,
+            "largest_batch": one.beyond, "worth": one.worth,
             **{name: getattr(self.costs, name) for name in ("money", "energy", "carbon")},
             "evaluation": self.evaluation,
             "energy_low": self.costs.energy_low, "energy_high": self.costs.energy_high,
@@ -112,12 +114,10 @@ def given(
         if not each:
             hint = "--epochs or --steps"
             raise refusal("tokens", f"{shown.model.name} is not trained on text", hint)
-        return Length(
-            math.ceil(tokens / (batch * each)),
-            0.0,
-            f"{show(tokens, '', 4).strip()} tokens",
-            "given",
-        )
+        most, words = critical_batch(tokens) / each, f"{show(tokens, '', 4).strip()} tokens"
+        less = worth(tokens, batch * each) if batch > most else None
+        return Length(math.ceil(tokens / (batch * each)), 0.0, words, "given",
+                      critical_batch=most, worth=less)  # fmt: skip
     if epochs is None:
         raise ValueError("how long it is must be said")
     if data is None:

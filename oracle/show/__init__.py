@@ -11,6 +11,7 @@ recovery        checkpoints and failures of a real training
 choose          which machine, how many devices: the answer, the frontier, what would change it
 training        how long a whole training takes, until what
 workflow        many trainings: how many at once, how large each, and as a table
+phases          a training whose batch grows
 terminal        width, colour and characters of the terminal at hand
 contract        what every answer looks like as JSON
 provenance      what an answer was made from

@@ -14,30 +14,29 @@ from oracle.run.costs import price_source
 from oracle.run.limits import Limits, words
 from oracle.run.target import Training
 from oracle.show.terminal import width
+from oracle.show.text import SCREEN
 from oracle.show.text import _fit as fit
 from oracle.show.training import failures, paid
 from oracle.spec.units import show
 
 SUPERLATIVE = {"time": "fastest", "money": "cheapest", "energy": "least energy",
-               "carbon": "least carbon", "device-hours": "fewest device-hours",
-               "cost": "fewest device-hours"}  # fmt: skip
-ROWS, MISSES, CHANGES = 6, 2, 4  # of each that a first screen has room for
+               "carbon": "least carbon", "cost": "fewest device-hours"}  # fmt: skip
+ROWS, MISSES, CHANGES = 6, 2, 3  # of each that a first screen has room for
+TABLE = 2  # lines of a table beside its rows
 
 
 def choice_text(choice: Choice, asked: Any = None) -> str:
     """The first screen: the answer, the frontier, what is over the limits, what would change it."""
-    lines = [fit(_head(choice)), ""]
+    head = [fit(_head(choice)), ""]
     if not len(choice):
-        return "\n".join([*lines, *_nothing(choice)])
-    lines += _answer(choice)
-    rows = _rows(choice)
-    lines += ["", *_table(rows, choice)]
-    lines += _over(choice)
-    lines += _left_out(choice)
-    lines.append(fit(f"changes   {_changes(choice.changes)}"))
+        return "\n".join([*head, *_nothing(choice)])
+    head += [*_answer(choice), ""]
+    tail = [*_over(choice), *_left_out(choice), fit(f"changes   {_changes(choice.changes)}")]
     if asked is not None:
-        lines.append(_next(choice, asked))
-    return "\n".join(lines)
+        tail.append(_next(choice, asked))
+    room = SCREEN - TABLE - "\n".join([*head, *tail]).count("\n") - 1
+    rows = _rows(choice, max(1, min(ROWS, room)))
+    return "\n".join([*head, *_table(rows, choice), *tail])
 
 
 def _head(choice: Choice) -> str:
@@ -101,7 +100,7 @@ def _failures(choice: Choice) -> list[str]:
     return [fit(f"  failures  {'; '.join(word for word in (said, left_out) if word)}")]
 
 
-def _rows(choice: Choice) -> list[Setup]:
+def _rows(choice: Choice, most: int) -> list[Setup]:
     """The answer and the frontier, as many as there is room for, the fastest first."""
     front = list(choice.front)
     if choice.best not in front:
@@ -113,8 +112,9 @@ def _rows(choice: Choice) -> list[Setup]:
         if name not in {row.system.name for row in front}:
             front.append(one)
     must = [choice.best, *(one for name, one in others.items() if one is not choice.best)]
-    while len(front) > ROWS:
-        spare = [one for one in front if one not in must] or front[1:]
+    while len(front) > most:
+        spare = [one for one in front if one not in must]
+        spare = spare or [one for one in front if one is not choice.best]
         front.remove(spare[len(spare) // 2])
     return sorted(front, key=lambda one: one.training.seconds)
 
@@ -238,4 +238,4 @@ def _next(choice: Choice, asked: Any) -> str:
     for name in ("precision", "optimizer"):
         if value := getattr(asked, name, None):
             said += [f"--{name}", value]
-    return fit("next: " + " ".join(shlex.quote(word) for word in said))
+    return "next: " + " ".join(shlex.quote(word) for word in said)

@@ -77,7 +77,8 @@ GOODPUT = record({
 TRAINING = {
     "ends": TEXT, "origin": TEXT, "steps": NUMBER, "epochs": maybe(NUMBER), "seconds": SECONDS,
     "low": SECONDS, "high": SECONDS, "device_hours": NUMBER, "critical_batch": maybe(NUMBER),
-    "largest_batch": maybe(NUMBER), "money": maybe(NUMBER), "energy": maybe(NUMBER),
+    "largest_batch": maybe(NUMBER), "worth": maybe(NUMBER),
+    "money": maybe(NUMBER), "energy": maybe(NUMBER),
     "carbon": maybe(NUMBER), "energy_low": maybe(NUMBER), "energy_high": maybe(NUMBER),
     "evaluation": maybe(SECONDS), "unknown": listed(TEXT), "goodput": GOODPUT,
 }  # fmt: skip
@@ -224,6 +225,17 @@ ANSWERS: dict[str, Schema] = {
              "counted": NUMBER})),
         "structure": listed(record(dict.fromkeys(
             ("level", "field", "spec", "file", "verdict", "source", "why"), TEXT)))}),
+    "schedule": record({
+        **MADE_BY, **FROM, "options": SET, "model": TEXT, "system": TEXT, "precision": TEXT,
+        "optimizer": TEXT, "software": TEXT, "dataset": maybe(TEXT),
+        "training": record({
+            "ends": TEXT, "origin": TEXT, "steps": NUMBER, "seconds": SECONDS, "low": SECONDS,
+            "high": SECONDS, "device_hours": NUMBER, "largest_batch": maybe(NUMBER),
+            **{name: maybe(NUMBER) for name in ("money", "energy", "carbon")}}),
+        "phases": listed(record({
+            "start": NUMBER, "end": NUMBER, "unit": TEXT, "batch": COUNT, "plan": TEXT,
+            "devices": COUNT, "steps": NUMBER, "seconds": SECONDS, "low": SECONDS,
+            "high": SECONDS, "device_hours": NUMBER}))}),
     "convergence": record({
         **MADE_BY, **FROM, "block": TEXT,
         "convergence": listed(record({

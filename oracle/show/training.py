@@ -17,6 +17,7 @@ from oracle.spec.units import show
 LEAST = 5e-5  # of the time, that is shown
 WORDS = {"waiting": "waiting for spares", "away": "replicas away"}
 SHOWN = 5  # batches beside the best
+ROUGH = " (assumed, to a factor of 2)"
 
 
 def ends(one: Training) -> str:
@@ -33,7 +34,10 @@ def ends(one: Training) -> str:
     text += "" if not one.evaluation else f", {show(one.evaluation, 's')} of it evaluation"
     text += "".join(f", {each}" for each in paid(one.costs))
     if length.critical_batch:
-        text += f"; critical\u00a0batch\u00a0{length.critical_batch:,.0f}"
+        most = float(f"{length.critical_batch:.2g}") if given else length.critical_batch
+        text += f"; critical\u00a0batch\u00a0{most:,.0f}{ROUGH if given else ''}"
+    if length.worth:
+        text += f", above which they do as much as {show(length.worth, '', 3)} of a small one"
     if length.beyond:
         text += f"; no run met it with a batch above {length.beyond:,.0f}"
     return text
