@@ -60,7 +60,9 @@ class Space:
     ) -> None:  # fmt: skip
         self.model, self.system, self.batch, self.options = model, system, batch, options
         self.known = strategies()
-        allowed = [name for name in self.known if not only or name in only]
+        # what is slow is searched where nothing fits without it: there it is said by `only`
+        allowed = [name for name, new in self.known.items()
+                   if (name in only if only else not new.resort)]  # fmt: skip
         limits = {
             name: int(min(np.max(new().limit(model, np.float64(batch))), devices))
             for name, new in self.known.items()

@@ -86,11 +86,15 @@ def test_every_knob_and_value_that_a_strategy_names_is_in_the_space():
     plan = space.plans(np.arange(len(space)))
     for name, new in strategies().items():
         for knob, values in new.tries(space.model).items():
-            if name in space.axes or not new.degrees:
+            if new.resort:
+                assert all(getattr(plan.axis(name), knob).ravel() == values[0])
+            elif name in space.axes or not new.degrees:
                 got = set(np.unique(getattr(plan.axis(name), knob)).tolist())
                 assert got == set(values), f"{name}.{knob}"
     assert "sharded" not in space.axes  # `data` has a knob for it: beside that it is by hand
     assert "sharded" in space_of(replace(PIPES, only=("sharded", "tensor"))).axes
+    slow = {name for name, *_ in space_of(replace(PIPES, only=("data", "offload"))).knobs}
+    assert "offload" in slow  # which is looked at where it is asked for
 
 
 def test_the_fastest_is_the_fastest_of_estimates_one_by_one():

@@ -116,6 +116,7 @@ FIELDS: dict[str, tuple[tuple[Any, str, int, str], dict[str, dict[str, Any]]]] =
     "experts.overlap": (DEALT, {}),
     "borders.scattered": (STAGES, {}),
     "borders.overlap": (STAGES, {}),
+    "offload.sums": ((MATRIX[0], "data:4,zero=1,accumulate=4 offload:optimizer", *MATRIX[2:]), {}),
     "state.weights": (REPLICAS, {}),
     "state.step": (REPLICAS, {}),
     "state.masters": (REPLICAS, {}),

@@ -80,13 +80,18 @@ def recommend(
     counts = [devices]
     if objective == "cost":  # fewer devices may be cheaper for the same work
         counts = [d for d in range(1, devices + 1) if devices % d == 0]
-    pools = []
-    for count in counts:
-        space = Space(model, count, batch, allowed, options.ideal, told)
-        pool = Candidates(space, system, options, objective, lines, top,
-                          HOPELESS if brief else None)  # fmt: skip
-        explore(pool, max(FIRST, top), brief)
-        pools.append(pool)
+    only = list(only)
+    usual = tuple(name for name in allowed if name in only or not strategies()[name].resort)
+    for some in dict.fromkeys((usual, allowed)):  # what is slow is tried where nothing else fits
+        pools = []
+        for count in counts:
+            space = Space(model, count, batch, some, options.ideal, told)
+            pool = Candidates(space, system, options, objective, lines, top,
+                              HOPELESS if brief else None)  # fmt: skip
+            explore(pool, max(FIRST, top), brief)
+            pools.append(pool)
+        if any(pool.fits.any() for pool in pools):
+            break
     if not any(len(pool.rows) for pool in pools):
         hint = "allow more with --only, or drop --without"
         raise refusal("plans", "no strategy is left to choose from", hint, "E112")

@@ -61,6 +61,13 @@ class Shard:
     long: Numbers = 1.0  #      into how many the tokens of a sequence are dealt
     rounds: Numbers = 1.0  #      kernels an attention is cut into, each with one part's keys
     spread: Numbers = 1.0  #      along how many devices a border between stages is cut
+    # whether these lie beside the device, in its host's memory or on its disks: 0 or 1
+    weights_away: Numbers = 0.0
+    state_away: Numbers = 0.0
+    updated_away: Numbers = 0.0  #      and are updated there
+    on_disk: Numbers = 0.0
+    slots: Numbers = 8.0  #      bytes of a weight's optimizer state and of its fp32 copy, if any
+    beside: Numbers = 12.0  #      the same where the host renews it, which always has such a copy
     ideal: bool = False  # the published assumptions: everything divides, nothing is fixed
     software: Software = PLAIN  # that runs it
 

@@ -29,7 +29,9 @@ def _word(axis: Strategy) -> str:
         return ""
     said = axis.turned()
     if not axis.degrees:
-        return f"{axis.name}:{next(iter(said.values()))}"
+        first = next(iter(axis.knobs()))
+        rest = (f"{knob}={word}" for knob, word in said.items() if knob != first)
+        return ",".join([f"{axis.name}:{axis.word(first)}", *rest])
     known, one = axis.knobs(), axis.degree_text() == "1"
     said = {
         name: word

@@ -104,6 +104,7 @@ def numbers_of(model: Model, plan: Plan) -> Mapping[str, Array | float]:
         "micro": plan.batch / np.maximum(replicas * pieces, 1),
         "interleave": axes["pipeline"].interleave, "zero": axes["data"].zero,
         "sequence": axes["tensor"].sequence * (np.asarray(axes["tensor"].degree) > 1),
+        "offload": axes["offload"].what,  # 1: the optimizer's state, 2: the weights too
         **shapes(model),
     }  # fmt: skip
     return {name: found[name] for name in NAMES}

@@ -199,6 +199,10 @@ def price(
     else:
         each = sent.calls * chosen.seconds
         seconds, count = (sent.often * spread(sent.total(a)) for a in (each, sent.calls))
+        if np.any(message.share != 1.0):  # of the bytes; a call starts as slowly for few of them
+            first = sent.calls * cheapest(menu, found.row, 0 * called).seconds
+            fixed = sent.often * spread(sent.total(first))
+            seconds = fixed + (seconds - fixed) * message.share
         if message.when == "border":
             ahead, ahead_calls = (spread(stages.received_ahead(a)) for a in (each, sent.calls))
             before, behind = stages.received_most(called)
@@ -216,11 +220,11 @@ def price(
         if short.any():  # what hides today shows where the network falls short
             more = each * (1 + short), seconds + longer
             longer = _left(message, load, cover, sent, *more, count, may, name) - exposed
-        cover.took(name, exposed, seconds, alone=when == "step")
+        cover.took(name, exposed, seconds, alone=when == "step", over=message.over)
         left = {name: exposed}
         for other in cover.others(when) if own and message.when != "unit forward" else ():
             left[other] = _left(message, load, cover, sent, each, seconds, count, may, other)
-            cover.took(other, left[other], seconds)
+            cover.took(other, left[other], seconds, over=message.over)
         if message.when == "step":  # the last piece waits for somebody to look, on average half
             looked = 0.5 * options.software.exchange.cycle * (count > 0)
             left = {place: shown + looked for place, shown in left.items()}
@@ -242,9 +246,9 @@ def price(
     mine = Slice(found.patterns, spread(found.row), spread(found.size))
     return Priced(
         message, axis.name, mine, menu, when, mine.size[:, 0],
-        spread(largest) * (sent.often > 0), count, seconds, exposed, left, spread(chosen.phi),
-        spread(chosen.best), chosen.names, chosen.full, spread(chosen.rough), longer,
-        chosen.origins, spread(chosen.outside), ahead, ahead_calls, sides,
+        spread(largest) * (sent.often > 0) * message.share, count, seconds, exposed, left,
+        spread(chosen.phi), spread(chosen.best), chosen.names, chosen.full, spread(chosen.rough),
+        longer, chosen.origins, spread(chosen.outside), ahead, ahead_calls, sides,
         spread(logged), spread(between),
     )  # fmt: skip
 

@@ -17,6 +17,7 @@ from oracle.spec.options import Options
 from oracle.spec.system import System
 from oracle.spec.units import show
 
+HOSTED = 0.9  # of a host's memory, the most that is kept for devices: it runs them too
 FULL = 0.9  # of a device's memory, from where fragmentation is to be feared
 
 
@@ -42,9 +43,39 @@ def limits(
     )  # fmt: skip
     capacity = float(options.max_memory or system.device.memory)
     sure = NormalDist().inv_cdf(1 - options.risk) if options.risk != 0.5 else 0.0
+    if np.any(held.beside):
+        found += beside(system, held, len(plan))
     wanted = held.total if options.ideal else held.total + sure * held.deviation
     words = _short_of_memory if not sure or options.ideal else partial(_unsure, options.risk)
     found.append(Rule(wanted, np.full(len(plan), capacity), words))
+    return found
+
+
+def beside(system: System, held: Held, plans: int) -> list[Rule]:
+    """Room for what devices do not hold: in the memory of their host, or on its disks."""
+    bytes_, disk = np.broadcast_to(held.beside, plans), np.asarray(held.on_disk) > 0
+    local = None if system.storage is None else system.storage.local
+    rooms = (
+        (
+            ~disk,
+            "host.memory",
+            "memory of the host",
+            None if system.host is None else HOSTED * system.host.memory,
+        ),
+        (disk, "storage.local.capacity", "disks", None if local is None else local.capacity),
+    )
+    found = []
+    for mine, key, name, room in rooms:
+        wanted = np.where(mine, bytes_ * system.node, 0.0)
+        if not wanted.any():
+            continue
+
+        def says(wanted: float, most: float, name: str = name, key: str = key) -> str:
+            if not most:
+                return f"nobody says what room the {name} has: `{key}` of the system"
+            return f"needs {show(wanted, 'B')} of {show(most, 'B')} a node, in the {name}"
+
+        found.append(Rule(wanted, np.full(plans, room or 0.0), says))
     return found
 
 

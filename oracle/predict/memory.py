@@ -17,7 +17,6 @@ from dataclasses import dataclass
 import numpy as np
 
 from oracle.models import masks
-from oracle.models.model import Model
 from oracle.models.shard import Array, Shard
 from oracle.plan.plan import Plan
 from oracle.plan.schedule import most_in_flight, most_unfinished
@@ -26,7 +25,7 @@ from oracle.predict import second_order
 from oracle.predict.played import orders
 from oracle.predict.workload import Workload
 from oracle.spec.device import Device
-from oracle.spec.options import MOMENT_BYTES, SLOTS, Options
+from oracle.spec.options import Options
 
 SLACK = 0.05  # of what the allocator hands out: rounding and holes between blocks
 ASSUMED = ("workspace", "buffers", "reserve")  # what nobody can count from shapes
@@ -46,6 +45,8 @@ class Held:
     stage: Array
     cached: Array | float = 0.0  # what an allocator may keep beside, and gives up when asked
     doubt: float = 0.0  # relative 1σ for want of a framework that is known
+    beside: Array | float = 0.0  # bytes that lie outside the device, of the fullest stage's
+    on_disk: Array | float = 0.0  # where they lie on disks instead of in the host's memory
 
     @property
     def total(self) -> Array:
@@ -71,8 +72,11 @@ def held(load: Workload, plan: Plan, same: Array, device: Device, options: Optio
     said, precision = options.software, options.precision
     width = said.state.kept(precision)
     # 16-bit weights have masters beside them; gradients are added up in a buffer of their own
-    moment = MOMENT_BYTES.get(options.optimizer, said.state.moment(precision))
-    slots = moment * values_of(shard.model, options.optimizer) + said.state.master(precision)
+    slots, state = shard.slots, load.state
+    weights_here, state_here, updated_here = (
+        1 - np.asarray(each) for each in (state.weights_away, state.state_away, state.updated_away)
+    )
+    graded_here = np.maximum(updated_here, 1.0 * (said.offload.sums == "device"))
     # the unit at work and those that come next
     ahead = 1 + said.gather.prefetch
     gathered = ahead * _gathered(load)
@@ -88,12 +92,17 @@ def held(load: Workload, plan: Plan, same: Array, device: Device, options: Optio
     if unfinished.any():
         activations = activations + again * unfinished * (kept[0][alike] - chosen)
     fixed = {
-        "weights": load.held("stored") * width + gathered * shard.gathered,
-        "gradients": load.held("graded") * said.exchange.buffer(precision),
-        "optimizer": load.held("stated", slots),
+        "weights": load.held("stored") * width * weights_here + gathered * shard.gathered,
+        "gradients": load.held("graded") * said.exchange.buffer(precision) * graded_here,
+        "optimizer": load.held("stated", slots) * state_here,
     }
     if options.optimizer == "kfac":
         fixed["optimizer"] = fixed["optimizer"] + second_order.held(load, options)
+    # beside the device gradients are fp32, of what is renewed there
+    beside = load.held("stored") * width * (1 - weights_here) + (
+        load.held("stated", shard.beside) * (1 - state_here)
+        + load.held("stated", 4.0) * (1 - updated_here)
+    )
     # three moments: the loss runs back, and all that was kept is there; or a layer does, with its
     # gradients on their way, and the loss's tensors are gone; or weights are updated
     loss = masks.losses(shard.model)
@@ -104,7 +113,7 @@ def held(load: Workload, plan: Plan, same: Array, device: Device, options: Optio
         freed = _worst(transient * ~loss, stages, _freed(shard) * ~loss)[alike]
         back = np.where(freeing[:, None], freed, back)
     copies = load.total(shard.w) * said.state.copies(precision)
-    taken = load.held("stated") * said.state.updating(precision)
+    taken = load.held("stated") * said.state.updating(precision) * updated_here
     buffers = ahead * _gathered(load, trained=True) * said.exchange.buffer(precision) + copies
     buffers = buffers + spread(_buckets(load.plan, stages.total(shard.learned), options))
     if options.optimizer == "kfac":
@@ -132,26 +141,21 @@ def held(load: Workload, plan: Plan, same: Array, device: Device, options: Optio
     worst["reserve"] = device.reserve + SLACK * whole[at]
     # the update's blocks are too large for what the passes leave free, so both stay allocated
     cached = np.maximum(totals[0], totals[1])[at] + taken[same][at] - whole[at]
+    disk = np.broadcast_to(np.asarray(state.on_disk), (len(beside), 1))
     return Held({kind: worst[kind] for kind in KINDS}, stage, np.maximum(cached, 0.0),
-                said.memory_doubt)  # fmt: skip
-
-
-def values_of(model: Model, optimizer: str) -> Array:
-    """Values that an optimizer keeps for a weight of each row."""
-    found = np.full(len(model), float(SLOTS[optimizer]))
-    if optimizer == "muon":
-        found[~masks.matrices(model)] = SLOTS["adam"]
-    return found
+                said.memory_doubt, beside[same].max(axis=-1), disk[same, 0])  # fmt: skip
 
 
 def _gathered(load: Workload, trained: bool = False) -> Array:
     """(plans, p): weights of the largest unit that is gathered before it is used."""
     stages, spread = load.stages, load.kinds.spread
     (rest, share), *experts = load.shares("stored", trained)
-    found = spread(stages.most(stages.units(np.atleast_2d(rest)))) * (share < 1)
+    away = load.state.updated_away if trained else load.state.weights_away
+    apart = np.asarray(away) > 0
+    found = spread(stages.most(stages.units(np.atleast_2d(rest)))) * ((share < 1) | apart)
     for w, alone in experts:  # whole where one device holds them, however many share the rest
         both = spread(stages.most(stages.units(np.atleast_2d(rest + w))))
-        found = np.where(alone < 1, both, found)
+        found = np.where((alone < 1) | apart, both, found)
     return found
 
 

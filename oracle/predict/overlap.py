@@ -35,6 +35,8 @@ def longer_by(kind: int) -> str:
 class Cover:
     """The work that messages may hide under, pass by pass; what hides one hides no other.
 
+    But messages over links of their own go beside each other: each link hides its own.
+
     Messages of a pass hide under the device's own work. Those sent after it began, gradients,
     hide under all that the pass takes, the waits for its host and its other messages included, and
     what recomputation makes again: `within` says which passes each is a part of.
@@ -46,7 +48,7 @@ class Cover:
         within: dict[str, tuple[str, ...]] | None = None,
     ) -> None:  # fmt: skip
         self.work, self.host, self.parts, self.within = work, host, parts or {}, within or {}
-        self.used = {name: np.zeros_like(each) for name, each in work.items()}
+        self.used: dict[tuple[str, str], Array] = {}  # by link and pass
         self.shown = {name: np.zeros_like(each) for name, each in work.items()}
 
     def others(self, when: str) -> tuple[str, ...]:
@@ -57,7 +59,8 @@ class Cover:
 
     def hide(self, message: Message, seconds: Array, calls: Array, may: Array) -> Array:
         """What is left of messages sent beside a pass, which take what they hide under."""
-        return self.took(message.hides, self.left(message, seconds, calls, may), seconds)
+        left = self.left(message, seconds, calls, may)
+        return self.took(message.hides, left, seconds, over=message.over)
 
     def left(
         self, message: Message, seconds: Array, calls: Array, may: Array, name: str = ""
@@ -72,7 +75,7 @@ class Cover:
         if message.when == "step":
             shown = self.shown[name]
             window = (together(window + shown, self.host[name]) - shown) * (1 - 1 / number)
-        free = np.maximum(window - self.used[name], 0.0)
+        free = np.maximum(window - self.used.get((message.over, name), 0.0), 0.0)
         left = np.where(calls > 0, np.maximum(seconds - free, seconds / number), 0.0)
         return np.where(may, left, seconds)
 
@@ -82,13 +85,15 @@ class Cover:
 
     def beside(self, name: str, left: Array, seconds: Array, may: Array) -> Array:
         """What is left of messages sent beside their own row's product: no more than is free."""
-        free = np.maximum(self.work[name] - self.used[name], 0.0)
+        free = np.maximum(self.work[name] - self.used.get(("mesh", name), 0.0), 0.0)
         return np.where(may, np.maximum(left, seconds - free), seconds)
 
-    def took(self, name: str, left: Array, seconds: Array, alone: bool = False) -> Array:
+    def took(
+        self, name: str, left: Array, seconds: Array, alone: bool = False, over: str = "mesh"
+    ) -> Array:
         """Count what messages hide under; `alone` where they hide otherwise in what is longer."""
         for each in (name, *(() if alone else self.within.get(name, ()))):
-            self.used[each] = self.used[each] + seconds - left
+            self.used[over, each] = self.used.get((over, each), 0.0) + seconds - left
         return left
 
     def show(self, name: str, exposed: Array, host: Array) -> None:

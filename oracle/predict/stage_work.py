@@ -89,6 +89,7 @@ def work_of(load: Workload, system: System, options: Options) -> StageWork:
             packed = said.exchange.passes * buffer * total(shard.learned)
             packing = kernels.stream(device, packed, queued=True) * (packed > 0)
             update = update + packing * (state.parts > 1)
+        update = update * (1 - np.asarray(state.updated_away))  # the host's work, not the device's
     return StageWork(
         forward, backward, weight, tuple(total(times.forward * part) for part in parts),
         update, host, 0.5 * total(back * model.weighted) * launch,

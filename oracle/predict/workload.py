@@ -27,11 +27,12 @@ from oracle.plan.mesh import Groups, Kinds, places
 from oracle.plan.plan import Plan
 from oracle.plan.stages import Stages, even_cuts, ways_to_cut
 from oracle.plan.strategies import Strategy
-from oracle.spec.options import Options
+from oracle.spec.options import MOMENT_BYTES, SLOTS, Options
 from oracle.spec.system import System
 
 Said = Sequence[tuple[Message, Strategy]]
-STATE = ("batch", "segments", "zero", "stored", "graded", "stated")  # what is of each plan
+AWAY = ("weights_away", "state_away", "updated_away", "on_disk")  # what lies beside the device
+STATE = ("batch", "segments", "zero", "stored", "graded", "stated", *AWAY)  # what is of each plan
 
 
 @dataclass(frozen=True)
@@ -63,11 +64,11 @@ class Rows:
             return values[few if len(values) == known else plans if len(values) == every else ...]
 
         def part(message: Message) -> Message:
-            numbers = message.nbytes, message.calls, message.line
+            numbers = message.nbytes, message.calls, message.line, message.share
             mine = tuple(map(cut, numbers))
             if all(new is old for new, old in zip(mine, numbers, strict=True)):
                 return message
-            return replace(message, nbytes=mine[0], calls=mine[1], line=mine[2])
+            return replace(message, nbytes=mine[0], calls=mine[1], line=mine[2], share=mine[3])
 
         axes = {id(axis): axis.mapped(cut) for _, axis in self.said}  # most send several messages
         said = [(part(message), message, axes[id(axis)]) for message, axis in self.said]
@@ -151,10 +152,32 @@ def split(model: Model, plan: Plan, options: Options) -> Shard:
             summed=software.exchange.buffer(precision),
             wire=software.exchange.sent(precision),
             gathered=software.gather.sent(precision), turned=software.tensor.sent(precision),
+            slots=slots_of(model, options), beside=beside(model, options),
         )  # fmt: skip
     for axis in sorted(plan.lean, key=lambda axis: axis.nearness):
         shard = axis.split(shard)
     return shard
+
+
+def slots_of(model: Model, options: Options) -> Array:
+    """Bytes of a weight's optimizer state, by row, its fp32 copy beside 16-bit weights included."""
+    state, precision = options.software.state, options.precision
+    moment = MOMENT_BYTES.get(options.optimizer, state.moment(precision))
+    return moment * values_of(model, options.optimizer) + state.master(precision)
+
+
+def beside(model: Model, options: Options) -> Array:
+    """Bytes of a weight's optimizer state and fp32 copy where the host renews it."""
+    master = options.software.state.master(options.precision)
+    return slots_of(model, options) + (0.0 if master else 4.0)
+
+
+def values_of(model: Model, optimizer: str) -> Array:
+    """Values that an optimizer keeps for a weight of each row."""
+    found = np.full(len(model), float(SLOTS[optimizer]))
+    if optimizer == "muon":
+        found[~masks.matrices(model)] = SLOTS["adam"]
+    return found
 
 
 def ways(model: Model, plan: Plan, options: Options) -> Sequence[tuple[int, ...]]:

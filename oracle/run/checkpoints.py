@@ -23,11 +23,10 @@ import numpy as np
 from oracle.models.shard import serial
 from oracle.network.host import host_line
 from oracle.predict.estimate import Estimate
-from oracle.predict.memory import values_of
 from oracle.predict.reading import machine_of
-from oracle.predict.workload import rows_of, workload
+from oracle.predict.workload import rows_of, slots_of, workload
 from oracle.spec.document import refusal
-from oracle.spec.options import MOMENT_BYTES, Options
+from oracle.spec.options import Options
 from oracle.spec.precision import NARROW
 from oracle.spec.running import Checkpoint
 from oracle.spec.system import System
@@ -54,20 +53,18 @@ class State:
         return self.whole / max(self.parameters, 1.0)
 
 
-def widths(options: Options) -> tuple[float, float, float]:
-    """Bytes of a weight as it is kept, of its master, of each of the optimizer's numbers."""
+def width_of(options: Options) -> float:
+    """Bytes of a weight as it is kept, without 8-bit copies that are made anew from it."""
     state, precision = options.software.state, options.precision
-    narrow = state.fp8_copies * NARROW.get(precision, 0.0)  # made anew from the weights
-    moment = MOMENT_BYTES.get(options.optimizer, state.moment(precision))
-    return state.kept(precision) - narrow, state.master(precision), moment
+    return state.kept(precision) - state.fp8_copies * NARROW.get(precision, 0.0)
 
 
 def state_of(shown: Estimate, row: int = 0) -> State:
     """The state of a training under one plan."""
     options, plan = shown.options, shown.work[row].plan
     model = shown.model.under(options.software.kernels)
-    width, master, moment = widths(options)
-    slots = moment * values_of(model, options.optimizer) + master
+    width = width_of(options)
+    slots = slots_of(model, options)
     load = workload(rows_of(model, shown.system, plan, options), options)
     parts = [load.total(w) * share for w, share in load.shares("stored", True)]
     weights, numbers = width * sum(parts, np.zeros(1)), load.held("stated", slots)
@@ -217,14 +214,14 @@ class Saving:
             better, worse = (replace(self, machine=self.machine.turned(one.key, by))
                              for by in (one.factor, 1 / one.factor))  # fmt: skip
             yield better, worse
-        if self.system.device.host_link is None:
+        if host_line(self.system).origin == "assumed":
             yield replace(self, link=self.link * LINK), replace(self, link=self.link / LINK)
 
     @property
     def assumed(self) -> tuple[str, ...]:
         """Keys of the spec that nobody says, and that these seconds depend on."""
         found = [one.key for one in self.machine.assumed if self._moves(one.key)]
-        if self.system.device.host_link is None:
+        if host_line(self.system).origin == "assumed":
             found.append("device.host_link")
         return tuple(found)
 

@@ -20,7 +20,7 @@ Value: TypeAlias = NDArray[Any] | float
 # what a formula may speak of: degrees of the plan, its micro-batches and knobs, shapes of the model
 NAMES = (
     "data", "sharded", "pipeline", "context", "tensor", "expert", "spatial", "filter", "channel",
-    "devices", "batch", "micro", "segments", "interleave", "zero", "sequence",
+    "devices", "batch", "micro", "segments", "interleave", "zero", "sequence", "offload",
     "layers", "heads", "groups", "experts", "tokens", "hidden", "vocab",
 )  # fmt: skip
 LONGEST = 400  # characters

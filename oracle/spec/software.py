@@ -181,6 +181,16 @@ class Borders:
 
 
 @dataclass(frozen=True, slots=True)
+class Beside:
+    """What becomes of state that lies beside the device, in its host's memory."""
+
+    # where gradients of micro-batches are added up: they stay until the update, or leave each time
+    sums: Literal["device", "host"] = "host"
+    source: str = ""
+    sources: dict[str, str] = field(default_factory=dict, metadata={"hidden": True})
+
+
+@dataclass(frozen=True, slots=True)
 class State:
     """Widths of what training keeps for each weight, and what the update adds to its passes."""
 
@@ -311,6 +321,7 @@ class Software:
     experts: ExpertMessages = ExpertMessages()
     borders: Borders = Borders()
     state: State = State()
+    offload: Beside = Beside()
     kernels: KernelChoice = KERNELS
     convolution: Convolution = CONVOLUTION
     host: Host = Host()

@@ -52,6 +52,8 @@ class Host:
     source: str
     share_for_loading: Fraction = 0.8  # of the cores; the rest launches kernels
     bandwidth: BytesPerSecond | None = None  # of its memory
+    link: BytesPerSecond | None = None  # of a port, to the devices behind it, one way
+    shared_by: Count = 1  # devices behind a port
 
 
 @dataclass(frozen=True, slots=True)

@@ -101,6 +101,12 @@ def _sharding(job: Job) -> dict[str, Any]:
     if stage == 3 and job.degree("tensor") > 1:
         raise job.refuse("DeepSpeed", "does not combine tensor parallelism with ZeRO stage 3",
                          "zero=1 or zero=2")  # fmt: skip
+    what, to = job.word("offload", "what"), job.word("offload", "to")
+    place = {"device": "nvme", "nvme_path": "/local_nvme"} if to == "disk" else {"device": "cpu"}
+    if what != "nothing":
+        found["offload_optimizer"] = place
+    if what == "weights+optimizer":
+        found["offload_param"] = place
     return found
 
 

@@ -357,6 +357,7 @@ def training(job: Job, run: Software) -> Pairs:
     momentum = {"momentum": 0.9, "sgd": 0.0}.get(said.optimizer)
     if job.recompute == "operators":
         raise job.refuse("Megatron-LM", "does not recompute by operators", "recompute:selective")
+    away = job.word("offload", "what") == "optimizer"
     full, eight = job.recompute == "full", said.precision in ("fp8", "mxfp8")
     four = said.precision == "nvfp4"
     return [
@@ -372,4 +373,6 @@ def training(job: Job, run: Software) -> Pairs:
         ("--recompute-granularity", None if job.recompute == "none" else job.recompute),
         ("--recompute-method", "uniform" if full else None),
         ("--recompute-num-layers", 1 if full else None),
+        ("--optimizer-cpu-offload", away), ("--use-precision-aware-optimizer", away),
+        ("--optimizer-offload-fraction", 1.0 if away else None),
     ]  # fmt: skip

@@ -211,5 +211,6 @@ def training(job: Job) -> list[tuple[str, Any]]:
     return [
         (t + "local_batch_size", local), (t + "global_batch_size", job.batch),
         (t + "seq_len", block.sequence), (t + "mixed_precision_param", param),
+        (t + "enable_cpu_offload", True if job.word("offload", "what") != "nothing" else None),
         (f"activation_checkpoint:{RECOMPUTE.get(job.recompute, job.recompute)}", True),
     ]  # fmt: skip

@@ -33,6 +33,7 @@ class Message:
     shown: float = 0.0  # of its seconds, what shows at least beside its own row's product
     line: tuple[Number, Number] | None = None  # only devices in line along its one axis talk:
     #                                            how many, and how far apart; (plans, 1) each
+    share: Number | NDArray[Any] = 1.0  # of the bytes that is sent, (plans, 1)
     over: str = "mesh"  # or a link of the device's own: "host"
     once: bool = False  # sent by the last copy of a folded row only
     # share of the bytes that is sent, by the number of nodes that its group lies on (of devices,

@@ -86,6 +86,7 @@ class Strategy(ABC):
     degrees: ClassVar[bool] = True  # is written with a degree
     as_grid: ClassVar[bool] = False  # may be written as a grid, `2x2`
     by_hand: ClassVar[tuple[str, ...]] = ()  # axes beside which a search leaves it to the user
+    resort: ClassVar[bool] = False  # searched where nothing fits without it, or it is asked for
     deals_batch: ClassVar[bool] = False  # each of its devices has samples of its own
     cuts_samples: ClassVar[bool] = False  # each of them needs but a part of a sample's extents
     speaks_for_all: ClassVar[bool] = False  # talks at degree 1 too, for replicas others made

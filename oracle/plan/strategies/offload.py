@@ -1,0 +1,135 @@
+"""Offload: what a device has no room for lies in its host's memory, or on the node's disks."""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
+
+import numpy as np
+
+from oracle.models import masks
+from oracle.models.model import Model
+from oracle.models.shard import Array, Numbers, Shard
+from oracle.network.collectives import Message
+from oracle.plan.strategies.base import Rule, Strategy, words
+
+AWAY = ("nothing", "optimizer", "weights+optimizer")
+PLACES = ("host", "disk")
+ADDED = 12.0  # bytes that adding up moves for a gradient: both are read, their fp32 sum is written
+
+
+@dataclass(frozen=True)
+class Offload(Strategy):
+    """Keep the optimizer's state beside the device, the weights too, and update them there.
+
+        T_comm = S |w|/p δ/β' + |w|/p δ/β'             optimizer: gradients out, new weights back
+               + 2 S |w|/p δ/β'                        weights: each unit comes in for either pass
+        T_comp = 28 |w|/p / β_host                     the update, at the host's memory
+        M      = 2 |w| + B Σ |kept|                    of weights, where they are away, one unit
+
+    β' is the device's own link to its host, of which devices on one port have each a share;
+    gradients go out as the backward pass makes them. `update=device` brings the state in and
+    sends it back instead. `delayed=on` updates while the next iteration runs, with gradients
+    that are one step old.
+    """
+
+    what: Array = words(*AWAY)
+    to: Array = words(*PLACES)
+    update: Array = words("host", "device")
+    delayed: Array = words("off", "on")
+
+    source = "ren2021, §4; rajbhandari2021, §4-5"
+    nearness = 10
+    bound = ""
+    limited_by = ("host link", "host memory: the update")
+    multiplies = False
+    degrees = False
+    resort = True
+    state_knobs = ("what", "to", "update", "delayed")
+
+    def limit(self, model: Model, batch: Array) -> Array | float:
+        return np.inf
+
+    @classmethod
+    def tries(cls, model: Model) -> dict[str, tuple[float, ...]]:
+        """Places; an update that comes a step late, or on the device, is for the user to choose."""
+        found = super().tries(model)
+        return {name: found[name] for name in ("what", "to")}
+
+    @classmethod
+    def spares(cls, model: Model) -> dict[str, float]:
+        return {"what": cls.number("what", "weights+optimizer")}
+
+    def rules(self, model: Model, batch: Array, beside: Mapping[str, Any]) -> Iterator[Rule]:
+        """Knobs must have something to be of."""
+        turned = (np.asarray(self.to) + self.update + self.delayed) > 0
+        idle = self.says("what", "nothing") & turned
+        yield Rule.never(idle, "offload: nothing is said to lie beside the device")
+        device = self.says("update", "device") & self.says("delayed", "on")
+        yield Rule.never(device, "offload: an update on the device cannot be delayed")
+        if model.training.forward:
+            state = self.says("what", "optimizer")
+            yield Rule.never(state, "offload: a forward pass has no optimizer")
+
+    def split(self, shard: Shard) -> Shard:
+        if shard.ideal:  # which knows nothing of hosts
+            return shard
+        weights = 1.0 * self.says("what", "weights+optimizer")
+        state = np.maximum(weights, self.says("what", "optimizer"))
+        there = state * self.says("update", "host")
+        return shard.but(weights_away=weights, state_away=state, updated_away=there,
+                         on_disk=state * self.says("to", "disk"))  # fmt: skip
+
+    def talk(self, shard: Shard) -> list[Message]:
+        """Copies over the device's own link; what lies on disk is read and written too."""
+        away, weights = np.asarray(shard.state_away), np.asarray(shard.weights_away)
+        if not away.any():
+            return []
+        there, disk = np.asarray(shard.updated_away), np.asarray(shard.on_disk)
+        off = self.says("delayed", "off")
+        several = np.where(np.asarray(shard.segments) > 1, 1.0, 0.0)
+        experts = masks.experts(shard.model)
+        columns = [("", ~experts, 0), *([("expert ", experts, -1)] if experts.any() else [])]
+        parts = [(prefix, shard.w * rows, at) for prefix, rows, at in columns]
+        host = shard.software.offload.sums == "host"
+        found: list[Message] = []
+        for prefix, w, at in parts:
+            own, kept = (_column(each, at) for each in (shard.stated, shard.stored))
+            new, used = w * shard.model.trained, w * shard.gathered
+            # the fp32 weight and what is kept of it are read and written, its gradient is read
+            state = new * shard.beside
+            moved = 2 * state + 4 * new
+            once = partial(_copy, prefix, "step", "", own)
+            back = partial(_copy, prefix, "unit backward", "backward", own)
+            again = partial(_copy, prefix, "unit backward", "backward", kept)
+            ahead = partial(_copy, prefix, "unit forward", "forward", kept)
+            late = partial(_copy, prefix, "step", "backward", own)
+            found += [
+                back("gradients out", "host", new * shard.wire, there * host),
+                once("gradients out at the end", "host", new * shard.summed, there * (not host)),
+                back("gradients added up on the host", "host memory", ADDED * new,
+                     there * several * host),
+                once("update on the host", "host memory", moved, there * off),
+                late("update on the host, delayed", "host memory", moved, there * ~off),
+                once("weights back", "host", new * shard.gathered, there * (1 - weights)),
+                once("state in", "host", state, away - there),
+                ahead("weights in", "host", used, weights),
+                again("weights in again", "host", used, weights),
+                once("state from disk and back", "disk", 2 * state, disk),
+                ahead("weights from disk", "disk", used, disk * weights),
+                again("weights from disk again", "disk", used, disk * weights),
+            ]  # fmt: skip
+        return found
+
+
+def _column(share: Numbers, at: int) -> Numbers:
+    """A share of the state of experts, or of all else: (plans, 1)."""
+    share = np.asarray(share)
+    return share[:, [at]] if share.ndim > 1 else share
+
+
+def _copy(
+    prefix: str, when: str, hides: str, share: Numbers, what: str, over: str, nbytes: Array,
+    calls: Array,
+) -> Message:  # fmt: skip
+    return Message(prefix + what, "copy", nbytes, (), calls, when, hides, share=share, over=over)
