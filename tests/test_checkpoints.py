@@ -17,8 +17,10 @@ from oracle.executor import measured, records
 from oracle.executor.checkpointing import folder as checkpoints
 from oracle.executor.checkpointing.folder import Damaged, SavedState, Section, StateFile
 from oracle.executor.checkpointing.keeping import Keeping, Planted
+from oracle.executor.checkpointing.restart import started_again
 from oracle.executor.checkpointing.summary import Recovery
-from oracle.executor.launch import DONE, Host, launch
+from oracle.executor.faults import RankFault
+from oracle.executor.launch import DONE, FAILED, Host, Outcome, launch
 from oracle.executor.loading.throttle import Throttle
 from oracle.executor.plan_run import PlanRun
 from oracle.executor.question import same
@@ -149,6 +151,14 @@ def test_what_is_half_written_is_no_checkpoint(tmp_path):
     assert [each.name for each in tmp_path.iterdir()] == ["step-00000005"]
 
 
+def test_a_folder_is_of_one_training_at_a_time(tmp_path):
+    handle = checkpoints.claim(tmp_path)
+    with pytest.raises(SpecError, match="another training"):
+        checkpoints.claim(tmp_path)
+    os.close(handle)
+    os.close(checkpoints.claim(tmp_path))
+
+
 def test_nothing_elsewhere_is_written_or_removed(tmp_path):
     folder, outside = tmp_path / "kept", tmp_path / "outside"
     folder.mkdir()
@@ -216,6 +226,22 @@ def test_what_is_measured_is_what_a_training_is_priced_by(what, plan, optimizer,
     copied = said["seconds"] if way == "async" else 0.0
     assert said["safe_after"] - copied == pytest.approx(saved.written)
     assert recovered(one, model(what))["unknown"] == ["the storage of a `--system`"]
+
+
+def test_only_failures_that_were_asked_for_are_started_again(tmp_path):
+    fail = [asdict(one) for one in (Planted(7, 0, "hang"), Planted(3, 1), Planted(8, 1))]
+    kinds, seen = iter(["killed", "stalled", "raised"]), []
+
+    def start(number, left):
+        (tmp_path / f"attempt-{number + 1:04d}").mkdir()
+        seen.append([one["step"] for one in left])
+        kind = next(kinds)
+        return Outcome(FAILED, kind, RankFault(0 if kind == "stalled" else 1, "here", kind, ""))
+
+    outcome, failures = started_again(start, fail, tmp_path, lambda _: None)
+    assert outcome.message == "raised"
+    assert seen == [[3, 7, 8], [7, 8], [8]]
+    assert [(one["step"], one["attempt"]) for one in failures] == [(3, 1), (7, 2)]
 
 
 @pytest.mark.slow
@@ -305,6 +331,7 @@ RUN = ["run", "lenet5", "--plan", "data:2", "--batch", "8", "--local", "2", "--s
     ("--checkpoint sharded,to=F --replay", "trains nothing"),
     ("--checkpoint sharded,to=F --plan data:1", "one plan at a time"),
     ("--checkpoint sharded,to=LINK", "a link"),
+    ("--checkpoint sharded,to=/dev/null/kept", "Not a directory"),
     ("--checkpoint sharded,to=KEPT", "--resume"),
     ("--checkpoint sharded,to=KEPT --resume", "of another training: model was"),
 ], ids=lambda word: word if word.startswith("--") else "")  # fmt: skip

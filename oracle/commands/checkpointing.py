@@ -21,8 +21,8 @@ def arguments(parser: argparse.ArgumentParser) -> None:
     kept.add_argument("--resume", action="store_true", help="go on from the newest checkpoint")
     kept.add_argument(
         "--fail", action="append", default=[], metavar="STEP",
-        help="kill a rank in this step, and start all again: 7, step=7,rank=1, or "
-        "step=5,at=checkpoint halfway through writing it; with --local",
+        help="kill a rank in this step, and start all again: 7, step=7,rank=1; "
+        "step=5,at=checkpoint halfway through writing it; step=7,at=hang lets it hang",
     )  # fmt: skip
 
 

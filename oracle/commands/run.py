@@ -16,6 +16,7 @@ goes, and `--fail` kills a rank, so that what a failure costs is measured.
 from __future__ import annotations
 
 import argparse
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -107,6 +108,8 @@ def run(asked: argparse.Namespace) -> Answer:
     lines += [line for one, said in zip(found, foreseen, strict=True)
               for line in recovery(one.recovery, said)]  # fmt: skip
     answer = ended(outcome, f"wrote {asked.output}")
+    if kept and not outcome.complete and answer.note:
+        answer = replace(answer, note=f"{answer.note}; --resume goes on from the newest checkpoint")
     rows = [
         {"model": one.model, "plan": one.plan, "batch": one.batch, "devices": one.devices,
          "seconds": one.seconds, "spread": one.spread, "memory": one.memory,

@@ -6,12 +6,12 @@ from collections.abc import Callable
 
 from oracle.network.contention.line import CostLine
 from oracle.spec.doubt import SHORT
+from oracle.spec.storage import HOST_BANDWIDTH
 from oracle.spec.system import System
 
 START = 10e-6  # of one copy: the driver's launch and the engine's start, assumed
 PCIE = 12e9  # bytes a second that PCIe 3 x16 gives of its 15.75 GB/s, assumed where nothing is said
-# assumed, where nothing is said: eight channels of DDR4-3200, one disk of PCIe 3 x4
-MEMORY, DISK = 200e9, 2e9
+DISK = 2e9  # bytes a second of a node's disks: one of PCIe 3 x4, assumed where nothing is said
 STREAMED = 0.8  # of what a host's modules could give, what a copy or an update gets: assumed
 
 
@@ -27,7 +27,7 @@ def host_line(system: System) -> CostLine:
 def memory_line(system: System) -> CostLine:
     """What passes through the memory of the host, of which each device of a node has a share."""
     known = None if system.host is None else system.host.bandwidth
-    each = STREAMED * (known or MEMORY) / system.node
+    each = STREAMED * (known or HOST_BANDWIDTH) / system.node
     origin = "assumed" if known is None else "datasheet"
     return CostLine("copy", START, 1 / each, full=("host memory",), origin=origin,
                     short=SHORT["host"])  # fmt: skip

@@ -166,6 +166,39 @@ def away(failed: float, repair: float, spares: int, replicas: int = 0) -> Away:
     return Away(waiting, mean / max(1 - waiting, 1e-300), without)
 
 
+@dataclass(frozen=True)
+class Job:
+    """What interrupts a job, in seconds, and what it does about it."""
+
+    failing: float  # a second, while all of its nodes are at work
+    restart: float
+    repair: float | None = None  # None: what failed is replaced at once
+    spares: int = 0
+    replicas: int = 0  # elastic, it goes on with fewer of so many
+    hidden: float = 0.0  # other interruptions a second, that are not announced
+    announced: float = 0.0  # and that are
+
+    @property
+    def gone(self) -> Away:
+        """What nodes that are being repaired leave of its time and speed."""
+        if self.repair is None or not self.failing:
+            return Away(0.0, 1.0, 0.0)
+        return away(self.failing, self.repair, self.spares, self.replicas)
+
+    def shares(
+        self, checkpoint: float, every: float | None = None, safe_after: float = 0.0,
+        step: float = 0.0,
+    ) -> Shares:  # fmt: skip
+        """Of the time in which it does not wait, at the speed that it has then."""
+        gone = self.gone
+        failing = self.failing * gone.speed
+        # what is back is taken in again: it stops for that as if it were told to
+        back = failing * gone.without if self.replicas else 0.0
+        between = 1 / max(failing + self.hidden, 1e-30)
+        return goodput(between, checkpoint, self.restart, every, safe_after,
+                       self.announced + back, step)  # fmt: skip
+
+
 def slowest(devices: Number, share: float, factor: float) -> Number:
     """How much longer a step is where a `share` of devices takes `factor` times as long."""
     return 1 + (factor - 1) * (1 - (1 - share) ** np.asarray(devices, float))

@@ -44,7 +44,9 @@ def _checkpoints(kept: Mapping[str, Any], predicted: Mapping[str, Any]) -> str:
 
 def _failure(one: Mapping[str, Any]) -> str:
     where = "the checkpoint after step" if one["at"] == "checkpoint" else "step"
-    text = f"rank {one['rank']} in {where} {one['step']}: seen after {show(one['detection'], 's')}"
+    hangs = " hangs" * (one["at"] == "hang")
+    seen = show(one["detection"], "s")
+    text = f"rank {one['rank']}{hangs} in {where} {one['step']}: seen after {seen}"
     if "restart" not in one:
         return f"  failure      {text}"
     parts = ", ".join(f"{show(spent, 's')} {name}" for name, spent in one["parts"].items())

@@ -43,6 +43,9 @@ class Disk:
     source: str = ""
 
 
+HOST_BANDWIDTH = 1e11  # of a host's memory, where nobody says; known to a factor of three
+
+
 @dataclass(frozen=True, slots=True)
 class Host:
     """What a node has beside its devices: its memory keeps files, its cores unpack samples."""

@@ -19,7 +19,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from oracle.spec.dataset import Dataset
-from oracle.spec.storage import Disk, Host, SharedFiles
+from oracle.spec.storage import HOST_BANDWIDTH, Disk, Host, SharedFiles
 from oracle.spec.system import System
 
 # value, factor
@@ -31,7 +31,7 @@ WRITTEN = (1.0, 2.0)  # of the bandwidth that shared files are read with
 DISK: dict[str, tuple[float, float]] = {"open": (1e-4, 3.0)}
 FLASH = (0.6, 1.7)  # of the bandwidth that a disk is read with
 CORES, MEMORY = (8, 2.0), (3.0, 2.0)  # of a device; of a device's own
-HOST: dict[str, tuple[float, float]] = {"bandwidth": (1e11, 3.0)}
+HOST: dict[str, tuple[float, float]] = {"bandwidth": (HOST_BANDWIDTH, 3.0)}
 PACKED = 1e9  # bytes of a file of many samples
 CACHED = 0.7  # of a host's memory: the rest is that of its processes
 

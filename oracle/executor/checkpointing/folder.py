@@ -11,6 +11,8 @@ these names is ever removed.
 
 from __future__ import annotations
 
+import errno
+import fcntl
 import json
 import os
 import re
@@ -67,6 +69,22 @@ def steps(folder: Path) -> list[int]:
         found = [_STEP.fullmatch(each.name) for each in listed
                  if each.is_dir(follow_symlinks=False)]  # fmt: skip
     return sorted((int(each[1]) for each in found if each and not each[2]), reverse=True)
+
+
+def claim(folder: Path) -> int:
+    """Keep a folder for one training at a time, until this process ends; the handle of its lock."""
+    flags = os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW
+    handle = os.open(folder / ".lock", flags, 0o644)
+    try:
+        fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        os.close(handle)
+        what = "another training keeps its checkpoints here"
+        raise refusal(str(folder), what, "another folder; or wait until it has ended") from None
+    except OSError as error:  # not every file system has locks
+        if error.errno not in (errno.ENOLCK, errno.ENOTSUP):
+            raise
+    return handle
 
 
 def clear(folder: Path) -> None:

@@ -13,7 +13,8 @@ from typing import Any
 from oracle.spec.document import refusal
 
 WAYS = ("rank0", "sharded", "async")
-PLACES = ("step", "checkpoint")  # where a planted failure comes: in a step, or while one is written
+# how a planted failure comes: a rank dies in a step or while a checkpoint is written, or it hangs
+PLACES = ("step", "checkpoint", "hang")
 
 
 @dataclass(frozen=True)
@@ -39,7 +40,7 @@ class Keeping:
 
 @dataclass(frozen=True)
 class Planted:
-    """A rank's death by SIGKILL, in a step or halfway through writing the checkpoint after it."""
+    """A rank is killed in a step, or halfway through the checkpoint after it; or stops for good."""
 
     step: int
     rank: int
@@ -115,6 +116,8 @@ def refuse_folder(folder: Path, nbytes: float) -> None:
             raise refusal(str(folder), what, "name the folder itself", "E100")
     except FileNotFoundError:
         folder.mkdir(parents=True, exist_ok=True)
+    if not os.access(folder, os.W_OK | os.X_OK):
+        raise refusal(str(folder), "nothing can be written there", "another folder", "E100")
     found = os.statvfs(folder)
     if nbytes > (free := found.f_bavail * found.f_frsize):
         what = f"checkpoints take {nbytes:.3g} bytes, and {free:.3g} are free"

@@ -37,14 +37,16 @@ def started_again(
         attempt = max(int(each.name.rpartition("-")[2]) for each in parts.glob("attempt-*"))
         failures.append(due | {"noticed": fault.when, "ended": time.time(), "attempt": attempt})
         left.remove(due)
-        say(f"rank {fault.rank} died at {fault.where}, as was asked; all ranks start again")
+        say(f"rank {fault.rank} failed at {fault.where}, as was asked; all ranks start again")
 
 
 def _planted(left: Sequence[dict[str, Any]], fault: RankFault | None) -> dict[str, Any] | None:
     """The failure that was planted where this one came."""
-    if fault is None or fault.kind != "killed":
+    if fault is None or fault.kind not in ("killed", "stalled"):
         return None
-    return next((one for one in left if one["rank"] == fault.rank), None)
+    hangs = fault.kind == "stalled"
+    return next((one for one in left if one["rank"] == fault.rank
+                 and (one["at"] == "hang") == hangs), None)  # fmt: skip
 
 
 def state_bytes(parameters: float, precision: str, optimizer: str) -> float:

@@ -37,6 +37,7 @@ def trained(
     folder, trainer = Path(keeping.folder), steps.trainer
     throttle = Throttle(played_of(keeping.played), rank.attempt, rank.rank, rank.size)
     if rank.rank == 0:
+        checkpoints.claim(folder)
         checkpoints.clear(folder)
     rank.agree(0)
     at, load = None, dict[str, Any]()
@@ -100,12 +101,12 @@ def _arm(
     def die(at: str) -> None:
         now = time.time()
         rank.record(f"{name}/dies {begun[0]}", at=now, began=begun[1], step=step, place=at)
-        os.kill(os.getpid(), signal.SIGKILL)
+        os.kill(os.getpid(), signal.SIGSTOP if at == "hang" else signal.SIGKILL)
 
     def enter(phase: str, what: str) -> None:
         rank.enter(phase, what, max(step, 0))
-        if phase == "backward" and any(one.at == "step" for one in mine):
-            die("step")
+        if phase == "backward" and (due := [one.at for one in mine if one.at != "checkpoint"]):
+            die(due[0])
 
     steps.wire.enter = enter
     amid = any(one.at == "checkpoint" for one in mine)
