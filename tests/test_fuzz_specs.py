@@ -12,6 +12,7 @@ import pytest
 import oracle
 from oracle.models import model as models
 from oracle.plan.launchable import clashes, software
+from oracle.run.workflow import Workflow, workflow
 from oracle.spec import catalogue
 from oracle.spec.dataset import Dataset
 from oracle.spec.device import Device
@@ -27,6 +28,7 @@ SEEDS = {
     "models": ["alexnet", "resnet50", "gpt3-175b", "mixtral-8x7b", "unet3d-kits19", "vit-l16"],
     "datasets": ["imagenet", "openwebtext"],
     "software": ["plain", "megatron-core", "torchtitan"],
+    "workflows": ["resnet50-search", "mnist-genetic"],
 }
 SPLICES = [
     "[", "]", "{", "}", ":", "- ", "\t", "\0", "&a ", "*a", "!!x ", "<<: ", "'", '"', "|", ">", "#",
@@ -46,6 +48,7 @@ def build(folder: str, text: str) -> Any:
         return models.build(spec, node, "fuzzed", text)
     kinds: dict[str, type] = {
         "systems": System, "devices": Device, "datasets": Dataset, "software": Software,
+        "workflows": Workflow,
     }  # fmt: skip
     kind = kinds[folder]
     catalogue._open_references(kind, node)
@@ -130,15 +133,23 @@ def test_twenty_thousand_broken_specs_are_refused(seed: int) -> None:
 
 
 @pytest.mark.parametrize(
-    "read_", [catalogue.system, catalogue.device, catalogue.dataset, oracle.model, software]
+    "read_",
+    [
+        catalogue.system,
+        catalogue.device,
+        catalogue.dataset,
+        oracle.model,
+        software,
+        workflow,
+    ],
 )
 def test_any_data_is_a_spec_or_refused(read_: Callable[[Any], Any]) -> None:
     rng = random.Random(7)
     leaves: list[Any] = [None, True, 0, -1, 1.5, float("nan"), float("inf"), 10**40, "", "x",
                          b"x", (), [], {}, [[]], object(), "\0", "name"]  # fmt: skip
     keys = ["name", "source", "device", "levels", "layers", "input", "samples", "transformer",
-            "conv", "peak", "memory", "exchange", "launch", 3, None, ("a",), "from",
-            "repeat"]  # fmt: skip
+            "search", "trials", "conv", "peak", "memory", "exchange", "launch", 3, None, ("a",),
+            "from", "repeat"]  # fmt: skip
 
     def tree(depth: int) -> Any:
         if depth == 0 or rng.random() < 0.3:

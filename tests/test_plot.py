@@ -273,6 +273,7 @@ COMMANDS = {
     "pareto": "resnet50 abci --devices 8 --batch 128 --top 5",
     "timeline": "resnet50 abci --plan pipeline:4,segments=8 --batch 64",
     "roofline": "resnet50 abci --plan data:8 --batch 64",
+    "workflow": "resnet50 abci --nodes 1..64 --trials 8 --epochs 90 --batch 256 --plan data:8",
     "contention": "abci --devices 16 --pattern 4x4",
 }
 

@@ -9,7 +9,7 @@ from typing import Any
 
 import jsonschema
 import pytest
-from command_line import closed, told
+from command_line import ROOT, closed, told
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -175,10 +175,8 @@ def test_many_at_once_wait_for_the_slowest() -> None:
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_a_search_says_what_it_is(kind: str) -> None:
-    from test_house import keys
-
-    new = searches()[kind]
-    assert new.source.split(",")[0] in keys()
+    new, known = searches()[kind], (ROOT / "oracle" / "citations.bib").read_text(encoding="utf-8")
+    assert f"{{{new.source.split(',')[0]}," in known
     assert "=" in (new.__doc__ or ""), "its docstring has the equation"
     assert [one.trials for one in new().stages(200, 8)]
 
@@ -233,7 +231,7 @@ def test_the_product_says_too_much_where_batches_end() -> None:
     assert many.overstated is not None
     assert many.overstated > 1.2
     assert many.cause == "steps"
-    assert many.overstated == pytest.approx(math.prod(many.losses.values()), rel=0.1)
+    assert many.overstated == pytest.approx(math.prod(many.losses.values()))
     assert all(each.campaign.main.trial.batch <= 1024 for each in (few, many))
 
 
@@ -301,6 +299,9 @@ def test_what_is_wrong_is_said_at_once(capsys: Any, tmp_path: Any) -> None:
     (["--search", "genetic"], "32 trials are too few"),
     (["--nodes", "2..4096"], "4096 nodes, but abci has 1088"),
     (["--nodes", ""], "no number of nodes"),
+    (["--nodes", "few"], "cannot read `few`"),
+    (["--plan", "data:64"], "a trial of 64 devices, on 16"),
+    (["--plan", "data:foo"], "`foo` is not a degree"),
     (["--spread", "2"], "a spread from 0 to 1"),
     (["--max-batch", "64"], "not allowed with argument"),
     (["--precision", "fp64"], "fp64"),
@@ -319,8 +320,18 @@ def test_what_nobody_says_is_asked_for(capsys: Any) -> None:
 
 
 def test_nothing_fits_is_an_answer(capsys: Any) -> None:
-    code, out, _ = told(capsys, "workflow", "llama2-70b", "abci", "--nodes", "1", "--trials", "2",
+    code, out, _ = told(capsys, "workflow", "llama3-405b", "abci", "--nodes", "1", "--trials", "2",
                         "--tokens", "1B", "--batch", "8")  # fmt: skip
     assert code == 1
     assert out.startswith("nothing fits on 1 node\n")
-    assert "short" in out
+    assert "needs" in out
+    _, out, _ = told(capsys, *ASKED[:3], "--nodes", "2", "--trials", "2", "--epochs", "9",
+                     "--batch", "4096", "--plan", "data:4")  # fmt: skip
+    assert "4 devices, data:4: needs" in out
+
+
+def test_where_one_node_is_too_small_nothing_is_said_of_it() -> None:
+    found = oracle.workflow("gpt2-xl", "abci", 16, trials=2, tokens=1e9, batch=64,
+                            plan="data:4 tensor:4 pipeline:2,segments=16")  # fmt: skip
+    assert found.parts
+    assert (found.one_node, found.speedup) == (None, None)

@@ -22,7 +22,6 @@ from oracle.ask.trials import Trial, Trials
 from oracle.ask.workflow import Campaign, Part, campaign
 from oracle.plan.plan import parse
 from oracle.predict.estimate import estimate
-from oracle.run.searches import Stage
 from oracle.spec.document import SpecError
 from oracle.spec.tabular import Tabular
 
@@ -87,7 +86,13 @@ def _each(one: Row) -> dict[str, Any]:
     if not one.campaign.parts:
         return dict.fromkeys(names)
     main = one.campaign.main
-    values = (main.at_once, main.trial.devices, *one.degrees, main.trial.batch, main.trial.plan)
+    values = (
+        one.campaign.widest.at_once,
+        main.trial.devices,
+        *one.degrees,
+        main.trial.batch,
+        main.trial.plan,
+    )
     return dict(zip(names, values, strict=True))
 
 
@@ -137,47 +142,41 @@ class Alone:
         """One line of the table."""
         if not found.parts or self.unit is None:
             return Row(found, {}, (1, 1), None, {})
-        main = found.main
-        data, model = degrees(main.trial)
-        rates = [self.rate(*each) for each in (("data", 1), ("data", data), ("model", model))]
-        if None in rates:
-            return Row(found, {}, (data, model), None, {})
-        one, with_data, with_model = (float(rate or 0.0) for rate in rates)
-        factors = {"search": self._search(main.at_once), "data": with_data / one,
-                   "model": with_model / one}  # fmt: skip
-        single = self._one_by_one()
-        base = found.one_node or found.seconds
-        product = base * math.prod(factors.values()) / single
-        return Row(found, factors, (data, model), product, self._losses(main, factors, one))
+        main, one = found.main, self.rate("data", 1)
+        faster: list[tuple[float, float]] = []  # data, model: of each stage
+        for part in found.parts:
+            data, model = degrees(part.trial)
+            rates = self.rate("data", data), self.rate("model", model)
+            if one is None or rates[0] is None or rates[1] is None:
+                return Row(found, {}, degrees(main.trial), None, {})
+            faster.append((rates[0] / one, rates[1] / one))
+        even = [self._even(found, part) for part in found.parts]
+        alone = self.unit.training.seconds
+        promised = sum(
+            count * alone / math.prod(times) for count, times in zip(even, faster, strict=True)
+        )
+        at = found.parts.index(main)
+        factors = {"search": self._work() / sum(even), "data": faster[at][0],
+                   "model": faster[at][1]}  # fmt: skip
+        product = (found.one_node or found.seconds) / promised
+        dealt = sum(count * part.trial.training.seconds
+                    for count, part in zip(even, found.parts, strict=True))  # fmt: skip
+        epochs = main.trial.samples / self.unit.samples
+        losses = {"waves": found.seconds / dealt, "epochs": epochs,
+                  "steps": dealt / promised / epochs}  # fmt: skip
+        return Row(found, factors, degrees(main.trial), product, losses)
 
-    def _stages(self, count: int) -> list[Stage]:
+    def _even(self, found: Campaign, part: Part) -> float:
+        """Whole trainings one after the other, if a stage's could be dealt out evenly."""
+        resized = self.trials.asked.search.search.resized
+        width = part.at_once if resized else found.widest.at_once
+        return part.stage.trials * part.stage.share * part.stage.times / width
+
+    def _work(self) -> float:
+        """Whole trainings of a search that runs one at a time."""
         asked = self.trials.asked
-        return asked.search.search.stages(asked.trials, count)
-
-    def _work(self, count: int) -> float:
-        """Whole trainings that the search takes."""
-        return sum(one.trials * one.share * one.times for one in self._stages(count))
-
-    def _search(self, count: int) -> float:
-        """Speed-up of so many trials at once, if they could be dealt out evenly."""
-        return self._work(1) / self._work(count) * count
-
-    def _one_by_one(self) -> float:
-        """Seconds of the search on one device."""
-        unit = self.unit
-        assert unit is not None
-        return self._work(1) * unit.training.seconds
-
-    def _losses(self, main: Part, factors: dict[str, float], one: float) -> dict[str, float]:
-        unit, trial = self.unit, main.trial
-        assert unit is not None
-        units = main.seconds / trial.training.seconds  # of a training's time
-        stage = main.stage
-        even = stage.trials * stage.share * stage.times / main.at_once
-        rate = trial.samples / trial.training.seconds
-        alone = unit.samples / unit.training.seconds
-        return {"waves": units / even, "epochs": trial.samples / unit.samples,
-                "steps": factors["data"] * factors["model"] * alone / rate}  # fmt: skip
+        stages = asked.search.search.stages(asked.trials, 1)
+        return sum(one.trials * one.share * one.times for one in stages)
 
 
 def degrees(trial: Trial) -> tuple[int, int]:

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from oracle.ask import search
-from oracle.ask.ranking import Ranking
+from oracle.ask.batches import up_to_critical
 from oracle.models.model import Model
 from oracle.models.model import model as load_model
 from oracle.plan.plan import parse
@@ -38,6 +38,11 @@ def opened(
     if faults:
         raise SpecError("workflow", faults)
     where = where.of_size(max(nodes) * where.node, grow)
+    if more.get("profile") is not None:
+        from oracle.calibration.run_profile import opened as profiled
+
+        words = asked.precision, asked.optimizer, asked.software
+        more["profile"] = profiled(more["profile"], model, where, *words)
     optimizer = asked.optimizer
     if optimizer is None and model.convergence and not asked.length:
         optimizer = model.convergence[0].optimizer  # that of the runs which met the target
@@ -55,18 +60,24 @@ def _wrong(
     if not (asked.length or model.convergence):
         yield ("E109", f"nobody says how long {model.name} trains to any target",
                Place(path="to_target"), "--epochs, --tokens or --steps")  # fmt: skip
-    if asked.batch is None and asked.max_batch is None and not model.convergence:
+    if not (asked.batch or asked.max_batch or asked.tokens or model.convergence):
         yield ("E109", "nobody says which batch is the largest worth having",
                Place(path="max_batch"), "--max-batch, or --batch")  # fmt: skip
     if asked.epochs and model.dataset is None:
         yield ("E109", f"{model.name} has no data set", Place(path="epochs"),
                "--dataset, or --steps")  # fmt: skip
-    have = system.devices // system.node
-    for count in nodes:
-        if not isinstance(count, int) or count < 1:
-            yield "E109", f"{count} nodes", Place(path="nodes"), "a whole number from 1 on"
-    if nodes and max(nodes) > have and not grow:
-        yield ("E109", f"{max(nodes)} nodes, but {system.name} has {have}", Place(path="nodes"),
+    odd = [count for count in nodes if type(count) is not int or count < 1]
+    for count in odd:
+        yield "E109", f"{count!r:.40} nodes", Place(path="nodes"), "a whole number from 1 on"
+    if odd:
+        return
+    have, most = system.devices // system.node, max(nodes)
+    wide = 0 if asked.plan is None else int(parse(asked.plan, 1.0).devices[0, 0])
+    if wide > most * system.node:
+        yield ("E109", f"a trial of {wide} devices, on {most * system.node}", Place(path="plan"),
+               "a narrower plan, or more --nodes")  # fmt: skip
+    if most > have and not grow:
+        yield ("E109", f"{most} nodes, but {system.name} has {have}", Place(path="nodes"),
                "fewer, a larger system, or --grow (`grow=True`)")  # fmt: skip
 
 
@@ -77,8 +88,8 @@ class Trial:
     devices: int
     batch: int
     plan: str
-    training: Training
-    estimate: Estimate  # of that plan alone
+    training: Training = field(repr=False)
+    estimate: Estimate = field(repr=False)  # of that plan alone
 
     @property
     def samples(self) -> float:
@@ -91,8 +102,8 @@ class Trials:
 
     def __init__(self, asked: Workflow, model: Model, system: System, options: Options) -> None:
         self.asked, self.model, self.system, self.options = asked, model, system, options
-        self.most = asked.batch or asked.max_batch or _largest(model, options.optimizer)
-        self.misses: list[Ranking] = []
+        self.most = asked.batch or asked.max_batch or _largest(asked, model, options.optimizer)
+        self.misses: dict[int, tuple[str, str]] = {}  # devices -> the nearest plan, what it breaks
         self._found: dict[int, Trial | None] = {}
         self._last = self.most  # the batch that was best for the last size of trial
         self._beside: dict[tuple[int, int, int], Trial] = {}
@@ -180,7 +191,7 @@ class Trials:
                 return None
             raise
         if not len(ranking):
-            self.misses.append(ranking)
+            self._missed(ranking.misses)
             return None
         return ranking.best
 
@@ -188,11 +199,20 @@ class Trials:
         pairs = [(plan, float(size)) for plan in plans for size in sizes]
         rows, batches = [plan for plan, _ in pairs], [size for _, size in pairs]
         shown = estimate(self.model, self.system, rows, batches, self.options)
-        each = (self.trial(shown, row) for row in range(len(shown)) if shown.feasible[row])
+        each = [self.trial(shown, row) for row in range(len(shown)) if shown.feasible[row]]
+        if not each:
+            self._missed(shown.take([len(shown) - 1]))
         return min(each, key=lambda one: one.training.seconds, default=None)
 
+    def _missed(self, shown: Estimate) -> None:
+        """Note why the nearest of plans that do not fit does not."""
+        if len(shown):
+            self.misses[int(shown.devices[0])] = shown.plans[0], "; ".join(shown.broken[0][:1])
 
-def _largest(model: Model, optimizer: str) -> int:
-    """The largest batch with which a run of the optimizer met the target."""
+
+def _largest(asked: Workflow, model: Model, optimizer: str) -> int:
+    """The largest batch with which a run of the optimizer met the target; of text, the critical."""
+    if asked.tokens:
+        return next(up_to_critical(model, asked.tokens))
     known = model.convergence
     return next((one for one in known if one.optimizer == optimizer), known[0]).largest

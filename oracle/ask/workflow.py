@@ -10,7 +10,7 @@ it would not be faster if it scaled as well as can be from the next smaller one 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
 
@@ -48,7 +48,7 @@ class Campaign(Tabular):
     """The fastest way to run a workflow on so many nodes."""
 
     asked: Workflow
-    trials: Trials
+    trials: Trials = field(repr=False)
     nodes: int
     parts: tuple[Part, ...]  # none where nothing fits
     tried: tuple[tuple[int, int, float], ...]  # devices of a trial, how many at once, seconds
@@ -76,6 +76,13 @@ class Campaign(Tabular):
     def main(self) -> Part:
         """The stage that takes longest."""
         return max(self.parts, key=lambda part: part.seconds)
+
+    @property
+    def widest(self) -> Part:
+        """The stage with most trials at once, of those that are as large as the longest's."""
+        size = self.main.trial.devices
+        same = (part for part in self.parts if part.trial.devices == size)
+        return max(same, key=lambda part: part.at_once)
 
     @property
     def devices(self) -> int:
@@ -135,7 +142,7 @@ class Campaign(Tabular):
             "feasible": bool(self.parts),
             "seconds": self.seconds if main else None, "low": self.low if main else None,
             "high": self.high if main else None,
-            "at_once": main.at_once if main else None,
+            "at_once": self.widest.at_once if main else None,
             "nodes_each": main.trial.devices / self.trials.system.node if main else None,
             "idle_nodes": self.idle if main else None, "busy": self.busy if main else None,
             "device_hours": self.device_hours if main else None,
@@ -183,8 +190,8 @@ def campaign(trials: Trials, nodes: int, alone: bool = True) -> Campaign:
     parts = tuple(part for number in sorted(best) for part in best[number][1])
     one = None
     if alone and parts:
-        first = campaign(trials, 1, alone=False) if nodes > 1 else None
-        one = sum(part.seconds for part in (first.parts if first else parts)) or None
+        first = campaign(trials, 1, alone=False).parts if nodes > 1 else parts
+        one = sum(part.seconds for part in first) or None
     return Campaign(asked, trials, nodes, parts, tuple(sorted(tried)), one)
 
 

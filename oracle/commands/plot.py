@@ -9,6 +9,7 @@ oracle plot pareto     gpt3-175b dgx-a100 --devices 256..1024 --batch 1536 -o p.
 oracle plot measured   compared.csv -o a.svg          columns: predicted, measured [, group, label]
 oracle plot timeline   gpt3-175b dgx-a100 --plan "pipeline:8,segments=16 tensor:8" --batch 16 -o t.svg
 oracle plot roofline   resnet50 abci --plan data:16 --batch 512 -o l.svg
+oracle plot workflow   resnet50 abci --nodes 1..1024 --search ensemble --trials 8 -o h.svg
 oracle plot contention abci --plan "data:16 filter:4" --axes data -o c.svg
 oracle plot contention abci --devices 64 --pattern 16x4 --op allreduce --algorithm ring -o c.svg
 """  # noqa: E501  (lines to copy and paste)
@@ -20,6 +21,7 @@ import re
 from collections.abc import Callable, Sequence
 from typing import Any
 
+from oracle.commands import workflow
 from oracle.commands.arguments import (
     batch_arguments,
     batch_of,
@@ -80,6 +82,8 @@ def arguments(parser: argparse.ArgumentParser) -> None:
         one.add_argument("--plan", required=True, metavar="PLAN", help="to draw")
         one.add_argument("--batch", type=whole, required=True, metavar="B",
                          help="samples per iteration, all devices")  # fmt: skip
+    one = kind("workflow", "speed-up on more and more nodes: as a product, and honest")
+    workflow.question(one)
     one = kind("contention", "the network, and how full each link gets")
     one.add_argument("system", metavar="SYSTEM", help="a shipped system, or a file")
     one.add_argument("--plan", metavar="PLAN", help="whose groups talk")
@@ -252,6 +256,15 @@ def _plan(asked: argparse.Namespace) -> Any:
     return draw(shown, 0, asked.title or f"{asked.plan}: {asked.model} on {asked.system}")
 
 
+def _workflow(asked: argparse.Namespace) -> Any:
+    from oracle.ask.combined import combined
+    from oracle.show import plot
+
+    trials, nodes = workflow.opened_by(asked)
+    rows = combined(trials, nodes).rows()
+    return plot.combined(rows, asked.title or f"{asked.model} on {asked.system}")
+
+
 def _contention(asked: argparse.Namespace) -> Any:
     from oracle.show.plot import contention
     from oracle.spec.catalogue import system
@@ -303,5 +316,6 @@ DRAW: dict[str, Callable[[argparse.Namespace], Any]] = {
     "measured": _measured,
     "timeline": _plan,
     "roofline": _plan,
+    "workflow": _workflow,
     "contention": _contention,
 }

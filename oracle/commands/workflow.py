@@ -12,7 +12,7 @@ oracle workflow my-hpo.yaml abci --nodes 2..1024 --table      as a product of fa
 from __future__ import annotations
 
 import argparse
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from oracle.commands.arguments import (
     length_arguments,
@@ -23,6 +23,9 @@ from oracle.commands.arguments import (
     whole,
 )
 from oracle.commands.parser import Answer, formatted
+
+if TYPE_CHECKING:
+    from oracle.ask.trials import Trials
 
 BRIEF = ("nodes", "at_once", "data", "model", "batch", "search_speedup", "data_speedup",
          "model_speedup", "product", "honest", "overstated", "seconds")  # fmt: skip
@@ -35,7 +38,7 @@ MORE = ("ideal", "max_memory", "gamma", "algorithm", "profile", "any_plan", "rea
 def arguments(parser: argparse.ArgumentParser) -> None:
     question(parser)
     parser.add_argument("--table", action="store_true",
-                        help="of speed-ups: each factor, their product, what is true")  # fmt: skip
+                        help="of speed-ups: factors, their product, the honest one")  # fmt: skip
     result_arguments(parser)
 
 
@@ -59,28 +62,38 @@ def question(parser: argparse.ArgumentParser) -> None:
                         help="of trials' times, 1σ by their mean")  # fmt: skip
 
 
-def run(asked: argparse.Namespace) -> Answer:
-    from oracle.ask.combined import combined
+def opened_by(asked: argparse.Namespace) -> tuple[Trials, tuple[int, ...]]:
+    """The trials that a command line asks for, and on how many nodes."""
     from oracle.ask.sweep import numbers
     from oracle.ask.trials import opened
+    from oracle.spec.catalogue import system
+    from oracle.spec.document import SpecError, refusal
+
+    try:
+        nodes = numbers(asked.nodes)
+    except SpecError as error:
+        raise refusal("nodes", error.faults[0].what, error.faults[0].hint) from None
+    if not nodes:
+        raise refusal("workflow", "no number of nodes is said", "--nodes 128, or --nodes 2..2048")
+    if len(nodes) == 1 and getattr(asked, "table", True):
+        nodes = numbers(f"1..{nodes[0]}") + nodes
+    said = {name: getattr(asked, name) for name in SAID}
+    trials = opened(asked.model, running(asked, system(asked.system)), said, nodes,
+                    grow=asked.grow, **{name: getattr(asked, name) for name in MORE})  # fmt: skip
+    return trials, tuple(dict.fromkeys(nodes))
+
+
+def run(asked: argparse.Namespace) -> Answer:
+    from oracle.ask.combined import combined
     from oracle.ask.workflow import campaign
     from oracle.show.provenance import resolved, stamped
     from oracle.show.workflow import campaign_text, combined_text
-    from oracle.spec.catalogue import noted, system
-    from oracle.spec.document import refusal
+    from oracle.spec.catalogue import noted
 
-    nodes = numbers(asked.nodes)
-    if not nodes:
-        raise refusal("workflow", "no number of nodes is said", "--nodes 128, or --nodes 2..2048")
-    if asked.table and len(nodes) == 1:
-        nodes = numbers(f"1..{nodes[0]}") + nodes
-    said = {name: getattr(asked, name) for name in SAID}
     with noted() as read:
-        trials = opened(asked.model, running(asked, system(asked.system)), said, nodes,
-                        grow=asked.grow,
-                        **{name: getattr(asked, name) for name in MORE})  # fmt: skip
+        trials, nodes = opened_by(asked)
     if asked.table or len(nodes) > 1:
-        table = combined(trials, tuple(dict.fromkeys(nodes)))
+        table = combined(trials, nodes)
         each, rows = [one.campaign for one in table.lines], table.rows()
         code = 0 if any(one.parts for one in each) else 1
     else:
@@ -100,7 +113,7 @@ def run(asked: argparse.Namespace) -> Answer:
     )  # fmt: skip
 
 
-def usual_of(trials: Any) -> dict[str, Any]:
+def usual_of(trials: Trials) -> dict[str, Any]:
     """What the model makes of options that nobody said."""
     options, data = trials.options, trials.model.dataset
     return {"precision": options.precision, "optimizer": options.optimizer,

@@ -311,8 +311,10 @@ def block(
     cover = cover_of(work, plan, model)
     said = load.said
     talk: list[Any] = [None] * len(said)
-    # gradients hide under what the passes take with all their messages: they come last
-    for at in sorted(range(len(said)), key=lambda at: said[at][0].when == "step"):
+    # copies to the host hide under what messages make the passes longer too, gradients under what
+    # these take with all of them: they come last
+    for at in sorted(range(len(said)), key=lambda at: (said[at][0].when == "step",
+                                                       said[at][0].over != "mesh")):  # fmt: skip
         talk[at] = price(*said[at], load, cover, system, options, lines)
 
     def sources() -> Sources:  # prices once more what nobody keeps: few ask for it

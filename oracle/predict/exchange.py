@@ -224,7 +224,7 @@ def price(
         left = {name: exposed}
         for other in cover.others(when) if own and message.when != "unit forward" else ():
             left[other] = _left(message, load, cover, sent, each, seconds, count, may, other)
-            cover.took(other, left[other], seconds, over=message.over)
+            cover.took(other, left[other], seconds, alone=when == "step", over=message.over)
         if message.when == "step":  # the last piece waits for somebody to look, on average half
             looked = 0.5 * options.software.exchange.cycle * (count > 0)
             left = {place: shown + looked for place, shown in left.items()}
@@ -237,9 +237,9 @@ def price(
             left = {place: slowed(shown, seconds, lost) for place, shown in left.items()}
         exposed = left.pop(name)
     launches = count * (0.0 if ideal else options.software.host.sending(system))
-    cover.show(when, exposed, launches)
+    cover.show(when, exposed, launches, message.over)
     if when == "forward" and message.when != "unit forward":
-        cover.show("again", left.get("again", exposed), launches)
+        cover.show("again", left.get("again", exposed), launches, message.over)
     largest = sent.most(called)
     if message.when == "border" and ideal:
         largest = np.repeat(largest.max(axis=-1, keepdims=True), stages.p, axis=1)

@@ -35,7 +35,8 @@ def longer_by(kind: int) -> str:
 class Cover:
     """The work that messages may hide under, pass by pass; what hides one hides no other.
 
-    But messages over links of their own go beside each other: each link hides its own.
+    But messages over links of their own go beside each other, and each link hides its own: copies
+    to the host, which are looked at last, hide under what others make a pass longer as well.
 
     Messages of a pass hide under the device's own work. Those sent after it began, gradients,
     hide under all that the pass takes, the waits for its host and its other messages included, and
@@ -50,6 +51,8 @@ class Cover:
         self.work, self.host, self.parts, self.within = work, host, parts or {}, within or {}
         self.used: dict[tuple[str, str], Array] = {}  # by link and pass
         self.shown = {name: np.zeros_like(each) for name, each in work.items()}
+        self.own: dict[tuple[str, str], Array] = {}  # of that, what each link shows
+        self.late: dict[tuple[str, str], Array] = {}  # and what it shows of a step's messages
 
     def others(self, when: str) -> tuple[str, ...]:
         """Where else messages of a pass, or those of a step beside a backward one, may be sent."""
@@ -71,10 +74,14 @@ class Cover:
         of the backward pass.
         """
         name, number = name or message.hides, np.maximum(calls, 1)
-        window = self.work[name]
+        window, shown = self.work[name], self.shown[name]
+        own = self.own.get((message.over, name), 0.0)
         if message.when == "step":
-            shown = self.shown[name]
-            window = (together(window + shown, self.host[name]) - shown) * (1 - 1 / number)
+            others = sum((each for (over, place), each in self.late.items()
+                          if place == name and over != message.over), np.zeros(1))  # fmt: skip
+            window = (together(window + shown, self.host[name]) - own) * (1 - 1 / number) + others
+        elif message.over != "mesh":
+            window = window + shown - own
         free = np.maximum(window - self.used.get((message.over, name), 0.0), 0.0)
         left = np.where(calls > 0, np.maximum(seconds - free, seconds / number), 0.0)
         return np.where(may, left, seconds)
@@ -92,15 +99,18 @@ class Cover:
         self, name: str, left: Array, seconds: Array, alone: bool = False, over: str = "mesh"
     ) -> Array:
         """Count what messages hide under; `alone` where they hide otherwise in what is longer."""
+        if alone:
+            self.late[over, name] = self.late.get((over, name), 0.0) + left
         for each in (name, *(() if alone else self.within.get(name, ()))):
             self.used[over, each] = self.used.get((over, each), 0.0) + seconds - left
         return left
 
-    def show(self, name: str, exposed: Array, host: Array) -> None:
+    def show(self, name: str, exposed: Array, host: Array, over: str = "mesh") -> None:
         """Seconds of messages that make a pass longer, and what its host needs to launch them."""
         for each in (name, *self.within.get(name, ())):
             if each in self.host:
                 self.shown[each] = self.shown[each] + exposed
+                self.own[over, each] = self.own.get((over, each), 0.0) + exposed
                 self.host[each] = self.host[each] + host
 
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any
 
-from oracle.run.searches import Sought
+from oracle.run.searches import Sought, Trials
 from oracle.spec.catalogue import document, folder_of, is_path, shipped
 from oracle.spec.changes import parted
 from oracle.spec.document import Node, Place, from_data, refusal, suggest
@@ -31,7 +31,7 @@ class Workflow:
     name: str = ""
     title: str = ""
     source: str = ""
-    trials: Count | None = None  # or members, children, points
+    trials: Trials | None = None  # or members, children, points
     epochs: Length | None = None  # of one trial
     tokens: Length | None = None
     steps: Length | None = None

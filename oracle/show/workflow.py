@@ -18,7 +18,7 @@ TOLD = {"spread": "spread of trials' times (--spread 0.1): taken to be none"}
 def campaign_text(found: Campaign) -> str:
     """The answer first; then what is run where, how full the nodes are, what else was tried."""
     if not found.parts:
-        return "\n".join([f"nothing fits on {_count(found.nodes, 'node')}", _head(found), "",
+        return "\n".join([f"nothing fits on {_count(found.nodes, 'node')}", _fit(_head(found)), "",
                           *_misses(found)])  # fmt: skip
     main = found.main
     lines = [_fit(_answer(found)), _fit(_head(found)), "", *_trial(main)]
@@ -47,11 +47,12 @@ def _answer(found: Campaign) -> str:
     """`16 at once on 8 nodes each: 47 h (38 h to 58 h), 124 times as fast as one node`."""
     first, last = found.parts[0], found.parts[-1]
     same = first.trial.devices == last.trial.devices
-    text = _many(found, found.main) if same else _many(found, first)
+    text = _many(found, found.widest) if same else _many(found, first)
     text += "" if same else f", in the end {_many(found, last)}"
-    faster = f", {found.speedup:.3g} times as fast as one node" if found.speedup else ""
+    faster = (f"{found.speedup:.3g} times as fast as one node" if found.speedup
+              else "where one node is too small")  # fmt: skip
     interval = f"{show(found.low, 's')} to {show(found.high, 's')}"
-    return f"{text}: {show(found.seconds, 's')} ({interval}){faster}"
+    return f"{text}: {show(found.seconds, 's')} ({interval}), {faster}"
 
 
 def _many(found: Campaign, part: Part) -> str:
@@ -139,20 +140,14 @@ def _others(found: Campaign) -> list[str]:
 
 def _misses(found: Campaign) -> list[str]:
     """Of each number of devices the plan that lacks least, the widest first."""
-    least = {}
-    for ranking in found.trials.misses:
-        if len(ranking.misses):
-            least[ranking.devices] = ranking.misses
-    lines = []
-    for devices in sorted(least, reverse=True)[:OTHERS]:
-        misses = least[devices]
-        why = misses.broken[0][0] if misses.broken[0] else "it does not fit"
-        lines.append(_fit(f"  {_count(devices, 'device')}, {misses.plans[0]}: {why}"))
+    missed = found.trials.misses
+    lines = [_fit(f"  {_count(devices, 'device')}, {missed[devices][0]}: {missed[devices][1]}")
+             for devices in sorted(missed, reverse=True)[:OTHERS]]  # fmt: skip
     return lines or ["  no strategy is as wide as the devices there are"]
 
 
 def combined_text(found: Combined) -> str:
-    """The table: each factor alone, their product, and what is true."""
+    """The table: each factor alone, their product, and the honest speed-up."""
     good = [one for one in found.lines if one.honest]
     first = found.lines[-1].campaign
     worst = max((one for one in good if one.overstated), default=None,
@@ -172,7 +167,7 @@ def combined_text(found: Combined) -> str:
         lines.append(f"nothing fits on {_count(first.nodes, 'node')}")
     lines += [_fit(_head(first)), "",
               f"{'nodes':>6} {'at once':>7} {'data×model':>10} {'batch':>6} {'search':>6} "
-              f"{'data':>6} {'model':>5} {'product':>7} {'true':>6}  too much"]  # fmt: skip
+              f"{'data':>6} {'model':>5} {'product':>7} {'honest':>6}  too much"]  # fmt: skip
     lines += [_line(one) for one in found.lines]
     if not good:
         lines += ["", *_misses(first)]
@@ -183,13 +178,13 @@ def _line(one: Row) -> str:
     head = f"{one.campaign.nodes:>6,} "
     if not one.campaign.parts:
         return f"{head}nothing fits"
-    main, (data, model) = one.campaign.main, one.degrees
+    trial, (data, model) = one.campaign.main.trial, one.degrees
     search, alone, other = (_times(one.factors.get(name)) for name in ("search", "data", "model"))
     over = "" if one.overstated is None else f"{one.overstated:.2f} {one.cause}".rstrip()
-    product, true = _times(one.product), _times(one.honest)
+    product, honest = _times(one.product), _times(one.honest)
     return (
-        f"{head}{main.at_once:>7,} {f'{data:,} × {model:,}':>10} {main.trial.batch:>6,} "
-        f"{search:>6} {alone:>6} {other:>5} {product:>7} {true:>6}  {over}"
+        f"{head}{one.campaign.widest.at_once:>7,} {f'{data:,} × {model:,}':>10} "
+        f"{trial.batch:>6,} {search:>6} {alone:>6} {other:>5} {product:>7} {honest:>6}  {over}"
     )
 
 

@@ -12,9 +12,9 @@ transfer   one parent, then children that go on from it
 from importlib import import_module
 from pkgutil import iter_modules
 
-from oracle.run.searches.base import Search, Sought, Stage, searches
+from oracle.run.searches.base import Search, Sought, Stage, Trials, searches
 
 for _module in iter_modules(__path__):
     import_module(f"{__name__}.{_module.name}")
 
-__all__ = ["Search", "Sought", "Stage", "searches"]
+__all__ = ["Search", "Sought", "Stage", "Trials", "searches"]

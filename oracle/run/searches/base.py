@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, fields
-from typing import Any, ClassVar, cast
+from typing import Annotated, Any, ClassVar, cast
 
 from oracle.run.waves import at_once
 from oracle.spec.document import Node, suggest
-from oracle.spec.schema import Clash, Reader, fields_of
+from oracle.spec.schema import Between, Clash, Reader, fields_of
 
 MOST = 2**20  # trials
+Trials = Annotated[int, Between(1, MOST)]
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from math import ceil
 from typing import Annotated
 
-from oracle.run.searches.base import MOST, Search, Stage
-from oracle.spec.schema import Between, Clash, Count
+from oracle.run.searches.base import MOST, Search, Stage, Trials
+from oracle.spec.schema import Between, Clash
 
 LEAST = 2  # of a population: one alone has nobody to be compared with
 
@@ -27,8 +27,8 @@ class Genetic(Search):
     noun = "trials in all"
     free = True
 
-    population: Count | None = None  # P
-    generations: Count | None = None  # by the law where nobody says
+    population: Trials | None = None  # P
+    generations: Trials | None = None  # by the law where nobody says
     per_worker: Annotated[float, Between(0.01, 1e3)] = 1.0  # m
     first: Annotated[float, Between(1, 1e6)] = 56.3  # g₁
     shrink: Annotated[float, Between(0, 0.99)] = 0.356  # γ

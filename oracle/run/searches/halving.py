@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Annotated
 
 from oracle.run.searches.base import Search, Stage
-from oracle.spec.schema import Between, Clash, Count
+from oracle.spec.schema import Between, Clash
 
 
 @dataclass(frozen=True)
@@ -22,7 +22,9 @@ class Halving(Search):
     source = "li2020, Algorithm 1"
 
     eta: Annotated[float, Between(1.1, 100)] = 3.0  # η: one trial of so many goes on
-    rungs: Count | None = None  # k + 1; as many as leave one trial, where nobody says
+    rungs: Annotated[int, Between(1, 200)] | None = (
+        None  # k + 1; as many as leave one trial, where nobody says
+    )
     fresh: bool = False
     regroup: bool = False  # those that go on are given the nodes of those that do not
 
@@ -32,7 +34,8 @@ class Halving(Search):
 
     def last(self, trials: int) -> int:
         """k: the number of the last rung."""
-        most = int(math.log(trials) / math.log(self.eta) + 1e-9)
+        # a product is a look at the value: what could not be read says so
+        most = int(math.log(trials * 1.0) / math.log(self.eta * 1.0) + 1e-9)
         return most if self.rungs is None else self.rungs - 1
 
     def stages(self, trials: int | None, at_once: int) -> list[Stage]:

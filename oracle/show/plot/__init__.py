@@ -4,11 +4,13 @@
     save(scaling(sweep(grid).rows), "scaling.svg")
 
 `breakdown`, `scaling` and `pareto` take rows of a sweep, `parts`, `memory`, `timeline` and
-`roofline` an estimate, `measured` pairs of seconds, `contention` a system and a pattern of groups.
+`roofline` an estimate, `measured` pairs of seconds, `contention` a system and a pattern of groups,
+`combined` the table of a workflow.
 """
 
 from oracle.show.plot.against import measured
 from oracle.show.plot.bars import bar, breakdown
+from oracle.show.plot.combined import combined
 from oracle.show.plot.curves import scaling
 from oracle.show.plot.front import pareto
 from oracle.show.plot.hold import memory
@@ -22,6 +24,7 @@ __all__ = [
     "SUFFIXES",
     "bar",
     "breakdown",
+    "combined",
     "contention",
     "measured",
     "memory",
