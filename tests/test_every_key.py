@@ -21,6 +21,7 @@ from oracle.network.topology import KINDS
 from oracle.predict.defaults import options_for
 from oracle.predict.estimate import estimate
 from oracle.run.costs import costs
+from oracle.run.failures import goodput_of
 from oracle.spec import catalogue, storage, system
 from oracle.spec.plausible import warnings
 
@@ -28,6 +29,7 @@ from oracle.spec.plausible import warnings
 LATER = {
     "Calibrated.uncertainty.base": "calibration", "Calibrated.uncertainty.latency": "calibration",
 }  # fmt: skip
+MODEL = oracle.model("gpt2")  # what failures interrupt
 TRIED = 12  # numbers that are turned before a key is called dead
 
 
@@ -98,6 +100,7 @@ def answers(where: Any) -> Iterator[Callable[[Any], str]]:
 
         yield answer
     yield offers
+    yield failing
 
 
 def readings(where: Any) -> Iterator[Callable[[Any], str]]:
@@ -115,6 +118,14 @@ def explain_reading(model: Any, where: Any, devices: int) -> Any:
     found = anatomy(model, where, f"data:{devices}", 64 * devices, options)
     told = found.shown.plan_dict(0)
     return told["reading"], told["seconds"], [note.words for note in found.notes]
+
+
+def failing(where: Any) -> str:
+    """What failures make of the hours of a training."""
+    shown = estimate(MODEL, where, f"data:{min(64, where.devices)}", 256,
+                     options_for(MODEL, where))  # fmt: skip
+    found = goodput_of(shown)
+    return json.dumps([found.to_dict(), found.spread(1e6)])
 
 
 def offers(where: Any) -> str:

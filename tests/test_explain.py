@@ -26,7 +26,7 @@ TABLE = {
     "useful computation", "gradient exchange", "layer-wise exchange", "point-to-point cost",
     "congestion", "I/O", "memory redundancy", "fragmentation", "weight update",
     "workload balance", "computation redundancy", "number of devices", "host-bound launches",
-    "unequal devices",
+    "unequal devices", "failures",
 }  # fmt: skip
 PLANS = [
     ("resnet50", "abci", "data:64", 4096),

@@ -168,6 +168,17 @@ def test_hours_by_hand() -> None:
     assert found.high / found.seconds > plain.high / plain.seconds
 
 
+def test_a_step_is_the_shortest_interval() -> None:
+    """Where it would be shorter otherwise, and where it is asked to be."""
+    where = as_said(made(checkpoint={"how": "async"}), "3 h,restart=1 s,preempted=0.001/h")
+    one = shown(where, "data:8", batch=2**17)
+    step = goodput_of(one).step
+    assert step > 15
+    for way in ("to=host", "to=host,every=1 s"):
+        other = replace(one, system=as_said(where, None, way))
+        assert goodput_of(other).to_dict()["interval"] == step
+
+
 def test_failures_of_nodes_and_in_1000_node_days() -> None:
     nodes = Reliability("", mtbf=1000 * DAY, per="node")
     often = Reliability("", per_1000_node_days=1.0)
@@ -356,7 +367,8 @@ def told(capsys: Any, *line: str) -> tuple[int, str, str]:
 def test_answers_in_text_and_json(capsys: Any) -> None:
     _, out, _ = told(capsys, *LINE, "--failures", "50 kh,restart=10 min", "--checkpoint",
                      "async,every=30 min")  # fmt: skip
-    assert "async to shared, 105 GiB in 70.3 ms, each 30 min" in out
+    assert "checkpoints (async to shared, 105 GiB in " in out
+    assert "ms, each 30 min), " in out
     assert "a failure each 16.3 day, restarts of 10 min" in out
     _, out, _ = told(capsys, *LINE, "--json")
     one = json.loads(out)["plans"][0]["training"]["goodput"]

@@ -5,7 +5,7 @@ import json
 import pytest
 
 import oracle
-from benchmarks.trainings import convergence, failures, hours
+from benchmarks.trainings import checkpoints, convergence, failures, hours, interruptions
 from oracle.commands.cli import main
 from oracle.run.costs import costs
 from oracle.run.target import given, to_target, training
@@ -41,6 +41,18 @@ def test_shipped_models_have_the_law_of_the_table():
 
 def test_goodput_is_what_is_played():
     assert failures.table(quick=True)["figures"]["closed_form.worst"]["value"] <= 0.01
+
+
+def test_published_checkpoints_and_interruptions():
+    found = {name: one["value"] for part in (checkpoints, interruptions)
+             for name, one in part.table()["figures"].items()}  # fmt: skip
+    assert all(value <= 0.1 for name, value in found.items() if name.endswith(".bytes"))
+    assert found["bloom-176b.seconds"] <= 0.05
+    assert found["llama3_405b.hours_between"] == pytest.approx(3.09, abs=0.01)
+    assert found["rsc.hours_between"] == pytest.approx(1.8, abs=0.01)
+    assert found["llama3_405b.goodput"] > 0.9
+    assert found["machines.factor_90"] == pytest.approx(
+        oracle.system("dgx-h100").reliability.factor, rel=0.01)  # fmt: skip
 
 
 def test_hours_of_published_trainings():

@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from benchmarks.table import Table, figure
-from oracle.run.goodput import away, goodput
+from oracle.run.goodput import Job
 
 MINUTE, HOUR, DAY = 60.0, 3600.0, 86400.0
 RUNS = 10_000
@@ -20,7 +20,7 @@ Array = NDArray[np.float64]
 
 
 @dataclass(frozen=True)
-class Job:
+class Case:
     """A job that fails, as the closed form has it and as it is played."""
 
     name: str
@@ -33,36 +33,30 @@ class Job:
     spares: int = 0
     replicas: int = 0  # elastic with so many
 
-    @property
-    def interval(self) -> float:
-        return float(self.closed()[1])
-
     def closed(self) -> tuple[float, float]:
         """(progress, interval) by the closed form."""
-        gone = away(1 / self.between, self.repair, self.spares, self.replicas)
-        rate, back = gone.speed / self.between, 0.0
-        if self.replicas:
-            back = rate * gone.without
-        found = goodput(1 / rate, self.checkpoint, self.restart, safe_after=self.safe_after,
-                        announced=self.announced + back)  # fmt: skip
-        return float(found.progress) * (1 - gone.waiting) * gone.speed, float(found.interval)
+        job = Job(1 / self.between, self.restart, self.repair or None, self.spares, self.replicas,
+                  announced=self.announced)  # fmt: skip
+        found = job.shares(self.checkpoint, safe_after=self.safe_after)
+        progress = float(found.progress) * (1 - job.gone.waiting) * job.gone.speed
+        return progress, float(found.interval)
 
 
-JOBS = [
-    Job("one in three hours", 3.09 * HOUR, 60.0, 600.0),
-    Job("one a day", DAY, 300.0, 1200.0),
-    Job("restarts that fail", 1800.0, 60.0, 600.0),
-    Job("of 1,024 devices", 7.9 * HOUR, 300.0, 750.0),
-    Job("aside", 3.09 * HOUR, 5.0, 600.0, 300.0),
-    Job("aside, restarts that fail", 1800.0, 10.0, 300.0, 120.0),
-    Job("preempted with notice", 3.09 * HOUR, 60.0, 600.0, announced=1 / (6 * HOUR)),
-    Job("the same, aside", 3.09 * HOUR, 5.0, 600.0, 60.0, announced=1 / (6 * HOUR)),
-    Job("preempted with notice, hourly", 6 * HOUR, 60.0, 300.0, announced=1 / HOUR),
-    Job("no spare", DAY, 300.0, 600.0, repair=3 * HOUR),
-    Job("two spares", 6 * HOUR, 60.0, 600.0, repair=DAY / 4, spares=2),
-    Job("four spares, days of repair", 12 * HOUR, 60.0, 600.0, repair=DAY, spares=4),
-    Job("elastic, 16 replicas", 12 * HOUR, 60.0, 600.0, repair=DAY, replicas=16),
-    Job("elastic, 64 and two spares", 6 * HOUR, 60.0, 300.0, repair=DAY / 2, spares=2,
+CASES = [
+    Case("one in three hours", 3.09 * HOUR, 60.0, 600.0),
+    Case("one a day", DAY, 300.0, 1200.0),
+    Case("restarts that fail", 1800.0, 60.0, 600.0),
+    Case("of 1,024 devices", 7.9 * HOUR, 300.0, 750.0),
+    Case("aside", 3.09 * HOUR, 5.0, 600.0, 300.0),
+    Case("aside, restarts that fail", 1800.0, 10.0, 300.0, 120.0),
+    Case("preempted with notice", 3.09 * HOUR, 60.0, 600.0, announced=1 / (6 * HOUR)),
+    Case("the same, aside", 3.09 * HOUR, 5.0, 600.0, 60.0, announced=1 / (6 * HOUR)),
+    Case("preempted with notice, hourly", 6 * HOUR, 60.0, 300.0, announced=1 / HOUR),
+    Case("no spare", DAY, 300.0, 600.0, repair=3 * HOUR),
+    Case("two spares", 6 * HOUR, 60.0, 600.0, repair=DAY / 4, spares=2),
+    Case("four spares, days of repair", 12 * HOUR, 60.0, 600.0, repair=DAY, spares=4),
+    Case("elastic, 16 replicas", 12 * HOUR, 60.0, 600.0, repair=DAY, replicas=16),
+    Case("elastic, 64 and two spares", 6 * HOUR, 60.0, 300.0, repair=DAY / 2, spares=2,
         replicas=64),
 ]  # fmt: skip
 
@@ -71,14 +65,14 @@ JOBS = [
 class Play:
     """So many jobs alike, each with its own luck."""
 
-    job: Job
+    job: Case
     runs: int
     draw: Any = field(default_factory=lambda: np.random.default_rng(0))
 
     def __post_init__(self) -> None:
         self.now, self.done, self.unsafe, self.safe_at = np.zeros((4, self.runs))
         self.back = np.zeros((self.runs, SEATS))  # when each seat is free again
-        self.tau = self.job.interval
+        self.tau = self.job.closed()[1]
 
     def share(self) -> float:
         """Progress by time, of all of them."""
@@ -165,10 +159,10 @@ class Play:
 
 def table(quick: bool = False) -> Table:
     """Closed forms against jobs that are played."""
-    lines, off = [], []
-    for job in JOBS:
+    lines, off, runs = [], [], RUNS // 20 if quick else RUNS
+    for job in CASES:
         closed, interval = job.closed()
-        share = Play(job, RUNS // 20 if quick else RUNS).share()
+        share = Play(job, runs).share()
         off.append(abs(closed / share - 1))
         lines.append({
             "job": job.name, "a failure each": f"{job.between / HOUR:.3g} h",
@@ -177,6 +171,6 @@ def table(quick: bool = False) -> Table:
             "off": f"{closed / share - 1:+.2%}",
         })  # fmt: skip
     return {
-        "title": f"goodput: closed form against {RUNS:,} jobs played failure by failure",
+        "title": f"goodput: closed form against {runs:,} jobs played failure by failure",
         "rows": lines, "figures": {"closed_form.worst": figure(max(off), "", "≤ 0.01")},
     }  # fmt: skip

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import argparse
 from dataclasses import replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from oracle.commands import scheduling
 from oracle.commands.arguments import (
@@ -30,6 +30,9 @@ from oracle.commands.arguments import (
     running,
 )
 from oracle.commands.parser import Answer, Usage, formatted
+
+if TYPE_CHECKING:
+    from oracle.predict.estimate import Estimate
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:
@@ -51,14 +54,17 @@ def run(asked: argparse.Namespace) -> Answer:
 
     as_runs_did(asked)
     need_room(asked, asked.plan)
+
+    def predict(plans: list[str], batch: Any) -> Estimate:
+        one = api.estimate(asked.model, asked.system, plans, batch, **prediction_options(asked))
+        return replace(one, system=running(asked, one.system))
+
     if scheduling.asked_for(asked):
-        return scheduling.estimated(asked, lambda plan, batch: api.estimate(
-            asked.model, asked.system, [plan], batch, **prediction_options(asked)))  # fmt: skip
+        return scheduling.estimated(asked, lambda plan, batch: predict([plan], batch))
     if asked.batch is None and asked.batch_per_device is None:
         raise Usage("one of the arguments --batch --batch-per-device is required")
     batch = asked.batch or [batch_of(asked, plan) for plan in asked.plan]
-    found = api.estimate(asked.model, asked.system, asked.plan, batch, **prediction_options(asked))
-    found = replace(found, system=running(asked, found.system))
+    found = predict(asked.plan, batch)
     ends = [length(found, row, **length_options(asked)) for row in range(len(found))]
     trainings = [None if end is None else training(found, row, end)
                  for row, end in enumerate(ends)]  # fmt: skip

@@ -225,6 +225,11 @@ class Saving:
             found.append("device.host_link")
         return tuple(found)
 
+    @property
+    def _guessed(self) -> bool:
+        """Whether nobody says how fast devices reach their host."""
+        return host_line(self.system).origin == "assumed"
+
     def _moves(self, key: str) -> bool:
         try:
             other = replace(self, machine=self.machine.turned(key, 0.5))

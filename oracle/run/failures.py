@@ -21,7 +21,7 @@ import numpy as np
 
 from oracle.predict.estimate import Estimate
 from oracle.run.checkpoints import Saving, saving
-from oracle.run.goodput import Away, Shares, away, goodput, slowest
+from oracle.run.goodput import Away, Job, Shares, slowest
 from oracle.spec.doubt import NINETY
 from oracle.spec.running import Reliability
 
@@ -38,6 +38,7 @@ class Goodput:
     saving: Saving | None
     reliability: Reliability | None
     replicas: int = 1
+    step: float = 0.0  # seconds of one
     slow: float = 1.0  # times as long a step is, by devices that are slow, on average
     slow_ends: tuple[float, float] = (1.0, 1.0)  # with none of them, and with one, if likely
 
@@ -75,13 +76,23 @@ class Goodput:
         return self.reliability is not None and self.reliability.elastic and self.replicas > 1
 
     @cached_property
+    def job(self) -> Job | None:
+        """What interrupts it; None where that is unknown."""
+        said, save, restart = self.reliability, self.saving, self.restart
+        if said is None or save is None or restart is None:
+            return None
+        spares = math.floor(said.spares * save.nodes + 1e-9)
+        often = said.preempted or 0.0
+        told = said.notice >= save.seconds + save.safe_after  # enough for a checkpoint
+        return Job(
+            self.rate or 0.0, restart, said.repair, spares, self.replicas if self.elastic else 0,
+            0.0 if told else often, often if told else 0.0,
+        )  # fmt: skip
+
+    @cached_property
     def gone(self) -> Away:
         """What nodes that are being repaired leave of its time and speed."""
-        said, nothing = self.reliability, Away(0.0, 1.0, 0.0)
-        if said is None or said.repair is None or not self.rate or self.saving is None:
-            return nothing
-        spares = math.floor(said.spares * self.saving.nodes + 1e-9)
-        return away(self.rate, said.repair, spares, self.replicas if self.elastic else 0)
+        return Away(0.0, 1.0, 0.0) if self.job is None else self.job.gone
 
     @property
     def restart(self) -> float | None:
@@ -99,20 +110,10 @@ class Goodput:
         return self._shares(self.saving.way.every)
 
     def _shares(self, every: float | None) -> Shares:
-        said, save = self.reliability, self.saving
-        assert said is not None
-        assert save is not None
-        assert self.restart is not None
-        hidden, announced = (self.rate or 0.0) * self.gone.speed, 0.0
-        if said.preempted:
-            if said.notice >= save.seconds + save.safe_after:
-                announced += said.preempted
-            else:
-                hidden += said.preempted
-        if self.elastic:  # what is back is taken in again
-            announced += (self.rate or 0.0) * self.gone.speed * self.gone.without
-        return goodput(1 / max(hidden, 1e-30), save.seconds, self.restart, every,
-                       save.safe_after, announced)  # fmt: skip
+        assert self.job is not None
+        assert self.saving is not None
+        save = self.saving
+        return self.job.shares(save.seconds, every, save.safe_after, self.step)
 
     @cached_property
     def time(self) -> dict[str, float]:
@@ -205,7 +206,8 @@ def goodput_of(shown: Estimate, row: int = 0) -> Goodput:
     many = math.prod(float(np.max(axis.degree)) for axis in plan.axes if axis.deals_batch)
     shared = math.prod(float(np.max(axis.degree)) for axis in plan.axes
                        if axis.degrees and not axis.multiplies)  # fmt: skip
-    return Goodput(save, said, max(1, int(many // shared)), slow, ends)
+    step = slow * float(shown.seconds[row])
+    return Goodput(save, said, max(1, int(many // shared)), step, slow, ends)
 
 
 def _slow(shown: Estimate, row: int) -> tuple[float, tuple[float, float]]:

@@ -75,11 +75,12 @@ def best_interval(checkpoint: Number, between: Number) -> Floats:
 
 def goodput(
     between: Number, checkpoint: Number, restart: Number, interval: Number | None = None,
-    safe_after: Number = 0.0, announced: Number = 0.0,
+    safe_after: Number = 0.0, announced: Number = 0.0, step: Number = 0.0,
 ) -> Shares:  # fmt: skip
     """The shares of a long run; at the best interval where none is given.
 
-    `announced` interruptions a second leave the time to save what was done.
+    `announced` interruptions a second leave the time to save what was done. Between two checkpoints
+    there is one `step` at least, and the first of them is safe.
     """
     m, c = np.asarray(between, float), np.asarray(checkpoint, float)
     if interval is None:
@@ -94,8 +95,8 @@ def goodput(
             tau = np.exp(_greatest(share, np.log(tau / 8), np.log(8 * tau)))
     else:
         tau = np.asarray(interval, float)
-    # one checkpoint is safe before the next begins
-    return _shares(m, c, restart, np.maximum(tau, safe_after), safe_after, announced)
+    tau = np.maximum(tau, np.maximum(safe_after, step))
+    return _shares(m, c, restart, tau, safe_after, announced)
 
 
 def _shares(
@@ -163,6 +164,39 @@ def away(failed: float, repair: float, spares: int, replicas: int = 0) -> Away:
     mean = max(float(chance @ speed), 1e-300)
     without = float(chance[spares:] @ speed[spares:]) / mean
     return Away(waiting, mean / max(1 - waiting, 1e-300), without)
+
+
+@dataclass(frozen=True)
+class Job:
+    """What interrupts a job, in seconds, and what it does about it."""
+
+    failing: float  # a second, while all of its nodes are at work
+    restart: float
+    repair: float | None = None  # None: what failed is replaced at once
+    spares: int = 0
+    replicas: int = 0  # elastic, it goes on with fewer of so many
+    hidden: float = 0.0  # other interruptions a second, that are not announced
+    announced: float = 0.0  # and that are
+
+    @property
+    def gone(self) -> Away:
+        """What nodes that are being repaired leave of its time and speed."""
+        if self.repair is None or not self.failing:
+            return Away(0.0, 1.0, 0.0)
+        return away(self.failing, self.repair, self.spares, self.replicas)
+
+    def shares(
+        self, checkpoint: float, every: float | None = None, safe_after: float = 0.0,
+        step: float = 0.0,
+    ) -> Shares:  # fmt: skip
+        """Of the time in which it does not wait, at the speed that it has then."""
+        gone = self.gone
+        failing = self.failing * gone.speed
+        # what is back is taken in again: it stops for that as if it were told to
+        back = failing * gone.without if self.replicas else 0.0
+        between = 1 / max(failing + self.hidden, 1e-30)
+        return goodput(between, checkpoint, self.restart, every, safe_after,
+                       self.announced + back, step)  # fmt: skip
 
 
 def slowest(devices: Number, share: float, factor: float) -> Number:

@@ -16,7 +16,7 @@ from oracle.run.target import Training
 from oracle.show.terminal import width
 from oracle.show.text import SCREEN
 from oracle.show.text import _fit as fit
-from oracle.show.training import paid
+from oracle.show.training import failures, paid
 from oracle.spec.units import show
 
 SUPERLATIVE = {"time": "fastest", "money": "cheapest", "energy": "least energy",
@@ -84,7 +84,22 @@ def _answer(choice: Choice) -> list[str]:
         lines.append(fit(f"  price     {whole.costs.money / whole.device_hours:.3g} USD/h: {said}"))
     if whole.costs.unknown:
         lines.append(fit(f"  unknown   {', '.join(whole.costs.unknown)}"))
-    return lines
+    return [*lines, *_failures(choice)]
+
+
+def _failures(choice: Choice) -> list[str]:
+    """What failures make of the answer, and on which other machines nobody knows it."""
+    best = choice.best.training.goodput
+    known = {one.system.name: one.training.goodput.known for one in choice.setups}
+    others = [which for which, counted in known.items() if not counted]
+    if not any(known.values()) or best.saving is None:
+        return [fit(f"  failures  {failures(best)[1]}")] if best.saving else []
+    said = ""
+    if best.known:
+        of = best.reliability.of if best.reliability else ""
+        said = f"counted{f' as on {of}' if of else ''}, goodput {best.progress:.1%}"
+    left_out = f"not counted on {', '.join(others)}" if others else ""
+    return [fit(f"  failures  {'; '.join(word for word in (said, left_out) if word)}")]
 
 
 def _rows(choice: Choice, most: int) -> list[Setup]:

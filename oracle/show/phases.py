@@ -6,6 +6,7 @@ from collections.abc import Sequence
 
 from oracle.predict.estimate import Estimate
 from oracle.run.schedule import Phase, Scheduled
+from oracle.show.training import failures
 from oracle.spec.units import show
 
 
@@ -32,12 +33,19 @@ def schedule_text(whole: Scheduled, found: Sequence[Estimate]) -> str:
         f"{'' if whole.origin == 'given' else f' ({whole.origin})'}, "
         f"{total('device_hours'):,.4g} device-hours",
         *broken,
+        *_failures(whole),
         "",
         *("  " + "  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True))
           .rstrip() for row in rows),
         *([f"  the target is met before {late} of the phases begin"] if late else []),
         *([f"  no run met it with a batch above {beyond:,.0f}"] if beyond else []),
     ])  # fmt: skip
+
+
+def _failures(whole: Scheduled) -> list[str]:
+    """What failures make of the first phase, or why nobody knows it."""
+    name, said = failures(whole.phases[0].training.goodput, brief=True)
+    return [f"  {name:<8}  {said}"] if said else []
 
 
 def _cells(one: Phase, shown: Estimate) -> tuple[str, ...]:

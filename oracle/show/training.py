@@ -79,9 +79,10 @@ def failures(found: Goodput, brief: bool = False) -> tuple[str, str]:
 
 
 def _brief(found: Goodput, shares: Shares, save: Saving) -> str:
-    """`91 %, async to shared each 9 min; fails each 3.1 h, as Meta's H100`."""
+    """`91 %, async to host each 9 min; fails each 3.1 h, as Meta's H100`."""
     way, each, said = save.way, show(float(shares.interval), "s"), found.reliability
-    text = f"{_share(found.progress)}, {way.how} to {way.to} each {each}"
+    where = "" if way.to == "shared" else f" to {way.to}"
+    text = f"{_share(found.progress)}, {way.how}{where} each {each}"
     if found.rate and said is not None:
         text += f"; fails each {show(1 / found.rate, 's')}{f', as {said.of}' if said.of else ''}"
     return text
@@ -111,7 +112,9 @@ def _good(found: Goodput, shares: Shares, save: Saving) -> str:
 
 def _share(part: float) -> str:
     """A share of the time in percent, two digits of what it lacks where it is almost all."""
-    return f"{100 * part:.2g} %" if part < 0.5 else f"{100 * part:.1f} %"
+    if part < 0.5:
+        return f"{100 * part:.2g} %"
+    return f"{100 * part:.{1 if part < 0.999 else 2}f} %"
 
 
 def slowed(found: Goodput) -> str:

@@ -12,7 +12,7 @@ from typing import Any
 
 from oracle.spec.dataset import Dataset
 from oracle.spec.device import Device
-from oracle.spec.running import Power, Reliability
+from oracle.spec.running import Checkpoint, Power, Reliability
 from oracle.spec.schema import Clash
 from oracle.spec.storage import Disk, Host, SharedFiles
 from oracle.spec.system import Level, System
@@ -52,7 +52,15 @@ RANGES: dict[type, dict[str, tuple[float, float, str]]] = {
         "open": (1e-7, 0.1, "s"),
     },
     Power: {"idle": (0.1, 1e4, "W"), "busy": (1.0, 1e5, "W")},
-    Reliability: {"mtbf": (3.6e4, 3.6e10, "s"), "restart": (0.0, 1e5, "s")},
+    Reliability: {
+        "mtbf": (3.6e4, 3.6e10, "s"),
+        "per_1000_node_days": (1e-2, 1e3, ""),
+        "detect": (0.0, 1e5, "s"),
+        "restart": (0.0, 1e5, "s"),
+        "repair": (60.0, 1e7, "s"),
+        "notice": (0.0, 1e5, "s"),
+    },
+    Checkpoint: {"every": (1.0, 1e6, "s")},
     Host: {"memory": (2**28, 2**46, "B"), "bandwidth": (1e9, 100e12, "B/s")},
     Dataset: {"size": (2**10, 2**60, "B")},
 }
