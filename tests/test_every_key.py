@@ -23,6 +23,7 @@ from oracle.predict.estimate import estimate
 from oracle.run.costs import costs
 from oracle.run.evaluation import evaluated
 from oracle.run.failures import goodput_of
+from oracle.run.target import given, training
 from oracle.spec import catalogue, storage, system
 from oracle.spec.plausible import warnings
 
@@ -130,6 +131,12 @@ def failing(where: Any) -> str:
     return json.dumps([found.to_dict(), found.spread(1e6)])
 
 
+def whole_training(model: Any, where: Any) -> Any:
+    """What ten epochs take, evaluated on the way."""
+    shown = estimate(model, where, "data:16", 64, options_for(model, where))
+    return training(shown, 0, given(shown, epochs=10.0)).to_dict()
+
+
 def offers(where: Any) -> str:
     """What the network offers for every operation, among ever more devices."""
     sizes = [2**k for k in range(1, 11) if 2**k <= where.devices]
@@ -185,7 +192,7 @@ def test_every_number_of_a_data_set_moves_an_answer() -> None:
             if model is None or key == "Dataset.sample":  # a shape, which a model must have
                 continue
             one, two = (
-                explain_reading(what, where, 16)
+                (explain_reading(what, where, 16), whole_training(what, where))
                 for what in (oracle.model(model, each) for each in (data, other))
             )
             dead[key] = dead.get(key, True) and json.dumps(one) == json.dumps(two)
