@@ -296,9 +296,11 @@ def memory_traffic(q: Question, found: Estimate, rng: random.Random) -> Iterator
 
 
 def weights(q: Question, found: Estimate, rng: random.Random) -> Iterator[Any]:
-    """Devices together hold the weights at least once."""
+    """Devices and their hosts together hold the weights at least once."""
     least = q.model.parameters * q.options.width / found.devices
-    yield from _under("weights", q, found.memory, least, "bytes of weights")
+    beside = [np.ravel(work.block.held.beside)[work.row if np.ndim(work.block.held.beside) else 0]
+              for work in found.work]  # fmt: skip
+    yield from _under("weights", q, found.memory + beside, least, "bytes of weights")
 
 
 def _under(law: str, q: Question, have: Floats, least: Floats, what: str) -> Iterator[Any]:

@@ -21,7 +21,6 @@ from oracle.network.topology import KINDS
 from oracle.predict.defaults import options_for
 from oracle.predict.estimate import estimate
 from oracle.run.costs import costs
-from oracle.run.evaluation import evaluated
 from oracle.run.failures import goodput_of
 from oracle.run.target import given, training
 from oracle.spec import catalogue, storage, system
@@ -119,8 +118,7 @@ def explain_reading(model: Any, where: Any, devices: int) -> Any:
     options = options_for(model, where, reading="best")
     found = anatomy(model, where, f"data:{devices}", 64 * devices, options)
     told = found.shown.plan_dict(0)
-    whole = evaluated(found.shown, 0, 8.0)  # of a training of some epochs
-    return told["reading"], told["seconds"], [note.words for note in found.notes], whole
+    return told["reading"], told["seconds"], [note.words for note in found.notes]
 
 
 def failing(where: Any) -> str:
