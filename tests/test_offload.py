@@ -154,6 +154,14 @@ def test_it_is_searched_where_nothing_fits(capsys: Any) -> None:
     assert any("state from disk" in one["what"] for one in best["exchange"])
 
 
+def test_software_that_can_be_told_is_named_where_nothing_fits(capsys: Any) -> None:
+    line = ["recommend", "llama3-70b", SYSTEM, "--devices", "8", "--batch", "64"]
+    assert main([*line, "--software", "megatron-core"]) == 1
+    assert "on the host under --software deepspeed: there it fits" in capsys.readouterr().out
+    assert main([*line, "--software", "megatron-core", "--any", "--without", "offload"]) == 1
+    assert "on the host" not in capsys.readouterr().out
+
+
 def test_it_is_not_searched_where_something_fits_without() -> None:
     found = oracle.recommend(MODEL, SYSTEM, devices=8, batch=64, software="deepspeed")
     assert not any("offload" in plan for plan in found.estimate.plans)

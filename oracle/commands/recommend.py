@@ -32,6 +32,7 @@ from oracle.commands.arguments import (
     whole,
 )
 from oracle.commands.parser import Answer, Usage, formatted
+from oracle.spec.document import SpecError
 
 if TYPE_CHECKING:
     from oracle.ask.batches import Tried
@@ -40,6 +41,7 @@ if TYPE_CHECKING:
     from oracle.ask.ranking import Ranking
     from oracle.run.limits import Limits
     from oracle.run.target import Training
+    from oracle.spec.software import Software
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:
@@ -114,6 +116,24 @@ def enough(asked: argparse.Namespace) -> int | None:
         more = argparse.Namespace(**{**vars(asked), "devices": count, "top": 1})
         if count <= most and len(ranked(more)):
             return int(count)
+    return None
+
+
+def elsewhere(asked: argparse.Namespace, told: Software) -> str | None:
+    """Other software that lays state beside the device, under which something fits as it is."""
+    from oracle.plan.launchable import software
+    from oracle.spec.catalogue import shipped
+
+    if asked.any_plan or asked.ideal or not told.launch.strategies:  # which knows all plans
+        return None
+    for name in shipped("software"):
+        if name != told.name and "offload" in software(name).launch.strategies:
+            try:
+                found = ranked(argparse.Namespace(**{**vars(asked), "software": name, "top": 1}))
+            except SpecError:  # it ships no such model
+                continue
+            if len(found):
+                return name
     return None
 
 
@@ -253,7 +273,8 @@ def run(asked: argparse.Namespace) -> Answer:
         ranking = ranked(asked)
         one = best_training(ranking, asked)
     if not len(ranking) and (asked.form or "text") == "text":
-        asked.enough = enough(asked)
+        told = ranking.misses.options.software
+        asked.enough, asked.elsewhere = enough(asked), elsewhere(asked, told)
     others = beside(ranking, asked) if found and asked.to_target else []
     kept = not len(ranking) or keeps(ranking, one, limits)
     less = fewer(asked, one) if len(ranking) else None

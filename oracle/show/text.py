@@ -330,10 +330,14 @@ def short(name: str) -> str:
 def _nothing_fits(ranking: Ranking, asked: Any) -> list[str]:
     lines = [f"None of {ranking.tried} products of strategies fits. Nearest misses:",
              *_misses(ranking.misses), ""]  # fmt: skip
-    enough = getattr(asked, "enough", None)
-    if enough is None:
-        return [*lines, "Try more devices, a smaller batch, or a narrower --precision."]
-    return [*lines, f"It fits on {enough} devices: --devices {enough}"]
+    enough, elsewhere = (getattr(asked, name, None) for name in ("enough", "elsewhere"))
+    if elsewhere is not None:
+        lines.append(f"State can lie on the host under --software {elsewhere}: there it fits.")
+    if enough is not None:
+        lines.append(f"It fits on {enough} devices: --devices {enough}")
+    elif elsewhere is None:
+        lines.append("Try more devices, a smaller batch, or a narrower --precision.")
+    return lines
 
 
 def _others(ranking: Ranking) -> str:
