@@ -302,7 +302,7 @@ def test_a_way_is_doubted_by_what_is_known_of_it() -> None:
 def test_what_hides_may_show_where_the_network_falls_short() -> None:
     """4 s under 10 s in 4 calls: 1 s shows. Were it 12 s, 12 - 10 < 12 / 4: 3 s do; 20 s: 10."""
     cover = Cover({"forward": np.array([[10.0]])}, {"forward": np.zeros((1, 1))})
-    message: Any = SimpleNamespace(hides="forward", when="forward")
+    message: Any = SimpleNamespace(hides="forward", when="forward", over="mesh")
     left = [
         float(cover.left(message, np.array([[s]]), np.array([[4.0]]), np.array([True]))[0, 0])
         for s in (4.0, 12.0, 20.0)
