@@ -51,7 +51,7 @@ def rivals(found: Sequence[Rival]) -> str:
     each = []
     for one in found:
         from_ = one.ahead_from
-        where = (f"done first on no number of devices up to {one.most:,}" if from_ is None
+        where = (f"not done first on any number of devices up to {one.most:,}" if from_ is None
                  else f"done first from {from_:,} devices on")  # fmt: skip
         took = show(one.best.training.seconds, "s")
         each.append(f"{one.best.optimizer} takes {took} at {one.best.batch:,}, {where}")
