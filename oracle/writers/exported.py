@@ -126,9 +126,10 @@ class Job:
 
     @property
     def zero(self) -> int:
-        """The ZeRO stage, whichever axis shards."""
+        """The ZeRO stage, whichever axis shards; state beside the device goes with it alone."""
         copies = self.degree("data") * self.degree("context")
-        own = self.knob("data", "zero") if copies > 1 else 0
+        away = self.word("offload", "what") != "nothing"
+        own = self.knob("data", "zero") if copies > 1 or away else 0
         return max(own, self.knob("sharded", "zero") + 1 if self.degree("sharded") > 1 else 0)
 
     @property
