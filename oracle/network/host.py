@@ -39,7 +39,7 @@ def disk_line(system: System) -> CostLine:
     slower = DISK if local is None else min(local.read, local.write or local.read)
     origin = "assumed" if local is None else "datasheet"
     return CostLine("copy", START, system.node / slower, full=("disk",), origin=origin,
-                    short=SHORT["host"])  # fmt: skip
+                    short=SHORT["disk"])  # fmt: skip
 
 
 LINKS: dict[str, Callable[[System], CostLine]] = {

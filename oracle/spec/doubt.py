@@ -42,11 +42,14 @@ small matrices are missed by 0.06 (V100, A100, H100; from 10 GFLOP on), by 0.3 w
 from 100 GFLOP on, convolutions by 0.4 from 10 GFLOP on (both passes together), smaller work by FOLD
 more for each e-fold. LIBRARY and SHORT inside a node: logs of NCCL within nodes of A100, H100,
 B200, which take 1.0 to 1.75 times what its constants say. SHORT between nodes: eight machines whose
-allreduce is published get 0.97, 0.98, 0.96, 0.92, 0.6, 0.48, 0.21 and 0.10 of their links. MEMORY:
-how far predictions of memory move where nobody says what ran a published table, 0.12 on BLOOM's,
-0.24 on torchtitan's, 0.02 on Megatron-Core's. READ, values that a device's share of a host decodes
-in a second: 850 pictures of 224² in three colours (Harvard's mlsysim tutorial on starving GPUs;
-arXiv 2304.08925 has it that this is what devices wait for even with libraries made for it).
+allreduce is published get 0.97, 0.98, 0.96, 0.92, 0.6, 0.48, 0.21 and 0.10 of their links. SHORT of
+a host: renewing 6.7 billion weights there took DeepSpeed's ranks 20 s where 0.7 are priced (eight
+A800, gist.github.com/chenyaofo d4cd6a20), 3 billion less than 2.4 s where 0.3 are (two A100, cores
+bound to ranks, deepspeedai/DeepSpeed#7474): up to 9 and 30 times as long; of disks: assumed.
+MEMORY: how far predictions of memory move where nobody says what ran a published table, 0.12 on
+BLOOM's, 0.24 on torchtitan's, 0.02 on Megatron-Core's. READ, values that a device's share of a host
+decodes in a second: 850 pictures of 224² in three colours (Harvard's mlsysim tutorial on starving
+GPUs; arXiv 2304.08925 has it that devices wait for this even with libraries made for it).
 
 WIDTHS are fitted to all published tables together, by `python -m benchmarks.doubt --fit`, which
 also judges each table by what was fitted to all others. SOFTWARE, HIDES and LAYOUT are how far
@@ -65,7 +68,7 @@ FAMILY = 0.6
 AGAIN = 0.03
 OPERATION, COUSIN = 0.1, 0.05
 LIBRARY, DATASHEET = 0.2, 0.3
-SHORT = {"inside": 0.45, "between": 1.7, "share": 0.25, "host": 1.0}
+SHORT = {"inside": 0.45, "between": 1.7, "share": 0.25, "host": 8.0, "disk": 1.0}
 CHANGED = 0.05
 MEMORY = 0.15
 READ = 1.28e8
