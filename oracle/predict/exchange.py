@@ -240,6 +240,8 @@ def price(
     cover.show(when, exposed, launches, message.over)
     if when == "forward" and message.when != "unit forward":
         cover.show("again", left.get("again", exposed), launches, message.over)
+    if when == "backward":  # beside the gradient of the input alone
+        cover.show("input", left.get("input", exposed), launches, message.over)
     largest = sent.most(called)
     if message.when == "border" and ideal:
         largest = np.repeat(largest.max(axis=-1, keepdims=True), stages.p, axis=1)

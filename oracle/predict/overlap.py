@@ -108,9 +108,10 @@ class Cover:
     def show(self, name: str, exposed: Array, host: Array, over: str = "mesh") -> None:
         """Seconds of messages that make a pass longer, and what its host needs to launch them."""
         for each in (name, *self.within.get(name, ())):
-            if each in self.host:
+            if each in self.shown:
                 self.shown[each] = self.shown[each] + exposed
                 self.own[over, each] = self.own.get((over, each), 0.0) + exposed
+            if each in self.host:
                 self.host[each] = self.host[each] + host
 
 
