@@ -180,13 +180,13 @@ def calibrated(folder: Path, ranks: Sequence[int], seconds: float) -> System:
         out = folder / f"storage-{count}.jsonl"
         outcome, _ = measure_storage(
             out, str(folder / "measured"), seconds=seconds, threads=[1, 2, THREADS], ranks=count,
-            made={"samples": 120, "size": 4e5}, played=played(truth), say=_say,
+            made={"samples": 120, "size": 4e5}, played=played(truth), say=say,
         )  # fmt: skip
         assert outcome.complete, outcome.message
         readings.append(read(out))
     unknown = replace(truth, storage=replace(truth.storage, shared=None))  # type: ignore[type-var]
     fits = calibration.fits(readings)
-    _say("\n".join(line for fit in fits for line in fit.text()))
+    say("\n".join(line for fit in fits for line in fit.text()))
     return replace(truth, storage=calibration.put(unknown.storage, fits))
 
 
@@ -206,7 +206,7 @@ def loop(settings: Sequence[Setting], folder: Path, steps: int, known: System) -
 
 def _ran(jobs: Sequence[PlanRun], folder: Path, name: str) -> list[Measurement]:
     ranks = int(np.prod([int(w.partition(":")[2] or 1) for w in jobs[0].plan.split()]))
-    outcome, found = run(jobs, folder / f"{name}.json", ranks=ranks, say=_say, timeout=120)
+    outcome, found = run(jobs, folder / f"{name}.json", ranks=ranks, say=say, timeout=120)
     assert outcome.complete, outcome.message
     return found
 
@@ -236,7 +236,7 @@ def table(rows: Sequence[Row], found: dict[str, dict[str, Any]]) -> str:
     return "\n".join(lines)
 
 
-def _say(text: str) -> None:
+def say(text: str) -> None:
     sys.stderr.write(f"{time.strftime('%H:%M:%S')} {text}\n")
 
 

@@ -18,12 +18,12 @@ import json
 import statistics
 import sys
 import tempfile
-import time
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
+from benchmarks.reading_loop import say
 from oracle.ask.recovered import recovered
 from oracle.commands.reading import played
 from oracle.executor.checkpointing.keeping import Keeping, Planted
@@ -108,7 +108,7 @@ def loop(settings: Sequence[Setting], folder: Path, steps: int) -> Iterator[Row]
     for number, one in enumerate(settings):
         job = one.job(folder / f"checkpoints-{number}", steps)
         out = folder / f"recovery-{number}.json"
-        outcome, (found,) = run(job, out, ranks=2, say=_say, timeout=120)
+        outcome, (found,) = run(job, out, ranks=2, say=say, timeout=120)
         assert outcome.complete, outcome.message
         assert found.recovery
         kept, said = found.recovery.checkpoints, recovered(found, model(MODEL), system())
@@ -142,10 +142,6 @@ def table(rows: Sequence[Row], found: dict[str, dict[str, Any]]) -> str:
     ]  # fmt: skip
     lines += ["", *(f"{name:44} {one['value']:>9} {one['goal']}" for name, one in found.items())]
     return "\n".join(lines)
-
-
-def _say(text: str) -> None:
-    sys.stderr.write(f"{time.strftime('%H:%M:%S')} {text}\n")
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

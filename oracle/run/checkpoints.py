@@ -214,14 +214,14 @@ class Saving:
             better, worse = (replace(self, machine=self.machine.turned(one.key, by))
                              for by in (one.factor, 1 / one.factor))  # fmt: skip
             yield better, worse
-        if host_line(self.system).origin == "assumed":
+        if self._guessed:
             yield replace(self, link=self.link * LINK), replace(self, link=self.link / LINK)
 
     @property
     def assumed(self) -> tuple[str, ...]:
         """Keys of the spec that nobody says, and that these seconds depend on."""
         found = [one.key for one in self.machine.assumed if self._moves(one.key)]
-        if host_line(self.system).origin == "assumed":
+        if self._guessed:
             found.append("device.host_link")
         return tuple(found)
 

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import numpy as np
 
+from oracle.spec.storage import SharedFiles
 from oracle.storage import file_system
 from oracle.storage.arrays import Floats, Number
 from oracle.storage.unknown import Machine
@@ -27,11 +28,9 @@ def seconds(
             return None
         return np.asarray(each / machine.local.write)
     shared = machine.shared
-    if shared is None or shared.metadata is None or shared.per_node is None:
+    if shared is None or (least := _least(shared, each, files)) is None:
         return None
-    named = files * file_system.OPERATIONS[shared.kind] / shared.metadata
-    written = file_system.write(shared, nodes, nbytes)
-    return np.maximum(np.maximum(written, each / shared.per_node), named)
+    return np.maximum(file_system.write(shared, nodes, nbytes), least)
 
 
 def loaded(
@@ -43,8 +42,14 @@ def loaded(
     if to == "local":
         return None if machine.local is None else np.asarray(each / machine.local.read)
     shared = machine.shared
-    if shared is None or shared.metadata is None or shared.per_node is None:
+    if shared is None or (least := _least(shared, each, files)) is None:
+        return None
+    return np.maximum(np.asarray(nbytes) / shared.bandwidth, least)
+
+
+def _least(shared: SharedFiles, each: Floats, files: Number) -> Floats | None:
+    """Seconds that a node's own port and the naming of all files take, either way."""
+    if shared.metadata is None or shared.per_node is None:
         return None
     named = files * file_system.OPERATIONS[shared.kind] / shared.metadata
-    read = np.maximum(np.asarray(nbytes) / shared.bandwidth, each / shared.per_node)
-    return np.maximum(read, named)
+    return np.maximum(each / shared.per_node, named)

@@ -89,13 +89,13 @@ class Offload(Strategy):
         off = self.says("delayed", "off")
         several = np.where(np.asarray(shard.segments) > 1, 1.0, 0.0)
         experts = masks.experts(shard.model)
-        columns = [("", ~experts, 0), *([("expert ", experts, -1)] if experts.any() else [])]
-        parts = [(prefix, shard.w * rows, at) for prefix, rows, at in columns]
         host = shard.software.offload.sums == "host"
         found: list[Message] = []
-        for prefix, w, at in parts:
+        for prefix, rows, at in (("", ~experts, 0), ("expert ", experts, -1)):
+            if not rows.any():
+                continue
             own, kept = (_column(each, at) for each in (shard.stated, shard.stored))
-            new, used = w * shard.model.trained, w * shard.gathered
+            new, used = shard.learned * rows, shard.w * rows * shard.gathered
             # the fp32 weight and what is kept of it are read and written, its gradient is read
             state = new * shard.beside
             moved = 2 * state + 4 * new
