@@ -30,7 +30,6 @@ import numpy as np
 from oracle.calibration import storage as calibration
 from oracle.commands.reading import played
 from oracle.executor.loading.measure import measure_storage
-from oracle.executor.loading.reader import Data
 from oracle.executor.measured import Measurement
 from oracle.executor.plan_run import PlanRun
 from oracle.executor.run import run
@@ -111,6 +110,8 @@ class Setting:
 
     def job(self, folder: Path, steps: int) -> PlanRun:
         """The run that reads."""
+        from oracle.executor.loading.reader import Data  # which loads torch
+
         made = {"samples": self.samples, "size": self.size, "spread": self.spread}
         # a rank that deals parts out reads one sample after the other
         threads = 1 if self.parts > 1 and self.mode != "spatial" else THREADS

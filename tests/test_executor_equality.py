@@ -11,7 +11,6 @@ import pytest
 from equality_cases import cases
 
 from oracle.executor import records
-from oracle.executor.expected import expected_messages
 from oracle.executor.graph import graph
 from oracle.executor.launch import DONE, Host, launch
 from oracle.plan.plan import parse
@@ -77,6 +76,8 @@ def test_split_training_equals_serial(proved, name):
 @pytest.mark.parametrize("name", [n for n in CASES if not any(n.startswith(u) for u in UNEVEN)])
 def test_bytes_sent_are_those_of_talk(proved, name):
     case, ranks = CASES[name], ranks_of(proved, name)
+    from oracle.executor.expected import expected_messages  # which loads torch
+
     plan, layers = parse(case["plan"], case["batch"]), graph(case["model"])
     width = 8.0 if case.get("dtype", "float64") == "float64" else 4.0
     sent = {}

@@ -200,6 +200,31 @@ def test_torch_stays_in_its_rooms() -> None:
     assert not found
 
 
+def at_once(path: Path) -> Iterator[str]:
+    """Modules that a file loads when it is imported; a test module may ask for torch first."""
+    for node in ast.parse(path.read_text(encoding="utf-8")).body:
+        if "importorskip('torch')" in ast.unparse(node) and isinstance(node, ast.Expr):
+            return
+        if not isinstance(node, ast.FunctionDef | ast.ClassDef | ast.Try):
+            for module, names in imported(node):
+                yield from (module, *(f"{module}.{name}" for name in names))
+
+
+def test_tests_are_collected_without_torch() -> None:
+    places = {path.stem: path for path in (ROOT / "tests").glob("*.py")}
+    for room in ("oracle", "benchmarks"):
+        for path in (ROOT / room).rglob("*.py"):
+            name = ".".join(path.relative_to(ROOT).with_suffix("").parts)
+            places[name.removesuffix(".__init__")] = path
+    loads = nx.DiGraph(
+        (name, module) for name, path in places.items() for module in at_once(path)
+    )  # fmt: skip
+    needing = nx.ancestors(loads, "torch")
+    assert {"benchmarks.recovery_loop", "checkpoint_tasks"} <= set(loads)
+    assert "checkpoint_tasks" in needing
+    assert not [name for name in needing if name.startswith("test_")]
+
+
 def test_nothing_heavy_is_loaded_before_it_is_needed() -> None:
     found = [
         (file.name, module)
