@@ -210,8 +210,8 @@ def peaks(shard: Shard, plan: Plan, alike: Array, stages: Stages) -> tuple[Array
     width = max(len(one.rest) for one in parts)
     where = mine.ravel() * width + (alike if width > 1 else 0)
     names, kind = orders(plan, stages)
-    if stages.p == 1:  # a device alone: whatever its order is called
-        names = [("1f1b", S) for _, S in names]
+    if stages.p == 1:  # alone a device runs one back after the other, whatever its order is called
+        names = [("1f1b", 1)] * len(names)
     beside = [_beside(one, stages) for one in names]
     if all(beside):
         return _in_turn(parts, where, width, beside, kind)
