@@ -213,7 +213,7 @@ class Trainer:
         if self.buckets:
             self.buckets.armed = this in self.final
         for bundle in local.bundles if local.zero == 2 else ():
-            bundle.open()
+            bundle.allocate()
         torch.autograd.backward([y], [torch.ones((), dtype=local.dtype, device=local.device)
                                       if given is None else given])  # fmt: skip
         self.observer.after_backward()
@@ -243,7 +243,7 @@ class Trainer:
 
         def before(_: Tensor) -> None:
             fetch("weights again")
-            bundle.open()
+            bundle.allocate()
 
         def after(_: Tensor) -> None:
             bundle.release()
@@ -277,12 +277,12 @@ class Trainer:
 
     def _scatter(self, bundle: Bundle) -> None:
         """Scatter the gradients of a micro-batch, and add up the own part of them."""
-        if not self.parted or not bundle.open_:
+        if not self.parted or not bundle.allocated:
             return
         self._reduce_partial(bundle)
         each = " each time" if self.segments > 1 else ""
         bundle.summed += self._scattered(bundle, f"gradients scattered{each}")
-        bundle.close()
+        bundle.free()
 
     def _scattered(self, bundle: Bundle, what: str) -> Tensor:
         whole, shards = bundle.gradients.view(bundle.parts, -1), self.local.shards
