@@ -379,9 +379,12 @@ class _Stage:
             scale = whole / held.sum() if held.sum() > 0 else 0.0
             if kind == "optimizer" and options.optimizer == "kfac":
                 scale = min(scale, 1.0)
+            copies = np.array([load.stages.total(own)[0, self.stage]
+                               for own in np.eye(len(self.model))])  # fmt: skip
             for row in np.flatnonzero(held):
-                yield self.tensor((kind, row), kind, self.model.rows[row].name, kind,
-                                  held[row] * scale)  # fmt: skip
+                each = held[row] * scale / copies[row]
+                slot = self.tensor((kind, row), kind, self.model.rows[row].name, kind, each)
+                yield from [slot] * round(copies[row])
             yield self.tensor((kind, "factors"), kind, "factors of K-FAC", kind,
                               whole - held.sum() * scale if scale == 1 else 0.0)  # fmt: skip
 
