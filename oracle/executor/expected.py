@@ -41,9 +41,7 @@ def expected_messages(
     `words` say of each unit what becomes of its activations; all that may leave do if none do.
     """
     model, shard = graph.model, shard_of(graph.model, plan, delta)
-    shard = shard.but(
-        beside=(1 + SLOTS[optimizer]) * delta
-    )  # weights, and numbers of as many bytes
+    shard = shard.but(beside=(1 + SLOTS[optimizer]) * delta)  # and weights
     found = []
     for axis in plan.axes:
         for message in axis.talk(shard):

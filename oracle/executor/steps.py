@@ -229,7 +229,7 @@ class Trainer:
         if self.buckets:
             self.buckets.armed = this in self.final
         for bundle in local.bundles if self.parted and not local.by_unit else ():
-            bundle.open()
+            bundle.allocate()
         torch.autograd.backward([y], [torch.ones((), dtype=local.dtype, device=local.device)
                                       if given is None else given])  # fmt: skip
         self.observer.after_backward()
@@ -285,7 +285,7 @@ class Trainer:
         def before(_: Tensor) -> None:
             self._fetch(unit, bundle, " again")
             if self.parted:
-                bundle.open()
+                bundle.allocate()
 
         def after(_: Tensor) -> None:
             if local.fetched:
@@ -322,7 +322,7 @@ class Trainer:
 
     def _scatter(self, bundle: Bundle) -> None:
         """Scatter the gradients of a micro-batch, and add up the own part of them."""
-        if not self.parted or not bundle.open_:
+        if not self.parted or not bundle.allocated:
             return
         self._reduce_partial(bundle)
         local = self.local
@@ -335,7 +335,7 @@ class Trainer:
             self.beside[bundle].add(self.wire.allreduce(own, rest, "data: gradients"))
         else:
             bundle.summed += own
-        bundle.close()
+        bundle.free()
 
     def _scattered(self, bundle: Bundle, what: str) -> Tensor:
         whole, shards = bundle.gradients.view(bundle.parts, -1), self.local.shards

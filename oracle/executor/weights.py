@@ -84,20 +84,20 @@ class Bundle:
     def part(self) -> None:
         """Sum up the own part of the gradients apart: whole they live for one pass at most."""
         self.summed = torch.zeros_like(self.gradients[self.own])
-        self.close()
+        self.free()
 
-    def open(self) -> None:
+    def allocate(self) -> None:
         """Allocate the buffer of gradients, empty, unless it is there."""
-        if not self.open_:
+        if not self.allocated:
             self.gradients.untyped_storage().resize_(self.size * self.gradients.element_size())
             self.gradients.zero_()
 
-    def close(self) -> None:
+    def free(self) -> None:
         """Free the buffer of gradients."""
         self.gradients.untyped_storage().resize_(0)
 
     @property
-    def open_(self) -> bool:
+    def allocated(self) -> bool:
         return bool(self.gradients.untyped_storage().size())
 
 
