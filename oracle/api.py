@@ -45,6 +45,7 @@ def estimate(
     reading: str = "best",
     shuffle: str = "global",
     epochs: float | None = None,
+    workspace: str | float | None = None,
 ) -> Estimate:
     """How long an iteration takes under a plan, or under each of many; and what it needs.
 
@@ -59,6 +60,8 @@ def estimate(
     `partial:0.1`, and `epochs` of the training say over how many what is done once is spread.
     `profile` is a file of `oracle measure compute`, whose rows take what they took there, one of
     `oracle calibrate run`, or a log that says its plan and batch itself.
+    `workspace` is what a convolution may take: `64MiB`, `64MiB,micro=best` in pieces of the batch
+    where that is faster, `1GiB,shared=on` all of them together, or `none` for no limit.
 
     >>> import oracle
     >>> found = oracle.estimate("resnet50", "abci", ["data:16", "data:4 filter:4"], batch=512)
@@ -72,7 +75,7 @@ def estimate(
         profile = opened(profile, what, where, precision, optimizer, software)
     options = options_for(
         what, where, precision, optimizer, ideal, max_memory, gamma, algorithm,
-        profile, software, any_plan, reading, shuffle, epochs,
+        profile, software, any_plan, reading, shuffle, epochs, workspace,
     )  # fmt: skip
     if isinstance(batch, str):
         if batch != "max":
@@ -122,6 +125,7 @@ def recommend(
     reading: str = "best",
     shuffle: str = "global",
     epochs: float | None = None,
+    workspace: str | float | None = None,
 ) -> Ranking:
     """The fastest ways to split the training over `devices` that fit, best first.
 
@@ -139,7 +143,7 @@ def recommend(
         profile = opened(profile, what, where, precision, optimizer, software)
     options = options_for(
         what, where, precision, optimizer, ideal, max_memory, gamma, algorithm,
-        profile, software, any_plan, reading, shuffle, epochs,
+        profile, software, any_plan, reading, shuffle, epochs, workspace,
     )  # fmt: skip
     for name, count in (("devices", devices), ("top", top)):
         if not isinstance(count, Real) or not 1 <= count < 2**53 or count != int(count):

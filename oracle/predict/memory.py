@@ -107,6 +107,7 @@ def held(load: Workload, plan: Plan, same: Array, device: Device, options: Optio
     # gradients on their way, and the loss's tensors are gone; or weights are updated
     loss = masks.losses(shard.model)
     gone, transient = stages.total(_kept(shard) * loss), _transient(shard)
+    transient, always = _workspaces(load, transient)
     back = _worst(transient * ~loss, stages)[alike]
     late = unfinished.any(axis=-1) & (stages.p > 1)  # the gradient of the weights wants it still
     if (freeing := (mode < 2) & ~late).any():
@@ -127,6 +128,8 @@ def held(load: Workload, plan: Plan, same: Array, device: Device, options: Optio
         {"activations": nothing, "workspace": nothing, "buffers": (copies + taken)[same]},
     ]  # fmt: skip
     base = np.sum(list(fixed.values()), axis=0)[same]
+    for moment in moments:
+        moment["workspace"] = moment["workspace"] + always[alike]
     totals = [base + sum(moment.values(), np.zeros(1)) for moment in moments]
     whole = np.maximum.reduce(totals)
     stage = np.argmax(whole, axis=-1)
@@ -212,6 +215,21 @@ def _transient(shard: Shard) -> Array:
     return np.atleast_2d(
         np.broadcast_to(own, np.broadcast_shapes(own.shape, (1, len(shard.model))))
     )
+
+
+def _workspaces(load: Workload, transient: Array) -> tuple[Array, Array]:
+    """(what lives while a row runs, (kinds, p) what is there all the time), convolutions' included.
+
+    Forward and back a kernel's workspace is gone when the next one runs; what all of them share is
+    dealt out once.
+    """
+    stages, found = load.stages, load.times.workspace
+    if found is None:
+        return transient, np.zeros((len(transient), stages.p))
+    forward, backward = found
+    if load.shard.software.convolution.shared:
+        return transient, stages.total(forward + backward)
+    return np.maximum(transient + backward, forward), np.zeros((len(transient), stages.p))
 
 
 def _freed(shard: Shard) -> Array:
