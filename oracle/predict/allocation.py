@@ -25,6 +25,7 @@ from oracle.predict.workload import Workload, rows_of, workload
 from oracle.spec.document import refusal
 
 MOST = 2**22  # allocations that are played
+TURNS = 2**17  # and passes, of all stages
 
 
 @dataclass(frozen=True, eq=False)
@@ -109,6 +110,10 @@ def timeline(shown: Estimate, row: int = 0, stage: int | None = None) -> Timelin
     mine = int(shown.stage[row]) if stage is None else stage
     if not 0 <= mine < found.stages:
         raise refusal("memory", f"there is no stage {mine}", f"0 to {found.stages - 1}")
+    turns = 2 * found.stages * found.micro_batches * found.chunks
+    if turns > TURNS:
+        raise refusal("memory", f"{turns:,} passes of micro-batches are too many to play",
+                      "a plan with fewer micro-batches")  # fmt: skip
     try:
         _ = found.spans
     except ValueError as error:

@@ -69,7 +69,9 @@ class Stage:
         shard, self.model = load.shard, load.shard.model
         mode = int(load.plan.axis("recompute").mode[0, 0])
         self.mode = 0 if self.model.training.forward else mode
-        self.rows = alive.Rows.of(shard, self.mode)
+        self.rows = alive.Rows.of(shard, self.mode, load.times.workspace)
+        # what kernels take beside the gradients while they run
+        self.taken = self._one(self.rows.moving - alive.moving_rows(shard))
         self.tensors: list[Tensor] = []
         self.loss = masks.losses(self.model)
         self.forks = alive.forks(self.model)
@@ -227,8 +229,12 @@ class Stage:
                 own = self._one(self.rows.own)[one.row]
                 core = self.tensor(("own", one.unit, at), "activations", one.layer, "made again",
                                    own)  # fmt: skip
+                taken = self.tensor(("taken", one.unit, at), "workspace", one.layer,
+                                    "workspace of kernels", self.taken[one.row])  # fmt: skip
                 found.add(core, True)
+                found.add(taken, True)
                 found.clock += self.own["data"][one.row] + whole * self.own["weight"][one.row]
+                found.add(taken, False)
                 found.add(core, False)
                 if whole:
                     found.add(self.kept(one, again, at), False)
@@ -301,6 +307,9 @@ class Stage:
                 yield from [slot] * round(copies[row])
             yield self.tensor((kind, "factors"), kind, "factors of K-FAC", kind,
                               whole - held.sum() * scale if scale == 1 else 0.0)  # fmt: skip
+        for kind in found.fixed.keys() - {"weights", "gradients", "optimizer"}:
+            whole = float(np.broadcast_to(found.fixed[kind], (1, self.many))[0, self.stage])
+            yield self.tensor((kind,), kind, "all kernels", f"{kind}, shared", whole)
 
 
 GRADIENTS = {"out": "gradient of what it made", "in": "gradient of what it was given",
