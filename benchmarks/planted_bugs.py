@@ -353,7 +353,7 @@ MUTANTS = (
          "ahead = 1 + said.gather.prefetch", "ahead = 1",
          "memory::test_zero_3_gathers_the_largest_units"),
     _bug("predict: a stage keeps one micro-batch more", "alive",
-         "n = np.array(others)[kind]", "n = np.array(others)[kind] + 1",
+         "n = np.array(beside)[kind]", "n = np.array(beside)[kind] + 1",
          "memory::test_micro_batches_in_flight"),
     _bug("predict: nothing is at work while it is made again", "alive",
          "there = np.maximum(kept, rest) if again else rest", "there = rest",

@@ -9,6 +9,7 @@ from functools import lru_cache
 import numpy as np
 from numpy.typing import NDArray
 
+from oracle.plan.mesh import distinct
 from oracle.plan.schedule import ROUNDS, SCHEDULES, Turn
 
 Ints = NDArray[np.int64]
@@ -17,6 +18,8 @@ Ints = NDArray[np.int64]
 @dataclass(frozen=True, eq=False)
 class Beside:
     """Of turns of one kind, the distinct states that a stage is in when they begin.
+
+    Of a pass forward that one back follows nothing is said: there is as much when that begins.
 
     What is in flight but for the micro-batch of the turn: micro-batches of each chunk that went
     forward, and those of which the gradient of the input is there and that of the weights is not.
@@ -59,39 +62,35 @@ def _states(name: str, stage: int, stages: int, S: int, chunks: int) -> dict[str
         return _walked(plan.order(stage, stages, S, chunks), chunks)
     ahead = plan.ahead(stage, stages, S, chunks)
     forward = np.arange(total) % (stages * chunks) // stages if chunks > 1 else np.zeros(total, int)
-    went, back = (np.concatenate([np.zeros((1, chunks), int), np.cumsum(one, axis=0)])
-                  for one in (np.eye(chunks, dtype=int)[way]
-                              for way in (forward, chunks - 1 - forward)))  # fmt: skip
-    begun = np.arange(total)
-    own = np.eye(chunks, dtype=int)
-    returned = np.maximum(begun - ahead, 0)  # passes back that are over when a pass forward begins
-    gone = np.minimum(begun + ahead + 1, total)  # and forward, when one back does
-    turn = chunks - 1 - forward
-    none = np.zeros((total, chunks), int)
-    return {
-        "forward": _distinct(forward, went[begun] - back[returned], none),
-        "backward": _distinct(turn, went[gone] - back[begun] - own[turn], none),
-    }
+    turn, own = chunks - 1 - forward, np.eye(chunks)
+    went, back = (np.concatenate([np.zeros((1, chunks)), np.cumsum(own[way], axis=0)])
+                  for way in (forward, turn))  # fmt: skip
+    gone = np.minimum(np.arange(total) + ahead + 1, total)  # forward, when one back begins
+    kept = went[gone] - back[:-1] - own[turn]
+    return {"backward": _distinct(np.hstack([turn[:, None], kept, 0 * kept]))}
 
 
 def _walked(turns: Iterable[Turn], chunks: int) -> dict[str, Beside]:
     kept, made = [0] * chunks, [0] * chunks
     seen: dict[str, list[list[int]]] = {}
+    last: list[int] = []
     for kind, _, chunk, _ in turns:
         if kind != "forward":
             (made if kind == "weight" else kept)[chunk] -= 1
-        seen.setdefault(kind, []).append([chunk, *kept, *made])
+        if kind == "weight" and last:
+            seen.setdefault("forward", []).append(last)
+        now = [chunk, *kept, *made]
+        last = now if kind == "forward" else []
         if kind == "forward":
             kept[chunk] += 1
+        else:
+            seen.setdefault(kind, []).append(now)
         if kind == "input":
             made[chunk] += 1
-    states = {kind: np.array(rows) for kind, rows in seen.items()}
-    return {kind: _distinct(rows[:, 0], rows[:, 1 : 1 + chunks], rows[:, 1 + chunks :])
-            for kind, rows in states.items()}  # fmt: skip
+    return {kind: _distinct(np.array(rows, float)) for kind, rows in seen.items()}
 
 
-def _distinct(chunk: Ints, kept: Ints, made: Ints) -> Beside:
-    rows = np.unique(np.hstack([chunk[:, None], kept, made]), axis=0)
-    chunks = kept.shape[1]
-    return Beside(rows[:, 0], rows[:, 1 : 1 + chunks].astype(float),
-                  rows[:, 1 + chunks :].astype(float))  # fmt: skip
+def _distinct(rows: NDArray[np.float64]) -> Beside:
+    rows = rows[distinct(rows)[0]]
+    kept, made = np.hsplit(rows[:, 1:], 2)
+    return Beside(rows[:, 0].astype(int), kept, made)

@@ -4,6 +4,7 @@ While a pass back runs through row r of unit u of a chunk there are
 
     Σ others in flight + Σ units before u, at rest + what is kept up to r, made again or not
                        + gradients of the two tensors of r, and of those that wait at a fork
+                       + the workspace of its kernels
 
 since a layer that runs back finds gone what those behind it kept (pytorch/pytorch,
 torch/csrc/autograd/engine.cpp: `release_variables` after each node), and a unit whose tensors are
@@ -15,7 +16,7 @@ It names `recompute`, whose kinds choose what is kept.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 
@@ -24,7 +25,8 @@ import numpy as np
 from oracle.models import masks
 from oracle.models.model import Model
 from oracle.models.shard import Array, Shard
-from oracle.plan.in_flight import Beside, beside
+from oracle.plan.in_flight import Beside
+from oracle.plan.in_flight import beside as in_flight
 from oracle.plan.plan import Plan
 from oracle.plan.schedule import SCHEDULES
 from oracle.plan.stages import Stages
@@ -32,6 +34,7 @@ from oracle.predict.played import orders
 
 NONE, SELECTIVE, FULL, OPERATORS = range(4)  # kinds of recomputation, as plans number them
 EARLY, LATE = ("forward", "loss", "input"), ("layers", "weight")  # before gradients, and with them
+BACK = {"loss": "backward", "layers": "backward"}  # the turns that these are parts of
 
 
 @dataclass(frozen=True, eq=False)
@@ -76,7 +79,7 @@ class Rows:
     again: bool  # units are made again, from their inputs
 
     @classmethod
-    def of(cls, shard: Shard, mode: int) -> Rows:
+    def of(cls, shard: Shard, mode: int, workspace: tuple[Array, Array] | None = None) -> Rows:
         model, micro = shard.model, shard.micro
         kept, none = kept_rows(shard), np.zeros((1, len(model)))
         core = masks.attention(model)
@@ -94,7 +97,8 @@ class Rows:
             rest = kept * np.where(remade, core, 1.0) + half
         again = mode in (FULL, OPERATORS)
         kept, rest, own, given = map(np.atleast_2d, (kept, rest, own, given))
-        return cls(kept, rest, own, moving_rows(shard), given, again)
+        moving = working_rows(shard, workspace)
+        return cls(kept, rest, own, moving, given, again)
 
 
 @dataclass(frozen=True, eq=False)
@@ -195,36 +199,55 @@ def _placed(stages: Stages, chunks: Array) -> Array:
     return found
 
 
-def peaks(shard: Shard, plan: Plan, alike: Array, stages: Stages) -> tuple[Array, Array]:
+def peaks(
+    shard: Shard, plan: Plan, alike: Array, stages: Stages,
+    workspace: tuple[Array, Array] | None = None,
+) -> tuple[Array, Array]:  # fmt: skip
     """(plans, p) each: before gradients of weights are on their way, and while they are.
 
-    Real numbers are bytes of activations and of their gradients, imaginary ones of the latter.
+    `workspace` are bytes that each row's kernels take while they run, forward and backward. Real
+    numbers are bytes of activations, of their gradients and of workspace, imaginary ones of the
+    latter two.
     """
     trains = not shard.model.training.forward  # else nothing is kept, nor made again
     mode = plan.axis("recompute").mode[:, 0].astype(int) * trains
     present, mine = np.unique(mode, return_inverse=True)
-    parts = [Chunks.of(stages, Units.of(shard.model, Rows.of(shard, each)))
+    parts = [Chunks.of(stages, Units.of(shard.model, Rows.of(shard, each, workspace)))
              for each in present.tolist()]  # fmt: skip
     width = max(len(one.rest) for one in parts)
     where = mine.ravel() * width + (alike if width > 1 else 0)
     names, kind = orders(plan, stages)
-    if stages.p == 1:  # a device alone: whatever its order is called
-        names = [("1f1b", S) for _, S in names]
-    others = [_others(one, stages) for one in names]
-    if all(others):
-        return _in_turn(parts, where, width, others, kind)
-    found = np.zeros((2, len(plan), stages.p), complex)
+    if stages.p == 1:  # alone a device runs one back after the other, whatever its order is called
+        names = [("1f1b", 1)] * len(names)
+    beside = [_beside(one, stages) for one in names]
+    if all(beside):
+        return _in_turn(parts, where, width, beside, kind)
+    return _by_state(parts, where, width, names, kind, stages)
+
+
+def _by_state(
+    parts: Sequence[Chunks], where: Array, width: int, names: Sequence[tuple[str, int]],
+    kind: Array, stages: Stages,
+) -> tuple[Array, Array]:  # fmt: skip
+    """Of any stages: the most of all states that their turns begin in."""
+    found = np.full((2, len(where), stages.p), -np.inf + 0j)
+    held = {turn: _columns([one.turns[turn] for one in parts], width) for turn in (*EARLY, *LATE)}
+    rest, made = (_columns(each, width) for each in ([one.rest for one in parts],
+                                                     [one.made for one in parts]))  # fmt: skip
     for number, (name, S) in enumerate(names):
         rows = np.flatnonzero(kind == number)
         few, back = np.unique(where[rows], return_inverse=True)
-        for stage, turns in enumerate(beside(name, stages.p, S, stages.v)):
-            for moment, kinds in enumerate((EARLY, LATE)):
-                each = [_during(parts, few, width, stage, kind, turns) for kind in kinds]
-                found[moment, rows, stage] = np.maximum.reduce(each)[back.ravel()]
+        others, own = (rest[few], made[few]), {turn: each[few] for turn, each in held.items()}
+        for stage, states in enumerate(in_flight(name, stages.p, S, stages.v)):
+            for moment, turns in enumerate((EARLY, LATE)):
+                each = [_during(others, own[turn], stage, states[of])
+                        for turn in turns if (of := BACK.get(turn, turn)) in states]  # fmt: skip
+                if each:
+                    found[moment, rows, stage] = np.maximum.reduce(each)[back.ravel()]
     return found[0], found[1]
 
 
-def _others(name: tuple[str, int], stages: Stages) -> list[int]:
+def _beside(name: tuple[str, int], stages: Stages) -> list[int]:
     """Micro-batches in flight beside the one that runs back, at most, by stage.
 
     Where each has a chunk, and passes forward and back in turn; none are said where it has not.
@@ -236,15 +259,15 @@ def _others(name: tuple[str, int], stages: Stages) -> list[int]:
 
 
 def _in_turn(
-    parts: Sequence[Chunks], where: Array, width: int, others: Sequence[Sequence[int]],
+    parts: Sequence[Chunks], where: Array, width: int, beside: Sequence[Sequence[int]],
     kind: Array,
 ) -> tuple[Array, Array]:  # fmt: skip
     """Of stages with a chunk each that run forward and back in turn."""
-    n = np.array(others)[kind]
+    n = np.array(beside)[kind]
     rest = _columns([one.rest for one in parts], width)[where, 0]
     loss, layers = (_columns([one.turns[turn] for one in parts], width)[where, 0]
                     for turn in ("loss", "layers"))  # fmt: skip
-    return np.maximum((n + 1) * rest + 0j, n * rest + loss), n * rest + layers
+    return n * rest + loss, n * rest + layers
 
 
 def _columns(parts: Sequence[Array], width: int) -> Array:
@@ -252,18 +275,12 @@ def _columns(parts: Sequence[Array], width: int) -> Array:
     return np.concatenate([np.broadcast_to(one, (width, *one.shape[1:])) for one in parts])
 
 
-def _during(
-    parts: Sequence[Chunks], few: Array, width: int, stage: int, kind: str,
-    turns: Mapping[str, Beside],
-) -> Array:  # fmt: skip
-    """The most that is there during turns of a kind."""
-    turn = turns.get({"loss": "backward", "layers": "backward"}.get(kind, kind))
-    if turn is None:
-        return np.full(len(few), -np.inf + 0j)
-    rest, made, own = (_columns([part[..., stage] for part in each], width)[few]
-                       for each in ([one.rest for one in parts], [one.made for one in parts],
-                                    [one.turns[kind] for one in parts]))  # fmt: skip
-    held = rest @ turn.kept.T + made @ turn.made.T + own[:, turn.chunk]
+def _during(others: tuple[Array, Array], own: Array, stage: int, states: Beside) -> Array:
+    """The most that is there on a stage during turns of a kind."""
+    rest, made = (each[..., stage] for each in others)
+    held = rest @ states.kept.T + own[:, states.chunk, stage]
+    if states.made.any():
+        held = held + made @ states.made.T
     return np.asarray(held.max(axis=-1))
 
 
@@ -282,6 +299,18 @@ def moving_rows(shard: Shard) -> Array:
     return np.atleast_2d(
         np.broadcast_to(own, np.broadcast_shapes(own.shape, (1, len(shard.model))))
     )
+
+
+def working_rows(shard: Shard, workspace: tuple[Array, Array] | None) -> Array:
+    """The same with what its kernels take: backward beside gradients, or forward alone.
+
+    While a row runs forward there is as much as when it runs back, but for the gradients. What all
+    kernels share is there all the time, and is not counted here.
+    """
+    moving = moving_rows(shard)
+    if workspace is None or shard.software.convolution.shared:
+        return moving
+    return np.asarray(np.maximum(moving + workspace[1], workspace[0]))
 
 
 @lru_cache(masks.MODELS)
