@@ -28,6 +28,7 @@ SHAPED = {"fat-tree": None, "torus": None, "ring": None, "grid": None, "loop": 2
 PORTLESS = ("mesh", "torus", "ring", "grid")  # units have a link to each neighbour, and no ports
 ROUTINGS = ("adaptive", "striped", "affinity", "d-mod-k", "ecmp")
 OWN_ROUTINGS = {"dragonfly": ("minimal", "matched", "valiant")}
+REDUCES = {"nvls": "nvlink", "sharp": "network"}  # by which switches reduce, and on what links
 WIRED = 64  # units that a level may join wire by wire
 RUNNING = ("price", "node_power", "pue", "grid")  # what it costs to run one
 LARGEST = 2**21  # devices that a system may be let grow to
@@ -54,6 +55,8 @@ class Level:
     wires: tuple[str, ...] = ()
     # how much slower other jobs make messages that cross this level: (p50, p99) factors
     interference: tuple[Annotated[float, Between(1, 1000)], ...] = ()
+    # what its switches add up and multicast: `nvls` those of NVLink, `sharp` those of a network
+    reduces: str = ""
     # of the datasheet's bandwidth, what collectives were measured to get; None: never measured
     share: Annotated[float, Between(0.01, 1)] | None = None
 
@@ -63,6 +66,11 @@ class Level:
             yield Clash("duplex", f"duplex is `full` or `half`, not `{self.duplex}`")
         if self.link and self.link not in LINKS:
             yield Clash("link", f"unknown link `{self.link}`", suggest(self.link, LINKS, "known"))
+        if self.reduces not in ("", *REDUCES):
+            what = f"no switch reduces by `{self.reduces}`"
+            yield Clash("reduces", what, suggest(self.reduces, REDUCES, "known"))
+        if self.reduces and self.kind in (*PORTLESS, "mesh", "pcie"):
+            yield Clash("reduces", f"a {self.kind} has no switches that could", "leave it out")
         if len(self.interference) > 2 or [*self.interference] != sorted(self.interference):
             what = "other jobs slow messages by two factors, the second no smaller"
             yield Clash("interference", what, "[p50, p99], e.g. [1.1, 2.5]")
@@ -286,6 +294,10 @@ class System:
             unit = self.levels[i - 1].devices if i else 1
             if level.devices % unit == 0 and (misfit := level.misfit(unit) or level.loose(unit)):
                 yield replace(misfit, field=f"levels.{i}.{misfit.field}")
+        for i, level in enumerate(self.levels):
+            if level.reduces in REDUCES and level.link != REDUCES[level.reduces]:
+                what = f"`{level.name}` is of {level.link}, where switches reduce otherwise"
+                yield Clash(f"levels.{i}.reduces", what, f"for links of {REDUCES[level.reduces]}")
         for i, level in enumerate(self.levels[self.inside :], self.inside):
             if level.link != "network":
                 what = f"`{level.name}` lies above a network, so it is one"
