@@ -6,12 +6,14 @@ import math
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 
 import torch
 from torch import Tensor
+from torch.autograd.graph import GradientEdge, get_gradient_edge
 
+from oracle.executor.beside import Beside
 from oracle.executor.buckets import Buckets
 from oracle.executor.forward import Layers, Observer, forward
 from oracle.executor.graph import OperationGraph
@@ -20,6 +22,8 @@ from oracle.executor.optimizer import Optimizer, ratios
 from oracle.executor.parts import Interval, deal
 from oracle.executor.schedule import Pass, passes
 from oracle.executor.stage_border import StageBorder
+from oracle.executor.units_away import Sent, UnitsAway
+from oracle.executor.weights import Bundle
 from oracle.models.layers import Embedding, Loss
 
 PHASES = ("forward", "backward", "exchange", "update")
@@ -89,30 +93,45 @@ class Trainer:
                              self.segments, len(chunks))  # fmt: skip
         last = {this.chunk: this for this in self.passes if not this.forward}
         self.final = frozenset(last.values())  # a chunk's gradients are whole after these
-        self.waiting: dict[tuple[int, int], tuple[Tensor, Tensor]] = {}
+        self.waiting: dict[tuple[int, int], tuple[Tensor, GradientEdge]] = {}
         # from ZeRO-2 on a rank keeps its part of the gradients, so each micro-batch's are scattered
-        each = local.zero >= 2 and self.segments > 1
-        self.scattered = [torch.zeros_like(b.gradients[b.own]) for b in local.bundles if each]
+        self.parted = local.zero >= 2 or local.away.there
+        for bundle in local.bundles if self.parted else ():
+            bundle.part()
         replicas = mesh.degree(*local.replicas)
         overlap = int(plan.axis("data").overlap[0, 0])
         self.buckets = (
             Buckets(local, local.bundles[0])
-            if overlap and replicas > 1 and not local.zero
+            if overlap and replicas > 1 and not local.zero and not local.by_unit
             else None
         )
+        self.beside: dict[Bundle, Beside] = {}
         for bundle in local.bundles:
-            own = bundle.weights[bundle.own]
-            bundle.slots = [torch.zeros_like(own) for _ in range(optimizer.slots)]
-            if local.zero >= 3:
-                bundle.release()
+            self._lay_out(bundle)
+        fixed = [tensor for b in local.bundles for tensor in (b.weights, b.gradients)]
+        self.units_away = UnitsAway(local.words, local.link, fixed, local.away.disk)
         self.clock = Clock(lambda: self.wire.seconds, self.wire.synchronise)
+
+    def _lay_out(self, bundle: Bundle) -> None:
+        """Give a bundle the state of its optimizer, here or beside the device."""
+        local, slots = self.local, self.optimizer.slots
+        if local.away.optimizer:
+            whole = local.away.weights and local.zero < 3
+            beside = Beside(bundle, local.away, local.link, slots, whole)
+            self.beside[bundle], bundle.slots = beside, beside.slots
+            bundle.summed = beside.summed
+        else:
+            own = bundle.weights[bundle.own]
+            bundle.slots = [torch.zeros_like(own) for _ in range(slots)]
+        if local.fetched:
+            bundle.release(keep=not local.away.weights)
 
     def step(self, x: Tensor, target: Tensor) -> float:
         """One iteration on a global batch; returns this device's part of the mean loss."""
         self.steps += 1
         self.clock = Clock(lambda: self.wire.seconds, self.wire.synchronise)
         for bundle in self.local.bundles:
-            bundle.gradients.zero_()
+            (bundle.summed if self.parted else bundle.gradients).zero_()
         loss = self._micro_batches(x, target)
         with self.clock.phase("exchange"):
             self._reduce_gradients()
@@ -125,26 +144,37 @@ class Trainer:
     # --- passes --------------------------------------------------------------------------
 
     def _micro_batches(self, x: Tensor, target: Tensor) -> float:
-        own = [self._cut(x, target, micro) for micro in self.micro_batches]
         losses: list[float] = []
-        sending: list[Callable[[], None]] = []
+        sending: dict[Pass, Callable[[], None]] = {}
         coming = self._receive(self.passes[0])
         for this, after in zip(self.passes, [*self.passes[1:], None], strict=True):
             with self.clock.phase("forward" if this.forward else "backward"):
                 given = coming() if coming else None
+                self._arrived(this, sending)
                 made = (
-                    self._forward(this, given, *own[this.micro_batch], losses)
+                    self._forward(this, given, x, target, losses)
                     if this.forward
                     else self._backward(this, given)
                 )
+                del given
                 # before anything is sent: over one connection its notice would wait behind the data
                 coming = self._receive(after)
                 border = (self.out if this.forward else self.into)[this.chunk]
                 if border and made is not None:
-                    sending.append(border.send(self.wire, made, this.forward))
-        for sent in sending:
+                    sending[this] = border.send(self.wire, made, this.forward)
+                del made
+        for sent in sending.values():
             sent()
         return sum(losses)
+
+    def _arrived(self, this: Pass, sending: dict[Pass, Callable[[], None]]) -> None:
+        """Let go what has arrived for sure by now: its answer has come, or later ones are due."""
+        if not this.forward:
+            known = [replace(this, forward=True)]
+            if len(self.out) == 1:
+                known.append(replace(this, micro_batch=this.micro_batch - 2))
+            for one in known:
+                sending.pop(one, lambda: None)()
 
     def _receive(self, this: Pass | None) -> Callable[[], Tensor] | None:
         if this is None:
@@ -153,9 +183,12 @@ class Trainer:
         begin, end = self.micro_batches[this.micro_batch]
         return border.expect(self.wire, end - begin, this.forward) if border else None
 
-    def _cut(self, x: Tensor, target: Tensor, micro: Interval) -> tuple[Tensor, Tensor]:
-        """A micro-batch of the global batch, of it the part of this device."""
-        a, b = micro
+    def _cut(self, x: Tensor, target: Tensor, this: Pass) -> tuple[Tensor, Tensor]:
+        """A micro-batch of the global batch, of it the part of this device.
+
+        Copied, as from a loader: of what it does not use yet a device holds nothing.
+        """
+        a, b = self.micro_batches[this.micro_batch]
         x, target = x[a:b], target[a:b]
         if self.local.mesh.degree("context") > 1:
             begin, end = self.local.tokens(x.shape[1])
@@ -163,107 +196,159 @@ class Trainer:
         if self.local.spaced(-1):
             for i, (start, stop) in enumerate(self.local.box(x.shape[2:])):
                 x = x.narrow(2 + i, start, stop - start)
+        if self.into[this.chunk]:
+            x = x[:0]
+        if self.out[this.chunk]:
+            target = target[:0]
         device = self.local.device
-        return x.to(device).contiguous(), target.to(device).contiguous()
+        own, wanted = (
+            t.to(device, copy=True, memory_format=torch.contiguous_format) for t in (x, target)
+        )
+        return own, wanted
 
     def _forward(
         self, this: Pass, given: Tensor | None, x: Tensor, target: Tensor, losses: list[float]
     ) -> Tensor | None:
         local = self.local
-        x = x if given is None else given.requires_grad_()
-        around = self._with_weights if local.zero >= 3 else None
+        own, target = self._cut(x, target, this)
+        x = own if given is None else given.requires_grad_()
+        del own, given
+        around = self._around(this) if local.by_unit or "offload" in local.words else None
         y = forward(local, x, target, this.chunk, self.observer, around)
         if not self.out[this.chunk]:
             y = y if y.dim() == 0 else _mean_square(y, local.batch)
             losses.append(float(y.detach()))
-        self.waiting[this.chunk, this.micro_batch] = x, y
+        # where gradients come in, not y: what a stage has sent it need not keep
+        self.waiting[this.chunk, this.micro_batch] = x, get_gradient_edge(y)
         return y.detach()
 
     def _backward(self, this: Pass, given: Tensor | None) -> Tensor | None:
+        local = self.local
         x, y = self.waiting.pop((this.chunk, this.micro_batch))
         self.wire.enter("backward", "")
         if self.buckets:
             self.buckets.armed = this in self.final
-        torch.autograd.backward([y], [given])
+        for bundle in local.bundles if self.parted and not local.by_unit else ():
+            bundle.allocate()
+        torch.autograd.backward([y], [torch.ones((), dtype=local.dtype, device=local.device)
+                                      if given is None else given])  # fmt: skip
         self.observer.after_backward()
-        for bundle in self.local.bundles if self.local.zero >= 3 else ():
-            bundle.release()
-        if self.scattered and this.chunk == 0:  # the last of a micro-batch's passes here
-            self._scatter_gradients("gradients scattered each time")
+        for bundle in local.bundles if local.fetched else ():
+            bundle.release(keep=not local.away.weights)
+        # of whole chunks with the last of a micro-batch's passes here
+        for bundle in local.bundles if local.by_unit or this.chunk == 0 else ():
+            self._scatter(bundle)
         return x.grad
 
-    def _with_weights(self, unit: int, layers: Layers, x: Tensor) -> Tensor:
-        """ZeRO 3: run a unit on weights gathered for it, and gathered again for its gradient."""
+    def _around(self, this: Pass) -> Callable[[int, Layers, Tensor], Tensor]:
+        """How units of a pass are run, whose weights or activations are not always here."""
+        local, sent = self.local, dict[int, list[Sent]]()
+
+        def around(unit: int, layers: Layers, x: Tensor) -> Tensor:
+            def inner(x: Tensor) -> Tensor:
+                return self._with_weights(unit, layers, x) if local.by_unit else layers(x)
+
+            if "offload" in local.words:
+                return self.units_away.run(unit, inner, x, sent)
+            return inner(x)
+
+        return around
+
+    def _fetch(self, unit: int, bundle: Bundle, again: str) -> None:
+        """Weights of a unit, from beside the device or from other devices, if they are not here."""
         local = self.local
-        bundle = local.bundle_of[unit]
+        if bundle.here:
+            return
+        whole = bundle.restore().detach()
+        own = bundle.shard
+        if local.away.weights:
+            own = whole.new_empty(bundle.size // bundle.parts) if local.zero >= 3 else whole
+            self.beside[bundle].bring(f"weights in{again}", own, unit)
+            after = unit - 1 if again else unit + 1
+            if (behind := local.bundle_of.get(after)) and behind.size:
+                local.link.ask(after, self.beside[behind].weights.nbytes)
+        if local.zero >= 3:
+            name = f"{local.shards[0]}: weights{again}"
+            self.wire.allgather(own, local.shards, name, whole)
+
+    def _with_weights(self, unit: int, layers: Layers, x: Tensor) -> Tensor:
+        """Run a unit on weights that come for it, and again for its gradient."""
+        local = self.local
+        bundle, keep = local.bundle_of[unit], not local.away.weights
         if not bundle.held_weights:
             return layers(x)
-
-        def fetch(what: str) -> None:
-            if not bundle.here:
-                name = local.shards[0]
-                whole = self.wire.allgather(bundle.shard, local.shards, f"{name}: {what}")
-                bundle.restore().copy_(whole.flatten())
-
-        fetch("weights")
+        self._fetch(unit, bundle, "")
         y = layers(x)
-        bundle.release()
-        y.register_hook(lambda _: fetch("weights again"))
+        if local.fetched:
+            bundle.release(keep)
+
+        def before(_: Tensor) -> None:
+            self._fetch(unit, bundle, " again")
+            if self.parted:
+                bundle.allocate()
+
+        def after(_: Tensor) -> None:
+            if local.fetched:
+                bundle.release(keep)
+            self._scatter(bundle)
+
+        y.register_hook(before)
         if x.requires_grad:
-            x.register_hook(lambda _: bundle.release())
+            x.register_hook(after)
         return y
 
     # --- gradients and weights ---------------------------------------------------------------
 
     def _reduce_gradients(self) -> None:
         local, wire = self.local, self.wire
-        if self.scattered:
-            own = torch.cat(self.scattered)
-            for part in self.scattered:
-                part.zero_()
-        else:
-            self._reduce_partial()
-            if self.buckets:
-                self.buckets.finish()
-                return
-            if not local.zero:
-                for bundle in local.bundles:
-                    wire.allreduce(bundle.gradients, local.replicas, "data: gradients")
-                return
-            whole = torch.cat([b.gradients.view(b.parts, -1) for b in local.bundles], 1)
-            name = f"{local.shards[0]}: gradients scattered"
-            own = wire.reduce_scatter(whole, local.shards, name)
+        if local.away.there:  # unit by unit, on their way out
+            return
         rest = tuple(a for a in local.replicas if a not in local.shards)
-        wire.allreduce(own, rest, "data: gradients")
-        for bundle, part in zip(local.bundles, own.split(self._widths()), strict=True):
-            bundle.gradients[bundle.own].copy_(part)
+        for bundle in local.bundles:
+            if not self.parted:
+                self._reduce_partial(bundle)
+                if self.buckets:
+                    self.buckets.finish()
+                    continue
+                if local.zero:
+                    bundle.summed.copy_(self._scattered(bundle, "gradients scattered"))
+            wire.allreduce(bundle.summed, rest, "data: gradients")
 
-    def _reduce_partial(self) -> None:
+    def _reduce_partial(self, bundle: Bundle) -> None:
         """Gradients of norms, of which each rank of a cut tensor has a part."""
         for held, axis in self.local.partial:
-            if held.value.grad is not None:
+            if held.value.grad is not None and held in bundle.held_weights:
                 self.wire.allreduce(held.value.grad, (axis,), f"{axis}: norms of cut tensors")
 
-    def _scatter_gradients(self, what: str) -> None:
+    def _scatter(self, bundle: Bundle) -> None:
         """Scatter the gradients of a micro-batch, and add up the own part of them."""
+        if not self.parted or not bundle.allocated:
+            return
+        self._reduce_partial(bundle)
         local = self.local
-        self._reduce_partial()
-        for bundle, kept in zip(local.bundles, self.scattered, strict=True):
-            if bundle.size:
-                whole = bundle.gradients.view(bundle.parts, -1)
-                kept += self.wire.reduce_scatter(whole, local.shards, f"{local.shards[0]}: {what}")
-                bundle.gradients.zero_()
+        each = " each time" if self.segments > 1 and local.zero >= 2 else ""
+        own = bundle.gradients
+        if local.zero:
+            own = self._scattered(bundle, f"gradients scattered{each}")
+        if local.away.there:
+            rest = tuple(axis for axis in local.replicas if axis not in local.shards)
+            self.beside[bundle].add(self.wire.allreduce(own, rest, "data: gradients"))
+        else:
+            bundle.summed += own
+        bundle.free()
 
-    def _widths(self) -> list[int]:
-        return [bundle.size // bundle.parts for bundle in self.local.bundles]
+    def _scattered(self, bundle: Bundle, what: str) -> Tensor:
+        whole, shards = bundle.gradients.view(bundle.parts, -1), self.local.shards
+        return self.wire.reduce_scatter(whole, shards, f"{shards[0]}: {what}")
 
     def _update(self) -> None:
         for bundle in self.local.bundles:
+            scaled = partial(ratios, self.local, bundle)
+            if beside := self.beside.get(bundle):
+                beside.update(self.optimizer, self.steps, scaled)
+                continue
             weights = bundle.weights[bundle.own] if bundle.here else bundle.shard
-            self.optimizer.update(
-                weights.detach(), bundle.gradients[bundle.own], bundle.slots, self.steps,
-                partial(ratios, self.local, bundle),
-            )  # fmt: skip
+            self.optimizer.update(weights.detach(), bundle.summed, bundle.slots, self.steps, scaled)
 
     def _gather_weights(self) -> None:
         """ZeRO 1 and 2: gather the weights, of which each rank has updated its part."""
@@ -272,16 +357,22 @@ class Trainer:
             return
         name = local.shards[0]
         for bundle in local.bundles:
-            own = bundle.weights[bundle.own].clone()
-            whole = self.wire.allgather(own, local.shards, f"{name}: weights renewed")
-            bundle.weights.copy_(whole.flatten())
+            whole = bundle.weights.detach()
+            if local.away.weights:
+                whole = self.beside[bundle].weights
+            own = whole[bundle.own].clone()
+            self.wire.allgather(own, local.shards, f"{name}: weights renewed", whole)
 
     def gathered(self) -> None:
         """Gather all weights on this device, to look at them."""
         for bundle in self.local.bundles:
             if not bundle.here:
-                whole = self.wire.allgather(bundle.shard, self.local.shards, "to look at")
-                bundle.restore().copy_(whole.flatten())
+                away = self.local.away.weights
+                own = self.beside[bundle].weights if away else bundle.shard
+                whole = bundle.restore().detach()
+                if self.local.zero >= 3:
+                    own = self.wire.allgather(own, self.local.shards, "to look at").flatten()
+                whole.copy_(own)
 
 
 def _mean_square(y: Tensor, batch: int) -> Tensor:

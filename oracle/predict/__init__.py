@@ -12,12 +12,15 @@ played        when the stages of a pipeline are done, as its schedule is played
 reading       ways to read beside a step, and the chosen one
 read_figures  what is said of one plan's reading
 memory        bytes of a device at the worst moment
+alive         activations that a stage holds at the worst moment of its turns
 limits        what a plan may not exceed
 remarks       what was done otherwise than asked, and values that look wrong
 uncertainty   how far a prediction can be trusted, by cause
 defaults      options that nobody said
 rates         what is trained in a second: samples, tokens, FLOP, utilisation
 local_work    FLOP and bytes of memory that a plan's own work takes of a device
+allocation    one iteration on a stage, tensor by tensor: what is allocated and freed when
+fragmentation reserved bytes against those in use, by an allocator's rules
 trace         the iteration in time, stage by stage
 estimate      what a prediction says of each plan
 """

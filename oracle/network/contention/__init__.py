@@ -17,7 +17,8 @@ price          lines of every algorithm on offer; `alone` is the ideal without c
 link_loads     load of every link, to look at
 in_words       what limits an operation, as a sentence
 fair_shares    max-min fair rates of flows that share links
-other_jobs     slowdown by other jobs on the same network
+other_jobs     slowdown by other jobs on the same network, as measured
+neighbours     slowdown by jobs whose exchanges are known, on the links that they share
 
 Contention is counted, not assumed: the flows of all groups are laid on the links of the network,
 and the fullest link sets each step's pace.

@@ -109,7 +109,7 @@ def switch_lines(
             share * (nccl.switch_share(by.name, level.reduces, generation) if served else 1.0)
             for share, level in zip(shares, system.levels, strict=True)
         )
-        graph = network_of(system, groups.devices, reach)
+        graph = network_of(system, groups.reach, reach)
         (cost,) = algorithm_costs(system, graph, groups, way.inner, [by], reach)
         if served:
             crossed = system.levels[: way.last + 1]
