@@ -66,7 +66,7 @@ def held(load: Workload, plan: Plan, same: Array, device: Device, options: Optio
         found = _ideal(shard, stages, options.gamma)
         return Held({kind: values[same] for kind, values in found.kinds.items()}, found.stage[same])
     stand = standing(load, options)
-    early, later = alive.peaks(shard, plan, alike, stages)
+    early, later = alive.peaks(shard, plan, alike, stages, load.times.workspace)
     # three moments: nothing has a gradient yet, or the loss alone; or a layer runs back, with its
     # gradients on their way; or weights are updated, each device its own
     nothing, gathered = np.zeros((1, stages.p)), stand.gathered[same]
@@ -128,6 +128,8 @@ def standing(load: Workload, options: Options) -> Standing:
         "gradients": load.held("graded") * said.exchange.buffer(precision) * graded_here,
         "optimizer": load.held("stated", shard.slots) * state_here,
     }
+    if said.convolution.shared and (every := load.times.workspace) is not None:
+        fixed["workspace"] = load.total(every[0] + every[1])  # dealt out once to all of a stage
     if options.optimizer == "kfac":
         fixed["optimizer"] = fixed["optimizer"] + second_order.held(load, options)
     # beside the device gradients are fp32, of what is renewed there
