@@ -217,8 +217,8 @@ def peaks(
     width = max(len(one.rest) for one in parts)
     where = mine.ravel() * width + (alike if width > 1 else 0)
     names, kind = orders(plan, stages)
-    if stages.p == 1:  # a device alone: whatever its order is called
-        names = [("1f1b", S) for _, S in names]
+    if stages.p == 1:  # alone a device runs one back after the other, whatever its order is called
+        names = [("1f1b", 1)] * len(names)
     beside = [_beside(one, stages) for one in names]
     if all(beside):
         return _in_turn(parts, where, width, beside, kind)
@@ -310,7 +310,10 @@ def working_rows(shard: Shard, workspace: tuple[Array, Array] | None) -> Array:
     moving = moving_rows(shard)
     if workspace is None or shard.software.convolution.shared:
         return moving
-    return np.asarray(np.maximum(moving + workspace[1], workspace[0]))
+    forward, backward = workspace
+    if shard.model.training.forward:
+        return np.asarray(moving + forward)
+    return np.asarray(np.maximum(moving + backward, forward))
 
 
 @lru_cache(masks.MODELS)
