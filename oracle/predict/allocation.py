@@ -239,8 +239,10 @@ class _Stage:
         """Bytes that no micro-batch brings, beside those that stay."""
         found = standing(self.load, self.shown.options)
         stage = self.stage
-        return {name: float(np.broadcast_to(getattr(found, name), (1, self.found.stages))[0, stage])
-                for name in ("gathered", "buffers", "update", "shared")}  # fmt: skip
+        parts = {name: getattr(found, name) for name in ("gathered", "buffers", "update")}
+        parts["shared"] = found.fixed.get("workspace", np.zeros(1))
+        return {name: float(np.broadcast_to(each, (1, self.found.stages))[0, stage])
+                for name, each in parts.items()}  # fmt: skip
 
     def standing(self, name: str) -> int | None:
         kind, layer, what = {

@@ -78,8 +78,6 @@ def held(load: Workload, plan: Plan, same: Array, device: Device, options: Optio
         {"weights": nothing, "activations": nothing, "workspace": nothing,
          "buffers": stand.update[same]},
     ]  # fmt: skip
-    for moment in moments:
-        moment["workspace"] = moment["workspace"] + stand.shared[same]
     base = np.sum(list(stand.fixed.values()), axis=0)[same]
     totals = [base + sum(moment.values(), np.zeros(1)) for moment in moments]
     whole = np.maximum.reduce(totals)
@@ -110,7 +108,6 @@ class Standing:
     update: Array  # while weights are updated
     taken: Array  # of those, what the update takes for itself
     beside: Array  # outside the device
-    shared: Array  # workspace that is dealt out to all convolutions of a stage once
 
 
 def standing(load: Workload, options: Options) -> Standing:
@@ -131,6 +128,8 @@ def standing(load: Workload, options: Options) -> Standing:
         "gradients": load.held("graded") * said.exchange.buffer(precision) * graded_here,
         "optimizer": load.held("stated", shard.slots) * state_here,
     }
+    if said.convolution.shared and (every := load.times.workspace) is not None:
+        fixed["workspace"] = load.total(every[0] + every[1])  # dealt out once to all of a stage
     if options.optimizer == "kfac":
         fixed["optimizer"] = fixed["optimizer"] + second_order.held(load, options)
     # beside the device gradients are fp32, of what is renewed there
@@ -144,10 +143,7 @@ def standing(load: Workload, options: Options) -> Standing:
     buffers = buffers + load.kinds.spread(_buckets(load.plan, stages.total(shard.learned), options))
     if options.optimizer == "kfac":
         buffers = buffers + second_order.unfolded(load)
-    every, shared = load.times.workspace, np.zeros_like(beside)
-    if said.convolution.shared and every is not None:
-        shared = load.total(every[0] + every[1])
-    return Standing(fixed, gathered, buffers, copies + taken, taken, beside, shared)
+    return Standing(fixed, gathered, buffers, copies + taken, taken, beside)
 
 
 def _gathered(load: Workload, trained: bool = False) -> Array:
