@@ -317,13 +317,9 @@ def handed(model: Model) -> Array:
 
 
 def moving_rows(shard: Shard) -> Array:
-    """Bytes that live only while a row runs back: gradients of its two tensors, and at forks.
-
-    And of its weights, where the product does not add them up itself.
-    """
+    """Bytes that live only while a row runs back: gradients of its two tensors, and at forks."""
     waits = shard.y * masks.moved(shard.model) @ forks(shard.model).T
     own = shard.micro * shard.delta * ((shard.x + shard.y) * masks.moved(shard.model) + waits)
-    own = own + shard.w * shard.delta * masks.apart(shard.model)
     return np.atleast_2d(
         np.broadcast_to(own, np.broadcast_shapes(own.shape, (1, len(shard.model))))
     )
@@ -336,6 +332,8 @@ def working_rows(shard: Shard, workspace: tuple[Array, Array] | None) -> Array:
     kernels share is there all the time, and is not counted here.
     """
     moving = moving_rows(shard)
+    if not shard.model.training.forward:  # of weights, where the product does not add them up
+        moving = moving + shard.w * shard.delta * masks.apart(shard.model)
     if workspace is None or shard.software.convolution.shared:
         return moving
     return np.asarray(np.maximum(moving + workspace[1], workspace[0]))
