@@ -4,6 +4,7 @@ oracle explain filter
 oracle explain E102
 oracle explain --plan "data:16 filter:4" resnet50 abci --batch 1024
 oracle explain --plan data:16 resnet50 abci --batch 512 --roofline
+oracle explain --plan data:16 resnet50 abci --batch 512 --memory
 oracle explain --plan data:8 alexnet dgx-1-p100 --batch 2048 --workspace 64MiB,micro=best
 """
 
@@ -31,6 +32,11 @@ def arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--plan", metavar="PLAN", help='e.g. "data:16 filter:4"')
     parser.add_argument("--roofline", action="store_true",
                         help="FLOP against bytes of memory, network and storage")  # fmt: skip
+    parser.add_argument(
+        "--memory",
+        action="store_true",
+        help="what is alive when most memory is needed, and what would lower it",
+    )
     batch_arguments(parser)
     running_arguments(parser)
     result_arguments(parser)
@@ -49,8 +55,14 @@ def arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(asked: argparse.Namespace) -> Answer:
-    if asked.plan is None:
+    if asked.memory and asked.roofline:
+        return Answer("", 2, "error: `--memory` and `--roofline` are two answers: ask for one")
+    if asked.plan is None and not (asked.memory or asked.roofline):
         return _words(asked)
+    if asked.plan is None:
+        return Answer(
+            "", 2, "error: nothing to explain\n  hint: --plan PLAN, of a MODEL and SYSTEM"
+        )
     if not asked.system or (asked.batch is None and asked.batch_per_device is None):
         return Answer("", 2, "error: a plan is explained for a MODEL, a SYSTEM and a --batch")
     from oracle.ask.explain.explanation import explain
@@ -80,6 +92,18 @@ def run(asked: argparse.Namespace) -> Answer:
     code = 0 if found.own.shown.feasible[0] else 1
     from oracle.show.provenance import signed
 
+    if asked.memory:
+        from oracle.ask.explain.memory import peak
+        from oracle.show.memory import memory_text
+
+        most = peak(found.own.shown)
+        return formatted(
+            asked,
+            lambda: memory_text(found.own.shown, most),
+            lambda: {**signed(found.to_dict(), asked), "memory": most.to_dict()},
+            most.rows,
+            code,
+        )
     if asked.workspace is not None:
         from oracle.ask.explain.workspaces import workspaces
 
