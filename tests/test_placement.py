@@ -61,7 +61,7 @@ def test_host_lists_are_refused(text, why):
         hostlist.names(text)
 
 
-@settings(deadline=None, max_examples=200)
+@settings(deadline=None, max_examples=80)
 @given(st.text("n[]0123456789-, a", max_size=24))
 def test_no_host_list_brings_anything_down(text):
     try:
@@ -78,7 +78,7 @@ def test_cyclic_is_slurms():
     assert placement.cyclic(12, 8) == placement.cyclic(4, 4) == ()
 
 
-@settings(deadline=None, max_examples=60)
+@settings(deadline=None, max_examples=40)
 @given(st.data())
 def test_groups_of_slots_are_the_groups_of_ranks(data):
     """Each group's members, by the pattern that was moved and by the seat of each rank."""
@@ -133,6 +133,23 @@ def test_ways_hold_every_matrix_of_degrees_by_level():
     for digits in found:
         slots = Seats(digits=digits).slot_of(np.arange(16), 16)
         assert sorted(slots.tolist()) == [*range(16)]
+
+
+@pytest.mark.parametrize(("said", "want"), [
+    ({"kind": "dragonfly", "shape": [2, 4, 2]}, [("net by 2", 2), ("net by 8", 4), ("net", 2)]),
+    ({"kind": "hyperx", "shape": [2, 2, 4]}, [("net by 4", 4), ("net by 8", 2), ("net", 2)]),
+    ({"kind": "torus", "shape": [4, 2, 2]}, [("net by 4", 4), ("net by 8", 2), ("net", 2)]),
+    ({"kind": "fat-tree", "shape": [4, 4]}, [("net by 4", 4), ("net", 4)]),
+    ({"kind": "loop", "shape": [8, 2]}, [("net by 2", 2), ("net", 8)]),
+    ({"kind": "graph", "graph": [*(f"n{i} leaf{i // 4}" for i in range(16)),
+                                 *(f"leaf{i} spine" for i in range(4))]},
+     [("net by 4", 4), ("net", 4)]),
+    ({"kind": "switch"}, [("net", 16)]),
+])  # fmt: skip
+def test_what_lies_close_inside_a_level(said, want):
+    one = {"name": "net", "devices": 16, "bandwidth": "10 GB/s", "latency": "1 us", "source": "x"}
+    body = {"name": "s", "source": "x", "device": "v100-sxm2-16gb", "levels": [{**one, **said}]}
+    assert placement.widths(catalogue.system(body), 16) == want
 
 
 def test_ranks_that_talk_most_are_put_into_one_node():
