@@ -14,15 +14,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import oracle
-from oracle.ask.explain.explanation import explain
 from oracle.ask.placing import ways
 from oracle.commands.cli import main
 from oracle.network.collectives import named
 from oracle.network.contention import RankGroups, lines, schedule_cost
 from oracle.network.contention.groups import seated
 from oracle.network.topology import network_of, placement
-from oracle.predict.defaults import options_for
-from oracle.show.explanation import explanation_text
+from oracle.show.placing import better
 from oracle.spec import catalogue, hostlist
 from oracle.spec.document import SpecError
 from oracle.spec.seats import Digit, Seats
@@ -256,15 +254,16 @@ def test_rank_files_without_names_count_the_nodes(capsys):
     assert "no host files" in err
 
 
-def test_explain_says_what_a_better_placement_saves():
-    what, where = oracle.model("lenet5", dataset="mnist"), catalogue.system(TOY)
-    found = explain(what, where, "filter:4 data:2", 4096, options_for(what, where))
-    said = found.to_dict()["placement"]
+def test_it_is_said_what_a_better_placement_saves():
+    found = oracle.estimate("lenet5", TOY, "filter:4 data:2", 4096, dataset="mnist", place="best")
+    said = found.to_dict()["plans"][0]["placement"]
     assert said["saved"] > 0
     assert said["seconds"] + said["saved"] == pytest.approx(said["seconds_block"])
-    text = " ".join(explanation_text(found).split())
+    text = " ".join(better(found.placed[0]))
     assert "with ranks placed node: filter 4" in text
     assert "less than in order" in text
+    given = oracle.estimate("vgg16", TOY, "data:8", 64, nodes="a1,b1")
+    assert any("a1,b1" in line for line in better(given.placed[0]))
 
 
 def test_digits_move_a_part_of_an_axis():

@@ -1,4 +1,4 @@
-"""Parts of `benchmarks.networks`, a file each: shapes of networks, where ranks sit on them.
+"""Parts of `benchmarks.network` beyond SimGrid and NCCL's model, a file each.
 
 A part's `table(quick)` gives its rows and figures; a file put here is found by itself.
 """
