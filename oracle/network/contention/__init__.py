@@ -31,12 +31,12 @@ from oracle.network.contention.in_switch import lacking
 from oracle.network.contention.in_words import sentence
 from oracle.network.contention.line import CostLine, Offer
 from oracle.network.contention.link_loads import Loads, loads
-from oracle.network.contention.other_jobs import among_others, interference
+from oracle.network.contention.other_jobs import among_others, interference, slows
 from oracle.network.contention.price import alone, lines
 
 __all__ = [
     "Contention", "Cost", "CostLine", "Loads", "Offer", "Pattern", "RankGroups", "alone",
     "among_others", "fair_rates", "interference", "lacking", "lines",
     "loads", "schedule_cost",
-    "schedule_costs", "sentence",
+    "schedule_costs", "sentence", "slows",
 ]  # fmt: skip
