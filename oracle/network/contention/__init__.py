@@ -7,6 +7,7 @@ all_pairs      the same for all ranks to all, without listing the flows
 rotations      the same for shifts on a torus, without listing the flows
 step_costs     seconds to start and seconds per byte of each step
 critical_path  longest chain of steps where some leave ranks out
+asynchronous   the same where ranks swap with all others, each at its own pace
 cost           cost of a schedule: the sum of its steps
 cached         cost of each algorithm on a system, counted once
 line           seconds of an operation by one algorithm: start + per_byte · m
