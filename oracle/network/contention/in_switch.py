@@ -21,7 +21,8 @@ from oracle.network.contention.groups import RankGroups, spanning_level
 from oracle.network.contention.line import CostLine
 from oracle.network.topology import network_of
 from oracle.spec.doubt import DATASHEET, LIBRARY
-from oracle.spec.system import REDUCES, System
+from oracle.spec.level import REDUCES
+from oracle.spec.system import System
 
 NAMES = tuple(dict.fromkeys(
     name for table in ALGORITHMS.values() for name, by in table.items() if isinstance(by, InSwitch)

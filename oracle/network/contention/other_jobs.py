@@ -7,7 +7,8 @@ from dataclasses import replace
 
 from oracle.network.contention.groups import Pattern, seated, spanning_level
 from oracle.network.contention.line import Offer
-from oracle.spec.system import INTERFERENCE, System
+from oracle.spec.level import INTERFERENCE
+from oracle.spec.system import System
 
 PAIRS = ("sendrecv", "halo")
 
