@@ -351,9 +351,9 @@ def _joined(
     seconds = column(lambda b: b.seconds)
 
     crowded = seconds
-    if not options.ideal and any(level.interference for level in system.levels):
-        from oracle.network import contention
+    from oracle.network import contention
 
+    if not options.ideal and contention.slows(system):
         others = priced(contention.among_others(lines or contention.lines))
         crowded = np.maximum(column(lambda b: b.seconds, others), seconds)
     texts: list[str] = [""] * size
