@@ -8,6 +8,8 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from functools import partial
+from itertools import chain
+from typing import TypeAlias
 
 import torch
 from torch import Tensor
@@ -24,6 +26,9 @@ from oracle.executor.stage_border import StageBorder
 from oracle.executor.weights import Bundle
 from oracle.models.layers import Embedding, Loss
 
+Tensors: TypeAlias = dict[int, Tensor]  # by the operation that made them
+Edges: TypeAlias = dict[int, GradientEdge]
+Received: TypeAlias = list[tuple[int, Tensor]]
 PHASES = ("forward", "backward", "exchange", "update")
 
 
@@ -84,14 +89,14 @@ class Trainer:
         begin, end = local.samples
         self.micro_batches: list[Interval] = deal(end - begin, self.segments, begin)
         chunks = range(len(local.chunks))
-        self.into, self.out = (
-            [StageBorder.of(local, chunk, end) for chunk in chunks] for end in ("into", "out of")
-        )
+        ends = [StageBorder.ends(local, chunk) for chunk in chunks]
+        self.into, self.out = [into for into, _ in ends], [out for _, out in ends]
+        self.handed: dict[tuple[int, Pass], Tensor] = {}  # between chunks of this device
         self.passes = passes(pipeline.word("schedule"), local.stage, mesh.degree("pipeline"),
                              self.segments, len(chunks))  # fmt: skip
         last = {this.chunk: this for this in self.passes if not this.forward}
         self.final = frozenset(last.values())  # a chunk's gradients are whole after these
-        self.waiting: dict[tuple[int, int], tuple[Tensor, GradientEdge]] = {}
+        self.waiting: dict[tuple[int, int], tuple[Tensors, Edges]] = {}
         # from ZeRO-2 on a rank keeps its part of the gradients, so each micro-batch's are scattered
         self.parted = local.zero >= 2
         for bundle in local.bundles if self.parted else ():
@@ -129,11 +134,12 @@ class Trainer:
 
     def _micro_batches(self, x: Tensor, target: Tensor) -> float:
         losses: list[float] = []
-        sending: dict[Pass, Callable[[], None]] = {}
+        sending: dict[Pass, list[Callable[[], None]]] = {}
+        far: list[Callable[[], None]] = []  # gradients for stages that are not next
         coming = self._receive(self.passes[0])
         for this, after in zip(self.passes, [*self.passes[1:], None], strict=True):
             with self.clock.phase("forward" if this.forward else "backward"):
-                given = coming() if coming else None
+                given = coming()
                 self._arrived(this, sending)
                 made = (
                     self._forward(this, given, x, target, losses)
@@ -143,29 +149,51 @@ class Trainer:
                 del given
                 # before anything is sent: over one connection its notice would wait behind the data
                 coming = self._receive(after)
-                border = (self.out if this.forward else self.into)[this.chunk]
-                if border and made is not None:
-                    sending[this] = border.send(self.wire, made, this.forward)
+                self._send(this, made, sending.setdefault(this, []), far)
                 del made
-        for sent in sending.values():
+        for sent in [*chain.from_iterable(sending.values()), *far]:
             sent()
         return sum(losses)
 
-    def _arrived(self, this: Pass, sending: dict[Pass, Callable[[], None]]) -> None:
+    def _arrived(self, this: Pass, sending: dict[Pass, list[Callable[[], None]]]) -> None:
         """Let go what has arrived for sure by now: its answer has come, or later ones are due."""
         if not this.forward:
             known = [replace(this, forward=True)]
             if len(self.out) == 1:
                 known.append(replace(this, micro_batch=this.micro_batch - 2))
             for one in known:
-                sending.pop(one, lambda: None)()
+                for sent in sending.pop(one, []):
+                    sent()
 
-    def _receive(self, this: Pass | None) -> Callable[[], Tensor] | None:
+    def _receive(self, this: Pass | None) -> Callable[[], Received]:
+        """Make ready for what a pass wants of others; call what is returned to wait for it."""
         if this is None:
-            return None
-        border = (self.into if this.forward else self.out)[this.chunk]
+            return list
         begin, end = self.micro_batches[this.micro_batch]
-        return border.expect(self.wire, end - begin, this.forward) if border else None
+        wanted = (self.into if this.forward else self.out)[this.chunk]
+        waits = [None if border.rank is None else border.expect(self.wire, end - begin,
+                                                                this.forward)
+                 for border in wanted]  # fmt: skip
+
+        def received() -> Received:
+            return [(border.operation,
+                     self.handed.pop((border.number, this)) if wait is None else wait())
+                    for border, wait in zip(wanted, waits, strict=True)]  # fmt: skip
+
+        return received
+
+    def _send(
+        self, this: Pass, made: Tensors, sending: list[Callable[[], None]],
+        far: list[Callable[[], None]],
+    ) -> None:  # fmt: skip
+        """Send what a pass has made to all that want it."""
+        for border in (self.out if this.forward else self.into)[this.chunk]:
+            if border.rank is None:
+                other = replace(this, chunk=border.chunk)
+                self.handed[border.number, other] = made[border.operation].detach()
+                continue
+            sent = border.send(self.wire, made[border.operation], this.forward)
+            (far if border.far and not this.forward else sending).append(sent)
 
     def _cut(self, x: Tensor, target: Tensor, this: Pass) -> tuple[Tensor, Tensor]:
         """A micro-batch of the global batch, of it the part of this device.
@@ -180,9 +208,10 @@ class Trainer:
         if self.local.spaced(-1):
             for i, (start, stop) in enumerate(self.local.box(x.shape[2:])):
                 x = x.narrow(2 + i, start, stop - start)
-        if self.into[this.chunk]:
+        spans = self.local.spans[this.chunk]
+        if not any(-1 in span.given for span in spans):
             x = x[:0]
-        if self.out[this.chunk]:
+        if not self._ends(this.chunk):
             target = target[:0]
         device = self.local.device
         own, wanted = (
@@ -190,46 +219,67 @@ class Trainer:
         )
         return own, wanted
 
+    def _ends(self, chunk: int) -> bool:
+        """Whether a chunk ends the model."""
+        return self.local.chunks[chunk][1] == self.local.graph.units
+
     def _forward(
-        self, this: Pass, given: Tensor | None, x: Tensor, target: Tensor, losses: list[float]
-    ) -> Tensor | None:
+        self, this: Pass, received: Received, x: Tensor, target: Tensor, losses: list[float]
+    ) -> Tensors:
         local = self.local
         own, target = self._cut(x, target, this)
-        x = own if given is None else given.requires_grad_()
-        del own, given
+        given = {at: tensor.requires_grad_() for at, tensor in received}
+        received.clear()
+        inputs = dict(given)
+        if own.numel():
+            given[-1] = own
+        del own
         around = self._with_weights if local.zero >= 3 else None
-        y = forward(local, x, target, this.chunk, self.observer, around)
-        if not self.out[this.chunk]:
+        made = forward(local, given, target, this.chunk, self.observer, around)
+        if self._ends(this.chunk):
+            ((at, y),) = made.items()
             y = y if y.dim() == 0 else _mean_square(y, local.batch)
             losses.append(float(y.detach()))
-        # where gradients come in, not y: what a stage has sent it need not keep
-        self.waiting[this.chunk, this.micro_batch] = x, get_gradient_edge(y)
-        return y.detach()
+            made = {at: y}
+            del y
+        # where gradients come in, not what it made: what a stage has sent it need not keep
+        edges = {at: get_gradient_edge(y) for at, y in made.items() if y.requires_grad}
+        self.waiting[this.chunk, this.micro_batch] = inputs, edges
+        return {at: y.detach() for at, y in made.items()}
 
-    def _backward(self, this: Pass, given: Tensor | None) -> Tensor | None:
+    def _backward(self, this: Pass, received: Received) -> Tensors:
         local = self.local
-        x, y = self.waiting.pop((this.chunk, this.micro_batch))
+        inputs, edges = self.waiting.pop((this.chunk, this.micro_batch))
         self.wire.enter("backward", "")
         if self.buckets:
             self.buckets.armed = this in self.final
         for bundle in local.bundles if local.zero == 2 else ():
             bundle.allocate()
-        torch.autograd.backward([y], [torch.ones((), dtype=local.dtype, device=local.device)
-                                      if given is None else given])  # fmt: skip
+        gradients: Tensors = {}
+        for at, gradient in received:  # of each that read it
+            gradients[at] = gradients[at] + gradient if at in gradients else gradient
+        received.clear()
+        if self._ends(this.chunk):
+            gradients = {at: torch.ones((), dtype=local.dtype, device=local.device)
+                         for at in edges}  # fmt: skip
+        torch.autograd.backward(list(edges.values()), [gradients.pop(at) for at in edges])
+        del edges
         self.observer.after_backward()
         for bundle in local.bundles if local.zero >= 3 else ():
             bundle.release()
         # of whole chunks with the last of a micro-batch's passes here
         for bundle in local.bundles if local.zero >= 3 or this.chunk == 0 else ():
             self._scatter(bundle)
-        return x.grad
+        return {at: x.grad for at, x in inputs.items() if x.grad is not None}
 
-    def _with_weights(self, unit: int, layers: Layers, x: Tensor) -> Tensor:
+    def _with_weights(self, unit: int, layers: Layers, *inputs: Tensor) -> tuple[Tensor, ...]:
         """ZeRO 3: run a unit on weights gathered for it, and gathered again for its gradient."""
         local = self.local
         bundle = local.bundle_of[unit]
         if not bundle.held_weights:
-            return layers(x)
+            return layers(*inputs)
+        if len(inputs) > 1:  # of each, the gradient that comes from here
+            inputs = tuple(x.view_as(x) for x in inputs)
 
         def fetch(what: str) -> None:
             if not bundle.here:
@@ -238,21 +288,27 @@ class Trainer:
                 self.wire.allgather(bundle.shard, local.shards, f"{name}: {what}", whole)
 
         fetch("weights")
-        y = layers(x)
+        made = layers(*inputs)
         bundle.release()
+        left = sum(x.requires_grad for x in inputs)
 
         def before(_: Tensor) -> None:
             fetch("weights again")
             bundle.allocate()
 
         def after(_: Tensor) -> None:
-            bundle.release()
-            self._scatter(bundle)
+            nonlocal left
+            left -= 1
+            if not left:
+                bundle.release()
+                self._scatter(bundle)
 
-        y.register_hook(before)
-        if x.requires_grad:
-            x.register_hook(after)
-        return y
+        for y in made:
+            y.register_hook(before)
+        for x in inputs:
+            if x.requires_grad:
+                x.register_hook(after)
+        return made
 
     # --- gradients and weights ---------------------------------------------------------------
 

@@ -18,6 +18,7 @@ from oracle.models.shard import Array, Shard
 from oracle.plan.plan import Plan
 from oracle.plan.stages import Stages
 from oracle.predict import alive, second_order
+from oracle.predict.carried import made_rows, waiting
 from oracle.predict.workload import Workload
 from oracle.spec.device import Device
 from oracle.spec.options import Options
@@ -95,12 +96,18 @@ def held(load: Workload, plan: Plan, same: Array, device: Device, options: Optio
     buffers = buffers + spread(_buckets(load.plan, stages.total(shard.learned), options))
     if options.optimizer == "kfac":
         buffers = buffers + second_order.unfolded(load)
+    late: Array = np.zeros((1, stages.p))
+    if not stages.plain:
+        made = made_rows(shard, shard.model)
+        trained = not shard.model.training.forward
+        late, back = waiting(made, alive.kept_rows(shard), np.asarray(shard.segments), stages)
+        late, buffers = spread(late), buffers + spread(late + back) * trained
     # three moments: nothing has a gradient yet, or the loss alone; or a layer runs back, with its
     # gradients on their way; or weights are updated, each device its own
     nothing, whole_units = np.zeros((1, stages.p)), (gathered * shard.gathered)[same]
     moments = [
         {"weights": whole_units, "activations": early.real - early.imag, "workspace": early.imag,
-         "buffers": nothing},
+         "buffers": late[same] if len(late) > 1 else late},
         {"weights": whole_units, "activations": later.real - later.imag, "workspace": later.imag,
          "buffers": buffers[same]},
         {"weights": nothing, "activations": nothing, "workspace": nothing,
