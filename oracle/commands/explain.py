@@ -4,6 +4,7 @@ oracle explain filter
 oracle explain E102
 oracle explain --plan "data:16 filter:4" resnet50 abci --batch 1024
 oracle explain --plan data:16 resnet50 abci --batch 512 --roofline
+oracle explain --plan data:8 alexnet dgx-1-p100 --batch 2048 --workspace 64MiB,micro=best
 """
 
 from __future__ import annotations
@@ -32,6 +33,10 @@ def arguments(parser: argparse.ArgumentParser) -> None:
     batch_arguments(parser)
     running_arguments(parser)
     result_arguments(parser)
+    for action in parser._actions:  # here the option alone is enough to see what is taken
+        if action.dest == "workspace":
+            action.nargs, action.const = "?", ""
+            action.help = f"what convolutions take, layer by layer; {action.help}"
     for action in parser._actions:  # a word is enough where no plan is asked for
         if action.dest in ("model", "system"):
             action.nargs, action.required = "?", False
@@ -57,6 +62,7 @@ def run(asked: argparse.Namespace) -> Answer:
     what, where = model(asked.model, asked.dataset), system(asked.system)
     kept = prediction_options(asked)
     kept.pop("dataset")
+    kept["workspace"] = kept["workspace"] or None
     where = on_nodes(where, asked.nodes)
     where = running(asked, room_for(where, [asked.plan], kept.pop("grow")))
     if asked.profile is not None:
@@ -71,6 +77,18 @@ def run(asked: argparse.Namespace) -> Answer:
     code = 0 if found.own.shown.feasible[0] else 1
     from oracle.show.provenance import signed
 
+    if asked.workspace is not None:
+        from oracle.ask.explain.workspaces import workspaces
+        from oracle.show.workspaces import workspaces_text
+
+        taken = workspaces(found.own.shown)
+        return formatted(
+            asked,
+            lambda: workspaces_text(found.own.shown, taken),
+            lambda: {**signed(found.to_dict(), asked), "workspaces": taken.to_dict()},
+            taken.rows,
+            code,
+        )
     if asked.roofline:
         from oracle.ask.explain.roofline import roofline
         from oracle.show.roofline import roofline_text

@@ -9,7 +9,12 @@ from typing import Any
 import torch
 from torch import Tensor
 from torch.nn import functional
-from torch.utils.checkpoint import checkpoint, set_checkpoint_early_stop
+from torch.utils.checkpoint import (
+    CheckpointPolicy,
+    checkpoint,
+    create_selective_checkpoint_contexts,
+    set_checkpoint_early_stop,
+)
 
 from oracle.executor import operators
 from oracle.executor.context import AllToAll, RingAttention
@@ -31,6 +36,8 @@ from oracle.executor.spatial import GatherSample, HaloExchange, SpatialConvoluti
 from oracle.executor.supported import NotSupported
 
 HALOS = ("spatial: halo of x", "spatial: halo of dL/dy")  # forward, backward
+
+_PRODUCTS = ("mm", "addmm", "bmm", "baddbmm", "convolution")
 
 Layers = Callable[..., tuple[Tensor, ...]]  # what a span does to what it is given
 
@@ -54,20 +61,31 @@ def forward(
     """What a chunk hands on, by the operation that made it; at the end of the last, the loss.
 
     It takes what is `given` by operation, the samples by -1, and leaves nothing there.
-    `around(unit, layers, *inputs)` runs one unit; sharded weights are fetched there.
+    `around(span, layers, *inputs)` runs one unit; sharded weights are fetched there.
     """
-    for span in local.spans[chunk]:
-        layers = _layers(local, span, target, observer)
-        inputs = [given[feed] for feed in span.given]
-        for feed in span.done:
-            given.pop(feed)
-        made = around(span.unit, layers, *inputs) if around else layers(*inputs)
+    names = list(given)
+
+    def through(*inputs: Tensor) -> tuple[Tensor, ...]:
+        nonlocal names
+        live = dict(zip(wanted, inputs, strict=True))
         del inputs
-        given.update(zip(span.made, made, strict=True))
-        del made
-    found = dict(given)
-    given.clear()
-    return found
+        for span in local.spans[chunk]:
+            layers = _layers(local, span, target, observer)
+            own = [live[feed] for feed in span.given]
+            for feed in span.done:
+                live.pop(feed)
+            made = around(span, layers, *own) if around else layers(*own)
+            del own
+            live.update(zip(span.made, made, strict=True))
+            del made
+        names = list(live)
+        return tuple(live.values())
+
+    wanted = tuple(names)
+    inputs = [given.pop(at) for at in wanted]
+    again = local.recompute == "stage"
+    found = _again(through, *inputs) if again else through(*inputs)
+    return dict(zip(names, found, strict=True))
 
 
 def _layers(local: LocalModel, span: Span, target: Tensor, observer: Observer) -> Layers:
@@ -92,8 +110,10 @@ def _layers(local: LocalModel, span: Span, target: Tensor, observer: Observer) -
                         made.pop(feed, None)
         return tuple(made[index] for index in span.made)
 
-    if local.recompute == 2 and span.again:
+    if local.words[span.unit] == "recompute":
         return lambda *inputs: _again(layers, *inputs)
+    if local.recompute == "operators" and span.again:
+        return lambda *inputs: _again(layers, *inputs, context_fn=_every_other)
     return layers
 
 
@@ -159,7 +179,7 @@ def _apply(local: LocalModel, op: Operation, inputs: Sequence[Tensor], target: T
 
 def _attention(local: LocalModel, op: Operation, x: Tensor, heads: int, kv_heads: int) -> Tensor:
     given = op, x, heads, kv_heads
-    if local.recompute == 1:
+    if local.recompute == "selective":
         return _again(operators.attention, *given)
     return operators.attention(*given)
 
@@ -333,10 +353,27 @@ def _loss(local: LocalModel, op: Operation, x: Tensor, target: Tensor) -> Tensor
     return value / (local.batch * positions * alike)
 
 
-def _again(call: Callable[..., Tensor], *given: Any) -> Tensor:
+def _again(call: Callable[..., Tensor], *given: Any, **how: Any) -> Tensor:
     """Run now, keep nothing, and run all of it again in the backward pass, as is predicted."""
     with set_checkpoint_early_stop(False):
-        return checkpoint(call, *given, use_reentrant=False)
+        return checkpoint(call, *given, use_reentrant=False, **how)
+
+
+def _every_other() -> Any:
+    """Contexts that keep what attention and every other matrix makes."""
+    seen = {False: 0, True: 0}  # matrices so far, as it runs first and again
+
+    def policy(context: Any, operation: Any, *_: Any, **__: Any) -> CheckpointPolicy:
+        name = str(operation)
+        if "attention" in name:
+            return CheckpointPolicy.MUST_SAVE
+        if name.split(".")[1] in _PRODUCTS:
+            seen[context.is_recompute] += 1
+            if seen[context.is_recompute] % 2:
+                return CheckpointPolicy.MUST_SAVE
+        return CheckpointPolicy.PREFER_RECOMPUTE
+
+    return create_selective_checkpoint_contexts(policy)
 
 
 def _tiled(x: Tensor, dim: int, grid: Sequence[int], call: Callable[[Tensor], Tensor]) -> Tensor:

@@ -17,6 +17,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
 
 KINDS = ("weights", "gradients", "optimizer", "activations", "transient")
+BESIDE = "host"  # where nothing is on the device
 MADE = {"forward": "activations"}  # by what runs while a tensor is made; else transient
 
 
@@ -59,7 +60,7 @@ class MemoryCount(TorchDispatchMode):  # type: ignore[misc]  # torch is untyped 
         """Count a tensor's storage until nobody holds it."""
         storage = tensor.untyped_storage()
         key = storage._cdata
-        if key in self.known or key in self.alive:
+        if key in self.known or key in self.alive or self.phase == BESIDE:
             return
         kind, size = MADE.get(self.phase, "transient"), storage.nbytes()
         self.now[kind] += size

@@ -17,6 +17,7 @@ class Span:
     unit: int  # the first
     operations: tuple[Operation, ...]
     given: tuple[int, ...]  # operations before it whose outputs it reads; -1: the samples
+    owners: tuple[int, ...]  # the units of the chunk that made these; itself of what came from afar
     made: tuple[int, ...]  # its own that others read; the last, where it is the end of a chunk
     done: tuple[int, ...]  # what nobody in the chunk reads from here on
     again: bool  # lies in a block of which tensors may be made again
@@ -39,16 +40,19 @@ def spans_of(graph: OperationGraph, units: Interval, blocks: bool) -> list[Span]
     outside = {feed for op in graph.operations if op.index not in own for feed in op.feeds} & own
     for op in chunk:
         read.update(dict.fromkeys(op.feeds, op.index))
-    return [_span(group, read, outside, chunk[-1].index, bool(remade[group[0].row]))
-            for group in groups]  # fmt: skip
+    unit = {op.index: op.unit for op in chunk}
+    return [_span(group, read, outside, unit, bool(remade[group[0].row])) for group in groups]
 
 
 def _span(
-    group: Sequence[Operation], read: dict[int, int], outside: set[int], end: int, again: bool
-) -> Span:
+    group: Sequence[Operation], read: dict[int, int], outside: set[int], unit: dict[int, int],
+    again: bool,
+) -> Span:  # fmt: skip
+    end = max(unit)
     mine, last = {op.index for op in group}, group[-1].index
     given = tuple(dict.fromkeys(feed for op in group for feed in op.feeds if feed not in mine))
     made = tuple(op.index for op in group if read.get(op.index, -1) > last
                  or op.index in outside or op.index == end)  # fmt: skip
     done = tuple(feed for feed in given if read[feed] <= last and feed not in outside)
-    return Span(group[0].unit, tuple(group), given, made, done, again)
+    owners = tuple(unit.get(feed, group[0].unit) for feed in given)
+    return Span(group[0].unit, tuple(group), given, owners, made, done, again)

@@ -6,29 +6,29 @@ import math
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from functools import partial
-from itertools import chain
 from typing import TypeAlias
 
 import torch
 from torch import Tensor
 from torch.autograd.graph import GradientEdge, get_gradient_edge
 
+from oracle.executor.beside import Beside
 from oracle.executor.buckets import Buckets
 from oracle.executor.forward import Layers, Observer, forward
 from oracle.executor.graph import OperationGraph
 from oracle.executor.local_model import LocalModel
 from oracle.executor.optimizer import Optimizer, ratios
 from oracle.executor.parts import Interval, deal
+from oracle.executor.passing import Passing, Received, Tensors
 from oracle.executor.schedule import Pass, passes
-from oracle.executor.stage_border import StageBorder
+from oracle.executor.spans import Span
+from oracle.executor.units_away import Sent, UnitsAway
 from oracle.executor.weights import Bundle
 from oracle.models.layers import Embedding, Loss
 
-Tensors: TypeAlias = dict[int, Tensor]  # by the operation that made them
 Edges: TypeAlias = dict[int, GradientEdge]
-Received: TypeAlias = list[tuple[int, Tensor]]
 PHASES = ("forward", "backward", "exchange", "update")
 
 
@@ -89,31 +89,43 @@ class Trainer:
         begin, end = local.samples
         self.micro_batches: list[Interval] = deal(end - begin, self.segments, begin)
         chunks = range(len(local.chunks))
-        ends = [StageBorder.ends(local, chunk) for chunk in chunks]
-        self.into, self.out = [into for into, _ in ends], [out for _, out in ends]
-        self.handed: dict[tuple[int, Pass], Tensor] = {}  # between chunks of this device
+        self.passing = Passing(local, self.micro_batches)
         self.passes = passes(pipeline.word("schedule"), local.stage, mesh.degree("pipeline"),
                              self.segments, len(chunks))  # fmt: skip
         last = {this.chunk: this for this in self.passes if not this.forward}
         self.final = frozenset(last.values())  # a chunk's gradients are whole after these
         self.waiting: dict[tuple[int, int], tuple[Tensors, Edges]] = {}
         # from ZeRO-2 on a rank keeps its part of the gradients, so each micro-batch's are scattered
-        self.parted = local.zero >= 2
+        self.parted = local.zero >= 2 or local.away.there
         for bundle in local.bundles if self.parted else ():
             bundle.part()
         replicas = mesh.degree(*local.replicas)
         overlap = int(plan.axis("data").overlap[0, 0])
         self.buckets = (
             Buckets(local, local.bundles[0])
-            if overlap and replicas > 1 and not local.zero
+            if overlap and replicas > 1 and not local.zero and not local.by_unit
             else None
         )
+        self.beside: dict[Bundle, Beside] = {}
         for bundle in local.bundles:
-            own = bundle.weights[bundle.own]
-            bundle.slots = [torch.zeros_like(own) for _ in range(optimizer.slots)]
-            if local.zero >= 3:
-                bundle.release()
+            self._lay_out(bundle)
+        fixed = [tensor for b in local.bundles for tensor in (b.weights, b.gradients)]
+        self.units_away = UnitsAway(local.words, local.link, fixed, local.away.disk)
         self.clock = Clock(lambda: self.wire.seconds, self.wire.synchronise)
+
+    def _lay_out(self, bundle: Bundle) -> None:
+        """Give a bundle the state of its optimizer, here or beside the device."""
+        local, slots = self.local, self.optimizer.slots
+        if local.away.optimizer:
+            whole = local.away.weights and local.zero < 3
+            beside = Beside(bundle, local.away, local.link, slots, whole)
+            self.beside[bundle], bundle.slots = beside, beside.slots
+            bundle.summed = beside.summed
+        else:
+            own = bundle.weights[bundle.own]
+            bundle.slots = [torch.zeros_like(own) for _ in range(slots)]
+        if local.fetched:
+            bundle.release(keep=not local.away.weights)
 
     def step(self, x: Tensor, target: Tensor) -> float:
         """One iteration on a global batch; returns this device's part of the mean loss."""
@@ -134,13 +146,12 @@ class Trainer:
 
     def _micro_batches(self, x: Tensor, target: Tensor) -> float:
         losses: list[float] = []
-        sending: dict[Pass, list[Callable[[], None]]] = {}
-        far: list[Callable[[], None]] = []  # gradients for stages that are not next
-        coming = self._receive(self.passes[0])
+        passing = self.passing
+        coming = passing.receive(self.passes[0])
         for this, after in zip(self.passes, [*self.passes[1:], None], strict=True):
             with self.clock.phase("forward" if this.forward else "backward"):
                 given = coming()
-                self._arrived(this, sending)
+                passing.arrived(this)
                 made = (
                     self._forward(this, given, x, target, losses)
                     if this.forward
@@ -148,52 +159,11 @@ class Trainer:
                 )
                 del given
                 # before anything is sent: over one connection its notice would wait behind the data
-                coming = self._receive(after)
-                self._send(this, made, sending.setdefault(this, []), far)
+                coming = passing.receive(after)
+                passing.send(this, made)
                 del made
-        for sent in [*chain.from_iterable(sending.values()), *far]:
-            sent()
+        passing.finish()
         return sum(losses)
-
-    def _arrived(self, this: Pass, sending: dict[Pass, list[Callable[[], None]]]) -> None:
-        """Let go what has arrived for sure by now: its answer has come, or later ones are due."""
-        if not this.forward:
-            known = [replace(this, forward=True)]
-            if len(self.out) == 1:
-                known.append(replace(this, micro_batch=this.micro_batch - 2))
-            for one in known:
-                for sent in sending.pop(one, []):
-                    sent()
-
-    def _receive(self, this: Pass | None) -> Callable[[], Received]:
-        """Make ready for what a pass wants of others; call what is returned to wait for it."""
-        if this is None:
-            return list
-        begin, end = self.micro_batches[this.micro_batch]
-        wanted = (self.into if this.forward else self.out)[this.chunk]
-        waits = [None if border.rank is None else border.expect(self.wire, end - begin,
-                                                                this.forward)
-                 for border in wanted]  # fmt: skip
-
-        def received() -> Received:
-            return [(border.operation,
-                     self.handed.pop((border.number, this)) if wait is None else wait())
-                    for border, wait in zip(wanted, waits, strict=True)]  # fmt: skip
-
-        return received
-
-    def _send(
-        self, this: Pass, made: Tensors, sending: list[Callable[[], None]],
-        far: list[Callable[[], None]],
-    ) -> None:  # fmt: skip
-        """Send what a pass has made to all that want it."""
-        for border in (self.out if this.forward else self.into)[this.chunk]:
-            if border.rank is None:
-                other = replace(this, chunk=border.chunk)
-                self.handed[border.number, other] = made[border.operation].detach()
-                continue
-            sent = border.send(self.wire, made[border.operation], this.forward)
-            (far if border.far and not this.forward else sending).append(sent)
 
     def _cut(self, x: Tensor, target: Tensor, this: Pass) -> tuple[Tensor, Tensor]:
         """A micro-batch of the global batch, of it the part of this device.
@@ -234,7 +204,7 @@ class Trainer:
         if own.numel():
             given[-1] = own
         del own
-        around = self._with_weights if local.zero >= 3 else None
+        around = self._around() if local.by_unit or "offload" in local.words else None
         made = forward(local, given, target, this.chunk, self.observer, around)
         if self._ends(this.chunk):
             ((at, y),) = made.items()
@@ -253,7 +223,7 @@ class Trainer:
         self.wire.enter("backward", "")
         if self.buckets:
             self.buckets.armed = this in self.final
-        for bundle in local.bundles if local.zero == 2 else ():
+        for bundle in local.bundles if self.parted and not local.by_unit else ():
             bundle.allocate()
         gradients: Tensors = {}
         for at, gradient in received:  # of each that read it
@@ -265,43 +235,73 @@ class Trainer:
         torch.autograd.backward(list(edges.values()), [gradients.pop(at) for at in edges])
         del edges
         self.observer.after_backward()
-        for bundle in local.bundles if local.zero >= 3 else ():
-            bundle.release()
+        for bundle in local.bundles if local.fetched else ():
+            bundle.release(keep=not local.away.weights)
         # of whole chunks with the last of a micro-batch's passes here
-        for bundle in local.bundles if local.zero >= 3 or this.chunk == 0 else ():
+        for bundle in local.bundles if local.by_unit or this.chunk == 0 else ():
             self._scatter(bundle)
         return {at: x.grad for at, x in inputs.items() if x.grad is not None}
 
-    def _with_weights(self, unit: int, layers: Layers, *inputs: Tensor) -> tuple[Tensor, ...]:
-        """ZeRO 3: run a unit on weights gathered for it, and gathered again for its gradient."""
+    def _around(self) -> Callable[..., tuple[Tensor, ...]]:
+        """How units of a pass are run, whose weights or activations are not always here."""
+        local, sent = self.local, dict[int, list[Sent]]()
+
+        def around(span: Span, layers: Layers, *inputs: Tensor) -> tuple[Tensor, ...]:
+            def inner(*inputs: Tensor) -> tuple[Tensor, ...]:
+                if local.by_unit:
+                    return self._with_weights(span.unit, layers, *inputs)
+                return layers(*inputs)
+
+            if "offload" in local.words:
+                return self.units_away.run(span, inner, inputs, sent)
+            return inner(*inputs)
+
+        return around
+
+    def _fetch(self, unit: int, bundle: Bundle, again: str) -> None:
+        """Weights of a unit, from beside the device or from other devices, if they are not here."""
         local = self.local
-        bundle = local.bundle_of[unit]
+        if bundle.here:
+            return
+        whole = bundle.restore().detach()
+        own = bundle.shard
+        if local.away.weights:
+            own = whole.new_empty(bundle.size // bundle.parts) if local.zero >= 3 else whole
+            self.beside[bundle].bring(f"weights in{again}", own, unit)
+            after = unit - 1 if again else unit + 1
+            if (behind := local.bundle_of.get(after)) and behind.size:
+                local.link.ask(after, self.beside[behind].weights.nbytes)
+        if local.zero >= 3:
+            name = f"{local.shards[0]}: weights{again}"
+            self.wire.allgather(own, local.shards, name, whole)
+
+    def _with_weights(self, unit: int, layers: Layers, *inputs: Tensor) -> tuple[Tensor, ...]:
+        """Run a unit on weights that come for it, and again for its gradient."""
+        local = self.local
+        bundle, keep = local.bundle_of[unit], not local.away.weights
         if not bundle.held_weights:
             return layers(*inputs)
         if len(inputs) > 1:  # of each, the gradient that comes from here
             inputs = tuple(x.view_as(x) for x in inputs)
-
-        def fetch(what: str) -> None:
-            if not bundle.here:
-                name = local.shards[0]
-                whole = bundle.restore().detach()
-                self.wire.allgather(bundle.shard, local.shards, f"{name}: {what}", whole)
-
-        fetch("weights")
+        self._fetch(unit, bundle, "")
         made = layers(*inputs)
-        bundle.release()
         left = sum(x.requires_grad for x in inputs)
+        if local.fetched:
+            bundle.release(keep)
 
         def before(_: Tensor) -> None:
-            fetch("weights again")
-            bundle.allocate()
+            self._fetch(unit, bundle, " again")
+            if self.parted:
+                bundle.allocate()
 
         def after(_: Tensor) -> None:
             nonlocal left
             left -= 1
-            if not left:
-                bundle.release()
-                self._scatter(bundle)
+            if left:
+                return
+            if local.fetched:
+                bundle.release(keep)
+            self._scatter(bundle)
 
         for y in made:
             y.register_hook(before)
@@ -314,6 +314,8 @@ class Trainer:
 
     def _reduce_gradients(self) -> None:
         local, wire = self.local, self.wire
+        if local.away.there:  # unit by unit, on their way out
+            return
         rest = tuple(a for a in local.replicas if a not in local.shards)
         for bundle in local.bundles:
             if not self.parted:
@@ -336,8 +338,16 @@ class Trainer:
         if not self.parted or not bundle.allocated:
             return
         self._reduce_partial(bundle)
-        each = " each time" if self.segments > 1 else ""
-        bundle.summed += self._scattered(bundle, f"gradients scattered{each}")
+        local = self.local
+        each = " each time" if self.segments > 1 and local.zero >= 2 else ""
+        own = bundle.gradients
+        if local.zero:
+            own = self._scattered(bundle, f"gradients scattered{each}")
+        if local.away.there:
+            rest = tuple(axis for axis in local.replicas if axis not in local.shards)
+            self.beside[bundle].add(self.wire.allreduce(own, rest, "data: gradients"))
+        else:
+            bundle.summed += own
         bundle.free()
 
     def _scattered(self, bundle: Bundle, what: str) -> Tensor:
@@ -346,11 +356,12 @@ class Trainer:
 
     def _update(self) -> None:
         for bundle in self.local.bundles:
+            scaled = partial(ratios, self.local, bundle)
+            if beside := self.beside.get(bundle):
+                beside.update(self.optimizer, self.steps, scaled)
+                continue
             weights = bundle.weights[bundle.own] if bundle.here else bundle.shard
-            self.optimizer.update(
-                weights.detach(), bundle.summed, bundle.slots, self.steps,
-                partial(ratios, self.local, bundle),
-            )  # fmt: skip
+            self.optimizer.update(weights.detach(), bundle.summed, bundle.slots, self.steps, scaled)
 
     def _gather_weights(self) -> None:
         """ZeRO 1 and 2: gather the weights, of which each rank has updated its part."""
@@ -359,16 +370,22 @@ class Trainer:
             return
         name = local.shards[0]
         for bundle in local.bundles:
-            own = bundle.weights[bundle.own].clone()
             whole = bundle.weights.detach()
+            if local.away.weights:
+                whole = self.beside[bundle].weights
+            own = whole[bundle.own].clone()
             self.wire.allgather(own, local.shards, f"{name}: weights renewed", whole)
 
     def gathered(self) -> None:
         """Gather all weights on this device, to look at them."""
         for bundle in self.local.bundles:
             if not bundle.here:
-                whole = self.wire.allgather(bundle.shard, self.local.shards, "to look at")
-                bundle.restore().copy_(whole.flatten())
+                away = self.local.away.weights
+                own = self.beside[bundle].weights if away else bundle.shard
+                whole = bundle.restore().detach()
+                if self.local.zero >= 3:
+                    own = self.wire.allgather(own, self.local.shards, "to look at").flatten()
+                whole.copy_(own)
 
 
 def _mean_square(y: Tensor, batch: int) -> Tensor:

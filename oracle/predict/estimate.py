@@ -305,6 +305,7 @@ class Estimate(Tabular):
             "precision": self.options.precision,
             "optimizer": self.options.optimizer_text,
             "software": self.options.software.label,
+            "workspace": self.options.software.convolution.text,
             "dataset": self.model.dataset.name if self.model.dataset else None,
             "ideal": self.options.ideal,
             "computed_in": precision_on(self.system.device, self.options.precision),

@@ -106,9 +106,14 @@ SET = named(record({"value": {}, "origin": TEXT}))
 CONFIG: Schema = {"config": SET}  # what a file of settings made of the question
 QUESTION = {
     "model": TEXT, "system": TEXT, "devices": COUNT, "batch": COUNT, "precision": TEXT,
-    "optimizer": TEXT, "software": TEXT, "dataset": maybe(TEXT), "ideal": YES,
+    "optimizer": TEXT, "software": TEXT, "workspace": maybe(TEXT), "dataset": maybe(TEXT),
+    "ideal": YES,
 }  # fmt: skip
 REMARK = record({"field": TEXT, "what": TEXT, "hint": TEXT})  # done otherwise, or looks wrong
+WORKSPACE = record({  # of one pass of a convolution
+    "name": TEXT, "pass": {"enum": ["forward", "data", "weight"]}, "shape": TEXT, "count": COUNT,
+    "pieces": listed(record({"count": COUNT, "samples": NUMBER, "algorithm": TEXT})),
+    "bytes": NUMBER, "seconds": SECONDS, "saved": NUMBER})  # fmt: skip
 ESTIMATE = {**MADE_BY, **FROM, **QUESTION, "options": SET, "computed_in": TEXT,
             "warnings": listed(REMARK), "plans": listed(PLAN)}  # fmt: skip
 ROW = {
@@ -191,7 +196,8 @@ ANSWERS: dict[str, Schema] = {
         "unmeasured": listed(record({"family": TEXT, "share": NUMBER, "settled_by": TEXT})),
         "better_knobs": maybe(TEXT), "rivals": listed(record({"plan": TEXT, "seconds": SECONDS})),
         "flips": listed(record({"cause": TEXT, "factor": NUMBER, "winner": TEXT, "loser": TEXT})),
-        "measure": maybe(record({"what": TEXT, "share": NUMBER}))}, {"roofline": listed(ROOFED)}),
+        "measure": maybe(record({"what": TEXT, "share": NUMBER}))},
+        {"roofline": listed(ROOFED), "workspaces": listed(WORKSPACE)}),
     "choose": record({
         **MADE_BY, **FROM, "options": SET, "model": TEXT, "objective": TEXT,
         "limits": named(maybe(NUMBER)), "setups": listed(SETUP), "front": listed(SETUP),
