@@ -23,7 +23,7 @@ from oracle.predict.estimate import estimate
 from oracle.run.costs import costs
 from oracle.run.failures import goodput_of
 from oracle.run.target import given, training
-from oracle.spec import catalogue, storage, system
+from oracle.spec import catalogue, level, storage, system
 from oracle.spec.plausible import warnings
 
 # keys that a later feature brings to life, and its subject
@@ -216,7 +216,7 @@ def test_what_waits_is_a_key() -> None:
 
 
 def test_kinds_are_those_of_the_network() -> None:
-    assert set(system.KINDS) == set(KINDS)
+    assert set(level.KINDS) == set(KINDS)
 
 
 def made(**level: Any) -> Any:
@@ -236,6 +236,9 @@ def made(**level: Any) -> Any:
     ({"ports": 2, "oversubscription": 2}, "say one of the two"),
     ({"interference": [2.0, 1.5]}, "the second no smaller"),
     ({"interference": [0.5, 1.5]}, "out of range"),
+    ({"reduces": "shrap"}, "did you mean `sharp`"),
+    ({"reduces": "nvls"}, "is of network, where switches reduce otherwise"),
+    ({"reduces": "sharp", "kind": "ring"}, "a ring has no switches that could"),
 ])  # fmt: skip
 def test_what_nobody_knows_is_refused(level: dict[str, Any], said: str) -> None:
     with pytest.raises(oracle.SpecError) as caught:

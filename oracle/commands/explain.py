@@ -4,12 +4,14 @@ oracle explain filter
 oracle explain E102
 oracle explain --plan "data:16 filter:4" resnet50 abci --batch 1024
 oracle explain --plan data:16 resnet50 abci --batch 512 --roofline
+oracle explain --plan data:16 resnet50 abci --batch 512 --memory
 oracle explain --plan data:8 alexnet dgx-1-p100 --batch 2048 --workspace 64MiB,micro=best
 """
 
 from __future__ import annotations
 
 import argparse
+from typing import Any
 
 from oracle.commands.arguments import (
     batch_arguments,
@@ -30,6 +32,11 @@ def arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--plan", metavar="PLAN", help='e.g. "data:16 filter:4"')
     parser.add_argument("--roofline", action="store_true",
                         help="FLOP against bytes of memory, network and storage")  # fmt: skip
+    parser.add_argument(
+        "--memory",
+        action="store_true",
+        help="what is alive when most memory is needed, and what would lower it",
+    )
     batch_arguments(parser)
     running_arguments(parser)
     result_arguments(parser)
@@ -48,8 +55,14 @@ def arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(asked: argparse.Namespace) -> Answer:
-    if asked.plan is None:
+    if asked.memory and asked.roofline:
+        return Answer("", 2, "error: `--memory` and `--roofline` are two answers: ask for one")
+    if asked.plan is None and not (asked.memory or asked.roofline):
         return _words(asked)
+    if asked.plan is None:
+        return Answer(
+            "", 2, "error: nothing to explain\n  hint: --plan PLAN, of a MODEL and SYSTEM"
+        )
     if not asked.system or (asked.batch is None and asked.batch_per_device is None):
         return Answer("", 2, "error: a plan is explained for a MODEL, a SYSTEM and a --batch")
     from oracle.ask.explain.explanation import explain
@@ -72,23 +85,31 @@ def run(asked: argparse.Namespace) -> Answer:
             asked.profile, what, where, asked.precision, asked.optimizer, asked.software
         )
     options = options_for(what, where, **kept)
-    found = explain(what, where, asked.plan, batch_of(asked, asked.plan), options,
-                    asked.place or "block")  # fmt: skip
+    batch = batch_of(asked, asked.plan)
+    if asked.workspace is not None and asked.form != "json":  # what else there is, nobody asks
+        return _workspaces(asked, what, where, batch, options)
+    found = explain(what, where, asked.plan, batch, options, asked.place or "block")
     code = 0 if found.own.shown.feasible[0] else 1
     from oracle.show.provenance import signed
 
-    if asked.workspace is not None:
-        from oracle.ask.explain.workspaces import workspaces
-        from oracle.show.workspaces import workspaces_text
+    if asked.memory:
+        from oracle.ask.explain.memory import peak
+        from oracle.show.memory import memory_text
 
-        taken = workspaces(found.own.shown)
+        most = peak(found.own.shown)
         return formatted(
             asked,
-            lambda: workspaces_text(found.own.shown, taken),
-            lambda: {**signed(found.to_dict(), asked), "workspaces": taken.to_dict()},
-            taken.rows,
+            lambda: memory_text(found.own.shown, most),
+            lambda: {**signed(found.to_dict(), asked), "memory": most.to_dict()},
+            most.rows,
             code,
         )
+    if asked.workspace is not None:
+        from oracle.ask.explain.workspaces import workspaces
+
+        data = {**signed(found.to_dict(), asked),
+                "workspaces": workspaces(found.own.shown).to_dict()}  # fmt: skip
+        return formatted(asked, lambda: "", lambda: data, list, code)
     if asked.roofline:
         from oracle.ask.explain.roofline import roofline
         from oracle.show.roofline import roofline_text
@@ -108,6 +129,22 @@ def run(asked: argparse.Namespace) -> Answer:
         found.rows,
         code,
     )
+
+
+def _workspaces(
+    asked: argparse.Namespace, what: Any, where: Any, batch: int, options: Any
+) -> Answer:
+    """What convolutions take, without a look at what would be better."""
+    from oracle.ask.explain.workspaces import workspaces
+    from oracle.predict.estimate import estimate
+    from oracle.show.workspaces import workspaces_text
+
+    shown = estimate(what, where, asked.plan, batch, options)
+    taken = workspaces(shown)
+    return formatted(
+        asked, lambda: workspaces_text(shown, taken), dict, taken.rows,
+        0 if shown.feasible[0] else 1,
+    )  # fmt: skip
 
 
 def _words(asked: argparse.Namespace) -> Answer:

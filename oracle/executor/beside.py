@@ -32,12 +32,19 @@ class Beside:
         self.bundle, self.away, self.link = bundle, away, link
         like, own = bundle.weights.detach(), bundle.own
         part = like if whole else like[own]
-        with link.beside():
+        with link.place():
             self.weights = link.room(like, part.numel(), away.disk).copy_(part)
             self.own = self.weights[own] if whole else self.weights
             self.slots = [link.room(like, len(self.own), away.disk) for _ in range(slots)]
             self.summed = torch.zeros_like(self.own) if away.there else bundle.summed
             self.pending: Tensor | None = None  # gradients of the step before
+
+    @property
+    def tensors(self) -> list[Tensor]:
+        """Tensors that are not on the device."""
+        summed = [self.summed] if self.away.there else []
+        late = [self.pending] if self.pending is not None else []
+        return [self.weights, *self.slots, *summed, *late]
 
     @property
     def state(self) -> float:
@@ -47,7 +54,7 @@ class Beside:
     def add(self, gradients: Tensor) -> None:
         """Gradients of a micro-batch go out and are added up there."""
         come = self.link.out(gradients, "gradients out")
-        with self.link.beside():
+        with self.link.place():
             self.summed += come
 
     def bring(self, what: str, into: Tensor, key: object) -> None:
@@ -65,7 +72,7 @@ class Beside:
             self._here(optimizer, step, ratios)
             return
         self.link.arrived()
-        with self.link.beside():
+        with self.link.place():
             gradients: Tensor | None = self.summed
             if self.away.delayed:
                 gradients, self.pending = self.pending, self.summed.clone()
@@ -86,7 +93,7 @@ class Beside:
         if not self.away.weights:
             self.target.copy_(come[0])
         for there, here in zip(beside, come, strict=True):
-            with self.link.beside():
+            with self.link.place():
                 there.copy_(here)
             self.link.sent(here, "state back")
 

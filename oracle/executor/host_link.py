@@ -7,8 +7,8 @@ and in go on side by side, each copy after those before it, beside all that is c
 from __future__ import annotations
 
 import time
-from collections.abc import Hashable, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, contextmanager, nullcontext
+from collections.abc import Callable, Hashable, Mapping
+from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
@@ -28,7 +28,8 @@ class HostLink:
         self.wire, self.speeds = wire, dict(speeds or {})
         self.free = dict.fromkeys(WAYS, 0.0)  # when each way has done all that it was asked
         self.asked: dict[Hashable, float] = {}
-        self.place: AbstractContextManager[None] = nullcontext()  # where tensors are not a device's
+        # where tensors are not a device's
+        self.place: Callable[[], AbstractContextManager[None]] = nullcontext
         self._folder: TemporaryDirectory[str] | None = None
         self._files = 0
 
@@ -36,7 +37,7 @@ class HostLink:
 
     def room(self, like: Tensor, count: int, disk: bool = False) -> Tensor:
         """A flat tensor of zeros in the host's memory, or in a file."""
-        with self.place:
+        with self.place():
             if not disk:
                 return torch.zeros(count, dtype=like.dtype)
             self._folder = self._folder or TemporaryDirectory(prefix="oracle-beside-")
@@ -49,7 +50,7 @@ class HostLink:
     def out(self, tensor: Tensor, what: str, disk: bool = False) -> Tensor:
         """A copy beside the device, flat."""
         found = self.room(tensor, tensor.numel(), disk)
-        with self.place:
+        with self.place():
             found.copy_(tensor.detach().flatten())
         self._count(what, size_of(tensor))
         self._reserve("out", size_of(tensor))
@@ -106,18 +107,7 @@ class HostLink:
         entry.calls += 1
         entry.nbytes += nbytes
 
-    @contextmanager
-    def beside(self) -> Iterator[None]:
-        """What is made in here lies beside the device."""
-        with self.place:
-            yield
-
     def close(self) -> None:
         """Remove the files."""
         if self._folder:
             self._folder.cleanup()
-
-
-def speeds_of(said: Sequence[str]) -> dict[str, float]:
-    """`out=1e9` and the like as numbers."""
-    return {way: float(value) for way, _, value in (one.partition("=") for one in said)}

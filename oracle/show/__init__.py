@@ -1,9 +1,10 @@
 """What a person sees of an answer: text, figures, pages, and the published form of its JSON.
 
 text            a ranking and an estimate
-explanation comparison sweep checks roofline   the other answers, as text
+explanation comparison sweep checks roofline memory   the other answers, as text
 workspaces      what convolutions take of their workspace
 placing         where ranks sit, what a placement saves, what scattered nodes cost
+beside          what a plan takes beside other jobs
 reading         how a plan gets its samples
 run_fit         what logs of runs told
 manual          a strategy's equations, what an error code means

@@ -91,7 +91,11 @@ PLAN = record(
         "memory": record(HELD, {"cached": BYTES, "low": BYTES, "high": BYTES}),
         "origin": record(dict.fromkeys(("forward", "backward", "update", "memory"), ORIGIN)),
     },
-    {"training": record(TRAINING, {"over": named(maybe(NUMBER)), "probability_within": SHARE}),
+    {"beside": record({
+         "jobs": listed(TEXT), "alone": SECONDS, "mean": SECONDS, "worst": SECONDS,
+         "messages": listed(record({"what": TEXT, "mean": NUMBER, "worst": NUMBER,
+                                    "link": TEXT}))}),
+     "training": record(TRAINING, {"over": named(maybe(NUMBER)), "probability_within": SHARE}),
      "probability_best": SHARE, "fits": SHARE, "batch": COUNT,
      "samples_per_second": NUMBER,
      "rates": record({
@@ -154,6 +158,17 @@ ROOFED = record({
     "intensity": record({roof: maybe(NUMBER) for roof in ("memory", "network", "storage")}),
     "roofs": record(BY_ROOF), "binds": {"enum": [*BY_ROOF]}, "share": NUMBER, "attained": NUMBER,
 })  # fmt: skip
+ALIVE = record({
+    "plan": TEXT, "stage": COUNT, "stages": COUNT, "seconds": SECONDS, "iteration": SECONDS,
+    "pass": TEXT, "micro_batch": maybe(COUNT), "chunk": maybe(COUNT), "during": TEXT,
+    "total": BYTES, "tensors": BYTES, "reserve": BYTES, "capacity": BYTES,
+    "kinds": named(BYTES), "layers": named(BYTES),
+    "alive": listed(record({"kind": TEXT, "layer": TEXT, "what": TEXT, "count": COUNT,
+                            "bytes": BYTES})),
+    "allocator": named(record({"tensors": BYTES, "reserved": BYTES, "pinned": BYTES,
+                               "share": NUMBER})),
+    "hints": listed(record({"plan": TEXT, "memory": BYTES, "seconds": SECONDS, "fits": YES})),
+})  # fmt: skip
 STAGE = record({
     "stage": TEXT, "times": COUNT, "trials": COUNT, "share": NUMBER, "at_once": COUNT,
     "waves": COUNT, "devices": COUNT, "nodes": NUMBER, "plan": TEXT, "batch": COUNT,
@@ -197,7 +212,7 @@ ANSWERS: dict[str, Schema] = {
         "better_knobs": maybe(TEXT), "rivals": listed(record({"plan": TEXT, "seconds": SECONDS})),
         "flips": listed(record({"cause": TEXT, "factor": NUMBER, "winner": TEXT, "loser": TEXT})),
         "measure": maybe(record({"what": TEXT, "share": NUMBER}))},
-        {"roofline": listed(ROOFED), "workspaces": listed(WORKSPACE)}),
+        {"roofline": listed(ROOFED), "memory": ALIVE, "workspaces": listed(WORKSPACE)}),
     "choose": record({
         **MADE_BY, **FROM, "options": SET, "model": TEXT, "objective": TEXT,
         "limits": named(maybe(NUMBER)), "setups": listed(SETUP), "front": listed(SETUP),

@@ -8,6 +8,7 @@ tree          binomial and double binary trees, parameter server, in-network red
 halving       recursive halving and doubling
 hierarchical  inside the nodes first, then between them
 alltoall      scattered, pairwise, Bruck
+switches      reduced and multicast by switches: NVLS, SHARP, NVLSTree, CollNet
 neighbour     send-receive and halo exchange
 sparse        sparse gradients
 
