@@ -217,3 +217,14 @@ def test_a_layout_that_this_model_cannot_have_is_refused_in_words(layout: str, w
     found = oracle.estimate("unet3d-kits19", "dgx-a100", f"pipeline:4,cuts={layout}", batch=16)
     assert not found.feasible[0]
     assert any(what in words for words in found.broken[0]), found.broken
+
+
+def test_stages_are_cut_so_that_they_fit() -> None:
+    """Where the fastest way does not fit a device, a slower one that does is taken."""
+    model, plan = oracle.model("unet3d-kits19"), "pipeline:4,segments=4"
+    free = oracle.estimate(model, "dgx-a100", plan, batch=16)
+    tight = oracle.estimate(model, "dgx-a100", plan, batch=16, max_memory=free.memory[0] * 0.97)
+    assert free.feasible[0]
+    assert tight.feasible[0]
+    assert tight.memory[0] < free.memory[0]
+    assert tight.seconds[0] > free.seconds[0]

@@ -32,7 +32,7 @@ from oracle.plan.stages import Stages, device_of
 from oracle.plan.strategies import Rule
 from oracle.predict import memory
 from oracle.predict.exchange import Exchange, Priced, price
-from oracle.predict.fastest import TIE, fastest, fullest
+from oracle.predict.fastest import TIE, fastest, fullest, leanest
 from oracle.predict.limits import limits, rules_of
 from oracle.predict.offers import Lines, leaves
 from oracle.predict.played import CLOSED
@@ -92,6 +92,12 @@ class Block:
         """Whether each plan breaks no rule, memory aside."""
         kept = [rule.wanted <= rule.allowed for rule in self.rules[:-1]]
         return np.asarray(np.logical_and.reduce([np.ones(len(self.seconds), bool), *kept]))
+
+    @property
+    def fits(self) -> Array:
+        """Whether each plan has room in memory."""
+        room = self.rules[-1]
+        return np.asarray(room.wanted <= room.allowed)
 
     @property
     def feasible(self) -> Array:
@@ -171,8 +177,17 @@ def blocks(
                 dealt = ways(model, plan[mine[near[:1]]], options)
                 cut = partial(shared.block, near + begin)
                 bound = partial(shared.bound, near + begin)
-                for at, found in fastest(len(near), dealt, cut, bound):
+                lean = _lean(model, dealt)
+                for at, found in fastest(len(near), dealt, cut, bound, lean):
                     yield mine[near[at]], found
+
+
+def _lean(model: Model, dealt: Sequence[tuple[int, ...]]) -> list[int]:
+    """Of the ways to cut a model that is no chain, those that may need least memory."""
+    if len(dealt) == 1 or model.pieces.links.plain:
+        return []
+    counts = model.pieces.counts
+    return leanest(counts @ model.kept, counts @ model.w, np.array(dealt))
 
 
 def _network(options: Options) -> Lines:

@@ -196,7 +196,7 @@ def _notes(
     if (slower := float(shown.interference[0])) > 1:
         yield Factor("congestion", 0.0, "other jobs on the network may make the step "
                      f"{slower:.3g} × as long (in the interval only)")  # fmt: skip
-    yield from (Factor("stages", 0.0, words) for words in of_stages(shown))
+    yield from (Factor("workload balance", 0.0, words) for words in of_stages(shown))
     for axis in plan.axes:
         degree = float(np.max(axis.degree))
         if axis.degrees and degree > 1:
