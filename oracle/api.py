@@ -7,6 +7,7 @@ from numbers import Real
 from typing import TYPE_CHECKING, Any, Literal
 
 from oracle.ask import search
+from oracle.ask.compressing import compressed
 from oracle.ask.largest import largest_batch
 from oracle.ask.spending import PAID
 from oracle.models.model import model as load_model
@@ -122,8 +123,12 @@ def recommend(
     reading: str = "best",
     shuffle: str = "global",
     epochs: float | None = None,
+    compress: Literal["none", "allowed"] = "none",
 ) -> Ranking:
     """The fastest ways to split the training over `devices` that fit, best first.
+
+    With `compress="allowed"` plans that compress gradients are among them, and the answer's
+    `compression` says below which bandwidth that pays; epochs that it may cost are assumed.
 
     A plan fits if it does with a probability of 1 - `risk`; of plans within 1 % of each other the
     simplest comes first, unless `fastest`.
@@ -158,12 +163,18 @@ def recommend(
         raise refusal("options", f"unknown objective `{objective}`", f"one of {', '.join(known)}")
     if devices < 1:
         raise refusal("options", f"{devices} devices", "a whole number from 1 on")
+    if compress not in ("none", "allowed") or (compress == "allowed" and objective != "time"):
+        hint = "none or allowed; what it saves is time, so with `objective` time"
+        raise refusal("options", f"compress `{compress}` with objective `{objective}`", hint)
     where = where.of_size(devices, grow)
-    return search.recommend(
-        what, where, int(devices), int(batch), options,
-        only=only, without=without, top=int(top), objective=objective, fastest=fastest,
-        risk=risk,
-    )  # fmt: skip
+
+    def ranked(most: int) -> Ranking:
+        return search.recommend(
+            what, where, int(devices), int(batch), options,
+            only=only, without=without, top=most, objective=objective, fastest=fastest, risk=risk,
+        )  # fmt: skip
+
+    return compressed(ranked, int(top)) if compress == "allowed" else ranked(int(top))
 
 
 def workflow(

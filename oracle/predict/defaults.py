@@ -10,7 +10,7 @@ from typing import Any
 from oracle.kernels.profile import profile as opened
 from oracle.models import masks
 from oracle.models.model import Model
-from oracle.network.collectives import ALGORITHMS
+from oracle.network.collectives import ALGORITHMS, Algorithm
 from oracle.network.contention.price import ALIASES
 from oracle.plan.launchable import software as opened_software
 from oracle.plan.plan import Plan
@@ -124,6 +124,10 @@ def _check_second_order(model: Model, ideal: bool) -> None:
 
 def _check_algorithm(algorithm: str | None) -> None:
     known = {"best", "nccl", *ALIASES, *(name for each in ALGORITHMS.values() for name in each)}
-    if algorithm is not None and algorithm not in known:
+    if algorithm is None or algorithm in known:
+        return
+    bare, _, number = algorithm.partition(":")
+    by = next((table[bare] for table in ALGORITHMS.values() if bare in table), None)
+    if by is None or type(by).of is Algorithm.of or not number.isdigit() or not int(number):
         hint = suggest(algorithm, sorted(known), "known")
         raise refusal("options", f"no algorithm is called `{algorithm}`", hint)

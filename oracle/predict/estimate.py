@@ -17,6 +17,7 @@ from oracle.plan.plan import Plan, table
 from oracle.predict import evaluate
 from oracle.predict.evaluate import Block, Work
 from oracle.predict.memory import KINDS
+from oracle.predict.named import check_algorithm
 from oracle.predict.rates import rates
 from oracle.predict.read_figures import figures
 from oracle.predict.reading import uncounted
@@ -152,7 +153,7 @@ class Estimate(Tabular):
         found = remarks(self.system, self.model.dataset, self.options, self.exchange)
         if self.options.profile is None or not len(self):
             return found
-        own = replace(self.options, profile=None)
+        own = replace(self.options, profile=None, algorithm=None)
         expected = estimate(self.model, self.system, self.plans[:1], float(self.batch[0]), own)
         took, due = (sum(float(one.compute[part][0]) for part in ("forward", "backward"))
                      for one in (self, expected))  # fmt: skip
@@ -321,7 +322,9 @@ def estimate(
         plans = [plans]
     elif isinstance(plans, Plan):
         return _joined(model, system, options, [(plans, list(range(len(plans))))], lines)
-    return _joined(model, system, options, list(table(plans, batch)), lines)
+    found = _joined(model, system, options, list(table(plans, batch)), lines)
+    check_algorithm(options.algorithm, found.plans, found.exchange)
+    return found
 
 
 def _joined(

@@ -21,7 +21,7 @@ from oracle.models.shard import Array, Shard
 from oracle.plan.plan import Plan
 from oracle.plan.schedule import most_in_flight, most_unfinished
 from oracle.plan.stages import Stages
-from oracle.predict import second_order
+from oracle.predict import encoding, second_order
 from oracle.predict.played import orders
 from oracle.predict.workload import Workload
 from oracle.spec.device import Device
@@ -93,7 +93,8 @@ def held(load: Workload, plan: Plan, same: Array, device: Device, options: Optio
         activations = activations + again * unfinished * (kept[0][alike] - chosen)
     fixed = {
         "weights": load.held("stored") * width * weights_here + gathered * shard.gathered,
-        "gradients": load.held("graded") * said.exchange.buffer(precision) * graded_here,
+        "gradients": load.held("graded") * said.exchange.buffer(precision) * graded_here
+        + encoding.held(load, options),
         "optimizer": load.held("stated", slots) * state_here,
     }
     if options.optimizer == "kfac":
