@@ -6,7 +6,7 @@ from collections.abc import Iterable, Sequence
 from numbers import Real
 from typing import TYPE_CHECKING, Any, Literal
 
-from oracle.ask import search
+from oracle.ask import placing, search
 from oracle.ask.compressing import compressed
 from oracle.ask.largest import largest_batch
 from oracle.ask.spending import PAID
@@ -46,6 +46,8 @@ def estimate(
     reading: str = "best",
     shuffle: str = "global",
     epochs: float | None = None,
+    nodes: str | None = None,
+    place: str | None = None,
 ) -> Estimate:
     """How long an iteration takes under a plan, or under each of many; and what it needs.
 
@@ -60,13 +62,15 @@ def estimate(
     `partial:0.1`, and `epochs` of the training say over how many what is done once is spread.
     `profile` is a file of `oracle measure compute`, whose rows take what they took there, one of
     `oracle calibrate run`, or a log that says its plan and batch itself.
+    `nodes` are those that a scheduler gave, `rack3-[1-16],rack7-[1-16]`, of a system that says what
+    its nodes are called. `place` says how ranks fill them: `block`, `cyclic`, or the `best` way.
 
     >>> import oracle
     >>> found = oracle.estimate("resnet50", "abci", ["data:16", "data:4 filter:4"], batch=512)
     >>> found.seconds.shape, bool(found.feasible.all())
     ((2,), True)
     """
-    what, where = load_model(model, dataset), load_system(system)
+    what, where = load_model(model, dataset), placing.on_nodes(load_system(system), nodes)
     if profile is not None:
         from oracle.calibration.run_profile import opened
 
@@ -79,11 +83,17 @@ def estimate(
         if batch != "max":
             raise refusal("options", f"a batch of `{batch}`", "a whole number, or max")
         rows = _rows(plan)
-        return predict(what, where, rows, list(largest_batch(what, where, rows, options)), options)
+        sizes = list(largest_batch(what, where, rows, options))
+        if place is not None or nodes is not None:
+            return placing.placed(what, where, rows, sizes, options, place or "block")
+        return predict(what, where, rows, sizes, options)
     _check_batch(batch)
     plans = plan if isinstance(plan, str | Plan) else list(plan)
     some = [plans] if isinstance(plans, str | Plan) else plans
-    return predict(what, room_for(where, some, grow) if grow else where, plans, batch, options)
+    where = room_for(where, some, grow) if grow else where
+    if place is not None or nodes is not None:
+        return placing.placed(what, where, _rows(plans), batch, options, place or "block")
+    return predict(what, where, plans, batch, options)
 
 
 def _rows(plan: str | Plan | Iterable[str | Plan]) -> list[str]:
@@ -124,6 +134,8 @@ def recommend(
     shuffle: str = "global",
     epochs: float | None = None,
     compress: Literal["none", "allowed"] = "none",
+    nodes: str | None = None,
+    place: str | None = None,
 ) -> Ranking:
     """The fastest ways to split the training over `devices` that fit, best first.
 
@@ -131,13 +143,14 @@ def recommend(
     `compression` says below which bandwidth that pays; epochs that it may cost are assumed.
 
     A plan fits if it does with a probability of 1 - `risk`; of plans within 1 % of each other the
-    simplest comes first, unless `fastest`.
+    simplest comes first, unless `fastest`. With `place` those that are best are placed, `block`,
+    `cyclic` or `best`, on the `nodes` that a scheduler gave or any.
 
     >>> import oracle
     >>> oracle.recommend("resnet50", "abci", devices=16, batch=1024).best
     'data:16'
     """
-    what, where = load_model(model, dataset), load_system(system)
+    what, where = load_model(model, dataset), placing.on_nodes(load_system(system), nodes)
     if profile is not None:
         from oracle.calibration.run_profile import opened
 
@@ -174,7 +187,10 @@ def recommend(
             only=only, without=without, top=most, objective=objective, fastest=fastest, risk=risk,
         )  # fmt: skip
 
-    return compressed(ranked, int(top)) if compress == "allowed" else ranked(int(top))
+    found = compressed(ranked, int(top)) if compress == "allowed" else ranked(int(top))
+    if place is None and nodes is None:
+        return found
+    return placing.ranked(found, place or "block", int(top))
 
 
 def workflow(

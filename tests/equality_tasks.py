@@ -102,7 +102,7 @@ def worst_gradient(local, serial):
         )  # fmt: skip
         whole = torch.nn.functional.pad(whole, (0, bundle.size - whole.numel()))
         kept = bundle.own if local.zero else slice(None)
-        worst = max(worst, relative(bundle.gradients[kept], whole[kept]))
+        worst = max(worst, relative(bundle.summed, whole[kept]))
     return worst
 
 

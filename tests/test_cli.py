@@ -38,9 +38,9 @@ OPTIONS = {
     },
     "recommend": PREDICT | BATCH | LENGTH | LIMITS | {"--compress"} | {
         "--fewer", "--devices", "--top", "--objective", "--only", "--without", "--all", "--risk",
-        "--fastest", "--schedule",
+        "--fastest", "--schedule", "--nodes", "--place",
     },
-    "estimate": PREDICT | BATCH | LENGTH | {"--plan", "--schedule"},
+    "estimate": PREDICT | BATCH | LENGTH | {"--plan", "--schedule", "--nodes", "--place"},
     "specs": ALWAYS | RESULT | {"--kind"},
     "workflow": PREDICT | LENGTH | {
         "--nodes", "--search", "--trials", "--max-batch", "--batch", "--plan", "--spread",

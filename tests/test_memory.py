@@ -9,10 +9,11 @@ import pytest
 from conftest import SYSTEM
 
 import oracle
+from oracle.models.shard import serial
+from oracle.plan.in_flight import beside
 from oracle.plan.plan import parse
 from oracle.plan.stages import Stages
-from oracle.predict import evaluate, memory
-from oracle.predict.defaults import options_for
+from oracle.predict import alive
 
 BUILT = oracle.system(SYSTEM)
 SIDE = 1024
@@ -125,12 +126,13 @@ def test_micro_batches_in_flight(plan: str, flight: list[float]) -> None:
 
     64 samples in S segments: ⌈64/S⌉ · 256 · 4 bytes a block, 8/p blocks a stage.
     """
-    model = oracle.model(EQUAL)
     table = parse(plan, 64.0)
-    options = options_for(model, BUILT)
-    ((_, block),) = evaluate.blocks(model, BUILT, table, options)
-    found, _ = memory._in_flight(block.plan, block.stages)
-    assert found[0].tolist() == flight
+    pipeline = table.axis("pipeline")
+    S, v = int(pipeline.segments[0, 0]), int(pipeline.interleave[0, 0])
+    stages = beside(str(pipeline.word("schedule")), len(flight), S, v)
+    most = [max((each.kept + each.made).sum(axis=-1).max() for each in turns.values()) + 1
+            for turns in stages]  # fmt: skip
+    assert [each / v for each in most] == flight
     segments = int(table.axis("pipeline").segments[0, 0])
     one = -(-64 // segments) * 256 * 4 * 8 / len(flight)
     assert kinds(EQUAL, plan, 64)["activations"] == pytest.approx(max(flight) * one)
@@ -229,10 +231,10 @@ def test_every_copy_of_a_token_is_kept() -> None:
 
     A visit more of each of the b·s tokens keeps (2h + 4f + 2f + 2h) b s bytes.
     """
-    h, ffn, tokens = 128, 512, 8 * 64
+    h, ffn, tokens = 128, 512, 8 * 64  # the loss, of many words, runs back first
     held = []
     for active in (2, 3):
-        family = {"layers": 2, "hidden": h, "heads": 4, "vocab": 256, "sequence": 64,
+        family = {"layers": 2, "hidden": h, "heads": 4, "vocab": 8192, "sequence": 64,
                   "ffn": ffn, "gated": True, "experts": 8, "active": active}  # fmt: skip
         spec = {"name": "m", "source": "here", "transformer": family}
         held.append(kinds(spec, "serial", 8, precision="bf16")["activations"])
@@ -395,13 +397,13 @@ def test_each_device_gives_up_what_its_own_stages_used() -> None:
     layers = [{"conv": {"filters": n, "kernel": 3, "padding": 1}} for n in (8, 64, 16, 16, 16, 4)]
     model = oracle.model({"name": "m", "source": "here", "input": [3, 16, 16], "layers": layers})
     stages = Stages(model, 3, 1, False, (model.units[0] @ model.mac)[None])
-    rows, kept = (model.x + model.y)[None], model.kept[None]
-    found = memory._worst(rows, stages, kept)[0]
+    shard = serial(model, 1.0, 4.0)
+    rows, kept = 4 * (model.x + model.y), 4 * model.kept + model.kept_bytes
+    found = alive.Chunks.of(stages, alive.Units.of(model, alive.Rows.of(shard, alive.NONE)))
     for stage, (begin, end) in enumerate(pairwise(stages.cuts[0])):
-        last = int(stages.stop[end - 1])
-        mine = range(int(stages.begin[begin]), last)
-        each = [rows[0, i] - kept[0, i + 1 : last].sum() for i in mine]
-        assert found[stage] == max(each)
+        first, last = int(stages.begin[begin]), int(stages.stop[end - 1])
+        each = [rows[i] + kept[first : i + 1].sum() for i in range(first, last)]
+        assert found.turns["layers"].real[0, 0, stage] == max(each)
 
 
 def test_memory_is_full_when_it_is_full() -> None:

@@ -20,6 +20,7 @@ combined    a search times data times model parallelism, as a product and as it 
 optimizers  which optimizer is done first, and from how many devices on
 phases      the plan of each phase where the batch grows
 ending      plans in the order in which a training under them ends
+placing     where a plan's ranks had best sit, and what scattered nodes cost
 largest     the largest micro-batches that fit
 launched    a job that exists: what it takes, and what would be better
 sweep/      the same question over devices, batches, models and systems

@@ -144,12 +144,30 @@ def grow_argument(parser: argparse.ArgumentParser) -> None:
                         help="let the system's outermost level join more devices")  # fmt: skip
 
 
+def placement_arguments(parser: argparse.ArgumentParser) -> None:
+    """Which nodes a job was given, and how its ranks fill them."""
+    parser.add_argument("--place", choices=PLACED, metavar="W",
+                        help=f"ranks on devices: {either(PLACED)}")  # fmt: skip
+    parser.add_argument("--nodes", metavar="LIST",
+                        help="that a scheduler gave: `rack3-[1-16],rack7-[1-16]`")  # fmt: skip
+
+
+PLACED = ("block", "cyclic", "best")
+
+
+def placement_options(asked: argparse.Namespace) -> dict[str, Any]:
+    """The same as keyword arguments of `oracle.estimate` and `oracle.recommend`."""
+    return {"nodes": asked.nodes, "place": asked.place}
+
+
 def need_room(asked: argparse.Namespace, plans: Iterable[str]) -> None:
     """Refuse plans of more devices than the system has, where it may not grow."""
+    from oracle.ask.placing import on_nodes
     from oracle.predict.defaults import room_for
     from oracle.spec.catalogue import system
 
-    room_for(system(asked.system), plans, asked.grow)
+    given = getattr(asked, "nodes", None)
+    room_for(on_nodes(system(asked.system), given), plans, asked.grow)
 
 
 def lacks(asked: argparse.Namespace, systems: Iterable[str]) -> list[str]:

@@ -3,6 +3,7 @@
 oracle estimate resnet50 abci --plan "data:16 filter:4" --batch 1024
 oracle estimate gpt3-175b dgx-a100 --batch 1536 \\
     --plan "pipeline:8,segments=96 data:16 tensor:8,sequence=on recompute:selective"
+oracle estimate resnet50 abci --plan "filter:4 data:16" --batch 1024 --place best
 oracle estimate gpt2 dgx-a100 --plan data:8 --batch max     the largest micro-batches that fit
 oracle estimate resnet50 abci --plan data:512 --batch 32768 --optimizer lars --to-target
 oracle estimate llama3-8b dgx-h100 --plan data:512,zero=1 --batch 1024 --tokens 15T \\
@@ -24,6 +25,8 @@ from oracle.commands.arguments import (
     length_arguments,
     length_options,
     need_room,
+    placement_arguments,
+    placement_options,
     prediction_arguments,
     prediction_options,
     result_arguments,
@@ -37,6 +40,7 @@ if TYPE_CHECKING:
 
 def arguments(parser: argparse.ArgumentParser) -> None:
     prediction_arguments(parser)
+    placement_arguments(parser)
     parser.add_argument("--plan", action="append", required=True, metavar="PLAN",
                         help='e.g. "data:16 filter:4"; may be given several times')  # fmt: skip
     batch_arguments(parser, largest=True, needed=False)
@@ -56,7 +60,8 @@ def run(asked: argparse.Namespace) -> Answer:
     need_room(asked, asked.plan)
 
     def predict(plans: list[str], batch: Any) -> Estimate:
-        one = api.estimate(asked.model, asked.system, plans, batch, **prediction_options(asked))
+        one = api.estimate(asked.model, asked.system, plans, batch, **prediction_options(asked),
+                           **placement_options(asked))  # fmt: skip
         return replace(one, system=running(asked, one.system))
 
     if scheduling.asked_for(asked):

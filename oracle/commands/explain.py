@@ -13,6 +13,7 @@ import argparse
 from oracle.commands.arguments import (
     batch_arguments,
     batch_of,
+    placement_arguments,
     prediction_arguments,
     prediction_options,
     result_arguments,
@@ -24,6 +25,7 @@ from oracle.commands.parser import Answer, formatted
 
 def arguments(parser: argparse.ArgumentParser) -> None:
     prediction_arguments(parser)
+    placement_arguments(parser)
     parser.add_argument("--plan", metavar="PLAN", help='e.g. "data:16 filter:4"')
     parser.add_argument("--roofline", action="store_true",
                         help="FLOP against bytes of memory, network and storage")  # fmt: skip
@@ -46,6 +48,7 @@ def run(asked: argparse.Namespace) -> Answer:
     if not asked.system or (asked.batch is None and asked.batch_per_device is None):
         return Answer("", 2, "error: a plan is explained for a MODEL, a SYSTEM and a --batch")
     from oracle.ask.explain.explanation import explain
+    from oracle.ask.placing import on_nodes
     from oracle.models.model import model
     from oracle.predict.defaults import options_for, room_for
     from oracle.show.explanation import explanation_text
@@ -54,6 +57,7 @@ def run(asked: argparse.Namespace) -> Answer:
     what, where = model(asked.model, asked.dataset), system(asked.system)
     kept = prediction_options(asked)
     kept.pop("dataset")
+    where = on_nodes(where, asked.nodes)
     where = running(asked, room_for(where, [asked.plan], kept.pop("grow")))
     if asked.profile is not None:
         from oracle.calibration.run_profile import opened
@@ -62,7 +66,8 @@ def run(asked: argparse.Namespace) -> Answer:
             asked.profile, what, where, asked.precision, asked.optimizer, asked.software
         )
     options = options_for(what, where, **kept)
-    found = explain(what, where, asked.plan, batch_of(asked, asked.plan), options)
+    found = explain(what, where, asked.plan, batch_of(asked, asked.plan), options,
+                    asked.place or "block")  # fmt: skip
     code = 0 if found.own.shown.feasible[0] else 1
     from oracle.show.provenance import signed
 

@@ -4,6 +4,7 @@ oracle export job llama3-8b dgx-h100 --plan "data:64,zero=1" --batch 512 --softw
 oracle export slurm resnet50 abci --plan data:64 --batch 4096 -o job/
 oracle export megatron gpt3-175b dgx-a100 --batch 1536 \\
     --plan "pipeline:8,segments=96 data:16 tensor:8,sequence=on recompute:selective"
+oracle export rankfile resnet50 abci --plan "filter:4 data:16" --batch 1024 --place best -o job/
 oracle export trace gpt2 dgx-a100 --plan "pipeline:4,segments=8" --batch 32 -o trace/
 """
 
@@ -18,6 +19,8 @@ from oracle.commands.arguments import (
     batch_of,
     lacks,
     need_room,
+    placement_arguments,
+    placement_options,
     prediction_arguments,
     prediction_options,
 )
@@ -32,6 +35,7 @@ def arguments(parser: argparse.ArgumentParser) -> None:
 
     parser.add_argument("format", metavar="FORMAT", help=", ".join(formats()))
     prediction_arguments(parser)
+    placement_arguments(parser)
     parser.add_argument("--plan", required=True, metavar="PLAN", help='e.g. "data:16 filter:4"')
     batch_arguments(parser)
     parser.add_argument("-o", "--output", metavar="DIR", help="where to write; else it is printed")
@@ -49,8 +53,9 @@ def run(asked: argparse.Namespace) -> Answer:
     batch = batch_of(asked, asked.plan)
     module = writer(asked.format)
     found = api.estimate(
-        asked.model, asked.system, [asked.plan], batch, **prediction_options(asked)
-    )
+        asked.model, asked.system, [asked.plan], batch, **prediction_options(asked),
+        **placement_options(asked),
+    )  # fmt: skip
     job = Job(found, parse(asked.plan, float(batch)), block(asked.model))
     files = module.files(job)
     job.check_read(str(module.TITLE))

@@ -25,6 +25,8 @@ from oracle.commands.arguments import (
     limit_arguments,
     names,
     objective_argument,
+    placement_arguments,
+    placement_options,
     prediction_arguments,
     prediction_options,
     result_arguments,
@@ -57,6 +59,7 @@ def arguments(parser: argparse.ArgumentParser) -> None:
 def question(parser: argparse.ArgumentParser, needed: bool = True) -> None:
     """What is asked, whatever the answer is to look like."""
     prediction_arguments(parser)
+    placement_arguments(parser)
     parser.add_argument("--devices", type=whole, required=True, metavar="N",
                         help="to spread it over")  # fmt: skip
     batch_arguments(parser, needed=needed)
@@ -84,7 +87,7 @@ def ranked(asked: argparse.Namespace) -> Ranking:
         batch_per_device=asked.batch_per_device, top=max(asked.top, more), only=asked.only,
         without=asked.without, objective=asked.objective, risk=asked.risk,
         fastest=asked.fastest, compress=getattr(asked, "compress", "none"),
-        **prediction_options(asked),
+        **prediction_options(asked), **placement_options(asked),
     )  # fmt: skip
     shown = found.estimate
     found = replace(found, estimate=replace(shown, system=running(asked, shown.system)))

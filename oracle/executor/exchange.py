@@ -67,6 +67,7 @@ def reduce_scatter_parts(x: Tensor, dim: int, comm: Communicator, what: str) -> 
             stacked[i, : stop - start] = first[start:stop]
     else:
         stacked = first.contiguous().view(comm.size, most, *first.shape[1:])
+    del x, first
     own = comm.wire.reduce_scatter(stacked, comm.axes, what)
     start, stop = parts[comm.place]
     return own[: stop - start].movedim(0, dim)
@@ -106,8 +107,8 @@ class AllreduceBackward(ExchangeFunction):
     @staticmethod
     def backward(ctx: Any, gradient: Tensor) -> Any:
         comm = ctx.comm
-        whole = gradient.clone(memory_format=torch.contiguous_format)
-        return comm.wire.allreduce(whole, comm.axes, comm.back), None
+        # what the cut matrix alone has made, so it can be summed where it lies
+        return comm.wire.allreduce(gradient.contiguous(), comm.axes, comm.back), None
 
 
 class ReduceScatterBackward(ExchangeFunction):
@@ -126,17 +127,14 @@ class ReduceScatterBackward(ExchangeFunction):
         return made, None, None
 
 
-class AllreduceForward(ExchangeFunction):
-    """Forward: allreduce of partial sums. Backward: nothing."""
+def allreduce_forward(x: Tensor, comm: Communicator) -> Tensor:
+    """Forward: allreduce of partial sums, where they lie. Backward: nothing.
 
-    @staticmethod
-    def forward(ctx: Any, x: Tensor, comm: Communicator) -> Tensor:
-        whole = x.clone(memory_format=torch.contiguous_format)
-        return comm.wire.allreduce(whole, comm.axes, comm.what)
-
-    @staticmethod
-    def backward(ctx: Any, gradient: Tensor) -> Any:
-        return gradient, None
+    What made them must not want them again: a product, a sum.
+    """
+    x = x.contiguous()
+    comm.wire.allreduce(x.detach(), comm.axes, comm.what)
+    return x
 
 
 class SliceForward(ExchangeFunction):
@@ -145,7 +143,7 @@ class SliceForward(ExchangeFunction):
     @staticmethod
     def forward(ctx: Any, x: Tensor, dim: int, comm: Communicator) -> Tensor:
         ctx.dim, ctx.count, ctx.comm = dim, x.shape[dim], comm
-        return own_part(x, dim, comm).contiguous()
+        return own_part(x, dim, comm)
 
     @staticmethod
     def backward(ctx: Any, gradient: Tensor) -> Any:

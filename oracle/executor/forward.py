@@ -16,12 +16,12 @@ from oracle.executor.context import AllToAll, RingAttention
 from oracle.executor.exchange import (
     AllgatherForward,
     AllreduceBackward,
-    AllreduceForward,
     ReduceScatterBackward,
     ReduceScatterForward,
     SequenceParallelLinear,
     ShardedCrossEntropy,
     SliceForward,
+    allreduce_forward,
 )
 from oracle.executor.graph import Operation
 from oracle.executor.local_model import LocalModel
@@ -65,16 +65,23 @@ def _unit(local: LocalModel, unit: int, target: Tensor, observer: Observer) -> L
     """What a unit does to its input, run again in the backward pass where that is asked for."""
     operations = local.graph.of_units(unit, unit + 1)
     entry = operations[0].index - 1
+    last = {feed: op.index for op in operations for feed in op.feeds}  # who wants it last
 
     def layers(x: Tensor) -> Tensor:
         made = {entry: x}
         collected: dict[int, Tensor] = {}
+        del x
         for op in operations:
             local.wire.enter("forward", op.label)
             observer.before(op)
             inputs = [_input(local, op, feed, made, collected) for feed in op.feeds]
             made[op.index] = _apply(local, op, inputs, target)
             observer.after(op, made[op.index])
+            del inputs
+            for feed in op.feeds:
+                if last[feed] == op.index:
+                    made.pop(feed, None)
+                    collected.pop(feed, None)
         return made[operations[-1].index]
 
     if local.recompute == 2 and bool(inside(local.graph.model)[operations[0].row]):
@@ -204,7 +211,7 @@ def _matrix(local: LocalModel, op: Operation, x: Tensor) -> Tensor:
         bias = functional.pad(bias, (first, weight.shape[0] - first - bias.shape[0]))
     y = _kernel(local, op, x, weight, bias)
     if cuts.channeled[row]:
-        y = AllreduceForward.apply(y, local.comm("channel", "activations"))
+        y = allreduce_forward(y, local.comm("channel", "activations"))
     if cuts.gathered[row]:
         count = op.shape.made.channels
         y = AllgatherForward.apply(y, channel_dim, count, local.comm("filter", "activations"))
@@ -269,7 +276,7 @@ def _sum_partial(local: LocalModel, y: Tensor) -> Tensor:
     if local.cuts.sequence:
         comm = local.comm("tensor", "activations scattered", "output gradients gathered")
         return ReduceScatterForward.apply(y, 1, comm)
-    return AllreduceForward.apply(y, local.comm("tensor", "activations"))
+    return allreduce_forward(y, local.comm("tensor", "activations"))
 
 
 def _embedding(local: LocalModel, op: Operation, x: Tensor) -> Tensor:
@@ -311,7 +318,7 @@ def _loss(local: LocalModel, op: Operation, x: Tensor, target: Tensor) -> Tensor
             value = ShardedCrossEntropy.apply(x, target, dim, first, comm)
         else:
             own = operators.summed_loss(op, x, target.narrow(dim, first, x.shape[dim]))
-            value = AllreduceForward.apply(own, comm)
+            value = allreduce_forward(own, comm)
     else:
         value = operators.summed_loss(op, x, target)
     positions = math.prod(op.shape.given.extents)

@@ -53,9 +53,13 @@ class MockWire(Wire):
     def allreduce_later(self, buffer: Tensor, axes: Sequence[str], what: str) -> Callable[[], None]:
         return lambda: None
 
-    def allgather(self, part: Tensor, axes: Sequence[str], what: str) -> Tensor:
+    def allgather(
+        self, part: Tensor, axes: Sequence[str], what: str, into: Tensor | None = None
+    ) -> Tensor:
         size = self.mesh.group(axes).size
         self._sleep((size - 1) * size_of(part))
+        if into is not None:
+            return into.view(size, *part.shape).copy_(part)
         return part[None] if size == 1 else self._buffer(part, (size, *part.shape))
 
     def reduce_scatter(self, parts: Tensor, axes: Sequence[str], what: str) -> Tensor:

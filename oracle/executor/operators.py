@@ -14,6 +14,7 @@ from torch import Tensor
 from torch.nn import functional
 
 from oracle.executor.graph import Operation
+from oracle.executor.one_kernel import Gate, LeakyRelu, RmsNorm
 from oracle.executor.supported import NotSupported
 from oracle.models.layers import Conv, Deconv, Embedding, Mlp, Norm, Pool, Position, Shape, along
 
@@ -27,7 +28,7 @@ _POOLS = {
 }
 _FUNCTIONS: dict[str, Callable[[Tensor], Tensor]] = {
     "relu": functional.relu,
-    "leaky_relu": functional.leaky_relu,
+    "leaky_relu": lambda x: LeakyRelu.apply(x),
     "gelu": functional.gelu,
     "silu": functional.silu,
     "swish": functional.silu,
@@ -156,7 +157,7 @@ def norm(op: Operation, x: Tensor, weight: Tensor | None, bias: Tensor | None) -
         if layer.op == "layer":
             made = functional.layer_norm(last, last.shape[-1:], weight, bias)
         else:
-            made = functional.rms_norm(last, last.shape[-1:], weight, 1e-5)
+            made = RmsNorm.apply(last, weight)
         return made if tokens else made.movedim(-1, 1)
     if tokens:
         x = x.movedim(-1, 1)
@@ -183,8 +184,7 @@ def mlp_function(op: Operation, x: Tensor) -> Tensor:
     assert isinstance(layer, Mlp)
     if not layer.gated:
         return _FUNCTIONS[layer.activation](x)
-    weighed, other = x.chunk(2, -1)
-    return _FUNCTIONS[layer.activation](weighed) * other
+    return Gate.apply(x, layer.activation)
 
 
 def matrix(op: Operation, x: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
@@ -215,21 +215,27 @@ def split_heads(op: Operation, x: Tensor, heads: int, kv_heads: int) -> tuple[Te
 
 def attention(op: Operation, x: Tensor, heads: int, kv_heads: int) -> Tensor:
     """Softmax(q kᵀ/√w) v; x is queries, keys and values side by side."""
-    width = op.shape.width
     q, k, v = split_heads(op, x, heads, kv_heads)
-    if kv_heads != heads:
-        k, v = (t.repeat_interleave(heads // kv_heads, 1) for t in (k, v))
     if op.shape.keys != x.shape[1]:
         raise NotSupported(f"{op.label}: attention over a window")
     if op.shape.flash:
-        made = functional.scaled_dot_product_attention(q, k, v, is_causal=op.shape.causal)
+        made = functional.scaled_dot_product_attention(
+            q, k, v, is_causal=op.shape.causal, enable_gqa=kv_heads != heads
+        )
     else:
-        scores = q @ k.transpose(-2, -1) / math.sqrt(width)
-        if op.shape.causal:
-            hidden = torch.ones(scores.shape[-2:], dtype=torch.bool, device=x.device).triu(1)
-            scores = scores.masked_fill(hidden, -math.inf)
-        made = scores.softmax(-1) @ v
+        made = _attention_of_scores(q, k, v, op.shape.causal)
     return made.transpose(1, 2).flatten(-2)
+
+
+def _attention_of_scores(q: Tensor, k: Tensor, v: Tensor, causal: bool) -> Tensor:
+    """The same with its scores in memory; queries that share keys are rows of one product."""
+    several = q.shape[1] // k.shape[1], q.shape[2]
+    scores = q.unflatten(1, (k.shape[1], -1)).flatten(2, 3) @ k.transpose(-2, -1)
+    scores = scores / math.sqrt(q.shape[-1])
+    if causal:
+        hidden = torch.ones(several[1], k.shape[2], dtype=torch.bool, device=q.device).triu(1)
+        scores = scores.unflatten(2, several).masked_fill(hidden, -math.inf).flatten(2, 3)
+    return (scores.softmax(-1) @ v).unflatten(2, several).flatten(1, 2)
 
 
 def lookup(tokens: Tensor, table: Tensor, first: int) -> Tensor:

@@ -73,7 +73,7 @@ class SpatialConvolution(ExchangeFunction):
         windows: Sequence[Window], dilation: Sequence[int], groups: int, names: tuple[str, str],
     ) -> Tensor:  # fmt: skip
         seen = with_borders(x, grid, windows, 0.0, names[0])
-        ctx.save_for_backward(seen, weight)
+        ctx.save_for_backward(x, weight, *_borders(seen, grid, windows))
         ctx.of = (grid, windows, list(dilation), groups, names, bias is not None)
         stride = [window.stride for window in windows]
         zeros = [0] * len(windows)
@@ -82,17 +82,19 @@ class SpatialConvolution(ExchangeFunction):
 
     @staticmethod
     def backward(ctx: Any, gradient: Tensor) -> Any:
-        seen, weight = ctx.saved_tensors
+        x, weight, *borders = ctx.saved_tensors
         grid, windows, dilation, groups, names, biased = ctx.of
         stride, zeros = [w.stride for w in windows], [0] * len(windows)
         back, filters = torch.ops.aten.convolution_backward, [weight.shape[0]]
-        gradient = gradient.contiguous()
+        gradient, seen = gradient.contiguous(), _bordered(x, borders, grid, windows)
+        del x, borders
         _, of_weight, of_bias = back(
             gradient, seen, weight, filters if biased else None, stride, zeros, dilation, False,
             zeros, groups, [False, True, biased],
         )  # fmt: skip
         if not ctx.needs_input_grad[0]:
             return None, of_weight, of_bias, None, None, None, None, None
+        del seen
         wide, shape = gradient, [gradient.shape[0], weight.shape[1] * groups]
         for i, window in enumerate(windows):
             wanted = [window.touched(k) for k in range(window.parts)]
@@ -109,6 +111,45 @@ class SpatialConvolution(ExchangeFunction):
             low, high = window.seen(window.touched(grid.at[i]))
             of_x = _cropped(of_x, i + 2, (low, high), window.inputs[grid.at[i]])
         return of_x, of_weight, of_bias, None, None, None, None, None
+
+
+def _inner(grid: SpatialGrid, windows: Sequence[Window]) -> list[tuple[Interval, int, int]]:
+    """Of each extent: what of the own input windows see, where it begins in all that they see."""
+    found = []
+    for i, window in enumerate(windows):
+        at = grid.at[i]
+        low, high = window.seen(window.outputs[at])
+        begin, end = window.inputs[at]
+        first, last = max(low, begin), min(high, end)
+        found.append(((first - begin, last - begin), first - low, high - low))
+    return found
+
+
+def _borders(seen: Tensor, grid: SpatialGrid, windows: Sequence[Window]) -> list[Tensor]:
+    """Copies of what windows see around the own input, two of each extent: kept beside it."""
+    found = []
+    for i, ((a, b), first, count) in enumerate(_inner(grid, windows)):
+        after = first + b - a
+        for low, high in ((0, first), (after, count)):
+            found.append(seen.narrow(i + 2, low, high - low).clone(
+                memory_format=torch.contiguous_format))  # fmt: skip
+        seen = seen.narrow(i + 2, first, b - a)
+    return found
+
+
+def _bordered(
+    x: Tensor, borders: Sequence[Tensor], grid: SpatialGrid, windows: Sequence[Window]
+) -> Tensor:
+    """All that windows see, from the own input and its borders."""
+    inner = _inner(grid, windows)
+    whole = x.new_empty((*x.shape[:2], *(count for _, _, count in inner)))
+    seen = whole
+    for i, ((a, b), first, _) in enumerate(inner):
+        for low, border in ((0, borders[2 * i]), (first + b - a, borders[2 * i + 1])):
+            seen.narrow(i + 2, low, border.shape[i + 2]).copy_(border)
+        seen, x = seen.narrow(i + 2, first, b - a), x.narrow(i + 2, a, b - a)
+    seen.copy_(x)
+    return whole
 
 
 def _cropped(x: Tensor, dim: int, held: Interval, wanted: Interval) -> Tensor:

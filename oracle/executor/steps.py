@@ -6,11 +6,12 @@ import math
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 
 import torch
 from torch import Tensor
+from torch.autograd.graph import GradientEdge, get_gradient_edge
 
 from oracle.executor.buckets import Buckets
 from oracle.executor.forward import Layers, Observer, forward
@@ -20,6 +21,7 @@ from oracle.executor.optimizer import Optimizer, ratios
 from oracle.executor.parts import Interval, deal
 from oracle.executor.schedule import Pass, passes
 from oracle.executor.stage_border import StageBorder
+from oracle.executor.weights import Bundle
 from oracle.models.layers import Embedding, Loss
 
 PHASES = ("forward", "backward", "exchange", "update")
@@ -89,10 +91,11 @@ class Trainer:
                              self.segments, len(chunks))  # fmt: skip
         last = {this.chunk: this for this in self.passes if not this.forward}
         self.final = frozenset(last.values())  # a chunk's gradients are whole after these
-        self.waiting: dict[tuple[int, int], tuple[Tensor, Tensor]] = {}
+        self.waiting: dict[tuple[int, int], tuple[Tensor, GradientEdge]] = {}
         # from ZeRO-2 on a rank keeps its part of the gradients, so each micro-batch's are scattered
-        each = local.zero >= 2 and self.segments > 1
-        self.scattered = [torch.zeros_like(b.gradients[b.own]) for b in local.bundles if each]
+        self.parted = local.zero >= 2
+        for bundle in local.bundles if self.parted else ():
+            bundle.part()
         replicas = mesh.degree(*local.replicas)
         overlap = int(plan.axis("data").overlap[0, 0])
         self.buckets = (
@@ -112,7 +115,7 @@ class Trainer:
         self.steps += 1
         self.clock = Clock(lambda: self.wire.seconds, self.wire.synchronise)
         for bundle in self.local.bundles:
-            bundle.gradients.zero_()
+            (bundle.summed if self.parted else bundle.gradients).zero_()
         loss = self._micro_batches(x, target)
         with self.clock.phase("exchange"):
             self._reduce_gradients()
@@ -125,26 +128,37 @@ class Trainer:
     # --- passes --------------------------------------------------------------------------
 
     def _micro_batches(self, x: Tensor, target: Tensor) -> float:
-        own = [self._cut(x, target, micro) for micro in self.micro_batches]
         losses: list[float] = []
-        sending: list[Callable[[], None]] = []
+        sending: dict[Pass, Callable[[], None]] = {}
         coming = self._receive(self.passes[0])
         for this, after in zip(self.passes, [*self.passes[1:], None], strict=True):
             with self.clock.phase("forward" if this.forward else "backward"):
                 given = coming() if coming else None
+                self._arrived(this, sending)
                 made = (
-                    self._forward(this, given, *own[this.micro_batch], losses)
+                    self._forward(this, given, x, target, losses)
                     if this.forward
                     else self._backward(this, given)
                 )
+                del given
                 # before anything is sent: over one connection its notice would wait behind the data
                 coming = self._receive(after)
                 border = (self.out if this.forward else self.into)[this.chunk]
                 if border and made is not None:
-                    sending.append(border.send(self.wire, made, this.forward))
-        for sent in sending:
+                    sending[this] = border.send(self.wire, made, this.forward)
+                del made
+        for sent in sending.values():
             sent()
         return sum(losses)
+
+    def _arrived(self, this: Pass, sending: dict[Pass, Callable[[], None]]) -> None:
+        """Let go what has arrived for sure by now: its answer has come, or later ones are due."""
+        if not this.forward:
+            known = [replace(this, forward=True)]
+            if len(self.out) == 1:
+                known.append(replace(this, micro_batch=this.micro_batch - 2))
+            for one in known:
+                sending.pop(one, lambda: None)()
 
     def _receive(self, this: Pass | None) -> Callable[[], Tensor] | None:
         if this is None:
@@ -153,9 +167,12 @@ class Trainer:
         begin, end = self.micro_batches[this.micro_batch]
         return border.expect(self.wire, end - begin, this.forward) if border else None
 
-    def _cut(self, x: Tensor, target: Tensor, micro: Interval) -> tuple[Tensor, Tensor]:
-        """A micro-batch of the global batch, of it the part of this device."""
-        a, b = micro
+    def _cut(self, x: Tensor, target: Tensor, this: Pass) -> tuple[Tensor, Tensor]:
+        """A micro-batch of the global batch, of it the part of this device.
+
+        Copied, as from a loader: of what it does not use yet a device holds nothing.
+        """
+        a, b = self.micro_batches[this.micro_batch]
         x, target = x[a:b], target[a:b]
         if self.local.mesh.degree("context") > 1:
             begin, end = self.local.tokens(x.shape[1])
@@ -163,33 +180,48 @@ class Trainer:
         if self.local.spaced(-1):
             for i, (start, stop) in enumerate(self.local.box(x.shape[2:])):
                 x = x.narrow(2 + i, start, stop - start)
+        if self.into[this.chunk]:
+            x = x[:0]
+        if self.out[this.chunk]:
+            target = target[:0]
         device = self.local.device
-        return x.to(device).contiguous(), target.to(device).contiguous()
+        own, wanted = (
+            t.to(device, copy=True, memory_format=torch.contiguous_format) for t in (x, target)
+        )
+        return own, wanted
 
     def _forward(
         self, this: Pass, given: Tensor | None, x: Tensor, target: Tensor, losses: list[float]
     ) -> Tensor | None:
         local = self.local
-        x = x if given is None else given.requires_grad_()
+        own, target = self._cut(x, target, this)
+        x = own if given is None else given.requires_grad_()
+        del own, given
         around = self._with_weights if local.zero >= 3 else None
         y = forward(local, x, target, this.chunk, self.observer, around)
         if not self.out[this.chunk]:
             y = y if y.dim() == 0 else _mean_square(y, local.batch)
             losses.append(float(y.detach()))
-        self.waiting[this.chunk, this.micro_batch] = x, y
+        # where gradients come in, not y: what a stage has sent it need not keep
+        self.waiting[this.chunk, this.micro_batch] = x, get_gradient_edge(y)
         return y.detach()
 
     def _backward(self, this: Pass, given: Tensor | None) -> Tensor | None:
+        local = self.local
         x, y = self.waiting.pop((this.chunk, this.micro_batch))
         self.wire.enter("backward", "")
         if self.buckets:
             self.buckets.armed = this in self.final
-        torch.autograd.backward([y], [given])
+        for bundle in local.bundles if local.zero == 2 else ():
+            bundle.allocate()
+        torch.autograd.backward([y], [torch.ones((), dtype=local.dtype, device=local.device)
+                                      if given is None else given])  # fmt: skip
         self.observer.after_backward()
-        for bundle in self.local.bundles if self.local.zero >= 3 else ():
+        for bundle in local.bundles if local.zero >= 3 else ():
             bundle.release()
-        if self.scattered and this.chunk == 0:  # the last of a micro-batch's passes here
-            self._scatter_gradients("gradients scattered each time")
+        # of whole chunks with the last of a micro-batch's passes here
+        for bundle in local.bundles if local.zero >= 3 or this.chunk == 0 else ():
+            self._scatter(bundle)
         return x.grad
 
     def _with_weights(self, unit: int, layers: Layers, x: Tensor) -> Tensor:
@@ -202,66 +234,65 @@ class Trainer:
         def fetch(what: str) -> None:
             if not bundle.here:
                 name = local.shards[0]
-                whole = self.wire.allgather(bundle.shard, local.shards, f"{name}: {what}")
-                bundle.restore().copy_(whole.flatten())
+                whole = bundle.restore().detach()
+                self.wire.allgather(bundle.shard, local.shards, f"{name}: {what}", whole)
 
         fetch("weights")
         y = layers(x)
         bundle.release()
-        y.register_hook(lambda _: fetch("weights again"))
+
+        def before(_: Tensor) -> None:
+            fetch("weights again")
+            bundle.allocate()
+
+        def after(_: Tensor) -> None:
+            bundle.release()
+            self._scatter(bundle)
+
+        y.register_hook(before)
         if x.requires_grad:
-            x.register_hook(lambda _: bundle.release())
+            x.register_hook(after)
         return y
 
     # --- gradients and weights ---------------------------------------------------------------
 
     def _reduce_gradients(self) -> None:
         local, wire = self.local, self.wire
-        if self.scattered:
-            own = torch.cat(self.scattered)
-            for part in self.scattered:
-                part.zero_()
-        else:
-            self._reduce_partial()
-            if self.buckets:
-                self.buckets.finish()
-                return
-            if not local.zero:
-                for bundle in local.bundles:
-                    wire.allreduce(bundle.gradients, local.replicas, "data: gradients")
-                return
-            whole = torch.cat([b.gradients.view(b.parts, -1) for b in local.bundles], 1)
-            name = f"{local.shards[0]}: gradients scattered"
-            own = wire.reduce_scatter(whole, local.shards, name)
         rest = tuple(a for a in local.replicas if a not in local.shards)
-        wire.allreduce(own, rest, "data: gradients")
-        for bundle, part in zip(local.bundles, own.split(self._widths()), strict=True):
-            bundle.gradients[bundle.own].copy_(part)
+        for bundle in local.bundles:
+            if not self.parted:
+                self._reduce_partial(bundle)
+                if self.buckets:
+                    self.buckets.finish()
+                    continue
+                if local.zero:
+                    bundle.summed.copy_(self._scattered(bundle, "gradients scattered"))
+            wire.allreduce(bundle.summed, rest, "data: gradients")
 
-    def _reduce_partial(self) -> None:
+    def _reduce_partial(self, bundle: Bundle) -> None:
         """Gradients of norms, of which each rank of a cut tensor has a part."""
         for held, axis in self.local.partial:
-            if held.value.grad is not None:
+            if held.value.grad is not None and held in bundle.held_weights:
                 self.wire.allreduce(held.value.grad, (axis,), f"{axis}: norms of cut tensors")
 
-    def _scatter_gradients(self, what: str) -> None:
+    def _scatter(self, bundle: Bundle) -> None:
         """Scatter the gradients of a micro-batch, and add up the own part of them."""
-        local = self.local
-        self._reduce_partial()
-        for bundle, kept in zip(local.bundles, self.scattered, strict=True):
-            if bundle.size:
-                whole = bundle.gradients.view(bundle.parts, -1)
-                kept += self.wire.reduce_scatter(whole, local.shards, f"{local.shards[0]}: {what}")
-                bundle.gradients.zero_()
+        if not self.parted or not bundle.allocated:
+            return
+        self._reduce_partial(bundle)
+        each = " each time" if self.segments > 1 else ""
+        bundle.summed += self._scattered(bundle, f"gradients scattered{each}")
+        bundle.free()
 
-    def _widths(self) -> list[int]:
-        return [bundle.size // bundle.parts for bundle in self.local.bundles]
+    def _scattered(self, bundle: Bundle, what: str) -> Tensor:
+        whole, shards = bundle.gradients.view(bundle.parts, -1), self.local.shards
+        return self.wire.reduce_scatter(whole, shards, f"{shards[0]}: {what}")
 
     def _update(self) -> None:
         for bundle in self.local.bundles:
             weights = bundle.weights[bundle.own] if bundle.here else bundle.shard
             self.optimizer.update(
-                weights.detach(), bundle.gradients[bundle.own], bundle.slots, self.steps,
+                weights.detach(), bundle.summed, bundle.slots, self.steps,
                 partial(ratios, self.local, bundle),
             )  # fmt: skip
 
@@ -273,8 +304,8 @@ class Trainer:
         name = local.shards[0]
         for bundle in local.bundles:
             own = bundle.weights[bundle.own].clone()
-            whole = self.wire.allgather(own, local.shards, f"{name}: weights renewed")
-            bundle.weights.copy_(whole.flatten())
+            whole = bundle.weights.detach()
+            self.wire.allgather(own, local.shards, f"{name}: weights renewed", whole)
 
     def gathered(self) -> None:
         """Gather all weights on this device, to look at them."""

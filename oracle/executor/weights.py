@@ -58,6 +58,7 @@ class Bundle:
             held.value = alias.requires_grad_()
             held.value.grad = self.gradients.data[begin : begin + count].view(held.shape)
         self.shard = self.weights[:0]  # what is kept while the buffer is freed
+        self.summed = self.gradients[self.own]  # the own part, of all replicas and micro-batches
 
     @property
     def own(self) -> slice:
@@ -78,6 +79,25 @@ class Bundle:
     @property
     def here(self) -> bool:
         return bool(self.weights.untyped_storage().size())
+
+    def part(self) -> None:
+        """Sum up the own part of the gradients apart: whole they live for one pass at most."""
+        self.summed = torch.zeros_like(self.gradients[self.own])
+        self.free()
+
+    def allocate(self) -> None:
+        """Allocate the buffer of gradients, empty, unless it is there."""
+        if not self.allocated:
+            self.gradients.untyped_storage().resize_(self.size * self.gradients.element_size())
+            self.gradients.zero_()
+
+    def free(self) -> None:
+        """Free the buffer of gradients."""
+        self.gradients.untyped_storage().resize_(0)
+
+    @property
+    def allocated(self) -> bool:
+        return bool(self.gradients.untyped_storage().size())
 
 
 def initial(op: Operation, name: str, shape: tuple[int, ...], seed: int) -> Tensor:

@@ -79,13 +79,16 @@ class Wire:
 
         return wait
 
-    def allgather(self, part: Tensor, axes: Sequence[str], what: str) -> Tensor:
-        """Equal parts of all, stacked along a new first axis."""
+    def allgather(
+        self, part: Tensor, axes: Sequence[str], what: str, into: Tensor | None = None
+    ) -> Tensor:
+        """Equal parts of all, stacked along a new first axis; in a flat buffer if one is given."""
         group = self.mesh.group(axes)
         if group.size == 1:
             return part[None]
         began = self._begin(what)
-        whole = part.new_empty((group.size * part.shape[0], *part.shape[1:]))
+        shape = (group.size * part.shape[0], *part.shape[1:])
+        whole = part.new_empty(shape) if into is None else into.view(shape)
         gather(whole, part.contiguous(), group.handle)
         self._count(what, "allgather", group.size, size_of(whole), began)
         return whole.view(group.size, *part.shape)

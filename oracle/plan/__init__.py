@@ -6,6 +6,7 @@ grammar       the text of a plan
 curvature     factors of K-FAC, and what is said of them
 mesh          the devices of a plan, and the group of a message among them
 schedule      the order of a pipeline: what each stage does, pass by pass
+in_flight     micro-batches that a stage keeps when each of its turns begins
 player        when each pass of a schedule starts and ends
 launchable    which plans a software can be told
 stages        which part of the model each stage of a pipeline holds

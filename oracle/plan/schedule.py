@@ -35,7 +35,7 @@ class Turn(NamedTuple):
 
 
 Order = Callable[[int, int, int, int], list[Turn]]  # (stage, stages, micro-batches, chunks)
-Kept = Callable[[int, int, int, int], int]  # of the same
+Ahead = Callable[[int, int, int, int], int]  # of the same
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,8 +50,9 @@ class Schedule:
     placement: str = "round"  # or "V"
     chunks: int | None = None  # that a stage must hold; None: any number
     rounds: int = 0  # at least so many micro-batches a stage
-    # chunks that a stage keeps at most, where a formula has it and backward passes are whole
-    kept: Kept | None = None
+    # passes forward before the one that the first pass back follows, where all turns are these
+    # passes ahead, then one forward and one back in turn, then the rest of those back
+    ahead: Ahead | None = None
 
     def fits(self, stages: int, micro_batches: int, chunks: int) -> bool:
         """Whether it can order them: rounds of several chunks are of a micro-batch a stage."""
@@ -74,12 +75,12 @@ def schedule(
     placement: str = "round",
     chunks: int | None = None,
     rounds: int = 0,
-    kept: Kept | None = None,
+    ahead: Ahead | None = None,
 ) -> Callable[[Order], Order]:
     """Enter a function under the name that plans call it by, with what it needs."""
 
     def enter(order: Order) -> Order:
-        SCHEDULES[name] = Schedule(name, order, placement, chunks, rounds, kept)
+        SCHEDULES[name] = Schedule(name, order, placement, chunks, rounds, ahead)
         if name not in NAMES:
             NAMES.append(name)
         return order
@@ -87,7 +88,7 @@ def schedule(
     return enter
 
 
-@schedule("gpipe", kept=lambda stage, stages, micro_batches, chunks: micro_batches * chunks)
+@schedule("gpipe", ahead=lambda stage, stages, micro_batches, chunks: micro_batches * chunks - 1)
 def gpipe(stage: int, stages: int, micro_batches: int, chunks: int) -> list[Turn]:
     """All passes forward, then all back [huang2019, §2.3]."""
     total = micro_batches * chunks
@@ -101,7 +102,7 @@ def _ahead(stage: int, stages: int, micro_batches: int, chunks: int) -> int:
     return min(micro_batches * chunks, ahead)
 
 
-@schedule("1f1b", kept=lambda *given: min(given[2] * given[3], _ahead(*given) + 1))
+@schedule("1f1b", ahead=_ahead)
 def one_forward_one_backward(
     stage: int, stages: int, micro_batches: int, chunks: int
 ) -> list[Turn]:
@@ -264,8 +265,9 @@ def most_in_flight(name: str, stage: int, stages: int, micro_batches: int, chunk
     >>> [most_in_flight("1f1b", stage, 4, 8, 1) for stage in range(4)]
     [4.0, 3.0, 2.0, 1.0]
     """
-    if kept := SCHEDULES[name].kept:
-        return kept(stage, stages, micro_batches, chunks) / chunks
+    if ahead := SCHEDULES[name].ahead:
+        total = micro_batches * chunks
+        return min(total, ahead(stage, stages, micro_batches, chunks) + 1) / chunks
     return _most(0, name, stage, stages, micro_batches, chunks)
 
 
@@ -275,7 +277,7 @@ def most_unfinished(name: str, stage: int, stages: int, micro_batches: int, chun
     >>> [most_unfinished("zb-h1", stage, 4, 8, 1) for stage in range(4)]
     [1.0, 2.0, 3.0, 4.0]
     """
-    if SCHEDULES[name].kept:
+    if SCHEDULES[name].ahead:
         return 0.0
     return _most(1, name, stage, stages, micro_batches, chunks)
 

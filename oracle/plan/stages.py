@@ -149,15 +149,6 @@ class Stages:
             return np.asarray(units.max(axis=-1, keepdims=True))
         return self.fold(self.chunk(units, np.maximum), np.maximum)
 
-    def most_behind(self, units: Array, until: Array) -> Array:
-        """(plans, units) → (plans, p): as `most`, less `until` at the end of the unit's chunk."""
-        if self.chunks <= 1:
-            return np.asarray(units.max(axis=-1, keepdims=True) - until[:, -1:])
-        ends, at = _aligned(until, self.cuts[:, 1:] - 1)
-        chunks = self.chunk(units, np.maximum)
-        chunks, ends = _aligned(chunks, np.take_along_axis(ends, at, axis=-1))
-        return self.fold(chunks - ends, np.maximum)
-
     def largest(self, values: Array, columns: Array) -> Array:
         """(plans, rows) → (plans, p): the largest value among the rows of each device."""
         if self.chunks <= 1:

@@ -13,6 +13,7 @@ played        when the stages of a pipeline are done, as its schedule is played
 reading       ways to read beside a step, and the chosen one
 read_figures  what is said of one plan's reading
 memory        bytes of a device at the worst moment
+alive         activations that a stage holds at the worst moment of its turns
 limits        what a plan may not exceed
 named         whether an algorithm that was named sends anything
 remarks       what was done otherwise than asked, and values that look wrong

@@ -67,6 +67,7 @@ class Estimate(Tabular):
     broken: tuple[tuple[str, ...], ...]  # of each plan, every limit it breaks, in words
     origin: tuple[dict[str, dict[str, Any]], ...]  # where parts come from; exchanges say it too
     work: tuple[Work, ...]  # what each was priced from
+    placed: tuple[Any, ...] = ()  # where the ranks of each sit, where that was asked
 
     def __len__(self) -> int:
         return len(self.plans)
@@ -172,7 +173,7 @@ class Estimate(Tabular):
             self.memory_deviation[at], self.cached[at],
             self.stage[at], self.pace[at],
             tuple(self.broken[i] for i in at), tuple(self.origin[i] for i in at),
-            tuple(self.work[i] for i in at),
+            tuple(self.work[i] for i in at), tuple(self.placed[i] for i in at if self.placed),
         )  # fmt: skip
 
     def table(self) -> Any:
@@ -284,6 +285,7 @@ class Estimate(Tabular):
             "batch": int(self.batch[row]),
             "samples_per_second": float(self.batch[row] / self.seconds[row]),
             "rates": self.rates(row),
+            **({"placement": self.placed[row].to_dict()} if self.placed else {}),
         }
 
     def to_dict(self, ranks: Sequence[int | None] | None = None) -> dict[str, Any]:

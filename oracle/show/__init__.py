@@ -2,6 +2,7 @@
 
 text            a ranking and an estimate
 explanation comparison sweep checks roofline   the other answers, as text
+placing         where ranks sit, what a placement saves, what scattered nodes cost
 reading         how a plan gets its samples
 run_fit         what logs of runs told
 manual          a strategy's equations, what an error code means

@@ -19,6 +19,7 @@ from oracle.predict.estimate import PARTS, Estimate
 from oracle.predict.limits import FULL
 from oracle.predict.memory import ASSUMED
 from oracle.run.target import Training
+from oracle.show.placing import otherwise, placed
 from oracle.show.rates import epoch, rate
 from oracle.show.reading import reads
 from oracle.show.terminal import width
@@ -43,14 +44,14 @@ def ranking_text(
     shown = ranking.estimate
     head = _head(shown if len(shown) else ranking.misses, ranking)
     if not len(shown):
-        said = said_otherwise(ranking.misses)
+        said = [*map(_fit, otherwise(ranking.misses))]
         return "\n".join([head, *said, "", *_nothing_fits(ranking, asked)])
     likely = ranking.likely_best()
     answer = _fit(f"{shown.plans[0]} is\u00a0{_superlative(ranking, whole)}: "
                   f"{_interval(shown, 0)} an iteration{epoch(shown, 0)}")  # fmt: skip
     lines = [
         head,
-        *said_otherwise(shown),
+        *map(_fit, otherwise(shown)),
         "",
         answer,
         f"  memory    {_memory(shown, 0)}",
@@ -59,6 +60,7 @@ def ranking_text(
         _fit(f"  rate      {rate(shown, 0)}"),
         *_training(whole, brief=True),
         *([_fit(f"  batches   {tried(batches)}")] if batches else []),
+        *map(_fit, placed(shown)),
         *map(_fit, also),
         _fit(f"  sure?     {_sure(ranking, likely)}"),
         *_faster(ranking),
@@ -125,12 +127,6 @@ def _faster(ranking: Ranking) -> list[str]:
     if len(line + risky.plans[0]) <= width():
         return [line + risky.plans[0]]
     return [_fit(f"{line}--risk {min(1 - fits + 0.005, 0.99):.2f} puts it first")]
-
-
-def said_otherwise(shown: Estimate) -> list[str]:
-    """What was not done as it was asked: a precision, an algorithm, a profile of this device."""
-    return [_fit(f"  {one['field']}: {one['what']}") for one in shown.warnings
-            if one["field"] in ("precision", "algorithm", "profile")]  # fmt: skip
 
 
 def _superlative(ranking: Ranking, whole: Training | None = None) -> str:
@@ -373,7 +369,8 @@ def estimate_text(shown: Estimate, row: int = 0, whole: Training | None = None) 
              f"{origins(shown)}"),
         _fit(f"  {rate(shown, row)}"),
     ]  # fmt: skip
-    lines += [*_reads(shown, row), *_training(whole), *said_otherwise(shown)]
+    lines += [*_reads(shown, row), *_training(whole), *map(_fit, otherwise(shown)),
+              *map(_fit, placed(shown, row))]  # fmt: skip
     if shown.broken[row]:
         lines += ["  this plan cannot run:", *(f"    {words}" for words in shown.broken[row])]
     lines += ["", "  compute"]

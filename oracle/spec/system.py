@@ -12,10 +12,12 @@ from itertools import pairwise
 from math import prod
 from typing import Annotated
 
+from oracle.spec import hostlist
 from oracle.spec.device import Device
 from oracle.spec.document import refusal, suggest
 from oracle.spec.running import Checkpoint, Reliability
 from oracle.spec.schema import Between, Clash, Count, Ratio
+from oracle.spec.seats import Seats
 from oracle.spec.storage import Host, Storage
 from oracle.spec.units import Bytes, BytesPerSecond, Emission, Price, Seconds, Watt
 
@@ -217,6 +219,10 @@ class System:
     dispatch: Seconds | None = None
     # the levels that `collectives` were fitted on: those of the file, also of a machine supposed
     calibrated_on: tuple[Level, ...] = field(default=(), repr=False, metadata={"hidden": True})
+    nodes: str = ""  # names of its nodes in the order of their numbers: `rack[1-8]-[1-16]`
+    # where a job's ranks sit, and the system without them; else rank r is device r
+    seats: Seats | None = field(default=None, repr=False, metadata={"hidden": True})
+    whole: System | None = field(default=None, repr=False, metadata={"hidden": True})
 
     def __post_init__(self) -> None:
         levels = tuple(linked(self.levels))
@@ -231,7 +237,35 @@ class System:
 
     @property
     def devices(self) -> int:
+        """Devices that a job may have: all, or those of the nodes that it was given."""
+        if self.seats is not None and self.seats.slots:
+            return len(self.seats.slots)
         return self.levels[-1].devices if self.levels else 1
+
+    @property
+    def bare(self) -> System:
+        """The system with rank r on device r."""
+        return self if self.seats is None else self._bare
+
+    @cached_property
+    def _bare(self) -> System:
+        there, told = self.whole, ("collectives", "library", "device")
+        if (
+            there is not None
+            and there.levels == self.levels
+            and all(getattr(self, name) is getattr(there, name) for name in told)
+        ):
+            return there
+        return replace(self, seats=None, whole=None)
+
+    def seated(self, seats: Seats | None) -> System:
+        """The system for a job whose ranks sit so."""
+        return self.bare if seats is None else replace(self.bare, seats=seats, whole=self.bare)
+
+    @cached_property
+    def node_names(self) -> tuple[str, ...]:
+        """Names of its nodes in the order of their numbers; nothing where nobody says them."""
+        return hostlist.names(self.nodes) if self.nodes else ()
 
     def of_size(self, devices: int, grow: bool = False) -> System:
         """The system, if it has so many devices; to `grow`, its outermost level joins more units.
@@ -241,6 +275,9 @@ class System:
         if devices <= self.devices:
             return self
         what = f"{devices} devices, but {self.name} has {self.devices}"
+        if self.seats is not None and self.seats.slots:
+            what = f"{devices} devices, but the nodes that were given have {self.devices}"
+            raise refusal("options", what, "more --nodes, or fewer devices")
         if not grow:
             raise refusal("options", what, "fewer, a larger system, or --grow (`grow=True`)")
         if devices > LARGEST:
@@ -256,6 +293,8 @@ class System:
     @cached_property
     def as_calibrated(self) -> System:
         """The machine that `collectives` were fitted on: itself, unless levels were replaced."""
+        if self.seats is not None:
+            return self.bare.as_calibrated
         if self.calibrated_on == self.levels:
             return self
         return replace(self, levels=self.calibrated_on)
@@ -290,6 +329,8 @@ class System:
             if level.link != "network":
                 what = f"`{level.name}` lies above a network, so it is one"
                 yield Clash(f"levels.{i}.link", what, "network, or nothing")
+        if self.nodes and (clash := self._misnamed()):
+            yield clash
         for key in self.sources:
             if key not in RUNNING:
                 yield Clash(f"sources.{key}", f"`{key}` has no source of its own",
@@ -312,6 +353,17 @@ class System:
                     if word not in FACTORS:
                         yield Clash(f"library.{i}.{key}", f"no protocol is called `{word}`",
                                     suggest(word, FACTORS, "known"))  # fmt: skip
+
+    def _misnamed(self) -> Clash | None:
+        """What is wrong with the names of its nodes."""
+        try:
+            known = len(hostlist.names(self.nodes))
+        except ValueError as error:
+            what, _, hint = str(error).partition("; ")
+            return Clash("nodes", what, hint)
+        if known != (count := -(-self.devices // self.node)):
+            return Clash("nodes", f"{known} names for {count} nodes", "one for each, in order")
+        return None
 
 
 def linked(levels: tuple[Level, ...]) -> Iterator[Level]:

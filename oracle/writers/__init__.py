@@ -5,5 +5,6 @@ exported      the plan that is exported, as every format asks for it
 job           all that a person starts, with the files of the software's own writer
 templates     programs that jobs bring along; megatron_flags.json: options of pinned versions
 rows          rows as CSV and Markdown
+rankfile      where each rank is started, for Open MPI, Slurm, MPICH and torchrun
 torchrun slurm deepspeed megatron nemo torchtitan trace     one format each
 """

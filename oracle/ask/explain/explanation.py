@@ -7,6 +7,7 @@ from typing import Any
 
 from oracle.ask.explain.factors import Anatomy, anatomy
 from oracle.ask.explain.flips import Contest, contest
+from oracle.ask.placing import Placing, placed
 from oracle.ask.ties import doubts, settling
 from oracle.models.model import Model
 from oracle.predict.estimate import estimate as predict
@@ -22,6 +23,7 @@ class Explanation(Tabular):
     own: Anatomy
     against: Contest | None
     measure: tuple[str, float] | None
+    placing: Placing | None = None  # where its ranks had best sit
 
     @property
     def bottleneck(self) -> str:
@@ -53,6 +55,7 @@ class Explanation(Tabular):
                 {"cause": f.cause, "factor": f.factor, "winner": f.winner, "loser": f.loser}
                 for f in against.flips
             ],
+            "placement": None if self.placing is None else self.placing.to_dict(),
             "measure": None if self.measure is None else {
                 "what": self.measure[0], "share": self.measure[1]},
         }  # fmt: skip
@@ -67,12 +70,20 @@ class Explanation(Tabular):
         ]  # fmt: skip
 
 
-def explain(model: Model, system: System, text: str, batch: int, options: Options) -> Explanation:
-    """Explain one plan."""
-    own = anatomy(model, system, text, batch, options)
+def explain(
+    model: Model, system: System, text: str, batch: int, options: Options, how: str = "block"
+) -> Explanation:
+    """Explain one plan, its ranks placed as asked; and where they had best sit."""
+    best = None
+    if not options.ideal:
+        best = placed(model, system, [text], batch, options, "best").placed[0]
+    where = system
+    if how != "block":
+        where = system.seated(placed(model, system, [text], batch, options, how).placed[0].seats)
+    own = anatomy(model, where, text, batch, options)
     against = contest(model, system, own, batch, options)
     measure = None
     if against and against.rivals and not options.ideal:
         rival = predict(model, system, [against.rivals[0]], batch, options)
         measure = settling(doubts(own.shown, 0), doubts(rival, 0))
-    return Explanation(own, against, measure)
+    return Explanation(own, against, measure, best)

@@ -32,7 +32,8 @@ def algorithm_costs(
 ) -> list[Cost]:  # fmt: skip
     """Cost of each algorithm; schedules that several operations share are counted once."""
     known = cache_of(system)
-    keys = [("cost", by.like[0] or by.op, by.name, groups.pattern, groups.devices, which)
+    keys = [("cost", by.like[0] or by.op, by.name, groups.pattern, groups.devices,
+             groups.seating, which)
             for by in offer]  # fmt: skip
     if new := [k for k, key in enumerate(keys) if key not in known]:
         bases = [ALGORITHMS[by.like[0]][by.name] if by.like[0] else by for by in offer]

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
+from hashlib import sha256
 from math import gcd, prod
 from typing import TypeAlias
 
 import numpy as np
 
+from oracle.network import nccl
 from oracle.network.arrays import Ints
 from oracle.spec.system import System
 
@@ -85,6 +87,16 @@ class RankGroups:
         """The devices of ranks."""
         return ranks if self.device is None else self.device[ranks]
 
+    @cached_property
+    def reach(self) -> int:
+        """Devices that the network below them must have."""
+        return self.devices if self.device is None else 1 + int(self.device.max())
+
+    @cached_property
+    def seating(self) -> bytes:
+        """What tells the places of these ranks from others."""
+        return b"" if self.device is None else sha256(self.device.tobytes()).digest()
+
     def members(self, numbers: Ints, bases: Ints) -> Ints:
         """The devices of members by their numbers, of the groups that begin at `bases`."""
         if self.pattern == ((self.devices, 1),):  # a group of all: number r is rank r
@@ -95,7 +107,42 @@ class RankGroups:
         """Consecutive members that share a node, in every group; 1 where none do evenly."""
         if self.device is None:
             return _inner(self.pattern, node)
-        return _even_runs(self.devices_of(self.offsets) // node)
+        homes = self.devices_of(self.bases()[:, None] + self.offsets) // node
+        return gcd(*(_even_runs(each) for each in np.unique(homes, axis=0)))
+
+
+# operations whose members have no order of their own: a library takes them as they lie
+UNORDERED = ("allreduce", "allgather", "reduce_scatter", "broadcast", "reduce", "alltoall")
+
+
+def seated(
+    system: System, pattern: Pattern, devices: int, op: str = ""
+) -> tuple[System, RankGroups]:
+    """The groups where the ranks of a job sit, and the network that they talk over.
+
+    Seats that ranks fill in some even order are groups of another pattern; only those of nodes
+    that a scheduler gave are looked up one by one. NCCL takes the members of a group node by
+    node, in whichever order they are numbered; MPI takes them as they are.
+    """
+    pattern = tuple(pair for pair in pattern if pair[0] > 1)
+    seats, bare = system.seats, system.bare
+    if seats is None:
+        return bare, RankGroups(pattern, devices)
+    by_node = nccl.serves(system) and op in UNORDERED
+    if not seats.slots and (moved := seats.moved(pattern, devices)) is not None:
+        if by_node:
+            moved = tuple(sorted(moved, key=lambda pair: -pair[1]))
+        return bare, RankGroups(moved, devices)
+    ranks = np.arange(devices)
+    groups = RankGroups(pattern, devices, seats.devices_of(ranks, devices))
+    if by_node:
+        members = groups.bases()[:, None] + groups.offsets
+        place = groups.devices_of(members)
+        lying = np.take_along_axis(place, np.argsort(place // system.node, 1, "stable"), 1)
+        device = ranks.copy()
+        device[members] = lying
+        groups = RankGroups(pattern, devices, device)
+    return bare, groups
 
 
 def _offsets(pattern: Pattern) -> Ints:
@@ -119,7 +166,14 @@ def _even_runs(homes: Ints) -> int:
 
 def spanning_level(system: System, groups: RankGroups) -> int:
     """The lowest level that holds every group whole."""
-    reach, last = int(groups.offsets[-1]), len(system.levels) - 1
+    last = len(system.levels) - 1
+    if groups.device is not None:
+        for depth, level in enumerate(system.levels):
+            home = groups.device // level.devices
+            if (home == home[groups.first]).all():
+                return depth
+        return last
+    reach = int(groups.offsets[-1])
     for depth, level in enumerate(system.levels):
         even = level.devices % groups.block == 0 or groups.devices <= level.devices
         if reach < level.devices and even:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from oracle.network.contention.groups import Pattern, RankGroups
+from oracle.network.contention.groups import Pattern, seated
 from oracle.network.contention.line import CostLine
 from oracle.network.topology import network_of
 from oracle.spec.system import System
@@ -19,14 +19,16 @@ def sentence(system: System, what: str, pattern: Pattern, devices: int, line: Co
         return f"{what}: nothing is sent"
     if line.phi < 1.005:
         return f"{what}: no flow slows another; the {line.full[0]} set the pace (φ = 1)"
-    topology = network_of(system, devices)
-    groups = RankGroups.of(pattern, devices)
+    system, groups = seated(system, pattern, devices)
+    topology = network_of(system, groups.reach)
+    places = groups.devices_of(np.arange(devices))
     unit_name, _, way = line.full[0].rpartition(" ")
     for fabric in topology.fabrics:
         inside = min(fabric.unit, devices)
         if fabric.unit_name == unit_name and fabric.port_links and inside > 1:
             ports = f"{fabric.ports:.3g} port" + ("s" if fabric.ports > 1 else "")
-            meeting = len(np.unique(groups.first[:inside]))
+            together = places // fabric.unit == places[0] // fabric.unit
+            inside, meeting = int(together.sum()), len(np.unique(groups.first[together]))
             who = f"{meeting} groups" if meeting > 1 else f"{inside} members of one group"
             verb = "enter" if way == "downlinks" else "leave"
             return f"{what}: {who} {verb} each {unit_name} over {ports}: φ = {line.phi:.3g}"

@@ -10,7 +10,7 @@ from oracle.network.arrays import Floats
 from oracle.network.collectives import menu, named
 from oracle.network.contention.counting import PART
 from oracle.network.contention.flows import flows_of
-from oracle.network.contention.groups import Pattern, RankGroups, closest_devices
+from oracle.network.contention.groups import Pattern, closest_devices, seated
 from oracle.network.contention.line import CostLine
 from oracle.network.contention.price import lines
 from oracle.network.contention.ring_sets import laid_out
@@ -54,8 +54,8 @@ def loads(
     """Bytes on every link when all groups run an operation: the named algorithm or the best."""
     offer = lines(system, op, pattern, devices, algorithm)
     line = min(offer, key=lambda each: each.start + each.per_byte * nbytes)
-    groups = RankGroups.of(pattern, devices)
-    topology = network_of(system, devices, circuits="circuits" in line.algorithm)
+    system, groups = seated(system, pattern, devices, op)
+    topology = network_of(system, groups.reach, circuits="circuits" in line.algorithm)
     total = np.zeros(topology.links + 1)
     if groups.p > 1:
         inner = groups.inner(closest_devices(system))

@@ -83,7 +83,7 @@ def _placed(system: System, name: str, p: int, apart: int) -> RankGroups:
 
 def _bare_cost(system: System, op: str, by: Algorithm, groups: RankGroups, inner: int) -> Cost:
     """What an algorithm costs on the bare network, remembered."""
-    return algorithm_costs(system, network_of(system, groups.devices), groups, inner, [by], ())[0]
+    return algorithm_costs(system, network_of(system, groups.reach), groups, inner, [by], ())[0]
 
 
 def _as_run(system: System, op: str, name: str, p: int, inner: int) -> Algorithm:

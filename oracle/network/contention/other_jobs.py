@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import replace
 
-from oracle.network.contention.groups import Pattern, RankGroups, spanning_level
+from oracle.network.contention.groups import Pattern, seated, spanning_level
 from oracle.network.contention.line import Offer
 from oracle.spec.system import System
 
@@ -16,7 +16,7 @@ def interference(system: System, pattern: Pattern, devices: int) -> tuple[float,
     Those of the outermost level that the groups cross, (1, 1) where the system gives none
     [chunduri2019].
     """
-    groups = RankGroups.of(pattern, devices)
+    system, groups = seated(system, pattern, devices)
     factors: tuple[float, ...] = (1.0, 1.0)
     if groups.p > 1:
         for level in system.levels[: spanning_level(system, groups) + 1]:

@@ -15,7 +15,13 @@ from oracle.network import nccl
 from oracle.network.collectives import ALGORITHMS, Algorithm, menu, named, plain
 from oracle.network.contention.cached import Key, algorithm_costs, cache_of
 from oracle.network.contention.cost import Cost
-from oracle.network.contention.groups import Pattern, RankGroups, closest_devices, spanning_level
+from oracle.network.contention.groups import (
+    Pattern,
+    RankGroups,
+    closest_devices,
+    seated,
+    spanning_level,
+)
 from oracle.network.contention.library import as_tuned, factors, library_lines, terms
 from oracle.network.contention.line import CostLine, Offer
 from oracle.network.contention.measured import fitted, holds
@@ -38,9 +44,13 @@ def lines(
     known = cache_of(system)
     key: Key = ("lines", op, pattern, devices, algorithm)
     if key not in known:
-        groups, room = RankGroups.of(pattern, devices), with_room(system, devices)
-        known[key] = NO_MESSAGE if groups.p == 1 else Offer(
-            _lines(room, op, groups, algorithm) if room else ())  # fmt: skip
+        room = with_room(system, devices)
+        where, groups = seated(room or system.bare, pattern, devices, op)
+        if where is not room and groups.device is None:  # as others of the bare system are
+            known[key] = lines(where, op, groups.pattern, devices, algorithm) if room else Offer()
+        else:
+            known[key] = NO_MESSAGE if groups.p == 1 else Offer(
+                _lines(where, op, groups, algorithm) if room else ())  # fmt: skip
     found: Offer = known[key]
     return found
 
@@ -55,10 +65,10 @@ def alone(
     known = cache_of(system)
     key: Key = ("alone", op, pattern, devices, algorithm)
     if key not in known:
-        groups = RankGroups.of(pattern, devices)
         room = with_room(system, devices)
+        where, groups = seated(room or system.bare, pattern, devices, op)
         known[key] = NO_MESSAGE if groups.p == 1 else Offer(
-            [_ideal(room, op, groups, algorithm)] if room else ())  # fmt: skip
+            [_ideal(where, op, groups, algorithm)] if room else ())  # fmt: skip
     found: Offer = known[key]
     return found
 
@@ -102,7 +112,7 @@ def _lines(
     served = nccl.serves(system) or algorithm == "nccl"
     measured = tuple(level.share or 1.0 for level in system.levels)
     reach = nccl.bandwidth_shares(system) if served else measured
-    bare = network_of(system, groups.devices, reach)
+    bare = network_of(system, groups.reach, reach)
     offer = _offer(op, groups.p, inner, asked, served, outside)
     two_way = ALGORITHMS[op].get("bidirectional_ring")
     if two_way and not asked and not bare.tree and two_way.fits(groups.p):
@@ -120,7 +130,7 @@ def _lines(
                     for by, cost in zip(offer, found, strict=True))  # fmt: skip
     optical = [f for f in bare.fabrics if f.kind == "optical"]
     if optical:  # and once more with circuits set, for what is worth the wait
-        lit = network_of(system, groups.devices, reach, circuits=True)
+        lit = network_of(system, groups.reach, reach, circuits=True)
         wait = sum(getattr(f, "setting", 0.0) for f in optical)
         found = algorithm_costs(system, lit, groups, inner, offer, (*reach, True))
         for by, cost in zip(offer, found, strict=True):

@@ -1,12 +1,24 @@
-"""Where the ranks of a job sit: device numbers by rank, for `RankGroups`."""
+"""Where the ranks of a job sit: ways to deal the axes of a mesh to the levels of a network.
+
+A way is a list of parts, (axis, size), the closest first: the devices of a node are dealt to the
+first of them, those of a rack to the next. An axis may be cut, its inner part kept close and the
+rest spread: a matrix of degrees by axis and level, all of which are looked at [xie2022].
+"""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from itertools import permutations
+from math import prod
+from typing import TypeAlias
 
 import numpy as np
 
 from oracle.network.arrays import Ints
+from oracle.spec.seats import Digit
+from oracle.spec.system import System
+
+Parts: TypeAlias = tuple[tuple[int, int], ...]  # (axis, size), the closest first
 
 
 def block(devices: int) -> Ints:
@@ -27,3 +39,75 @@ def by_axis(sizes: Sequence[int], order: Sequence[int]) -> Ints:
     shape = tuple(sizes[axis] for axis in order)
     places = np.arange(int(np.prod(shape))).reshape(shape)
     return np.transpose(places, np.argsort(np.asarray(order))).ravel()
+
+
+def cyclic(devices: int, unit: int) -> tuple[Digit, ...]:
+    """Rank r on node r mod nodes: Slurm's `--distribution=cyclic`; nothing of part of a node."""
+    count = devices // unit
+    if unit < 2 or count < 2 or devices % unit:
+        return ()
+    return Digit(unit, count, 1), Digit(count, 1, unit)
+
+
+def dealt(sizes: Sequence[int], parts: Parts) -> tuple[Digit, ...]:
+    """The ranks of a mesh (sizes outermost first) by parts of its axes, outermost ranks first."""
+    rank = [prod(sizes[axis + 1 :]) for axis in range(len(sizes))]
+    slot, found = 1, []
+    for axis, size in parts:
+        if size > 1:
+            found.append(Digit(size, rank[axis], slot))
+        rank[axis] *= size
+        slot *= size
+    return tuple(sorted(found, key=lambda digit: -digit.rank))
+
+
+def widths(system: System, devices: int) -> list[tuple[str, int]]:
+    """(name, units of the level below) of each level that the devices fill evenly, inside out."""
+    found, unit = [], 1
+    for level in system.levels:
+        if level.devices >= devices:
+            break
+        if devices % level.devices == 0 and level.devices % unit == 0 and level.devices > unit:
+            found.append((level.name, level.devices // unit))
+            unit = level.devices
+    last = next((level.name for level in system.levels if level.devices >= devices), "")
+    return [*found, (last, devices // unit)] if unit < devices else found
+
+
+def orders(sizes: Sequence[int]) -> Iterator[Parts]:
+    """Whole axes one inside the other, in every order; that of the ranks first."""
+    axes = range(len(sizes) - 1, -1, -1)
+    for order in permutations(axes):
+        yield tuple((axis, sizes[axis]) for axis in order)
+
+
+def matrices(sizes: Sequence[int], level_widths: Sequence[int]) -> Iterator[Parts]:
+    """Every way to cut the axes by levels, each level's devices shared among the axes.
+
+    Π over axes of part(level, axis) = width(level),  Π over levels = degree(axis)
+    """
+    axes = range(len(sizes) - 1, -1, -1)  # the axis whose ranks are closest lies closest
+
+    def cut(left: Sequence[int], rest: Sequence[int]) -> Iterator[Parts]:
+        if not rest:
+            yield ()
+            return
+        for shares in _shares(left, rest[0]):
+            near = tuple((axis, shares[axis]) for axis in axes if shares[axis] > 1)
+            after = [whole // share for whole, share in zip(left, shares, strict=True)]
+            for far in cut(after, rest[1:]):
+                yield near + far
+
+    yield from cut(sizes, level_widths)
+
+
+def _shares(left: Sequence[int], width: int) -> Iterator[tuple[int, ...]]:
+    """What each axis may take of so many devices: divisors of what is left of it."""
+    if not left:
+        if width == 1:
+            yield ()
+        return
+    for share in range(1, min(left[0], width) + 1):
+        if left[0] % share == 0 and width % share == 0:
+            for rest in _shares(left[1:], width // share):
+                yield share, *rest

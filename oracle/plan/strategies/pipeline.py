@@ -85,7 +85,7 @@ class Pipeline(Strategy):
     @classmethod
     def dear(cls, model: Model) -> dict[str, tuple[float, ...]]:
         """Schedules that are played turn by turn; cuts by load where equal blocks need none."""
-        played = (i for i, name in enumerate(NAMES) if SCHEDULES[name].kept is None)
+        played = (i for i, name in enumerate(NAMES) if SCHEDULES[name].ahead is None)
         loaded = (cls.number("cuts", "balanced"),) if model.folded.any() else ()
         return {"schedule": tuple(map(float, played)), "cuts": tuple(map(float, loaded))}
 

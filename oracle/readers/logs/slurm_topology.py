@@ -11,18 +11,18 @@ import re
 from typing import Any
 
 from oracle.readers.logs import LONGEST_LINE, InputError, Reading
+from oracle.spec import hostlist
 from oracle.spec.document import Node, SpecError, load
 
 TITLE = "Slurm topology.conf or topology.yaml"
 PRECEDENCE = 3
-MOST_NAMES = 200_000
+MOST_NAMES = hostlist.MOST
 
 _KEY = re.compile(r"([A-Za-z]+)=(\S+)")
 _FIRST = re.compile(
     r"^[ \t]{0,99}(?:SwitchName|BlockName|BlockSizes)[ \t]{0,9}=", re.IGNORECASE | re.MULTILINE
 )
 _YAML = re.compile(r"^[ \t]{0,99}-?[ \t]{0,9}\"?topology\"?[ \t]{0,9}:", re.MULTILINE)
-_RANGE = re.compile(r"(\d{1,9})(?:-(\d{1,9}))?")
 
 
 def recognises(text: str) -> bool:
@@ -44,54 +44,18 @@ class Hosts:
     def expand(self, text: str, line: int) -> list[str]:
         """The names of `tux[0-3,12],login1`."""
         names: list[str] = []
-        for part in _commas(text):
-            names += self._one(part, line)
+        for part in filter(None, hostlist.commas(text)):
+            try:
+                found = hostlist.expand(part, self.left)
+            except ValueError as error:
+                what, _, hint = str(error).partition("; ")
+                raise InputError(self.path, line, what, hint) from None
+            self.left -= len(found)
+            if self.left < 0:
+                what = f"more than {MOST_NAMES:,} nodes"
+                raise InputError(self.path, line, what, "is a range mistyped?")
+            names += found
         return names
-
-    def _one(self, part: str, line: int) -> list[str]:
-        head, bracket, rest = part.partition("[")
-        inner, closing, tail = rest.partition("]")
-        if not bracket:
-            self._spend(1, line)
-            return [part] if part else []
-        if not closing:
-            raise InputError(self.path, line, f"a bracket of `{part[:40]}` is never closed")
-        tails = self._one(tail, line) if "[" in tail else [tail]
-        names: list[str] = []
-        for piece in inner.split(","):
-            match = _RANGE.fullmatch(piece)
-            if match is None:
-                raise InputError(self.path, line, f"`{piece[:40]}` is not a range of nodes", "0-3")
-            first, last = int(match[1]), int(match[2] or match[1])
-            if last < first:
-                raise InputError(self.path, line, f"the range {piece} runs backwards")
-            self._spend((last - first + 1) * len(tails), line)
-            width = len(match[1])
-            names += [f"{head}{i:0{width}d}{end}" for i in range(first, last + 1) for end in tails]
-        return names
-
-    def _spend(self, count: int, line: int) -> None:
-        self.left -= count
-        if self.left < 0:
-            raise InputError(
-                self.path, line, f"more than {MOST_NAMES} nodes", "is a range mistyped?"
-            )
-
-
-def _commas(text: str) -> list[str]:
-    """Split at commas outside brackets."""
-    if "[" not in text:
-        return text.split(",")
-    parts, depth, start = [], 0, 0
-    for i, c in enumerate(text):
-        if c == "[":
-            depth += 1
-        elif c == "]":
-            depth -= 1
-        elif c == "," and depth == 0:
-            parts.append(text[start:i])
-            start = i + 1
-    return [*parts, text[start:]]
 
 
 def parse(text: str, path: str) -> Reading:

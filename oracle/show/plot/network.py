@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from oracle.network.contention import RankGroups, loads, sentence
+from oracle.network.contention import loads, sentence
+from oracle.network.contention.groups import seated
 from oracle.network.topology import Topology
 from oracle.show.plot import style
 from oracle.spec.units import show
@@ -36,7 +37,7 @@ def contention(
     are red. Up to 72 devices are drawn one by one, more as cells of their node or rack.
     """
     found = loads(system, op, pattern, devices, algorithm, nbytes)
-    groups = RankGroups.of(pattern, devices)
+    _, groups = seated(system, pattern, devices)
     line, topology = found.line, found.topology
     by_label, use = found.by_label(), _marked(found.use)
     seconds = line.start + line.per_byte * nbytes

@@ -1,0 +1,78 @@
+"""Bytes of tensors alive on one rank while a step runs, counted to the last one.
+
+Every tensor that an operation makes is seen as it is made, and its storage until nothing holds
+it: what is counted is what lives, whatever an allocator keeps. What kernels take while they run
+and give back before they return is not seen; nor is what belongs to no tensor.
+"""
+
+from __future__ import annotations
+
+import weakref
+from collections.abc import Mapping, Sequence
+from functools import partial
+from typing import Any
+
+from torch import Tensor
+from torch.utils._python_dispatch import TorchDispatchMode
+from torch.utils._pytree import tree_leaves
+
+KINDS = ("weights", "gradients", "optimizer", "activations", "transient")
+MADE = {"forward": "activations"}  # by what runs while a tensor is made; else transient
+
+
+class MemoryCount(TorchDispatchMode):  # type: ignore[misc]  # torch is untyped here
+    """Counts storages alive, by kind, and remembers the moment when they were most.
+
+    `held` names what lives from step to step, whose size may change, and `beside` what is not on
+    the device; all else that is made while it watches is an activation if a forward pass made it,
+    in whatever pass that runs again.
+    """
+
+    def __init__(self, held: Mapping[str, Sequence[Tensor]], beside: Sequence[Tensor] = ()) -> None:
+        super().__init__()
+        self.phase = ""
+        self.held = [(kind, tensor.untyped_storage()) for kind, tensors in held.items()
+                     for tensor in tensors]  # fmt: skip
+        self.known = {storage._cdata for _, storage in self.held}
+        self.known |= {tensor.untyped_storage()._cdata for tensor in beside}
+        self.alive: dict[int, tuple[weakref.ref[Any], str, int]] = {}
+        self.now = dict.fromkeys(KINDS, 0)
+        self.peak = dict.fromkeys(KINDS, 0)
+        self.at = ""  # what ran at the peak
+        self.look()
+
+    @property
+    def total(self) -> int:
+        return sum(self.peak.values())
+
+    def __torch_dispatch__(
+        self, func: Any, types: Any, args: Any = (), kwargs: Mapping[str, Any] | None = None
+    ) -> Any:
+        made = func(*args, **(kwargs or {}))
+        for tensor in tree_leaves(made):
+            if isinstance(tensor, Tensor):
+                self.see(tensor)
+        self.look(str(func))
+        return made
+
+    def see(self, tensor: Tensor) -> None:
+        """Count a tensor's storage until nobody holds it."""
+        storage = tensor.untyped_storage()
+        key = storage._cdata
+        if key in self.known or key in self.alive:
+            return
+        kind, size = MADE.get(self.phase, "transient"), storage.nbytes()
+        self.now[kind] += size
+        self.alive[key] = weakref.ref(storage, partial(self._gone, key)), kind, size
+
+    def _gone(self, key: int, _: Any) -> None:
+        _, kind, size = self.alive.pop(key)
+        self.now[kind] -= size
+
+    def look(self, what: str = "") -> None:
+        """Is more alive now than ever before?"""
+        now = dict(self.now)
+        for kind, storage in self.held:
+            now[kind] = now.get(kind, 0) + storage.nbytes()
+        if sum(now.values()) > self.total:
+            self.peak, self.at = now, f"{self.phase} {what}"

@@ -1,0 +1,319 @@
+"""Bytes of activations that a stage holds at the worst moment of its turns.
+
+While a pass back runs through row r of unit u of a chunk there are
+
+    Σ others in flight + Σ units before u, at rest + what is kept up to r, made again or not
+                       + gradients of the two tensors of r, and of those that wait at a fork
+
+since a layer that runs back finds gone what those behind it kept (pytorch/pytorch,
+torch/csrc/autograd/engine.cpp: `release_variables` after each node), and a unit whose tensors are
+made again has them only while it runs back. A tensor that several rows read has a gradient from the
+last of them on, which waits for those of the others. Where the gradient of the weights comes later,
+all is kept until then. The last copy of a repeated row has least behind it.
+It names `recompute`, whose kinds choose what is kept.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+
+import numpy as np
+
+from oracle.models import masks
+from oracle.models.model import Model
+from oracle.models.shard import Array, Shard
+from oracle.plan.in_flight import Beside
+from oracle.plan.in_flight import beside as in_flight
+from oracle.plan.plan import Plan
+from oracle.plan.schedule import SCHEDULES
+from oracle.plan.stages import Stages
+from oracle.predict.played import orders
+
+NONE, SELECTIVE, FULL, OPERATORS = range(4)  # kinds of recomputation, as plans number them
+EARLY, LATE = ("forward", "loss", "input"), ("layers", "weight")  # before gradients, and with them
+BACK = {"loss": "backward", "layers": "backward"}  # the turns that these are parts of
+
+
+@dataclass(frozen=True, eq=False)
+class Piece:
+    """A kind of unit: a run of rows, and how often it has each."""
+
+    rows: slice
+    counts: Array
+    last: Array  # of each of its rows, where its run of copies ends
+    block: bool  # whether it is, or has, a block that can be made again
+
+
+@lru_cache(masks.MODELS)
+def pieces(model: Model) -> tuple[list[Piece], Array]:
+    """The kinds of units, and which of them each unit is."""
+    counts, _ = model.units
+    kinds, unit = np.unique(counts, axis=0, return_inverse=True)
+    segment = np.repeat(np.arange(len(model.segments)),
+                        [one.stop - one.start for one in model.segments])  # fmt: skip
+    found = []
+    for one in kinds:
+        rows = np.flatnonzero(one)
+        mine = slice(int(rows[0]), int(rows[-1]) + 1)
+        each, within = one[mine], segment[mine]
+        ends = np.append((within[1:] != within[:-1]) | (each[1:] != each[:-1]) | (each[1:] < 2),
+                         True)  # fmt: skip
+        stops = np.flatnonzero(ends)
+        last = stops[np.searchsorted(stops, np.arange(len(each)))]
+        found.append(Piece(mine, each, last, bool(model.blocks[rows].any())))
+    return found, unit.ravel()
+
+
+@dataclass(frozen=True, eq=False)
+class Rows:
+    """Bytes of a micro-batch by row under a kind of recomputation, (kinds, rows) each."""
+
+    kept: Array  # where nothing is made again
+    rest: Array  # between the passes, in units that are made again
+    own: Array  # more while the row itself runs back
+    moving: Array  # gradients of its two tensors, and those that wait for others
+    given: Array  # its input
+    again: bool  # units are made again, from their inputs
+
+    @classmethod
+    def of(cls, shard: Shard, mode: int) -> Rows:
+        model, micro = shard.model, shard.micro
+        kept, none = kept_rows(shard), np.zeros((1, len(model)))
+        core = masks.attention(model)
+        outputs = micro * shard.y * shard.delta  # q, k, v in and the result stay
+        given = micro * shard.x * shard.delta * np.ones(len(model))
+        rest, own = kept, none
+        if mode == SELECTIVE:
+            own = np.maximum(kept - outputs, 0) * core
+            rest = kept - own
+        elif mode == FULL:
+            rest = none
+        elif mode == OPERATORS:  # the core's tensors and every other matrix's output
+            remade = model.blocks & model.folded.any()
+            half = 0.5 * outputs * (model.weighted & remade)
+            rest = kept * np.where(remade, core, 1.0) + half
+        again = mode in (FULL, OPERATORS)
+        kept, rest, own, given = map(np.atleast_2d, (kept, rest, own, given))
+        return cls(kept, rest, own, moving_rows(shard), given, again)
+
+
+@dataclass(frozen=True, eq=False)
+class Units:
+    """The same by unit, (kinds, units) each.
+
+    What is there while a pass runs through a unit, in it alone: real numbers are bytes of all,
+    imaginary ones those of gradients among them, so that the larger is found with its parts.
+    """
+
+    rest: Array  # between the passes
+    made: Array  # between the gradient of the input and that of the weights
+    layers: Array  # a pass back, but for the loss
+    loss: Array
+    input: Array  # a pass back that gives nothing up
+
+    @classmethod
+    def of(cls, model: Model, rows: Rows) -> Units:
+        kinds, unit = pieces(model)
+        each = [_unit(model, rows, one) for one in kinds]
+        width = max(len(part) for parts in each for part in parts)
+        columns = [np.stack([np.broadcast_to(part, width) for part in parts], axis=-1)[:, unit]
+                   for parts in zip(*each, strict=True)]  # fmt: skip
+        return cls(*columns)
+
+
+def _unit(model: Model, rows: Rows, one: Piece) -> tuple[Array, ...]:
+    """Bytes of a kind of unit: at rest, made, and what layers, a loss and its input pass have."""
+    again = rows.again and one.block
+    kept, own, moving = (part[:, one.rows] for part in (rows.kept, rows.own, rows.moving))
+    rest = rows.rest[:, one.rows] if again or not rows.again else kept
+    given = rows.given[:, one.rows.start] if again else np.zeros(1)
+    there = np.maximum(kept, rest) if again else rest
+    made = (there * one.counts).sum(axis=-1)
+    alone = np.cumsum(there, axis=-1)
+    until = np.cumsum(there * one.counts, axis=-1)[:, one.last] - alone[:, one.last] + alone
+    back = given[:, None] + until + own + moving
+    whole = given[:, None] + made[:, None] + own + moving
+    loss, has = masks.losses(model)[one.rows], one.counts > 0
+    return (
+        given + (rest * one.counts).sum(axis=-1), made,
+        _most(back, moving, has & ~loss), _most(back, moving, has & loss),
+        _most(whole, moving, has),
+    )  # fmt: skip
+
+
+def _most(values: Array, moving: Array, some: Array) -> Array:
+    """The largest of some rows, with its gradients."""
+    if not some.any():
+        return np.full(1, -np.inf + 0j)
+    values, moving = np.broadcast_arrays(values[:, some], moving[:, some])
+    at = values.argmax(axis=-1)[:, None]
+    take = np.take_along_axis
+    return np.asarray(take(values, at, -1)[:, 0] + 1j * take(moving, at, -1)[:, 0])
+
+
+@dataclass(frozen=True, eq=False)
+class Chunks:
+    """What turns of a stage's chunks hold, (kinds, chunks of a stage, stages) each.
+
+    At rest and `made` bytes; during turns of a kind of their own micro-batch, as in `Units`.
+    """
+
+    rest: Array
+    made: Array
+    turns: dict[str, Array]
+
+    @classmethod
+    def of(cls, stages: Stages, units: Units) -> Chunks:
+        first, last = stages.cuts[:, :-1], stages.cuts[:, 1:] - 1
+        through = np.cumsum(units.rest, axis=-1)
+        before, behind = through - units.rest, np.cumsum(units.made, axis=-1)
+        begin, end = _at(before, first), _at(behind, last)
+
+        def most(values: Array) -> Array:
+            return stages.chunk(before + values, np.maximum) - begin
+
+        rest, made = (stages.chunk(part) for part in (units.rest, units.made))
+        turns = {"forward": rest, "loss": most(units.loss), "layers": most(units.layers),
+                 "input": most(units.input - behind) + end, "weight": made}  # fmt: skip
+        placed = {kind: _placed(stages, part) for kind, part in turns.items()}
+        return cls(_placed(stages, rest), _placed(stages, made), placed)
+
+
+def _at(values: Array, edges: Array) -> Array:
+    if len(edges) == 1:
+        return values[:, edges[0]]
+    return np.take_along_axis(np.broadcast_to(values, (len(edges), values.shape[1])), edges, -1)
+
+
+def _placed(stages: Stages, chunks: Array) -> Array:
+    """(kinds, chunks) → (kinds, chunks of a stage, stages)."""
+    padded = np.zeros((len(chunks), stages.v * stages.p), chunks.dtype)
+    padded[:, : chunks.shape[1]] = chunks
+    found = padded.reshape(len(chunks), stages.v, stages.p)
+    if stages.vee:
+        found[:, 1::2] = found[:, 1::2, ::-1]
+    return found
+
+
+def peaks(shard: Shard, plan: Plan, alike: Array, stages: Stages) -> tuple[Array, Array]:
+    """(plans, p) each: before gradients of weights are on their way, and while they are.
+
+    Real numbers are bytes of activations and of their gradients, imaginary ones of the latter.
+    """
+    trains = not shard.model.training.forward  # else nothing is kept, nor made again
+    mode = plan.axis("recompute").mode[:, 0].astype(int) * trains
+    present, mine = np.unique(mode, return_inverse=True)
+    parts = [Chunks.of(stages, Units.of(shard.model, Rows.of(shard, each)))
+             for each in present.tolist()]  # fmt: skip
+    width = max(len(one.rest) for one in parts)
+    where = mine.ravel() * width + (alike if width > 1 else 0)
+    names, kind = orders(plan, stages)
+    if stages.p == 1:  # a device alone: whatever its order is called
+        names = [("1f1b", S) for _, S in names]
+    beside = [_beside(one, stages) for one in names]
+    if all(beside):
+        return _in_turn(parts, where, width, beside, kind)
+    return _by_state(parts, where, width, names, kind, stages)
+
+
+def _by_state(
+    parts: Sequence[Chunks], where: Array, width: int, names: Sequence[tuple[str, int]],
+    kind: Array, stages: Stages,
+) -> tuple[Array, Array]:  # fmt: skip
+    """Of any stages: the most of all states that their turns begin in."""
+    found = np.full((2, len(where), stages.p), -np.inf + 0j)
+    held = {turn: _columns([one.turns[turn] for one in parts], width) for turn in (*EARLY, *LATE)}
+    rest, made = (_columns(each, width) for each in ([one.rest for one in parts],
+                                                     [one.made for one in parts]))  # fmt: skip
+    for number, (name, S) in enumerate(names):
+        rows = np.flatnonzero(kind == number)
+        few, back = np.unique(where[rows], return_inverse=True)
+        others, own = (rest[few], made[few]), {turn: each[few] for turn, each in held.items()}
+        for stage, states in enumerate(in_flight(name, stages.p, S, stages.v)):
+            for moment, turns in enumerate((EARLY, LATE)):
+                each = [_during(others, own[turn], stage, states[of])
+                        for turn in turns if (of := BACK.get(turn, turn)) in states]  # fmt: skip
+                if each:
+                    found[moment, rows, stage] = np.maximum.reduce(each)[back.ravel()]
+    return found[0], found[1]
+
+
+def _beside(name: tuple[str, int], stages: Stages) -> list[int]:
+    """Micro-batches in flight beside the one that runs back, at most, by stage.
+
+    Where each has a chunk, and passes forward and back in turn; none are said where it has not.
+    """
+    p, S, ahead = stages.p, name[1], SCHEDULES[name[0]].ahead
+    if stages.v > 1 or ahead is None:
+        return []
+    return [min(S - 1, ahead(stage, p, S, 1)) for stage in range(p)]
+
+
+def _in_turn(
+    parts: Sequence[Chunks], where: Array, width: int, beside: Sequence[Sequence[int]],
+    kind: Array,
+) -> tuple[Array, Array]:  # fmt: skip
+    """Of stages with a chunk each that run forward and back in turn."""
+    n = np.array(beside)[kind]
+    rest = _columns([one.rest for one in parts], width)[where, 0]
+    loss, layers = (_columns([one.turns[turn] for one in parts], width)[where, 0]
+                    for turn in ("loss", "layers"))  # fmt: skip
+    return n * rest + loss, n * rest + layers
+
+
+def _columns(parts: Sequence[Array], width: int) -> Array:
+    """Arrays of several kinds of recomputation, one below the other."""
+    return np.concatenate([np.broadcast_to(one, (width, *one.shape[1:])) for one in parts])
+
+
+def _during(others: tuple[Array, Array], own: Array, stage: int, states: Beside) -> Array:
+    """The most that is there on a stage during turns of a kind."""
+    rest, made = (each[..., stage] for each in others)
+    held = rest @ states.kept.T + own[:, states.chunk, stage]
+    if states.made.any():
+        held = held + made @ states.made.T
+    return np.asarray(held.max(axis=-1))
+
+
+def kept_rows(shard: Shard) -> Array:
+    """Bytes of a micro-batch that each row keeps."""
+    width = np.where(shard.model.fed, shard.fed, shard.delta)
+    if shard.model.training.forward:
+        return np.zeros((*np.shape(shard.micro)[:-1], len(shard.model)))
+    return shard.micro * (shard.kept * width + shard.kept_bytes) * np.ones_like(shard.batch)
+
+
+def moving_rows(shard: Shard) -> Array:
+    """Bytes that live only while a row runs back: gradients of its two tensors, and at forks."""
+    waits = shard.y * masks.moved(shard.model) @ forks(shard.model).T
+    own = shard.micro * shard.delta * ((shard.x + shard.y) * masks.moved(shard.model) + waits)
+    return np.atleast_2d(
+        np.broadcast_to(own, np.broadcast_shapes(own.shape, (1, len(shard.model))))
+    )
+
+
+@lru_cache(masks.MODELS)
+def forks(model: Model) -> Array:
+    """(rows, rows) of whose output the gradient is there, in part, while each row runs back.
+
+    Those of earlier rows that later ones read too. A sum hands one gradient to all its terms
+    (pytorch/pytorch, tools/autograd/derivatives.yaml: `add.Tensor`), so a row whose output it takes
+    has that gradient already; where the sum drops elements out, it makes another.
+    """
+    found = np.zeros((len(model), len(model)))
+    read: dict[tuple[int, int], list[int]] = {}  # (row, from where) -> rows that read its output
+    for one in model.segments:
+        for i in range(one.start, one.stop):
+            for feed in model.feeds[i]:
+                if feed < one.start and one.repeat > 1:  # what the copy before made
+                    read.setdefault((one.stop - 1, one.start), []).append(i)
+                elif feed >= 0:
+                    read.setdefault((feed, feed + 1), []).append(i)
+    for (made, begin), rows in read.items():
+        last = max(rows)
+        shared = model.rows[last].kind == "add" and not model.rows[last].extra_bytes
+        for i in range(begin, last):
+            found[i, made] = not (shared and i in model.feeds[last])
+    return found

@@ -1,0 +1,260 @@
+"""Where ranks sit: names of nodes, ways to deal ranks out, what it saves, and the files for it."""
+
+from __future__ import annotations
+
+import ast
+import json
+import re
+from itertools import product
+from math import prod
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import oracle
+from oracle.ask.explain.explanation import explain
+from oracle.ask.placing import ways
+from oracle.commands.cli import main
+from oracle.network.collectives import named
+from oracle.network.contention import RankGroups, lines, schedule_cost
+from oracle.network.contention.groups import seated
+from oracle.network.topology import network_of, placement
+from oracle.predict.defaults import options_for
+from oracle.show.explanation import explanation_text
+from oracle.spec import catalogue, hostlist
+from oracle.spec.document import SpecError
+from oracle.spec.seats import Digit, Seats
+
+TOY = {
+    "name": "toy", "title": "two leaves of two nodes", "source": "made up",
+    "nodes": "a[1-2],b[1-2]", "device": "v100-sxm2-16gb",
+    "levels": [
+        {"name": "node", "devices": 4, "bandwidth": "100 GB/s", "latency": "1 us",
+         "source": "made up"},
+        {"name": "leaf", "devices": 8, "bandwidth": "10 GB/s", "latency": "2 us", "ports": 1,
+         "source": "made up"},
+        {"name": "spine", "devices": 16, "bandwidth": "10 GB/s", "latency": "3 us",
+         "kind": "fat-tree", "oversubscription": 2, "source": "made up"},
+    ],
+}  # fmt: skip
+
+
+def test_host_lists_are_written_out_and_folded_again():
+    assert hostlist.names("rack3-[9-11],r[1-2]n[08-09],login") == (
+        "rack3-9", "rack3-10", "rack3-11", "r1n08", "r1n09", "r2n08", "r2n09", "login",
+    )  # fmt: skip
+    for text in ("rack3-[1-16],rack7-[1-16]", "n[008-112]", "a,b,c1", "n[1-3,7,9-12]"):
+        assert hostlist.folded(hostlist.names(text)) == text
+    assert hostlist.names(hostlist.folded(hostlist.names("x[1-2]y[98-101]")))[-1] == "x2y101"
+
+
+@pytest.mark.parametrize(("text", "why"), [
+    ("n[0-999999999]", "more than 200,000"), ("n[3-1]", "backwards"), ("n[1", "never closed"),
+    ("n[x]", "not a range"), ("a,,b", "empty name"), ("a b", "no name of a node"),
+    ("n[1-3],n2", "`n2` is named twice"), ("n[0-1]" * 9, "more than 8 brackets"),
+    ("n[0-9]" * 7, "more than 200,000"),
+])  # fmt: skip
+def test_host_lists_are_refused(text, why):
+    with pytest.raises(ValueError, match=why):
+        hostlist.names(text)
+
+
+@settings(deadline=None, max_examples=200)
+@given(st.text("n[]0123456789-, a", max_size=24))
+def test_no_host_list_brings_anything_down(text):
+    try:
+        found = hostlist.names(text)
+    except ValueError:
+        return
+    assert hostlist.names(hostlist.folded(found)) == found
+
+
+def test_cyclic_is_slurms():
+    """`srun --distribution=cyclic`: rank 0 on the first node, rank 1 on the second."""
+    seats = Seats(digits=placement.cyclic(12, 4))
+    assert seats.slot_of(np.arange(12), 12).tolist() == [0, 4, 8, 1, 5, 9, 2, 6, 10, 3, 7, 11]
+    assert placement.cyclic(12, 8) == placement.cyclic(4, 4) == ()
+
+
+@settings(deadline=None, max_examples=60)
+@given(st.data())
+def test_groups_of_slots_are_the_groups_of_ranks(data):
+    """Each group's members, by the pattern that was moved and by the seat of each rank."""
+    sizes = data.draw(st.lists(st.sampled_from([2, 3, 4, 6]), min_size=1, max_size=3))
+    p = prod(sizes)
+    cut = [[(axis, f) for f in factors(size)] for axis, size in enumerate(sizes)]
+    parts = data.draw(st.permutations([one for each in cut for one in each]))
+    seats = Seats(digits=placement.dealt(sizes, tuple(parts)))
+    slots = seats.slot_of(np.arange(p), p)
+    assert sorted(slots.tolist()) == [*range(p)]
+    axis = data.draw(st.integers(0, len(sizes) - 1))
+    pattern = ((sizes[axis], prod(sizes[axis + 1 :])),)
+    moved = seats.moved(pattern, p)
+    assert moved is not None
+    want, have = (
+        {frozenset(int(place[base + off]) for off in groups.offsets) for base in groups.bases()}
+        for groups, place in ((RankGroups(pattern, p), slots), (RankGroups(moved, p), np.arange(p)))
+    )
+    assert want == have
+
+
+def factors(size):
+    return {2: [2], 3: [3], 4: [2, 2], 6: [3, 2]}[size]
+
+
+@pytest.mark.parametrize("op", ["allreduce", "alltoall", "sendrecv", "allgather"])
+def test_a_moved_pattern_costs_what_its_seats_cost_one_by_one(op):
+    system = catalogue.system(TOY)
+    for parts in ways(system, (2, 8), 16):
+        seats = Seats(digits=placement.dealt((2, 8), parts))
+        for pattern in (((2, 8),), ((8, 1),)):
+            where, groups = seated(system.seated(seats), pattern, 16)
+            listed = RankGroups(pattern, 16, seats.devices_of(np.arange(16), 16))
+            net, inner = network_of(where, 16), 1
+            by = named(op, {"allreduce": "ring", "allgather": "ring", "alltoall": "pairwise"}
+                       .get(op, "neighbour" if op == "halo" else "direct"))  # fmt: skip
+            some, every = (
+                schedule_cost(net, each, by.schedule(each.p, inner)) for each in (groups, listed)
+            )
+            assert some.per_byte == pytest.approx(every.per_byte, rel=1e-12)
+
+
+def test_ways_hold_every_matrix_of_degrees_by_level():
+    """Two axes over nodes of 4 and 4 nodes: counted by hand, and every rank is seated once."""
+    system = catalogue.system(TOY)
+    shares = {tuple(each) for each in product([1, 2, 4], repeat=2) if prod(each) == 4}
+    assert shares == {(1, 4), (2, 2), (4, 1)}
+    found = [placement.dealt((4, 4), parts) for parts in ways(system, (4, 4), 16)]
+    near = {tuple(sorted((d.rank, min(d.size, 4 // d.slot)) for d in digits if d.slot < 4))
+            for digits in found}  # fmt: skip
+    assert {((1, 4),), ((1, 2), (4, 2)), ((4, 4),)} == near
+    for digits in found:
+        slots = Seats(digits=digits).slot_of(np.arange(16), 16)
+        assert sorted(slots.tolist()) == [*range(16)]
+
+
+def test_ranks_that_talk_most_are_put_into_one_node():
+    found = oracle.estimate("resnet50", "abci", "filter:4 data:16", 1024, place="best")
+    (placing,) = found.placed
+    assert placing.words.startswith("node: filter 4")
+    assert placing.seconds < placing.block / 5
+    want = oracle.estimate("resnet50", "abci", "data:16 filter:4", 1024)
+    assert found.seconds[0] == pytest.approx(want.seconds[0], rel=1e-6)
+
+
+@pytest.mark.parametrize("plan", ["data:4 tensor:2,sequence=on pipeline:4,segments=8",
+                                  "tensor:8 data:4", "context:2 data:16", "data:32"])  # fmt: skip
+@pytest.mark.parametrize("name", ["dgx-a100", "abci", "frontier"])
+def test_the_best_is_never_worse_than_ranks_in_order(name, plan):
+    found = oracle.estimate("gpt2", name, plan, 64, place="best")
+    plain = oracle.estimate("gpt2", name, plan, 64)
+    assert found.seconds[0] <= plain.seconds[0]
+    assert found.placed[0].block == pytest.approx(plain.seconds[0])
+
+
+def test_scattered_nodes_share_the_spine_by_hand():
+    """Ranks 0-7 on nodes a1 and b1: eight ways of one leaf become one way over the spine."""
+    system = catalogue.system(TOY)
+    near, far = (
+        lines(where, "alltoall", ((8, 1),), 8, "pairwise")[0].per_byte
+        for where in (
+            system.seated(Seats(slots=tuple(range(8)))),
+            system.seated(Seats(slots=(0, 1, 2, 3, 8, 9, 10, 11))),
+        )
+    )
+    assert near == far  # one link out of a node carries it, either way
+    turns = (tuple(range(16)), (*range(4), *range(8, 12), *range(4, 8), *range(12, 16)))
+    both = (system.seated(Seats(slots=slots)) for slots in turns)
+    together, apart = (lines(where, "alltoall", ((8, 1),), 16, "pairwise")[0].per_byte
+                       for where in both)  # fmt: skip
+    assert apart == pytest.approx(2 * together)  # two nodes of a leaf share its one way up
+
+
+def test_given_nodes_are_priced_where_they_are():
+    found = oracle.estimate("vgg16", TOY, "data:8", 64, nodes="a1,b1")
+    assert found.system.devices == 8
+    assert found.placed[0].neighbours is not None
+    whole = oracle.estimate("vgg16", TOY, "data:16", 64, nodes="b2,a1,b1,a2", place="best")
+    assert whole.seconds[0] <= whole.placed[0].block
+    ranking = oracle.recommend("vgg16", TOY, 8, 64, nodes="a1,b1", place="best", only=["data"])
+    assert ranking.estimate.placed
+
+
+@pytest.mark.parametrize(("nodes", "plan", "why"), [
+    ("a1,c9", "data:8", "no node is called `c9`"), ("a1,a1", "data:8", "named twice"),
+    ("a1", "data:8", "the nodes that were given have 4"), ("a[1-", "data:8", "never closed"),
+])  # fmt: skip
+def test_nodes_are_refused(nodes, plan, why, tmp_path, capsys):
+    path = tmp_path / "toy.json"
+    path.write_text(json.dumps(TOY))
+    asked = ["estimate", "vgg16", str(path), "--plan", plan, "--batch", "64", "--nodes", nodes]
+    assert main(asked) != 0
+    assert why in capsys.readouterr().err
+
+
+def test_names_of_nodes_are_checked():
+    with pytest.raises(SpecError, match="3 names for 4 nodes"):
+        catalogue.system({**TOY, "nodes": "a[1-3]"})
+    with pytest.raises(SpecError, match=r"nobody says what its nodes are called(.|\n)*nodes:"):
+        oracle.estimate("vgg16", "abci", "data:8", 64, nodes="a1")
+
+
+def test_rank_files_say_where_each_rank_sits(tmp_path, capsys):
+    """Parsed back by hand: rank -> (node, place), and torchrun's number of it."""
+    path = tmp_path / "toy.json"
+    path.write_text(json.dumps(TOY))
+    asked = ["export", "rankfile", "gpt2", str(path), "--plan", "tensor:4 data:4", "--batch", "64",
+             "--place", "best", "--nodes", "b1,a2,a1,b2", "--json"]  # fmt: skip
+    assert main(asked) == 0
+    files = json.loads(capsys.readouterr().out)["files"]
+    said = re.findall(r"^rank (\d+)=(\S+) slot=(\d+)$", files["rankfile"], re.MULTILINE)
+    seat = {int(rank): (node, int(slot)) for rank, node, slot in said}
+    found = oracle.estimate("gpt2", TOY, "tensor:4 data:4", 64, nodes="b1,a2,a1,b2", place="best")
+    devices = found.placed[0].seats.devices_of(np.arange(16), 16)
+    every = hostlist.names(TOY["nodes"])
+    assert seat == {r: (every[d // 4], d % 4) for r, d in enumerate(devices.tolist())}
+    assert len(set(seat.values())) == 16
+    tensor = [{seat[rank][0] for rank in range(column, 16, 4)} for column in range(4)]
+    assert all(len(nodes) == 1 for nodes in tensor)  # the four of each group share a node
+    assert files["hosts.slurm"].split() == [seat[rank][0] for rank in range(16)]
+    runs = [line.split(":") for line in files["hosts.mpich"].split()]
+    assert [node for node, count in runs for _ in range(int(count))] == [
+        seat[rank][0] for rank in range(16)
+    ]
+    order = next(ast.literal_eval(node.value) for node in ast.parse(files["mesh.py"]).body
+                 if isinstance(node, ast.Assign) and node.targets[0].id == "ORDER")  # fmt: skip
+    first = list(dict.fromkeys(every[d // 4] for d in found.placed[0].seats.slots))
+    torchrun = [(node, place) for node in first for place in range(4)]
+    assert [torchrun[number] for number in order] == [seat[rank] for rank in range(16)]
+
+
+def test_rank_files_without_names_count_the_nodes(capsys):
+    asked = ["export", "rankfile", "resnet50", "abci", "--plan", "filter:4 data:4", "--batch", "64",
+             "--place", "cyclic"]  # fmt: skip
+    assert main(asked) == 0
+    out, err = capsys.readouterr()
+    assert "rank 1=+n1 slot=0" in out
+    assert "no host files" in err
+
+
+def test_explain_says_what_a_better_placement_saves():
+    what, where = oracle.model("lenet5", dataset="mnist"), catalogue.system(TOY)
+    found = explain(what, where, "filter:4 data:2", 4096, options_for(what, where))
+    said = found.to_dict()["placement"]
+    assert said["saved"] > 0
+    assert said["seconds"] + said["saved"] == pytest.approx(said["seconds_block"])
+    text = " ".join(explanation_text(found).split())
+    assert "with ranks placed node: filter 4" in text
+    assert "less than in order" in text
+
+
+def test_digits_move_a_part_of_an_axis():
+    """16 ranks, 8 x 2, dealt 2 + 4: the pattern of every fourth of eight, by hand."""
+    seats = Seats(digits=(Digit(4, 4, 1), Digit(2, 2, 8), Digit(2, 1, 4)))
+    assert seats.moved(((8, 2),), 16) == ((4, 1), (2, 8))
+    assert seats.moved(((2, 1),), 16) == ((2, 4),)
+    assert seats.moved(((16, 1),), 16) == ((4, 1), (4, 4))
+    assert seats.moved(((4, 2),), 16) == ((2, 1), (2, 8))  # cuts a digit in two
+    assert seats.moved(((8, 2),), 8) == ((8, 2),)  # of other ranks it says nothing
