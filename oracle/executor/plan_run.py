@@ -25,6 +25,7 @@ class PlanRun:
     precision: str = "fp32"
     stages: tuple[int, ...] = ()  # edges of the pipeline's stages, in units; () to decide here
     seed: int = 0
+    algorithm: str = ""  # of sums, `torus2d:2`; the library's own if not said
     data: Mapping[str, Any] | None = None  # fields of `loading.reader.Data`; None: nothing is read
     checkpoint: Mapping[str, Any] | None = None  # of `checkpointing.keeping.Keeping`; None: none
     fail: Sequence[Mapping[str, Any]] = ()  # of `checkpointing.keeping.Planted`
@@ -33,6 +34,8 @@ class PlanRun:
         """What its results belong to; how many steps are timed is no part of it."""
         options = {"precision": self.precision, "optimizer": self.optimizer, "seed": self.seed,
                    "stages": list(self.stages), "replay": replay}  # fmt: skip
+        if self.algorithm:
+            options["algorithm"] = self.algorithm
         if self.data:
             options["data"] = {k: v for k, v in self.data.items() if k not in ("folder", "stage")}
         if self.checkpoint:

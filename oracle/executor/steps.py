@@ -13,6 +13,7 @@ import torch
 from torch import Tensor
 from torch.autograd.graph import GradientEdge, get_gradient_edge
 
+from oracle.executor.agreement.agreement import agreement
 from oracle.executor.buckets import Buckets
 from oracle.executor.forward import Layers, Observer, forward
 from oracle.executor.graph import OperationGraph
@@ -98,9 +99,10 @@ class Trainer:
             bundle.part()
         replicas = mesh.degree(*local.replicas)
         overlap = int(plan.axis("data").overlap[0, 0])
+        self.agreement = agreement(local)
         self.buckets = (
             Buckets(local, local.bundles[0])
-            if overlap and replicas > 1 and not local.zero
+            if overlap and replicas > 1 and not local.zero and not self.agreement
             else None
         )
         for bundle in local.bundles:
@@ -121,6 +123,8 @@ class Trainer:
             self._reduce_gradients()
         with self.clock.phase("update"):
             self._update()
+        if self.agreement:
+            self.agreement.after(self.steps)
         with self.clock.phase("exchange"):
             self._gather_weights()
         return loss
@@ -262,12 +266,16 @@ class Trainer:
         for bundle in local.bundles:
             if not self.parted:
                 self._reduce_partial(bundle)
+                if self.agreement:
+                    continue
                 if self.buckets:
                     self.buckets.finish()
                     continue
                 if local.zero:
                     bundle.summed.copy_(self._scattered(bundle, "gradients scattered"))
             wire.allreduce(bundle.summed, rest, "data: gradients")
+        if self.agreement:
+            self.agreement.reduce()
 
     def _reduce_partial(self, bundle: Bundle) -> None:
         """Gradients of norms, of which each rank of a cut tensor has a part."""
