@@ -2,7 +2,8 @@
 
     python -m benchmarks.network [--quick] [--json] [--reference DIR]
 
-Reference tables and logs are looked for in DIR (`../shared/reference` beside the repository);
+More parts are the files of `benchmarks/fabrics`. Reference tables and logs are looked for in DIR
+(`../shared/reference` beside the repository);
 where they are absent those tables are skipped, and named.
 """
 
@@ -16,12 +17,13 @@ import sys
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from benchmarks import simgrid
+from benchmarks import fabrics, parts, simgrid
 from benchmarks.table import Table, figure, rounded, text
 from oracle.network import nccl, topology
 from oracle.network.collectives import named
@@ -313,7 +315,9 @@ def main(arguments: list[str] | None = None) -> int:
         ("nccl", logs, lambda: library(asked.reference)),
         ("phi", None, lambda: phi(asked.reference)),
         ("abci", digitised, lambda: bars(asked.reference)),
-    ]
+        *((part, None, partial(parts.table, fabrics, part, asked.quick))
+          for part in parts.parts(fabrics)),
+    ]  # fmt: skip
     figures: dict[str, Any] = {}
     rows: list[dict[str, Any]] = []
     for name, path, run in plans:
@@ -323,7 +327,8 @@ def main(arguments: list[str] | None = None) -> int:
                 print(f"\n{name}: skipped, {path} is not there")
             continue
         table = run()
-        figures |= table["figures"]
+        own = f"{name}." if name in parts.parts(fabrics) else ""
+        figures |= {f"{own}{key}": value for key, value in table["figures"].items()}
         rows += [{"table": name, **row} for row in table["rows"]]
         if not asked.as_json:
             print(text(table))

@@ -17,9 +17,15 @@ def parts(package: ModuleType) -> list[str]:
     return [found.name for found in iter_modules(package.__path__)]
 
 
+def table(package: ModuleType, part: str, quick: bool = False) -> Table:
+    """The table of one part."""
+    found: Table = import_module(f"{package.__name__}.{part}").table(quick)
+    return found
+
+
 def tables(package: ModuleType, asked: Sequence[str], quick: bool = False) -> dict[str, Table]:
     """The table of each part that is asked for."""
-    return {part: import_module(f"{package.__name__}.{part}").table(quick) for part in asked}
+    return {part: table(package, part, quick) for part in asked}
 
 
 def main(package: ModuleType, about: str | None, quicker: str) -> int:

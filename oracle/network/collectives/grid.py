@@ -7,9 +7,10 @@ from math import isqrt
 import numpy as np
 
 from oracle.network.arrays import Number
-from oracle.network.collectives.algorithm import Algorithm
+from oracle.network.collectives.algorithm import Algorithm, Rings
 from oracle.network.collectives.hierarchical import Hierarchical
-from oracle.network.collectives.schedule import Steps
+from oracle.network.collectives.ring import lanes
+from oracle.network.collectives.schedule import Pairs, Steps
 
 
 def sides(p: int) -> list[int]:
@@ -31,7 +32,7 @@ class Torus2d(Algorithm):
     that divide p where it is named, `torus2d:8` has rows of eight.
     """
 
-    op, name, source, menu = "allreduce", "torus2d", "mikami2018, §3.2", False
+    op, name, source, menu, nodal = "allreduce", "torus2d", "mikami2018, §3.2", False, True
     x = 0  # of a row; 0: as near to square as can be
 
     def of(self, number: int) -> Algorithm:
@@ -63,4 +64,14 @@ class Torus2d(Algorithm):
         return self.volume(p) / 2
 
     def schedule(self, p: int, inner: int = 1) -> list[Steps]:
-        return Hierarchical().schedule(p, self._row(p))
+        return self.along(p, inner, ())
+
+    def along(self, p: int, inner: int, rings: Rings) -> list[Steps]:
+        """Rows of several nodes leave each by all of its ways, as many rings as it has ranks."""
+        x = self._row(p)
+        rows, *columns = Hierarchical().schedule(p, x)
+        if 1 < inner < x and x % inner == 0:
+            one, first = lanes(x, inner, 1 / x, 2 * (x - 1), rings), np.arange(0, p, x)[:, None]
+            ends = ((first + end).ravel() for end in (one.source, one.target))
+            rows = Pairs(np.tile(one.share, p // x), one.times, *ends, stripes=inner)
+        return [rows, *columns]
