@@ -15,7 +15,8 @@ from pathlib import Path
 
 import numpy as np
 
-from oracle.kernels.algorithms import Box, chosen
+from oracle.kernels.algorithms import chosen
+from oracle.kernels.box import Box
 from oracle.kernels.conv import matrix
 from oracle.kernels.curve import OPERAND_BYTES
 from oracle.spec import catalogue
@@ -24,7 +25,7 @@ FILE = "deepbench_conv_v100_p100.csv"
 DEVICES = {"NV_V100": "v100-sxm2-16gb", "NV_P100": "p100-pcie"}
 NAMES = {"IMPLICIT_PRECOMP_GEMM": "precomputed", "LICIT_PRECOMP_GEMM": "precomputed",
          "IMPLICIT_GEMM": "implicit", "WINOGRAD": "winograd", "WINOGRAD_NONFUSED": "apart",
-         "FFT": "fft", "FFT_TILING": "fft"}  # fmt: skip
+         "FFT": "fourier", "FFT_TILING": "fourier"}  # fmt: skip
 MANY = 20  # rows of an algorithm whose recall is asked for
 
 
@@ -43,7 +44,9 @@ def pairs(path: Path) -> list[tuple[str, str]]:
             box = Box("forward", *map(np.asarray, (
                 batch, points, channels, filters, across * down,
                 float(row["stride_w"]) * float(row["stride_h"]), 1.0,
-                across if across == down else 0.0)), OPERAND_BYTES[own])  # fmt: skip
+                across if across == down else 0.0)), OPERAND_BYTES[own],
+                high=np.asarray(float(row["P"]) // 1), wide=np.asarray(float(row["Q"]) // 1),
+            )  # fmt: skip
             here = str(chosen(device, own, box, matrix=matrix(device, own)))
             found.append((NAMES[row["fwd_algo"]], here))
     return found

@@ -20,7 +20,7 @@ import numpy as np
 import yaml
 
 from oracle.calibration import kernels
-from oracle.kernels.algorithms import Box, product, shape
+from oracle.kernels.box import Box, product, shape
 from oracle.kernels.curve import AREA, fitted
 from oracle.models.model import Floats
 from oracle.readers import kernels as timings

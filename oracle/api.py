@@ -46,6 +46,7 @@ def estimate(
     reading: str = "best",
     shuffle: str = "global",
     epochs: float | None = None,
+    workspace: str | float | None = None,
     nodes: str | None = None,
     place: str | None = None,
 ) -> Estimate:
@@ -62,6 +63,8 @@ def estimate(
     `partial:0.1`, and `epochs` of the training say over how many what is done once is spread.
     `profile` is a file of `oracle measure compute`, whose rows take what they took there, one of
     `oracle calibrate run`, or a log that says its plan and batch itself.
+    `workspace` is what a convolution may take: `64MiB`, `64MiB,micro=best` in pieces of the batch
+    where that is faster, `1GiB,shared=on` all of them together, or `none` for no limit.
     `nodes` are those that a scheduler gave, `rack3-[1-16],rack7-[1-16]`, of a system that says what
     its nodes are called. `place` says how ranks fill them: `block`, `cyclic`, or the `best` way.
 
@@ -77,7 +80,7 @@ def estimate(
         profile = opened(profile, what, where, precision, optimizer, software)
     options = options_for(
         what, where, precision, optimizer, ideal, max_memory, gamma, algorithm,
-        profile, software, any_plan, reading, shuffle, epochs,
+        profile, software, any_plan, reading, shuffle, epochs, workspace,
     )  # fmt: skip
     if isinstance(batch, str):
         if batch != "max":
@@ -134,6 +137,7 @@ def recommend(
     shuffle: str = "global",
     epochs: float | None = None,
     compress: Literal["none", "allowed"] = "none",
+    workspace: str | float | None = None,
     nodes: str | None = None,
     place: str | None = None,
 ) -> Ranking:
@@ -157,7 +161,7 @@ def recommend(
         profile = opened(profile, what, where, precision, optimizer, software)
     options = options_for(
         what, where, precision, optimizer, ideal, max_memory, gamma, algorithm,
-        profile, software, any_plan, reading, shuffle, epochs,
+        profile, software, any_plan, reading, shuffle, epochs, workspace,
     )  # fmt: skip
     for name, count in (("devices", devices), ("top", top)):
         if not isinstance(count, Real) or not 1 <= count < 2**53 or count != int(count):

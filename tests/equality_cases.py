@@ -102,6 +102,24 @@ PLANS = {
         "spatial:2 recompute:full",
         "data:2,zero=3 recompute:full",
         "pipeline:2,segments=4,schedule=gpipe recompute:full",
+        "recompute:operators",
+        "offload:optimizer",
+        "offload:optimizer,to=disk",
+        "offload:optimizer,update=device",
+        "offload:weights+optimizer",
+        "offload:weights+optimizer,to=disk",
+        "offload:weights+optimizer,update=device",
+        "offload:optimizer,delayed=on",
+        "offload:weights+optimizer,delayed=on",
+        "data:2 offload:optimizer",
+        "data:2,zero=1 offload:weights+optimizer",
+        "data:2,zero=2,accumulate=2 offload:optimizer",
+        "data:4,zero=3 offload:weights+optimizer",
+        "data:2,zero=3,accumulate=2 offload:optimizer,update=device",
+        "filter:2 offload:weights+optimizer",
+        "spatial:2 offload:optimizer",
+        "pipeline:2,segments=4 offload:weights+optimizer",
+        "data:2,zero=3 recompute:full offload:weights+optimizer",
     ],
     "resnet": [
         "data:2",
@@ -178,6 +196,9 @@ PLANS = {
         "tensor:2 context:2,kind=alltoall",
         "context:2 recompute:full",
         "context:2,kind=alltoall recompute:selective",
+        "recompute:operators",
+        "tensor:2,sequence=on offload:weights+optimizer",
+        "data:2,zero=2 context:2 offload:optimizer,delayed=on",
         "tensor:2 recompute:full",
         "tensor:2,sequence=on recompute:full",
         "tensor:2 recompute:selective",
@@ -211,6 +232,16 @@ def cases():
         for plan in plans:
             yield {"name": f"{name} {plan}", "model": MODELS[name], "plan": plan, "steps": 3,
                    "batch": BATCH.get(name, 8)}  # fmt: skip
+    by_unit = {"vgg": ("serial", "data:2,zero=3", "spatial:2", "pipeline:2,segments=4",
+                       "offload:weights+optimizer"), "gpt": ("serial", "tensor:2"),
+               "resnet": ("serial",)}  # fmt: skip
+    for name, plan in ((name, plan) for name, plans in by_unit.items() for plan in plans):
+        yield {"name": f"{name} {plan} by unit", "model": MODELS[name], "plan": plan, "steps": 3,
+               "batch": BATCH.get(name, 8), "units": True}  # fmt: skip
+    for plan in ("offload:optimizer", "offload:weights+optimizer,delayed=on",
+                 "data:2,zero=1 offload:optimizer,update=device"):  # fmt: skip
+        yield {"name": f"vgg {plan} adam", "model": VGG, "plan": plan, "steps": 3, "batch": 8,
+               "optimizer": "adam"}  # fmt: skip
     for optimizer in ("sgd", "adam"):
         for plan in ("data:2,zero=1", "filter:2", "pipeline:2,segments=2"):
             yield {"name": f"vgg {plan} {optimizer}", "model": VGG, "plan": plan, "steps": 3,

@@ -38,7 +38,9 @@ def one(rank, case):
     mesh = DeviceMesh(plan, rank.rank, rank.size)
     wire = Wire(mesh)
     optimizer = Optimizer(case.get("optimizer", "momentum"), case.get("rate", 0.005))
-    local = LocalModel(layers, plan, wire, dtype=dtype, seed=3)
+    words = ("keep", "offload", "recompute")
+    units = [words[unit % 3] for unit in range(layers.units)] if case.get("units") else ()
+    local = LocalModel(layers, plan, wire, dtype=dtype, seed=3, units=units)
     if not mesh.taking_part:
         return {"sent": {}, "loss": [], "serial": [], "weights": 0.0, "gradients": 0.0}
     serial, alone = lone(layers, plan, mesh, case["batch"], dtype, optimizer)
@@ -78,7 +80,22 @@ def lone(layers, plan, mesh, batch, dtype, optimizer):
     parts = [i for a, b in parts for i in deal(b - a, segments, a)]
     ghost = GhostNorm(tuple(parts), cuts.grid, [bool(cut) for cut in cuts.spaced])
     local = LocalModel(layers, single, wire, dtype=dtype, seed=3, ghost=ghost)
-    return local, Trainer(local, optimizer)
+    late = plan.axis("offload").word("delayed") == "on"
+    return local, (Late if late else Trainer)(local, optimizer)
+
+
+class Late(Trainer):
+    """Updates with the gradients of the step before; the first step with none."""
+
+    before = None
+
+    def _update(self):
+        (bundle,) = self.local.bundles
+        now, before = bundle.gradients.clone(), self.before
+        self.before = now
+        if before is not None:
+            self.optimizer.update(bundle.weights.detach(), before, bundle.slots, self.steps - 1,
+                                  None)  # fmt: skip
 
 
 def relative(own, whole):

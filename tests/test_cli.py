@@ -27,7 +27,7 @@ MODEL = {"--sequence", "--layers", "--vocab", "--train", "--inference"}
 PREDICT = MODEL | ALWAYS | RESULT | {"--dataset", "--max-memory", "--precision", "--optimizer",
                              "--ideal", "--gamma", "--algorithm", "--profile",
                              "--software", "--any", "--grow", "--reading",
-                             "--shuffle", "--epochs"}  # fmt: skip
+                             "--shuffle", "--epochs", "--workspace"}  # fmt: skip
 BATCH = {"--batch", "--batch-per-device"}
 LENGTH = {"--to-target", "--tokens", "--steps", "--price", "--pue", "--grid", "--failures",
           "--checkpoint"}  # fmt: skip

@@ -13,7 +13,8 @@ import oracle
 from benchmarks import between
 from oracle import kernels
 from oracle.calibration import shared
-from oracle.kernels.algorithms import Box, chosen
+from oracle.kernels.algorithms import chosen
+from oracle.kernels.box import Box
 from oracle.kernels.conv import family_of
 from oracle.kernels.curve import curve, fitted, origin
 from oracle.kernels.rows import priced

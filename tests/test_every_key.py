@@ -23,7 +23,7 @@ from oracle.predict.estimate import estimate
 from oracle.run.costs import costs
 from oracle.run.failures import goodput_of
 from oracle.run.target import given, training
-from oracle.spec import catalogue, storage, system
+from oracle.spec import catalogue, level, storage, system
 from oracle.spec.plausible import warnings
 
 # keys that a later feature brings to life, and its subject
@@ -216,7 +216,7 @@ def test_what_waits_is_a_key() -> None:
 
 
 def test_kinds_are_those_of_the_network() -> None:
-    assert set(system.KINDS) == set(KINDS)
+    assert set(level.KINDS) == set(KINDS)
 
 
 def made(**level: Any) -> Any:

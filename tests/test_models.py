@@ -203,6 +203,7 @@ def evolved(filters: int) -> int:
 
 COUNTED = {
     # nobody states them: by hand from the sources that their specs name
+    "alexnet-tf": 61_100_840 + 128 * (384 * 9 + 1) + 256 * 128 * 9,  # as AlexNet, 384 for 256
     "nnunet-2d": u_shaped(4, [32, 64, 128, 256, 512, 512], 9, 4, 4),
     "vnet": v_shaped(),
     # embedding; four outputs; three interactions; frequencies

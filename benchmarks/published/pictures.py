@@ -8,7 +8,7 @@ from benchmarks.published.table import Case, Row, number, table
 
 CNN = {"ResNet-50": "resnet50", "ResNet-50 v1.5": "resnet50", "ResNet-152": "resnet152",
        "ResNet-50 v1.5 (MLPerf)": "resnet50",
-       "VGG16": "vgg16", "AlexNet": "alexnet", "InceptionV3": "inception-v3"}  # fmt: skip
+       "VGG16": "vgg16", "AlexNet": "alexnet-tf", "InceptionV3": "inception-v3"}  # fmt: skip
 CARDS = {"P100-SXM2": "dgx-1-p100", "V100-SXM2-16GB": "v100-ib100", "V100-SXM2-32GB": "dgx-1-v100",
          "V100-SXM3": "dgx-1-v100", "V100": "dgx-1-v100", "Nvidia Tesla V100": "dgx-1-v100",
          "A100-SXM4-80GB": "dgx-a100", "A100-SXM-80GB": "dgx-a100", "DGX A100 80GB": "dgx-a100",
@@ -45,7 +45,7 @@ def cnn(found: list[Row]) -> Iterator[Case]:
         if name is None or card is None or not 0 < gpus <= 64 or "XLA" in row["variable_update"]:
             continue
         served = "parameter" in row["variable_update"] and not (
-            "replicated NCCL" in row["variable_update"] and name in ("alexnet", "vgg16")
+            "replicated NCCL" in row["variable_update"] and name in ("alexnet-tf", "vgg16")
         )
         if served and gpus > 1:
             continue  # a parameter server on the host's CPUs is another machine

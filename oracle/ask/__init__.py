@@ -25,6 +25,7 @@ largest     the largest micro-batches that fit
 launched    a job that exists: what it takes, and what would be better
 sweep/      the same question over devices, batches, models and systems
 compare     predictions beside measurements
+alive       bytes of tensors counted beside those predicted
 recovered   likewise of checkpoints and failures of a real training
 selftest    whether this installation is sound
 """

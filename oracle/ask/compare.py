@@ -150,7 +150,7 @@ def compare(files: Sequence[str | Path], model: Any, system: Any, **options: Any
         named = (recipe[name] for name in ("precision", "optimizer", "software"))
         recipe["profile"] = opened(recipe["profile"], what, where, *named)
     base = options_for(what, where, **recipe)
-    predicted = _joined([_predicted(one, what, where, base) for _, one in found])
+    predicted = _joined([as_it_ran(one, what, where, base) for _, one in found])
     measured = [one for _, one in found]
     parts = tuple(
         {**one.compute, **{f"{said.what}": said.seconds for said in one.exchange},
@@ -165,7 +165,7 @@ def compare(files: Sequence[str | Path], model: Any, system: Any, **options: Any
     return Comparison(replace(predicted, options=base), seconds, spread, parts, memory, recoveries)
 
 
-def _predicted(one: Measurement, what: Model, where: System, base: Options) -> Estimate:
+def as_it_ran(one: Measurement, what: Model, where: System, base: Options) -> Estimate:
     """A plan as it ran: the stages of its pipeline, and the samples that it read, if any."""
     asked = replace(base, edges=_edges(one, what))
     if how := one.reading:

@@ -157,7 +157,8 @@ def _finals(
     order = tuple(sorted(seats.slots[:devices]))  # nodes side by side, however they were listed
     if order != seats.slots[:devices]:
         best += [replace(each, slots=order) for each in [seats, *best[:FINALS]]]
-    return len(every), ranked(best, system)[:FINALS]
+        best = [replace(each, how="best") for each in best]
+    return len(every) + len(best), ranked(best, system)[:FINALS]
 
 
 def ways(system: System, sizes: Sequence[int], devices: int) -> Iterator[Parts]:

@@ -81,6 +81,11 @@ def prediction_arguments(parser: argparse.ArgumentParser, *, system: bool = True
     parser.add_argument("--algorithm", metavar="A", help="of collectives: ring, tree, nccl, …")
     profile_argument(parser)
     software_arguments(parser)
+    parser.add_argument(
+        "--workspace",
+        metavar="W",
+        help="of convolutions: 64MiB, `64MiB,micro=best`, `1GiB,shared=on`",
+    )
     reading_arguments(parser)
     if system:
         grow_argument(parser)
@@ -368,4 +373,5 @@ def prediction_options(asked: argparse.Namespace) -> dict[str, Any]:
         "reading": asked.reading,
         "shuffle": asked.shuffle,
         "epochs": asked.epochs,
+        "workspace": asked.workspace,
     }

@@ -4,6 +4,8 @@ oracle explain filter
 oracle explain E102
 oracle explain --plan "data:16 filter:4" resnet50 abci --batch 1024
 oracle explain --plan data:16 resnet50 abci --batch 512 --roofline
+oracle explain --plan data:16 resnet50 abci --batch 512 --memory
+oracle explain --plan data:8 alexnet dgx-1-p100 --batch 2048 --workspace 64MiB,micro=best
 """
 
 from __future__ import annotations
@@ -29,9 +31,18 @@ def arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--plan", metavar="PLAN", help='e.g. "data:16 filter:4"')
     parser.add_argument("--roofline", action="store_true",
                         help="FLOP against bytes of memory, network and storage")  # fmt: skip
+    parser.add_argument(
+        "--memory",
+        action="store_true",
+        help="what is alive when most memory is needed, and what would lower it",
+    )
     batch_arguments(parser)
     running_arguments(parser)
     result_arguments(parser)
+    for action in parser._actions:  # here the option alone is enough to see what is taken
+        if action.dest == "workspace":
+            action.nargs, action.const = "?", ""
+            action.help = f"what convolutions take, layer by layer; {action.help}"
     for action in parser._actions:  # a word is enough where no plan is asked for
         if action.dest in ("model", "system"):
             action.nargs, action.required = "?", False
@@ -43,8 +54,14 @@ def arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(asked: argparse.Namespace) -> Answer:
-    if asked.plan is None:
+    if asked.memory and asked.roofline:
+        return Answer("", 2, "error: `--memory` and `--roofline` are two answers: ask for one")
+    if asked.plan is None and not (asked.memory or asked.roofline):
         return _words(asked)
+    if asked.plan is None:
+        return Answer(
+            "", 2, "error: nothing to explain\n  hint: --plan PLAN, of a MODEL and SYSTEM"
+        )
     if not asked.system or (asked.batch is None and asked.batch_per_device is None):
         return Answer("", 2, "error: a plan is explained for a MODEL, a SYSTEM and a --batch")
     from oracle.ask.explain.explanation import explain
@@ -57,6 +74,7 @@ def run(asked: argparse.Namespace) -> Answer:
     what, where = model(asked.model, asked.dataset), system(asked.system)
     kept = prediction_options(asked)
     kept.pop("dataset")
+    kept["workspace"] = kept["workspace"] or None
     where = on_nodes(where, asked.nodes)
     where = running(asked, room_for(where, [asked.plan], kept.pop("grow")))
     if asked.profile is not None:
@@ -71,6 +89,30 @@ def run(asked: argparse.Namespace) -> Answer:
     code = 0 if found.own.shown.feasible[0] else 1
     from oracle.show.provenance import signed
 
+    if asked.memory:
+        from oracle.ask.explain.memory import peak
+        from oracle.show.memory import memory_text
+
+        most = peak(found.own.shown)
+        return formatted(
+            asked,
+            lambda: memory_text(found.own.shown, most),
+            lambda: {**signed(found.to_dict(), asked), "memory": most.to_dict()},
+            most.rows,
+            code,
+        )
+    if asked.workspace is not None:
+        from oracle.ask.explain.workspaces import workspaces
+        from oracle.show.workspaces import workspaces_text
+
+        taken = workspaces(found.own.shown)
+        return formatted(
+            asked,
+            lambda: workspaces_text(found.own.shown, taken),
+            lambda: {**signed(found.to_dict(), asked), "workspaces": taken.to_dict()},
+            taken.rows,
+            code,
+        )
     if asked.roofline:
         from oracle.ask.explain.roofline import roofline
         from oracle.show.roofline import roofline_text

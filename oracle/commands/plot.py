@@ -5,6 +5,7 @@ oracle plot scaling    resnet50 abci --devices 1..1024 --batch-per-device 32 --e
 oracle plot scaling    --rows runs/gpt3/result.csv -o s.svg
 oracle plot parts      gpt3-175b dgx-a100 --devices 1024 --batch 1536 -o w.svg
 oracle plot memory     gpt3-175b dgx-a100 --devices 1024 --batch 1536 -o m.svg
+oracle plot memory     gpt3-175b dgx-a100 --plan "pipeline:8,segments=16 tensor:8" --batch 16 --over-time -o t.svg
 oracle plot pareto     gpt3-175b dgx-a100 --devices 256..1024 --batch 1536 -o p.svg
 oracle plot measured   compared.csv -o a.svg          columns: predicted, measured [, group, label]
 oracle plot timeline   gpt3-175b dgx-a100 --plan "pipeline:8,segments=16 tensor:8" --batch 16 -o t.svg
@@ -71,6 +72,9 @@ def arguments(parser: argparse.ArgumentParser) -> None:
         one.add_argument("--plan", action="append", default=[], metavar="PLAN",
                          help="to draw; may be given several times")  # fmt: skip
         one.add_argument("--top", type=whole, default=8, metavar="K", help="plans to draw")
+        if name == "memory":
+            one.add_argument("--over-time", action="store_true",
+                             help="of one plan, over an iteration")  # fmt: skip
     one = kind("measured", "predicted against measured")
     one.add_argument("file", metavar="FILE", help="CSV or JSON rows: predicted, measured, …")
     for name, what in (
@@ -231,6 +235,13 @@ def _plans(asked: argparse.Namespace) -> Any:
         shown = ranking.estimate if len(ranking) else ranking.misses
     else:
         raise refusal("plot", "no plan to draw", "--devices N or --plan PLAN")
+    if getattr(asked, "over_time", False):
+        if asked.plan and len(asked.plan) > 1:
+            raise refusal("plot", "memory over time is of one plan", "one --plan PLAN")
+        if not len(shown):
+            raise refusal("plot", "no plan to draw", "--plan PLAN")
+        return plot.alive(shown, 0, asked.title or f"{shown.plans[0]}: {asked.model} on "
+                          f"{asked.system}")  # fmt: skip
     draw = {"parts": plot.parts, "memory": plot.memory}[asked.kind]
     return draw(shown, asked.title or f"{asked.model} on {asked.system}")
 

@@ -78,6 +78,7 @@ def read(one: Any) -> str:
 
 def run(asked: argparse.Namespace) -> Answer:
     need_torch()
+    from oracle.ask.alive import alive
     from oracle.ask.recovered import recovered
     from oracle.executor.plan_run import PlanRun
     from oracle.executor.run import run as execute
@@ -105,6 +106,8 @@ def run(asked: argparse.Namespace) -> Answer:
         f"{len(one.each)} steps), {show(one.memory, 'B')} at most{read(one)}"
         for one in found
     ]
+    beside = [alive(one, model(asked.model)) for one in found]
+    lines += [line for said in beside for line in said.lines]
     lines += [line for one, said in zip(found, foreseen, strict=True)
               for line in recovery(one.recovery, said)]  # fmt: skip
     answer = ended(outcome, f"wrote {asked.output}")
@@ -116,8 +119,9 @@ def run(asked: argparse.Namespace) -> Answer:
          **({"reading": one.reading["seconds"]} if one.reading else {})}
         for one in found
     ]  # fmt: skip
-    plans = [one.as_json() | ({"predicted": said} if said else {})
-             for one, said in zip(found, foreseen, strict=True)]  # fmt: skip
+    plans = [one.as_json() | {"predicted": said | bytes_.as_json()}
+             if said or bytes_.predicted else one.as_json()
+             for one, said, bytes_ in zip(found, foreseen, beside, strict=True)]  # fmt: skip
     return formatted(
         asked, lambda: "\n".join(lines),
         lambda: stamped({"plans": plans}), lambda: rows,

@@ -109,7 +109,7 @@ def grid(asked: argparse.Namespace) -> Any:
         tuple(ways) or ("best",), asked.dataset, asked.precision, asked.optimizer, asked.ideal,
         memory, asked.gamma, asked.algorithm, asked.objective, tuple(asked.only),
         tuple(asked.without), asked.profile, asked.software, asked.any_plan,
-        asked.reading, asked.shuffle, asked.epochs, asked.grow,
+        asked.reading, asked.shuffle, asked.epochs, asked.grow, asked.workspace,
     )  # fmt: skip
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -15,6 +16,9 @@ from oracle.models.shard import Shard
 from oracle.network.collectives import Message
 from oracle.plan.plan import Plan
 from oracle.plan.strategies.recompute import inside
+from oracle.spec.options import SLOTS
+
+LINKS = ("host", "disk")  # of a device's own, whose copies are counted
 
 
 @dataclass(frozen=True)
@@ -29,17 +33,23 @@ class ExpectedMessage:
 
 
 def expected_messages(
-    graph: OperationGraph, plan: Plan, delta: float, stages: list[Interval]
-) -> list[ExpectedMessage]:
-    """The messages of the strategies, summed over rows, micro-batches and devices."""
+    graph: OperationGraph, plan: Plan, delta: float, stages: list[Interval],
+    words: Sequence[str] = (), optimizer: str = "momentum",
+) -> list[ExpectedMessage]:  # fmt: skip
+    """The messages of the strategies, summed over rows, micro-batches and devices.
+
+    `words` say of each unit what becomes of its activations; all that may leave do if none do.
+    """
     model, shard = graph.model, shard_of(graph.model, plan, delta)
+    shard = shard.but(beside=(1 + SLOTS[optimizer]) * delta)  # and weights
     found = []
     for axis in plan.axes:
         for message in axis.talk(shard):
-            if not np.any(message.calls) or group_size(message, plan) <= 1:
+            copied = message.op == "copy" and message.over in LINKS
+            if not np.any(message.calls) or (group_size(message, plan) <= 1 and not copied):
                 continue
             message = in_its_group(message, plan)
-            nbytes, calls = _in_a_step(message, shard, plan, model, stages)
+            nbytes, calls = _in_a_step(message, shard, plan, model, stages, words)
             if nbytes > 0:
                 what = f"{axis.name}: {message.what}"
                 found.append(ExpectedMessage(what, message.op, message.axes, nbytes, calls))
@@ -47,13 +57,15 @@ def expected_messages(
 
 
 def _in_a_step(
-    message: Message, shard: Shard, plan: Plan, model: Model, stages: list[Interval]
-) -> tuple[float, float]:
+    message: Message, shard: Shard, plan: Plan, model: Model, stages: list[Interval],
+    words: Sequence[str],
+) -> tuple[float, float]:  # fmt: skip
     rows = len(model)
     p = int(plan.axis("pipeline").degree[0, 0])
     devices = float(plan.devices[0, 0]) / p  # those that hold a row
     segments = float(np.ravel(shard.segments)[0])
     nbytes, calls = by_row(message, rows)
+    nbytes = nbytes * np.broadcast_to(np.asarray(message.share, float), (1, rows))[0]
     full = plan.axis("recompute").mode[0, 0] == 2
     again = np.where(inside(model) & full & (message.when == "forward"), 2.0, 1.0)
     counts, ends = model.units
@@ -67,6 +79,8 @@ def _in_a_step(
         return float(devices * (nbytes @ model.repeat) * once), float(once)
     if message.when.startswith("unit"):
         units = counts @ nbytes
+        if words and message.what.startswith("activations "):
+            units = units * np.array([word == "offload" for word in words])
         total = float(devices * units.sum() * segments * calls.max())
         return total, float((units > 0).sum() * segments * calls.max())
     borders = [int(ends[stop - 1]) for _, stop in stages[:-1]]

@@ -9,7 +9,12 @@ from typing import Any
 import torch
 from torch import Tensor
 from torch.nn import functional
-from torch.utils.checkpoint import checkpoint, set_checkpoint_early_stop
+from torch.utils.checkpoint import (
+    CheckpointPolicy,
+    checkpoint,
+    create_selective_checkpoint_contexts,
+    set_checkpoint_early_stop,
+)
 
 from oracle.executor import operators
 from oracle.executor.context import AllToAll, RingAttention
@@ -31,6 +36,8 @@ from oracle.executor.supported import NotSupported
 from oracle.plan.strategies.recompute import inside
 
 HALOS = ("spatial: halo of x", "spatial: halo of dL/dy")  # forward, backward
+
+_PRODUCTS = ("mm", "addmm", "bmm", "baddbmm", "convolution")
 
 Layers = Callable[[Tensor], Tensor]  # what a unit does to its input
 
@@ -55,10 +62,14 @@ def forward(
 
     `around(unit, layers, x)` runs one unit; sharded weights are fetched there.
     """
-    for unit in range(*local.chunks[chunk]):
-        layers = _unit(local, unit, target, observer)
-        x = around(unit, layers, x) if around else layers(x)
-    return x
+
+    def through(x: Tensor) -> Tensor:
+        for unit in range(*local.chunks[chunk]):
+            layers = _unit(local, unit, target, observer)
+            x = around(unit, layers, x) if around else layers(x)
+        return x
+
+    return _again(through, x) if local.recompute == "stage" else through(x)
 
 
 def _unit(local: LocalModel, unit: int, target: Tensor, observer: Observer) -> Layers:
@@ -84,8 +95,10 @@ def _unit(local: LocalModel, unit: int, target: Tensor, observer: Observer) -> L
                     collected.pop(feed, None)
         return made[operations[-1].index]
 
-    if local.recompute == 2 and bool(inside(local.graph.model)[operations[0].row]):
+    if local.words[unit] == "recompute":
         return lambda x: _again(layers, x)
+    if local.recompute == "operators" and bool(inside(local.graph.model)[operations[0].row]):
+        return lambda x: _again(layers, x, context_fn=_every_other)
     return layers
 
 
@@ -153,7 +166,7 @@ def _apply(local: LocalModel, op: Operation, inputs: Sequence[Tensor], target: T
 
 def _attention(local: LocalModel, op: Operation, x: Tensor, heads: int, kv_heads: int) -> Tensor:
     given = op, x, heads, kv_heads
-    if local.recompute == 1:
+    if local.recompute == "selective":
         return _again(operators.attention, *given)
     return operators.attention(*given)
 
@@ -327,10 +340,27 @@ def _loss(local: LocalModel, op: Operation, x: Tensor, target: Tensor) -> Tensor
     return value / (local.batch * positions * alike)
 
 
-def _again(call: Callable[..., Tensor], *given: Any) -> Tensor:
+def _again(call: Callable[..., Tensor], *given: Any, **how: Any) -> Tensor:
     """Run now, keep nothing, and run all of it again in the backward pass, as is predicted."""
     with set_checkpoint_early_stop(False):
-        return checkpoint(call, *given, use_reentrant=False)
+        return checkpoint(call, *given, use_reentrant=False, **how)
+
+
+def _every_other() -> Any:
+    """Contexts that keep what attention and every other matrix makes."""
+    seen = {False: 0, True: 0}  # matrices so far, as it runs first and again
+
+    def policy(context: Any, operation: Any, *_: Any, **__: Any) -> CheckpointPolicy:
+        name = str(operation)
+        if "attention" in name:
+            return CheckpointPolicy.MUST_SAVE
+        if name.split(".")[1] in _PRODUCTS:
+            seen[context.is_recompute] += 1
+            if seen[context.is_recompute] % 2:
+                return CheckpointPolicy.MUST_SAVE
+        return CheckpointPolicy.PREFER_RECOMPUTE
+
+    return create_selective_checkpoint_contexts(policy)
 
 
 def _tiled(x: Tensor, dim: int, grid: Sequence[int], call: Callable[[Tensor], Tensor]) -> Tensor:

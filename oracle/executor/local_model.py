@@ -10,9 +10,11 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from oracle.executor.away import Away
 from oracle.executor.cuts import Cuts, stages_of
 from oracle.executor.exchange import Communicator
 from oracle.executor.graph import Operation, OperationGraph
+from oracle.executor.host_link import HostLink
 from oracle.executor.operators import weights_of
 from oracle.executor.parts import Interval, deal
 from oracle.executor.spatial import SpatialGrid
@@ -20,6 +22,7 @@ from oracle.executor.supported import NotSupported
 from oracle.executor.weights import Bundle, HeldWeight, initial
 from oracle.executor.wire import Wire
 from oracle.plan.plan import Plan
+from oracle.plan.strategies.recompute import inside
 
 
 @dataclass(frozen=True)
@@ -45,6 +48,8 @@ class LocalModel:
         seed: int = 0,
         edges: list[int] | None = None,
         ghost: GhostNorm | None = None,
+        units: Sequence[str] = (),
+        link: HostLink | None = None,
     ) -> None:
         self.graph, self.plan, self.wire, self.ghost = graph, plan, wire, ghost
         self.mesh, self.cuts = wire.mesh, Cuts.of(graph, plan, wire.mesh)
@@ -54,7 +59,9 @@ class LocalModel:
         self.stage = mesh.at["pipeline"]
         self.chunks = self.stages[self.stage :: mesh.degree("pipeline")]
         self.operations = [op for units in self.chunks for op in graph.of_units(*units)]
-        self.recompute = int(plan.axis("recompute").mode[0, 0])  # 1: selective, 2: full
+        self.recompute = plan.axis("recompute").word("mode")
+        self.away, self.link = Away.of(plan), link or HostLink(wire)
+        self.words = self._words(units)
         self.replicas = ("data", "sharded", "spatial", "context")
         data, sharded = plan.axis("data"), plan.axis("sharded")
         self.zero = int(data.zero[0, 0]) if mesh.degree("data") > 1 else 0
@@ -79,13 +86,37 @@ class LocalModel:
             with torch.no_grad():
                 held.value.copy_(value)
 
+    # --- units -----------------------------------------------------------------------------
+
+    def _words(self, units: Sequence[str]) -> list[str]:
+        """What each unit does with its activations: as chosen, or as the plan says of all."""
+        if units:
+            if len(units) != self.graph.units:
+                raise NotSupported(f"{len(units)} choices for {self.graph.units} units")
+            return list(units)
+        again = self.recompute == "full"
+        block = {op.unit for op in self.graph.operations if inside(self.graph.model)[op.row]}
+        other = "offload" if self.away.activations else "keep"
+        return ["recompute" if again and unit in block else other
+                for unit in range(self.graph.units)]  # fmt: skip
+
+    @property
+    def fetched(self) -> bool:
+        """Do weights come before a unit uses them, and go after?"""
+        return self.zero >= 3 or self.away.weights
+
+    @property
+    def by_unit(self) -> bool:
+        """Are the weights of each unit exchanged by themselves?"""
+        return self.zero >= 3 or self.away.optimizer
+
     # --- weights -------------------------------------------------------------------------
 
     def _bundles(self) -> list[Bundle]:
         """All weights in one flat buffer; under ZeRO 3 those of each unit in one of their own."""
         group = self.mesh.group(self.shards)
         like = torch.empty(0, dtype=self.dtype, device=self.device)
-        if self.zero < 3:
+        if not self.by_unit:
             return [Bundle(self.held_weights, group.size, group.place, like)]
         units = [unit for chunk in self.chunks for unit in range(*chunk)]
         by_unit = [[h for h in self.held_weights if h.op.unit == unit] for unit in units]
@@ -98,7 +129,7 @@ class LocalModel:
         for op in self.operations:
             if op.shape.tied:
                 tables = [h for h in self.held_weights if h.name == "table"]
-                if not tables or self.zero >= 3:
+                if not tables or self.by_unit:
                     raise NotSupported(f"{op.label}: its table is held elsewhere")
                 if self.cuts.filtered[op.row] or self.cuts.channeled[op.row]:
                     raise NotSupported(f"{op.label}: a table that is cut in one of its two uses")

@@ -51,6 +51,8 @@ class Measurement:
     question: dict[str, Any] = field(default_factory=dict)  # that it answers; empty of old files
     reading: dict[str, Any] = field(default_factory=dict)  # how samples were read; empty: none were
     recovery: Recovery | None = None  # checkpoints that were kept, failures
+    # bytes of tensors alive by kind, of the rank that had most; empty where they were not counted
+    alive: dict[str, float] = field(default_factory=dict)
 
     @property
     def spread(self) -> float:
@@ -79,7 +81,7 @@ class Measurement:
             "seconds": {"iteration": self.seconds, "low": low, "high": high},
             "compute": self.compute,
             "exchange": exchange,
-            "memory": {"total": self.memory},
+            "memory": {"total": self.memory, **({"alive": self.alive} if self.alive else {})},
             **({"reading": self.reading} if self.reading else {}),
             **(self.recovery.as_json() if self.recovery else {}),
             "measured": {
@@ -112,7 +114,7 @@ class Measurement:
             entry["memory"]["total"], tuple(own["ranks"]), own["options"], own["environment"],
             tuple((a, b) for a, b in own["stages"]), own["complete"],
             dict(own.get("question", {})), dict(entry.get("reading", {})),
-            Recovery.from_json(entry),
+            Recovery.from_json(entry), dict(entry["memory"].get("alive", {})),
         )  # fmt: skip
 
 
@@ -121,6 +123,7 @@ def _check(entry: Mapping[str, Any], own: Mapping[str, Any]) -> None:
     each = own["each"]
     timed: dict[Any, Any] = {"iteration": entry["seconds"]["iteration"], **dict(enumerate(each))}
     spent = {**entry["compute"], "memory": entry["memory"]["total"]}
+    spent |= entry["memory"].get("alive", {})
     spent |= {f"{one['what']} {name}": one[name] for one in entry["exchange"]
               for name in ("seconds", "bytes", "calls")}  # fmt: skip
     for name, value, least in (
@@ -199,6 +202,9 @@ def join(
         if steps:
             one = _one(about, [[of[i] for i in mine] for of in steps], mine, complete)
             kept = about[0]["question"].get("checkpoint")
+            alive = [each["kinds"] for each in found.get(f"{run}/alive", [])]
+            if alive:
+                one = replace(one, alive=max(alive, key=lambda kinds: sum(kinds.values())))
             yield replace(one, recovery=summary(parts, size, run, kept, again)) if kept else one
 
 

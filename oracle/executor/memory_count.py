@@ -7,8 +7,10 @@ and give back before they return is not seen; nor is what belongs to no tensor.
 
 from __future__ import annotations
 
+import gc
 import weakref
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from functools import partial
 from typing import Any
 
@@ -16,7 +18,11 @@ from torch import Tensor
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
 
+from oracle.executor.steps import Trainer
+
 KINDS = ("weights", "gradients", "optimizer", "activations", "transient")
+BESIDE = "host"  # where nothing is on the device
+PHASES = ("forward", "backward", "update")
 MADE = {"forward": "activations"}  # by what runs while a tensor is made; else transient
 
 
@@ -41,6 +47,25 @@ class MemoryCount(TorchDispatchMode):  # type: ignore[misc]  # torch is untyped 
         self.at = ""  # what ran at the peak
         self.look()
 
+    def enter(self, phase: str) -> None:
+        """What runs from here on; messages within a pass are part of it."""
+        if phase in PHASES:
+            self.phase = phase
+
+    def __enter__(self) -> MemoryCount:
+        gc.collect()
+        super().__enter__()
+        return self
+
+    @contextmanager
+    def beside(self) -> Iterator[None]:
+        """What is made in here is not on the device."""
+        before, self.phase = self.phase, BESIDE
+        try:
+            yield
+        finally:
+            self.phase = before
+
     @property
     def total(self) -> int:
         return sum(self.peak.values())
@@ -59,7 +84,7 @@ class MemoryCount(TorchDispatchMode):  # type: ignore[misc]  # torch is untyped 
         """Count a tensor's storage until nobody holds it."""
         storage = tensor.untyped_storage()
         key = storage._cdata
-        if key in self.known or key in self.alive:
+        if key in self.known or key in self.alive or self.phase == BESIDE:
             return
         kind, size = MADE.get(self.phase, "transient"), storage.nbytes()
         self.now[kind] += size
@@ -76,3 +101,29 @@ class MemoryCount(TorchDispatchMode):  # type: ignore[misc]  # torch is untyped 
             now[kind] = now.get(kind, 0) + storage.nbytes()
         if sum(now.values()) > self.total:
             self.peak, self.at = now, f"{self.phase} {what}"
+
+
+def counted(trainer: Trainer, x: Tensor, target: Tensor) -> MemoryCount:
+    """A training step, with its bytes alive counted; `x` and `target` are not the device's own."""
+    local = trainer.local
+    away = [t for one in trainer.beside.values() for t in one.tensors]
+    held = {
+        "weights": [bundle.weights for bundle in local.bundles],
+        "gradients": [bundle.gradients for bundle in local.bundles],
+        "optimizer": [] if away else [t for bundle in local.bundles for t in bundle.slots],
+    }
+    count = MemoryCount(held, [x, target, *away])
+    wire, place = local.wire, local.link.place
+    said = wire.enter
+
+    def told(phase: str, what: str) -> None:
+        count.enter(phase)
+        said(phase, what)
+
+    wire.enter, local.link.place = told, count.beside
+    try:
+        with count:
+            trainer.step(x, target)
+    finally:
+        wire.enter, local.link.place = said, place
+    return count

@@ -9,6 +9,7 @@ from typing import Any
 from oracle.executor.checkpointing.keeping import Keeping
 from oracle.executor.question import Question, question
 
+UNITS = ("keep", "offload", "recompute")  # what a unit does with its activations
 DTYPES = {"fp32": "float32", "fp64": "float64", "bf16": "bfloat16", "fp16": "float16"}
 
 
@@ -26,6 +27,8 @@ class PlanRun:
     stages: tuple[int, ...] = ()  # edges of the pipeline's stages, in units; () to decide here
     seed: int = 0
     algorithm: str = ""  # of sums, `torus2d:2`; the library's own if not said
+    units: Sequence[str] = ()  # of each what it does with its activations; () as the plan says
+    link: Mapping[str, float] | None = None  # bytes a second of a played link to the host
     data: Mapping[str, Any] | None = None  # fields of `loading.reader.Data`; None: nothing is read
     checkpoint: Mapping[str, Any] | None = None  # of `checkpointing.keeping.Keeping`; None: none
     fail: Sequence[Mapping[str, Any]] = ()  # of `checkpointing.keeping.Planted`
@@ -34,8 +37,9 @@ class PlanRun:
         """What its results belong to; how many steps are timed is no part of it."""
         options = {"precision": self.precision, "optimizer": self.optimizer, "seed": self.seed,
                    "stages": list(self.stages), "replay": replay}  # fmt: skip
-        if self.algorithm:
-            options["algorithm"] = self.algorithm
+        options |= {"algorithm": self.algorithm} if self.algorithm else {}
+        options |= {"units": list(self.units)} if self.units else {}
+        options |= {"link": dict(self.link)} if self.link else {}
         if self.data:
             options["data"] = {k: v for k, v in self.data.items() if k not in ("folder", "stage")}
         if self.checkpoint:

@@ -12,15 +12,16 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from oracle.executor import measured
+from oracle.executor.away import Away
 from oracle.executor.checkpointing.restart import refuse_checkpoints, started_again
 from oracle.executor.launch import TIMEOUT, Host, Outcome, Say, launch, silent
-from oracle.executor.plan_run import DTYPES, PlanRun
+from oracle.executor.plan_run import DTYPES, UNITS, PlanRun
 from oracle.executor.question import Question, digest, same
 from oracle.executor.supported import NotSupported, unsupported
 from oracle.executor.timed_steps import ReplayedSteps, Steps, TrainingSteps, opened, timed
 from oracle.executor.world import recognise
-from oracle.models.model import model
-from oracle.plan.plan import parse
+from oracle.models.model import Model, model
+from oracle.plan.plan import Plan, parse
 from oracle.spec.document import refusal
 
 if TYPE_CHECKING:
@@ -72,10 +73,22 @@ def refuse(jobs: Sequence[PlanRun]) -> None:
     for job in jobs:
         if job.precision not in DTYPES:
             found[f"{job.precision} is not run; {', '.join(DTYPES)} are"] = None
-        for why in unsupported(model(job.model), parse(job.plan, job.batch)):
+        what, plan = model(job.model), parse(job.plan, job.batch)
+        for why in (*unsupported(what, plan), *_unchosen(job, what, plan)):
             found[f"{job.plan}: {why}"] = None
     if found:
         raise NotSupported("; ".join(found))
+
+
+def _unchosen(job: PlanRun, what: Model, plan: Plan) -> Iterator[str]:
+    """Choices of units that are missing, or that fit nothing."""
+    away, best = Away.of(plan), plan.axis("recompute").word("mode") == "best"
+    if best and not job.units:
+        yield "recompute:best is a choice of each unit that nobody made: name a --system"
+    if job.units and (len(job.units) != len(what.units[1]) or set(job.units) - set(UNITS)):
+        yield f"{len(job.units)} words for {len(what.units[1])} units, each {', '.join(UNITS)}"
+    if job.checkpoint and (away.optimizer or away.weights):
+        yield "state beside the device is not kept by checkpoints"
 
 
 def enough(jobs: Sequence[PlanRun], ranks: int) -> None:
@@ -120,6 +133,9 @@ def _timed(rank: Rank, name: str, job: PlanRun, asked: Question, steps: Steps) -
     """Warm up, then the timed steps that are not done yet; False when asked to stop."""
     steps.begin()
     opened(rank, name, job, asked, steps, job.steps)
+    if rank.backend == "gloo" and not rank.finished(f"{name}/alive"):
+        rank.enter("warm-up", "counting bytes alive")
+        rank.record(f"{name}/alive", kinds=steps.alive())
     ended = time.perf_counter()
     for step in range(1 - job.warm_up, job.steps + 1):
         if step > 0 and rank.finished(f"{name}/step {step}"):

@@ -14,6 +14,7 @@ from torch import Tensor
 from torch.autograd.graph import GradientEdge, get_gradient_edge
 
 from oracle.executor.agreement.agreement import agreement
+from oracle.executor.beside import Beside
 from oracle.executor.buckets import Buckets
 from oracle.executor.forward import Layers, Observer, forward
 from oracle.executor.graph import OperationGraph
@@ -22,6 +23,7 @@ from oracle.executor.optimizer import Optimizer, ratios
 from oracle.executor.parts import Interval, deal
 from oracle.executor.schedule import Pass, passes
 from oracle.executor.stage_border import StageBorder
+from oracle.executor.units_away import Sent, UnitsAway
 from oracle.executor.weights import Bundle
 from oracle.models.layers import Embedding, Loss
 
@@ -94,7 +96,7 @@ class Trainer:
         self.final = frozenset(last.values())  # a chunk's gradients are whole after these
         self.waiting: dict[tuple[int, int], tuple[Tensor, GradientEdge]] = {}
         # from ZeRO-2 on a rank keeps its part of the gradients, so each micro-batch's are scattered
-        self.parted = local.zero >= 2
+        self.parted = local.zero >= 2 or local.away.there
         for bundle in local.bundles if self.parted else ():
             bundle.part()
         replicas = mesh.degree(*local.replicas)
@@ -102,15 +104,29 @@ class Trainer:
         self.agreement = agreement(local)
         self.buckets = (
             Buckets(local, local.bundles[0])
-            if overlap and replicas > 1 and not local.zero and not self.agreement
+            if overlap and replicas > 1 and not (local.zero or local.by_unit or self.agreement)
             else None
         )
+        self.beside: dict[Bundle, Beside] = {}
         for bundle in local.bundles:
-            own = bundle.weights[bundle.own]
-            bundle.slots = [torch.zeros_like(own) for _ in range(optimizer.slots)]
-            if local.zero >= 3:
-                bundle.release()
+            self._lay_out(bundle)
+        fixed = [tensor for b in local.bundles for tensor in (b.weights, b.gradients)]
+        self.units_away = UnitsAway(local.words, local.link, fixed, local.away.disk)
         self.clock = Clock(lambda: self.wire.seconds, self.wire.synchronise)
+
+    def _lay_out(self, bundle: Bundle) -> None:
+        """Give a bundle the state of its optimizer, here or beside the device."""
+        local, slots = self.local, self.optimizer.slots
+        if local.away.optimizer:
+            whole = local.away.weights and local.zero < 3
+            beside = Beside(bundle, local.away, local.link, slots, whole)
+            self.beside[bundle], bundle.slots = beside, beside.slots
+            bundle.summed = beside.summed
+        else:
+            own = bundle.weights[bundle.own]
+            bundle.slots = [torch.zeros_like(own) for _ in range(slots)]
+        if local.fetched:
+            bundle.release(keep=not local.away.weights)
 
     def step(self, x: Tensor, target: Tensor) -> float:
         """One iteration on a global batch; returns this device's part of the mean loss."""
@@ -201,7 +217,7 @@ class Trainer:
         own, target = self._cut(x, target, this)
         x = own if given is None else given.requires_grad_()
         del own, given
-        around = self._with_weights if local.zero >= 3 else None
+        around = self._around(this) if local.by_unit or "offload" in local.words else None
         y = forward(local, x, target, this.chunk, self.observer, around)
         if not self.out[this.chunk]:
             y = y if y.dim() == 0 else _mean_square(y, local.batch)
@@ -216,41 +232,68 @@ class Trainer:
         self.wire.enter("backward", "")
         if self.buckets:
             self.buckets.armed = this in self.final
-        for bundle in local.bundles if local.zero == 2 else ():
+        for bundle in local.bundles if self.parted and not local.by_unit else ():
             bundle.allocate()
         torch.autograd.backward([y], [torch.ones((), dtype=local.dtype, device=local.device)
                                       if given is None else given])  # fmt: skip
         self.observer.after_backward()
-        for bundle in local.bundles if local.zero >= 3 else ():
-            bundle.release()
+        for bundle in local.bundles if local.fetched else ():
+            bundle.release(keep=not local.away.weights)
         # of whole chunks with the last of a micro-batch's passes here
-        for bundle in local.bundles if local.zero >= 3 or this.chunk == 0 else ():
+        for bundle in local.bundles if local.by_unit or this.chunk == 0 else ():
             self._scatter(bundle)
         return x.grad
 
-    def _with_weights(self, unit: int, layers: Layers, x: Tensor) -> Tensor:
-        """ZeRO 3: run a unit on weights gathered for it, and gathered again for its gradient."""
+    def _around(self, this: Pass) -> Callable[[int, Layers, Tensor], Tensor]:
+        """How units of a pass are run, whose weights or activations are not always here."""
+        local, sent = self.local, dict[int, list[Sent]]()
+
+        def around(unit: int, layers: Layers, x: Tensor) -> Tensor:
+            def inner(x: Tensor) -> Tensor:
+                return self._with_weights(unit, layers, x) if local.by_unit else layers(x)
+
+            if "offload" in local.words:
+                return self.units_away.run(unit, inner, x, sent)
+            return inner(x)
+
+        return around
+
+    def _fetch(self, unit: int, bundle: Bundle, again: str) -> None:
+        """Weights of a unit, from beside the device or from other devices, if they are not here."""
         local = self.local
-        bundle = local.bundle_of[unit]
+        if bundle.here:
+            return
+        whole = bundle.restore().detach()
+        own = bundle.shard
+        if local.away.weights:
+            own = whole.new_empty(bundle.size // bundle.parts) if local.zero >= 3 else whole
+            self.beside[bundle].bring(f"weights in{again}", own, unit)
+            after = unit - 1 if again else unit + 1
+            if (behind := local.bundle_of.get(after)) and behind.size:
+                local.link.ask(after, self.beside[behind].weights.nbytes)
+        if local.zero >= 3:
+            name = f"{local.shards[0]}: weights{again}"
+            self.wire.allgather(own, local.shards, name, whole)
+
+    def _with_weights(self, unit: int, layers: Layers, x: Tensor) -> Tensor:
+        """Run a unit on weights that come for it, and again for its gradient."""
+        local = self.local
+        bundle, keep = local.bundle_of[unit], not local.away.weights
         if not bundle.held_weights:
             return layers(x)
-
-        def fetch(what: str) -> None:
-            if not bundle.here:
-                name = local.shards[0]
-                whole = bundle.restore().detach()
-                self.wire.allgather(bundle.shard, local.shards, f"{name}: {what}", whole)
-
-        fetch("weights")
+        self._fetch(unit, bundle, "")
         y = layers(x)
-        bundle.release()
+        if local.fetched:
+            bundle.release(keep)
 
         def before(_: Tensor) -> None:
-            fetch("weights again")
-            bundle.allocate()
+            self._fetch(unit, bundle, " again")
+            if self.parted:
+                bundle.allocate()
 
         def after(_: Tensor) -> None:
-            bundle.release()
+            if local.fetched:
+                bundle.release(keep)
             self._scatter(bundle)
 
         y.register_hook(before)
@@ -262,6 +305,8 @@ class Trainer:
 
     def _reduce_gradients(self) -> None:
         local, wire = self.local, self.wire
+        if local.away.there:  # unit by unit, on their way out
+            return
         rest = tuple(a for a in local.replicas if a not in local.shards)
         for bundle in local.bundles:
             if not self.parted:
@@ -288,8 +333,16 @@ class Trainer:
         if not self.parted or not bundle.allocated:
             return
         self._reduce_partial(bundle)
-        each = " each time" if self.segments > 1 else ""
-        bundle.summed += self._scattered(bundle, f"gradients scattered{each}")
+        local = self.local
+        each = " each time" if self.segments > 1 and local.zero >= 2 else ""
+        own = bundle.gradients
+        if local.zero:
+            own = self._scattered(bundle, f"gradients scattered{each}")
+        if local.away.there:
+            rest = tuple(axis for axis in local.replicas if axis not in local.shards)
+            self.beside[bundle].add(self.wire.allreduce(own, rest, "data: gradients"))
+        else:
+            bundle.summed += own
         bundle.free()
 
     def _scattered(self, bundle: Bundle, what: str) -> Tensor:
@@ -298,11 +351,12 @@ class Trainer:
 
     def _update(self) -> None:
         for bundle in self.local.bundles:
+            scaled = partial(ratios, self.local, bundle)
+            if beside := self.beside.get(bundle):
+                beside.update(self.optimizer, self.steps, scaled)
+                continue
             weights = bundle.weights[bundle.own] if bundle.here else bundle.shard
-            self.optimizer.update(
-                weights.detach(), bundle.summed, bundle.slots, self.steps,
-                partial(ratios, self.local, bundle),
-            )  # fmt: skip
+            self.optimizer.update(weights.detach(), bundle.summed, bundle.slots, self.steps, scaled)
 
     def _gather_weights(self) -> None:
         """ZeRO 1 and 2: gather the weights, of which each rank has updated its part."""
@@ -311,16 +365,22 @@ class Trainer:
             return
         name = local.shards[0]
         for bundle in local.bundles:
-            own = bundle.weights[bundle.own].clone()
             whole = bundle.weights.detach()
+            if local.away.weights:
+                whole = self.beside[bundle].weights
+            own = whole[bundle.own].clone()
             self.wire.allgather(own, local.shards, f"{name}: weights renewed", whole)
 
     def gathered(self) -> None:
         """Gather all weights on this device, to look at them."""
         for bundle in self.local.bundles:
             if not bundle.here:
-                whole = self.wire.allgather(bundle.shard, self.local.shards, "to look at")
-                bundle.restore().copy_(whole.flatten())
+                away = self.local.away.weights
+                own = self.beside[bundle].weights if away else bundle.shard
+                whole = bundle.restore().detach()
+                if self.local.zero >= 3:
+                    own = self.wire.allgather(own, self.local.shards, "to look at").flatten()
+                whole.copy_(own)
 
 
 def _mean_square(y: Tensor, batch: int) -> Tensor:

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 
 import numpy as np
 
+from oracle.executor.away import Away
 from oracle.models.model import Model
 from oracle.plan.plan import Plan
 from oracle.plan.strategies import agreement
@@ -22,7 +23,7 @@ class NotSupported(NotImplementedError):
 
 def unsupported(model: Model, plan: Plan) -> list[str]:
     """Reasons why the executor cannot run a plan of a model; none where it can."""
-    return [*_of_plan(plan), *_of_model(model), *_of_both(model, plan)]
+    return [*_of_plan(plan), *_of_what_is_away(plan), *_of_model(model), *_of_both(model, plan)]
 
 
 def _splits(plan: Plan, *names: str) -> bool:
@@ -45,12 +46,28 @@ def _of_plan(plan: Plan) -> Iterator[str]:
     data = plan.axis("data")
     if _splits(plan, "data") and _splits(plan, "sharded") and agreement.special(data):
         yield "`sharded` is not run inside replicas that compress, serve or average"
+    if agreement.special(data) and plan.axis("offload").active:
+        yield "`offload` is not run beside replicas that compress, serve or average"
     pipeline = plan.axis("pipeline")
     stages, segments, chunks = (
         int(knob[0, 0]) for knob in (pipeline.degree, pipeline.segments, pipeline.interleave)
     )
     if stages > 1 and chunks > 1 and segments % stages:
         yield f"interleave={chunks} needs segments that are a multiple of its {stages} stages"
+
+
+def _of_what_is_away(plan: Plan) -> Iterator[str]:
+    away, data = Away.of(plan), plan.axis("data")
+    mode = plan.axis("recompute").word("mode")
+    replicas = _splits(plan, "data", "sharded", "spatial", "context")
+    several = plan.axis("pipeline").segments[0, 0] * data.accumulate[0, 0] > 1
+    parted = data.zero[0, 0] >= 2 or _splits(plan, "sharded")
+    if away.there and replicas and several and not (parted and not _splits(plan, "spatial")):
+        yield "several micro-batches of replicas are updated on the host with zero=2 or 3 alone"
+    if mode == "stage" and (away.weights or data.zero[0, 0] >= 3 or _splits(plan, "sharded")):
+        yield "recompute:stage is not run where weights come unit by unit"
+    if mode == "operators" and _splits(plan, "tensor", "filter", "channel", "spatial", "context"):
+        yield "recompute:operators is not run where layers send messages"
 
 
 def _of_model(model: Model) -> Iterator[str]:
@@ -89,6 +106,10 @@ def _of_both(model: Model, plan: Plan) -> Iterator[str]:
     transposed = model.mask(lambda row: row.kind == "deconv")
     if transposed.any() and _splits(plan, "filter", "channel", "spatial"):
         yield "transposed convolutions are not run under filter, channel or spatial"
+    if any(row.tied for row in model.rows):
+        by_unit = plan.axis("data").zero[0, 0] >= 3 and _splits(plan, "data")
+        if by_unit or _splits(plan, "sharded") or Away.of(plan).optimizer:
+            yield "a table in two uses is not run where weights are exchanged unit by unit"
     samples = float(plan.batch[0, 0])
     for name in ("data", "sharded"):
         samples //= float(plan.axis(name).degree[0, 0])

@@ -95,6 +95,10 @@ class Steps:
     def step(self) -> dict[str, float]:
         raise NotImplementedError
 
+    def alive(self) -> dict[str, float]:
+        """A step with its bytes of tensors counted: those by kind when they are most."""
+        return {}
+
     def close(self) -> None:
         """End what goes on beside steps."""
 
@@ -105,6 +109,7 @@ class TrainingSteps(Steps):
     def __init__(self, rank: Rank, job: PlanRun) -> None:
         import torch
 
+        from oracle.executor.host_link import HostLink
         from oracle.executor.local_model import LocalModel
         from oracle.executor.optimizer import Optimizer
         from oracle.executor.steps import Trainer, inputs
@@ -113,7 +118,8 @@ class TrainingSteps(Steps):
         dtype = getattr(torch, DTYPES[job.precision])
         edges = list(job.stages) or None
         local = LocalModel(self.graph, self.plan, self.wire, dtype=dtype, device=rank.device,
-                           seed=job.seed, edges=edges)  # fmt: skip
+                           seed=job.seed, edges=edges, units=job.units,
+                           link=HostLink(self.wire, job.link))  # fmt: skip
         self.stages = local.stages
         self.x, self.target = inputs(self.graph, job.batch, job.seed, dtype)
         self.local = local
@@ -142,7 +148,14 @@ class TrainingSteps(Steps):
         self.trainer.step(self.x, self.target)
         return {**self.trainer.clock.seconds, "reading": waited}
 
+    def alive(self) -> dict[str, float]:
+        from oracle.executor.memory_count import counted
+
+        found = counted(self.trainer, self.x, self.target).peak if self.trainer else {}
+        return {kind: float(nbytes) for kind, nbytes in found.items()}
+
     def close(self) -> None:
+        self.local.link.close()
         if self.reader:
             self.reader.close()
 

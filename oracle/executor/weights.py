@@ -65,10 +65,11 @@ class Bundle:
         each = self.size // self.parts
         return slice(self.place * each, (self.place + 1) * each)
 
-    def release(self) -> None:
-        """Free the buffer of weights; the own shard stays."""
+    def release(self, keep: bool = True) -> None:
+        """Free the buffer of weights; the own shard stays, unless it lies elsewhere."""
         if self.weights.untyped_storage().size():
-            self.shard = self.weights[self.own].clone()
+            if keep:
+                self.shard = self.weights[self.own].clone()
             self.weights.untyped_storage().resize_(0)
 
     def restore(self) -> Tensor:

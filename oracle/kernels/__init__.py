@@ -1,7 +1,13 @@
 """Seconds of local work: pure functions of shapes on a device, and measured profiles.
 
 gemm attention conv stream    seconds of one family of kernels
+box           a convolution's part in numbers
 algorithms    what each algorithm of a convolution takes
+fourier       convolutions by Fourier transforms of tiles
+divisions     divisions of a batch among kernels that a workspace has room for
+shared_room   one workspace shared out among all kernels
+convolved     a shard's convolutions, row by row
+families      rows by what prices them
 curve         how a family uses a device: peak, traffic, start
 waves         whole waves of whole tiles
 rows          forward and backward seconds of every row of a model

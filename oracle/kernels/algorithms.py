@@ -6,9 +6,11 @@
                  window                                                      4²·4 bytes · C·F
     apart        6×6 tiles (`lavin2016`): transform, multiply, transform back, 4 times fewer
                  products                            6²·4 bytes · (C·F + tiles·(C + F))
+    fourier      tiles of 16×16 or 32×32 in frequencies, of windows from 5×5 on (`fourier`)
     direct       one filter a channel, by its bytes                          no workspace
 
-The library takes the fastest that its workspace allows: `fastest` prices it, `chosen` names it.
+A product of what was gathered before, as a matrix of its own, takes n·P·C·K²·δ bytes and more time
+than the implicit one: it is never taken. The library takes the fastest that its workspace allows.
 DeepBench says what cuDNN took forward. Matrix units have the precomputed kernel alone. On vector
 units it gathers faster on Pascal, and no faster than the plain one from Volta on; of Winograd's
 tiles Pascal's library takes the small ones, later ones the large where there is room.
@@ -17,80 +19,22 @@ tiles Pascal's library takes the small ones, later ones the large where there is
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from oracle.kernels.box import Box, shape
 from oracle.kernels.curve import curve, duration, fitted
-from oracle.models.model import Flags, Floats
-from oracle.models.shard import Numbers
-from oracle.spec.device import Curve, Device
+from oracle.kernels.divisions import Offer, named
+from oracle.kernels.fourier import fourier
+from oracle.models.model import Floats
+from oracle.spec.device import Device
 
 TRANSFORM = 6  # points of a Winograd tile along height and along width
 SMALL = 4  # of a tile that is transformed in the same kernel
 INDEX = 4.0  # bytes of a position that is worked out before
-
-
-@dataclass(frozen=True, slots=True)
-class Box:
-    """One part of a convolution, in numbers or arrays; channels and filters of one group."""
-
-    part: str
-    batch: Floats
-    points: Floats  # of the output
-    inner: Floats
-    outer: Floats
-    taps: Floats  # of the window
-    strides: Floats
-    groups: Floats
-    side: Floats  # of a square window; 0 where it is none
-    width: float  # bytes of an element
-    most: float = np.inf  # channels that an inner loop may take at least
-
-    @property
-    def elements(self) -> Floats:
-        """Of input and output."""
-        return self.groups * self.batch * self.points * (self.inner * self.strides + self.outer)
-
-    @property
-    def weights(self) -> Floats:
-        """Elements of all groups' windows."""
-        return self.groups * self.inner * self.outer * self.taps
-
-    @property
-    def moved(self) -> Floats:
-        """Bytes of both tensors and of the weights."""
-        return self.width * (self.elements + self.weights)
-
-    @property
-    def flop(self) -> Floats:
-        """Multiplications and additions."""
-        return 2 * self.batch * self.points * self.inner * self.outer * self.taps * self.groups
-
-
-def product(three: tuple[Numbers, Numbers, Numbers]) -> Floats:
-    """The points of a box, as a float array."""
-    depth, height, width = three
-    return np.asarray(depth, float) * height * width
-
-
-def shape(used: Curve, box: Box) -> tuple[Floats, Floats, Floats]:
-    """m, n, k of the matrix product that this part of a convolution is, of one group."""
-    inner, outer, taps, strides = box.inner, box.outer, box.taps, box.strides
-    granule = min(used.granule, box.most)
-    if box.part == "forward":
-        return box.batch * box.points, outer, np.sqrt(inner * inner + granule**2) * taps
-    if box.part == "data":
-        looped = taps / strides + used.zeros * (1 - 1 / strides)
-        if used.strided > 1:  # no kernel of its own for it
-            looped = looped * np.where((strides > 1) & (taps > strides), used.strided, 1.0)
-        deep = np.sqrt(outer * outer + granule**2)
-        return box.batch * box.points * strides, inner, deep * looped
-    if box.part == "weight":
-        return outer, np.sqrt(inner * inner + granule**2) * taps, box.batch * box.points
-    raise ValueError(f"a convolution has the parts forward, data and weight, not {box.part!r}")
+EARLY = ("", "pascal")  # generations whose library has but the small tiles forward
 
 
 def implicit(device: Device, family: str, own: str, box: Box) -> Floats:
@@ -103,49 +47,53 @@ def implicit(device: Device, family: str, own: str, box: Box) -> Floats:
     return duration(used, device, rate, *shape(used, box), box.groups, moved)
 
 
-def fastest(device: Device, own: str, box: Box, workspace: float) -> Floats:
-    """Seconds of the fastest algorithm for planes that the workspace allows."""
+def offers(
+    device: Device, own: str, box: Box, *, matrix: bool = False, limited: bool = True,
+    every: bool = False,
+) -> Iterator[Offer]:  # fmt: skip
+    """What the library takes for planes; not `limited`, what a larger workspace beats is left out.
+
+    Transforms to frequencies are among them where `every` algorithm is timed: of 5×5 windows none
+    of DeepBench's on Pascal is run so, and of all 376 convolutions five.
+
+    Of equals the first is taken. The curve of Winograd's tiles was fitted as if they were large:
+    Pascal's small ones for windows of 3×3, forward and for the data, are as fast as it says.
+    """
     seconds = implicit(device, "conv", own, box)
-    for saved, may, _ in _tiled(device, own, box, workspace):
-        seconds = np.where(may, np.minimum(seconds, saved), seconds)
-    return seconds
-
-
-def chosen(
-    device: Device, own: str, box: Box, workspace: float = np.inf, *, matrix: bool = False
-) -> NDArray[np.str_]:
-    """Which algorithm the library takes for planes, by its name above."""
-    seconds = implicit(device, "conv", own, box)
-    early = device.generation in ("", "pascal")
-    room = INDEX * box.points * box.taps <= workspace
-    name = np.where(room & (matrix or early), "precomputed", "implicit")
-    if matrix:
-        return name
-    for saved, may, tile in _tiled(device, own, box, workspace):
-        large = tile == TRANSFORM and not early
-        name = np.where(may & (saved < seconds), "apart" if large else "winograd", name)
-        seconds = np.where(may, np.minimum(seconds, saved), seconds)
-    return name
-
-
-def _tiled(
-    device: Device, own: str, box: Box, workspace: float
-) -> Iterator[tuple[Floats, Flags, int]]:
-    """Seconds by Winograd's tiles, the largest first; where they may be used; their side."""
-    quick = fitted(device, "winograd", own, box.part)
+    early = device.generation in EARLY
+    if matrix or early:
+        yield Offer("precomputed", seconds, INDEX * box.points * box.taps)
+    yield Offer("implicit", seconds, np.zeros(()))
+    quick = None if matrix else fitted(device, "winograd", own, box.part)
     if quick is None:
         return
-    rate: Any = device.peak[own]
     # a tile makes 4×4 outputs of a 3×3 window, 2×2 of a 5×5
     square = (box.side >= 3) & (box.side <= 5) & (box.taps == box.side**2)
     square = square & (box.strides == 1)
     for tile, room in _tiles(box):
         made = np.maximum(tile + 1 - box.side, 1)
         saving = box.taps * (made / tile) ** 2
+        rate: Any = device.peak[own]
         saved = duration(quick, device, rate * saving, *shape(quick, box), box.groups, box.moved)
-        yield saved, square & (room <= workspace) & (tile > box.side), tile
-        if np.isinf(workspace):  # the largest tiles are the fastest
+        may = square & (tile > box.side)
+        if tile == TRANSFORM and early and box.part != "weight":
+            fused = may & (box.side == 3)
+            yield Offer("winograd", np.where(fused, saved, np.inf), _small(box))
+        yield Offer(
+            "apart" if tile == TRANSFORM else "winograd", np.where(may, saved, np.inf), room
+        )
+        if not limited:  # the largest tiles are the fastest
             break
+    if every and own == "fp32" and device.library == "nccl":
+        for seconds, room in fourier(device, box):
+            yield Offer("fourier", seconds, room)
+
+
+def chosen(
+    device: Device, own: str, box: Box, workspace: float = np.inf, *, matrix: bool = False
+) -> NDArray[np.str_]:
+    """Which algorithm the library takes for planes, by its name above."""
+    return named([*offers(device, own, box, matrix=matrix)], workspace)
 
 
 def _tiles(box: Box) -> Iterator[tuple[int, Floats]]:
@@ -155,7 +103,12 @@ def _tiles(box: Box) -> Iterator[tuple[int, Floats]]:
     tiles = box.batch * box.points / made
     yield TRANSFORM, 4.0 * TRANSFORM**2 * (channels * filters + tiles * (channels + filters))
     if box.part != "weight":
-        yield SMALL, 4.0 * SMALL**2 * channels * filters
+        yield SMALL, _small(box)
+
+
+def _small(box: Box) -> Floats:
+    """Bytes of windows that are transformed for the small tiles."""
+    return 4.0 * SMALL**2 * box.inner * box.outer * box.groups**2
 
 
 def direct(device: Device, box: Box) -> Floats:

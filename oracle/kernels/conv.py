@@ -9,7 +9,7 @@ and a window of K points:
 
 What else a library has for a family, it takes where that is faster (`algorithms`):
 
-    conv       planes: Winograd's tiles (`lavin2016`)
+    conv       planes: Winograd's tiles (`lavin2016`), Fourier transforms
     conv3d     volumes, without Winograd, on matrix units
                or on vector units
     grouped    some channels to a group: as many small products; with channels last, on matrix
@@ -25,12 +25,16 @@ before and after: a pass over |x| + |y|, read and written, for each part.
 
 from __future__ import annotations
 
-from typing import TypeAlias
+from collections.abc import Iterator
+from dataclasses import replace
+from typing import Any, TypeAlias
 
 import numpy as np
 
-from oracle.kernels.algorithms import Box, direct, fastest, implicit, product
+from oracle.kernels.algorithms import direct, implicit, offers
+from oracle.kernels.box import Box, product
 from oracle.kernels.curve import OPERAND_BYTES, powered, precision_on
+from oracle.kernels.divisions import Menu, Offer
 from oracle.kernels.stream import stream
 from oracle.models.model import Floats
 from oracle.models.shard import Numbers
@@ -57,17 +61,44 @@ def conv(
     groups: Numbers = 1,
     part: str = "forward",
     *,
-    family: str | None = None,
-    layout: str = "",
-    workspace: float = np.inf,
-    strided: str = "matrix",
-    queued: bool = False,
+    workspace: Numbers = np.inf,
+    **more: Any,
 ) -> Floats:
     """Seconds of a convolution's forward pass, data gradient or weight gradient.
 
+    `more` is as `menu` has it.
+    """
+    shapes = batch, channels, filters, extents_out, window, stride, groups, part
+    limited = bool(np.any(np.isfinite(workspace)))
+    return menu(device, precision, *shapes, limited=limited, **more).best(workspace).seconds
+
+
+def menu(
+    device: Device,
+    precision: str,
+    batch: Numbers,
+    channels: Numbers,
+    filters: Numbers,
+    extents_out: Three,
+    window: Three,
+    stride: Three = (1, 1, 1),
+    groups: Numbers = 1,
+    part: str = "forward",
+    *,
+    family: str | None = None,
+    layout: str = "",
+    strided: str = "matrix",
+    queued: bool = False,
+    limited: bool = True,
+    micro: bool = False,
+    every: bool = False,
+) -> Menu:
+    """What a library offers for one part of a convolution, and with `micro` for pieces of it.
+
     `layout` is the framework's, where the channels stand: "first", "last", or "turned": last, and
     first for the library, with windows of more than one point. `strided` is the library's units for
-    data gradients of volumes, channels first, whose windows are wider than their strides.
+    data gradients of volumes, channels first, whose windows are wider than their strides. With
+    `every`, algorithms too that a library takes only where all of them are timed.
     """
     own = precision_on(device, precision)
     points, taps, strides = (product(three) for three in (extents_out, window, stride))
@@ -75,27 +106,65 @@ def conv(
     side = np.where(np.asarray(window[1]) == window[2], window[2], 0)
     width = OPERAND_BYTES[precision]
     most = ALIGNED / width if layout == "last" and matrix(device, own) else np.inf
-    box = Box(part, np.asarray(batch, float), points, inner, outer, taps, strides,
-              np.asarray(groups, float), side, width, most)  # fmt: skip
-    if family is None:
-        family = family_of(channels, filters, groups)
-    own_turns: Numbers = 0.0
-    if layout == "turned":
-        layout, own_turns = "first", np.where(taps > 1, passes(device, box), 0.0)
+    family = family_of(channels, filters, groups) if family is None else family
+    high, wide = extents_out[1:] if family == "conv" else (0.0, 0.0)
+    whole = Box(part, np.asarray(batch, float), points, inner, outer, taps, strides,
+                np.asarray(groups, float), side, width, most, high, wide)  # fmt: skip
+    turns, layout = layout == "turned", "first" if layout == "turned" else layout
+
+    def offered(samples: Floats) -> list[Offer]:
+        box = replace(whole, batch=samples)
+        own_turns = np.where(taps > 1, passes(device, box), 0.0) if turns else 0.0
+        return [
+            Offer(name, powered(device, own, seconds + own_turns, box.flop, queued), room)
+            for name, seconds, room in _kernels(
+                device, own, family, layout, strided, box, limited, every
+            )
+        ]
+
+    return Menu(whole.batch, offered, micro)
+
+
+def _kernels(
+    device: Device, own: str, family: str, layout: str, strided: str, box: Box, limited: bool,
+    every: bool,
+) -> Iterator[tuple[str, Floats, Floats]]:  # fmt: skip
+    """Name, seconds and bytes of workspace of each kernel that a family has."""
+    none, units = np.zeros(()), matrix(device, own)
     if family == "depthwise":
-        seconds = direct(device, box)
-    elif family == "grouped" and layout == "last" and matrix(device, own):
-        quick = np.isin(inner, GROUPED) & (inner == outer)
-        seconds = np.where(quick, aligned(device, family, own, box, layout), direct(device, box))
-    elif family == "conv" and not (layout == "first" and matrix(device, own)):
-        seconds = fastest(device, own, box, workspace)
+        yield "direct", direct(device, box), none
+    elif family == "grouped" and layout == "last" and units:
+        quick = np.isin(box.inner, GROUPED) & (box.inner == box.outer)
+        dense = implicit(device, family, own, box)
+        yield "implicit", np.where(quick, dense, direct(device, box)), none
+    elif family == "conv" and not (layout == "first" and units):
+        for each in offers(device, own, box, matrix=units, limited=limited, every=every):
+            yield each.name, each.seconds, each.room
     else:
-        seconds = aligned(device, family, own, box, layout)
-    late = strided == "vector" and (family, layout, part) == ("conv3d", "first", "data")
-    if late and "fp32" in device.peak:
-        vector = implicit(device, family, "fp32", box)
-        seconds = np.where((strides > 1) & (taps > strides), vector, seconds)
-    return powered(device, own, seconds + own_turns, box.flop, queued)
+        yield from _aligned(device, own, family, layout, strided, box)
+
+
+def _aligned(
+    device: Device, own: str, family: str, layout: str, strided: str, box: Box
+) -> Iterator[tuple[str, Floats, Floats]]:
+    """An implicit product on matrix units, or on vector units where those are faster.
+
+    With channels first matrix units take both tensors turned, in a workspace; a library takes
+    vector units for few channels, and where it has no room: nothing is turned there.
+    """
+    fast, none = implicit(device, family, own, box), np.zeros(())
+    if layout != "first" or not matrix(device, own):
+        yield "implicit", fast, none
+        return
+    fast = fast + passes(device, box)
+    if "fp32" not in device.peak:
+        yield "turned", fast, none
+        return
+    vector = implicit(device, family, "fp32", box)
+    if strided == "vector" and (family, box.part) == ("conv3d", "data"):
+        fast = np.where((box.strides > 1) & (box.taps > box.strides), np.inf, fast)
+    yield "turned", fast, box.width * box.elements
+    yield "implicit", vector, none
 
 
 def family_of(channels: Numbers, filters: Numbers, groups: Numbers, rank: int = 2) -> str:
@@ -105,29 +174,9 @@ def family_of(channels: Numbers, filters: Numbers, groups: Numbers, rank: int = 
     return "depthwise" if np.all(np.asarray(channels) <= groups) else "grouped"
 
 
-def aligned(device: Device, family: str, own: str, box: Box, layout: str) -> Floats:
-    """Seconds of an implicit product on matrix units, or on vector units where those are faster.
-
-    With channels first a library takes vector units for few channels: nothing is turned there.
-    """
-    fast = implicit(device, family, own, box) + turned(device, own, box, layout)
-    if layout != "first" or not matrix(device, own) or "fp32" not in device.peak:
-        return fast
-    return np.minimum(fast, implicit(device, family, "fp32", box))
-
-
 def matrix(device: Device, own: str) -> bool:
     """Whether numbers of this precision are multiplied by matrix units."""
     return own in MATRIX and device.generation not in ("", "pascal")
-
-
-def turned(device: Device, own: str, box: Box, layout: str) -> Floats:
-    """Seconds to bring both tensors of a part into the layout that matrix units want.
-
-    Volta's kernels for planes take channels first as they are: DeepBench's timings have no such
-    pass in them.
-    """
-    return passes(device, box) if layout == "first" and matrix(device, own) else np.zeros(1)
 
 
 def passes(device: Device, box: Box) -> Floats:

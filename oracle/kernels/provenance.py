@@ -15,8 +15,8 @@ from numpy.typing import NDArray
 
 from oracle.kernels.conv import matrix
 from oracle.kernels.curve import Origin, origin, precision_on
+from oracle.kernels.families import families
 from oracle.kernels.passes import Passes
-from oracle.kernels.rows import families
 from oracle.models.model import Floats, Model
 from oracle.models.shard import Numbers, Shard
 from oracle.spec.device import ORIGINS, Device

@@ -8,21 +8,22 @@ longer of the two: small layers are as slow as their launches.
 from __future__ import annotations
 
 from functools import lru_cache
-from typing import Any
 
 import numpy as np
 
 from oracle.kernels.attention import attention
-from oracle.kernels.conv import conv, family_of
+from oracle.kernels.convolved import KINDS as CONVOLUTIONS
+from oracle.kernels.convolved import convolved
 from oracle.kernels.counted import counted, products, recurrent
 from oracle.kernels.curve import precision_on
+from oracle.kernels.families import At, families
 from oracle.kernels.gemm import gemm
 from oracle.kernels.passes import Passes
 from oracle.kernels.profile.measured import Profile
 from oracle.kernels.stream import reduction, stream
 from oracle.models import masks
 from oracle.models.layers import Row
-from oracle.models.model import Axes, Floats, Model
+from oracle.models.model import Floats, Model
 from oracle.models.shard import Numbers, Shard, product
 from oracle.spec.device import Device
 from oracle.spec.precision import NARROW
@@ -63,9 +64,12 @@ def priced(shard: Shard, device: Device, precision: str) -> Passes:
     if shard.ideal:
         return _ideal(shard, device, precision, found)
     for family in families(model):
-        at = _At(shard, family)
+        if family.kind in CONVOLUTIONS:
+            continue
+        at = At(shard, family)
         for part in found:
             found[part][:, family.columns] = PRICE[family.kind](at, device, precision, part)
+    rooms, pieces = convolved(shard, device, precision, found)
     # nobody wants the gradient of the samples
     found["data"] *= ~masks.entries(model) | masks.embeddings(model)
     found["weight"] *= model.trained
@@ -74,7 +78,10 @@ def priced(shard: Shard, device: Device, precision: str) -> Passes:
     again = np.where(masks.attention(model), shard.rounds, 1.0)
     forward, backward = (again * each for each in launches(model))
     backward = backward * (not model.training.forward)
-    return Passes(found["forward"], found["data"], found["weight"], (forward, backward))
+    if pieces is not None:  # each is launched
+        forward, backward = forward + pieces[0], backward + pieces[1]
+    return Passes(found["forward"], found["data"], found["weight"], (forward, backward),
+                  workspace=rooms)  # fmt: skip
 
 
 def _ideal(shard: Shard, device: Device, precision: str, found: dict[str, Floats]) -> Passes:
@@ -104,69 +111,7 @@ def _launches(row: Row) -> tuple[int, int]:
     return forward * row.pieces, backward * row.pieces
 
 
-class Family:
-    """Rows that one call prices together, and what is known of them beside their local shapes."""
-
-    def __init__(self, key: tuple[Any, ...], model: Model, columns: list[int]) -> None:
-        (self.kind, *self.more), self.columns = key, np.array(columns)
-        self.rows = rows = [model.rows[i] for i in columns]
-        self.experts = np.array([r.experts for r in rows], float)
-        self.vocab, self.loss = (
-            np.array([each in (r.role, r.kind) for r in rows]) for each in ("vocab", "loss")
-        )
-        self.adds = np.array([r.adds for r in rows])
-        self.normed, self.summed = (
-            np.array([r.kind == kind and r.made.tokens for r in rows]) for kind in ("norm", "add")
-        )
-        self.bias = np.array([r.bias for r in rows])
-        self.reads, self.rereads = (
-            np.array([getattr(r, passes) for r in rows], float).T for passes in ("reads", "rereads")
-        )
-        self.width, self.keys = np.array([(r.width, r.keys) for r in rows], float).T
-
-
-@lru_cache(masks.MODELS)
-def families(model: Model) -> tuple[Family, ...]:
-    """A model's rows by what prices them."""
-    found: dict[tuple[Any, ...], list[int]] = {}
-    for i, row in enumerate(model.rows):
-        key: tuple[Any, ...] = (row.work,)
-        if row.work == "gemm":
-            key = ("gemm", "experts" if row.experts else "gemm")
-        elif row.work == "counted":
-            key = ("counted", row.family or "counted")
-        elif row.work == "attention":
-            key = ("attention", row.causal, row.flash, row.version, row.apart)
-        elif row.work == "conv":
-            rank = len(row.made.extents)
-            kind = family_of(row.given.channels, row.made.channels, row.groups, rank)
-            key = ("deconv" if row.kind == "deconv" else "conv", kind, rank)
-        elif row.spans or row.kind == "pool":
-            rank = len(row.given.extents)
-            key = ("reduction", "norm" if row.spans else "pool", row.spans, rank)
-        found.setdefault(key, []).append(i)
-    return tuple(Family(key, model, columns) for key, columns in found.items())
-
-
-class _At:
-    """A shard seen at the rows of a family."""
-
-    def __init__(self, shard: Shard, family: Family) -> None:
-        self.shard, self.family = shard, family
-
-    def __call__(self, values: Numbers) -> Floats:
-        values = np.asarray(values, float)
-        if values.ndim == 0 or values.shape[-1] == 1:
-            return values
-        return values[..., self.family.columns]
-
-    def three(self, extents: Axes) -> Axes:
-        """Three extents with what is not there in front, as convolutions are priced."""
-        first, second, third = (self(e) for e in extents)
-        return third, first, second
-
-
-def _gemm(at: _At, device: Device, precision: str, part: str) -> Floats:
+def _gemm(at: At, device: Device, precision: str, part: str) -> Floats:
     shard = at.shard
     m = at(shard.micro) * product([at(e) for e in shard.made])
     n, k = at(shard.filters), at(shard.channels)
@@ -195,29 +140,7 @@ def _gemm(at: _At, device: Device, precision: str, part: str) -> Floats:
     return np.where(at.family.vocab, plain, seconds)
 
 
-def _conv(at: _At, device: Device, precision: str, part: str) -> Floats:
-    shard, asked = at.shard, part
-    channels, filters, made = at(shard.channels), at(shard.filters), at.three(shard.made)
-    if at.family.kind == "deconv":  # the forward pass of one is the data gradient of the other
-        channels, filters, made = filters, channels, at.three(shard.given)
-        part = {"forward": "data", "data": "forward"}.get(part, part)
-    groups = np.minimum(at(shard.model.groups), np.minimum(channels, filters))
-    family, rank = at.family.more
-    seconds = conv(
-        device, precision, at(shard.micro), channels, filters, made, at.three(shard.model.window),
-        at.three(shard.model.stride), groups, part, family=family,
-        layout=(chosen := shard.software.convolution).stands(precision, rank),
-        workspace=chosen.limit, strided=chosen.strided_volumes, queued=True,
-    )  # fmt: skip
-    # a bias is added by a kernel of its own, and its gradient summed by one
-    passes = {"forward": 2.0, "data": 0.0, "weight": 1.0}[asked]
-    if passes and shard.software.kernels.biases == "apart" and at.family.bias.any():
-        moved = passes * shard.delta * at(shard.micro) * at(shard.y)
-        seconds = seconds + np.where(at.family.bias, stream(device, moved, queued=True), 0.0)
-    return seconds
-
-
-def _attention(at: _At, device: Device, precision: str, part: str) -> Floats:
+def _attention(at: At, device: Device, precision: str, part: str) -> Floats:
     if part == "weight":
         return np.zeros(1)
     precision = BESIDE.get(precision, precision)
@@ -243,7 +166,7 @@ def _attention(at: _At, device: Device, precision: str, part: str) -> Floats:
     return core + np.where(rounds > 1, (rounds - 1) * merged, 0.0)
 
 
-def _stream(at: _At, device: Device, precision: str, part: str) -> Floats:
+def _stream(at: At, device: Device, precision: str, part: str) -> Floats:
     if part == "weight":
         return np.zeros(1)
     shard = at.shard
@@ -263,7 +186,7 @@ def _stream(at: _At, device: Device, precision: str, part: str) -> Floats:
     return np.where(moved > 0, stream(device, moved, queued=True) + rows, 0.0)
 
 
-def _reduction(at: _At, device: Device, precision: str, part: str) -> Floats:
+def _reduction(at: At, device: Device, precision: str, part: str) -> Floats:
     """Norms and pools: passes over memory, channel by channel where channels come first."""
     shard = at.shard
     family, spans, rank = at.family.more
@@ -276,7 +199,7 @@ def _reduction(at: _At, device: Device, precision: str, part: str) -> Floats:
     return np.where(elements > 0, seconds, 0.0)
 
 
-def _counted(at: _At, device: Device, precision: str, part: str) -> Floats:
+def _counted(at: At, device: Device, precision: str, part: str) -> Floats:
     """By FLOP and bytes, as the row's family of kernels takes them."""
     precision, (family,) = BESIDE.get(precision, precision), at.family.more
     shard, own = at.shard, precision_on(device, precision)
@@ -294,6 +217,6 @@ def _counted(at: _At, device: Device, precision: str, part: str) -> Floats:
 
 
 PRICE = {
-    "gemm": _gemm, "conv": _conv, "deconv": _conv, "attention": _attention, "stream": _stream,
-    "reduction": _reduction, "counted": _counted,
+    "gemm": _gemm, "attention": _attention, "stream": _stream, "reduction": _reduction,
+    "counted": _counted,
 }  # fmt: skip

@@ -21,6 +21,9 @@ uncertainty   how far a prediction can be trusted, by cause
 defaults      options that nobody said
 rates         what is trained in a second: samples, tokens, FLOP, utilisation
 local_work    FLOP and bytes of memory that a plan's own work takes of a device
+allocation    one iteration on a stage, tensor by tensor: what is allocated and freed when
+scripts       what each turn of a stage does with memory
+fragmentation reserved bytes against those in use, by an allocator's rules
 trace         the iteration in time, stage by stage
 estimate      what a prediction says of each plan
 """

@@ -4,6 +4,7 @@ While a pass back runs through row r of unit u of a chunk there are
 
     Σ others in flight + Σ units before u, at rest + what is kept up to r, made again or not
                        + gradients of the two tensors of r, and of those that wait at a fork
+                       + the workspace of its kernels
 
 since a layer that runs back finds gone what those behind it kept (pytorch/pytorch,
 torch/csrc/autograd/engine.cpp: `release_variables` after each node), and a unit whose tensors are
@@ -78,7 +79,7 @@ class Rows:
     again: bool  # units are made again, from their inputs
 
     @classmethod
-    def of(cls, shard: Shard, mode: int) -> Rows:
+    def of(cls, shard: Shard, mode: int, workspace: tuple[Array, Array] | None = None) -> Rows:
         model, micro = shard.model, shard.micro
         kept, none = kept_rows(shard), np.zeros((1, len(model)))
         core = masks.attention(model)
@@ -96,7 +97,8 @@ class Rows:
             rest = kept * np.where(remade, core, 1.0) + half
         again = mode in (FULL, OPERATORS)
         kept, rest, own, given = map(np.atleast_2d, (kept, rest, own, given))
-        return cls(kept, rest, own, moving_rows(shard), given, again)
+        moving = working_rows(shard, workspace)
+        return cls(kept, rest, own, moving, given, again)
 
 
 @dataclass(frozen=True, eq=False)
@@ -197,21 +199,26 @@ def _placed(stages: Stages, chunks: Array) -> Array:
     return found
 
 
-def peaks(shard: Shard, plan: Plan, alike: Array, stages: Stages) -> tuple[Array, Array]:
+def peaks(
+    shard: Shard, plan: Plan, alike: Array, stages: Stages,
+    workspace: tuple[Array, Array] | None = None,
+) -> tuple[Array, Array]:  # fmt: skip
     """(plans, p) each: before gradients of weights are on their way, and while they are.
 
-    Real numbers are bytes of activations and of their gradients, imaginary ones of the latter.
+    `workspace` are bytes that each row's kernels take while they run, forward and backward. Real
+    numbers are bytes of activations, of their gradients and of workspace, imaginary ones of the
+    latter two.
     """
     trains = not shard.model.training.forward  # else nothing is kept, nor made again
     mode = plan.axis("recompute").mode[:, 0].astype(int) * trains
     present, mine = np.unique(mode, return_inverse=True)
-    parts = [Chunks.of(stages, Units.of(shard.model, Rows.of(shard, each)))
+    parts = [Chunks.of(stages, Units.of(shard.model, Rows.of(shard, each, workspace)))
              for each in present.tolist()]  # fmt: skip
     width = max(len(one.rest) for one in parts)
     where = mine.ravel() * width + (alike if width > 1 else 0)
     names, kind = orders(plan, stages)
-    if stages.p == 1:  # a device alone: whatever its order is called
-        names = [("1f1b", S) for _, S in names]
+    if stages.p == 1:  # alone a device runs one back after the other, whatever its order is called
+        names = [("1f1b", 1)] * len(names)
     beside = [_beside(one, stages) for one in names]
     if all(beside):
         return _in_turn(parts, where, width, beside, kind)
@@ -292,6 +299,18 @@ def moving_rows(shard: Shard) -> Array:
     return np.atleast_2d(
         np.broadcast_to(own, np.broadcast_shapes(own.shape, (1, len(shard.model))))
     )
+
+
+def working_rows(shard: Shard, workspace: tuple[Array, Array] | None) -> Array:
+    """The same with what its kernels take: backward beside gradients, or forward alone.
+
+    While a row runs forward there is as much as when it runs back, but for the gradients. What all
+    kernels share is there all the time, and is not counted here.
+    """
+    moving = moving_rows(shard)
+    if workspace is None or shard.software.convolution.shared:
+        return moving
+    return np.asarray(np.maximum(moving + workspace[1], workspace[0]))
 
 
 @lru_cache(masks.MODELS)

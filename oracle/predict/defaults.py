@@ -31,7 +31,7 @@ def options_for(
     ideal: bool = False, max_memory: float | str | None = None, gamma: float = 1.0,
     algorithm: str | None = None, profile: Any = None, software: Any = None,
     any_plan: bool = False, reading: str = "none", shuffle: str = "global",
-    epochs: float | None = None,
+    epochs: float | None = None, workspace: str | float | None = None,
 ) -> Options:  # fmt: skip
     """Options with what was not said filled in: the model's usual recipe on this device.
 
@@ -56,6 +56,8 @@ def options_for(
     _check_reading(reading, epochs)
     measured = None if profile is None else opened(profile).on(system.device)
     told = _software(software, tokens, ideal)
+    if workspace is not None:
+        told = told.but(convolution=told.convolution.said(workspace))
     if measured is not None and not ideal:
         if measured.of not in ("", system.device.name):
             what = f"the profile is of {measured.of}, not of {system.device.name}"

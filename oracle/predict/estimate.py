@@ -17,7 +17,7 @@ from oracle.plan.plan import Plan, table
 from oracle.predict import evaluate
 from oracle.predict.evaluate import Block, Work
 from oracle.predict.memory import KINDS
-from oracle.predict.named import check_algorithm
+from oracle.predict.named import checked
 from oracle.predict.rates import rates
 from oracle.predict.read_figures import figures
 from oracle.predict.reading import uncounted
@@ -306,6 +306,7 @@ class Estimate(Tabular):
             "precision": self.options.precision,
             "optimizer": self.options.optimizer_text,
             "software": self.options.software.label,
+            "workspace": self.options.software.convolution.text,
             "dataset": self.model.dataset.name if self.model.dataset else None,
             "ideal": self.options.ideal,
             "computed_in": precision_on(self.system.device, self.options.precision),
@@ -325,8 +326,7 @@ def estimate(
     elif isinstance(plans, Plan):
         return _joined(model, system, options, [(plans, list(range(len(plans))))], lines)
     found = _joined(model, system, options, list(table(plans, batch)), lines)
-    check_algorithm(options.algorithm, found.plans, found.exchange)
-    return found
+    return checked(found)  # type: ignore[no-any-return]
 
 
 def _joined(

@@ -61,28 +61,76 @@ def held(load: Workload, plan: Plan, same: Array, device: Device, options: Optio
     Distinct workloads are few; schedule and recomputation choose among what each may keep.
     """
     shard, stages = load.shard, load.stages
-    spread, alike = load.kinds.spread, load.kinds.row[same]
+    alike = load.kinds.row[same]
     if options.ideal:
         found = _ideal(shard, stages, options.gamma)
         return Held({kind: values[same] for kind, values in found.kinds.items()}, found.stage[same])
+    stand = standing(load, options)
+    early, later = alive.peaks(shard, plan, alike, stages, load.times.workspace)
+    # three moments: nothing has a gradient yet, or the loss alone; or a layer runs back, with its
+    # gradients on their way; or weights are updated, each device its own
+    nothing, gathered = np.zeros((1, stages.p)), stand.gathered[same]
+    moments = [
+        {"weights": gathered, "activations": early.real - early.imag, "workspace": early.imag,
+         "buffers": nothing},
+        {"weights": gathered, "activations": later.real - later.imag, "workspace": later.imag,
+         "buffers": stand.buffers[same]},
+        {"weights": nothing, "activations": nothing, "workspace": nothing,
+         "buffers": stand.update[same]},
+    ]  # fmt: skip
+    base = np.sum(list(stand.fixed.values()), axis=0)[same]
+    totals = [base + sum(moment.values(), np.zeros(1)) for moment in moments]
+    whole = np.maximum.reduce(totals)
+    # of stages that tie the first is named
+    stage = np.argmax(whole >= whole.max(axis=-1, keepdims=True) * (1 - TIE), axis=-1)
+    at = np.arange(len(plan)), stage
+    which = np.argmax([total[at] for total in totals], axis=0)
+    worst = {kind: values[same, stage] for kind, values in stand.fixed.items()}
+    for kind in moments[0]:
+        each = [np.broadcast_to(moment[kind], whole.shape)[at] for moment in moments]
+        worst[kind] = worst.get(kind, 0.0) + np.choose(which, each)
+    worst["reserve"] = device.reserve + SLACK * whole[at]
+    # the update's blocks are too large for what the passes leave free, so both stay allocated
+    cached = np.maximum(totals[0], totals[1])[at] + stand.taken[same][at] - whole[at]
+    disk = np.broadcast_to(np.asarray(load.state.on_disk), (len(stand.beside), 1))
+    away, doubt = stand.beside[same].max(axis=-1), options.software.memory_doubt
+    return Held({kind: worst[kind] for kind in KINDS}, stage, np.maximum(cached, 0.0),
+                doubt, away, disk[same, 0])  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True)
+class Standing:
+    """Bytes of each stage that no micro-batch brings, (plans, p) each."""
+
+    fixed: dict[str, Array]  # by kind, all the time
+    gathered: Array  # units of weights, while passes run
+    buffers: Array  # gradients on their way, while layers run back
+    update: Array  # while weights are updated
+    taken: Array  # of those, what the update takes for itself
+    beside: Array  # outside the device
+
+
+def standing(load: Workload, options: Options) -> Standing:
+    """What weights and their gradients take of each stage's device."""
     said, precision = options.software, options.precision
     width = said.state.kept(precision)
     # 16-bit weights have masters beside them; gradients are added up in a buffer of their own
-    slots, state = shard.slots, load.state
+    shard, stages, state = load.shard, load.stages, load.state
     weights_here, state_here, updated_here = (
         1 - np.asarray(each) for each in (state.weights_away, state.state_away, state.updated_away)
     )
     graded_here = np.maximum(updated_here, 1.0 * (said.offload.sums == "device"))
     # the unit at work and those that come next
     ahead = 1 + said.gather.prefetch
-    gathered = ahead * _gathered(load)
-    early, later = alive.peaks(shard, plan, alike, stages)
+    gathered = ahead * _gathered(load) * load.shard.gathered
     fixed = {
         "weights": load.held("stored") * width * weights_here,
         "gradients": load.held("graded") * said.exchange.buffer(precision) * graded_here
         + encoding.held(load, options),
-        "optimizer": load.held("stated", slots) * state_here,
+        "optimizer": load.held("stated", shard.slots) * state_here,
     }
+    if said.convolution.shared and (every := load.times.workspace) is not None:
+        fixed["workspace"] = load.total(every[0] + every[1])  # dealt out once to all of a stage
     if options.optimizer == "kfac":
         fixed["optimizer"] = fixed["optimizer"] + second_order.held(load, options)
     # beside the device gradients are fp32, of what is renewed there
@@ -90,40 +138,13 @@ def held(load: Workload, plan: Plan, same: Array, device: Device, options: Optio
         load.held("stated", shard.beside) * (1 - state_here)
         + load.held("stated", 4.0) * (1 - updated_here)
     )
-    copies = load.total(shard.w) * said.state.copies(precision)
+    copies = load.total(shard.learned) * said.state.copies(precision)
     taken = load.held("stated") * said.state.updating(precision) * updated_here
     buffers = ahead * _gathered(load, trained=True) * said.exchange.buffer(precision) + copies
-    buffers = buffers + spread(_buckets(load.plan, stages.total(shard.learned), options))
+    buffers = buffers + load.kinds.spread(_buckets(load.plan, stages.total(shard.learned), options))
     if options.optimizer == "kfac":
         buffers = buffers + second_order.unfolded(load)
-    # three moments: nothing has a gradient yet, or the loss alone; or a layer runs back, with its
-    # gradients on their way; or weights are updated, each device its own
-    nothing, whole_units = np.zeros((1, stages.p)), (gathered * shard.gathered)[same]
-    moments = [
-        {"weights": whole_units, "activations": early.real - early.imag, "workspace": early.imag,
-         "buffers": nothing},
-        {"weights": whole_units, "activations": later.real - later.imag, "workspace": later.imag,
-         "buffers": buffers[same]},
-        {"weights": nothing, "activations": nothing, "workspace": nothing,
-         "buffers": (copies + taken)[same]},
-    ]  # fmt: skip
-    base = np.sum(list(fixed.values()), axis=0)[same]
-    totals = [base + sum(moment.values(), np.zeros(1)) for moment in moments]
-    whole = np.maximum.reduce(totals)
-    # of stages that tie the first is named
-    stage = np.argmax(whole >= whole.max(axis=-1, keepdims=True) * (1 - TIE), axis=-1)
-    at = np.arange(len(plan)), stage
-    which = np.argmax([total[at] for total in totals], axis=0)
-    worst = {kind: values[same, stage] for kind, values in fixed.items()}
-    for kind in moments[0]:
-        each = [np.broadcast_to(moment[kind], whole.shape)[at] for moment in moments]
-        worst[kind] = worst.get(kind, 0.0) + np.choose(which, each)
-    worst["reserve"] = device.reserve + SLACK * whole[at]
-    # the update's blocks are too large for what the passes leave free, so both stay allocated
-    cached = np.maximum(totals[0], totals[1])[at] + taken[same][at] - whole[at]
-    disk = np.broadcast_to(np.asarray(state.on_disk), (len(beside), 1))
-    return Held({kind: worst[kind] for kind in KINDS}, stage, np.maximum(cached, 0.0),
-                said.memory_doubt, beside[same].max(axis=-1), disk[same, 0])  # fmt: skip
+    return Standing(fixed, gathered, buffers, copies + taken, taken, beside)
 
 
 def _gathered(load: Workload, trained: bool = False) -> Array:

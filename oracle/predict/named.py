@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from typing import Any
 
 from oracle.network.collectives import ALGORITHMS
@@ -14,21 +14,21 @@ ANY = (None, "best", "nccl")
 IN_PLANS = {"sparse_allreduce": "data:…,compress=topk,sparse={}"}
 
 
-def check_algorithm(
-    name: str | None, plans: Sequence[str], exchange: Iterable[Iterable[dict[str, Any]]]
-) -> None:
-    """Refuse a name that fits no operation of plans that send something."""
+def checked(found: Any) -> Any:
+    """An estimate; a name that fits no operation of its plans is refused, where they have any."""
+    name = found.options.algorithm
     if name in ANY:
-        return
-    assert name is not None
+        return found
     bare = ALIASES.get(name, name).partition(":")[0]
-    sent = {message["op"] for messages in exchange for message in messages}
+    sent = {message["op"] for messages in found.exchange for message in messages}
     if not sent or any(bare in ALGORITHMS.get(op, {}) for op in sent):
-        return
+        return found
     mine = [op for op, table in ALGORITHMS.items() if bare in table]
     said = [IN_PLANS[op].format(bare) for op in mine if op in IN_PLANS]
     known = (f"{op}: {', '.join(ALGORITHMS[op])}" for op in sorted(sent & ALGORITHMS.keys()))
-    what = f"`{name}` is an algorithm of {', '.join(mine)}; `{plans[0]}` has {_and(sent)} only"
+    what = (
+        f"`{name}` is an algorithm of {', '.join(mine)}; `{found.plans[0]}` has {_and(sent)} only"
+    )
     hint = "; ".join([*(f"write it in the plan, `{one}`" for one in said), *known])
     raise refusal("options", what, hint)
 

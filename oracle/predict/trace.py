@@ -87,7 +87,8 @@ def trace(work: Work) -> Trace:
                 "weight": np.zeros_like(passes.weight)}  # fmt: skip
     return Trace(
         str(pipeline.word("schedule")) if stages > 1 else "1f1b",
-        max(1, round(float(step.segments[row]))), int(pipeline.interleave[0, 0]), kept,
+        max(1, round(float(step.segments[row]))),
+        int(pipeline.interleave[0, 0]) if stages > 1 else 1, kept,
         {kind: seconds - np.broadcast_to(messages[kind][mine], seconds.shape)
          for kind, seconds in kept.items()},
         {when: [_sent(work, when, stage, at) for stage in range(stages)]

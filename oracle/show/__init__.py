@@ -1,7 +1,8 @@
 """What a person sees of an answer: text, figures, pages, and the published form of its JSON.
 
 text            a ranking and an estimate
-explanation comparison sweep checks roofline   the other answers, as text
+explanation comparison sweep checks roofline memory   the other answers, as text
+workspaces      what convolutions take of their workspace
 placing         where ranks sit, what a placement saves, what scattered nodes cost
 reading         how a plan gets its samples
 run_fit         what logs of runs told

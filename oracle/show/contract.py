@@ -106,9 +106,14 @@ SET = named(record({"value": {}, "origin": TEXT}))
 CONFIG: Schema = {"config": SET}  # what a file of settings made of the question
 QUESTION = {
     "model": TEXT, "system": TEXT, "devices": COUNT, "batch": COUNT, "precision": TEXT,
-    "optimizer": TEXT, "software": TEXT, "dataset": maybe(TEXT), "ideal": YES,
+    "optimizer": TEXT, "software": TEXT, "workspace": maybe(TEXT), "dataset": maybe(TEXT),
+    "ideal": YES,
 }  # fmt: skip
 REMARK = record({"field": TEXT, "what": TEXT, "hint": TEXT})  # done otherwise, or looks wrong
+WORKSPACE = record({  # of one pass of a convolution
+    "name": TEXT, "pass": {"enum": ["forward", "data", "weight"]}, "shape": TEXT, "count": COUNT,
+    "pieces": listed(record({"count": COUNT, "samples": NUMBER, "algorithm": TEXT})),
+    "bytes": NUMBER, "seconds": SECONDS, "saved": NUMBER})  # fmt: skip
 ESTIMATE = {**MADE_BY, **FROM, **QUESTION, "options": SET, "computed_in": TEXT,
             "warnings": listed(REMARK), "plans": listed(PLAN)}  # fmt: skip
 ROW = {
@@ -148,6 +153,17 @@ ROOFED = record({
     "memory": BYTES, "network": BYTES, "storage": BYTES,
     "intensity": record({roof: maybe(NUMBER) for roof in ("memory", "network", "storage")}),
     "roofs": record(BY_ROOF), "binds": {"enum": [*BY_ROOF]}, "share": NUMBER, "attained": NUMBER,
+})  # fmt: skip
+ALIVE = record({
+    "plan": TEXT, "stage": COUNT, "stages": COUNT, "seconds": SECONDS, "iteration": SECONDS,
+    "pass": TEXT, "micro_batch": maybe(COUNT), "chunk": maybe(COUNT), "during": TEXT,
+    "total": BYTES, "tensors": BYTES, "reserve": BYTES, "capacity": BYTES,
+    "kinds": named(BYTES), "layers": named(BYTES),
+    "alive": listed(record({"kind": TEXT, "layer": TEXT, "what": TEXT, "count": COUNT,
+                            "bytes": BYTES})),
+    "allocator": named(record({"tensors": BYTES, "reserved": BYTES, "pinned": BYTES,
+                               "share": NUMBER})),
+    "hints": listed(record({"plan": TEXT, "memory": BYTES, "seconds": SECONDS, "fits": YES})),
 })  # fmt: skip
 STAGE = record({
     "stage": TEXT, "times": COUNT, "trials": COUNT, "share": NUMBER, "at_once": COUNT,
@@ -191,7 +207,8 @@ ANSWERS: dict[str, Schema] = {
         "unmeasured": listed(record({"family": TEXT, "share": NUMBER, "settled_by": TEXT})),
         "better_knobs": maybe(TEXT), "rivals": listed(record({"plan": TEXT, "seconds": SECONDS})),
         "flips": listed(record({"cause": TEXT, "factor": NUMBER, "winner": TEXT, "loser": TEXT})),
-        "measure": maybe(record({"what": TEXT, "share": NUMBER}))}, {"roofline": listed(ROOFED)}),
+        "measure": maybe(record({"what": TEXT, "share": NUMBER}))},
+        {"roofline": listed(ROOFED), "memory": ALIVE, "workspaces": listed(WORKSPACE)}),
     "choose": record({
         **MADE_BY, **FROM, "options": SET, "model": TEXT, "objective": TEXT,
         "limits": named(maybe(NUMBER)), "setups": listed(SETUP), "front": listed(SETUP),

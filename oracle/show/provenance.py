@@ -16,8 +16,8 @@ KINDS = ("model", "dataset", "system", "device", "collectives", "software", "pro
 # options that an answer depends on, by their long names
 OPTIONS = ("dataset", "max-memory", "precision", "optimizer", "ideal", "gamma", "algorithm",
            "profile", "software", "any", "reading", "shuffle", "epochs", "grow", "objective",
-           "risk", "fastest", "top", "only", "without", "batch", "batch-per-device", "devices",
-           "plan", "nodes", "search", "trials", "max-batch", "spread")  # fmt: skip
+           "workspace", "risk", "fastest", "top", "only", "without", "batch", "batch-per-device",
+           "devices", "plan", "nodes", "search", "trials", "max-batch", "spread")  # fmt: skip
 KEPT_AS = {"any": "any_plan"}  # where an option is kept under another name than its own
 
 

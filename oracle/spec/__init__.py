@@ -9,6 +9,8 @@ storage       a system's file system, disks and host
 running       how often a machine fails, what it draws and emits
 convergence   epochs that a model takes to a target
 kernel_choice which kernels a software runs, and how it keeps its tensors
+level         how one level of a system's network is joined
+graphs/       networks of any shape: hosts, switches, links, and the files that say them
 hostlist      names of nodes as Slurm writes them
 seats         which device each rank of a job sits on
 basis         what a system's numbers stand on: measurements, logs, datasheets, guesses

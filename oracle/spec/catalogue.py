@@ -24,7 +24,8 @@ from oracle.spec.document import (
     refusal,
     suggest,
 )
-from oracle.spec.files import read_text
+from oracle.spec.files import LOG, read_text
+from oracle.spec.graphs.files import lines_of
 from oracle.spec.schema import Clash, fields_of, read
 from oracle.spec.software import Software
 from oracle.spec.system import Collectives, System
@@ -79,7 +80,7 @@ def find(name: str, folder: str, beside: Path | None = None) -> Path:
 class Source:
     """A file that was read for a spec: what it holds, and the hash of its text."""
 
-    kind: str  # "model", "dataset", "system", "device", "collectives"
+    kind: str  # "model", "dataset", "system", "device", "collectives", "graph"
     name: str  # as it was asked for
     path: Path
     sha256: str
@@ -193,9 +194,24 @@ def _open_references(kind: type, node: Node, beside: Path | None = None) -> None
             several = inner.entries.get("collectives") if inner else None
             opened.items += several.items if several else [inner or item]
         node.entries["collectives"] = opened
+    levels = node.entries.get("levels") if kind is System else None
+    for level in levels.items if levels is not None else ():
+        graph = level.entries.get("graph")
+        if graph is not None and graph.kind == "scalar" and not graph.empty:
+            level.entries["graph"] = _drawn(graph, beside)
     entry = node.entries.get("device") if kind is System else None
     if entry is not None and entry.kind == "scalar" and not entry.empty:
         node.entries["device"] = _referred(entry, "devices", node, beside)
+
+
+def _drawn(entry: Node, beside: Path | None) -> Node:
+    """The lines of the graph in a file that a scalar names, beside the spec."""
+    path = Path(entry.text) if beside is None else beside / entry.text
+    text = read_text(path, "graph", LOG)
+    if (sources := _SOURCES.get()) is not None:
+        sources.append(Source("graph", entry.text, path, digest(text)))
+    items = [Node(entry.place, "scalar", line) for line in lines_of(text, str(path))]
+    return Node(entry.place, "sequence", items=items)
 
 
 def _referred(entry: Node, folder: str, root: Node, beside: Path | None) -> Node:

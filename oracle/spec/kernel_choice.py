@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, field
-from typing import Literal
+from dataclasses import dataclass, field, replace
+from typing import Any, Literal
 
 import numpy as np
 
-from oracle.spec.document import suggest
+from oracle.spec.document import refusal, suggest
 from oracle.spec.precision import ACTIVATION_BYTES
 from oracle.spec.schema import Clash, Whole
-from oracle.spec.units import Bytes, Seconds
+from oracle.spec.units import Bytes, Seconds, parse
 
 # where channels stand: before the extents, or after; or after, but turned before and after each
 # convolution by the framework itself
@@ -57,6 +57,11 @@ class Convolution:
     """What a convolution's algorithm may take."""
 
     workspace: Bytes | None = None  # no limit if not said
+    # what a batch is run as: whole, or in pieces where that is faster in the same workspace
+    micro: Literal["whole", "best"] = "whole"
+    # what is taken: what a library takes by itself, or the fastest of all, as if they were timed
+    algorithms: Literal["usual", "all"] = "usual"
+    shared: bool = False  # the workspace is one for all layers and passes, not one for each
     # where channels stand in its tensors; by precision, if that differs; not said: as kernels like
     # them
     layout: Layout | dict[str, Layout] = ""
@@ -76,6 +81,42 @@ class Convolution:
         """Bytes, or infinity."""
         return np.inf if self.workspace is None else self.workspace
 
+    @property
+    def text(self) -> str | None:
+        """As `--workspace` says it; None where nobody says anything."""
+        if self.workspace is None and self.algorithms == "usual":
+            return None
+        size, units = self.workspace, ("GiB", "MiB", "KiB", "B")
+        if size is not None:
+            scale, unit = next((s, u) for s, u in zip((2**30, 2**20, 2**10, 1), units, strict=True)
+                               if s == 1 or (size and not size % s))  # fmt: skip
+        told = "none" if size is None else f"{size / scale:.0f}{unit}"
+        micro = ",micro=best" if self.micro == "best" else ""
+        return f"{told}{micro}{',shared=on' if self.shared else ''}"
+
+    def said(self, text: str | float) -> Convolution:
+        """The same with a workspace of `64MiB`, `none`, `64MiB,micro=best` or `1GiB,shared=on`.
+
+        Whoever says what there is has every algorithm timed.
+
+        >>> CONVOLUTION.said("64MiB,micro=best").text
+        '64MiB,micro=best'
+        """
+        first, *more = [word.strip() for word in str(text).split(",")]
+        try:
+            size = None if first == "none" else parse(first, "B")
+        except ValueError as error:
+            raise refusal("options", f"the workspace: {error}", "e.g. 64MiB, or none") from None
+        if size is not None and not 0 <= size < np.inf:
+            raise refusal("options", f"a workspace of {size:g} bytes", "e.g. 64MiB, or none")
+        found = replace(self, workspace=size, algorithms="all")
+        for word in more:
+            if word not in WORKSPACE:
+                hint = suggest(word, WORKSPACE, "write one of")
+                raise refusal("options", f"`{word}` says nothing of a workspace", hint)
+            found = replace(found, **WORKSPACE[word])
+        return found
+
     def stands(self, precision: str, rank: int) -> Layout:
         """Where channels stand in tensors of so many extents."""
         said = self.layout if rank < 3 or self.volumes is None else self.volumes
@@ -84,6 +125,11 @@ class Convolution:
         return said.get(precision) or said.get("other") or ""
 
 
+# words of `--workspace` behind its size
+WORKSPACE: dict[str, dict[str, Any]] = {
+    "micro=best": {"micro": "best"}, "micro=whole": {"micro": "whole"},
+    "shared=on": {"shared": True}, "shared=off": {"shared": False},
+}  # fmt: skip
 # of a software that says nothing
 KERNELS, CONVOLUTION = KernelChoice(), Convolution()
 

@@ -9,139 +9,21 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from itertools import pairwise
-from math import prod
 from typing import Annotated
 
 from oracle.spec import hostlist
 from oracle.spec.device import Device
 from oracle.spec.document import refusal, suggest
+from oracle.spec.level import SHAPED, linked
+from oracle.spec.level import Level as Level
 from oracle.spec.running import Checkpoint, Reliability
 from oracle.spec.schema import Between, Clash, Count, Ratio
 from oracle.spec.seats import Seats
 from oracle.spec.storage import Host, Storage
 from oracle.spec.units import Bytes, BytesPerSecond, Emission, Price, Seconds, Watt
 
-LINKS = ("nvlink", "pcie", "network")  # what joins a level; the first network leaves the node
-# how a level joins its units: each is a file of `oracle.network.topology.kinds`
-KINDS = ("switch", "fat-tree", "rail", "mesh", "pcie", "torus", "ring", "grid", "loop",
-         "dragonfly", "optical")  # fmt: skip
-# how many numbers of `shape`, from the first on, multiply to the units joined; None: all of them
-SHAPED = {"fat-tree": None, "torus": None, "ring": None, "grid": None, "loop": 2, "dragonfly": 3}
-PORTLESS = ("mesh", "torus", "ring", "grid")  # units have a link to each neighbour, and no ports
-ROUTINGS = ("adaptive", "striped", "affinity", "d-mod-k", "ecmp")
-OWN_ROUTINGS = {"dragonfly": ("minimal", "matched", "valiant")}
-WIRED = 64  # units that a level may join wire by wire
 RUNNING = ("price", "node_power", "pue", "grid")  # what it costs to run one
 LARGEST = 2**21  # devices that a system may be let grow to
-
-
-@dataclass(frozen=True, slots=True)
-class Level:
-    """One level of the network: how the units below are joined, and at what α and 1/β."""
-
-    name: str
-    devices: Count  # devices joined at this level in all
-    bandwidth: BytesPerSecond  # one port, one direction
-    latency: Seconds  # α of a message whose route turns here
-    source: str
-    kind: str = "switch"  # of KINDS
-    link: str = ""  # of LINKS; by the kind and the place where the file is silent: `linked`
-    # of each unit below into this level; None: its inner ports
-    ports: Annotated[float, Between(0, 65_536)] | None = None
-    duplex: str = "full"
-    oversubscription: Annotated[float, Between(1, 1000)] = 1.0
-    shape: tuple[Count, ...] = ()  # extents of a torus, arities of a tree, …; meaning by kind
-    routing: str | None = None
-    # of a mesh whose pairs of units are not all joined alike: `0-3` for each link, numbers below
-    wires: tuple[str, ...] = ()
-    # how much slower other jobs make messages that cross this level: (p50, p99) factors
-    interference: tuple[Annotated[float, Between(1, 1000)], ...] = ()
-    # of the datasheet's bandwidth, what collectives were measured to get; None: never measured
-    share: Annotated[float, Between(0.01, 1)] | None = None
-
-    def check(self) -> Iterator[Clash]:
-        yield from self._joined()
-        if self.duplex not in ("full", "half"):
-            yield Clash("duplex", f"duplex is `full` or `half`, not `{self.duplex}`")
-        if self.link and self.link not in LINKS:
-            yield Clash("link", f"unknown link `{self.link}`", suggest(self.link, LINKS, "known"))
-        if len(self.interference) > 2 or [*self.interference] != sorted(self.interference):
-            what = "other jobs slow messages by two factors, the second no smaller"
-            yield Clash("interference", what, "[p50, p99], e.g. [1.1, 2.5]")
-        if self.ports is not None and self.ports <= 0:
-            yield Clash("ports", "a unit without a port cannot be joined", "1 or more")
-
-    def _joined(self) -> Iterator[Clash]:
-        """What is wrong with the way its units are joined."""
-        if self.kind not in KINDS:
-            hint = suggest(self.kind, KINDS, "known")
-            yield Clash("kind", f"no level is of a kind called `{self.kind}`", hint)
-            return
-        routings = (*ROUTINGS, *OWN_ROUTINGS.get(self.kind, ()))
-        if self.routing is not None and self.routing not in routings:
-            what = f"a {self.kind} has no routing called `{self.routing}`"
-            yield Clash("routing", what, suggest(self.routing, routings, "known"))
-        elif self.routing is not None and self.kind in PORTLESS:
-            yield Clash("routing", f"a {self.kind} has one way between two units", "leave it out")
-        if self.wires and self.kind != "mesh":
-            yield Clash("wires", f"a {self.kind} has no wires between pairs", "kind: mesh")
-        if self.shape and self.kind not in (*SHAPED, "optical"):
-            hint = f"kinds that have: {', '.join(SHAPED)}"
-            yield Clash("shape", f"a {self.kind} has no shape", hint)
-        full = self.kind in PORTLESS or (self.ports is not None and self.kind != "rail")
-        if self.oversubscription != 1 and full and len(self.shape) < 2:
-            what = "the links up are as many as `ports` says, or as the kind has"
-            yield Clash("oversubscription", what, "say one of the two")
-
-    @staticmethod
-    def joined_by(wires: tuple[str, ...]) -> Iterator[tuple[int, int]]:
-        """The two units of each wire; −1 where it names none."""
-        for wire in wires:
-            a, _, b = wire.partition("-")
-            read = a.isdecimal() and b.isdecimal() and len(wire) < 9
-            yield (int(a), int(b)) if read else (-1, -1)
-
-    def loose(self, unit: int) -> Clash | None:
-        """What is wrong with its wires, where units of so many devices each are joined."""
-        width, wires = self.devices // unit, [*self.joined_by(self.wires)]
-        if not wires:
-            return None
-        if width > WIRED:
-            return Clash("wires", f"more than {WIRED} units are not wired pair by pair")
-        if width > len(wires) + 1:
-            what = f"{len(wires)} wires do not join the {width} units of `{self.name}`"
-            return Clash("wires", what, "one for each link, as 0-1")
-        near = [{k} for k in range(width)]
-        for wire, (a, b) in zip(self.wires, wires, strict=True):
-            if not (0 <= a < width and 0 <= b < width and a != b):
-                what = f"`{wire}` is no pair of two of the {width} units of `{self.name}`"
-                return Clash("wires", what, "as 0-1, numbers from 0")
-            near[a].add(b)
-            near[b].add(a)
-        most = max(sum(k in pair for pair in wires) for k in range(width))
-        if self.ports is not None and most > self.ports:
-            return Clash("wires", f"a unit has {most} wires, but {self.ports:g} ports")
-        for a in range(width):
-            for b in range(a):
-                if not near[a] & near[b]:
-                    what = f"{b} and {a} are more than one unit apart"
-                    return Clash("wires", what, "a wire between them, or to one unit from both")
-        return None
-
-    def misfit(self, unit: int) -> Clash | None:
-        """Whether its shape does not hold the units that it joins, of so many devices each."""
-        if self.kind not in SHAPED or not self.shape:
-            return None
-        count, width = SHAPED[self.kind], self.devices // unit
-        head = self.shape[:count]
-        if len(head) == (count or len(head)) and prod(head) == width:
-            return None
-        shown = " x ".join(map(str, head))
-        numbers = f"{count} numbers whose product" if count else "numbers whose product"
-        return Clash("shape", f"{shown} does not hold the {width} units of `{self.name}`",
-                     f"{numbers} is {width}")  # fmt: skip
-
-
 FACTORS = ("LL", "LL128", "Simple", "pairs")  # what a `Library` may say something of
 
 
@@ -264,8 +146,17 @@ class System:
 
     @cached_property
     def node_names(self) -> tuple[str, ...]:
-        """Names of its nodes in the order of their numbers; nothing where nobody says them."""
-        return hostlist.names(self.nodes) if self.nodes else ()
+        """Names of its nodes in the order of their numbers; nothing where nobody says them.
+
+        Those of the hosts of a graph whose hosts are nodes.
+        """
+        if self.nodes:
+            return hostlist.names(self.nodes)
+        for i, level in enumerate(self.levels):
+            unit = self.levels[i - 1].devices if i else 1
+            if level.graph is not None and unit == self.node and level is self.levels[-1]:
+                return level.graph.hosts
+        return ()
 
     def of_size(self, devices: int, grow: bool = False) -> System:
         """The system, if it has so many devices; to `grow`, its outermost level joins more units.
@@ -283,6 +174,9 @@ class System:
         if devices > LARGEST:
             raise refusal("options", what, f"no system grows beyond {LARGEST:,} devices")
         last = self.levels[-1]
+        if last.graph is not None:
+            what = f"{what}, and `{last.name}` has a graph that says which"
+            raise refusal("options", what, f"a graph of {devices} devices")
         if last.shape and last.kind in SHAPED:
             what = f"{what}, and `{last.name}` has a shape that says how many"
             raise refusal("options", what, f"write its `shape` for {devices} devices")
@@ -364,18 +258,3 @@ class System:
         if known != (count := -(-self.devices // self.node)):
             return Clash("nodes", f"{known} names for {count} nodes", "one for each, in order")
         return None
-
-
-def linked(levels: tuple[Level, ...]) -> Iterator[Level]:
-    """The levels with their links said.
-
-    Where the file is silent a `mesh` is of NVLinks, `pcie` is what it says, the innermost switch
-    joins a node's devices by NVLinks, and every other level is a network.
-    """
-    outside = False
-    for depth, level in enumerate(levels):
-        inner = {"mesh": "nvlink", "pcie": "pcie", "switch": "" if depth else "nvlink"}
-        habit = "" if outside else inner.get(level.kind, "")
-        link = level.link or habit or "network"
-        outside = outside or link == "network"
-        yield replace(level, link=link)

@@ -63,6 +63,7 @@ class Grid:
     shuffle: str = "global"
     epochs: float | None = None
     grow: bool = False  # the system's outermost level, to as many devices as are asked for
+    workspace: str | None = None  # of a convolution
 
     def __post_init__(self) -> None:
         for name in ("models", "systems", "devices", "batches", "what_ifs", "ways"):
@@ -124,7 +125,8 @@ class Grid:
             found = load_model(name, self.dataset)
             options_for(found, catalogue.system(self.systems[0]), self.precision, self.optimizer,
                         profile=self.profile, software=self.software, reading=self.reading,
-                        shuffle=self.shuffle, epochs=self.epochs)  # fmt: skip
+                        shuffle=self.shuffle, epochs=self.epochs,
+                        workspace=self.workspace)  # fmt: skip
         for way in self.ways:
             kind, _, text = way.partition(":")
             if kind == "each":

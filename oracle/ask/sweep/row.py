@@ -34,7 +34,7 @@ def row(grid: Grid, point: Point) -> dict[str, Any]:
     options = options_for(
         model, system, grid.precision, grid.optimizer, grid.ideal, grid.max_memory, grid.gamma,
         grid.algorithm, _profile(grid.profile, point.system), grid.software, grid.any_plan,
-        grid.reading, grid.shuffle, grid.epochs,
+        grid.reading, grid.shuffle, grid.epochs, grid.workspace,
     )  # fmt: skip
     found["capacity"] = _figure(grid.max_memory or system.device.memory)
     try:

@@ -74,7 +74,7 @@ def _counted(topology: Topology, batch: list[Flows]) -> StepCosts:
     lengths = np.concatenate([np.full(len(f.times), f.per_step) for f in batch])
     edges = np.concatenate([[0], np.cumsum(lengths)[:-1]])
     steps = len(lengths)
-    route, level = topology.route_and_level(source, target, into)
+    route, level, part = topology.spread_route(source, target, into)
     if any(f.periodic for f in batch):
         periodic = np.repeat([f.periodic for f in batch], [len(f.source) for f in batch])
         route = np.where(periodic, topology.first_period[route], route)
@@ -82,11 +82,11 @@ def _counted(topology: Topology, batch: list[Flows]) -> StepCosts:
     width = len(used)
     if steps > 1:
         key = key + np.repeat(np.arange(steps) * width, lengths)
-    weight = np.broadcast_to(share, route.shape).ravel()
-    load = np.bincount(key.ravel(), weight, steps * width).reshape(steps, width)
+    weight = np.broadcast_to(share, route.shape) * part[:, None]
+    load = np.bincount(key.ravel(), weight.ravel(), steps * width).reshape(steps, width)
     busy = load * topology.seconds_per_byte[used]
     fullest = busy.argmax(axis=1)
-    solo = np.maximum.reduceat(share * topology.seconds_per_byte[route].max(axis=0), edges)
+    solo = np.maximum.reduceat(share * topology.slowest(route, part), edges)
     solo *= np.concatenate([np.full(len(f.times), f.per_rank) for f in batch])
     step = 0
     for f, edge in zip(batch, edges[np.cumsum([0, *(len(f.times) for f in batch[:-1])])],
@@ -94,7 +94,8 @@ def _counted(topology: Topology, batch: list[Flows]) -> StepCosts:
         if f.lanes:  # lanes of one group are meant to share: alone is that group alone
             mine = slice(int(edge), int(edge) + f.per_step, f.per_step // f.lanes)
             links, own = _renumbered(route[:, mine], topology.links + 1)
-            own = np.bincount(own.ravel(), np.tile(share[mine], len(route)), len(links))
+            sent = (share[mine] * part[:, None]).ravel()
+            own = np.bincount(own.ravel(), sent, len(links))
             solo[step] = (own * topology.seconds_per_byte[links]).max()
         step += len(f.times)
     levels = len(topology.latency)
@@ -135,17 +136,18 @@ def _counted_in_parts(topology: Topology, flows: Flows) -> StepCosts:
     own = np.zeros(len(load) if several else 0)
     for begin in range(0, flows.per_step, PART):
         at = slice(begin, begin + PART)
-        route, level = topology.route_and_level(flows.source[at], flows.target[at], flows.into[at])
+        ends = flows.source[at], flows.target[at], flows.into[at]
+        route, level, part = topology.spread_route(*ends)
         route = topology.first_period[route] if flows.periodic else route
-        share = np.broadcast_to(flows.share[at], route.shape)
+        share = np.broadcast_to(flows.share[at], route.shape) * part[:, None]
         np.add.at(load, route.ravel(), share.ravel())
         met += np.bincount(level % levels, minlength=levels)
         if several:
             mine = slice(-begin % apart, None, apart)
             np.add.at(own, route[:, mine].ravel(), share[:, mine].ravel())
         elif not flows.lanes:
-            slowest = topology.seconds_per_byte[route].max(axis=0)
-            solo = max(solo, float((share[0] * slowest).max()) * flows.per_rank)
+            slowest = topology.slowest(route, part)
+            solo = max(solo, float((flows.share[at] * slowest).max()) * flows.per_rank)
         if topology.hop:
             alpha = max(alpha, float(topology.hop_delay(route).max()))
     load *= topology.seconds_per_byte

@@ -78,10 +78,11 @@ def _finish(
     """
     last_first = np.argsort(-begin, kind="stable")
     begin, share = begin[last_first], share[last_first]
-    crossed, count = _crossed(topology, s[last_first], d[last_first])
+    crossed, count, part = _crossed(topology, s[last_first], d[last_first])
     order = _by_link(crossed)  # by link, the last to come first
     link, flow = crossed[order], np.repeat(np.arange(len(s), dtype=np.int32), count)[order]
-    total = np.cumsum(share[flow] * topology.seconds_per_byte[link])
+    sent = share[flow] * part[order] if topology.spreads else share[flow]
+    total = np.cumsum(sent * topology.seconds_per_byte[link])
     first = np.flatnonzero(np.diff(link, prepend=-1))
     before = np.concatenate([[0.0], total[first[1:] - 1]])
     total -= np.repeat(before, np.diff(first, append=len(link)))
@@ -90,21 +91,27 @@ def _finish(
     if len(link):
         done[link[first]] = np.maximum.reduceat(total, first)
     found = np.empty((2, len(s)))
-    found[:, last_first] = np.maximum(begin, _most(done[crossed], count)), _most(
-        topology.seconds_per_byte[crossed], count)  # fmt: skip
+    slowest = _most(topology.seconds_per_byte[crossed], count)
+    if topology.spreads:
+        route, _, parts = topology.spread_route(s[last_first], d[last_first])
+        slowest = topology.slowest(route, parts)
+    found[:, last_first] = np.maximum(begin, _most(done[crossed], count)), slowest
     return found[0], found[1]
 
 
-def _crossed(topology: Topology, s: Ints, d: Ints) -> tuple[Numbers, Ints]:
-    """The links of one flow after the other, and how many each flow has."""
-    links, counts = [np.zeros(0, np.int32)], [np.zeros(0, np.int64)]
+def _crossed(topology: Topology, s: Ints, d: Ints) -> tuple[Numbers, Ints, Floats]:
+    """The links of one flow after the other, how many each has, what part of it each carries."""
+    links, counts, parts = [np.zeros(0, np.int32)], [np.zeros(0, np.int64)], [np.zeros(0)]
     for begin in range(0, len(s), PART):
         at = slice(begin, begin + PART)
-        route = np.ascontiguousarray(topology.route(s[at], d[at]).T)
+        route, _, part = topology.spread_route(s[at], d[at])
+        route = np.ascontiguousarray(route.T)
         there = route != topology.links
         links.append(route[there].astype(np.int32))
         counts.append(there.sum(axis=1))
-    return np.concatenate(links), np.concatenate(counts)
+        if topology.spreads:
+            parts.append(np.broadcast_to(part, route.shape)[there])
+    return np.concatenate(links), np.concatenate(counts), np.concatenate(parts)
 
 
 def _most(values: Floats, count: Ints) -> Floats:

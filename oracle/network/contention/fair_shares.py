@@ -34,14 +34,20 @@ class Contention:
         return self.topology.route(self.source, self.target)
 
     @cached_property
+    def part(self) -> Floats:
+        """Of a flow, what the link in each column carries."""
+        return self.topology.spread_route(self.source, self.target)[2]
+
+    @cached_property
     def solo(self) -> Floats:
         """B/s of each flow with its links to itself."""
-        return np.asarray(self.topology.capacity[self.route].min(axis=0))
+        slowest = self.topology.slowest(self.route, self.part)
+        return np.divide(1.0, slowest, out=np.full_like(slowest, np.inf), where=slowest > 0)
 
     @cached_property
     def rates(self) -> Floats:
         """B/s of each flow by max-min fairness."""
-        return fair_rates(self.topology.capacity, self.route)
+        return fair_rates(self.topology.capacity, self.route, self.part)
 
     @cached_property
     def phi(self) -> Floats:
@@ -51,7 +57,7 @@ class Contention:
     @cached_property
     def step_penalty(self) -> Floats:
         """Penalty of each flow by the load of its fullest link: what a step costs."""
-        weight = np.broadcast_to(self.nbytes, self.route.shape)
+        weight = np.broadcast_to(self.nbytes, self.route.shape) * self.part[:, None]
         load = np.bincount(self.route.ravel(), weight.ravel(), self.topology.links + 1)
         busy = load * self.topology.seconds_per_byte
         return np.asarray(busy[self.route].max(axis=0) * self.solo / self.nbytes)
@@ -80,7 +86,7 @@ class Contention:
         left, now = self.nbytes.astype(float), 0.0
         going = np.flatnonzero((left > 0) & np.isfinite(self.solo))
         while len(going):
-            rate = fair_rates(self.topology.capacity, self.route[:, going])
+            rate = fair_rates(self.topology.capacity, self.route[:, going], self.part)
             span = (left[going] / rate).min()
             left[going] -= rate * span
             now += span
@@ -88,25 +94,26 @@ class Contention:
         return now + float(self.topology.alpha(self.source, self.target).max(initial=0.0))
 
 
-def fair_rates(capacity: Floats, route: Ints) -> Floats:
+def fair_rates(capacity: Floats, route: Ints, part: Floats | None = None) -> Floats:
     """Max-min fair rates by progressive filling [bertsekas1992, §6.5.2].
 
     All flows grow alike until a link is full; its flows stay, the others grow on. `route` is
-    padded with the last link, which has no limit.
+    padded with the last link, which has no limit; the link in a column carries `part` of a flow.
     """
+    sent = np.broadcast_to(1.0 if part is None else part[:, None], route.shape)
     limitless = len(capacity) - 1
     rate = np.full(route.shape[1], np.inf)
     room = capacity.astype(float).copy()
     active = (route != limitless).any(axis=0)
     while active.any():
-        count = np.bincount(route[:, active].ravel(), minlength=len(capacity))
+        count = np.bincount(route[:, active].ravel(), sent[:, active].ravel(), len(capacity))
         count[limitless] = 0
-        share = np.where(count > 0, room / np.maximum(count, 1), np.inf)
+        share = np.where(count > 0, room / np.maximum(count, 1e-9), np.inf)
         level = share.min()
         full = share <= level * (1 + 1e-12)
         done = active & full[route].any(axis=0)
         rate[done] = level
-        room -= level * np.bincount(route[:, done].ravel(), minlength=len(capacity))
+        room -= level * np.bincount(route[:, done].ravel(), sent[:, done].ravel(), len(capacity))
         room = np.maximum(room, 0.0)
         room[limitless] = np.inf
         active &= ~done

@@ -131,14 +131,17 @@ def seated(
     by_node = nccl.serves(system) and op in UNORDERED
     if not seats.slots and (moved := seats.moved(pattern, devices)) is not None:
         if by_node:
-            moved = tuple(sorted(moved, key=lambda pair: -pair[1]))
+            moved = tuple(sorted(moved, key=lambda pair: pair[1] < system.node))
         return bare, RankGroups(moved, devices)
     ranks = np.arange(devices)
     groups = RankGroups(pattern, devices, seats.devices_of(ranks, devices))
     if by_node:
         members = groups.bases()[:, None] + groups.offsets
         place = groups.devices_of(members)
-        lying = np.take_along_axis(place, np.argsort(place // system.node, 1, "stable"), 1)
+        key = place // system.node + np.arange(len(place))[:, None] * (1 + int(place.max()))
+        _, at, which = np.unique(key, return_index=True, return_inverse=True)
+        first = at[which].reshape(place.shape)  # of each node's members, by rank
+        lying = np.take_along_axis(place, np.argsort(first, 1, "stable"), 1)
         device = ranks.copy()
         device[members] = lying
         groups = RankGroups(pattern, devices, device)

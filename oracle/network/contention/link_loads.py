@@ -67,9 +67,10 @@ def loads(
             for flows in flows_of(topology, groups, steps):
                 for begin in range(0, len(flows.source), PART):
                     at = slice(begin, begin + PART)
-                    route = topology.route(flows.source[at], flows.target[at])
+                    ends = flows.source[at], flows.target[at]
+                    route, _, part = topology.spread_route(*ends)
                     step = np.arange(begin, begin + route.shape[1]) // flows.per_step
-                    sent = np.broadcast_to(flows.share[at] * flows.times[step], route.shape)
+                    sent = flows.share[at] * flows.times[step] * part[:, None]
                     np.add.at(total, route.ravel(), sent.ravel())
     total *= topology.seconds_per_byte
     return Loads(topology, line, total[:-1])

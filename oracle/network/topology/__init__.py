@@ -2,10 +2,11 @@
 
 kinds/     one file a kind of network level: switch, torus, dragonfly, …
 fabric     what every kind of level has in common: units, their ports, the links between
+wired      levels of switches wired in any way: routes, spreading
 topology   all levels of a network below a job: links, capacities, routes
 systems    the network of a system's first devices, built once
 regular    textbook networks by their sizes: crossbar, fat tree, torus, dragonfly, loop
-placement  which device each rank of a job sits on
+placement  ways to deal the ranks of a job to devices
 """
 
 from oracle.network.topology.kinds import KINDS

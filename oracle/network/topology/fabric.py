@@ -30,6 +30,7 @@ class Fabric:
     usual_routing: ClassVar[str] = ""  # of this kind; empty: by the level's depth
     has_ports: ClassVar[bool] = True
     tree: ClassVar[bool] = True  # a unit's traffic stays on that unit's own links
+    spread: ClassVar[int] = 1  # ways of `path` that each carry as much of a flow
 
     def __init__(
         self, level: Level, below: Level | None, inner: float, devices: int, circuits: bool = False

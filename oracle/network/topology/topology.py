@@ -119,10 +119,22 @@ class Topology:
         """Links of each flow: an array (columns, flows) of link numbers, padded."""
         return self.route_and_level(source, target)[0]
 
+    @cached_property
+    def spreads(self) -> bool:
+        """Whether some level spreads a flow over several ways."""
+        return any(fabric.spread > 1 for fabric in self.fabrics)
+
     def route_and_level(
         self, source: Ints, target: Ints, into: Ints | None = None
     ) -> tuple[Ints, Ints]:
-        """Route of each flow, and the level where its ends meet (−1: they are one device).
+        """Route of each flow, and the level where its ends meet (−1: they are one device)."""
+        route, level, _ = self.spread_route(source, target, into)
+        return route, level
+
+    def spread_route(
+        self, source: Ints, target: Ints, into: Ints | None = None
+    ) -> tuple[Ints, Ints, Floats]:
+        """The same, and the part of a flow that the link in each column carries.
 
         `into` counts the way down as if it ended at another device that stands for the target:
         one period of a network that repeats itself then holds all of its traffic.
@@ -134,6 +146,7 @@ class Topology:
         salt = source * 2654435761 + target * 40503 >> 6 if self.hashed else source
         up_key, down_key = target, into
         columns: list[Ints] = []
+        parts: list[float] = []
         for depth, fabric in enumerate(self.fabrics):
             start = self.starts[depth]
             inside = bool(fabric.inner_links)
@@ -147,16 +160,28 @@ class Topology:
                 up = start + fabric.port(source, up_key, salt)
                 down = start + fabric.port_links + fabric.port(into, down_key, salt)
                 columns += [np.where(ports, up, self.links), np.where(ports, down, self.links)]
+                parts += [1.0, 1.0]
             if inside:
                 base = start + 2 * fabric.port_links + first // fabric.width * fabric.inner_links
                 for link in fabric.path(a, b, source, target):
                     columns.append(np.where(here & (link != NOWHERE), base + link, self.links))
+                    parts.append(1.0 / fabric.spread)
             if depth + 1 < len(self.fabrics):
                 up_key = fabric.port_number(target, up_key)
                 down_key = up_key if into is target else fabric.port_number(into, down_key)
         route = np.stack(columns) if columns else np.full((1, *source.shape), self.links)
         route = self.pairing[route] if self.half else route
-        return route, level
+        return route, level, np.array(parts or [1.0])
+
+    def slowest(self, route: Ints, part: Floats) -> Floats:
+        """Seconds per byte of each flow's slowest link, were it alone."""
+        each = self.seconds_per_byte[route]
+        if not self.spreads:
+            return np.asarray(each.max(axis=0))
+        whole = np.zeros(route.shape)
+        for one, share in zip(route, part, strict=True):
+            whole += share * (route == one)  # a link that several of its ways share
+        return np.asarray((each * whole).max(axis=0))
 
     @cached_property
     def kinds(self) -> tuple[list[str], Few]:

@@ -45,6 +45,7 @@ class Offload(Strategy):
     multiplies = False
     degrees = False
     resort = True
+    runs = ("what", "to", "update", "delayed", "prefetch", "how=pinned")
     state_knobs = ("what", "to", "update", "delayed")
 
     def limit(self, model: Model, batch: Array) -> Array | float:

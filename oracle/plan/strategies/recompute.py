@@ -32,7 +32,7 @@ class Recompute(Strategy):
     multiplies = False
     degrees = False
     timing = ("mode",)
-    runs = ("mode=selective", "mode=full")
+    runs = ("mode=selective", "mode=full", "mode=operators", "mode=stage", "mode=best")
 
     @classmethod
     def spares(cls, model: Model) -> dict[str, float]:

@@ -12,13 +12,11 @@ from xml.parsers import expat
 
 from oracle.readers.logs import InputError, Reading, number
 from oracle.readers.node_levels import node_levels
+from oracle.spec.graphs.nccl import NVLINK, SWITCH
 
 TITLE = "NCCL topology XML"
 PRECEDENCE = 1
 DEEPEST, MOST_ELEMENTS, MOST_DEVICES = 64, 100_000, 1024
-SWITCH = "0x068000"  # PCI class of an NVSwitch
-# bytes per second of one NVLink in one direction, by compute capability (NCCL: topo.h)
-NVLINK = {60: 18.0e9, 70: 20.0e9, 80: 20.0e9, 90: 20.6e9, 100: 40.1e9}
 
 NAMES = frozenset(("system", "cpu", "pci", "gpu", "nvlink", "nic", "net", "c2c", "pcilink"))
 

@@ -20,7 +20,7 @@ MOST_BOXES = 6000  # passes of a pipeline that are drawn
 
 def figures(ranking: Ranking) -> Iterator[tuple[str, str, Html]]:
     """(heading, what one sees in it, SVG) of each picture of a ranking."""
-    from oracle.show.plot import memory, pareto, parts, timeline
+    from oracle.show.plot import alive, memory, pareto, parts, timeline
 
     shown = ranking.estimate if len(ranking.estimate) else ranking.misses
     if not len(shown):
@@ -41,6 +41,10 @@ def figures(ranking: Ranking) -> Iterator[tuple[str, str, Html]]:
     if _boxes(shown) <= MOST_BOXES:
         yield ("The best plan in time", "One iteration, replayed from the prediction; numbers "
                "are micro-batches.", inline(timeline(shown, 0), "timeline"))  # fmt: skip
+        if not shown.options.ideal:
+            yield ("Its memory in time", "Bytes of the stage that needs most, by what they are "
+                   "of; the mark is the worst moment.",
+                   inline(alive(shown, 0), "alive"))  # fmt: skip
     if network := _network(shown):
         yield network
 

@@ -3,12 +3,13 @@
     from oracle.plot import scaling, save
     save(scaling(sweep(grid).rows), "scaling.svg")
 
-`breakdown`, `scaling` and `pareto` take rows of a sweep, `parts`, `memory`, `timeline` and
+`breakdown`, `scaling` and `pareto` take rows of a sweep, `parts`, `memory`, `alive`, `timeline` and
 `roofline` an estimate, `measured` pairs of seconds, `contention` a system and a pattern of groups,
 `combined` the table of a workflow.
 """
 
 from oracle.show.plot.against import measured
+from oracle.show.plot.alive import alive
 from oracle.show.plot.bars import bar, breakdown
 from oracle.show.plot.combined import combined
 from oracle.show.plot.curves import scaling
@@ -22,6 +23,7 @@ from oracle.show.plot.timeline import timeline
 
 __all__ = [
     "SUFFIXES",
+    "alive",
     "bar",
     "breakdown",
     "combined",

@@ -1,12 +1,18 @@
 """Every kind of network level, by the name that a spec gives it.
 
 dragonfly  groups of fully meshed routers, a link between each two groups
+dragonfly_plus  groups of leaves and spines, the spines of any two groups linked
+graph      hosts, switches and links as a spec or a file lists them
+hyperx     switches in a grid, those of a line all linked
 loop       switches in a ring with shortcuts of power-of-two length
 mesh       a link of its own between every two units
 optical    a packet switch, and optical circuits between neighbours
+planes     rails and planes that never meet
 rail       port j of every node on leaf switch j
+slim_fly   the graphs of McKay, Miller and Širáň
 switch     one switch, PCIe, stages of a fat tree
 torus      tori, rings and open grids
+twisted_torus  tori whose way round is twisted
 
 A new file beside these is found by itself.
 """
@@ -27,4 +33,4 @@ def _descendants(kind: type[Fabric]) -> Iterator[type[Fabric]]:
         yield from _descendants(below)
 
 
-KINDS: dict[str, type[Fabric]] = {kind.kind: kind for kind in _descendants(Fabric)}
+KINDS: dict[str, type[Fabric]] = {kind.kind: kind for kind in _descendants(Fabric) if kind.kind}

@@ -1,0 +1,88 @@
+"""Where ranks sit: what a search for the best placement takes and saves, what scattering costs."""
+
+from __future__ import annotations
+
+import random
+import time
+from collections.abc import Iterator
+from dataclasses import replace
+
+from benchmarks.table import Table, figure, rounded
+from oracle.ask.placing import Placing, placed
+from oracle.models.model import model
+from oracle.predict.defaults import options_for
+from oracle.spec.catalogue import system
+from oracle.spec.hostlist import folded
+from oracle.spec.system import System
+
+TIMES = 3  # a search is run as often, each on a system of its own; the median counts
+PLANS = (
+    ("resnet50", "abci", "filter:4 data:16", 1024),
+    ("gpt3-175b", "dgx-a100",
+     "pipeline:8,segments=96 data:16 tensor:8,sequence=on recompute:full", 1536),
+    ("gpt3-175b", "dgx-a100",
+     "tensor:8,sequence=on pipeline:8,segments=96 data:16 recompute:full", 1536),
+    ("gpt3-175b", "dgx-h100", "data:32 pipeline:8,segments=48 tensor:4 recompute:full", 1536),
+    ("llama3-8b", "frontier", "data:16 context:8 tensor:8", 512),
+    ("mixtral-8x7b", "eos", "data:128 expert:8 tensor:4,sequence=on context:2", 1024),
+)  # fmt: skip
+
+
+def searched(name: str, where: System, plan: str, batch: int) -> tuple[Placing, float]:
+    """The best placement of a plan, and CPU seconds that finding it took."""
+    what, spent = model(name), []
+    for _ in range(TIMES):
+        fresh = replace(where)  # that knows no price yet
+        options = options_for(what, fresh)
+        begin = time.process_time()
+        found = placed(what, fresh, [plan], batch, options, "best").placed[0]
+        spent.append(time.process_time() - begin)
+    return found, sorted(spent)[TIMES // 2]
+
+
+def named(where: System) -> System:
+    """The system with names for its nodes, leaf by leaf."""
+    count = -(-where.devices // where.node)
+    return replace(where, nodes=f"n[0-{count - 1}]")
+
+
+def scattered() -> Iterator[dict[str, object]]:
+    """One job on nodes drawn at random, by how many leaf switches they lie below."""
+    from oracle.ask.placing import on_nodes
+
+    dice, nodes = random.Random(7), 64
+    where, what = named(system("frontera")), model("vgg16")
+    for leaves in (2, 8, 32, 64):
+        picked = [leaf * 44 + k for leaf in dice.sample(range(180), leaves)
+                  for k in dice.sample(range(44), nodes // leaves)]  # fmt: skip
+        dice.shuffle(picked)  # as they became free
+        given = on_nodes(where, folded(tuple(f"n{node}" for node in picked)))
+        options = options_for(what, given)
+        found = placed(what, given, ["data:64"], 2048, options, "best").placed[0]
+        yield {"plan": f"vgg16, data:64 on frontera, nodes below {leaves} leaves, shuffled",
+               "in order": rounded(found.block), "placed": rounded(found.seconds),
+               "saved": rounded(found.saved / found.block), "ways": found.tried,
+               "neighbours": rounded(found.neighbours or 0),
+               "slower": rounded(found.scattered / found.block)}  # fmt: skip
+
+
+def table(quick: bool) -> Table:
+    """What the search takes and saves."""
+    rows: list[dict[str, object]] = []
+    spent, worst = [], 0.0
+    for name, where, plan, batch in PLANS[: 3 if quick else None]:
+        found, seconds = searched(name, system(where), plan, batch)
+        spent.append(seconds)
+        worst = max(worst, found.seconds / found.block)
+        rows.append({
+            "plan": f"{name} on {where}: {plan}", "in order": rounded(found.block),
+            "placed": rounded(found.seconds), "saved": rounded(found.saved / found.block),
+            "ways": found.tried, "CPU s": rounded(seconds), "levels": found.words,
+        })  # fmt: skip
+    rows += list(scattered())
+    figures = {
+        "cpu_seconds": figure(max(spent), "s", "≤ 2, 1,024 devices, three axes"),
+        "worst_against_block": figure(worst, "", "≤ 1"),
+        "abci_filter_outside.saved": figure(float(str(rows[0]["saved"])), "share", ""),
+    }
+    return {"title": "Placement: seconds of an iteration", "rows": rows, "figures": figures}

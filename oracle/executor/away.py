@@ -1,0 +1,28 @@
+"""What of a training lies beside the device, as a plan says it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from oracle.plan.plan import Plan
+
+
+@dataclass(frozen=True)
+class Away:
+    """What a plan keeps beside the device."""
+
+    weights: bool = False
+    optimizer: bool = False
+    activations: bool = False
+    disk: bool = False
+    there: bool = False  # updated there
+    delayed: bool = False
+
+    @classmethod
+    def of(cls, plan: Plan) -> Away:
+        axis = plan.axis("offload")
+        what = axis.word("what").split("+")
+        optimizer = "optimizer" in what
+        there = optimizer and axis.word("update") == "host"
+        return cls("weights" in what, optimizer, "activations" in what, axis.word("to") == "disk",
+                   there, axis.word("delayed") == "on")  # fmt: skip

@@ -1,0 +1,328 @@
+"""What each turn of a stage does with memory, row by row: which tensors come and go in what order.
+
+Rows run one after the other. A unit that is made again has its tensors from then on until its rows
+have run back. A row that runs back wants the gradient of what it made and makes that of what it was
+given, which goes on to the row before it; a tensor that several rows read has a gradient that waits
+for all of them.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import NamedTuple
+
+import numpy as np
+
+from oracle.models import masks
+from oracle.models.shard import Array
+from oracle.plan.schedule import SCHEDULES
+from oracle.predict import alive
+from oracle.predict.memory import standing
+from oracle.predict.workload import Workload
+from oracle.spec.options import Options
+
+Gradient = tuple[str, int]  # of what a row made, was given, or of what waits at a fork: whose
+
+
+class Tensor(NamedTuple):
+    """What is allocated at once, of one micro-batch or of all."""
+
+    kind: str  # of memory
+    layer: str  # whose it is
+    what: str
+    nbytes: float
+
+
+class Piece(NamedTuple):
+    """A row of a stage as it is run: which copy of which row, in which unit."""
+
+    row: int
+    layer: str
+    unit: int
+
+
+@dataclass(eq=False)
+class Script:
+    """What one kind of turn does with memory, row by row: fractions of its time and slots."""
+
+    at: list[float] = field(default_factory=list)
+    slot: list[int] = field(default_factory=list)
+    comes: list[bool] = field(default_factory=list)
+    clock: float = 0.0
+
+    def add(self, slot: int | None, comes: bool) -> None:
+        if slot is not None:
+            self.at.append(self.clock)
+            self.slot.append(slot)
+            self.comes.append(comes)
+
+
+class Stage:
+    """A stage of one plan, and the tensors on it as they are met."""
+
+    def __init__(self, load: Workload, stage: int, schedule: str, options: Options) -> None:
+        self.load, self.stage, self.schedule, self.options = load, stage, schedule, options
+        self.many = load.stages.p
+        shard, self.model = load.shard, load.shard.model
+        mode = int(load.plan.axis("recompute").mode[0, 0])
+        self.mode = 0 if self.model.training.forward else mode
+        self.rows = alive.Rows.of(shard, self.mode, load.times.workspace)
+        # what kernels take beside the gradients while they run
+        self.taken = self._one(self.rows.moving - alive.moving_rows(shard))
+        self.tensors: list[Tensor] = []
+        self.loss = masks.losses(self.model)
+        self.forks = alive.forks(self.model)
+        self.own = {name: self._one(getattr(load.times, name))
+                    for name in ("forward", "data", "weight")}  # fmt: skip
+        part = float(np.max(shard.micro)) * shard.delta * masks.moved(self.model)
+        self.x, self.y = self._one(shard.x * part), self._one(shard.y * part)
+        self.slots: dict[tuple[object, ...], int] = {}
+
+    def _one(self, values: Array) -> Array:
+        found: Array = np.broadcast_to(values, (1, len(self.model)))[0]
+        return found
+
+    def tensor(self, key: tuple[object, ...], kind: str, layer: str, what: str,
+               nbytes: float) -> int | None:  # fmt: skip
+        """The slot of a tensor; none for nothing."""
+        if nbytes <= 0:
+            return None
+        if key not in self.slots:
+            self.slots[key] = len(self.tensors)
+            self.tensors.append(Tensor(kind, layer, what, float(nbytes)))
+        return self.slots[key]
+
+    def pieces(self, chunk: int) -> list[list[Piece]]:
+        """The rows of a chunk, unit by unit, each copy of a repeated one by itself."""
+        stages, found = self.load.stages, []
+        counts, segments = stages.counts, self.model.segments
+        if stages.p == 1:
+            begin, end = 0, len(counts)
+        else:
+            place = SCHEDULES[self.schedule].place(chunk, self.stage, stages.p)
+            if place >= stages.chunks:
+                return []
+            begin, end = (int(edge) for edge in stages.cuts[0][place : place + 2])
+        for unit in range(begin, end):
+            met = counts[:unit].sum(axis=0)
+            pieces: list[Piece] = []
+            for one in segments:
+                mine = [i for i in range(one.start, one.stop) if counts[unit][i] > 0]
+                for part in _alike(mine, counts[unit]):
+                    for copy in range(int(counts[unit][part[0]])):
+                        pieces += [Piece(i, self.name(i, int(met[i]) + copy), unit) for i in part]
+            found.append(pieces)
+        return found
+
+    @cached_property
+    def names(self) -> list[str]:
+        """What rows are called; where several share a name, with their number in the model."""
+        words = [row.name for row in self.model.rows]
+        often = Counter(words)
+        return [f"{word}#{i + 1}" if often[word] > 1 else word for i, word in enumerate(words)]
+
+    def name(self, row: int, copy: int) -> str:
+        word = self.names[row]
+        return f"{word} {copy + 1}" if self.model.repeat[row] > 1 else word
+
+    def again(self, unit: list[Piece]) -> bool:
+        """Whether a unit is made again whole, from its input."""
+        return self.rows.again and any(self.model.blocks[one.row] for one in unit)
+
+    def kept(self, one: Piece, again: bool, at: int) -> int | None:
+        rows = self.rows.rest if again or not self.rows.again else self.rows.kept
+        nbytes = self._one(rows)[one.row]
+        return self.tensor(("kept", one.unit, at), "activations", one.layer, "kept", nbytes)
+
+    def remade(self, one: Piece, at: int) -> int | None:
+        more = self._one(np.maximum(self.rows.kept - self.rows.rest, 0))[one.row]
+        key = "made", one.unit, at
+        return self.tensor(key, "activations", one.layer, "made again", more)
+
+    def given(self, unit: list[Piece]) -> int | None:
+        first = unit[0]
+        nbytes = self._one(self.rows.given)[min(one.row for one in unit)]
+        return self.tensor(("given", first.unit), "activations", first.layer, "input of the unit",
+                           nbytes)  # fmt: skip
+
+    @cached_property
+    def stand(self) -> dict[str, float]:
+        """Bytes that no micro-batch brings, beside those that stay."""
+        found = standing(self.load, self.options)
+        stage = self.stage
+        return {name: float(np.broadcast_to(getattr(found, name), (1, self.many))[0, stage])
+                for name in ("gathered", "buffers", "update")}  # fmt: skip
+
+    def standing(self, name: str) -> int | None:
+        kind, layer, what = {
+            "gathered": ("weights", "gathered units", "weights at work, and next"),
+            "buffers": ("buffers", "gradients on their way", "buckets, units, copies"),
+            "update": ("buffers", "update", "copies of gradients"),
+        }[name]
+        return self.tensor((name,), kind, layer, what, self.stand[name])
+
+    def script(self, kind: str, chunk: int) -> Script:
+        """What a turn of a kind does."""
+        found, units = Script(), self.pieces(chunk)
+        found.add(self.standing("gathered"), True)
+        if kind == "forward":
+            self._forward(found, units)
+        elif kind == "weight":
+            self._weights(found, units)
+        else:
+            self._back(found, units, kind == "backward")
+        found.add(self.standing("gathered"), False)
+        return found
+
+    def _forward(self, found: Script, units: list[list[Piece]]) -> None:
+        for unit in units:
+            again = self.again(unit)
+            if again:
+                found.add(self.given(unit), True)
+            for at, one in enumerate(unit):
+                found.add(self.kept(one, again, at), True)
+                if self.model.training.forward:
+                    moving = self._one(self.rows.moving)[one.row]
+                    slot = self.tensor(("moving", one.unit, at), "workspace", one.layer,
+                                       "tensors", moving)  # fmt: skip
+                    found.add(slot, True)
+                    found.clock += self.own["forward"][one.row]
+                    found.add(slot, False)
+                else:
+                    found.clock += self.own["forward"][one.row]
+
+    def _weights(self, found: Script, units: list[list[Piece]]) -> None:
+        found.add(self.standing("buffers"), True)
+        for unit in reversed(units):
+            again = self.again(unit)
+            for at, one in reversed(list(enumerate(unit))):
+                found.clock += self.own["weight"][one.row]
+                found.add(self.kept(one, again, at), False)
+                if again:
+                    found.add(self.remade(one, at), False)
+        found.add(self.standing("buffers"), False)
+
+    def _back(self, found: Script, units: list[list[Piece]], whole: bool) -> None:
+        """Rows from the last to the first; `whole` where the weights' gradients come with them."""
+        moving: dict[Gradient, int] = {}
+        on = False
+        for unit in reversed(units):
+            again = self.again(unit)
+            moving = self._carried(found, unit[-1], moving)
+            if again:
+                for at, one in enumerate(unit):
+                    found.add(self.remade(one, at), True)
+                    found.clock += self.own["forward"][one.row]
+            for at, one in reversed(list(enumerate(unit))):
+                if one is not unit[-1]:
+                    moving = self._carried(found, one, moving)
+                wants = whole and not self.loss[one.row]  # a loss has no weights
+                if on and not wants:
+                    found.add(self.standing("buffers"), False)
+                moving |= self._fresh(found, one, at, moving)
+                if wants and not on:
+                    found.add(self.standing("buffers"), True)
+                on = wants
+                own = self._one(self.rows.own)[one.row]
+                core = self.tensor(("own", one.unit, at), "activations", one.layer, "made again",
+                                   own)  # fmt: skip
+                taken = self.tensor(("taken", one.unit, at), "workspace", one.layer,
+                                    "workspace of kernels", self.taken[one.row])  # fmt: skip
+                found.add(core, True)
+                found.add(taken, True)
+                found.clock += self.own["data"][one.row] + whole * self.own["weight"][one.row]
+                found.add(taken, False)
+                found.add(core, False)
+                if whole:
+                    found.add(self.kept(one, again, at), False)
+                    if again:
+                        found.add(self.remade(one, at), False)
+            if again:
+                found.add(self.given(unit), False)
+        for slot in moving.values():
+            found.add(slot, False)
+        if on:
+            found.add(self.standing("buffers"), False)
+
+    def _wanted(self, one: Piece) -> Iterator[tuple[Gradient, float]]:
+        """Gradients that a row wants while it runs back."""
+        yield ("out", -1), self.y[one.row]
+        for made in np.flatnonzero(self.forks[one.row]).tolist():
+            yield ("fork", made), self.y[made]
+        yield ("in", -1), self.x[one.row]
+
+    def _carried(
+        self, found: Script, one: Piece, before: dict[Gradient, int]
+    ) -> dict[Gradient, int]:
+        """What of the gradients of the row behind goes on to this one; the others are freed.
+
+        What that row was given is what this one made, where they are as large.
+        """
+        kept = {}
+        for key, nbytes in self._wanted(one):
+            old = ("in", -1) if key[0] == "out" else key
+            there = before.get(old) if key[0] != "in" and nbytes > 0 else None
+            if there is not None and self.tensors[there].nbytes == nbytes:
+                kept[key] = before.pop(old)
+        for slot in before.values():
+            found.add(slot, False)
+        return kept
+
+    def _fresh(
+        self, found: Script, one: Piece, at: int, there: dict[Gradient, int]
+    ) -> dict[Gradient, int]:
+        """Gradients of a row that are not there yet."""
+        fresh = {}
+        for key, nbytes in self._wanted(one):
+            name = "gradient", one.unit, at, key
+            slot = self.tensor(name, "workspace", one.layer, GRADIENTS[key[0]], nbytes)
+            if slot is not None and key not in there:
+                found.add(slot, True)
+                fresh[key] = slot
+        return fresh
+
+    def weights(self) -> Iterator[int | None]:
+        """Tensors that stay: weights, their gradients and the optimizer's state, by row."""
+        load, options = self.load, self.options
+        found = standing(load, options)
+        for kind, name in (("weights", "stored"), ("gradients", "graded"), ("optimizer", "stated")):
+            whole = float(np.broadcast_to(found.fixed[kind], (1, self.many))[0, self.stage])
+            each = np.zeros(len(self.model))
+            for w, share in load.shares(name):
+                slots = load.shard.slots if kind == "optimizer" else 1.0
+                each = each + self._one(w * slots * np.max(share))
+            held = np.array([load.stages.total(each * own)[0, self.stage]
+                             for own in np.eye(len(self.model))])  # fmt: skip
+            scale = whole / held.sum() if held.sum() > 0 else 0.0
+            if kind == "optimizer" and options.optimizer == "kfac":
+                scale = min(scale, 1.0)
+            copies = np.array([load.stages.total(own)[0, self.stage]
+                               for own in np.eye(len(self.model))])  # fmt: skip
+            for row in np.flatnonzero(held):
+                each = held[row] * scale / copies[row]
+                slot = self.tensor((kind, row), kind, self.names[row], kind, each)
+                yield from [slot] * round(copies[row])
+            yield self.tensor((kind, "factors"), kind, "factors of K-FAC", kind,
+                              whole - held.sum() * scale if scale == 1 else 0.0)  # fmt: skip
+        for kind in found.fixed.keys() - {"weights", "gradients", "optimizer"}:
+            whole = float(np.broadcast_to(found.fixed[kind], (1, self.many))[0, self.stage])
+            yield self.tensor((kind,), kind, "all kernels", f"{kind}, shared", whole)
+
+
+GRADIENTS = {"out": "gradient of what it made", "in": "gradient of what it was given",
+             "fork": "gradient that waits at a fork"}  # fmt: skip
+
+
+def _alike(rows: list[int], counts: Array) -> Iterator[list[int]]:
+    """Runs of rows that recur equally often together; of rows that do not, each by itself."""
+    run: list[int] = []
+    for i in rows:
+        if run and (counts[i] != counts[run[-1]] or counts[i] < 2 or i != run[-1] + 1):
+            yield run
+            run = []
+        run.append(i)
+    if run:
+        yield run
