@@ -1,10 +1,10 @@
 """The network model, judged: SimGrid, the DLN study, speed, NCCL's own choice, and φ.
 
-    python -m benchmarks.network [--quick] [--json] [--reference DIR]
+    python -m benchmarks.network [PART …] [--quick] [--json] [--reference DIR]
 
 More parts are the files of `benchmarks/fabrics`. Reference tables and logs are looked for in DIR
-(`../shared/reference` beside the repository);
-where they are absent those tables are skipped, and named.
+(`../shared/reference` beside the repository); where they are absent those tables are skipped, and
+named.
 """
 
 from __future__ import annotations
@@ -300,6 +300,7 @@ def main(arguments: list[str] | None = None) -> int:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
+    parser.add_argument("parts", nargs="*", metavar="PART", help="all where none is named")
     parser.add_argument("--quick", action="store_true", help="up to 1,024 ranks")
     parser.add_argument("--json", action="store_true", dest="as_json")
     parser.add_argument("--reference", type=Path, default=REFERENCE)
@@ -318,9 +319,13 @@ def main(arguments: list[str] | None = None) -> int:
         *((part, None, partial(parts.table, fabrics, part, asked.quick))
           for part in parts.parts(fabrics)),
     ]  # fmt: skip
+    if unknown := set(asked.parts) - (known := {name for name, _, _ in plans}):
+        parser.error(f"no part {', '.join(sorted(unknown))}: there are {', '.join(sorted(known))}")
     figures: dict[str, Any] = {}
     rows: list[dict[str, Any]] = []
     for name, path, run in plans:
+        if asked.parts and name not in asked.parts:
+            continue
         if path is not None and not path.exists():
             rows.append({"table": name, "skipped": f"{path} is not there"})
             if not asked.as_json:

@@ -12,6 +12,7 @@ import pytest
 from oracle.network import nccl, topology
 from oracle.network.collectives import ALGORITHMS, Message, flows, menu, named
 from oracle.network.collectives.sparse import filled, switched
+from oracle.network.collectives.switches import InSwitch
 from oracle.network.contention import RankGroups, schedule_cost
 
 EVERY = [by for table in ALGORITHMS.values() for by in table.values()]
@@ -49,11 +50,15 @@ def test_closed_form_is_what_the_schedule_costs_where_no_link_is_shared(by, p, i
         assert cost.per_byte == pytest.approx(one_of_two * volume / BANDWIDTH, rel=1e-12)
 
 
-@pytest.mark.parametrize(("by", "p", "inner"), cases())
+def by_ranks_alone():
+    """Where switches do the adding, a schedule stands for their load, not for routes."""
+    return [case for case in cases() if case.values[0].name != "in_network"
+            and not isinstance(case.values[0], InSwitch)]  # fmt: skip
+
+
+@pytest.mark.parametrize(("by", "p", "inner"), by_ranks_alone())
 def test_what_the_operation_promises_arrives(by, p, inner):
     """Follow who has heard of whom: enough news must reach everybody who is owed it."""
-    if by.name == "in_network":
-        pytest.skip("switches do the adding: its schedule stands for their load, not for routes")
     heard = np.eye(p, dtype=bool)
     for source, target, share, times in flows(by.schedule(p, inner), p):
         assert ((source >= 0) & (source < p) & (target >= 0) & (target < p)).all()

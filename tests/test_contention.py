@@ -576,7 +576,7 @@ def test_a_network_of_many_devices_takes_little_memory():
 def test_public_names():
     assert set(contention.__all__) == {
         "Contention", "Cost", "CostLine", "Loads", "Offer", "Pattern", "RankGroups", "alone",
-        "among_others", "fair_rates", "interference", "lines", "loads", "schedule_cost",
+        "among_others", "fair_rates", "interference", "lacking", "lines", "loads", "schedule_cost",
         "schedule_costs", "sentence",
     }  # fmt: skip
 

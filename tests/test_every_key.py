@@ -236,6 +236,9 @@ def made(**level: Any) -> Any:
     ({"ports": 2, "oversubscription": 2}, "say one of the two"),
     ({"interference": [2.0, 1.5]}, "the second no smaller"),
     ({"interference": [0.5, 1.5]}, "out of range"),
+    ({"reduces": "shrap"}, "did you mean `sharp`"),
+    ({"reduces": "nvls"}, "is of network, where switches reduce otherwise"),
+    ({"reduces": "sharp", "kind": "ring"}, "a ring has no switches that could"),
 ])  # fmt: skip
 def test_what_nobody_knows_is_refused(level: dict[str, Any], said: str) -> None:
     with pytest.raises(oracle.SpecError) as caught:

@@ -21,6 +21,7 @@ optimizers  which optimizer is done first, and from how many devices on
 phases      the plan of each phase where the batch grows
 ending      plans in the order in which a training under them ends
 placing     where a plan's ranks had best sit, and what scattered nodes cost
+beside      a job among others on one network: what their exchanges cost
 largest     the largest micro-batches that fit
 launched    a job that exists: what it takes, and what would be better
 sweep/      the same question over devices, batches, models and systems

@@ -32,7 +32,9 @@ from oracle.spec.units import show
 LIBRARIES = ("nccl", "mpi", "gloo", "")  # the first that has samples of an operation is fitted
 FEWEST = 6  # samples that a fit takes at least
 # not tried: a leader's steps inside its node need an α of their own; no library offers the others
-UNTRIED = frozenset(("leader", "parameter_server", "in_network", "bidirectional_ring"))
+# unless switches can, and then logs do not say so
+UNTRIED = frozenset(("leader", "parameter_server", "in_network", "bidirectional_ring",
+                     "nvls", "nvlstree", "sharp", "collnet"))  # fmt: skip
 
 
 @dataclass(frozen=True, eq=False)

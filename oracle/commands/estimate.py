@@ -5,6 +5,7 @@ oracle estimate gpt3-175b dgx-a100 --batch 1536 \\
     --plan "pipeline:8,segments=96 data:16 tensor:8,sequence=on recompute:selective"
 oracle estimate resnet50 abci --plan "filter:4 data:16" --batch 1024 --place best
 oracle estimate gpt2 dgx-a100 --plan data:8 --batch max     the largest micro-batches that fit
+oracle estimate vgg16 abci --plan data:256 --batch 8192 --beside jobs.yaml   other jobs' exchanges
 oracle estimate resnet50 abci --plan data:512 --batch 32768 --optimizer lars --to-target
 oracle estimate llama3-8b dgx-h100 --plan data:512,zero=1 --batch 1024 --tokens 15T \\
     --failures "50 kh,restart=10 min" --checkpoint async
@@ -46,12 +47,16 @@ def arguments(parser: argparse.ArgumentParser) -> None:
     batch_arguments(parser, largest=True, needed=False)
     length_arguments(parser)
     scheduling.argument(parser)
+    parser.add_argument("--beside", metavar="FILE",
+                        help="other jobs on the same network: their plans and nodes")  # fmt: skip
     result_arguments(parser)
 
 
 def run(asked: argparse.Namespace) -> Answer:
     from oracle import api
+    from oracle.ask.beside import beside
     from oracle.run.target import length, training
+    from oracle.show.beside import beside_text
     from oracle.show.provenance import signed
     from oracle.show.rates import rate_text
     from oracle.show.text import estimate_text
@@ -74,15 +79,21 @@ def run(asked: argparse.Namespace) -> Answer:
     trainings = [None if end is None else training(found, row, end)
                  for row, end in enumerate(ends)]  # fmt: skip
 
+    others = [] if asked.beside is None else [
+        beside(found, row, asked.beside) for row in range(len(found))]  # fmt: skip
+
     def text(row: int) -> str:
         rate = f"\n{rate_text(found, row)}" if asked.batch == "max" else ""
-        return estimate_text(found, row, trainings[row]) + rate
+        near = f"\n\n{beside_text(others[row])}" if others else ""
+        return estimate_text(found, row, trainings[row]) + rate + near
 
     def data() -> dict[str, Any]:
         said = found.to_dict()
         for plan, one in zip(said["plans"], trainings, strict=True):
             if one is not None:
                 plan["training"] = one.to_dict()
+        for plan, near in zip(said["plans"], others, strict=False):
+            plan["beside"] = near.to_dict()
         return signed(said, asked)
 
     return formatted(

@@ -11,6 +11,7 @@ oracle explain --plan data:8 alexnet dgx-1-p100 --batch 2048 --workspace 64MiB,m
 from __future__ import annotations
 
 import argparse
+from typing import Any
 
 from oracle.commands.arguments import (
     batch_arguments,
@@ -84,8 +85,10 @@ def run(asked: argparse.Namespace) -> Answer:
             asked.profile, what, where, asked.precision, asked.optimizer, asked.software
         )
     options = options_for(what, where, **kept)
-    found = explain(what, where, asked.plan, batch_of(asked, asked.plan), options,
-                    asked.place or "block")  # fmt: skip
+    batch = batch_of(asked, asked.plan)
+    if asked.workspace is not None and asked.form != "json":  # what else there is, nobody asks
+        return _workspaces(asked, what, where, batch, options)
+    found = explain(what, where, asked.plan, batch, options, asked.place or "block")
     code = 0 if found.own.shown.feasible[0] else 1
     from oracle.show.provenance import signed
 
@@ -103,16 +106,10 @@ def run(asked: argparse.Namespace) -> Answer:
         )
     if asked.workspace is not None:
         from oracle.ask.explain.workspaces import workspaces
-        from oracle.show.workspaces import workspaces_text
 
-        taken = workspaces(found.own.shown)
-        return formatted(
-            asked,
-            lambda: workspaces_text(found.own.shown, taken),
-            lambda: {**signed(found.to_dict(), asked), "workspaces": taken.to_dict()},
-            taken.rows,
-            code,
-        )
+        data = {**signed(found.to_dict(), asked),
+                "workspaces": workspaces(found.own.shown).to_dict()}  # fmt: skip
+        return formatted(asked, lambda: "", lambda: data, list, code)
     if asked.roofline:
         from oracle.ask.explain.roofline import roofline
         from oracle.show.roofline import roofline_text
@@ -132,6 +129,22 @@ def run(asked: argparse.Namespace) -> Answer:
         found.rows,
         code,
     )
+
+
+def _workspaces(
+    asked: argparse.Namespace, what: Any, where: Any, batch: int, options: Any
+) -> Answer:
+    """What convolutions take, without a look at what would be better."""
+    from oracle.ask.explain.workspaces import workspaces
+    from oracle.predict.estimate import estimate
+    from oracle.show.workspaces import workspaces_text
+
+    shown = estimate(what, where, asked.plan, batch, options)
+    taken = workspaces(shown)
+    return formatted(
+        asked, lambda: workspaces_text(shown, taken), dict, taken.rows,
+        0 if shown.feasible[0] else 1,
+    )  # fmt: skip
 
 
 def _words(asked: argparse.Namespace) -> Answer:

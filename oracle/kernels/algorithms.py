@@ -61,7 +61,7 @@ def offers(
     """
     seconds = implicit(device, "conv", own, box)
     early = device.generation in EARLY
-    if matrix or early:
+    if device.generation and (matrix or early):  # others have no such library
         yield Offer("precomputed", seconds, INDEX * box.points * box.taps)
     yield Offer("implicit", seconds, np.zeros(()))
     quick = None if matrix else fitted(device, "winograd", own, box.part)
@@ -84,7 +84,7 @@ def offers(
         )
         if not limited:  # the largest tiles are the fastest
             break
-    if every and own == "fp32" and device.library == "nccl":
+    if every and own == "fp32" and device.generation:
         for seconds, room in fourier(device, box):
             yield Offer("fourier", seconds, room)
 

@@ -2,8 +2,8 @@
 
     time = latency + bytes / bandwidth,   the least over algorithm × protocol
 
-The constants are NCCL's own [nccl, src/graph/tuning.cc], of 2.8 and of 2.30. NCCL assumes that
-nobody else talks; `contention` puts φ on top.
+The constants are NCCL's own [nccl, src/graph/tuning.cc], of 2.8, which hold up to 2.17, and of
+2.30. NCCL assumes that nobody else talks; `contention` puts φ on top.
 """
 
 from __future__ import annotations
@@ -23,6 +23,9 @@ PROTOCOLS = ("LL", "LL128", "Simple")
 US = 1e-6
 Three: TypeAlias = tuple[float, float, float]
 Hops: TypeAlias = dict[str, dict[str, Three]]
+Version: TypeAlias = tuple[int, int]
+NEWEST: Version = (2, 30)
+RENEWED: Version = (2, 18)  # from which on its constants are those of 2.30
 
 # seconds · 10⁶ by protocol
 BASE: dict[str, dict[str, Three]] = {
@@ -208,19 +211,69 @@ def protocols(algorithm: str) -> tuple[str, ...]:
 
 
 def constants(
-    algorithm: str, protocol: str, levels: Sequence[Level]
+    algorithm: str, protocol: str, levels: Sequence[Level], version: Version = NEWEST
 ) -> tuple[float, float, Floats]:
     """(seconds of a call, part of the bandwidth, seconds of a hop at each level and none).
 
     A level's hop is that of its link; a latency beyond the LL128 ring's comes on top.
     """
     tree = "tree" if algorithm == "double_tree" else "ring"
-    k = PROTOCOLS.index(protocol)
+    k, of = PROTOCOLS.index(protocol), "2.8" if version < RENEWED else "2.30"
     hops = []
     for level in levels:
-        known = HOP["2.30"][level.link]
+        known = HOP[of][level.link]
         beyond = max(0.0, level.latency - known["ring"][1] * US)
         slower = (tree, protocol, level.link) == ("ring", "Simple", "network")
-        hops.append((known[tree][k] * US + beyond) * (PLATEAU["2.30"] if slower else 1))
+        hops.append((known[tree][k] * US + beyond) * (PLATEAU[of] if slower else 1))
     part = PROTOCOL_SHARE["double_tree" if tree == "tree" else "ring"][k]
-    return BASE["2.30"][tree][k] * US, part, np.array([*hops, 0.0])
+    return BASE[of][tree][k] * US, part, np.array([*hops, 0.0])
+
+
+# what it takes from switches by itself: since which version, for which operations
+SINCE: dict[str, Version] = {"nvls": (2, 17), "nvlstree": (2, 18)}
+IN_SWITCH = {"nvls": ("allreduce", "allgather", "reduce_scatter"), "nvlstree": ("allreduce",)}
+HEADS = 32  # ranks of a node that pull for the others, at most: NCCL_MAX_NVLS_ARITY
+COLLNET = ("sharp", "collnet")
+# of the bandwidth that messages get of NVLinks, what switches that reduce get. Hopper: tuning.cc's
+# nvlsEfficiency, at which eight H100 reach the 476 GB/s of bus bandwidth that NVIDIA measures;
+# Blackwell: 512 MiB on eight B200, the mean of two runs (0.62, 0.57), where tuning.cc has 0.74
+NVLS_SHARE = {"hopper": 0.85, "blackwell": 0.6}
+COLLNET_SHARE = 0.85  # from Hopper on, of the same file
+# seconds · 10⁶: (since, inside a node, a hop between nodes)
+SWITCH_HOPS: dict[str, tuple[tuple[Version, float, float], ...]] = {
+    "nvls": (((2, 29), 25, 18), ((2, 21), 25, 18), ((2, 18), 23, 18), ((2, 17), 40, 0)),
+    "nvlstree": (((2, 29), 25, 20.9), ((2, 21), 25, 14), ((2, 19), 23, 14), ((2, 18), 23, 19)),
+}
+PIECE, ARITY, COLLNET_HOP = 3.7, 0.4, 31.0  # of CollNetDirect: inside, for each peer, between
+
+
+def switch_share(name: str, reduces: str, generation: str) -> float:
+    """Part of the bandwidth that messages get which collectives in switches get of a level."""
+    part = NVLS_SHARE.get(generation, NVLS_SHARE["hopper"]) if reduces == "nvls" else 1.0
+    return part * COLLNET_SHARE if name in COLLNET and generation in NVLS_SHARE else part
+
+
+def switch_start(
+    name: str, levels: Sequence[Level], inner: int, nodes: int, version: Version
+) -> float:
+    """Seconds before the first byte, over these levels; what they take beyond NCCL's own on top."""
+    beyond = [max(0.0, level.latency - HOP["2.30"][level.link]["ring"][1] * US) for level in levels]
+    if name == "collnet" or (name == "sharp" and inner == 1):
+        inside = 2 * (min(1, inner - 1) * PIECE + (inner - 1) * ARITY) * US
+        return inside + COLLNET_HOP * US + 2 * max(beyond)
+    table = SWITCH_HOPS["nvlstree" if name == "nvlstree" else "nvls"]
+    _, inside, hop = next((row for row in table if version >= row[0]), table[-1])
+    if nodes == 1:
+        return inside * US + max(beyond)
+    if name == "sharp":
+        return (inside + hop) * US + 2 * max(beyond)
+    return inside * US + 2 * int(np.ceil(np.log2(nodes))) * (hop * US + 2 * max(beyond))
+
+
+def version_asked(name: str | None) -> Version | None:
+    """The version of `nccl-2.17`; nothing of any other name."""
+    head, _, tail = (name or "").partition("nccl-")
+    major, dot, minor = tail.partition(".")
+    if head or not dot or not (major.isdecimal() and minor.isdecimal()) or len(tail) > 8:
+        return None
+    return int(major), int(minor)

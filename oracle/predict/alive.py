@@ -310,7 +310,10 @@ def working_rows(shard: Shard, workspace: tuple[Array, Array] | None) -> Array:
     moving = moving_rows(shard)
     if workspace is None or shard.software.convolution.shared:
         return moving
-    return np.asarray(np.maximum(moving + workspace[1], workspace[0]))
+    forward, backward = workspace
+    if shard.model.training.forward:
+        return np.asarray(moving + forward)
+    return np.asarray(np.maximum(moving + backward, forward))
 
 
 @lru_cache(masks.MODELS)

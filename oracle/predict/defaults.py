@@ -10,7 +10,9 @@ from typing import Any
 from oracle.kernels.profile import profile as opened
 from oracle.models import masks
 from oracle.models.model import Model
+from oracle.network import nccl
 from oracle.network.collectives import ALGORITHMS, Algorithm
+from oracle.network.contention import lacking
 from oracle.network.contention.price import ALIASES
 from oracle.plan.launchable import software as opened_software
 from oracle.plan.plan import Plan
@@ -52,7 +54,7 @@ def options_for(
         _check_second_order(model, ideal)
     if not 0 < gamma < float("inf"):
         raise refusal("options", f"a memory reuse gamma of {gamma:g}", "a number above zero")
-    _check_algorithm(algorithm)
+    _check_algorithm(algorithm, system)
     _check_reading(reading, epochs)
     measured = None if profile is None else opened(profile).on(system.device)
     told = _software(software, tokens, ideal)
@@ -124,12 +126,15 @@ def _check_second_order(model: Model, ideal: bool) -> None:
         raise refusal("options", f"{model.name}: {what}", "another optimizer")
 
 
-def _check_algorithm(algorithm: str | None) -> None:
-    known = {"best", "nccl", *ALIASES, *(name for each in ALGORITHMS.values() for name in each)}
-    if algorithm is None or algorithm in known:
+def _check_algorithm(algorithm: str | None, system: System) -> None:
+    if algorithm is None or nccl.version_asked(algorithm):
         return
+    known = {"best", "nccl", *ALIASES, *(name for each in ALGORITHMS.values() for name in each)}
     bare, _, number = algorithm.partition(":")
     by = next((table[bare] for table in ALGORITHMS.values() if bare in table), None)
-    if by is None or type(by).of is Algorithm.of or not number.isdigit() or not int(number):
+    numbered = by is not None and type(by).of is not Algorithm.of and number.isdigit()
+    if algorithm not in known and not (numbered and int(number)):
         hint = suggest(algorithm, sorted(known), "known")
         raise refusal("options", f"no algorithm is called `{algorithm}`", hint)
+    if why := lacking(system, ALIASES.get(algorithm, algorithm)):
+        raise refusal("options", f"`{algorithm}`: {why}", "another algorithm, or the level's key")

@@ -6,6 +6,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 from oracle.kernels.curve import precision_on
+from oracle.network import nccl
 from oracle.network.collectives import ALGORITHMS
 from oracle.network.contention.price import ALIASES
 from oracle.spec.options import Options
@@ -31,14 +32,15 @@ def fallbacks(
     """A precision the device has no unit for, an algorithm that some operations do not have."""
     yield from lacking(system, options.precision)
     name = options.algorithm
-    if name in ANY:
+    if name in ANY or nccl.version_asked(name):
         return
     name = ALIASES.get(str(name), str(name))
+    alike = (name, "collnet") if name == "sharp" else (name,)
     others: dict[str, set[str]] = {}
     for sent in exchange:
         for message in sent:
             used = str(message["algorithm"]).partition("/")[0].removesuffix(" on circuits")
-            mine = used in (name, "") or used.partition(":")[0] == name
+            mine = used in (*alike, "") or used.partition(":")[0] == name
             if message["op"] in ALGORITHMS and not mine:
                 others.setdefault(str(message["op"]), set()).add(used)
     for op, used_instead in others.items():

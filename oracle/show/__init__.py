@@ -4,6 +4,7 @@ text            a ranking and an estimate
 explanation comparison sweep checks roofline memory   the other answers, as text
 workspaces      what convolutions take of their workspace
 placing         where ranks sit, what a placement saves, what scattered nodes cost
+beside          what a plan takes beside other jobs
 reading         how a plan gets its samples
 run_fit         what logs of runs told
 manual          a strategy's equations, what an error code means

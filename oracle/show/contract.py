@@ -91,7 +91,11 @@ PLAN = record(
         "memory": record(HELD, {"cached": BYTES, "low": BYTES, "high": BYTES}),
         "origin": record(dict.fromkeys(("forward", "backward", "update", "memory"), ORIGIN)),
     },
-    {"training": record(TRAINING, {"over": named(maybe(NUMBER)), "probability_within": SHARE}),
+    {"beside": record({
+         "jobs": listed(TEXT), "alone": SECONDS, "mean": SECONDS, "worst": SECONDS,
+         "messages": listed(record({"what": TEXT, "mean": NUMBER, "worst": NUMBER,
+                                    "link": TEXT}))}),
+     "training": record(TRAINING, {"over": named(maybe(NUMBER)), "probability_within": SHARE}),
      "probability_best": SHARE, "fits": SHARE, "batch": COUNT,
      "samples_per_second": NUMBER,
      "rates": record({

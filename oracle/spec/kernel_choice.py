@@ -102,7 +102,9 @@ class Convolution:
         >>> CONVOLUTION.said("64MiB,micro=best").text
         '64MiB,micro=best'
         """
-        first, *more = [word.strip() for word in str(text).split(",")]
+        said = text if isinstance(text, str) else f"{text:.0f} B"
+        first, *more = [word.strip() for word in said.split(",")]
+        first = "0 B" if first == "0" else first
         try:
             size = None if first == "none" else parse(first, "B")
         except ValueError as error:

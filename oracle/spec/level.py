@@ -36,6 +36,7 @@ OWN_ROUTINGS = {
     **dict.fromkeys(("rail-only", "multi-plane"), ("affinity",)),
 }
 WIRED_KINDS = ("dragonfly+", "hyperx", "slim-fly")  # each link of switches has the bandwidth
+REDUCES = {"nvls": "nvlink", "sharp": "network"}  # by which switches reduce, and on what links
 WIRED = 64  # units that a level may join wire by wire
 
 
@@ -69,6 +70,8 @@ class Level:
     graph: Graph | None = None
     # how much slower other jobs make messages that cross this level: (p50, p99) factors
     interference: tuple[Annotated[float, Between(1, 1000)], ...] = ()
+    # what its switches add up and multicast: `nvls` those of NVLink, `sharp` those of a network
+    reduces: str = ""
     # of the datasheet's bandwidth, what collectives were measured to get; None: never measured
     share: Annotated[float, Between(0.01, 1)] | None = None
 
@@ -78,6 +81,11 @@ class Level:
             yield Clash("duplex", f"duplex is `full` or `half`, not `{self.duplex}`")
         if self.link and self.link not in LINKS:
             yield Clash("link", f"unknown link `{self.link}`", suggest(self.link, LINKS, "known"))
+        if self.reduces not in ("", *REDUCES):
+            what = f"no switch reduces by `{self.reduces}`"
+            yield Clash("reduces", what, suggest(self.reduces, REDUCES, "known"))
+        if self.reduces and self.kind in (*PORTLESS, "mesh", "pcie"):
+            yield Clash("reduces", f"a {self.kind} has no switches that could", "leave it out")
         if len(self.interference) > 2 or [*self.interference] != sorted(self.interference):
             what = "other jobs slow messages by two factors, the second no smaller"
             yield Clash("interference", what, "[p50, p99], e.g. [1.1, 2.5]")

@@ -14,7 +14,7 @@ from typing import Annotated
 from oracle.spec import hostlist
 from oracle.spec.device import Device
 from oracle.spec.document import refusal, suggest
-from oracle.spec.level import SHAPED, linked
+from oracle.spec.level import REDUCES, SHAPED, linked
 from oracle.spec.level import Level as Level
 from oracle.spec.running import Checkpoint, Reliability
 from oracle.spec.schema import Between, Clash, Count, Ratio
@@ -219,6 +219,10 @@ class System:
             unit = self.levels[i - 1].devices if i else 1
             if level.devices % unit == 0 and (misfit := level.misfit(unit) or level.loose(unit)):
                 yield replace(misfit, field=f"levels.{i}.{misfit.field}")
+        for i, level in enumerate(self.levels):
+            if level.reduces in REDUCES and level.link != REDUCES[level.reduces]:
+                what = f"`{level.name}` is of {level.link}, where switches reduce otherwise"
+                yield Clash(f"levels.{i}.reduces", what, f"for links of {REDUCES[level.reduces]}")
         for i, level in enumerate(self.levels[self.inside :], self.inside):
             if level.link != "network":
                 what = f"`{level.name}` lies above a network, so it is one"

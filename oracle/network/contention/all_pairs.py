@@ -1,7 +1,7 @@
 """Cost of a step in which all ranks send to all, in a tree, without listing the flows.
 
 How many members of its group each unit holds says how many messages leave it, so p² flows are
-never written down.
+never written down. A dragonfly on top counts them from router to router.
 """
 
 from __future__ import annotations
@@ -10,16 +10,20 @@ import numpy as np
 
 from oracle.network.arrays import Floats, Ints
 from oracle.network.collectives.schedule import Steps
-from oracle.network.contention.flows import groups_apart
+from oracle.network.contention.flows import BLOCK, groups_apart
 from oracle.network.contention.groups import RankGroups
 from oracle.network.contention.step_costs import StepCosts
 from oracle.network.topology import Topology
+from oracle.network.topology.fabric import NOWHERE
+from oracle.network.topology.kinds.dragonfly import Dragonfly
+
+ROUTERS = 4096  # of a dragonfly whose pairs of routers are counted
 
 
 def all_pairs_cost(topology: Topology, groups: RankGroups, steps: Steps) -> StepCosts:
     """Cost of one step in which every member of every group sends to every other."""
-    p, bases = groups.p, groups.bases(None if groups.device is not None
-                                      else groups_apart(topology, groups))  # fmt: skip
+    all_of_them = groups.device is not None or not topology.tree
+    p, bases = groups.p, groups.bases(None if all_of_them else groups_apart(topology, groups))
     first = np.repeat(bases, p)
     device = groups.devices_of((bases[:, None] + groups.offsets).ravel())
     load, key = np.zeros(topology.links + 1), device
@@ -35,7 +39,10 @@ def all_pairs_cost(topology: Topology, groups: RankGroups, steps: Steps) -> Step
                 load += _up_loads(first, unit, key % fabric.lanes, fabric.lanes, start, len(load))
             else:
                 load += np.bincount(start + fabric.port(device, key, key), leaving, len(load))
-        if fabric.inner_links:  # a link of its own between any two units
+        if isinstance(fabric, Dragonfly):
+            start += 2 * fabric.port_links
+            load[start : start + fabric.inner_links] += _between_routers(fabric, first, unit)
+        elif fabric.inner_links:  # a link of its own between any two units
             a, copy = unit % fabric.width, unit // fabric.width
             base = start + 2 * fabric.port_links + copy * fabric.inner_links + a * fabric.width
             for apart in range(1, fabric.width):
@@ -52,6 +59,47 @@ def all_pairs_cost(topology: Topology, groups: RankGroups, steps: Steps) -> Step
     # alone, one way out carries a rank's messages, unless several are faster even in company
     solo = np.minimum((p - 1) * share * slowest, shared)
     return StepCosts(by_level, alpha, shared, solo, np.array([fullest]), steps.times)
+
+
+def folds(topology: Topology) -> bool:
+    """Whether loads need no list of flows: a tree of equal units, or one dragonfly above it."""
+    if topology.hop or topology.half or any(level.wires for level in topology.levels):
+        return False
+    *below, top = topology.fabrics
+    lower = all(f.tree and f.routing != "ecmp" for f in below)
+    if isinstance(top, Dragonfly):
+        whole = top.copies == 1 and top.level.routing != "valiant" and top.routing != "ecmp"
+        return lower and whole and top.extents[0] * top.extents[1] <= ROUTERS
+    return topology.uniform
+
+
+def _between_routers(fabric: Dragonfly, first: Ints, unit: Ints) -> Floats:
+    """Messages on each link of a dragonfly, those of two routers counted together.
+
+    A router that holds a members of a group sends a b of its messages to one that holds b.
+    """
+    routers, per = fabric.extents[0] * fabric.extents[1], fabric.extents[2]
+    keys, held = np.unique(first * routers + unit // per, return_counts=True)
+    group, router = keys // routers, keys % routers
+    between = np.zeros(routers * routers)
+    begin = np.flatnonzero(np.diff(group, prepend=-1))
+    size = np.diff(begin, append=len(group))
+    for many in np.unique(size).tolist():  # groups on as many routers at once
+        rows = begin[size == many][:, None] + np.arange(many)
+        for at in range(0, len(rows), max(1, BLOCK // many**2)):
+            some = rows[at : at + max(1, BLOCK // many**2)]
+            pair = router[some][:, :, None] * routers + router[some][:, None, :]
+            weight = held[some][:, :, None] * held[some][:, None, :]
+            between += np.bincount(pair.ravel(), weight.ravel(), len(between))
+    used = np.flatnonzero(between)
+    used = used[used // routers != used % routers]
+    load = np.zeros(fabric.inner_links + 1)
+    for at in range(0, len(used), BLOCK):
+        some = used[at : at + BLOCK]
+        for link in fabric.minimal(some // routers, some % routers):
+            load += np.bincount(np.where(link == NOWHERE, fabric.inner_links, link), between[some],
+                                len(load))  # fmt: skip
+    return load[:-1]
 
 
 def _sharing(first: Ints, unit: Ints) -> Ints:

@@ -11,10 +11,11 @@ from collections.abc import Sequence
 import numpy as np
 
 from oracle.network.arrays import Ints
-from oracle.network.collectives.schedule import AllPairs, Steps
-from oracle.network.contention.all_pairs import all_pairs_cost
+from oracle.network.collectives.schedule import AllPairs, Shift, Steps
+from oracle.network.contention.all_pairs import all_pairs_cost, folds
 from oracle.network.contention.flows import BLOCK, Flows, flows_of
 from oracle.network.contention.groups import RankGroups
+from oracle.network.contention.rotations import turn_costs, turned
 from oracle.network.contention.step_costs import StepCosts
 from oracle.network.topology import Topology
 
@@ -46,8 +47,14 @@ def step_costs(
     for place, steps in enumerate(schedule):
         if first[id(steps)] != place:
             continue
-        if isinstance(steps, AllPairs) and topology.uniform and not topology.hop and reduce:
+        if reduce and isinstance(steps, AllPairs) and folds(topology):
             done[place].append(all_pairs_cost(topology, groups, steps))
+            continue
+        if isinstance(steps, Shift) and len(turns := np.unique(steps.by)) < steps.count:
+            done[place].append(_once(topology, groups, steps, turns, reduce))
+            continue
+        if reduce and isinstance(steps, Shift) and (rings := turned(topology, groups, steps)):
+            done[place].append(turn_costs(topology, groups, steps, rings))
             continue
         for flows in flows_of(topology, groups, steps, reduce):
             size = len(flows.source) * 2 * len(topology.levels)
@@ -59,6 +66,17 @@ def step_costs(
     count()
     found = {place: StepCosts.joined(done[place]) for place in first.values()}
     return [found[first[id(steps)]] for steps in schedule]
+
+
+def _once(
+    topology: Topology, groups: RankGroups, steps: Shift, turns: Ints, reduce: bool
+) -> StepCosts:
+    """Shifts of which some go to the same ranks with another share: each way is counted once."""
+    one = np.ones(len(turns))
+    (cost,) = step_costs(topology, groups, [Shift(one, one, turns)], reduce)
+    at = np.searchsorted(turns, steps.by)
+    return StepCosts(cost.by_level[at], cost.alpha[at], cost.shared[at] * steps.share,
+                     cost.solo[at] * steps.share, cost.fullest[at], steps.times)  # fmt: skip
 
 
 def _counted(topology: Topology, batch: list[Flows]) -> StepCosts:

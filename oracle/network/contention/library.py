@@ -51,8 +51,9 @@ class Term:
 
 
 def terms(
-    by: Algorithm, cost: Cost, topology: Topology, p: int, inside: int, outside: bool
-) -> Iterator[Term]:
+    by: Algorithm, cost: Cost, topology: Topology, p: int, inside: int, outside: bool,
+    version: nccl.Version = nccl.NEWEST,
+) -> Iterator[Term]:  # fmt: skip
     """One for each protocol of an algorithm among p ranks; `inside` levels lie in a node.
 
     What a rank has already it copies inside its device: groups that leave their nodes wait for
@@ -60,7 +61,7 @@ def terms(
     """
     copies = by.op in OWN_PARTS and not outside
     for protocol in nccl.protocols(by.name):
-        base, part, hops = nccl.constants(by.name, protocol, topology.levels)
+        base, part, hops = nccl.constants(by.name, protocol, topology.levels, version)
         far = np.where(np.arange(len(hops)) >= inside, hops, 0.0)
         start, between = (cost.start_at(each, by.pipelined) for each in (hops, far))
         if isinstance(by, ScatteredAlltoall):  # each message to a neighbour is posted by itself

@@ -22,6 +22,7 @@ from oracle.network.contention.groups import (
     seated,
     spanning_level,
 )
+from oracle.network.contention.in_switch import NAMES, Way, by_itself, named_for, switch_lines
 from oracle.network.contention.library import as_tuned, factors, library_lines, terms
 from oracle.network.contention.line import CostLine, Offer
 from oracle.network.contention.measured import fitted, holds
@@ -38,8 +39,9 @@ def lines(
 ) -> Offer:
     """Every algorithm on offer (or the named one) for groups of `pattern` among `devices`.
 
-    `algorithm` is a name, `best` or nothing for all on offer, or `nccl` for what that library's
-    public constants say, whatever is calibrated. Where the named one does not serve, all do.
+    `algorithm` is a name, `best` or nothing for all on offer, `nccl` for what that library's public
+    constants say, whatever is calibrated, or `nccl-2.17` for those of a version. Where the named
+    one does not serve, all do.
     """
     known = cache_of(system)
     key: Key = ("lines", op, pattern, devices, algorithm)
@@ -101,15 +103,21 @@ def _lines(
     system: System, op: str, groups: RankGroups, algorithm: str | None
 ) -> Iterator[CostLine]:
     inner = groups.inner(closest_devices(system))
+    way, short = Way(system, groups, inner), SHORT[_way(system, groups)]
+    if by := named_for(op, ALIASES.get(algorithm or "", algorithm or ""), way):
+        yield from switch_lines(op, way, [by], nccl.NEWEST, short)
+        return
+    version = nccl.version_asked(algorithm)
     asked = _asked(op, algorithm, groups.p, inner)
     outside = spanning_level(system, groups) >= system.inside
     beyond = nccl.serves(system) and factors(system, outside) and not asked
-    own = algorithm != "nccl" and (not beyond or holds(system, op, groups))
+    library = algorithm == "nccl" or version is not None
+    own = not library and (not beyond or holds(system, op, groups))
     known = list(fitted(system, op, groups, inner, asked)) if own else []
     if known:
         yield from known
         return
-    served = nccl.serves(system) or algorithm == "nccl"
+    served = nccl.serves(system) or library
     measured = tuple(level.share or 1.0 for level in system.levels)
     reach = nccl.bandwidth_shares(system) if served else measured
     bare = network_of(system, groups.reach, reach)
@@ -118,13 +126,16 @@ def _lines(
     if two_way and not asked and not bare.tree and two_way.fits(groups.p):
         offer = [*offer, two_way]  # neighbours have a link each way there
     found = algorithm_costs(system, bare, groups, inner, offer, reach)
-    short = SHORT[_way(system, groups)]
     if served:
         if not factors(system, outside):
             found = as_tuned(offer, found, groups.p)
+        of = version or nccl.NEWEST
         every = [term for by, cost in zip(offer, found, strict=True)
-                 for term in terms(by, cost, bare, groups.p, system.inside, outside)]  # fmt: skip
+                 for term in terms(by, cost, bare, groups.p, system.inside, outside, of)
+                 ]  # fmt: skip
         yield from library_lines(system, op, every, groups.p, outside, short)
+        if nccl.serves(system) and not asked and (library or not factors(system, outside)):
+            yield from switch_lines(op, way, by_itself(op, way, of), of, short)
     else:
         yield from (_by_datasheet(by, cost, bare, short)
                     for by, cost in zip(offer, found, strict=True))  # fmt: skip
@@ -151,13 +162,15 @@ def _asked(op: str, name: str | None, p: int, inner: int) -> str | None:
     One name is given for a whole plan, whose operations need not all have it; a name that no
     operation has is a mistake.
     """
-    if name in (None, "best", "nccl"):
+    if name in (None, "best", "nccl") or nccl.version_asked(name):
         return None
     name = ALIASES.get(name, name)
+    if name in NAMES:  # switches that can have been looked for
+        return None
     every = {known for table in ALGORITHMS.values() for known in table}
     bare, colon, number = name.partition(":")
     if bare not in every:
-        raise ValueError(f"no algorithm is called {name!r}; known: best, nccl, "
+        raise ValueError(f"no algorithm is called {name!r}; known: best, nccl, nccl-2.17, "
                          f"{', '.join(sorted(every | set(ALIASES)))}")  # fmt: skip
     by = ALGORITHMS.get(op, {}).get(bare)
     if by is None:
