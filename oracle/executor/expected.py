@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -49,6 +49,7 @@ def expected_messages(
             copied = message.op == "copy" and message.over in LINKS
             if not np.any(message.calls) or (group_size(message, plan) <= 1 and not copied):
                 continue
+            message = in_its_group(message, plan)
             nbytes, calls = _in_a_step(message, shard, plan, model, stages, words)
             if nbytes > 0:
                 what = f"{axis.name}: {message.what}"
@@ -99,6 +100,14 @@ def by_row(message: Message, rows: int) -> tuple[NDArray[np.float64], NDArray[np
     """Bytes and calls of a message for each row."""
     nbytes = np.broadcast_to(np.asarray(message.nbytes, float), (1, rows))[0]
     return nbytes, np.broadcast_to(np.asarray(message.calls, float), (1, rows))[0]
+
+
+def in_its_group(message: Message, plan: Plan) -> Message:
+    """A message with the bytes that a group of its size sends."""
+    if message.sized is None:
+        return message
+    size = np.full((1, 1), float(group_size(message, plan)))
+    return replace(message, nbytes=message.nbytes * message.sized(size))
 
 
 def group_size(message: Message, plan: Plan) -> int:

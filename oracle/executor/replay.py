@@ -10,7 +10,7 @@ import numpy as np
 import torch
 
 from oracle.executor.cuts import shard_of
-from oracle.executor.expected import by_row, group_size
+from oracle.executor.expected import by_row, group_size, in_its_group
 from oracle.executor.graph import OperationGraph
 from oracle.executor.mesh import DeviceMesh
 from oracle.executor.parts import Interval
@@ -54,6 +54,7 @@ def messages_of(
             mesh.group(message.axes)
             if group_size(message, plan) == 1:
                 continue
+            message = in_its_group(message, plan)
             nbytes, calls = by_row(message, len(graph.model))
             what = f"{axis.name}: {message.what}"
 

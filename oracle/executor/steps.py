@@ -14,6 +14,7 @@ import torch
 from torch import Tensor
 from torch.autograd.graph import GradientEdge, get_gradient_edge
 
+from oracle.executor.agreement.agreement import agreement
 from oracle.executor.beside import Beside
 from oracle.executor.buckets import Buckets
 from oracle.executor.forward import Layers, Observer, forward
@@ -101,9 +102,10 @@ class Trainer:
             bundle.part()
         replicas = mesh.degree(*local.replicas)
         overlap = int(plan.axis("data").overlap[0, 0])
+        self.agreement = agreement(local)
         self.buckets = (
             Buckets(local, local.bundles[0])
-            if overlap and replicas > 1 and not local.zero and not local.by_unit
+            if overlap and replicas > 1 and not (local.zero or local.by_unit or self.agreement)
             else None
         )
         self.beside: dict[Bundle, Beside] = {}
@@ -138,6 +140,8 @@ class Trainer:
             self._reduce_gradients()
         with self.clock.phase("update"):
             self._update()
+        if self.agreement:
+            self.agreement.after(self.steps)
         with self.clock.phase("exchange"):
             self._gather_weights()
         return loss
@@ -320,12 +324,16 @@ class Trainer:
         for bundle in local.bundles:
             if not self.parted:
                 self._reduce_partial(bundle)
+                if self.agreement:
+                    continue
                 if self.buckets:
                     self.buckets.finish()
                     continue
                 if local.zero:
                     bundle.summed.copy_(self._scattered(bundle, "gradients scattered"))
             wire.allreduce(bundle.summed, rest, "data: gradients")
+        if self.agreement:
+            self.agreement.reduce()
 
     def _reduce_partial(self, bundle: Bundle) -> None:
         """Gradients of norms, of which each rank of a cut tensor has a part."""

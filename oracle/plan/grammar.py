@@ -126,7 +126,11 @@ def _knob(
 ) -> dict[str, float]:
     """The value of a knob, which begins at a column."""
     choices = cls.knobs()[name].metadata.get("words")
-    if choices:
+    if cls.knobs()[name].metadata.get("part"):
+        if re.fullmatch(r"[01]?\.?[0-9]{1,9}(e-[0-9])?", value) and 0 < float(value) <= 1:
+            return {name: float(value)}
+        faults.append(_fault(f"`{value}` is no part for `{name}`", at, value, "e.g. 0.01"))
+    elif choices:
         if value in choices:
             return {name: float(choices.index(value))}
         form = cls.knobs()[name].metadata.get("form")

@@ -17,7 +17,7 @@ import numpy as np
 from oracle.models.shard import Array, Shard
 from oracle.plan.plan import Plan
 from oracle.plan.stages import Stages
-from oracle.predict import alive, second_order
+from oracle.predict import alive, encoding, second_order
 from oracle.predict.carried import made_rows, waiting
 from oracle.predict.workload import Workload
 from oracle.spec.device import Device
@@ -127,7 +127,8 @@ def standing(load: Workload, options: Options) -> Standing:
     gathered = ahead * _gathered(load) * load.shard.gathered
     fixed = {
         "weights": load.held("stored") * width * weights_here,
-        "gradients": load.held("graded") * said.exchange.buffer(precision) * graded_here,
+        "gradients": load.held("graded") * said.exchange.buffer(precision) * graded_here
+        + encoding.held(load, options),
         "optimizer": load.held("stated", shard.slots) * state_here,
     }
     if said.convolution.shared and (every := load.times.workspace) is not None:

@@ -17,12 +17,14 @@ from oracle.network.collectives import Message
 MOST_DEVICES = 2**24
 
 
-def words(*choices: str, default: str = "", alone: bool = False) -> Any:
+def words(*choices: str, default: str = "", alone: bool = False, rare: bool = False) -> Any:
     """A knob that takes one of these words; inside it is the word's number.
 
-    `alone`: it does something by itself, where the degree is one.
+    `alone`: it does something by itself, where the degree is one. `rare`: software cannot be told
+    it unless its spec says so.
     """
-    return words_of(choices, default, alone)
+    found = words_of(choices, default, alone)
+    return field(default=found.default, metadata={**found.metadata, "rare": rare})
 
 
 def words_of(choices: Sequence[str], default: str = "", alone: bool = False) -> Any:
@@ -50,9 +52,17 @@ def text_of(number: float, choices: Sequence[str]) -> str:
     return choices[at] if at < len(choices) else list(_TEXTS)[at - len(choices)]
 
 
-def count(default: int = 1, alone: bool = False, micro_batches: bool = False) -> Any:
+def count(
+    default: int = 1, alone: bool = False, micro_batches: bool = False, rare: bool = False
+) -> Any:
     """A knob that takes a whole number; `micro_batches`: into how many a device's batch is cut."""
-    return field(default=default, metadata={"alone": alone, "micro_batches": micro_batches})
+    known = {"alone": alone, "micro_batches": micro_batches, "rare": rare}
+    return field(default=default, metadata=known)
+
+
+def part(default: float) -> Any:
+    """A knob that takes a part of a whole, above 0 and up to 1."""
+    return field(default=default, metadata={"part": True})
 
 
 @dataclass(frozen=True, slots=True)
@@ -166,6 +176,11 @@ class Strategy(ABC):
     def dear(cls, model: Model) -> dict[str, tuple[float, ...]]:
         """Values of knobs that take long to price: tried of the best plans alone."""
         return {}
+
+    @classmethod
+    def lossy(cls) -> list[dict[str, float]]:
+        """Settings that change what is learned: tried beside the others where that is allowed."""
+        return []
 
     @classmethod
     def spares(cls, model: Model) -> dict[str, float]:
