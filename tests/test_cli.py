@@ -36,11 +36,12 @@ OPTIONS = {
     "choose": PREDICT | BATCH | LENGTH | LIMITS | {
         "--systems", "--devices", "--objective", "--only", "--without", "--risk",
     },
-    "recommend": PREDICT | BATCH | LENGTH | LIMITS | {
+    "recommend": PREDICT | BATCH | LENGTH | LIMITS | {"--compress"} | {
         "--fewer", "--devices", "--top", "--objective", "--only", "--without", "--all", "--risk",
         "--fastest", "--schedule", "--nodes", "--place",
     },
-    "estimate": PREDICT | BATCH | LENGTH | {"--plan", "--schedule", "--nodes", "--place"},
+    "estimate": PREDICT | BATCH | LENGTH | {"--plan", "--schedule", "--nodes", "--place",
+                                             "--beside"},
     "specs": ALWAYS | RESULT | {"--kind"},
     "workflow": PREDICT | LENGTH | {
         "--nodes", "--search", "--trials", "--max-batch", "--batch", "--plan", "--spread",

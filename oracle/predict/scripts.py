@@ -3,7 +3,7 @@
 Rows run one after the other. A unit that is made again has its tensors from then on until its rows
 have run back. A row that runs back wants the gradient of what it made and makes that of what it was
 given, which goes on to the row before it; a tensor that several rows read has a gradient that waits
-for all of them.
+for all of them. It names `recompute`, whose kinds choose what is kept.
 """
 
 from __future__ import annotations
