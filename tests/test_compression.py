@@ -219,9 +219,7 @@ def test_exports_say_it_in_the_frameworks_words(tmp_path: Any, capsys: Any) -> N
         return "".join(path.read_text() for path in folder.iterdir())
 
     text = written("pytorch-ddp", "data:8,compress=powersgd,rank=2,feedback=off")
-    assert (
-        "HOOK = 'powersgd'" in text or '"HOOK": "powersgd"' in text or "'HOOK': 'powersgd'" in text
-    )
+    assert "HOOK = 'powersgd'" in text
     assert "powerSGD_hook.PowerSGDState(None, matrix_approximation_rank=RANK" in text
     text = written("deepspeed", "data:8,compress=onebit")
     assert '"type": "OneBitAdam"' in text

@@ -12,8 +12,9 @@ kernel_shapes kernel_calls                       kernels that are timed one by o
 mesh calls wire mock replay expected             who exchanges with whom, and the messages
 exchange spatial context                         exchanges inside a pass, with their gradients
 agreement/                                       gradients that are compressed, served, averaged
-steps schedule stage_border buckets optimizer    a training step, pass by pass
-forward row_timer operators one_kernel           the forward pass of one device, and its timer
+steps schedule stage_border passing buckets optimizer   a training step, pass by pass
+forward spans row_timer operators one_kernel     the forward pass of one device, and its timer
+away beside units_away host_link                 what lies beside the device, and its copies
 memory_count                                     bytes of tensors alive while a step runs
 local_model graph cuts parts weights             the model's layers, cut as the plan cuts them
 supported                                        what it can run

@@ -14,6 +14,7 @@ from oracle.executor.parts import Interval
 from oracle.models.model import Model
 from oracle.models.shard import Shard
 from oracle.network.collectives import Message
+from oracle.plan.crossings import crossings
 from oracle.plan.plan import Plan
 from oracle.plan.strategies.recompute import inside
 from oracle.spec.options import SLOTS
@@ -68,7 +69,7 @@ def _in_a_step(
     nbytes = nbytes * np.broadcast_to(np.asarray(message.share, float), (1, rows))[0]
     full = plan.axis("recompute").mode[0, 0] == 2
     again = np.where(inside(model) & full & (message.when == "forward"), 2.0, 1.0)
-    counts, ends = model.units
+    counts, _ = model.units
     if message.when in ("forward", "backward"):
         times = calls * segments * (1.0 if message.once else model.repeat * again)
         total = float(devices * (nbytes * times).sum())
@@ -83,9 +84,12 @@ def _in_a_step(
             units = units * np.array([word == "offload" for word in words])
         total = float(devices * units.sum() * segments * calls.max())
         return total, float((units > 0).sum() * segments * calls.max())
-    borders = [int(ends[stop - 1]) for _, stop in stages[:-1]]
-    total = float(devices * 2 * segments * sum(nbytes[row] for row in borders))
-    return total, 2 * segments
+    sent = crossings(model, np.array([[0, *(stop for _, stop in stages)]]),
+                     np.arange(len(stages)) % p, p)  # fmt: skip
+    total = float(devices * 2 * segments * sent.values(nbytes[None]).sum())
+    each = sum(np.bincount(end[0, sent.sent[0]] % p, minlength=p)
+               for end in (sent.source, sent.target))  # fmt: skip
+    return total, float(segments * np.max(each))
 
 
 def _rows_in(counts: NDArray[np.float64], chunks: list[Interval]) -> NDArray[np.float64]:

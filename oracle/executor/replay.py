@@ -17,6 +17,7 @@ from oracle.executor.parts import Interval
 from oracle.executor.supported import NotSupported
 from oracle.executor.wire import Wire
 from oracle.network.collectives import Message
+from oracle.plan.crossings import crossings
 from oracle.plan.plan import Plan
 
 
@@ -75,8 +76,10 @@ def messages_of(
             elif message.when == "step" and calls.max() > 0:
                 ends.append(sent(sum(nbytes[row] for row in rows)))
             elif message.when == "border" and len(stages) > 1:
-                _, last = graph.model.units
-                size = max(nbytes[int(last[stop - 1])] for _, stop in stages[:-1])
+                p = len(stages)
+                found = crossings(graph.model, np.array([[0, *(stop for _, stop in stages)]]),
+                                  np.arange(p), p)  # fmt: skip
+                size = float(found.received_ahead(found.values(nbytes[None])).max())
                 forth.append(sent(size))
                 back.append(sent(size))
     return [one for one in (forth + back) * segments + ends if one.nbytes > 0]

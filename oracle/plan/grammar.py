@@ -14,6 +14,7 @@ from collections.abc import Iterable
 from typing import Any
 
 from oracle.plan.strategies import Strategy, strategies
+from oracle.plan.strategies.base import number_of
 from oracle.spec.document import Fault, Place, SpecError, suggest
 
 LONGEST = 2**11  # characters of a plan: there are fewer strategies, and each stands once
@@ -132,6 +133,9 @@ def _knob(
     elif choices:
         if value in choices:
             return {name: float(choices.index(value))}
+        form = cls.knobs()[name].metadata.get("form")
+        if form and re.fullmatch(form, value):
+            return {name: number_of(value, choices)}
         hint = suggest(value, choices, "write one of")
         faults.append(_fault(f"`{name}` cannot be `{value}`", at, value, hint))
     elif re.fullmatch(r"[1-9][0-9]{0,6}", value):

@@ -118,8 +118,8 @@ class Exchange:
 class Calls:
     """Bytes and number of a message's calls by what sends them, and how they add up on stages.
 
-    In a pass each row sends for itself, or each unit of the model; once a step each stage; at a
-    border each chunk but the last.
+    In a pass each row sends for itself, or each unit of the model; once a step each stage; between
+    stages each tensor that another reads.
     """
 
     nbytes: Array  # (kinds, senders)
@@ -147,7 +147,7 @@ def calls_of(message: Message, load: Workload, sends: Array, group: Array) -> Ca
         return Calls(nbytes, sends * (nbytes > 0), often, stages.gather, stages.most, rows)
     if message.when == "border":
         nbytes = stages.borders(nbytes)
-        return Calls(nbytes, np.ones_like(nbytes), once, stages.received,
+        return Calls(nbytes, stages.crosses(nbytes), once, stages.received,
                      lambda values: np.maximum(*stages.received_most(values)), rows)  # fmt: skip
     nbytes = stages.total(nbytes)
     calls = sends * (nbytes > 0)
@@ -196,9 +196,12 @@ def price(
     ahead_calls: Array = ahead
     sides: tuple[Array, Array] | None = None
     if message.when == "border" and ideal:  # every crossing is as slow as the slowest
-        size, each = len(found.size), chosen.seconds
+        size, each, tensors = len(found.size), chosen.seconds, np.ones((1, 1))
+        if not stages.plain:
+            each, tensors = stages.received_ahead(each), stages.received_ahead(sent.calls)
         worst = each.max(axis=-1, keepdims=True) if each.size else np.zeros((size, 1))
-        seconds, count = np.repeat(worst, stages.p, axis=1), np.ones((size, stages.p))
+        seconds = np.repeat(worst, stages.p, axis=1)
+        count = np.ones((size, stages.p)) * tensors.max(axis=-1, keepdims=True, initial=1.0)
     else:
         each = sent.calls * chosen.seconds
         seconds, count = (sent.often * spread(sent.total(a)) for a in (each, sent.calls))

@@ -188,6 +188,9 @@ def ways(model: Model, plan: Plan, options: Options) -> Sequence[tuple[int, ...]
     As published, stages balance compute alone.
     """
     pipeline = plan.axis("pipeline")
+    edges = pipeline.edges(model)
+    if edges and len(edges) == 1 + pipeline.degree[0, 0] * pipeline.interleave[0, 0]:
+        return [options.edges or edges]
     chunks = min(int(pipeline.degree[0, 0] * pipeline.interleave[0, 0]), len(model.units[1]))
     even = not pipeline.cuts[0, 0] and even_cuts(model, chunks) is not None
     if chunks <= 1 or even or options.edges or options.ideal:

@@ -33,6 +33,25 @@ def words_of(choices: Sequence[str], default: str = "", alone: bool = False) -> 
     return field(default=start, metadata={"words": choices, "alone": alone})
 
 
+def words_or(form: str, *choices: str) -> Any:
+    """A knob that takes one of these words, or a text of this form, which has a number too."""
+    return field(default=0, metadata={"words": choices, "alone": False, "form": form})
+
+
+_TEXTS: dict[str, int] = {}  # that knobs have been given beside their words, by number
+
+
+def number_of(text: str, choices: Sequence[str]) -> float:
+    """The number of a text that is none of a knob's words."""
+    return float(len(choices) + _TEXTS.setdefault(text, len(_TEXTS)))
+
+
+def text_of(number: float, choices: Sequence[str]) -> str:
+    """The word or text that has this number."""
+    at = int(number)
+    return choices[at] if at < len(choices) else list(_TEXTS)[at - len(choices)]
+
+
 def count(
     default: int = 1, alone: bool = False, micro_batches: bool = False, rare: bool = False
 ) -> Any:
@@ -198,7 +217,7 @@ class Strategy(ABC):
         """The value of a knob of one plan, as the plan's text has it."""
         value = float(np.ravel(getattr(self, knob))[0])
         choices = self.knobs()[knob].metadata.get("words")
-        return str(choices[int(value)]) if choices else f"{value:g}"
+        return text_of(value, choices) if choices else f"{value:g}"
 
     def turned(self) -> dict[str, str]:
         """Knobs of one plan that are not as they would be if nobody said them."""
