@@ -382,8 +382,7 @@ class Trainer:
         """Gather all weights on this device, to look at them."""
         for bundle in self.local.bundles:
             if not bundle.here:
-                away = self.local.away.weights
-                own = self.beside[bundle].weights if away else bundle.shard
+                own = self.beside[bundle].weights if self.local.away.weights else bundle.shard
                 whole = bundle.restore().detach()
                 if self.local.zero >= 3:
                     own = self.wire.allgather(own, self.local.shards, "to look at").flatten()

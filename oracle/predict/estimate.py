@@ -349,10 +349,9 @@ def _joined(
             whole[rows] = read(part)
         return whole
 
-    seconds = column(lambda b: b.seconds)
-
-    crowded = seconds
     from oracle.network import contention
+
+    crowded = seconds = column(lambda b: b.seconds)
 
     if not options.ideal and contention.slows(system):
         others = priced(contention.among_others(lines or contention.lines))
