@@ -11,10 +11,12 @@ from command_line import told
 
 import oracle
 from oracle.ask.compressing import on_links
+from oracle.ask.fusing import buckets
 from oracle.kernels.slowest import greatest
 from oracle.plan.plan import parse
 from oracle.plan.strategies.agreement import SPARSE, rules, waited
 from oracle.plan.strategies.data import Data
+from oracle.predict.defaults import options_for
 from oracle.run.lossy import WARM_UP, lossy
 from oracle.run.target import to_target, whole_first
 
@@ -226,3 +228,11 @@ def test_exports_say_it_in_the_frameworks_words(tmp_path: Any, capsys: Any) -> N
     assert '"freeze_step": 100' in text
     line = ["export", "job", "gpt2", "dgx-a100", "--batch", "64", "--software", "pytorch-ddp"]
     assert told(capsys, *line, "--plan", "data:8,compress=topk")[0] == 2
+
+
+def test_the_best_size_of_pieces_lies_between_too_many_and_too_late() -> None:
+    model, system = oracle.model("vgg16"), oracle.system("ethernet-64")
+    options = options_for(model, system, software="horovod-tensorflow")
+    found = buckets(model, system, "data:64", 2048, options, (2.0**16, 2.0**24, 2.0**30))
+    assert found[0].nbytes == 2**24
+    assert found[0].seconds < found[1].seconds
