@@ -326,8 +326,7 @@ def estimate(
         plans = [plans]
     elif isinstance(plans, Plan):
         return _joined(model, system, options, [(plans, list(range(len(plans))))], lines)
-    found = _joined(model, system, options, list(table(plans, batch)), lines)
-    return checked(found)  # type: ignore[no-any-return]
+    return checked(_joined(model, system, options, list(table(plans, batch)), lines))
 
 
 def _joined(
