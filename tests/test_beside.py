@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -10,6 +11,8 @@ import pytest
 
 import oracle
 from oracle.ask.beside import beside, on, other_jobs
+from oracle.network import contention
+from oracle.network.contention import slows
 from oracle.network.contention.neighbours import Neighbour, Traffic, slowdown, traffic
 from oracle.network.topology import network_of
 from oracle.spec.catalogue import system
@@ -104,3 +107,19 @@ def test_the_command(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None
     assert "at worst: leaf uplinks" in out
     said = json.loads(told(capsys, *words, "--json")[1])["plans"][0]["beside"]
     assert said["worst"] > said["mean"] > said["alone"]
+
+
+def test_short_messages_have_factors_of_their_own() -> None:
+    """What pairs and collectives take to start, and what long messages take, apart."""
+    calm = system("abci")
+    busy = replace(calm.levels[-1], interference=(1.5, 1.5), interference_pairs=(2.0, 2.0),
+                   interference_collectives=(3.0, 3.0))  # fmt: skip
+    crowded = replace(calm, levels=(*calm.levels[:-1], busy))
+    assert (slows(calm), slows(crowded)) == (False, True)
+    for op, pattern, start in (("sendrecv", ((2, 2176),), 2.0), ("allreduce", ((64, 68),), 3.0)):
+        (one, *_), (other, *_) = (
+            by(crowded, op, pattern, 4352)
+            for by in (contention.lines, contention.among_others(contention.lines))
+        )
+        assert other.start == pytest.approx(start * one.start)
+        assert other.per_byte == pytest.approx(1.5 * one.per_byte)

@@ -40,7 +40,8 @@ OPTIONS = {
         "--fewer", "--devices", "--top", "--objective", "--only", "--without", "--all", "--risk",
         "--fastest", "--schedule", "--nodes", "--place",
     },
-    "estimate": PREDICT | BATCH | LENGTH | {"--plan", "--schedule", "--nodes", "--place"},
+    "estimate": PREDICT | BATCH | LENGTH | {"--plan", "--schedule", "--nodes", "--place",
+                                             "--beside"},
     "specs": ALWAYS | RESULT | {"--kind"},
     "workflow": PREDICT | LENGTH | {
         "--nodes", "--search", "--trials", "--max-batch", "--batch", "--plan", "--spread",

@@ -577,7 +577,7 @@ def test_public_names():
     assert set(contention.__all__) == {
         "Contention", "Cost", "CostLine", "Loads", "Offer", "Pattern", "RankGroups", "alone",
         "among_others", "fair_rates", "interference", "lacking", "lines", "loads", "schedule_cost",
-        "schedule_costs", "sentence",
+        "schedule_costs", "sentence", "slows",
     }  # fmt: skip
 
 

@@ -236,6 +236,7 @@ def made(**level: Any) -> Any:
     ({"ports": 2, "oversubscription": 2}, "say one of the two"),
     ({"interference": [2.0, 1.5]}, "the second no smaller"),
     ({"interference": [0.5, 1.5]}, "out of range"),
+    ({"interference_pairs": [2.0, 1.5]}, "the second no smaller"),
     ({"reduces": "shrap"}, "did you mean `sharp`"),
     ({"reduces": "nvls"}, "is of network, where switches reduce otherwise"),
     ({"reduces": "sharp", "kind": "ring"}, "a ring has no switches that could"),

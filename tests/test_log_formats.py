@@ -156,6 +156,7 @@ def test_rccl_tests_are_nccl_tests_of_another_vendor() -> None:
 def test_gpcnet_gives_the_interference_of_so_many_nodes() -> None:
     cif = read("gpcnet.txt")
     assert (cif.interference, cif.nodes, cif.samples) == ((1.4, 3.2), 128, ())
+    assert cif.short == {"interference_pairs": (2.1, 6.0), "interference_collectives": (1.9, 5.0)}
     text = (LOGS / "gpcnet.txt").read_text()
     cut = logs.parse(text[: text.index("|          Network Tests running")], "x")
     assert cut.interference == ()

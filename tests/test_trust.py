@@ -186,3 +186,4 @@ def test_congestion_becomes_interference(capsys: pytest.CaptureFixture[str]) -> 
     code, out, _ = told(capsys, "calibrate", str(LOGS / "gpcnet.txt"), "--onto", "abci")
     assert code == 0
     assert "system: interference [1.4, 3.2]: added" in out
+    assert "interference_collectives [1.9, 5]: added" in out

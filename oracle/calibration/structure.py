@@ -210,7 +210,7 @@ def _slowed(
     tool, row = reading.machine.get("tool", "a log"), reading.machine.get("congestion", "")
     said = {"source": f"{tool} on {reading.nodes or 'all'} nodes, {row}",
             "note": "average and 99 % under its congestors"}  # fmt: skip
-    facts = {"interference": reading.interference}
+    facts = {"interference": reading.interference, **reading.short}
     levels[k] = _changed(levels[k], levels[k].name, facts, said, found)
 
 

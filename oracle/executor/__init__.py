@@ -13,6 +13,7 @@ mesh calls wire mock replay expected             who exchanges with whom, and th
 exchange spatial context                         exchanges inside a pass, with their gradients
 steps schedule stage_border buckets optimizer    a training step, pass by pass
 forward row_timer operators one_kernel           the forward pass of one device, and its timer
+away beside units_away host_link                 what lies beside the device, and its copies
 memory_count                                     bytes of tensors alive while a step runs
 local_model graph cuts parts weights             the model's layers, cut as the plan cuts them
 supported                                        what it can run

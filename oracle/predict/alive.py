@@ -77,6 +77,7 @@ class Rows:
     rest: Array  # between the passes, in units that are made again
     own: Array  # more while the row itself runs back
     moving: Array  # gradients of its two tensors, and those that wait for others
+    gone: Array  # what it made for those behind it alone
     given: Array  # its input
     again: bool  # units are made again, from their inputs
 
@@ -100,7 +101,7 @@ class Rows:
         again = mode in (FULL, OPERATORS)
         kept, rest, own, given = map(np.atleast_2d, (kept, rest, own, given))
         moving = working_rows(shard, workspace)
-        return cls(kept, rest, own, moving, given, again)
+        return cls(kept, rest, own, moving, handed_rows(shard), given, again)
 
 
 @dataclass(frozen=True, eq=False)
@@ -137,7 +138,8 @@ def _unit(model: Model, rows: Rows, one: Piece) -> tuple[Array, ...]:
     made = (there * one.counts).sum(axis=-1)
     alone = np.cumsum(there, axis=-1)
     until = np.cumsum(there * one.counts, axis=-1)[:, one.last] - alone[:, one.last] + alone
-    back = given[:, None] + until + own + moving
+    gone = np.minimum(rows.gone[:, one.rows], there)
+    back = given[:, None] + until + own + moving - gone
     whole = given[:, None] + made[:, None] + own + moving
     loss, has = masks.losses(model)[one.rows], one.counts > 0
     return (
@@ -310,6 +312,28 @@ def kept_rows(shard: Shard) -> Array:
     return np.asarray(shard.kept_size * np.ones_like(shard.batch))
 
 
+def handed_rows(shard: Shard) -> Array:
+    """Bytes of what a row made that those behind it alone want, gone when it runs back."""
+    model = shard.model
+    width = np.where(model.fed, shard.fed, shard.delta)
+    return np.atleast_2d(shard.micro * shard.kept * width * handed(model) * np.ones(len(model)))
+
+
+@lru_cache(masks.MODELS)
+def handed(model: Model) -> Array:
+    """Share of what each row keeps that is its output, where it does not want that itself."""
+    seen = model.mask(lambda row: row.kind in ("flatten", "reshape"))
+    own = model.mask(lambda row: "y" in row.needs)
+    beside = model.column(lambda row: row.extra_kept)
+    beside[0] += model.x[0] / model.repeat[0]
+    # what is seen in another way is whoever's it was
+    own |= np.append(seen[1:], False) | seen
+    for one in model.segments:  # of what a block hands on every copy has its mean share
+        own[one.stop - 1] |= one.repeat > 1
+    output = np.clip(model.kept - np.maximum(beside, 0.0), 0.0, None)
+    return np.where(own, 0.0, output / np.maximum(model.kept, 1e-30))
+
+
 def moving_rows(shard: Shard) -> Array:
     """Bytes that live only while a row runs back: gradients of its two tensors, and at forks."""
     waits = shard.y * masks.moved(shard.model) @ forks(shard.model).T
@@ -326,6 +350,8 @@ def working_rows(shard: Shard, workspace: tuple[Array, Array] | None) -> Array:
     kernels share is there all the time, and is not counted here.
     """
     moving = moving_rows(shard)
+    if not shard.model.training.forward:  # of weights, where the product does not add them up
+        moving = moving + shard.w * shard.delta * masks.apart(shard.model)
     if workspace is None or shard.software.convolution.shared:
         return moving
     forward, backward = workspace

@@ -20,7 +20,7 @@ from oracle.predict.memory import KINDS
 from oracle.predict.rates import rates
 from oracle.predict.read_figures import figures
 from oracle.predict.reading import uncounted
-from oracle.predict.remarks import elsewhere, of_profile, remarks
+from oracle.predict.remarks import elsewhere, of_profile, remarks, unheard
 from oracle.spec.doubt import NINETY
 from oracle.spec.options import Options
 from oracle.spec.system import System
@@ -151,6 +151,7 @@ class Estimate(Tabular):
     def warnings(self) -> list[dict[str, str]]:
         """What was done otherwise than asked, and values of the specs that look wrong."""
         found = remarks(self.system, self.model.dataset, self.options, self.exchange)
+        found += unheard(self.options, self.model)
         if self.options.profile is None or not len(self):
             return found
         own = replace(self.options, profile=None)
@@ -350,9 +351,9 @@ def _joined(
     seconds = column(lambda b: b.seconds)
 
     crowded = seconds
-    if not options.ideal and any(level.interference for level in system.levels):
-        from oracle.network import contention
+    from oracle.network import contention
 
+    if not options.ideal and contention.slows(system):
         others = priced(contention.among_others(lines or contention.lines))
         crowded = np.maximum(column(lambda b: b.seconds, others), seconds)
     texts: list[str] = [""] * size

@@ -216,12 +216,14 @@ def _buckets(plan: Plan, weights: Array, options: Options) -> Array:
     """Gradient buckets beside the gradients, where replicas exchange them."""
     said, degree = options.software, plan.axis("data").degree
     buffer = said.exchange.buffer(options.precision) * weights
-    if not said.state.buckets:
+    # gradients that are not kept whole are in a piece of their own until they are scattered
+    several = np.maximum(said.state.buckets, plan.axis("data").zero == 2)
+    if not several.any():
         return np.zeros((len(plan), 1))
     size = said.exchange.piece(
         said.exchange.sent(options.precision), {"data": degree, "devices": plan.devices}
     )
-    return np.where(degree > 1, np.minimum(buffer, said.state.buckets * size), 0.0)
+    return np.where(degree > 1, np.minimum(buffer, several * size), 0.0)
 
 
 def _ideal(shard: Shard, stages: Stages, gamma: float) -> Held:

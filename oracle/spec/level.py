@@ -37,6 +37,7 @@ OWN_ROUTINGS = {
 }
 WIRED_KINDS = ("dragonfly+", "hyperx", "slim-fly")  # each link of switches has the bandwidth
 REDUCES = {"nvls": "nvlink", "sharp": "network"}  # by which switches reduce, and on what links
+INTERFERENCE = ("interference", "interference_pairs", "interference_collectives")
 WIRED = 64  # units that a level may join wire by wire
 
 
@@ -70,6 +71,9 @@ class Level:
     graph: Graph | None = None
     # how much slower other jobs make messages that cross this level: (p50, p99) factors
     interference: tuple[Annotated[float, Between(1, 1000)], ...] = ()
+    # likewise, what short ones take: of pairs of ranks, of collectives; else as all messages
+    interference_pairs: tuple[Annotated[float, Between(1, 1000)], ...] = ()
+    interference_collectives: tuple[Annotated[float, Between(1, 1000)], ...] = ()
     # what its switches add up and multicast: `nvls` those of NVLink, `sharp` those of a network
     reduces: str = ""
     # of the datasheet's bandwidth, what collectives were measured to get; None: never measured
@@ -86,9 +90,11 @@ class Level:
             yield Clash("reduces", what, suggest(self.reduces, REDUCES, "known"))
         if self.reduces and self.kind in (*PORTLESS, "mesh", "pcie"):
             yield Clash("reduces", f"a {self.kind} has no switches that could", "leave it out")
-        if len(self.interference) > 2 or [*self.interference] != sorted(self.interference):
-            what = "other jobs slow messages by two factors, the second no smaller"
-            yield Clash("interference", what, "[p50, p99], e.g. [1.1, 2.5]")
+        for name in INTERFERENCE:
+            factors = getattr(self, name)
+            if len(factors) > 2 or [*factors] != sorted(factors):
+                what = "other jobs slow messages by two factors, the second no smaller"
+                yield Clash(name, what, "[p50, p99], e.g. [1.1, 2.5]")
         if self.ports is not None and self.ports <= 0:
             yield Clash("ports", "a unit without a port cannot be joined", "1 or more")
 

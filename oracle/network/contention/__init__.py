@@ -7,6 +7,7 @@ all_pairs      the same for all ranks to all, without listing the flows
 rotations      the same for shifts on a torus, without listing the flows
 step_costs     seconds to start and seconds per byte of each step
 critical_path  longest chain of steps where some leave ranks out
+asynchronous   the same where ranks swap with all others, each at its own pace
 cost           cost of a schedule: the sum of its steps
 cached         cost of each algorithm on a system, counted once
 line           seconds of an operation by one algorithm: start + per_byte · m
@@ -31,12 +32,12 @@ from oracle.network.contention.in_switch import lacking
 from oracle.network.contention.in_words import sentence
 from oracle.network.contention.line import CostLine, Offer
 from oracle.network.contention.link_loads import Loads, loads
-from oracle.network.contention.other_jobs import among_others, interference
+from oracle.network.contention.other_jobs import among_others, interference, slows
 from oracle.network.contention.price import alone, lines
 
 __all__ = [
     "Contention", "Cost", "CostLine", "Loads", "Offer", "Pattern", "RankGroups", "alone",
     "among_others", "fair_rates", "interference", "lacking", "lines",
     "loads", "schedule_cost",
-    "schedule_costs", "sentence",
+    "schedule_costs", "sentence", "slows",
 ]  # fmt: skip

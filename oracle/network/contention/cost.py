@@ -9,6 +9,7 @@ import numpy as np
 
 from oracle.network.arrays import Floats
 from oracle.network.collectives import Steps
+from oracle.network.contention.asynchronous import played, swaps
 from oracle.network.contention.counting import step_costs
 from oracle.network.contention.critical_path import critical_path, leaves_ranks_out
 from oracle.network.contention.groups import RankGroups
@@ -47,7 +48,8 @@ def schedule_cost(
         T = Σ_steps times · (max α + m · max over links of load / capacity)
 
     Where some ranks sit out a step, the sum runs along the longest chain of steps instead
-    (`critical_path`). `full` names the links that set the pace of a tenth of the time or more.
+    (`critical_path`); where all swap with all, one by one, what each has is played
+    (`asynchronous`). `full` names the links that set the pace of a tenth of the time or more.
     """
     return schedule_costs(topology, groups, [schedule], reduce)[0]
 
@@ -61,12 +63,20 @@ def schedule_costs(
     """Several schedules of the same groups, counted in one go."""
     costs = iter(step_costs(topology, groups, [s for each in schedules for s in each], reduce))
     found = [_cost(topology, [next(costs) for _ in each]) for each in schedules]
-    return [
-        _relieved(cost, *critical_path(topology, groups, schedule, reduce))
-        if leaves_ranks_out(schedule, groups.p)
-        else cost
-        for cost, schedule in zip(found, schedules, strict=True)
-    ]
+    return [_in_time(topology, groups, cost, schedule, reduce)
+            for cost, schedule in zip(found, schedules, strict=True)]  # fmt: skip
+
+
+def _in_time(
+    topology: Topology, groups: RankGroups, cost: Cost, schedule: Sequence[Steps], reduce: bool
+) -> Cost:
+    """The cost where no rank waits for others than its partners."""
+    if leaves_ranks_out(schedule, groups.p):
+        return _relieved(cost, *critical_path(topology, groups, schedule, reduce))
+    if cost.phi > 1 + 1e-9 and swaps(schedule, groups):
+        solo = cost.per_byte / cost.phi
+        return _relieved(cost, played(topology, groups, schedule[0]), solo)
+    return cost
 
 
 def _relieved(cost: Cost, per_byte: float, solo: float) -> Cost:

@@ -7,21 +7,33 @@ from dataclasses import replace
 
 from oracle.network.contention.groups import Pattern, seated, spanning_level
 from oracle.network.contention.line import Offer
+from oracle.spec.level import INTERFERENCE
 from oracle.spec.system import System
 
+PAIRS = ("sendrecv", "halo")
 
-def interference(system: System, pattern: Pattern, devices: int) -> tuple[float, float]:
+
+def interference(
+    system: System, pattern: Pattern, devices: int, short: str = ""
+) -> tuple[float, float]:
     """(p50, p99) factors by which other jobs slow these groups down; they widen, never shift.
 
     Those of the outermost level that the groups cross, (1, 1) where the system gives none
-    [chunduri2019].
+    [chunduri2019]; of what an operation takes to start, where it is said which is `short`.
     """
     system, groups = seated(system, pattern, devices)
     factors: tuple[float, ...] = (1.0, 1.0)
+    key = "interference_pairs" if short in PAIRS else "interference_collectives"
     if groups.p > 1:
         for level in system.levels[: spanning_level(system, groups) + 1]:
-            factors = level.interference or factors
+            factors = (getattr(level, key) if short else ()) or level.interference or factors
     return float(factors[0]), float(factors[-1])
+
+
+def slows(system: System) -> bool:
+    """Whether other jobs are said to make any message longer."""
+    return any(factor > 1 for level in system.levels for name in INTERFERENCE
+               for factor in getattr(level, name))  # fmt: skip
 
 
 RANKS = 1.6449 / 2.3263  # standard deviations of the 95th percentile over those of the 99th
@@ -36,10 +48,12 @@ def among_others(lines: Callable[..., Offer]) -> Callable[..., Offer]:
     """
 
     def slowed(system: System, op: str, pattern: Pattern, devices: int, *more: object) -> Offer:
-        half, most = interference(system, pattern, devices)
-        factor = max(1.0, half * (most / half) ** RANKS)
+        start, long = (
+            max(1.0, half * (most / half) ** RANKS)
+            for half, most in (interference(system, pattern, devices, of) for of in (op, ""))
+        )
         return Offer(
-            replace(line, start=line.start * factor, per_byte=line.per_byte * factor)
+            replace(line, start=line.start * start, per_byte=line.per_byte * long)
             for line in lines(system, op, pattern, devices, *more)
         )
 

@@ -125,6 +125,7 @@ class Reading:
     devices: tuple[tuple[str, int], ...] = ()  # each name of a device, and the line that says it
     hosts: tuple[tuple[str, int], ...] = ()  # what the names of hosts begin with, and the line
     interference: tuple[float, ...] = ()  # p50 and p99 of the slowdown by other jobs
+    short: dict[str, tuple[float, ...]] = field(default_factory=dict)  # likewise, by a level's key
     nodes: int | None = None  # that the whole job ran on, where the file says so
     storage: tuple[StorageSample, ...] = ()  # rates of files, which are no messages
 

@@ -2,8 +2,9 @@
 
 The factors (average and 99th percentile) of the bandwidth test with barriers, 128 KiB to random
 neighbours while the other nodes run congestors, become the `interference` of the level that joins
-so many nodes; without that row, those of the allreduce or of the latency. It is what a machine
-full of communication does: milder neighbours slow less. The rates themselves are averages over
+so many nodes; without that row, those of the allreduce or of the latency. Those of 8 bytes between
+two ranks, and of an allreduce of 8 bytes, are what short messages take. It is what a machine full
+of communication does: milder neighbours slow less. The rates themselves are averages over
 random neighbours, no one call's time, and are passed over.
 """
 
@@ -17,6 +18,8 @@ from oracle.readers.logs import LONGEST_LINE, InputError, LogFault, Reading, num
 TITLE = "GPCNeT text"
 # the row that is taken, the best first
 TESTS = ("RR Two-sided BW+Sync", "Multiple Allreduce", "RR Two-sided Lat", "RR Get Lat")
+# the rows of short messages, by the key of a level that they become
+SHORT = {"interference_pairs": "RR Two-sided Lat", "interference_collectives": "Multiple Allreduce"}
 HIGHEST = 1000.0
 
 _RANKS = re.compile(r"Test with (\d{1,9}) MPI ranks \((\d{1,9}) nodes\)")
@@ -60,10 +63,18 @@ def parse(text: str, path: str) -> Reading:
         advice = "run network_load_test to its end: congestion is what it measures"
         faults = [LogFault(last, "truncated", what, advice)]
     name = next((name for test in TESTS for name in factors if name.startswith(test)), "")
-    half, most = factors.get(name, (0.0, 0.0))
-    half = min(max(1.0, half), HIGHEST)
-    interference = (half, min(max(half, most), HIGHEST)) if name else ()
+    interference = within(factors[name]) if name else ()
+    short: dict[str, tuple[float, ...]] = {
+        key: within(factors[one])
+        for key, test in SHORT.items() for one in factors if one.startswith(test)
+    }  # fmt: skip
     if name:
         machine["congestion"] = name
     return Reading(path, TITLE, (), machine, tuple(skipped), faults=tuple(faults),
-                   interference=interference, nodes=nodes)  # fmt: skip
+                   interference=interference, short=short, nodes=nodes)  # fmt: skip
+
+
+def within(factors: tuple[float, float]) -> tuple[float, float]:
+    """Two factors as a level takes them: no network is faster for company."""
+    half = min(max(1.0, factors[0]), HIGHEST)
+    return half, min(max(half, factors[1]), HIGHEST)
