@@ -229,3 +229,16 @@ def test_it_is_searched_where_nothing_fits(capsys: Any) -> None:
     assert main(line) == 0
     plans = json.loads(capsys.readouterr().out)["plans"]
     assert any("offload" in plan["plan"] for plan in plans)
+
+
+def test_blocks_are_renewed_while_others_run_back() -> None:
+    """Over two nodes: what is left of either copy is a block's share of it, and gradients too."""
+    plans = [f"data:16 offload:optimizer{more}" for more in ("", ",update=blocks")]
+    found = asked("gpt2-xl", plans, 64)
+    plain, piped = ({one["what"]: one for one in found.exchange[row]} for row in (0, 1))
+    for name in ("update on the host", "weights back"):
+        one, other = plain[f"offload: {name}"], piped[f"offload: {name}, by blocks"]
+        assert other["seconds"] == pytest.approx(one["seconds"], rel=0.05)
+        assert 0 < other["exposed"] < one["exposed"]
+    assert found.seconds[1] < found.seconds[0]
+    assert found.memory[0] == pytest.approx(found.memory[1])

@@ -106,6 +106,6 @@ def table(quick: bool = False) -> Table:
                      "folded / program": f"{max(ratio):.4f}"})  # fmt: skip
         figures[f"program.{count}.seconds"] = figure(np.median(times[False]), "s", "≤ 1")
         figures[f"folded.{count}.ratio"] = figure(max(ratio), "", "1")
-    notes = ["a program stops after a second, with the best that it has found by then"]
+    notes = ["a program stops after so many nodes, with the best that it has found by then"]
     return {"title": "optimal: choices of units against all there are", "rows": rows,
             "figures": figures, "notes": notes}  # fmt: skip

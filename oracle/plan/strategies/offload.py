@@ -32,7 +32,8 @@ class Offload(Strategy):
     β' is the device's own link to its host, of which devices on one port have each a share;
     gradients go out as the backward pass makes them. `update=device` brings the state in and
     sends it back instead. `delayed=on` updates while the next iteration runs, with gradients
-    that are one step old.
+    that are one step old. `update=blocks` updates each block once its gradients are there, while
+    those before it run back, and brings its weights beside the next forward pass [wahib2020].
 
     Of activations those that the device has no room for go out in the forward pass and come in
     again in the backward one, `prefetch` units ahead, or as many as there is room for. With
@@ -41,7 +42,7 @@ class Offload(Strategy):
 
     what: Array = words(*AWAY)
     to: Array = words(*PLACES)
-    update: Array = words("host", "device")
+    update: Array = words("host", "device", "blocks")
     delayed: Array = words("off", "on")
     how: Array = words("pinned", "managed")
     prefetch: Array = count(0)
@@ -53,7 +54,7 @@ class Offload(Strategy):
     multiplies = False
     degrees = False
     resort = True
-    runs = ("what", "to", "update", "delayed", "prefetch", "how=pinned")
+    runs = ("what", "to", "update=host", "update=device", "delayed", "prefetch", "how=pinned")
     state_knobs = ("what", "to", "update", "delayed", "how", "prefetch")
 
     def limit(self, model: Model, batch: Array) -> Array | float:
@@ -79,8 +80,10 @@ class Offload(Strategy):
         turned = (np.asarray(self.to) + self.update + self.delayed + self.how + self.prefetch) > 0
         idle = self.says("what", "nothing") & turned
         yield Rule.never(idle, "offload: nothing is said to lie beside the device")
-        device = self.says("update", "device") & self.says("delayed", "on")
-        yield Rule.never(device, "offload: an update on the device cannot be delayed")
+        device = ~self.says("update", "host") & self.says("delayed", "on")
+        yield Rule.never(
+            device, "offload: an update on the device, or by blocks, cannot be delayed"
+        )
         activations = self.of("activations")
         kinds = self.says("how", "managed") | (np.asarray(self.prefetch) > 0)
         yield Rule.never(
@@ -106,7 +109,7 @@ class Offload(Strategy):
             return shard
         weights, state, kept = (1.0 * self.of(part)
                                 for part in ("weights", "optimizer", "activations"))  # fmt: skip
-        there = state * self.says("update", "host")
+        there = state * ~self.says("update", "device")
         disk = np.maximum(state, kept) * self.says("to", "disk")
         return shard.but(weights_away=weights, state_away=state, updated_away=there,
                          on_disk=disk, activations_away=kept)  # fmt: skip
@@ -129,7 +132,7 @@ class Offload(Strategy):
         if not away.any():
             return found
         there, disk = np.asarray(shard.updated_away), shard.on_disk * away
-        off = self.says("delayed", "off")
+        off, blocks = self.says("delayed", "off"), self.says("update", "blocks")
         several = np.where(np.asarray(shard.segments) > 1, 1.0, 0.0)
         experts = masks.experts(shard.model)
         host = shard.software.offload.sums == "host"
@@ -146,14 +149,19 @@ class Offload(Strategy):
             again = partial(_copy, prefix, "unit backward", "backward", kept)
             ahead = partial(_copy, prefix, "unit forward", "forward", kept)
             late = partial(_copy, prefix, "step", "backward", own)
+            next_ = partial(_copy, prefix, "step", "forward", own)
             found += [
                 back("gradients out", "host", new * shard.wire, there * host),
                 once("gradients out at the end", "host", new * shard.summed, there * (not host)),
                 back("gradients added up on the host", "host memory", ADDED * new,
                      there * several * host),
-                once("update on the host", "host memory", moved, there * off),
+                once("update on the host", "host memory", moved, there * off * ~blocks),
+                late("update on the host, by blocks", "host memory", moved, there * blocks),
                 late("update on the host, delayed", "host memory", moved, there * ~off),
-                once("weights back", "host", new * shard.gathered, there * (1 - weights)),
+                once("weights back", "host", new * shard.gathered,
+                     there * (1 - weights) * ~blocks),
+                next_("weights back, by blocks", "host", new * shard.gathered,
+                      there * (1 - weights) * blocks),
                 once("state in", "host", state, away - there),
                 ahead("weights in", "host", used, weights),
                 again("weights in again", "host", used, weights),
