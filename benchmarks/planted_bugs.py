@@ -360,7 +360,7 @@ MUTANTS = (
          "tails = tails - ((np.cumsum(b, axis=-1) - b) / v)[row]", "tails = tails * 1.0",
          "pipeline_time::test_a_stage_exchanges_its_gradients_while_those_before_it_drain"),
     _bug("predict: a full recomputation sends nothing again", "step",
-         "each + full * sent.again[same]", "each + 0.0 * full",
+         "part * sent.again[same])", "0.0 * sent.again[same])",
          "exchange::test_a_full_recomputation_sends_everything_again"),
     _bug("predict: a copy to the host hides beside no message of the mesh", "exchange",
          'cover.took(name, exposed, seconds, alone=when == "step", over=message.over)',

@@ -254,7 +254,7 @@ class Estimate(Tabular):
         device, plan = self.system.device, self.work[row].plan if self.work else None
         return rates(self.model, device.peak[precision_on(device, self.options.precision)],
                      float(self.batch[row]), float(self.devices[row]), float(self.seconds[row]),
-                     plan)  # fmt: skip
+                     plan, self.work[row].words if self.work else ())  # fmt: skip
 
     def plan_dict(self, row: int, rank: int | None = None) -> dict[str, Any]:
         """One plan in the published JSON form."""

@@ -83,11 +83,13 @@ def configuration(job: Job) -> dict[str, Any]:
         found["pipeline"] = _stages(job)
     if job.degree("tensor") > 1:
         found["tensor_parallel"] = {"autotp_size": job.degree("tensor")}
-    if job.recompute in ("selective", "operators"):
+    if job.recompute not in ("none", "full"):
         raise job.refuse("DeepSpeed", "recomputes all or nothing", "recompute:full, or none")
     if job.recompute == "full":
         found["activation_checkpointing"] = {"partition_activations": False,
                                              "contiguous_memory_optimization": False}  # fmt: skip
+        if "activations" in job.word("offload", "what"):
+            found["activation_checkpointing"]["cpu_checkpointing"] = True
     return found
 
 
@@ -116,9 +118,9 @@ def _sharding(job: Job) -> dict[str, Any]:
                          "zero=1 or zero=2")  # fmt: skip
     what, to = job.word("offload", "what"), job.word("offload", "to")
     place = {"device": "nvme", "nvme_path": "/local_nvme"} if to == "disk" else {"device": "cpu"}
-    if what != "nothing":
+    if "optimizer" in what:
         found["offload_optimizer"] = place
-    if what == "weights+optimizer":
+    if "weights" in what:
         found["offload_param"] = place
     return found
 
