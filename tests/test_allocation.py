@@ -75,7 +75,8 @@ def test_every_schedule_with_every_kind_of_recomputation(schedule: str, again: s
 def test_a_gradient_waits_where_a_tensor_is_read_twice() -> None:
     """Four numbers go through a branch of eight, and around it; fp32, one sample.
 
-    While the wide row runs back: its two gradients, 4 + 8 numbers, and the 4 of what went around.
+    While the wide row runs back: its two gradients, 4 + 8 numbers, and the 4 of what went around;
+    and that of its weights, 4 · 8 numbers.
     """
     layers = [
         {"dense": {"filters": 4, "bias": False, "name": "first"}},
@@ -90,9 +91,10 @@ def test_a_gradient_waits_where_a_tensor_is_read_twice() -> None:
         alive = {t.what: t.nbytes for t, _ in found.alive(event)
                  if t.kind == "workspace" and t.layer == "wide"}  # fmt: skip
         there.append(sum(alive.values()))
-    assert max(there) == 4 * 4 + 4 * 4  # what it makes, what waits; its own is the row behind's
+    # what it makes, what waits, its weights'; its own is the row behind's
+    assert max(there) == 4 * 4 + 4 * 4 + 4 * 4 * 8
     wide = max(found.level("workspace"))
-    assert wide == 4 * (4 + 8) + 4 * 4
+    assert wide == 4 * (4 + 8) + 4 * 4 + 4 * 4 * 8
 
 
 def test_a_stage_keeps_of_each_chunk_what_is_in_flight() -> None:

@@ -24,6 +24,7 @@ def lines_of(tmp_path: Path) -> dict[str, list[str]]:
         "recommend, nothing fits": ["recommend", "gpt3-175b", "dgx-a100", "--devices", "8",
                                     "--batch", "8"],
         "estimate": ["estimate", *ONE],
+        "estimate, placed": ["estimate", *ONE, "--place", "best"],
         "explain": ["explain", *ONE],
         "choose": ["choose", "resnet50", "--systems", "abci,fugaku", "--devices", "8..16",
                    "--batch", "1024", "--steps", "1k", "--budget", "100USD"],

@@ -9,6 +9,7 @@ import pytest
 from equality_cases import RESNET, VGG
 
 import oracle
+from oracle.ask.alive import alive
 from oracle.commands.run import stages
 from oracle.executor import measured
 from oracle.executor.launch import DONE
@@ -91,6 +92,9 @@ def test_run_resume_and_replay(tmp_path):
     assert exchange["data: gradients"].bytes == pytest.approx(
         4 * sum(row.weights * n for row, n in _rows())
     )
+    for one in (alive(one, oracle.model(RESNET)) for one in found):
+        counted, predicted = one.both
+        assert predicted == pytest.approx(counted, rel=0.1), one.plan
     document = json.loads(out.read_text())
     assert set(document["plans"][1]["compute"]) == {"forward", "backward", "update"}
     assert document["plans"][1]["measured"]["environment"]["backend"] == "gloo"

@@ -350,11 +350,12 @@ def test_shared_experts_stay_at_home() -> None:
 
 def test_the_fullest_device_keeps_more_of_what_experts_read() -> None:
     """Of each visit 2h before, 4f and 2f inside, half as much again; the result is kept at home."""
-    even, skewed = (
-        kinds(mixture(skew=skew), "data:8 expert:8", 8, precision="bf16")["activations"]
-        for skew in (1, 1.5)
-    )
-    assert skewed - even == pytest.approx(2 * 0.5 * 2 * (2 * 128 + 6 * 512) * 64)
+    few, some = (
+        [kinds(mixture(skew=skew, layers=layers), "data:8 expert:8", 8, precision="bf16")
+         for skew in (1, 1.5)] for layers in (2, 4)
+    )  # fmt: skip
+    more = [skewed["activations"] - even["activations"] for even, skewed in (few, some)]
+    assert more[1] - more[0] == pytest.approx(2 * 0.5 * 2 * (2 * 128 + 6 * 512) * 64)
 
 
 # --- beside what is counted ------------------------------------------------------------------
@@ -366,9 +367,9 @@ def test_the_reserve_is_the_libraries_and_a_twentieth() -> None:
     assert found["reserve"] == pytest.approx(BUILT.device.reserve + 0.05 * counted)
 
 
-def test_a_row_that_runs_back_has_two_gradients() -> None:
-    """Of its input and of its output: 4 samples · (1024 + 1024) · 4 bytes."""
-    assert kinds(ONE, "serial", 4)["workspace"] == 4 * 2 * SIDE * 4
+def test_a_row_that_runs_back_has_three_gradients() -> None:
+    """Of its input and of its output, 4 samples · (1024 + 1024) · 4 bytes; and of its weights."""
+    assert kinds(ONE, "serial", 4)["workspace"] == 4 * 2 * SIDE * 4 + SIDE * SIDE * 4
 
 
 # --- what is allowed -------------------------------------------------------------------------
@@ -377,32 +378,39 @@ def test_a_row_that_runs_back_has_two_gradients() -> None:
 def test_what_has_run_back_is_given_up() -> None:
     """A wide tensor near the start, then eight layers of 1024: what is wide runs back last.
 
-    The last layer has two gradients of 1024 and everything kept. Those of 2048 and 1024 come when
-    six tensors of 1024 are gone, which the wide layer alone has not behind it.
+    The last layer has two gradients of 1024, its weights' and everything kept. Those of 2048 and
+    1024 come when six tensors of 1024 are gone, which the wide layer alone has not behind it.
     """
+    batch = 4096
 
     def chain(*sides: int) -> Any:
         layers = [{"dense": {"filters": side, "bias": False}} for side in sides[1:]]
         return {"name": "m", "source": "here", "input": [sides[0]], "layers": layers}
 
     deep, wide = chain(64, 2048, *[1024] * 8), chain(64, 2048, 1024)
-    assert kinds(deep, "serial", 4)["workspace"] == 4 * 4 * (1024 + 1024)
-    assert kinds(wide, "serial", 4)["workspace"] == 4 * 4 * (2048 + 1024)
-    kept = 4 * 4 * (64 + 2048 + 7 * 1024)
-    assert kinds(deep, "serial", 4)["activations"] == kept
+    square, large = 4 * 1024 * 1024, 4 * 2048 * 1024
+    assert kinds(deep, "serial", batch)["workspace"] == 4 * batch * (1024 + 1024) + square
+    assert kinds(wide, "serial", batch)["workspace"] == 4 * batch * (2048 + 1024) + large
+    kept = 4 * batch * (64 + 2048 + 7 * 1024)
+    assert kinds(deep, "serial", batch)["activations"] == kept
 
 
 def test_each_device_gives_up_what_its_own_stages_used() -> None:
-    """Of a model in chunks, row by row: its two gradients less what is kept behind it there."""
+    """Of a model in chunks, row by row: its three gradients, and what is kept ahead of it there.
+
+    Its own output, which the row behind it wanted, is gone; the samples are the first row's.
+    """
     layers = [{"conv": {"filters": n, "kernel": 3, "padding": 1}} for n in (8, 64, 16, 16, 16, 4)]
     model = oracle.model({"name": "m", "source": "here", "input": [3, 16, 16], "layers": layers})
     stages = Stages(model, 3, 1, False, (model.units[0] @ model.mac)[None])
     shard = serial(model, 1.0, 4.0)
     rows, kept = 4 * (model.x + model.y), 4 * model.kept + model.kept_bytes
-    found = alive.Chunks.of(stages, alive.Units.of(model, alive.Rows.of(shard, alive.NONE)))
+    found = alive.Chunks.of(stages, alive.Rows.of(shard, alive.NONE))
     for stage, (begin, end) in enumerate(pairwise(stages.cuts[0])):
         first, last = int(stages.begin[begin]), int(stages.stop[end - 1])
-        each = [rows[i] + kept[first : i + 1].sum() for i in range(first, last)]
+        samples = 4 * model.x[0] * (first == 0)
+        moving = rows + 4 * model.w
+        each = [moving[i] + max(kept[first:i].sum(), samples) for i in range(first, last)]
         assert found.turns["layers"].real[0, 0, stage] == max(each)
 
 

@@ -14,15 +14,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import oracle
-from oracle.ask.explain.explanation import explain
 from oracle.ask.placing import ways
 from oracle.commands.cli import main
 from oracle.network.collectives import named
 from oracle.network.contention import RankGroups, lines, schedule_cost
 from oracle.network.contention.groups import seated
 from oracle.network.topology import network_of, placement
-from oracle.predict.defaults import options_for
-from oracle.show.explanation import explanation_text
+from oracle.show.placing import better
 from oracle.spec import catalogue, hostlist
 from oracle.spec.document import SpecError
 from oracle.spec.seats import Digit, Seats
@@ -61,7 +59,7 @@ def test_host_lists_are_refused(text, why):
         hostlist.names(text)
 
 
-@settings(deadline=None, max_examples=200)
+@settings(deadline=None, max_examples=80)
 @given(st.text("n[]0123456789-, a", max_size=24))
 def test_no_host_list_brings_anything_down(text):
     try:
@@ -78,7 +76,7 @@ def test_cyclic_is_slurms():
     assert placement.cyclic(12, 8) == placement.cyclic(4, 4) == ()
 
 
-@settings(deadline=None, max_examples=60)
+@settings(deadline=None, max_examples=40)
 @given(st.data())
 def test_groups_of_slots_are_the_groups_of_ranks(data):
     """Each group's members, by the pattern that was moved and by the seat of each rank."""
@@ -133,6 +131,23 @@ def test_ways_hold_every_matrix_of_degrees_by_level():
     for digits in found:
         slots = Seats(digits=digits).slot_of(np.arange(16), 16)
         assert sorted(slots.tolist()) == [*range(16)]
+
+
+@pytest.mark.parametrize(("said", "want"), [
+    ({"kind": "dragonfly", "shape": [2, 4, 2]}, [("net by 2", 2), ("net by 8", 4), ("net", 2)]),
+    ({"kind": "hyperx", "shape": [2, 2, 4]}, [("net by 4", 4), ("net by 8", 2), ("net", 2)]),
+    ({"kind": "torus", "shape": [4, 2, 2]}, [("net by 4", 4), ("net by 8", 2), ("net", 2)]),
+    ({"kind": "fat-tree", "shape": [4, 4]}, [("net by 4", 4), ("net", 4)]),
+    ({"kind": "loop", "shape": [8, 2]}, [("net by 2", 2), ("net", 8)]),
+    ({"kind": "graph", "graph": [*(f"n{i} leaf{i // 4}" for i in range(16)),
+                                 *(f"leaf{i} spine" for i in range(4))]},
+     [("net by 4", 4), ("net", 4)]),
+    ({"kind": "switch"}, [("net", 16)]),
+])  # fmt: skip
+def test_what_lies_close_inside_a_level(said, want):
+    one = {"name": "net", "devices": 16, "bandwidth": "10 GB/s", "latency": "1 us", "source": "x"}
+    body = {"name": "s", "source": "x", "device": "v100-sxm2-16gb", "levels": [{**one, **said}]}
+    assert placement.widths(catalogue.system(body), 16) == want
 
 
 def test_ranks_that_talk_most_are_put_into_one_node():
@@ -239,15 +254,16 @@ def test_rank_files_without_names_count_the_nodes(capsys):
     assert "no host files" in err
 
 
-def test_explain_says_what_a_better_placement_saves():
-    what, where = oracle.model("lenet5", dataset="mnist"), catalogue.system(TOY)
-    found = explain(what, where, "filter:4 data:2", 4096, options_for(what, where))
-    said = found.to_dict()["placement"]
+def test_it_is_said_what_a_better_placement_saves():
+    found = oracle.estimate("lenet5", TOY, "filter:4 data:2", 4096, dataset="mnist", place="best")
+    said = found.to_dict()["plans"][0]["placement"]
     assert said["saved"] > 0
     assert said["seconds"] + said["saved"] == pytest.approx(said["seconds_block"])
-    text = " ".join(explanation_text(found).split())
+    text = " ".join(better(found.placed[0]))
     assert "with ranks placed node: filter 4" in text
     assert "less than in order" in text
+    given = oracle.estimate("vgg16", TOY, "data:8", 64, nodes="a1,b1")
+    assert any("a1,b1" in line for line in better(given.placed[0]))
 
 
 def test_digits_move_a_part_of_an_axis():

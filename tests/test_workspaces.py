@@ -163,6 +163,10 @@ def test_one_workspace_for_all_holds_all() -> None:
                             workspace="256MiB,micro=best,shared=on")  # fmt: skip
     found = workspaces(shown)
     assert 0.8 * 256 * MIB < found.most <= 256 * MIB * (1 + 1e-6)
+    deep = workspaces(oracle.estimate("resnet101", "dgx-1-p100", "serial", 64,
+                                      workspace="512MiB,micro=best,shared=on"))  # fmt: skip
+    assert max(one.count for one in deep.each) > 20  # copies each have theirs
+    assert 0.8 * 512 * MIB < deep.most <= 512 * MIB * (1 + 1e-6)
     apart = oracle.estimate("alexnet", "dgx-1-p100", "serial", 256, workspace="0")
     more = shown.memory_kinds["workspace"][0] - apart.memory_kinds["workspace"][0]
     assert more == pytest.approx(found.most)
@@ -204,6 +208,12 @@ def test_what_is_said_of_a_workspace() -> None:
     for wrong in ("64 apples", "-1 MiB", "64MiB,micro=most", "inf"):
         with pytest.raises(SpecError):
             CONVOLUTION.said(wrong)
+
+
+def test_a_network_without_convolutions_says_so() -> None:
+    for room, said in (("64MiB", 1), (None, 0)):
+        shown = oracle.estimate("gpt2", "dgx-1-p100", "data:8", 64, workspace=room)
+        assert sum(one["field"] == "workspace" for one in shown.warnings) == said
 
 
 def test_explain_says_what_each_layer_takes(capsys: Any) -> None:

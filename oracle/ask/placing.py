@@ -210,8 +210,10 @@ def words(system: System, seats: Seats, mesh: Sequence[tuple[str, int]], devices
     digits = digits or placement.dealt(sizes, next(placement.orders(sizes)))
     low, told, levels = 1, [], placement.widths(system.bare, devices)
     if seats.slots:  # which level joins them depends on which they are
-        each = prod(width for _, width in levels[: system.inside])
-        levels = [*levels[: system.inside], ("given nodes", devices // each)]
+        spans = np.cumprod([width for _, width in levels])
+        inner = int((spans <= system.node).sum())
+        each = int(spans[inner - 1]) if inner else 1
+        levels = [*levels[:inner], ("given nodes", devices // each)]
     for name, width in levels:
         high = low * width
         parts: list[str] = []

@@ -16,7 +16,7 @@ from oracle.spec.document import refusal
 
 Question = dict[str, Any]
 # keys of what a plan's ranks record after they have said the question
-_OF_A_PLAN = re.compile(r"/(step|again|begin|checkpoint|dies|end) \d+")
+_OF_A_PLAN = re.compile(r"/((step|again|begin|checkpoint|dies|end) \d+|alive$)")
 AGAIN = "name another file with -o, or delete this folder to measure anew"
 
 

@@ -103,7 +103,9 @@ def chosen(shard: Shard, device: Device, precision: str) -> list[Kernels]:
     ]
     within = [np.full(1, said.limit)] * len(every)
     if said.shared and np.isfinite(said.limit):
-        within = limits([(one, live[family.columns]) for family, _, one, live in every], said.limit)
+        copies = shard.model.repeat
+        within = limits([(one, (live * copies)[family.columns]) for family, _, one, live in every],
+                        said.limit)  # fmt: skip
     return [
         Kernels(family, part, one, live[family.columns], limit, one.best(limit))
         for (family, part, one, live), limit in zip(every, within, strict=True)

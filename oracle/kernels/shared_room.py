@@ -16,17 +16,20 @@ from typing import TypeAlias
 import numpy as np
 
 from oracle.kernels.divisions import Menu
-from oracle.models.model import Flags, Floats
+from oracle.models.model import Floats
 
 Ways: TypeAlias = tuple[tuple[float, float], ...]  # (bytes, seconds), fewest bytes first
 GAP = 1e-9  # of the best there may be, relative
 
 
-def limits(kernels: Sequence[tuple[Menu, Flags]], total: float) -> list[Floats]:
-    """Bytes that each kernel may take, (kinds of plans, rows) for each menu of rows."""
-    spread = [_ways(menu, rows) for menu, rows in kernels]
+def limits(kernels: Sequence[tuple[Menu, Floats]], total: float) -> list[Floats]:
+    """Bytes that each kernel may take, (kinds of plans, rows) for each menu of rows.
+
+    Beside a menu stands how often each of its rows is there; copies of a row do alike.
+    """
+    spread = [_ways(menu, copies) for menu, copies in kernels]
     kinds = max((len(each) for each in spread), default=1)
-    found = [np.zeros((kinds, len(rows))) for _, rows in kernels]
+    found = [np.zeros((kinds, len(copies))) for _, copies in kernels]
     for kind in range(kinds):
         where: dict[Ways, list[tuple[int, int]]] = {}
         for k, each in enumerate(spread):
@@ -36,14 +39,14 @@ def limits(kernels: Sequence[tuple[Menu, Flags]], total: float) -> list[Floats]:
         counts = tuple(map(len, where.values()))
         for at, taken in zip(where.values(), least(tuple(where), counts, total), strict=True):
             for (k, row), room in zip(at, taken, strict=True):
-                found[k][kind, row] = room
+                found[k][kind, row] = room / kernels[k][1][row]
     return found
 
 
-def _ways(menu: Menu, rows: Flags) -> list[list[Ways]]:
-    """Of each kind of plans and row: what no other way beats; nothing of rows without the part."""
+def _ways(menu: Menu, copies: Floats) -> list[list[Ways]]:
+    """Of each kind of plans and row, all copies together: what no other way beats."""
     rooms = np.stack(np.broadcast_arrays(*(np.atleast_2d(room) for room in menu.rooms())))
-    rooms = np.broadcast_to(rooms, np.broadcast_shapes(rooms.shape, (1, 1, len(rows))))
+    rooms = np.broadcast_to(rooms, np.broadcast_shapes(rooms.shape, (1, 1, len(copies))))
     taken = [menu.best(room) for room in rooms]
     size = np.broadcast_shapes(rooms.shape[1:], *(each.seconds.shape for each in taken))
     seconds, most = (
@@ -51,8 +54,8 @@ def _ways(menu: Menu, rows: Flags) -> list[list[Ways]]:
         for name in ("seconds", "room")
     )
     return [
-        [pareto(most[:, kind, row], seconds[:, kind, row]) if rows[row] else ()
-         for row in range(size[1])]
+        [pareto(number * most[:, kind, row], number * seconds[:, kind, row]) if number else ()
+         for row, number in enumerate(copies)]
         for kind in range(size[0])
     ]  # fmt: skip
 

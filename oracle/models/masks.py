@@ -12,6 +12,12 @@ MODELS = 32  # whose masks are kept
 
 
 @lru_cache(MODELS)
+def apart(model: Model) -> Flags:
+    """Rows whose products make gradients of weights that are added up after."""
+    return model.mask(lambda row: row.work in ("gemm", "conv") and not row.adds and not row.frozen)
+
+
+@lru_cache(MODELS)
 def attention(model: Model) -> Flags:
     return model.mask(lambda row: row.work == "attention")
 

@@ -10,4 +10,7 @@ in_flight     micro-batches that a stage keeps when each of its turns begins
 player        when each pass of a schedule starts and ends
 launchable    which plans a software can be told
 stages        which part of the model each stage of a pipeline holds
+layout        stages by hand, as a plan writes them
+partition     cuts of a chain of units that make its fullest part least
+crossings     tensors that cross between stages, from where to where
 """

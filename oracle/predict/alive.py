@@ -17,7 +17,7 @@ It names `recompute`, whose kinds choose what is kept.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache
 
 import numpy as np
@@ -30,6 +30,7 @@ from oracle.plan.in_flight import beside as in_flight
 from oracle.plan.plan import Plan
 from oracle.plan.schedule import SCHEDULES
 from oracle.plan.stages import Stages
+from oracle.predict.carried import blocks, given, made_rows, received
 from oracle.predict.played import orders
 
 NONE, SELECTIVE, FULL, OPERATORS = range(4)  # kinds of recomputation, as plans number them
@@ -75,7 +76,9 @@ class Rows:
     rest: Array  # between the passes, in units that are made again
     own: Array  # more while the row itself runs back
     moving: Array  # gradients of its two tensors, and those that wait for others
+    gone: Array  # what it made for those behind it alone
     given: Array  # its input
+    output: Array  # what it makes
     again: bool  # units are made again, from their inputs
 
     @classmethod
@@ -98,7 +101,8 @@ class Rows:
         again = mode in (FULL, OPERATORS)
         kept, rest, own, given = map(np.atleast_2d, (kept, rest, own, given))
         moving = working_rows(shard, workspace)
-        return cls(kept, rest, own, moving, given, again)
+        handed, made = handed_rows(shard), made_rows(shard, model)
+        return cls(kept, rest, own, moving, handed, given, made, again)
 
 
 @dataclass(frozen=True, eq=False)
@@ -135,7 +139,8 @@ def _unit(model: Model, rows: Rows, one: Piece) -> tuple[Array, ...]:
     made = (there * one.counts).sum(axis=-1)
     alone = np.cumsum(there, axis=-1)
     until = np.cumsum(there * one.counts, axis=-1)[:, one.last] - alone[:, one.last] + alone
-    back = given[:, None] + until + own + moving
+    gone = np.minimum(rows.gone[:, one.rows], there)
+    back = given[:, None] + until + own + moving - gone
     whole = given[:, None] + made[:, None] + own + moving
     loss, has = masks.losses(model)[one.rows], one.counts > 0
     return (
@@ -167,7 +172,8 @@ class Chunks:
     turns: dict[str, Array]
 
     @classmethod
-    def of(cls, stages: Stages, units: Units) -> Chunks:
+    def of(cls, stages: Stages, rows: Rows) -> Chunks:
+        units, more = _crossed(stages, rows, Units.of(stages.model, rows))
         first, last = stages.cuts[:, :-1], stages.cuts[:, 1:] - 1
         through = np.cumsum(units.rest, axis=-1)
         before, behind = through - units.rest, np.cumsum(units.made, axis=-1)
@@ -176,11 +182,37 @@ class Chunks:
         def most(values: Array) -> Array:
             return stages.chunk(before + values, np.maximum) - begin
 
-        rest, made = (stages.chunk(part) for part in (units.rest, units.made))
-        turns = {"forward": rest, "loss": most(units.loss), "layers": most(units.layers),
-                 "input": most(units.input - behind) + end, "weight": made}  # fmt: skip
+        rest, made = (stages.chunk(part) + more for part in (units.rest, units.made))
+        turns = {"forward": rest, "loss": most(units.loss) + more,
+                 "layers": most(units.layers) + more,
+                 "input": most(units.input - behind) + end + more, "weight": made}  # fmt: skip
         placed = {kind: _placed(stages, part) for kind, part in turns.items()}
         return cls(_placed(stages, rest), _placed(stages, made), placed)
+
+
+def _crossed(stages: Stages, rows: Rows, units: Units) -> tuple[Units, Array]:
+    """Units, and what each chunk holds beside them of tensors that cross; of a chain nothing.
+
+    Of a block that is cut into several units all are made again together, from what the first of a
+    stage was given; a tensor that blocks are given is there once.
+    """
+    if stages.plain or (stages.chunks <= 1 and not rows.again):
+        return units, np.zeros((1, stages.chunks))
+    if not rows.again:
+        return units, received(rows.output, stages)
+    number, begin = blocks(stages), stages.begin
+    first = np.diff(number, prepend=-1) > 0
+    remade = stages.counts @ stages.model.blocks > 0
+    own = rows.given[:, begin] * remade
+    late = own * ~first
+    running = np.cumsum(units.made, axis=-1) - units.made
+    earlier = (running - running[:, np.flatnonzero(first)[number]]) * remade
+    found = replace(
+        units, rest=units.rest - late, layers=units.layers + earlier - late,
+        loss=units.loss + earlier - late, input=units.input + earlier - late,
+    )  # fmt: skip
+    counted = stages.chunk(np.broadcast_to(own * first, units.rest.shape))
+    return found, given(rows.output, own[:, 0] * first[0], stages) - counted
 
 
 def _at(values: Array, edges: Array) -> Array:
@@ -212,7 +244,7 @@ def peaks(
     trains = not shard.model.training.forward  # else nothing is kept, nor made again
     mode = plan.axis("recompute").mode[:, 0].astype(int) * trains
     present, mine = np.unique(mode, return_inverse=True)
-    parts = [Chunks.of(stages, Units.of(shard.model, Rows.of(shard, each, workspace)))
+    parts = [Chunks.of(stages, Rows.of(shard, each, workspace))
              for each in present.tolist()]  # fmt: skip
     width = max(len(one.rest) for one in parts)
     where = mine.ravel() * width + (alike if width > 1 else 0)
@@ -292,6 +324,28 @@ def kept_rows(shard: Shard) -> Array:
     return shard.micro * (shard.kept * width + shard.kept_bytes) * np.ones_like(shard.batch)
 
 
+def handed_rows(shard: Shard) -> Array:
+    """Bytes of what a row made that those behind it alone want, gone when it runs back."""
+    model = shard.model
+    width = np.where(model.fed, shard.fed, shard.delta)
+    return np.atleast_2d(shard.micro * shard.kept * width * handed(model) * np.ones(len(model)))
+
+
+@lru_cache(masks.MODELS)
+def handed(model: Model) -> Array:
+    """Share of what each row keeps that is its output, where it does not want that itself."""
+    seen = model.mask(lambda row: row.kind in ("flatten", "reshape"))
+    own = model.mask(lambda row: "y" in row.needs)
+    beside = model.column(lambda row: row.extra_kept)
+    beside[0] += model.x[0] / model.repeat[0]
+    # what is seen in another way is whoever's it was
+    own |= np.append(seen[1:], False) | seen
+    for one in model.segments:  # of what a block hands on every copy has its mean share
+        own[one.stop - 1] |= one.repeat > 1
+    output = np.clip(model.kept - np.maximum(beside, 0.0), 0.0, None)
+    return np.where(own, 0.0, output / np.maximum(model.kept, 1e-30))
+
+
 def moving_rows(shard: Shard) -> Array:
     """Bytes that live only while a row runs back: gradients of its two tensors, and at forks."""
     waits = shard.y * masks.moved(shard.model) @ forks(shard.model).T
@@ -308,6 +362,8 @@ def working_rows(shard: Shard, workspace: tuple[Array, Array] | None) -> Array:
     kernels share is there all the time, and is not counted here.
     """
     moving = moving_rows(shard)
+    if not shard.model.training.forward:  # of weights, where the product does not add them up
+        moving = moving + shard.w * shard.delta * masks.apart(shard.model)
     if workspace is None or shard.software.convolution.shared:
         return moving
     forward, backward = workspace

@@ -33,6 +33,7 @@ class Timeline:
     """The allocations of a stage in order: at each event one tensor comes or goes."""
 
     stage: int
+    stages: int  # that there are
     seconds: NDArray[np.float64]  # of each event
     slot: NDArray[np.int64]  # the tensor
     micro: NDArray[np.int64]  # and the micro-batch that it is of; -1 where it is of all
@@ -144,8 +145,8 @@ def _played(stage: Stage, found: Trace) -> Timeline:
         parts.append(_events(np.array([begin, end]), [last, last], np.array([1, 0])))
     seconds, slot, comes, micro, turn = map(np.concatenate, zip(*parts, strict=True))
     turns = tuple((span.turn.kind, span.turn.micro, span.turn.chunk) for span in spans)
-    return Timeline(at, seconds, slot, micro, comes, turn, turns, tuple(stage.tensors),
-                    max(end, found.end))  # fmt: skip
+    tensors, end = tuple(stage.tensors), max(end, found.end)
+    return Timeline(at, found.stages, seconds, slot, micro, comes, turn, turns, tensors, end)
 
 
 def _events(

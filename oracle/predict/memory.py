@@ -17,7 +17,8 @@ import numpy as np
 from oracle.models.shard import Array, Shard
 from oracle.plan.plan import Plan
 from oracle.plan.stages import Stages
-from oracle.predict import alive, second_order
+from oracle.predict import alive, encoding, second_order
+from oracle.predict.carried import made_rows, waiting
 from oracle.predict.workload import Workload
 from oracle.spec.device import Device
 from oracle.spec.options import Options
@@ -72,7 +73,7 @@ def held(load: Workload, plan: Plan, same: Array, device: Device, options: Optio
     nothing, gathered = np.zeros((1, stages.p)), stand.gathered[same]
     moments = [
         {"weights": gathered, "activations": early.real - early.imag, "workspace": early.imag,
-         "buffers": nothing},
+         "buffers": stand.waiting[same]},
         {"weights": gathered, "activations": later.real - later.imag, "workspace": later.imag,
          "buffers": stand.buffers[same]},
         {"weights": nothing, "activations": nothing, "workspace": nothing,
@@ -108,6 +109,7 @@ class Standing:
     update: Array  # while weights are updated
     taken: Array  # of those, what the update takes for itself
     beside: Array  # outside the device
+    waiting: Array  # tensors for stages far ahead, while passes run
 
 
 def standing(load: Workload, options: Options) -> Standing:
@@ -125,7 +127,8 @@ def standing(load: Workload, options: Options) -> Standing:
     gathered = ahead * _gathered(load) * load.shard.gathered
     fixed = {
         "weights": load.held("stored") * width * weights_here,
-        "gradients": load.held("graded") * said.exchange.buffer(precision) * graded_here,
+        "gradients": load.held("graded") * said.exchange.buffer(precision) * graded_here
+        + encoding.held(load, options),
         "optimizer": load.held("stated", shard.slots) * state_here,
     }
     if said.convolution.shared and (every := load.times.workspace) is not None:
@@ -143,7 +146,13 @@ def standing(load: Workload, options: Options) -> Standing:
     buffers = buffers + load.kinds.spread(_buckets(load.plan, stages.total(shard.learned), options))
     if options.optimizer == "kfac":
         buffers = buffers + second_order.unfolded(load)
-    return Standing(fixed, gathered, buffers, copies + taken, taken, beside)
+    late: Array = np.zeros((1, stages.p))
+    if not stages.plain and not shard.model.training.forward:
+        made, S = made_rows(shard, shard.model), np.asarray(shard.segments)
+        late, back = map(load.kinds.spread, waiting(made, alive.kept_rows(shard), S, stages))
+        buffers = buffers + late + back
+    late = np.broadcast_to(late, buffers.shape)
+    return Standing(fixed, gathered, buffers, copies + taken, taken, beside, late)
 
 
 def _gathered(load: Workload, trained: bool = False) -> Array:
@@ -163,12 +172,14 @@ def _buckets(plan: Plan, weights: Array, options: Options) -> Array:
     """Gradient buckets beside the gradients, where replicas exchange them."""
     said, degree = options.software, plan.axis("data").degree
     buffer = said.exchange.buffer(options.precision) * weights
-    if not said.state.buckets:
+    # gradients that are not kept whole are in a piece of their own until they are scattered
+    several = np.maximum(said.state.buckets, plan.axis("data").zero == 2)
+    if not several.any():
         return np.zeros((len(plan), 1))
     size = said.exchange.piece(
         said.exchange.sent(options.precision), {"data": degree, "devices": plan.devices}
     )
-    return np.where(degree > 1, np.minimum(buffer, said.state.buckets * size), 0.0)
+    return np.where(degree > 1, np.minimum(buffer, several * size), 0.0)
 
 
 def _ideal(shard: Shard, stages: Stages, gamma: float) -> Held:

@@ -5,7 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
+from oracle.kernels.convolved import KINDS as CONVOLUTIONS
 from oracle.kernels.curve import precision_on
+from oracle.models.model import Model
 from oracle.network import nccl
 from oracle.network.collectives import ALGORITHMS
 from oracle.network.contention.price import ALIASES
@@ -40,11 +42,12 @@ def fallbacks(
     for sent in exchange:
         for message in sent:
             used = str(message["algorithm"]).partition("/")[0].removesuffix(" on circuits")
-            if message["op"] in ALGORITHMS and used not in (*alike, ""):
+            mine = used in (*alike, "") or used.partition(":")[0] == name
+            if message["op"] in ALGORITHMS and not mine:
                 others.setdefault(str(message["op"]), set()).add(used)
     for op, used_instead in others.items():
         instead = " or ".join(sorted(used_instead))
-        why = "serves these groups" if name in ALGORITHMS[op] else f"has {op}"
+        why = "serves these groups" if name.partition(":")[0] in ALGORITHMS[op] else f"has {op}"
         yield Clash("algorithm", f"no {name} {why}: {op} is priced as {instead}",
                     f"of {op}: {', '.join(ALGORITHMS[op])}")  # fmt: skip
 
@@ -57,6 +60,15 @@ def remarks(
     found = [*fallbacks(system, options, exchange), *warnings(system, "system")]
     found += [] if dataset is None else warnings(dataset, "dataset")
     return [{"field": one.field, "what": one.what, "hint": one.hint} for one in found]
+
+
+def unheard(options: Options, model: Model) -> list[dict[str, str]]:
+    """A workspace that nobody wants: nothing is convolved."""
+    asked = options.software.convolution
+    if asked.algorithms == "usual" or any(row.work in CONVOLUTIONS for row in model.rows):
+        return []
+    what = f"{model.name} has no convolutions: nothing takes a workspace"
+    return [{"field": "workspace", "what": what, "hint": "leave `--workspace` out"}]
 
 
 def of_profile(system: System, ratio: float) -> list[dict[str, str]]:

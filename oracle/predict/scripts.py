@@ -3,13 +3,13 @@
 Rows run one after the other. A unit that is made again has its tensors from then on until its rows
 have run back. A row that runs back wants the gradient of what it made and makes that of what it was
 given, which goes on to the row before it; a tensor that several rows read has a gradient that waits
-for all of them.
+for all of them. It names `recompute`, whose kinds choose what is kept.
 """
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import NamedTuple
@@ -58,6 +58,10 @@ class Script:
             self.at.append(self.clock)
             self.slot.append(slot)
             self.comes.append(comes)
+
+    def every(self, slots: Iterable[int | None], comes: bool) -> None:
+        for slot in slots:
+            self.add(slot, comes)
 
 
 class Stage:
@@ -132,15 +136,25 @@ class Stage:
         """Whether a unit is made again whole, from its input."""
         return self.rows.again and any(self.model.blocks[one.row] for one in unit)
 
-    def kept(self, one: Piece, again: bool, at: int) -> int | None:
+    def kept(self, one: Piece, again: bool, at: int) -> list[int | None]:
+        """What a row keeps; apart what it made for those behind it alone."""
         rows = self.rows.rest if again or not self.rows.again else self.rows.kept
-        nbytes = self._one(rows)[one.row]
-        return self.tensor(("kept", one.unit, at), "activations", one.layer, "kept", nbytes)
+        nbytes, gone = self._one(rows)[one.row], self._one(self.rows.gone)[one.row]
+        handed = max(min(gone - self._more(one) * again, nbytes), 0.0)
+        key, kind = ("kept", one.unit, at), "activations"
+        return [self.tensor((*key, "own"), kind, one.layer, "kept", nbytes - handed),
+                self.tensor((*key, "handed"), kind, one.layer, "kept", handed)]  # fmt: skip
 
-    def remade(self, one: Piece, at: int) -> int | None:
-        more = self._one(np.maximum(self.rows.kept - self.rows.rest, 0))[one.row]
-        key = "made", one.unit, at
-        return self.tensor(key, "activations", one.layer, "made again", more)
+    def remade(self, one: Piece, at: int) -> list[int | None]:
+        """The same of what is made again."""
+        more = self._more(one)
+        handed = min(self._one(self.rows.gone)[one.row], more)
+        key, kind = ("made", one.unit, at), "activations"
+        return [self.tensor((*key, "own"), kind, one.layer, "made again", more - handed),
+                self.tensor((*key, "handed"), kind, one.layer, "made again", handed)]  # fmt: skip
+
+    def _more(self, one: Piece) -> float:
+        return float(self._one(np.maximum(self.rows.kept - self.rows.rest, 0))[one.row])
 
     def given(self, unit: list[Piece]) -> int | None:
         first = unit[0]
@@ -183,7 +197,7 @@ class Stage:
             if again:
                 found.add(self.given(unit), True)
             for at, one in enumerate(unit):
-                found.add(self.kept(one, again, at), True)
+                found.every(self.kept(one, again, at), True)
                 if self.model.training.forward:
                     moving = self._one(self.rows.moving)[one.row]
                     slot = self.tensor(("moving", one.unit, at), "workspace", one.layer,
@@ -200,9 +214,9 @@ class Stage:
             again = self.again(unit)
             for at, one in reversed(list(enumerate(unit))):
                 found.clock += self.own["weight"][one.row]
-                found.add(self.kept(one, again, at), False)
+                found.every(self.kept(one, again, at), False)
                 if again:
-                    found.add(self.remade(one, at), False)
+                    found.every(self.remade(one, at), False)
         found.add(self.standing("buffers"), False)
 
     def _back(self, found: Script, units: list[list[Piece]], whole: bool) -> None:
@@ -214,11 +228,15 @@ class Stage:
             moving = self._carried(found, unit[-1], moving)
             if again:
                 for at, one in enumerate(unit):
-                    found.add(self.remade(one, at), True)
+                    found.every(self.remade(one, at), True)
                     found.clock += self.own["forward"][one.row]
             for at, one in reversed(list(enumerate(unit))):
                 if one is not unit[-1]:
                     moving = self._carried(found, one, moving)
+                if whole:  # who wanted what it made has run back
+                    found.add(self.kept(one, again, at)[1], False)
+                    if again:
+                        found.add(self.remade(one, at)[1], False)
                 wants = whole and not self.loss[one.row]  # a loss has no weights
                 if on and not wants:
                     found.add(self.standing("buffers"), False)
@@ -237,9 +255,9 @@ class Stage:
                 found.add(taken, False)
                 found.add(core, False)
                 if whole:
-                    found.add(self.kept(one, again, at), False)
+                    found.add(self.kept(one, again, at)[0], False)
                     if again:
-                        found.add(self.remade(one, at), False)
+                        found.add(self.remade(one, at)[0], False)
             if again:
                 found.add(self.given(unit), False)
         for slot in moving.values():

@@ -82,6 +82,11 @@ TRAINING = {
     "carbon": maybe(NUMBER), "energy_low": maybe(NUMBER), "energy_high": maybe(NUMBER),
     "evaluation": maybe(SECONDS), "unknown": listed(TEXT), "goodput": GOODPUT,
 }  # fmt: skip
+PLACED = record({
+    "how": {"enum": ["block", "cyclic", "best"]}, "levels": TEXT, "nodes": maybe(TEXT),
+    "seconds": SECONDS, "seconds_block": SECONDS, "saved": NUMBER,
+    "seconds_neighbours": maybe(SECONDS), "tried": COUNT,
+})  # fmt: skip
 PLAN = record(
     {
         "plan": TEXT, "rank": maybe(COUNT), "feasible": YES, "broken": listed(TEXT),
@@ -97,7 +102,7 @@ PLAN = record(
                                     "link": TEXT}))}),
      "training": record(TRAINING, {"over": named(maybe(NUMBER)), "probability_within": SHARE}),
      "probability_best": SHARE, "fits": SHARE, "batch": COUNT,
-     "samples_per_second": NUMBER,
+     "samples_per_second": NUMBER, "placement": PLACED,
      "rates": record({
          "samples_per_second": NUMBER, "samples_per_second_device": NUMBER,
          "tokens_per_second": maybe(NUMBER), "tokens_per_second_device": maybe(NUMBER),
@@ -212,7 +217,8 @@ ANSWERS: dict[str, Schema] = {
         "better_knobs": maybe(TEXT), "rivals": listed(record({"plan": TEXT, "seconds": SECONDS})),
         "flips": listed(record({"cause": TEXT, "factor": NUMBER, "winner": TEXT, "loser": TEXT})),
         "measure": maybe(record({"what": TEXT, "share": NUMBER}))},
-        {"roofline": listed(ROOFED), "memory": ALIVE, "workspaces": listed(WORKSPACE)}),
+        {"placement": maybe(PLACED), "roofline": listed(ROOFED), "memory": ALIVE,
+         "workspaces": listed(WORKSPACE)}),
     "choose": record({
         **MADE_BY, **FROM, "options": SET, "model": TEXT, "objective": TEXT,
         "limits": named(maybe(NUMBER)), "setups": listed(SETUP), "front": listed(SETUP),

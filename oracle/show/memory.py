@@ -13,7 +13,11 @@ def memory_text(shown: Estimate, found: Peak) -> str:
     """What is alive at the peak: by kind, by layer; then what would make it less."""
     room = found.capacity - found.total
     left = f"{show(room, 'B')} free" if room >= 0 else f"{show(-room, 'B')} short"
-    where = f"stage {found.found.stage} of {found.stages}" if found.stages > 1 else "each device"
+    where = (
+        f"stage {found.found.stage} of {found.found.stages}"
+        if found.found.stages > 1
+        else "each device"
+    )
     lines = [
         f"{show(found.total, 'B')} of {show(found.capacity, 'B')} on {where}, {left}",
         f"{shown.model.name} on {shown.system.name}, {found.plan}, batch {shown.batch[0]:.0f}",

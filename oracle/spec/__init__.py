@@ -8,6 +8,7 @@ dataset device system software     the kinds of spec
 storage       a system's file system, disks and host
 running       how often a machine fails, what it draws and emits
 convergence   epochs that a model takes to a target
+allocator     rules by which a device's memory is handed out
 kernel_choice which kernels a software runs, and how it keeps its tensors
 level         how one level of a system's network is joined
 graphs/       networks of any shape: hosts, switches, links, and the files that say them

@@ -322,6 +322,8 @@ def to_data(spec: Any) -> dict[str, Any]:
 
 
 def _said(value: Any, hint: Any) -> Any:
+    if hasattr(value, "to_lines"):
+        return value.to_lines()
     if dataclasses.is_dataclass(value):
         return to_data(value)
     if isinstance(value, dict | tuple | list):

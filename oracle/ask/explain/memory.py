@@ -52,7 +52,6 @@ class Peak(Tabular):
 
     plan: str
     found: Timeline
-    stages: int
     reserve: float  # bytes that libraries and the allocator have beside all tensors
     capacity: float
     blocks: dict[str, Reserved]  # by what the segments of the allocator are like
@@ -89,7 +88,7 @@ class Peak(Tabular):
         turn = int(self.found.turn[self.found.peak])
         kind, micro, chunk = self.found.turns[turn] if turn >= 0 else ("update", None, None)
         return {
-            "plan": self.plan, "stage": self.found.stage, "stages": self.stages,
+            "plan": self.plan, "stage": self.found.stage, "stages": self.found.stages,
             "seconds": self.seconds, "iteration": self.found.end,
             "pass": kind, "micro_batch": micro, "chunk": chunk, "during": self.when,
             "total": self.total, "tensors": self.tensors, "reserve": self.reserve,
@@ -116,9 +115,8 @@ def peak(shown: Estimate, row: int = 0, hints: bool = True) -> Peak:
         many, nbytes = held.get(key, (0, 0.0))
         held[key] = many + count, nbytes + count * tensor.nbytes
     holdings = [Holding(*key, many, nbytes) for key, (many, nbytes) in held.items()]
-    plan = shown.work[row].plan
     return Peak(
-        shown.plans[row], found, max(1, int(plan.axis("pipeline").degree[0, 0])),
+        shown.plans[row], found,
         float(shown.memory_kinds["reserve"][row]),
         float(shown.options.max_memory or shown.system.device.memory),
         {"fixed": reserved(found, Allocator()),

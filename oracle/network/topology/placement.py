@@ -15,6 +15,7 @@ from typing import TypeAlias
 import numpy as np
 
 from oracle.network.arrays import Ints
+from oracle.spec.level import Level
 from oracle.spec.seats import Digit
 from oracle.spec.system import System
 
@@ -63,15 +64,33 @@ def dealt(sizes: Sequence[int], parts: Parts) -> tuple[Digit, ...]:
 
 def widths(system: System, devices: int) -> list[tuple[str, int]]:
     """(name, units of the level below) of each level that the devices fill evenly, inside out."""
-    found, unit = [], 1
+    found: list[tuple[str, int]] = []
+    unit, below = 1, 1
     for level in system.levels:
-        if level.devices >= devices:
-            break
-        if devices % level.devices == 0 and level.devices % unit == 0 and level.devices > unit:
-            found.append((level.name, level.devices // unit))
-            unit = level.devices
+        spans = [(f"{level.name} by {below * near}", below * near) for near in nested(level, below)]
+        for name, span in [*spans, (level.name, level.devices)]:
+            if unit < span < devices and devices % span == 0 and span % unit == 0:
+                found.append((name, span // unit))
+                unit = span
+        below = level.devices
     last = next((level.name for level in system.levels if level.devices >= devices), "")
     return [*found, (last, devices // unit)] if unit < devices else found
+
+
+def nested(level: Level, unit: int) -> list[int]:
+    """Units of `unit` devices that lie closer to each other than a level's others, inside out."""
+    shape, width = level.shape, level.devices // unit
+    if level.graph is not None:
+        return [size] if (size := level.graph.leaf) else []
+    if level.kind in ("dragonfly", "dragonfly+") and len(shape) > 2:
+        near = [shape[2], shape[1]]
+    elif level.kind in ("hyperx", "slim-fly") and shape:
+        near = [shape[-1], *(shape[-2:0:-1] if level.kind == "slim-fly" else shape[:-2])]
+    elif level.kind in ("loop", "multi-plane"):
+        near = [shape[-1 if level.kind == "multi-plane" else 1]] if shape else []
+    else:  # extents of a torus, arities of a tree
+        near = [*shape[:-1]] if prod(shape) == width else []
+    return [int(each) for each in np.cumprod(near)] if near else []
 
 
 def orders(sizes: Sequence[int]) -> Iterator[Parts]:

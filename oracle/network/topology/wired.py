@@ -19,7 +19,7 @@ from oracle.spec.level import Level
 Trunk: TypeAlias = tuple[int, int, float, str]  # from, to, B/s, what it is
 LARGEST = 2**25  # pairs of a vertex and a destination for which ways are looked up
 WAYS = 16  # equal ways that an adaptive flow is spread over, at most
-TABLE = 2**23  # links of ways that are remembered
+TABLE = 2**22  # links of ways that are remembered
 FAR = np.int16(2**14)
 
 

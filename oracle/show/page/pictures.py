@@ -16,6 +16,7 @@ if TYPE_CHECKING:
 
 LARGEST = 4096  # devices of a network that is drawn
 MOST_BOXES = 6000  # passes of a pipeline that are drawn
+FINE = 320  # columns of time in which memory is drawn
 
 
 def figures(ranking: Ranking) -> Iterator[tuple[str, str, Html]]:
@@ -44,7 +45,7 @@ def figures(ranking: Ranking) -> Iterator[tuple[str, str, Html]]:
         if not shown.options.ideal:
             yield ("Its memory in time", "Bytes of the stage that needs most, by what they are "
                    "of; the mark is the worst moment.",
-                   inline(alive(shown, 0), "alive"))  # fmt: skip
+                   inline(alive(shown, 0, columns=FINE), "alive"))  # fmt: skip
     if network := _network(shown):
         yield network
 

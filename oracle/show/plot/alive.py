@@ -20,19 +20,20 @@ ORDER = ("reserve", "weights", "gradients", "optimizer", "buffers", "activations
 NEAR = 0.55  # of a capacity, from where its line is in the picture
 
 
-def alive(shown: Estimate, row: int = 0, title: str = "", width: float = 12.5) -> Figure:
+def alive(
+    shown: Estimate, row: int = 0, title: str = "", width: float = 12.5, columns: int = COLUMNS
+) -> Figure:
     """Areas of bytes by kind over the seconds of an iteration, on the stage that needs most."""
     found, reserve = timeline(shown, row), float(shown.memory_kinds["reserve"][row])
     capacity = float(shown.options.max_memory or shown.system.device.memory)
-    seconds, levels = _columns(found)
+    seconds, levels = _columns(found, columns)
     levels = {"reserve": np.full(len(seconds), reserve), **levels}
     total = np.sum(list(levels.values()), axis=0)
     peak = float(found.total[found.peak]) + reserve
     at = float(found.seconds[found.peak])
     divide, unit = style.scale([max(peak, capacity if peak > NEAR * capacity else 0.0)], "B")
     wide, ticks = style.scale([found.end], "s")
-    stages = int(shown.work[row].plan.axis("pipeline").degree[0, 0])
-    where = f"stage {found.stage} of {stages}" if stages > 1 else "a device"
+    where = f"stage {found.stage} of {found.stages}" if found.stages > 1 else "a device"
     doing = found.during(found.peak)
     alt = (f"Memory of {where} over an iteration of {show(found.end, 's')}: at most "
            f"{show(peak, 'B')} of {show(capacity, 'B')}, during {doing}")  # fmt: skip
@@ -61,21 +62,21 @@ def alive(shown: Estimate, row: int = 0, title: str = "", width: float = 12.5) -
     return figure
 
 
-def _columns(found: Timeline) -> tuple[Any, dict[str, Any]]:
+def _columns(found: Timeline, many: int) -> tuple[Any, dict[str, Any]]:
     """Seconds of columns, and in each the kinds' bytes at its fullest moment.
 
     What comes and goes at once is never seen on an axis of time: the last of it counts, but for
     the most that there is in a column.
     """
-    edges = np.linspace(0.0, max(found.end, 1e-30), COLUMNS + 1)
-    column = np.clip(np.searchsorted(edges, found.seconds, side="right") - 1, 0, COLUMNS - 1)
-    fullest = np.zeros(COLUMNS, int)
+    edges = np.linspace(0.0, max(found.end, 1e-30), many + 1)
+    column = np.clip(np.searchsorted(edges, found.seconds, side="right") - 1, 0, many - 1)
+    fullest = np.zeros(many, int)
     order = np.lexsort((found.total, column))
-    last = np.flatnonzero(np.diff(column[order], append=COLUMNS + 1))
+    last = np.flatnonzero(np.diff(column[order], append=many + 1))
     fullest[column[order[last]]] = order[last]
-    seen = np.zeros(COLUMNS, bool)
+    seen = np.zeros(many, bool)
     seen[column] = True
-    ends = np.zeros(COLUMNS, int)  # the last event of each column, or of the one before
+    ends = np.zeros(many, int)  # the last event of each column, or of the one before
     ends[column] = np.arange(len(column))
     ends = np.maximum.accumulate(ends)
     pick = np.where(seen, fullest, ends)

@@ -14,6 +14,7 @@ import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from functools import cached_property
+from itertools import groupby
 from typing import Any
 
 from oracle.spec import hostlist
@@ -115,6 +116,32 @@ class Graph:
             links += [(number[a], number[b], bandwidth)] * (bandwidth > 0)
             links += [(number[a], number[b], -float(some.get((a, b), 0)))] * ((a, b) in some)
         return cls(said, switches, tuple(links))
+
+    def to_lines(self) -> list[str]:
+        """The lines that say it."""
+        names = (*self.hosts, *self.switches)
+        return [f"hosts {hostlist.folded(self.hosts)}", *(
+            f"{names[a]} {names[b]} " + (f"{rate / 1e9!r} GB/s" if rate > 0 else f"x{-rate:g}")
+            for a, b, rate in self.links
+        )]  # fmt: skip
+
+    @classmethod
+    def json_schema(cls, inner: Any) -> dict[str, Any]:
+        """Lines, or the name of a file."""
+        line = {"type": "string", "examples": ["n0 leaf0 25 GB/s x2", "hosts n[0-15]"]}
+        return {"anyOf": [{"type": "string", "description": "a file beside this one"},
+                          {"type": "array", "items": line}]}  # fmt: skip
+
+    @cached_property
+    def leaf(self) -> int:
+        """Hosts in a row that share a switch, where all switches of hosts have as many; else 0."""
+        first: dict[int, int] = {}
+        for a, b, _ in self.links:
+            host, switch = min(a, b), max(a, b)
+            if host < len(self.hosts) <= switch:
+                first.setdefault(host, switch)
+        rows = [len([*run]) for _, run in groupby(range(len(self.hosts)), first.get)]
+        return rows[0] if len(set(rows)) == 1 and 1 < rows[0] < len(self.hosts) else 0
 
     @cached_property
     def direct(self) -> bool:
