@@ -1,5 +1,8 @@
 """Models and plans of the proof of equality: odd shapes, strides, kernels, uneven parts."""
 
+import oracle
+from benchmarks.memories.counted import chosen
+
 
 def network(name, shape, layers):
     return {"name": name, "source": "made for tests", "input": shape, "layers": layers}
@@ -140,6 +143,13 @@ PLANS = {
         "data:2,zero=3 recompute:full",
         "pipeline:2,segments=4,schedule=gpipe recompute:full",
         "recompute:operators",
+        "recompute:stage",
+        "pipeline:2,segments=4,schedule=gpipe recompute:stage",
+        "recompute:best",
+        "offload:activations",
+        "offload:activations,to=disk,prefetch=2",
+        "data:2 offload:activations recompute:best",
+        "pipeline:2,segments=4 offload:activations recompute:best",
         "offload:optimizer",
         "offload:optimizer,to=disk",
         "offload:optimizer,update=device",
@@ -234,6 +244,9 @@ PLANS = {
         "context:2 recompute:full",
         "context:2,kind=alltoall recompute:selective",
         "recompute:operators",
+        "pipeline:2,segments=2 recompute:best",
+        "offload:activations recompute:best",
+        "pipeline:2,segments=2 offload:optimizer",
         "tensor:2,sequence=on offload:weights+optimizer",
         "data:2,zero=2 context:2 offload:optimizer,delayed=on",
         "tensor:2 recompute:full",
@@ -262,6 +275,16 @@ MODELS = {
     m["name"]: m
     for m in (VGG, RESNET, ODD, GROUPED, CUBES, WAVES, PIXELS, GPT, LLAMA, LLAMA8, UNET, BRANCHES)
 }
+
+
+WORDS = ("keep", "offload", "recompute")
+
+
+def words_of(case):
+    """What units do with their activations: by turns, or as the room decides."""
+    if case.get("units"):
+        return [WORDS[unit % 3] for unit in range(len(oracle.model(case["model"]).units[1]))]
+    return chosen(case["model"], case["plan"], case["batch"])
 
 
 def cases():

@@ -38,9 +38,7 @@ def one(rank, case):
     mesh = DeviceMesh(plan, rank.rank, rank.size)
     wire = Wire(mesh)
     optimizer = Optimizer(case.get("optimizer", "momentum"), case.get("rate", 0.005))
-    words = ("keep", "offload", "recompute")
-    units = [words[unit % 3] for unit in range(layers.units)] if case.get("units") else ()
-    local = LocalModel(layers, plan, wire, dtype=dtype, seed=3, units=units)
+    local = LocalModel(layers, plan, wire, dtype=dtype, seed=3, units=case.get("units", ()))
     if not mesh.taking_part:
         return {"sent": {}, "loss": [], "serial": [], "weights": 0.0, "gradients": 0.0}
     serial, alone = lone(layers, plan, mesh, case["batch"], dtype, optimizer)

@@ -3,9 +3,12 @@
 import pytest
 from equality_cases import GPT, LLAMA, VGG
 
-from oracle.ask.alive import Alive
+import oracle
+from benchmarks.memories.counted import CNN, chosen
+from oracle.ask.alive import Alive, alive
+from oracle.executor.launch import DONE
 from oracle.executor.plan_run import PlanRun
-from oracle.executor.run import refuse
+from oracle.executor.run import refuse, run
 from oracle.executor.supported import NotSupported
 
 FORWARD = "forward"
@@ -92,6 +95,8 @@ REFUSED = [
     (VGG, "data:2,accumulate=2 offload:optimizer", {}, "zero=2 or 3 alone"),
     (GPT, "tensor:2 recompute:operators", {}, "where layers send messages"),
     (LLAMA, "offload:optimizer", {}, "a table in two uses"),
+    (VGG, "offload:activations", {}, "a choice of each unit that nobody made"),
+    (VGG, "recompute:full offload:activations", {}, "recompute:full is not run with activations"),
     (VGG, "serial", {"units": ["keep"]}, "1 words for"),
     (VGG, "offload:optimizer", {"checkpoint": {"way": "sharded"}}, "not kept by checkpoints"),
 ]
@@ -111,3 +116,17 @@ def test_counted_and_predicted_stand_side_by_side():
                     "predicted 210 B (+5.0%)")  # fmt: skip
     assert found.as_json() == {"alive": found.predicted}
     assert Alive("serial", {}, {}).lines == []
+
+
+@pytest.mark.slow
+def test_as_many_bytes_are_alive_as_predicted(tmp_path):
+    """A CNN, alone, with a replica, and with activations on the host."""
+    pytest.importorskip("torch")
+    plans = ("serial", "data:2", "offload:activations")
+    jobs = [PlanRun(CNN, plan, 32, 1, 1, units=chosen(CNN, plan, 32)) for plan in plans]
+    outcome, found = run(jobs, tmp_path / "m.json", ranks=2)
+    assert outcome.code == DONE, outcome.message
+    both = {one.plan: alive(one, oracle.model(CNN)).both for one in found}
+    for plan, (counted, predicted) in both.items():
+        assert predicted == pytest.approx(counted, rel=0.005), plan
+    assert both["offload:activations"][0] < 0.8 * both["serial"][0]

@@ -9,8 +9,7 @@ import pytest
 from equality_cases import RESNET, VGG
 
 import oracle
-from oracle.ask.alive import alive
-from oracle.commands.run import stages
+from oracle.commands.run import stages, units
 from oracle.executor import measured
 from oracle.executor.launch import DONE
 from oracle.executor.measured import MeasuredExchange, Measurement
@@ -54,7 +53,7 @@ def test_other_files_are_refused_by_name(tmp_path, text):
 
 def test_run_is_told_where_the_oracle_cuts():
     given = {"model": "resnet50", "batch": 64, "precision": "fp32", "optimizer": "momentum",
-             "profile": None}  # fmt: skip
+             "profile": None, "max_memory": None}  # fmt: skip
     asked = argparse.Namespace(system="abci", **given)
     edges = stages(asked, "pipeline:4,segments=4,cuts=balanced")
     assert len(edges) == 5
@@ -63,6 +62,22 @@ def test_run_is_told_where_the_oracle_cuts():
     assert stages(asked, "data:4") == ()
     asked.system = None
     assert stages(asked, "pipeline:4,segments=4") == ()
+
+
+def test_run_is_told_what_units_do():
+    """The less room, the more leave; where no room is told, nobody can say."""
+    asked = argparse.Namespace(system="dgx-a100", model="gpt2", batch=16, precision="fp32",
+                               optimizer="adam", profile=None, max_memory="20 GB")  # fmt: skip
+    plan = "offload:activations"
+    assert units(asked, "data:4 recompute:full", ()) == ()
+    said = units(asked, plan, ())
+    assert len(said) == len(oracle.model("gpt2").units[1])
+    assert set(said) == {"keep", "offload"}
+    asked.max_memory = "10 GB"
+    assert units(asked, plan, ()).count("offload") > said.count("offload")
+    asked.system = None
+    with pytest.raises(ValueError, match="--system"):
+        units(asked, plan, ())
 
 
 def test_precision_that_cannot_be_run_is_refused():
@@ -93,9 +108,6 @@ def test_run_resume_and_replay(tmp_path):
     assert exchange["data: gradients"].bytes == pytest.approx(
         4 * sum(row.weights * n for row, n in _rows())
     )
-    for one in (alive(one, oracle.model(RESNET)) for one in found):
-        counted, predicted = one.both
-        assert predicted == pytest.approx(counted, rel=0.25), one.plan  # a small network's
     document = json.loads(out.read_text())
     assert set(document["plans"][1]["compute"]) == {"forward", "backward", "update"}
     assert document["plans"][1]["measured"]["environment"]["backend"] == "gloo"

@@ -8,6 +8,7 @@ fitted.
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
@@ -15,14 +16,21 @@ from typing import Any
 import numpy as np
 
 from benchmarks.table import Table, figure
-from oracle.ask.alive import alive
+from oracle.ask.alive import ANY, SOFTWARE, alive
 from oracle.executor.launch import DONE
 from oracle.executor.plan_run import PlanRun
 from oracle.executor.run import run
 from oracle.models.model import model
+from oracle.plan.plan import parse
+from oracle.predict.defaults import options_for
+from oracle.predict.estimate import estimate as predict
+from oracle.predict.evaluate import unit_words
+from oracle.predict.workload import chooses
+from oracle.spec.catalogue import system
 
 RANKS = 4
 CLOSE = 0.02
+CHOOSING = ("recompute", "offload")
 
 
 def _network(name: str, shape: list[int], layers: list[Any]) -> dict[str, Any]:
@@ -57,31 +65,50 @@ LLAMA = {"name": "llama", "source": "made for this count", "transformer": FAMILY
 STATE = ("offload:optimizer", "offload:optimizer,to=disk", "offload:optimizer,update=device",
          "offload:weights+optimizer", "data:2 offload:optimizer,delayed=on",
          "data:4,zero=3 offload:weights+optimizer")  # fmt: skip
+BOTH = "offload:activations recompute:best"
 PLANS: dict[str, tuple[dict[str, Any], int, tuple[str, ...]]] = {
     "cnn": (CNN, 32, ("serial", "data:2", "data:4,zero=1", "data:4,zero=2", "data:4,zero=3",
                       "data:2,accumulate=2", "filter:2", "filter:4,back=scatter", "channel:4",
-                      "recompute:full", "offload:weights+optimizer")),
+                      "recompute:full", "offload:weights+optimizer", "offload:activations", BOTH)),
     "residual": (RESIDUAL, 16, ("serial", "data:2,zero=2", "spatial:2", "spatial:2x2", "filter:2",
                                 "channel:2", "pipeline:2,segments=4",
                                 "pipeline:4,segments=4,schedule=gpipe", "recompute:full",
-                                "data:2,zero=3 recompute:full", "recompute:operators", *STATE[:1])),
+                                "data:2,zero=3 recompute:full", "recompute:operators", *STATE[:1],
+                                "recompute:best", "recompute:stage", "offload:activations")),
     "volumes": (VOLUMES, 4, ("serial", "data:2", "spatial:2", "spatial:2x2", "filter:2",
                              "channel:2", "pipeline:2,segments=2", "recompute:full",
-                             "data:2,zero=3 offload:weights+optimizer")),
+                             "data:2,zero=3 offload:weights+optimizer", "offload:activations",
+                             "pipeline:2,segments=2 recompute:stage")),
     "gpt": (GPT, 16, ("serial", "data:4", "data:2,zero=1", "data:4,zero=2", "data:4,zero=3",
                       "tensor:2", "tensor:2,sequence=on", "context:2", "context:2,kind=alltoall",
                       "pipeline:2,segments=4", "pipeline:4,segments=8,schedule=gpipe",
                       "recompute:selective", "recompute:full", "recompute:operators",
-                      "pipeline:2,segments=4 recompute:full", *STATE)),
+                      "pipeline:2,segments=4 recompute:full", *STATE, "recompute:best",
+                      "pipeline:2,segments=4,schedule=gpipe recompute:stage",
+                      "pipeline:2,segments=4 recompute:best", "offload:activations", BOTH)),
     "llama": (LLAMA, 16, ("serial", "recompute:selective", "recompute:full", "tensor:2",
-                          "data:4,zero=2")),
+                          "data:4,zero=2", "recompute:best", "recompute:stage", BOTH)),
 }  # fmt: skip
+
+
+def chosen(spec: dict[str, Any], plan: str, batch: int) -> tuple[str, ...]:
+    """Words of units where a device has no room for half of what the plan would keep; () of plans
+    that leave no choice.
+    """
+    what, where, asked = model(spec), system(ANY), parse(plan, batch)
+    if not chooses(asked).any():
+        return ()
+    options = options_for(what, where, "fp32", "momentum", software=SOFTWARE)
+    bare = " ".join(word for word in plan.split() if word.split(":")[0] not in CHOOSING) or "serial"
+    kinds = predict(what, where, [bare], [batch], options).memory_kinds
+    room = sum(float(each[0]) for each in kinds.values()) - float(kinds["activations"][0]) / 2
+    return unit_words(what, where, asked, replace(options, max_memory=room))
 
 
 def table(quick: bool = False) -> Table:
     """Each plan's bytes, counted and predicted."""
     few = 2 if quick else None
-    jobs = [PlanRun(spec, plan, batch, steps=1, warm_up=0)
+    jobs = [PlanRun(spec, plan, batch, steps=1, warm_up=0, units=chosen(spec, plan, batch))
             for spec, batch, plans in PLANS.values() for plan in plans[:few]]  # fmt: skip
     with TemporaryDirectory() as folder:
         outcome, found = run(jobs, Path(folder) / "counted.json", ranks=RANKS)

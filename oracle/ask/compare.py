@@ -167,7 +167,8 @@ def compare(files: Sequence[str | Path], model: Any, system: Any, **options: Any
 
 def as_it_ran(one: Measurement, what: Model, where: System, base: Options) -> Estimate:
     """A plan as it ran: the stages of its pipeline, and the samples that it read, if any."""
-    asked = replace(base, edges=_edges(one, what))
+    units = tuple(one.question.get("units", ()))
+    asked = replace(base, edges=_edges(one, what), units=units)
     if how := one.reading:
         name = "as it was read"
         data = Dataset(name, int(how["samples"]), name, size=how["bytes"], files=int(how["files"]),

@@ -2,15 +2,19 @@ r"""Really train a few steps under a plan, and time them.
 
     oracle run MODEL --local 4 --batch 64 --plan "data:2 filter:2" -o run.json
     oracle run MODEL --local 4 --batch 64 --plan data:4 --data FOLDER --reading striped -o run.json
+    oracle run MODEL --local 1 --batch 64 --plan recompute:best --system dgx-a100 \
+        --max-memory 200MB -o run.json
     oracle run MODEL --local 2 --batch 64 --plan data:2 --steps 20 \
         --checkpoint sharded,every=5,to=FOLDER --fail 7 -o run.json
     srun -N4 oracle run MODEL --batch 256 --plan data:4 -o run.json
 
 The executor runs the very splits and sends the very messages that are priced. `--replay` sends
 the messages alone. With `--system` a pipeline is cut where the oracle cuts it for that system,
-else by FLOP. With `--data` samples are read for real, by threads that read ahead, and what each
-step waits for them is measured apart. With `--checkpoint` the state of the training is kept as it
-goes, and `--fail` kills a rank, so that what a failure costs is measured.
+else by FLOP, and units keep, send out or make again their activations (`recompute:best`,
+`offload:activations`) as the room of its devices, or `--max-memory`, decides. With `--data` samples
+are read for real, by threads that read ahead, and what each step waits for them is measured apart.
+With `--checkpoint` the state of the training is kept as it goes, and `--fail` kills a rank, so that
+what a failure costs is measured.
 """
 
 from __future__ import annotations
@@ -39,7 +43,10 @@ def arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--steps", type=whole, default=8, metavar="K", help="timed steps")
     parser.add_argument("--warm-up", type=whole, default=2, metavar="K", help="steps before")
     executed_arguments(parser)
-    parser.add_argument("--system", metavar="SYSTEM", help="cut pipelines as predicted for it")
+    parser.add_argument(
+        "--system", metavar="SYSTEM", help="cut pipelines, and choose units, as predicted for it"
+    )
+    parser.add_argument("--max-memory", metavar="M", help="of its devices, e.g. `200 MB`")
     parser.add_argument("--profile", metavar="FILE", help="… with these measured rows")
     parser.add_argument("--replay", action="store_true", help="the messages alone")
     reading.arguments(parser)
@@ -50,20 +57,43 @@ def arguments(parser: argparse.ArgumentParser) -> None:
 
 def stages(asked: argparse.Namespace, text: str) -> tuple[int, ...]:
     """Where the oracle cuts a plan's pipeline; nothing where no system is named."""
-    from oracle.models.model import model
-    from oracle.plan.plan import parse
     from oracle.predict import evaluate
-    from oracle.predict.defaults import options_for
-    from oracle.spec.catalogue import system
 
     if not asked.system:
         return ()
+    found = evaluate.cuts(*_of(asked, text, "plain"))
+    return found if len(found) > 2 else ()
+
+
+def units(asked: argparse.Namespace, text: str, edges: tuple[int, ...]) -> tuple[str, ...]:
+    """What each unit does with its activations; nothing where no room decides."""
+    from oracle.plan.plan import parse
+    from oracle.predict import evaluate
+    from oracle.predict.workload import chooses
+
+    if not chooses(parse(text, asked.batch)).any():
+        return ()
+    if not asked.system:
+        fault = f"`{text}`: which units send out or make again is for a device's room to say"
+        raise refusal("options", fault, "--system S, and --max-memory M if that is less")
+    what, where, plan, options = _of(asked, text, "executor")
+    return evaluate.unit_words(what, where, plan, replace(options, edges=edges))
+
+
+def _of(asked: argparse.Namespace, text: str, software: str) -> tuple[Any, Any, Any, Any]:
+    """The model, the system, a plan and the options it is predicted with."""
+    from oracle.models.model import model
+    from oracle.plan.plan import parse
+    from oracle.predict.defaults import options_for
+    from oracle.spec.catalogue import system
+
     what, where = model(asked.model), system(asked.system)
     precision = "fp32" if asked.precision == "fp64" else asked.precision
-    options = options_for(what, where, precision, asked.optimizer, profile=asked.profile,
-                          software="plain")  # fmt: skip
-    cuts = evaluate.cuts(what, where, parse(text, asked.batch), options)
-    return cuts if len(cuts) > 2 else ()
+    options = options_for(
+        what, where, precision, asked.optimizer, profile=asked.profile, software=software,
+        max_memory=asked.max_memory,
+    )  # fmt: skip
+    return what, where, parse(text, asked.batch), options
 
 
 def read(one: Any) -> str:
@@ -93,10 +123,11 @@ def run(asked: argparse.Namespace) -> Answer:
     if data and asked.replay:
         raise refusal("options", "--replay sends messages alone, and reads nothing", "one of them")
     kept = checkpointing.asked_checkpoints(asked)
+    edges = [stages(asked, plan) for plan in asked.plan]
     jobs = [
         PlanRun(asked.model, plan, asked.batch, asked.steps, asked.warm_up, asked.optimizer,
-            asked.precision, stages(asked, plan), data=data, **kept)
-        for plan in asked.plan
+            asked.precision, cuts, units=units(asked, plan, cuts), data=data, **kept)
+        for plan, cuts in zip(asked.plan, edges, strict=True)
     ]  # fmt: skip
     outcome, found = execute(jobs, Path(asked.output), replay=asked.replay, **launched(asked))
     where = system(asked.system) if asked.system and kept else None

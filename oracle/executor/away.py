@@ -17,6 +17,7 @@ class Away:
     disk: bool = False
     there: bool = False  # updated there
     delayed: bool = False
+    prefetch: int = 1  # units of activations that come in ahead
 
     @classmethod
     def of(cls, plan: Plan) -> Away:
@@ -24,5 +25,6 @@ class Away:
         what = axis.word("what").split("+")
         optimizer = "optimizer" in what
         there = optimizer and axis.word("update") == "host"
-        return cls("weights" in what, optimizer, "activations" in what, axis.word("to") == "disk",
-                   there, axis.word("delayed") == "on")  # fmt: skip
+        disk, delayed = axis.word("to") == "disk", axis.word("delayed") == "on"
+        ahead = max(int(axis.prefetch[0, 0]), 1)
+        return cls("weights" in what, optimizer, "activations" in what, disk, there, delayed, ahead)

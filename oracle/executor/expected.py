@@ -80,8 +80,10 @@ def _in_a_step(
         return float(devices * (nbytes @ model.repeat) * once), float(once)
     if message.when.startswith("unit"):
         units = counts @ nbytes
-        if words and message.what.startswith("activations "):
-            units = units * np.array([word == "offload" for word in words])
+        if message.what.startswith("activations "):  # of a sample
+            units = units * float(np.ravel(shard.micro)[0])
+            if words:
+                units = units * np.array([word == "offload" for word in words])
         total = float(devices * units.sum() * segments * calls.max())
         return total, float((units > 0).sum() * segments * calls.max())
     sent = crossings(model, np.array([[0, *(stop for _, stop in stages)]]),

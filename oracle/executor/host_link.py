@@ -68,8 +68,10 @@ class HostLink:
     ) -> None:
         """Copy back into a tensor of the device; waits until the copy would be there."""
         self.ask(key, size_of(beside), disk)
+        with self.place():
+            there = beside.view(into.shape)
         with torch.no_grad():
-            into.copy_(beside.view(into.shape))
+            into.copy_(there)
         self._count(what, size_of(beside))
         self._wait(self.asked.pop(key))
 

@@ -83,8 +83,9 @@ def refuse(jobs: Sequence[PlanRun]) -> None:
 def _unchosen(job: PlanRun, what: Model, plan: Plan) -> Iterator[str]:
     """Choices of units that are missing, or that fit nothing."""
     away, best = Away.of(plan), plan.axis("recompute").word("mode") == "best"
-    if best and not job.units:
-        yield "recompute:best is a choice of each unit that nobody made: name a --system"
+    if (best or away.activations) and not job.units:
+        what_for = "recompute:best" if best else "offload of activations"
+        yield f"{what_for} is a choice of each unit that nobody made: name a --system"
     if job.units and (len(job.units) != len(what.units[1]) or set(job.units) - set(UNITS)):
         yield f"{len(job.units)} words for {len(what.units[1])} units, each {', '.join(UNITS)}"
     if job.checkpoint and (away.optimizer or away.weights):

@@ -40,7 +40,10 @@ def spans_of(graph: OperationGraph, units: Interval, blocks: bool) -> list[Span]
     outside = {feed for op in graph.operations if op.index not in own for feed in op.feeds} & own
     for op in chunk:
         read.update(dict.fromkeys(op.feeds, op.index))
-    unit = {op.index: op.unit for op in chunk}
+    unit: dict[int, int] = {}
+    for op in chunk:  # what is seen in another way is whoever's it was
+        seen = op.shape.kind in ("flatten", "reshape")
+        unit[op.index] = unit.get(op.feeds[0], op.unit) if seen else op.unit
     return [_span(group, read, outside, unit, bool(remade[group[0].row])) for group in groups]
 
 

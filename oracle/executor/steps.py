@@ -110,7 +110,9 @@ class Trainer:
         for bundle in local.bundles:
             self._lay_out(bundle)
         fixed = [tensor for b in local.bundles for tensor in (b.weights, b.gradients)]
-        self.units_away = UnitsAway(local.words, local.link, fixed, local.away.disk)
+        self.units_away = UnitsAway(
+            local.words, local.link, fixed, local.away.disk, local.away.prefetch
+        )
         self.clock = Clock(lambda: self.wire.seconds, self.wire.synchronise)
 
     def _lay_out(self, bundle: Bundle) -> None:
@@ -283,7 +285,9 @@ class Trainer:
         bundle, keep = local.bundle_of[unit], not local.away.weights
         if not bundle.held_weights:
             return layers(*inputs)
-        if len(inputs) > 1:  # of each, the gradient that comes from here
+        # of each, the gradient that comes from here; of what came from afar, which is a leaf, once
+        # the gradients of weights are there too
+        if len(inputs) > 1 or inputs[0].is_leaf:
             inputs = tuple(x.view_as(x) for x in inputs)
         self._fetch(unit, bundle, "")
         made = layers(*inputs)

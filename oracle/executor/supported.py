@@ -64,6 +64,8 @@ def _of_what_is_away(plan: Plan) -> Iterator[str]:
     parted = data.zero[0, 0] >= 2 or _splits(plan, "sharded")
     if away.there and replicas and several and not (parted and not _splits(plan, "spatial")):
         yield "several micro-batches of replicas are updated on the host with zero=2 or 3 alone"
+    if away.activations and mode not in ("none", "best"):
+        yield f"recompute:{mode} is not run with activations beside the device"
     if mode == "stage" and (away.weights or data.zero[0, 0] >= 3 or _splits(plan, "sharded")):
         yield "recompute:stage is not run where weights come unit by unit"
     if mode == "operators" and _splits(plan, "tensor", "filter", "channel", "spatial", "context"):

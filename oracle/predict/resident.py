@@ -20,7 +20,7 @@ from oracle.network.collectives import Message
 from oracle.network.host import link_line
 from oracle.plan.in_flight import beside
 from oracle.plan.mesh import Slice
-from oracle.plan.out_of_core import Chain, Flags, Played, loads, play, resident
+from oracle.plan.out_of_core import Chain, Flags, Played, loads, needed, play, resident
 from oracle.plan.plan import Plan
 from oracle.plan.stages import Stages
 from oracle.plan.strategies.offload import FAULTS
@@ -100,7 +100,12 @@ def choice_of(
     few = plan[np.flatnonzero(choosing)[first]]
     unit = units_of(load, at)
     chain = chain_of(load, few, at, unit, passes, system, options)
-    away, made = choose(chain)
+    if options.units:  # as they ran, with no more room than that takes
+        said = np.array([*options.units, "keep"])[unit].reshape(-1, unit.shape[-1])
+        away, made = said == "offload", said == "recompute"
+        chain = replace(chain, room=needed(chain, away, made)[:, None])
+    else:
+        away, made = choose(chain)
     return Choice(at, len(load.kinds.row), load.stages.p, unit, chain, away, made,
                   play(chain, away, made))  # fmt: skip
 

@@ -30,6 +30,7 @@ class Options:
     gamma: float = 1.0  # memory reuse of the published table, with `ideal`
     algorithm: str | None = None  # of collectives; the best of the menu if not said
     edges: tuple[int, ...] = ()  # where a pipeline was cut, in units; () to cut it anew
+    units: tuple[str, ...] = ()  # what each did with its activations; () to choose anew
     profile: Any = None  # a `kernels.profile.Profile`, where rows were measured
     software: Software = PLAIN  # what runs the training
     risk: float = 0.5  # of running out of memory that is taken; 0.5: what is expected must fit
