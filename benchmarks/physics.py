@@ -150,7 +150,8 @@ def drawn(rng: random.Random, model: Model, devices: int, nest: tuple[Any, ...])
         words.append(f"expert:{rng.choice([d for d in (2, 4, 8) if data % d == 0] or [1])}")
     for cls in strategies().values():
         if not cls.degrees and rng.random() < 0.3:
-            first, *rest = ((name, f.metadata["words"]) for name, f in cls.knobs().items())
+            first, *rest = ((name, f.metadata.get("words", ("1", "2", "4")))
+                            for name, f in cls.knobs().items())  # fmt: skip
             more = (f",{name}={rng.choice(known)}" for name, known in rest if rng.random() < 0.25)
             words.append(f"{cls.name}:{rng.choice(first[1])}{''.join(more)}")
     return " ".join(words)

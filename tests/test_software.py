@@ -286,7 +286,9 @@ def test_every_rule_that_is_shipped_forbids_something_and_allows_something(name:
     rng = np.random.default_rng(1)
     numbers = {key: rng.choice([1.0, 1.0, 2.0, 3.0, 4.0, 6.0, 8.0], 4000) for key in NAMES}
     numbers["zero"] = rng.choice([0.0, 1.0, 2.0, 3.0], 4000)
-    numbers["sequence"] = rng.choice([0.0, 1.0], 4000)
+    for key in ("sequence", "activations", "disk"):
+        numbers[key] = rng.choice([0.0, 1.0], 4000)
+    numbers["recompute"] = rng.choice([0.0, 1.0, 2.0, 5.0], 4000)
     for key in ("batch", "heads", "groups", "tokens", "experts"):
         numbers[key] = rng.choice([6.0, 7.0, 8.0, 12.0, 96.0], 4000)
     for rule in software(name).launch.rules:

@@ -6,6 +6,10 @@ from typing import Any
 
 import oracle
 from benchmarks.table import Table, figure, rounded
+from oracle.ask.fusing import buckets
+from oracle.models.model import model as catalogue_model
+from oracle.predict.defaults import options_for
+from oracle.spec import catalogue
 
 SEED = 1.8  # × faster at 128 nodes: Cray's plugin against gRPC with servers, Inception v3 [seed]
 
@@ -49,6 +53,22 @@ def _grids(rows: list[dict[str, Any]], figures: dict[str, Any]) -> None:
         figures[f"torus2d_{p}"] = figure(grid["seconds"] / ring["seconds"], "of a ring", "")
 
 
+def _pieces(rows: list[dict[str, Any]], figures: dict[str, Any]) -> None:
+    """Horovod's buffer of 128 MiB, looked at every millisecond, against the best size."""
+    for what, where, p, batch in (
+        ("resnet50", "abci", 64, 2048),
+        ("vgg16", "ethernet-64", 64, 2048),
+    ):
+        model, system = catalogue_model(what), catalogue.system(where)
+        options = options_for(model, system, software="horovod-tensorflow")
+        every = buckets(model, system, f"data:{p}", batch, options)
+        usual = next(one for one in every if one.nbytes == 2.0**27)
+        rows.append({"case": f"{what} on {p} of {where}, pieces of {every[0].nbytes / 2**20:g} MiB",
+                     "ms": rounded(1e3 * every[0].seconds),
+                     "of 128 MiB": rounded(1e3 * usual.seconds)})  # fmt: skip
+        figures[f"best_bucket_{what}_{where}"] = figure(every[0].nbytes / 2**20, "MiB", "")
+
+
 def table(quick: bool) -> Table:
     """All of it; nothing here is fitted."""
     rows: list[dict[str, Any]] = []
@@ -57,6 +77,7 @@ def table(quick: bool) -> Table:
     _stragglers(rows, figures)
     if not quick:
         _grids(rows, figures)
+        _pieces(rows, figures)
     notes = [
         "Cray's 1.8 × is against TensorFlow's servers over gRPC, how many is not said: what gRPC "
         "takes to copy and to send over one connection is known to no spec, so 1.0 is predicted "

@@ -83,10 +83,12 @@ def recommend(
         counts = [d for d in range(1, devices + 1) if devices % d == 0]
     only = list(only)
     usual = tuple(name for name in allowed if name in only or not strategies()[name].resort)
-    for some in dict.fromkeys((usual, allowed)):  # what is slow is tried where nothing else fits
+    # what is slow is tried where nothing else fits
+    asked = any(strategies()[name].resort for name in only)
+    for some, last in ((usual, asked), (allowed, True)):
         pools = []
         for count in counts:
-            space = Space(model, count, batch, some, options.ideal, told)
+            space = Space(model, count, batch, some, options.ideal, told, last)
             pool = Candidates(space, system, options, objective, lines, top,
                               HOPELESS if brief else None)  # fmt: skip
             explore(pool, max(FIRST, top), brief)

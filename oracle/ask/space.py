@@ -36,6 +36,7 @@ class Space:
     allowed: tuple[str, ...]
     plain: bool = False  # no knob is turned: the published assumptions know none
     software: Software | None = None  # whose plans alone are looked at
+    resort: bool = False  # values of knobs are tried that are slow, since nothing fits without
 
     @cached_property
     def known(self) -> dict[str, type[Strategy]]:
@@ -57,7 +58,7 @@ class Space:
     def knobs(self) -> dict[tuple[str, str], tuple[float, ...]]:
         """(strategy, knob) -> the values worth trying, the usual one first."""
         found = {
-            (name, knob): values
+            (name, knob): (*values, *(new.resorts(self.model).get(knob, ()) if self.resort else ()))
             for name, new in self.known.items()
             if name in self.limits or not new.multiplies or new.speaks_for_all
             for knob, values in new.tries(self.model).items()

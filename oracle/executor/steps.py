@@ -14,7 +14,7 @@ import torch
 from torch import Tensor
 from torch.autograd.graph import GradientEdge, get_gradient_edge
 
-from oracle.executor.agreement.agreement import agreement
+from oracle.executor.agreement.agreement import Agreement, agreement
 from oracle.executor.beside import Beside
 from oracle.executor.buckets import Buckets
 from oracle.executor.forward import Layers, Observer, forward
@@ -103,11 +103,9 @@ class Trainer:
         replicas = mesh.degree(*local.replicas)
         overlap = int(plan.axis("data").overlap[0, 0])
         self.agreement = agreement(local)
-        self.buckets = (
-            Buckets(local, local.bundles[0])
-            if overlap and replicas > 1 and not (local.zero or local.by_unit or self.agreement)
-            else None
-        )
+        self.buckets: Buckets | Agreement | None = self.agreement
+        if overlap and replicas > 1 and not (local.zero or local.by_unit or self.agreement):
+            self.buckets = Buckets(local, local.bundles[0])
         self.beside: dict[Bundle, Beside] = {}
         for bundle in local.bundles:
             self._lay_out(bundle)
@@ -324,16 +322,12 @@ class Trainer:
         for bundle in local.bundles:
             if not self.parted:
                 self._reduce_partial(bundle)
-                if self.agreement:
-                    continue
                 if self.buckets:
                     self.buckets.finish()
                     continue
                 if local.zero:
                     bundle.summed.copy_(self._scattered(bundle, "gradients scattered"))
             wire.allreduce(bundle.summed, rest, "data: gradients")
-        if self.agreement:
-            self.agreement.reduce()
 
     def _reduce_partial(self, bundle: Bundle) -> None:
         """Gradients of norms, of which each rank of a cut tensor has a part."""

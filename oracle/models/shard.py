@@ -66,6 +66,7 @@ class Shard:
     state_away: Numbers = 0.0
     updated_away: Numbers = 0.0  #      and are updated there
     on_disk: Numbers = 0.0
+    activations_away: Numbers = 0.0  #      those that the device has no room for
     slots: Numbers = 8.0  #      bytes of a weight's optimizer state and of its fp32 copy, if any
     beside: Numbers = 12.0  #      the same where the host renews it, which always has such a copy
     ideal: bool = False  # the published assumptions: everything divides, nothing is fixed
@@ -88,6 +89,17 @@ class Shard:
     def micro(self) -> Floats:
         """B/S, samples that pass through a kernel at once."""
         return self.deal(self.batch, self.segments)
+
+    @property
+    def kept_sample(self) -> Floats:
+        """Bytes that each row keeps of a sample for its backward pass."""
+        width = np.where(self.model.fed, self.fed, self.delta)
+        return np.asarray(self.kept * width + self.kept_bytes)
+
+    @property
+    def kept_size(self) -> Floats:
+        """The same of a micro-batch."""
+        return np.asarray(self.micro * self.kept_sample)
 
     @property
     def context_tokens(self) -> Floats:

@@ -112,7 +112,10 @@ def numbers_of(model: Model, plan: Plan) -> Mapping[str, Array | float]:
         "micro": plan.batch / np.maximum(replicas * pieces, 1),
         "interleave": axes["pipeline"].interleave, "zero": axes["data"].zero,
         "sequence": axes["tensor"].sequence * (np.asarray(axes["tensor"].degree) > 1),
-        "offload": axes["offload"].what,  # 1: the optimizer's state, 2: the weights too
+        # 1: the optimizer's state, 2: the weights too; and whether activations are
+        "offload": 1.0 * axes["offload"].of("optimizer") + axes["offload"].of("weights"),
+        "activations": 1.0 * axes["offload"].of("activations"),
+        "disk": axes["offload"].to, "recompute": axes["recompute"].mode,  # 2: full, 5: best
         **shapes(model),
     }  # fmt: skip
     return {name: found[name] for name in NAMES}

@@ -123,6 +123,18 @@ class Stages:
         begin = begin + np.arange(len(units))[:, None] * units.shape[1]
         return joined.reduceat(units.ravel(), begin.ravel()).reshape(begin.shape)
 
+    def first(self, units: Array) -> Array:
+        """(plans, units) → (plans, chunks): that of the unit that each begins with."""
+        return np.asarray(np.take_along_axis(*_aligned(units, self.cuts[:, :-1]), axis=-1))
+
+    @cached_property
+    def owner(self) -> Array:
+        """(plans or one, units): the device that each unit sits on."""
+        at = np.arange(len(self.ends))
+        chunk = (at[None, None, :] >= self.cuts[:, 1:-1, None]).sum(axis=1)
+        back = self.vee & ((chunk // self.p) % 2 > 0)
+        return np.asarray(np.where(back, self.p - 1 - chunk % self.p, chunk % self.p))
+
     def fold(self, chunks: Array, joined: np.ufunc = np.add) -> Array:
         """(plans, chunks) → (plans, p): those of each device, joined."""
         padded = _padded(chunks, 0, self.p * self.v)

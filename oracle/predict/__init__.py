@@ -10,6 +10,7 @@ stage_work    what each stage computes and updates
 encoding      compressing gradients, and what is left out of them
 second_order  K-FAC's factors, inverses and preconditioned gradients
 step          an iteration from the seconds of its stages
+resident      what units do with activations where the room decides, and what it costs
 played        when the stages of a pipeline are done, as its schedule is played
 reading       ways to read beside a step, and the chosen one
 read_figures  what is said of one plan's reading

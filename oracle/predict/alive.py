@@ -33,7 +33,8 @@ from oracle.plan.stages import Stages
 from oracle.predict.carried import blocks, given, made_rows, received
 from oracle.predict.played import orders
 
-NONE, SELECTIVE, FULL, OPERATORS = range(4)  # kinds of recomputation, as plans number them
+# kinds of recomputation, as plans number them
+NONE, SELECTIVE, FULL, OPERATORS, STAGE, BEST = range(6)
 EARLY, LATE = ("forward", "loss", "input"), ("layers", "weight")  # before gradients, and with them
 BACK = {"loss": "backward", "layers": "backward"}  # the turns that these are parts of
 
@@ -173,7 +174,7 @@ class Chunks:
 
     @classmethod
     def of(cls, stages: Stages, rows: Rows) -> Chunks:
-        units, more = _crossed(stages, rows, Units.of(stages.model, rows))
+        units, more = crossed(stages, rows, Units.of(stages.model, rows))
         first, last = stages.cuts[:, :-1], stages.cuts[:, 1:] - 1
         through = np.cumsum(units.rest, axis=-1)
         before, behind = through - units.rest, np.cumsum(units.made, axis=-1)
@@ -189,8 +190,26 @@ class Chunks:
         placed = {kind: _placed(stages, part) for kind, part in turns.items()}
         return cls(_placed(stages, rest), _placed(stages, made), placed)
 
+    @classmethod
+    def under(
+        cls, mode: int, shard: Shard, stages: Stages, workspace: tuple[Array, Array] | None
+    ) -> Chunks:  # fmt: skip
+        """Under a kind of recomputation; of units that choose for themselves, if all keep.
 
-def _crossed(stages: Stages, rows: Rows, units: Units) -> tuple[Units, Array]:
+        A stage that is made again keeps what each chunk was given, and runs back as if all of it
+        had been kept.
+        """
+        rows = Rows.of(shard, NONE if mode in (STAGE, BEST) else mode, workspace)
+        found = cls.of(stages, rows)
+        if mode != STAGE:
+            return found
+        given = _placed(stages, stages.first(rows.given[:, stages.begin]))
+        turns = {kind: given + (0.0 if kind == "forward" else held)
+                 for kind, held in found.turns.items()}  # fmt: skip
+        return cls(given, found.made + given, turns)
+
+
+def crossed(stages: Stages, rows: Rows, units: Units) -> tuple[Units, Array]:
     """Units, and what each chunk holds beside them of tensors that cross; of a chain nothing.
 
     Of a block that is cut into several units all are made again together, from what the first of a
@@ -244,8 +263,7 @@ def peaks(
     trains = not shard.model.training.forward  # else nothing is kept, nor made again
     mode = plan.axis("recompute").mode[:, 0].astype(int) * trains
     present, mine = np.unique(mode, return_inverse=True)
-    parts = [Chunks.of(stages, Rows.of(shard, each, workspace))
-             for each in present.tolist()]  # fmt: skip
+    parts = [Chunks.under(each, shard, stages, workspace) for each in present.tolist()]
     width = max(len(one.rest) for one in parts)
     where = mine.ravel() * width + (alike if width > 1 else 0)
     names, kind = orders(plan, stages)
@@ -318,10 +336,9 @@ def _during(others: tuple[Array, Array], own: Array, stage: int, states: Beside)
 
 def kept_rows(shard: Shard) -> Array:
     """Bytes of a micro-batch that each row keeps."""
-    width = np.where(shard.model.fed, shard.fed, shard.delta)
     if shard.model.training.forward:
         return np.zeros((*np.shape(shard.micro)[:-1], len(shard.model)))
-    return shard.micro * (shard.kept * width + shard.kept_bytes) * np.ones_like(shard.batch)
+    return np.asarray(shard.kept_size * np.ones_like(shard.batch))
 
 
 def handed_rows(shard: Shard) -> Array:

@@ -254,7 +254,7 @@ class Estimate(Tabular):
         device, plan = self.system.device, self.work[row].plan if self.work else None
         return rates(self.model, device.peak[precision_on(device, self.options.precision)],
                      float(self.batch[row]), float(self.devices[row]), float(self.seconds[row]),
-                     plan)  # fmt: skip
+                     plan, self.work[row].words if self.work else ())  # fmt: skip
 
     def plan_dict(self, row: int, rank: int | None = None) -> dict[str, Any]:
         """One plan in the published JSON form."""
@@ -326,8 +326,7 @@ def estimate(
         plans = [plans]
     elif isinstance(plans, Plan):
         return _joined(model, system, options, [(plans, list(range(len(plans))))], lines)
-    found = _joined(model, system, options, list(table(plans, batch)), lines)
-    return checked(found)  # type: ignore[no-any-return]
+    return checked(_joined(model, system, options, list(table(plans, batch)), lines))
 
 
 def _joined(

@@ -6,7 +6,8 @@
     price   the network prices the messages           oracle.network, oracle.predict.exchange
     add up  over layers, micro-batches and stages     oracle.predict.step, oracle.predict.memory
 
-It names the `pipeline`, since rows are added up over its stages.
+It names the `pipeline`, since rows are added up over its stages, and `recompute`, which says what
+is not kept.
 
 Plans that differ only in *when* things happen share the same prices, and those of which a device
 has the same rows share the rows' (`oracle.predict.workload`).
@@ -30,6 +31,7 @@ from oracle.plan.plan import Plan
 from oracle.plan.schedule import NAMES
 from oracle.plan.stages import Stages, device_of
 from oracle.plan.strategies import Rule
+from oracle.plan.strategies.recompute import inside
 from oracle.predict import memory
 from oracle.predict.exchange import Exchange, Priced, price
 from oracle.predict.fastest import TIE, fastest, fullest, leanest
@@ -37,7 +39,8 @@ from oracle.predict.limits import limits, rules_of
 from oracle.predict.offers import Lines, leaves
 from oracle.predict.played import CLOSED
 from oracle.predict.reading import Loads, Read
-from oracle.predict.stage_work import cover_of, work_of
+from oracle.predict.resident import Choice, choice_of, price_chosen
+from oracle.predict.stage_work import chosen, cover_of, work_of
 from oracle.predict.step import Step, step
 from oracle.predict.uncertainty import Sources, fed
 from oracle.predict.workload import Rows, Workload, columns, rows_of, split, ways, workload
@@ -57,7 +60,9 @@ class Block:
     step: Step
     stages: Stages
     keep: Callable[[], tuple[memory.Held, list[Rule]]]
+    model: Model
     read: Read | None = None  # how samples are got, where that is counted
+    choice: Choice | None = None  # what units do with their activations, where room decides
 
     @cached_property
     def _kept(self) -> tuple[memory.Held, list[Rule]]:
@@ -137,6 +142,22 @@ class Work:
     @property
     def plan(self) -> Plan:
         return self.block.plan[[self.row]]
+
+    @property
+    def words(self) -> tuple[str, ...]:
+        """What each of the model's units does with its activations: `keep`, `offload`, `recompute`.
+
+        By the room there is where that decides; parts of a unit that are made again are not told.
+        """
+        choice = self.block.choice
+        chosen = () if choice is None else choice.words(self.at)
+        model, mode = self.block.model, self.plan.axis("recompute").word("mode")
+        counts = model.units[0]
+        again = np.full(len(counts), mode == "stage") | (
+            (counts @ inside(model) > 0) & (mode == "full"))  # fmt: skip
+        found = tuple("recompute" if made else "keep" for made in again)
+        return tuple(own if word == "keep" else word
+                     for own, word in zip(found, chosen or found, strict=True))  # fmt: skip
 
     @property
     def at(self) -> int:
@@ -316,14 +337,22 @@ def block(
     """Estimate plans that share degree, interleave, cuts and placement of their pipeline."""
     model = load.shard.model
     work = work_of(load, system, options)
+    choice = choice_of(load, plan, same, (work.forward, work.backward), system, options)
+    work = chosen(work, choice)
     cover = cover_of(work, plan, model)
     said = load.said
     talk: list[Any] = [None] * len(said)
     # copies to the host hide under what messages make the passes longer too, gradients under what
     # these take with all of them: they come last
+    # these take; copies of activations come before others over the same links
     for at in sorted(range(len(said)), key=lambda at: (said[at][0].when == "step",
-                                                       said[at][0].over != "mesh")):  # fmt: skip
-        talk[at] = price(*said[at], load, cover, system, options, lines)
+                                                       said[at][0].over != "mesh",
+                                                       not said[at][0].chosen)):  # fmt: skip
+        message, axis = said[at]
+        if message.chosen and choice is not None:
+            talk[at] = price_chosen(message, axis.name, load, choice, cover, system, options)
+        else:
+            talk[at] = price(message, axis, load, cover, system, options, lines)
 
     def sources() -> Sources:  # prices once more what nobody keeps: few ask for it
         again, spread = split(model, load.plan, options), load.kinds.spread
@@ -336,12 +365,13 @@ def block(
     taken = step(plan, same, load.stages, work, talk, system, options, sources, eats)
 
     def keep() -> tuple[memory.Held, list[Rule]]:
-        held = memory.held(load, plan, same, system.device, options)
+        left = None if choice is None else choice.left
+        held = memory.held(load, plan, same, system.device, options, left)
         reads = [] if read is None else read.rules
         return held, limits([*rules, *reads], plan, system, held, options)
 
     read = None if loads is None else loads.beside(taken.seconds, lambda: _between(taken, system))
-    return Block(plan, taken, load.stages, keep, read)
+    return Block(plan, taken, load.stages, keep, model, read, choice)
 
 
 def _between(taken: Step, system: System) -> tuple[Array, Array]:
@@ -353,6 +383,12 @@ def _between(taken: Step, system: System) -> tuple[Array, Array]:
         crosses = (out[sent.row] & priced.meshed)[taken.same]
         waited, talked = waited + crosses * whole.exposed, talked + crosses * whole.seconds
     return np.minimum(waited, taken.seconds), np.minimum(talked, taken.seconds)
+
+
+def unit_words(model: Model, system: System, plan: Plan, options: Options) -> tuple[str, ...]:
+    """What each unit does with its activations under one plan: `Work.words`."""
+    ((_, found),) = blocks(model, system, plan[:1], options)
+    return Work(found, 0).words
 
 
 def cuts(model: Model, system: System, plan: Plan, options: Options) -> tuple[int, ...]:

@@ -11,6 +11,7 @@ The published M = 2γδ Σ (B(|x| + |y|) + |w|) is the *ideal* form [kahira2021,
 from __future__ import annotations
 
 from dataclasses import dataclass
+from statistics import NormalDist
 
 import numpy as np
 
@@ -22,6 +23,7 @@ from oracle.predict.carried import made_rows, waiting
 from oracle.predict.workload import Workload
 from oracle.spec.device import Device
 from oracle.spec.options import Options
+from oracle.spec.system import System
 
 SLACK = 0.05  # of what the allocator hands out: rounding and holes between blocks
 ASSUMED = ("workspace", "buffers", "reserve")  # what nobody can count from shapes
@@ -56,7 +58,19 @@ class Held:
         return np.asarray(np.sqrt(kinds + (np.hypot(TOGETHER, self.doubt) * self.total) ** 2))
 
 
-def held(load: Workload, plan: Plan, same: Array, device: Device, options: Options) -> Held:
+@dataclass(frozen=True, slots=True)
+class Left:
+    """What a choice of each unit leaves on a device, (u, p), where workloads have any."""
+
+    moved: Array  # whether anything is sent out or made again on a stage
+    peak: Array  # bytes at the worst moment; imaginary those that live only then
+    away: Array  # bytes that lie beside the device, of all micro-batches in flight
+
+
+def held(
+    load: Workload, plan: Plan, same: Array, device: Device, options: Options,
+    left: Left | None = None,
+) -> Held:  # fmt: skip
     """Peak bytes of the fullest stage of each plan, by kind.
 
     Distinct workloads are few; schedule and recomputation choose among what each may keep.
@@ -68,6 +82,11 @@ def held(load: Workload, plan: Plan, same: Array, device: Device, options: Optio
         return Held({kind: values[same] for kind, values in found.kinds.items()}, found.stage[same])
     stand = standing(load, options)
     early, later = alive.peaks(shard, plan, alike, stages, load.times.workspace)
+    outside = stand.beside
+    if left is not None:
+        early, later = (np.where(left.moved[same], left.peak[same], each)
+                        for each in (early, later))  # fmt: skip
+        outside = outside + left.away
     # three moments: nothing has a gradient yet, or the loss alone; or a layer runs back, with its
     # gradients on their way; or weights are updated, each device its own
     nothing, gathered = np.zeros((1, stages.p)), stand.gathered[same]
@@ -93,8 +112,8 @@ def held(load: Workload, plan: Plan, same: Array, device: Device, options: Optio
     worst["reserve"] = device.reserve + SLACK * whole[at]
     # the update's blocks are too large for what the passes leave free, so both stay allocated
     cached = np.maximum(totals[0], totals[1])[at] + stand.taken[same][at] - whole[at]
-    disk = np.broadcast_to(np.asarray(load.state.on_disk), (len(stand.beside), 1))
-    away, doubt = stand.beside[same].max(axis=-1), options.software.memory_doubt
+    disk = np.broadcast_to(np.asarray(load.state.on_disk), (len(outside), 1))
+    away, doubt = outside[same].max(axis=-1), options.software.memory_doubt
     return Held({kind: worst[kind] for kind in KINDS}, stage, np.maximum(cached, 0.0),
                 doubt, away, disk[same, 0])  # fmt: skip
 
@@ -153,6 +172,40 @@ def standing(load: Workload, options: Options) -> Standing:
         buffers = buffers + late + back
     late = np.broadcast_to(late, buffers.shape)
     return Standing(fixed, gathered, buffers, copies + taken, taken, beside, late)
+
+
+def room(
+    load: Workload, plan: Plan, same: Array, system: System, options: Options
+) -> tuple[Array, Array]:  # fmt: skip
+    """(n, p) bytes that each stage has for activations and what lives while they are used, and
+    what of it is over if all are kept; less than none where it is short of them.
+
+    As surely as is asked for.
+    """
+    stand, capacity = standing(load, options), float(options.max_memory or system.device.memory)
+    sure = NormalDist().inv_cdf(1 - options.risk) if options.risk != 0.5 else 0.0
+    together = np.hypot(TOGETHER, options.software.memory_doubt)
+    found: list[Array] = []
+    peaks = alive.peaks(load.shard, plan, load.kinds.row[same], load.stages, load.times.workspace)
+    for peak, buffers in zip(peaks, (0.0 * stand.buffers, stand.buffers), strict=True):
+        kinds = {kind: values[same] for kind, values in stand.fixed.items()}
+        kinds["weights"] = kinds["weights"] + stand.gathered[same]
+        kinds["buffers"] = kinds.get("buffers", 0.0) + buffers[same]
+        kinds["workspace"] = kinds.get("workspace", 0.0) + peak.imag
+        base = sum(kinds.values(), np.zeros(1)) - peak.imag
+        apart = sum(((UNSURE[kind] * held) ** 2 for kind, held in kinds.items()), np.zeros(1))
+        low, high = np.zeros((2, *np.broadcast_shapes(base.shape, peak.shape)))
+        high = high + capacity
+        for _ in range(50):  # what is unsure grows with what is held: by halves
+            more = (low + high) / 2
+            reserve = system.device.reserve + SLACK * (base + more)
+            total = base + more + reserve
+            unsure = apart + (UNSURE["activations"] * (more - peak.imag)) ** 2
+            unsure = unsure + (UNSURE["reserve"] * reserve) ** 2 + (together * total) ** 2
+            fits = total + sure * np.sqrt(unsure) <= capacity
+            low, high = np.where(fits, more, low), np.where(fits, high, more)
+        found += [low, low - peak.real]
+    return np.minimum(found[0], found[2]), np.minimum(found[1], found[3])
 
 
 def _gathered(load: Workload, trained: bool = False) -> Array:

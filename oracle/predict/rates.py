@@ -10,6 +10,7 @@ It names `recompute`, whose work is the hardware's and not the network's.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from functools import lru_cache
 from typing import Any
 
@@ -18,7 +19,7 @@ import numpy as np
 from oracle.models import masks
 from oracle.models.model import Floats, Model
 from oracle.plan.plan import Plan
-from oracle.plan.strategies.recompute import recomputed
+from oracle.plan.strategies.recompute import BEST, recomputed
 
 HOUR = 3600.0
 
@@ -47,22 +48,29 @@ def tokens(model: Model) -> float:
 
 
 def rates(
-    model: Model, peak: float, batch: float, devices: float, seconds: float, plan: Plan | None
-) -> dict[str, Any]:
-    """A plan's rates as data; what does not apply to it is None."""
+    model: Model, peak: float, batch: float, devices: float, seconds: float, plan: Plan | None,
+    words: Sequence[str] = (),
+) -> dict[str, Any]:  # fmt: skip
+    """A plan's rates as data; what does not apply to it is None.
+
+    `words` are what its units do with their activations.
+    """
     needed, again = counted(model)
     mode = 0 if plan is None else int(plan.axis("recompute").mode[0, 0])
     samples, data = batch / seconds, model.dataset
-    done, words = samples * needed / devices, samples * tokens(model)
+    if mode == 1 + BEST:  # as many units as there is no room for
+        made = np.array([word == "recompute" for word in words], float)
+        again = (*again[:mode], float(2 * (made @ model.units[0]) @ whole(model)))
+    done, trained = samples * needed / devices, samples * tokens(model)
     epoch = None if data is None else data.samples / samples
     return {
         "samples_per_second": samples,
         "samples_per_second_device": samples / devices,
-        "tokens_per_second": words or None,
-        "tokens_per_second_device": words / devices or None,
+        "tokens_per_second": trained or None,
+        "tokens_per_second_device": trained / devices or None,
         "flops_per_device": done,
         "mfu": done / peak,
         "hfu": samples * (needed + again[mode]) / devices / peak,
         "device_hours_per_epoch": None if epoch is None else epoch * devices / HOUR,
-        "device_hours_per_billion_tokens": 1e9 / words * devices / HOUR if words else None,
+        "device_hours_per_billion_tokens": 1e9 / trained * devices / HOUR if trained else None,
     }

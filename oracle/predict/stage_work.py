@@ -5,7 +5,7 @@ It names `recompute`, which says what runs again.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache
 from typing import Any
 
@@ -18,9 +18,10 @@ from oracle.models import masks
 from oracle.models.model import Flags, Model
 from oracle.models.shard import Array
 from oracle.plan.plan import Plan
-from oracle.plan.strategies.recompute import FULL, recomputed
+from oracle.plan.strategies.recompute import BEST, FULL, STAGE, recomputed
 from oracle.predict import encoding, played, second_order
 from oracle.predict.overlap import Cover, longer_by
+from oracle.predict.resident import Choice
 from oracle.predict.workload import Workload
 from oracle.spec.options import Options
 from oracle.spec.system import System
@@ -99,6 +100,34 @@ def work_of(load: Workload, system: System, options: Options) -> StageWork:
     )  # fmt: skip
 
 
+def chosen(work: StageWork, choice: Choice | None) -> StageWork:
+    """With what units make again where each chooses, and as much of what the host launches."""
+    if choice is None:
+        return work
+    most, launched = work.recomputed[BEST], work.host_recomputed[BEST]
+    share = np.divide(choice.again, most, out=np.zeros_like(choice.again), where=most > 0)
+    again, host = [*work.recomputed], [*work.host_recomputed]
+    again[BEST], host[BEST] = choice.again, launched * share
+    return replace(work, recomputed=tuple(again), host_recomputed=tuple(host))
+
+
+def repeated(kind: Array, work: StageWork, same: Array) -> Array:
+    """The share of a forward pass's messages that its recomputation sends once more, (n, p)."""
+    most, mine = work.recomputed[FULL][same], work.recomputed[BEST][same]
+    part = np.divide(mine, most, out=np.zeros_like(most + mine), where=most > 0)
+    whole = (kind == 1 + FULL) | (kind == 1 + STAGE)
+    return np.asarray(np.where(kind == 1 + BEST, np.minimum(part, 1.0), 1.0 * whole))
+
+
+def made_again(mode: Array, parts: tuple[Array, ...], same: Array) -> Array:
+    """What each plan's kind of recomputation makes again, of all kinds."""
+    found: Any = 0.0
+    for kind, part in enumerate(parts, 1):
+        if (mode == kind).any():
+            found = found + (mode == kind) * part[same]
+    return np.asarray(found)
+
+
 def cover_of(work: StageWork, plan: Plan, model: Model) -> Cover:
     """What messages may hide under: either pass, and what of it some of the plans make apart."""
     passes = {"forward": work.forward, "backward": work.backward}
@@ -111,9 +140,9 @@ def cover_of(work: StageWork, plan: Plan, model: Model) -> Cover:
         passes[name] = work.backward + work.recomputed[kind - 1]
         host[name] = work.host[1] + work.host_recomputed[kind - 1]
         within["backward"] = (*within.get("backward", ()), name)
-    if FULL + 1 in modes:
+    if FULL + 1 in modes or BEST + 1 in modes:
         passes["again"] = work.recomputed[FULL]
-        within["again"] = (longer_by(FULL + 1),)
+        within["again"] = (longer_by(FULL + 1),) if FULL + 1 in modes else ()
         parts["again", "forward"] = recomputed(model)[FULL]
     if played.split(plan):
         passes["input"] = work.backward - work.weight

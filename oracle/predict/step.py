@@ -18,11 +18,11 @@ from oracle.kernels.profile.factors import NOTHING, Factors
 from oracle.models.shard import Array
 from oracle.plan.plan import Plan
 from oracle.plan.stages import Stages
-from oracle.plan.strategies.recompute import Recompute
+from oracle.plan.strategies.recompute import STAGE, Recompute
 from oracle.predict import played
 from oracle.predict.exchange import Exchange, Priced
 from oracle.predict.overlap import OTHER, longer, longer_by, together
-from oracle.predict.stage_work import StageWork
+from oracle.predict.stage_work import StageWork, made_again, repeated
 from oracle.predict.uncertainty import Sources, Uncertainty, after_step, host_share, messages
 from oracle.spec.options import Options
 from oracle.spec.software import Software
@@ -42,6 +42,7 @@ class StageMessages:
     ahead: Array  # receive time before a forward pass
     # seconds to launch those of either pass, and those that recomputation sends once more
     host: tuple[Array, Array, Array]
+    whole: Array  # of those of the forward pass, what a stage that runs it again sends once more
 
 
 def messages_of(
@@ -52,7 +53,11 @@ def messages_of(
     launch = 0.0 if options.ideal else options.software.host.sending(system)
     found = {when: np.zeros(shape) for when in ("forward", "backward", "border")}
     host = {when: np.zeros(shape) for when in ("forward", "backward", "again")}
-    ahead, later = np.zeros(shape), {when: np.zeros(shape) for when in OTHER}
+    whole, ahead, later = (
+        np.zeros(shape),
+        np.zeros(shape),
+        {when: np.zeros(shape) for when in OTHER},
+    )
     after = [np.zeros(shape) for _ in range(1 + len(work.recomputed))]
     for one in talk:
         when = one.when
@@ -63,13 +68,15 @@ def messages_of(
         for each in (when, "again") if repeated else (when,):
             if each in host:
                 host[each] = host[each] + launch * one.calls
+        if repeated:
+            whole = whole + one.exposed
         if when in later and not one.stays:
             later[when] = later[when] + one.left(OTHER[when])
         if when == "step":
             after = [each + one.left(longer_by(kind)) for kind, each in enumerate(after)]
     return StageMessages(
         found["forward"], found["backward"], later["forward"], later["backward"], tuple(after),
-        found["border"], ahead, (host["forward"], host["backward"], host["again"]),
+        found["border"], ahead, (host["forward"], host["backward"], host["again"]), whole,
     )  # fmt: skip
 
 
@@ -114,17 +121,18 @@ def passes_of(
     used[both] = True
     pairs, row = np.flatnonzero(used), (np.cumsum(used) - 1)[both]
     kind, same = (pairs // size)[:, None], pairs % size
-    again = np.zeros_like(work.forward[same]) + _chosen(kind, work.recomputed, same)
+    again = np.zeros_like(work.forward[same]) + made_again(kind, work.recomputed, same)
     ahead, border = sent.ahead[same], (0.0 if ideal else sent.border[same])
     back, apart = sent.backward[same] + border, sent.input[same] + border
     host_ahead, host = (
         (own + other)[same] for own, other in zip(work.host, sent.host[:2], strict=True)
     )
-    host = host + _chosen(kind, work.host_recomputed, same)
+    host = host + made_again(kind, work.host_recomputed, same)
     if not ideal:  # a full recomputation sends everything again but weights that are there
-        full = kind == recompute.number("mode", "full")
-        back, apart = (each + full * sent.again[same] for each in (back, apart))
-        host = host + full * sent.host[2][same]
+        part = repeated(kind, work, same)
+        once_more = np.where(kind == 1 + STAGE, sent.whole[same], part * sent.again[same])
+        back, apart = back + once_more, apart + once_more
+        host = host + part * sent.host[2][same]
     weight, late = work.weight[same], work.host_weight[same]
     crossed = longer(work.forward[same] + sent.forward[same], ahead, host_ahead)
     crossed = crossed + longer(work.backward[same] + again + back - border, 0 * back + border, host)
@@ -234,8 +242,9 @@ class Step:
         if when == "step":
             return np.asarray(values[same, self.end])
         if when == "forward":
-            more, again = self._repeated(one) - 1, values if later is None else later
-            return np.asarray(self.segments * (values[same, ahead] + more * again[same, back]))
+            more, again = self._repeated(one) - 1, (values if later is None else later)[same, back]
+            again = np.where(self.recompute == 1 + STAGE, values[same, back], again)
+            return np.asarray(self.segments * (values[same, ahead] + more * again))
         times = self.crossings if when == "border" else self.segments
         if np.ndim(before) < 2:
             return times * values[same, back]
@@ -274,12 +283,14 @@ def step(
         "bubble": time.steady - time.busy,
         "recompute": S * passes.recomputed[row, time.paces[1]],
     }  # fmt: skip
-    full = recompute.says("mode", "full")[:, 0]
+    kind = recompute.mode[:, :1].astype(int)
+    repeats = repeated(kind, work, same)[np.arange(len(plan)), time.paces[1]]
+    repeats = 1.0 + repeats * (not options.ideal)
     launched = host_share(passes.forward, passes.forward_host)
     launched = launched + host_share(passes.backward, passes.backward_host)
     return Step(
         parts, time.seconds, time.stage, time.paces, time.slow, time.end, talk, same, S,
-        time.crossings, time.shown, time.uncovered, np.where(full & (not options.ideal), 2.0, 1.0),
+        time.crossings, time.shown, time.uncovered, repeats,
         recompute.mode[:, 0].astype(int),
         S * launched[row, time.stage], passes, work.update, fed, options.software, sources,
         NOTHING if options.profile is None else options.profile.factors,
@@ -373,12 +384,3 @@ def _published(
         steady + tail + crossings * border[:, 0], busy, steady, update[np.arange(n), end],
         np.ones(n), crossings, crossings, stage, slow, (stage, stage), end,
     )  # fmt: skip
-
-
-def _chosen(mode: Array, parts: tuple[Array, ...], same: Array) -> Array:
-    """What each plan's kind of recomputation makes again, of all kinds."""
-    found: Any = 0.0
-    for kind, part in enumerate(parts, 1):
-        if (mode == kind).any():
-            found = found + (mode == kind) * part[same]
-    return np.asarray(found)

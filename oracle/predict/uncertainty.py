@@ -8,6 +8,8 @@
 where a relative change of the device's work makes the step `device` longer and one of the host's
 `host`: where a pass waits for the host, kernels that err make it no longer.
 
+It names `recompute`, since messages of what is made again are sent again.
+
 `oracle.spec.doubt` has the constants, one set for all plans and machines. `python -m
 benchmarks.doubt` prints how often the interval held and how wide it was, table by table.
 """
@@ -26,6 +28,7 @@ from oracle.kernels.provenance import Provenance
 from oracle.models.model import Model
 from oracle.models.shard import Array
 from oracle.plan.plan import Plan
+from oracle.plan.strategies.recompute import STAGE
 from oracle.predict.exchange import Priced
 from oracle.predict.overlap import longer_by
 from oracle.spec.doubt import READ, WIDTHS
@@ -58,7 +61,9 @@ def messages(
             exposed = times[when] * one.exposed[same, stage[when]]
         longer = times[when] * one.longer[same, stage[when]]
         if when == "forward" and not one.stays:  # and where all is recomputed
-            exposed = exposed + times["again"] * one.left("again")[same, stage["again"]]
+            again = one.left("again")[same, stage["again"]]
+            again = np.where(recompute == 1 + STAGE, one.exposed[same, stage["again"]], again)
+            exposed = exposed + times["again"] * again
             longer = longer + times["again"] * one.longer[same, stage["again"]]
         if one.logged.any():
             for name, its in (("inside", ~one.between), ("between", one.between)):

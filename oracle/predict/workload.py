@@ -3,7 +3,8 @@
 Many plans of a table leave a device the same rows and micro-batches: they differ in how training
 state is sharded. Rows are split and priced once for each kind of plan, and spread over the plans
 when they have been added up. It names the `pipeline`, whose degree and chunks make the stages, and
-`data`, whose `agreement` says how many a step waits for.
+`data`, whose `agreement` says how many a step waits for, `recompute` and `offload`, of which some
+kinds look at the room that is left.
 """
 
 from __future__ import annotations
@@ -32,7 +33,8 @@ from oracle.spec.options import MOMENT_BYTES, SLOTS, Options
 from oracle.spec.system import System
 
 Said = Sequence[tuple[Message, Strategy]]
-AWAY = ("weights_away", "state_away", "updated_away", "on_disk")  # what lies beside the device
+# what lies beside the device
+AWAY = ("weights_away", "state_away", "updated_away", "on_disk", "activations_away")
 STATE = ("batch", "segments", "zero", "stored", "graded", "stated", *AWAY)  # what is of each plan
 
 
@@ -199,9 +201,21 @@ def ways(model: Model, plan: Plan, options: Options) -> Sequence[tuple[int, ...]
     return ways_to_cut(model, p, v, bool(pipeline.vee[0, 0]))
 
 
+def chooses(plan: Plan) -> Array:
+    """(n, 1) plans whose units choose what they do with their activations, by the room there is.
+
+    What they do then depends on all that a device holds, the order of its passes included.
+    """
+    recompute, offload = plan.axis("recompute"), plan.axis("offload")
+    return np.asarray(recompute.says("mode", "best") | offload.of("activations"))
+
+
 def columns(plan: Plan, keep: Callable[[Strategy, str], bool] = lambda axis, knob: True) -> Array:
     """(n, k) numbers that tell apart what devices do, whenever it happens."""
     table = plan.columns(lambda axis, knob: knob not in axis.timing and keep(axis, knob))
+    if (some := chooses(plan)).any():
+        timed = plan.columns(lambda axis, knob: knob in axis.timing)
+        table = np.hstack([table, some, some * timed])
     vee = plan.axis("pipeline").vee  # a matter of the schedule, but it says which stage has what
     return np.hstack([table, vee]) if vee.any() and not vee.all() else table
 

@@ -21,6 +21,7 @@ Value: TypeAlias = NDArray[Any] | float
 NAMES = (
     "data", "sharded", "pipeline", "context", "tensor", "expert", "spatial", "filter", "channel",
     "devices", "batch", "micro", "segments", "interleave", "zero", "sequence", "offload",
+    "activations", "disk", "recompute",
     "layers", "heads", "groups", "experts", "tokens", "hidden", "vocab",
 )  # fmt: skip
 LONGEST = 400  # characters

@@ -71,6 +71,8 @@ def configuration(job: Job) -> dict[str, Any]:
         "optimizer": {"type": kind, "params": {"lr": 1e-4, **values}},
         "gradient_clipping": 1.0,
     }
+    if (word := job.word("data", "compress")) != "none":
+        found |= _one_bit(job, word)
     if options.precision in ("fp16", "bf16"):
         found[options.precision] = {"enabled": True}
     elif options.precision in NARROW:
@@ -81,12 +83,25 @@ def configuration(job: Job) -> dict[str, Any]:
         found["pipeline"] = _stages(job)
     if job.degree("tensor") > 1:
         found["tensor_parallel"] = {"autotp_size": job.degree("tensor")}
-    if job.recompute in ("selective", "operators"):
+    if job.recompute not in ("none", "full"):
         raise job.refuse("DeepSpeed", "recomputes all or nothing", "recompute:full, or none")
     if job.recompute == "full":
         found["activation_checkpointing"] = {"partition_activations": False,
                                              "contiguous_memory_optimization": False}  # fmt: skip
+        if "activations" in job.word("offload", "what"):
+            found["activation_checkpointing"]["cpu_checkpointing"] = True
     return found
+
+
+def _one_bit(job: Job, word: str) -> dict[str, Any]:
+    """1-bit Adam, which sends whole gradients until its variance is frozen."""
+    if word != "onebit" or job.estimate.options.optimizer != "adam":
+        raise job.refuse("DeepSpeed", f"has no compress={word} for this optimizer",
+                         "compress=onebit with --optimizer adam")  # fmt: skip
+    job.notes.append("the variance is frozen after 100 steps: say a fifth of yours, freeze_step")
+    job.word("data", "feedback")
+    values = {**OPTIMIZERS["adam"][1], "lr": 1e-4, "freeze_step": 100, "comm_backend_name": "nccl"}
+    return {"optimizer": {"type": "OneBitAdam", "params": values}, "gradient_clipping": 0.0}
 
 
 def _sharding(job: Job) -> dict[str, Any]:
@@ -103,9 +118,9 @@ def _sharding(job: Job) -> dict[str, Any]:
                          "zero=1 or zero=2")  # fmt: skip
     what, to = job.word("offload", "what"), job.word("offload", "to")
     place = {"device": "nvme", "nvme_path": "/local_nvme"} if to == "disk" else {"device": "cpu"}
-    if what != "nothing":
+    if "optimizer" in what:
         found["offload_optimizer"] = place
-    if what == "weights+optimizer":
+    if "weights" in what:
         found["offload_param"] = place
     return found
 

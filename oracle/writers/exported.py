@@ -11,6 +11,8 @@ from pathlib import Path
 from pprint import pformat
 from typing import Any
 
+import numpy as np
+
 from oracle.models.transformer import Transformer
 from oracle.plan.launchable import numbers_of, software
 from oracle.plan.plan import Plan
@@ -131,6 +133,12 @@ class Job:
         away = self.word("offload", "what") != "nothing"
         own = self.knob("data", "zero") if copies > 1 or away else 0
         return max(own, self.knob("sharded", "zero") + 1 if self.degree("sharded") > 1 else 0)
+
+    def most(self, word: str) -> int:
+        """The most units of a stage that do this with their activations."""
+        work = self.estimate.work[0]
+        mine = np.array([each == word for each in work.words], float)
+        return round(float(work.block.stages.gather(mine[None]).max()))
 
     @property
     def recompute(self) -> str:

@@ -357,8 +357,12 @@ def training(job: Job, run: Software) -> Pairs:
     momentum = {"momentum": 0.9, "sgd": 0.0}.get(said.optimizer)
     if job.recompute == "operators":
         raise job.refuse("Megatron-LM", "does not recompute by operators", "recompute:selective")
+    if job.recompute == "stage":
+        raise job.refuse("Megatron-LM", "does not recompute whole stages", "recompute:full")
     away = job.word("offload", "what") == "optimizer"
     full, eight = job.recompute == "full", said.precision in ("fp8", "mxfp8")
+    again = {"none": None, "best": "full"}.get(job.recompute, job.recompute)
+    layers = job.most("recompute") if job.recompute == "best" else int(full)
     four = said.precision == "nvfp4"
     return [
         ("--micro-batch-size", job.micro), ("--global-batch-size", job.batch),
@@ -370,9 +374,9 @@ def training(job: Job, run: Software) -> Pairs:
          said.precision == "fp8" and job.zero >= 1 and run.gather.sent("fp8") == 1.0),
         ("--optimizer", "adam" if momentum is None else "sgd"), ("--sgd-momentum", momentum),
         ("--clip-grad", 1.0),
-        ("--recompute-granularity", None if job.recompute == "none" else job.recompute),
-        ("--recompute-method", "uniform" if full else None),
-        ("--recompute-num-layers", 1 if full else None),
+        ("--recompute-granularity", again if layers or job.recompute != "best" else None),
+        ("--recompute-method", "uniform" if full else "block" if layers else None),
+        ("--recompute-num-layers", layers or None),
         ("--optimizer-cpu-offload", away), ("--use-precision-aware-optimizer", away),
         ("--optimizer-offload-fraction", 1.0 if away else None),
     ]  # fmt: skip

@@ -7,6 +7,7 @@ and the whole job on one device. What `recompute` costs is named with the rest t
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from typing import Any
@@ -186,6 +187,10 @@ def _notes(
         if copies > 1.25:
             yield Factor("memory redundancy", 0.0, f"{what}: {copies:.3g} times what one device "
                          f"would hold, {show(held, 'B')} each")  # fmt: skip
+    if shown.work[0].block.choice is not None:
+        done = Counter(shown.work[0].words)
+        yield Factor("units", 0.0, ", ".join(f"{count} {word}" for word, count in done.items())
+                     + ", by the room there is")  # fmt: skip
     capacity = options.max_memory or system.device.memory
     need = float(shown.memory[0])
     if need > FULL * capacity:

@@ -38,11 +38,12 @@ class Agreement:
         self.density, self.kept = float(data.density[0, 0]), data.word("feedback") == "on"
         self.servers, self.every = int(data.servers[0, 0]), int(data.sync[0, 0])
         rank = int(data.rank[0, 0])
+        self.armed = False  # nothing is sent before the pass is over
         self.left = [torch.zeros_like(bundle.gradients) for bundle in local.bundles]
         self.factors = [LowRank(b, rank) for b in local.bundles] if self.word == "powersgd" else []
         self.signs = [Signs() for _ in local.bundles]
 
-    def reduce(self) -> None:
+    def finish(self) -> None:
         """Put the sum of all replicas' gradients in place of the own."""
         for number, bundle in enumerate(self.local.bundles):
             if self.every > 1:

@@ -37,6 +37,7 @@ class Message:
     #                                            how many, and how far apart; (plans, 1) each
     share: Number | NDArray[Any] = 1.0  # of the bytes that is sent, (plans, 1)
     over: str = "mesh"  # or a link of the device's own: "host"
+    chosen: bool = False  # by as many units as the room on a device leaves no other choice
     once: bool = False  # sent by the last copy of a folded row only
     by: str = ""  # the algorithm, where the plan says so
     # bytes of what is sent here in a shorter form, by which it is cut in pieces

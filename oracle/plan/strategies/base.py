@@ -183,6 +183,11 @@ class Strategy(ABC):
         return []
 
     @classmethod
+    def resorts(cls, model: Model) -> dict[str, tuple[float, ...]]:
+        """Further values of knobs, tried where nothing fits without them."""
+        return {}
+
+    @classmethod
     def spares(cls, model: Model) -> dict[str, float]:
         """Values of knobs that need the least memory."""
         return {}

@@ -11,10 +11,12 @@ from oracle.models import masks
 from oracle.models.model import Model
 from oracle.models.shard import Array, Numbers, Shard
 from oracle.network.collectives import Message
-from oracle.plan.strategies.base import Rule, Strategy, words
+from oracle.plan.strategies.base import Rule, Strategy, count, words
 
-AWAY = ("nothing", "optimizer", "weights+optimizer")
+AWAY = ("nothing", "optimizer", "weights+optimizer", "activations", "activations+optimizer",
+        "activations+weights+optimizer")  # fmt: skip
 PLACES = ("host", "disk")
+FAULTS = 0.3  # of a link's bandwidth, what is left where page faults move each page: assumed
 ADDED = 12.0  # bytes that adding up moves for a gradient: both are read, their fp32 sum is written
 
 
@@ -30,23 +32,30 @@ class Offload(Strategy):
     β' is the device's own link to its host, of which devices on one port have each a share;
     gradients go out as the backward pass makes them. `update=device` brings the state in and
     sends it back instead. `delayed=on` updates while the next iteration runs, with gradients
-    that are one step old.
+    that are one step old. `update=blocks` updates each block once its gradients are there, while
+    those before it run back, and brings its weights beside the next forward pass [wahib2020].
+
+    Of activations those that the device has no room for go out in the forward pass and come in
+    again in the backward one, `prefetch` units ahead, or as many as there is room for. With
+    `how=managed` pages move when they are touched, at a share of the link and beside no work.
     """
 
     what: Array = words(*AWAY)
     to: Array = words(*PLACES)
-    update: Array = words("host", "device")
+    update: Array = words("host", "device", "blocks")
     delayed: Array = words("off", "on")
+    how: Array = words("pinned", "managed")
+    prefetch: Array = count(0)
 
-    source = "ren2021, §4; rajbhandari2021, §4-5"
+    source = "ren2021, §4; rajbhandari2021, §4-5; wahib2020"
     nearness = 10
     bound = ""
     limited_by = ("host link", "host memory: the update")
     multiplies = False
     degrees = False
     resort = True
-    runs = ("what", "to", "update", "delayed", "prefetch", "how=pinned")
-    state_knobs = ("what", "to", "update", "delayed")
+    runs = ("what", "to", "update=host", "update=device", "delayed", "prefetch", "how=pinned")
+    state_knobs = ("what", "to", "update", "delayed", "how", "prefetch")
 
     def limit(self, model: Model, batch: Array) -> Array | float:
         return np.inf
@@ -55,7 +64,12 @@ class Offload(Strategy):
     def tries(cls, model: Model) -> dict[str, tuple[float, ...]]:
         """Places; an update that comes a step late, or on the device, is for the user to choose."""
         found = super().tries(model)
-        return {name: found[name] for name in ("what", "to")}
+        return {"what": found["what"][: AWAY.index("activations")], "to": found["to"]}
+
+    @classmethod
+    def resorts(cls, model: Model) -> dict[str, tuple[float, ...]]:
+        """Activations too, which take long to price."""
+        return {"what": super().tries(model)["what"][AWAY.index("activations") :]}
 
     @classmethod
     def spares(cls, model: Model) -> dict[str, float]:
@@ -63,35 +77,65 @@ class Offload(Strategy):
 
     def rules(self, model: Model, batch: Array, beside: Mapping[str, Any]) -> Iterator[Rule]:
         """Knobs must have something to be of."""
-        turned = (np.asarray(self.to) + self.update + self.delayed) > 0
+        turned = (np.asarray(self.to) + self.update + self.delayed + self.how + self.prefetch) > 0
         idle = self.says("what", "nothing") & turned
         yield Rule.never(idle, "offload: nothing is said to lie beside the device")
-        device = self.says("update", "device") & self.says("delayed", "on")
-        yield Rule.never(device, "offload: an update on the device cannot be delayed")
+        device = ~self.says("update", "host") & self.says("delayed", "on")
+        yield Rule.never(
+            device, "offload: an update on the device, or by blocks, cannot be delayed"
+        )
+        activations = self.of("activations")
+        kinds = self.says("how", "managed") | (np.asarray(self.prefetch) > 0)
+        yield Rule.never(
+            kinds & ~activations,
+            "offload: `how` and `prefetch` are of activations, which stay here",
+        )
+        alone = self.says("what", "activations") & ((np.asarray(self.update) + self.delayed) > 0)
+        yield Rule.never(alone, "offload: with activations away nothing is updated elsewhere")
+        whole = beside["recompute"].says("mode", "stage") & activations
+        yield Rule.never(whole, "offload: of a stage that keeps its input alone nothing is left")
         if model.training.forward:
-            state = self.says("what", "optimizer")
+            state = self.of("optimizer") & ~self.of("weights")
             yield Rule.never(state, "offload: a forward pass has no optimizer")
+            yield Rule.never(activations, "offload: a forward pass keeps no activations")
+
+    def of(self, part: str) -> Array:
+        """Where this is among what lies beside the device."""
+        return np.asarray(np.isin(self.what, [i for i, all_ in enumerate(AWAY)
+                                              if part in all_.split("+")]))  # fmt: skip
 
     def split(self, shard: Shard) -> Shard:
         if shard.ideal:  # which knows nothing of hosts
             return shard
-        weights = 1.0 * self.says("what", "weights+optimizer")
-        state = np.maximum(weights, self.says("what", "optimizer"))
-        there = state * self.says("update", "host")
+        weights, state, kept = (1.0 * self.of(part)
+                                for part in ("weights", "optimizer", "activations"))  # fmt: skip
+        there = state * ~self.says("update", "device")
+        disk = np.maximum(state, kept) * self.says("to", "disk")
         return shard.but(weights_away=weights, state_away=state, updated_away=there,
-                         on_disk=state * self.says("to", "disk"))  # fmt: skip
+                         on_disk=disk, activations_away=kept)  # fmt: skip
 
     def talk(self, shard: Shard) -> list[Message]:
-        """Copies over the device's own link; what lies on disk is read and written too."""
+        """Copies over the device's own link; what lies on disk is read and written too.
+
+        Of activations, what each row keeps of a sample: which of them leave is for the room to say.
+        """
         away, weights = np.asarray(shard.state_away), np.asarray(shard.weights_away)
+        found: list[Message] = []
+        if (gone := np.asarray(shard.activations_away)).any():
+            found += [
+                Message(f"activations {where}{place}", "copy", shard.kept_sample, (), gone * there,
+                        f"unit {when}", when, over=over, chosen=True)
+                for over, place, there in (("host", "", 1 - 1.0 * np.asarray(shard.on_disk)),
+                                           ("disk", ", disk", 1.0 * np.asarray(shard.on_disk)))
+                for where, when in (("out", "forward"), ("in", "backward"))
+            ]  # fmt: skip
         if not away.any():
-            return []
-        there, disk = np.asarray(shard.updated_away), np.asarray(shard.on_disk)
-        off = self.says("delayed", "off")
+            return found
+        there, disk = np.asarray(shard.updated_away), shard.on_disk * away
+        off, blocks = self.says("delayed", "off"), self.says("update", "blocks")
         several = np.where(np.asarray(shard.segments) > 1, 1.0, 0.0)
         experts = masks.experts(shard.model)
         host = shard.software.offload.sums == "host"
-        found: list[Message] = []
         for prefix, rows, at in (("", ~experts, 0), ("expert ", experts, -1)):
             if not rows.any():
                 continue
@@ -105,14 +149,19 @@ class Offload(Strategy):
             again = partial(_copy, prefix, "unit backward", "backward", kept)
             ahead = partial(_copy, prefix, "unit forward", "forward", kept)
             late = partial(_copy, prefix, "step", "backward", own)
+            next_ = partial(_copy, prefix, "step", "forward", own)
             found += [
                 back("gradients out", "host", new * shard.wire, there * host),
                 once("gradients out at the end", "host", new * shard.summed, there * (not host)),
                 back("gradients added up on the host", "host memory", ADDED * new,
                      there * several * host),
-                once("update on the host", "host memory", moved, there * off),
+                once("update on the host", "host memory", moved, there * off * ~blocks),
+                late("update on the host, by blocks", "host memory", moved, there * blocks),
                 late("update on the host, delayed", "host memory", moved, there * ~off),
-                once("weights back", "host", new * shard.gathered, there * (1 - weights)),
+                once("weights back", "host", new * shard.gathered,
+                     there * (1 - weights) * ~blocks),
+                next_("weights back, by blocks", "host", new * shard.gathered,
+                      there * (1 - weights) * blocks),
                 once("state in", "host", state, away - there),
                 ahead("weights in", "host", used, weights),
                 again("weights in again", "host", used, weights),

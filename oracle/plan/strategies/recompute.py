@@ -10,6 +10,8 @@ from oracle.models.shard import Array, Shard
 from oracle.network.collectives import Message
 from oracle.plan.strategies.base import Strategy, words
 
+USUAL = ("none", "selective", "full", "operators")
+
 
 @dataclass(frozen=True)
 class Recompute(Strategy):
@@ -20,12 +22,13 @@ class Recompute(Strategy):
 
     `selective` makes only the attention core again: few FLOP, most of the bytes where
     scores are kept (5 a s² b of 34 s b h + 5 a s² b a layer). `operators` keeps what attention
-    and every other matrix made, and makes the rest again, matrix or not.
+    and every other matrix made, and makes the rest again, matrix or not. `stage` keeps the input
+    of a pipeline's stage alone, `best` as many whole blocks as there is room for.
     """
 
-    mode: Array = words("none", "selective", "full", "operators")
+    mode: Array = words("none", "selective", "full", "operators", "stage", "best")
 
-    source = "chen2016, §4; korthikanti2022, §5"
+    source = "chen2016, §4; korthikanti2022, §5; huang2019, §2.3; jain2020, §4"
     nearness = 9
     bound = ""
     limited_by = ("computation redundancy: forward twice",)
@@ -33,6 +36,15 @@ class Recompute(Strategy):
     degrees = False
     timing = ("mode",)
     runs = ("mode=selective", "mode=full", "mode=operators", "mode=stage", "mode=best")
+
+    @classmethod
+    def tries(cls, model: Model) -> dict[str, tuple[float, ...]]:
+        """Those that take no room into account."""
+        return {"mode": tuple(float(cls.number("mode", word)) for word in USUAL)}
+
+    @classmethod
+    def resorts(cls, model: Model) -> dict[str, tuple[float, ...]]:
+        return {"mode": (float(cls.number("mode", "best")),)}
 
     @classmethod
     def spares(cls, model: Model) -> dict[str, float]:
@@ -48,7 +60,8 @@ class Recompute(Strategy):
         return []
 
 
-FULL = Recompute.number("mode", "full") - 1  # among what is recomputed
+# among what is recomputed
+FULL, STAGE, BEST = (Recompute.number("mode", word) - 1 for word in ("full", "stage", "best"))
 
 
 def inside(model: Model) -> np.ndarray:
@@ -56,9 +69,13 @@ def inside(model: Model) -> np.ndarray:
     return model.blocks
 
 
-def recomputed(model: Model) -> tuple[Array, Array, Array]:
-    """Shares of each row's forward pass made again: selective, full, by operators."""
+def recomputed(model: Model) -> tuple[Array, ...]:
+    """Shares of each row's forward pass made again: selective, full, by operators, of stages.
+
+    And at most, where the room that is left says which units.
+    """
     again = inside(model)
     core = masks.attention(model)
     matrices = model.weighted & again
-    return 1.0 * core, 1.0 * again, again * np.where(core, 0.0, np.where(matrices, 0.5, 1.0))
+    operators = again * np.where(core, 0.0, np.where(matrices, 0.5, 1.0))
+    return 1.0 * core, 1.0 * again, operators, np.ones(len(model)), np.ones(len(model))

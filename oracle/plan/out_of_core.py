@@ -1,0 +1,180 @@
+"""Out of core: two passes over a chain of units whose activations leave the device and return.
+
+Three engines work beside each other: the device computes, one copy engine takes activations out,
+another brings them in. A unit keeps what it made, or sends it out and takes it in again, or makes
+it again from its input. With F, B a unit's passes, x its seconds on a copy engine and R the room:
+
+    s_i = max(s_{i-1} + F_{i-1}, out_i)     out_i: when Σ_{j≤i} bytes - R have left
+    t_i = max(t_{i+1} + B_{i+1}, in_i)      in_i:  when all that unit i sent out is there again
+
+Bytes leave in the order in which they are made, and give room as they do; they come in in the
+opposite order, into the room that there is, or no more than `ahead` units before they are used.
+With `whole` units, which give room when all of a unit has left, this is the published
+
+    f_i = max(f_{i-1}, o_{i-W}) + F_i       o_i = max(o_{i-1}, f_i) + x_i
+    n_i = max(n_{i+1}, b_{i+W}) + x_i       b_i = max(b_{i+1}, n_i) + B_i
+
+for alike units of which W have room [wahib2020]. Every array is of (plans, units) or (plans, 1).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, fields, replace
+
+import numpy as np
+from numpy.typing import NDArray
+
+from oracle.models.shard import Array
+
+Flags = NDArray[np.bool_]
+TOUCH = 1e-9  # relative: bytes that are as good as none
+
+
+@dataclass(frozen=True)
+class Chain:
+    """Units of a stage and what its device has for them: (plans, units), or (plans, 1)."""
+
+    forward: Array  # seconds
+    backward: Array
+    kept: Array  # bytes that the backward pass wants
+    given: Array  # of those, the unit's input, from which all else can be made again
+    work: Array  # further bytes, while the unit runs back
+    remake: Array  # seconds in which all else is made again
+    free: Array  # whether it may leave
+    able: Array  # whether it may be made again
+    room: Array  # (plans, 1) bytes for all of it
+    flight: Array  # (plans, 1) micro-batches that lie on the device at once
+    out: Array  # (plans, 1) seconds that a byte takes on its way out
+    back: Array  # and on its way in
+    ahead: Array  # (plans, 1) units that come in before their turn; inf: as many as have room
+    managed: Array  # (plans, 1) whether faults move pages: nothing is computed meanwhile
+
+    def take(self, rows: Array) -> Chain:
+        """Those of some plans."""
+        size = max(len(getattr(self, each.name)) for each in fields(self))
+        return replace(self, **{
+            each.name: value[rows] if len(value := getattr(self, each.name)) == size else value
+            for each in fields(self)
+        })  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Played:
+    """What the passes take, (plans,) each."""
+
+    forward: Array  # seconds, with all that is waited for
+    backward: Array
+    again: Array  # of the backward pass, what is made again
+    fits: Flags
+    most: Array  # bytes on the device at the worst moment, those of other micro-batches too
+    away: Array  # bytes that a micro-batch sends out
+    waits: tuple[Array, Array]  # (plans, units) seconds that the device waits before each unit
+
+    @property
+    def seconds(self) -> Array:
+        return np.asarray(self.forward + self.backward)
+
+
+def resident(chain: Chain, away: Flags, again: Flags) -> tuple[Array, Array]:
+    """Bytes of each unit that stay, and that leave: (plans, units) each."""
+    held = np.where(again, chain.given, chain.kept)
+    return np.where(away, 0.0, held), np.where(away, held, 0.0)
+
+
+def loads(chain: Chain, away: Flags, again: Flags) -> tuple[Array, Array]:
+    """(plans, units) bytes there as a unit runs ahead, but for what left before it, and as it runs
+    back, but for what came in for units ahead of it; other micro-batches in flight included.
+    """
+    stays, _ = resident(chain, away, again)
+    others = np.maximum(chain.flight - 1, 0.0) * stays.sum(axis=-1, keepdims=True)
+    held = others + np.cumsum(stays, axis=-1)
+    return held, held + chain.work + np.where(again, chain.kept, 0.0)
+
+
+def needed(chain: Chain, away: Flags, again: Flags) -> Array:
+    """(plans,) the least room that will do: of what stays, and of the unit at work."""
+    leaves = resident(chain, away, again)[1]
+    ahead, back = loads(chain, away, again)
+    return np.asarray((np.maximum(ahead, back) + leaves).max(axis=-1))
+
+
+def play(chain: Chain, away: Flags, again: Flags, whole: bool = False) -> Played:
+    """Both passes of a micro-batch with each unit's choice; exact, unit by unit."""
+    leaves = resident(chain, away, again)[1]
+    gone = np.cumsum(leaves, axis=-1)
+    held, working = loads(chain, away, again)
+    room, least = np.asarray(chain.room[:, 0]), needed(chain, away, again)
+    room = np.broadcast_to(room, least.shape)
+    ahead, first, out = _ahead(chain, held, gone, room, whole)
+    rerun = np.where(again, chain.remake, 0.0)
+    back, second = _back(chain, working, gone, room, whole, rerun)
+    return Played(
+        ahead, back, rerun.sum(axis=-1), least <= np.maximum(room, 0) * (1 + TOUCH),
+        np.maximum(np.minimum(out, room), least), gone[:, -1], (first, second),
+    )  # fmt: skip
+
+
+def _ahead(
+    chain: Chain, held: Array, gone: Array, room: Array, whole: bool
+) -> tuple[Array, Array, Array]:
+    """Seconds of the forward pass, its waits, and the most bytes that lie there at once."""
+    n, units = held.shape
+    forward = np.broadcast_to(chain.forward, held.shape)
+    each, managed = chain.out[:, 0], chain.managed[:, 0] > 0
+    time, left, made, most = np.zeros((4, n))
+    waits = np.zeros((n, units))
+    for i in range(units):
+        need = np.maximum(held[:, i] + gone[:, i] - room, 0.0)
+        if whole:
+            need = _up(need, gone)
+        need = np.minimum(need, made)
+        wait = np.maximum(need - left, 0.0) * each
+        left = np.maximum(left, need)
+        most = np.maximum(most, held[:, i] + gone[:, i] - left)
+        waits[:, i] = wait
+        time = time + wait + forward[:, i]
+        free = np.divide(forward[:, i], each, out=np.full(n, np.inf), where=each > 0)
+        left = np.where(managed, left, np.minimum(made, left + free))
+        made = gone[:, i]
+    return time + np.where(managed, 0.0, (made - left) * each), waits, most
+
+
+def _back(
+    chain: Chain, held: Array, gone: Array, room: Array, whole: bool, rerun: Array
+) -> tuple[Array, Array]:
+    """Seconds of the backward pass, and its waits."""
+    n, units = held.shape
+    work = chain.backward + rerun
+    each, managed = chain.back[:, 0], chain.managed[:, 0] > 0
+    total, ahead = gone[:, -1], np.broadcast_to(chain.ahead[:, 0], (n,))
+    before = np.pad(gone, [(0, 0), (1, 0)])
+    rows = np.arange(n)
+    # what came in stays: it must leave room for all units that run back before it is used
+    caps = np.minimum.accumulate(room[:, None] - held + total[:, None] - gone, axis=-1)
+    time, come = np.zeros((2, n))
+    waits = np.zeros((n, units))
+    for i in reversed(range(units)):
+        want = total - before[:, i]
+        most = np.maximum(caps[:, i], want)
+        if whole:
+            most = np.maximum(_down(most, total[:, None] - before), want)
+        last = np.maximum(i - np.minimum(ahead, units), 0).astype(int)
+        most = np.minimum(np.minimum(most, total - before[rows, last]), total)
+        wait = np.maximum(want - come, 0.0) * each
+        come = np.maximum(come, want)
+        waits[:, i] = wait
+        time = time + wait + work[:, i]
+        free = np.divide(work[:, i], each, out=np.full(n, np.inf), where=each > 0)
+        come = np.where(managed, come, np.maximum(come, np.minimum(most, come + free)))
+    return time, waits
+
+
+def _up(need: Array, ends: Array) -> Array:
+    """The least of some ends that is no less: units leave as a whole."""
+    near = np.where(ends >= need[:, None] * (1 - TOUCH), ends, np.inf).min(axis=-1)
+    return np.asarray(np.where(need > 0, near, 0.0))
+
+
+def _down(most: Array, ends: Array) -> Array:
+    """The largest of some ends that is no more: units come in as a whole."""
+    return np.asarray(np.where(ends <= most[:, None] * (1 + TOUCH), ends, 0.0).max(axis=-1))

@@ -1,0 +1,302 @@
+"""What each unit does with its activations where the room on a device decides, and what it costs.
+
+It names `recompute` and `offload`: of plans with `recompute:best`, or with activations beside the
+device, each stage's units keep theirs, send them out or make them again (`oracle.plan.unit_choice`)
+under the room that all else leaves. Their copies are priced by the passes as they are then played,
+made longer by all messages that are looked at before them.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+
+from oracle.models import masks
+from oracle.models.shard import Array
+from oracle.network.collectives import Message
+from oracle.network.host import link_line
+from oracle.plan.in_flight import beside
+from oracle.plan.mesh import Slice
+from oracle.plan.out_of_core import Chain, Flags, Played, loads, play, resident
+from oracle.plan.plan import Plan
+from oracle.plan.stages import Stages
+from oracle.plan.strategies.offload import FAULTS
+from oracle.plan.strategies.recompute import BEST, FULL, Recompute, recomputed
+from oracle.plan.unit_choice import choose, same, words
+from oracle.predict import alive, memory
+from oracle.predict.exchange import Priced
+from oracle.predict.offers import NOTHING, menu_of, senders
+from oracle.predict.overlap import Cover
+from oracle.predict.played import orders
+from oracle.predict.workload import Workload, chooses
+from oracle.spec.options import Options
+from oracle.spec.system import System
+
+
+@dataclass(frozen=True)
+class Choice:
+    """What the units of plans that choose do, c of them: chains of (c · p, units of a stage)."""
+
+    at: Array  # (c,) which of the distinct workloads they are
+    size: int  # how many workloads there are
+    stages: int
+    unit: Array  # (c, p, units) the model's unit that each is; -1 of none
+    chain: Chain
+    away: Flags  # (c · p, units)
+    made: Flags
+    played: Played
+
+    def spread(self, values: Array) -> Array:
+        """(c · p,) → (u, p): nothing of plans that do not choose."""
+        found = np.zeros((self.size, self.stages))
+        found[self.at] = values.reshape(len(self.at), self.stages)
+        return found
+
+    @cached_property
+    def again(self) -> Array:
+        """(u, p) seconds that units are made again in a micro-batch, where each chooses."""
+        return self.spread(self.played.again)
+
+    @cached_property
+    def left(self) -> memory.Left:
+        """What lies on the device and beside it."""
+        chain, most = self.chain, self.played.most
+        flight = np.broadcast_to(chain.flight[:, 0], most.shape)
+        moved = np.asarray((self.away | self.made).any(axis=-1))
+        ahead, back = loads(chain, self.away, self.made)
+        at = np.argmax(np.maximum(ahead, back), axis=-1)[:, None]
+        work = np.take_along_axis(np.where(back > ahead, chain.work, 0.0), at, -1)[:, 0]
+        return memory.Left(
+            self.spread(moved) > 0, self.spread(most) + 1j * self.spread(work),
+            self.spread(self.played.away * flight),
+        )  # fmt: skip
+
+    def words(self, workload: int) -> tuple[str, ...]:
+        """The word of each of the model's units under one workload; () if it does not choose."""
+        mine = np.flatnonzero(self.at == workload)
+        if not len(mine):
+            return ()
+        units = self.unit[mine[0]].ravel()
+        rows = slice(mine[0] * self.stages, (mine[0] + 1) * self.stages)
+        said = words(self.away[rows].ravel(), self.made[rows].ravel())
+        found = dict(zip(units.tolist(), said, strict=True))
+        return tuple(found[unit] for unit in sorted(found) if unit >= 0)
+
+
+def choice_of(
+    load: Workload, plan: Plan, own: Array, passes: tuple[Array, Array], system: System,
+    options: Options,
+) -> Choice | None:  # fmt: skip
+    """The choice of plans that have any; `passes` are seconds of each stage's forward and backward
+    pass, (u, p), and `own` says which workload each plan has.
+    """
+    choosing = chooses(plan)[:, 0]
+    if load.shard.ideal or not choosing.any() or load.shard.model.training.forward:
+        return None
+    at, first = np.unique(own[choosing], return_index=True)
+    few = plan[np.flatnonzero(choosing)[first]]
+    unit = units_of(load, at)
+    chain = chain_of(load, few, at, unit, passes, system, options)
+    away, made = choose(chain)
+    return Choice(at, len(load.kinds.row), load.stages.p, unit, chain, away, made,
+                  play(chain, away, made))  # fmt: skip
+
+
+def units_of(load: Workload, at: Array) -> Array:
+    """(c, p, most) the units that sit on each stage, in their order; -1 where there are no more."""
+    owner = load.stages.owner
+    kind = load.kinds.row[at] if len(owner) > 1 else np.zeros(len(at), int)
+    p = load.stages.p
+    sits = owner[:, None, :] == np.arange(p)[:, None]
+    most = int(sits.sum(axis=-1).max())
+    order = np.argsort(~sits, axis=-1, kind="stable")[..., :most]
+    return np.where(np.take_along_axis(sits, order, -1), order, -1)[kind]
+
+
+@dataclass(frozen=True)
+class _Units:
+    """Brings what is of all units, or of stages, into the rows of chains: (c · p, …)."""
+
+    kind: Array  # (c,) of rows
+    kinds: int
+    unit: Array
+    p: int
+
+    def own(self, units: Array) -> Array:
+        """(kinds, c or one, units) → (c · p, units of a stage)."""
+        if len(units) == self.kinds != len(self.kind):
+            units = units[self.kind]
+        units = np.broadcast_to(units, (len(self.kind), units.shape[-1]))
+        mine = np.take_along_axis(units[:, None, :], np.maximum(self.unit, 0), -1)
+        return np.where(self.unit >= 0, mine, 0.0).reshape(len(self.kind) * self.p, -1)
+
+    def column(self, values: Any) -> Array:
+        """(c, p or 1) → (c · p, 1)."""
+        return np.broadcast_to(values, (len(self.kind), self.p)).reshape(-1, 1).astype(float)
+
+
+def chain_of(
+    load: Workload, few: Plan, at: Array, unit: Array, passes: tuple[Array, Array],
+    system: System, options: Options,
+) -> Chain:  # fmt: skip
+    """The units of each stage of plans that choose, and what there is for them."""
+    shard, stages, times, model = load.shard, load.stages, load.times, load.shard.model
+    to = _Units(load.kinds.row[at], len(load.kinds.first), unit, stages.p)
+    own, column = to.own, to.column
+    says = few.axis("recompute").says
+    block = stages.counts @ model.blocks > 0
+    units = stages.units(alive.kept_rows(shard))
+    given = (shard.micro * shard.x * shard.delta * np.ones(len(model)))[:, stages.begin]
+    kept = own(units)
+    small = np.minimum(own(given), kept)
+    mine = own(1.0 * block[None]) > 0
+    again = [stages.units(times.forward * part) for part in recomputed(model)]
+    forward, backward = (stages.units(each)
+                         for each in (times.forward, times.data + times.weight))  # fmt: skip
+    # a pass has more to do than its rows: what ZeRO-3 gathers is put in its place
+    scale = [np.divide(whole[at], rows, out=np.ones((len(at), stages.p)), where=rows > 0)
+             for whole, each in zip(passes, (forward, backward), strict=True)
+             for rows in [load.kinds.spread(stages.gather(each))[at]]]  # fmt: skip
+    added, less, work = np.zeros_like(kept), kept, own(_lives(load))
+    for kind, part in (("selective", 0), ("operators", 2), ("full", FULL)):
+        if (some := column(says("mode", kind)) > 0).any():
+            added = np.where(some, own(again[part]), added)
+            stays = small if kind == "full" else own(_kept_under(kind, load))
+            less = np.where(some, np.where(mine, stays, kept), less)
+            if kind != "selective":
+                work = np.where(some, work + kept * mine, work)
+    chain = Chain(
+        own(forward) * column(scale[0]), own(backward) * column(scale[1]) + added, less, small,
+        work, own(again[BEST]), mine, mine & (column(says("mode", "best")) > 0),
+        *(column(np.zeros((1, 1))) for _ in range(6)),
+    )  # fmt: skip
+    flight = in_flight(few, stages)
+    chain = replace(chain, flight=column(flight), **_links(chain, few, column, system))
+    room, over = memory.room(load, keeping(few), at, system, options)
+    # nothing is sent out or made again: rows that run back give room to those before them
+    fits = (column(over) >= 0) & (less == kept).all(axis=-1, keepdims=True)
+    room = np.where(fits, np.inf, column(room))
+    return replace(chain, room=room, **_may(chain, few, load, to))
+
+
+def in_flight(plan: Plan, stages: Stages) -> Array:
+    """(plans, p) micro-batches that lie on each stage at once, the one that runs included."""
+    p, v = stages.p, stages.v
+    if p == 1:
+        return np.ones((len(plan), 1))
+    names, kind = orders(plan, stages)
+    found = [[max(float((one.kept + one.made).sum(axis=-1).max()) for one in turns.values())
+              for turns in beside(name, p, segments, v)] for name, segments in names]  # fmt: skip
+    return 1 + (np.array(found)[kind] + 1 - v) / v
+
+
+def keeping(plan: Plan) -> Plan:
+    """The same plans with nothing made again."""
+    recompute: Recompute = plan.axis("recompute")
+    kept = replace(recompute, mode=0 * recompute.mode)
+    axes = (kept if axis is recompute else axis for axis in plan.axes)
+    return Plan(plan.batch, tuple(axes))
+
+
+def _lives(load: Workload) -> Array:
+    """(kinds, units) bytes that live only while each unit runs back, at most."""
+    rows = alive.Rows.of(load.shard, alive.NONE, load.times.workspace)
+    units = alive.Units.of(load.shard.model, rows)
+    most = np.maximum(units.layers.real, units.loss.real)
+    return np.asarray(np.maximum(most - units.rest, 0.0))
+
+
+def _may(chain: Chain, few: Plan, load: Workload, to: _Units) -> dict[str, Flags]:
+    """Units that may leave or be made again: blocks; where blocks are unlike, all but the loss."""
+    away = to.column(few.axis("offload").of("activations")) > 0
+    blocks, again = chain.free, chain.able.any(axis=-1, keepdims=True)
+    alike = same(replace(chain, ahead=chain.ahead + np.inf)) & blocks.any(axis=-1)
+    losses = load.stages.counts @ masks.losses(load.shard.model) > 0
+    every = (chain.kept > 0) & ~(to.own(1.0 * losses[None]) > 0)
+    full = to.column(few.axis("recompute").says("mode", "full")) > 0
+    may = np.where(alike[:, None] | full, blocks, every)
+    return {"free": may & away, "able": may & again}
+
+
+def _kept_under(kind: str, load: Workload) -> Array:
+    """Bytes that each unit keeps where recomputation leaves it parts of them."""
+    shard, stages, model = load.shard, load.stages, load.shard.model
+    kept, core = alive.kept_rows(shard), masks.attention(model)
+    outputs = shard.micro * shard.y * shard.delta
+    if kind == "selective":
+        return stages.units(np.where(core, np.minimum(kept, outputs), kept))
+    given = (shard.micro * shard.x * shard.delta * np.ones(len(model)))[:, stages.begin]
+    inside = model.blocks & model.folded.any()
+    half = 0.5 * outputs * (model.weighted & inside)
+    return np.asarray(stages.units(kept * np.where(inside, core, 1.0) + half) + given)
+
+
+def _links(chain: Chain, few: Plan, column: Any, system: System) -> dict[str, Array]:
+    """Seconds that a byte takes either way, each copy's start included, and how far ahead."""
+    offload = few.axis("offload")
+    host, disk = (link_line(system, over, "activations") for over in ("host", "disk"))
+    per_byte = np.where(offload.says("to", "disk"), max(host.per_byte, disk.per_byte),
+                        host.per_byte)  # fmt: skip
+    managed = offload.says("how", "managed")
+    per_byte = column(np.where(managed, per_byte / FAULTS, per_byte))
+    total = np.maximum(chain.kept.sum(axis=-1, keepdims=True), 1.0)
+    each = per_byte + host.start * (chain.kept > 0).sum(axis=-1, keepdims=True) / total
+    prefetch = offload.prefetch
+    return {"out": each, "back": each, "managed": column(managed),
+            "ahead": column(np.where(prefetch > 0, prefetch, np.inf))}  # fmt: skip
+
+
+def price_chosen(
+    message: Message, axis: str, load: Workload, choice: Choice, cover: Cover, system: System,
+    options: Options,
+) -> Priced:  # fmt: skip
+    """Copies of activations: those of units that send out, and what the passes wait for them."""
+    when = message.when.removeprefix("unit ")
+    found = senders(message, load.groups)
+    menu = menu_of(message, found, system, options, lambda *_: NOTHING)
+    spread, link = load.kinds.spread, menu[0][0]
+    mine = np.broadcast_to(spread(np.atleast_2d(message.calls)), (choice.size, 1)) > 0
+    chain = stretched(choice, load, cover)
+    taken = play(chain, choice.away, choice.made)
+    waits = taken.forward if when == "forward" else taken.backward - taken.again
+    plain = chain.forward if when == "forward" else chain.backward
+    exposed = choice.spread(np.maximum(waits - plain.sum(axis=-1), 0.0)) * mine
+    each = chain.out if when == "forward" else chain.back
+    sent = resident(choice.chain, choice.away, choice.made)[1]
+    seconds = choice.spread(sent.sum(axis=-1) * each[:, 0]) * mine
+    count = choice.spread((sent > 0).sum(axis=-1) * 1.0) * mine
+    exposed = np.minimum(exposed, seconds)
+    cover.took(when, exposed, seconds, over=message.over)
+    launches = count * options.software.host.sending(system)
+    cover.show(when, exposed, launches, message.over)
+    if when == "backward":
+        cover.show("input", exposed, launches, message.over)
+    every = np.zeros(choice.size, int)
+    alone = Slice(found.patterns, every, np.ones((choice.size, 1)))
+    return Priced(
+        message, axis, alone, menu, when, np.ones(choice.size),
+        choice.spread(sent.max(axis=-1)) * mine, count, seconds, exposed, {},
+        np.ones(choice.size), every, (link.algorithm,), (link.full,),
+        np.full(choice.size, link.uncertainty), seconds * link.short * (exposed > 0),
+        (link.origin,), np.ones(choice.size, bool), logged=every > 0, between=every > 0,
+    )  # fmt: skip
+
+
+def stretched(choice: Choice, load: Workload, cover: Cover) -> Chain:
+    """The chain with passes as long as all messages make them that were looked at before."""
+    chain, stages = choice.chain, choice.stages
+
+    def longer(name: str) -> Array:
+        shape = (choice.size, stages)
+        work, shown = (np.broadcast_to(each[name], shape)[choice.at].reshape(-1, 1)
+                       for each in (cover.work, cover.shown))  # fmt: skip
+        own = cover.own.get(("host", name), np.zeros(shape))
+        own = np.broadcast_to(own, shape)[choice.at].reshape(-1, 1)
+        found = np.divide(work + shown - own, work, out=np.ones_like(work), where=work > 0)
+        return np.asarray(found)
+
+    return replace(chain, forward=chain.forward * longer("forward"),
+                   backward=chain.backward * longer("backward"))  # fmt: skip
