@@ -7,6 +7,7 @@ from numbers import Real
 from typing import TYPE_CHECKING, Any, Literal
 
 from oracle.ask import placing, search
+from oracle.ask.compressing import compressed
 from oracle.ask.largest import largest_batch
 from oracle.ask.spending import PAID
 from oracle.models.model import model as load_model
@@ -135,11 +136,15 @@ def recommend(
     reading: str = "best",
     shuffle: str = "global",
     epochs: float | None = None,
+    compress: Literal["none", "allowed"] = "none",
     workspace: str | float | None = None,
     nodes: str | None = None,
     place: str | None = None,
 ) -> Ranking:
     """The fastest ways to split the training over `devices` that fit, best first.
+
+    With `compress="allowed"` plans that compress gradients are among them, and the answer's
+    `compression` says below which bandwidth that pays; epochs that it may cost are assumed.
 
     A plan fits if it does with a probability of 1 - `risk`; of plans within 1 % of each other the
     simplest comes first, unless `fastest`. With `place` those that are best are placed, `block`,
@@ -175,12 +180,18 @@ def recommend(
         raise refusal("options", f"unknown objective `{objective}`", f"one of {', '.join(known)}")
     if devices < 1:
         raise refusal("options", f"{devices} devices", "a whole number from 1 on")
+    if compress not in ("none", "allowed") or (compress == "allowed" and objective != "time"):
+        hint = "none or allowed; what it saves is time, so with `objective` time"
+        raise refusal("options", f"compress `{compress}` with objective `{objective}`", hint)
     where = where.of_size(devices, grow)
-    found = search.recommend(
-        what, where, int(devices), int(batch), options,
-        only=only, without=without, top=int(top), objective=objective, fastest=fastest,
-        risk=risk,
-    )  # fmt: skip
+
+    def ranked(most: int) -> Ranking:
+        return search.recommend(
+            what, where, int(devices), int(batch), options,
+            only=only, without=without, top=most, objective=objective, fastest=fastest, risk=risk,
+        )  # fmt: skip
+
+    found = compressed(ranked, int(top)) if compress == "allowed" else ranked(int(top))
     if place is None and nodes is None:
         return found
     return placing.ranked(found, place or "block", int(top))

@@ -51,7 +51,44 @@ LLAMA = {"name": "llama", "source": "made for tests", "transformer": {
     "sequence": 7, "tied_embeddings": True, "flash": False}}  # fmt: skip
 LLAMA8 = {**LLAMA, "name": "llama8", "transformer": LLAMA["transformer"] | {"sequence": 8}}
 
+UNET = network("unet", [2, 16, 16], [
+    {"name": "down0", "layers": [conv(4), "relu"]}, {"pool": {"kernel": 2}},
+    {"name": "down1", "layers": [conv(8), {"norm": "instance"}, "relu"]}, {"pool": {"kernel": 2}},
+    conv(8), "relu", {"deconv": {"name": "up1", "filters": 8, "kernel": 2, "stride": 2}},
+    {"concat": {"from": ["up1", "down1"]}}, conv(8), "relu",
+    {"deconv": {"name": "up0", "filters": 4, "kernel": 2, "stride": 2}},
+    {"concat": {"from": ["up0", "down0"]}}, conv(4), "relu", conv(4, 1), "loss",
+])  # fmt: skip
+BRANCHES = network("branches", [3, 8, 8], [  # two branches, and an encoder that all blocks read
+    {"conv": {"name": "stem", "filters": 8, "kernel": 3, "padding": 1}},
+    {"conv": {"name": "one", "from": ["stem"], "filters": 4, "kernel": 1}},
+    {"conv": {"name": "other", "from": ["stem"], "filters": 4, "kernel": 3, "padding": 1}},
+    {"concat": {"name": "memory", "from": ["one", "other"]}},
+    {"conv": {"from": ["input"], "filters": 8, "kernel": 3, "padding": 1}},
+    {"repeat": 4, "layers": [{"conv": {"name": "own", "filters": 8, "kernel": 3, "padding": 1}},
+                             {"add": {"from": ["own", "memory", "block"]}}, "relu"]},
+    "flatten", {"dense": 8}, "loss",
+])  # fmt: skip
+
 PLANS = {
+    "unet": [
+        "pipeline:2,segments=4",
+        "pipeline:4,segments=4",
+        "pipeline:3,segments=4,schedule=gpipe",
+        "pipeline:2,segments=4,interleave=3",
+        "pipeline:3,segments=2 data:2",
+        "pipeline:3,segments=2 recompute:full",
+        "data:2,zero=3 recompute:full",
+        "pipeline:2,segments=2 sharded:2",
+    ],
+    "branches": [
+        "pipeline:4,segments=4",
+        "pipeline:4,segments=8,cuts=balanced",
+        "pipeline:2,segments=2,interleave=3 data:2",
+        "pipeline:3,segments=4,cuts=2/7",
+        "pipeline:3,segments=2,cuts=memory/flatten recompute:full",
+        "data:2,zero=3",
+    ],
     "vgg": [
         "serial",
         "data:2",
@@ -222,7 +259,8 @@ PLANS = {
 }
 BATCH = {"odd": 10, "llama": 6, "vgg": 24}
 MODELS = {
-    m["name"]: m for m in (VGG, RESNET, ODD, GROUPED, CUBES, WAVES, PIXELS, GPT, LLAMA, LLAMA8)
+    m["name"]: m
+    for m in (VGG, RESNET, ODD, GROUPED, CUBES, WAVES, PIXELS, GPT, LLAMA, LLAMA8, UNET, BRANCHES)
 }
 
 

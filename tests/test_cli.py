@@ -36,7 +36,7 @@ OPTIONS = {
     "choose": PREDICT | BATCH | LENGTH | LIMITS | {
         "--systems", "--devices", "--objective", "--only", "--without", "--risk",
     },
-    "recommend": PREDICT | BATCH | LENGTH | LIMITS | {
+    "recommend": PREDICT | BATCH | LENGTH | LIMITS | {"--compress"} | {
         "--fewer", "--devices", "--top", "--objective", "--only", "--without", "--all", "--risk",
         "--fastest", "--schedule", "--nodes", "--place",
     },

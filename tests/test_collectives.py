@@ -11,7 +11,7 @@ import pytest
 
 from oracle.network import nccl, topology
 from oracle.network.collectives import ALGORITHMS, Message, flows, menu, named
-from oracle.network.collectives.sparse import SparsePairwise, SparseSwitching
+from oracle.network.collectives.sparse import filled, switched
 from oracle.network.collectives.switches import InSwitch
 from oracle.network.contention import RankGroups, schedule_cost
 
@@ -170,17 +170,60 @@ def test_menu_leaves_out_what_does_not_fit():
     assert "hierarchical" in {by.name for by in menu("allreduce", 16, 4)}
 
 
-def test_dense_switch_never_costs_more_than_a_dense_ring_and_its_overhead():
-    ring = named("allreduce", "ring")
+def test_dense_switch_never_sends_more_than_a_dense_ring():
     for density in (1e-4, 1e-3, 1e-2, 0.3):
         for p in (4, 64, 1024):
-            switching = SparseSwitching(density=density)
-            dense = float(ring.volume(p))
-            assert switching.volume(p) <= dense * (1 + switching.overhead) + 1e-12
-            assert switching.overhead < 0.1
-    sparse, switching = SparsePairwise(density=1e-4), SparseSwitching(density=1e-4)
-    assert sparse.volume(8) < named("allreduce", "ring").volume(8)
-    assert sparse.volume(100_000) > switching.volume(100_000)  # union of supports fills up
+            parts = switched(density, p, 1.0)
+            assert len(parts) == 2 * (p - 1)
+            assert (np.diff(parts[: p - 1]) >= 0).all()
+            assert parts.max() <= 1.0
+            assert parts[0] == pytest.approx(min(2 * density, 1.0))
+    pairwise, ring = named("sparse_allreduce", "pairwise"), named("allreduce", "ring")
+    sent = 1e-4 * 2 * pairwise.volume(np.array([8.0, 1e5]))
+    dense = ring.volume(np.array([8.0, 1e5]))
+    assert sent[0] < dense[0]
+    assert sent[1] > dense[1]  # the bytes do not shrink with p
+    assert switched(1e-4, 100_000, 1.0).mean() <= 1.0
+
+
+def test_words_on_the_busiest_link_by_hand():
+    """Words over n, d = 1 %: the published forms, P = 64 and 256 [li2022oktopk, Table 1]."""
+    for p, topk, gtopk, least, most in ((64, 1.26, 0.24, 0.0196, 0.0591),
+                                        (256, 5.1, 0.32, 0.0199, 0.0598)):  # fmt: skip
+        chosen = 0.02  # of n: values and indices
+        assert chosen * p * named("allgather", "ring").volume(p) == pytest.approx(topk)
+        tree, split = (named("sparse_allreduce", name) for name in ("gtopk", "oktopk"))
+        assert chosen * float(tree.volume(p)) == pytest.approx(gtopk)
+        assert least < chosen * float(split.volume(p)) < most
+        assert chosen * float(named("sparse_allreduce", "pairwise").volume(p)) == pytest.approx(
+            2 * chosen * (p - 1))  # fmt: skip
+        mean = float(switched(0.01, p, 1.0).mean())
+        ring = float(named("sparse_allreduce", "switching").volume(p))
+        # between what is left of k where all select alike, and half sparse and half dense
+        assert 4 * 0.01 * (p - 1) / p < mean * ring < 2 * (p - 1) / p
+    assert filled(0.01, 64) == pytest.approx(1 - 0.99**64)
+    assert filled(0.01, 64, overlap=1.0) == pytest.approx(0.01)
+
+
+def test_servers_and_grids_by_hand():
+    one = named("allreduce", "parameter_server")
+    for p in (4, 16, 64):
+        assert named("allreduce", "servers:1").volume(p) == pytest.approx(one.volume(p))
+        assert named("allreduce", f"servers:{p}").volume(p) == pytest.approx(2 * (p - 1) / p)
+        assert named("allreduce", "servers:4").volume(p) == pytest.approx(
+            2 * max((p - 1) / 4, 3 / 4))  # fmt: skip
+    a, b, m = 1e-6, 1e-9, 1e6
+    grid = named("allreduce", "torus2d:8")
+    assert grid.seconds(32, m, a, b) == pytest.approx(
+        2 * 7 * (a + m / 8 * b) + 2 * 3 * (a + m / 32 * b))  # fmt: skip
+    assert named("allreduce", "torus2d").steps(64) == 28  # 8 x 8; a ring takes 126
+    assert [by.name for by in named("allreduce", "torus2d").choices(12)] == [
+        "torus2d:2", "torus2d:3", "torus2d:4", "torus2d:6"]  # fmt: skip
+    assert not named("allreduce", "torus2d").fits(7)
+    assert not grid.fits(12)
+    for name in ("ring:4", "torus2d:x", "servers:0", "torus2d:"):
+        with pytest.raises(ValueError, match=r"torus2d|ring"):
+            named("allreduce", name)
 
 
 def test_nccl_goes_from_latency_to_bandwidth_protocols():

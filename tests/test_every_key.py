@@ -425,8 +425,30 @@ def test_every_verb_says_what_it_is_priced_in(
 
 
 def test_an_algorithm_that_an_operation_lacks_is_said(capsys: Any) -> None:
-    line = ["estimate", "resnet50", "abci", "--plan", "data:8", "--batch", "256", "--algorithm"]
-    for name, said in (("pairwise", True), ("switching", True), ("ring", False), ("nccl", False)):
-        assert main([*line, name]) == 0
+    line = ["estimate", "resnet50", "abci", "--batch", "256", "--plan"]
+    pairs = (("ring", False), ("nccl", False), ("shd", True), ("torus2d", False))
+    for name, said in pairs:  # shifted halving-doubling takes powers of two alone
+        assert main([*line, "data:6", "--algorithm", name]) == 0
         text = " ".join(capsys.readouterr().out.split())
         assert ("allreduce is priced as" in text) == said, name
+    assert main([*line, "data:4 pipeline:2,segments=4", "--algorithm", "ring"]) == 0
+    assert "no ring has sendrecv: sendrecv is priced as" in " ".join(
+        capsys.readouterr().out.split()
+    )
+
+
+def test_an_algorithm_that_fits_no_operation_is_refused_with_the_right_word(capsys: Any) -> None:
+    line = ["estimate", "resnet50", "abci", "--plan", "data:8", "--batch", "256", "--algorithm"]
+    for name, said in (
+        (
+            "pairwise",
+            "`pairwise` is an algorithm of alltoall, halo, sparse_allreduce; `data:8` has",
+        ),
+        ("switching", "write it in the plan, `data:…,compress=topk,sparse=switching`"),
+        ("recursive_halving", "an algorithm of reduce_scatter; `data:8` has allreduce only"),
+        ("torus2d:x", "no algorithm is called `torus2d:x`"),
+        ("ring:3", "no algorithm is called `ring:3`"),
+    ):
+        assert main([*line, name]) == 2
+        assert said in " ".join(capsys.readouterr().err.split()), name
+    assert main([*line[:3], "--plan", "serial", "--batch", "8", "--algorithm", "ring"]) == 0

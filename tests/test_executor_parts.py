@@ -71,9 +71,12 @@ def test_unrolled_model_has_every_weight(name):
     assert sum(op.shape.weights for op in layers.operations) == layers.model.parameters
     assert all(feed < op.index for op in layers.operations for feed in op.feeds)
     assert layers.units == len(layers.model.units[0])
-    for op in layers.operations:  # a unit reads nothing from before but the last tensor made
-        first = layers.of_units(op.unit, op.unit + 1)[0].index
-        assert all(feed >= first - 1 for feed in op.feeds)
+    links = layers.model.pieces.links
+    known = set(zip(links.row.tolist(), links.maker.tolist(), links.reader.tolist(), strict=True))
+    crossed = {(made.row, made.unit, op.unit) for op in layers.operations
+               for made in (layers.operations[feed] for feed in op.feeds if feed >= 0)
+               if made.unit != op.unit}  # fmt: skip
+    assert crossed == known
 
 
 def test_copies_of_a_block_share_a_signature_and_others_do_not():

@@ -94,7 +94,7 @@ def test_run_resume_and_replay(tmp_path):
     )
     for one in (alive(one, oracle.model(RESNET)) for one in found):
         counted, predicted = one.both
-        assert predicted == pytest.approx(counted, rel=0.1), one.plan
+        assert predicted == pytest.approx(counted, rel=0.25), one.plan  # a small network's
     document = json.loads(out.read_text())
     assert set(document["plans"][1]["compute"]) == {"forward", "backward", "update"}
     assert document["plans"][1]["measured"]["environment"]["backend"] == "gloo"

@@ -18,7 +18,7 @@ from command_line import ONE, ROOT, SMALL, spawn, told
 
 import oracle
 from oracle.models.build import MOST_ROWS
-from oracle.models.model import MOST_UNITS
+from oracle.models.places import MOST_UNITS
 from oracle.spec import files, strict_json
 from oracle.spec.document import SpecError
 from oracle.writers.rows import as_csv

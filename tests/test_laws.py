@@ -21,8 +21,9 @@ from plans_drawn import BUILT, MODELS, batches, found, law, names, numbers, plan
 
 import oracle
 from oracle.models.model import Model
+from oracle.plan.partition import balanced_cuts
 from oracle.plan.plan import Plan, join, parse
-from oracle.plan.stages import Stages, balanced_cuts, even_cuts, ways_to_cut
+from oracle.plan.stages import Stages, even_cuts, ways_to_cut
 from oracle.plan.strategies import Strategy, strategies
 from oracle.predict import evaluate
 from oracle.predict.defaults import options_for

@@ -405,7 +405,7 @@ def test_each_device_gives_up_what_its_own_stages_used() -> None:
     stages = Stages(model, 3, 1, False, (model.units[0] @ model.mac)[None])
     shard = serial(model, 1.0, 4.0)
     rows, kept = 4 * (model.x + model.y), 4 * model.kept + model.kept_bytes
-    found = alive.Chunks.of(stages, alive.Units.of(model, alive.Rows.of(shard, alive.NONE)))
+    found = alive.Chunks.of(stages, alive.Rows.of(shard, alive.NONE))
     for stage, (begin, end) in enumerate(pairwise(stages.cuts[0])):
         first, last = int(stages.begin[begin]), int(stages.stop[end - 1])
         samples = 4 * model.x[0] * (first == 0)

@@ -20,7 +20,7 @@ BANDWIDTH = 12.5e9
 OPERATIONS = (("allreduce", "ring"), ("allreduce", "halving_doubling"), ("alltoall", "pairwise"),
               ("alltoall", "scattered"), ("allgather", "ring"))  # fmt: skip
 MESSAGE = 64e6
-REASON = "steps that load links unequally: ranks drift apart, and the sum over steps is too long"
+REASON = "halving and doubling of ranks beyond a power of two, who meet the others on links later"
 
 
 def level(name: str, devices: int, kind: str, **more: object) -> Level:

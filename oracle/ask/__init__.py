@@ -5,6 +5,9 @@ candidates  plans that were tried, and which stands for a product of degrees
 climb       climbing on from the best plans
 space       every product of degrees, every knob worth trying
 ranking     the plans that fit, best first
+compressing compressed gradients among the plans, and from which bandwidth on they pay
+compression the answer to that
+fusing      gradients in pieces of what size
 ties        which plans cannot be told apart, and what to measure to tell them
 explain/    what bounds a plan, and what would change its place
 choose      which machine, how many of its devices, at what cost

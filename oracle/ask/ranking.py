@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from oracle.ask.compression import Compression
 from oracle.ask.ties import SEED, doubts, likeliest, settling, tied
 from oracle.predict.estimate import Estimate
 from oracle.spec.tabular import Tabular
@@ -28,6 +29,7 @@ class Ranking(Tabular):
     rivals: Estimate  # plans that are not shown and may be the best
     riskier: Estimate  # a faster plan that may run out of memory, if there is one
     slower: int = 0  # products beside those tried that no knob makes rivals of the best
+    compression: Compression | None = None  # whether it pays, where that was asked
 
     def __len__(self) -> int:
         return len(self.estimate)
@@ -59,6 +61,7 @@ class Ranking(Tabular):
             "tied": list(self.tied), "measure": None if self.measure is None else
             {"what": self.measure[0], "share": self.measure[1]},
             "plans": [*ranked, *show],
+            **({"compression": self.compression.to_dict()} if self.compression else {}),
         }  # fmt: skip
 
     def rows(self, with_misses: bool = False) -> list[dict[str, Any]]:

@@ -71,6 +71,8 @@ def question(parser: argparse.ArgumentParser, needed: bool = True) -> None:
                         help="the fastest first, though a simpler plan be as fast")  # fmt: skip
     parser.add_argument("--only", type=names, default=[], metavar="A,B", help="these strategies")
     parser.add_argument("--without", type=names, default=[], metavar="A,B", help="not these")
+    parser.add_argument("--compress", choices=["none", "allowed"], default="none",
+                        help="of gradients, and below which bandwidth it pays")  # fmt: skip
     parser.add_argument("--all", action="store_true", dest="everything",
                         help="list infeasible plans too, with what they break")  # fmt: skip
 
@@ -84,7 +86,8 @@ def ranked(asked: argparse.Namespace) -> Ranking:
         asked.model, asked.system, asked.devices, asked.batch,
         batch_per_device=asked.batch_per_device, top=max(asked.top, more), only=asked.only,
         without=asked.without, objective=asked.objective, risk=asked.risk,
-        fastest=asked.fastest, **prediction_options(asked), **placement_options(asked),
+        fastest=asked.fastest, compress=getattr(asked, "compress", "none"),
+        **prediction_options(asked), **placement_options(asked),
     )  # fmt: skip
     shown = found.estimate
     found = replace(found, estimate=replace(shown, system=running(asked, shown.system)))
@@ -281,7 +284,11 @@ def run(asked: argparse.Namespace) -> Answer:
     others = beside(ranking, asked) if found and asked.to_target else []
     kept = not len(ranking) or keeps(ranking, one, limits)
     less = fewer(asked, one) if len(ranking) else None
-    also = [*([f"  others    {rivals(others)}"] if others else []),
+    paid = ranking.compression
+    untold = f"{ranking.misses.options.software.name} is told of none here: --any, or --software"
+    also = [*([f"  compress  {paid.words if paid else untold}"]
+              if asked.compress == "allowed" else []),
+            *([f"  others    {rivals(others)}"] if others else []),
             *([kept_text(one, limits)] if one and limits else []),
             *([front_text(less)] if less else [])]  # fmt: skip
     return formatted(

@@ -11,8 +11,9 @@ machine hardware disk                            what a machine has and does, in
 kernel_shapes kernel_calls                       kernels that are timed one by one
 mesh calls wire mock replay expected             who exchanges with whom, and the messages
 exchange spatial context                         exchanges inside a pass, with their gradients
-steps schedule stage_border buckets optimizer    a training step, pass by pass
-forward row_timer operators one_kernel           the forward pass of one device, and its timer
+agreement/                                       gradients that are compressed, served, averaged
+steps schedule stage_border passing buckets optimizer   a training step, pass by pass
+forward spans row_timer operators one_kernel     the forward pass of one device, and its timer
 away beside units_away host_link                 what lies beside the device, and its copies
 memory_count                                     bytes of tensors alive while a step runs
 local_model graph cuts parts weights             the model's layers, cut as the plan cuts them

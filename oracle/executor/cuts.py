@@ -16,8 +16,9 @@ from oracle.executor.supported import NotSupported, unsupported
 from oracle.models.layers import Mlp
 from oracle.models.model import Model
 from oracle.models.shard import Shard, serial
+from oracle.plan.partition import balanced_cuts
 from oracle.plan.plan import Plan
-from oracle.plan.stages import balanced_cuts, even_cuts
+from oracle.plan.stages import even_cuts
 from oracle.plan.strategies.filter import cut_rows
 
 
@@ -137,7 +138,7 @@ def stages_of(graph: OperationGraph, plan: Plan, edges: list[int] | None) -> lis
     chunks = p * int(pipeline.interleave[0, 0])
     if chunks > graph.units:
         raise NotSupported(f"{chunks} stages of a model that can be cut into {graph.units} units")
-    found = edges
+    found = edges or list(pipeline.edges(graph.model)) or None
     if found is None and not pipeline.cuts[0, 0]:
         dealt = even_cuts(graph.model, chunks)
         found = None if dealt is None else [int(n) for n in dealt]

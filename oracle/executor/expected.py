@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -14,6 +14,7 @@ from oracle.executor.parts import Interval
 from oracle.models.model import Model
 from oracle.models.shard import Shard
 from oracle.network.collectives import Message
+from oracle.plan.crossings import crossings
 from oracle.plan.plan import Plan
 from oracle.plan.strategies.recompute import inside
 from oracle.spec.options import SLOTS
@@ -48,6 +49,7 @@ def expected_messages(
             copied = message.op == "copy" and message.over in LINKS
             if not np.any(message.calls) or (group_size(message, plan) <= 1 and not copied):
                 continue
+            message = in_its_group(message, plan)
             nbytes, calls = _in_a_step(message, shard, plan, model, stages, words)
             if nbytes > 0:
                 what = f"{axis.name}: {message.what}"
@@ -67,7 +69,7 @@ def _in_a_step(
     nbytes = nbytes * np.broadcast_to(np.asarray(message.share, float), (1, rows))[0]
     full = plan.axis("recompute").mode[0, 0] == 2
     again = np.where(inside(model) & full & (message.when == "forward"), 2.0, 1.0)
-    counts, ends = model.units
+    counts, _ = model.units
     if message.when in ("forward", "backward"):
         times = calls * segments * (1.0 if message.once else model.repeat * again)
         total = float(devices * (nbytes * times).sum())
@@ -82,9 +84,12 @@ def _in_a_step(
             units = units * np.array([word == "offload" for word in words])
         total = float(devices * units.sum() * segments * calls.max())
         return total, float((units > 0).sum() * segments * calls.max())
-    borders = [int(ends[stop - 1]) for _, stop in stages[:-1]]
-    total = float(devices * 2 * segments * sum(nbytes[row] for row in borders))
-    return total, 2 * segments
+    sent = crossings(model, np.array([[0, *(stop for _, stop in stages)]]),
+                     np.arange(len(stages)) % p, p)  # fmt: skip
+    total = float(devices * 2 * segments * sent.values(nbytes[None]).sum())
+    each = sum(np.bincount(end[0, sent.sent[0]] % p, minlength=p)
+               for end in (sent.source, sent.target))  # fmt: skip
+    return total, float(segments * np.max(each))
 
 
 def _rows_in(counts: NDArray[np.float64], chunks: list[Interval]) -> NDArray[np.float64]:
@@ -95,6 +100,14 @@ def by_row(message: Message, rows: int) -> tuple[NDArray[np.float64], NDArray[np
     """Bytes and calls of a message for each row."""
     nbytes = np.broadcast_to(np.asarray(message.nbytes, float), (1, rows))[0]
     return nbytes, np.broadcast_to(np.asarray(message.calls, float), (1, rows))[0]
+
+
+def in_its_group(message: Message, plan: Plan) -> Message:
+    """A message with the bytes that a group of its size sends."""
+    if message.sized is None:
+        return message
+    size = np.full((1, 1), float(group_size(message, plan)))
+    return replace(message, nbytes=message.nbytes * message.sized(size))
 
 
 def group_size(message: Message, plan: Plan) -> int:

@@ -31,15 +31,15 @@ from oracle.executor.exchange import (
 from oracle.executor.graph import Operation
 from oracle.executor.local_model import LocalModel
 from oracle.executor.parts import Window, deal
+from oracle.executor.spans import Span
 from oracle.executor.spatial import GatherSample, HaloExchange, SpatialConvolution
 from oracle.executor.supported import NotSupported
-from oracle.plan.strategies.recompute import inside
 
 HALOS = ("spatial: halo of x", "spatial: halo of dL/dy")  # forward, backward
 
 _PRODUCTS = ("mm", "addmm", "bmm", "baddbmm", "convolution")
 
-Layers = Callable[[Tensor], Tensor]  # what a unit does to its input
+Layers = Callable[..., tuple[Tensor, ...]]  # what a span does to what it is given
 
 
 class Observer:
@@ -52,53 +52,68 @@ class Observer:
 
 def forward(
     local: LocalModel,
-    x: Tensor,
+    given: dict[int, Tensor],
     target: Tensor,
     chunk: int,
     observer: Observer,
-    around: Callable[[int, Layers, Tensor], Tensor] | None = None,
-) -> Tensor:
-    """The output of a chunk for its input, or the loss at the end of the last.
+    around: Callable[..., tuple[Tensor, ...]] | None = None,
+) -> dict[int, Tensor]:
+    """What a chunk hands on, by the operation that made it; at the end of the last, the loss.
 
-    `around(unit, layers, x)` runs one unit; sharded weights are fetched there.
+    It takes what is `given` by operation, the samples by -1, and leaves nothing there.
+    `around(span, layers, *inputs)` runs one unit; sharded weights are fetched there.
     """
+    names = list(given)
 
-    def through(x: Tensor) -> Tensor:
-        for unit in range(*local.chunks[chunk]):
-            layers = _unit(local, unit, target, observer)
-            x = around(unit, layers, x) if around else layers(x)
-        return x
+    def through(*inputs: Tensor) -> tuple[Tensor, ...]:
+        nonlocal names
+        live = dict(zip(wanted, inputs, strict=True))
+        del inputs
+        for span in local.spans[chunk]:
+            layers = _layers(local, span, target, observer)
+            own = [live[feed] for feed in span.given]
+            for feed in span.done:
+                live.pop(feed)
+            made = around(span, layers, *own) if around else layers(*own)
+            del own
+            live.update(zip(span.made, made, strict=True))
+            del made
+        names = list(live)
+        return tuple(live.values())
 
-    return _again(through, x) if local.recompute == "stage" else through(x)
+    wanted = tuple(names)
+    inputs = [given.pop(at) for at in wanted]
+    again = local.recompute == "stage"
+    found = _again(through, *inputs) if again else through(*inputs)
+    return dict(zip(names, found, strict=True))
 
 
-def _unit(local: LocalModel, unit: int, target: Tensor, observer: Observer) -> Layers:
-    """What a unit does to its input, run again in the backward pass where that is asked for."""
-    operations = local.graph.of_units(unit, unit + 1)
-    entry = operations[0].index - 1
-    last = {feed: op.index for op in operations for feed in op.feeds}  # who wants it last
+def _layers(local: LocalModel, span: Span, target: Tensor, observer: Observer) -> Layers:
+    """What a span does to its inputs, run again in the backward pass where that is asked for."""
+    last = {feed: op.index for op in span.operations for feed in op.feeds}  # who wants it last
 
-    def layers(x: Tensor) -> Tensor:
-        made = {entry: x}
+    def layers(*inputs: Tensor) -> tuple[Tensor, ...]:
+        made = dict(zip(span.given, inputs, strict=True))
         collected: dict[int, Tensor] = {}
-        del x
-        for op in operations:
+        del inputs
+        for op in span.operations:
             local.wire.enter("forward", op.label)
             observer.before(op)
-            inputs = [_input(local, op, feed, made, collected) for feed in op.feeds]
-            made[op.index] = _apply(local, op, inputs, target)
+            taken = [_input(local, op, feed, made, collected) for feed in op.feeds]
+            made[op.index] = _apply(local, op, taken, target)
             observer.after(op, made[op.index])
-            del inputs
+            del taken
             for feed in op.feeds:
                 if last[feed] == op.index:
-                    made.pop(feed, None)
                     collected.pop(feed, None)
-        return made[operations[-1].index]
+                    if feed not in span.made:
+                        made.pop(feed, None)
+        return tuple(made[index] for index in span.made)
 
-    if local.words[unit] == "recompute":
-        return lambda x: _again(layers, x)
-    if local.recompute == "operators" and bool(inside(local.graph.model)[operations[0].row]):
-        return lambda x: _again(layers, x, context_fn=_every_other)
+    if local.words[span.unit] == "recompute":
+        return lambda *inputs: _again(layers, *inputs)
+    if local.recompute == "operators" and span.again:
+        return lambda *inputs: _again(layers, *inputs, context_fn=_every_other)
     return layers
 
 
@@ -110,8 +125,6 @@ def _input(
     collected: dict[int, Tensor],
 ) -> Tensor:
     """An input of an operation, gathered where it is cut in space and the operation is not."""
-    if feed not in made:  # a unit reads nothing else of what ran before it
-        raise NotSupported(f"{op.label} reads a tensor that was made far before")
     if not local.spaced(feed) or bool(local.cuts.spaced[op.row]):
         return made[feed]
     if feed not in collected:

@@ -115,6 +115,8 @@ class _Unroller:
                 at = self.place(item.block, at, {**scope, "block": at})
                 self.nested = outer
             left -= folded
+        if item.name:
+            scope[item.name] = at
         return at
 
 

@@ -17,6 +17,7 @@ from oracle.executor.graph import Operation, OperationGraph
 from oracle.executor.host_link import HostLink
 from oracle.executor.operators import weights_of
 from oracle.executor.parts import Interval, deal
+from oracle.executor.spans import spans_of
 from oracle.executor.spatial import SpatialGrid
 from oracle.executor.supported import NotSupported
 from oracle.executor.weights import Bundle, HeldWeight, initial
@@ -71,6 +72,9 @@ class LocalModel:
             self.zero, self.shards = int(sharded.zero[0, 0]) + 1, ("sharded",)
         for axes in (*((axis,) for axis in mesh.degrees), self.replicas, around):
             mesh.group(axes)  # all ranks make all groups, in one order
+        alone = self.by_unit or self.away.activations or len(units) > 0
+        together = self.recompute == "full" and not alone
+        self.spans = [spans_of(graph, units, together) for units in self.chunks]
         self.grid = self._grid()
         self.dtype, self.device = dtype, torch.device(device)
         self.held_weights = [

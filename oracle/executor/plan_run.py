@@ -26,6 +26,7 @@ class PlanRun:
     precision: str = "fp32"
     stages: tuple[int, ...] = ()  # edges of the pipeline's stages, in units; () to decide here
     seed: int = 0
+    algorithm: str = ""  # of sums, `torus2d:2`; the library's own if not said
     units: Sequence[str] = ()  # of each what it does with its activations; () as the plan says
     link: Mapping[str, float] | None = None  # bytes a second of a played link to the host
     data: Mapping[str, Any] | None = None  # fields of `loading.reader.Data`; None: nothing is read
@@ -36,6 +37,7 @@ class PlanRun:
         """What its results belong to; how many steps are timed is no part of it."""
         options = {"precision": self.precision, "optimizer": self.optimizer, "seed": self.seed,
                    "stages": list(self.stages), "replay": replay}  # fmt: skip
+        options |= {"algorithm": self.algorithm} if self.algorithm else {}
         options |= {"units": list(self.units)} if self.units else {}
         options |= {"link": dict(self.link)} if self.link else {}
         if self.data:

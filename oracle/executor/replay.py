@@ -10,13 +10,14 @@ import numpy as np
 import torch
 
 from oracle.executor.cuts import shard_of
-from oracle.executor.expected import by_row, group_size
+from oracle.executor.expected import by_row, group_size, in_its_group
 from oracle.executor.graph import OperationGraph
 from oracle.executor.mesh import DeviceMesh
 from oracle.executor.parts import Interval
 from oracle.executor.supported import NotSupported
 from oracle.executor.wire import Wire
 from oracle.network.collectives import Message
+from oracle.plan.crossings import crossings
 from oracle.plan.plan import Plan
 
 
@@ -53,6 +54,7 @@ def messages_of(
             mesh.group(message.axes)
             if group_size(message, plan) == 1:
                 continue
+            message = in_its_group(message, plan)
             nbytes, calls = by_row(message, len(graph.model))
             what = f"{axis.name}: {message.what}"
 
@@ -74,8 +76,10 @@ def messages_of(
             elif message.when == "step" and calls.max() > 0:
                 ends.append(sent(sum(nbytes[row] for row in rows)))
             elif message.when == "border" and len(stages) > 1:
-                _, last = graph.model.units
-                size = max(nbytes[int(last[stop - 1])] for _, stop in stages[:-1])
+                p = len(stages)
+                found = crossings(graph.model, np.array([[0, *(stop for _, stop in stages)]]),
+                                  np.arange(p), p)  # fmt: skip
+                size = float(found.received_ahead(found.values(nbytes[None])).max())
                 forth.append(sent(size))
                 back.append(sent(size))
     return [one for one in (forth + back) * segments + ends if one.nbytes > 0]

@@ -1,29 +1,51 @@
-"""Tensors that cross between two stages of a pipeline, sent and received."""
+"""Tensors that cross between the stages of a pipeline, sent and received."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import torch
 from torch import Tensor
 
+from oracle.executor.graph import OperationGraph
 from oracle.executor.local_model import LocalModel
-from oracle.executor.parts import deal
+from oracle.executor.parts import Interval, deal
 from oracle.executor.wire import Wire
+
+
+class Crossing(NamedTuple):
+    """A tensor that one chunk makes and another reads; chunks are counted along the model."""
+
+    target: int
+    operation: int
+    source: int
+
+
+def crossings(graph: OperationGraph, stages: Sequence[Interval]) -> list[Crossing]:
+    """What goes from chunk to chunk: each tensor once, directly, to each chunk that reads it."""
+    chunk = {unit: at for at, units in enumerate(stages) for unit in range(*units)}
+    of = [chunk[op.unit] for op in graph.operations]
+    found = {Crossing(of[op.index], feed, of[feed]) for op in graph.operations
+             for feed in op.feeds if feed >= 0 and of[feed] != of[op.index]}  # fmt: skip
+    return sorted(found)
 
 
 @dataclass(frozen=True)
 class StageBorder:
-    """One end of a chunk: the rank on the other side, and the shape of what crosses.
+    """One end of a crossing: the rank on the other side, and the shape of what crosses.
 
     Tensor-parallel ranks hold the same output: each sends its share, and it is gathered again
     on the other side [narayanan2021, §4.1], unless the plan says `borders=whole`.
     """
 
-    rank: int
-    number: int  # of the border, along the model
+    operation: int  # that makes it
+    rank: int | None  # None: another chunk of this rank
+    chunk: int  # of that rank's, on the other side
+    far: bool  # whether it passes a stage by
+    number: int  # of the crossing, along the model
     shape: tuple[int, ...]
     dtype: torch.dtype
     device: torch.device
@@ -31,14 +53,18 @@ class StageBorder:
     place: int
 
     @classmethod
-    def of(cls, local: LocalModel, chunk: int, end: str) -> StageBorder | None:
-        """The border `into` or `out of` a chunk; None at the ends of the model."""
+    def ends(cls, local: LocalModel, chunk: int) -> tuple[list[StageBorder], list[StageBorder]]:
+        """What comes into a chunk of this rank, and what goes out of it."""
+        at = chunk * local.mesh.degree("pipeline") + local.stage
+        every = list(enumerate(crossings(local.graph, local.stages)))
+        into = [cls._of(local, one, k, one.source) for k, one in every if one.target == at]
+        out = [cls._of(local, one, k, one.target) for k, one in every if one.source == at]
+        return into, out
+
+    @classmethod
+    def _of(cls, local: LocalModel, one: Crossing, number: int, other: int) -> StageBorder:
         mesh, p = local.mesh, local.mesh.degree("pipeline")
-        at = chunk * p + local.stage
-        number = at - 1 if end == "into" else at
-        if not 0 <= number < len(local.stages) - 1:
-            return None
-        op = local.graph.of_units(local.stages[number][1] - 1, local.stages[number][1])[-1]
+        op = local.graph.operations[one.operation]
         extents = list(op.shape.made.extents)
         if local.spaced(op.index):
             extents = [stop - start for start, stop in local.box(extents)]
@@ -49,21 +75,24 @@ class StageBorder:
             extents = [stop - start]
         channels = op.shape.made.channels
         shape = (*extents, channels) if op.shape.made.tokens else (channels, *extents)
-        other = (at - 1 if end == "into" else at + 1) % p
-        rank = mesh.rank_at({**mesh.at, "pipeline": other})
+        chunk, stage = divmod(other, p)
+        rank = None if stage == local.stage else mesh.rank_at({**mesh.at, "pipeline": stage})
         whole = local.cuts.sequence or local.plan.axis("pipeline").word("borders") == "whole"
         alike = 1 if whole else mesh.degree("tensor")
         if math.prod(shape) % alike:
             alike = 1
         place = mesh.at["tensor"] if alike > 1 else 0
-        return cls(rank, number, tuple(shape), local.dtype, local.device, alike, place)
+        return cls(op.index, rank, chunk, one.target - one.source > 1, number, tuple(shape),
+                   local.dtype, local.device, alike, place)  # fmt: skip
 
     def send(self, wire: Wire, whole: Tensor, forward: bool) -> Callable[[], None]:
+        assert self.rank is not None
         share = whole.reshape(self.alike, -1)[self.place]
         return wire.send(share, self.rank, "pipeline: stage borders", self._tag(forward))
 
     def expect(self, wire: Wire, batch: int, forward: bool) -> Callable[[], Tensor]:
         """Make ready to receive; call what is returned to wait for it."""
+        assert self.rank is not None
         count = batch * math.prod(self.shape) // self.alike
         share = torch.empty(count, dtype=self.dtype, device=self.device)
         wait = wire.expect(share, self.rank, "pipeline: stage borders", self._tag(forward))

@@ -6,13 +6,15 @@ import math
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from functools import partial
+from typing import TypeAlias
 
 import torch
 from torch import Tensor
 from torch.autograd.graph import GradientEdge, get_gradient_edge
 
+from oracle.executor.agreement.agreement import Agreement, agreement
 from oracle.executor.beside import Beside
 from oracle.executor.buckets import Buckets
 from oracle.executor.forward import Layers, Observer, forward
@@ -20,12 +22,14 @@ from oracle.executor.graph import OperationGraph
 from oracle.executor.local_model import LocalModel
 from oracle.executor.optimizer import Optimizer, ratios
 from oracle.executor.parts import Interval, deal
+from oracle.executor.passing import Passing, Received, Tensors
 from oracle.executor.schedule import Pass, passes
-from oracle.executor.stage_border import StageBorder
+from oracle.executor.spans import Span
 from oracle.executor.units_away import Sent, UnitsAway
 from oracle.executor.weights import Bundle
 from oracle.models.layers import Embedding, Loss
 
+Edges: TypeAlias = dict[int, GradientEdge]
 PHASES = ("forward", "backward", "exchange", "update")
 
 
@@ -86,25 +90,22 @@ class Trainer:
         begin, end = local.samples
         self.micro_batches: list[Interval] = deal(end - begin, self.segments, begin)
         chunks = range(len(local.chunks))
-        self.into, self.out = (
-            [StageBorder.of(local, chunk, end) for chunk in chunks] for end in ("into", "out of")
-        )
+        self.passing = Passing(local, self.micro_batches)
         self.passes = passes(pipeline.word("schedule"), local.stage, mesh.degree("pipeline"),
                              self.segments, len(chunks))  # fmt: skip
         last = {this.chunk: this for this in self.passes if not this.forward}
         self.final = frozenset(last.values())  # a chunk's gradients are whole after these
-        self.waiting: dict[tuple[int, int], tuple[Tensor, GradientEdge]] = {}
+        self.waiting: dict[tuple[int, int], tuple[Tensors, Edges]] = {}
         # from ZeRO-2 on a rank keeps its part of the gradients, so each micro-batch's are scattered
         self.parted = local.zero >= 2 or local.away.there
         for bundle in local.bundles if self.parted else ():
             bundle.part()
         replicas = mesh.degree(*local.replicas)
         overlap = int(plan.axis("data").overlap[0, 0])
-        self.buckets = (
-            Buckets(local, local.bundles[0])
-            if overlap and replicas > 1 and not local.zero and not local.by_unit
-            else None
-        )
+        self.agreement = agreement(local)
+        self.buckets: Buckets | Agreement | None = self.agreement
+        if overlap and replicas > 1 and not (local.zero or local.by_unit or self.agreement):
+            self.buckets = Buckets(local, local.bundles[0])
         self.beside: dict[Bundle, Beside] = {}
         for bundle in local.bundles:
             self._lay_out(bundle)
@@ -137,6 +138,8 @@ class Trainer:
             self._reduce_gradients()
         with self.clock.phase("update"):
             self._update()
+        if self.agreement:
+            self.agreement.after(self.steps)
         with self.clock.phase("exchange"):
             self._gather_weights()
         return loss
@@ -145,12 +148,12 @@ class Trainer:
 
     def _micro_batches(self, x: Tensor, target: Tensor) -> float:
         losses: list[float] = []
-        sending: dict[Pass, Callable[[], None]] = {}
-        coming = self._receive(self.passes[0])
+        passing = self.passing
+        coming = passing.receive(self.passes[0])
         for this, after in zip(self.passes, [*self.passes[1:], None], strict=True):
             with self.clock.phase("forward" if this.forward else "backward"):
-                given = coming() if coming else None
-                self._arrived(this, sending)
+                given = coming()
+                passing.arrived(this)
                 made = (
                     self._forward(this, given, x, target, losses)
                     if this.forward
@@ -158,30 +161,11 @@ class Trainer:
                 )
                 del given
                 # before anything is sent: over one connection its notice would wait behind the data
-                coming = self._receive(after)
-                border = (self.out if this.forward else self.into)[this.chunk]
-                if border and made is not None:
-                    sending[this] = border.send(self.wire, made, this.forward)
+                coming = passing.receive(after)
+                passing.send(this, made)
                 del made
-        for sent in sending.values():
-            sent()
+        passing.finish()
         return sum(losses)
-
-    def _arrived(self, this: Pass, sending: dict[Pass, Callable[[], None]]) -> None:
-        """Let go what has arrived for sure by now: its answer has come, or later ones are due."""
-        if not this.forward:
-            known = [replace(this, forward=True)]
-            if len(self.out) == 1:
-                known.append(replace(this, micro_batch=this.micro_batch - 2))
-            for one in known:
-                sending.pop(one, lambda: None)()
-
-    def _receive(self, this: Pass | None) -> Callable[[], Tensor] | None:
-        if this is None:
-            return None
-        border = (self.into if this.forward else self.out)[this.chunk]
-        begin, end = self.micro_batches[this.micro_batch]
-        return border.expect(self.wire, end - begin, this.forward) if border else None
 
     def _cut(self, x: Tensor, target: Tensor, this: Pass) -> tuple[Tensor, Tensor]:
         """A micro-batch of the global batch, of it the part of this device.
@@ -196,9 +180,10 @@ class Trainer:
         if self.local.spaced(-1):
             for i, (start, stop) in enumerate(self.local.box(x.shape[2:])):
                 x = x.narrow(2 + i, start, stop - start)
-        if self.into[this.chunk]:
+        spans = self.local.spans[this.chunk]
+        if not any(-1 in span.given for span in spans):
             x = x[:0]
-        if self.out[this.chunk]:
+        if not self._ends(this.chunk):
             target = target[:0]
         device = self.local.device
         own, wanted = (
@@ -206,51 +191,72 @@ class Trainer:
         )
         return own, wanted
 
+    def _ends(self, chunk: int) -> bool:
+        """Whether a chunk ends the model."""
+        return self.local.chunks[chunk][1] == self.local.graph.units
+
     def _forward(
-        self, this: Pass, given: Tensor | None, x: Tensor, target: Tensor, losses: list[float]
-    ) -> Tensor | None:
+        self, this: Pass, received: Received, x: Tensor, target: Tensor, losses: list[float]
+    ) -> Tensors:
         local = self.local
         own, target = self._cut(x, target, this)
-        x = own if given is None else given.requires_grad_()
-        del own, given
-        around = self._around(this) if local.by_unit or "offload" in local.words else None
-        y = forward(local, x, target, this.chunk, self.observer, around)
-        if not self.out[this.chunk]:
+        given = {at: tensor.requires_grad_() for at, tensor in received}
+        received.clear()
+        inputs = dict(given)
+        if own.numel():
+            given[-1] = own
+        del own
+        around = self._around() if local.by_unit or "offload" in local.words else None
+        made = forward(local, given, target, this.chunk, self.observer, around)
+        if self._ends(this.chunk):
+            ((at, y),) = made.items()
             y = y if y.dim() == 0 else _mean_square(y, local.batch)
             losses.append(float(y.detach()))
-        # where gradients come in, not y: what a stage has sent it need not keep
-        self.waiting[this.chunk, this.micro_batch] = x, get_gradient_edge(y)
-        return y.detach()
+            made = {at: y}
+            del y
+        # where gradients come in, not what it made: what a stage has sent it need not keep
+        edges = {at: get_gradient_edge(y) for at, y in made.items() if y.requires_grad}
+        self.waiting[this.chunk, this.micro_batch] = inputs, edges
+        return {at: y.detach() for at, y in made.items()}
 
-    def _backward(self, this: Pass, given: Tensor | None) -> Tensor | None:
+    def _backward(self, this: Pass, received: Received) -> Tensors:
         local = self.local
-        x, y = self.waiting.pop((this.chunk, this.micro_batch))
+        inputs, edges = self.waiting.pop((this.chunk, this.micro_batch))
         self.wire.enter("backward", "")
         if self.buckets:
             self.buckets.armed = this in self.final
         for bundle in local.bundles if self.parted and not local.by_unit else ():
             bundle.allocate()
-        torch.autograd.backward([y], [torch.ones((), dtype=local.dtype, device=local.device)
-                                      if given is None else given])  # fmt: skip
+        gradients: Tensors = {}
+        for at, gradient in received:  # of each that read it
+            gradients[at] = gradients[at] + gradient if at in gradients else gradient
+        received.clear()
+        if self._ends(this.chunk):
+            gradients = {at: torch.ones((), dtype=local.dtype, device=local.device)
+                         for at in edges}  # fmt: skip
+        torch.autograd.backward(list(edges.values()), [gradients.pop(at) for at in edges])
+        del edges
         self.observer.after_backward()
         for bundle in local.bundles if local.fetched else ():
             bundle.release(keep=not local.away.weights)
         # of whole chunks with the last of a micro-batch's passes here
         for bundle in local.bundles if local.by_unit or this.chunk == 0 else ():
             self._scatter(bundle)
-        return x.grad
+        return {at: x.grad for at, x in inputs.items() if x.grad is not None}
 
-    def _around(self, this: Pass) -> Callable[[int, Layers, Tensor], Tensor]:
+    def _around(self) -> Callable[..., tuple[Tensor, ...]]:
         """How units of a pass are run, whose weights or activations are not always here."""
         local, sent = self.local, dict[int, list[Sent]]()
 
-        def around(unit: int, layers: Layers, x: Tensor) -> Tensor:
-            def inner(x: Tensor) -> Tensor:
-                return self._with_weights(unit, layers, x) if local.by_unit else layers(x)
+        def around(span: Span, layers: Layers, *inputs: Tensor) -> tuple[Tensor, ...]:
+            def inner(*inputs: Tensor) -> tuple[Tensor, ...]:
+                if local.by_unit:
+                    return self._with_weights(span.unit, layers, *inputs)
+                return layers(*inputs)
 
             if "offload" in local.words:
-                return self.units_away.run(unit, inner, x, sent)
-            return inner(x)
+                return self.units_away.run(span, inner, inputs, sent)
+            return inner(*inputs)
 
         return around
 
@@ -271,14 +277,17 @@ class Trainer:
             name = f"{local.shards[0]}: weights{again}"
             self.wire.allgather(own, local.shards, name, whole)
 
-    def _with_weights(self, unit: int, layers: Layers, x: Tensor) -> Tensor:
+    def _with_weights(self, unit: int, layers: Layers, *inputs: Tensor) -> tuple[Tensor, ...]:
         """Run a unit on weights that come for it, and again for its gradient."""
         local = self.local
         bundle, keep = local.bundle_of[unit], not local.away.weights
         if not bundle.held_weights:
-            return layers(x)
+            return layers(*inputs)
+        if len(inputs) > 1:  # of each, the gradient that comes from here
+            inputs = tuple(x.view_as(x) for x in inputs)
         self._fetch(unit, bundle, "")
-        y = layers(x)
+        made = layers(*inputs)
+        left = sum(x.requires_grad for x in inputs)
         if local.fetched:
             bundle.release(keep)
 
@@ -288,14 +297,20 @@ class Trainer:
                 bundle.allocate()
 
         def after(_: Tensor) -> None:
+            nonlocal left
+            left -= 1
+            if left:
+                return
             if local.fetched:
                 bundle.release(keep)
             self._scatter(bundle)
 
-        y.register_hook(before)
-        if x.requires_grad:
-            x.register_hook(after)
-        return y
+        for y in made:
+            y.register_hook(before)
+        for x in inputs:
+            if x.requires_grad:
+                x.register_hook(after)
+        return made
 
     # --- gradients and weights ---------------------------------------------------------------
 
@@ -367,8 +382,7 @@ class Trainer:
         """Gather all weights on this device, to look at them."""
         for bundle in self.local.bundles:
             if not bundle.here:
-                away = self.local.away.weights
-                own = self.beside[bundle].weights if away else bundle.shard
+                own = self.beside[bundle].weights if self.local.away.weights else bundle.shard
                 whole = bundle.restore().detach()
                 if self.local.zero >= 3:
                     own = self.wire.allgather(own, self.local.shards, "to look at").flatten()

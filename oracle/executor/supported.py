@@ -9,6 +9,7 @@ import numpy as np
 from oracle.executor.away import Away
 from oracle.models.model import Model
 from oracle.plan.plan import Plan
+from oracle.plan.strategies import agreement
 
 LAYER_KINDS = (
     "pool", "norm", "activation", "add", "concat", "flatten", "reshape", "dropout", "attention",
@@ -42,6 +43,11 @@ def _of_plan(plan: Plan) -> Iterator[str]:
         yield "`context` is not run together with sequence=on"
     if _splits(plan, "sharded") and _splits(plan, "data") and plan.axis("data").zero[0, 0]:
         yield "`sharded` is not run inside `data` with zero above 0"
+    data = plan.axis("data")
+    if _splits(plan, "data") and _splits(plan, "sharded") and agreement.special(data):
+        yield "`sharded` is not run inside replicas that compress, serve or average"
+    if agreement.special(data) and plan.axis("offload").active:
+        yield "`offload` is not run beside replicas that compress, serve or average"
     pipeline = plan.axis("pipeline")
     stages, segments, chunks = (
         int(knob[0, 0]) for knob in (pipeline.degree, pipeline.segments, pipeline.interleave)

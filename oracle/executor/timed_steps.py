@@ -82,7 +82,9 @@ class Steps:
         self.plan = parse(job.plan, job.batch)
         on_gpu = rank.backend == "nccl"
         synchronise = torch.cuda.synchronize if on_gpu else lambda: None
-        self.wire = Wire(DeviceMesh(self.plan, rank.rank, rank.size), synchronise=synchronise)
+        self.wire = Wire(
+            DeviceMesh(self.plan, rank.rank, rank.size), synchronise=synchronise, by=job.algorithm
+        )
         self.stages: list[tuple[int, int]] = []
         self.reading: dict[str, Any] = {}  # how samples are read, and what that took once
         self.read: dict[str, float] = {}  # seconds, files and bytes of the last step

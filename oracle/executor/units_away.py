@@ -15,8 +15,9 @@ import torch
 from torch import Tensor
 
 from oracle.executor.host_link import HostLink
+from oracle.executor.spans import Span
 
-Layers = Callable[[Tensor], Tensor]
+Layers = Callable[..., tuple[Tensor, ...]]
 
 
 @dataclass(eq=False)
@@ -50,16 +51,19 @@ class UnitsAway:
         self.fixed = {tensor.untyped_storage()._cdata for tensor in fixed}
         self.known: dict[int, Sent] = {}  # storages that are still on the device as well
 
-    def run(self, unit: int, layers: Layers, x: Tensor, sent: dict[int, list[Sent]]) -> Tensor:
-        """A unit's output; `sent` gets what it has sent, by unit."""
-        given = x.untyped_storage()._cdata
-        first = unit == min(sent, default=unit)
+    def run(
+        self, span: Span, layers: Layers, inputs: Sequence[Tensor], sent: dict[int, list[Sent]]
+    ) -> tuple[Tensor, ...]:
+        """What a unit hands on; `sent` gets what it has sent, by unit."""
+        unit = span.unit
+        owners = {x.untyped_storage()._cdata: of
+                  for x, of in zip(inputs, span.owners, strict=True)}  # fmt: skip
         sent.setdefault(unit, [])
 
         def pack(tensor: Tensor) -> Any:
             storage = tensor.untyped_storage()
             key = storage._cdata
-            owner = unit - 1 if key == given and not first else unit
+            owner = owners.get(key, unit)
             if key in self.fixed or self.words[owner] != "offload" or not storage.nbytes():
                 return tensor
             found = self.known.get(key) or self._out(tensor, storage, sent.setdefault(owner, []))
@@ -73,10 +77,11 @@ class UnitsAway:
             return torch.as_strided(found.back(self.link, self.disk), size, stride, at)
 
         with torch.autograd.graph.saved_tensors_hooks(pack, unpack):
-            y = layers(x)
-        if y.requires_grad:
-            y.register_hook(lambda _: self._ask(unit, sent))
-        return y
+            made = layers(*inputs)
+        for y in made:
+            if y.requires_grad:
+                y.register_hook(lambda _: self._ask(unit, sent))
+        return made
 
     def _out(self, tensor: Tensor, storage: Any, mine: list[Sent]) -> Sent:
         key = storage._cdata

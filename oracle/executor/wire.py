@@ -15,6 +15,8 @@ import torch
 import torch.distributed as dist
 from torch import Tensor
 
+from oracle.executor.agreement.grid import over_grid, side
+from oracle.executor.agreement.links import Links
 from oracle.executor.calls import gather, newest
 from oracle.executor.mesh import DeviceMesh
 from oracle.executor.parts import Interval, overlap
@@ -41,8 +43,9 @@ class Wire:
     seconds: float = 0.0  # in exchanges so far
     timed: bool = True
     synchronise: Callable[[], None] = lambda: None
+    by: str = ""  # the algorithm of sums, `torus2d:2`; the library's own if not said
 
-    def _count(self, what: str, op: str, group: int, nbytes: float, began: float) -> None:
+    def count(self, what: str, op: str, group: int, nbytes: float, began: float) -> None:
         self.synchronise()
         spent = time.perf_counter() - began
         entry = self.traffic.setdefault(what, Traffic(op, group))
@@ -61,8 +64,12 @@ class Wire:
         group = self.mesh.group(axes)
         if group.size > 1:
             began = self._begin(what)
+            if op is None and (row := side(self.by, group.size)):
+                over_grid(buffer, row, Links(group))
+                self.count(what, "allreduce", group.size, size_of(buffer), began)
+                return buffer
             dist.all_reduce(buffer, op=op or dist.ReduceOp.SUM, group=group.handle)
-            self._count(what, "allreduce", group.size, size_of(buffer), began)
+            self.count(what, "allreduce", group.size, size_of(buffer), began)
         return buffer
 
     def allreduce_later(self, buffer: Tensor, axes: Sequence[str], what: str) -> Callable[[], None]:
@@ -70,12 +77,15 @@ class Wire:
         group = self.mesh.group(axes)
         if group.size == 1:
             return lambda: None
+        if side(self.by, group.size):
+            self.allreduce(buffer, axes, what)
+            return lambda: None
         work = dist.all_reduce(buffer, group=group.handle, async_op=True)
 
         def wait() -> None:
             waited = self._begin(what)
             work.wait()
-            self._count(what, "allreduce", group.size, size_of(buffer), waited)
+            self.count(what, "allreduce", group.size, size_of(buffer), waited)
 
         return wait
 
@@ -90,7 +100,7 @@ class Wire:
         shape = (group.size * part.shape[0], *part.shape[1:])
         whole = part.new_empty(shape) if into is None else into.view(shape)
         gather(whole, part.contiguous(), group.handle)
-        self._count(what, "allgather", group.size, size_of(whole), began)
+        self.count(what, "allgather", group.size, size_of(whole), began)
         return whole.view(group.size, *part.shape)
 
     def reduce_scatter(self, parts: Tensor, axes: Sequence[str], what: str) -> Tensor:
@@ -103,7 +113,7 @@ class Wire:
         newest("reduce_scatter_single", "reduce_scatter_tensor")(
             part.view(-1), parts.contiguous().view(-1), group=group.handle
         )
-        self._count(what, "reduce_scatter", group.size, size_of(parts), began)
+        self.count(what, "reduce_scatter", group.size, size_of(parts), began)
         return part
 
     def alltoall(self, parts: Tensor, axes: Sequence[str], what: str) -> Tensor:
@@ -112,7 +122,7 @@ class Wire:
         began = self._begin(what)
         made, given = torch.empty_like(parts), parts.contiguous()
         dist.all_to_all_single(made, given, group=group.handle)
-        self._count(what, "alltoall", group.size, size_of(given), began)
+        self.count(what, "alltoall", group.size, size_of(given), began)
         return made
 
     def rotate(
@@ -129,7 +139,7 @@ class Wire:
             began = self._begin(what)
             coming.wait()
             going.wait()
-            self._count(what, "sendrecv", group.size, size_of(whole), began)
+            self.count(what, "sendrecv", group.size, size_of(whole), began)
             return made
 
         return wait
@@ -142,14 +152,14 @@ class Wire:
         for one in work:
             one.wait()
         nbytes = sum(map(size_of, given.values()))
-        self._count(what, "halo", len(given) + 1, nbytes, began)
+        self.count(what, "halo", len(given) + 1, nbytes, began)
 
     def send(self, tensor: Tensor, to: int, what: str, tag: int) -> Callable[[], None]:
         """Begin to send; call what is returned before the buffer goes."""
         began = self._begin(what)
         whole = tensor.contiguous()
         work = dist.isend(whole, to, tag=tag)
-        self._count(what, "sendrecv", 2, size_of(whole), began)
+        self.count(what, "sendrecv", 2, size_of(whole), began)
 
         def wait() -> None:
             work.wait()
@@ -164,7 +174,7 @@ class Wire:
         def wait() -> Tensor:
             began = self._begin(what)
             work.wait()
-            self._count(f"{what}, received", "received", 2, size_of(like), began)
+            self.count(f"{what}, received", "received", 2, size_of(like), began)
             return like
 
         return wait

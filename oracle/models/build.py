@@ -61,6 +61,7 @@ class Segment:
     cuts: tuple[int, ...] = ()  # rows between, where a block inside it ends
     stack: bool = False  # of a stack of layers, even where it doesn't recur
     block: bool = False  # written as a block of layers, even where it doesn't recur
+    name: str = ""  # of a block
 
 
 @dataclass
@@ -159,7 +160,7 @@ class Rows:
                 self.inner.append(len(self.rows))
             elif len(self.rows) > begin:
                 cuts = tuple(cut for cut in self.inner if cut < len(self.rows))
-                one = Segment(begin, len(self.rows), times, cuts, item.stack, True)
+                one = Segment(begin, len(self.rows), times, cuts, item.stack, True, item.name)
                 self.segments.append(one)
             left -= times
         if item.name:

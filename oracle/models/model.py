@@ -2,7 +2,7 @@
 
 Every spec, importer and dict ends here. Rows carry shapes at full size for one sample;
 strategies cut them, the machine prices them. `units` are the pieces a pipeline may deal out:
-runs of rows between which exactly one tensor is passed on.
+runs of rows, see `places`.
 """
 
 from __future__ import annotations
@@ -11,7 +11,6 @@ import os
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property, lru_cache
-from itertools import pairwise
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -19,6 +18,7 @@ from numpy.typing import NDArray
 
 from oracle.models.build import Network, Segment, rows_of
 from oracle.models.layers import Extents, Row, Shape
+from oracle.models.places import Units, units_of
 from oracle.models.training import FULL, Training, training
 from oracle.models.transformer import Transformer
 from oracle.spec import catalogue
@@ -30,7 +30,6 @@ from oracle.spec.kernel_choice import KernelChoice
 from oracle.spec.schema import read
 from oracle.spec.software import PLAIN
 
-MOST_UNITS = 192  # pieces that a pipeline deals out: cutting takes time by their square
 Floats: TypeAlias = NDArray[np.float64]
 Flags: TypeAlias = NDArray[np.bool_]
 Axes: TypeAlias = tuple[Floats, Floats, Floats]  # three extents of each row; 1 where none is
@@ -265,48 +264,17 @@ class Model:
         passes = 1.0 if self.training.forward else 2.0 + self.trained
         return float(2 * self.repeat @ (self.mac * passes))
 
-    @cached_property
+    @property
     def units(self) -> tuple[Floats, Floats]:
         """(U, L) counts of each row in each unit, and the row that ends each unit (U,)."""
-        counts: list[Floats] = []
-        ends: list[int] = []
-        begin = 0
-        for segment in self.segments:
-            if not self._closed(segment.stop):
-                continue
-            inner = (cut for cut in segment.cuts if self._closed(cut))
-            pieces = list(pairwise((segment.start, *inner, segment.stop)))
-            for copy in range(segment.repeat):
-                for start, stop in pieces:
-                    one = np.zeros(len(self.rows))
-                    one[start:stop] = 1
-                    if not copy and start == segment.start:  # open rows before join the first
-                        one[begin:start] = self.repeat[begin:start]
-                    counts.append(one)
-                    ends.append(stop - 1)
-            begin = segment.stop
-        if begin < len(self.rows):
-            rest = np.zeros(len(self.rows))
-            rest[begin:] = self.repeat[begin:]
-            counts.append(rest)
-            ends.append(len(self.rows) - 1)
-        along = -(-len(counts) // MOST_UNITS)  # of very deep models, units are runs of them
-        joined = np.add.reduceat(counts, np.arange(0, len(counts), along))
-        last = np.minimum(np.arange(along, len(counts) + along, along), len(counts)) - 1
-        return joined, np.array(ends, dtype=float)[last]
+        return self.pieces.counts, self.pieces.ends
 
     @cached_property
-    def _oldest(self) -> Floats:
-        """The oldest row that any row reads from each row on; one more entry than rows."""
-        # tokens are numbers of words, which every stage has
-        free = -1 if self.rows[0].given.tokens else -2
-        read = [min((i for i in feeds if i > free), default=len(self.rows)) for feeds in self.feeds]
-        behind = np.minimum.accumulate([len(self.rows), *reversed(read)])
-        return np.asarray(behind[::-1], dtype=float)
-
-    def _closed(self, stop: int) -> bool:
-        """Whether only the last tensor made is read from here on."""
-        return bool(self._oldest[stop] >= stop - 1)
+    def pieces(self) -> Units:
+        """The units that a pipeline may deal out, and what passes between them."""
+        moved = self.x + self.y
+        shares = (part / max(float(self.repeat @ part), 1.0) for part in (self.mac, moved))
+        return units_of(self.feeds, self.segments, self.y, sum(shares, np.zeros(len(self))) / 2)
 
 
 def model(what: Any, dataset: Any = None) -> Model:

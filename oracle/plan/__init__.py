@@ -12,4 +12,7 @@ launchable    which plans a software can be told
 out_of_core   two passes whose activations leave the device and return, or are made again
 unit_choice   what each unit of a stage does with its activations
 stages        which part of the model each stage of a pipeline holds
+layout        stages by hand, as a plan writes them
+partition     cuts of a chain of units that make its fullest part least
+crossings     tensors that cross between stages, from where to where
 """

@@ -14,6 +14,7 @@ from collections.abc import Iterable
 from typing import Any
 
 from oracle.plan.strategies import Strategy, strategies
+from oracle.plan.strategies.base import number_of
 from oracle.spec.document import Fault, Place, SpecError, suggest
 
 LONGEST = 2**11  # characters of a plan: there are fewer strategies, and each stands once
@@ -125,9 +126,16 @@ def _knob(
 ) -> dict[str, float]:
     """The value of a knob, which begins at a column."""
     choices = cls.knobs()[name].metadata.get("words")
-    if choices:
+    if cls.knobs()[name].metadata.get("part"):
+        if re.fullmatch(r"[01]?\.?[0-9]{1,9}(e-[0-9])?", value) and 0 < float(value) <= 1:
+            return {name: float(value)}
+        faults.append(_fault(f"`{value}` is no part for `{name}`", at, value, "e.g. 0.01"))
+    elif choices:
         if value in choices:
             return {name: float(choices.index(value))}
+        form = cls.knobs()[name].metadata.get("form")
+        if form and re.fullmatch(form, value):
+            return {name: number_of(value, choices)}
         hint = suggest(value, choices, "write one of")
         faults.append(_fault(f"`{name}` cannot be `{value}`", at, value, hint))
     elif re.fullmatch(r"[1-9][0-9]{0,6}", value):

@@ -70,6 +70,8 @@ def rules(said: Software, model: Model, plan: Plan) -> Iterator[Rule]:
                 yield Rule.never(_wide(used, plan), f"{name} has no `{axis.name}` parallelism")
         for knob, field in axis.knobs().items():
             allowed = launch.knobs.get(f"{axis.name}.{knob}")
+            if allowed is None and launch.strategies and field.metadata.get("rare"):
+                allowed = (usual_word(field),)
             if allowed is None:
                 continue
             given = np.asarray(getattr(axis, knob))
@@ -87,6 +89,12 @@ def rules(said: Software, model: Model, plan: Plan) -> Iterator[Rule]:
             broken = np.logical_not(each.must(numbers))
             if np.any(broken):
                 yield Rule.never(_wide(broken, plan), f"{name}: {each.why} ({each.must.text})")
+
+
+def usual_word(field: Any) -> str:
+    """What a knob is where nobody says it."""
+    words = field.metadata.get("words")
+    return str(words[field.default] if words else field.default)
 
 
 def _wide(column: Any, plan: Plan) -> Array:

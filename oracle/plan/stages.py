@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import math
+from collections.abc import Iterable, Iterator, Sequence
 from functools import cached_property, lru_cache
+from itertools import combinations
 
 import numpy as np
 
 from oracle.models.model import Model
 from oracle.models.shard import Array
-from oracle.plan.mesh import distinct
+from oracle.plan.crossings import Crossings, crossings, received_by
+from oracle.plan.partition import balanced_cuts, joined_cuts
 
 # Shares of FLOP, bytes and kernels in the load of a unit, and how much dearer a byte is that
 # crosses a border than one that a kernel moves: from machines whose kernels set the pace to those
@@ -20,6 +23,11 @@ LOADS = (
     ((0.5, 0.0, 0.5), 0.0), ((0.0, 0.0, 1.0), 0.0), ((0.0, 0.0, 1.0), 8.0),
 )  # fmt: skip
 PASSES = 6  # times that a tensor is read or written in an iteration, two of them ahead
+FEW = 512  # ways to cut a model that is no chain, up to which all of them are tried
+# Multiply-accumulates of a kernel that take as long as an element that it moves, shares of kernels
+# in the load, and the same of a byte that crosses: where tensors pass other stages by.
+ROOFS = tuple((roof, share, dear) for roof in (4.0, 16.0, 64.0, 256.0)
+              for share in (0.0, 0.2) for dear in (1.0, 64.0))  # fmt: skip
 
 
 class Stages:
@@ -38,6 +46,7 @@ class Stages:
         self.begin = np.argmax(self.counts > 0, axis=-1)  # a unit is a run of rows
         self.stop = self.counts.shape[1] - np.argmax(self.counts[:, ::-1] > 0, axis=-1)
         self.p, self.v, self.vee, self.model = p, v, vee, model
+        self.plain = model.pieces.links.plain  # of a chain, chunks pass on but what they end with
         chunks = min(p * v, len(self.ends))
         self.chunks = chunks
         if chunks <= 1:
@@ -51,15 +60,16 @@ class Stages:
         # where all plans share their cuts, a device's rows are one count each
         self.rows = self.gather(self.counts.T).T if len(self.cuts) == 1 else None
 
-    def levelled(self, load: Array, borders: Array) -> Array:
+    def levelled(self, load: Array, received: Array) -> Array:
         """Cuts moved unit by unit while the fullest device gets less full.
 
-        A device has several chunks: that the fullest chunk is least does not make it least.
+        A device has several chunks: that the fullest chunk is least does not make it least. Each
+        also takes what it has `received`, by the units where it begins and ends.
         """
-        running, across = np.pad(np.cumsum(load), (1, 0)), np.pad(borders, 1)
+        running = np.pad(np.cumsum(load), (1, 0))
 
         def fullest(cuts: Array) -> float:
-            chunks = np.diff(running[cuts]) + across[cuts[:-1]] + across[cuts[1:]]
+            chunks = np.diff(running[cuts]) + received[cuts[:-1], cuts[1:]]
             return float(self.fold(chunks[None, :]).max())
 
         cuts = self.cuts[0].copy()
@@ -134,16 +144,33 @@ class Stages:
             rounds = np.where(back[:, None], rounds[:, :, ::-1], rounds)
         return np.asarray(joined.reduce(rounds, axis=1))
 
+    @cached_property
+    def crossed(self) -> Crossings:
+        """The tensors that cross between chunks; of a chain nobody needs to ask."""
+        return crossings(self.model, self.cuts, device_of(self.chunks, self.p, self.vee), self.p)
+
+    def crosses(self, values: Array) -> Array:
+        """(plans, tensors sent): 1 for those that cross, of what `borders` has found."""
+        if self.plain:
+            return np.ones_like(values)
+        return np.broadcast_to(self.crossed.sent, values.shape) * 1.0
+
     def received_ahead(self, borders: Array) -> Array:
-        """(plans, chunks - 1) → (plans, p): what each device receives from the chunk before."""
+        """(plans, tensors sent) → (plans, p): what each device receives from chunks before."""
+        if not self.plain:
+            return self.crossed.received_ahead(borders)
         return self.fold(_padded(self._between(borders), 1, self.chunks))
 
     def received(self, borders: Array) -> Array:
-        """(plans, chunks - 1) → (plans, p): what each device receives, from either side."""
+        """(plans, tensors sent) → (plans, p): what each device receives, from either side."""
+        if not self.plain:
+            return self.crossed.received(borders)
         return self.fold(self._between(borders)) + self.received_ahead(borders)
 
     def received_most(self, borders: Array) -> tuple[Array, Array]:
-        """(plans, chunks - 1) → (plans, p) twice: the largest received from ahead, from behind."""
+        """(plans, tensors sent) → (plans, p) twice: the largest received from either side."""
+        if not self.plain:
+            return self.crossed.received_most(borders)
         between = self._between(borders)
         ahead, behind = (np.pad(between, [(0, 0), side]) for side in ((1, 0), (0, 1)))
         return self.fold(ahead, np.maximum), self.fold(behind, np.maximum)
@@ -170,9 +197,21 @@ class Stages:
         return self.most(np.stack(most, axis=-1)[:, unit])
 
     def borders(self, values: Array) -> Array:
-        """(plans, rows) → (plans, chunks - 1): the row that ends each chunk but the last."""
+        """(plans, rows) → (plans, tensors sent): of the rows that make them.
+
+        In a chain, of the row that ends each chunk but the last.
+        """
+        if not self.plain:
+            return self.crossed.values(values)
         values, rows = _aligned(values, self.ends.astype(int)[self.cuts[:, 1:-1] - 1])
         return np.take_along_axis(values, rows, axis=-1)
+
+
+def device_of(chunks: int, p: int, vee: bool) -> Array:
+    """(chunks,) the device that holds each."""
+    rounds, at = np.divmod(np.arange(chunks), p)
+    back = vee & (rounds % 2 > 0)
+    return np.where(back, p - 1 - at, at)
 
 
 @lru_cache(256)
@@ -206,11 +245,13 @@ def even_cuts(model: Model, chunks: int) -> Array | None:
     """Equal blocks dealt evenly, what comes before on the first, what after on the last."""
     counts, ends = model.units
     folded = counts @ model.folded > 0
-    blocks = np.flatnonzero(folded)
-    if len(blocks) < chunks or blocks[-1] - blocks[0] + 1 != len(blocks):
+    units = np.flatnonzero(folded)
+    places = {place for one in model.segments for place in (one.stop, *one.cuts)}
+    blocks = 1 + np.flatnonzero(folded & np.isin(ends + 1, list(places)))  # behind each
+    if len(blocks) < chunks or units[-1] - units[0] + 1 != len(units):
         return None
     shares = [len(part) for part in np.array_split(blocks, chunks)]
-    cuts = blocks[0] + np.cumsum([0, *shares])
+    cuts = np.array([0, *blocks[np.cumsum(shares) - 1]])
     cuts[0], cuts[-1] = 0, len(ends)
     return np.asarray(cuts)
 
@@ -224,124 +265,44 @@ def ways_to_cut(model: Model, p: int, v: int, vee: bool) -> tuple[tuple[int, ...
     machine or faster with more samples, and what balances the prices of the moment may be.
     """
     counts, ends = model.units
+    if not model.pieces.links.plain and math.comb(len(ends) - 1, p * v - 1) <= FEW:
+        inner = combinations(range(1, len(ends)), min(p * v, len(ends)) - 1)
+        return tuple((0, *edges, len(ends)) for edges in inner)
     parts = (model.mac, model.x + model.y, np.ones(len(model)))
     each = [counts @ part for part in parts]
     flop, moved, kernels = (units / max(units.sum(), 1.0) for units in each)
-    crossing = model.y[ends.astype(int)[:-1]] / max(each[1].sum(), 1.0) / PASSES
+    whole, chunks = max(each[1].sum(), 1.0), min(p * v, len(ends))
     shares, dear = (np.array(part) for part in zip(*LOADS, strict=True))
-    loads, borders = shares @ np.array([flop, moved, kernels]), dear[:, None] * crossing
-    dealt = balanced_cuts(loads, min(p * v, len(ends)), borders)
+    loads = shares @ np.array([flop, moved, kernels])
+    if model.pieces.links.plain:
+        borders = dear[:, None] * (model.y[ends.astype(int)[:-1]] / whole / PASSES)
+        dealt = balanced_cuts(loads, chunks, borders)
+        across = np.pad(borders, [(0, 0), (1, 1)])
+        received = across[:, :, None] + across[:, None]
+    else:
+        roofs, share, more = (np.array(part) for part in zip(*ROOFS, strict=True))
+        under = np.maximum(model.mac / roofs[:, None], parts[1]) @ counts.T
+        under = under / under.sum(axis=-1, keepdims=True)
+        loads = np.concatenate([loads, under + share[:, None] * (kernels - under)])
+        dear = np.concatenate([dear, more])
+        both = dear[:, None, None, None] * (received_by(model) / whole / PASSES)
+        received = both.sum(axis=1)
+        dealt = joined_cuts(loads, chunks, received, both[:, 0])
     if v > 1:
         dealt = np.array([
-            Stages(model, p, v, False, load, vee, edges.tolist()).levelled(load, border)
-            for edges, load, border in zip(dealt, loads, borders, strict=True)
+            Stages(model, p, v, False, load, vee, edges.tolist()).levelled(load, mine)
+            for edges, load, mine in zip(dealt, loads, received, strict=True)
         ])  # fmt: skip
-    return tuple(dict.fromkeys(tuple(edges) for edges in dealt.tolist()))
+    ways = dict.fromkeys(tuple(edges) for edges in dealt.tolist())
+    return tuple(ways if model.pieces.links.plain else beside(ways))
 
 
-def balanced_cuts(loads: Array, parts: int, borders: Array | None = None) -> Array:
-    """(plans, units) loads → (plans, parts + 1) edges that make the fullest part least.
-
-    A part also takes what crosses the borders at its ends, (plans, units - 1) where there are any.
-    """
-    if borders is None:
-        return _swept_cuts(loads, parts)
-    edges, dear = np.empty((len(loads), parts + 1), int), borders.any(axis=-1)
-    if dear.any():
-        edges[dear] = _bordered_cuts(loads[dear], parts, borders[dear])
-    if not dear.all():
-        edges[~dear] = _swept_cuts(loads[~dear], parts)
-    return edges
-
-
-def _bordered_cuts(loads: Array, parts: int, borders: Array) -> Array:
-    """Edges by the least of all ways to cut: first of the fullest part, then of all borders.
-
-    fullest(k, e) = min over b < e of max(fullest(k - 1, b), load of a part from b to e)
-    """
-    n, units = loads.shape
-    running = np.pad(np.cumsum(loads, axis=-1), [(0, 0), (1, 0)])
-    across = np.pad(borders, [(0, 0), (1, 1)])
-    width = _widest(running, across, parts)
-
-    def before(values: Array, else_: float) -> tuple[Array, Array]:
-        """Values at edges, and [plan, begin, end] of them: a begin is at most `width` before."""
-        padded = np.pad(values, [(0, 0), (width, 0)], constant_values=else_)
-        seen = np.lib.stride_tricks.sliding_window_view(padded, units + 1, axis=-1)[:, :-1]
-        return padded[:, width:], seen
-
-    part = running[:, None] - before(running, -np.inf)[1] + across[:, None] + before(across, 0)[1]
-    none = np.where(np.arange(units + 1) > 0, np.inf, np.zeros((n, 1)))
-    fullest, ways = before(none, np.inf)  # the ways to come there follow what is written here
-    for _ in range(parts):
-        fullest[:] = np.maximum(ways, part).min(axis=1)
-    part = np.where(part <= fullest[:, -1, None, None] * (1 + 1e-12), across[:, None], np.inf)
-    crossed, ways = before(none, np.inf)
-    begins = []
-    for _ in range(parts):
-        sums = ways + part
-        begins.append(sums.argmin(axis=1))
-        crossed[:] = sums.min(axis=1)
-    edges, rows = np.full((n, parts + 1), units), np.arange(n)
-    for k in reversed(range(parts)):
-        end = edges[:, k + 1]
-        edges[:, k] = end - width + begins[k][rows, end]
-    return edges
-
-
-def _widest(running: Array, across: Array, parts: int) -> int:
-    """Units that a part may have, at most: a wider one is fuller than the fullest of some cut.
-
-    Of parts that each take as many units as they can, up to their share and one unit more.
-    """
-    most = np.diff(running).max(axis=-1) + running[:, -1] / parts
-    edges = _sweep(running, parts, most)
-    edges[:, -1] = running.shape[1] - 1
-    begin, end = edges[:, :-1], edges[:, 1:]
-    load = np.take_along_axis(running, end, -1) - np.take_along_axis(running, begin, -1)
-    for edge in (begin, end):
-        load = load + np.take_along_axis(across, edge, -1)
-    bound = load.max(axis=-1, keepdims=True) * (1 + 1e-9)
-    units = running.shape[1] - 1
-    wide = (w for w in range(1, units) if (running[:, w:] - running[:, :-w] > bound).all())
-    return next(wide, units)
-
-
-def _swept_cuts(loads: Array, parts: int) -> Array:
-    """The same without borders.
-
-    The least bound that a greedy sweep can keep, for all plans at once; every part gets at least
-    one unit. It is halved in between: a sweep that fits lowers the upper end to its fullest part,
-    one that does not lifts the lower end to the least bound that would move an edge, so that a
-    handful of sweeps meet at the very bound. Plans with the same loads are cut once.
-    """
-    first, row = distinct(loads)
-    loads, units = loads[first], loads.shape[-1]
-    running = np.concatenate([np.zeros((len(loads), 1)), np.cumsum(loads, axis=-1)], axis=-1)
-    high = running[:, -1]
-    low = np.maximum(loads.max(axis=-1), high / parts)
-    while (low < high * (1 - 1e-12)).any():
-        middle = (low + high) / 2
-        edges = _sweep(running, parts, middle)
-        fits = edges[:, -1] >= units
-        begin, end, beyond = (
-            np.take_along_axis(running, at, axis=-1)
-            for at in (edges[:, :-1], edges[:, 1:], np.minimum(edges[:, 1:] + 1, units))
-        )
-        wider = np.where(beyond - begin > middle[:, None], beyond - begin, np.inf)
-        high = np.where(fits, (end - begin).max(axis=-1), high)
-        low = np.where(fits, low, wider.min(axis=-1))
-    return _sweep(running, parts, high * (1 + 1e-12))[row]
-
-
-def _sweep(running: Array, parts: int, bound: Array) -> Array:
-    """Edges of parts that each take as many units as the bound allows."""
-    n, units = len(running), running.shape[1] - 1
-    edges = np.zeros((n, parts + 1), int)
-    rows = np.arange(n)
-    for part in range(parts):
-        limit = running[rows, edges[:, part]] + bound * (1 + 1e-12)
-        reach = (running <= limit[:, None]).sum(axis=-1) - 1
-        left = parts - part - 1
-        edges[:, part + 1] = np.clip(reach, edges[:, part] + 1, np.maximum(units - left, 1))
-    return edges
+def beside(ways: Iterable[tuple[int, ...]]) -> Iterator[tuple[int, ...]]:
+    """Ways to cut, and those in which one edge is a unit off, each once."""
+    found = dict.fromkeys(ways)
+    for edges in list(found):
+        for at in range(1, len(edges) - 1):
+            for step in (-1, 1):
+                if edges[at - 1] < edges[at] + step < edges[at + 1]:
+                    found[(*edges[:at], edges[at] + step, *edges[at + 1 :])] = None
+    yield from found

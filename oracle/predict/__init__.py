@@ -1,11 +1,13 @@
 """The one path from plans to seconds and bytes.
 
 evaluate      split, price, talk, price, add up
+fastest       the way to cut a pipeline in which each plan is fastest
 workload      rows, seconds and stages that plans have in common
 exchange      cost of each message
 offers        what the network offers for a message, and the cheapest of it
 overlap       what of it hides under the work beside it
 stage_work    what each stage computes and updates
+encoding      compressing gradients, and what is left out of them
 second_order  K-FAC's factors, inverses and preconditioned gradients
 step          an iteration from the seconds of its stages
 resident      what units do with activations where the room decides, and what it costs
@@ -14,7 +16,9 @@ reading       ways to read beside a step, and the chosen one
 read_figures  what is said of one plan's reading
 memory        bytes of a device at the worst moment
 alive         activations that a stage holds at the worst moment of its turns
+carried       bytes of tensors that cross between stages, where they wait
 limits        what a plan may not exceed
+named         whether an algorithm that was named sends anything
 remarks       what was done otherwise than asked, and values that look wrong
 uncertainty   how far a prediction can be trusted, by cause
 defaults      options that nobody said

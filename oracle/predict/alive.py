@@ -17,7 +17,7 @@ It names `recompute`, whose kinds choose what is kept.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache
 
 import numpy as np
@@ -30,11 +30,11 @@ from oracle.plan.in_flight import beside as in_flight
 from oracle.plan.plan import Plan
 from oracle.plan.schedule import SCHEDULES
 from oracle.plan.stages import Stages
+from oracle.predict.carried import blocks, forks, given, made_rows, received
 from oracle.predict.played import orders
 
-NONE, SELECTIVE, FULL, OPERATORS, STAGE, BEST = range(
-    6
-)  # kinds of recomputation, as plans number them
+# kinds of recomputation, as plans number them
+NONE, SELECTIVE, FULL, OPERATORS, STAGE, BEST = range(6)
 EARLY, LATE = ("forward", "loss", "input"), ("layers", "weight")  # before gradients, and with them
 BACK = {"loss": "backward", "layers": "backward"}  # the turns that these are parts of
 
@@ -79,6 +79,7 @@ class Rows:
     moving: Array  # gradients of its two tensors, and those that wait for others
     gone: Array  # what it made for those behind it alone
     given: Array  # its input
+    output: Array  # what it makes
     again: bool  # units are made again, from their inputs
 
     @classmethod
@@ -101,7 +102,8 @@ class Rows:
         again = mode in (FULL, OPERATORS)
         kept, rest, own, given = map(np.atleast_2d, (kept, rest, own, given))
         moving = working_rows(shard, workspace)
-        return cls(kept, rest, own, moving, handed_rows(shard), given, again)
+        handed, made = handed_rows(shard), made_rows(shard, model)
+        return cls(kept, rest, own, moving, handed, given, made, again)
 
 
 @dataclass(frozen=True, eq=False)
@@ -171,7 +173,8 @@ class Chunks:
     turns: dict[str, Array]
 
     @classmethod
-    def of(cls, stages: Stages, units: Units) -> Chunks:
+    def of(cls, stages: Stages, rows: Rows) -> Chunks:
+        units, more = _crossed(stages, rows, Units.of(stages.model, rows))
         first, last = stages.cuts[:, :-1], stages.cuts[:, 1:] - 1
         through = np.cumsum(units.rest, axis=-1)
         before, behind = through - units.rest, np.cumsum(units.made, axis=-1)
@@ -180,9 +183,10 @@ class Chunks:
         def most(values: Array) -> Array:
             return stages.chunk(before + values, np.maximum) - begin
 
-        rest, made = (stages.chunk(part) for part in (units.rest, units.made))
-        turns = {"forward": rest, "loss": most(units.loss), "layers": most(units.layers),
-                 "input": most(units.input - behind) + end, "weight": made}  # fmt: skip
+        rest, made = (stages.chunk(part) + more for part in (units.rest, units.made))
+        turns = {"forward": rest, "loss": most(units.loss) + more,
+                 "layers": most(units.layers) + more,
+                 "input": most(units.input - behind) + end + more, "weight": made}  # fmt: skip
         placed = {kind: _placed(stages, part) for kind, part in turns.items()}
         return cls(_placed(stages, rest), _placed(stages, made), placed)
 
@@ -196,13 +200,38 @@ class Chunks:
         had been kept.
         """
         rows = Rows.of(shard, NONE if mode in (STAGE, BEST) else mode, workspace)
-        found = cls.of(stages, Units.of(shard.model, rows))
+        found = cls.of(stages, rows)
         if mode != STAGE:
             return found
-        given = _placed(stages, stages.first(rows.given[:, stages.begin]))
-        turns = {kind: given + (0.0 if kind == "forward" else held)
+        first = _placed(stages, stages.first(rows.given[:, stages.begin]))
+        turns = {kind: first + (0.0 if kind == "forward" else held)
                  for kind, held in found.turns.items()}  # fmt: skip
-        return cls(given, found.made + given, turns)
+        return cls(first, found.made + first, turns)
+
+
+def _crossed(stages: Stages, rows: Rows, units: Units) -> tuple[Units, Array]:
+    """Units, and what each chunk holds beside them of tensors that cross; of a chain nothing.
+
+    Of a block that is cut into several units all are made again together, from what the first of a
+    stage was given; a tensor that blocks are given is there once.
+    """
+    if stages.plain or (stages.chunks <= 1 and not rows.again):
+        return units, np.zeros((1, stages.chunks))
+    if not rows.again:
+        return units, received(rows.output, stages)
+    number, begin = blocks(stages), stages.begin
+    first = np.diff(number, prepend=-1) > 0
+    remade = stages.counts @ stages.model.blocks > 0
+    own = rows.given[:, begin] * remade
+    late = own * ~first
+    running = np.cumsum(units.made, axis=-1) - units.made
+    earlier = (running - running[:, np.flatnonzero(first)[number]]) * remade
+    found = replace(
+        units, rest=units.rest - late, layers=units.layers + earlier - late,
+        loss=units.loss + earlier - late, input=units.input + earlier - late,
+    )  # fmt: skip
+    counted = stages.chunk(np.broadcast_to(own * first, units.rest.shape))
+    return found, given(rows.output, own[:, 0] * first[0], stages) - counted
 
 
 def _at(values: Array, edges: Array) -> Array:
@@ -358,28 +387,3 @@ def working_rows(shard: Shard, workspace: tuple[Array, Array] | None) -> Array:
     if shard.model.training.forward:
         return np.asarray(moving + forward)
     return np.asarray(np.maximum(moving + backward, forward))
-
-
-@lru_cache(masks.MODELS)
-def forks(model: Model) -> Array:
-    """(rows, rows) of whose output the gradient is there, in part, while each row runs back.
-
-    Those of earlier rows that later ones read too. A sum hands one gradient to all its terms
-    (pytorch/pytorch, tools/autograd/derivatives.yaml: `add.Tensor`), so a row whose output it takes
-    has that gradient already; where the sum drops elements out, it makes another.
-    """
-    found = np.zeros((len(model), len(model)))
-    read: dict[tuple[int, int], list[int]] = {}  # (row, from where) -> rows that read its output
-    for one in model.segments:
-        for i in range(one.start, one.stop):
-            for feed in model.feeds[i]:
-                if feed < one.start and one.repeat > 1:  # what the copy before made
-                    read.setdefault((one.stop - 1, one.start), []).append(i)
-                elif feed >= 0:
-                    read.setdefault((feed, feed + 1), []).append(i)
-    for (made, begin), rows in read.items():
-        last = max(rows)
-        shared = model.rows[last].kind == "add" and not model.rows[last].extra_bytes
-        for i in range(begin, last):
-            found[i, made] = not (shared and i in model.feeds[last])
-    return found

@@ -11,7 +11,7 @@ from oracle.kernels.profile import profile as opened
 from oracle.models import masks
 from oracle.models.model import Model
 from oracle.network import nccl
-from oracle.network.collectives import ALGORITHMS
+from oracle.network.collectives import ALGORITHMS, Algorithm
 from oracle.network.contention import lacking
 from oracle.network.contention.price import ALIASES
 from oracle.plan.launchable import software as opened_software
@@ -130,7 +130,10 @@ def _check_algorithm(algorithm: str | None, system: System) -> None:
     if algorithm is None or nccl.version_asked(algorithm):
         return
     known = {"best", "nccl", *ALIASES, *(name for each in ALGORITHMS.values() for name in each)}
-    if algorithm not in known:
+    bare, _, number = algorithm.partition(":")
+    by = next((table[bare] for table in ALGORITHMS.values() if bare in table), None)
+    numbered = by is not None and type(by).of is not Algorithm.of and number.isdigit()
+    if algorithm not in known and not (numbered and int(number)):
         hint = suggest(algorithm, sorted(known), "known")
         raise refusal("options", f"no algorithm is called `{algorithm}`", hint)
     if why := lacking(system, ALIASES.get(algorithm, algorithm)):

@@ -17,6 +17,7 @@ from oracle.plan.plan import Plan, table
 from oracle.predict import evaluate
 from oracle.predict.evaluate import Block, Work
 from oracle.predict.memory import KINDS
+from oracle.predict.named import checked
 from oracle.predict.rates import rates
 from oracle.predict.read_figures import figures
 from oracle.predict.reading import uncounted
@@ -154,7 +155,7 @@ class Estimate(Tabular):
         found += unheard(self.options, self.model)
         if self.options.profile is None or not len(self):
             return found
-        own = replace(self.options, profile=None)
+        own = replace(self.options, profile=None, algorithm=None)
         expected = estimate(self.model, self.system, self.plans[:1], float(self.batch[0]), own)
         took, due = (sum(float(one.compute[part][0]) for part in ("forward", "backward"))
                      for one in (self, expected))  # fmt: skip
@@ -325,7 +326,7 @@ def estimate(
         plans = [plans]
     elif isinstance(plans, Plan):
         return _joined(model, system, options, [(plans, list(range(len(plans))))], lines)
-    return _joined(model, system, options, list(table(plans, batch)), lines)
+    return checked(_joined(model, system, options, list(table(plans, batch)), lines))
 
 
 def _joined(
@@ -348,10 +349,9 @@ def _joined(
             whole[rows] = read(part)
         return whole
 
-    seconds = column(lambda b: b.seconds)
-
-    crowded = seconds
     from oracle.network import contention
+
+    crowded = seconds = column(lambda b: b.seconds)
 
     if not options.ideal and contention.slows(system):
         others = priced(contention.among_others(lines or contention.lines))

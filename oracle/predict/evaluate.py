@@ -28,13 +28,16 @@ from oracle.models.model import Model
 from oracle.models.shard import Array
 from oracle.plan.mesh import Kinds, distinct
 from oracle.plan.plan import Plan
-from oracle.plan.stages import Stages
+from oracle.plan.schedule import NAMES
+from oracle.plan.stages import Stages, device_of
 from oracle.plan.strategies import Rule
 from oracle.plan.strategies.recompute import inside
 from oracle.predict import memory
 from oracle.predict.exchange import Exchange, Priced, price
+from oracle.predict.fastest import TIE, fastest, fullest, leanest
 from oracle.predict.limits import limits, rules_of
 from oracle.predict.offers import Lines, leaves
+from oracle.predict.played import CLOSED
 from oracle.predict.reading import Loads, Read
 from oracle.predict.resident import Choice, choice_of, price_chosen
 from oracle.predict.stage_work import chosen, cover_of, work_of
@@ -46,7 +49,6 @@ from oracle.spec.system import System
 
 BLOCK = 2**15  # plans at a time, so that memory stays flat
 ROWS = 2**12  # and of them plans whose rows may differ, so that temporaries stay in cache
-TIE = 1e-10  # relative, of plans cut in two ways that are as fast
 SPAN = 2**18  # plans among which those that share a pipeline's shape are looked for
 
 
@@ -95,6 +97,12 @@ class Block:
         """Whether each plan breaks no rule, memory aside."""
         kept = [rule.wanted <= rule.allowed for rule in self.rules[:-1]]
         return np.asarray(np.logical_and.reduce([np.ones(len(self.seconds), bool), *kept]))
+
+    @property
+    def fits(self) -> Array:
+        """Whether each plan has room in memory."""
+        room = self.rules[-1]
+        return np.asarray(room.wanted <= room.allowed)
 
     @property
     def feasible(self) -> Array:
@@ -187,10 +195,20 @@ def blocks(
             else:
                 near = np.arange(len(mine))
             if len(near):
+                dealt = ways(model, plan[mine[near[:1]]], options)
                 cut = partial(shared.block, near + begin)
-                shape = plan[mine[near[:1]]]
-                for at, found in _fastest(len(near), ways(model, shape, options), cut):
+                bound = partial(shared.bound, near + begin)
+                lean = _lean(model, dealt)
+                for at, found in fastest(len(near), dealt, cut, bound, lean):
                     yield mine[near[at]], found
+
+
+def _lean(model: Model, dealt: Sequence[tuple[int, ...]]) -> list[int]:
+    """Of the ways to cut a model that is no chain, those that may need least memory."""
+    if len(dealt) == 1 or model.pieces.links.plain:
+        return []
+    counts = model.pieces.counts
+    return leanest(counts @ model.kept, counts @ model.w, np.array(dealt))
 
 
 def _network(options: Options) -> Lines:
@@ -246,6 +264,19 @@ class Shared:
         units = self.rows.shard.model.units[0].sum(axis=0)[:, None]
         return self.rows.kinds.spread(each @ units)
 
+    def bound(self, rows: Array, ways: Sequence[tuple[int, ...]]) -> Array:
+        """(plans, ways) seconds that some of these plans take at least, cut each way."""
+        times, state, pipeline = self.rows.times, self.rows.state, self.plan.axis("pipeline")
+        p, v = (int(knob[rows[0], 0]) for knob in (pipeline.degree, pipeline.interleave))
+        model, vee = self.rows.shard.model, bool(pipeline.vee[rows[0], 0])
+        each = (times.forward + times.data + times.weight) @ model.units[0].T
+        most, all_ = fullest(each, np.array(ways), device_of(len(ways[0]) - 1, p, vee))
+        most, all_ = (self.kinds.spread(self.rows.kinds.spread(x))[rows] for x in (most, all_))
+        S = np.broadcast_to(self.kinds.spread(state.segments * np.ones((1, 1))),
+                            (len(self.plan), 1))[rows]  # fmt: skip
+        closed = np.isin(pipeline.schedule[rows], [NAMES.index(name) for name in CLOSED])
+        return np.asarray(S * most + closed * (all_ - most) / v)
+
     def block(self, rows: Array, at: Array, edges: tuple[int, ...]) -> Block:
         """The estimate of some of these rows, their stages cut at these edges."""
         at = rows[at]
@@ -267,29 +298,6 @@ def _together(shapes: Iterable[Array]) -> Iterator[list[Array]]:
         held.append(rows)
     if held:
         yield held
-
-
-def _fastest(
-    plans: int, ways: Sequence[tuple[int, ...]], cut: Callable[[Array, tuple[int, ...]], Block]
-) -> Iterator[tuple[Array, Block]]:
-    """Plans with their stages cut the way in which each is fastest; the first of those that tie."""
-    every = np.arange(plans)
-    best = cut(every, ways[0])
-    seconds, way, shared = best.seconds, np.zeros(plans, int), True
-    for number, edges in enumerate(ways[1:], 1):
-        other = cut(every, edges)
-        faster = other.seconds < seconds * (1 - TIE)
-        if faster.all():
-            best, shared = other, True
-        elif faster.any():
-            shared = False
-        seconds, way = np.where(faster, other.seconds, seconds), np.where(faster, number, way)
-    if shared:
-        yield every, best
-        return
-    for number in np.unique(way).tolist():
-        at = np.flatnonzero(way == number)
-        yield at, cut(at, ways[number])
 
 
 def _alike(plan: Plan) -> Iterator[Array]:

@@ -12,7 +12,7 @@ from oracle.kernels.profile.factors import NOTHING
 from oracle.kernels.provenance import MEASURED
 from oracle.models.shard import Array
 from oracle.network import nccl
-from oracle.network.collectives import Message, plain
+from oracle.network.collectives import Message, named, plain
 from oracle.plan.mesh import Slice
 from oracle.plan.strategies import Strategy
 from oracle.predict.offers import Lines, Menu, as_logged, cheapest, menu_of, senders
@@ -118,8 +118,8 @@ class Exchange:
 class Calls:
     """Bytes and number of a message's calls by what sends them, and how they add up on stages.
 
-    In a pass each row sends for itself, or each unit of the model; once a step each stage; at a
-    border each chunk but the last.
+    In a pass each row sends for itself, or each unit of the model; once a step each stage; between
+    stages each tensor that another reads.
     """
 
     nbytes: Array  # (kinds, senders)
@@ -147,12 +147,15 @@ def calls_of(message: Message, load: Workload, sends: Array, group: Array) -> Ca
         return Calls(nbytes, sends * (nbytes > 0), often, stages.gather, stages.most, rows)
     if message.when == "border":
         nbytes = stages.borders(nbytes)
-        return Calls(nbytes, np.ones_like(nbytes), once, stages.received,
+        return Calls(nbytes, stages.crosses(nbytes), once, stages.received,
                      lambda values: np.maximum(*stages.received_most(values)), rows)  # fmt: skip
     nbytes = stages.total(nbytes)
-    calls = np.broadcast_to(sends, nbytes.shape) * 1.0
+    calls = sends * (nbytes > 0)
     if message.hides and not load.shard.ideal:
-        pieces = _pieces(message, nbytes, load, group)
+        whole = nbytes
+        if message.stands_for is not None:
+            whole = stages.total(np.broadcast_to(message.stands_for, shape))
+        pieces = _pieces(message, whole, load, group)
         calls, nbytes = calls * pieces, nbytes / pieces
     return Calls(nbytes, calls, often, np.asarray, np.asarray, rows)
 
@@ -163,7 +166,7 @@ def _pieces(message: Message, nbytes: Array, load: Workload, group: Array) -> Ar
     Where only the first stage cuts them, others send what each of their chunks has at once.
     """
     rule, width = load.shard.software.exchange, load.shard.wire
-    if message.op == "allgather":
+    if message.op == "allgather" and message.stands_for is None:
         width = load.shard.gathered
     size = rule.piece(width, {"data": group, "devices": load.plan.devices})
     pieces = np.maximum(1.0, np.ceil(nbytes / size))
@@ -193,9 +196,12 @@ def price(
     ahead_calls: Array = ahead
     sides: tuple[Array, Array] | None = None
     if message.when == "border" and ideal:  # every crossing is as slow as the slowest
-        size, each = len(found.size), chosen.seconds
+        size, each, tensors = len(found.size), chosen.seconds, np.ones((1, 1))
+        if not stages.plain:
+            each, tensors = stages.received_ahead(each), stages.received_ahead(sent.calls)
         worst = each.max(axis=-1, keepdims=True) if each.size else np.zeros((size, 1))
-        seconds, count = np.repeat(worst, stages.p, axis=1), np.ones((size, stages.p))
+        seconds = np.repeat(worst, stages.p, axis=1)
+        count = np.ones((size, stages.p)) * tensors.max(axis=-1, keepdims=True, initial=1.0)
     else:
         each = sent.calls * chosen.seconds
         seconds, count = (sent.often * spread(sent.total(a)) for a in (each, sent.calls))
@@ -232,7 +238,8 @@ def price(
             left = {place: np.minimum(factors.times("shown") * shown, seconds)
                     for place, shown in left.items()}  # fmt: skip
         if meshed and not ideal and (cost := nccl.slowdown(system)):  # work makes way
-            volume = plain(message.op).volume(np.maximum(found.size, 1.0))
+            by = named(message.op, message.by) if message.by else plain(message.op)
+            volume = by.volume(np.maximum(found.size, 1.0))
             lost = sent.often * spread(sent.total(cost * volume * sent.nbytes * sent.calls))
             left = {place: slowed(shown, seconds, lost) for place, shown in left.items()}
         exposed = left.pop(name)

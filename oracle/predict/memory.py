@@ -18,7 +18,8 @@ import numpy as np
 from oracle.models.shard import Array, Shard
 from oracle.plan.plan import Plan
 from oracle.plan.stages import Stages
-from oracle.predict import alive, second_order
+from oracle.predict import alive, encoding, second_order
+from oracle.predict.carried import made_rows, waiting
 from oracle.predict.workload import Workload
 from oracle.spec.device import Device
 from oracle.spec.options import Options
@@ -91,7 +92,7 @@ def held(
     nothing, gathered = np.zeros((1, stages.p)), stand.gathered[same]
     moments = [
         {"weights": gathered, "activations": early.real - early.imag, "workspace": early.imag,
-         "buffers": nothing},
+         "buffers": stand.waiting[same]},
         {"weights": gathered, "activations": later.real - later.imag, "workspace": later.imag,
          "buffers": stand.buffers[same]},
         {"weights": nothing, "activations": nothing, "workspace": nothing,
@@ -127,6 +128,7 @@ class Standing:
     update: Array  # while weights are updated
     taken: Array  # of those, what the update takes for itself
     beside: Array  # outside the device
+    waiting: Array  # tensors for stages far ahead, while passes run
 
 
 def standing(load: Workload, options: Options) -> Standing:
@@ -144,7 +146,8 @@ def standing(load: Workload, options: Options) -> Standing:
     gathered = ahead * _gathered(load) * load.shard.gathered
     fixed = {
         "weights": load.held("stored") * width * weights_here,
-        "gradients": load.held("graded") * said.exchange.buffer(precision) * graded_here,
+        "gradients": load.held("graded") * said.exchange.buffer(precision) * graded_here
+        + encoding.held(load, options),
         "optimizer": load.held("stated", shard.slots) * state_here,
     }
     if said.convolution.shared and (every := load.times.workspace) is not None:
@@ -162,7 +165,13 @@ def standing(load: Workload, options: Options) -> Standing:
     buffers = buffers + load.kinds.spread(_buckets(load.plan, stages.total(shard.learned), options))
     if options.optimizer == "kfac":
         buffers = buffers + second_order.unfolded(load)
-    return Standing(fixed, gathered, buffers, copies + taken, taken, beside)
+    late: Array = np.zeros((1, stages.p))
+    if not stages.plain and not shard.model.training.forward:
+        made, S = made_rows(shard, shard.model), np.asarray(shard.segments)
+        late, back = map(load.kinds.spread, waiting(made, alive.kept_rows(shard), S, stages))
+        buffers = buffers + late + back
+    late = np.broadcast_to(late, buffers.shape)
+    return Standing(fixed, gathered, buffers, copies + taken, taken, beside, late)
 
 
 def room(

@@ -56,12 +56,14 @@ def menu_of(message: Message, found: Slice, system: System, options: Options, li
     """The lines on offer to each pattern of groups that send a message."""
     if message.over != "mesh":
         return Menu([Offer([link_line(system, message.over, message.what)])])
-    if message.op not in found.menus:
-        found.menus[message.op] = Menu(
-            lines(system, message.op, pattern, devices, options.algorithm) if pattern else NOTHING
+    key = (message.op, message.by) if message.by else message.op
+    if key not in found.menus:
+        by = message.by or options.algorithm
+        found.menus[key] = Menu(
+            lines(system, message.op, pattern, devices, by) if pattern else NOTHING
             for pattern, devices in found.patterns
         )  # fmt: skip
-    menu: Menu = found.menus[message.op]
+    menu: Menu = found.menus[key]
     return menu
 
 

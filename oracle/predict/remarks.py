@@ -42,11 +42,12 @@ def fallbacks(
     for sent in exchange:
         for message in sent:
             used = str(message["algorithm"]).partition("/")[0].removesuffix(" on circuits")
-            if message["op"] in ALGORITHMS and used not in (*alike, ""):
+            mine = used in (*alike, "") or used.partition(":")[0] == name
+            if message["op"] in ALGORITHMS and not mine:
                 others.setdefault(str(message["op"]), set()).add(used)
     for op, used_instead in others.items():
         instead = " or ".join(sorted(used_instead))
-        why = "serves these groups" if name in ALGORITHMS[op] else f"has {op}"
+        why = "serves these groups" if name.partition(":")[0] in ALGORITHMS[op] else f"has {op}"
         yield Clash("algorithm", f"no {name} {why}: {op} is priced as {instead}",
                     f"of {op}: {', '.join(ALGORITHMS[op])}")  # fmt: skip
 

@@ -19,7 +19,7 @@ from oracle.models.model import Flags, Model
 from oracle.models.shard import Array
 from oracle.plan.plan import Plan
 from oracle.plan.strategies.recompute import BEST, FULL, STAGE, recomputed
-from oracle.predict import played, second_order
+from oracle.predict import encoding, played, second_order
 from oracle.predict.overlap import Cover, longer_by
 from oracle.predict.resident import Choice
 from oracle.predict.workload import Workload
@@ -91,6 +91,7 @@ def work_of(load: Workload, system: System, options: Options) -> StageWork:
             packing = kernels.stream(device, packed, queued=True) * (packed > 0)
             update = update + packing * (state.parts > 1)
         update = update * (1 - np.asarray(state.updated_away))  # the host's work, not the device's
+        update = update + encoding.seconds(load, device, options)
     return StageWork(
         forward, backward, weight, tuple(total(times.forward * part) for part in parts),
         update, host, 0.5 * total(back * model.weighted) * launch,

@@ -3,7 +3,8 @@
 Many plans of a table leave a device the same rows and micro-batches: they differ in how training
 state is sharded. Rows are split and priced once for each kind of plan, and spread over the plans
 when they have been added up. It names the `pipeline`, whose degree and chunks make the stages, and
-`recompute` and `offload`, of which some kinds look at the room that is left.
+`data`, whose `agreement` says how many a step waits for; and `recompute` and `offload`, of which
+some kinds look at the room that is left.
 """
 
 from __future__ import annotations
@@ -27,7 +28,7 @@ from oracle.plan import curvature
 from oracle.plan.mesh import Groups, Kinds, places
 from oracle.plan.plan import Plan
 from oracle.plan.stages import Stages, even_cuts, ways_to_cut
-from oracle.plan.strategies import Strategy
+from oracle.plan.strategies import Strategy, agreement
 from oracle.spec.options import MOMENT_BYTES, SLOTS, Options
 from oracle.spec.system import System
 
@@ -66,11 +67,11 @@ class Rows:
             return values[few if len(values) == known else plans if len(values) == every else ...]
 
         def part(message: Message) -> Message:
-            numbers = message.nbytes, message.calls, message.line, message.share
-            mine = tuple(map(cut, numbers))
-            if all(new is old for new, old in zip(mine, numbers, strict=True)):
+            names = ("nbytes", "calls", "line", "share", "stands_for")
+            mine = {name: cut(getattr(message, name)) for name in names}
+            if all(new is getattr(message, name) for name, new in mine.items()):
                 return message
-            return replace(message, nbytes=mine[0], calls=mine[1], line=mine[2], share=mine[3])
+            return replace(message, **mine)
 
         axes = {id(axis): axis.mapped(cut) for _, axis in self.said}  # most send several messages
         said = [(part(message), message, axes[id(axis)]) for message, axis in self.said]
@@ -131,7 +132,8 @@ def rows_of(model: Model, system: System, plan: Plan, options: Options) -> Rows:
     shard = state if alone else split(model, few, options)
     times = passes(shard, system.device, options.precision, options.profile)
     if not options.ideal:
-        times = in_step(times, model, system.device, few.devices)
+        waited = agreement.waited(few.axis("data"))
+        times = in_step(times, model, system.device, few.devices, waited)
     groups = Groups(few)
     said = _said(few, plan, shard, state, groups, system, options)
     return Rows(kinds, few, shard, times, groups, state, said)
@@ -188,6 +190,9 @@ def ways(model: Model, plan: Plan, options: Options) -> Sequence[tuple[int, ...]
     As published, stages balance compute alone.
     """
     pipeline = plan.axis("pipeline")
+    edges = pipeline.edges(model)
+    if edges and len(edges) == 1 + pipeline.degree[0, 0] * pipeline.interleave[0, 0]:
+        return [options.edges or edges]
     chunks = min(int(pipeline.degree[0, 0] * pipeline.interleave[0, 0]), len(model.units[1]))
     even = not pipeline.cuts[0, 0] and even_cuts(model, chunks) is not None
     if chunks <= 1 or even or options.edges or options.ideal:
@@ -233,7 +238,7 @@ def _said(
     more = curvature.messages(shard, few, options.kfac) if options.optimizer == "kfac" else ()
     factors = [(message, axis) for message, axis in more if heard(message, groups)]
     return factors + [
-        (_thinned(message, groups, system), axis)
+        (_in_its_group(message, groups, system), axis)
         for axis in axes
         for message in axis.talk(whole if axis.state_knobs else shard)
         if heard(message, groups)
@@ -247,13 +252,18 @@ def heard(message: Message, groups: Groups) -> bool:
     return talk and bool(np.any(message.calls))
 
 
-def _thinned(message: Message, groups: Groups, system: System) -> Message:
-    """A message without the bytes that its groups, as they lie on nodes, need not send."""
-    if message.thinned is None:
+def _in_its_group(message: Message, groups: Groups, system: System) -> Message:
+    """A message with the bytes that its groups, by their size and as they lie on nodes, send."""
+    if message.thinned is None and message.sized is None:
         return message
     found = groups.of(message)
-    spread = np.array([places(pattern, system.node) for pattern, _ in found.patterns], float)
-    return replace(message, nbytes=message.nbytes * message.thinned(spread[found.row, None]))
+    nbytes = message.nbytes
+    if message.sized is not None:
+        nbytes = nbytes * message.sized(found.size)
+    if message.thinned is not None:
+        spread = np.array([places(pattern, system.node) for pattern, _ in found.patterns], float)
+        nbytes = nbytes * message.thinned(spread[found.row, None])
+    return replace(message, nbytes=nbytes)
 
 
 def _stages(rows: Rows, options: Options) -> Stages:

@@ -7,6 +7,7 @@ power         how hard devices work: what share of the power between idle and bu
 costs         device-hours, money, energy, carbon
 schedule      a batch that grows, phase by phase
 limits        deadlines and budgets of a whole training
+lossy         epochs more where replicas agree otherwise than on whole gradients
 target        seconds until a target is met, or so many tokens are trained
 workflow      many trainings as a spec says them: a search, an ensemble, transfer
 searches/     the stages of each kind of search

@@ -2,24 +2,27 @@
 
 T = S T_step / goodput,      S = e(B) D/B to a target, tokens/(B n) for text of n tokens a sample
 
-Where nobody says how often the machine fails, the goodput is 1, and the answer says so.
+Where nobody says how often the machine fails, the goodput is 1, and the answer says so. It names
+`data`, whose gradients may be sent whole in the first steps.
 """
 
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 
-from oracle.predict.estimate import Estimate
+from oracle.plan.plan import Plan
+from oracle.predict.estimate import Estimate, estimate
 from oracle.predict.rates import tokens as tokens_of
 from oracle.run.convergence import Law
 from oracle.run.costs import Costs, costs
 from oracle.run.critical import critical_batch, worth
 from oracle.run.evaluation import evaluated
 from oracle.run.failures import Goodput, goodput_of
+from oracle.run.lossy import lossy
 from oracle.run.power import load_of
 from oracle.spec.convergence import Convergence
 from oracle.spec.document import refusal
@@ -90,11 +93,15 @@ def to_target(shown: Estimate, row: int = 0) -> Length:
     same = [one for one in known if one.optimizer == optimizer]
     one = (same or list(known))[0]
     batch, law = float(shown.batch[row]), law_of(one, data.samples)
-    epochs, deviation = float(law.at(batch)), float(law.deviation(batch))
+    less = lossy(shown.work[row].plan)
+    epochs = float(law.at(batch)) * less.factor
+    deviation = float(np.hypot(law.deviation(batch), less.deviation))
     words, origin = one.target, one.origin
     if not same:
         words += f", as with {one.optimizer}"
         deviation, origin = float(np.hypot(deviation, ELSEWHERE)), "assumed"
+    if less.why:
+        words, origin = f"{words}, {less.words}", "assumed"
     return Length(
         math.ceil(epochs * data.samples / batch), deviation, words, origin, epochs,
         one.critical_batch, law.largest if batch > law.largest else None,
@@ -141,7 +148,7 @@ def length(
 def training(shown: Estimate, row: int, length: Length) -> Training:
     """So many steps of one plan, with what reading takes once and what failures take on the way."""
     mid, read, found = float(shown.seconds[row]), shown.reading[row], goodput_of(shown, row)
-    seconds = length.steps * mid * found.times
+    seconds = length.steps * mid * found.times * whole_first(shown, row)
     if read is not None:
         seconds += read["once"]
     tested = evaluated(shown, row, length.epochs)
@@ -159,3 +166,19 @@ def training(shown: Estimate, row: int, length: Length) -> Training:
         costs(shown.system, devices, seconds, load_of(shown, row).during(found.working)), found,
         tested,
     )  # fmt: skip
+
+
+def whole_first(shown: Estimate, row: int) -> float:
+    """What steps take more on average where the first of them send gradients whole.
+
+    w T_dense/T + 1 − w
+    """
+    plan = shown.work[row].plan
+    share = lossy(plan).warm_up
+    if not share:
+        return 1.0
+    data = plan.axis("data")
+    whole = replace(data, compress=0 * data.degree)
+    dense = Plan(plan.batch, tuple(whole if axis is data else axis for axis in plan.axes))
+    first = estimate(shown.model, shown.system, dense, float(shown.batch[row]), shown.options)
+    return float(share * first.seconds[0] / shown.seconds[row] + 1 - share)

@@ -71,6 +71,8 @@ def configuration(job: Job) -> dict[str, Any]:
         "optimizer": {"type": kind, "params": {"lr": 1e-4, **values}},
         "gradient_clipping": 1.0,
     }
+    if (word := job.word("data", "compress")) != "none":
+        found |= _one_bit(job, word)
     if options.precision in ("fp16", "bf16"):
         found[options.precision] = {"enabled": True}
     elif options.precision in NARROW:
@@ -89,6 +91,17 @@ def configuration(job: Job) -> dict[str, Any]:
         if "activations" in job.word("offload", "what"):
             found["activation_checkpointing"]["cpu_checkpointing"] = True
     return found
+
+
+def _one_bit(job: Job, word: str) -> dict[str, Any]:
+    """1-bit Adam, which sends whole gradients until its variance is frozen."""
+    if word != "onebit" or job.estimate.options.optimizer != "adam":
+        raise job.refuse("DeepSpeed", f"has no compress={word} for this optimizer",
+                         "compress=onebit with --optimizer adam")  # fmt: skip
+    job.notes.append("the variance is frozen after 100 steps: say a fifth of yours, freeze_step")
+    job.word("data", "feedback")
+    values = {**OPTIMIZERS["adam"][1], "lr": 1e-4, "freeze_step": 100, "comm_backend_name": "nccl"}
+    return {"optimizer": {"type": "OneBitAdam", "params": values}, "gradient_clipping": 0.0}
 
 
 def _sharding(job: Job) -> dict[str, Any]:

@@ -187,6 +187,11 @@ class Job:
         rows = [[model.rows[i] for i in unit.nonzero()[0]] for unit in model.units[0]]
         tables = [any(row.kind == "embedding" for row in unit) for unit in rows]
         blocks = [any(row.work == "attention" for row in unit) for unit in rows]
+        behind = max((at for at, one in enumerate(blocks, 1) if one), default=len(rows))
+        if inside := [int(cut) for cut in cuts[1:-1] if cut > behind]:
+            said = "/".join(map(str, inside))
+            raise self.refuse("a launcher", f"cuts no stage behind the last block, at {said}",
+                              f"cuts up to {behind}")  # fmt: skip
         return [
             Chunk(any(tables[a:b]), sum(blocks[a:b]), bool(b == len(rows)))
             for a, b in pairwise(cuts)

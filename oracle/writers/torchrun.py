@@ -43,10 +43,22 @@ def start(job: Job) -> Start:
         "PRECISION": said.precision, "OPTIMIZER": said.optimizer,
         "REDUCED": {4.0: "fp32", 2.0: "bf16"}[run.exchange.sent(said.precision)],
         "BUCKET": round(4 * size / 2**20, 3) if size else 1e6,
+        "HOOK": hook(job, title), "RANK": job.knob("data", "rank"),
+        "FEEDBACK": job.word("data", "feedback") == "on",
     }  # fmt: skip
     found = {"train.py": filled("train.py", constants), "model.py": network(job, title)}
     return Start(found, ("train.py",), f"PyTorch {run.version} or later",
                  ", ".join(order) or "data")  # fmt: skip
+
+
+def hook(job: Job, title: str) -> str:
+    """What replicas send instead of all gradients, as its communication hooks know it."""
+    word = job.word("data", "compress")
+    if word not in ("none", "fp16", "bf16", "powersgd"):
+        raise job.refuse(title, f"has no hook for compress={word}", "fp16, bf16 or powersgd")
+    if word != "none" and job.zero:
+        raise job.refuse(title, "compresses gradients of whole replicas", "zero=0")
+    return word
 
 
 def network(job: Job, title: str) -> str:

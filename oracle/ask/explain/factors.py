@@ -16,6 +16,7 @@ import numpy as np
 
 from oracle.ask.explain.failing import of_failing
 from oracle.ask.explain.reading import of_reading
+from oracle.ask.explain.stages import of_stages
 from oracle.ask.explain.unmeasured import Unmeasured, unmeasured
 from oracle.models.model import Model
 from oracle.models.shard import serial
@@ -200,6 +201,7 @@ def _notes(
     if (slower := float(shown.interference[0])) > 1:
         yield Factor("congestion", 0.0, "other jobs on the network may make the step "
                      f"{slower:.3g} × as long (in the interval only)")  # fmt: skip
+    yield from (Factor("workload balance", 0.0, words) for words in of_stages(shown))
     for axis in plan.axes:
         degree = float(np.max(axis.degree))
         if axis.degrees and degree > 1:

@@ -7,6 +7,8 @@ ring          rings, one or many, and chains
 tree          binomial and double binary trees, parameter server, in-network reduction
 halving       recursive halving and doubling
 hierarchical  inside the nodes first, then between them
+grid          rows, then columns
+servers       parameter servers
 alltoall      scattered, pairwise, Bruck
 switches      reduced and multicast by switches: NVLS, SHARP, NVLSTree, CollNet
 neighbour     send-receive and halo exchange
@@ -35,14 +37,16 @@ def named(op: str, name: str) -> Algorithm:
     known = ALGORITHMS.get(op)
     if known is None:
         raise ValueError(f"no operation is called {op!r}; known: {', '.join(ALGORITHMS)}")
-    if name not in known:
+    bare, colon, number = name.partition(":")
+    if bare not in known or (colon and not number.isdigit()) or (colon and not int(number)):
         raise ValueError(f"no {op} algorithm is called {name!r}; known: {', '.join(known)}")
-    return known[name]
+    return known[bare].of(int(number)) if colon else known[bare]
 
 
 def plain(op: str) -> Algorithm:
     """The algorithm of the textbook, whose volume is the least that a device takes in."""
-    names = {"alltoall": "pairwise", "sendrecv": "direct", "halo": "published"}
+    names = {"alltoall": "pairwise", "sendrecv": "direct", "halo": "published",
+             "sparse_allreduce": "oktopk"}  # fmt: skip
     return named(op, names.get(op, "ring"))
 
 

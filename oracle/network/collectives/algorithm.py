@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Iterable
-from typing import Any, ClassVar, TypeAlias
+from copy import copy
+from typing import Any, ClassVar, Self, TypeAlias
 
 import numpy as np
 
@@ -52,6 +53,20 @@ class Algorithm(ABC):
     @abstractmethod
     def schedule(self, p: int, inner: int = 1) -> list[Steps]:
         """Who sends how much to whom, step by step."""
+
+    def of(self, number: int) -> Algorithm:
+        """The same with a number of its own, `servers:8`; a ValueError where it takes none."""
+        raise ValueError(f"{self.name} takes no number")
+
+    def choices(self, p: int) -> list[Algorithm]:
+        """All that one name stands for among p ranks, of which the best is taken."""
+        return [self]
+
+    def _numbered(self, **number: int) -> Self:
+        (value,) = number.values()
+        found = copy(self)
+        found.__dict__.update(number, name=f"{type(self).name}:{value}")
+        return found
 
     def along(self, p: int, inner: int, rings: Rings) -> list[Steps]:
         """The schedule where the devices of a node are joined so that these rings close."""

@@ -17,11 +17,13 @@ class Message:
 
     `nbytes` by operation: allreduce, broadcast, reduce: the buffer of one rank; allgather,
     reduce_scatter: the whole gathered or scattered buffer; alltoall: what one rank holds in all;
-    sendrecv: bytes to one neighbour; halo: bytes to one neighbour per face; copy: bytes one way.
+    sendrecv: bytes to one neighbour; halo: bytes to one neighbour per face; copy: bytes one way;
+    sparse_allreduce: values and indices that one rank selected.
     """
 
     what: str  # "gradients", "activations": the line in the report
     op: str  # allreduce reduce_scatter allgather broadcast reduce alltoall sendrecv halo
+    #          sparse_allreduce
     nbytes: Number  # of one call; broadcasts to (plans, layers)
     axes: tuple[str, ...]  # names of the mesh axes whose devices form one group
     calls: Number | NDArray[Any] = 1  # how often; broadcasts to (plans, layers)
@@ -37,6 +39,10 @@ class Message:
     over: str = "mesh"  # or a link of the device's own: "host"
     chosen: bool = False  # by as many units as the room on a device leaves no other choice
     once: bool = False  # sent by the last copy of a folded row only
+    by: str = ""  # the algorithm, where the plan says so
+    # bytes of what is sent here in a shorter form, by which it is cut in pieces
+    stands_for: Number | None = None
+    sized: Callable[[NDArray[Any]], NDArray[Any]] | None = None  # times that, by the group's size
     # share of the bytes that is sent, by the number of nodes that its group lies on (of devices,
     # if on one); (plans, 1) -> (plans, layers)
     thinned: Callable[[NDArray[Any]], NDArray[Any]] | None = None

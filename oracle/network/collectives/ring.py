@@ -115,7 +115,7 @@ def _entered(inner: int, rings: RingSet) -> Ints:
     return np.array(every) if every is not None else _paced(inner)
 
 
-def _lanes(p: int, inner: int, share: float, times: float, rings: RingSet = ()) -> Pairs:
+def lanes(p: int, inner: int, share: float, times: float, rings: RingSet = ()) -> Pairs:
     """One ring a way out of the node: ring j enters and leaves each node at another rank.
 
     Groups that stay in a node go round its rings, each both ways.
@@ -145,10 +145,10 @@ class Rings(RingAllreduce):
         return p > 2 and inner > 1
 
     def schedule(self, p: int, inner: int = 1) -> list[Steps]:
-        return [_lanes(p, inner, 1 / p, 2 * (p - 1))]
+        return [lanes(p, inner, 1 / p, 2 * (p - 1))]
 
     def along(self, p: int, inner: int, rings: RingSet) -> list[Steps]:
-        return [_lanes(p, inner, 1 / p, 2 * (p - 1), rings)]
+        return [lanes(p, inner, 1 / p, 2 * (p - 1), rings)]
 
 
 class RingsAllgather(RingAllgather):
@@ -160,10 +160,10 @@ class RingsAllgather(RingAllgather):
         return p > 2 and inner > 1
 
     def schedule(self, p: int, inner: int = 1) -> list[Steps]:
-        return [_lanes(p, inner, 1 / p, p - 1)]
+        return [lanes(p, inner, 1 / p, p - 1)]
 
     def along(self, p: int, inner: int, rings: RingSet) -> list[Steps]:
-        return [_lanes(p, inner, 1 / p, p - 1, rings)]
+        return [lanes(p, inner, 1 / p, p - 1, rings)]
 
 
 class RingsReduceScatter(RingsAllgather):

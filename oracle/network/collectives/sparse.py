@@ -1,73 +1,132 @@
 """Sparse gradients: only the largest entries travel, as (index, value) pairs.
 
-The message is still the dense buffer of m bytes; `density` is the part of it that is sent and
-`index` the bytes that go along per byte of values (4-byte indices beside fp32 values: 1).
+The message is what one rank selected, m = N₂ bytes of values and indices: of n weights d n, a
+value and an index each. Ranks select different entries, so their sum has more of them:
+`filled` says how many, and from where on the dense vector is shorter.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import numpy as np
 
 from oracle.network.arrays import Floats, Number
-from oracle.network.collectives.algorithm import Algorithm
-from oracle.network.collectives.schedule import Steps, shift
+from oracle.network.collectives.algorithm import Algorithm, Rings, log2
+from oracle.network.collectives.halving import BruckAllgather
+from oracle.network.collectives.ring import lanes
+from oracle.network.collectives.schedule import AllPairs, Steps, shift
+from oracle.network.collectives.tree import BinomialBroadcast, BinomialReduce
+
+INDEX = 4.0  # bytes of an entry's place
 
 
-@dataclass(frozen=True)
+def filled(density: Number, sums: Number, overlap: float = 0.0) -> Number:
+    """Part of the entries that the sum of so many ranks' has: 1 − (1 − d)^s, s = sums^(1 − ρ).
+
+    Supports that are independent (ρ = 0) fill up the fastest; real gradients' overlap.
+    """
+    part: Number = 1 - (1 - np.asarray(density)) ** np.asarray(sums, float) ** (1 - overlap)
+    return part
+
+
+def switched(density: float, p: int, index: float, overlap: float = 0.0) -> Floats:
+    """Part of a dense share that a ring of shares sends in each of its 2(p − 1) steps.
+
+    After s additions a share is as dense as the sum of s ranks; it travels sparse while
+    density · (1 + index) < 1, `index` bytes for a byte of values, and dense from then on.
+    """
+    sums = np.concatenate([np.arange(1, p), np.full(p - 1, p)])
+    return np.minimum(np.asarray(filled(density, sums, overlap)) * (1 + index), 1.0)
+
+
 class SparsePairwise(Algorithm):
-    """Top-k entries sent on whole, pair by pair: T = 2(p − 1)(α + N₂ β), N₂ = m · density · 2.
+    """What each selected, whole, to every other and from every other: T = 2(p − 1)(α + N₂ β).
 
     The bytes do not shrink with p, so it pays only while p · density stays below one half.
     """
 
-    density: float = 0.001
-    index: float = 1.0
     op, name, source = "sparse_allreduce", "pairwise", "nguyen2019sparse, §III"
 
     def steps(self, p: Number) -> Number:
         return 2 * (p - 1)
 
     def volume(self, p: Number) -> Number:
-        return 2 * (p - 1) * self.density * (1 + self.index)
+        return 2.0 * (p - 1)
 
     def reduced(self, p: Number) -> Number:
-        return (p - 1) * self.density
+        return p - 1
 
     def schedule(self, p: int, inner: int = 1) -> list[Steps]:
-        return [shift(1, self.density * (1 + self.index), 2 * (p - 1))]
+        return [shift(np.arange(1, p), 1.0, 2.0)]
 
 
-@dataclass(frozen=True)
-class SparseSwitching(SparsePairwise):
-    """A ring of shares that turn dense when that is shorter, step by step.
+class SparseSwitching(Algorithm):
+    """A ring of shares that turn dense where that is shorter, step by step.
 
-        T ≤ 2(p − 1) α + 2(p − 1) N₁/p β + overhead
+        T = 2(p − 1)(α + N₁/p β)
 
-    After s additions of independent supports a share's density is 1 − (1 − d)^s; it travels
-    sparse while density · (1 + index) < 1 and dense from then on, so N₁ ≤ m [renggli2019].
-    `overhead` is what packing adds to the dense time, under a tenth.
+    The message is N₁, what the shares of one rank come to on the mean of the steps (`switched`):
+    at most the dense vector, after whose bytes the plain ring would be named [renggli2019].
     """
 
-    overhead: float = 0.05
-    name, source = "switching", "renggli2019, §5; nguyen2019sparse, §III"
+    op, name, source = "sparse_allreduce", "switching", "renggli2019, §5; nguyen2019sparse, §III"
+    nodal = True
 
-    def parts(self, p: int) -> Floats:
-        """Part of a dense share that is sent in each of the 2(p − 1) steps."""
-        filled = 1 - (1 - self.density) ** np.arange(1, p)
-        done = np.full(p - 1, 1 - (1 - self.density) ** p)
-        sent = np.minimum(np.concatenate([filled, done]) * (1 + self.index), 1.0)
-        return np.asarray(sent * (1 + self.overhead))
+    def steps(self, p: Number) -> Number:
+        return 2 * (p - 1)
 
     def volume(self, p: Number) -> Number:
-        sums = np.vectorize(lambda n: float(self.parts(int(n)).sum()) / n, otypes=[float])
-        volume: Number = sums(p)
-        return volume
+        return 2 * (p - 1) / p
 
     def reduced(self, p: Number) -> Number:
-        return self.volume(p) / 2
+        return (p - 1) / p
 
     def schedule(self, p: int, inner: int = 1) -> list[Steps]:
-        sent = self.parts(p)
-        return [shift(np.ones(len(sent), np.int64), sent / p)]
+        return self.along(p, inner, ())
+
+    def along(self, p: int, inner: int, rings: Rings) -> list[Steps]:
+        if inner > 1 and p > 2:
+            return [lanes(p, inner, 1 / p, 2 * (p - 1), rings)]
+        return [shift(1, 1 / p, 2 * (p - 1))]
+
+
+class SparseTree(Algorithm):
+    """Up a binomial tree and down again, k entries kept of each sum: T = 2⌈log₂p⌉(α + N₂ β)."""
+
+    op, name, source = "sparse_allreduce", "gtopk", "shi2019, §III (gTop-k)"
+
+    def steps(self, p: Number) -> Number:
+        return 2 * log2(p)
+
+    def volume(self, p: Number) -> Number:
+        return 2 * log2(p)
+
+    def reduced(self, p: Number) -> Number:
+        return log2(p)
+
+    def schedule(self, p: int, inner: int = 1) -> list[Steps]:
+        return [*BinomialReduce().schedule(p), *BinomialBroadcast().schedule(p)]
+
+
+class SparseSplit(Algorithm):
+    """Each region's entries to its rank, which sums them; the k largest of all to everybody.
+
+        T = (1 + ⌈log₂p⌉) α + 2(p − 1)/p N₂ β
+
+    Differs from the source: regions are even, so nothing is dealt anew between the two phases,
+    which would be as much again at most: 2k to 6k words, 4k here.
+    """
+
+    op, name, source = "sparse_allreduce", "oktopk", "li2022oktopk, §3"
+
+    def steps(self, p: Number) -> Number:
+        return 1 + log2(p)
+
+    def volume(self, p: Number) -> Number:
+        return 2 * (p - 1) / p
+
+    def reduced(self, p: Number) -> Number:
+        return (p - 1) / p
+
+    def schedule(self, p: int, inner: int = 1) -> list[Steps]:
+        to_regions = AllPairs(np.array([1 / p]), np.array([1.0]))
+        return [to_regions, *BruckAllgather().schedule(p)]

@@ -37,7 +37,7 @@ def played(topology: Topology, groups: RankGroups, steps: Steps) -> float:
     """Seconds per byte until the last rank is done."""
     source, target, share = _every(topology, groups, steps)
     count, ranks = source.shape
-    route = topology.route(source.ravel(), target.ravel())
+    route, _, part = topology.spread_route(source.ravel(), target.ravel())
     used, route = np.unique(np.append(route.ravel(), topology.links), return_inverse=True)
     route = route[:-1].reshape(-1, count * ranks)
     capacity = topology.capacity[used]
@@ -51,7 +51,7 @@ def played(topology: Topology, groups: RankGroups, steps: Steps) -> float:
     for step in range(count):
         flow_of[step, source[step]] = into[step, target[step]] = step * ranks + np.arange(ranks)
     while len(going):
-        rate = fair_rates(capacity, route[:, going])
+        rate = fair_rates(capacity, route[:, going], part)
         need = np.where(np.isfinite(rate), left[going] / rate, 0.0)
         span = float(need.min())
         now += span

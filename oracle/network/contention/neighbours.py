@@ -75,8 +75,8 @@ def traffic(
             once = np.zeros_like(sent)
             for begin in range(0, len(flows.source), PART):
                 at = slice(begin, begin + PART)
-                route = graph.route(flows.source[at], flows.target[at])
-                np.add.at(once, route.ravel(), np.broadcast_to(share[at], route.shape).ravel())
+                route, _, part = graph.spread_route(flows.source[at], flows.target[at])
+                np.add.at(once, route.ravel(), (share[at] * part[:, None]).ravel())
             sent += once
             each += float(share.reshape(len(flows.times), -1).max(axis=1).sum())
             longest += float((once * graph.seconds_per_byte).max())

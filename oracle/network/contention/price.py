@@ -168,11 +168,15 @@ def _asked(op: str, name: str | None, p: int, inner: int) -> str | None:
     if name in NAMES:  # switches that can have been looked for
         return None
     every = {known for table in ALGORITHMS.values() for known in table}
-    if name not in every:
+    bare, colon, number = name.partition(":")
+    if bare not in every:
         raise ValueError(f"no algorithm is called {name!r}; known: best, nccl, nccl-2.17, "
                          f"{', '.join(sorted(every | set(ALIASES)))}")  # fmt: skip
-    by = ALGORITHMS.get(op, {}).get(name)
-    return name if by is not None and by.fits(p, inner) else None
+    by = ALGORITHMS.get(op, {}).get(bare)
+    if by is None:
+        return None
+    by = by.of(int(number)) if colon else by
+    return name if by.fits(p, inner) else None
 
 
 def _offer(
@@ -180,7 +184,7 @@ def _offer(
 ) -> list[Algorithm]:  # fmt: skip
     """Algorithms to choose from; `outside`: the groups leave their nodes."""
     if asked:
-        return [named(op, asked)]
+        return named(op, asked).choices(p)
     offer = menu(op, p, inner)
     if not served:
         return offer

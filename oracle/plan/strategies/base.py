@@ -17,12 +17,14 @@ from oracle.network.collectives import Message
 MOST_DEVICES = 2**24
 
 
-def words(*choices: str, default: str = "", alone: bool = False) -> Any:
+def words(*choices: str, default: str = "", alone: bool = False, rare: bool = False) -> Any:
     """A knob that takes one of these words; inside it is the word's number.
 
-    `alone`: it does something by itself, where the degree is one.
+    `alone`: it does something by itself, where the degree is one. `rare`: software cannot be told
+    it unless its spec says so.
     """
-    return words_of(choices, default, alone)
+    found = words_of(choices, default, alone)
+    return field(default=found.default, metadata={**found.metadata, "rare": rare})
 
 
 def words_of(choices: Sequence[str], default: str = "", alone: bool = False) -> Any:
@@ -31,9 +33,36 @@ def words_of(choices: Sequence[str], default: str = "", alone: bool = False) -> 
     return field(default=start, metadata={"words": choices, "alone": alone})
 
 
-def count(default: int = 1, alone: bool = False, micro_batches: bool = False) -> Any:
+def words_or(form: str, *choices: str) -> Any:
+    """A knob that takes one of these words, or a text of this form, which has a number too."""
+    return field(default=0, metadata={"words": choices, "alone": False, "form": form})
+
+
+_TEXTS: dict[str, int] = {}  # that knobs have been given beside their words, by number
+
+
+def number_of(text: str, choices: Sequence[str]) -> float:
+    """The number of a text that is none of a knob's words."""
+    return float(len(choices) + _TEXTS.setdefault(text, len(_TEXTS)))
+
+
+def text_of(number: float, choices: Sequence[str]) -> str:
+    """The word or text that has this number."""
+    at = int(number)
+    return choices[at] if at < len(choices) else list(_TEXTS)[at - len(choices)]
+
+
+def count(
+    default: int = 1, alone: bool = False, micro_batches: bool = False, rare: bool = False
+) -> Any:
     """A knob that takes a whole number; `micro_batches`: into how many a device's batch is cut."""
-    return field(default=default, metadata={"alone": alone, "micro_batches": micro_batches})
+    known = {"alone": alone, "micro_batches": micro_batches, "rare": rare}
+    return field(default=default, metadata=known)
+
+
+def part(default: float) -> Any:
+    """A knob that takes a part of a whole, above 0 and up to 1."""
+    return field(default=default, metadata={"part": True})
 
 
 @dataclass(frozen=True, slots=True)
@@ -154,6 +183,11 @@ class Strategy(ABC):
         return {}
 
     @classmethod
+    def lossy(cls) -> list[dict[str, float]]:
+        """Settings that change what is learned: tried beside the others where that is allowed."""
+        return []
+
+    @classmethod
     def spares(cls, model: Model) -> dict[str, float]:
         """Values of knobs that need the least memory."""
         return {}
@@ -188,7 +222,7 @@ class Strategy(ABC):
         """The value of a knob of one plan, as the plan's text has it."""
         value = float(np.ravel(getattr(self, knob))[0])
         choices = self.knobs()[knob].metadata.get("words")
-        return str(choices[int(value)]) if choices else f"{value:g}"
+        return text_of(value, choices) if choices else f"{value:g}"
 
     def turned(self) -> dict[str, str]:
         """Knobs of one plan that are not as they would be if nobody said them."""

@@ -9,8 +9,9 @@ import numpy as np
 from oracle.models.model import Model
 from oracle.models.shard import Array, Shard
 from oracle.network.collectives import Message
-from oracle.plan.strategies.base import Rule, Strategy, count, words
-from oracle.plan.strategies.sharded import cut_state, exchange
+from oracle.plan.strategies.agreement import COMPRESS, SPARSE, messages, plainly, rules
+from oracle.plan.strategies.base import Rule, Strategy, count, part, words
+from oracle.plan.strategies.sharded import cut_state, exchange, peers
 
 
 @dataclass(frozen=True)
@@ -26,6 +27,12 @@ class Data(Strategy):
     weights (3), along every axis that replicates them. `accumulate` cuts the batch of a
     device into micro-batches.
 
+    Replicas may agree otherwise than by an allreduce of all bytes [`agreement`]: `compress` sends
+    fewer (`topk` a part `density` of them, by the algorithm `sparse`; `powersgd` factors of a
+    `rank`), with `feedback` keeping what was left out for the next step; k `servers` on nodes of
+    the workers or their own (`hosts`) add gradients up, in step, waiting for all but `backups`
+    workers, or for each alone (`mode=async`); `sync` averages weights every so many steps.
+
     Differs from the source: a device's batch is ⌈B/p⌉, and the exchange hides under the
     backward pass unless `overlap=off`.
     """
@@ -33,6 +40,16 @@ class Data(Strategy):
     zero: Array = words("0", "1", "2", "3", alone=True)
     accumulate: Array = count(alone=True, micro_batches=True)
     overlap: Array = words("off", "on", default="on")
+    compress: Array = words(*COMPRESS, rare=True)
+    density: Array = part(0.01)
+    rank: Array = count(4)
+    sparse: Array = words(*SPARSE)
+    feedback: Array = words("off", "on", default="on")
+    servers: Array = count(0, rare=True)
+    hosts: Array = words("shared", "own")
+    backups: Array = count(0)
+    mode: Array = words("sync", "async", rare=True)
+    sync: Array = count(1, rare=True)
 
     source = "kahira2021, Table III 'Data'; eqs. 1, 6, 7"
     nearness = 1
@@ -41,10 +58,28 @@ class Data(Strategy):
     deals_batch = True
     speaks_for_all = True
     state_knobs = ("zero", "overlap")
-    runs = ("zero", "accumulate", "overlap")
+    runs = ("zero", "accumulate", "overlap", "compress=fp16", "compress=bf16", "compress=onebit",
+            "compress=powersgd", "compress=topk", "density", "rank", "sparse", "feedback",
+            "servers", "sync")  # fmt: skip
 
     def limit(self, model: Model, batch: Array) -> Array | float:
         return batch
+
+    @classmethod
+    def tries(cls, model: Model) -> dict[str, tuple[float, ...]]:
+        """What changes nothing that is learned."""
+        found = super().tries(model)
+        return {knob: found[knob] for knob in ("zero", "overlap")}
+
+    @classmethod
+    def lossy(cls) -> list[dict[str, float]]:
+        found: list[dict[str, float]] = [
+            {"compress": cls.number("compress", word)} for word in COMPRESS if word != "none"
+        ]
+        found += [{"compress": cls.number("compress", "topk"), "density": density,
+                   "sparse": cls.number("sparse", by)}
+                  for density in (0.01, 0.001) for by in ("allgather", "oktopk")]  # fmt: skip
+        return [{**each, "zero": 0.0} for each in found]
 
     @classmethod
     def spares(cls, model: Model) -> dict[str, float]:
@@ -58,6 +93,7 @@ class Data(Strategy):
         pieces = replicas * beside["pipeline"].segments * self.accumulate
         samples = np.maximum(batch, replicas)
         yield Rule.most("micro-batches", pieces, samples, "samples of a device")
+        yield from rules(self, batch)
 
     def cuts_layers(self) -> Array:
         """Replicas that share state out have parts of gradients."""
@@ -82,4 +118,7 @@ class Data(Strategy):
         )
 
     def talk(self, shard: Shard) -> list[Message]:
-        return exchange(shard, self.zero, shard.replicas, shard.w / shard.slices)
+        w, axes = shard.w / shard.slices, shard.replicas
+        plain = plainly(self, shard.wire)
+        found = exchange(shard, self.zero, axes, w, plain)
+        return [*found, *messages(self, shard, peers(shard, axes), w)]

@@ -1,6 +1,6 @@
 """Pipeline parallelism: the layers are dealt to stages, the batch follows in segments."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -9,8 +9,9 @@ import numpy as np
 from oracle.models.model import Model
 from oracle.models.shard import Array, Shard
 from oracle.network.collectives import Message
+from oracle.plan.layout import LAYOUT, edges_of, faults
 from oracle.plan.schedule import NAMES, SCHEDULES
-from oracle.plan.strategies.base import Rule, Strategy, count, words, words_of
+from oracle.plan.strategies.base import Rule, Strategy, count, text_of, words, words_of, words_or
 
 
 @dataclass(frozen=True)
@@ -28,9 +29,11 @@ class Pipeline(Strategy):
     bubble with gradients of weights; the last two place two chunks a stage in a V, and want
     `interleave=2` said. `cuts=even` deals equal blocks evenly, as launchers do; `cuts=balanced`
     takes the fastest of a few ways that make the fullest stage least, by FLOP, bytes, kernels and
-    what crosses the borders. Tensor-parallel ranks that hold the same output each send a part of
-    it and gather the rest on the other side (`borders=parts`), or each sends all of it (`whole`),
-    as the software usually does if nobody says.
+    what crosses the borders. `cuts=3/7/12` says the unit that begins each chunk but the first,
+    counted from 0, or `cuts=join4/join1` the layer or block. Of a model that is no chain a tensor
+    goes directly to each stage that reads it, once. Tensor-parallel ranks that hold the same output
+    each send a part of it and gather the rest on the other side (`borders=parts`), or each sends
+    all of it (`whole`), as the software usually does if nobody says.
 
     Differs from the source: eq. 12 counts WU per sample, this once per iteration; unequal
     stages fill and drain at their own pace, Σ (FW_i + BW_i) + (S - 1) max (FW_i + BW_i), where
@@ -41,7 +44,7 @@ class Pipeline(Strategy):
     segments: Array = count(micro_batches=True)
     schedule: Array = words_of(NAMES, default="1f1b")
     interleave: Array = count()
-    cuts: Array = words("even", "balanced")
+    cuts: Array = words_or(LAYOUT, "even", "balanced")
     borders: Array = words("usual", "parts", "whole")
 
     source = "kahira2021, Table III 'Layer'; eqs. 12-14"
@@ -50,6 +53,28 @@ class Pipeline(Strategy):
     limited_by = ("workload balance", "point-to-point cost: stage borders")
     timing = ("schedule",)
     runs = ("segments", "schedule=gpipe", "schedule=1f1b", "interleave", "cuts", "borders")
+
+    def clashes(self, beside: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
+        """A layout by hand has a place for each chunk but the first, and they follow each other."""
+        if not self.by_hand_cuts.any():
+            return
+        chunks = int(np.ravel(self.degree)[0] * np.ravel(self.interleave)[0])
+        yield from faults(self.word("cuts"), chunks)
+
+    @property
+    def by_hand_cuts(self) -> Array:
+        """Where stages are cut at places that the plan says."""
+        return np.asarray(np.asarray(self.cuts) >= len(self._words()))
+
+    @classmethod
+    def _words(cls) -> Sequence[str]:
+        return cls.__dataclass_fields__["cuts"].metadata["words"]  # type: ignore[no-any-return]
+
+    def edges(self, model: Model, row: int = 0) -> tuple[int, ...]:
+        """The units that one plan's layout by hand says; none where it says none, or wrongly."""
+        if not np.ravel(self.by_hand_cuts)[row]:
+            return ()
+        return edges_of(model, text_of(np.ravel(self.cuts)[row], self._words()))[0]
 
     def limit(self, model: Model, batch: Array) -> Array | float:
         return len(model.units[1]) // np.maximum(self.interleave, 1)
@@ -64,6 +89,16 @@ class Pipeline(Strategy):
         what = "interleaved stages need the segments to be a multiple of the stages"
         yield Rule.never(ragged & ~self.vee, what)
         staged = np.asarray(self.degree) > 1
+        if (by_hand := self.by_hand_cuts & staged).any():
+            for number in np.unique(np.asarray(self.cuts)[by_hand]):
+                edges, wrong = edges_of(model, text_of(number, self._words()))
+                mine = by_hand & (np.asarray(self.cuts) == number)
+                if not wrong:
+                    what = f"cuts={text_of(number, self._words())} are not one place a chunk"
+                    few = np.asarray(self.degree * self.interleave) != len(edges) - 1
+                    yield Rule.never(mine & few, what)
+                else:
+                    yield Rule.never(mine, wrong)
         for name, chosen in SCHEDULES.items():
             mine = self.says("schedule", name) & staged
             if not mine.any():

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from oracle.models import masks
-from oracle.models.model import Model
+from oracle.models.model import Flags, Model
 from oracle.models.shard import Array, Shard
 from oracle.network.collectives import Message
 from oracle.plan.strategies.base import Strategy, words
@@ -62,14 +62,28 @@ def cut_state(shard: Shard, zero: Array | float, p: Array) -> Shard:
     )
 
 
-def exchange(shard: Shard, zero: Array, axes: tuple[str, ...], w: Array) -> list[Message]:
+def peers(shard: Shard, axes: tuple[str, ...]) -> list[tuple[str, Flags, tuple[str, ...]]]:
+    """(prefix, rows, axes) of those that hold the same weights: experts have peers of their own.
+
+    They are replicated along what is left of the axes that they are dealt along.
+    """
+    experts = masks.experts(shard.model)
+    left = {"data": ("data/expert", "tensor/expert"), "context": ("context/expert",)}
+    around = tuple(name for axis in axes for name in left.get(axis, (axis,)))
+    every = (("", ~experts, axes), ("expert ", experts, around))
+    return [one for one in every if one[1].any()]
+
+
+def exchange(
+    shard: Shard, zero: Array, axes: tuple[str, ...], w: Array, plain: Array | float = 1.0
+) -> list[Message]:
     """What devices with the same weights say to each other, at each stage of sharding.
 
     Stage 0 is one allreduce of the gradients. Stages 1 and 2 reduce-scatter them and allgather
     the new weights: the same bytes. Stage 3 gathers each unit's weights before either pass of
     every micro-batch. From stage 2 on nobody has room for whole gradients, so those of each
-    micro-batch are scattered when they are there. Experts are replicated along what is left of
-    the axes that they are dealt along.
+    micro-batch are scattered when they are there. `plain` is what the allreduce of stage 0 sends
+    of the gradients' bytes.
     """
     stage, learned = np.asarray(zero), w * shard.model.trained
     sent, gathered, new = learned * shard.wire, w * shard.gathered, learned * shard.gathered
@@ -79,20 +93,16 @@ def exchange(shard: Shard, zero: Array, axes: tuple[str, ...], w: Array) -> list
     renewed = "forward" if said.gather.overlap == "forward" else ""
     found: list[Message] = []
     if shard.ideal:  # the published rows agree axis by axis, each with a ring of its own
-        found += [Message(_named(axis, axes), "allreduce", sent, (axis,), (stage == 0) * 1.0,
-                          when="step") for axis in axes]  # fmt: skip
+        found += [Message(_named(axis, axes), "allreduce", sent * plain, (axis,),
+                          (stage == 0) * 1.0, when="step") for axis in axes]  # fmt: skip
     each = (stage >= 2) & (np.asarray(shard.segments) > 1)
-    experts = masks.experts(shard.model)
-    left = {"data": ("data/expert", "tensor/expert"), "context": ("context/expert",)}
-    around = tuple(name for axis in axes for name in left.get(axis, (axis,)))
-    for prefix, rows, group in (("", ~experts, axes), ("expert ", experts, around)):
-        if not rows.any():
-            continue
+    for prefix, rows, group in peers(shard, axes):
         buffer, weights, changed = sent * rows, gathered * rows, new * rows
         if not shard.ideal:
             found.append(
-                Message(f"{prefix}gradients", "allreduce", buffer, group, (stage == 0) * 1.0,
-                        when="step", hides=under)
+                Message(f"{prefix}gradients", "allreduce", buffer * plain, group,
+                        (stage == 0) * 1.0, when="step", hides=under,
+                        stands_for=None if np.ndim(plain) == 0 else buffer * (plain > 0))
             )  # fmt: skip
         found += [
             Message(f"{prefix}gradients scattered", "reduce_scatter", buffer, group,

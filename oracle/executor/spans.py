@@ -1,0 +1,58 @@
+"""Runs of operations of a chunk that run, and are made again, together."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from oracle.executor.graph import Operation, OperationGraph
+from oracle.executor.parts import Interval
+from oracle.plan.strategies.recompute import inside
+
+
+@dataclass(frozen=True)
+class Span:
+    """Operations of a unit, or of a block that is made again, with what they read and hand on."""
+
+    unit: int  # the first
+    operations: tuple[Operation, ...]
+    given: tuple[int, ...]  # operations before it whose outputs it reads; -1: the samples
+    owners: tuple[int, ...]  # the units of the chunk that made these; itself of what came from afar
+    made: tuple[int, ...]  # its own that others read; the last, where it is the end of a chunk
+    done: tuple[int, ...]  # what nobody in the chunk reads from here on
+    again: bool  # lies in a block of which tensors may be made again
+
+
+def spans_of(graph: OperationGraph, units: Interval, blocks: bool) -> list[Span]:
+    """The spans of a chunk; by `blocks`, units of one block that may be made again are one."""
+    chunk = graph.of_units(*units)
+    begins, remade = graph.model.pieces.begins, inside(graph.model)
+    groups: list[list[Operation]] = []
+    for op in chunk:
+        first = not groups or op.unit != groups[-1][-1].unit
+        joins = blocks and first and groups and not begins[op.unit] and bool(
+            remade[op.row] and remade[groups[-1][-1].row])  # fmt: skip
+        if first and not joins:
+            groups.append([])
+        groups[-1].append(op)
+    own = {op.index for op in chunk}
+    read: dict[int, int] = {}  # the last operation of the chunk that reads a tensor
+    outside = {feed for op in graph.operations if op.index not in own for feed in op.feeds} & own
+    for op in chunk:
+        read.update(dict.fromkeys(op.feeds, op.index))
+    unit = {op.index: op.unit for op in chunk}
+    return [_span(group, read, outside, unit, bool(remade[group[0].row])) for group in groups]
+
+
+def _span(
+    group: Sequence[Operation], read: dict[int, int], outside: set[int], unit: dict[int, int],
+    again: bool,
+) -> Span:  # fmt: skip
+    end = max(unit)
+    mine, last = {op.index for op in group}, group[-1].index
+    given = tuple(dict.fromkeys(feed for op in group for feed in op.feeds if feed not in mine))
+    made = tuple(op.index for op in group if read.get(op.index, -1) > last
+                 or op.index in outside or op.index == end)  # fmt: skip
+    done = tuple(feed for feed in given if read[feed] <= last and feed not in outside)
+    owners = tuple(unit.get(feed, group[0].unit) for feed in given)
+    return Span(group[0].unit, tuple(group), given, owners, made, done, again)

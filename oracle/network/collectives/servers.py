@@ -1,0 +1,47 @@
+"""Parameter servers: each has a part of the weights, takes gradients and gives weights back."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from oracle.network.arrays import Number
+from oracle.network.collectives.algorithm import Algorithm
+from oracle.network.collectives.schedule import Steps, pairs
+
+
+class Servers(Algorithm):
+    """k servers on nodes of the workers, spread evenly: all push at once, and all pull.
+
+        T = 2α + 2 m β max((p − 1)/k, 1)          (p − 1)/p in place of 1 where k = p
+
+    A server takes m/k from every other rank, a worker sends m in all: one server is the neck,
+    as many as workers are an all-to-all. `servers:8` names it with eight.
+    """
+
+    op, name, source, menu = "allreduce", "servers", "li2014, §3; dean2012, §4", False
+    k = 2
+
+    def of(self, number: int) -> Algorithm:
+        return self._numbered(k=number)
+
+    def fits(self, p: int, inner: int = 1) -> bool:
+        return p > 1 and self.k <= p
+
+    def steps(self, p: Number) -> Number:
+        return 2 + 0 * np.asarray(p)
+
+    def volume(self, p: Number) -> Number:
+        k = np.minimum(self.k, p)
+        sent = np.where(np.asarray(p) > k, 1.0, (k - 1) / k)  # by a rank that is no server
+        return 2 * np.maximum((p - 1) / k, sent)
+
+    def reduced(self, p: Number) -> Number:
+        return (p - 1) / np.minimum(self.k, p)
+
+    def schedule(self, p: int, inner: int = 1) -> list[Steps]:
+        k = min(self.k, p)
+        server = np.arange(k) * p // k
+        worker, taker = (each.ravel() for each in np.meshgrid(np.arange(p), server))
+        other = worker != taker
+        worker, taker = worker[other], taker[other]
+        return [pairs(worker, taker, 1 / k), pairs(taker, worker, 1 / k)]

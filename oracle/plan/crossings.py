@@ -1,0 +1,142 @@
+"""Tensors that cross between the chunks of a pipeline: from where to where, and what they add to.
+
+A tensor goes from the chunk that makes it to each chunk that reads it, once and directly, as
+PyTorch's pipelines send it; its gradients come back the same way. Chunks of one device send each
+other nothing.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property, lru_cache
+
+import numpy as np
+
+from oracle.models.model import Model
+from oracle.models.shard import Array
+
+
+@dataclass(frozen=True, eq=False)
+class Crossings:
+    """Tensors that cross under each way to cut: (ways, k), one entry a tensor and reading chunk."""
+
+    row: Array  # that makes it
+    source: Array  # the chunk that makes it
+    target: Array  # the chunk that reads it
+    next: Array  # whether it is the last that its chunk makes, read by the chunk after
+    live: Array  # whether there is one: ways that are crossed by fewer have fewer
+    device: Array  # (chunks,) of each chunk
+    devices: int
+
+    @cached_property
+    def sent(self) -> Array:
+        """Whether it goes to another device."""
+        return np.asarray(self.live & (self.device[self.source] != self.device[self.target]))
+
+    def values(self, rows: Array) -> Array:
+        """(plans, rows) → (plans, k): what is sent, of values that rows have."""
+        ways, plans = len(self.row), len(rows)
+        if ways == 1:
+            return np.asarray(rows[:, self.row[0]] * self.sent)
+        at = np.arange(plans)[:, None] if plans > 1 else np.zeros((1, 1), int)
+        return np.asarray(rows[at, self.row] * self.sent)
+
+    @cached_property
+    def _ahead(self) -> Array:
+        return self._of(self.target)
+
+    @cached_property
+    def _behind(self) -> Array:
+        return self._of(self.source)
+
+    def _of(self, chunk: Array) -> Array:
+        """(ways, k, devices): which device each entry belongs to, by one of its chunks."""
+        mine = self.device[chunk][:, :, None] == np.arange(self.devices)
+        return np.asarray(mine & self.sent[:, :, None])
+
+    def received_ahead(self, values: Array) -> Array:
+        """(plans, k) → (plans, devices): what each receives before its forward passes."""
+        return _added(values, self._ahead)
+
+    def received(self, values: Array) -> Array:
+        """(plans, k) → (plans, devices): what each receives before either pass."""
+        return _added(values, self._ahead) + _added(values, self._behind)
+
+    def received_most(self, values: Array) -> tuple[Array, Array]:
+        """(plans, k) → (plans, devices) twice: the largest tensor received in either pass."""
+        found = ((values[:, :, None] * which).max(axis=1, initial=0.0)
+                 for which in (self._ahead, self._behind))  # fmt: skip
+        ahead, behind = found
+        return ahead, behind
+
+    @cached_property
+    def last(self) -> Array:
+        """Whether an entry is the last that is sent of its tensor, in each way to cut."""
+        found = np.zeros(self.row.shape, bool)
+        for way, sent in enumerate(self.sent):
+            at = np.flatnonzero(sent)[::-1]
+            pairs = np.stack([self.row[way], self.source[way]], axis=-1)[at]
+            found[way, at[np.unique(pairs, axis=0, return_index=True)[1]]] = True
+        return found
+
+    def at(self, values: Array, chunk: Array) -> Array:
+        """(plans, k) → (plans, devices): values of entries added up at a chunk of each."""
+        return _added(values, self._of(chunk))
+
+
+def _added(values: Array, which: Array) -> Array:
+    if len(which) == 1:
+        return np.asarray(values @ which[0])
+    return np.asarray(np.einsum("nk,nkp->np", values, which))
+
+
+def crossings(model: Model, cuts: Array, device: Array, devices: int) -> Crossings:
+    """What crosses where a model is cut at these units, (ways, chunks + 1)."""
+    links = model.pieces.links
+    chunk = np.stack([chunk_of(edges, len(model.pieces.ends)) for edges in cuts])
+    found = chunk[:, links.reader] != chunk[:, links.before]
+    kept = np.flatnonzero(found.any(axis=0))
+    row, maker, reader = (each[kept] for each in (links.row, links.maker, links.reader))
+    source, target = chunk[:, maker], chunk[:, reader]
+    rows = np.broadcast_to(row, source.shape)
+    return Crossings(
+        rows, source, target, links.next[kept] & np.ones_like(source, bool), found[:, kept],
+        device, devices,
+    )  # fmt: skip
+
+
+def chunk_of(edges: Array, units: int) -> Array:
+    """The chunk of each unit."""
+    return np.repeat(np.arange(len(edges) - 1), np.diff(edges))[:units]
+
+
+@lru_cache(256)
+def received_by(model: Model) -> Array:
+    """[begin, end] elements of a sample that a stage of these units receives, both ways.
+
+    Of each tensor made before that one of its units reads, and of each gradient of what it makes
+    that is read behind it, once.
+    """
+    links, units = model.pieces.links, len(model.pieces.ends)
+    change = np.zeros((2, units + 2, units + 2))
+    y = model.y[links.row]
+    last: dict[tuple[int, int], int] = {}
+    for row, maker, reader, before, size in zip(
+        links.row.tolist(), links.maker.tolist(), links.reader.tolist(), links.before.tolist(),
+        y.tolist(), strict=True,
+    ):  # fmt: skip
+        _fill(change[0], (before + 1, reader), (reader + 1, units), size)
+        last[row, maker] = max(reader, last.get((row, maker), 0))
+    for (row, maker), reader in last.items():
+        _fill(change[1], (0, maker), (maker + 1, reader), float(model.y[row]))
+    found: Array = change.cumsum(axis=1).cumsum(axis=2)[:, :-1, :-1]
+    return found
+
+
+def _fill(change: Array, begin: tuple[int, int], end: tuple[int, int], size: float) -> None:
+    """Add `size` to a rectangle, bounds included, once sums run over both axes."""
+    (a, b), (c, d) = begin, end
+    change[a, c] += size
+    change[b + 1, c] -= size
+    change[a, d + 1] -= size
+    change[b + 1, d + 1] += size

@@ -1,0 +1,87 @@
+"""What compressing gradients costs a device: seconds of encoding and decoding, and what is held.
+
+Kernels over the gradients, limited by memory: bytes a weight, counted pass by pass of b bytes, the
+width in which gradients are added up.
+
+    16 bits    read b, written 2, and back                                     2b + 4
+    int8, fp8  read b, written 1; sums of n/p from p parts; read 1, written b  2b + 4
+    onebit     as rest is kept: 3b; norm and signs 2b, rest 2b, back b         8b
+    powersgd   rest 3b, two products 2b, made again b, new rest 3b             9b, 6 r FLOP
+    topk       rest 3b; radix selection of 4 passes 4b; sums written b         8b
+               a threshold that is used again [li2022oktopk, §4.2]: 1 pass    5b
+    and what arrives, read, added and written: 12 bytes an entry
+
+What is left out of a step (`feedback`) is added in the next: a buffer as large as the gradients'.
+It names `data`, whose knobs say all that, and its `agreement`.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from oracle import kernels
+from oracle.kernels.curve import precision_on
+from oracle.models.shard import Array
+from oracle.network.collectives.sparse import filled
+from oracle.plan.strategies.agreement import OVERLAP, encoded, factors, special
+from oracle.plan.strategies.data import Data
+from oracle.predict.workload import Workload
+from oracle.spec.device import Device
+from oracle.spec.options import Options
+
+# passes of b bytes with and without what is left over, further bytes
+PASSES = {"fp16": (2, 2, 4), "bf16": (2, 2, 4), "int8": (2, 2, 4), "fp8": (2, 2, 4),
+          "onebit": (8, 4, 0), "powersgd": (9, 4, 0), "topk": (8, 6, 0)}  # fmt: skip
+REUSED = 3  # passes fewer where a threshold of earlier steps is used
+ENTRY = 12.0  # bytes that an arriving entry moves
+FLOP = 6  # of powersgd, by rank and weight: M Q, Mᵀ P and P Qᵀ
+
+
+def seconds(load: Workload, device: Device, options: Options) -> Array:
+    """Of encoding and decoding on each stage, once a step: (plans, p)."""
+    data = load.plan.axis("data")
+    if not special(data) or load.shard.ideal or load.shard.model.training.forward:
+        return np.zeros(1)
+    shard, precision = load.shard, options.precision
+    width, learned = options.software.exchange.buffer(precision), shard.learned / shard.slices
+    wide = np.asarray(data.degree) > 1
+    kept = data.says("feedback", "on")
+    found: Array = np.zeros(1)
+    for word, (with_rest, without, more) in PASSES.items():
+        here = wide & data.says("compress", word)
+        if not here.any():
+            continue
+        each = np.where(kept, with_rest, without) * width + more
+        if word == "topk":
+            each = each - REUSED * width * data.says("sparse", "oktopk")
+            each = each + ENTRY * _arriving(data)
+        nbytes = load.stages.total(learned * each)
+        taken = kernels.stream(device, nbytes, queued=True) * (nbytes > 0)
+        if word == "powersgd":
+            left, right, _ = factors(shard, learned, np.asarray(data.rank))
+            work = load.stages.total(FLOP * data.rank * learned * ((left + right) > 0))
+            taken = np.maximum(taken, work / device.peak[precision_on(device, "fp32")])
+        found = found + taken * here
+    return load.kinds.spread(np.atleast_2d(found))
+
+
+def _arriving(data: Data) -> Array:
+    """Entries that a rank adds up, by weight."""
+    density, ranks = np.asarray(data.density), np.asarray(data.degree)
+    everybody = data.says("sparse", "allgather") | data.says("sparse", "pairwise")
+    rounds = np.where(data.says("sparse", "gtopk"), np.ceil(np.log2(np.maximum(ranks, 2))), 2.0)
+    union = np.asarray(filled(density, ranks, OVERLAP))
+    few = np.where(data.says("sparse", "switching"), union, density * rounds)
+    return np.asarray(np.where(everybody, density * ranks, few))
+
+
+def held(load: Workload, options: Options) -> Array:
+    """Bytes of what was left out, kept until the next step: (plans, p)."""
+    data = load.plan.axis("data")
+    if not special(data) or load.shard.ideal or load.shard.model.training.forward:
+        return np.zeros(1)
+    lossy = encoded(data) & ~(data.says("compress", "int8") | data.says("compress", "fp8"))
+    width = options.software.exchange.buffer(options.precision)
+    kept = lossy & data.says("feedback", "on")
+    rest = load.shard.learned * width / load.shard.slices
+    return load.kinds.spread(np.atleast_2d(load.stages.total(rest) * kept))
