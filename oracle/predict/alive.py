@@ -174,7 +174,7 @@ class Chunks:
 
     @classmethod
     def of(cls, stages: Stages, rows: Rows) -> Chunks:
-        units, more = _crossed(stages, rows, Units.of(stages.model, rows))
+        units, more = crossed(stages, rows, Units.of(stages.model, rows))
         first, last = stages.cuts[:, :-1], stages.cuts[:, 1:] - 1
         through = np.cumsum(units.rest, axis=-1)
         before, behind = through - units.rest, np.cumsum(units.made, axis=-1)
@@ -209,7 +209,7 @@ class Chunks:
         return cls(first, found.made + first, turns)
 
 
-def _crossed(stages: Stages, rows: Rows, units: Units) -> tuple[Units, Array]:
+def crossed(stages: Stages, rows: Rows, units: Units) -> tuple[Units, Array]:
     """Units, and what each chunk holds beside them of tensors that cross; of a chain nothing.
 
     Of a block that is cut into several units all are made again together, from what the first of a

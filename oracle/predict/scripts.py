@@ -20,6 +20,7 @@ from oracle.models import masks
 from oracle.models.shard import Array
 from oracle.plan.schedule import SCHEDULES
 from oracle.predict import alive, carried
+from oracle.predict.carried import blocks
 from oracle.predict.memory import standing
 from oracle.predict.workload import Workload
 from oracle.spec.options import Options
@@ -101,7 +102,8 @@ class Stage:
 
     def pieces(self, chunk: int) -> list[list[Piece]]:
         """The rows of a chunk, unit by unit, each copy of a repeated one by itself."""
-        stages, found = self.load.stages, []
+        stages = self.load.stages
+        found: list[list[Piece]] = []
         counts, segments = stages.counts, self.model.segments
         if stages.p == 1:
             begin, end = 0, len(counts)
@@ -118,8 +120,33 @@ class Stage:
                 for part in _alike(mine, counts[unit]):
                     for copy in range(int(counts[unit][part[0]])):
                         pieces += [Piece(i, self.name(i, int(met[i]) + copy), unit) for i in part]
-            found.append(pieces)
+            if found and self.joined[unit] and unit > begin:
+                found[-1].extend(pieces)
+            else:
+                found.append(pieces)
         return found
+
+    @cached_property
+    def joined(self) -> Array:
+        """(units,) whether each is made again with the one before it, as parts of a block are."""
+        stages = self.load.stages
+        if stages.plain or not self.rows.again:
+            return np.zeros(len(stages.counts), bool)
+        return np.asarray(np.diff(blocks(stages), prepend=-1) == 0)
+
+    def crossed(self, chunk: int) -> int | None:
+        """What a chunk holds of tensors that cross stages, of a micro-batch in flight."""
+        stages = self.load.stages
+        place = 0 if stages.p == 1 else SCHEDULES[self.schedule].place(chunk, self.stage, stages.p)
+        if self.more is None or place >= self.more.shape[-1]:
+            return None
+        nbytes = float(self.more[0, place])
+        return self.tensor(("crossed", chunk), "activations", "other stages", "received", nbytes)
+
+    @cached_property
+    def more(self) -> Array | None:
+        units = alive.Units.of(self.model, self.rows)
+        return alive.crossed(self.load.stages, self.rows, units)[1]
 
     @cached_property
     def names(self) -> list[str]:
@@ -183,11 +210,14 @@ class Stage:
         found, units = Script(), self.pieces(chunk)
         found.add(self.standing("gathered"), True)
         if kind == "forward":
+            found.add(self.crossed(chunk), True)
             self._forward(found, units)
         elif kind == "weight":
             self._weights(found, units)
         else:
             self._back(found, units, kind == "backward")
+        if kind in ("backward", "weight"):
+            found.add(self.crossed(chunk), False)
         found.add(self.standing("gathered"), False)
         return found
 

@@ -3,8 +3,8 @@
 Many plans of a table leave a device the same rows and micro-batches: they differ in how training
 state is sharded. Rows are split and priced once for each kind of plan, and spread over the plans
 when they have been added up. It names the `pipeline`, whose degree and chunks make the stages, and
-`data`, whose `agreement` says how many a step waits for; and `recompute` and `offload`, of which
-some kinds look at the room that is left.
+`data`, whose `agreement` says how many a step waits for, `recompute` and `offload`, of which some
+kinds look at the room that is left.
 """
 
 from __future__ import annotations

@@ -178,14 +178,14 @@ class Strategy(ABC):
         return {}
 
     @classmethod
-    def resorts(cls, model: Model) -> dict[str, tuple[float, ...]]:
-        """Further values of knobs, tried where nothing fits without them."""
-        return {}
-
-    @classmethod
     def lossy(cls) -> list[dict[str, float]]:
         """Settings that change what is learned: tried beside the others where that is allowed."""
         return []
+
+    @classmethod
+    def resorts(cls, model: Model) -> dict[str, tuple[float, ...]]:
+        """Further values of knobs, tried where nothing fits without them."""
+        return {}
 
     @classmethod
     def spares(cls, model: Model) -> dict[str, float]:
