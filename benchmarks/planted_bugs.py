@@ -381,7 +381,7 @@ MUTANTS = (
     _bug("predict: nothing is at work while it is made again", "alive",
          "there = np.maximum(kept, rest) if again else rest", "there = rest",
          "memory::test_a_layer_at_work_is_there_whole"),
-    _bug("predict: no gradient waits at a fork", "alive",
+    _bug("predict: no gradient waits at a fork", "carried",
          "found[i, made] = not (shared and i in model.feeds[last])", "found[i, made] = 0.0",
          "allocation::test_a_gradient_waits_where_a_tensor_is_read_twice"),
     _bug("predict: what lies behind a free block is not joined to it", "fragmentation",

@@ -204,7 +204,8 @@ def chosen(chain: Chain) -> tuple[Flags, Flags]:
     found = milp(
         program.cost, constraints=LinearConstraint(rows, low, high),
         bounds=Bounds(0, program.most), integrality=program.whole,
-        options={"node_limit": max(10, int(LIMIT * min(1.0, SHORT / units) ** 2)),
+        options={"presolve": False,  # which prints where it has to look again
+                 "node_limit": max(10, int(LIMIT * min(1.0, SHORT / units) ** 2)),
                  "mip_rel_gap": SURE if units <= SHORT else NEAR},
     )  # fmt: skip
     if found.x is None:  # nothing fits

@@ -30,7 +30,7 @@ from oracle.plan.in_flight import beside as in_flight
 from oracle.plan.plan import Plan
 from oracle.plan.schedule import SCHEDULES
 from oracle.plan.stages import Stages
-from oracle.predict.carried import blocks, given, made_rows, received
+from oracle.predict.carried import blocks, forks, given, made_rows, received
 from oracle.predict.played import orders
 
 # kinds of recomputation, as plans number them
@@ -203,10 +203,10 @@ class Chunks:
         found = cls.of(stages, rows)
         if mode != STAGE:
             return found
-        given = _placed(stages, stages.first(rows.given[:, stages.begin]))
-        turns = {kind: given + (0.0 if kind == "forward" else held)
+        first = _placed(stages, stages.first(rows.given[:, stages.begin]))
+        turns = {kind: first + (0.0 if kind == "forward" else held)
                  for kind, held in found.turns.items()}  # fmt: skip
-        return cls(given, found.made + given, turns)
+        return cls(first, found.made + first, turns)
 
 
 def crossed(stages: Stages, rows: Rows, units: Units) -> tuple[Units, Array]:
@@ -387,28 +387,3 @@ def working_rows(shard: Shard, workspace: tuple[Array, Array] | None) -> Array:
     if shard.model.training.forward:
         return np.asarray(moving + forward)
     return np.asarray(np.maximum(moving + backward, forward))
-
-
-@lru_cache(masks.MODELS)
-def forks(model: Model) -> Array:
-    """(rows, rows) of whose output the gradient is there, in part, while each row runs back.
-
-    Those of earlier rows that later ones read too. A sum hands one gradient to all its terms
-    (pytorch/pytorch, tools/autograd/derivatives.yaml: `add.Tensor`), so a row whose output it takes
-    has that gradient already; where the sum drops elements out, it makes another.
-    """
-    found = np.zeros((len(model), len(model)))
-    read: dict[tuple[int, int], list[int]] = {}  # (row, from where) -> rows that read its output
-    for one in model.segments:
-        for i in range(one.start, one.stop):
-            for feed in model.feeds[i]:
-                if feed < one.start and one.repeat > 1:  # what the copy before made
-                    read.setdefault((one.stop - 1, one.start), []).append(i)
-                elif feed >= 0:
-                    read.setdefault((feed, feed + 1), []).append(i)
-    for (made, begin), rows in read.items():
-        last = max(rows)
-        shared = model.rows[last].kind == "add" and not model.rows[last].extra_bytes
-        for i in range(begin, last):
-            found[i, made] = not (shared and i in model.feeds[last])
-    return found

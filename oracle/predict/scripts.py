@@ -19,7 +19,7 @@ import numpy as np
 from oracle.models import masks
 from oracle.models.shard import Array
 from oracle.plan.schedule import SCHEDULES
-from oracle.predict import alive
+from oracle.predict import alive, carried
 from oracle.predict.carried import blocks
 from oracle.predict.memory import standing
 from oracle.predict.workload import Workload
@@ -79,7 +79,7 @@ class Stage:
         self.taken = self._one(self.rows.moving - alive.moving_rows(shard))
         self.tensors: list[Tensor] = []
         self.loss = masks.losses(self.model)
-        self.forks = alive.forks(self.model)
+        self.forks = carried.forks(self.model)
         self.own = {name: self._one(getattr(load.times, name))
                     for name in ("forward", "data", "weight")}  # fmt: skip
         part = float(np.max(shard.micro)) * shard.delta * masks.moved(self.model)
