@@ -101,7 +101,7 @@ UPWARDS = network(
 REFUSED = {
     "filter:2,back=scatter": (GPT, "back=scatter is not run through tokens"),
     "spatial:2,halo=chain": (VGG, "halo=chain is not run"),
-    "recompute:operators": (GPT, "recompute:selective and recompute:full are"),
+    "tensor:2 recompute:operators": (GPT, "not run where layers send messages"),
     "tensor:2 filter:2": (GPT, "`tensor` is not run together with filter"),
     "tensor:2 context:2 filter:2": (GPT, "`context` is not run together with filter"),
     "tensor:2,sequence=on context:2": (GPT, "not run together with sequence=on"),
@@ -138,7 +138,7 @@ def test_all_that_is_not_run_is_said_at_once(tmp_path, capsys):
             "run",
             str(tmp_path / "m.yaml"),
             "--plan",
-            "recompute:operators",
+            "recompute:full offload:activations",
             "--plan",
             "context:2 spatial:2,halo=chain",
             "--batch",
@@ -149,6 +149,10 @@ def test_all_that_is_not_run_is_said_at_once(tmp_path, capsys):
     )
     said = capsys.readouterr().err
     assert code == 2
-    for words in ("recompute:operators", "halo=chain", "together with filter, channel or spatial"):
+    for words in (
+        "recompute:full is not run",
+        "halo=chain",
+        "together with filter, channel or spatial",
+    ):
         assert words in said
     assert not (tmp_path / "o").exists()
