@@ -30,6 +30,8 @@ def words(draw: st.DrawFn, cls: type[Strategy], grids: bool = True) -> str:
         choices = known[name].metadata.get("words")
         if draw(st.booleans()):
             continue
+        if known[name].metadata.get("part"):
+            choices = ("0.001", "0.25", "1")
         value = draw(st.sampled_from(choices) if choices else st.integers(1, 512).map(str))
         said.append(f"{name}={value}")
     if not cls.degrees:

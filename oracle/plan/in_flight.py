@@ -36,7 +36,7 @@ def beside(name: str, stages: int, micro_batches: int, chunks: int) -> list[dict
 
     Beyond a few micro-batches a stage, each one more adds what the last ones added.
 
-    >>> [found["backward"].kept.max() for found in beside("1f1b", 4, 8, 1)]
+    >>> [float(found["backward"].kept.max()) for found in beside("1f1b", 4, 8, 1)]
     [3.0, 2.0, 1.0, 0.0]
     """
     few = ROUNDS * stages

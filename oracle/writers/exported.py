@@ -188,10 +188,10 @@ class Job:
         tables = [any(row.kind == "embedding" for row in unit) for unit in rows]
         blocks = [any(row.work == "attention" for row in unit) for unit in rows]
         behind = max((at for at, one in enumerate(blocks, 1) if one), default=len(rows))
-        if inside := [int(cut) for cut in cuts[1:-1] if cut > behind]:
-            said = "/".join(map(str, inside))
-            raise self.refuse("a launcher", f"cuts no stage behind the last block, at {said}",
-                              f"cuts up to {behind}")  # fmt: skip
+        if len(late := [int(cut) for cut in cuts[1:-1] if cut >= behind]) > 1:
+            said = "/".join(map(str, late))
+            raise self.refuse("a launcher", f"cuts off the head once, not at {said}",
+                              f"one cut from {behind} on")  # fmt: skip
         return [
             Chunk(any(tables[a:b]), sum(blocks[a:b]), bool(b == len(rows)))
             for a, b in pairwise(cuts)
