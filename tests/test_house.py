@@ -159,6 +159,7 @@ WRITE = {
     "executor/disk.py": "a file made to be read back",
     "executor/loading/files.py": "samples, which are what is measured",
     "executor/loading/throttle.py": "a mapped file",
+    "kernels/whole_numbers.py": "what a solver prints, to nowhere",
     "executor/rank.py": "progress", "executor/heartbeat.py": "a mapped file",
 }  # fmt: skip
 READS = {

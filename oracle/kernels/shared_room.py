@@ -16,6 +16,7 @@ from typing import TypeAlias
 import numpy as np
 
 from oracle.kernels.divisions import Menu
+from oracle.kernels.whole_numbers import solved
 from oracle.models.model import Floats
 
 Ways: TypeAlias = tuple[tuple[float, float], ...]  # (bytes, seconds), fewest bytes first
@@ -77,22 +78,22 @@ def least(
     fastest = sum(ways[-1][0] * count for ways, count in zip(kernels, counts, strict=True))
     if fastest <= total:
         return tuple((ways[-1][0],) * n for ways, n in zip(kernels, counts, strict=True))
-    from scipy.optimize import Bounds, LinearConstraint, milp
+    from scipy.optimize import Bounds, LinearConstraint
     from scipy.sparse import csr_array
 
     rooms, seconds = np.array([way for ways in kernels for way in ways]).T
     owner = np.repeat(np.arange(len(kernels)), [len(ways) for ways in kernels])
     members = csr_array((np.ones(len(owner)), (owner, np.arange(len(owner)))))
     there_is = np.array(counts, float)
-    solved = milp(
+    found = solved(
         seconds / seconds.max(), integrality=np.ones(len(owner)),
         bounds=Bounds(0, there_is[owner]), options={"mip_rel_gap": GAP},
         constraints=[LinearConstraint(members, there_is, there_is),
                      LinearConstraint(rooms[None] / max(total, 1.0), -np.inf, 1.0)],
     )  # fmt: skip
-    if solved.x is None:
-        raise ArithmeticError(f"workspace was not shared out: {solved.message}")
-    number = np.rint(solved.x).astype(int)
+    if found.x is None:
+        raise ArithmeticError(f"workspace was not shared out: {found.message}")
+    number = np.rint(found.x).astype(int)
     return tuple(
         tuple(np.repeat(rooms[owner == k], number[owner == k]).tolist())
         for k in range(len(kernels))

@@ -14,6 +14,7 @@ from typing import Any
 
 import numpy as np
 
+from oracle.kernels.whole_numbers import solved
 from oracle.models.shard import Array
 from oracle.plan.mesh import distinct
 from oracle.plan.out_of_core import TOUCH, Chain, Flags, needed, play
@@ -39,7 +40,11 @@ def choose(chain: Chain) -> tuple[Flags, Flags]:
     shape = shape_of(chain)
     out, made = np.zeros(shape, bool), np.zeros(shape, bool)
     some = (np.broadcast_to(chain.free | chain.able, shape) & (chain.kept > 0)).any(axis=-1)
-    rows = np.flatnonzero((needed(chain, out, made) > chain.room[:, 0]) & some)
+    wanting = (needed(chain, out, made) > chain.room[:, 0]) & some
+    hopeless = wanting & (least(chain) > chain.room[:, 0])
+    out = out | (chain.free & hopeless[:, None])
+    made = made | (chain.able & ~chain.free & hopeless[:, None])
+    rows = np.flatnonzero(wanting & ~hopeless)
     if not len(rows):
         return out, made
     wide = {name: np.broadcast_to(value, (shape[0], value.shape[-1]))
@@ -58,6 +63,15 @@ def choose(chain: Chain) -> tuple[Flags, Flags]:
         found[:, at] = np.array(chosen(few.take(np.array([at]))))[:, 0]
     out[rows], made[rows] = found[:, kind]
     return out, made
+
+
+def least(chain: Chain) -> Array:
+    """(plans,) room without which no choice will do: of the unit at work, and of what must stay."""
+    given = np.where(chain.able, np.minimum(chain.given, chain.kept), chain.kept)
+    stays = np.where(chain.free, 0.0, given) * np.ones(shape_of(chain))
+    others = np.maximum(chain.flight - 1, 0.0) * stays.sum(axis=-1, keepdims=True)
+    before = np.cumsum(stays, axis=-1) - stays
+    return np.asarray((others + before + chain.kept + chain.work).max(axis=-1))
 
 
 def shape_of(chain: Chain) -> tuple[int, ...]:
@@ -194,17 +208,17 @@ def _fewest(chain: Chain, free: Flags, out: Array) -> Array:
 
 def chosen(chain: Chain) -> tuple[Flags, Flags]:
     """One chain of unlike units: a mixed-integer program that has to better a first guess."""
-    from scipy.optimize import Bounds, LinearConstraint, milp
+    from scipy.optimize import Bounds, LinearConstraint
 
     guess = guessed(chain)
     known = play(chain, *guess)
     program = _Program(chain)
     units = program.units
     rows, low, high = program.rules()
-    found = milp(
+    found = solved(
         program.cost, constraints=LinearConstraint(rows, low, high),
         bounds=Bounds(0, program.most), integrality=program.whole,
-        options={"presolve": False,  # which prints where it has to look again
+        options={"presolve": False,
                  "node_limit": max(10, int(LIMIT * min(1.0, SHORT / units) ** 2)),
                  "mip_rel_gap": SURE if units <= SHORT else NEAR},
     )  # fmt: skip

@@ -68,7 +68,9 @@ class Offload(Strategy):
 
     @classmethod
     def resorts(cls, model: Model) -> dict[str, tuple[float, ...]]:
-        """Activations too, which take long to price."""
+        """Activations too, where blocks are alike: those of unlike units take long to price."""
+        if not model.folded.any():
+            return {}
         return {"what": super().tries(model)["what"][AWAY.index("activations") :]}
 
     @classmethod

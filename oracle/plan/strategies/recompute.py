@@ -44,7 +44,8 @@ class Recompute(Strategy):
 
     @classmethod
     def resorts(cls, model: Model) -> dict[str, tuple[float, ...]]:
-        return {"mode": (float(cls.number("mode", "best")),)}
+        """Of alike blocks; unlike units take a program for each plan, too slow for a search."""
+        return {"mode": (float(cls.number("mode", "best")),)} if model.folded.any() else {}
 
     @classmethod
     def spares(cls, model: Model) -> dict[str, float]:
