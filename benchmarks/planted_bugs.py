@@ -104,7 +104,7 @@ MUTANTS = (
          "if before.get(name) != now.get(name) and name != hidden", "if False",
          "question::test_a_run_is_not_taken_up_with_another_question"),
     _bug("ask: compare prices other stages than ran", "compare",
-         "replace(base, edges=_edges(one, what))", "base",
+         "replace(base, edges=_edges(one, what), units=units)", "replace(base, units=units)",
          "question::test_compare_prices_the_stages_that_ran"),
     _bug("commands: settings of others are believed", "settings",
          "if found.st_mode & stat.S_IWOTH:", "if False:",
