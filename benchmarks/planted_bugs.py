@@ -170,7 +170,7 @@ MUTANTS = (
     _bug("predict: kernels want no workspace", "alive",
          "return np.asarray(np.maximum(moving + backward, forward))",
          "return np.asarray(moving)",
-         "workspaces::test_the_peak_is_that_of_the_timeline"),
+         "workspaces::test_the_peak_has_the_workspace_of_the_row_at_work"),
     _bug("kernels: a strided data gradient has the points of the output", "box",
          "return box.batch * box.points * strides, inner, deep * looped",
          "return box.batch * box.points, inner, deep * looped",

@@ -149,6 +149,7 @@ def test_neighbours_that_are_free_are_joined() -> None:
     """Four of 4 MiB in a segment of 20: two that lie side by side hold one of 8 MiB."""
     four = [4 * MIB + 512 * i for i in range(4)]
     assert blocks(*four, -four[1], -four[2], 8 * MIB)[1] == 20 * MIB
+    assert blocks(*four, -four[2], -four[1], 8 * MIB)[1] == 20 * MIB
     assert blocks(*four, -four[0], -four[2], 8 * MIB)[1] == 40 * MIB
 
 
