@@ -23,7 +23,7 @@ import numpy as np
 from oracle.network.arrays import Floats, Ints, Number
 from oracle.network.collectives.algorithm import Algorithm, log2
 from oracle.network.collectives.schedule import Pairs, Steps, pairs, shift
-from oracle.network.collectives.tree import parents
+from oracle.network.collectives.tree import two_trees
 
 RADIX_BITS = 5  # of a tree of switches: each takes in 2⁵
 
@@ -110,7 +110,7 @@ class NvlsTree(InSwitch, Algorithm):
 
     def schedule(self, p: int, inner: int = 1) -> list[Steps]:
         n = p // inner
-        below, above = _two_trees(n)
+        below, above = map(np.concatenate, zip(*two_trees(n), strict=True))
         ends = np.concatenate([below, above]), np.concatenate([above, below])
         busiest = 0.5 * float(np.bincount(ends[0], minlength=n).max())
         first = pairs(below[: n - 1] * inner, above[: n - 1] * inner, 0.0, 2 * int(log2(n)))
@@ -222,14 +222,6 @@ def _round(p: int, inner: int) -> tuple[Ints, Ints]:
     """From each rank to the next of its node."""
     ranks = np.arange(p)
     return ranks, ranks // inner * inner + (ranks + 1) % inner
-
-
-def _two_trees(n: int) -> tuple[Ints, Ints]:
-    """(child, parent) of both trees among n nodes: who is a leaf in one works in the other."""
-    node, up = np.arange(n), parents(n)
-    mirror = n - 1 - node if n % 2 == 0 else (node + 1) % n
-    child = node[up >= 0]
-    return np.concatenate([child, mirror[child]]), np.concatenate([up[child], mirror[up[child]]])
 
 
 def _together(*parts: tuple[Ints, Ints, float]) -> Pairs:

@@ -122,6 +122,14 @@ def parents(n: int) -> Ints:
     return np.asarray(up)
 
 
+def two_trees(n: int) -> list[tuple[Ints, Ints]]:
+    """(child, parent) of either tree among n nodes: who is a leaf in one works in the other."""
+    node, up = np.arange(n), parents(n)
+    mirror = n - 1 - node if n % 2 == 0 else (node + 1) % n
+    child = node[up >= 0]
+    return [(child, up[child]), (mirror[child], mirror[up[child]])]
+
+
 class DoubleTree(Algorithm):
     """Two binary trees, each for half of the message: who is a leaf in one works in the other.
 
@@ -153,11 +161,7 @@ class DoubleTree(Algorithm):
         if inner == p:
             inner = 1
         n = p // inner
-        node = np.arange(n)
-        up = parents(n)
-        mirror = n - 1 - node if n % 2 == 0 else (node + 1) % n
-        child = node[up >= 0]
-        trees = [(child, up[child]), (mirror[child], mirror[up[child]])]
+        trees = two_trees(n)
         lane = np.arange(inner)[:, None]
         below = np.concatenate([(low * inner + lane).ravel() for low, _ in trees])
         above = np.concatenate([(high * inner + lane).ravel() for _, high in trees])
