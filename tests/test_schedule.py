@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 import oracle
 from oracle.executor.supported import unsupported
 from oracle.plan import plan as grammar
-from oracle.plan import schedule as schedules
+from oracle.plan.in_flight import most_in_flight, most_unfinished
 from oracle.plan.player import Span, finish, play
 from oracle.plan.schedule import (
     KINDS,
@@ -22,8 +22,6 @@ from oracle.plan.schedule import (
     ROUNDS,
     SCHEDULES,
     Turn,
-    most_in_flight,
-    most_unfinished,
     schedule,
 )
 from oracle.plan.strategies.pipeline import Pipeline
@@ -236,10 +234,20 @@ def test_a_trace_ends_when_the_estimate_says(plan: str):
     assert end == pytest.approx(float(shown.seconds[0]), rel=0.03)
 
 
+def counted_in_turn(turns: list[Turn]) -> tuple[int, int]:
+    """Chunks that a stage keeps, and of them those past `input` and before `weight`, at most."""
+    kept = most = late = latest = 0
+    for kind, *_ in turns:
+        kept += {"forward": 1, "input": 0}.get(kind, -1)
+        late += {"input": 1, "weight": -1}.get(kind, 0)
+        most, latest = max(most, kept), max(latest, late)
+    return most, latest
+
+
 @pytest.mark.parametrize("name", [name for name, each in SCHEDULES.items() if each.ahead])
 def test_formulas_of_what_is_kept_agree_with_the_turns(name: str):
     for p, v, rounds in itertools.product((1, 2, 3, 4), (1, 2, 3), (1, 2, 3, 5)):
         for stage in range(p):
-            counted = schedules._counted(name, stage, p, p * rounds, v)
+            counted = counted_in_turn(SCHEDULES[name].order(stage, p, p * rounds, v))
             assert most_in_flight(name, stage, p, p * rounds, v) == counted[0] / v
             assert counted[1] == 0

@@ -51,6 +51,28 @@ def beside(name: str, stages: int, micro_batches: int, chunks: int) -> list[dict
     return found
 
 
+def most_in_flight(name: str, stage: int, stages: int, micro_batches: int, chunks: int) -> float:
+    """Micro-batches whose activations a stage keeps at once, at most; a chunk is a part of one.
+
+    They are all kept until the weights have their gradient: what the gradient of the input alone
+    has used and could free is still counted.
+
+    >>> [most_in_flight("1f1b", stage, 4, 8, 1) for stage in range(4)]
+    [4.0, 3.0, 2.0, 1.0]
+    """
+    return (_most(beside(name, stages, micro_batches, chunks)[stage]) + 1) / chunks
+
+
+def most_unfinished(name: str, stage: int, stages: int, micro_batches: int, chunks: int) -> float:
+    """Micro-batches that have the gradient of the input and wait for that of the weights, at most.
+
+    >>> [most_unfinished("zb-h1", stage, 4, 8, 1) for stage in range(4)]
+    [1.0, 2.0, 3.0, 4.0]
+    """
+    late = beside(name, stages, micro_batches, chunks)[stage].get("weight")
+    return (float(late.made.sum(axis=-1).max()) + 1) / chunks if late else 0.0
+
+
 def _most(states: dict[str, Beside]) -> float:
     """Chunks that a stage keeps, at most."""
     return float(max((one.kept + one.made).sum(axis=-1).max() for one in states.values()))

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from functools import lru_cache
 from typing import NamedTuple
 
 KINDS = ("forward", "backward", "input", "weight")  # of turns
@@ -254,55 +253,3 @@ def needs(turn: Turn, place: int, places: int) -> Iterator[tuple[str, int, int]]
         yield "forward", turn.micro, place
         if place < places - 1:
             yield "input", turn.micro, place + 1
-
-
-def most_in_flight(name: str, stage: int, stages: int, micro_batches: int, chunks: int) -> float:
-    """Micro-batches whose activations a stage keeps at once, at most; a chunk is a part of one.
-
-    They are all kept until the weights have their gradient: what the gradient of the input alone
-    has used and could free is still counted.
-
-    >>> [most_in_flight("1f1b", stage, 4, 8, 1) for stage in range(4)]
-    [4.0, 3.0, 2.0, 1.0]
-    """
-    if ahead := SCHEDULES[name].ahead:
-        total = micro_batches * chunks
-        return min(total, ahead(stage, stages, micro_batches, chunks) + 1) / chunks
-    return _most(0, name, stage, stages, micro_batches, chunks)
-
-
-def most_unfinished(name: str, stage: int, stages: int, micro_batches: int, chunks: int) -> float:
-    """Micro-batches that have the gradient of the input and wait for that of the weights, at most.
-
-    >>> [most_unfinished("zb-h1", stage, 4, 8, 1) for stage in range(4)]
-    [1.0, 2.0, 3.0, 4.0]
-    """
-    if SCHEDULES[name].ahead:
-        return 0.0
-    return _most(1, name, stage, stages, micro_batches, chunks)
-
-
-def _most(which: int, name: str, stage: int, stages: int, S: int, chunks: int) -> float:
-    """Beyond a few micro-batches a stage, each one more adds what the last ones added."""
-    few = ROUNDS * stages
-    if few >= S:
-        return _counted(name, stage, stages, S, chunks)[which] / chunks
-    late, early = (_counted(name, stage, stages, few - d, chunks)[which] for d in (0, stages))
-    return (late + (S - few) * (late - early) / stages) / chunks
-
-
-@lru_cache(maxsize=2**14)
-def _counted(name: str, stage: int, stages: int, S: int, chunks: int) -> tuple[int, int]:
-    """Chunks that a stage keeps, and of them those past `input` and before `weight`, at most."""
-    kept = most = late = latest = 0
-    for kind, *_ in SCHEDULES[name].order(stage, stages, S, chunks):
-        if kind == "forward":
-            kept += 1
-            most = max(most, kept)
-        elif kind == "input":
-            late += 1
-            latest = max(latest, late)
-        else:
-            kept -= 1
-            late -= kind == "weight"
-    return most, latest
