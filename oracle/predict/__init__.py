@@ -15,6 +15,7 @@ played        when the stages of a pipeline are done, as its schedule is played
 reading       ways to read beside a step, and the chosen one
 read_figures  what is said of one plan's reading
 memory        bytes of a device at the worst moment
+row_bytes     what each row keeps, makes and wants while it runs back
 alive         activations that a stage holds at the worst moment of its turns
 carried       bytes of tensors that cross between stages, where they wait
 limits        what a plan may not exceed

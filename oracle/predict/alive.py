@@ -30,8 +30,9 @@ from oracle.plan.in_flight import beside as in_flight
 from oracle.plan.plan import Plan
 from oracle.plan.schedule import SCHEDULES
 from oracle.plan.stages import Stages
-from oracle.predict.carried import blocks, forks, given, made_rows, received
+from oracle.predict.carried import blocks, given, received
 from oracle.predict.played import orders
+from oracle.predict.row_bytes import handed_rows, kept_rows, made_rows, working_rows
 
 # kinds of recomputation, as plans number them
 NONE, SELECTIVE, FULL, OPERATORS, STAGE, BEST = range(6)
@@ -332,58 +333,3 @@ def _during(others: tuple[Array, Array], own: Array, stage: int, states: Beside)
     if states.made.any():
         held = held + made @ states.made.T
     return np.asarray(held.max(axis=-1))
-
-
-def kept_rows(shard: Shard) -> Array:
-    """Bytes of a micro-batch that each row keeps."""
-    if shard.model.training.forward:
-        return np.zeros((*np.shape(shard.micro)[:-1], len(shard.model)))
-    return np.asarray(shard.kept_size * np.ones_like(shard.batch))
-
-
-def handed_rows(shard: Shard) -> Array:
-    """Bytes of what a row made that those behind it alone want, gone when it runs back."""
-    model = shard.model
-    width = np.where(model.fed, shard.fed, shard.delta)
-    return np.atleast_2d(shard.micro * shard.kept * width * handed(model) * np.ones(len(model)))
-
-
-@lru_cache(masks.MODELS)
-def handed(model: Model) -> Array:
-    """Share of what each row keeps that is its output, where it does not want that itself."""
-    seen = model.mask(lambda row: row.kind in ("flatten", "reshape"))
-    own = model.mask(lambda row: "y" in row.needs)
-    beside = model.column(lambda row: row.extra_kept)
-    beside[0] += model.x[0] / model.repeat[0]
-    # what is seen in another way is whoever's it was
-    own |= np.append(seen[1:], False) | seen
-    for one in model.segments:  # of what a block hands on every copy has its mean share
-        own[one.stop - 1] |= one.repeat > 1
-    output = np.clip(model.kept - np.maximum(beside, 0.0), 0.0, None)
-    return np.where(own, 0.0, output / np.maximum(model.kept, 1e-30))
-
-
-def moving_rows(shard: Shard) -> Array:
-    """Bytes that live only while a row runs back: gradients of its two tensors, and at forks."""
-    waits = shard.y * masks.moved(shard.model) @ forks(shard.model).T
-    own = shard.micro * shard.delta * ((shard.x + shard.y) * masks.moved(shard.model) + waits)
-    return np.atleast_2d(
-        np.broadcast_to(own, np.broadcast_shapes(own.shape, (1, len(shard.model))))
-    )
-
-
-def working_rows(shard: Shard, workspace: tuple[Array, Array] | None) -> Array:
-    """The same with what its kernels take: backward beside gradients, or forward alone.
-
-    While a row runs forward there is as much as when it runs back, but for the gradients. What all
-    kernels share is there all the time, and is not counted here.
-    """
-    moving = moving_rows(shard)
-    if not shard.model.training.forward:  # of weights, where the product does not add them up
-        moving = moving + shard.w * shard.delta * masks.apart(shard.model)
-    if workspace is None or shard.software.convolution.shared:
-        return moving
-    forward, backward = workspace
-    if shard.model.training.forward:
-        return np.asarray(moving + forward)
-    return np.asarray(np.maximum(moving + backward, forward))

@@ -8,13 +8,9 @@ turns to it; and its gradient waits as long for the stage that made it.
 
 from __future__ import annotations
 
-from functools import lru_cache
-
 import numpy as np
 
-from oracle.models import masks
-from oracle.models.model import Model
-from oracle.models.shard import Array, Shard
+from oracle.models.shard import Array
 from oracle.plan.stages import Stages
 
 
@@ -57,33 +53,3 @@ def waiting(made: Array, kept: Array, segments: Array, stages: Stages) -> tuple[
     times = np.minimum(far, segments * np.ones((1, 1)))
     ahead = found.values(np.maximum(made - kept, 0.0)) * times * found.last
     return found.at(ahead, found.source), found.at(found.values(made) * times, found.target)
-
-
-def made_rows(shard: Shard, model: Model) -> Array:
-    """(kinds, rows) bytes of what each row makes, of a micro-batch."""
-    return np.atleast_2d(shard.micro * shard.y * shard.delta * np.ones(len(model)))
-
-
-@lru_cache(masks.MODELS)
-def forks(model: Model) -> Array:
-    """(rows, rows) of whose output the gradient is there, in part, while each row runs back.
-
-    Those of earlier rows that later ones read too. A sum hands one gradient to all its terms
-    (pytorch/pytorch, tools/autograd/derivatives.yaml: `add.Tensor`), so a row whose output it takes
-    has that gradient already; where the sum drops elements out, it makes another.
-    """
-    found = np.zeros((len(model), len(model)))
-    read: dict[tuple[int, int], list[int]] = {}  # (row, from where) -> rows that read its output
-    for one in model.segments:
-        for i in range(one.start, one.stop):
-            for feed in model.feeds[i]:
-                if feed < one.start and one.repeat > 1:  # what the copy before made
-                    read.setdefault((one.stop - 1, one.start), []).append(i)
-                elif feed >= 0:
-                    read.setdefault((feed, feed + 1), []).append(i)
-    for (made, begin), rows in read.items():
-        last = max(rows)
-        shared = model.rows[last].kind == "add" and not model.rows[last].extra_bytes
-        for i in range(begin, last):
-            found[i, made] = not (shared and i in model.feeds[last])
-    return found

@@ -19,7 +19,8 @@ from oracle.models.shard import Array, Shard
 from oracle.plan.plan import Plan
 from oracle.plan.stages import Stages
 from oracle.predict import alive, encoding, second_order
-from oracle.predict.carried import made_rows, waiting
+from oracle.predict.carried import waiting
+from oracle.predict.row_bytes import kept_rows, made_rows
 from oracle.predict.workload import Workload
 from oracle.spec.device import Device
 from oracle.spec.options import Options
@@ -168,7 +169,7 @@ def standing(load: Workload, options: Options) -> Standing:
     late: Array = np.zeros((1, stages.p))
     if not stages.plain and not shard.model.training.forward:
         made, S = made_rows(shard, shard.model), np.asarray(shard.segments)
-        late, back = map(load.kinds.spread, waiting(made, alive.kept_rows(shard), S, stages))
+        late, back = map(load.kinds.spread, waiting(made, kept_rows(shard), S, stages))
         buffers = buffers + late + back
     late = np.broadcast_to(late, buffers.shape)
     return Standing(fixed, gathered, buffers, copies + taken, taken, beside, late)

@@ -31,6 +31,7 @@ from oracle.predict.exchange import Priced
 from oracle.predict.offers import NOTHING, menu_of, senders
 from oracle.predict.overlap import Cover
 from oracle.predict.played import orders
+from oracle.predict.row_bytes import kept_rows
 from oracle.predict.workload import Workload, chooses
 from oracle.spec.options import Options
 from oracle.spec.system import System
@@ -153,7 +154,7 @@ def chain_of(
     own, column = to.own, to.column
     says = few.axis("recompute").says
     block = stages.counts @ model.blocks > 0
-    units = stages.units(alive.kept_rows(shard))
+    units = stages.units(kept_rows(shard))
     given = (shard.micro * shard.x * shard.delta * np.ones(len(model)))[:, stages.begin]
     kept = own(units)
     small = np.minimum(own(given), kept)
@@ -229,7 +230,7 @@ def _may(chain: Chain, few: Plan, load: Workload, to: _Units) -> dict[str, Flags
 def _kept_under(kind: str, load: Workload) -> Array:
     """Bytes that each unit keeps where recomputation leaves it parts of them."""
     shard, stages, model = load.shard, load.stages, load.shard.model
-    kept, core = alive.kept_rows(shard), masks.attention(model)
+    kept, core = kept_rows(shard), masks.attention(model)
     outputs = shard.micro * shard.y * shard.delta
     if kind == "selective":
         return stages.units(np.where(core, np.minimum(kept, outputs), kept))

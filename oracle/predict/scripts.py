@@ -19,9 +19,10 @@ import numpy as np
 from oracle.models import masks
 from oracle.models.shard import Array
 from oracle.plan.schedule import SCHEDULES
-from oracle.predict import alive, carried
+from oracle.predict import alive
 from oracle.predict.carried import blocks
 from oracle.predict.memory import standing
+from oracle.predict.row_bytes import forks, moving_rows
 from oracle.predict.workload import Workload
 from oracle.spec.options import Options
 
@@ -76,10 +77,10 @@ class Stage:
         self.mode = 0 if self.model.training.forward else mode
         self.rows = alive.Rows.of(shard, self.mode, load.times.workspace)
         # what kernels take beside the gradients while they run
-        self.taken = self._one(self.rows.moving - alive.moving_rows(shard))
+        self.taken = self._one(self.rows.moving - moving_rows(shard))
         self.tensors: list[Tensor] = []
         self.loss = masks.losses(self.model)
-        self.forks = carried.forks(self.model)
+        self.forks = forks(self.model)
         self.own = {name: self._one(getattr(load.times, name))
                     for name in ("forward", "data", "weight")}  # fmt: skip
         part = float(np.max(shard.micro)) * shard.delta * masks.moved(self.model)

@@ -1,0 +1,99 @@
+"""Bytes of each row of a micro-batch: what it keeps, makes, hands on, and wants while it runs back.
+
+(kinds of plans, rows) each. They know nothing of stages, nor of what is made again.
+"""
+
+from __future__ import annotations
+
+from functools import lru_cache
+
+import numpy as np
+
+from oracle.models import masks
+from oracle.models.model import Model
+from oracle.models.shard import Array, Shard
+
+
+def kept_rows(shard: Shard) -> Array:
+    """Bytes of a micro-batch that each row keeps."""
+    if shard.model.training.forward:
+        return np.zeros((*np.shape(shard.micro)[:-1], len(shard.model)))
+    return np.asarray(shard.kept_size * np.ones_like(shard.batch))
+
+
+def made_rows(shard: Shard, model: Model) -> Array:
+    """(kinds, rows) bytes of what each row makes, of a micro-batch."""
+    return np.atleast_2d(shard.micro * shard.y * shard.delta * np.ones(len(model)))
+
+
+def handed_rows(shard: Shard) -> Array:
+    """Bytes of what a row made that those behind it alone want, gone when it runs back."""
+    model = shard.model
+    width = np.where(model.fed, shard.fed, shard.delta)
+    return np.atleast_2d(shard.micro * shard.kept * width * handed(model) * np.ones(len(model)))
+
+
+@lru_cache(masks.MODELS)
+def handed(model: Model) -> Array:
+    """Share of what each row keeps that is its output, where it does not want that itself."""
+    seen = model.mask(lambda row: row.kind in ("flatten", "reshape"))
+    own = model.mask(lambda row: "y" in row.needs)
+    beside = model.column(lambda row: row.extra_kept)
+    beside[0] += model.x[0] / model.repeat[0]
+    # what is seen in another way is whoever's it was
+    own |= np.append(seen[1:], False) | seen
+    for one in model.segments:  # of what a block hands on every copy has its mean share
+        own[one.stop - 1] |= one.repeat > 1
+    output = np.clip(model.kept - np.maximum(beside, 0.0), 0.0, None)
+    return np.where(own, 0.0, output / np.maximum(model.kept, 1e-30))
+
+
+def moving_rows(shard: Shard) -> Array:
+    """Bytes that live only while a row runs back: gradients of its two tensors, and at forks."""
+    waits = shard.y * masks.moved(shard.model) @ forks(shard.model).T
+    own = shard.micro * shard.delta * ((shard.x + shard.y) * masks.moved(shard.model) + waits)
+    return np.atleast_2d(
+        np.broadcast_to(own, np.broadcast_shapes(own.shape, (1, len(shard.model))))
+    )
+
+
+def working_rows(shard: Shard, workspace: tuple[Array, Array] | None) -> Array:
+    """The same with what its kernels take: backward beside gradients, or forward alone.
+
+    While a row runs forward there is as much as when it runs back, but for the gradients. What all
+    kernels share is there all the time, and is not counted here.
+    """
+    moving = moving_rows(shard)
+    if not shard.model.training.forward:  # of weights, where the product does not add them up
+        moving = moving + shard.w * shard.delta * masks.apart(shard.model)
+    if workspace is None or shard.software.convolution.shared:
+        return moving
+    forward, backward = workspace
+    if shard.model.training.forward:
+        return np.asarray(moving + forward)
+    return np.asarray(np.maximum(moving + backward, forward))
+
+
+@lru_cache(masks.MODELS)
+def forks(model: Model) -> Array:
+    """(rows, rows) of whose output the gradient is there, in part, while each row runs back.
+
+    Those of earlier rows that later ones read too. A sum hands one gradient to all its terms
+    (pytorch/pytorch, tools/autograd/derivatives.yaml: `add.Tensor`), so a row whose output it takes
+    has that gradient already; where the sum drops elements out, it makes another.
+    """
+    found = np.zeros((len(model), len(model)))
+    read: dict[tuple[int, int], list[int]] = {}  # (row, from where) -> rows that read its output
+    for one in model.segments:
+        for i in range(one.start, one.stop):
+            for feed in model.feeds[i]:
+                if feed < one.start and one.repeat > 1:  # what the copy before made
+                    read.setdefault((one.stop - 1, one.start), []).append(i)
+                elif feed >= 0:
+                    read.setdefault((feed, feed + 1), []).append(i)
+    for (made, begin), rows in read.items():
+        last = max(rows)
+        shared = model.rows[last].kind == "add" and not model.rows[last].extra_bytes
+        for i in range(begin, last):
+            found[i, made] = not (shared and i in model.feeds[last])
+    return found
