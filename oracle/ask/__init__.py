@@ -8,6 +8,7 @@ ranking     the plans that fit, best first
 compressing compressed gradients among the plans, and from which bandwidth on they pay
 compression the answer to that
 fusing      gradients in pieces of what size
+joined      estimates of one question as one
 ties        which plans cannot be told apart, and what to measure to tell them
 explain/    what bounds a plan, and what would change its place
 choose      which machine, how many of its devices, at what cost

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, replace
 from itertools import pairwise
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from oracle.ask.joined import joined
 from oracle.models.model import Model
 from oracle.models.model import model as load_model
 from oracle.predict.defaults import options_for, room_for
@@ -150,7 +151,7 @@ def compare(files: Sequence[str | Path], model: Any, system: Any, **options: Any
         named = (recipe[name] for name in ("precision", "optimizer", "software"))
         recipe["profile"] = opened(recipe["profile"], what, where, *named)
     base = options_for(what, where, **recipe)
-    predicted = _joined([as_it_ran(one, what, where, base) for _, one in found])
+    predicted = joined([as_it_ran(one, what, where, base) for _, one in found])
     measured = [one for _, one in found]
     parts = tuple(
         {**one.compute, **{f"{said.what}": said.seconds for said in one.exchange},
@@ -209,20 +210,3 @@ def _edges(one: Measurement, model: Model) -> tuple[int, ...]:
     edges = tuple(begin for begin, _ in one.stages) + tuple(end for _, end in one.stages[-1:])
     sound = all(a < b for a, b in pairwise(edges)) and edges[-1:] == (len(model.units[1]),)
     return edges if len(one.stages) > 1 and sound and edges[0] == 0 else ()
-
-
-def _joined(parts: Sequence[Estimate]) -> Estimate:
-    """Estimates of the same question, one under the other."""
-
-    def column(values: list[Any]) -> Any:
-        if isinstance(values[0], dict):
-            return {key: column([one[key] for one in values]) for key in values[0]}
-        if isinstance(values[0], tuple):
-            return tuple(item for one in values for item in one)
-        return np.concatenate(values)
-
-    same = ("model", "system", "options")
-    return replace(parts[0], **{
-        each.name: column([getattr(one, each.name) for one in parts])
-        for each in fields(Estimate) if each.name not in same and each.init
-    })  # fmt: skip

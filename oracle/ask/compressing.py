@@ -12,11 +12,11 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from math import exp, inf, log
-from typing import Any
 
 import numpy as np
 
 from oracle.ask.compression import Compression
+from oracle.ask.joined import joined
 from oracle.ask.ranking import Ranking
 from oracle.plan.plan import Plan
 from oracle.plan.strategies import strategies
@@ -48,7 +48,7 @@ def compressed(search: Callable[[int], Ranking], top: int) -> Ranking:
         if degrees(work) not in products:
             products.add(degrees(work))
             best.append(at)
-    both = _joined(shown, packed)
+    both = joined([shown, packed])
     return replace(
         found, estimate=both.take(best[:top]), rivals=both.take(best[top : top + LOOKED_AT]),
         fastest=both.take(best[:1]), compression=_crossing(shown, packed, found.devices),
@@ -85,20 +85,6 @@ def _values(shown: Estimate) -> list[float]:
         float(seconds) * one.factor * exp(one.deviation)
         for seconds, one in zip(shown.seconds, less, strict=True)
     ]
-
-
-def _joined(one: Estimate, other: Estimate) -> Estimate:
-    """Both tables, one under the other."""
-    parts: dict[str, Any] = {}
-    for name in Estimate.__dataclass_fields__:
-        a, b = getattr(one, name), getattr(other, name)
-        if isinstance(a, np.ndarray):
-            parts[name] = np.concatenate([a, b])
-        elif isinstance(a, dict):
-            parts[name] = {key: np.concatenate([a[key], b[key]]) for key in a}
-        elif isinstance(a, tuple):
-            parts[name] = a + b
-    return replace(one, **parts)
 
 
 def _crossing(shown: Estimate, packed: Estimate, devices: int) -> Compression | None:

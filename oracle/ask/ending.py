@@ -7,11 +7,11 @@ plan that is the first by its steps stays so, unless another ends clearly sooner
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import fields, replace
-from typing import Any
+from dataclasses import replace
 
 import numpy as np
 
+from oracle.ask.joined import joined
 from oracle.ask.ranking import Ranking
 from oracle.predict.estimate import Estimate
 from oracle.run.target import Length, training
@@ -37,19 +37,5 @@ def first_to_end(
     kept, rest = order[:top], order[top:]
     if order == list(range(len(shown))) and not rest:
         return ranking
-    rivals = _joined(shown.take(rest), ranking.rivals)
+    rivals = joined([shown.take(rest), ranking.rivals])
     return replace(ranking, estimate=shown.take(kept), rivals=rivals)
-
-
-def _joined(one: Estimate, other: Estimate) -> Estimate:
-    """Plans of two estimates of the same question, one after the other."""
-
-    def both(first: Any, second: Any) -> Any:
-        if isinstance(first, dict):
-            return {key: both(value, second[key]) for key, value in first.items()}
-        if isinstance(first, tuple):
-            return (*first, *second)
-        return np.concatenate([first, second]) if isinstance(first, np.ndarray) else first
-
-    return replace(one, **{each.name: both(getattr(one, each.name), getattr(other, each.name))
-                           for each in fields(one)})  # fmt: skip

@@ -8,13 +8,14 @@ are then estimated as they are; block, rank r on slot r, is one of them, so no a
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, replace
 from itertools import islice
 from math import inf, prod
 from typing import Any
 
 import numpy as np
 
+from oracle.ask.joined import joined
 from oracle.ask.ranking import Ranking
 from oracle.models.model import Model
 from oracle.network import contention
@@ -250,22 +251,3 @@ def ranked(found: Ranking, how: str, top: int) -> Ranking:
     first = order[: max(top, 1)]
     return replace(found, estimate=each.take(first.tolist()), fastest=each.take(order[:1].tolist()),
                    rivals=each.take(order[len(first) :].tolist()))  # fmt: skip
-
-
-def joined(parts: Sequence[Estimate]) -> Estimate:
-    """Estimates of one question as one; the system is that of the first."""
-    if len(parts) == 1:
-        return parts[0]
-    found: dict[str, Any] = {}
-    for each in fields(Estimate):
-        values = [getattr(part, each.name) for part in parts]
-        if each.name in ("model", "system", "options"):
-            found[each.name] = values[0]
-        elif isinstance(values[0], dict):
-            found[each.name] = {key: np.concatenate([value[key] for value in values])
-                                for key in values[0]}  # fmt: skip
-        elif isinstance(values[0], tuple):
-            found[each.name] = tuple(one for value in values for one in value)
-        else:
-            found[each.name] = np.concatenate(values)
-    return Estimate(**found)
