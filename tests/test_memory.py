@@ -229,7 +229,8 @@ def test_experts_are_dealt_and_the_rest_is_not() -> None:
 def test_every_copy_of_a_token_is_kept() -> None:
     """Of each visit: its token 2h, the gate's two halves 4f, their product 2f, the result 2h.
 
-    A visit more of each of the b·s tokens keeps (2h + 4f + 2f + 2h) b s bytes.
+    A visit more of each of the b·s tokens keeps (2h + 4f + 2f + 2h) b s bytes, its weight 4 and
+    its two indices 16.
     """
     h, ffn, tokens = 128, 512, 8 * 64  # the loss, of many words, runs back first
     held = []
@@ -238,7 +239,7 @@ def test_every_copy_of_a_token_is_kept() -> None:
                   "ffn": ffn, "gated": True, "experts": 8, "active": active}  # fmt: skip
         spec = {"name": "m", "source": "here", "transformer": family}
         held.append(kinds(spec, "serial", 8, precision="bf16")["activations"])
-    assert (held[1] - held[0]) / 2 == (2 * h + 4 * ffn + 2 * ffn + 2 * h) * tokens
+    assert (held[1] - held[0]) / 2 == (2 * h + 4 * ffn + 2 * ffn + 2 * h + 20) * tokens
 
 
 MIXTURE = {"layers": 2, "hidden": 128, "heads": 4, "vocab": 256, "sequence": 64, "ffn": 512,

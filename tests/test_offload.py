@@ -158,9 +158,15 @@ def test_it_is_searched_where_nothing_fits(capsys: Any) -> None:
 def test_software_that_can_be_told_is_named_where_nothing_fits(capsys: Any) -> None:
     line = ["recommend", "llama3-70b", SYSTEM, "--devices", "8", "--batch", "64"]
     assert main([*line, "--software", "megatron-core"]) == 1
-    assert "on the host under --software deepspeed: there it fits" in capsys.readouterr().out
+    said = capsys.readouterr().out
+    assert "outside the devices under --software deepspeed: it fits so" in said
+    # weights in 16 bits and gradients in 32 over eight devices: the nearest that there is
+    nearest = said.split("misses:\n")[1].splitlines()
+    assert "tensor:8" in nearest[0]
+    assert "offload:optimizer" in nearest[0]
+    assert "of 838 GiB a node, in the memory of the host" in nearest[1]
     assert main([*line, "--software", "megatron-core", "--any", "--without", "offload"]) == 1
-    assert "on the host" not in capsys.readouterr().out
+    assert "outside the devices" not in capsys.readouterr().out
 
 
 def test_it_is_not_searched_where_something_fits_without() -> None:

@@ -13,11 +13,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import oracle
-from benchmarks.memories.optimal import best, chain, kinds, seconds
+from benchmarks.memories.optimal import best, chain, every, kinds, seconds
 from oracle.commands.cli import main
+from oracle.models.instances import instances
+from oracle.models.model import model as build
 from oracle.network.host import START
 from oracle.plan.out_of_core import Chain, play, resident
-from oracle.plan.unit_choice import chosen, folded, guessed
+from oracle.plan.unit_choice import chosen, folded
+from oracle.plan.unit_search import guesses
 
 SYSTEM = "dgx-a100-40gb"
 RANDOM = st.integers(0, 10**6)
@@ -104,12 +107,82 @@ def test_a_choice_is_as_good_as_any(seed: int, like: bool) -> None:
         assert mine <= least * (1.02 if like else 1 + 1e-6) or np.isinf(least)
 
 
+def test_branch_and_bound_is_brute_force() -> None:
+    """What the benchmark holds choices against is the least of all ways that there are."""
+    rng = np.random.default_rng(3)
+    for number in range(12):
+        one = kinds(chain(rng, 2 + number % 4, number % 2 == 0))[number % 3]
+        taken = play(one, *every(one, one.forward.shape[1]))
+        least = np.where(taken.fits, taken.seconds, np.inf).min()
+        assert best(one) == least
+
+
+def test_an_input_that_is_sent_out_gives_room_for_what_is_made_again() -> None:
+    """Three units of 10 bytes, made again from 4: inputs alone are 12, and room is for 13.
+
+    While the last runs back there are 10 and its input; the others' inputs must be away.
+    """
+    one = replace(alike(3, 1.0, 2.0, 0.1, 14.0), kept=np.full((1, 3), 10.0),
+                  given=np.full((1, 3), 4.0))  # fmt: skip
+    stays = np.array([[False, False, False]])
+    assert not play(one, stays, ~stays).fits[0]
+    both = play(one, ~stays, ~stays)
+    assert both.fits[0]
+    assert both.away[0] == 12
+    assert both.again[0] == 3
+    assert both.most[0] == 14
+
+
+def test_tensors_of_rows_by_hand() -> None:
+    """A norm wants what the convolution made, the next convolution what the relu made, and the relu
+    that too; a block's input is read once more by the sum, which wants nothing.
+    """
+    conv = {"conv": {"filters": 8, "kernel": 3, "padding": 1, "bias": False}}
+    what = build({"name": "one", "source": "made for this test", "input": [8, 32, 32], "layers": [
+        conv, "norm", "relu",
+        {"repeat": 1, "layers": [conv, {"norm": {"name": "branch"}},
+                                 {"add": {"from": ["branch", "block"]}}, "relu"]},
+        {"pool": {"kernel": "global", "op": "mean"}}, "flatten", {"dense": 4}, "loss",
+    ]})  # fmt: skip
+    found = instances(what)
+    kinds_ = [what.rows[row].kind for row in found.row.tolist()]
+    assert kinds_[:7] == ["conv", "norm", "activation", "conv", "norm", "add", "activation"]
+    assert found.last[:7].tolist() == [1, -1, 3, 4, -1, -1, 6]
+    assert found.first[:7].tolist() == [1, -1, 2, 4, -1, -1, 6]
+    assert found.read[:7].tolist() == [1, 2, 5, 4, 5, 6, 7]
+    assert found.last[kinds_.index("pool")] == kinds_.index("dense")  # past what only flattens
+    assert (found.made[:7] == 8 * 32 * 32).all()
+
+
+@pytest.mark.parametrize("way", ["offload:activations", "offload:activations recompute:best"])
+def test_units_without_room_are_taken_apart(way: str) -> None:
+    """A block of ResNet-50 keeps 16 GB of 1,260 pictures: rows have room on 16 GB, units have not.
+
+    One tensor of 4 GB, its gradient and that of what it was made from are 12 GB: on 12 GB nothing
+    fits.
+    """
+    system = replace(oracle.system(SYSTEM), host=replace(oracle.system(SYSTEM).host, memory=1e12))
+    kept = []
+    for room, fits in ((17.0e9, True), (12.0e9, False)):
+        found = oracle.estimate("resnet50", system, f"serial {way}", batch=1260, any_plan=True,
+                                precision="fp32", max_memory=room)  # fmt: skip
+        (work,) = found.work
+        choice = work.block.choice
+        assert bool(found.feasible[0]) == fits
+        assert ("parts" in work.words) == fits
+        kept.append(choice.chain.kept.sum())
+        if fits:
+            assert (choice.played.most <= choice.chain.room[:, 0] * (1 + 1e-9)).all()
+            assert found.work[0].block.choice.unit.max() == len(work.words) - 1
+    assert kept[0] == pytest.approx(kept[1])  # parts keep what units do, each tensor once
+
+
 @settings(max_examples=30)
 @given(RANDOM)
 def test_more_room_or_a_faster_link_is_never_slower(seed: int) -> None:
     rng = np.random.default_rng(seed)
     one = chain(rng, 8, False)
-    picked = guessed(one)
+    picked = guesses(one)[0]
     now = play(one, *picked)
     for more in (replace(one, room=1.2 * one.room), replace(one, out=0.8 * one.out),
                  replace(one, back=0.8 * one.back), replace(one, ahead=one.ahead + 1)):  # fmt: skip

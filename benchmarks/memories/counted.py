@@ -62,6 +62,11 @@ GPT = {"name": "gpt", "source": "made for this count",
        "transformer": FAMILY | {"tied_embeddings": False}}  # fmt: skip
 LLAMA = {"name": "llama", "source": "made for this count", "transformer": FAMILY | {
     "kv_heads": 2, "ffn": 160, "gated": True, "tied_embeddings": True, "flash": False}}  # fmt: skip
+MIXTURE = {"name": "mixture", "source": "made for this count", "transformer": FAMILY | {
+    "ffn": 96, "gated": True, "experts": 4, "active": 2, "tied_embeddings": False}}  # fmt: skip
+SHARED = {"name": "shared", "source": "made for this count", "transformer": FAMILY | {
+    "ffn": 64, "experts": 8, "active": 2, "shared": 1, "first_dense": 1,
+    "tied_embeddings": False}}  # fmt: skip
 STATE = ("offload:optimizer", "offload:optimizer,to=disk", "offload:optimizer,update=device",
          "offload:weights+optimizer", "data:2 offload:optimizer,delayed=on",
          "data:4,zero=3 offload:weights+optimizer")  # fmt: skip
@@ -88,6 +93,15 @@ PLANS: dict[str, tuple[dict[str, Any], int, tuple[str, ...]]] = {
                       "pipeline:2,segments=4 recompute:best", "offload:activations", BOTH)),
     "llama": (LLAMA, 16, ("serial", "recompute:selective", "recompute:full", "tensor:2",
                           "data:4,zero=2", "recompute:best", "recompute:stage", BOTH)),
+    "mixture": (MIXTURE, 16, ("serial", "data:2 expert:2", "data:4 expert:4",
+                              "data:4,zero=1 expert:2", "data:4,zero=3 expert:2", "tensor:2",
+                              "data:2 tensor:2 expert:2", "data:2 tensor:2,sequence=on expert:2",
+                              "data:2 tensor:2,sequence=on expert:4,cut=whole",
+                              "pipeline:2,segments=4 data:2 expert:2",
+                              "data:2 expert:2 recompute:full",
+                              "data:2 expert:2 recompute:selective")),
+    "shared": (SHARED, 16, ("serial", "data:2 expert:2", "data:2 context:2 expert:4",
+                            "data:4 expert:4 recompute:full")),
 }  # fmt: skip
 
 
@@ -108,7 +122,8 @@ def chosen(spec: dict[str, Any], plan: str, batch: int) -> tuple[str, ...]:
 def table(quick: bool = False) -> Table:
     """Each plan's bytes, counted and predicted."""
     few = 2 if quick else None
-    jobs = [PlanRun(spec, plan, batch, steps=1, warm_up=0, units=chosen(spec, plan, batch))
+    jobs = [PlanRun(spec, plan, batch, steps=1, warm_up=0, units=chosen(spec, plan, batch),
+                    routing="even")
             for spec, batch, plans in PLANS.values() for plan in plans[:few]]  # fmt: skip
     with TemporaryDirectory() as folder:
         outcome, found = run(jobs, Path(folder) / "counted.json", ranks=RANKS)

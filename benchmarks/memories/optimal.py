@@ -1,16 +1,16 @@
 """Optimal: what units do with their activations, against every other way of doing it.
 
 Chains of random units, up to 14 of them, unlike or alike, under random room, links, micro-batches
-in flight and prefetch; every choice of each unit is played. The chains that estimates choose for
-are longer: what choosing takes is of these.
+in flight and prefetch; every choice of each unit is played, but for those that begin with what
+takes longer already. The chains that estimates choose for are longer: what choosing takes is of
+these.
 """
 
 from __future__ import annotations
 
 import time
 from collections.abc import Callable
-from dataclasses import replace
-from itertools import product
+from dataclasses import fields, replace
 from typing import Any
 
 import numpy as np
@@ -18,10 +18,11 @@ import numpy as np
 from benchmarks.table import Table, figure
 from oracle.plan.out_of_core import Chain, play
 from oracle.plan.unit_choice import chosen, folded
+from oracle.plan.unit_search import Ways
 
 CHAINS, UNITS, LONG = 200, 14, (24, 48, 96)
-AT_ONCE = 3**11
-NEAR = 1e-6  # relative, of two times that are the same
+AT_ONCE = 2**15
+NEAR = 1e-7  # relative, of two times that are the same
 
 
 def chain(rng: np.random.Generator, units: int, alike: bool) -> Chain:
@@ -45,16 +46,57 @@ def chain(rng: np.random.Generator, units: int, alike: bool) -> Chain:
     )  # fmt: skip
 
 
-def best(one: Chain) -> float:
-    """The least seconds of all choices that fit."""
+def every(one: Chain, depth: int, ways: Ways | None = None) -> Ways:
+    """All words of the first units, each way of those before followed by each word that may be."""
+    free, able = (bool(each.any()) for each in (one.free, one.able))
+    words = [(out, made) for out in range(1 + free) for made in range(1 + able)]
+    away, again = np.zeros((2, 1, 0), bool) if ways is None else ways
+    for _ in range(depth - away.shape[1]):
+        away, again = (
+            np.concatenate([np.insert(each, each.shape[1], word[at], axis=1) for word in words])
+            for at, each in enumerate((away, again))
+        )
+    return away, again
+
+
+def best(one: Chain, known: float = np.inf) -> float:
+    """The least seconds of all choices that fit, or what is known of one if none is better.
+
+    Units are told what to do one after the other, and what cannot become better is left out: all
+    units that were not told yet keep nothing, and are as one.
+    """
+    units, ways = one.forward.shape[1], every(one, 0)
+    for depth in range(1, units + 1):
+        ways = every(one, depth, ways)
+        some = begun(one, depth)
+        pad = [(0, 0), (0, some.forward.shape[1] - depth)]
+        found = []
+        for begin in range(0, len(ways[0]), AT_ONCE):
+            part = [np.pad(each[begin : begin + AT_ONCE], pad) for each in ways]
+            taken = play(some, part[0], part[1])
+            found.append(np.where(taken.fits, taken.seconds, np.inf))
+        seconds = np.concatenate(found)
+        may = np.isfinite(seconds) & (seconds < known * (1 - NEAR))
+        ways = ways[0][may], ways[1][may]
+        if not may.any():
+            return known
+    return float(seconds[may].min())
+
+
+def begun(one: Chain, depth: int) -> Chain:
+    """The first units of a chain, and all others as one that keeps nothing."""
     units = one.forward.shape[1]
-    words = [w for w, may in ((0, True), (1, one.free.any()), (2, one.able.any())) if may]
-    every, found = np.array(list(product(words, repeat=units)), np.int8), np.inf
-    for begin in range(0, len(every), AT_ONCE):
-        some = every[begin : begin + AT_ONCE]
-        taken = play(one.take(np.zeros(len(some), int)), some == 1, some == 2)
-        found = min(found, np.where(taken.fits, taken.seconds, np.inf).min())
-    return float(found)
+    if depth == units:
+        return one
+    few = {}
+    for each in fields(one):
+        value = getattr(one, each.name)
+        if value.shape[1] == units > 1:
+            rest = value[:, depth:].sum(axis=1, keepdims=True)
+            if each.name not in ("forward", "backward"):
+                rest = rest & False if rest.dtype == bool else 0.0 * rest
+            few[each.name] = np.concatenate([value[:, :depth], rest], axis=1)
+    return replace(one, **few)
 
 
 def seconds(one: Chain, choose: Callable[[Chain], Any]) -> tuple[float, float]:
@@ -80,7 +122,8 @@ def table(quick: bool = False) -> Table:
         for number in range(chains):
             one = chain(rng, int(rng.integers(3, units + 1)), alike)
             one = kinds(one)[0 if number % 4 < 2 else number % 4 - 1]
-            least, (mine, _) = best(one), seconds(one, folded if alike else chosen)
+            mine, _ = seconds(one, folded if alike else chosen)
+            least = best(one, mine)
             asked += 1
             same = mine <= least * (1 + NEAR) or (np.isinf(mine) and np.isinf(least))
             equal += same

@@ -27,6 +27,7 @@ class Alive:
     plan: str
     counted: dict[str, float]
     predicted: dict[str, float]
+    kept: bool = False  # counted is what stays from step to step, as an engine of PyTorch's says
 
     @property
     def both(self) -> tuple[float, float]:
@@ -37,11 +38,13 @@ class Alive:
     def lines(self) -> list[str]:
         """As text; none where nothing was counted."""
         counted, predicted = self.both
-        if not counted or not predicted:
-            return []
         kinds = ", ".join(
             f"{kind} {show(each, 'B')}" for kind, each in self.counted.items() if each
         )
+        if self.kept and counted:
+            return [f"{self.plan}: {show(counted, 'B')} kept from step to step ({kinds})"]
+        if not counted or not predicted:
+            return []
         return [f"{self.plan}: {show(counted, 'B')} of tensors alive at most ({kinds}); predicted "
                 f"{show(predicted, 'B')} ({predicted / counted - 1:+.1%})"]  # fmt: skip
 
@@ -52,8 +55,9 @@ class Alive:
 
 def alive(one: Measurement, what: Model) -> Alive:
     """What was counted of a plan that ran, and what is predicted of it as it ran."""
-    if not one.alive:
-        return Alive(one.plan, {}, {})
+    kept = "engine" in one.options
+    if not one.alive or kept:
+        return Alive(one.plan, dict(one.alive), {}, kept)
     where = system(ANY)
     precision = "fp32" if one.options["precision"] == "fp64" else one.options["precision"]
     base = options_for(what, where, precision, one.options["optimizer"], software=SOFTWARE)

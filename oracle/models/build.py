@@ -107,7 +107,7 @@ class Rows:
         made: list[int] = []  # the row that makes what each of the layer's rows makes
         try:
             for row in layer.rows(given):
-                back = [made[-steps] for steps in row.takes]
+                back = [made[-steps] if steps else entry[0] for steps in row.takes]
                 self.add(row, tuple(entry if row.entry else back or feeds))
                 feeds = [len(self.rows) - 1]
                 made += feeds

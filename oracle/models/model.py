@@ -195,10 +195,8 @@ class Model:
         for i, row in enumerate(self.rows):
             if "y" in row.needs:
                 here[self._origin(i)] = True
-            if "x" not in row.needs:
-                continue
             own = self._segment(i)
-            for feed in self.feeds[i]:
+            for feed in self._wanted(i):
                 if feed < own.start and own.repeat > 1:  # from the second copy on: the copy before
                     next_[self._origin(own.stop - 1)] = True
                 if feed >= 0:
@@ -217,12 +215,16 @@ class Model:
         for i, row in enumerate(self.rows):
             if "y" in row.needs:
                 other[self._origin(i)] = True
-            if "x" in row.needs:
-                linear = row.work == "gemm" and row.role != "vocab"
-                for feed in self.feeds[i]:
-                    if feed >= 0:
-                        (product if linear else other)[self._origin(feed)] = True
+            linear = row.work == "gemm" and row.role != "vocab"
+            for feed in self._wanted(i):
+                if feed >= 0:
+                    (product if linear else other)[self._origin(feed)] = True
         return np.asarray(product & ~other)
+
+    def _wanted(self, i: int) -> tuple[int, ...]:
+        """Rows whose output a row wants again in the backward pass."""
+        needs = self.rows[i].needs
+        return self.feeds[i] if "x" in needs else self.feeds[i][: "1" in needs]
 
     def _segment(self, i: int) -> Segment:
         return self.segments[self._segments[i]]

@@ -2,7 +2,8 @@
 
 Three engines work beside each other: the device computes, one copy engine takes activations out,
 another brings them in. A unit keeps what it made, or sends it out and takes it in again, or makes
-it again from its input. With F, B a unit's passes, x its seconds on a copy engine and R the room:
+it again from its input, which stays or is sent out in its turn. With F, B a unit's passes, x its
+seconds on a copy engine and R the room:
 
     s_i = max(s_{i-1} + F_{i-1}, out_i)     out_i: when Σ_{j≤i} bytes - R have left
     t_i = max(t_{i+1} + B_{i+1}, in_i)      in_i:  when all that unit i sent out is there again
@@ -19,7 +20,7 @@ for alike units of which W have room [wahib2020]. Every array is of (plans, unit
 
 from __future__ import annotations
 
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, field, fields, replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -28,6 +29,10 @@ from oracle.models.shard import Array
 
 Flags = NDArray[np.bool_]
 TOUCH = 1e-9  # relative: bytes that are as good as none
+
+
+def _nothing() -> Array:
+    return np.zeros((1, 1))
 
 
 @dataclass(frozen=True)
@@ -48,6 +53,12 @@ class Chain:
     back: Array  # and on its way in
     ahead: Array  # (plans, 1) units that come in before their turn; inf: as many as have room
     managed: Array  # (plans, 1) whether faults move pages: nothing is computed meanwhile
+    # of its input, what is among the bytes kept
+    among: Array = field(default_factory=_nothing)
+    # further bytes, while the unit runs ahead
+    passing: Array = field(default_factory=_nothing)
+    # (plans, 1) whether what a unit is made again from stays, if it does not all leave
+    fixed: Array = field(default_factory=_nothing)
 
     def take(self, rows: Array) -> Chain:
         """Those of some plans."""
@@ -88,7 +99,8 @@ def loads(chain: Chain, away: Flags, again: Flags) -> tuple[Array, Array]:
     stays, _ = resident(chain, away, again)
     others = np.maximum(chain.flight - 1, 0.0) * stays.sum(axis=-1, keepdims=True)
     held = others + np.cumsum(stays, axis=-1)
-    return held, held + chain.work + np.where(again, chain.kept, 0.0)
+    back = held + chain.work + np.where(again, chain.kept - chain.among, 0.0)
+    return held + chain.passing, back
 
 
 def needed(chain: Chain, away: Flags, again: Flags) -> Array:

@@ -214,25 +214,30 @@ def crossed(stages: Stages, rows: Rows, units: Units) -> tuple[Units, Array]:
     """Units, and what each chunk holds beside them of tensors that cross; of a chain nothing.
 
     Of a block that is cut into several units all are made again together, from what the first of a
-    stage was given; a tensor that blocks are given is there once.
+    stage was given; a tensor that blocks are given is there once, until none of them wants it.
     """
     if stages.plain or (stages.chunks <= 1 and not rows.again):
         return units, np.zeros((1, stages.chunks))
     if not rows.again:
         return units, received(rows.output, stages)
-    number, begin = blocks(stages), stages.begin
+    number = blocks(stages)
     first = np.diff(number, prepend=-1) > 0
     remade = stages.counts @ stages.model.blocks > 0
-    own = rows.given[:, begin] * remade
-    late = own * ~first
-    running = np.cumsum(units.made, axis=-1) - units.made
+    own = rows.given[:, stages.begin] * remade
+    more = inputs(stages, rows) - own
+    anew = units.made - (units.rest - own)  # what is made again beside what stayed
+    running = np.cumsum(anew, axis=-1) - anew
     earlier = (running - running[:, np.flatnonzero(first)[number]]) * remade
-    found = replace(
-        units, rest=units.rest - late, layers=units.layers + earlier - late,
-        loss=units.loss + earlier - late, input=units.input + earlier - late,
-    )  # fmt: skip
-    counted = stages.chunk(np.broadcast_to(own * first, units.rest.shape))
-    return found, given(rows.output, own[:, 0] * first[0], stages) - counted
+    return replace(
+        units, rest=units.rest + more, layers=units.layers + earlier + more,
+        loss=units.loss + earlier + more, input=units.input + earlier + more,
+    ), np.zeros((1, stages.chunks))  # fmt: skip
+
+
+def inputs(stages: Stages, rows: Rows) -> Array:
+    """(kinds, units) bytes that units which are made again were given, each tensor once."""
+    own = rows.given[:, stages.begin] * (stages.counts @ stages.model.blocks > 0)
+    return own if stages.plain else given(rows.output, own[:, 0], stages)
 
 
 def _at(values: Array, edges: Array) -> Array:

@@ -23,18 +23,24 @@ def received(made: Array, stages: Stages) -> Array:
 
 
 def given(made: Array, samples: Array, stages: Stages) -> Array:
-    """(kinds, chunks) bytes of a micro-batch in flight that blocks made again were given.
+    """(kinds, units) bytes of a micro-batch in flight that blocks made again were given.
 
-    A tensor counts once in a chunk, however many of its blocks read it.
+    A tensor counts once in a chunk, with the first of its blocks that reads it: the last that wants
+    it when they run back. Of a block that is cut into several units the first has them all.
     """
-    model, total = stages.model, np.zeros((len(made), stages.chunks))
+    model, total = stages.model, np.zeros((len(made), len(stages.ends)))
     links, number = model.pieces.links, blocks(stages)
     remade = stages.counts @ model.blocks > 0
+    begins = np.flatnonzero(np.diff(number, prepend=-1))[number]  # the first unit of each block
     chunk = np.repeat(np.arange(stages.chunks), np.diff(stages.cuts[0]))
     passed = (number[links.maker] != number[links.reader]) & remade[links.reader]
-    entries = np.stack([links.row, links.maker, chunk[links.reader]], axis=-1)[passed]
-    for row, _, at in np.unique(entries, axis=0).tolist():
-        total[:, at] += made[:, row]
+    first: dict[tuple[int, int, int], int] = {}
+    for row, maker, reader in zip(links.row[passed].tolist(), links.maker[passed].tolist(),
+                                  links.reader[passed].tolist(), strict=True):  # fmt: skip
+        key = row, maker, int(chunk[reader])
+        first[key] = min(first.get(key, len(number)), int(begins[reader]))
+    for (row, _, _), unit in first.items():
+        total[:, unit] += made[:, row]
     total[:, 0] += samples * remade[0]
     return total
 

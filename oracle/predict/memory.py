@@ -70,16 +70,16 @@ class Left:
 
 def held(
     load: Workload, plan: Plan, same: Array, device: Device, options: Options,
-    left: Left | None = None,
+    left: Left | None = None, among: Array | None = None,
 ) -> Held:  # fmt: skip
-    """Peak bytes of the fullest stage of each plan, by kind.
+    """Peak bytes of the fullest stage of each plan, by kind; `among` some of them alone.
 
     Distinct workloads are few; schedule and recomputation choose among what each may keep.
     """
     shard, stages = load.shard, load.stages
     alike = load.kinds.row[same]
     if options.ideal:
-        found = _ideal(shard, stages, options.gamma)
+        found = _ideal(shard, stages, options.gamma, among)
         return Held({kind: values[same] for kind, values in found.kinds.items()}, found.stage[same])
     stand = standing(load, options)
     early, later = alive.peaks(shard, plan, alike, stages, load.times.workspace)
@@ -102,6 +102,8 @@ def held(
     base = np.sum(list(stand.fixed.values()), axis=0)[same]
     totals = [base + sum(moment.values(), np.zeros(1)) for moment in moments]
     whole = np.maximum.reduce(totals)
+    if among is not None:
+        whole = np.where(among, whole, 0.0)
     # of stages that tie the first is named
     stage = np.argmax(whole >= whole.max(axis=-1, keepdims=True) * (1 - TIE), axis=-1)
     at = np.arange(len(plan)), stage
@@ -236,13 +238,15 @@ def _buckets(plan: Plan, weights: Array, options: Options) -> Array:
     return np.where(degree > 1, np.minimum(buffer, several * size), 0.0)
 
 
-def _ideal(shard: Shard, stages: Stages, gamma: float) -> Held:
+def _ideal(shard: Shard, stages: Stages, gamma: float, among: Array | None) -> Held:
     delta = shard.delta
     tensors = (
         2 * gamma * delta * stages.total(shard.batch * (shard.x + shard.y) * shard.model.layers)
     )
     weights = gamma * delta * stages.total(shard.w * shard.stored * np.ones_like(shard.batch))
     whole = tensors + 2 * weights
+    if among is not None:
+        whole = np.where(among, whole, 0.0)
     stage = np.argmax(whole, axis=-1)
     kinds = {"weights": weights, "gradients": weights, "activations": tensors}
     worst = {

@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from oracle.models.model import Flags
 from oracle.models.shard import Array
 from oracle.plan.mesh import distinct
 from oracle.plan.plan import Plan
@@ -41,16 +42,22 @@ def split(plan: Plan) -> bool:
 
 
 def done(
-    plan: Plan, stages: Stages, seconds: Callable[[Array], dict[str, Any]]
-) -> Iterator[tuple[Array, Array]]:
+    plan: Plan, stages: Stages, seconds: Callable[[Array], dict[str, Any]],
+    unlike: Flags | None = None,
+) -> Iterator[tuple[Array, Array]]:  # fmt: skip
     """(rows, when each stage has ended its last pass) of plans without a closed form.
 
-    `seconds` says those of the kinds of turns, of some rows.
+    And of those whose stages are on `unlike` devices, of which closed forms are too long: a slow
+    stage runs ahead while its first micro-batch is on its way. `seconds` says those of the kinds
+    of turns, of some rows.
     """
-    if stages.p == 1 or not split(plan):
+    some = unlike is not None and unlike.any()
+    if stages.p == 1 or not (some or split(plan)):
         return
     names, kind = orders(plan, stages)
     for i, (name, micro_batches) in enumerate(names):
-        if name not in CLOSED:
-            rows = np.flatnonzero(kind == i)
+        rows = np.flatnonzero(kind == i)
+        if name in CLOSED:
+            rows = rows[unlike[rows]] if unlike is not None else rows[:0]
+        if len(rows):
             yield rows, finish(name, micro_batches, stages.v, seconds(rows))

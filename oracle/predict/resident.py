@@ -32,6 +32,7 @@ from oracle.predict.offers import NOTHING, menu_of, senders
 from oracle.predict.overlap import Cover
 from oracle.predict.played import orders
 from oracle.predict.row_bytes import kept_rows
+from oracle.predict.taken_apart import finer
 from oracle.predict.workload import Workload, chooses
 from oracle.spec.options import Options
 from oracle.spec.system import System
@@ -56,6 +57,21 @@ class Choice:
         found[self.at] = values.reshape(len(self.at), self.stages)
         return found
 
+    def remade(self, workload: int) -> Array | None:
+        """The share of each unit's pass forward that is made again, where it chooses."""
+        mine = np.flatnonzero(self.at == workload)
+        if not len(mine):
+            return None
+        units = self.unit[mine[0]].ravel()
+        rows = slice(mine[0] * self.stages, (mine[0] + 1) * self.stages)
+        number = int(units.max()) + 1
+        whole, again = (
+            np.bincount(units[units >= 0], each[rows].ravel()[units >= 0], number)
+            for each in (self.chain.forward * np.ones_like(self.made),
+                         self.chain.remake * self.made)
+        )  # fmt: skip
+        return np.divide(again, whole, out=np.zeros(number), where=whole > 0)
+
     @cached_property
     def again(self) -> Array:
         """(u, p) seconds that units are made again in a micro-batch, where each chooses."""
@@ -76,15 +92,21 @@ class Choice:
         )  # fmt: skip
 
     def words(self, workload: int) -> tuple[str, ...]:
-        """The word of each of the model's units under one workload; () if it does not choose."""
+        """The word of each of the model's units under one workload; () if it does not choose.
+
+        `parts` of one that is taken apart, whose parts do not all do the same.
+        """
         mine = np.flatnonzero(self.at == workload)
         if not len(mine):
             return ()
         units = self.unit[mine[0]].ravel()
         rows = slice(mine[0] * self.stages, (mine[0] + 1) * self.stages)
         said = words(self.away[rows].ravel(), self.made[rows].ravel())
-        found = dict(zip(units.tolist(), said, strict=True))
-        return tuple(found[unit] for unit in sorted(found) if unit >= 0)
+        found: dict[int, set[str]] = {}
+        for unit, word in zip(units.tolist(), said, strict=True):
+            found.setdefault(unit, set()).add(word)
+        return tuple(one.pop() if len(one) == 1 else "parts"
+                     for unit, one in sorted(found.items()) if unit >= 0)  # fmt: skip
 
 
 def choice_of(
@@ -106,6 +128,12 @@ def choice_of(
         away, made = said == "offload", said == "recompute"
         chain = replace(chain, room=needed(chain, away, made)[:, None])
     else:
+        if options.software.offload.units == "whole":
+            chain = replace(chain, fixed=np.ones((1, 1)))
+        else:
+            says = few.axis("recompute").says
+            plain = says("mode", "none") | says("mode", "best")
+            unit, chain = finer(chain, unit, load, at, plain[:, 0])
         away, made = choose(chain)
     return Choice(at, len(load.kinds.row), load.stages.p, unit, chain, away, made,
                   play(chain, away, made))  # fmt: skip
@@ -269,10 +297,11 @@ def price_chosen(
     taken = play(chain, choice.away, choice.made)
     waits = taken.forward if when == "forward" else taken.backward - taken.again
     plain = chain.forward if when == "forward" else chain.backward
-    exposed = choice.spread(np.maximum(waits - plain.sum(axis=-1), 0.0)) * mine
     each = chain.out if when == "forward" else chain.back
     sent = resident(choice.chain, choice.away, choice.made)[1]
     seconds = choice.spread(sent.sum(axis=-1) * each[:, 0]) * mine
+    slower = choice.spread(sent.sum(axis=-1)) * _crowded(when, load, choice, system)
+    exposed = (choice.spread(np.maximum(waits - plain.sum(axis=-1), 0.0)) + slower) * mine
     count = choice.spread((sent > 0).sum(axis=-1) * 1.0) * mine
     exposed = np.minimum(exposed, seconds)
     cover.took(when, exposed, seconds, over=message.over)
@@ -289,6 +318,19 @@ def price_chosen(
         np.full(choice.size, link.uncertainty), seconds * link.short * (exposed > 0),
         (link.origin,), np.ones(choice.size, bool), logged=every > 0, between=every > 0,
     )  # fmt: skip
+
+
+def _crowded(when: str, load: Workload, choice: Choice, system: System) -> Array:
+    """(u, p) seconds by which a byte that is copied beside a pass makes that longer.
+
+    It is read from or written to the device's own memory: kernels that memory bounds wait as long.
+    """
+    stages, times, device = load.stages, load.times, system.device
+    each = times.forward if when == "forward" else times.data + times.weight
+    bound = each * masks.streams(load.shard.model)
+    some, every = (load.kinds.spread(stages.gather(stages.units(part))) for part in (bound, each))
+    share = np.divide(some, every, out=np.zeros_like(every), where=every > 0)
+    return np.asarray(share / device.memory_bandwidth * np.ones((choice.size, choice.stages)))
 
 
 def stretched(choice: Choice, load: Workload, cover: Cover) -> Chain:

@@ -75,7 +75,8 @@ class Stage:
         shard, self.model = load.shard, load.shard.model
         mode = int(load.plan.axis("recompute").mode[0, 0])
         self.mode = 0 if self.model.training.forward else mode
-        self.rows = alive.Rows.of(shard, self.mode, load.times.workspace)
+        self.whole = self.mode == alive.STAGE  # the stage is made again, from what it was given
+        self.rows = alive.Rows.of(shard, 0 if self.whole else self.mode, load.times.workspace)
         # what kernels take beside the gradients while they run
         self.taken = self._one(self.rows.moving - moving_rows(shard))
         self.tensors: list[Tensor] = []
@@ -109,7 +110,7 @@ class Stage:
         if stages.p == 1:
             begin, end = 0, len(counts)
         else:
-            place = SCHEDULES[self.schedule].place(chunk, self.stage, stages.p)
+            place = self.place(chunk)
             if place >= stages.chunks:
                 return []
             begin, end = (int(edge) for edge in stages.cuts[0][place : place + 2])
@@ -135,19 +136,22 @@ class Stage:
             return np.zeros(len(stages.counts), bool)
         return np.asarray(np.diff(blocks(stages), prepend=-1) == 0)
 
-    def crossed(self, chunk: int) -> int | None:
-        """What a chunk holds of tensors that cross stages, of a micro-batch in flight."""
-        stages = self.load.stages
-        place = 0 if stages.p == 1 else SCHEDULES[self.schedule].place(chunk, self.stage, stages.p)
-        if self.more is None or place >= self.more.shape[-1]:
-            return None
-        nbytes = float(self.more[0, place])
-        return self.tensor(("crossed", chunk), "activations", "other stages", "received", nbytes)
-
-    @cached_property
-    def more(self) -> Array | None:
+    def beside(self, chunk: int) -> list[int | None]:
+        """Tensors that cross stages; what the chunk was given, where its stage is made again."""
+        stages, place = self.load.stages, self.place(chunk)
         units = alive.Units.of(self.model, self.rows)
-        return alive.crossed(self.load.stages, self.rows, units)[1]
+        crossed = alive.crossed(stages, self.rows, units)[1]
+        given = np.atleast_2d(stages.first(self.rows.given[:, stages.begin])) * self.whole
+        own = [float(each[0, place]) if place < each.shape[-1] else 0.0
+               for each in (crossed, given)]  # fmt: skip
+        return [self.tensor(("crossed", chunk), "activations", "other stages", "received", own[0]),
+                self.tensor(("begun", chunk), "activations", "the stage", "what it was given",
+                            own[1])]  # fmt: skip
+
+    def place(self, chunk: int) -> int:
+        """Where a chunk stands among those of all stages."""
+        many = self.load.stages.p
+        return 0 if many == 1 else SCHEDULES[self.schedule].place(chunk, self.stage, many)
 
     @cached_property
     def names(self) -> list[str]:
@@ -185,10 +189,15 @@ class Stage:
         return float(self._one(np.maximum(self.rows.kept - self.rows.rest, 0))[one.row])
 
     def given(self, unit: list[Piece]) -> int | None:
+        """What it was given, but for tensors that units before it were given too."""
         first = unit[0]
-        nbytes = self._one(self.rows.given)[min(one.row for one in unit)]
+        nbytes = float(np.atleast_2d(self.inputs)[0, first.unit])
         return self.tensor(("given", first.unit), "activations", first.layer, "input of the unit",
                            nbytes)  # fmt: skip
+
+    @cached_property
+    def inputs(self) -> Array:
+        return alive.inputs(self.load.stages, self.rows)
 
     @cached_property
     def stand(self) -> dict[str, float]:
@@ -196,13 +205,14 @@ class Stage:
         found = standing(self.load, self.options)
         stage = self.stage
         return {name: float(np.broadcast_to(getattr(found, name), (1, self.many))[0, stage])
-                for name in ("gathered", "buffers", "update")}  # fmt: skip
+                for name in ("gathered", "buffers", "update", "waiting")}  # fmt: skip
 
     def standing(self, name: str) -> int | None:
         kind, layer, what = {
             "gathered": ("weights", "gathered units", "weights at work, and next"),
             "buffers": ("buffers", "gradients on their way", "buckets, units, copies"),
             "update": ("buffers", "update", "copies of gradients"),
+            "waiting": ("buffers", "other stages", "waits for stages far ahead"),
         }[name]
         return self.tensor((name,), kind, layer, what, self.stand[name])
 
@@ -210,19 +220,29 @@ class Stage:
         """What a turn of a kind does."""
         found, units = Script(), self.pieces(chunk)
         found.add(self.standing("gathered"), True)
+        if kind in ("forward", "input"):
+            found.add(self.standing("waiting"), True)
         if kind == "forward":
-            found.add(self.crossed(chunk), True)
-            self._forward(found, units)
+            found.every(self.beside(chunk), True)
+            if self.whole:  # what it makes is made again when the stage runs back
+                found.clock += sum(self.own["forward"][one.row] for unit in units for one in unit)
+            else:
+                self._forward(found, units)
         elif kind == "weight":
             self._weights(found, units)
         else:
+            if self.whole:
+                self._forward(found, units)
             self._back(found, units, kind == "backward")
+        if kind in ("forward", "input"):
+            found.add(self.standing("waiting"), False)
         if kind in ("backward", "weight"):
-            found.add(self.crossed(chunk), False)
+            found.every(self.beside(chunk), False)
         found.add(self.standing("gathered"), False)
         return found
 
     def _forward(self, found: Script, units: list[list[Piece]]) -> None:
+        """The pass forward, after which rows hold what they keep."""
         for unit in units:
             again = self.again(unit)
             if again:
@@ -275,6 +295,8 @@ class Stage:
                 if wants and not on:
                     found.add(self.standing("buffers"), True)
                 on = wants
+                waits = None if wants or not whole else self.standing("waiting")
+                found.add(waits, True)
                 own = self._one(self.rows.own)[one.row]
                 core = self.tensor(("own", one.unit, at), "activations", one.layer, "made again",
                                    own)  # fmt: skip
@@ -285,6 +307,7 @@ class Stage:
                 found.clock += self.own["data"][one.row] + whole * self.own["weight"][one.row]
                 found.add(taken, False)
                 found.add(core, False)
+                found.add(waits, False)
                 if whole:
                     found.add(self.kept(one, again, at)[0], False)
                     if again:

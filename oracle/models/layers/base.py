@@ -66,7 +66,8 @@ class Row:
     adds: bool = False  # its product adds the weights' gradient up: no pass of its own for that
     bias: bool = False  # a vector is added to what it makes
     spans: str = ""  # of a norm: what one statistic is of, batch, group or instance; else a token
-    needs: str = ""  # what its backward pass wants of its own tensors: "x", "y", "xy"
+    # what its backward pass wants of its own tensors: "x", "y"; of several inputs "1" the first
+    needs: str = ""
     extra_kept: float = 0.0  # further elements kept per sample, in the working precision
     extra_bytes: float = 0.0  # further bytes kept per sample whatever the precision: masks, fp32
     experts: int = 0  # of a mixture that its tokens are dealt to
@@ -75,7 +76,8 @@ class Row:
     reach: int = 0  # places at most that the experts of a token lie in, of `places`; 0: any
     places: int = 0  # groups that the experts are routed by
     entry: bool = False  # takes what its layer was given, not what the row before it made
-    takes: tuple[int, ...] = ()  # rows of its layer that it reads, counted back; (): the last
+    # rows of its layer that it reads, counted back; 0: what its layer was given; (): the last
+    takes: tuple[int, ...] = ()
     lookups: int = 0  # rows of tables that a sample names
     part: int = 0  # of tensors that its input holds together, the one it hands on
     tied: bool = False  # uses weights that another row holds

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Annotated, Any, Literal
@@ -206,9 +207,11 @@ class Moe(Layer):
             function: Literal["silu", "gelu"] = "silu" if self.gated else "gelu"
             beside = Mlp(self.shared * self.ffn, self.gated, function, False, name=f"{name}.shared")
             yield from beside.rows(given)
+        # of each visit its weight, the expert, and the copy's place among all
         yield Row(f"{name}.router", "moe", "gemm", shape, replace(shape, channels=self.experts),
                   weights=(shape.channels + self.bias) * self.experts, needs="x",
-                  sequence=shape.tokens, entry=True, bias=self.bias)  # fmt: skip
+                  sequence=shape.tokens, entry=True, bias=self.bias,
+                  extra_bytes=(4.0 + 8 + 8) * k * math.prod(shape.extents))  # fmt: skip
         # a copy of each token for each visit: the experts' rows are `active` times as many
         sent = replace(shape, extents=(shape.extents[0] * k,))
         up = replace(sent, channels=self.ffn * (1 + self.gated))
@@ -220,7 +223,7 @@ class Moe(Layer):
                        **more)  # fmt: skip
 
         yield row("dispatch", "stream", shape, sent, "dispatch", reads=(1, 2), rereads=(1, 1),
-                  sequence=shape.tokens)  # fmt: skip
+                  sequence=shape.tokens, takes=(0, 1))  # fmt: skip
         yield row("up", "gemm", sent, up, "column", needs="x",
                   weights=self.experts * (shape.channels + self.bias) * up.channels,
                   bias=self.bias)  # fmt: skip
@@ -230,6 +233,7 @@ class Moe(Layer):
                   bias=self.bias)  # fmt: skip
         # what the shared experts made is added: read twice and written once
         both = bool(self.shared)
-        needs = "x" if self.weighted == "outside" else ""
+        needs = "1" if self.weighted == "outside" else ""
         yield row("combine", "stream", sent, shape, "combine", needs=needs, reads=(1, 1 + 3 * both),
-                  rereads=(2, 1), pieces=1 + both, sequence=shape.tokens)  # fmt: skip
+                  rereads=(2, 1), pieces=1 + both, sequence=shape.tokens,
+                  takes=(1, 5, 6)[: 2 + both])  # fmt: skip

@@ -68,9 +68,7 @@ class Offload(Strategy):
 
     @classmethod
     def resorts(cls, model: Model) -> dict[str, tuple[float, ...]]:
-        """Activations too, where blocks are alike: those of unlike units take long to price."""
-        if not model.folded.any():
-            return {}
+        """Activations too, whose units are chosen for each plan."""
         return {"what": super().tries(model)["what"][AWAY.index("activations") :]}
 
     @classmethod

@@ -44,8 +44,8 @@ class Recompute(Strategy):
 
     @classmethod
     def resorts(cls, model: Model) -> dict[str, tuple[float, ...]]:
-        """Of alike blocks; unlike units take a program for each plan, too slow for a search."""
-        return {"mode": (float(cls.number("mode", "best")),)} if model.folded.any() else {}
+        """As many units as there is no room for: a search for each plan whose units are unlike."""
+        return {"mode": (float(cls.number("mode", "best")),)}
 
     @classmethod
     def spares(cls, model: Model) -> dict[str, float]:
