@@ -47,9 +47,10 @@ class Candidates:
 
     def __init__(
         self, space: Space, system: System, options: Options, objective: str, lines: Any, top: int,
-        rival: float | None = None,
+        rival: float | None = None, beside: Floats | None = None,
     ) -> None:  # fmt: skip
         self.space, self.system, self.options = space, system, options
+        self.beside = np.empty(0) if beside is None else beside  # least values of other pools
         self.rival = (
             NO_RIVAL if rival is None else rival
         )  # times the best: from there on a plan is none
@@ -58,6 +59,7 @@ class Candidates:
         self.value, self.short = np.empty(0), np.empty(0)  # how far from feasible: 0 where it fits
         self.even = np.empty(0)  # the value if stages were equal and none waited for another
         self.held = np.empty(0)  # bytes of a device; infinite where a plan breaks another rule
+        self.room = np.empty(0)  # bytes that it has, of unlike devices that which is most short
         self.known: set[bytes] = set()
         self.least: dict[bytes, float] = {}  # what no plan of a product of degrees is better than
 
@@ -82,14 +84,20 @@ class Candidates:
 
     def most(self) -> float:
         """What no candidate is worth a look beyond: neither a rival of the best nor shown."""
-        if not self.fits.any():
+        least = np.sort(np.concatenate([self.leasts(), self.beside]))
+        if not len(least) or not np.isfinite(least[0]):
             return np.inf
+        shown = least[self.top - 1] if len(least) >= self.top else np.inf
+        return float(max(self.rival * least[0], shown))
+
+    def leasts(self) -> Floats:
+        """The least value of each product, without end where nothing of it fits."""
+        if not self.fits.any():
+            return np.empty(0)
         first, product = distinct(self.rows[:, : self.space.micro])
         least = np.full(len(first), np.inf)
         np.minimum.at(least, product[self.fits], self.value[self.fits])
-        least.sort()
-        shown = least[self.top - 1] if len(least) >= self.top else np.inf
-        return float(max(self.rival * least[0], shown))
+        return np.asarray(least)
 
     def _most_seconds(self) -> float:
         """The same in seconds, which bound the work of a plan but not what it holds."""
@@ -112,7 +120,7 @@ class Candidates:
         table = rows[[name not in self.known for name in names]]
         if not len(table):
             return
-        value, even, short, held = (np.empty(len(table)) for _ in range(4))
+        value, even, short, held, room = (np.empty(len(table)) for _ in range(5))
         plan, model, worth = self.space.plan(table), self.space.model, np.zeros(len(table), bool)
         for at, part in evaluate.blocks(
             model, self.system, plan, self.options, self.lines, self._most_seconds()
@@ -122,11 +130,13 @@ class Candidates:
             even[at] = _value(part, self.objective, part.step.even)
             short[at] = np.where(part.feasible, 0.0, _shortage(part))
             held[at] = np.where(part.lawful, part.held.total, np.inf)
+            room[at] = part.rules[-1].allowed
         self.rows = np.concatenate([self.rows, table[worth]])
         self.value = np.concatenate([self.value, value[worth]])
         self.even = np.concatenate([self.even, even[worth]])
         self.short = np.concatenate([self.short, short[worth]])
         self.held = np.concatenate([self.held, held[worth]])
+        self.room = np.concatenate([self.room, room[worth]])
         self.known.update(names)
 
     @property
@@ -144,8 +154,7 @@ class Candidates:
 
     def riskier(self) -> Representative:
         """The best of what is expected to fit, but not as surely as is asked for."""
-        capacity = float(self.options.max_memory or self.system.device.memory)
-        value = np.where((self.held <= capacity) & ~self.fits, self.value, np.inf)
+        value = np.where((self.held <= self.room) & ~self.fits, self.value, np.inf)
         row = int(np.argmin(value)) if len(value) else 0
         least = float(value[row]) if len(value) else np.inf
         return Representative(self, row, row, False, least, least, 0.0)
@@ -208,10 +217,16 @@ def _judged(seconds: Any, plan: Plan, objective: str) -> Any:
 
 
 def _shortage(part: evaluate.Block) -> Any:
-    """How far a plan is from feasible: the sum over broken limits of how much is missing."""
+    """How far a plan is from feasible: the sum over broken limits of how much is missing.
+
+    A limit more that is broken is farther than any one; but room that is short in several places
+    is one limit.
+    """
     over = [
         np.maximum(rule.wanted / np.maximum(rule.allowed, 1e-9), 1) - 1
         for rule in part.rules
     ]  # fmt: skip
-    broken = sum(o > 0 for o in over)
+    rooms = [o > 0 for o, rule in zip(over, part.rules, strict=True) if rule.room]
+    broken = sum(o > 0 for o, rule in zip(over, part.rules, strict=True) if not rule.room)
+    broken = broken + np.any(np.broadcast_arrays(*rooms), axis=0)
     return np.where(broken > 0, 10.0 * (broken - 1), 0.0) + np.minimum(sum(over), 1e6)

@@ -23,6 +23,7 @@ import numpy as np
 from oracle.ask import spending
 from oracle.ask.candidates import NO_RIVAL, TIE, Candidates, Representative
 from oracle.ask.climb import changed, climb
+from oracle.ask.partitions import balanced, places
 from oracle.ask.ranking import Ranking
 from oracle.ask.space import Floats, Space
 from oracle.ask.spending import PAID
@@ -45,6 +46,7 @@ SCANNED = 12  # products whose numbers are scanned, of each axis that has some
 FEW = (1.0, 4.0)  # samples of a micro-batch that are tried of every product
 SIZES = (1.0, 2.0, 4.0, 8.0, 16.0)  # and of the promising
 NEAR = 0.5  # of a limit that may be missing where knobs have not been turned
+SHARED = 4  # products whose replicas' shares are balanced
 NEAREST = 5  # misses to show when nothing fits
 RIVALS = 40  # products that may be the best, beside those that are shown
 
@@ -86,13 +88,20 @@ def recommend(
     # what is slow is tried where nothing else fits
     asked = any(strategies()[name].resort for name in only)
     for some, last in ((usual, asked), (allowed, True)):
-        pools = []
-        for count in counts:
-            space = Space(model, count, batch, some, options.ideal, told, last)
+        pools: list[Candidates] = []
+        seats = [
+            (count, where)
+            for count in counts
+            for where in places(model, system, count, options, told, "on" not in without)
+        ]
+        for count, where in seats:
+            space = Space(model, count, batch, some, options.ideal, told, last, where)
             pool = Candidates(space, system, options, objective, lines, top,
-                              HOPELESS if brief else None)  # fmt: skip
-            explore(pool, max(FIRST, top), brief)
+                              HOPELESS if brief else None,
+                              _others(pools, objective))  # fmt: skip
+            explore(pool, max(FIRST, top), brief or where.several)
             pools.append(pool)
+        _on_several(pools, brief)
         if any(pool.fits.any() for pool in pools):
             break
     if not any(len(pool.rows) for pool in pools):
@@ -146,6 +155,8 @@ def explore(pool: Candidates, first: int, brief: bool = False) -> None:
     """Fill a pool with the candidates that are worth looking at, the `first` of least work."""
     space = pool.space
     usual = space.usual(space.products())
+    if not len(usual):  # no plan spans partitions so
+        return
     if space.plain:
         _look(pool, usual)
         return
@@ -166,6 +177,36 @@ def explore(pool: Candidates, first: int, brief: bool = False) -> None:
         return
     _scan(pool)
     climb(pool)
+
+
+def _others(pools: Sequence[Candidates], objective: str) -> Floats | None:
+    """The least values of pools on other partitions; plans on fewer devices are told apart."""
+    if objective != "time" or not pools:
+        return None
+    return np.concatenate([pool.leasts() for pool in pools])
+
+
+def _on_several(pools: Sequence[Candidates], brief: bool) -> None:
+    """Climb on from the best plan over several partitions; share the batch of replicas out."""
+    several = [pool for pool in pools if pool.space.where.several and pool.fits.any()]
+    if several and not brief:
+        climb(min(several, key=lambda pool: pool.best()))
+    for pool in several:
+        _share_out(pool)
+
+
+def _share_out(pool: Candidates) -> None:
+    """Shares of the batch by which unlike replicas take as long, of the best plans."""
+    space = pool.space
+    if not space.where.shares or not len(pool.rows):
+        return
+    column = space.columns.index(("on", "shares"))
+    for number in pool.leading(SHARED):
+        row, plan = pool.rows[number], pool.plan(number)
+        found = [changed(row[None], column, value)
+                 for value in balanced(space.model, pool.system, plan, pool.options)]  # fmt: skip
+        if found:
+            pool.add(np.concatenate(found))
 
 
 def _look(pool: Candidates, usual: Floats) -> None:

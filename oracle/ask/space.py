@@ -14,6 +14,7 @@ from typing import TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
+from oracle.ask.partitions import ANYWHERE, Where
 from oracle.models.model import Flags, Model
 from oracle.plan import launchable
 from oracle.plan.mesh import distinct
@@ -37,10 +38,12 @@ class Space:
     plain: bool = False  # no knob is turned: the published assumptions know none
     software: Software | None = None  # whose plans alone are looked at
     resort: bool = False  # values of knobs are tried that are slow, since nothing fits without
+    where: Where = ANYWHERE  # the partitions that plans run on, of unlike devices
 
     @cached_property
     def known(self) -> dict[str, type[Strategy]]:
-        return {name: new for name, new in strategies().items() if name in self.allowed}
+        return {name: new for name, new in strategies().items()
+                if name in self.allowed or (new.places and self.where.shares)}  # fmt: skip
 
     @cached_property
     def limits(self) -> dict[str, int]:
@@ -63,6 +66,8 @@ class Space:
             if name in self.limits or not new.multiplies or new.speaks_for_all
             for knob, values in new.tries(self.model).items()
         }
+        if self.where.shares:
+            found["on", "shares"] = self.where.shares
         return {key: values[:1] if self.plain else values for key, values in found.items()}
 
     @cached_property
@@ -88,7 +93,18 @@ class Space:
         found = found[:: max(1, -(-len(found) // most))]  # each has a neighbour nearby
         if not found:  # too many devices for every product: show how far off the widest is
             found = [tuple(min(self.devices, limit) for limit in limits)]
-        return np.array(found, float).reshape(len(found), len(limits))
+        rows = np.array(found, float).reshape(len(found), len(limits))
+        return rows[self._spanning(rows)]
+
+    def _spanning(self, rows: Floats) -> Flags:
+        """Candidates that are like none that is tried in another order of partitions or axes."""
+        found, where = np.ones(len(rows), bool), self.where
+        if where.staged:
+            staged = [i for i, name in enumerate(self.limits) if name == "pipeline"]
+            found &= (rows[:, staged] > 1).any(axis=1)
+        if where.dealt_first:
+            found &= (rows[:, self.dealt] > 1).any(axis=1)
+        return found
 
     def usual(self, products: Floats) -> Floats:
         """Candidates of these degrees, the whole share at once, every knob as usual."""
@@ -158,12 +174,19 @@ class Space:
 
     def sound(self, rows: Floats) -> Floats:
         """Each candidate once, with the knobs of axes that it does not use as usual."""
-        rows = rows.copy()
+        rows = rows[self._spanning(rows)]
+        if not len(rows):
+            return rows
         rows[:, self.micro] = np.minimum(rows[:, self.micro], self.share(rows))
         widths = {name: rows[:, i] for i, name in enumerate(self.limits)}
         for i, ((name, knob), values) in enumerate(self.knobs.items(), self.micro + 1):
             if name in widths and not self.known[name].knobs()[knob].metadata.get("alone"):
                 rows[widths[name] == 1, i] = values[0]
+        if self.where.shares:  # of replicas that are unlike
+            alike = (rows[:, self.dealt] == 1).all(axis=1)
+            if not self.where.dealt_first:
+                alike |= widths.get("pipeline", np.ones(len(rows))) > 1
+            rows[alike, self.columns.index(("on", "shares"))] = 0.0
         return np.asarray(rows[np.sort(distinct(rows)[0])])
 
     def ruled(self, rows: Floats) -> Flags:
@@ -194,7 +217,10 @@ class Space:
                     mine = left & (wide | bool(each.metadata.get("alone")))
                     fields[name][knob] = np.where(mine, pieces, 1.0)
                     left &= ~mine
-        axes = (new(**fields[name]) for name, new in strategies().items())
+        fields["on"]["parts"] = np.full(len(rows), self.where.on)
+        axes = [new(**fields[name]) for name, new in strategies().items()]
+        if self.where.dealt_first:
+            axes.sort(key=lambda axis: not (axis.deals_batch and axis.multiplies))
         return Plan.of(np.full(len(rows), float(self.batch)), *axes)
 
 

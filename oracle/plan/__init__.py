@@ -11,6 +11,8 @@ player        when each pass of a schedule starts and ends
 launchable    which plans a software can be told
 out_of_core   two passes whose activations leave the device and return, or are made again
 unit_choice   what each unit of a stage does with its activations
+unit_search   the same of unlike units, changed one by one
+unit_program  the same of a few unlike units, exactly
 stages        which part of the model each stage of a pipeline holds
 layout        stages by hand, as a plan writes them
 partition     cuts of a chain of units that make its fullest part least

@@ -61,7 +61,7 @@ def rules(said: Software, model: Model, plan: Plan) -> Iterator[Rule]:
     if unshipped(said, model):
         yield Rule.never(_wide(np.ones(len(plan), bool), plan), f"{name} ships no {model.name}")
     for axis in plan.axes:
-        if launch.strategies and axis.name not in launch.strategies:
+        if launch.strategies and axis.name not in launch.strategies and not axis.places:
             used = np.asarray(axis.degree) > 1
             if not axis.degrees:
                 used = np.any([np.asarray(getattr(axis, knob)) != field.default
@@ -143,5 +143,7 @@ def shapes(model: Model) -> Mapping[str, float]:
 def strategies_of(launch: Launch) -> tuple[str, ...]:
     """The strategies that a software has, of all that there are."""
     return tuple(
-        name for name in strategies() if not launch.strategies or name in launch.strategies
+        name
+        for name, new in strategies().items()
+        if not launch.strategies or name in launch.strategies or new.places
     )

@@ -39,6 +39,26 @@ def _bordered_cuts(loads: Array, parts: int, borders: Array) -> Array:
     return _least(part, lambda: np.broadcast_to(across[:, None], part.shape), parts)
 
 
+def unlike_cuts(loads: Array) -> tuple[int, ...]:
+    """(parts, units) loads of each unit in each part → edges that make the fullest part least.
+
+    fullest(k, e) = min over b < e of max(fullest(k - 1, b), Σ of part k's loads from b to e)
+    """
+    units = loads.shape[1]
+    running = np.pad(np.cumsum(loads, axis=-1), [(0, 0), (1, 0)])
+    fullest = np.append(0.0, np.full(units, np.inf))
+    begins = []
+    for each in running:
+        part = np.where(np.tri(units + 1, k=-1, dtype=bool), each[:, None] - each, np.inf)
+        trial = np.maximum(fullest[None, :], part)
+        begins.append(trial.argmin(axis=1))
+        fullest = trial.min(axis=1)
+    edges = [units]
+    for begin in reversed(begins):
+        edges.append(int(begin[edges[-1]]))
+    return tuple(reversed(edges))
+
+
 def joined_cuts(loads: Array, parts: int, received: Array, ahead: Array) -> Array:
     """The same where a part takes what it has `received`, and of it what comes `ahead`.
 

@@ -1,6 +1,11 @@
 """The one path from plans to seconds and bytes.
 
 evaluate      split, price, talk, price, add up
+block         the estimate of some plans, and what each was priced from
+shared        plans whose rows are split and priced together, and the least that each can take
+unlike        the same of plans over unlike devices
+faces         replicas of plans on unlike devices
+sides         what each partition does in a step, and how long it waits
 fastest       the way to cut a pipeline in which each plan is fastest
 workload      rows, seconds and stages that plans have in common
 exchange      cost of each message
@@ -11,6 +16,7 @@ encoding      compressing gradients, and what is left out of them
 second_order  K-FAC's factors, inverses and preconditioned gradients
 step          an iteration from the seconds of its stages
 resident      what units do with activations where the room decides, and what it costs
+taken_apart   units without room as parts that have it
 played        when the stages of a pipeline are done, as its schedule is played
 reading       ways to read beside a step, and the chosen one
 read_figures  what is said of one plan's reading

@@ -12,7 +12,7 @@ width in which gradients are added up.
     and what arrives, read, added and written: 12 bytes an entry
 
 What is left out of a step (`feedback`) is added in the next: a buffer as large as the gradients'.
-It names `data`, whose knobs say all that, and its `agreement`.
+It names `data`, whose knobs say all that, its `agreement` and `zero_plus`.
 """
 
 from __future__ import annotations
@@ -25,6 +25,7 @@ from oracle.models.shard import Array
 from oracle.network.collectives.sparse import filled
 from oracle.plan.strategies.agreement import OVERLAP, encoded, factors, special
 from oracle.plan.strategies.data import Data
+from oracle.plan.strategies.zero_plus import fewer, passes
 from oracle.predict.workload import Workload
 from oracle.spec.device import Device
 from oracle.spec.options import Options
@@ -40,7 +41,8 @@ FLOP = 6  # of powersgd, by rank and weight: M Q, Mᵀ P and P Qᵀ
 def seconds(load: Workload, device: Device, options: Options) -> Array:
     """Of encoding and decoding on each stage, once a step: (plans, p)."""
     data = load.plan.axis("data")
-    if not special(data) or load.shard.ideal or load.shard.model.training.forward:
+    silent = not special(data) and not fewer(data)
+    if silent or load.shard.ideal or load.shard.model.training.forward:
         return np.zeros(1)
     shard, precision = load.shard, options.precision
     width, learned = options.software.exchange.buffer(precision), shard.learned / shard.slices
@@ -62,6 +64,10 @@ def seconds(load: Workload, device: Device, options: Options) -> Array:
             work = load.stages.total(FLOP * data.rank * learned * ((left + right) > 0))
             taken = np.maximum(taken, work / device.peak[precision_on(device, "fp32")])
         found = found + taken * here
+    if fewer(data):  # ZeRO++, in every micro-batch
+        nbytes = load.stages.total(shard.w * passes(data, shard, width))
+        taken = kernels.stream(device, nbytes, queued=True) * (nbytes > 0)
+        found = found + taken * (np.asarray(data.degree) > 1) * shard.segments
     return load.kinds.spread(np.atleast_2d(found))
 
 

@@ -15,13 +15,14 @@ from oracle.kernels.curve import precision_on
 from oracle.models.model import Model
 from oracle.plan.plan import Plan, table
 from oracle.predict import evaluate
-from oracle.predict.evaluate import Block, Work
+from oracle.predict.block import Block, Work, messages
 from oracle.predict.memory import KINDS
 from oracle.predict.named import checked
 from oracle.predict.rates import rates
 from oracle.predict.read_figures import figures
 from oracle.predict.reading import uncounted
 from oracle.predict.remarks import elsewhere, of_profile, remarks, unheard
+from oracle.predict.sides import peaks
 from oracle.spec.doubt import NINETY
 from oracle.spec.options import Options
 from oracle.spec.system import System
@@ -88,11 +89,17 @@ class Estimate(Tabular):
     @property
     def fits(self) -> Floats:
         """The probability that each plan's memory fits a device."""
-        capacity = self.options.max_memory or self.system.device.memory
+        capacity = self.capacity
         if self.options.ideal:
             return np.where(self.memory <= capacity, 1.0, 0.0)
         room = (capacity - self.memory) / np.maximum(self.memory_deviation, 1.0)
         return np.array([NormalDist().cdf(each) for each in room])
+
+    @property
+    def capacity(self) -> Floats:
+        """Bytes that a device of each plan has: of unlike ones that which is most short of them."""
+        whole = float(self.options.max_memory or self.system.device.memory)
+        return np.array([one.room for one in self.work] or np.full(len(self), whole))
 
     @property
     def seconds_low(self) -> Floats:
@@ -219,7 +226,7 @@ class Estimate(Tabular):
             "exposed": sum(message["exposed"] for message in messages),
             "reading": None if read is None else read["exposed"],
             "memory": self.memory[row],
-            "capacity": self.options.max_memory or self.system.device.memory,
+            "capacity": self.capacity[row],
         }
         broken = "; ".join(self.broken[row])
         return {
@@ -245,20 +252,25 @@ class Estimate(Tabular):
 
         t = B · FLOP / (p · peak)        FLOP of a sample, forward and backward
         """
-        device = self.system.device
-        peak = device.peak[precision_on(device, self.options.precision)]
-        return self.batch * self.model.flop / (self.devices * peak)
+        return self.batch * self.model.flop / (self.devices * self._peaks)
+
+    @cached_property
+    def _peaks(self) -> Floats:
+        known = peaks(self.system, [one.plan for one in self.work], self.options.precision)
+        return np.broadcast_to(known, self.seconds.shape)
 
     def rates(self, row: int = 0) -> dict[str, Any]:
         """What one plan trains in a second, in the units of the field."""
-        device, plan = self.system.device, self.work[row].plan if self.work else None
-        return rates(self.model, device.peak[precision_on(device, self.options.precision)],
-                     float(self.batch[row]), float(self.devices[row]), float(self.seconds[row]),
-                     plan, self.work[row].words if self.work else ())  # fmt: skip
+        work = self.work[row] if self.work else None
+        made = work.block.choice.remade(work.at) if work and work.block.choice else None
+        return rates(self.model, float(self._peaks[row]), float(self.batch[row]),
+                     float(self.devices[row]), float(self.seconds[row]),
+                     work.plan if work else None, made)  # fmt: skip
 
     def plan_dict(self, row: int, rank: int | None = None) -> dict[str, Any]:
         """One plan in the published JSON form."""
         epoch = None if self.epoch is None else float(self.epoch[row])
+        sides = self.work[row].sides
         return {
             "plan": self.plans[row],
             "rank": rank,
@@ -287,6 +299,7 @@ class Estimate(Tabular):
             "samples_per_second": float(self.batch[row] / self.seconds[row]),
             "rates": self.rates(row),
             **({"placement": self.placed[row].to_dict()} if self.placed else {}),
+            **({"partitions": [one.to_dict() for one in sides]} if sides else {}),
         }
 
     def to_dict(self, ranks: Sequence[int | None] | None = None) -> dict[str, Any]:
@@ -379,21 +392,3 @@ def _joined(
         column(lambda b: b.step.stage), tuple(broken),
         tuple(origin), tuple(work),
     )  # fmt: skip
-
-
-def messages(work: Work) -> Iterable[dict[str, Any]]:
-    """The exchanges of one plan that really happen, as data."""
-    row = work.row
-    for _, one in work.messages:
-        best = int(one.algorithm[row])
-        numbers = {"calls": one.calls, "bytes": one.nbytes, "seconds": one.seconds,
-                   "exposed": one.exposed, "deviation": one.deviation,  # 1σ of `exposed`
-                   "phi": one.phi}  # fmt: skip
-        yield {
-            "what": one.what, "op": one.op,
-            "algorithm": one.names[best] if one.names else "", "group": int(one.group[row]),
-            **{name: float(column[row]) for name, column in numbers.items()},
-            "full": list(one.full[best]) if one.full else [],
-            "origin": one.origins[best] if one.origins else "assumed",
-            "outside": bool(one.outside[row]),
-        }  # fmt: skip

@@ -15,7 +15,15 @@ from oracle.network import nccl
 from oracle.network.collectives import Message, named, plain
 from oracle.plan.mesh import Slice
 from oracle.plan.strategies import Strategy
-from oracle.predict.offers import Lines, Menu, as_logged, cheapest, menu_of, senders
+from oracle.predict.offers import (
+    Lines,
+    Menu,
+    as_logged,
+    cheapest,
+    menu_of,
+    negotiated,
+    senders,
+)
 from oracle.predict.overlap import Cover, slowed
 from oracle.predict.workload import Workload
 from oracle.spec.options import Options
@@ -232,7 +240,9 @@ def price(
             left[other] = _left(message, load, cover, sent, each, seconds, count, may, other)
             cover.took(other, left[other], seconds, alone=when == "step", over=message.over)
         if message.when == "step":  # the last piece waits for somebody to look, on average half
-            looked = 0.5 * options.software.exchange.cycle * (count > 0)
+            said = options.software.exchange
+            agreed = spread(negotiated(found, system, said.negotiations))
+            looked = (0.5 * said.cycle + agreed) * (count > 0)
             left = {place: shown + looked for place, shown in left.items()}
         if "shown" in factors.told:
             left = {place: np.minimum(factors.times("shown") * shown, seconds)

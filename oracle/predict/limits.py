@@ -1,4 +1,7 @@
-"""What a plan may not exceed: the rules of its strategies, the devices there are, their memory."""
+"""What a plan may not exceed: the rules of its strategies, the devices there are, their memory.
+
+It names `on`, whose partitions must be those of the system.
+"""
 
 from __future__ import annotations
 
@@ -32,6 +35,30 @@ def rules_of(plan: Plan, model: Model, options: Options) -> list[Rule]:
     return found
 
 
+def placed(plan: Plan, system: System) -> list[Rule]:
+    """What plans may not say of partitions, those of the system or others."""
+    on = plan.axis("on")
+    said = np.asarray(on.parts + on.shares > 0)
+    if not system.partitions:
+        what = f"{system.name} has no partitions to be `on`"
+        return [Rule.never(said, what)] if said.any() else []
+    every = tuple(range(1, len(system.partitions) + 1))
+    orders = [on.order(row) or every for row in range(len(plan))]
+    unknown = np.array([max(order) > len(every) for order in orders])
+    room = np.array([sum(system.partitions[n - 1].devices for n in order if n <= len(every))
+                     for order in orders], float)  # fmt: skip
+    shares = [on.weights(row) for row in range(len(plan))]
+    uneven = np.array([bool(some) and len(some) != len(order)
+                       for some, order in zip(shares, orders, strict=True)])  # fmt: skip
+    names = ", ".join(f"{n} {one.name}" for n, one in enumerate(system.partitions, 1))
+    return [
+        Rule(plan.devices[:, 0], room,
+             lambda wanted, most: f"{wanted:g} devices, but the partitions have {most:g}"),
+        Rule.never(unknown[:, None], f"{system.name} has the partitions {names}"),
+        Rule.never(uneven[:, None], "there is one share for each partition that a plan is on"),
+    ]  # fmt: skip
+
+
 def limits(
     rules: Iterable[Rule], plan: Plan, system: System, held: Held, options: Options
 ) -> list[Rule]:
@@ -47,7 +74,7 @@ def limits(
         found += beside(system, held, len(plan))
     wanted = held.total if options.ideal else held.total + sure * held.deviation
     words = _short_of_memory if not sure or options.ideal else partial(_unsure, options.risk)
-    found.append(Rule(wanted, np.full(len(plan), capacity), words))
+    found.append(Rule(wanted, np.full(len(plan), capacity), words, room=True))
     return found
 
 
@@ -75,7 +102,7 @@ def beside(system: System, held: Held, plans: int) -> list[Rule]:
                 return f"nobody says what room the {name} has: `{key}` of the system"
             return f"needs {show(wanted, 'B')} of {show(most, 'B')} a node, in the {name}"
 
-        found.append(Rule(wanted, np.full(plans, room or 0.0), says))
+        found.append(Rule(wanted, np.full(plans, room or 0.0), says, room=True))
     return found
 
 

@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 from oracle.kernels.profile.factors import Factors
 from oracle.models.shard import Array
 from oracle.network.collectives import Message
+from oracle.network.contention import alone
 from oracle.network.contention.line import Offer
 from oracle.network.host import link_line
 from oracle.plan.mesh import Groups, Slice
@@ -65,6 +66,19 @@ def menu_of(message: Message, found: Slice, system: System, options: Options, li
         )  # fmt: skip
     menu: Menu = found.menus[key]
     return menu
+
+
+def negotiated(found: Slice, system: System, times: int) -> Array:
+    """Seconds in which ranks agree so often on what all have ready, (plans, 1).
+
+    T = times ⌈log₂p⌉ α        recursive doubling among hosts, α of the level that spans them
+    """
+    starts = [
+        alone(system, "allreduce", pattern, devices, "recursive_doubling")[0].start
+        if pattern and times else 0.0
+        for pattern, devices in found.patterns
+    ]  # fmt: skip
+    return times * np.asarray(starts)[found.row][:, None]
 
 
 @dataclass(frozen=True)

@@ -10,7 +10,6 @@ It names `recompute`, whose work is the hardware's and not the network's.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from functools import lru_cache
 from typing import Any
 
@@ -49,18 +48,18 @@ def tokens(model: Model) -> float:
 
 def rates(
     model: Model, peak: float, batch: float, devices: float, seconds: float, plan: Plan | None,
-    words: Sequence[str] = (),
+    remade: Floats | None = None,
 ) -> dict[str, Any]:  # fmt: skip
     """A plan's rates as data; what does not apply to it is None.
 
-    `words` are what its units do with their activations.
+    `remade` are shares of its units' passes forward that the room there is has made again.
     """
     needed, again = counted(model)
     mode = 0 if plan is None else int(plan.axis("recompute").mode[0, 0])
     samples, data = batch / seconds, model.dataset
     if mode == 1 + BEST:  # as many units as there is no room for
-        made = np.array([word == "recompute" for word in words], float)
-        again = (*again[:mode], float(2 * (made @ model.units[0]) @ whole(model)))
+        more = np.zeros(len(model)) if remade is None else remade @ model.units[0]
+        again = (*again[:mode], float(2 * more @ whole(model)))
     done, trained = samples * needed / devices, samples * tokens(model)
     epoch = None if data is None else data.samples / samples
     return {

@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 
 from oracle.kernels.profile.factors import NOTHING, Factors
+from oracle.models.model import Flags
 from oracle.models.shard import Array
 from oracle.plan.plan import Plan
 from oracle.plan.stages import Stages
@@ -180,6 +181,18 @@ class Step:
         waited = self.compute["bubble"] + self.segments * (slowest - mean)
         return np.asarray(self.seconds - waited)
 
+    def take(self, rows: Array) -> Step:
+        """The same of some plans."""
+        each = {name: getattr(self, name)[rows] for name in (
+            "seconds", "stage", "end", "same", "segments", "crossings", "shown", "uncovered",
+            "repeats", "recompute", "launched")}  # fmt: skip
+        compute = {name: values[rows] for name, values in self.compute.items()}
+        paces, slow = ((ahead[rows], back[rows]) for ahead, back in (self.paces, self.slow))
+        eats = np.broadcast_to(self.fed, self.seconds.shape)[rows]
+        passes = replace(self.passes, row=self.passes.row[rows])
+        return replace(self, compute=compute, paces=paces, slow=slow, fed=eats, passes=passes,
+                       **each)  # fmt: skip
+
     @cached_property
     def uncertainty(self) -> Uncertainty:
         """How far each plan's seconds can be trusted; worked out where anybody asks."""
@@ -254,6 +267,7 @@ class Step:
 def step(
     plan: Plan, same: Array, stages: Stages, work: StageWork, talk: list[Priced], system: System,
     options: Options, sources: Callable[[], Sources], fed: Array | float = 0.0,
+    unlike: Flags | None = None,
 ) -> Step:  # fmt: skip
     """Fill, work and drain the pipeline, then exchange what is left and update.
 
@@ -270,7 +284,7 @@ def step(
     waits = replace(sent, border=0 * sent.border, ahead=0 * sent.ahead) if beside else sent
     passes = passes_of(recompute, same, work, waits, options.ideal)
     taken = _published if options.ideal else _overlapped
-    time = taken(plan, same, stages, S, passes, work.update, waits)
+    time = taken(plan, same, stages, S, passes, work.update, waits, unlike)
     if beside:
         whole = passes_of(recompute, same, work, sent, options.ideal)
         time = _filled(time, same, sent, whole.crossed.sum(axis=-1)[passes.row] / stages.v)
@@ -316,11 +330,11 @@ class Time:
 
 def _overlapped(
     plan: Plan, same: Array, stages: Stages, S: Array, passes: StagePasses, update: Array,
-    sent: StageMessages,
+    sent: StageMessages, unlike: Flags | None,
 ) -> Time:  # fmt: skip
     """Transfers are part of the passes; stages drain, exchange and update beside each other.
 
-    In closed form for GPipe and 1F1B; any other schedule is played.
+    In closed form for GPipe and 1F1B; any other schedule is played, and any of `unlike` stages.
     """
     row, f, b, p, v = passes.row, passes.forward, passes.backward, stages.p, stages.v
     gpipe = plan.axis("pipeline").says("schedule", "gpipe")  # all forward, then all back
@@ -343,7 +357,7 @@ def _overlapped(
     slowest = f[row, slow_ahead] + b[row, slow_back]
     busy = S * slowest
     steady = busy + ((f + b).sum(-1)[row] - slowest) / v
-    for at, done in played.done(plan, stages, lambda at: passes.kinds(row[at])):
+    for at, done in played.done(plan, stages, lambda at: passes.kinds(row[at]), unlike):
         # of turns without a gap it is the work of the slowest, to the last digit
         steady[at] = np.maximum(done.max(axis=-1), busy[at])
         tails[at] = ends[at] + done - steady[at, None]
@@ -369,7 +383,7 @@ def _filled(time: Time, same: Array, sent: StageMessages, wait: Array) -> Time:
 
 def _published(
     plan: Plan, same: Array, stages: Stages, S: Array, passes: StagePasses, update: Array,
-    sent: StageMessages,
+    sent: StageMessages, unlike: Flags | None,
 ) -> Time:  # fmt: skip
     """Equations 12 and 13 as published: p + S - 1 slots of the slowest stage of each pass."""
     f, b, p, n = passes.forward[passes.row], passes.backward[passes.row], stages.p, len(plan)

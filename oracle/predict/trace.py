@@ -13,7 +13,7 @@ import numpy as np
 from oracle.models.shard import Array
 from oracle.plan.player import Span, play
 from oracle.plan.schedule import Turn
-from oracle.predict.evaluate import Work
+from oracle.predict.block import Work
 from oracle.predict.overlap import OTHER, longer_by
 
 

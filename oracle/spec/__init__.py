@@ -14,11 +14,13 @@ level         how one level of a system's network is joined
 graphs/       networks of any shape: hosts, switches, links, and the files that say them
 hostlist      names of nodes as Slurm writes them
 seats         which device each rank of a job sits on
+partitions    what a job on unlike devices sees of a system
 basis         what a system's numbers stand on: measurements, logs, datasheets, guesses
 plausible     values that no machine is known to have
 formula       a formula of plans and model in a spec
 precision     precisions, and bytes of an activation
 doubt         what each step away from a measurement adds to the doubt of a prediction
+registry      classes that are found by being defined
 changes       fields said anew beside a name
 told          a block of a spec said in a line, as options do
 catalogue     shipped specs by name, a user's own by path

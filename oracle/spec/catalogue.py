@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeVar, cast
 
-from oracle.spec.changes import parted, rewrite, scalars
+from oracle.spec.changes import WORDS, parted, rewrite, scalars
 from oracle.spec.dataset import Dataset
 from oracle.spec.device import Device
 from oracle.spec.document import (
@@ -184,6 +184,8 @@ def folder_of(what: Any, name: str) -> Path | None:
 
 def _open_references(kind: type, node: Node, beside: Path | None = None) -> None:
     """`device: v100-sxm2-16gb` and `collectives: abci-nccl` stand for shipped files' content."""
+    if kind is System and (parted := node.entries.get("partitions")) is not None:
+        _open_partitions(node, parted, beside)
     fitted = node.entries.get("collectives") if kind is System else None
     if fitted is not None and not fitted.empty and fitted.kind != "mapping":
         given = [fitted] if fitted.kind == "scalar" else fitted.items
@@ -204,6 +206,29 @@ def _open_references(kind: type, node: Node, beside: Path | None = None) -> None
         node.entries["device"] = _referred(entry, "devices", node, beside)
 
 
+def _open_partitions(node: Node, parted: Node, beside: Path | None) -> None:
+    """The systems that partitions name; the first says what the file itself is silent on.
+
+    Of partitions of one system all that it says, of several its device and its network.
+    """
+    named: dict[str, Node] = {}
+    for item in parted.items:
+        entry = item.entries.get("system")
+        if entry is None or entry.kind != "scalar" or entry.empty:
+            continue
+        if entry.text not in named:
+            named[entry.text] = _referred(entry, "systems", node, beside)
+        item.entries["system"] = named[entry.text]
+    first = next(iter(named.values()), None)
+    if first is None or first.kind != "mapping":
+        return
+    told = first.entries if len(named) == 1 else ("device", "levels")
+    for key in told:
+        if key in first.entries and key not in (*WORDS, "nodes", "partitions"):
+            node.entries.setdefault(key, first.entries[key])
+            node.keys.setdefault(key, first.keys.get(key, first.place))
+
+
 def _drawn(entry: Node, beside: Path | None) -> Node:
     """The lines of the graph in a file that a scalar names, beside the spec."""
     path = Path(entry.text) if beside is None else beside / entry.text
@@ -222,7 +247,10 @@ def _referred(entry: Node, folder: str, root: Node, beside: Path | None) -> Node
         root.faults.append(Fault("E110", what, entry.place, hint, len(entry.text)))
         return Node(entry.place, "refused")
     inner, where, body = document(entry.text, folder, beside)
-    read(Device if folder == "devices" else Collectives, inner, where, body, label=folder)
+    if folder == "systems":
+        _open_references(System, inner, folder_of(entry.text, where))
+    kinds: dict[str, type] = {"devices": Device, "systems": System}
+    read(kinds.get(folder, Collectives), inner, where, body, label=folder)
     return inner
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Annotated, ClassVar, Literal
 
 from oracle.spec.document import suggest
@@ -85,6 +85,21 @@ class Device:
     variation: Annotated[float, Between(0, 0.2)] = 0.0  # 1σ of speed from one device to the next
 
     GONE: ClassVar[dict[str, str]] = {"cache": "nothing was priced by it: leave the line out"}
+
+    def slowed(self, times: float) -> Device:
+        """One that takes so many times as long for the same kernels; launching them costs the same.
+
+        Its rates are as much less, and what a kernel takes before it works as much more.
+        """
+        if times == 1:
+            return self
+        kernels = tuple(
+            replace(one, start=one.start * times, pace=one.pace / times) for one in self.kernels
+        )
+        return replace(
+            self, memory_bandwidth=self.memory_bandwidth / times, kernels=kernels,
+            peak={name: rate / times for name, rate in self.peak.items()},
+        )  # fmt: skip
 
     def check(self) -> Iterator[Clash]:
         for key in self.peak:

@@ -60,7 +60,12 @@ def _record_schema(kind: Any, definitions: dict[str, Any]) -> Iterator[tuple[str
     if "sources" in kind.__dataclass_fields__:
         bodies |= {key: _or_sourced(bodies[key]) for key in bodies if key != "source"}
     yield "properties", bodies
-    yield "required", [key for key, (_, _, required) in known.items() if required]
+    needed = [key for key, (_, _, required) in known.items() if required]
+    # what another field may say in their place
+    other = {f.name: f.metadata["or"] for f in dataclasses.fields(kind) if "or" in f.metadata}
+    yield "required", [key for key in needed if key not in other]
+    if other:
+        yield "anyOf", [{"required": [*other]}, {"required": [*dict.fromkeys(other.values())]}]
     yield "additionalProperties", False
 
 

@@ -79,6 +79,8 @@ class Gradients:
     overlap: Literal["none", "backward"] = "backward"  # what hides them
     passes: Ratio = 0.0  # over the gradients before and after: packed, scaled, checked, unpacked
     cycle: Seconds = 0.0  # between two looks at what is ready
+    # small allreduces among hosts by which ranks agree, at each look, on what all have ready
+    negotiations: Whole = 0
     source: str = ""
     sources: dict[str, str] = field(default_factory=dict, metadata={"hidden": True})
 
@@ -186,6 +188,9 @@ class Beside:
 
     # where gradients of micro-batches are added up: they stay until the update, or leave each time
     sums: Literal["device", "host"] = "host"
+    # what chooses for itself what becomes of its activations: whole units of a model alone, or,
+    # where these have no room, parts of them too, and inputs of what is made again
+    units: Literal["whole", "parts"] = "parts"
     source: str = ""
     sources: dict[str, str] = field(default_factory=dict, metadata={"hidden": True})
 
@@ -300,6 +305,7 @@ class Launch:
     rules: tuple[LaunchRule, ...] = ()
     models: dict[str, str] = field(default_factory=dict)  # it ships, as it calls them; none: any
     writer: str = ""  # of jobs: what `export` writes for it
+    engines: tuple[str, ...] = ()  # of `oracle run`: the first that runs a plan does
     flags: tuple[str, ...] = ()  # said beside the plan's own
     source: str = ""
     sources: dict[str, str] = field(default_factory=dict, metadata={"hidden": True})

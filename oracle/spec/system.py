@@ -24,6 +24,7 @@ from oracle.spec.units import Bytes, BytesPerSecond, Emission, Price, Seconds, W
 
 RUNNING = ("price", "node_power", "pue", "grid")  # what it costs to run one
 LARGEST = 2**21  # devices that a system may be let grow to
+PARTITIONS = 8  # that a system may have
 FACTORS = ("LL", "LL128", "Simple", "pairs")  # what a `Library` may say something of
 
 
@@ -76,13 +77,43 @@ class Collectives:
     title: str = ""
 
 
-@dataclass(frozen=True)
-class System:
-    """A cluster of equal devices, joined level by level, innermost first."""
+@dataclass(frozen=True, slots=True)
+class Partition:
+    """Some nodes of a system: of another kind than the rest, or slower than they should be."""
 
     name: str
-    device: Device = field(metadata={"named": True})
-    levels: tuple[Level, ...]
+    system: System = field(metadata={"named": True})
+    nodes: Count
+    # times as long as its devices take by their spec: a clock that is held down, a bad board
+    slower: Annotated[float, Between(0.1, 100)] = 1.0
+    source: str = ""
+
+    @property
+    def devices(self) -> int:
+        return self.nodes * self.system.node
+
+
+@dataclass(frozen=True, slots=True)
+class Joint:
+    """What joins partitions that have a network each: so many links of each into one switch."""
+
+    bandwidth: BytesPerSecond  # of one link, one direction
+    latency: Seconds
+    source: str
+    ports: Count = 1  # of each partition
+
+
+@dataclass(frozen=True)
+class System:
+    """A cluster of devices, joined level by level, innermost first.
+
+    They are all alike, but for `partitions`: of these the first says `device` and `levels`, where
+    one kind has to stand for all.
+    """
+
+    name: str
+    device: Device = field(metadata={"named": True, "or": "partitions"})
+    levels: tuple[Level, ...] = field(metadata={"or": "partitions"})
     source: str
     title: str = ""
     collectives: tuple[Calibrated, ...] = field(default=(), metadata={"named": True})
@@ -102,6 +133,8 @@ class System:
     # the levels that `collectives` were fitted on: those of the file, also of a machine supposed
     calibrated_on: tuple[Level, ...] = field(default=(), repr=False, metadata={"hidden": True})
     nodes: str = ""  # names of its nodes in the order of their numbers: `rack[1-8]-[1-16]`
+    partitions: tuple[Partition, ...] = ()  # in the order that ranks fill them if nobody says it
+    joint: Joint | None = None  # of partitions of several systems; of one they share its network
     # where a job's ranks sit, and the system without them; else rank r is device r
     seats: Seats | None = field(default=None, repr=False, metadata={"hidden": True})
     whole: System | None = field(default=None, repr=False, metadata={"hidden": True})
@@ -122,6 +155,8 @@ class System:
         """Devices that a job may have: all, or those of the nodes that it was given."""
         if self.seats is not None and self.seats.slots:
             return len(self.seats.slots)
+        if self.partitions:
+            return sum(one.devices for one in self.partitions)
         return self.levels[-1].devices if self.levels else 1
 
     @property
@@ -158,6 +193,13 @@ class System:
                 return level.graph.hosts
         return ()
 
+    def need_alike(self, what: str) -> None:
+        """Refuse what is told of devices that are all alike alone."""
+        if self.partitions:
+            hint = "`oracle estimate` prices it; or name the system of one partition"
+            said = f"{what} is not told across partitions of unlike devices"
+            raise refusal(self.name, said, hint)
+
     def of_size(self, devices: int, grow: bool = False) -> System:
         """The system, if it has so many devices; to `grow`, its outermost level joins more units.
 
@@ -171,6 +213,8 @@ class System:
             raise refusal("options", what, "more --nodes, or fewer devices")
         if not grow:
             raise refusal("options", what, "fewer, a larger system, or --grow (`grow=True`)")
+        if self.partitions:
+            raise refusal("options", f"{what} in its partitions", "more `nodes` of one of them")
         if devices > LARGEST:
             raise refusal("options", what, f"no system grows beyond {LARGEST:,} devices")
         last = self.levels[-1]
@@ -229,6 +273,7 @@ class System:
                 yield Clash(f"levels.{i}.link", what, "network, or nothing")
         if self.nodes and (clash := self._misnamed()):
             yield clash
+        yield from self._parted()
         for key in self.sources:
             if key not in RUNNING:
                 yield Clash(f"sources.{key}", f"`{key}` has no source of its own",
@@ -251,6 +296,36 @@ class System:
                     if word not in FACTORS:
                         yield Clash(f"library.{i}.{key}", f"no protocol is called `{word}`",
                                     suggest(word, FACTORS, "known"))  # fmt: skip
+
+    def _parted(self) -> Iterator[Clash]:
+        """What is wrong with its partitions."""
+        several = len({one.system.name for one in self.partitions}) > 1
+        if several and self.joint is None:
+            yield Clash("partitions", "several systems, and nobody says what joins them",
+                        "joint: {bandwidth: …, latency: …, source: …}")  # fmt: skip
+        if self.joint is not None and not several:
+            yield Clash("joint", "partitions of one system share its network", "leave it out")
+        if len(self.partitions) == 1:
+            what = f"one partition is all of {self.partitions[0].system.name}"
+            yield Clash("partitions", what, "two or more, or the system itself")
+        if len(self.partitions) > PARTITIONS:
+            yield Clash("partitions", f"{len(self.partitions)} partitions", f"up to {PARTITIONS}")
+        names = [one.name for one in self.partitions]
+        for i, one in enumerate(self.partitions):
+            if one.name in names[:i]:
+                what = f"two partitions are called `{one.name}`"
+                yield Clash(f"partitions.{i}.name", what, "names tell them apart")
+            if one.system.partitions:
+                what = f"{one.system.name} has partitions itself"
+                yield Clash(f"partitions.{i}.system", what, "list those here")
+            alike = [k for k in self.partitions if k.system.name == one.system.name]
+            if sum(k.devices for k in alike) > one.system.devices:
+                nodes = sum(k.nodes for k in alike)
+                what = (
+                    f"{nodes} nodes of {one.system.name}, which has "
+                    f"{one.system.devices // one.system.node}"
+                )
+                yield Clash(f"partitions.{i}.nodes", what, "fewer")
 
     def _misnamed(self) -> Clash | None:
         """What is wrong with the names of its nodes."""

@@ -134,7 +134,8 @@ def _narrow(one: Speaker) -> Iterator[Message]:
         yield one.say("sums in 8 bits", "allgather", one.learned * SCALED, eight)
     signs = _where(one, "onebit")
     if signs.any():
-        each = one.learned / np.sum(one.learned, axis=-1, keepdims=True)
+        whole = np.sum(one.learned * one.shard.model.repeat, axis=-1, keepdims=True)
+        each = one.learned / whole
         yield one.say("signs of gradients", "alltoall", one.learned / 8, signs)
         yield one.say("signs of sums", "allgather", one.learned / 8, signs)
         yield one.say("scales of signs", "allgather", 4.0 * each, signs, sized=_whole, calls=2.0)

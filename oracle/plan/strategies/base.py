@@ -33,9 +33,10 @@ def words_of(choices: Sequence[str], default: str = "", alone: bool = False) -> 
     return field(default=start, metadata={"words": choices, "alone": alone})
 
 
-def words_or(form: str, *choices: str) -> Any:
+def words_or(form: str, *choices: str, rare: bool = False) -> Any:
     """A knob that takes one of these words, or a text of this form, which has a number too."""
-    return field(default=0, metadata={"words": choices, "alone": False, "form": form})
+    known = {"words": choices, "alone": False, "form": form, "rare": rare}
+    return field(default=0, metadata=known)
 
 
 _TEXTS: dict[str, int] = {}  # that knobs have been given beside their words, by number
@@ -72,10 +73,11 @@ class Rule:
     wanted: Array  # (plans,)
     allowed: Array
     says: Callable[[float, float], str]
+    room: bool = False  # what is wanted are bytes somewhere
 
     def take(self, rows: Array) -> Rule:
         """The same of some plans."""
-        return Rule(self.wanted[rows], self.allowed[rows], self.says)
+        return Rule(self.wanted[rows], self.allowed[rows], self.says, self.room)
 
     @classmethod
     def most(cls, what: str, wanted: Array, allowed: Array, bound: str) -> Rule:
@@ -115,6 +117,7 @@ class Strategy(ABC):
     degrees: ClassVar[bool] = True  # is written with a degree
     as_grid: ClassVar[bool] = False  # may be written as a grid, `2x2`
     by_hand: ClassVar[tuple[str, ...]] = ()  # axes beside which a search leaves it to the user
+    places: ClassVar[bool] = False  # says where a job runs: a matter of its launch, not of software
     resort: ClassVar[bool] = False  # searched where nothing fits without it, or it is asked for
     deals_batch: ClassVar[bool] = False  # each of its devices has samples of its own
     cuts_samples: ClassVar[bool] = False  # each of them needs but a part of a sample's extents
@@ -251,17 +254,22 @@ class Strategy(ABC):
         if self.runs is None:
             yield f"the strategy `{self.name}` is priced but not run"
             return
-        known = {entry.partition("=")[0] for entry in self.runs}
+        yield from self.unrun_of(self.runs)
+
+    def unrun_of(self, runs: Sequence[str], who: str = "") -> Iterator[str]:
+        """What nobody runs who runs these knobs, or words of knobs; `who` says by whom."""
+        known = {entry.partition("=")[0] for entry in runs}
         for knob, value in self.turned().items():
             said = (
                 f"{self.name}:{value}" if not self.degrees else f"`{self.name}` with {knob}={value}"
             )
-            others = [e.partition("=")[2] for e in self.runs if e.startswith(f"{knob}=")]
+            others = [e.partition("=")[2] for e in runs if e.startswith(f"{knob}=")]
             if knob not in known:
-                yield f"{said} is priced but not run"
+                yield f"{said} is priced but not run{who and ' ' + who}"
             elif others and value not in others:
                 can = [f"{self.name}:{o}" if not self.degrees else f"{knob}={o}" for o in others]
-                yield f"{said} is not run; {' and '.join(can)} {'are' if len(can) > 1 else 'is'}"
+                are = f"{' and '.join(can)} {'are' if len(can) > 1 else 'is'}"
+                yield f"{said} is not run{who and ' ' + who}; {are}"
 
     @classmethod
     def degree_of(cls, text: str) -> dict[str, float] | None:

@@ -12,6 +12,8 @@ from oracle.network.collectives import Message
 from oracle.plan.strategies.agreement import COMPRESS, SPARSE, messages, plainly, rules
 from oracle.plan.strategies.base import Rule, Strategy, count, part, words
 from oracle.plan.strategies.sharded import cut_state, exchange, peers
+from oracle.plan.strategies.zero_plus import QUANTIZE, Fewer, with_second_copy
+from oracle.plan.strategies.zero_plus import rules as fewer_rules
 
 
 @dataclass(frozen=True)
@@ -31,7 +33,9 @@ class Data(Strategy):
     fewer (`topk` a part `density` of them, by the algorithm `sparse`; `powersgd` factors of a
     `rank`), with `feedback` keeping what was left out for the next step; k `servers` on nodes of
     the workers or their own (`hosts`) add gradients up, in step, waiting for all but `backups`
-    workers, or for each alone (`mode=async`); `sync` averages weights every so many steps.
+    workers, or for each alone (`mode=async`); `sync` averages weights every so many steps. Of
+    zero=3 ZeRO++ says less [`zero_plus`]: `quantize` weights or gradients, and `hpz` neighbours
+    hold the weights among them between the passes.
 
     Differs from the source: a device's batch is ⌈B/p⌉, and the exchange hides under the
     backward pass unless `overlap=off`.
@@ -50,6 +54,8 @@ class Data(Strategy):
     backups: Array = count(0)
     mode: Array = words("sync", "async", rare=True)
     sync: Array = count(1, rare=True)
+    quantize: Array = words(*QUANTIZE, rare=True)
+    hpz: Array = count(1, rare=True)
 
     source = "kahira2021, Table III 'Data'; eqs. 1, 6, 7"
     nearness = 1
@@ -94,6 +100,7 @@ class Data(Strategy):
         samples = np.maximum(batch, replicas)
         yield Rule.most("micro-batches", pieces, samples, "samples of a device")
         yield from rules(self, batch)
+        yield from fewer_rules(self, batch, beside)
 
     def cuts_layers(self) -> Array:
         """Replicas that share state out have parts of gradients."""
@@ -108,7 +115,7 @@ class Data(Strategy):
             yield what, "write segments=…"
 
     def split(self, shard: Shard) -> Shard:
-        shard = cut_state(shard, self.zero, self.degree)
+        shard = with_second_copy(self, cut_state(shard, self.zero, self.degree))
         return shard.but(
             batch=shard.deal(shard.batch, self.degree),
             segments=shard.segments * self.accumulate,
@@ -120,5 +127,5 @@ class Data(Strategy):
     def talk(self, shard: Shard) -> list[Message]:
         w, axes = shard.w / shard.slices, shard.replicas
         plain = plainly(self, shard.wire)
-        found = exchange(shard, self.zero, axes, w, plain)
+        found = exchange(shard, self.zero, axes, w, plain, Fewer.of(self))
         return [*found, *messages(self, shard, peers(shard, axes), w)]

@@ -43,7 +43,7 @@ class Expert(Strategy):
     bound = "experts of a mixture, and the axes of context and data"
     limited_by = ("layer-wise exchange: all-to-all", "workload balance")
     multiplies = False
-    runs = None  # mixtures of experts are priced, not run
+    runs = ("cut",)
 
     def limit(self, model: Model, batch: Array) -> Array | float:
         return min([row.experts for row in model.rows if row.experts], default=1)

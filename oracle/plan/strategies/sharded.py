@@ -9,6 +9,7 @@ from oracle.models.model import Flags, Model
 from oracle.models.shard import Array, Shard
 from oracle.network.collectives import Message
 from oracle.plan.strategies.base import Strategy, words
+from oracle.plan.strategies.zero_plus import Fewer
 
 
 @dataclass(frozen=True)
@@ -75,15 +76,16 @@ def peers(shard: Shard, axes: tuple[str, ...]) -> list[tuple[str, Flags, tuple[s
 
 
 def exchange(
-    shard: Shard, zero: Array, axes: tuple[str, ...], w: Array, plain: Array | float = 1.0
-) -> list[Message]:
+    shard: Shard, zero: Array, axes: tuple[str, ...], w: Array, plain: Array | float = 1.0,
+    fewer: Fewer | None = None,
+) -> list[Message]:  # fmt: skip
     """What devices with the same weights say to each other, at each stage of sharding.
 
     Stage 0 is one allreduce of the gradients. Stages 1 and 2 reduce-scatter them and allgather
     the new weights: the same bytes. Stage 3 gathers each unit's weights before either pass of
     every micro-batch. From stage 2 on nobody has room for whole gradients, so those of each
     micro-batch are scattered when they are there. `plain` is what the allreduce of stage 0 sends
-    of the gradients' bytes.
+    of the gradients' bytes; `fewer` what stage 3 says in fewer bytes.
     """
     stage, learned = np.asarray(zero), w * shard.model.trained
     sent, gathered, new = learned * shard.wire, w * shard.gathered, learned * shard.gathered
@@ -104,17 +106,24 @@ def exchange(
                         (stage == 0) * 1.0, when="step", hides=under,
                         stands_for=None if np.ndim(plain) == 0 else buffer * (plain > 0))
             )  # fmt: skip
+        scattered, both = buffer, weights
+        alone: Array | float = 1.0
+        if fewer is not None:
+            found += fewer.scattered(prefix, group, learned * rows, buffer, stage, each, under)
+            found += fewer.from_neighbours(prefix, weights, stage, again)
+            scattered = np.where(fewer.gradients, 0.0, buffer)
+            both, alone = fewer.gathered(weights, shard.gathered), 1.0 * (fewer.near <= 1)
         found += [
-            Message(f"{prefix}gradients scattered", "reduce_scatter", buffer, group,
+            Message(f"{prefix}gradients scattered", "reduce_scatter", scattered, group,
                     ((stage >= 1) & ~each) * 1.0, when="step", hides=under),
-            Message(f"{prefix}gradients scattered each time", "reduce_scatter", buffer, group,
+            Message(f"{prefix}gradients scattered each time", "reduce_scatter", scattered, group,
                     each * 1.0, when="unit backward", hides=under),
             Message(f"{prefix}weights renewed", "allgather", changed, group,
                     ((stage == 1) | (stage == 2)) * 1.0, when="step", hides=renewed),
-            Message(f"{prefix}weights", "allgather", weights, group, (stage == 3) * 1.0,
+            Message(f"{prefix}weights", "allgather", both, group, (stage == 3) * 1.0,
                     when="unit forward", hides=ahead),
-            Message(f"{prefix}weights again", "allgather", weights, group, (stage == 3) * 1.0,
-                    when="unit backward", hides=again),
+            Message(f"{prefix}weights again", "allgather", both * alone, group,
+                    (stage == 3) * 1.0, when="unit backward", hides=again),
         ]  # fmt: skip
     return found
 

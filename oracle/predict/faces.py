@@ -1,0 +1,166 @@
+"""Replicas of plans on unlike devices: which partitions hold their stages, what share they have.
+
+It names the `pipeline`, whose stages sit on partitions, `data`, which cuts a batch where there is
+no pipeline, and `on`, which says the shares.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from functools import lru_cache
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from oracle.models.shard import Array
+from oracle.network.contention.groups import RankGroups
+from oracle.plan.mesh import Groups, Pattern
+from oracle.plan.plan import Plan
+from oracle.plan.strategies import Rule
+from oracle.spec.partitions import Part
+
+Flags = NDArray[np.bool_]
+Pairs = tuple[tuple[int, int], ...]  # (size, stride)
+
+
+@dataclass(frozen=True)
+class Mesh:
+    """The ranks of one plan by stage and by replica, as far as partitions care."""
+
+    devices: int
+    pipeline: tuple[int, int]
+    dealt: Pairs
+    ends: tuple[int, ...]  # of each partition's ranks
+
+    @property
+    def kind(self) -> Array:
+        """The partition of each rank; past the last, the last."""
+        ranks = np.arange(self.devices)
+        return np.minimum(np.searchsorted(self.ends, ranks, "right"), len(self.ends) - 1)
+
+    @property
+    def stage(self) -> Array:
+        size, stride = self.pipeline
+        return np.arange(self.devices) // stride % size
+
+    @property
+    def replica(self) -> Array:
+        found = np.zeros(self.devices, int)
+        for size, stride in self.dealt:
+            found = found * size + np.arange(self.devices) // stride % size
+        return found
+
+
+@lru_cache(1024)
+def _replicas(mesh: Mesh) -> tuple[Flags, Array]:
+    """(faces, stages, partitions) that hold some of it, and how many replicas each face is.
+
+    Replicas that sit alike are one face.
+    """
+    replica = mesh.replica
+    count = 1 + int(replica.max())
+    held = np.zeros((count, mesh.pipeline[0], len(mesh.ends)), bool)
+    held[replica, mesh.stage, mesh.kind] = True
+    flat = held.reshape(count, -1)
+    _, first, often = np.unique(flat, axis=0, return_index=True, return_counts=True)
+    order = np.argsort(first)
+    return held[first[order]], often[order]
+
+
+@lru_cache(4096)
+def spans(pattern: Pattern, devices: int, ends: tuple[int, ...]) -> bool:
+    """Whether a group of a pattern has members on several partitions, which end at these ranks."""
+    pattern = tuple(pair for pair in pattern if devices % (pair[0] * pair[1]) == 0)
+    kind = Mesh(devices, (1, 1), (), ends).kind
+    return bool((kind != kind[RankGroups(pattern, devices).first]).any())
+
+
+@dataclass(frozen=True)
+class Faces:
+    """Rows of a table, one for each kind of replica of each plan."""
+
+    plan: Plan  # with the batch and the micro-batches that all would have if they were as this one
+    row: Array  # the plan of each
+    meshes: tuple[Mesh, ...]
+    number: Array  # of the face among those of its mesh
+    samples: Array  # of a replica's batch
+    pieces: Array  # micro-batches that it is cut into
+
+    @classmethod
+    def of(cls, plan: Plan, parts: tuple[Part, ...]) -> Faces:
+        groups, ends = Groups(plan), tuple(np.cumsum([one.devices for one in parts]).tolist())
+        dealt = [axis.name for axis in plan.axes if axis.deals_batch and axis.multiplies]
+        names = ["pipeline", *dealt]
+        sizes = np.hstack([groups.sizes[name] for name in names]).astype(int).tolist()
+        strides = np.hstack([groups.strides[name] for name in names]).astype(int).tolist()
+        rows, numbers, meshes, batches, samples, pieces = [], [], [], [], [], []
+        for row, (size, stride) in enumerate(zip(sizes, strides, strict=True)):
+            pairs = tuple(zip(size, stride, strict=True))
+            mesh = Mesh(int(plan.devices[row, 0]), pairs[0], pairs[1:], ends)
+            held, often = _replicas(mesh)
+            shares = _shares(plan.axis("on").weights(row), held)
+            batch, replicas = float(plan.batch[row, 0]), float(often.sum())
+            each = np.ceil(batch * shares / (shares @ often))
+            even = (shares == shares[0]).all()
+            axis = plan.axis("pipeline" if size[0] > 1 else "data")
+            cut = float((axis.segments if size[0] > 1 else axis.accumulate)[row, 0])
+            micro = np.ceil(each.max() / cut)
+            for number in range(len(held)):
+                rows.append(row)
+                numbers.append(number)
+                meshes.append(mesh)
+                batches.append(batch if even else each[number] * replicas)
+                samples.append(each[number])
+                pieces.append(cut if even else np.ceil(each[number] / micro))
+        at = np.array(rows)
+        some = plan[at]
+        column = {name: np.array(each, float)[:, None]
+                  for name, each in (("batch", batches), ("pieces", pieces))}  # fmt: skip
+        axes = tuple(_cut(axis, some, column["pieces"]) for axis in some.axes)
+        whole = replace(some, batch=column["batch"], axes=axes)
+        return cls(whole, at, tuple(meshes), np.array(numbers), np.array(samples), np.array(pieces))
+
+    def take(self, rows: Array) -> Faces:
+        """Those of some plans, numbered as these are."""
+        at = np.concatenate([np.flatnonzero(self.row == row) for row in rows.tolist()])
+        again = np.repeat(np.arange(len(rows)), [int((self.row == row).sum()) for row in rows])
+        return Faces(self.plan[at], again, tuple(self.meshes[i] for i in at), self.number[at],
+                     self.samples[at], self.pieces[at])  # fmt: skip
+
+    @property
+    def held(self) -> Flags:
+        """(faces, stages, partitions) that hold some of it."""
+        pairs = zip(self.meshes, self.number.tolist(), strict=True)
+        return np.stack([_replicas(mesh)[0][number] for mesh, number in pairs])
+
+    def most(self, values: Array) -> Array:
+        """(faces,) values → (plans,) the face of each plan where they are largest."""
+        order = np.lexsort((-np.arange(len(self.row)), values, self.row))
+        return np.asarray(order[np.cumsum(np.bincount(self.row)) - 1])
+
+    def worst(self, rules: list[Rule]) -> list[Rule]:
+        """Rules of faces as rules of plans: of the face that is farthest beyond."""
+        found = []
+        for rule in rules:
+            excess = np.where(rule.wanted <= rule.allowed, -1.0, rule.wanted - rule.allowed)
+            found.append(rule.take(self.most(excess)))
+        return found
+
+
+def _shares(weights: tuple[int, ...], held: Flags) -> Array:
+    """The share of each face: the smallest of those of its partitions."""
+    if not weights:
+        return np.ones(len(held))
+    each = np.array([*weights, *[weights[-1]] * held.shape[-1]], float)[: held.shape[-1]]
+    return np.asarray(np.where(held.any(axis=1), each, np.inf).min(axis=-1))
+
+
+def _cut(axis: Any, plan: Plan, pieces: Array) -> Any:
+    """An axis that cuts the batch, with as many micro-batches as replicas of each row have."""
+    staged = plan.axis("pipeline").degree > 1
+    if axis.name == "pipeline":
+        return replace(axis, segments=np.where(staged, pieces, axis.segments))
+    if axis.name == "data":
+        return replace(axis, accumulate=np.where(staged, axis.accumulate, pieces))
+    return axis

@@ -1,0 +1,65 @@
+"""What each partition of a job on unlike devices does in a step, and how long it waits.
+
+It names `on`, which says the partitions.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import asdict, dataclass
+from typing import Any
+
+import numpy as np
+
+from oracle.kernels.curve import precision_on
+from oracle.models.shard import Array
+from oracle.plan.mesh import distinct
+from oracle.plan.plan import Plan
+from oracle.spec.partitions import Part, parts
+from oracle.spec.system import System
+
+
+@dataclass(frozen=True, slots=True)
+class Side:
+    """One partition under one plan, where a plan has several."""
+
+    number: int  # of the system's partitions
+    name: str
+    device: str
+    devices: int
+    samples: float  # of a replica's batch
+    micro_batches: int
+    busy: float  # seconds of a step in passes and update, of its busiest device
+    waits: float  # the rest: for messages, for other stages, for other partitions
+    memory: float  # bytes of its fullest device
+    capacity: float
+    bounds: bool  # it is the busiest of all
+
+    def to_dict(self) -> dict[str, Any]:
+        return asdict(self)
+
+
+def jobs(system: System, plan: Plan) -> Iterator[tuple[Array, tuple[Part, ...]]]:
+    """Rows of plans that run on the same partitions, and these, in the order of their ranks."""
+    on = plan.axis("on")
+    first, kind = distinct(np.hstack([on.parts, plan.devices]))
+    for number, row in enumerate(first.tolist()):
+        order = on.order(row)
+        known = () if any(n > len(system.partitions) for n in order) else order
+        every, devices = parts(system, known), plan.devices[row, 0]
+        used = tuple(one.number for one in every if one.first < devices)
+        yield np.flatnonzero(kind == number), parts(system, used)
+
+
+def peaks(system: System, plans: list[Plan], precision: str) -> Array:
+    """FLOP/s of the mean device of each plan, by its datasheet; one for all of equal devices."""
+    if not system.partitions:
+        one = system.device
+        return np.array(one.peak[precision_on(one, precision)])
+    found = []
+    for plan in plans:
+        ((_, job),) = jobs(system, plan)
+        count = [min(one.devices, plan.devices[0, 0] - one.first) for one in job]
+        each = [one.view.device.peak[precision_on(one.view.device, precision)] for one in job]
+        found.append(np.average(each, weights=count))
+    return np.array(found)
