@@ -301,7 +301,9 @@ def main(arguments: list[str] | None = None) -> int:
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument("parts", nargs="*", metavar="PART", help="all where none is named")
-    parser.add_argument("--quick", action="store_true", help="up to 1,024 ranks")
+    parser.add_argument(
+        "--quick", action="store_true", help="up to 1,024 ranks; SimGrid's cases by lines"
+    )
     parser.add_argument("--json", action="store_true", dest="as_json")
     parser.add_argument("--reference", type=Path, default=REFERENCE)
     asked = parser.parse_args(arguments)
@@ -309,8 +311,8 @@ def main(arguments: list[str] | None = None) -> int:
     logs = asked.reference / "logs" / "abci-vnode"
     digitised = asked.reference / "paradl" / "techreport_fig2_digitised.csv"
     plans: list[tuple[str, Path | None, Callable[[], Table]]] = [
-        ("simgrid", needs, lambda: simgrid.reference_table(asked.reference)),
-        ("simgrid_others", OTHERS, lambda: simgrid.others(OTHERS)),
+        ("simgrid", needs, lambda: simgrid.reference_table(asked.reference, asked.quick)),
+        ("simgrid_others", OTHERS, lambda: simgrid.others(OTHERS, asked.quick)),
         ("dln", None, lambda: dln(asked.reference)),
         ("speed", None, lambda: speed(asked.reference, asked.quick)),
         ("nccl", logs, lambda: library(asked.reference)),

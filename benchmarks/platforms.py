@@ -15,10 +15,14 @@ import numpy as np
 
 from oracle.network import topology
 from oracle.network.collectives import Steps, named
+from oracle.network.collectives.schedule import AllPairs
 from oracle.network.contention import RankGroups, schedule_cost
+from oracle.network.contention.asynchronous import played
 from oracle.network.topology import Topology
 
 ENVELOPE = 16  # bytes that SimGrid adds to every message
+FULL = Path(__file__).parent / "data" / "simgrid" / "full.csv"  # run again: no lazy update
+PLAYED = 20_000  # flows of a case that are played one by one
 
 # (collective, algorithm) there -> the schedules here, one after the other
 SCHEDULES: dict[tuple[str, str], tuple[tuple[str, str], ...]] = {
@@ -65,10 +69,15 @@ class Row:
     nbytes: int
     simulated: float
     predicted: float
+    line: float  # start + per byte × bytes, as plans are priced
 
     @property
     def error(self) -> float:
         return self.predicted / self.simulated - 1
+
+    @property
+    def line_error(self) -> float:
+        return self.line / self.simulated - 1
 
 
 @cache
@@ -99,7 +108,15 @@ def platform(name: str, description: str, bandwidth: float, latency: float) -> T
 def _builtin(
     kind: str, numbers: list[int], description: str, bandwidth: float, latency: float
 ) -> Topology:
-    """SimGrid's own clusters: so many seconds a link."""
+    """SimGrid's own clusters: so many seconds a link, shares by round-trip time."""
+    net = _cluster(kind, numbers, description, bandwidth, latency)
+    net.round_trip = True
+    return net
+
+
+def _cluster(
+    kind: str, numbers: list[int], description: str, bandwidth: float, latency: float
+) -> Topology:
     words = [[int(n) for n in part.split(",")] for part in
              re.findall(r"\d+(?:,\d+)*", description.split("every link")[0])]  # fmt: skip
     if kind == "xbar":
@@ -133,8 +150,17 @@ def schedule(collective: str, algorithm: str, p: int) -> list[Steps] | None:
     return [steps for run in runs for steps in run.schedule(p, inner)]
 
 
-def compared(path: Path) -> Iterator[Row]:
-    """Every case of a table that we have a schedule for, predicted."""
+@cache
+def compared(path: Path, most: int = PLAYED) -> tuple[Row, ...]:
+    """Every case of a table that we have a schedule for, predicted; worked out once.
+
+    Where routes start unlike and share by round-trip time, messages are played at their size: of
+    cases with no more than `most`.
+    """
+    return tuple(_rows(path, most))
+
+
+def _rows(path: Path, most: int) -> Iterator[Row]:
     known: dict[Any, Any] = {}
     with path.open(newline="", encoding="utf-8") as file:
         for row in csv.DictReader(file):
@@ -142,23 +168,37 @@ def compared(path: Path) -> Iterator[Row]:
             p = ranks // count
             pattern = ((p, count if row["layout"] == "stride" else 1),)
             key = row["platform"], row["collective"], row["algorithm"], pattern
-            if key not in known:
-                steps = schedule(row["collective"], row["algorithm"], p)
-                if steps is None:
-                    known[key] = None
-                else:
-                    net = platform(row["platform"], row["platform_desc"],
-                                   float(row["link_bw_Bps"]), _alpha(row))  # fmt: skip
-                    groups = RankGroups(pattern, ranks)
-                    each = [replace(s, share=np.sign(s.share)) for s in steps]
-                    known[key] = schedule_cost(net, groups, steps), schedule_cost(net, groups, each)
-            if known[key] is None:
+            steps = schedule(row["collective"], row["algorithm"], p)
+            if steps is None:
                 continue
+            net = platform(row["platform"], row["platform_desc"],
+                           float(row["link_bw_Bps"]), _alpha(row))  # fmt: skip
+            groups, nbytes = RankGroups(pattern, ranks), int(row["bytes"])
+            if key not in known:
+                each = [replace(s, share=np.sign(s.share)) for s in steps]
+                known[key] = schedule_cost(net, groups, steps), schedule_cost(net, groups, each)
             cost, messages = known[key]
-            nbytes = int(row["bytes"])
-            predicted = cost.start + cost.per_byte * nbytes + messages.per_byte * ENVELOPE
-            yield Row(row["platform"], row["collective"], row["algorithm"], row["layout"], count,
-                      ranks, nbytes, float(row["seconds_simulated"]), predicted)  # fmt: skip
+            line = cost.start + cost.per_byte * nbytes + messages.per_byte * ENVELOPE
+            predicted = line
+            if net.round_trip and count * sum(_flows(each, p) for each in steps) <= most:
+                predicted = played(net, groups, steps, nbytes=nbytes, envelope=ENVELOPE)
+            case = row["platform"], row["collective"], row["algorithm"], row["layout"]
+            real = _again().get((*case, row["groups"], row["bytes"]), row["seconds_simulated"])
+            yield Row(*case, count, ranks, nbytes, float(real), predicted, line)
+
+
+def _flows(steps: Steps, p: int) -> float:
+    """Messages of one group."""
+    each = len(steps.share) if not steps.whole else p * (p - 1 if type(steps) is AllPairs else 1)
+    return each * float(steps.times.sum() if steps.whole else steps.times[0])
+
+
+@cache
+def _again() -> dict[tuple[str, ...], str]:
+    """Seconds of the cases that were run again."""
+    with FULL.open(newline="", encoding="utf-8") as file:
+        _, *rows = csv.reader(file)
+    return {tuple(row[:-1]): row[-1] for row in rows}
 
 
 def _alpha(row: dict[str, str]) -> float:

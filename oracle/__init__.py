@@ -5,6 +5,7 @@
     system = oracle.system("abci")
     oracle.estimate(model, system, "data:16 filter:4", batch=1024)
     oracle.recommend(model, system, devices=64, batch=2048)
+    oracle.design_network(["resnet50", "gpt3-175b"], devices=1024, ports=36)
     oracle.choose(model, ["abci", "dgx-a100"], "8..64", batch=2048, epochs=90, within="1d")
 
 Importing this is cheap: nothing is loaded before it is used.
@@ -18,7 +19,7 @@ from typing import TYPE_CHECKING, Any
 from oracle.spec.version import __version__ as __version__
 
 if TYPE_CHECKING:
-    from oracle.api import choose, estimate, recommend, workflow
+    from oracle.api import choose, design_network, estimate, recommend, workflow
     from oracle.ask.ranking import Ranking
     from oracle.models.model import Model, model
     from oracle.predict.estimate import Estimate
@@ -38,6 +39,7 @@ _HOME = {
     "System": "spec.system",
     "choose": "api",
     "dataset": "spec.catalogue",
+    "design_network": "api",
     "device": "spec.catalogue",
     "estimate": "api",
     "model": "models.model",
@@ -56,6 +58,7 @@ __all__ = [
     "System",
     "choose",
     "dataset",
+    "design_network",
     "device",
     "estimate",
     "model",

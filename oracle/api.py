@@ -19,6 +19,7 @@ from oracle.spec.document import refusal
 
 if TYPE_CHECKING:
     from oracle.ask.choose import Choice
+    from oracle.ask.design_network import Designs
     from oracle.ask.ranking import Ranking
     from oracle.ask.workflow import Campaign
     from oracle.models.model import Model
@@ -227,6 +228,66 @@ def workflow(
 
     said = {"search": search, "trials": trials, **said}
     return campaign(opened(what, system, said, [nodes], grow=grow, reading=reading), nodes)
+
+
+def design_network(
+    models: str | Iterable[Model | str | dict[str, Any]],
+    devices: int,
+    ports: int,
+    *,
+    system: System | str | dict[str, Any] = "dgx-a100",
+    batch: int | Sequence[int] | None = None,
+    plan: str | Sequence[str] | None = None,
+    plans: str = "best",
+    within: float = 0.05,
+    switch_price: float | None = None,
+    cable_price: float | dict[str, float] | None = None,
+    nics: int | None = None,
+    link: float | str | None = None,
+    **options: Any,
+) -> Designs:
+    """Every network that joins so many devices with switches of so many ports, the answer first.
+
+    That is the cheapest of those on which no model is slower than on the fastest for it by more
+    than `within`: by `switch_price` and `cable_price` (USD, one for all cables or one each of
+    `node`, `group` and `global`), else by switches and then cables. Devices, nodes, ports of a
+    node and their links are the system's, unless `nics` and `link` say otherwise. A model's batch
+    stands behind it, `resnet50:8192`, or in `batch`; else 4 M tokens or 32 samples a device. The
+    plan is `plan`, one for each model, or the `best` of each network, or the `same` on all. Other
+    options are those of `recommend`.
+
+    >>> import oracle
+    >>> found = oracle.design_network("resnet50:8192", 256, 40, plan="data:256")
+    >>> found.best.design.name, found.best.design.switches
+    ('rail-only', 8)
+    """
+    from oracle.ask import design_network as ask_design
+    from oracle.spec.units import parse as quantity
+
+    base = load_system(system)
+    for name, count in (("devices", devices), ("ports", ports), ("nics", nics or 1)):
+        if not isinstance(count, Real) or not 1 <= count < 2**24 or count != int(count):
+            raise refusal("options", f"{name} is {count!r:.40}", "a whole number from 1 on")
+    if plans not in ask_design.PLANS:
+        raise refusal("options", f"plans are `{plans}`", f"one of {', '.join(ask_design.PLANS)}")
+    try:
+        each = quantity(link, "B/s") if isinstance(link, str) else link
+    except ValueError as error:
+        raise refusal("options", str(error), "e.g. --link '50 GB/s'") from None
+    need = ask_design.wanted(base, int(devices), int(ports), nics, each)
+    some = [models] if isinstance(models, str | dict) or hasattr(models, "rows") else list(models)
+    sizes: list[Any] = list(batch) if isinstance(batch, Sequence) else [batch] * len(some)
+    given: list[Any] = [plan] if isinstance(plan, str) else list(plan or [])
+    if not some or len(sizes) != len(some) or (given and len(given) != len(some)):
+        hint = "one for each model, in their order"
+        raise refusal("options", f"{len(given)} plans for {len(some)} models", hint)
+    options = {"reading": "none", **options}
+    works = [
+        ask_design.workload(base, need, one, size, told, options)
+        for one, size, told in zip(some, sizes, given or [None] * len(some), strict=True)
+    ]
+    price = ask_design.prices(switch_price, cable_price)
+    return ask_design.design_network(base, need, works, plans=plans, within=within, price=price)
 
 
 def _check_batch(batch: Any) -> None:

@@ -72,6 +72,16 @@ def test_every_schedule_with_every_kind_of_recomputation(schedule: str, again: s
     agree(oracle.estimate(model, BUILT, plan, 32, software=software, any_plan=True))
 
 
+@pytest.mark.parametrize(("model", "plan", "batch"), [
+    ("unet3d-kits19", "serial recompute:full", 2),
+    ("unet3d-kits19", "pipeline:4,segments=8 recompute:full", 8),
+    ("t5-xxl", "pipeline:4,segments=8,schedule=gpipe tensor:4 recompute:full", 32),
+])  # fmt: skip
+def test_skips_over_blocks_that_are_made_again(model: str, plan: str, batch: int) -> None:
+    """A tensor that two blocks are given is there once; what waits for far stages is there too."""
+    agree(oracle.estimate(model, BUILT, plan, batch, software="plain", any_plan=True))
+
+
 def test_a_gradient_waits_where_a_tensor_is_read_twice() -> None:
     """Four numbers go through a branch of eight, and around it; fp32, one sample.
 

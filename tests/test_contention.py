@@ -12,6 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import oracle
+from oracle.ask.explain.factors import anatomy
 from oracle.network import contention, topology
 from oracle.network.collectives import ALGORITHMS, menu, named
 from oracle.network.collectives.schedule import pairs
@@ -577,7 +578,7 @@ def test_public_names():
     assert set(contention.__all__) == {
         "Contention", "Cost", "CostLine", "Loads", "Offer", "Pattern", "RankGroups", "alone",
         "among_others", "fair_rates", "interference", "lacking", "lines", "loads", "schedule_cost",
-        "schedule_costs", "sentence", "slows",
+        "schedule_costs", "sentence", "slowest", "slows",
     }  # fmt: skip
 
 
@@ -596,5 +597,8 @@ def test_other_jobs_slow_what_crosses_their_level_alone():
     wider = float(after.crowded[2] - after.seconds[2])
     assert 0 < wider <= (factor - 1) * sent * (1 + 1e-9)
     assert after.seconds_high[2] > before.seconds_high[2]
+    explained = anatomy(oracle.model("resnet50"), busy, plans[2], 256, after.options)
+    (said,) = (note.words for note in explained.notes if note.name == "congestion")
+    assert "1.3 × as long at the median, 4 × at the 99th percentile" in said
     lighter = replace(calm, levels=(*calm.levels[:-1], replace(slowed, interference=(1.0, 4.0))))
     assert oracle.estimate("resnet50", lighter, plans, 256).seconds_high[2] < after.seconds_high[2]

@@ -98,8 +98,8 @@ def test_swaps_without_contention_take_what_their_closed_form_says() -> None:
     groups = RankGroups(((16, 1),), 16)
     (steps,) = by.schedule(16)
     assert swaps([steps], groups)
-    assert played(graph, groups, steps) * B == pytest.approx(15 / 16)
+    assert played(graph, groups, [steps]) * B == pytest.approx(15 / 16)
     halves = topology.fat_tree((2, 2), (1, 1), B)  # two leaves of two, one way up each
     groups = RankGroups(((4, 1),), 4)
     (steps,) = by.schedule(4)
-    assert played(halves, groups, steps) * B == pytest.approx(1 / 4 + 2 * 2 / 4)
+    assert played(halves, groups, [steps]) * B == pytest.approx(1 / 4 + 2 * 2 / 4)

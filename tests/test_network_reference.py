@@ -30,12 +30,12 @@ def test_sample_of_simulated_collectives():
     flat = errors(rows, lambda r: r.platform.startswith("flat"))
     assert np.median(flat) <= 1e-6
     assert flat.max() <= 0.01
-    assert errors(rows, lambda r: r.platform.startswith("builtin")).max() <= 0.08
+    assert errors(rows, lambda r: r.platform.startswith("builtin")).max() <= 0.01
 
 
 def test_other_sizes_and_topologies():
     """Non-powers of two, three-stage trees, 256-switch loops, uneven leaves: simulated here."""
-    rows = list(platforms.compared(HERE / "data" / "simgrid_others.csv"))
+    rows = list(platforms.compared(HERE / "data" / "simgrid_others.csv", most=300))
     assert len({row.platform for row in rows}) >= 15
     assert np.median(errors(rows)) <= 1e-6
     even = errors(
@@ -48,13 +48,13 @@ def test_other_sizes_and_topologies():
     )
     assert len(even) > 100
     assert even.max() <= 1e-3
-    assert (errors(rows) <= 0.01).mean() >= 0.88
-    assert errors(rows).max() <= 0.2  # ranks that drift apart between unequal steps
+    assert (errors(rows) <= 0.01).mean() >= 0.96
+    assert errors(rows).max() <= 0.16  # of more messages than are played
 
 
 @pytest.mark.skipif(not TABLE.is_file(), reason=f"{TABLE} is not there")
 def test_the_whole_table():
-    rows = list(platforms.compared(TABLE))
+    rows = list(platforms.compared(TABLE, most=0))  # as plans are priced: by lines
     assert len(rows) >= 4800
 
     def large(r):

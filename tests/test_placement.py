@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import json
 import re
+from dataclasses import replace
 from itertools import product
 from math import prod
 
@@ -14,12 +15,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import oracle
+from oracle.ask import placing
 from oracle.ask.placing import ways
 from oracle.commands.cli import main
 from oracle.network.collectives import named
 from oracle.network.contention import RankGroups, lines, schedule_cost
 from oracle.network.contention.groups import seated
-from oracle.network.topology import network_of, placement
+from oracle.network.topology import network_of, placement, swapping
 from oracle.show.placing import better
 from oracle.spec import catalogue, hostlist
 from oracle.spec.document import SpecError
@@ -185,6 +187,73 @@ def test_scattered_nodes_share_the_spine_by_hand():
     together, apart = (lines(where, "alltoall", ((8, 1),), 16, "pairwise")[0].per_byte
                        for where in both)  # fmt: skip
     assert apart == pytest.approx(2 * together)  # two nodes of a leaf share its one way up
+
+
+@st.composite
+def assignments(draw):
+    """Flows and distances of up to seven parts and nodes, and where they sit."""
+    count = draw(st.integers(3, 7))
+    whole = st.lists(st.integers(0, 9), min_size=count * count, max_size=count * count)
+    both = [np.array(draw(whole), float).reshape(count, count) for _ in range(2)]
+    flow, apart = (each + each.T - 2 * np.diag(np.diag(each)) for each in both)
+    return flow, apart, np.array(draw(st.permutations(range(count))))
+
+
+def cost(flow, apart, order):
+    return float((flow * apart[np.ix_(order, order)]).sum()) / 2
+
+
+@settings(deadline=None, max_examples=60)
+@given(assignments())
+def test_what_a_swap_saves_is_the_difference_of_the_costs(case):
+    flow, apart, order = case
+    change = swapping.savings(flow, apart, order)
+    for r, s in product(range(len(order)), repeat=2):
+        other = order.copy()
+        other[[r, s]] = order[[s, r]]
+        if r != s:
+            want = cost(flow, apart, other) - cost(flow, apart, order)
+            assert change[r, s] == pytest.approx(want)
+
+
+@settings(deadline=None, max_examples=60)
+@given(assignments())
+def test_swaps_end_where_none_saves_anything(case):
+    flow, apart, order = case
+    found = swapping.swapped(flow, apart, order)
+    assert sorted(found.tolist()) == sorted(order.tolist())
+    assert cost(flow, apart, found) <= cost(flow, apart, order)
+    assert np.triu(swapping.savings(flow, apart, found), 1).min() >= -1e-3
+
+
+def test_pairs_are_put_into_one_leaf_by_hand():
+    """Three, two and three nodes of three leaves, four pairs: one pair is apart, not two."""
+    leaf = np.array([0, 0, 0, 1, 1, 2, 2, 2])
+    apart = np.where(leaf[:, None] == leaf, 2.0, 4.0) * (1 - np.eye(8))
+    pair = np.arange(8) // 2
+    flow = (pair[:, None] == pair) * (1.0 - np.eye(8))
+    found = leaf[swapping.swapped(flow, apart, np.arange(8))].reshape(4, 2)
+    assert (found[:, 0] != found[:, 1]).sum() == 1
+
+
+def test_distances_are_the_links_of_the_way():
+    first = np.arange(0, 16, 4)
+    found = swapping.distances(network_of(catalogue.system(TOY), 16), first)
+    assert found.tolist() == [[0, 8, 12, 12], [8, 0, 12, 12], [12, 12, 0, 8], [12, 12, 8, 0]]
+
+
+def test_swapped_nodes_save_what_no_way_to_deal_axes_does(monkeypatch):
+    """Two, four, six and four nodes of four of ABCI's racks, for four groups of four nodes."""
+    abci = replace(catalogue.system("abci"), nodes="n[1-1088]")
+    names = [34 * rack + k + 1 for rack, count in enumerate((2, 4, 6, 4)) for k in range(count)]
+    nodes = ",".join(f"n{k}" for k in names)
+    asked = {"nodes": nodes, "place": "best", "reading": "none"}
+    found = oracle.estimate("resnet50", abci, "data:4 filter:16", 256, **asked).placed[0]
+    monkeypatch.setattr(placing, "_swapped", lambda seats, *_: seats)
+    plain = oracle.estimate("resnet50", abci, "data:4 filter:16", 256, **asked).placed[0]
+    assert found.seconds < 0.8 * plain.seconds
+    assert plain.seconds <= found.block
+    assert sorted(found.seats.slots) == sorted((k - 1) * 4 + j for k in names for j in range(4))
 
 
 def test_given_nodes_are_priced_where_they_are():

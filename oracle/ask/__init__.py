@@ -12,6 +12,7 @@ joined      estimates of one question as one
 ties        which plans cannot be told apart, and what to measure to tell them
 explain/    what bounds a plan, and what would change its place
 choose      which machine, how many of its devices, at what cost
+design_network   which network to buy for so many devices
 setups      a machine, devices, software, batch and plan: what one may choose
 turning     what would change a choice
 spending    plans by money, energy and carbon; those that keep to limits
@@ -22,7 +23,9 @@ combined    a search times data times model parallelism, as a product and as it 
 optimizers  which optimizer is done first, and from how many devices on
 phases      the plan of each phase where the batch grows
 ending      plans in the order in which a training under them ends
+partitions    which partitions plans are tried on, and what share of the batch each takes
 placing     where a plan's ranks had best sit, and what scattered nodes cost
+circuits    optical circuits shared by what a plan sends
 beside      a job among others on one network: what their exchanges cost
 largest     the largest micro-batches that fit
 launched    a job that exists: what it takes, and what would be better
@@ -31,4 +34,5 @@ compare     predictions beside measurements
 alive       bytes of tensors counted beside those predicted
 recovered   likewise of checkpoints and failures of a real training
 selftest    whether this installation is sound
+proved      whether the ranks at hand are, beside what a system promises
 """

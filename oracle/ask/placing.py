@@ -3,6 +3,8 @@
 Every message of a plan is priced anew for each way to cut its axes by the levels of the network
 [xie2022]: what was hidden stays hidden, and what the loads of the links add shows. The best few
 are then estimated as they are; block, rank r on slot r, is one of them, so no answer is worse.
+On nodes that a scheduler scattered, nodes are swapped in pairs as well while that brings those
+that talk nearer to each other.
 """
 
 from __future__ import annotations
@@ -19,7 +21,9 @@ from oracle.ask.joined import joined
 from oracle.ask.ranking import Ranking
 from oracle.models.model import Model
 from oracle.network import contention
-from oracle.network.topology import placement
+from oracle.network.arrays import Floats, Ints
+from oracle.network.contention import RankGroups
+from oracle.network.topology import network_of, placement, swapping
 from oracle.network.topology.placement import Parts
 from oracle.plan.plan import Plan, parse
 from oracle.predict.estimate import Estimate
@@ -30,9 +34,11 @@ from oracle.spec.options import Options
 from oracle.spec.seats import Seats, given
 from oracle.spec.system import System
 
+PAIRS = ("sendrecv", "halo")  # neighbours of a group talk, not all with all
 WAYS = ("block", "cyclic", "best")
 MOST = 2000  # ways to cut the axes of one plan that are priced
 CLOSEST = 12  # of them that are priced on scattered nodes, which takes longer
+SWAPPED = 2  # of these from which nodes are swapped
 FINALS = 4  # and that are estimated in full
 BETTER = 1e-9  # relative; what is no faster does not move a rank
 
@@ -159,7 +165,47 @@ def _finals(
     if order != seats.slots[:devices]:
         best += [replace(each, slots=order) for each in [seats, *best[:FINALS]]]
         best = [replace(each, how="best") for each in best]
-    return len(every) + len(best), ranked(best, system)[:FINALS]
+    found = ranked(best, system)
+    moved = [_swapped(each, system, messages, devices) for each in [*found[:SWAPPED], seats]]
+    known = {(each.slots, each.digits) for each in best}
+    fresh = [replace(each, how="best") for each in moved if (each.slots, each.digits) not in known]
+    return len(every) + len(best) + len(fresh), ranked([*found[:FINALS], *fresh], system)[:FINALS]
+
+
+def _swapped(
+    seats: Seats, system: System, messages: Sequence[tuple[Any, ...]], devices: int
+) -> Seats:
+    """The seats with nodes swapped in pairs, so that ranks that talk are on near ones."""
+    each = system.node
+    nodes = np.array(seats.slots[:devices:each], np.int64) // each
+    if devices % each or not 2 < len(nodes) <= swapping.LARGEST:
+        return seats
+    where = seats.slot_of(np.arange(devices), devices) // each
+    flow = np.zeros((len(nodes), len(nodes)))
+    for op, pattern, count, _, _, sent, hidden in messages:
+        groups = RankGroups.of(pattern, count)
+        if count != devices or groups.p == 1 or sent <= hidden:
+            continue
+        flow += (sent - hidden) / groups.p * _talk(groups, where, len(nodes), op in PAIRS)
+    apart = swapping.distances(network_of(system.bare, int(nodes.max() + 1) * each), nodes * each)
+    order = swapping.swapped(flow, apart, np.arange(len(nodes)))
+    slots = (nodes[order, None] * each + np.arange(each)).ravel()
+    return replace(seats, slots=(*slots.tolist(), *seats.slots[devices:]))
+
+
+def _talk(groups: RankGroups, where: Ints, count: int, pairs: bool) -> Floats:
+    """How often members of one group sit on each two nodes: all of them, or only neighbours."""
+    found = np.zeros((count, count))
+    places = where[groups.bases()[:, None] + groups.offsets]
+    if pairs:
+        np.add.at(found, (places[:, :-1], places[:, 1:]), 1.0)
+        found += found.T
+    else:
+        held = np.zeros((len(places), count))
+        np.add.at(held, (np.arange(len(places))[:, None], places), 1.0)
+        found += held.T @ held
+    np.fill_diagonal(found, 0.0)
+    return found
 
 
 def ways(system: System, sizes: Sequence[int], devices: int) -> Iterator[Parts]:

@@ -43,6 +43,13 @@ class Selftest(Tabular):
     """Everything that was tried."""
 
     checks: tuple[Check, ...]
+    of: str = "this installation"
+    on_ranks: float = 0.0  # seconds that checks on ranks took, all together
+
+    @property
+    def seconds(self) -> float:
+        """Seconds that all took."""
+        return self.on_ranks + sum(one.seconds for one in self.checks)
 
     @property
     def sound(self) -> bool:

@@ -10,9 +10,10 @@ calibrate_convergence   that of `calibrate convergence`
 machine     the answers of `measure machine` and `measure kernels`
 reading     samples that verbs read for real: which, from where, how
 checkpointing   checkpoints that a real training keeps, failures that it is given
+engine      which engine runs a plan
 scheduling  the answer where the batch grows
 launching   ranks on this machine: the options, and how they end
 shells      completions for shells, and the manual page
-recommend estimate explain choose sweep workflow report plot specs import_ export measure calibrate
-run compare config schema completion selftest       one verb each
+recommend estimate explain choose design_network sweep workflow report plot specs import_ export
+measure calibrate run compare config schema completion selftest       one verb each
 """

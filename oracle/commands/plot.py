@@ -11,6 +11,7 @@ oracle plot measured   compared.csv -o a.svg          columns: predicted, measur
 oracle plot timeline   gpt3-175b dgx-a100 --plan "pipeline:8,segments=16 tensor:8" --batch 16 -o t.svg
 oracle plot roofline   resnet50 abci --plan data:16 --batch 512 -o l.svg
 oracle plot workflow   resnet50 abci --nodes 1..1024 --search ensemble --trials 8 -o h.svg
+oracle plot design-network --devices 1024 --ports 36 --for resnet50,gpt3-175b -o d.svg
 oracle plot contention abci --plan "data:16 filter:4" --axes data -o c.svg
 oracle plot contention abci --devices 64 --pattern 16x4 --op allreduce --algorithm ring -o c.svg
 """  # noqa: E501  (lines to copy and paste)
@@ -22,7 +23,7 @@ import re
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from oracle.commands import workflow
+from oracle.commands import design_network, workflow
 from oracle.commands.arguments import (
     batch_arguments,
     batch_of,
@@ -88,6 +89,8 @@ def arguments(parser: argparse.ArgumentParser) -> None:
                          help="samples per iteration, all devices")  # fmt: skip
     one = kind("workflow", "speed-up on more and more nodes: as a product, and honest")
     workflow.question(one)
+    one = kind("design-network", "networks that could be bought: time, switches, cables")
+    design_network.question(one)
     one = kind("contention", "the network, and how full each link gets")
     one.add_argument("system", metavar="SYSTEM", help="a shipped system, or a file")
     one.add_argument("--plan", metavar="PLAN", help="whose groups talk")
@@ -276,6 +279,15 @@ def _workflow(asked: argparse.Namespace) -> Any:
     return plot.combined(rows, asked.title or f"{asked.model} on {asked.system}")
 
 
+def _designs(asked: argparse.Namespace) -> Any:
+    from oracle.show import plot
+
+    found = design_network.designed(asked)
+    devices = found.wanted.nodes * found.wanted.devices
+    return plot.designs(found.rows(), asked.title or f"{asked.models} on {devices:,} devices, "
+                        f"switches of {asked.ports} ports")  # fmt: skip
+
+
 def _contention(asked: argparse.Namespace) -> Any:
     from oracle.show.plot import contention
     from oracle.spec.catalogue import system
@@ -328,5 +340,6 @@ DRAW: dict[str, Callable[[argparse.Namespace], Any]] = {
     "timeline": _plan,
     "roofline": _plan,
     "workflow": _workflow,
+    "design-network": _designs,
     "contention": _contention,
 }

@@ -5,6 +5,7 @@ explanation comparison sweep checks roofline memory   the other answers, as text
 workspaces      what convolutions take of their workspace
 placing         where ranks sit, what a placement saves, what scattered nodes cost
 beside          what a plan takes beside other jobs
+circuits        which messages get optical circuits
 reading         how a plan gets its samples
 run_fit         what logs of runs told
 manual          a strategy's equations, what an error code means
@@ -12,6 +13,7 @@ bibliography    the works that a source names
 rates           what is trained in a second
 recovery        checkpoints and failures of a real training
 choose          which machine, how many devices: the answer, the frontier, what would change it
+design_network  which network to buy: the answer, every one that can be built
 training        how long a whole training takes, until what
 workflow        many trainings: how many at once, how large each, and as a table
 phases          a training whose batch grows

@@ -10,5 +10,5 @@ def selftest_text(found: Selftest) -> str:
     lines = [f"{'sound' if one.sound else 'WRONG'}  {one.check}: {one.words}"
              for one in found.checks]  # fmt: skip
     wrong = sum(not one.sound for one in found.checks)
-    last = "this installation is sound" if found.sound else f"{wrong} of {len(lines)} are wrong"
-    return "\n".join([*lines, f"{last} ({sum(c.seconds for c in found.checks):.1f} s)"])
+    last = f"{found.of} is sound" if found.sound else f"{wrong} of {len(lines)} are wrong"
+    return "\n".join([*lines, f"{last} ({found.seconds:.1f} s)"])

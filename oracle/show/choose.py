@@ -13,7 +13,7 @@ from oracle.predict.rates import tokens as tokens_of
 from oracle.run.costs import price_source
 from oracle.run.limits import Limits, amount, words
 from oracle.run.target import Training
-from oracle.show.terminal import width
+from oracle.show.terminal import wrapped
 from oracle.show.text import SCREEN
 from oracle.show.text import _fit as fit
 from oracle.show.training import failures, paid
@@ -124,7 +124,7 @@ def _rows(choice: Choice, most: int) -> list[Setup]:
 def _table(rows: Sequence[Setup], choice: Choice) -> list[str]:
     """One line a setup; the batch where it is not the same for all."""
     front = set(map(id, choice.front))
-    name = min(max(7, *(len(one.system.name) for one in rows)), 20)
+    name = max(7, *(len(one.system.name) for one in rows))
     batches = len({one.batch for one in rows}) > 1
     batch = f" {'batch':>6}" * batches
     what, spent = SPENT.get(choice.asked.objective, SPENT["cost"])
@@ -134,10 +134,10 @@ def _table(rows: Sequence[Setup], choice: Choice) -> list[str]:
         money = one.training.costs.money
         mark = ">" if one is choice.best else "*" if id(one) in front else " "
         batch = f" {one.batch:>6}" * batches
-        line = (f" {mark} {one.system.name[:name]:<{name}} {one.devices:>7}{batch} "
+        line = (f" {mark} {one.system.name:<{name}} {one.devices:>7}{batch} "
                 f"{show(one.training.seconds, 's'):>9} {_short(amount(one.training, spent)):>9} "
                 f"{_short(money):>9}  {one.plan}")  # fmt: skip
-        lines.append(line[: width()])
+        lines += wrapped(line, 6)
     lines.append("   > the answer; * nothing is better both in time and in what it takes")
     return lines
 

@@ -87,6 +87,11 @@ PLACED = record({
     "seconds": SECONDS, "seconds_block": SECONDS, "saved": NUMBER,
     "seconds_neighbours": maybe(SECONDS), "tried": COUNT,
 })  # fmt: skip
+SIDE = record({  # a partition of unlike devices
+    "number": COUNT, "name": TEXT, "device": TEXT, "devices": COUNT, "samples": NUMBER,
+    "micro_batches": COUNT, "busy": SECONDS, "waits": SECONDS, "memory": BYTES, "capacity": BYTES,
+    "bounds": YES,
+})  # fmt: skip
 PLAN = record(
     {
         "plan": TEXT, "rank": maybe(COUNT), "feasible": YES, "broken": listed(TEXT),
@@ -102,7 +107,7 @@ PLAN = record(
                                     "link": TEXT}))}),
      "training": record(TRAINING, {"over": named(maybe(NUMBER)), "probability_within": SHARE}),
      "probability_best": SHARE, "fits": SHARE, "batch": COUNT,
-     "samples_per_second": NUMBER, "placement": PLACED,
+     "samples_per_second": NUMBER, "placement": PLACED, "partitions": listed(SIDE),
      "rates": record({
          "samples_per_second": NUMBER, "samples_per_second_device": NUMBER,
          "tokens_per_second": maybe(NUMBER), "tokens_per_second_device": maybe(NUMBER),
@@ -195,6 +200,25 @@ COMBINED = record({
         "data_speedup", "model_speedup", "product", "honest", "overstated", "waves_loss",
         "epochs_loss", "steps_loss")},
 })  # fmt: skip
+NETWORK = record({
+    "name": TEXT, "words": TEXT, "switches": COUNT, "optical": COUNT, "cables": COUNT,
+    "cables_by_length": named(COUNT), "most_ports": COUNT, "diameter": COUNT, "mean_hops": NUMBER,
+    "bisection": NUMBER, "cost": maybe(NUMBER), "slowdown": NUMBER, "unbeaten": YES,
+    "workloads": listed(record({
+        "model": TEXT, "plan": TEXT, "seconds": SECONDS, "low": SECONDS, "high": SECONDS,
+        "exposed": SECONDS, "algorithm": maybe(TEXT), "routing": maybe(TEXT)})),
+    "levels": listed(record({
+        "name": TEXT, "kind": TEXT, "devices": COUNT, "ports": maybe(NUMBER), "bandwidth": NUMBER,
+        "latency": SECONDS, "shape": listed(COUNT), "oversubscription": NUMBER,
+        "routing": maybe(TEXT)})),
+})  # fmt: skip
+CIRCUITS = record({
+    "level": TEXT, "circuits": COUNT, "setting": SECONDS, "seconds": SECONDS, "packets": SECONDS,
+    "changes": COUNT,
+    "flows": listed(record({
+        "what": TEXT, "op": TEXT, "when": TEXT, "bytes": BYTES, "circuits": COUNT,
+        "seconds": SECONDS, "packets": SECONDS, "threshold": maybe(BYTES)})),
+})  # fmt: skip
 ANSWERS: dict[str, Schema] = {
     "recommend": record({
         **ESTIMATE, "tried": COUNT,
@@ -217,8 +241,8 @@ ANSWERS: dict[str, Schema] = {
         "better_knobs": maybe(TEXT), "rivals": listed(record({"plan": TEXT, "seconds": SECONDS})),
         "flips": listed(record({"cause": TEXT, "factor": NUMBER, "winner": TEXT, "loser": TEXT})),
         "measure": maybe(record({"what": TEXT, "share": NUMBER}))},
-        {"placement": maybe(PLACED), "roofline": listed(ROOFED), "memory": ALIVE,
-         "workspaces": listed(WORKSPACE)}),
+        {"placement": maybe(PLACED), "circuits": CIRCUITS, "roofline": listed(ROOFED),
+         "memory": ALIVE, "workspaces": listed(WORKSPACE)}),
     "choose": record({
         **MADE_BY, **FROM, "options": SET, "model": TEXT, "objective": TEXT,
         "limits": named(maybe(NUMBER)), "setups": listed(SETUP), "front": listed(SETUP),
@@ -228,6 +252,13 @@ ANSWERS: dict[str, Schema] = {
         "changes": listed(record({"cause": TEXT, "system": TEXT, "factor": NUMBER,
                                   "value": maybe(NUMBER), "winner": TEXT})),
         "notes": listed(TEXT)}),
+    "design-network": record({
+        **MADE_BY, **FROM, "options": SET, "system": TEXT, "devices": COUNT, "nodes": COUNT,
+        "node_ports": COUNT, "switch_ports": COUNT, "link": NUMBER, "within": NUMBER,
+        "plans": TEXT, "best": TEXT, "fastest": TEXT, "networks": listed(NETWORK),
+        "workloads": listed(record({"model": TEXT, "batch": COUNT, "assumed": TEXT,
+                                    "plan": maybe(TEXT)})),
+        "refused": listed(record({"name": TEXT, "why": TEXT}))}),
     "sweep": record({**MADE_BY, **FROM, "options": SET, "rows": listed(record(ROW))}),
     "workflow": record({**MADE_BY, **FROM, "options": SET, "campaigns": listed(CAMPAIGN)},
                        {"table": listed(COMBINED)}),

@@ -8,6 +8,7 @@ from typing import Any
 from oracle.ask.explain.explanation import Explanation
 from oracle.kernels.provenance import MEASURED
 from oracle.predict.estimate import Estimate
+from oracle.show.circuits import lines as circuit_lines
 from oracle.show.placing import better
 from oracle.show.terminal import width
 from oracle.show.text import estimate_text, origins
@@ -37,6 +38,9 @@ def explanation_text(found: Explanation) -> str:
                               "no other flow (φ = 1)", 4))  # fmt: skip
     if found.placing is not None and (said := better(found.placing)):
         lines += ["", "placement", *(_row(f"  {words}", 4) for words in said)]
+    if found.circuits is not None:
+        said = circuit_lines(found.circuits)
+        lines += ["", "circuits", *(_row(f"  {words}", 4) for words in said)]
     for w in own.whole:
         kinds = ", ".join(f"{n} {k}" for k, n in sorted(w["kinds"].items(), key=_most)[:4])
         lines += ["", _row(f"{w['strategy']} leaves {w['rows']} of {w['of']} rows whole "

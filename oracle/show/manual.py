@@ -56,7 +56,7 @@ def strategy_text(name: str) -> str:
     told = strategy(name)
     cls = strategies()[name]
     choices = [knob.metadata["words"] for knob in cls.knobs().values() if "words" in knob.metadata]
-    degree = "4" if cls.degrees or not choices else choices[0][1]
+    degree = "4" if cls.degrees or not choices else choices[0][:2][-1]
     said = [f"{k['knob']}={'|'.join(k['takes'])} ({k['is']} if not said)" for k in told["knobs"]]
     if cls.as_grid:
         said = ["a grid instead of a degree, spatial:2x2", *said]

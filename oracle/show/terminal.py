@@ -36,6 +36,18 @@ def width() -> int:
     return max(NARROWEST, min(WIDEST, shutil.get_terminal_size((USUAL, 24)).columns))
 
 
+def wrapped(text: str, indent: int) -> list[str]:
+    """Whole, on as many lines as it takes; its leading blanks stay."""
+    import textwrap
+
+    body, margin = text.lstrip(), " " * (len(text) - len(text.lstrip()))
+    # runs of blanks that align columns stay as they are
+    glued = body.replace("  ", "\u00a0\u00a0")
+    found = textwrap.wrap(glued, width(), initial_indent=margin, subsequent_indent=" " * indent,
+                          break_on_hyphens=False, break_long_words=False)  # fmt: skip
+    return [line.replace("\u00a0", " ").rstrip() for line in found]
+
+
 def takes_colour(stream: TextIO, wish: str, environment: Mapping[str, str] = os.environ) -> bool:
     """Whether to colour: as wished, or on a terminal that nobody has asked to stay plain."""
     if wish != "auto":

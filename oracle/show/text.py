@@ -22,7 +22,7 @@ from oracle.run.target import Training
 from oracle.show.placing import otherwise, placed
 from oracle.show.rates import epoch, rate
 from oracle.show.reading import reads
-from oracle.show.terminal import width
+from oracle.show.terminal import width, wrapped
 from oracle.show.training import ends, failures, tried
 from oracle.spec.units import show
 
@@ -47,6 +47,7 @@ def ranking_text(
         said = [*map(_fit, otherwise(ranking.misses))]
         return "\n".join([head, *said, "", *_nothing_fits(ranking, asked)])
     likely = ranking.likely_best()
+    table_head, table = ranking_table(shown, likely)
     answer = _fit(f"{shown.plans[0]} is\u00a0{_superlative(ranking, whole)}: "
                   f"{_interval(shown, 0)} an iteration{epoch(shown, 0)}")  # fmt: skip
     lines = [
@@ -65,7 +66,8 @@ def ranking_text(
         _fit(f"  sure?     {_sure(ranking, likely)}"),
         *_faster(ranking),
         "",
-        *_table(shown, likely),
+        table_head,
+        *(line for lines in table for line in lines),
         *_legend(shown),
         _fit(
             f"{ranking.fitting} of {ranking.tried} products of strategies fit, {_others(ranking)}."
@@ -79,16 +81,16 @@ def ranking_text(
     if found.count("\n") >= SCREEN and read:
         short = _reads(shown, lines=1)[0]
         found = _on_a_screen(found.replace(read[0], short).split("\n"))
-    return found if len(shown) > FEW else _fewer(found, _table(shown, likely), len(shown))
+    return found if len(shown) > FEW else _fewer(found, table)
 
 
-def _fewer(found: str, table: list[str], plans: int) -> str:
+def _fewer(found: str, table: list[list[str]]) -> str:
     """The text with as many of a few plans as there is room for, two at least."""
-    each, lines = (len(table) - 1) // plans, found.split("\n")
-    while len(lines) > SCREEN and plans > 2:
-        plans -= 1
-        last = lines.index(table[1 + plans * each])
-        del lines[last : last + each]
+    lines = found.split("\n")
+    while len(lines) > SCREEN and len(table) > 2:
+        last = table.pop()
+        at = next(i for i in range(len(lines)) if lines[i : i + len(last)] == last)
+        del lines[at : at + len(last)]
     return "\n".join(lines)
 
 
@@ -280,24 +282,23 @@ def _sure(ranking: Ranking, likely: Any) -> str:
     return f"{text}; {word} of all with {likely[0]:.0%}" if len(likely) > 1 else text
 
 
-def _table(shown: Estimate, likely: Any) -> list[str]:
-    """One line a plan; two where plans are too long to stand beside their figures."""
+def ranking_table(shown: Estimate, likely: Any) -> tuple[str, list[list[str]]]:
+    """The head, and the lines of each plan: the plan above where it is too long to stand beside."""
     first = parts(shown, 0)
     longest = max(len(plan) for plan in shown.plans)
-    two = longest > width() - 50
-    column = 4 if two else longest
+    above = longest > width() - 50
+    column = 4 if above else longest
     head = f"  #  {'plan':<{column}}  {'iteration':>9}  {'memory':>8}  from  {'best?':>5}  why not"
-    lines = [head]
+    table = []
     for row, plan in enumerate(shown.plans):
         why = "" if row == 0 else why_not(first, parts(shown, row))
-        if two:
-            lines.append(f" {row + 1:>2}  {plan}"[: width()])
-        head = " " * 4 if two else f" {row + 1:>2} "
-        line = (f"{head} {'' if two else plan:<{column}}  {show(shown.seconds[row], 's'):>9}  "
-                f"{show(shown.memory[row], 'B'):>8}  {marks(shown, row):<4}  "
-                f"{likely[row]:>5.0%}  {why}")  # fmt: skip
-        lines.append(line.rstrip()[: width()])
-    return lines
+        name = f" {row + 1:>2}  {plan}"
+        line = (f"{show(shown.seconds[row], 's'):>9}  {show(shown.memory[row], 'B'):>8}  "
+                f"{marks(shown, row):<4}  {likely[row]:>5.0%}  {why}")  # fmt: skip
+        lines = wrapped(name, 5) if above else []
+        lines += wrapped(f"{' ' * (5 + column) if above else name.ljust(5 + column)}  {line}", 8)
+        table.append(lines)
+    return head, table
 
 
 def _legend(shown: Estimate) -> list[str]:
@@ -328,7 +329,7 @@ def _nothing_fits(ranking: Ranking, asked: Any) -> list[str]:
              *_misses(ranking.misses), ""]  # fmt: skip
     enough, elsewhere = (getattr(asked, name, None) for name in ("enough", "elsewhere"))
     if elsewhere is not None:
-        lines.append(f"State can lie on the host under --software {elsewhere}: there it fits.")
+        lines.append(f"More can lie outside the devices under --software {elsewhere}: it fits so.")
     if enough is not None:
         lines.append(f"It fits on {enough} devices: --devices {enough}")
     elif elsewhere is None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
+from oracle.ask.circuits import Circuits, circuits
 from oracle.ask.explain.factors import Anatomy, anatomy
 from oracle.ask.explain.flips import Contest, contest
 from oracle.ask.placing import Placing, placed
@@ -24,6 +25,7 @@ class Explanation(Tabular):
     against: Contest | None
     measure: tuple[str, float] | None
     placing: Placing | None = None  # where its ranks had best sit
+    circuits: Circuits | None = None  # how optical circuits are best dealt, where there are any
 
     @property
     def bottleneck(self) -> str:
@@ -56,6 +58,7 @@ class Explanation(Tabular):
                 for f in against.flips
             ],
             "placement": None if self.placing is None else self.placing.to_dict(),
+            **({} if self.circuits is None else {"circuits": self.circuits.to_dict()}),
             "measure": None if self.measure is None else {
                 "what": self.measure[0], "share": self.measure[1]},
         }  # fmt: skip
@@ -74,6 +77,7 @@ def explain(
     model: Model, system: System, text: str, batch: int, options: Options, how: str = "block"
 ) -> Explanation:
     """Explain one plan, its ranks placed as asked; and where they had best sit."""
+    system.need_alike("what bounds a plan")
     best = None
     if not options.ideal:
         best = placed(model, system, [text], batch, options, "best").placed[0]
@@ -86,4 +90,4 @@ def explain(
     if against and against.rivals and not options.ideal:
         rival = predict(model, system, [against.rivals[0]], batch, options)
         measure = settling(doubts(own.shown, 0), doubts(rival, 0))
-    return Explanation(own, against, measure, best)
+    return Explanation(own, against, measure, best, circuits(own.shown))

@@ -24,9 +24,9 @@ from oracle.network import contention
 from oracle.plan.plan import Plan
 from oracle.plan.strategies.data import Data
 from oracle.plan.strategies.pipeline import Pipeline
+from oracle.predict.block import Work
 from oracle.predict.estimate import Estimate
 from oracle.predict.estimate import estimate as predict
-from oracle.predict.evaluate import Work
 from oracle.predict.exchange import Exchange
 from oracle.predict.limits import FULL
 from oracle.spec.options import Options
@@ -199,8 +199,10 @@ def _notes(
     yield from (Factor("I/O", 0.0, words) for words in of_reading(shown))
     yield from (Factor(name, 0.0, words) for name, words in of_failing(shown))
     if (slower := float(shown.interference[0])) > 1:
-        yield Factor("congestion", 0.0, "other jobs on the network may make the step "
-                     f"{slower:.3g} × as long (in the interval only)")  # fmt: skip
+        half, most = _crowded(shown)
+        yield Factor("congestion", 0.0, f"other jobs make messages {half:.3g} × as long at the "
+                     f"median, {most:.3g} × at the 99th percentile, and the step up to "
+                     f"{slower:.3g} × (in the interval only)")  # fmt: skip
     yield from (Factor("workload balance", 0.0, words) for words in of_stages(shown))
     for axis in plan.axes:
         degree = float(np.max(axis.degree))
@@ -209,6 +211,14 @@ def _notes(
             at = "; it is there" if 2 * degree > most else ""
             words = f"{axis.name}: {degree:.0f} of at most {most:.0f} ({axis.bound}){at}"
             yield Factor("number of devices", 0.0, words)
+
+
+def _crowded(shown: Estimate) -> tuple[float, float]:
+    """(p50, p99) of the message that other jobs slow most."""
+    work = shown.work[0]
+    every = [contention.interference(shown.system, *one.pattern(work.at), short)
+             for one, _ in work.messages if one.meshed for short in ("", one.op)]  # fmt: skip
+    return max(every, key=lambda factors: factors[::-1], default=(1.0, 1.0))
 
 
 def _whole(model: Model, plan: Plan, options: Options) -> Iterator[dict[str, Any]]:

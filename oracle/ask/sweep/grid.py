@@ -243,6 +243,7 @@ def supposed(system: System, what_if: str) -> System:
             value = -1.0
         if not 0 < value < 1e6:
             raise refusal("sweep", f"`{word}` is not a factor above zero", f"e.g. `{name}=2`")
+        system.need_alike("what would be if")
         system = FACTORS[name][1](system, value)
     return system
 

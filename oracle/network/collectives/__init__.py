@@ -20,15 +20,16 @@ sparse        sparse gradients
 from importlib import import_module
 from pkgutil import iter_modules
 
-from oracle.network.collectives.algorithm import Algorithm, descendants
+from oracle.network.collectives.algorithm import Algorithm
 from oracle.network.collectives.message import Message
 from oracle.network.collectives.schedule import Pairs, Shift, Steps, XorExchange, flows
+from oracle.spec.registry import descendants
 
 for _module in iter_modules(__path__):
     import_module(f"{__name__}.{_module.name}")
 
 ALGORITHMS: dict[str, dict[str, Algorithm]] = {}
-for _kind in descendants(Algorithm):  # type: ignore[type-abstract]
+for _kind in descendants(Algorithm):
     ALGORITHMS.setdefault(_kind.op, {})[_kind.name] = _kind()
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterable
 from copy import copy
 from typing import Any, ClassVar, Self, TypeAlias
 
@@ -86,10 +85,3 @@ def log2(p: Number) -> Number:
 def power_of_two(p: int) -> bool:
     """Whether p is one."""
     return p > 1 and not p & (p - 1)
-
-
-def descendants(kind: type[Algorithm]) -> Iterable[type[Algorithm]]:
-    """All algorithms there are."""
-    for below in kind.__subclasses__():
-        yield below
-        yield from descendants(below)

@@ -1,4 +1,4 @@
-"""All-to-all: scattered, pairwise and Bruck."""
+"""All-to-all: scattered, pairwise and Bruck; a reduce-scatter by two of them."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import numpy as np
 
 from oracle.network.arrays import Number
 from oracle.network.collectives.algorithm import Algorithm, log2, power_of_two
-from oracle.network.collectives.schedule import AllPairs, Steps, exchange, shift
+from oracle.network.collectives.schedule import AllPairs, Steps, exchange, pairs, shift
 
 
 class ScatteredAlltoall(Algorithm):
@@ -71,6 +71,39 @@ class BruckAlltoall(Algorithm):
     def schedule(self, p: int, inner: int = 1) -> list[Steps]:
         by = 2 ** np.arange(int(log2(p)))
         return [shift(by, np.array(_moved(p)) / p)]
+
+
+class TwoHopReduceScatter(Algorithm):
+    """Pieces to whom they are for in the node, added, and then to their like in other nodes.
+
+        T = 2 α + ((q − 1)/q + (n − 1)/p) m β          n nodes of q ranks, p = n q
+
+    Whatever a sum is rounded to is rounded but twice, which numbers of few bits need. The closed
+    form takes one α and β for both, and q = 1.
+    """
+
+    op, name, source, menu = "reduce_scatter", "two_hop", "wang2024zero, §3.3 (qgZ)", False
+    nodal = True
+
+    def fits(self, p: int, inner: int = 1) -> bool:
+        return p > 1 and p % inner == 0
+
+    def steps(self, p: Number, q: Number = 1) -> Number:
+        return (np.asarray(q) > 1) * 1.0 + (np.asarray(p) > q)
+
+    def volume(self, p: Number, q: Number = 1) -> Number:
+        return (q - 1) / q + (p / q - 1) / p
+
+    def reduced(self, p: Number, q: Number = 1) -> Number:
+        return self.volume(p, q)
+
+    def schedule(self, p: int, inner: int = 1) -> list[Steps]:
+        ranks, inside, nodes = np.arange(p)[:, None], np.arange(1, inner), np.arange(1, p // inner)
+        near = ranks // inner * inner + (ranks + inside) % inner
+        far = (ranks + nodes * inner) % p
+        hops = [(near, 1 / inner), (far, 1 / p)]
+        return [pairs(np.broadcast_to(ranks, to.shape).ravel(), to.ravel(), share)
+                for to, share in hops if to.size]  # fmt: skip
 
 
 def _moved(p: int) -> list[int]:

@@ -1,9 +1,9 @@
-"""Seconds per byte of exchanges whose ranks go on as soon as their own partners are done.
+"""Seconds per byte of schedules whose ranks go on as soon as their own partners are done.
 
-In a schedule in which every rank swaps with another in each step, and steps load links unequally,
-ranks on emptier links run ahead, and flows of several steps share links. A flow begins when both
-of its ranks have come to its step and gets its max-min fair share of links until it is through:
-what is played here, flow by flow, for as many as are worth it.
+Where steps load links unequally, or leave ranks out, some ranks run ahead and flows of several
+steps share links. A flow begins when both of its ranks have come to its step and gets its
+max-min fair share of links until it is through: what is played here, flow by flow, for as many
+as are worth it.
 """
 
 from __future__ import annotations
@@ -13,13 +13,14 @@ from collections.abc import Sequence
 import numpy as np
 
 from oracle.network.arrays import Floats, Ints
-from oracle.network.collectives.schedule import Shift, Steps, XorExchange
+from oracle.network.collectives.schedule import Pairs, Shift, Steps, XorExchange
 from oracle.network.contention.fair_shares import fair_rates
 from oracle.network.contention.flows import flows_of
 from oracle.network.contention.groups import RankGroups
 from oracle.network.topology import Topology
 
-MOST = 70_000  # flows that are played
+MOST = 70_000  # flows that are played where all swap with all
+FEW = 2_500  # where steps leave ranks out: of more the longest chain of steps counts
 
 
 def swaps(schedule: Sequence[Steps], groups: RankGroups) -> bool:
@@ -33,47 +34,94 @@ def swaps(schedule: Sequence[Steps], groups: RankGroups) -> bool:
     return every and alone and steps.count * groups.devices <= MOST
 
 
-def played(topology: Topology, groups: RankGroups, steps: Steps) -> float:
-    """Seconds per byte until the last rank is done."""
-    source, target, share = _every(topology, groups, steps)
-    count, ranks = source.shape
-    route, _, part = topology.spread_route(source.ravel(), target.ravel())
+def listed(schedule: Sequence[Steps], groups: RankGroups) -> bool:
+    """Whether every flow of every step is listed, once, and there are few."""
+    flows = [len(steps.share) for steps in schedule if isinstance(steps, Pairs)]
+    once = len(flows) == len(schedule) and all(steps.times[0] == 1 for steps in schedule)
+    return once and sum(flows) * (groups.devices // groups.p) <= FEW
+
+
+def played(
+    topology: Topology,
+    groups: RankGroups,
+    schedule: Sequence[Steps],
+    reduce: bool = False,
+    nbytes: float | None = None,
+    envelope: float = 0.0,
+) -> float:
+    """Seconds per byte until the last rank is done; of `nbytes`, seconds with every flow's α.
+
+    Of a size, each message has `envelope` bytes more and begins its α after its ranks have come:
+    the data of some hides the start of others, which no straight line over sizes tells.
+    """
+    step, sender, getter, left = _every(topology, groups, schedule, reduce)
+    begin, weight = np.zeros(len(left)), None
+    if nbytes is not None:
+        left, begin = left * nbytes + envelope, topology.alpha(sender, getter)
+        weight = topology.weight(sender, getter)
+    route, _, part = topology.spread_route(sender, getter)
     used, route = np.unique(np.append(route.ravel(), topology.links), return_inverse=True)
-    route = route[:-1].reshape(-1, count * ranks)
+    route = route[:-1].reshape(-1, len(step))
     capacity = topology.capacity[used]
-    left = share.astype(float).ravel()
-    at = np.zeros(int(max(source.max(), target.max())) + 1, np.int64)  # the step of each rank
-    waits = np.full((count, len(at)), 2)  # of a rank in a step: what it sends, and what it gets
-    now, going = 0.0, np.arange(ranks)
-    sender, getter = source.ravel(), target.ravel()
-    flow_of = np.empty((count, len(at)), np.int64)
-    into = np.empty_like(flow_of)
-    for step in range(count):
-        flow_of[step, source[step]] = into[step, target[step]] = step * ranks + np.arange(ranks)
-    while len(going):
-        rate = fair_rates(capacity, route[:, going], part)
+    queue, enough = _Queue(step, sender, getter), 1e-9 * left
+    now, going, coming = 0.0, np.zeros(0, np.int64), np.flatnonzero(queue.waits == 0)
+    while len(going) or len(coming):
+        due = begin[coming] <= now * (1 + 1e-12)
+        going, coming = np.concatenate([going, coming[due]]), coming[~due]
+        some = None if weight is None else weight[going]
+        rate = fair_rates(capacity, route[:, going], part, some)
         need = np.where(np.isfinite(rate), left[going] / rate, 0.0)
-        span = float(need.min())
-        now += span
-        done = need <= span * (1 + 1e-9)
-        left[going] = np.where(done, 0.0, left[going] - np.where(np.isfinite(rate), rate, 0) * span)
+        until = min(now + need.min(initial=np.inf), begin[coming].min(initial=np.inf))
+        span, now = until - now, until
+        left[going] -= np.where(np.isfinite(rate), rate, 0.0) * span
+        done = (need <= span * (1 + 1e-9)) | (left[going] <= enough[going])
         over, going = going[done], going[~done]
-        step = over // ranks
-        for ends in (sender[over], getter[over]):
-            np.subtract.at(waits, (step, ends), 1)
-        free = np.unique(np.concatenate([sender[over], getter[over]]))
-        free = free[waits[at[free], free] == 0]
-        at[free] += 1
-        free = free[at[free] < count]
-        fresh = np.unique(np.concatenate([flow_of[at[free], free], into[at[free], free]]))
-        both = (at[sender[fresh]] == fresh // ranks) & (at[getter[fresh]] == fresh // ranks)
-        going = np.concatenate([going, fresh[both]])
+        fresh = queue.freed(over)
+        begin[fresh] += now
+        coming = np.concatenate([coming, fresh])
     return now
 
 
-def _every(topology: Topology, groups: RankGroups, steps: Steps) -> tuple[Ints, Ints, Floats]:
-    """(steps, ranks) devices that send and get, and what."""
-    parts = [tuple(each.reshape(len(f.times), -1) for each in (f.source, f.target, f.share))
-             for f in flows_of(topology, groups, steps)]  # fmt: skip
-    source, target, share = (np.concatenate(each) for each in zip(*parts, strict=True))
-    return source, target, share
+class _Queue:
+    """Which flows wait for which: those of a rank in a step for all of its step before."""
+
+    def __init__(self, step: Ints, sender: Ints, getter: Ints) -> None:
+        steps, flows = int(step.max()) + 1, len(step)
+        keys = np.concatenate([sender, getter]) * steps + np.tile(step, 2)
+        turns, at = np.unique(keys, return_inverse=True)  # a turn is a step of a rank
+        self.of = at.reshape(2, flows)
+        self.open = np.bincount(at)  # flows of a turn that are not through
+        self.first = np.diff(turns // steps, prepend=-1) > 0
+        self.waits = (~self.first[self.of]).sum(axis=0)
+        self.flows = np.argsort(at, kind="stable") % flows
+        self.begin = np.append(np.cumsum(self.open) - self.open, 2 * flows)
+
+    def freed(self, over: Ints) -> Ints:
+        """The flows that may begin once these are through."""
+        turns = self.of[:, over].ravel()
+        np.subtract.at(self.open, turns, 1)
+        after = np.unique(turns[self.open[turns] == 0]) + 1
+        after = after[after < len(self.first)]
+        after = after[~self.first[after]]
+        count = self.begin[after + 1] - self.begin[after]
+        place = np.arange(count.sum()) + np.repeat(self.begin[after] - np.cumsum(count) + count,
+                                                   count)  # fmt: skip
+        fresh = self.flows[place]
+        np.subtract.at(self.waits, fresh, 1)
+        return np.unique(fresh[self.waits[fresh] == 0])
+
+
+def _every(
+    topology: Topology, groups: RankGroups, schedule: Sequence[Steps], reduce: bool
+) -> tuple[Ints, Ints, Ints, Floats]:
+    """The step of each flow, its sender and getter, and what it carries."""
+    found, step = [], 0
+    for steps in schedule:
+        for f in flows_of(topology, groups, steps, reduce):
+            again = np.repeat(np.arange(len(f.times)), f.times.astype(np.int64))  # round by round
+            turn = (again[:, None] * f.per_step + np.arange(f.per_step)).ravel()
+            number = step + np.repeat(np.arange(len(again)), f.per_step)
+            found.append((number, f.source[turn], f.target[turn], f.share[turn]))
+            step += len(again)
+    number, source, target, share = (np.concatenate(each) for each in zip(*found, strict=True))
+    return number, source, target, np.array(share, float)

@@ -9,7 +9,7 @@ import numpy as np
 
 from oracle.network.arrays import Floats
 from oracle.network.collectives import Steps
-from oracle.network.contention.asynchronous import played, swaps
+from oracle.network.contention.asynchronous import listed, played, swaps
 from oracle.network.contention.counting import step_costs
 from oracle.network.contention.critical_path import critical_path, leaves_ranks_out
 from oracle.network.contention.groups import RankGroups
@@ -48,8 +48,9 @@ def schedule_cost(
         T = Σ_steps times · (max α + m · max over links of load / capacity)
 
     Where some ranks sit out a step, the sum runs along the longest chain of steps instead
-    (`critical_path`); where all swap with all, one by one, what each has is played
-    (`asynchronous`). `full` names the links that set the pace of a tenth of the time or more.
+    (`critical_path`), and is played where flows meet and are few; so is what each has where all
+    swap with all, one by one (`asynchronous`). `full` names the links that set the pace of a
+    tenth of the time or more.
     """
     return schedule_costs(topology, groups, [schedule], reduce)[0]
 
@@ -72,10 +73,13 @@ def _in_time(
 ) -> Cost:
     """The cost where no rank waits for others than its partners."""
     if leaves_ranks_out(schedule, groups.p):
-        return _relieved(cost, *critical_path(topology, groups, schedule, reduce))
+        together, solo = critical_path(topology, groups, schedule, reduce)
+        if together > solo * (1 + 1e-9) and listed(schedule, groups):
+            together = played(topology, groups, schedule, reduce)
+        return _relieved(cost, together, solo)
     if cost.phi > 1 + 1e-9 and swaps(schedule, groups):
         solo = cost.per_byte / cost.phi
-        return _relieved(cost, played(topology, groups, schedule[0]), solo)
+        return _relieved(cost, played(topology, groups, schedule), solo)
     return cost
 
 

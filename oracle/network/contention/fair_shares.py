@@ -94,13 +94,19 @@ class Contention:
         return now + float(self.topology.alpha(self.source, self.target).max(initial=0.0))
 
 
-def fair_rates(capacity: Floats, route: Ints, part: Floats | None = None) -> Floats:
+def fair_rates(
+    capacity: Floats, route: Ints, part: Floats | None = None, weight: Floats | None = None
+) -> Floats:
     """Max-min fair rates by progressive filling [bertsekas1992, §6.5.2].
 
-    All flows grow alike until a link is full; its flows stay, the others grow on. `route` is
-    padded with the last link, which has no limit; the link in a column carries `part` of a flow.
+    All flows grow alike, or by their weight, until a link is full; its flows stay, the others
+    grow on. `route` is padded with the last link, which has no limit; the link in a column
+    carries `part` of a flow.
     """
     sent = np.broadcast_to(1.0 if part is None else part[:, None], route.shape)
+    if weight is not None:
+        weight = weight / weight.max(initial=1e-300)
+        sent = sent * weight
     limitless = len(capacity) - 1
     rate = np.full(route.shape[1], np.inf)
     room = capacity.astype(float).copy()
@@ -112,7 +118,7 @@ def fair_rates(capacity: Floats, route: Ints, part: Floats | None = None) -> Flo
         level = share.min()
         full = share <= level * (1 + 1e-12)
         done = active & full[route].any(axis=0)
-        rate[done] = level
+        rate[done] = level if weight is None else level * weight[done]
         room -= level * np.bincount(route[:, done].ravel(), sent[:, done].ravel(), len(capacity))
         room = np.maximum(room, 0.0)
         room[limitless] = np.inf

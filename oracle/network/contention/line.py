@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 
 import numpy as np
@@ -25,6 +25,15 @@ class CostLine:
     short: float = SHORT["inside"]  # likewise, of what it can only take longer
     sizes: tuple[float, ...] = ()  # bytes of the smallest and largest message measured
     outside: bool = True  # no measurement covers groups like these
+
+    def beside(self, other: CostLine) -> CostLine:
+        """That of an operation which takes both networks: the slower of either in each part."""
+        slow = max(self, other, key=lambda line: (line.per_byte, line.start))
+        return replace(
+            slow, start=max(self.start, other.start), per_byte=max(self.per_byte, other.per_byte),
+            uncertainty=max(self.uncertainty, other.uncertainty),
+            short=max(self.short, other.short), outside=self.outside or other.outside,
+        )  # fmt: skip
 
 
 class Offer(tuple[CostLine, ...]):
@@ -49,3 +58,12 @@ class Offer(tuple[CostLine, ...]):
               line.short)
              for line, size in zip(self.cheapest, sizes, strict=True)], float,
         ).reshape(-1, 8).T  # fmt: skip
+
+
+def slowest(one: Offer, other: Offer) -> Offer:
+    """What is on offer to groups on two networks: by the same algorithm, if they have one."""
+    if one == other:
+        return one
+    pairs = [(a, b) for a in one for b in other]
+    alike = [(a, b) for a, b in pairs if a.algorithm == b.algorithm]
+    return Offer(a.beside(b) for a, b in alike or pairs)

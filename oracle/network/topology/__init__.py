@@ -7,6 +7,7 @@ topology   all levels of a network below a job: links, capacities, routes
 systems    the network of a system's first devices, built once
 regular    textbook networks by their sizes: crossbar, fat tree, torus, dragonfly, loop
 placement  ways to deal the ranks of a job to devices
+swapping   nodes swapped in pairs while that helps
 """
 
 from oracle.network.topology.kinds import KINDS

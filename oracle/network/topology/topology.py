@@ -35,6 +35,8 @@ class Topology:
     duplex is a property of a level: both ways of its links are then one.
     """
 
+    round_trip = False  # flows played at their size share links as TCP's do, by the inverse of α
+
     def __init__(
         self, levels: Sequence[Level], devices: int, hop: float = 0.0, circuits: bool = False
     ) -> None:
@@ -110,6 +112,10 @@ class Topology:
         """Seconds before the first byte arrives; zero for a device and itself."""
         route, level = self.route_and_level(source, target)
         return self.hop_delay(route) if self.hop else np.asarray(self.latency[level])
+
+    def weight(self, source: Ints, target: Ints) -> Floats | None:
+        """What each flow's share of a link counts where shares go by round-trip time."""
+        return 1 / np.maximum(self.alpha(source, target), 1e-12) if self.round_trip else None
 
     def hop_delay(self, route: Ints) -> Floats:
         """α of routes where each link takes `hop` seconds."""

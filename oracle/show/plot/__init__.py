@@ -5,7 +5,7 @@
 
 `breakdown`, `scaling` and `pareto` take rows of a sweep, `parts`, `memory`, `alive`, `timeline` and
 `roofline` an estimate, `measured` pairs of seconds, `contention` a system and a pattern of groups,
-`combined` the table of a workflow.
+`combined` the table of a workflow, `designs` that of networks that could be bought.
 """
 
 from oracle.show.plot.against import measured
@@ -13,6 +13,7 @@ from oracle.show.plot.alive import alive
 from oracle.show.plot.bars import bar, breakdown
 from oracle.show.plot.combined import combined
 from oracle.show.plot.curves import scaling
+from oracle.show.plot.designs import designs
 from oracle.show.plot.front import pareto
 from oracle.show.plot.hold import memory
 from oracle.show.plot.network import contention
@@ -28,6 +29,7 @@ __all__ = [
     "breakdown",
     "combined",
     "contention",
+    "designs",
     "measured",
     "memory",
     "pareto",

@@ -17,20 +17,15 @@ twisted_torus  tori whose way round is twisted
 A new file beside these is found by itself.
 """
 
-from collections.abc import Iterator
 from importlib import import_module
 from pkgutil import iter_modules
 
 from oracle.network.topology.fabric import Fabric
+from oracle.spec.registry import descendants
 
 for _module in iter_modules(__path__):
     import_module(f"{__name__}.{_module.name}")
 
-
-def _descendants(kind: type[Fabric]) -> Iterator[type[Fabric]]:
-    yield kind
-    for below in kind.__subclasses__():
-        yield from _descendants(below)
-
-
-KINDS: dict[str, type[Fabric]] = {kind.kind: kind for kind in _descendants(Fabric) if kind.kind}
+KINDS: dict[str, type[Fabric]] = {
+    kind.kind: kind for kind in (Fabric, *descendants(Fabric)) if kind.kind
+}

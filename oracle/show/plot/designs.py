@@ -1,0 +1,60 @@
+"""Networks that one may buy: step time against switches and cables, unbeaten ones ringed."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from oracle.show.plot import style
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+Row = Mapping[str, Any]
+
+
+def designs(rows: Sequence[Row], title: str = "") -> Figure:
+    """How much slower than the fastest, up, against switches and against cables, right; or USD.
+
+    Rows are those of `oracle design-network`, the answer first.
+    """
+    priced = bool(rows) and all(row.get("cost") is not None for row in rows)
+    panels = [("cost", "USD")] if priced else [("switches", "switches"), ("cables", "cables")]
+    slow = np.array([100 * (row["slowdown"] - 1) for row in rows], float)
+    best = [row["unbeaten"] for row in rows]
+    first = rows[0]["network"] if rows else "nothing"
+    alt = f"{len(rows)} networks by step time and size; {sum(best)} are unbeaten, {first} is chosen"
+    families = list(dict.fromkeys(map(_family, rows)))
+    with style.look():
+        figure = style.canvas(5.6 * len(panels) + 0.4, 5.2, alt)
+        each = np.atleast_1d(figure.subplots(1, len(panels), sharey=True))
+        for axes, (key, label) in zip(each, panels, strict=True):
+            axes.grid(visible=True, axis="both")
+            for at, row in enumerate(rows):
+                family = families.index(_family(row))
+                axes.scatter(row[key], slow[at], s=52, lw=0.8, edgecolor=style.PAPER, zorder=3,
+                             color=style.CURVES[family % len(style.CURVES)],
+                             marker=style.MARKERS[family // len(style.CURVES) % 9],
+                             label=families[family] if key == panels[0][0] else None)  # fmt: skip
+                if best[at]:
+                    axes.scatter(row[key], slow[at], s=130, facecolors="none", lw=1.5,
+                                 edgecolors=style.RED, zorder=2)  # fmt: skip
+                if best[at] or not at:
+                    axes.annotate(style.shorter(str(row["network"]), 26), (row[key], slow[at]),
+                                  (8, 5), textcoords="offset points", fontsize=9,
+                                  weight="bold" if not at else "normal")  # fmt: skip
+            axes.set_xlabel(label)
+            axes.set_xlim(0, None)
+        each[0].set_ylabel("slower than the fastest, %")
+        handles, labels = each[0].get_legend_handles_labels()
+        once = dict(zip(labels, handles, strict=True))
+        style.above(figure, list(once.values()), list(once), title)
+    return figure
+
+
+def _family(row: Row) -> str:
+    """A network's name without its ratio: `fat tree`."""
+    return re.sub(r"(,.*| \d:1)$|^\d-D ", "", str(row["network"]))
