@@ -1,11 +1,12 @@
 """Closed loop: calibrate a lab of hosts, predict plans on it, run them, and compare.
 
-    python -m benchmarks.closed_loop [--quick] [--one] [--json] [--out DIR]
+    python -m benchmarks.closed_loop [--quick] [--one] [--engine ddp,fsdp2] [--json] [--out DIR]
 
 The lab is this machine cut into hosts (tests/lab). Collectives are calibrated from
 `measure collectives`, compute from `measure compute`: no time of a whole step is used. It needs
 root, torch, and about half an hour; --quick takes one setting and three plans. With --one
-the compute of each model's first plan alone is measured, and predicts all others.
+the compute of each model's first plan alone is measured, and predicts all others. With --engine
+PyTorch's own classes run plans of theirs, each predicted under the shipped spec of its software.
 """
 
 from __future__ import annotations
@@ -29,6 +30,7 @@ import oracle  # noqa: E402 (the path above comes first)
 from oracle.calibration.calibrate import calibrate  # noqa: E402
 from oracle.executor.calls import GroupShape  # noqa: E402
 from oracle.executor.collectives import measure_collectives  # noqa: E402
+from oracle.executor.engines import engines  # noqa: E402
 from oracle.executor.launch import Host  # noqa: E402
 from oracle.executor.measured import Measurement  # noqa: E402
 from oracle.executor.plan_run import PlanRun  # noqa: E402
@@ -120,6 +122,13 @@ PLANS: dict[int, dict[str, list[str]]] = {
 }  # fmt: skip
 
 
+# gloo has no streams: FSDP2 waits for each of its messages where it calls it
+ENGINE_PLANS = {
+    "ddp": ["data:{n},overlap=off", "data:{n}"],
+    "fsdp2": ["data:{n},zero=3,overlap=off", "data:{n},zero=2,overlap=off"],
+}
+
+
 @dataclass(frozen=True)
 class Setting:
     """A lab: hosts, link rates, and what share of a core a host has."""
@@ -150,6 +159,8 @@ class Row:
     model: str
     plan: str
     strategy: str
+    engine: str
+    known: str  # of whose compute anything was measured: its own plan, or one of its model
     predicted: float
     low: float
     high: float
@@ -194,15 +205,24 @@ def system_of(setting: Setting) -> System:
     return catalogue.system({"name": "lab", "device": device, "levels": levels, "source": lab})
 
 
-def jobs_of(setting: Setting, quick: bool) -> list[PlanRun]:
-    """The plans of a setting."""
+def jobs_of(setting: Setting, quick: bool, by: Sequence[str] = ("native",)) -> list[PlanRun]:
+    """The plans of a setting, by engine."""
     names = ["vgg"] if quick else list(MODELS)
     steps, most = (3, 3) if quick else (8, 99)
     return [
-        PlanRun(MODELS[name], plan, BATCH[name], steps=steps, warm_up=2)
+        PlanRun(MODELS[name], plan, BATCH[name], steps=steps, warm_up=2, engine=engine,
+                software="" if engine == "native" else engines()[engine].software)
+        for engine in by
         for name in names
-        for plan in PLANS[setting.hosts][name][:most]
-    ]
+        for plan in plans_of(setting, name, engine)[:most]
+    ]  # fmt: skip
+
+
+def plans_of(setting: Setting, name: str, engine: str) -> list[str]:
+    """Plans of a model that an engine runs."""
+    if engine == "native":
+        return PLANS[setting.hosts][name]
+    return [plan.format(n=setting.hosts) for plan in ENGINE_PLANS[engine]]
 
 
 def firsts(jobs: Sequence[PlanRun]) -> list[PlanRun]:
@@ -219,14 +239,18 @@ def calibrated(
     collectives, compute = folder / "collectives.jsonl", folder / "compute.jsonl"
     # fit where messages are: a token bucket lets those below its burst through for nothing, and
     # many small ones in a row take what a host may have of a core
-    sizes = [2**17, 2**20, 2**22] if quick else [2**17, 2**18, 2**19, 2**20, 2**22, 2**23]
+    sizes = (
+        [2**17, 2**18, 2**19, 2**20, 2**22] if quick else [2**17, 2**18, 2**19, 2**20, 2**22, 2**23]
+    )
     whole = [GroupShape(2**k) for k in range(1, hosts.bit_length()) if 2**k <= hosts]
     outcome = measure_collectives(
         collectives, ranks=hosts, sizes=sizes, shapes=whole, repeats=5, longest=4.0, host=host,
         operations=["allreduce", "reduce_scatter", "allgather", "sendrecv", "halo"], say=_say,
     )  # fmt: skip
     assert outcome.complete, outcome.message
-    timed = [replace(job, steps=8, warm_up=1) for job in (firsts(jobs) if one else jobs)]
+    asked = {(str(job.model), job.plan): replace(job, steps=8, warm_up=1, engine="native")
+             for job in (firsts(jobs) if one else jobs)}  # fmt: skip
+    timed = list(asked.values())
     outcome = measure_compute(timed, compute, ranks=hosts, host=host, say=_say,
                               rate=setting.rate / 8)  # fmt: skip
     assert outcome.complete, outcome.message
@@ -254,10 +278,12 @@ def strategy_of(plan: str) -> str:
     return zero + "+".join(names)
 
 
-def loop(setting: Setting, folder: Path, quick: bool, one: bool = False) -> Iterator[Row]:
+def loop(
+    setting: Setting, folder: Path, quick: bool, one: bool = False, by: Sequence[str] = ("native",)
+) -> Iterator[Row]:
     """Calibrate, predict, run, compare."""
     folder.mkdir(parents=True, exist_ok=True)
-    jobs = jobs_of(setting, quick)
+    jobs = jobs_of(setting, quick, by)
     wiring = Wiring(setting.hosts, setting.rate, setting.uplink, share=setting.share)
     with Lab(wiring) as lab:
         system, profile = calibrated(setting, lab, jobs, folder, quick, one)
@@ -267,15 +293,16 @@ def loop(setting: Setting, folder: Path, quick: bool, one: bool = False) -> Iter
             for job, one in zip(jobs, predicted, strict=True)
         ]
         found = _measured(jobs, setting.hosts, folder, lab.placed())
-    known = [job.plan for job in firsts(jobs)] if one else []
+    known = [job.plan for job in firsts(jobs) if job.engine == "native"] if one else []
     for job, estimate, measurement in zip(jobs, predicted, found, strict=True):
-        if job.plan in known:
+        if job.plan in known and job.engine == "native":
             continue
         parts = {k: float(v[0]) for k, v in estimate.compute.items()}
         parts |= {e["what"]: e["exposed"] for e in estimate.exchange[0]}
         took = dict(measurement.compute) | {s.what: s.seconds for s in measurement.exchange}
         yield Row(
-            setting.title, measurement.model, job.plan, strategy_of(job.plan),
+            setting.title, measurement.model, job.plan, strategy_of(job.plan), job.engine,
+            "one plan" if one else "own plan",
             float(estimate.seconds[0]), float(estimate.seconds_low[0]),
             float(estimate.seconds_high[0]), measurement.seconds, measurement.spread, parts, took,
         )  # fmt: skip
@@ -291,6 +318,7 @@ def _predicted(job: PlanRun, system: System, profile: Profile) -> Estimate:
     found = oracle.estimate(
         network, system, _plan(job), job.batch,
         precision="fp32", optimizer="momentum", profile=profile, reading="none",
+        software=job.software or None,
     )  # fmt: skip
     shard = evaluate.split(network, _plan(job), found.options)
     lacking = [row.name for i, row in enumerate(network.rows) if not profile.lookup(shard, 0, i)]
@@ -303,9 +331,14 @@ def _measured(jobs: Sequence[PlanRun], hosts: int, folder: Path, host: Host) -> 
     """Every plan, run; those whose steps differ much are run once more, and the calmer run kept."""
 
     def ran(some: Sequence[PlanRun], name: str) -> list[Measurement]:
-        outcome, found = run(some, folder / name, ranks=hosts, host=host, say=_say, timeout=120)
-        assert outcome.complete, outcome.message
-        return found
+        found: dict[int, Measurement] = {}
+        for engine in dict.fromkeys(job.engine for job in some):  # a file has a plan once
+            mine = [i for i, job in enumerate(some) if job.engine == engine]
+            outcome, each = run([some[i] for i in mine], folder / f"{engine}-{name}", ranks=hosts,
+                                host=host, say=_say, timeout=120)  # fmt: skip
+            assert outcome.complete, outcome.message
+            found |= dict(zip(mine, each, strict=True))
+        return [found[i] for i in range(len(some))]
 
     found = ran(jobs, "runs.json")
     noisy = [i for i, one in enumerate(found) if one.spread > NOISY]
@@ -328,10 +361,13 @@ def figures(rows: Sequence[Row]) -> dict[str, dict[str, Any]]:
     for strategy in sorted({row.strategy for row in rows}):
         own = [row.accuracy for row in rows if row.strategy == strategy]
         put(f"closed_loop.{strategy}.accuracy", statistics.mean(own), "", ">= 0.85")
-    groups = {(row.setting, row.model) for row in rows}
+    for engine in dict.fromkeys(row.engine for row in rows):
+        own = [row.accuracy for row in rows if row.engine == engine]
+        put(f"closed_loop.{engine}.accuracy", statistics.mean(own), "", ">= 0.92")
+    groups = {(row.setting, row.model, row.engine) for row in rows}
     taus, regrets = [], []
     for group in sorted(groups):
-        own_rows = [row for row in rows if (row.setting, row.model) == group]
+        own_rows = [row for row in rows if (row.setting, row.model, row.engine) == group]
         if len(own_rows) > 1:
             taus.append(tau(own_rows))
             pick = min(own_rows, key=lambda row: row.predicted)
@@ -357,13 +393,17 @@ def tau(rows: Sequence[Row]) -> float:
 
 
 def table(rows: Sequence[Row], found: Mapping[str, Mapping[str, Any]]) -> str:
-    lines = [f"{'setting':34} {'model':12} {'plan':44} {'predicted':>9} {'measured':>9} "
-             f"{'accuracy':>8} {'noise':>6} in"]  # fmt: skip
+    lines = [f"{'setting':34} {'model':12} {'engine':8} {'plan':34} {'predicted':>9} "
+             f"{'measured':>9} {'accuracy':>8} {'noise':>6} in"]  # fmt: skip
     for row in rows:
-        plan = row.plan.replace(",overlap=off", "").replace("data:1 ", "").replace(" data:1", "")
+        plan = row.plan
+        if row.engine == "native":
+            for word in (",overlap=off", "data:1 ", " data:1"):
+                plan = plan.replace(word, "")
         lines.append(
-            f"{row.setting:34} {row.model:12} {plan:44} {row.predicted:9.3f} {row.measured:9.3f} "
-            f"{row.accuracy:8.1%} {row.spread:6.1%} {'yes' if row.covered else 'no'}"
+            f"{row.setting:34} {row.model:12} {row.engine:8} {plan:34} {row.predicted:9.3f} "
+            f"{row.measured:9.3f} {row.accuracy:8.1%} {row.spread:6.1%} "
+            f"{'yes' if row.covered else 'no'}"
         )
     lines += [""] + [f"{name:44} {f['value']:>9} {f['goal']}" for name, f in found.items()]
     return "\n".join(lines)
@@ -377,6 +417,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--quick", action="store_true", help="one setting, a few plans")
     parser.add_argument("--one", action="store_true", help="profile one plan of each model")
+    parser.add_argument("--engine", default="native", help="ddp,fsdp2; native if not said")
     parser.add_argument("--json", action="store_true")
     parser.add_argument("--out", type=Path, help="keep all files here; finished runs are kept")
     parser.add_argument("--settings", default="", help="numbers of the settings, e.g. 0,2")
@@ -391,7 +432,7 @@ def main() -> None:
             row
             for setting in settings
             for row in loop(setting, out / setting.title.replace(", ", "_").replace("/", ""),
-                            given.quick, given.one)
+                            given.quick, given.one, given.engine.split(","))
         ]  # fmt: skip
     found = figures(rows)
     if given.json:

@@ -54,6 +54,14 @@ LLAMA = {"name": "llama", "source": "made for tests", "transformer": {
     "sequence": 7, "tied_embeddings": True, "flash": False}}  # fmt: skip
 LLAMA8 = {**LLAMA, "name": "llama8", "transformer": LLAMA["transformer"] | {"sequence": 8}}
 
+MIXTURE = {"name": "mixture", "source": "made for tests", "transformer": {
+    "layers": 2, "hidden": 16, "heads": 4, "vocab": 32, "sequence": 8, "ffn": 24,
+    "tied_embeddings": False, "experts": 4, "active": 2}}  # fmt: skip
+GROUPS = {"name": "groups", "source": "made for tests", "transformer": {
+    "layers": 3, "hidden": 16, "heads": 4, "kv_heads": 2, "vocab": 32, "sequence": 8, "ffn": 12,
+    "gated": True, "bias": True, "tied_embeddings": False, "experts": 8, "active": 3, "shared": 1,
+    "groups": 4, "reach": 2, "first_dense": 1}}  # fmt: skip
+
 UNET = network("unet", [2, 16, 16], [
     {"name": "down0", "layers": [conv(4), "relu"]}, {"pool": {"kernel": 2}},
     {"name": "down1", "layers": [conv(8), {"norm": "instance"}, "relu"]}, {"pool": {"kernel": 2}},
@@ -61,6 +69,19 @@ UNET = network("unet", [2, 16, 16], [
     {"concat": {"from": ["up1", "down1"]}}, conv(8), "relu",
     {"deconv": {"name": "up0", "filters": 4, "kernel": 2, "stride": 2}},
     {"concat": {"from": ["up0", "down0"]}}, conv(4), "relu", conv(4, 1), "loss",
+])  # fmt: skip
+RISING = network("rising", [4, 14, 10], [  # parts that do not lie as those before them do
+    conv(6), "relu", {"deconv": {"filters": 8, "kernel": 2, "stride": 2}}, "relu",
+    {"deconv": {"filters": 4, "kernel": [1, 2], "stride": [2, 3], "padding": [0, 1],
+                "output_padding": [1, 0], "bias": False}}, {"norm": "instance"}, conv(4, 1), "loss",
+])  # fmt: skip
+BERT = {"name": "bert", "source": "made for tests", "transformer": {
+    "layers": 2, "hidden": 16, "heads": 4, "vocab": 32, "sequence": 8, "causal": False,
+    "tied_embeddings": False, "pooler": True, "head_transform": True, "embedding_norm": True,
+    "segments": 2, "final_norm": False}}  # fmt: skip
+DROPPED = network("dropped", [3, 8, 8], [
+    conv(8), "relu", {"dropout": {"rate": 0.3}}, conv(8), {"dropout": {"rate": 0.2}}, "flatten",
+    {"dense": 12}, {"dropout": {"rate": 0.5}}, {"dense": 6}, "loss",
 ])  # fmt: skip
 BRANCHES = network("branches", [3, 8, 8], [  # two branches, and an encoder that all blocks read
     {"conv": {"name": "stem", "filters": 8, "kernel": 3, "padding": 1}},
@@ -83,6 +104,38 @@ PLANS = {
         "pipeline:3,segments=2 recompute:full",
         "data:2,zero=3 recompute:full",
         "pipeline:2,segments=2 sharded:2",
+        "data:2 spatial:2",
+        "spatial:2x2",
+        "filter:2",
+        "channel:2",
+    ],
+    "dropped": [
+        "data:2",
+        "spatial:2",
+        "spatial:2x2",
+        "filter:2",
+        "channel:2",
+        "pipeline:2,segments=4",
+        "pipeline:2,segments=4 recompute:stage",
+        "data:2,accumulate=2 recompute:full",
+    ],
+    "rising": [
+        "spatial:2",
+        "spatial:2x2",
+        "spatial:3x1",
+        "filter:2",
+        "channel:2",
+        "filter:2 channel:2",
+        "data:2 spatial:2",
+    ],
+    "bert": [
+        "data:2,zero=2",
+        "tensor:2",
+        "tensor:2,sequence=on",
+        "context:2,kind=alltoall",
+        "context:2 tensor:2,sequence=on",
+        "pipeline:2,segments=2 data:2",
+        "data:2 context:2,kind=alltoall tensor:2,sequence=on",
     ],
     "branches": [
         "pipeline:4,segments=4",
@@ -241,6 +294,10 @@ PLANS = {
         "pipeline:2,segments=4 context:2",
         "tensor:2 context:2",
         "tensor:2 context:2,kind=alltoall",
+        "tensor:2,sequence=on context:2",
+        "data:2 tensor:2,sequence=on context:2,kind=alltoall",
+        "data:2,accumulate=2 offload:optimizer",
+        "pipeline:2,segments=4 data:2,zero=1 offload:weights+optimizer",
         "context:2 recompute:full",
         "context:2,kind=alltoall recompute:selective",
         "recompute:operators",
@@ -258,6 +315,32 @@ PLANS = {
         "pipeline:2,segments=2,interleave=2,schedule=gpipe data:2",
         "pipeline:2,segments=4,interleave=2 tensor:2,sequence=on",
     ],
+    "mixture": [
+        "data:2",
+        "tensor:2",
+        "data:2 expert:2",
+        "data:4 expert:4",
+        "data:4,zero=1 expert:2",
+        "data:4,zero=3 expert:2",
+        "data:2,zero=2,accumulate=2 expert:2",
+        "data:2 sharded:2 expert:2",
+        "pipeline:2,segments=2 data:2 expert:2",
+        "data:2 context:2 expert:4",
+        "data:2 tensor:2 expert:2",
+        "data:2 tensor:2,sequence=on expert:2",
+        "data:2 tensor:2,sequence=on expert:4,cut=whole",
+        "tensor:4,sequence=on expert:2,cut=whole",
+        "data:2 expert:2 recompute:full",
+        "data:2 expert:2 recompute:selective",
+        "data:2 expert:2 offload:optimizer",
+        "data:2 expert:2 offload:weights+optimizer",
+    ],
+    "groups": [
+        "data:2 expert:2",
+        "data:4 expert:4",
+        "pipeline:2,segments=2 data:2 tensor:2,sequence=on expert:2",
+        "data:2 tensor:2 expert:2",
+    ],
     "llama8": ["context:2", "context:2,kind=alltoall", "data:2 context:4", "tensor:2 context:2"],
     "llama": [
         "context:2",
@@ -268,13 +351,17 @@ PLANS = {
         "tensor:2,sequence=on",
         "data:2 tensor:2",
         "data:3,zero=1",
+        "pipeline:2,segments=2",
+        "pipeline:4,segments=3 data:2,zero=1",
+        "pipeline:2,segments=2,interleave=2 tensor:2",
     ],
 }
 BATCH = {"odd": 10, "llama": 6, "vgg": 24}
 MODELS = {
     m["name"]: m
-    for m in (VGG, RESNET, ODD, GROUPED, CUBES, WAVES, PIXELS, GPT, LLAMA, LLAMA8, UNET, BRANCHES)
-}
+    for m in (VGG, RESNET, ODD, GROUPED, CUBES, WAVES, PIXELS, GPT, LLAMA, LLAMA8, MIXTURE, GROUPS,
+              UNET, BRANCHES, RISING, BERT, DROPPED)
+}  # fmt: skip
 
 
 WORDS = ("keep", "offload", "recompute")
@@ -315,6 +402,9 @@ def cases():
         for plan in ("tensor:2", "data:2,zero=1 tensor:2,sequence=on", "sharded:2 context:2"):
             yield {"name": f"gpt {plan} {optimizer}", "model": GPT, "plan": plan, "steps": 3,
                    "batch": 8, "optimizer": optimizer, "rate": 0.05}  # fmt: skip
+    for plan in ("data:2 tensor:2,sequence=on expert:2", "data:2 context:2 expert:4"):
+        yield {"name": f"mixture {plan} even", "model": MIXTURE, "plan": plan, "steps": 3,
+               "batch": 8, "routing": "even", "optimizer": "lamb", "rate": 0.05}  # fmt: skip
     for plan in ("data:2", "filter:2", "channel:2", "spatial:2", "pipeline:2,segments=2"):
         yield {"name": f"resnet {plan} fp32", "model": RESNET, "plan": plan, "steps": 3, "batch": 8,
                "dtype": "float32"}  # fmt: skip

@@ -1,7 +1,6 @@
 """What ranks do in the proof of equality: run a case split and serial, and compare."""
 
-import traceback
-
+import case_tasks
 import torch
 import torch.distributed as dist
 
@@ -19,16 +18,8 @@ torch.use_deterministic_algorithms(True)
 
 
 def prove(rank, arguments):
-    """Run all cases; one that raises is a result as well, alike on all ranks of its mesh."""
-    for case in arguments["cases"]:
-        rank.enter("measure", case["name"])
-        try:
-            found = one(rank, case)
-        except Exception:
-            found = {"error": traceback.format_exc()[-1500:]}
-        rank.record(case["name"], **found)
-        # an error on one rank only would leave others waiting; here all see the same shapes
-        dist.barrier()
+    """Run all cases."""
+    case_tasks.prove(rank, arguments["cases"], one)
 
 
 def one(rank, case):
@@ -38,10 +29,12 @@ def one(rank, case):
     mesh = DeviceMesh(plan, rank.rank, rank.size)
     wire = Wire(mesh)
     optimizer = Optimizer(case.get("optimizer", "momentum"), case.get("rate", 0.005))
-    local = LocalModel(layers, plan, wire, dtype=dtype, seed=3, units=case.get("units", ()))
+    routing = case.get("routing", "learned")
+    local = LocalModel(layers, plan, wire, dtype=dtype, seed=3, units=case.get("units", ()),
+                       routing=routing)  # fmt: skip
     if not mesh.taking_part:
         return {"sent": {}, "loss": [], "serial": [], "weights": 0.0, "gradients": 0.0}
-    serial, alone = lone(layers, plan, mesh, case["batch"], dtype, optimizer)
+    serial, alone = lone(layers, plan, mesh, case["batch"], dtype, optimizer, routing)
     trainer = Trainer(local, optimizer)
     losses, of_serial, gradients, heard = [], [], 0.0, raw(wire)
     for step in range(case["steps"]):
@@ -65,7 +58,7 @@ def one(rank, case):
     }
 
 
-def lone(layers, plan, mesh, batch, dtype, optimizer):
+def lone(layers, plan, mesh, batch, dtype, optimizer, routing):
     """The serial run, its norms over the parts of batch and extents that the split run has."""
     single = parse("serial", batch)
     cuts = Cuts.of(layers, plan, mesh)
@@ -77,7 +70,7 @@ def lone(layers, plan, mesh, batch, dtype, optimizer):
     segments = int(plan.axis("pipeline").segments[0, 0] * plan.axis("data").accumulate[0, 0])
     parts = [i for a, b in parts for i in deal(b - a, segments, a)]
     ghost = GhostNorm(tuple(parts), cuts.grid, [bool(cut) for cut in cuts.spaced])
-    local = LocalModel(layers, single, wire, dtype=dtype, seed=3, ghost=ghost)
+    local = LocalModel(layers, single, wire, dtype=dtype, seed=3, ghost=ghost, routing=routing)
     late = plan.axis("offload").word("delayed") == "on"
     return local, (Late if late else Trainer)(local, optimizer)
 
@@ -88,7 +81,7 @@ class Late(Trainer):
     before = None
 
     def _update(self):
-        (bundle,) = self.local.bundles
+        (bundle,) = self.local.bundles  # of a model without experts
         now, before = bundle.gradients.clone(), self.before
         self.before = now
         if before is not None:
@@ -124,7 +117,7 @@ def worst_gradient(local, serial):
 class raw:
     """Counts what reaches torch.distributed, below the executor's own account."""
 
-    NAMES = ("all_reduce", "isend", "all_gather_single", "all_gather_into_tensor",
+    NAMES = ("all_reduce", "batch_isend_irecv", "all_gather_single", "all_gather_into_tensor",
              "reduce_scatter_single", "reduce_scatter_tensor", "all_to_all_single")  # fmt: skip
 
     def __init__(self, wire):
@@ -140,12 +133,13 @@ class raw:
             setattr(dist, name, call)
 
     def counting(self, name, call):
-        buffer = 1 if name.startswith("reduce_scatter") else 0
+        buffer = 1 if name.startswith(("reduce_scatter", "all_to_all")) else 0
 
         def counted(*args, **kwargs):
-            # a gather between two is a swap of halves: the whole is twice what is sent
-            whole = 2 if name == "isend" and kwargs.get("group") is not None else 1
-            self.nbytes += whole * args[buffer].numel() * args[buffer].element_size()
+            sent = [args[buffer]]
+            if name == "batch_isend_irecv":
+                sent = [one.tensor for one in args[0] if one.op is dist.isend]
+            self.nbytes += sum(tensor.numel() * tensor.element_size() for tensor in sent)
             return call(*args, **kwargs)
 
         return counted

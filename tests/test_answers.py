@@ -12,7 +12,7 @@ from typing import Any
 
 import jsonschema
 import pytest
-from command_line import NCCL, ONE, ROOT, SMALL, closed, told
+from command_line import FEW, NCCL, ONE, ROOT, closed, told
 
 import oracle
 from oracle.show import contract
@@ -20,15 +20,18 @@ from oracle.show import contract
 
 def lines_of(tmp_path: Path) -> dict[str, list[str]]:
     return {
-        "recommend": ["recommend", *SMALL],
+        "recommend": ["recommend", *FEW],
         "recommend, nothing fits": ["recommend", "gpt3-175b", "dgx-a100", "--devices", "8",
-                                    "--batch", "8"],
+                                    "--batch", "8", "--only", "data,tensor"],
         "estimate": ["estimate", *ONE],
         "estimate, placed": ["estimate", *ONE, "--place", "best"],
         "explain": ["explain", *ONE],
         "choose": ["choose", "resnet50", "--systems", "abci,fugaku", "--devices", "8..16",
-                   "--batch", "1024", "--steps", "1k", "--budget", "100USD"],
-        "sweep": ["sweep", "resnet50", "abci", "--devices", "1..8", "--batch", "256"],
+                   "--batch", "1024", "--steps", "1k", "--budget", "100USD", "--only", "data"],
+        "design-network": ["design-network", "--devices", "128", "--ports", "36", "--for",
+                           "resnet50:2048", "--plan", "data:128", "--switch-price", "9000"],
+        "sweep": ["sweep", "resnet50", "abci", "--devices", "1..8", "--batch", "256",
+                  "--only", "data,filter"],
         "calibrate": ["calibrate", NCCL, "--onto", "abci"],
         "config": ["config", "show", "--origin"],
         "selftest": ["selftest"],
@@ -100,7 +103,7 @@ def test_schemas_are_listed_and_the_nearest_is_named(capsys: Any) -> None:
 
 
 def test_json_says_what_made_it_from_what(capsys: Any) -> None:
-    found = json.loads(told(capsys, "recommend", *SMALL, "--dataset", "imagenet", "--json")[1])
+    found = json.loads(told(capsys, "recommend", *FEW, "--dataset", "imagenet", "--json")[1])
     assert found["tool"] == {"name": "oracle", "version": oracle.__version__}
     assert found["seed"] == 0
     hashes = {(one["kind"], one["name"]): one["sha256"] for one in found["inputs"]}
@@ -163,21 +166,21 @@ def test_the_speed_of_light_is_what_it_says(capsys: Any) -> None:
         [flop / (p * system.device.peak["fp32"]) for p in (16, 4)]
     )
     mfu = round(100 * oracle.estimate(model, system, "data:16", 1024).rates()["mfu"])
-    assert f"MFU {mfu}%" in told(capsys, "recommend", *SMALL)[1]
+    assert f"MFU {mfu}%" in told(capsys, "recommend", *FEW)[1]
 
 
 def test_an_answer_goes_into_a_file_whole_or_not_at_all(capsys: Any, tmp_path: Path) -> None:
     place = tmp_path / "answer.json"
-    plain = told(capsys, "recommend", *SMALL, "--json")[1]
-    code, out, err = told(capsys, "recommend", *SMALL, "--json", "-o", str(place))
+    plain = told(capsys, "recommend", *FEW, "--json")[1]
+    code, out, err = told(capsys, "recommend", *FEW, "--json", "-o", str(place))
     assert (code, out, err) == (0, "", f"wrote {place}\n")
     assert place.read_text() == plain
-    assert told(capsys, "recommend", *SMALL, "--json", "-o", "-")[1] == plain
-    assert told(capsys, "recommend", *SMALL, "-q", "-o", str(place))[2] == ""
+    assert told(capsys, "recommend", *FEW, "--json", "-o", "-")[1] == plain
+    assert told(capsys, "recommend", *FEW, "-q", "-o", str(place))[2] == ""
     assert "is fastest" in place.read_text()
     assert [path.name for path in tmp_path.iterdir()] == ["answer.json"]
     for wrong in (tmp_path / "no" / "where.json", tmp_path):
-        code, out, err = told(capsys, "recommend", *SMALL, "--json", "-o", str(wrong))
+        code, out, err = told(capsys, "recommend", *FEW, "--json", "-o", str(wrong))
         assert (code, out) == (2, "")
         assert err.startswith("error[E100]: ")
         assert str(wrong) in err
@@ -186,7 +189,7 @@ def test_an_answer_goes_into_a_file_whole_or_not_at_all(capsys: Any, tmp_path: P
 def test_a_csv_of_plans_can_be_drawn(capsys: Any, tmp_path: Path) -> None:
     pytest.importorskip("matplotlib")
     rows, picture = str(tmp_path / "plans.csv"), tmp_path / "front.svg"
-    assert told(capsys, "recommend", *SMALL, "--format", "csv", "-o", rows)[0] == 0
+    assert told(capsys, "recommend", *FEW, "--format", "csv", "-o", rows)[0] == 0
     assert told(capsys, "plot", "pareto", "--rows", rows, "-o", str(picture))[0] == 0
     assert picture.read_text().lstrip().startswith("<?xml")
 

@@ -20,6 +20,7 @@ from oracle.predict.memory import KINDS
 
 ROOT = Path(__file__).parents[1]
 SMALL = ["resnet50", "abci", "--devices", "16", "--batch", "1024"]
+FEW = [*SMALL, "--only", "data,filter"]
 ONE = ["resnet50", "abci", "--plan", "data:4 filter:4", "--batch", "256"]
 ALWAYS = {"-q", "--quiet", "-v", "--verbose", "-h", "--help", "--color"}
 RESULT = {"--json", "--format", "-o", "--output"}
@@ -35,6 +36,11 @@ LIMITS = {"--within", "--budget"}
 OPTIONS = {
     "choose": PREDICT | BATCH | LENGTH | LIMITS | {
         "--systems", "--devices", "--objective", "--only", "--without", "--risk",
+    },
+    "design-network": ALWAYS | RESULT | {
+        "--devices", "--ports", "--for", "--system", "--nics", "--link", "--plans", "--plan",
+        "--within", "--switch-price", "--cable-price", "--precision", "--optimizer", "--software",
+        "--any",
     },
     "recommend": PREDICT | BATCH | LENGTH | LIMITS | {"--compress"} | {
         "--fewer", "--devices", "--top", "--objective", "--only", "--without", "--all", "--risk",
@@ -69,9 +75,9 @@ def spawn(*line: str, python: tuple[str, ...] = (), **more: Any) -> Any:
 
 def test_verbs_are_pinned() -> None:
     assert list(cli.VERBS) == [
-        "recommend", "estimate", "explain", "choose", "sweep", "workflow", "report", "plot",
-        "specs", "import", "export", "measure", "calibrate", "run", "compare", "config", "schema",
-        "completion", "selftest",
+        "recommend", "estimate", "explain", "choose", "design-network", "sweep", "workflow",
+        "report", "plot", "specs", "import", "export", "measure", "calibrate", "run", "compare",
+        "config", "schema", "completion", "selftest",
     ]  # fmt: skip
 
 
@@ -298,9 +304,10 @@ def test_options_change_the_answer(capsys: Any) -> None:
 
 
 @pytest.mark.parametrize("flags", [("-O",), ("-W", "error"), ("-OO",), ("-X", "dev")], ids=str)
-def test_the_same_output_however_python_runs(flags: tuple[str, ...]) -> None:
-    plain, other = (spawn("recommend", *SMALL, "--json", python=way) for way in ((), flags))
-    assert (other.returncode, other.stdout) == (0, plain.stdout)
+def test_the_same_output_however_python_runs(flags: tuple[str, ...], capsys: Any) -> None:
+    plain = told(capsys, "recommend", *FEW, "--json")[1]
+    other = spawn("recommend", *FEW, "--json", python=flags)
+    assert (other.returncode, other.stdout) == (0, plain)
     assert other.stderr == ""
     bad = spawn("estimate", "resnet50", "abci", "--plan", "data:0", "--batch", "8", python=flags)
     assert bad.returncode == 2
@@ -350,7 +357,7 @@ def test_a_real_interrupt_leaves_no_traceback() -> None:
 
 
 def test_quiet_says_only_what_was_asked(capsys: Any) -> None:
-    assert told(capsys, "recommend", *SMALL, "-q")[2] == ""
+    assert told(capsys, "recommend", *FEW, "-q")[2] == ""
     assert told(capsys, "specs", "check", "abci", "-q")[0] == 0
 
 

@@ -48,7 +48,7 @@ def proved(tmp_path_factory: Any) -> Any:
                  "rate": 0.05}  # fmt: skip
     host = Host(environment=lambda rank: {"PYTHONPATH": path})
     outcome = launch("agreement_tasks:prove", arguments, folder, ranks=RANKS, timeout=60,
-                     trust=True, host=host)  # fmt: skip
+                     trust=True, host=host, backend="ordered")  # fmt: skip
     assert outcome.code == DONE, outcome.message
     return records.of_all_ranks(folder, RANKS)
 

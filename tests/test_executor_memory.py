@@ -92,7 +92,7 @@ def test_copies_one_way_wait_for_each_other_and_ways_do_not():
 
 
 REFUSED = [
-    (VGG, "data:2,accumulate=2 offload:optimizer", {}, "zero=2 or 3 alone"),
+    (VGG, "data:2,zero=2,accumulate=2 spatial:2 offload:optimizer", {}, "of cut samples"),
     (GPT, "tensor:2 recompute:operators", {}, "where layers send messages"),
     (LLAMA, "offload:optimizer", {}, "a table in two uses"),
     (VGG, "offload:activations", {}, "a choice of each unit that nobody made"),

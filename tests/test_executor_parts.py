@@ -95,7 +95,7 @@ MIXTURE = {
 }
 WINDOWED = {**GPT, "name": "windowed", "transformer": GPT["transformer"] | {"window": 4}}
 UPWARDS = network(
-    "upwards", [4, 8, 8], [{"deconv": {"filters": 4, "kernel": 2, "stride": 2}}, "loss"]
+    "upwards", [4, 8, 8], [{"deconv": {"filters": 4, "kernel": 3, "stride": 2}}, "loss"]
 )
 
 REFUSED = {
@@ -104,14 +104,15 @@ REFUSED = {
     "tensor:2 recompute:operators": (GPT, "not run where layers send messages"),
     "tensor:2 filter:2": (GPT, "`tensor` is not run together with filter"),
     "tensor:2 context:2 filter:2": (GPT, "`context` is not run together with filter"),
-    "tensor:2,sequence=on context:2": (GPT, "not run together with sequence=on"),
     "context:2": (VGG, "rows are all of tokens"),
+    "context:3,kind=alltoall": (GPT, "not 4 key-value heads and 8 tokens over 3 devices"),
     "data:2,zero=1 sharded:2": (VGG, "zero above 0"),
     "pipeline:2,segments=3,interleave=2": (VGG, "a multiple of its 2 stages"),
     "data:4,accumulate=8": (VGG, "2 samples on a device cannot be cut into 8 segments"),
-    "expert:2 data:2": (MIXTURE, "mixtures of experts are priced but not run"),
+    "filter:2": (MIXTURE, "mixtures of experts are not run under filter or channel"),
+    "data:2 expert:2,dispatch=once": (MIXTURE, "dispatch=once is priced but not run"),
     "data:2": (WINDOWED, "attention over a window"),
-    "spatial:2": (UPWARDS, "transposed convolutions are not run under"),
+    "spatial:2": (UPWARDS, "transposed convolutions whose windows overlap"),
 }
 
 

@@ -328,7 +328,8 @@ def keys() -> set[str]:
 def test_public_names_are_pinned() -> None:
     assert sorted(oracle.__all__) == [
         "Dataset", "Device", "Estimate", "Model", "Ranking", "SpecError", "System",
-        "choose", "dataset", "device", "estimate", "model", "recommend", "system", "workflow",
+        "choose", "dataset", "design_network", "device", "estimate", "model", "recommend", "system",
+        "workflow",
     ]  # fmt: skip
     for name in oracle.__all__:
         assert getattr(oracle, name) is not None

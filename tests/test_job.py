@@ -17,6 +17,7 @@ import pytest
 
 import oracle
 from oracle.commands.cli import main
+from oracle.executor import measured
 from oracle.models.model import network
 from oracle.plan.plan import parse
 from oracle.spec.document import SpecError
@@ -58,6 +59,7 @@ JOBS = [  # software, model, system, plan, batch
     ("pytorch-fsdp", "llama3-8b", H100, "data:64,zero=3,accumulate=8", 512),
     ("pytorch-fsdp", "qwen3-30b-a3b", H100, "data:8 sharded:8 recompute:full", 512),
     ("pytorch-ddp", "gpt2", A100, "data:4,accumulate=2 recompute:selective", 64),
+    ("executor", "gpt2", A100, "pipeline:2,segments=4 data:8", 64),
 ]  # fmt: skip
 IDS = [f"{asked[0]}-{asked[1]}" for asked in JOBS]
 
@@ -511,3 +513,41 @@ def test_what_is_recommended_can_be_started(software: str, number: int) -> None:
     # too large for whole layers on every device, with the room that 95 % want
     if software != "pytorch-fsdp" or model not in ("gpt3-175b", "bloom-176b", "llama3-405b"):
         assert plans
+
+
+# ------------------------------------------------------------------ the executor
+
+
+def test_the_executor_is_told_what_it_can_run() -> None:
+    said = files("executor", "lenet5", "abci", "data:2 filter:2", 64)["start.sh"]
+    assert "run lenet5 --plan 'data:2 filter:2' --batch 64 --precision fp32" in said
+    assert "--system abci" in said
+    own = {"name": "mine", "source": "made", "input": [4], "layers": [{"dense": 8}, "loss"]}
+    assert '"${MODEL:?' in files("executor", own, "abci", "data:2", 64)["start.sh"]
+    with pytest.raises(SpecError, match="does not run this plan"):
+        files("executor", "gemma3-1b", H100, "data:8", 64)  # attention over a window
+
+
+@pytest.mark.slow
+def test_a_job_of_the_executor_runs_and_goes_on(tmp_path: Path) -> None:
+    pytest.importorskip("torch")
+    found = files("executor", "lenet5", "gpu-server", "data:2", 32)
+    for name, text in found.items():
+        (tmp_path / name).write_text(text)
+    place = str(Path(sys.executable).parent)
+    env = os.environ | {"PATH": f"{place}:{os.environ['PATH']}", "BACKEND": "gloo",
+                        "PYTHONPATH": str(Path(oracle.__file__).parents[1]),
+                        "OMP_NUM_THREADS": "1"}  # fmt: skip
+    for steps in ("2", "4"):
+        ran = subprocess.run(["bash", "start.sh"], cwd=tmp_path, env=env | {"STEPS": steps},
+                             capture_output=True, text=True, timeout=120, check=False)  # fmt: skip
+        assert ran.returncode == 0, ran.stderr[-2000:]
+    assert ran.stderr.count("iteration ") == 2  # the first two are there
+    assert len(measured.read(tmp_path / "run.json")[0].each) == 4
+    (tmp_path / "log").write_text(ran.stderr)
+    said = subprocess.run([sys.executable, "check.py", "log"], cwd=tmp_path, capture_output=True,
+                          text=True, check=False)  # fmt: skip
+    assert "log of iterations: 2 iterations" in said.stdout
+    wrong = subprocess.run(["bash", "start.sh", "mesure"], cwd=tmp_path, env=env,
+                           capture_output=True, text=True, check=False)  # fmt: skip
+    assert (wrong.returncode, wrong.stderr) == (2, "run, measure or selftest, not mesure\n")

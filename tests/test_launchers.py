@@ -2,6 +2,7 @@
 
 import contextlib
 import os
+import re
 import shutil
 import signal
 import socket
@@ -12,6 +13,7 @@ from pathlib import Path
 
 import pytest
 
+from oracle.executor import measured
 from oracle.executor.launch import FAILED
 from oracle.executor.records import lines
 from oracle.readers.logs import read
@@ -40,7 +42,7 @@ SlurmdPidFile={folder}/slurmd.%n.pid
 SlurmctldLogFile={folder}/slurmctld.log
 SlurmdLogFile={folder}/slurmd.%n.log
 NodeName=n[0-2] NodeHostname={host} NodeAddr=127.0.0.1 Port=[{first}-{last}] CPUs=2
-PartitionName=all Nodes=ALL Default=YES MaxTime=10 State=UP
+PartitionName=all Nodes=ALL Default=YES MaxTime=60 State=UP
 """
 
 
@@ -177,3 +179,31 @@ def worker(parts, rank):
                 return status.pid
         time.sleep(0.1)
     raise AssertionError("the ranks did not begin")
+
+
+def test_slurm_runs_an_exported_job(slurm, tmp_path):
+    """One command, two nodes, one result. No node here has a GPU, or a name of its own."""
+    pytest.importorskip("torch")
+    import oracle
+    from oracle.plan.plan import parse
+    from oracle.writers import job
+    from oracle.writers.exported import Job
+
+    link = {"bandwidth": "1 GB/s", "latency": "10 us", "source": "made for a test"}
+    levels = [{"name": "node", "devices": 1, **link}, {"name": "net", "devices": 2, **link}]
+    device = oracle.system("laptop").device.name
+    where = {"name": "two", "source": "made for a test", "device": device, "levels": levels}
+    found = oracle.estimate("lenet5", where, ["data:2"], 32, software="executor")
+    files = job.files(Job(found, parse("data:2", 32.0)))
+    for name, text in files.items():
+        kept = [line for line in text.splitlines(keepends=True) if "--gpus-per-node" not in line]
+        local = re.sub('^MASTER_ADDR="[^\n]*"$', "MASTER_ADDR=127.0.0.1", "".join(kept), flags=re.M)
+        (tmp_path / name).write_text(local)
+    place = str(Path(sys.executable).parent)
+    env = slurm | {"PATH": f"{place}:{os.environ['PATH']}", "BACKEND": "gloo", "STEPS": "2"}
+    done = subprocess.run(["sbatch", "--wait", "job.sbatch"], env=env, cwd=tmp_path,
+                          capture_output=True, text=True, timeout=120, check=False)  # fmt: skip
+    log = "".join(path.read_text() for path in tmp_path.glob("*.out"))
+    assert done.returncode == 0, done.stderr + log
+    (one,) = measured.read(tmp_path / "run.json")
+    assert (one.devices, len(one.each)) == (2, 2)

@@ -17,6 +17,7 @@ import oracle
 from oracle.network import nccl
 from oracle.plan.plan import parse
 from oracle.plan.stages import even_cuts
+from oracle.predict.workload import chooses
 
 
 def changed(what: str, factor: float) -> Any:
@@ -183,8 +184,11 @@ def test_equal_shares_compute_alike(name: str, share: int, p: int) -> None:
 def test_a_memory_limit_only_rules_out(name: str, text: str, batch: int, limit: float) -> None:
     free, bound = found(MODELS[name], text, batch), found(MODELS[name], text, batch,
                                                           max_memory=limit)  # fmt: skip
-    assert bound.seconds == free.seconds
-    assert bound.memory == free.memory
+    if chooses(parse(text, batch)).any():  # units keep what there is room for
+        assert bound.seconds >= free.seconds * (1 - 1e-9)
+    else:
+        assert bound.seconds == free.seconds
+        assert bound.memory == free.memory
     short = any(words.startswith("needs ") for words in bound.broken[0])
     assert short == bool(bound.memory[0] > limit)
     assert bound.feasible[0] == (not bound.broken[0])

@@ -21,8 +21,9 @@ from oracle.plan.mesh import Slice
 from oracle.plan.plan import parse
 from oracle.plan.player import play
 from oracle.plan.schedule import Turn
+from oracle.predict.block import Work
 from oracle.predict.defaults import options_for
-from oracle.predict.evaluate import Work, blocks
+from oracle.predict.evaluate import blocks
 from oracle.predict.exchange import Priced
 from oracle.predict.stage_work import StageWork
 from oracle.predict.step import Step, step

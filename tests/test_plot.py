@@ -274,6 +274,7 @@ COMMANDS = {
     "timeline": "resnet50 abci --plan pipeline:4,segments=8 --batch 64",
     "roofline": "resnet50 abci --plan data:8 --batch 64",
     "workflow": "resnet50 abci --nodes 1..64 --trials 8 --epochs 90 --batch 256 --plan data:8",
+    "design-network": "--devices 128 --ports 36 --for resnet50:2048 --plan data:128",
     "contention": "abci --devices 16 --pattern 4x4",
 }
 

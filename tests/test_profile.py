@@ -17,7 +17,7 @@ from oracle.ask.sweep import supposed
 from oracle.commands.cli import main
 from oracle.kernels.profile import Profile, profile, signature
 from oracle.kernels.profile.scale import Ramp
-from oracle.kernels.rows import priced
+from oracle.kernels.rows import passes, priced
 from oracle.models.model import model
 from oracle.plan.plan import parse
 from oracle.predict import evaluate
@@ -84,7 +84,7 @@ def test_a_profile_twice_as_slow_doubles_every_row_there_and_elsewhere(
     asked = options_for(network, system, profile=slow)
     for plan, measured in ((plans[0], True), ("data:32", False)):
         shard = evaluate.split(network, parse(plan, batch), asked)
-        before, after = (evaluate.passes(shard, system.device, asked.precision, p)
+        before, after = (passes(shard, system.device, asked.precision, p)
                          for p in (None, asked.profile))  # fmt: skip
         for part in ("forward", "data", "weight"):
             twice = 2 * np.broadcast_to(getattr(before, part), getattr(after, part).shape)
@@ -118,7 +118,7 @@ def test_where_the_backward_pass_was_timed_as_one_nothing_hides_under_half_of_it
     plain = oracle.estimate("resnet50", ABCI, "data:4", 64)
     assert found.compute["backward"] == pytest.approx(plain.compute["backward"], rel=NEAR)
     network = model("resnet50")
-    after = evaluate.passes(evaluate.split(network, parse("data:4", 64), found.options),
+    after = passes(evaluate.split(network, parse("data:4", 64), found.options),
                             ABCI.device, "fp32", found.options.profile)  # fmt: skip
     assert not after.weight.any()
 
@@ -170,7 +170,7 @@ def test_a_faster_device_is_faster_by_what_the_model_says(tmp_path: Path) -> Non
     known = profile(path).on(ABCI.device)
     asked = options_for(network, fast, profile=known)
     shard = evaluate.split(network, parse("data:4", 64), asked)
-    before, after = (evaluate.passes(shard, s.device, "fp32", known) for s in (ABCI, fast))
+    before, after = (passes(shard, s.device, "fp32", known) for s in (ABCI, fast))
     plain = priced(shard, fast.device, "fp32")
     assert after.forward == pytest.approx(2 * plain.forward, rel=NEAR)
     assert after.forward.sum() < 0.75 * before.forward.sum()
@@ -183,7 +183,7 @@ def test_a_profile_of_one_precision_serves_another_by_the_models_ratio(tmp_path:
     network = model("gpt2")
     asked = options_for(network, DGX, "bf16", profile=path)
     shard = evaluate.split(network, parse("data:4", 32), asked)
-    after = evaluate.passes(shard, DGX.device, "bf16", asked.profile)
+    after = passes(shard, DGX.device, "bf16", asked.profile)
     assert after.forward == pytest.approx(1.5 * priced(shard, DGX.device, "bf16").forward, rel=NEAR)
 
 

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from command_line import NCCL, ONE, SMALL, told
+from command_line import FEW, NCCL, ONE, told
 
 from oracle.commands import settings
 from oracle.commands.parser import VERBS, options, parser_of
@@ -36,7 +36,7 @@ def test_a_flag_beats_the_environment_beats_files(
     capsys: Any, monkeypatch: Any, places: dict[str, Path]
 ) -> None:
     def precision(*flags: str) -> Any:
-        return json.loads(told(capsys, "recommend", *SMALL, "--json", *flags)[1])["precision"]
+        return json.loads(told(capsys, "recommend", *FEW, "--json", *flags)[1])["precision"]
 
     assert precision() == "fp32"
     for layer, word in (("site", "tf32"), ("user", "fp16"), ("project", "bf16")):
@@ -51,7 +51,7 @@ def test_a_flag_beats_the_environment_beats_files(
 
 def test_a_table_holds_of_its_verb_alone(capsys: Any, places: dict[str, Path]) -> None:
     places["user"].write_text("top = 3\n[recommend]\ntop = 2\n")
-    assert len(json.loads(told(capsys, "recommend", *SMALL, "--json")[1])["plans"]) == 2
+    assert len(json.loads(told(capsys, "recommend", *FEW, "--json")[1])["plans"]) == 2
     rows = json.loads(told(capsys, "config", "show", "--origin", "--json")[1])["settings"]
     tops = {row["verbs"]: (row["value"], row["origin"]) for row in rows if row["key"] == "top"}
     assert tops == {"recommend": ("2", f"{places['user']}:3"),
@@ -82,7 +82,7 @@ def test_every_fault_of_a_settings_file_at_once(capsys: Any, places: dict[str, P
         'precison = "fp16"\nideal = true\ntop = [1]\n\n[recomend]\ntop = 2\n\n'
         "[recommend]\njobs = 2\n"
     )
-    code, out, err = told(capsys, "recommend", *SMALL)
+    code, out, err = told(capsys, "recommend", *FEW)
     assert (code, out) == (2, "")
     for line, says in ((1, "did you mean `precision`?"), (2, "unknown setting `ideal`"),
                        (3, "`top` takes one word or number"), (5, "did you mean `recommend`?"),
@@ -103,7 +103,7 @@ def test_a_bad_value_is_refused_where_it_stands(
     capsys: Any, places: dict[str, Path], text: str, says: str
 ) -> None:
     places["project"].write_text(text)
-    code, _, err = told(capsys, "recommend", *SMALL)
+    code, _, err = told(capsys, "recommend", *FEW)
     assert code == 2
     assert says in err
     assert "oracle.toml:" in err
@@ -112,7 +112,7 @@ def test_a_bad_value_is_refused_where_it_stands(
 
 def test_a_bad_variable_is_refused_by_its_name(capsys: Any, monkeypatch: Any) -> None:
     monkeypatch.setenv("ORACLE_TOP", "many")
-    code, _, err = told(capsys, "recommend", *SMALL)
+    code, _, err = told(capsys, "recommend", *FEW)
     assert code == 2
     assert "ORACLE_TOP" in err
     assert "whole number" in err
@@ -126,17 +126,19 @@ def test_settings_are_options_that_some_verb_declares() -> None:
 
 def test_verbose_says_what_is_set_and_read(capsys: Any, monkeypatch: Any) -> None:
     monkeypatch.setenv("ORACLE_TOP", "2")
-    _, _, err = told(capsys, "recommend", *SMALL, "-v")
+    _, _, err = told(capsys, "recommend", *FEW, "-v")
     assert "set: top = 2 (environment ORACLE_TOP)" in err
     assert "read: system abci, sha256 " in err
     assert re.search(r"took \d", err)
 
 
 def test_verbose_is_more_for_every_verb(capsys: Any, tmp_path: Path) -> None:
-    for line in (["estimate", *ONE], ["explain", *ONE], ["explain", "filter"], ["config", "show"],
-                 ["sweep", "resnet50,vgg16", "abci", "--devices", "1,2", "--batch", "8"],
+    alone = ["resnet50", "abci", "--plan", "serial", "--batch", "32"]
+    for line in (["estimate", *ONE], ["explain", *alone], ["explain", "filter"], ["config", "show"],
+                 ["sweep", "resnet50,lenet5", "abci", "--devices", "1,2", "--batch", "8",
+                  "--only", "data"],
                  ["export", "slurm", *ONE], ["calibrate", NCCL, "--onto", "abci"],
-                 ["report", *SMALL, "-o", str(tmp_path / "r.html")],
+                 ["report", *FEW, "-o", str(tmp_path / "r.html")],
                  ["specs", "list"]):  # fmt: skip
         code, out, _ = told(capsys, *line)
         assert code == 0
@@ -148,7 +150,7 @@ def test_verbose_is_more_for_every_verb(capsys: Any, tmp_path: Path) -> None:
 
 def test_what_a_file_set_is_on_the_screen_and_in_json(capsys: Any, places: dict[str, Path]) -> None:
     places["project"].write_text('precision = "bf16"\n[recommend]\nmax-memory = "14 GiB"\n')
-    _, out, err = told(capsys, "recommend", *SMALL, "--json")
+    _, out, err = told(capsys, "recommend", *FEW, "--json")
     where = str(places["project"])
     said = f"config: precision = bf16 ({where}:1), max-memory = 14 GiB ({where}:3)"
     assert err.splitlines() == [said]
@@ -158,16 +160,16 @@ def test_what_a_file_set_is_on_the_screen_and_in_json(capsys: Any, places: dict[
         "max-memory": {"value": "14 GiB", "origin": f"{where}:3"},
     }
     assert found["options"]["precision"] == found["config"]["precision"]
-    _, out, err = told(capsys, "recommend", *SMALL, "--json", "--precision", "fp16",
+    _, out, err = told(capsys, "recommend", *FEW, "--json", "--precision", "fp16",
                        "--max-memory=15 GiB")  # fmt: skip
     assert (err, "config" in json.loads(out)) == ("", False)
-    assert told(capsys, "recommend", *SMALL, "-q")[2] == ""
-    assert said in told(capsys, "recommend", *SMALL)[2]
+    assert told(capsys, "recommend", *FEW, "-q")[2] == ""
+    assert said in told(capsys, "recommend", *FEW)[2]
 
 
 def test_each_option_says_who_set_it(capsys: Any, monkeypatch: Any, places: Any) -> None:
     monkeypatch.setenv("ORACLE_TOP", "2")
-    found = json.loads(told(capsys, "recommend", *SMALL, "--json", "--gamma", "0.5")[1])
+    found = json.loads(told(capsys, "recommend", *FEW, "--json", "--gamma", "0.5")[1])
     options = {name: (one["value"], one["origin"]) for name, one in found["options"].items()}
     assert options["top"] == (2, "environment ORACLE_TOP")
     assert options["gamma"] == (0.5, "command line")
@@ -190,7 +192,7 @@ def test_a_file_that_others_may_change_is_passed_over_with_a_word(
     capsys: Any, monkeypatch: Any, places: dict[str, Path]
 ) -> None:
     def answer() -> tuple[str, str]:
-        code, out, err = told(capsys, "recommend", *SMALL, "--json")
+        code, out, err = told(capsys, "recommend", *FEW, "--json")
         assert code == 0
         return json.loads(out)["precision"], err
 

@@ -99,6 +99,7 @@ FIELDS: dict[str, tuple[tuple[Any, str, int, str], dict[str, dict[str, Any]]]] =
     "exchange.overlap": (REPLICAS, {"exchange": {"pieces": Pieces(bytes=Formula.of("1e6"))}}),
     "exchange.passes": (REPLICAS, {}),
     "exchange.cycle": (REPLICAS, {"exchange": {"overlap": "backward"}}),
+    "exchange.negotiations": (REPLICAS, {"exchange": {"overlap": "backward"}}),
     "gather.wire": (ZERO_1, {}),
     "gather.overlap": (ZERO_1, {"exchange": {"pieces": Pieces(bytes=Formula.of("1e6"))}}),
     "gather.prefetch": (ZERO_3, {}),
@@ -117,6 +118,7 @@ FIELDS: dict[str, tuple[tuple[Any, str, int, str], dict[str, dict[str, Any]]]] =
     "borders.scattered": (STAGES, {}),
     "borders.overlap": (STAGES, {}),
     "offload.sums": ((MATRIX[0], "data:4,zero=1,accumulate=4 offload:optimizer", *MATRIX[2:]), {}),
+    "offload.units": (("resnet50", "serial offload:activations", 4096, "fp32"), {}),
     "state.weights": (REPLICAS, {}),
     "state.step": (REPLICAS, {}),
     "state.masters": (REPLICAS, {}),
@@ -269,7 +271,8 @@ def test_a_strategy_without_a_degree_may_be_none_of_its() -> None:
 
 def test_no_strategies_named_are_all() -> None:
     assert strategies_of(PLAIN.launch) == tuple(strategies())
-    assert strategies_of(software(LAUNCH).launch) == ("pipeline", "data", "tensor", "recompute")
+    told = strategies_of(software(LAUNCH).launch)  # where ranks sit, any can be told
+    assert told == ("on", "pipeline", "data", "tensor", "recompute")
 
 
 def test_formulas_know_the_model() -> None:

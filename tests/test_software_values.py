@@ -145,6 +145,15 @@ def test_the_last_piece_waits_half_a_cycle() -> None:
     assert after.seconds[0] - before.seconds[0] == pytest.approx(2.5e-3)
 
 
+@pytest.mark.parametrize("ranks", [2, 4])
+def test_ranks_agree_on_what_is_ready_by_recursive_doubling(ranks: int) -> None:
+    before, after = (
+        asked(ONE, f"data:{ranks}", ranks, {"exchange": {"negotiations": n}}) for n in (0, 3)
+    )
+    start = 3 * np.log2(ranks) * oracle.system(SYSTEM).levels[0].latency
+    assert after.seconds[0] - before.seconds[0] == pytest.approx(start)
+
+
 # --- weights that are gathered ---------------------------------------------------------------
 
 FP8 = {"fp8": "fp8", "other": "compute"}

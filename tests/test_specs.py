@@ -493,7 +493,10 @@ def mismatches(schema: Any, value: Any, root: Any, path: str = "") -> list[str]:
         return mismatches(root["$defs"][schema["$ref"].rsplit("/", 1)[1]], value, root, path)
     if "anyOf" in schema:
         tried = [mismatches(option, value, root, path) for option in schema["anyOf"]]
-        return [] if any(not found for found in tried) else [f"{path}: none of the options"]
+        if all(tried):
+            return [f"{path}: none of the options"]
+        if "properties" not in schema:
+            return []
     if "enum" in schema:
         return [] if value in schema["enum"] else [f"{path}: {value!r} is not in the list"]
     types = {
@@ -504,10 +507,11 @@ def mismatches(schema: Any, value: Any, root: Any, path: str = "") -> list[str]:
     if kind and not isinstance(value, types[kind]):
         return [f"{path}: {value!r} is not a {kind}"]
     found = []
+    if isinstance(value, dict):
+        found += [f"{path}: lacks {key}" for key in schema.get("required", []) if key not in value]
     if kind == "object":
         known = schema.get("properties", {})
         rest = schema.get("additionalProperties", True)
-        found += [f"{path}: lacks {key}" for key in schema.get("required", []) if key not in value]
         for key, inner in value.items():
             if key in known:
                 found += mismatches(known[key], inner, root, f"{path}.{key}")

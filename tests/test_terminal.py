@@ -6,6 +6,7 @@ import fcntl
 import os
 import pty
 import re
+import shutil
 import struct
 import subprocess
 import sys
@@ -13,10 +14,12 @@ import termios
 from pathlib import Path
 from typing import Any
 
-from command_line import ROOT, SMALL, spawn, told
+import pytest
+from command_line import FEW, ROOT, spawn, told
 
 import oracle
-from oracle.show.text import estimate_text, why_not
+from oracle.show import terminal
+from oracle.show.text import estimate_text, parts, ranking_table, why_not
 
 
 def on_a_terminal(columns: int, *line: str, **environment: str) -> str:
@@ -41,7 +44,7 @@ def on_a_terminal(columns: int, *line: str, **environment: str) -> str:
 
 
 def test_colour_is_for_terminals_that_want_it(capsys: Any) -> None:
-    line = ["recommend", *SMALL]
+    line = ["recommend", *FEW]
     assert "\x1b[" in on_a_terminal(100, *line)
     assert "\x1b[" not in on_a_terminal(100, *line, NO_COLOR="1")
     assert "\x1b[" in on_a_terminal(100, *line, NO_COLOR="")
@@ -68,14 +71,32 @@ def test_the_width_is_the_terminals() -> None:
     widest = {}
     for columns in (60, 80, 120):
         text = on_a_terminal(columns, "recommend", "gpt3-175b", "dgx-a100", "--devices", "1024",
-                             "--batch", "1536", "--color", "never")  # fmt: skip
+                             "--batch", "1536", "--only", "pipeline,data,tensor,context",
+                             "--color", "never")  # fmt: skip
         widest[columns] = max(len(x) for x in text.splitlines() if not x.startswith("next:"))
         assert widest[columns] <= columns
     assert widest[120] > 90
 
 
+@pytest.mark.parametrize("columns", [60, 80, 100, 140])
+def test_plans_and_reasons_are_whole_at_any_width(columns: int, monkeypatch: Any) -> None:
+    monkeypatch.setattr(terminal, "_is_terminal", lambda stream: True)
+    monkeypatch.setattr(shutil, "get_terminal_size", lambda _: os.terminal_size((columns, 24)))
+    plans = ["pipeline:8,segments=48,interleave=12 data:8,zero=1 tensor:8,sequence=on",
+             "pipeline:8,segments=96,interleave=6 data:8,zero=1 context:2,kind=alltoall "
+             "tensor:4,sequence=on"]  # fmt: skip
+    shown = oracle.estimate("gpt3-175b", "dgx-a100", plans, 768)
+    head, table = ranking_table(shown, [0.7, 0.3])
+    text = "\n".join([head, *(line for lines in table for line in lines)])
+    assert all(len(line) <= columns for line in text.splitlines())
+    whole = " ".join(text.split())
+    assert all(plan in whole for plan in plans)
+    assert whole.endswith(f"30% {why_not(parts(shown, 0), parts(shown, 1))}")
+    assert terminal.wrapped("  a  b c", 4) == ["  a  b c"]
+
+
 def test_characters_that_a_stream_cannot_carry_are_spelled_out() -> None:
-    for line in (["--help"], ["recommend", *SMALL], ["calibrate", "--help"], ["explain", "data"]):
+    for line in (["--help"], ["recommend", *FEW], ["calibrate", "--help"], ["explain", "data"]):
         done = spawn(*line, environment={"PYTHONIOENCODING": "ascii"})
         assert (done.returncode, done.stderr) == (0, b"")
         done.stdout.decode("ascii")

@@ -23,8 +23,8 @@ from oracle.spec.document import SpecError
 from oracle.writers import export, trace
 from oracle.writers.exported import Job
 
-FORMATS = {"job", "nemo", "torchrun", "slurm", "deepspeed", "megatron", "torchtitan", "trace",
-           "rankfile"}  # fmt: skip
+FORMATS = {"job", "nemo", "torchrun", "slurm", "deepspeed", "executor", "megatron", "torchtitan",
+           "trace", "rankfile"}  # fmt: skip
 GPT = "gpt2"
 A100 = "dgx-a100"
 MIXTRAL, WHOLE = ("mixtral-8x7b", "dgx-h100"), "data:4 tensor:2,sequence=on expert:4"

@@ -15,7 +15,8 @@ from oracle.spec.document import refusal
 def launch_arguments(parser: argparse.ArgumentParser) -> None:
     """How ranks are started and watched."""
     parser.add_argument("--local", type=whole, metavar="N", help="start N ranks on this machine")
-    parser.add_argument("--backend", default="gloo", metavar="B", help="gloo, nccl or mpi")
+    known = "gloo, nccl or mpi; ordered: gloo that keeps to NCCL's order"
+    parser.add_argument("--backend", default="gloo", metavar="B", help=known)
     parser.add_argument("--timeout", type=float, default=60.0, metavar="S",
                         help="seconds after which a silent rank is called stalled")  # fmt: skip
 

@@ -21,6 +21,7 @@ VERBS = {
     "estimate": "predict one plan, with its parts",
     "explain": "a strategy's equations; or what bounds a plan and what would change that",
     "choose": "which machine, how many of its devices, at what cost",
+    "design-network": "which network to buy: step time against switches and cables",
     "sweep": "scaling curves over devices, batches, what-if factors; resumable",
     "workflow": "searches, ensembles, transfer on N nodes: how many at once, nodes each",
     "report": "one self-contained HTML file of a recommendation",
@@ -75,7 +76,8 @@ class Parser(argparse.ArgumentParser):
 
 def module_of(verb: str) -> ModuleType:
     """The file of a verb; `import` is a word of Python's own, so its file has a tail."""
-    return import_module(f"oracle.commands.{verb}{'_' if iskeyword(verb) else ''}")
+    name = verb.replace("-", "_")
+    return import_module(f"oracle.commands.{name}{'_' if iskeyword(verb) else ''}")
 
 
 def parser_of(verb: str) -> Parser:

@@ -6,15 +6,17 @@ r"""Really train a few steps under a plan, and time them.
         --max-memory 200MB -o run.json
     oracle run MODEL --local 2 --batch 64 --plan data:2 --steps 20 \
         --checkpoint sharded,every=5,to=FOLDER --fail 7 -o run.json
+    oracle run MODEL --local 2 --batch 16 --plan data:2,zero=3 --engine fsdp2 -o run.json
     srun -N4 oracle run MODEL --batch 256 --plan data:4 -o run.json
 
 The executor runs the very splits and sends the very messages that are priced. `--replay` sends
-the messages alone. With `--system` a pipeline is cut where the oracle cuts it for that system,
-else by FLOP, and units keep, send out or make again their activations (`recompute:best`,
-`offload:activations`) as the room of its devices, or `--max-memory`, decides. With `--data` samples
-are read for real, by threads that read ahead, and what each step waits for them is measured apart.
-With `--checkpoint` the state of the training is kept as it goes, and `--fail` kills a rank, so that
-what a failure costs is measured.
+the messages alone. With `--engine`, or `--software`, PyTorch's own classes run it: DDP,
+`fully_shard`, DTensor, `torch.distributed.pipelining`. With `--system` a pipeline is cut where the
+oracle cuts it for that system, else by FLOP, and units keep, send out or make again their
+activations (`recompute:best`, `offload:activations`) as the room of its devices, or
+`--max-memory`, decides. With `--data` samples are read for real, by threads that read ahead, and
+what each step waits for them is measured apart. With `--checkpoint` the state of the training is
+kept as it goes, and `--fail` kills a rank, so that what a failure costs is measured.
 """
 
 from __future__ import annotations
@@ -24,7 +26,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from oracle.commands import checkpointing, reading
+from oracle.commands import checkpointing, engine, reading
 from oracle.commands.arguments import lasting, result_arguments, whole
 from oracle.commands.launching import ended, launch_arguments, launched, need_torch
 from oracle.commands.measure import executed_arguments, need_runnable
@@ -43,6 +45,7 @@ def arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--steps", type=whole, default=8, metavar="K", help="timed steps")
     parser.add_argument("--warm-up", type=whole, default=2, metavar="K", help="steps before")
     executed_arguments(parser)
+    engine.arguments(parser)
     parser.add_argument(
         "--system", metavar="SYSTEM", help="cut pipelines, and choose units, as predicted for it"
     )
@@ -61,7 +64,7 @@ def stages(asked: argparse.Namespace, text: str) -> tuple[int, ...]:
 
     if not asked.system:
         return ()
-    found = evaluate.cuts(*_of(asked, text, "plain"))
+    found = evaluate.cuts(*_of(asked, text, asked.software or "plain"))
     return found if len(found) > 2 else ()
 
 
@@ -118,7 +121,9 @@ def run(asked: argparse.Namespace) -> Answer:
     from oracle.spec.catalogue import system
     from oracle.spec.units import show
 
-    need_runnable(asked.model, asked.plan, asked.batch)
+    by = [engine.told(asked, plan) for plan in asked.plan]
+    own = [plan for plan, one in zip(asked.plan, by, strict=True) if one.name == "native"]
+    need_runnable(asked.model, own, asked.batch)
     data = reading.asked_data(asked)
     if data and asked.replay:
         raise refusal("options", "--replay sends messages alone, and reads nothing", "one of them")
@@ -126,9 +131,11 @@ def run(asked: argparse.Namespace) -> Answer:
     edges = [stages(asked, plan) for plan in asked.plan]
     jobs = [
         PlanRun(asked.model, plan, asked.batch, asked.steps, asked.warm_up, asked.optimizer,
-            asked.precision, cuts, units=units(asked, plan, cuts), data=data, **kept)
-        for plan, cuts in zip(asked.plan, edges, strict=True)
+            asked.precision, cuts, units=units(asked, plan, cuts), data=data,
+            engine=who.name, software=who.software, **kept)
+        for plan, cuts, who in zip(asked.plan, edges, by, strict=True)
     ]  # fmt: skip
+    engine.refuse(jobs, asked.replay)
     outcome, found = execute(jobs, Path(asked.output), replay=asked.replay, **launched(asked))
     where = system(asked.system) if asked.system and kept else None
     foreseen = [recovered(one, model(asked.model), where) for one in found]

@@ -51,9 +51,9 @@ class Beside:
         """Bytes of weights and of what the optimizer keeps of them."""
         return float(len(self.own) * self.own.element_size() * (1 + len(self.slots)))
 
-    def add(self, gradients: Tensor) -> None:
-        """Gradients of a micro-batch go out and are added up there."""
-        come = self.link.out(gradients, "gradients out")
+    def add(self, gradients: Tensor, what: str) -> None:
+        """Gradients of a micro-batch, or of all, go out and are added up there."""
+        come = self.link.out(gradients, self._said(what))
         with self.link.place():
             self.summed += come
 
@@ -61,13 +61,17 @@ class Beside:
         """Weights of a unit, or the part of them that this device keeps."""
         if self.away.disk:
             disk = what.replace("in", "from disk", 1)
-            self.link.through("disk", self.weights.nbytes, disk)
-        self.link.home(self.weights, into, what, key)
+            self.link.through("disk", self.weights.nbytes, self._said(disk))
+        self.link.home(self.weights, into, self._said(what), key)
+
+    def _said(self, what: str) -> str:
+        """What is copied, as it is counted."""
+        return self.bundle.prefix + what
 
     def update(self, optimizer: Optimizer, step: int, ratios: Callable[..., Tensor]) -> None:
         """Update the own part where it is to be done."""
         if self.away.disk:
-            self.link.through("disk", 2 * self.state, "state from disk and back")
+            self.link.through("disk", 2 * self.state, self._said("state from disk and back"))
         if not self.away.there:
             self._here(optimizer, step, ratios)
             return
@@ -81,21 +85,21 @@ class Beside:
                 optimizer.update(self.own, gradients, self.slots, step, ratios)
         self.link.through("memory", 2 * self.state + READ * len(self.own))
         if not self.away.weights:
-            self.link.home(self.own, self.target, "weights back")
+            self.link.home(self.own, self.target, self._said("weights back"))
 
     def _here(self, optimizer: Optimizer, step: int, ratios: Callable[..., Tensor]) -> None:
         """All state comes in and goes back."""
         beside = [self.own, *self.slots]
         come = [torch.empty_like(one) for one in beside]
         for there, here in zip(beside, come, strict=True):
-            self.link.home(there, here, "state in")
+            self.link.home(there, here, self._said("state in"))
         optimizer.update(come[0], self.summed, come[1:], step, ratios)
         if not self.away.weights:
             self.target.copy_(come[0])
         for there, here in zip(beside, come, strict=True):
             with self.link.place():
                 there.copy_(here)
-            self.link.sent(here, "state back")
+            self.link.sent(here, self._said("state back"))
 
     @property
     def target(self) -> Tensor:

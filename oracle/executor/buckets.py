@@ -56,7 +56,9 @@ class Buckets:
         a, b = self.buckets[bucket]
         self.waits.append(
             self.local.wire.allreduce_later(
-                self.bundle.gradients[a:b], self.local.replicas, "data: gradients"
+                self.bundle.gradients[a:b],
+                self.bundle.replicas,
+                f"data: {self.bundle.prefix}gradients",
             )
         )
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -107,6 +107,31 @@ def gather(whole: Tensor, part: Tensor, group: dist.ProcessGroup) -> None:
     going.wait()
 
 
+def together(
+    given: Iterable[tuple[int, Tensor]],
+    made: Iterable[tuple[int, Tensor]],
+    group: dist.ProcessGroup | None,
+) -> Callable[[], None]:
+    """Begin to send to and receive from these ranks at once; call what is returned to wait.
+
+    As one group of calls: NCCL runs a communicator's calls one after the other, and a send ends
+    with its receive; only the calls of a group go on without each other. Receivers first: over a
+    single connection of gloo's their notice would wait behind the data.
+    """
+    import torch.distributed as dist
+
+    calls = [dist.P2POp(dist.irecv, tensor, rank, group) for rank, tensor in made]
+    calls += [dist.P2POp(dist.isend, tensor, rank, group) for rank, tensor in given]
+    works = dist.batch_isend_irecv(calls) if calls else []
+
+    def wait() -> None:
+        for work in works:
+            work.wait()
+        calls.clear()  # the buffers live until here
+
+    return wait
+
+
 def newest(name: str, older: str) -> Callable[..., Any]:
     """torch.distributed's function by its name of today, or by that of older releases."""
     import torch.distributed as dist
@@ -141,36 +166,24 @@ def _neighbours(rank: Rank, groups: ProcessGroups) -> Iterator[int]:
 
 def _sendrecv(rank: Rank, groups: ProcessGroups, size: int) -> TimedCall:
     """Every rank sends to the next at once, the last to the first."""
-    import torch.distributed as dist
-
     place, ranks = groups.members.index(rank.rank), len(groups.members)
     after, before = groups.members[(place + 1) % ranks], groups.members[place - 1]
     given, made = _buffer(rank, max(size // 4, 1)), _buffer(rank, max(size // 4, 1))
 
     def call() -> None:
-        # the receiver first: over one connection its notice would wait behind the data
-        coming = dist.irecv(made, before, group=groups.mine)
-        going = dist.isend(given, after, group=groups.mine)
-        coming.wait()
-        going.wait()
+        together([(after, given)], [(before, made)], groups.mine)()
 
     return call, given.numel() * 4
 
 
 def _halo(rank: Rank, groups: ProcessGroups, size: int) -> TimedCall:
     """Every rank swaps a border with each of its neighbours, pairwise and at once."""
-    import torch.distributed as dist
-
     others = list(_neighbours(rank, groups))
     given = [_buffer(rank, max(size // 4, 1)) for _ in others]
     made = [_buffer(rank, max(size // 4, 1)) for _ in others]
 
     def call() -> None:
-        pairs = list(zip(others, made, given, strict=True))
-        under_way = [dist.irecv(border, other, group=groups.mine) for other, border, _ in pairs]
-        under_way += [dist.isend(border, other, group=groups.mine) for other, _, border in pairs]
-        for work in under_way:
-            work.wait()
+        together(zip(others, given, strict=True), zip(others, made, strict=True), groups.mine)()
 
     return call, given[0].numel() * 4
 

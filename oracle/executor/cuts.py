@@ -9,11 +9,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from oracle.executor.graph import Operation, OperationGraph
-from oracle.executor.mesh import DeviceMesh
-from oracle.executor.operators import weights_of
+from oracle.executor.mesh import EXPERTS, DeviceMesh
+from oracle.executor.operators import filters_of, weights_of
 from oracle.executor.parts import Interval, deal
 from oracle.executor.supported import NotSupported, unsupported
-from oracle.models.layers import Mlp
+from oracle.models.layers import Mlp, Moe
 from oracle.models.model import Model
 from oracle.models.shard import Shard, serial
 from oracle.plan.partition import balanced_cuts
@@ -43,6 +43,7 @@ class Cuts:
     gathered: NDArray[np.bool_]  # filter: rows whose output is gathered again
     sequence: bool
     scattered: bool  # filter: of dL/dx only the own channels are added up
+    expert_cut: bool = False  # tensor: experts are cut, as any MLP
 
     @classmethod
     def of(cls, graph: OperationGraph, plan: Plan, mesh: DeviceMesh) -> Cuts:
@@ -68,7 +69,10 @@ class Cuts:
         if last >= 0 and all(row.kind == "loss" for row in model.rows[last + 1 :]):
             gathered[last] = False
         sequence = mesh.degree("tensor") > 1 and bool(tensor.sequence[0, 0])
-        return cls(plan, mesh, filtered, channeled, spaced, grid, gathered, sequence, scattered)
+        cut = mesh.degree("tensor") > 1 and not plan.axis("expert").uncut.any()
+        return cls(
+            plan, mesh, filtered, channeled, spaced, grid, gathered, sequence, scattered, cut
+        )
 
     def role(self, op: Operation) -> str:
         """How tensor parallelism cuts the operation, "" when it does not."""
@@ -80,10 +84,12 @@ class Cuts:
         for name, shape in weights_of(op).items():
             found[name] = [[(0, n)] for n in shape]
         role, mesh = self.role(op), self.mesh
-        if role:
+        if op.shape.experts:
+            self._experts(op, found)
+        elif role:
             p, i = mesh.degree("tensor"), mesh.at["tensor"]
             if role == "column":
-                rows = [deal(n, p, begin)[i] for begin, n in _pieces(op, p)]
+                rows = [deal(n, p, begin)[i] for begin, n in blocks_of(op, p)]
                 for name in found:
                     found[name][0] = rows
             elif role == "row":
@@ -99,17 +105,34 @@ class Cuts:
             if groups > 1 and groups % p:
                 raise NotSupported(f"{op.label}: {groups} groups over {p} devices")
             for name in found:
-                found[name][0] = [deal(op.shape.made.channels, p)[i]]
+                dim = filters_of(op) if name == "weight" else 0
+                found[name][dim] = [deal(op.shape.made.channels, p)[i]]
         if self.channeled[op.row]:
             p, i = mesh.degree("channel"), mesh.at["channel"]
-            found["weight"][1] = [deal(op.shape.given.channels, p)[i]]
+            found["weight"][1 - filters_of(op)] = [deal(op.shape.given.channels, p)[i]]
             if "bias" in found:
                 (begin, end), *_ = found["bias"][0]
                 found["bias"][0] = [deal(end - begin, p, begin)[i]]
         return found
 
+    def _experts(self, op: Operation, found: dict[str, list[list[Interval]]]) -> None:
+        """Of a mixture: the experts that are dealt here, and the part of each."""
+        group = self.mesh.group(EXPERTS)
+        for kept in found.values():
+            kept[0] = [deal(op.shape.experts, group.size)[group.place]]
+        if not self.expert_cut or not found:
+            return
+        p, i = self.mesh.degree("tensor"), self.mesh.at["tensor"]
+        if op.shape.role == "column":
+            for kept in found.values():
+                kept[1] = [deal(n, p, begin)[i] for begin, n in blocks_of(op, p)]
+            return
+        found["weight"][2] = [deal(op.shape.given.channels, p)[i]]
+        if "bias" in found:
+            found["bias"][1] = [deal(op.shape.made.channels, p)[i]]
 
-def _pieces(op: Operation, p: int) -> list[tuple[int, int]]:
+
+def blocks_of(op: Operation, p: int) -> list[tuple[int, int]]:
     """Blocks of a matrix's columns that are cut separately: q, k and v; gate and up."""
     if op.part == "qkv":
         layer, width = op.layer, op.shape.made.channels
@@ -120,7 +143,7 @@ def _pieces(op: Operation, p: int) -> list[tuple[int, int]]:
         one = width // (heads + 2 * kv_heads)
         q, k = heads * one, kv_heads * one
         return [(0, q), (q, k), (q + k, k)]
-    if isinstance(op.layer, Mlp) and op.layer.gated:
+    if isinstance(op.layer, Mlp | Moe) and op.layer.gated:
         half = op.shape.made.channels // 2
         return [(0, half), (half, half)]
     return [(0, op.shape.made.channels)]

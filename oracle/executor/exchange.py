@@ -150,6 +150,34 @@ class SliceForward(ExchangeFunction):
         return gather_parts(gradient, ctx.dim, ctx.count, ctx.comm, ctx.comm.back), None, None
 
 
+class FirstToken(ExchangeFunction):
+    """Forward: the first token, from the one that has it. Backward: what all make of it.
+
+    Those along `parted` each have a part of its gradient, those along `alike` all of it.
+    """
+
+    @staticmethod
+    def forward(
+        ctx: Any, x: Tensor, parted: Sequence[Communicator], alike: Sequence[Communicator]
+    ) -> Tensor:
+        ctx.shape, ctx.parted = x.shape, parted
+        ctx.mine = not any(comm.place for comm in (*parted, *alike))
+        made = x[:, :1].clone() if ctx.mine else x.new_zeros(x.shape[0], 1, x.shape[2])
+        for comm in (*parted, *alike):
+            comm.wire.allreduce(made, comm.axes, comm.what)
+        return made
+
+    @staticmethod
+    def backward(ctx: Any, gradient: Tensor) -> Any:
+        gradient = gradient.contiguous()
+        for comm in ctx.parted:
+            gradient = comm.wire.allreduce(gradient, comm.axes, comm.back)
+        made = gradient.new_zeros(ctx.shape)
+        if ctx.mine:
+            made[:, :1] = gradient
+        return made, None, None
+
+
 class ReduceScatterForward(ExchangeFunction):
     """Forward: reduce-scatter of partial sums. Backward: allgather."""
 

@@ -15,6 +15,7 @@ from oracle.models.model import Model
 from oracle.models.shard import Shard
 from oracle.network.collectives import Message
 from oracle.plan.crossings import crossings
+from oracle.plan.mesh import Groups
 from oracle.plan.plan import Plan
 from oracle.plan.strategies.recompute import inside
 from oracle.spec.options import SLOTS
@@ -116,7 +117,7 @@ def group_size(message: Message, plan: Plan) -> int:
     """Devices of a group that sends this message."""
     if message.line is not None:
         return round(float(np.ravel(message.line[0])[0]))
-    return round(float(np.prod([plan.axis(name).degree[0, 0] for name in message.axes])))
+    return round(float(np.prod([Groups(plan).sizes[name][0, 0] for name in message.axes])))
 
 
 def _neighbours(message: Message, plan: Plan) -> float:

@@ -8,7 +8,6 @@ from typing import Any
 
 import torch
 from torch import Tensor
-from torch.nn import functional
 from torch.utils.checkpoint import (
     CheckpointPolicy,
     checkpoint,
@@ -16,26 +15,20 @@ from torch.utils.checkpoint import (
     set_checkpoint_early_stop,
 )
 
-from oracle.executor import operators
+from oracle.executor import experts, operators, products
 from oracle.executor.context import AllToAll, RingAttention
+from oracle.executor.dropout import Dropout, drawn
 from oracle.executor.exchange import (
-    AllgatherForward,
-    AllreduceBackward,
-    ReduceScatterBackward,
-    ReduceScatterForward,
-    SequenceParallelLinear,
+    FirstToken,
     ShardedCrossEntropy,
-    SliceForward,
     allreduce_forward,
 )
 from oracle.executor.graph import Operation
 from oracle.executor.local_model import LocalModel
-from oracle.executor.parts import Window, deal
+from oracle.executor.parts import deal
 from oracle.executor.spans import Span
-from oracle.executor.spatial import GatherSample, HaloExchange, SpatialConvolution
+from oracle.executor.spatial import GatherSample
 from oracle.executor.supported import NotSupported
-
-HALOS = ("spatial: halo of x", "spatial: halo of dL/dy")  # forward, backward
 
 _PRODUCTS = ("mm", "addmm", "bmm", "baddbmm", "convolution")
 
@@ -113,7 +106,7 @@ def _layers(local: LocalModel, span: Span, target: Tensor, observer: Observer) -
     if local.words[span.unit] == "recompute":
         return lambda *inputs: _again(layers, *inputs)
     if local.recompute == "operators" and span.again:
-        return lambda *inputs: _again(layers, *inputs, context_fn=_every_other)
+        return lambda *inputs: _again(layers, *inputs, context_fn=every_other)
     return layers
 
 
@@ -137,8 +130,10 @@ def _input(
 
 def _apply(local: LocalModel, op: Operation, inputs: Sequence[Tensor], target: Tensor) -> Tensor:
     x, kind, shape = inputs[0], op.shape.kind, op.shape
+    if shape.experts:
+        return experts.apply(local, op, inputs)
     if shape.work in ("conv", "gemm"):
-        return _matrix(local, op, x)
+        return products.matrix(local, op, x)
     if shape.work == "attention":
         heads = shape.heads // (local.mesh.degree("tensor") if local.cuts.role(op) else 1)
         kv = shape.kv_heads * heads // shape.heads
@@ -146,7 +141,7 @@ def _apply(local: LocalModel, op: Operation, inputs: Sequence[Tensor], target: T
             return _cut_attention(local, op, x, heads, kv)
         return _attention(local, op, x, heads, kv)
     if kind == "pool":
-        return _pool(local, op, x)
+        return products.pool(local, op, x)
     if kind == "norm":
         return _norm(local, op, x)
     if kind == "activation":
@@ -158,7 +153,7 @@ def _apply(local: LocalModel, op: Operation, inputs: Sequence[Tensor], target: T
     if kind in ("flatten", "reshape"):
         return operators.reshape(x, shape.given, shape.made)
     if kind == "dropout":
-        return functional.dropout(x, op.layer.rate)  # type: ignore[attr-defined]
+        return _dropout(local, op, x)
     if kind == "attention":  # rotary
         p = local.mesh.degree("tensor") if local.cuts.role(op) else 1
         heads = op.layer.heads  # type: ignore[attr-defined]
@@ -172,6 +167,8 @@ def _apply(local: LocalModel, op: Operation, inputs: Sequence[Tensor], target: T
         return _embedding(local, op, x)
     if kind == "position":
         return _position(local, op, x)
+    if kind == "first":
+        return _first(local, op, x)
     if kind == "loss":
         return _loss(local, op, x, target)
     raise NotSupported(f"{op.label}: layers of kind `{kind}`")
@@ -206,83 +203,6 @@ def _cut_attention(
     return AllToAll.apply(made, 1, -1, comm)
 
 
-def _matrix(local: LocalModel, op: Operation, x: Tensor) -> Tensor:
-    """A convolution or matrix product, with the exchanges of its cuts before and after it."""
-    cuts, role, row = local.cuts, local.cuts.role(op), op.row
-    weight, bias = local.weight(op), local.weight(op, "bias")
-    assert weight is not None
-    channel_dim = -1 if op.shape.made.tokens else 1
-    if role in ("column", "vocab"):
-        if cuts.sequence:
-            comms = (
-                local.comm("tensor", "activations gathered", "input gradients scattered"),
-                local.comm("tensor", "inputs gathered again"),
-            )
-            count = op.shape.given.extents[0]
-            return SequenceParallelLinear.apply(x, weight, bias, count, comms)
-        x = AllreduceBackward.apply(x, local.comm("tensor", "", "input gradients"))
-    if cuts.filtered[row] and x.requires_grad:
-        if cuts.scattered:
-            comm = local.comm("filter", "", "input gradients scattered")
-            x = ReduceScatterBackward.apply(x, 1, comm)
-        else:
-            x = AllreduceBackward.apply(x, local.comm("filter", "", "input gradients"))
-    if cuts.channeled[row]:
-        comm = local.comm("channel", "", "input gradients")
-        x = SliceForward.apply(x, -1 if op.shape.given.tokens else 1, comm)
-    if (cuts.channeled[row] or role == "row") and bias is not None:
-        # each rank adds its own part of the bias to the partial sum
-        held = local.of[op.index, "bias"]
-        first = held.kept[0][0][0] - (local.of[op.index, "weight"].kept[0][0][0])
-        bias = functional.pad(bias, (first, weight.shape[0] - first - bias.shape[0]))
-    y = _kernel(local, op, x, weight, bias)
-    if cuts.channeled[row]:
-        y = allreduce_forward(y, local.comm("channel", "activations"))
-    if cuts.gathered[row]:
-        count = op.shape.made.channels
-        y = AllgatherForward.apply(y, channel_dim, count, local.comm("filter", "activations"))
-    if role == "row":
-        y = _sum_partial(local, y)
-    return y
-
-
-def _kernel(
-    local: LocalModel, op: Operation, x: Tensor, weight: Tensor, bias: Tensor | None
-) -> Tensor:
-    if op.shape.work == "gemm":
-        return operators.matrix(op, x, weight, bias)
-    if op.shape.kind == "deconv":
-        return operators.deconvolution(op, x, weight, bias)
-    if op.shape.groups > 1 and local.cuts.filtered[op.row]:
-        p = local.mesh.degree("filter")
-        start, stop = deal(op.shape.groups, p)[local.mesh.at["filter"]]
-        each = op.shape.given.channels // op.shape.groups
-        x = x[:, start * each : stop * each]
-    if not local.cuts.spaced[op.row]:
-        return operators.convolution(op, x, weight, bias)
-    groups = x.shape[1] // weight.shape[1]
-    dilations, grid = operators.dilations(op), local.grid_of(x.dim() - 2)
-    windows = _windows(local, op, dilations)
-    return SpatialConvolution.apply(x, weight, bias, grid, windows, dilations, groups, HALOS)
-
-
-def _windows(local: LocalModel, op: Operation, dilation: Sequence[int]) -> list[Window]:
-    shape = op.shape
-    before = [low for low, _ in operators.paddings(op)]
-    return local.grid_of(len(shape.window)).windows(
-        shape.given.extents, shape.made.extents, shape.window, shape.stride, dilation, before
-    )
-
-
-def _pool(local: LocalModel, op: Operation, x: Tensor) -> Tensor:
-    if not local.cuts.spaced[op.row]:
-        return operators.pool(op, x)
-    windows = _windows(local, op, [1] * len(op.shape.window))
-    grid = local.grid_of(len(windows))
-    bordered = HaloExchange.apply(x, grid, windows, operators.padding_value(op), HALOS)
-    return operators.pool_padded(op, bordered)
-
-
 def _norm(local: LocalModel, op: Operation, x: Tensor) -> Tensor:
     weight, bias = local.weight(op), local.weight(op, "bias")
     name = op.layer.op  # type: ignore[attr-defined]
@@ -297,14 +217,6 @@ def _norm(local: LocalModel, op: Operation, x: Tensor) -> Tensor:
     return torch.cat(made)
 
 
-def _sum_partial(local: LocalModel, y: Tensor) -> Tensor:
-    """Add up the partial sums of tensor-parallel ranks; with sequence=on each keeps its tokens."""
-    if local.cuts.sequence:
-        comm = local.comm("tensor", "activations scattered", "output gradients gathered")
-        return ReduceScatterForward.apply(y, 1, comm)
-    return allreduce_forward(y, local.comm("tensor", "activations"))
-
-
 def _embedding(local: LocalModel, op: Operation, x: Tensor) -> Tensor:
     cut = local.cuts.role(op) == "vocab"
     table = local.weight(op, "table")
@@ -315,7 +227,7 @@ def _embedding(local: LocalModel, op: Operation, x: Tensor) -> Tensor:
         first = local.begins(op, "positions") if cut else 0
         at, _ = local.tokens(op.shape.made.extents[0])
         y = operators.add_positions(y, positions, first, at)
-    return _sum_partial(local, y) if cut else y
+    return products.sum_partial(local, y) if cut else y
 
 
 def _position(local: LocalModel, op: Operation, x: Tensor) -> Tensor:
@@ -327,12 +239,54 @@ def _position(local: LocalModel, op: Operation, x: Tensor) -> Tensor:
     return x + positions[begin:end]
 
 
+def _dropout(local: LocalModel, op: Operation, x: Tensor) -> Tensor:
+    """Drops what one device would drop of the same samples in the same step."""
+    made, feed, rate = op.shape.made, op.feeds[0], float(op.layer.rate)  # type: ignore[attr-defined]
+    if rate >= 1:
+        return x * 0.0
+    channels, extents = [(0, x.shape[-1 if made.tokens else 1])], [(0, n) for n in made.extents]
+    if channels[0][1] < made.channels:
+        p, at = local.mesh.degree("filter"), local.mesh.at["filter"]
+        channels = [deal(made.channels, p)[at]]
+    if made.tokens:
+        begin, end = local.tokens(made.extents[0])
+        if feed in local.along_tokens:
+            p, at = local.mesh.degree("tensor"), local.mesh.at["tensor"]
+            begin, end = deal(end - begin, p, begin)[at]
+        extents = [(begin, end)]
+    elif local.spaced(op.index):
+        extents = local.box(made.extents)
+    samples = [(local.first_sample, local.first_sample + x.shape[0])]
+    parts = [*samples, *extents, *channels] if made.tokens else [*samples, *channels, *extents]
+    sizes = (*made.extents, made.channels) if made.tokens else (made.channels, *made.extents)
+    numbers = drawn([a for a, _ in parts], [b - a for a, b in parts], (local.batch, *sizes),
+                    local.step * len(local.graph.operations) + op.index, x.device)  # fmt: skip
+    return Dropout.apply(x, numbers >= rate, rate)
+
+
+def _first(local: LocalModel, op: Operation, x: Tensor) -> Tensor:
+    """The first token, on all devices that have some of a sample's."""
+    axes = ["context"] if local.mesh.degree("context") > 1 else []
+    return FirstToken.apply(
+        x, tuple(local.comm(axis, "first token", "first token") for axis in axes),
+        (local.comm("tensor", "first token"),) if op.feeds[0] in local.along_tokens else (),
+    )  # fmt: skip
+
+
 def _loss(local: LocalModel, op: Operation, x: Tensor, target: Tensor) -> Tensor:
     """The loss of this device; the sum over all devices is the mean over the batch."""
     rank = len(op.shape.given.extents)
     spaced = local.cuts.spaced[op.row] and local.grid is not None
     name = op.layer.op  # type: ignore[attr-defined]
     dim = -1 if op.shape.given.tokens else 1
+    alike = 1  # what all devices of a group compute must count once
+    if op.shape.given.tokens:
+        count = op.shape.given.extents[0]
+        begin, end = local.tokens(count) if count > 1 else (0, 1)
+        alike = local.mesh.degree("context") if count == 1 else 1
+        target = target[:, begin:end]
+        if not target.is_floating_point():  # of the loss of most positions
+            target = target % op.shape.given.channels
     if spaced:
         for i, (start, stop) in enumerate(local.box(op.shape.given.extents)):
             target = target.narrow(target.dim() - rank + i, start, stop - start)
@@ -348,8 +302,7 @@ def _loss(local: LocalModel, op: Operation, x: Tensor, target: Tensor) -> Tensor
     else:
         value = operators.summed_loss(op, x, target)
     positions = math.prod(op.shape.given.extents)
-    # what all devices of the grid compute must count once
-    alike = 1 if spaced or local.grid is None else local.mesh.degree("spatial")
+    alike *= 1 if spaced or local.grid is None else local.mesh.degree("spatial")
     return value / (local.batch * positions * alike)
 
 
@@ -359,7 +312,7 @@ def _again(call: Callable[..., Tensor], *given: Any, **how: Any) -> Tensor:
         return checkpoint(call, *given, use_reentrant=False, **how)
 
 
-def _every_other() -> Any:
+def every_other() -> Any:
     """Contexts that keep what attention and every other matrix makes."""
     seen = {False: 0, True: 0}  # matrices so far, as it runs first and again
 

@@ -92,9 +92,9 @@ class _Unroller:
         for shape in rows:
             part = shape.name.rpartition(".")[2] if len(rows) > 1 else ""
             index = len(self.operations)
-            self.operations.append(
-                Operation(index, self.row, shape, layer, part, entry if shape.entry else feeds)
-            )
+            back = tuple(index - steps if steps else entry[0] for steps in shape.takes)
+            taken = entry if shape.entry else back or feeds
+            self.operations.append(Operation(index, self.row, shape, layer, part, taken))
             feeds, self.row = (index,), self.row + 1
         at = (rows[-1].made, len(self.operations) - 1)
         if layer.name:

@@ -5,16 +5,19 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import torch
 from torch import Tensor
 
 from oracle.executor.away import Away
+from oracle.executor.border_order import crossings, neighbours
 from oracle.executor.cuts import Cuts, stages_of
 from oracle.executor.exchange import Communicator
 from oracle.executor.graph import Operation, OperationGraph
 from oracle.executor.host_link import HostLink
+from oracle.executor.mesh import ENDS, EXPERTS
 from oracle.executor.operators import weights_of
 from oracle.executor.parts import Interval, deal
 from oracle.executor.spans import spans_of
@@ -51,11 +54,13 @@ class LocalModel:
         ghost: GhostNorm | None = None,
         units: Sequence[str] = (),
         link: HostLink | None = None,
+        routing: str = "learned",
     ) -> None:
         self.graph, self.plan, self.wire, self.ghost = graph, plan, wire, ghost
         self.mesh, self.cuts = wire.mesh, Cuts.of(graph, plan, wire.mesh)
         mesh = self.mesh
         self.batch = int(plan.batch[0, 0])
+        self.step, self.first_sample = 0, 0  # of the pass that runs
         self.stages = stages_of(graph, plan, edges)
         self.stage = mesh.at["pipeline"]
         self.chunks = self.stages[self.stage :: mesh.degree("pipeline")]
@@ -70,13 +75,17 @@ class LocalModel:
         self.shards: tuple[str, ...] = around if self.zero else ()
         if mesh.degree("sharded") > 1:
             self.zero, self.shards = int(sharded.zero[0, 0]) + 1, ("sharded",)
-        for axes in (*((axis,) for axis in mesh.degrees), self.replicas, around):
+        several = (self.replicas, around, apart(self.replicas), apart(around), EXPERTS)
+        for axes in (*((axis,) for axis in mesh.degrees), *several, (ENDS,)):
             mesh.group(axes)  # all ranks make all groups, in one order
+        if (count := mesh.degree("pipeline")) > 1:
+            mesh.make_ways("pipeline", neighbours(crossings(graph, self.stages), count))
         alone = self.by_unit or self.away.activations or len(units) > 0
         together = self.recompute == "full" and not alone
         self.spans = [spans_of(graph, units, together) for units in self.chunks]
-        self.grid = self._grid()
+        self.grid, self.along_tokens = self._grid(), self._along_tokens()
         self.dtype, self.device = dtype, torch.device(device)
+        self.routing, self.routings = routing, dict[int, Any]()  # of mixtures, by their router
         self.held_weights = [
             HeldWeight(op, name, shape, self.cuts.kept(op)[name])
             for op in self.operations
@@ -117,27 +126,47 @@ class LocalModel:
     # --- weights -------------------------------------------------------------------------
 
     def _bundles(self) -> list[Bundle]:
-        """All weights in one flat buffer; under ZeRO 3 those of each unit in one of their own."""
-        group = self.mesh.group(self.shards)
-        like = torch.empty(0, dtype=self.dtype, device=self.device)
+        """All weights in one flat buffer; under ZeRO 3 those of each unit in one of their own.
+
+        Experts have one beside it, for they have other replicas.
+        """
         if not self.by_unit:
-            return [Bundle(self.held_weights, group.size, group.place, like)]
+            return list(self._bundled(self.held_weights))
         units = [unit for chunk in self.chunks for unit in range(*chunk)]
-        by_unit = [[h for h in self.held_weights if h.op.unit == unit] for unit in units]
-        bundles = [Bundle(held, group.size, group.place, like) for held in by_unit]
-        self.bundle_of = dict(zip(units, bundles, strict=True))
-        return bundles
+        self.bundles_of = {
+            unit: list(self._bundled([h for h in self.held_weights if h.op.unit == unit]))
+            for unit in units
+        }
+        return [bundle for unit in units for bundle in self.bundles_of[unit]]
+
+    def _bundled(self, held: Sequence[HeldWeight]) -> Iterator[Bundle]:
+        like = torch.empty(0, dtype=self.dtype, device=self.device)
+        dealt = [one for one in held if one.op.shape.experts]
+        plain = [one for one in held if not one.op.shape.experts]
+        group = self.mesh.group
+        yield Bundle(plain, like, group(self.shards), self.replicas, self.shards)
+        if dealt:
+            replicas, shards = apart(self.replicas), apart(self.shards)
+            yield Bundle(dealt, like, group(shards), replicas, shards, "expert ")
 
     def _tie(self) -> None:
         """Let tied matrices use the table of the embedding."""
         for op in self.operations:
             if op.shape.tied:
-                tables = [h for h in self.held_weights if h.name == "table"]
-                if not tables or self.by_unit:
+                tables = [h for h in self.held_weights if h.name == "table"] or [self._copy()]
+                if self.by_unit or (self.zero >= 2 and self.mesh.degree("pipeline") > 1):
                     raise NotSupported(f"{op.label}: its table is held elsewhere")
                 if self.cuts.filtered[op.row] or self.cuts.channeled[op.row]:
                     raise NotSupported(f"{op.label}: a table that is cut in one of its two uses")
                 self.of[op.index, "weight"] = tables[0]
+
+    def _copy(self) -> HeldWeight:
+        """The copy, for a later stage, of the table that the first one looks up."""
+        op = next(op for op in self.graph.operations if op.shape.kind == "embedding")
+        held = HeldWeight(op, "table", weights_of(op)["table"], self.cuts.kept(op)["table"])
+        self.held_weights.append(held)
+        self.of[op.index, "table"] = held
+        return held
 
     def weight(self, op: Operation, name: str = "weight") -> Tensor | None:
         held = self.of.get((op.index, name))
@@ -149,16 +178,32 @@ class LocalModel:
 
     @property
     def partial(self) -> Iterator[tuple[HeldWeight, str]]:
-        """Norm weights whose gradients are partial sums, and the axis to add them up along."""
+        """Weights whose gradients are partial sums, and the axis to add them up along."""
         cuts = self.cuts
+        tied = any(op.shape.tied for op in self.graph.operations)
         last = np.flatnonzero(cuts.filtered)[-1] if cuts.scattered else -1
         for held in self.held_weights:
-            if cuts.sequence and held.op.shape.sequence:
+            if tied and held.name == "table" and self.mesh.degree("pipeline") > 1:
+                yield held, ENDS
+            if held.op.index in self.along_tokens and not self.cuts.role(held.op):
                 yield held, "tensor"
             elif held.op.shape.kind == "norm" and held.op.row < last:
                 yield held, "filter"
 
     # --- parts of tensors ----------------------------------------------------------------
+
+    def _along_tokens(self) -> set[int]:
+        """Operations whose output tensor-parallel devices have cut along the tokens."""
+        found: set[int] = set()
+        for op in self.graph.operations if self.cuts.sequence else ():
+            role = self.cuts.role(op)
+            summed = role in ("row", "combine") or (
+                role == "vocab" and op.shape.kind == "embedding"
+            )
+            passed = not role and op.shape.kind != "first" and bool(found & {*op.feeds})
+            if summed or passed:
+                found.add(op.index)
+        return found
 
     def _grid(self) -> SpatialGrid | None:
         mesh, parts = self.mesh, self.cuts.grid
@@ -208,6 +253,12 @@ class LocalModel:
         return Communicator(
             self.wire, (axis,), f"{axis}: {what}", f"{axis}: {back}" if back else ""
         )
+
+
+def apart(axes: tuple[str, ...]) -> tuple[str, ...]:
+    """Axes along which experts are replicated: what is left of those that they are dealt along."""
+    left = {"data": ("data/expert", "tensor/expert"), "context": ("context/expert",)}
+    return tuple(name for axis in axes for name in left.get(axis, (axis,)))
 
 
 def _unravel(index: int, parts: Sequence[int]) -> tuple[int, ...]:

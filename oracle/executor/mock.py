@@ -72,6 +72,17 @@ class MockWire(Wire):
         self._sleep(self._others(axes) * size_of(parts))
         return self._buffer(parts, parts.shape).clone()
 
+    def alltoall_uneven(
+        self, given: Tensor, sent: Sequence[int], received: Sequence[int], axes: Sequence[str],
+        what: str,
+    ) -> Tensor:  # fmt: skip
+        self._sleep(self._others(axes) * size_of(given))
+        return self._buffer(given, (sum(received), *given.shape[1:])).clone()
+
+    def counts_of_all(self, counts: Tensor, axes: Sequence[str], what: str) -> Tensor:
+        """All have as many as this one."""
+        return counts.expand(self.mesh.group(axes).size, *counts.shape)
+
     def rotate(
         self, given: Tensor, made: Tensor, axes: Sequence[str], what: str
     ) -> Callable[[], Tensor]:
@@ -81,16 +92,18 @@ class MockWire(Wire):
 
         return wait
 
-    def swap(self, given: dict[int, Tensor], made: dict[int, Tensor], what: str) -> None:
+    def swap(
+        self, given: dict[int, Tensor], made: dict[int, Tensor], axes: Sequence[str], what: str
+    ) -> None:
         for tensor in made.values():
             tensor.zero_()
         self._sleep(sum(map(size_of, given.values())))
 
-    def send(self, tensor: Tensor, to: int, what: str, tag: int) -> Callable[[], None]:
+    def send(self, tensor: Tensor, to: int, what: str) -> Callable[[], None]:
         tensor.contiguous()
         return lambda: None
 
-    def expect(self, like: Tensor, source: int, what: str, tag: int) -> Callable[[], Tensor]:
+    def expect(self, like: Tensor, source: int, what: str) -> Callable[[], Tensor]:
         def wait() -> Tensor:
             self._sleep(size_of(like))
             return like.zero_()

@@ -16,7 +16,18 @@ from torch.nn import functional
 from oracle.executor.graph import Operation
 from oracle.executor.one_kernel import Gate, LeakyRelu, RmsNorm
 from oracle.executor.supported import NotSupported
-from oracle.models.layers import Conv, Deconv, Embedding, Mlp, Norm, Pool, Position, Shape, along
+from oracle.models.layers import (
+    Conv,
+    Deconv,
+    Embedding,
+    Mlp,
+    Moe,
+    Norm,
+    Pool,
+    Position,
+    Shape,
+    along,
+)
 
 _POOLS = {
     ("max", 1): functional.max_pool1d,
@@ -48,6 +59,8 @@ def weights_of(op: Operation) -> dict[str, tuple[int, ...]]:
         found["weight"] = (c, f // shape.groups, *shape.window)
     elif isinstance(layer, Conv):
         found["weight"] = (f, c // shape.groups, *shape.window)
+    elif shape.experts:
+        found["weight"] = (shape.experts, f, c)
     elif shape.work == "gemm":
         found["weight"] = (f, c)
     elif isinstance(layer, Norm):
@@ -65,7 +78,9 @@ def weights_of(op: Operation) -> dict[str, tuple[int, ...]]:
     else:
         raise NotSupported(f"{op.label}: {shape.kind} has weights that cannot be run yet")
     rest = shape.weights - sum(map(math.prod, found.values()))
-    if rest == f:
+    if rest == shape.experts * f > 0:
+        found["bias"] = (shape.experts, f)
+    elif rest == f:
         found["bias"] = (f,)
     elif rest:
         raise NotSupported(f"{op.label}: {rest} weights more than the executor knows of")
@@ -117,6 +132,11 @@ def deconvolution(op: Operation, x: Tensor, weight: Tensor, bias: Tensor | None)
         x, weight, bias, list(op.shape.stride), list(along(layer.padding, rank)), [1] * rank, True,
         list(along(layer.output_padding, rank)), op.shape.groups,
     )  # fmt: skip
+
+
+def filters_of(op: Operation) -> int:
+    """Which extent of a weight counts filters; of a transposed convolution it is the second."""
+    return int(op.shape.kind == "deconv")
 
 
 def pool(op: Operation, x: Tensor) -> Tensor:
@@ -181,10 +201,9 @@ def activation(op: Operation, x: Tensor) -> Tensor:
 def mlp_function(op: Operation, x: Tensor) -> Tensor:
     """The activation function of an MLP; gated, its value multiplies the other half."""
     layer = op.layer
-    assert isinstance(layer, Mlp)
-    if not layer.gated:
-        return _FUNCTIONS[layer.activation](x)
-    return Gate.apply(x, layer.activation)
+    assert isinstance(layer, Mlp | Moe)  # experts that all tokens share are an MLP
+    name = ("silu" if layer.gated else "gelu") if isinstance(layer, Moe) else layer.activation
+    return Gate.apply(x, name) if layer.gated else _FUNCTIONS[name](x)
 
 
 def matrix(op: Operation, x: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:

@@ -10,6 +10,7 @@ import torch
 from torch import Tensor
 
 from oracle.executor.local_model import LocalModel
+from oracle.executor.mesh import EXPERTS
 from oracle.executor.supported import NotSupported
 from oracle.executor.weights import Bundle, HeldWeight
 from oracle.spec.options import RUN, SLOTS
@@ -83,7 +84,9 @@ def ratios(local: LocalModel, bundle: Bundle, weights: Tensor, steps: Tensor) ->
     )  # fmt: skip
     if local.zero:
         name = f"{local.shards[0]}: norms"
-        squares = local.wire.allreduce(squares, local.shards, name)
+        squares = local.wire.allreduce(squares, bundle.shards, name)
+    if bundle.prefix:
+        squares = local.wire.allreduce(squares, EXPERTS, "expert: norms")
     for axis in ("filter", "channel", "tensor"):
         mine = [i for i, held in enumerate(bundle.held_weights) if _cut(local, held, axis)]
         if mine and local.mesh.degree(axis) > 1:

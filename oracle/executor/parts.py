@@ -72,3 +72,23 @@ class Window:
             max(0, min(low, own[0] - edge, self.made)),
             min(self.made, max(high, own[1] + edge, 0)),
         )
+
+
+class Spread(Window):
+    """The same of a transposed convolution whose windows do not overlap: each input makes some."""
+
+    def seen(self, outputs: Interval) -> Interval:
+        """Inputs that make these outputs.
+
+        >>> Spread(7, 14, 2, 2, 2, 0, 3).seen((5, 10))
+        (2, 5)
+        """
+        first = -((self.reach - 1 - outputs[0] - self.before) // self.stride)
+        last = (outputs[1] - 1 + self.before) // self.stride + 1
+        low = min(max(0, first), self.given)
+        return low, max(low, min(self.given, last))
+
+    def reached(self, inputs: Interval) -> Interval:
+        """Outputs that these inputs make; padding has numbers outside."""
+        first = inputs[0] * self.stride - self.before
+        return first, first + (inputs[1] - inputs[0]) * self.stride - self.stride + self.reach

@@ -28,17 +28,29 @@ class PlanRun:
     seed: int = 0
     algorithm: str = ""  # of sums, `torus2d:2`; the library's own if not said
     units: Sequence[str] = ()  # of each what it does with its activations; () as the plan says
+    routing: str = "learned"  # how mixtures choose experts: by their router, or `even`, by turns
     link: Mapping[str, float] | None = None  # bytes a second of a played link to the host
     data: Mapping[str, Any] | None = None  # fields of `loading.reader.Data`; None: nothing is read
     checkpoint: Mapping[str, Any] | None = None  # of `checkpointing.keeping.Keeping`; None: none
     fail: Sequence[Mapping[str, Any]] = ()  # of `checkpointing.keeping.Planted`
+    engine: str = "native"  # that runs it
+    software: str = ""  # whose buckets and widths an engine has; its own if none is named
+
+    @property
+    def told(self) -> dict[str, str]:
+        """The engine and its software, where it is not the executor's own."""
+        if self.engine == "native":
+            return {}
+        return {"engine": self.engine, "software": self.software}
 
     def question(self, ranks: int, backend: str, replay: bool = False) -> Question:
         """What its results belong to; how many steps are timed is no part of it."""
         options = {"precision": self.precision, "optimizer": self.optimizer, "seed": self.seed,
                    "stages": list(self.stages), "replay": replay}  # fmt: skip
         options |= {"algorithm": self.algorithm} if self.algorithm else {}
+        options |= self.told
         options |= {"units": list(self.units)} if self.units else {}
+        options |= {"routing": self.routing} if self.routing != "learned" else {}
         options |= {"link": dict(self.link)} if self.link else {}
         if self.data:
             options["data"] = {k: v for k, v in self.data.items() if k not in ("folder", "stage")}

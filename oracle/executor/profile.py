@@ -164,7 +164,7 @@ def task(rank: Rank, arguments: Mapping[str, Any]) -> None:
         dtype = getattr(torch, DTYPES[job.precision])
         wire = MockWire(DeviceMesh(plan, rank.rank, rank.size), rate=arguments["rate"])
         local = LocalModel(layers, plan, wire, dtype=dtype, device=rank.device, seed=job.seed,
-                           edges=list(job.stages) or None)  # fmt: skip
+                           edges=list(job.stages) or None, routing="even")  # fmt: skip
         shard = shard_of(layers.model, plan, dtype.itemsize)
         names = {op.row: signature(shard, op.row) for op in local.operations}
         found: dict[str, list[tuple[float, float]]] = {}

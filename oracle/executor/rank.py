@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING, Any
 from oracle.executor import faults
 from oracle.executor.faults import RankFault
 from oracle.executor.heartbeat import Heartbeat
+from oracle.executor.peers import device_index, me, meet, refuse_unlike
 from oracle.executor.records import Records, write_whole
 from oracle.executor.world import host_name
 from oracle.spec.files import LOG, read_json
@@ -151,9 +152,14 @@ def _join(rank: Rank, job: Mapping[str, Any]) -> None:
         store = _meet_over_tcp(rank, patience)
     rank.backend = job["backend"]
     on_gpu = rank.backend == "nccl"
-    rank.device = torch.device("cuda", rank.local) if on_gpu else torch.device("cpu")
+    rank.device = torch.device("cpu")
     if on_gpu:
+        rank.device = torch.device("cuda", device_index(rank.local, torch.cuda.device_count()))
         torch.cuda.set_device(rank.device)
+    elif rank.backend == "ordered":
+        from oracle.executor.ordered import register
+
+        register()
     dist.init_process_group(
         "cpu:gloo,cuda:nccl" if on_gpu else rank.backend,
         store=store,
@@ -161,8 +167,11 @@ def _join(rank: Rank, job: Mapping[str, Any]) -> None:
         world_size=rank.size,
         timeout=patience,
     )
-    rank.control = dist.new_group(backend="gloo") if on_gpu else dist.group.WORLD
-    rank.hosts = _hosts(rank)
+    plain = rank.backend == "gloo"
+    rank.control = dist.group.WORLD if plain else dist.new_group(backend="gloo")
+    peers = meet(me(rank.backend), rank.size, rank.control)
+    refuse_unlike(peers)
+    rank.hosts = [peer.host for peer in peers]
 
 
 def _meet_over_tcp(rank: Rank, patience: timedelta) -> dist.TCPStore:
@@ -192,18 +201,6 @@ def rank_count_here() -> int:
     names = (row[3] for row in LAUNCHERS.values() if row[3])
     said = (os.environ.get(name, "") for name in names)
     return next((int(text) for text in said if re.fullmatch("[0-9]{1,9}", text)), 0)
-
-
-def _hosts(rank: Rank) -> list[str]:
-    """The host of every rank, as bytes: objects would travel as pickles."""
-    import torch
-    import torch.distributed as dist
-
-    name = host_name(os.environ).encode()[:64].ljust(64)
-    mine = torch.frombuffer(bytearray(name), dtype=torch.uint8)
-    seen = [torch.empty(64, dtype=torch.uint8) for _ in range(rank.size)]
-    dist.all_gather(seen, mine, group=rank.control)
-    return [bytes(s.tolist()).decode(errors="replace").strip() for s in seen]
 
 
 if __name__ == "__main__":

@@ -116,6 +116,6 @@ def send_all(messages: Sequence[ReplayedMessage], wire: Wire, device: torch.devi
             given = {group.members[i]: buffer for i in to if i in inside}
             made = {group.members[i]: torch.empty_like(buffer) for i in of if i in inside}
             if given or made:
-                wire.swap(given, made, one.what)
+                wire.swap(given, made, one.axes, one.what)
         else:
             raise NotImplementedError(f"{one.op} is priced but not replayed")

@@ -12,16 +12,16 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from oracle.executor import measured
-from oracle.executor.away import Away
 from oracle.executor.checkpointing.restart import refuse_checkpoints, started_again
+from oracle.executor.engines import engines
 from oracle.executor.launch import TIMEOUT, Host, Outcome, Say, launch, silent
-from oracle.executor.plan_run import DTYPES, UNITS, PlanRun
+from oracle.executor.plan_run import PlanRun
 from oracle.executor.question import Question, digest, same
-from oracle.executor.supported import NotSupported, unsupported
+from oracle.executor.supported import NotSupported
 from oracle.executor.timed_steps import ReplayedSteps, Steps, TrainingSteps, opened, timed
 from oracle.executor.world import recognise
-from oracle.models.model import Model, model
-from oracle.plan.plan import Plan, parse
+from oracle.models.model import model
+from oracle.plan.plan import parse
 from oracle.spec.document import refusal
 
 if TYPE_CHECKING:
@@ -68,28 +68,21 @@ def run(
 
 
 def refuse(jobs: Sequence[PlanRun]) -> None:
-    """Raise for all plans at once what the executor does not support, before anything starts."""
+    """Raise for all plans at once what their engine does not support, before anything starts."""
     found: dict[str, None] = {}
     for job in jobs:
-        if job.precision not in DTYPES:
-            found[f"{job.precision} is not run; {', '.join(DTYPES)} are"] = None
-        what, plan = model(job.model), parse(job.plan, job.batch)
-        for why in (*unsupported(what, plan), *_unchosen(job, what, plan)):
+        for why in refusals(job):
             found[f"{job.plan}: {why}"] = None
     if found:
         raise NotSupported("; ".join(found))
 
 
-def _unchosen(job: PlanRun, what: Model, plan: Plan) -> Iterator[str]:
-    """Choices of units that are missing, or that fit nothing."""
-    away, best = Away.of(plan), plan.axis("recompute").word("mode") == "best"
-    if (best or away.activations) and not job.units:
-        what_for = "recompute:best" if best else "offload of activations"
-        yield f"{what_for} is a choice of each unit that nobody made: name a --system"
-    if job.units and (len(job.units) != len(what.units[1]) or set(job.units) - set(UNITS)):
-        yield f"{len(job.units)} words for {len(what.units[1])} units, each {', '.join(UNITS)}"
-    if job.checkpoint and (away.optimizer or away.weights):
-        yield "state beside the device is not kept by checkpoints"
+def refusals(job: PlanRun) -> list[str]:
+    """All that the engine of a run cannot do of it."""
+    known = engines()
+    if job.engine not in known:
+        return [f"no engine is called {job.engine}; {', '.join(known)} are"]
+    return list(known[job.engine].refuses(job, model(job.model), parse(job.plan, job.batch)))
 
 
 def enough(jobs: Sequence[PlanRun], ranks: int) -> None:
@@ -118,7 +111,11 @@ def _all(rank: Rank, arguments: Mapping[str, Any]) -> None:
             continue
         rank.say(f"{number + 1}/{len(arguments['jobs'])} {job.plan}, batch {job.batch}")
         entered = time.time()
-        steps = (ReplayedSteps if arguments["replay"] else TrainingSteps)(rank, job)
+        steps = (
+            ReplayedSteps(rank, job)
+            if arguments["replay"]
+            else engines()[job.engine].steps(rank, job)
+        )
         if job.checkpoint and isinstance(steps, TrainingSteps):
             from oracle.executor.checkpointing.training import trained
 
@@ -134,7 +131,7 @@ def _timed(rank: Rank, name: str, job: PlanRun, asked: Question, steps: Steps) -
     """Warm up, then the timed steps that are not done yet; False when asked to stop."""
     steps.begin()
     opened(rank, name, job, asked, steps, job.steps)
-    if rank.backend == "gloo" and not rank.finished(f"{name}/alive"):
+    if rank.device.type == "cpu" and not rank.finished(f"{name}/alive"):
         rank.enter("warm-up", "counting bytes alive")
         rank.record(f"{name}/alive", kinds=steps.alive())
     ended = time.perf_counter()
@@ -147,6 +144,7 @@ def _timed(rank: Rank, name: str, job: PlanRun, asked: Question, steps: Steps) -
         said, ended = timed(rank, steps, step, ended)
         if step > 0:
             rank.record(f"{name}/step {step}", **said)
+            rank.say(f"iteration {step}: {said['seconds']:.6g} s")
     return True
 
 

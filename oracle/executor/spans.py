@@ -55,7 +55,8 @@ def _span(
     mine, last = {op.index for op in group}, group[-1].index
     given = tuple(dict.fromkeys(feed for op in group for feed in op.feeds if feed not in mine))
     made = tuple(op.index for op in group if read.get(op.index, -1) > last
-                 or op.index in outside or op.index == end)  # fmt: skip
+                 or op.index in outside or op.index == end
+                 or (op.shape.kind == "loss" and op.index not in read))  # fmt: skip
     done = tuple(feed for feed in given if read[feed] <= last and feed not in outside)
     owners = tuple(unit.get(feed, group[0].unit) for feed in given)
     return Span(group[0].unit, tuple(group), given, owners, made, done, again)

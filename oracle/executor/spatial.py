@@ -109,42 +109,58 @@ class SpatialConvolution(ExchangeFunction):
         )  # fmt: skip
         for i, window in enumerate(windows):
             low, high = window.seen(window.touched(grid.at[i]))
-            of_x = _cropped(of_x, i + 2, (low, high), window.inputs[grid.at[i]])
+            of_x = cropped(of_x, i + 2, (low, high), window.inputs[grid.at[i]])
         return of_x, of_weight, of_bias, None, None, None, None, None
 
 
-def _inner(grid: SpatialGrid, windows: Sequence[Window]) -> list[tuple[Interval, int, int]]:
-    """Of each extent: what of the own input windows see, where it begins in all that they see."""
+@dataclass(frozen=True)
+class _Inner:
+    """Along one extent: the own input inside all that windows see, and that inside the padding."""
+
+    own: Interval  # of the own input, what windows see
+    first: int  # where it begins in what they see of the sample
+    count: int  # how much of the sample they see
+    before: int  # padding ahead of that
+    padded: int  # all of it together
+
+
+def _inner(grid: SpatialGrid, windows: Sequence[Window]) -> list[_Inner]:
     found = []
     for i, window in enumerate(windows):
         at = grid.at[i]
         low, high = window.seen(window.outputs[at])
         begin, end = window.inputs[at]
         first, last = max(low, begin), min(high, end)
-        found.append(((first - begin, last - begin), first - low, high - low))
+        start, stop = max(low, 0), min(high, window.given)
+        found.append(_Inner((first - begin, last - begin), first - start, stop - start,
+                            start - low, high - low))  # fmt: skip
     return found
 
 
 def _borders(seen: Tensor, grid: SpatialGrid, windows: Sequence[Window]) -> list[Tensor]:
-    """Copies of what windows see around the own input, two of each extent: kept beside it."""
-    found = []
-    for i, ((a, b), first, count) in enumerate(_inner(grid, windows)):
-        after = first + b - a
-        for low, high in ((0, first), (after, count)):
+    """Copies of what windows see of others' input, two of each extent: kept beside the own."""
+    found, inner = [], _inner(grid, windows)
+    for i, one in enumerate(inner):
+        seen = seen.narrow(i + 2, one.before, one.count)
+    for i, one in enumerate(inner):
+        width = one.own[1] - one.own[0]
+        for low, high in ((0, one.first), (one.first + width, one.count)):
             found.append(seen.narrow(i + 2, low, high - low).clone(
                 memory_format=torch.contiguous_format))  # fmt: skip
-        seen = seen.narrow(i + 2, first, b - a)
+        seen = seen.narrow(i + 2, one.first, width)
     return found
 
 
 def _bordered(
     x: Tensor, borders: Sequence[Tensor], grid: SpatialGrid, windows: Sequence[Window]
 ) -> Tensor:
-    """All that windows see, from the own input and its borders."""
+    """All that windows see, padding too, from the own input and its borders."""
     inner = _inner(grid, windows)
-    whole = x.new_empty((*x.shape[:2], *(count for _, _, count in inner)))
-    seen = whole
-    for i, ((a, b), first, _) in enumerate(inner):
+    seen = whole = x.new_zeros((*x.shape[:2], *(one.padded for one in inner)))
+    for i, one in enumerate(inner):
+        seen = seen.narrow(i + 2, one.before, one.count)
+    for i, one in enumerate(inner):
+        (a, b), first = one.own, one.first
         for low, border in ((0, borders[2 * i]), (first + b - a, borders[2 * i + 1])):
             seen.narrow(i + 2, low, border.shape[i + 2]).copy_(border)
         seen, x = seen.narrow(i + 2, first, b - a), x.narrow(i + 2, a, b - a)
@@ -152,7 +168,7 @@ def _bordered(
     return whole
 
 
-def _cropped(x: Tensor, dim: int, held: Interval, wanted: Interval) -> Tensor:
+def cropped(x: Tensor, dim: int, held: Interval, wanted: Interval) -> Tensor:
     """Crop `held` to `wanted`; positions under no window have a gradient of zero."""
     low, high = max(held[0], wanted[0]), min(held[1], wanted[1])
     inner = x.narrow(dim, low - held[0], max(high - low, 0))

@@ -3,34 +3,16 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
-from typing import NamedTuple
 
 import torch
 from torch import Tensor
 
-from oracle.executor.graph import OperationGraph
+from oracle.executor.border_order import Crossing, crossings
 from oracle.executor.local_model import LocalModel
-from oracle.executor.parts import Interval, deal
+from oracle.executor.parts import deal
 from oracle.executor.wire import Wire
-
-
-class Crossing(NamedTuple):
-    """A tensor that one chunk makes and another reads; chunks are counted along the model."""
-
-    target: int
-    operation: int
-    source: int
-
-
-def crossings(graph: OperationGraph, stages: Sequence[Interval]) -> list[Crossing]:
-    """What goes from chunk to chunk: each tensor once, directly, to each chunk that reads it."""
-    chunk = {unit: at for at, units in enumerate(stages) for unit in range(*units)}
-    of = [chunk[op.unit] for op in graph.operations]
-    found = {Crossing(of[op.index], feed, of[feed]) for op in graph.operations
-             for feed in op.feeds if feed >= 0 and of[feed] != of[op.index]}  # fmt: skip
-    return sorted(found)
 
 
 @dataclass(frozen=True)
@@ -85,17 +67,17 @@ class StageBorder:
         return cls(op.index, rank, chunk, one.target - one.source > 1, number, tuple(shape),
                    local.dtype, local.device, alike, place)  # fmt: skip
 
-    def send(self, wire: Wire, whole: Tensor, forward: bool) -> Callable[[], None]:
+    def send(self, wire: Wire, whole: Tensor) -> Callable[[], None]:
         assert self.rank is not None
         share = whole.reshape(self.alike, -1)[self.place]
-        return wire.send(share, self.rank, "pipeline: stage borders", self._tag(forward))
+        return wire.send(share, self.rank, "pipeline: stage borders")
 
-    def expect(self, wire: Wire, batch: int, forward: bool) -> Callable[[], Tensor]:
+    def expect(self, wire: Wire, batch: int) -> Callable[[], Tensor]:
         """Make ready to receive; call what is returned to wait for it."""
         assert self.rank is not None
         count = batch * math.prod(self.shape) // self.alike
         share = torch.empty(count, dtype=self.dtype, device=self.device)
-        wait = wire.expect(share, self.rank, "pipeline: stage borders", self._tag(forward))
+        wait = wire.expect(share, self.rank, "pipeline: stage borders")
 
         def received() -> Tensor:
             whole = wait()
@@ -104,6 +86,3 @@ class StageBorder:
             return whole.view(batch, *self.shape)
 
         return received
-
-    def _tag(self, forward: bool) -> int:
-        return 2 * self.number + forward

@@ -3,10 +3,7 @@
 from __future__ import annotations
 
 import math
-import time
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
-from dataclasses import dataclass, field
+from collections.abc import Callable
 from functools import partial
 from typing import TypeAlias
 
@@ -17,20 +14,21 @@ from torch.autograd.graph import GradientEdge, get_gradient_edge
 from oracle.executor.agreement.agreement import Agreement, agreement
 from oracle.executor.beside import Beside
 from oracle.executor.buckets import Buckets
+from oracle.executor.clock import Clock
 from oracle.executor.forward import Layers, Observer, forward
 from oracle.executor.graph import OperationGraph
 from oracle.executor.local_model import LocalModel
+from oracle.executor.mesh import ENDS
 from oracle.executor.optimizer import Optimizer, ratios
 from oracle.executor.parts import Interval, deal
 from oracle.executor.passing import Passing, Received, Tensors
-from oracle.executor.schedule import Pass, passes
+from oracle.executor.schedule import Pass
 from oracle.executor.spans import Span
 from oracle.executor.units_away import Sent, UnitsAway
 from oracle.executor.weights import Bundle
 from oracle.models.layers import Embedding, Loss
 
 Edges: TypeAlias = dict[int, GradientEdge]
-PHASES = ("forward", "backward", "exchange", "update")
 
 
 def inputs(
@@ -38,7 +36,8 @@ def inputs(
 ) -> tuple[Tensor, Tensor]:
     """A global batch and its targets, the same on every device."""
     random = torch.Generator().manual_seed(77_003 * seed + 1)
-    first, last = graph.operations[0], graph.operations[-1]
+    first, ends = graph.operations[0], [op for op in graph.operations if op.shape.kind == "loss"]
+    last = max(ends or graph.operations[-1:], key=lambda op: math.prod(op.shape.made.extents))
     given, made = first.shape.given, last.shape.made
     if isinstance(first.layer, Embedding):
         x = torch.randint(first.layer.vocab, (batch, *given.extents), generator=random)
@@ -55,26 +54,6 @@ def inputs(
     return x, target
 
 
-@dataclass
-class Clock:
-    """Seconds by phase; exchanges inside a pass are counted as exchange."""
-
-    exchanged: Callable[[], float]
-    synchronise: Callable[[], None]
-    seconds: dict[str, float] = field(default_factory=lambda: dict.fromkeys(PHASES, 0.0))
-
-    @contextmanager
-    def phase(self, name: str) -> Iterator[None]:
-        self.synchronise()
-        began, before = time.perf_counter(), self.exchanged()
-        yield
-        self.synchronise()
-        inside = self.exchanged() - before
-        spent = time.perf_counter() - began
-        self.seconds[name] += spent - inside
-        self.seconds["exchange"] += inside
-
-
 class Trainer:
     """Trains the part of a plan that one device has, step by step."""
 
@@ -89,23 +68,26 @@ class Trainer:
         self.steps = 0
         begin, end = local.samples
         self.micro_batches: list[Interval] = deal(end - begin, self.segments, begin)
-        chunks = range(len(local.chunks))
+        end = local.graph.operations[-1].index
+        self.losses = [[op.index for op in local.graph.of_units(*units)
+                        if op.shape.kind == "loss" or op.index == end]
+                       for units in local.chunks]  # fmt: skip
         self.passing = Passing(local, self.micro_batches)
-        self.passes = passes(pipeline.word("schedule"), local.stage, mesh.degree("pipeline"),
-                             self.segments, len(chunks))  # fmt: skip
+        self.passes = self.passing.turns(local.stage)
         last = {this.chunk: this for this in self.passes if not this.forward}
         self.final = frozenset(last.values())  # a chunk's gradients are whole after these
         self.waiting: dict[tuple[int, int], tuple[Tensors, Edges]] = {}
+        replicas = mesh.degree(*local.replicas)
         # from ZeRO-2 on a rank keeps its part of the gradients, so each micro-batch's are scattered
-        self.parted = local.zero >= 2 or local.away.there
+        late = replicas > 1 and self.segments > 1  # else all are added up first
+        self.parted = local.zero >= 2 or (local.away.there and not late)
         for bundle in local.bundles if self.parted else ():
             bundle.part()
-        replicas = mesh.degree(*local.replicas)
         overlap = int(plan.axis("data").overlap[0, 0])
         self.agreement = agreement(local)
-        self.buckets: Buckets | Agreement | None = self.agreement
+        self.buckets: list[Buckets | Agreement] = [self.agreement] if self.agreement else []
         if overlap and replicas > 1 and not (local.zero or local.by_unit or self.agreement):
-            self.buckets = Buckets(local, local.bundles[0])
+            self.buckets = [Buckets(local, bundle) for bundle in local.bundles]
         self.beside: dict[Bundle, Beside] = {}
         for bundle in local.bundles:
             self._lay_out(bundle)
@@ -132,9 +114,12 @@ class Trainer:
     def step(self, x: Tensor, target: Tensor) -> float:
         """One iteration on a global batch; returns this device's part of the mean loss."""
         self.steps += 1
+        self.local.step = self.steps
         self.clock = Clock(lambda: self.wire.seconds, self.wire.synchronise)
         for bundle in self.local.bundles:
-            (bundle.summed if self.parted else bundle.gradients).zero_()
+            if not self.parted:
+                bundle.gradients.zero_()
+            bundle.summed.zero_()
         loss = self._micro_batches(x, target)
         with self.clock.phase("exchange"):
             self._reduce_gradients()
@@ -153,6 +138,7 @@ class Trainer:
         passing = self.passing
         coming = passing.receive(self.passes[0])
         for this, after in zip(self.passes, [*self.passes[1:], None], strict=True):
+            self.local.first_sample, _ = self.micro_batches[this.micro_batch]
             with self.clock.phase("forward" if this.forward else "backward"):
                 given = coming()
                 passing.arrived(this)
@@ -178,24 +164,20 @@ class Trainer:
         x, target = x[a:b], target[a:b]
         if self.local.mesh.degree("context") > 1:
             begin, end = self.local.tokens(x.shape[1])
-            x, target = x[:, begin:end], target[:, begin:end]
+            x = x[:, begin:end]
         if self.local.spaced(-1):
             for i, (start, stop) in enumerate(self.local.box(x.shape[2:])):
                 x = x.narrow(2 + i, start, stop - start)
         spans = self.local.spans[this.chunk]
         if not any(-1 in span.given for span in spans):
             x = x[:0]
-        if not self._ends(this.chunk):
+        if not self.losses[this.chunk]:
             target = target[:0]
         device = self.local.device
         own, wanted = (
             t.to(device, copy=True, memory_format=torch.contiguous_format) for t in (x, target)
         )
         return own, wanted
-
-    def _ends(self, chunk: int) -> bool:
-        """Whether a chunk ends the model."""
-        return self.local.chunks[chunk][1] == self.local.graph.units
 
     def _forward(
         self, this: Pass, received: Received, x: Tensor, target: Tensor, losses: list[float]
@@ -210,11 +192,10 @@ class Trainer:
         del own
         around = self._around() if local.by_unit or "offload" in local.words else None
         made = forward(local, given, target, this.chunk, self.observer, around)
-        if self._ends(this.chunk):
-            ((at, y),) = made.items()
-            y = y if y.dim() == 0 else _mean_square(y, local.batch)
+        for at in self.losses[this.chunk]:
+            y = made[at]
+            made[at] = y = y if y.dim() == 0 else _mean_square(y, local.batch)
             losses.append(float(y.detach()))
-            made = {at: y}
             del y
         # where gradients come in, not what it made: what a stage has sent it need not keep
         edges = {at: get_gradient_edge(y) for at, y in made.items() if y.requires_grad}
@@ -225,17 +206,16 @@ class Trainer:
         local = self.local
         inputs, edges = self.waiting.pop((this.chunk, this.micro_batch))
         self.wire.enter("backward", "")
-        if self.buckets:
-            self.buckets.armed = this in self.final
+        for buckets in self.buckets:
+            buckets.armed = this in self.final
         for bundle in local.bundles if self.parted and not local.by_unit else ():
             bundle.allocate()
         gradients: Tensors = {}
         for at, gradient in received:  # of each that read it
             gradients[at] = gradients[at] + gradient if at in gradients else gradient
         received.clear()
-        if self._ends(this.chunk):
-            gradients = {at: torch.ones((), dtype=local.dtype, device=local.device)
-                         for at in edges}  # fmt: skip
+        for at in self.losses[this.chunk]:
+            gradients[at] = torch.ones((), dtype=local.dtype, device=local.device)
         torch.autograd.backward(list(edges.values()), [gradients.pop(at) for at in edges])
         del edges
         self.observer.after_backward()
@@ -271,43 +251,48 @@ class Trainer:
         own = bundle.shard
         if local.away.weights:
             own = whole.new_empty(bundle.size // bundle.parts) if local.zero >= 3 else whole
-            self.beside[bundle].bring(f"weights in{again}", own, unit)
+            self.beside[bundle].bring(f"weights in{again}", own, bundle)
             after = unit - 1 if again else unit + 1
-            if (behind := local.bundle_of.get(after)) and behind.size:
-                local.link.ask(after, self.beside[behind].weights.nbytes)
+            for behind in local.bundles_of.get(after, ()):
+                if behind.size:
+                    local.link.ask(behind, self.beside[behind].weights.nbytes)
         if local.zero >= 3:
-            name = f"{local.shards[0]}: weights{again}"
-            self.wire.allgather(own, local.shards, name, whole)
+            name = f"{local.shards[0]}: {bundle.prefix}weights{again}"
+            self.wire.allgather(own, bundle.shards, name, whole)
 
     def _with_weights(self, unit: int, layers: Layers, *inputs: Tensor) -> tuple[Tensor, ...]:
         """Run a unit on weights that come for it, and again for its gradient."""
         local = self.local
-        bundle, keep = local.bundle_of[unit], not local.away.weights
-        if not bundle.held_weights:
+        keep = not local.away.weights
+        bundles = [bundle for bundle in local.bundles_of[unit] if bundle.held_weights]
+        if not bundles:
             return layers(*inputs)
         # of each, the gradient that comes from here; of what came from afar, which is a leaf, once
         # the gradients of weights are there too
         if len(inputs) > 1 or inputs[0].is_leaf:
             inputs = tuple(x.view_as(x) for x in inputs)
-        self._fetch(unit, bundle, "")
+        for bundle in bundles:
+            self._fetch(unit, bundle, "")
         made = layers(*inputs)
         left = sum(x.requires_grad for x in inputs)
-        if local.fetched:
+        for bundle in bundles if local.fetched else ():
             bundle.release(keep)
 
         def before(_: Tensor) -> None:
-            self._fetch(unit, bundle, " again")
-            if self.parted:
-                bundle.allocate()
+            for bundle in bundles:
+                self._fetch(unit, bundle, " again")
+                if self.parted:
+                    bundle.allocate()
 
         def after(_: Tensor) -> None:
             nonlocal left
             left -= 1
             if left:
                 return
-            if local.fetched:
-                bundle.release(keep)
-            self._scatter(bundle)
+            for bundle in bundles:
+                if local.fetched:
+                    bundle.release(keep)
+                self._scatter(bundle)
 
         for y in made:
             y.register_hook(before)
@@ -320,24 +305,32 @@ class Trainer:
 
     def _reduce_gradients(self) -> None:
         local, wire = self.local, self.wire
-        if local.away.there:  # unit by unit, on their way out
+        if local.away.there and self.parted:  # unit by unit, on their way out
             return
-        rest = tuple(a for a in local.replicas if a not in local.shards)
+        for bundle in local.bundles if not self.parted else ():
+            self._reduce_partial(bundle)
+        if self.buckets:
+            for buckets in self.buckets:
+                buckets.finish()
+            return
         for bundle in local.bundles:
-            if not self.parted:
-                self._reduce_partial(bundle)
-                if self.buckets:
-                    self.buckets.finish()
-                    continue
-                if local.zero:
-                    bundle.summed.copy_(self._scattered(bundle, "gradients scattered"))
-            wire.allreduce(bundle.summed, rest, "data: gradients")
+            own = bundle.gradients
+            if local.zero and not self.parted:
+                own = self._scattered(bundle, "gradients scattered")
+            if local.away.there:
+                self._out(bundle, own, "gradients out at the end")
+                continue
+            if local.zero and not self.parted:
+                bundle.summed.copy_(own)
+            wire.allreduce(bundle.summed, bundle.rest, f"data: {bundle.prefix}gradients")
 
     def _reduce_partial(self, bundle: Bundle) -> None:
         """Gradients of norms, of which each rank of a cut tensor has a part."""
         for held, axis in self.local.partial:
             if held.value.grad is not None and held in bundle.held_weights:
-                self.wire.allreduce(held.value.grad, (axis,), f"{axis}: norms of cut tensors")
+                what = ("pipeline: gradients of the tied table" if axis == ENDS
+                        else f"{axis}: norms of cut tensors")  # fmt: skip
+                self.wire.allreduce(held.value.grad, (axis,), what)
 
     def _scatter(self, bundle: Bundle) -> None:
         """Scatter the gradients of a micro-batch, and add up the own part of them."""
@@ -350,15 +343,19 @@ class Trainer:
         if local.zero:
             own = self._scattered(bundle, f"gradients scattered{each}")
         if local.away.there:
-            rest = tuple(axis for axis in local.replicas if axis not in local.shards)
-            self.beside[bundle].add(self.wire.allreduce(own, rest, "data: gradients"))
+            self._out(bundle, own, "gradients out")
         else:
             bundle.summed += own
         bundle.free()
 
+    def _out(self, bundle: Bundle, own: Tensor, what: str) -> None:
+        """Send the sum of all replicas' gradients out, to be added up there."""
+        said = f"data: {bundle.prefix}gradients"
+        self.beside[bundle].add(self.wire.allreduce(own, bundle.rest, said), what)
+
     def _scattered(self, bundle: Bundle, what: str) -> Tensor:
-        whole, shards = bundle.gradients.view(bundle.parts, -1), self.local.shards
-        return self.wire.reduce_scatter(whole, shards, f"{shards[0]}: {what}")
+        whole, name = bundle.gradients.view(bundle.parts, -1), self.local.shards[0]
+        return self.wire.reduce_scatter(whole, bundle.shards, f"{name}: {bundle.prefix}{what}")
 
     def _update(self) -> None:
         for bundle in self.local.bundles:
@@ -379,8 +376,8 @@ class Trainer:
             whole = bundle.weights.detach()
             if local.away.weights:
                 whole = self.beside[bundle].weights
-            own = whole[bundle.own].clone()
-            self.wire.allgather(own, local.shards, f"{name}: weights renewed", whole)
+            own, said = whole[bundle.own].clone(), f"{name}: {bundle.prefix}weights renewed"
+            self.wire.allgather(own, bundle.shards, said, whole)
 
     def gathered(self) -> None:
         """Gather all weights on this device, to look at them."""
@@ -389,7 +386,7 @@ class Trainer:
                 own = self.beside[bundle].weights if self.local.away.weights else bundle.shard
                 whole = bundle.restore().detach()
                 if self.local.zero >= 3:
-                    own = self.wire.allgather(own, self.local.shards, "to look at").flatten()
+                    own = self.wire.allgather(own, bundle.shards, "to look at").flatten()
                 whole.copy_(own)
 
 

@@ -13,7 +13,7 @@ from oracle.plan.strategies import agreement
 
 LAYER_KINDS = (
     "pool", "norm", "activation", "add", "concat", "flatten", "reshape", "dropout", "attention",
-    "mlp", "embedding", "position", "loss",
+    "mlp", "moe", "embedding", "position", "first", "loss",
 )  # fmt: skip
 
 
@@ -38,9 +38,6 @@ def _of_plan(plan: Plan) -> Iterator[str]:
         yield "`tensor` is not run together with filter, channel or spatial"
     if _splits(plan, "context") and _splits(plan, "filter", "channel", "spatial"):
         yield "`context` is not run together with filter, channel or spatial"
-    along_tokens = plan.axis("tensor").says("sequence", "on")[0, 0]
-    if _splits(plan, "context") and _splits(plan, "tensor") and along_tokens:
-        yield "`context` is not run together with sequence=on"
     if _splits(plan, "sharded") and _splits(plan, "data") and plan.axis("data").zero[0, 0]:
         yield "`sharded` is not run inside `data` with zero above 0"
     data = plan.axis("data")
@@ -59,11 +56,10 @@ def _of_plan(plan: Plan) -> Iterator[str]:
 def _of_what_is_away(plan: Plan) -> Iterator[str]:
     away, data = Away.of(plan), plan.axis("data")
     mode = plan.axis("recompute").word("mode")
-    replicas = _splits(plan, "data", "sharded", "spatial", "context")
     several = plan.axis("pipeline").segments[0, 0] * data.accumulate[0, 0] > 1
     parted = data.zero[0, 0] >= 2 or _splits(plan, "sharded")
-    if away.there and replicas and several and not (parted and not _splits(plan, "spatial")):
-        yield "several micro-batches of replicas are updated on the host with zero=2 or 3 alone"
+    if away.there and several and parted and _splits(plan, "spatial"):
+        yield "several micro-batches of cut samples are updated on the host with zero=0 or 1 alone"
     if away.activations and mode not in ("none", "best"):
         yield f"recompute:{mode} is not run with activations beside the device"
     if mode == "stage" and (away.weights or data.zero[0, 0] >= 3 or _splits(plan, "sharded")):
@@ -75,14 +71,17 @@ def _of_what_is_away(plan: Plan) -> Iterator[str]:
 def _of_model(model: Model) -> Iterator[str]:
     kinds = {row.kind for row in model.rows
              if row.work in ("stream", "counted") and row.kind not in LAYER_KINDS}  # fmt: skip
-    if any(row.experts for row in model.rows):
-        yield "mixtures of experts are priced but not run"
     if counted := kinds & {"opaque", "elementwise"}:
         names = list(dict.fromkeys(row.name for row in model.rows if row.kind in counted))
         listed = ", ".join([*names[:3], *([f"{len(names) - 3} more"] if len(names) > 3 else [])])
         yield f"operators that are counted, not described, are not run: {listed}"
     elif kinds:
         yield f"layers of kind {', '.join(sorted(kinds))} are not run"
+    yield from priced_only(model)
+
+
+def priced_only(model: Model) -> Iterator[str]:
+    """What of a model no engine runs, PyTorch's own among them."""
     if not model.training.full:
         yield f"`train: {model.training.text}` is priced but not run"
     if any(row.kind == "attention" and row.takes for row in model.rows):
@@ -99,19 +98,60 @@ def _of_model(model: Model) -> Iterator[str]:
         yield "attention over a window is priced but not run"
 
 
+def _of_mixtures(model: Model, plan: Plan) -> Iterator[str]:
+    mixed = [row for row in model.rows if row.experts]
+    if not mixed:
+        return
+    if not all(row.given.tokens for row in mixed):
+        yield "mixtures of experts are run for tokens"
+    if any(row.role == "combine" and not row.needs for row in mixed):
+        yield "a router's weights that multiply inside experts are priced but not run"
+    if _splits(plan, "filter", "channel"):
+        yield "mixtures of experts are not run under filter or channel"
+    if plan.axis("recompute").word("mode") == "operators":
+        yield "recompute:operators is not run through mixtures of experts"
+    if agreement.special(plan.axis("data")):
+        yield "experts are not run in replicas that compress, serve or average"
+
+
+def _of_turned_heads(model: Model, plan: Plan) -> Iterator[str]:
+    """All-to-all turns equal parts of tokens into whole heads."""
+    context, tensor = (plan.axis(name) for name in ("context", "tensor"))
+    p, cut = int(context.degree[0, 0]), int(tensor.degree[0, 0])
+    if p == 1 or context.word("kind") != "alltoall":
+        return
+    for row in model.rows:
+        heads, tokens = row.kv_heads // cut, row.made.extents[0]
+        if row.work == "attention" and (heads % p or tokens % p):
+            what = f"{heads:g} key-value heads and {tokens:g} tokens over {p} devices"
+            yield f"kind=alltoall deals both evenly, not {what}"
+            return
+
+
 def _of_both(model: Model, plan: Plan) -> Iterator[str]:
+    yield from _of_mixtures(model, plan)
     if _splits(plan, "context") and not np.all(model.tokens):
         yield "`context` is run for models whose rows are all of tokens"
+    yield from _of_turned_heads(model, plan)
     mixed = np.any(model.tokens) or any(row.kind == "concat" for row in model.rows)
     if _splits(plan, "filter") and plan.axis("filter").back[0, 0] and mixed:
         yield "back=scatter is not run through tokens or concat, which mix channels"
-    transposed = model.mask(lambda row: row.kind == "deconv")
-    if transposed.any() and _splits(plan, "filter", "channel", "spatial"):
-        yield "transposed convolutions are not run under filter, channel or spatial"
+    transposed = [row for row in model.rows if row.kind == "deconv"]
+    if _splits(plan, "spatial") and any(
+        k > s for row in transposed for k, s in zip(row.window, row.stride, strict=True)
+    ):
+        yield "transposed convolutions whose windows overlap are not run under spatial"
+    if _splits(plan, "filter", "channel") and any(row.groups > 1 for row in transposed):
+        yield "transposed convolutions of groups are not run under filter or channel"
+    along_tokens = _splits(plan, "tensor") and plan.axis("tensor").says("sequence", "on")[0, 0]
+    if along_tokens and model.rows[0].kind != "embedding":
+        yield "sequence=on is run where tokens come from an embedding"
     if any(row.tied for row in model.rows):
         by_unit = plan.axis("data").zero[0, 0] >= 3 and _splits(plan, "data")
         if by_unit or _splits(plan, "sharded") or Away.of(plan).optimizer:
             yield "a table in two uses is not run where weights are exchanged unit by unit"
+        if _splits(plan, "pipeline") and plan.axis("data").zero[0, 0] == 2:
+            yield "a table that two stages hold is not run with zero=2"
     samples = float(plan.batch[0, 0])
     for name in ("data", "sharded"):
         samples //= float(plan.axis(name).degree[0, 0])

@@ -34,7 +34,7 @@ def opened(rank: Rank, name: str, job: PlanRun, asked: Question, steps: Steps, c
         host=rank.hosts[rank.rank],
         takes_part=steps.wire.mesh.taking_part,
         stages=[list(stage) for stage in steps.stages],
-        options={"precision": job.precision, "optimizer": job.optimizer},
+        options={"precision": job.precision, "optimizer": job.optimizer, **job.told},
         **({"reading": steps.reading} if steps.reading else {}),
         environment=environment(rank),
         question=asked,
@@ -119,7 +119,7 @@ class TrainingSteps(Steps):
         edges = list(job.stages) or None
         local = LocalModel(self.graph, self.plan, self.wire, dtype=dtype, device=rank.device,
                            seed=job.seed, edges=edges, units=job.units,
-                           link=HostLink(self.wire, job.link))  # fmt: skip
+                           link=HostLink(self.wire, job.link), routing=job.routing)  # fmt: skip
         self.stages = local.stages
         self.x, self.target = inputs(self.graph, job.batch, job.seed, dtype)
         self.local = local

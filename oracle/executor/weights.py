@@ -5,12 +5,16 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from typing import TypeAlias
 
 import torch
 from torch import Tensor
 
 from oracle.executor.graph import Operation
+from oracle.executor.mesh import Group
 from oracle.executor.parts import Interval
+
+Axes: TypeAlias = tuple[str, ...]
 
 
 @dataclass
@@ -37,12 +41,18 @@ class HeldWeight:
 
 
 class Bundle:
-    """Weights that are exchanged together: flat buffers of weights, gradients, optimizer state."""
+    """Weights that are exchanged together: flat buffers of weights, gradients, optimizer state.
+
+    Of those along `replicas` that hold the same weights, those along `shards` share their state.
+    """
 
     def __init__(
-        self, held_weights: Sequence[HeldWeight], parts: int, place: int, like: Tensor
-    ) -> None:
-        self.held_weights, self.parts, self.place = list(held_weights), parts, place
+        self, held_weights: Sequence[HeldWeight], like: Tensor, shared: Group, replicas: Axes,
+        shards: Axes, prefix: str = "",
+    ) -> None:  # fmt: skip
+        self.held_weights, self.parts, self.place = list(held_weights), shared.size, shared.place
+        self.replicas, self.shards, self.prefix = replicas, shards, prefix
+        parts = self.parts
         end = 0
         for held in self.held_weights:
             held.at, end = end, end + math.prod(held.shape)
@@ -59,6 +69,11 @@ class Bundle:
             held.value.grad = self.gradients.data[begin : begin + count].view(held.shape)
         self.shard = self.weights[:0]  # what is kept while the buffer is freed
         self.summed = self.gradients[self.own]  # the own part, of all replicas and micro-batches
+
+    @property
+    def rest(self) -> Axes:
+        """Axes of replicas that do not share state."""
+        return tuple(axis for axis in self.replicas if axis not in self.shards)
 
     @property
     def own(self) -> slice:
@@ -106,8 +121,9 @@ def initial(op: Operation, name: str, shape: tuple[int, ...], seed: int) -> Tens
     mark = sum(ord(c) * 31**i for i, c in enumerate(name)) % 99991
     random = torch.Generator().manual_seed(seed * 1_000_003 + op.index * 100_003 + mark)
     values = torch.randn(shape, generator=random, dtype=torch.float64)
-    if len(shape) == 1:
+    if len(shape) == 1 or name == "bias":
         return 0.1 * values + (1.0 if name == "weight" else 0.0)
     if name in ("table", "positions", "extra"):
         return 0.5 * values
-    return values * math.sqrt(2 / math.prod(shape[1:]))
+    fan = shape[2:] if op.shape.experts else shape[1:]
+    return values * math.sqrt(2 / math.prod(fan))

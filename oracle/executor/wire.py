@@ -17,7 +17,7 @@ from torch import Tensor
 
 from oracle.executor.agreement.grid import over_grid, side
 from oracle.executor.agreement.links import Links
-from oracle.executor.calls import gather, newest
+from oracle.executor.calls import gather, newest, together
 from oracle.executor.mesh import DeviceMesh
 from oracle.executor.parts import Interval, overlap
 
@@ -125,55 +125,64 @@ class Wire:
         self.count(what, "alltoall", group.size, size_of(given), began)
         return made
 
+    def alltoall_uneven(
+        self, given: Tensor, sent: Sequence[int], received: Sequence[int], axes: Sequence[str],
+        what: str,
+    ) -> Tensor:  # fmt: skip
+        """So many rows to each rank of the group, one after the other; what comes lies alike."""
+        group = self.mesh.group(axes)
+        began = self._begin(what)
+        made, given = given.new_empty(sum(received), *given.shape[1:]), given.contiguous()
+        dist.all_to_all_single(made, given, list(received), list(sent), group=group.handle)
+        self.count(what, "alltoall", group.size, size_of(given), began)
+        return made
+
+    def counts_of_all(self, counts: Tensor, axes: Sequence[str], what: str) -> Tensor:
+        """What each of the group has so many of, one below the other."""
+        return self.allgather(counts, axes, what)
+
     def rotate(
         self, given: Tensor, made: Tensor, axes: Sequence[str], what: str
     ) -> Callable[[], Tensor]:
         """Begin to send to the next of the group; call what is returned for what arrives."""
         group = self.mesh.group(axes)
         before, after = (group.members[(group.place + k) % group.size] for k in (-1, 1))
-        coming = dist.irecv(made, before)
         whole = given.contiguous()
-        going = dist.isend(whole, after)
+        swapped = together([(after, whole)], [(before, made)], group.handle)
 
         def wait() -> Tensor:
             began = self._begin(what)
-            coming.wait()
-            going.wait()
+            swapped()
             self.count(what, "sendrecv", group.size, size_of(whole), began)
             return made
 
         return wait
 
-    def swap(self, given: dict[int, Tensor], made: dict[int, Tensor], what: str) -> None:
-        """Send to and receive from these ranks at once."""
+    def swap(
+        self, given: dict[int, Tensor], made: dict[int, Tensor], axes: Sequence[str], what: str
+    ) -> None:
+        """Send to and receive from these ranks of a group at once."""
         began = self._begin(what)
-        work = [dist.irecv(made[rank], rank) for rank in sorted(made)]
-        work += [dist.isend(given[rank].contiguous(), rank) for rank in sorted(given)]
-        for one in work:
-            one.wait()
+        whole = [(rank, given[rank].contiguous()) for rank in sorted(given)]
+        together(whole, sorted(made.items()), self.mesh.group(axes).handle)()
         nbytes = sum(map(size_of, given.values()))
         self.count(what, "halo", len(given) + 1, nbytes, began)
 
-    def send(self, tensor: Tensor, to: int, what: str, tag: int) -> Callable[[], None]:
+    def send(self, tensor: Tensor, to: int, what: str) -> Callable[[], None]:
         """Begin to send; call what is returned before the buffer goes."""
         began = self._begin(what)
         whole = tensor.contiguous()
-        work = dist.isend(whole, to, tag=tag)
+        sent = together([(to, whole)], [], self.mesh.way(self.mesh.rank, to))
         self.count(what, "sendrecv", 2, size_of(whole), began)
+        return sent
 
-        def wait() -> None:
-            work.wait()
-            whole.numel()  # the buffer lives until here
-
-        return wait
-
-    def expect(self, like: Tensor, source: int, what: str, tag: int) -> Callable[[], Tensor]:
-        """Make ready to receive; call what is returned to wait for it."""
-        work = dist.irecv(like, source, tag=tag)
+    def expect(self, like: Tensor, source: int, what: str) -> Callable[[], Tensor]:
+        """Make ready for what `source` sends next; call what is returned to wait for it."""
+        came = together([], [(source, like)], self.mesh.way(source, self.mesh.rank))
 
         def wait() -> Tensor:
             began = self._begin(what)
-            work.wait()
+            came()
             self.count(f"{what}, received", "received", 2, size_of(like), began)
             return like
 
@@ -198,7 +207,7 @@ class Wire:
                 made[rank] = x.new_empty(shape)
                 pieces.append((low, made[rank]))
         if given or made:
-            self.swap(given, made, what)
+            self.swap(given, made, ("spatial",), what)
         low, high = overlap(held[place], wanted[place])
         own = x.narrow(dim, low - held[place][0], max(high - low, 0))
         ordered = sorted([*pieces, (low, own)], key=lambda piece: piece[0])
@@ -222,7 +231,7 @@ class Wire:
                 shape[dim] = high - low
                 made[rank] = x.new_empty(shape)
         if given or made:
-            self.swap(given, made, what)
+            self.swap(given, made, ("spatial",), what)
         shape = list(x.shape)
         shape[dim] = held[place][1] - held[place][0]
         own = x.new_zeros(shape)

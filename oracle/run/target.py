@@ -147,6 +147,7 @@ def length(
 
 def training(shown: Estimate, row: int, length: Length) -> Training:
     """So many steps of one plan, with what reading takes once and what failures take on the way."""
+    shown.system.need_alike("a whole training")
     mid, read, found = float(shown.seconds[row]), shown.reading[row], goodput_of(shown, row)
     seconds = length.steps * mid * found.times * whole_first(shown, row)
     if read is not None:

@@ -6,5 +6,5 @@ job           all that a person starts, with the files of the software's own wri
 templates     programs that jobs bring along; megatron_flags.json: options of pinned versions
 rows          rows as CSV and Markdown
 rankfile      where each rank is started, for Open MPI, Slurm, MPICH and torchrun
-torchrun slurm deepspeed megatron nemo torchtitan trace     one format each
+torchrun slurm deepspeed megatron nemo torchtitan executor trace     one format each
 """

@@ -117,6 +117,13 @@ def _sharding(job: Job) -> dict[str, Any]:
         raise job.refuse("DeepSpeed", "does not combine tensor parallelism with ZeRO stage 3",
                          "zero=1 or zero=2")  # fmt: skip
     what, to = job.word("offload", "what"), job.word("offload", "to")
+    quantize = job.word("data", "quantize")
+    if quantize in ("weights", "both"):
+        found["zero_quantized_weights"] = True
+    if quantize in ("gradients", "both"):
+        found["zero_quantized_gradients"] = True
+    if (near := job.knob("data", "hpz")) > 1:
+        found["zero_hpz_partition_size"] = int(near)
     place = {"device": "nvme", "nvme_path": "/local_nvme"} if to == "disk" else {"device": "cpu"}
     if "optimizer" in what:
         found["offload_optimizer"] = place

@@ -49,6 +49,7 @@ class Start:
     order: str  # of ranks, outermost first
     prelude: tuple[str, ...] = ()  # lines of shell before it
     folder: str = ""  # a variable that says where it is started
+    more: str = ""  # what else its reader should know
 
 
 @dataclass(frozen=True, eq=False)
@@ -89,6 +90,7 @@ class Job:
     @property
     def per_node(self) -> int:
         """Ranks started on each node."""
+        self.estimate.system.need_alike("a job to start")
         node = self.estimate.system.node
         if self.devices <= node:
             return self.devices

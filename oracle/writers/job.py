@@ -8,12 +8,11 @@ import numpy as np
 
 from oracle.plan.launchable import rules
 from oracle.spec.units import show
-from oracle.writers.export import writer
+from oracle.writers.export import formats, writer
 from oracle.writers.exported import Job, Start, filled
 
 TITLE = "one job to start, of the software that was predicted (--software)"
 STEPS = 1000  # iterations that the time asked of a queue is enough for
-STARTED = ("megatron", "nemo", "torchtitan", "deepspeed", "torchrun")  # writers of whole jobs
 
 
 def files(job: Job) -> dict[str, str]:
@@ -33,12 +32,13 @@ def module(job: Job) -> Any:
     """The writer that the software names."""
     run = job.estimate.options.software
     if run.name == "plain":
-        raise job.refuse("a job", "is that of some software", "--software megatron-core, nemo, "
-                         "torchtitan, deepspeed, pytorch-fsdp or pytorch-ddp")  # fmt: skip
-    if run.launch.writer not in STARTED:
+        known = "megatron-core, nemo, torchtitan, deepspeed, pytorch-fsdp, pytorch-ddp or executor"
+        raise job.refuse("a job", "is that of some software", f"--software {known}")
+    found = writer(run.launch.writer) if run.launch.writer in formats() else None
+    if not hasattr(found, "start"):
         what = f"nobody writes jobs of {run.name}, which has its own scripts: {run.source}"
         raise job.refuse("oracle:", what, "the slurm or the torchrun format, with your script")
-    return writer(run.launch.writer)
+    return found
 
 
 def told(job: Job) -> None:
@@ -117,6 +117,7 @@ def readme(job: Job, start: Start) -> str:
         f"Expect: {show(job.seconds, 's')} an iteration ({show(low, 's')} to {show(high, 's')}), "
         f"{rate}, {float(job.estimate.memory[0]) / 2**30:.1f} of {capacity / 2**30:.1f} GiB "
         "on the fullest device.",
+        *([start.more] if start.more else []),
         "Compare: `python check.py LOG`, where LOG is what the job printed.",
         f"Ranks, outermost first: {start.order}.",
         *(f"Differs: {note}." for note in dict.fromkeys(job.notes)),

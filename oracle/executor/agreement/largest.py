@@ -78,7 +78,7 @@ def by_tree(vector: Tensor, count: int, links: Links) -> tuple[Tensor, Entries]:
     mine, mask, raw = dense(own, vector), 1, packed(own)
     while mask < size:
         if place & mask:
-            links.send(packed(largest(mine, count)), place - mask)()
+            links.send(packed(largest(mine, count)), place - mask)
             break
         if place + mask < size:
             heard = links.hear(torch.empty_like(raw), place + mask)
@@ -89,7 +89,7 @@ def by_tree(vector: Tensor, count: int, links: Links) -> tuple[Tensor, Entries]:
     mask = mask // 2 if place else _half(size)
     while mask:
         if place + mask < size and not place & (2 * mask - 1):
-            links.send(raw, place + mask)()
+            links.send(raw, place + mask)
         mask //= 2
     places, values = unpacked(raw, vector)
     return dense((places, values), vector), _kept(own, places)

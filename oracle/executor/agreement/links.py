@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 import torch
-import torch.distributed as dist
 from torch import Tensor
 
+from oracle.executor.calls import together
 from oracle.executor.mesh import Group
 
 
@@ -20,42 +20,36 @@ class Links:
     sent: float = 0.0
     heard: float = 0.0
 
-    def send(self, tensor: Tensor, to: int) -> Callable[[], None]:
-        """Begin to send; call what is returned before the buffer goes."""
-        whole = tensor.contiguous()
-        self.sent += whole.numel() * whole.element_size()
-        work = dist.isend(whole, self.group.members[to % self.group.size])
+    def swap_all(self, given: Mapping[int, Tensor], made: Mapping[int, Tensor]) -> None:
+        """Send to and receive from these places at once."""
+        members, size = self.group.members, self.group.size
+        going = [(members[to % size], tensor.contiguous()) for to, tensor in given.items()]
+        coming = [(members[source % size], tensor) for source, tensor in made.items()]
+        together(going, coming, self.group.handle)()
+        self.sent += sum(tensor.nbytes for tensor in given.values())
+        self.heard += sum(tensor.nbytes for tensor in made.values())
 
-        def wait() -> None:
-            work.wait()
-            whole.numel()  # the buffer lives until here
-
-        return wait
+    def send(self, tensor: Tensor, to: int) -> None:
+        """Send to one, who hears it now."""
+        self.swap_all({to: tensor}, {})
 
     def hear(self, like: Tensor, source: int) -> Tensor:
         """Receive into a buffer."""
-        dist.irecv(like, self.group.members[source % self.group.size]).wait()
-        self.heard += like.numel() * like.element_size()
+        self.swap_all({}, {source: like})
         return like
 
     def swap(self, tensor: Tensor, to: int, like: Tensor, source: int) -> Tensor:
         """Send to one and receive from another."""
-        sent = self.send(tensor, to)
-        self.hear(like, source)
-        sent()
+        self.swap_all({to: tensor}, {source: like})
         return like
 
     def swap_any(self, tensor: Tensor, to: int, source: int) -> Tensor:
-        """The same of bytes whose number only the sender knows; it is told beside them."""
-        size = torch.tensor([tensor.numel()])
-        told = dist.isend(size, self.group.members[to % self.group.size])
-        count = torch.empty_like(size)
-        dist.irecv(count, self.group.members[source % self.group.size]).wait()
-        told.wait()
+        """The same of bytes whose number only the sender knows; it is told before them."""
+        sent, heard = self.sent, self.heard
+        size = torch.tensor([tensor.numel()], device=tensor.device)
+        count = self.swap(size, to, torch.empty_like(size), source)
+        self.sent, self.heard = sent, heard  # without the number itself
         like = tensor.new_empty(int(count))
-        sent = self.send(tensor, to) if tensor.numel() else None
-        if like.numel():
-            self.hear(like, source)
-        if sent:
-            sent()
+        given, made = {to: tensor}, {source: like}
+        self.swap_all(given if tensor.numel() else {}, made if like.numel() else {})
         return like

@@ -14,17 +14,14 @@ def served(vector: Tensor, servers: int, links: Links) -> Tensor:
     place, size = links.group.place, links.group.size
     parts = deal(vector.numel(), servers)
     at = {server * size // servers: parts[server] for server in range(servers)}
-    pushed = [links.send(vector[a:b], to) for to, (a, b) in at.items() if to != place]
+    own = at.get(place, (0, 0))
+    workers = [worker for worker in range(size) if worker != place and place in at]
+    servers_of = {server: part for server, part in at.items() if server != place}
     found = vector.clone()
-    if place in at:
-        a, b = at[place]
-        for worker in range(size):
-            if worker != place:
-                found[a:b] += links.hear(torch.empty_like(vector[a:b]), worker)
-        pushed += [links.send(found[a:b], worker) for worker in range(size) if worker != place]
-    for server, (a, b) in at.items():
-        if server != place:
-            found[a:b] = links.hear(torch.empty_like(vector[a:b]), server)
-    for wait in pushed:
-        wait()
+    pushed = {worker: torch.empty_like(vector[slice(*own)]) for worker in workers}
+    links.swap_all({to: vector[a:b] for to, (a, b) in servers_of.items()}, pushed)
+    for theirs in pushed.values():
+        found[slice(*own)] += theirs
+    links.swap_all(dict.fromkeys(workers, found[slice(*own)]),
+                   {server: found[a:b] for server, (a, b) in servers_of.items()})  # fmt: skip
     return found

@@ -12,7 +12,7 @@ from __future__ import annotations
 import itertools
 import json
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
 from torch import Tensor
@@ -46,11 +46,9 @@ def held(trainer: Trainer) -> Iterator[Piece]:
 def own(trainer: Trainer) -> Iterator[Piece]:
     """What this rank keeps for all that hold it too."""
     local = trainer.local
-    rest = [axis for axis in local.replicas if axis not in local.shards]
-    number, count = _number(local.mesh, rest)
     elsewhere = _held_before(local)
     for bundle in local.bundles:
-        whole = bundle.own
+        whole, (number, count) = bundle.own, _number(local.mesh, bundle.rest)
         begin, end = deal(whole.stop - whole.start, count, whole.start)[number]
         for one in bundle.held_weights:
             if (one.op.index, one.name) in elsewhere:
@@ -79,7 +77,7 @@ def _piece(
         yield Piece(about, buffer[low - first : high - first])
 
 
-def _number(mesh: DeviceMesh, axes: list[str]) -> tuple[int, int]:
+def _number(mesh: DeviceMesh, axes: Sequence[str]) -> tuple[int, int]:
     """Which of the ranks along some axes this one is, and how many there are."""
     number, count = 0, 1
     for axis in axes:

@@ -215,7 +215,7 @@ class SampleReader:
         else:
             here = torch.empty(own.shape, dtype=own.dtype)
             began = time.perf_counter()
-            dist.recv(here, self.group[0])
+            dist.recv(here, self.group[0], group=self.rank.control)
             waited = time.perf_counter() - began
             own.copy_(here)
         return {"seconds": waited, "files": files, "bytes": nbytes}
@@ -227,7 +227,7 @@ class SampleReader:
         sent = []
         for part, other in zip(parts, self.group[1:], strict=True):
             throttle.sent(part.numel() * part.element_size())
-            sent.append(dist.isend(part, other))
+            sent.append(dist.isend(part, other, group=self.rank.control))
         for one in sent:
             if one is not None:
                 one.wait()

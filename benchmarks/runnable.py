@@ -1,0 +1,206 @@
+"""Which recommended plans the executor runs as they stand: `python -m benchmarks.runnable`.
+
+    python -m benchmarks.runnable [--only gpt2-xl …] [--quick] [--json]
+
+Of ten models the five best plans on 16 devices are asked for, each for the software that it is
+recommended for. Every plan then trains two steps on 16 ranks of this machine, of a model with the
+same layers that is narrow, short and has as many blocks as the plan has chunks of stages, in
+double precision, and must end as one device does. A plan counts as run only then; of the others
+the reason is told. `--quick` asks only what the executor refuses, and starts nothing. All of it
+wants 18 GB of memory, and far more than ten minutes of two cores.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import math
+import re
+import sys
+import traceback
+from collections.abc import Mapping
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import TYPE_CHECKING, Any
+
+from benchmarks.table import Table, figure, text
+from oracle.api import recommend
+from oracle.executor import records
+from oracle.executor.launch import DONE, Host, launch
+from oracle.executor.supported import unsupported
+from oracle.models.model import model
+from oracle.plan.plan import Plan, parse
+from oracle.spec.catalogue import document
+from oracle.spec.document import Node
+
+if TYPE_CHECKING:
+    from oracle.executor.rank import Rank
+
+DEVICES, BEST = 16, 5
+QUESTIONS = (  # model, system, batch
+    ("resnet50", "abci", 1024), ("vgg16", "abci", 512), ("unet3d-kits19", "dgx-a100", 32),
+    ("bert-large", "dgx-a100", 256), ("vit-l16", "dgx-a100", 1024), ("gpt2-xl", "dgx-a100", 128),
+    ("llama2-7b", "dgx-h100", 64), ("llama3-8b", "dgx-h100", 64), ("llama3-70b", "dgx-h100", 64),
+    ("mixtral-8x7b", "dgx-h100", 64),
+)  # fmt: skip
+WIDTH, TOKENS, WORDS, NARROW = 4, 16, 64, 16
+PIXELS, VOXELS = (64, 64), (64, 32, 32)  # norms want more than one at the bottom of a U-Net
+BOUND = 1e-8  # of a loss and of a tensor's largest weight: what rounding does not explain
+
+
+def shrunk(name: str, plan: Plan) -> dict[str, Any]:
+    """A shipped model with the same layers, narrow and short, with a block for each chunk."""
+    node, _, _ = document(name, "models")
+    said = ("name", "input", "layers", "transformer")
+    found: dict[str, Any] = {key: _plain(node.entries[key]) for key in said if key in node.entries}
+    found["source"] = "shrunk"
+    pipeline = plan.axis("pipeline")
+    blocks = max(2, int(pipeline.degree[0, 0] * pipeline.interleave[0, 0]))
+    if family := found.get("transformer"):
+        hidden = family["heads"] * WIDTH
+        family |= {"hidden": hidden, "ffn": 2 * hidden, "vocab": WORDS, "sequence": TOKENS,
+                   "layers": blocks}  # fmt: skip
+        return found
+    channels, *extents = found["input"]
+    found["input"] = [channels, *(PIXELS if len(extents) == 2 else VOXELS)]
+    shorter = PIXELS[0] / extents[0]
+    found["layers"] = [_narrow(layer, blocks, shorter) for layer in found["layers"]]
+    return found
+
+
+def _narrow(layer: Any, blocks: int, shorter: float) -> Any:
+    if not isinstance(layer, dict):
+        return layer
+    found = dict(layer)
+    for key, said in layer.items():
+        if key == "repeat" and "attention" in json.dumps(layer):
+            found[key] = blocks
+        elif key in ("filters", "ffn") or (key == "dense" and isinstance(said, int)):
+            found[key] = max(said // NARROW, 2)
+        elif key == "to":
+            wide, *rest = said
+            found[key] = [wide // NARROW, *(round(n * shorter**2) for n in rest)]
+        elif isinstance(said, dict):
+            found[key] = _narrow(said, blocks, shorter)
+        elif key == "layers":
+            found[key] = [_narrow(one, blocks, shorter) for one in said]
+    return found
+
+
+def _plain(node: Node) -> Any:
+    """The content of a spec's node."""
+    if node.kind == "mapping":
+        return {key: _plain(one) for key, one in node.entries.items()}
+    if node.kind == "sequence":
+        return [_plain(one) for one in node.items]
+    if re.fullmatch(r"-?\d+", node.text):
+        return int(node.text)
+    return {"true": True, "false": False}.get(node.text, node.text)
+
+
+def asked(only: list[str]) -> list[dict[str, Any]]:
+    """The best plans of each question, each with a small model to try it on."""
+    found = []
+    for name, system, batch in QUESTIONS:
+        if only and name not in only:
+            continue
+        ranking = recommend(name, system, devices=DEVICES, batch=batch)
+        for text_ in ranking.estimate.plans[:BEST]:
+            plan = parse(text_, batch)
+            pieces = math.prod(
+                int(each[0, 0]) for each in (
+                    plan.axis("data").degree, plan.axis("sharded").degree,
+                    plan.axis("pipeline").segments, plan.axis("data").accumulate)
+            )  # fmt: skip
+            small = shrunk(name, plan)
+            why = [
+                *unsupported(model(name), plan),
+                *unsupported(model(small), parse(text_, pieces)),
+            ]
+            found.append({"model": name, "spec": small, "plan": text_, "batch": pieces,
+                          "why": "; ".join(dict.fromkeys(why))})  # fmt: skip
+    return found
+
+
+def task(rank: Rank, arguments: Mapping[str, Any]) -> None:
+    """Train each plan beside one device; what one raises all do, for they see the same shapes."""
+    import torch.distributed as dist
+
+    from oracle.executor.proof.equality import trained
+
+    for number, one in enumerate(arguments["plans"]):
+        rank.enter("measure", one["plan"])
+        try:
+            said = trained(rank, one["spec"], one["plan"], one["batch"], one["units"])
+        except Exception as error:
+            said = {"error": f"{type(error).__name__}: {error}", "at": traceback.format_exc()}
+        rank.record(str(number), **said)
+        dist.barrier()
+
+
+def units(one: Mapping[str, Any]) -> list[str]:
+    """Units that keep, and are made again or sent out, by turns, where a plan leaves it open."""
+    words = ["keep"]
+    words += ["recompute"] if "recompute:best" in one["plan"] else []
+    words += ["offload"] if "activations" in one["plan"] else []
+    count = len(model(one["spec"]).units[1])
+    return [words[at % len(words)] for at in range(count)] if len(words) > 1 else []
+
+
+def tried(plans: list[dict[str, Any]]) -> None:
+    """Run them all; say of each how far from one device it ends, or what it raised."""
+    wanted = [one | {"units": units(one)} for one in plans if not one["why"]]
+    with TemporaryDirectory() as folder:
+        here = str(Path(__file__).parent.parent)
+        outcome = launch("benchmarks.runnable:task", {"plans": wanted}, Path(folder), ranks=DEVICES,
+                         timeout=300, trust=True,
+                         host=Host(environment=lambda _: {"PYTHONPATH": here}))  # fmt: skip
+        if outcome.code != DONE:
+            raise RuntimeError(outcome.message)
+        from oracle.executor.proof.equality import apart
+
+        by_key = records.of_all_ranks(Path(folder), DEVICES)
+    left = iter(range(len(wanted)))
+    for one in plans:
+        if one["why"]:
+            continue
+        ranks = by_key[str(next(left))]
+        raised = [rank["error"] for rank in ranks if "error" in rank]
+        one["apart"] = math.inf if raised else apart(ranks)
+        one["why"] = raised[0] if raised else "" if one["apart"] < BOUND else "ends elsewhere"
+
+
+def table(only: list[str], quick: bool) -> Table:
+    """A row a plan, and the share that runs."""
+    plans = asked(only)
+    if not quick:
+        tried(plans)
+    runs = sum(not one["why"] for one in plans)
+    what = "not refused" if quick else "run, and equal to one device"
+    return {
+        "title": f"runnable: the {BEST} best plans of each model on {DEVICES} devices, {what}",
+        "rows": [{"model": one["model"], "plan": one["plan"], "runs": "no" if one["why"] else "yes",
+                  "apart": f"{one['apart']:.0e}" if "apart" in one else "", "why not": one["why"]}
+                 for one in plans],
+        "figures": {"plans": figure(len(plans), "", ""),
+                    "share": figure(runs / max(len(plans), 1), "", "≥ 0.95")},
+        "notes": ["mixtures, attention and norms are what the executor makes of them; dropout is "
+                  "left out"],
+    }  # fmt: skip
+
+
+def main() -> int:
+    """The command."""
+    parser = argparse.ArgumentParser(prog="python -m benchmarks.runnable",
+                                     description=(__doc__ or "").splitlines()[0])  # fmt: skip
+    parser.add_argument("--only", action="append", default=[], metavar="MODEL")
+    parser.add_argument("--quick", action="store_true", help="ask what is refused; start nothing")
+    parser.add_argument("--json", action="store_true")
+    given = parser.parse_args()
+    found = table(given.only, given.quick)
+    print(json.dumps(found) if given.json else text(found))
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,25 @@
+"""Engines that run a plan, one a file; a new file is found by itself.
+
+base                     what an engine is, and what all of PyTorch's have in common
+native                   the executor's own steps
+ddp fsdp2                replicas, shards
+dtensor pipelining       matrices cut over ranks, stages; each with the former inside
+"""
+
+from importlib import import_module
+from pkgutil import iter_modules
+
+from oracle.executor.engines.base import Engine
+from oracle.spec.registry import concrete
+
+for _module in iter_modules(__path__):
+    import_module(f"{__name__}.{_module.name}")
+
+
+def engines() -> dict[str, Engine]:
+    """Name -> engine; one defined elsewhere is here the moment it exists."""
+    found = {cls.name: cls() for cls in concrete(Engine)}
+    return dict(sorted(found.items(), key=lambda one: (one[0] != "native", one[0])))
+
+
+__all__ = ["Engine", "engines"]

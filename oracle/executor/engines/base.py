@@ -1,0 +1,122 @@
+"""An engine: what runs the steps of a plan, and which plans it can run."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Iterator, Mapping
+from dataclasses import replace
+from importlib.util import find_spec
+from typing import TYPE_CHECKING, ClassVar
+
+if TYPE_CHECKING:
+    from oracle.executor.plan_run import PlanRun
+    from oracle.executor.pytorch.setting import Setting
+    from oracle.executor.pytorch.training import Training
+    from oracle.executor.rank import Rank
+    from oracle.executor.timed_steps import Steps
+    from oracle.models.model import Model
+    from oracle.plan.plan import Plan
+    from oracle.plan.strategies import Strategy
+
+
+class Engine(ABC):
+    """What runs the steps of a plan.
+
+    It names itself and says, before any rank starts, all that it cannot run of a plan.
+    """
+
+    name: ClassVar[str]
+    software: ClassVar[str]  # whose prediction its seconds are held against, if none is named
+    needs: ClassVar[tuple[str, ...]] = ("torch",)  # modules
+
+    def refuses(self, job: PlanRun, model: Model, plan: Plan) -> Iterator[str]:
+        """Reasons why it cannot run this; none where it can."""
+        for module in self.needs:
+            if find_spec(module) is None:
+                yield f"{module} is not installed"
+        yield from self.unsupported(job, model, plan)
+
+    @abstractmethod
+    def unsupported(self, job: PlanRun, model: Model, plan: Plan) -> Iterator[str]:
+        """What of a plan or a model it cannot run."""
+
+    @abstractmethod
+    def steps(self, rank: Rank, job: PlanRun) -> Steps:
+        """The steps of a plan on one rank."""
+
+
+# rows that are run as modules of PyTorch, beside convolutions, products and attention
+KINDS = ("pool", "norm", "activation", "add", "concat", "flatten", "reshape", "dropout",
+         "attention", "mlp", "embedding", "position", "first", "loss")  # fmt: skip
+
+
+class PyTorchEngine(Engine):
+    """An engine that wraps the model, as plain modules, in PyTorch's own classes."""
+
+    # of each strategy what it runs: knobs, or a knob's words, `zero=3`
+    runs: ClassVar[Mapping[str, tuple[str, ...]]]
+    optimizers: ClassVar[tuple[str, ...]] = ("sgd", "momentum", "adam")
+    precisions: ClassVar[tuple[str, ...]] = ("fp32", "fp64", "bf16")
+
+    @abstractmethod
+    def build(self, setting: Setting, rate: float) -> Training:
+        """The model of a setting, wrapped, with its optimizer."""
+
+    def steps(self, rank: Rank, job: PlanRun) -> Steps:
+        from oracle.executor.pytorch.training import EngineSteps
+
+        return EngineSteps(rank, replace(job, software=job.software or self.software), self.build)
+
+    def unsupported(self, job: PlanRun, model: Model, plan: Plan) -> Iterator[str]:
+        for axis in plan.axes:
+            yield from self._of_axis(axis)
+        if job.optimizer not in self.optimizers:
+            yield f"{job.optimizer} is no optimizer of PyTorch's; {', '.join(self.optimizers)} are"
+        if job.precision not in self.precisions:
+            yield f"{job.precision} is not run; {', '.join(self.precisions)} are"
+        told = {"--data": job.data, "--checkpoint": job.checkpoint, "--fail": job.fail}
+        for flag in (flag for flag, said in told.items() if said):
+            yield f"{flag} is for the native engine"
+        yield from _of_model(model)
+        yield from _of_batch(plan)
+        if any(row.tied for row in model.rows) and _degree(plan, "pipeline") > 1:
+            yield "a table in two uses is not run in a pipeline"
+
+    def _of_axis(self, axis: Strategy) -> Iterator[str]:
+        if not axis.active:
+            return
+        if axis.name not in self.runs:
+            yield f"the engine {self.name} has no `{axis.name}` parallelism"
+            return
+        yield from axis.unrun_of(self.runs[axis.name], f"by {self.name}")
+
+
+def _degree(plan: Plan, *names: str) -> float:
+    """Devices along strategies together."""
+    found = 1.0
+    for name in names:
+        found *= float(plan.axis(name).degree[0, 0])
+    return found
+
+
+def _of_model(model: Model) -> Iterator[str]:
+    """What of a model is not made of PyTorch's modules."""
+    from oracle.executor.supported import priced_only
+
+    rows = model.rows
+    kinds = {r.kind for r in rows if r.work in ("stream", "counted") and r.kind not in KINDS}
+    if kinds:
+        yield f"layers of kind {', '.join(sorted(kinds))} are not run"
+    native = {"mixtures of experts are": any(row.experts for row in rows),
+              "several losses are": sum(row.kind == "loss" for row in rows) > 1}  # fmt: skip
+    yield from (f"{what} run by the native engine at most" for what, here in native.items() if here)
+    yield from priced_only(model)
+
+
+def _of_batch(plan: Plan) -> Iterator[str]:
+    """Replicas whose gradients are averaged have as many samples, in whole micro-batches."""
+    replicas = _degree(plan, "data", "sharded")
+    pieces = float(plan.axis("pipeline").segments[0, 0] * plan.axis("data").accumulate[0, 0])
+    batch = float(plan.batch[0, 0])
+    if batch % (replicas * pieces):
+        yield f"{batch:g} samples are not {replicas * pieces:g} alike micro-batches"

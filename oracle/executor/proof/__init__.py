@@ -1,0 +1,9 @@
+"""Proof on the machine at hand that what the executor does there is right, and how fast it is.
+
+plans      plans of two to eight ranks, of every strategy and of pairs of them
+models     small models, that such plans can cut
+equality   a plan trains as one device does
+exchanges  every exchange delivers what it should
+rates      bytes a second of memory and of exchanges
+machine    all of it on the ranks at hand, within some seconds
+"""

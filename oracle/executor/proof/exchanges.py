@@ -1,0 +1,123 @@
+"""Every exchange delivers what it should: known numbers are sent, and what arrives is looked at."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+import torch
+import torch.distributed as dist
+from torch import Tensor
+
+from oracle.executor.calls import GroupShape, ProcessGroups, gather, newest, together
+
+if TYPE_CHECKING:
+    from oracle.executor.rank import Rank
+
+# elements to each rank: libraries send few, some and many bytes by different protocols
+COUNTS = (1, 1023, 2**18 + 1)
+MOST = 2**24  # elements of all ranks together
+
+
+def groups(ranks: int) -> list[GroupShape]:
+    """All ranks; halves, and every other rank, where there are enough."""
+    found = [GroupShape(ranks)]
+    if ranks >= 4 and ranks % 2 == 0:
+        found += [GroupShape(ranks // 2, 1, 2), GroupShape(ranks // 2, 2, 2)]
+    return found
+
+
+def wrong(rank: Rank, groups: ProcessGroups, operation: str, count: int) -> int:
+    """How many numbers that arrive here are not what they should be."""
+    if groups.mine is None:
+        return 0
+    place, count = groups.members.index(rank.rank), max(1, min(count, MOST // groups.shape.size))
+    arrived, expected = EXCHANGES[operation](rank, groups, place, count)
+    return int((arrived.cpu() != expected).sum())
+
+
+def _numbers(count: int, source: int, begin: int = 0) -> Tensor:
+    """Whole numbers that say whose they are and in which order; exact when ranks are summed."""
+    order = torch.arange(begin, begin + count) % 97
+    return (order + 100 * (source % 8 + 1)).to(torch.float32)
+
+
+def _each(groups: ProcessGroups, count: int, begin: int = 0) -> list[Tensor]:
+    """The numbers of every rank of a group."""
+    return [_numbers(count, i, begin) for i in range(groups.shape.size)]
+
+
+def _allreduce(rank: Rank, groups: ProcessGroups, place: int, count: int) -> tuple[Tensor, Tensor]:
+    buffer = _numbers(count, place).to(rank.device)
+    dist.all_reduce(buffer, group=groups.mine)
+    return buffer, torch.stack(_each(groups, count)).sum(0)
+
+
+def _reduce_scatter(
+    rank: Rank, groups: ProcessGroups, place: int, count: int
+) -> tuple[Tensor, Tensor]:
+    p = groups.shape.size
+    part = torch.empty(count, device=rank.device)
+    whole = _numbers(count * p, place).to(rank.device)
+    newest("reduce_scatter_single", "reduce_scatter_tensor")(part, whole, group=groups.mine)
+    return part, torch.stack(_each(groups, count, place * count)).sum(0)
+
+
+def _allgather(rank: Rank, groups: ProcessGroups, place: int, count: int) -> tuple[Tensor, Tensor]:
+    whole = torch.empty(count * groups.shape.size, device=rank.device)
+    gather(whole, _numbers(count, place).to(rank.device), groups.mine)
+    return whole, torch.cat(_each(groups, count))
+
+
+def _broadcast(rank: Rank, groups: ProcessGroups, place: int, count: int) -> tuple[Tensor, Tensor]:
+    root = groups.shape.size - 1
+    buffer = _numbers(count, place).to(rank.device)
+    dist.broadcast(buffer, groups.members[root], group=groups.mine)
+    return buffer, _numbers(count, root)
+
+
+def _alltoall(rank: Rank, groups: ProcessGroups, place: int, count: int) -> tuple[Tensor, Tensor]:
+    p = groups.shape.size
+    made = torch.empty(count * p, device=rank.device)
+    dist.all_to_all_single(made, _numbers(count * p, place).to(rank.device), group=groups.mine)
+    return made, torch.cat(_each(groups, count, place * count))
+
+
+def _sendrecv(rank: Rank, groups: ProcessGroups, place: int, count: int) -> tuple[Tensor, Tensor]:
+    """Each to the next, the last to the first."""
+    p = groups.shape.size
+    made = torch.empty(count, device=rank.device)
+    given = _numbers(count, place).to(rank.device)
+    if p > 1:
+        _at_once(groups, [(given, (place + 1) % p)], [(made, (place - 1) % p)])
+    return (made if p > 1 else given), _numbers(count, (place - 1) % p)
+
+
+def _halo(rank: Rank, groups: ProcessGroups, place: int, count: int) -> tuple[Tensor, Tensor]:
+    """Each swaps with the neighbours it has."""
+    others = [other for other in (place - 1, place + 1) if 0 <= other < groups.shape.size]
+    given = _numbers(count, place).to(rank.device)
+    made = [torch.empty(count, device=rank.device) for _ in others]
+    if others:
+        pairs = list(zip(made, others, strict=True))
+        _at_once(groups, [(given, other) for other in others], pairs)
+    return torch.cat([given, *made]), torch.cat([_numbers(count, i) for i in (place, *others)])
+
+
+def _at_once(
+    groups: ProcessGroups, given: list[tuple[Tensor, int]], made: list[tuple[Tensor, int]]
+) -> None:
+    """Send and receive as one group of calls, which no order can stop."""
+    going, coming = ([(groups.members[i], tensor) for tensor, i in some] for some in (given, made))
+    together(going, coming, groups.mine)()
+
+
+EXCHANGES: dict[str, Callable[[Rank, ProcessGroups, int, int], tuple[Tensor, Tensor]]] = {
+    "allreduce": _allreduce,
+    "reduce_scatter": _reduce_scatter,
+    "allgather": _allgather,
+    "broadcast": _broadcast,
+    "alltoall": _alltoall,
+    "sendrecv": _sendrecv,
+    "halo": _halo,
+}

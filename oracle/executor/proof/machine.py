@@ -1,0 +1,144 @@
+"""The ranks at hand are proved: exchanges, plans of every strategy, and rates, within some time."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from oracle.executor import records
+from oracle.executor.launch import TIMEOUT, Host, Outcome, Say, launch, silent
+from oracle.executor.proof.models import BATCH, MODELS
+
+if TYPE_CHECKING:
+    from oracle.executor.rank import Rank
+
+BOUND = 1e-8  # of a loss and of a tensor's largest weight: what rounding does not explain
+SECONDS = 120.0  # that it may take, of which plans get what exchanges and rates leave
+
+
+@dataclass(frozen=True)
+class Proof:
+    """What was tried on the ranks at hand."""
+
+    ranks: int
+    nodes: int
+    device: str
+    backend: str
+    exchanges: dict[str, int]  # numbers that arrived wrong
+    plans: dict[str, float]  # how far each is from one device
+    untried: int  # plans for which there was no time
+    memory: float  # bytes a second; 0: not measured
+    rates: dict[str, float]  # bytes a second a rank, of exchanges
+
+
+def prove(
+    parts: Path, *, seconds: float = SECONDS, ranks: int | None = None, timeout: float = TIMEOUT,
+    backend: str = "gloo", say: Say = silent, host: Host | None = None,
+) -> Outcome:  # fmt: skip
+    """Try everything into the folder `parts`; what an earlier try left there is kept."""
+    return launch("oracle.executor.proof.machine:task", {"seconds": seconds}, parts, ranks=ranks,
+                  timeout=timeout, backend=backend, say=say, host=host)  # fmt: skip
+
+
+def found(parts: Path) -> Proof:
+    """The records of all ranks, joined."""
+    from oracle.executor.proof.equality import apart
+
+    facts = next(records.lines(parts / "rank-00000.jsonl"))["facts"]
+    by_key = records.of_all_ranks(parts, facts["ranks"])
+    kinds: dict[str, dict[str, Any]] = {"exchange": {}, "plan": {}, "rate": {}}
+    for key, ranks in by_key.items():
+        kind, _, name = key.partition(" ")
+        if kind in kinds:
+            kinds[kind][name] = ranks
+    memory = kinds["rate"].pop("memory", [])
+    return Proof(
+        facts["ranks"], facts["nodes"], facts["device"], facts["backend"],
+        {name: sum(rank["wrong"] for rank in ranks) for name, ranks in kinds["exchange"].items()},
+        {name: apart(ranks) for name, ranks in kinds["plan"].items()},
+        int(by_key["untried"][0]["count"]) if "untried" in by_key else 0,
+        min((rank["rate"] for rank in memory), default=0.0),
+        {name: min(rank["rate"] for rank in ranks) for name, ranks in kinds["rate"].items()},
+    )  # fmt: skip
+
+
+def task(rank: Rank, arguments: Mapping[str, Any]) -> None:
+    """Try what is not tried yet; run by each rank."""
+    from oracle.executor.collectives import facts
+
+    until = time.monotonic() + arguments["seconds"]
+    if not rank.finished("facts"):
+        rank.record("facts", facts=facts(rank))
+    _exchanges(rank)
+    _rates(rank)
+    _plans(rank, until)
+
+
+def _exchanges(rank: Rank) -> None:
+    from oracle.executor.calls import ProcessGroups
+    from oracle.executor.proof.exchanges import COUNTS, EXCHANGES, groups, wrong
+
+    rank.say("exchanges, and what arrives")
+    for shape in groups(rank.size):
+        made = ProcessGroups(rank, shape)
+        for operation in EXCHANGES:
+            key = f"exchange {operation} in groups of {shape.size}"
+            key += f", {shape.stride} apart" if shape.stride > 1 else ""
+            if rank.finished(key):
+                continue
+            rank.enter("measure", key)
+            rank.record(key, wrong=sum(wrong(rank, made, operation, count) for count in COUNTS))
+
+
+def _rates(rank: Rank) -> None:
+    from oracle.executor.calls import GroupShape, ProcessGroups
+    from oracle.executor.proof.rates import OPERATIONS, exchanged, memory
+
+    rank.say("bytes a second")
+    rank.enter("measure", "memory")
+    if not rank.finished("rate memory"):
+        rank.record("rate memory", rate=memory(rank))
+    if rank.size == 1:
+        return
+    everyone = ProcessGroups(rank, GroupShape(rank.size))
+    for operation in OPERATIONS:
+        if not rank.finished(f"rate {operation}"):
+            rank.enter("measure", f"large {operation}")
+            rank.record(f"rate {operation}", rate=exchanged(rank, everyone, operation))
+
+
+def _plans(rank: Rank, until: float) -> None:
+    """Plans against one device, while there is time for one more like the slowest so far."""
+    from oracle.executor.proof.equality import trained
+
+    wanted, slow = list(_wanted(rank.size)), 0.0
+    for number, (name, model, text) in enumerate(wanted):
+        key = f"plan {name} {text}"
+        if rank.finished(key):
+            continue
+        left = until - time.monotonic()
+        if rank.agree(float(left < slow)) > 0 or not rank.go_on():
+            rank.record("untried", count=len(wanted) - number)
+            return
+        if number % 10 == 0:
+            rank.say(f"{number + 1}/{len(wanted)} plans against one device, {left:.0f} s left")
+        rank.enter("measure", f"{name} {text}", number + 1)
+        began = time.monotonic()
+        rank.record(key, **trained(rank, model, text, BATCH))
+        slow = max(slow, rank.agree(time.monotonic() - began))
+
+
+def _wanted(ranks: int) -> Iterator[tuple[str, Any, str]]:
+    """(model's name, model, plan), the models by turns."""
+    from itertools import zip_longest
+
+    from oracle.executor.proof.plans import plans
+    from oracle.models.model import model
+
+    each = [[(name, what, text) for text in plans(model(what), BATCH, ranks)]
+            for name, what in MODELS.items()]  # fmt: skip
+    for turn in zip_longest(*each):
+        yield from (one for one in turn if one)

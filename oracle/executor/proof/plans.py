@@ -1,0 +1,71 @@
+"""Plans to prove: each strategy at each degree, each of its knobs, and pairs of strategies."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from itertools import combinations
+from typing import Any
+
+from oracle.executor.away import Away
+from oracle.executor.supported import unsupported
+from oracle.models.model import Model
+from oracle.plan.plan import parse
+from oracle.plan.strategies import Strategy, strategies
+from oracle.spec.document import SpecError
+
+DEGREES = (2, 4, 8)
+
+
+def plans(model: Model, batch: int, ranks: int) -> list[str]:
+    """Those that the executor can run of a model on so many ranks, and that change nothing."""
+    wanted = dict.fromkeys(_wanted(model, min(ranks, DEGREES[-1])))
+    return [text for text in wanted if _can_run(model, text, batch, ranks)]
+
+
+def _wanted(model: Model, ranks: int) -> Iterator[str]:
+    """The plain ones of all strategies first, for where time is short."""
+    wide = [new for new in strategies().values() if new.degrees]
+    for degree in DEGREES:
+        yield from (_split(new, degree) for new in wide if degree <= ranks)
+    for new in strategies().values():
+        if not new.degrees:
+            yield from (f"{new.name}:{said.partition('=')[2]}" for said in _knobs(new, model))
+    if ranks >= 4:
+        yield from (f"{_split(a, 2)} {_split(b, 2)}" for a, b in combinations(wide, 2))
+    for new in wide if ranks > 1 else ():
+        yield from (f"{_split(new, 2)},{said}" for said in _knobs(new, model))
+    if ranks >= 8:
+        yield from (" ".join(_split(new, 2) for new in three) for three in combinations(wide, 3))
+
+
+def _split(new: type[Strategy], degree: int) -> str:
+    """A strategy at a degree; stages get as many micro-batches, experts replicas to lie on."""
+    cut = "".join(f",{knob}={degree}" for knob in new.batch_knobs() if knob == "segments")
+    own = f"{new.name}:{degree}{cut}"
+    return own if new.multiplies else f"data:{degree} {own}"
+
+
+def _knobs(new: type[Strategy], model: Model) -> Iterator[str]:
+    """Each knob at each word that is not its plain one, and that changes nothing learned."""
+    for found in (new.tries(model), new.resorts(model)):
+        for knob, values in found.items():
+            said, plain = _of(new, knob)
+            yield from (f"{knob}={said[int(value)]}" for value in values if said and value != plain)
+
+
+def _of(new: type[Strategy], knob: str) -> tuple[tuple[str, ...], float]:
+    """The words of a knob, and the number of the plain one."""
+    field: Any = new.__dataclass_fields__[knob]
+    return field.metadata.get("words", ()), float(field.default)
+
+
+def _can_run(model: Model, text: str, batch: int, ranks: int) -> bool:
+    try:
+        plan = parse(text, float(batch))
+    except SpecError:
+        return False
+    beside = {axis.name: axis for axis in plan.axes}
+    rules = [rule for axis in plan.axes for rule in axis.rules(model, plan.batch, beside)]
+    chosen = plan.axis("recompute").word("mode") == "best" or Away.of(plan).activations
+    fits = int(plan.devices[0, 0]) <= ranks and all(rule.wanted <= rule.allowed for rule in rules)
+    return fits and not chosen and not unsupported(model, plan)

@@ -1,0 +1,49 @@
+"""Bytes a second of the memory and of exchanges, as far as a look says whether they are right."""
+
+from __future__ import annotations
+
+import statistics
+import time
+from typing import TYPE_CHECKING
+
+import torch
+import torch.distributed as dist
+
+from oracle.executor.calls import CALLS, ProcessGroups
+from oracle.executor.hardware import hardware
+from oracle.executor.kernel_calls import Tensors
+from oracle.executor.machine import copied
+
+if TYPE_CHECKING:
+    from oracle.executor.rank import Rank
+
+LARGE = {"nccl": 2**28, "gloo": 2**24, "mpi": 2**26}  # bytes of a message
+REPEATS = 7
+OPERATIONS = ("allreduce", "sendrecv")
+
+
+def memory(rank: Rank) -> float:
+    """Bytes a second of a + b into c, all ranks at once."""
+    here = hardware()
+    if rank.device.type == "cuda":
+        one = torch.cuda.get_device_properties(rank.device)
+        cache, room = getattr(one, "L2_cache_size", 0), one.total_memory
+    else:
+        cache, room = here["processor"]["cache"], here["memory"] / rank.ranks_per_host
+    return copied(rank, Tensors(rank.device, cache), room)
+
+
+def exchanged(rank: Rank, groups: ProcessGroups, operation: str) -> float:
+    """Bytes a second that a rank sends in a large exchange of all ranks, by its ring's share."""
+    p, size = groups.shape.size, LARGE[rank.backend]
+    call, nbytes = CALLS[operation](rank, groups, size)
+    sent = nbytes * (2 * (p - 1) / p if operation == "allreduce" else 1.0)
+    each = []
+    for _ in range(REPEATS + 2):
+        dist.barrier(group=rank.control)
+        began = time.perf_counter()
+        call()
+        if rank.device.type == "cuda":
+            torch.cuda.synchronize()
+        each.append(rank.agree(time.perf_counter() - began))
+    return sent / statistics.median(each[2:])

@@ -1,0 +1,160 @@
+"""Training steps by PyTorch's own classes, timed as those of the native engine are."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import AbstractContextManager, contextmanager, nullcontext
+from typing import TYPE_CHECKING, Any
+
+import torch
+from torch import Tensor, nn
+from torch.distributed.tensor.parallel import loss_parallel
+
+from oracle.executor.clock import Clock
+from oracle.executor.cuts import stages_of
+from oracle.executor.plan_run import PlanRun
+from oracle.executor.pytorch.network import Network, loss_of
+from oracle.executor.pytorch.replicas import Account, Arrivals
+from oracle.executor.pytorch.setting import DTYPES, Setting
+from oracle.executor.steps import inputs
+from oracle.executor.timed_steps import Steps
+from oracle.plan.launchable import software
+
+if TYPE_CHECKING:
+    from oracle.executor.rank import Rank
+
+RATE = 1e-4
+
+
+class Training:
+    """Steps of a network that an engine has wrapped, on this rank."""
+
+    def __init__(
+        self, setting: Setting, network: Network, wrapped: nn.Module,
+        optimizer: torch.optim.Optimizer, accounts: list[Account] | None = None,
+    ) -> None:  # fmt: skip
+        self.setting, self.network, self.wrapped = setting, network, wrapped
+        self.optimizer, self.accounts = optimizer, accounts or []
+        self.replicas = setting.degree("data", "sharded")
+        first = setting.samples[0]
+        self.micro_batches = [(a - first, b - first) for a, b in setting.micro_batches]
+        self.ddp = hasattr(wrapped, "no_sync")
+        self.arrivals = Arrivals(network) if self.ddp else None
+        scaled = setting.job.precision == "fp16"
+        self.scaler = torch.amp.GradScaler(setting.device.type, enabled=scaled)
+        self.clock = self._clock()
+
+    def _clock(self) -> Clock:
+        wire = self.setting.wire
+        return Clock(lambda: wire.seconds, wire.synchronise)
+
+    def step(self, x: Tensor, target: Tensor) -> float:
+        """One iteration on the own samples; returns this device's part of the mean loss."""
+        self.clock = self._clock()
+        self.optimizer.zero_grad(set_to_none=True)
+        with self.apart():
+            loss = self.passes(x, target)
+        with self.clock.phase("update"):
+            self.scaler.step(self.optimizer)
+            self.scaler.update()
+        return loss
+
+    def passes(self, x: Tensor, target: Tensor) -> float:
+        """All micro-batches, forward and back."""
+        losses = []
+        for number, (a, b) in enumerate(self.micro_batches):
+            last = number == len(self.micro_batches) - 1
+            if self.accounts and self.setting.zero == 2:  # weights stay for the next one
+                self.wrapped.set_reshard_after_backward(last)
+            with nullcontext() if last or not self.ddp else self.wrapped.no_sync():
+                with self.phase("forward"), self.cast():
+                    loss = self.loss(self.wrapped(x[a:b]), target[a:b])
+                with self.phase("backward"):
+                    # replicas' gradients are averaged
+                    self.scaler.scale(loss * self.replicas).backward()
+                    if last and self.arrivals and self.replicas > 1:
+                        self.waited()
+            losses.append(float(loss.detach()))
+        return sum(losses)
+
+    def loss(self, y: Tensor, target: Tensor) -> Tensor:
+        if self.setting.narrow:
+            y = y.float()
+        return loss_of(self.setting.loss, y, target, self.setting.job.batch)
+
+    def waited(self) -> None:
+        """Count what was waited for gradients after the last of them was there."""
+        assert self.arrivals
+        nbytes = sum(w.numel() * w.element_size() for w in self.network.parameters())
+        self.setting.wire.count("data: gradients", "allreduce", self.replicas, nbytes,
+                                self.arrivals.last)  # fmt: skip
+
+    def kept(self) -> dict[str, float]:
+        """Bytes that stay on this device from step to step: gradients lie there till the next."""
+        weights = [w for group in self.optimizer.param_groups for w in group["params"]]
+        gradients = [w.grad for w in weights if w.grad is not None]
+        own = getattr(self.optimizer, "optim", self.optimizer)  # under ZeRO-1 the own part's
+        slots = [t for state in own.state.values() for t in state.values()
+                 if isinstance(t, Tensor)]  # fmt: skip
+        found = {"weights": local_bytes(weights), "gradients": local_bytes(gradients),
+                 "optimizer": local_bytes(slots)}  # fmt: skip
+        # DDP's buckets hold all gradients again, unless gradients are views of them
+        apart = self.ddp and self.setting.software.state.copies(self.setting.job.precision) > 0
+        return found | ({"buffers": found["gradients"]} if apart else {})
+
+    @contextmanager
+    def phase(self, name: str) -> Iterator[None]:
+        """One of a step's phases; what an account counts in it goes to the messages."""
+        for account in self.accounts:
+            account.backward = name == "backward"
+        with self.clock.phase(name):
+            yield
+
+    def cast(self) -> AbstractContextManager[Any]:
+        """Products in fewer bits, where nothing else casts them."""
+        if self.setting.narrow is None or self.accounts:
+            return nullcontext()
+        found: AbstractContextManager[Any] = torch.autocast(
+            self.setting.device.type, dtype=self.setting.narrow
+        )
+        return found
+
+    def apart(self) -> AbstractContextManager[Any]:
+        """How the loss of words that are cut over ranks is made."""
+        return loss_parallel() if self.setting.degree("tensor") > 1 else nullcontext()
+
+
+def local_bytes(tensors: Iterable[Tensor]) -> float:
+    """Bytes of what a rank holds of tensors that may be cut; of each once, of numbers none."""
+    held = {id(t): getattr(t, "_local_tensor", t) for t in tensors if t.dim()}
+    return float(sum(one.numel() * one.element_size() for one in held.values()))
+
+
+class EngineSteps(Steps):
+    """Steps of one plan under an engine of PyTorch's."""
+
+    def __init__(
+        self, rank: Rank, job: PlanRun, build: Callable[[Setting, float], Training]
+    ) -> None:
+        super().__init__(rank, job)
+        self.stages = stages_of(self.graph, self.plan, list(job.stages) or None)
+        told = software(job.software)
+        self.setting = Setting(job, self.graph, self.plan, self.wire, rank.device, told,
+                               self.stages)  # fmt: skip
+        x, target = inputs(self.graph, job.batch, job.seed, DTYPES[job.precision])
+        a, b = self.setting.samples
+        self.x, self.target = x[a:b].to(rank.device), target[a:b].to(rank.device)
+        self.setting.mesh.size()  # all ranks make its groups
+        self.training = build(self.setting, RATE) if self.setting.takes_part else None
+
+    def alive(self) -> dict[str, float]:
+        """Bytes that this rank keeps from step to step, by kind, after a first one."""
+        if not self.training:
+            return {}
+        self.step()
+        return self.training.kept()
+
+    def step(self) -> dict[str, float]:
+        assert self.training
+        self.training.step(self.x, self.target)
+        return dict(self.training.clock.seconds)

@@ -1,0 +1,61 @@
+"""Runs of this package's own executor: the plan, what the machine does, whether it is sound."""
+
+from __future__ import annotations
+
+import shlex
+
+from oracle.executor.plan_run import DTYPES
+from oracle.executor.supported import unsupported
+from oracle.spec import catalogue
+from oracle.spec.options import RUN
+from oracle.writers.exported import Job, Start
+
+TITLE = "runs of this package's own executor"
+NEEDS = "oracle-training[run] on every node, and a folder that all nodes see"
+
+MORE = (
+    "Its one result is `run.json`; with the word `measure` behind it the same script times "
+    "collectives (`collectives.jsonl`), with `selftest` it proves the nodes. A job that was cut "
+    "short goes on where it ended: start it again. BACKEND=nccl is for devices of NVIDIA and, as "
+    "RCCL, of AMD; BACKEND=gloo for processors."
+)
+
+
+def files(job: Job) -> dict[str, str]:
+    steps = 'STEPS="${STEPS:-20}"'
+    return {
+        "run.sh": "\n".join(["#!/usr/bin/env bash", steps, *verbs(job), 'exec oracle "$@"', ""])
+    }
+
+
+def start(job: Job) -> Start:
+    """Ranks of torchrun are the executor's own; what was finished is not run again."""
+    order = ", ".join(name for name, _ in job.axes) or "data"
+    return Start({}, ("--no-python", "oracle"), NEEDS, order, tuple(verbs(job)), more=MORE)
+
+
+def verbs(job: Job) -> list[str]:
+    """Lines of shell that make `run`, `measure` or `selftest` a whole command."""
+    said, title = job.estimate.options, "the executor"
+    if why := unsupported(job.estimate.model, job.plan):
+        raise job.refuse(title, f"does not run this plan: {'; '.join(why)}", "oracle estimate")
+    if said.precision not in DTYPES or said.optimizer not in RUN:
+        what = said.precision if said.precision not in DTYPES else said.optimizer
+        raise job.refuse(title, f"has no `{what}`", "--precision fp32 --optimizer adam")
+    shipped = job.name in catalogue.shipped("models")
+    model = job.name if shipped else '"${MODEL:?the file of the model}"'
+    system = ["--system", job.system] if job.system in catalogue.shipped("systems") else []
+    plan = ["--plan", job.text, "--batch", str(job.batch), "--precision", said.precision,
+            "--optimizer", said.optimizer, *system]  # fmt: skip
+    known = job.estimate.system.device.library == "nccl"
+    backend = "nccl" if known else "?nccl for devices of NVIDIA and AMD, gloo for processors"
+    return [
+        f'BACKEND="${{BACKEND:{"-" if known else ""}{backend}}}"',
+        'case "${1:-run}" in',
+        f'  run) set -- run {model} {shlex.join(plan)} --steps "$STEPS" -o run.json ;;',
+        "  measure) set -- measure collectives -o collectives.jsonl ;;",
+        f"  selftest) set -- {shlex.join(['selftest', *system])} ;;",
+        '  *) echo "run, measure or selftest, not $1" >&2; exit 2 ;;',
+        "esac",
+        'set -- "$@" --backend "$BACKEND"',
+    ]

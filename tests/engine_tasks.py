@@ -1,0 +1,69 @@
+"""What ranks do where engines are held against plain programs: train a case, and compare."""
+
+import case_tasks
+import torch
+from plain_programs import trained
+
+from oracle.executor.engines import engines
+from oracle.executor.graph import graph
+from oracle.executor.local_model import LocalModel
+from oracle.executor.mesh import DeviceMesh
+from oracle.executor.optimizer import Optimizer
+from oracle.executor.plan_run import PlanRun
+from oracle.executor.pytorch.network import Network, loss_of, without_loss
+from oracle.executor.pytorch.setting import DTYPES
+from oracle.executor.steps import Trainer, inputs
+from oracle.executor.wire import Wire
+from oracle.plan.plan import parse
+
+
+def prove(rank, arguments):
+    """Run all cases."""
+    case_tasks.prove(rank, arguments["cases"], one)
+
+
+def one(rank, case):
+    job = PlanRun(case["model"], case["plan"], case["batch"], engine=case["engine"],
+                  optimizer=case["optimizer"], precision=case["precision"])  # fmt: skip
+    steps = engines()[job.engine].steps(rank, job)
+    if not steps.training:
+        return {}
+    training = steps.training
+    for group in training.optimizer.param_groups:
+        group["lr"] = 0.05
+    losses = []
+    for _ in range(case["steps"]):
+        steps.wire.traffic = {}
+        losses.append(training.step(steps.x, steps.target))
+    networks = getattr(training, "networks", [training.network])
+    own = {name: value for network in networks for name, value in network.whole().items()}
+    dtype = DTYPES[job.precision]
+    x, target = inputs(graph(job.model), job.batch, 0, dtype)
+    parts = len(training.setting.micro_batches) * training.replicas
+    expected, weights = trained(case["program"], x, target, case["steps"], parts,
+                                job.optimizer, dtype)  # fmt: skip
+    worst = {
+        n: float((v - weights[n]).abs().max() / weights[n].abs().max()) for n, v in own.items()
+    }
+    return {
+        "kept": training.kept(), "weights": list(weights), "loss": losses, "expected": expected,
+        "worst": worst,
+        "sent": {what: [one.op, one.calls, one.nbytes] for what, one in steps.wire.traffic.items()},
+    }  # fmt: skip
+
+
+def both(model):
+    """The loss of modules and of the native rows, and how far each gradient is off."""
+    layers, plan = graph(model), parse("serial", 4)
+    local = LocalModel(layers, plan, Wire(DeviceMesh(plan, 0, 1)), dtype=torch.float64, seed=0)
+    x, target = inputs(layers, 4, 0, torch.float64)
+    native = Trainer(local, Optimizer("sgd", 0.0)).step(x, target)
+    rest, loss = without_loss(layers)
+    network = Network(rest, (0, rest.units), seed=0, dtype=torch.float64)
+    own = loss_of(loss, network(x), target, 4)
+    own.backward()
+    worst = {}
+    for op, name, weight in network.weights():
+        wanted = local.of[op.index, name].value.grad
+        worst[op.label, name] = float((wanted - weight.grad).abs().max() / wanted.abs().max())
+    return float(own.detach()), native, worst
