@@ -222,12 +222,15 @@ def test_gradients_go_in_buckets(side: int, precision: str, buckets: int) -> Non
     assert one["bytes"] <= 25e6
 
 
-def hidden(seconds: float, calls: int, window: float = 10.0, host: float = 0.0) -> float:
+def hidden(
+    seconds: float, calls: int, window: float = 10.0, host: float = 0.0, edge: float | None = None
+) -> float:
     """What is left of gradients beside a backward pass."""
     cover = Cover({"backward": np.array([[window]])}, {"backward": np.array([[host]])})
     message = Message("gradients", "allreduce", 1.0, ("data",), when="step", hides="backward")
-    left = cover.hide(message, np.array([[seconds]]), np.array([[float(calls)]]), np.array([True]))
-    return float(left[0, 0])
+    sent = np.array([[seconds]]), np.array([[float(calls)]]), np.array([True])
+    last = None if edge is None else np.array([[edge]])
+    return float(cover.left(message, *sent, edge=last)[0, 0])
 
 
 def test_the_last_bucket_always_shows() -> None:
@@ -235,6 +238,13 @@ def test_the_last_bucket_always_shows() -> None:
     assert hidden(2.0, 4) == 0.5
     assert hidden(1e-3, 10) == pytest.approx(1e-4)
     assert hidden(0.0, 4) == 0
+
+
+def test_a_unit_at_the_edge_shows_whole() -> None:
+    """Of 4 units that take 2 s in all, the last scatters a table for 1.5 s."""
+    assert hidden(2.0, 4, edge=1.5) == 1.5
+    assert hidden(2.0, 4, edge=0.0) == 0
+    assert hidden(12.0, 4, edge=1.5) == 12.0 - 10.0 * 3 / 4
 
 
 def test_the_first_bucket_waits_until_it_is_full() -> None:

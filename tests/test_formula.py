@@ -117,6 +117,7 @@ def test_what_is_divided_by_nothing_keeps_no_rule() -> None:
     ({"bytes": "1e-9"}, "a piece is no smaller than 1"),
     ({"bytes": "0"}, "a piece is no smaller than 1"),
     ({"elements": "data - 2"}, "a piece is no smaller than 1"),
+    ({"of": "units", "bytes": "1e6"}, "units are as large as they are"),
 ])  # fmt: skip
 def test_a_formula_is_refused_at_its_place(pieces: dict[str, Any], what: str) -> None:
     with pytest.raises(SpecError) as caught:

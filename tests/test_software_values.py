@@ -108,6 +108,21 @@ def test_gradients_go_in_pieces(pieces: Any, precision: str, count: int) -> None
     assert one["bytes"] * count == 4096**2 * (4 if precision == "fp32" else 2)
 
 
+def test_units_send_their_own() -> None:
+    """Of one matrix, or of three units: embedding, blocks, head; whichever stage has the most."""
+    units = {"exchange": {"pieces": {"of": "units"}}}
+    assert sent(asked(ONE, "data:4", 4, units))["data: gradients"]["calls"] == 1
+    model = family(layers=3)
+    each = [float(w) for w in model.units[0] @ (model.w * model.trained) if w]
+    for plan in ("data:4,zero=2", "data:4,zero=3", "data:2 sharded:2"):
+        found = sent(asked(model, plan, 4, units))
+        for what in ("gradients scattered", "gradients", "weights renewed", "weights"):
+            for one in (one for name, one in found.items() if name.endswith(f": {what}")):
+                share = 2 if one["op"] == "allreduce" else 1  # replicas of shards
+                assert one["calls"] == len(each), (plan, what)
+                assert one["bytes"] == max(each) * 2 / share, (plan, what)
+
+
 def test_other_stages_than_the_first_send_each_chunk_whole() -> None:
     """1,000 bytes in pieces of 300; or as many as a stage has chunks."""
     message = Message("gradients", "allreduce", 1.0, ("data",))

@@ -111,6 +111,16 @@ def test_a_skip_goes_directly_to_the_stage_that_reads_it() -> None:
         assert gradients[0].tolist() == [0, 0, 0, most * size]
 
 
+def test_chunks_open_with_their_first_unit_that_has_any() -> None:
+    """Eight units in four chunks of two devices, in order and in a V; or of one device."""
+    units, load = np.array([[0.0, 3.0, 5.0, 7.0, 0.0, 0.0, 0.0, 0.0]]), np.ones((1, 8))
+    for vee, found in ((False, [3 + 7, 5 + 0]), (True, [3 + 0, 5 + 7])):
+        assert Stages(FORKED, 2, 2, False, load, vee, [0, 2, 3, 4, 8]).opening(units).tolist() == [
+            found
+        ]
+    assert Stages(FORKED, 1, 1, False, load).opening(units).tolist() == [[3.0]]
+
+
 def test_chunks_of_one_device_send_each_other_nothing() -> None:
     """Interleaved on two devices, chunks 0 and 2 are one device's: a stays there for d."""
     edges = [0, 1, 3, len(FORKED.pieces.ends)]

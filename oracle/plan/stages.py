@@ -127,6 +127,13 @@ class Stages:
         """(plans, units) → (plans, chunks): that of the unit that each begins with."""
         return np.asarray(np.take_along_axis(*_aligned(units, self.cuts[:, :-1]), axis=-1))
 
+    def opening(self, units: Array) -> Array:
+        """(plans, units) → (plans, p): of the first unit of each chunk that has any."""
+        count = units.shape[1]
+        at = self.chunk(np.where(units > 0, np.arange(count), count), np.minimum)
+        values, at = _aligned(np.pad(units, ((0, 0), (0, 1))), at)
+        return self.fold(np.take_along_axis(values, at, axis=-1))
+
     @cached_property
     def owner(self) -> Array:
         """(plans or one, units): the device that each unit sits on."""

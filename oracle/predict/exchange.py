@@ -126,8 +126,8 @@ class Exchange:
 class Calls:
     """Bytes and number of a message's calls by what sends them, and how they add up on stages.
 
-    In a pass each row sends for itself, or each unit of the model; once a step each stage; between
-    stages each tensor that another reads.
+    In a pass each row sends for itself, or each unit of the model; once a step each stage, or each
+    unit where the software sends so; between stages each tensor that another reads.
     """
 
     nbytes: Array  # (kinds, senders)
@@ -136,6 +136,9 @@ class Calls:
     total: Callable[[Array], Array]  # (kinds, senders) -> (kinds, p)
     most: Callable[[Array], Array]  # as `total`, the largest of each stage
     rows: Array  # of the model, that send for themselves
+    # as `total`, those that nothing hides, of units that send before their work or after it; None
+    # where all are alike
+    edge: Callable[[Array], Array] | None = None
 
 
 def calls_of(message: Message, load: Workload, sends: Array, group: Array) -> Calls:
@@ -150,9 +153,12 @@ def calls_of(message: Message, load: Workload, sends: Array, group: Array) -> Ca
         return Calls(nbytes[:, rows], calls, once, lambda values: add(values, rows),
                      lambda values: stages.largest(values, rows), rows)  # fmt: skip
     often = load.kinds.spread(np.max(calls, axis=-1, keepdims=True))
-    if message.when.startswith("unit"):
+    by_unit = load.shard.software.exchange.by_unit and not load.shard.ideal
+    by_unit = by_unit and message.when == "step" and message.over == "mesh"
+    if by_unit or message.when.startswith("unit"):
         nbytes = stages.units(nbytes)
-        return Calls(nbytes, sends * (nbytes > 0), often, stages.gather, stages.most, rows)
+        edge = None if message.when == "unit backward" else stages.opening
+        return Calls(nbytes, sends * (nbytes > 0), often, stages.gather, stages.most, rows, edge)
     if message.when == "border":
         nbytes = stages.borders(nbytes)
         return Calls(nbytes, stages.crosses(nbytes), once, stages.received,
@@ -280,7 +286,10 @@ def _left(
     `each` sender's, and together.
     """
     if not message.beside:
-        return cover.left(message, seconds, count, may, name)
+        edge = None
+        if sent.edge is not None:
+            edge = sent.often * load.kinds.spread(sent.edge(each))
+        return cover.left(message, seconds, count, may, name, edge)
     # a product of the row that sends
     alone = (getattr(load.times, message.beside) * cover.part(name, message.beside))[:, sent.rows]
     left = load.stages.total(np.maximum(each - alone, message.shown * each), sent.rows)

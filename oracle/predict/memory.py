@@ -165,7 +165,7 @@ def standing(load: Workload, options: Options) -> Standing:
     copies = load.total(shard.learned) * said.state.copies(precision)
     taken = load.held("stated") * said.state.updating(precision) * updated_here
     buffers = ahead * _gathered(load, trained=True) * said.exchange.buffer(precision) + copies
-    buffers = buffers + load.kinds.spread(_buckets(load.plan, stages.total(shard.learned), options))
+    buffers = buffers + _buckets(load, options)
     if options.optimizer == "kfac":
         buffers = buffers + second_order.unfolded(load)
     late: Array = np.zeros((1, stages.p))
@@ -224,18 +224,25 @@ def _gathered(load: Workload, trained: bool = False) -> Array:
     return found
 
 
-def _buckets(plan: Plan, weights: Array, options: Options) -> Array:
-    """Gradient buckets beside the gradients, where replicas exchange them."""
-    said, degree = options.software, plan.axis("data").degree
-    buffer = said.exchange.buffer(options.precision) * weights
+def _buckets(load: Workload, options: Options) -> Array:
+    """(plans, p): gradient buckets beside the gradients, where replicas exchange them."""
+    said, plan, stages, learned = options.software, load.plan, load.stages, load.shard.learned
+    degree, width = plan.axis("data").degree, said.exchange.buffer(options.precision)
+    spread = load.kinds.spread
     # gradients that are not kept whole are in a piece of their own until they are scattered
     several = np.maximum(said.state.buckets, plan.axis("data").zero == 2)
     if not several.any():
-        return np.zeros((len(plan), 1))
+        return np.zeros((1, 1))
+    if said.exchange.by_unit:
+        largest = width * stages.most(stages.units(np.atleast_2d(learned)))
+        # where units' weights are gathered, their gradients have been counted beside them
+        apart = load.gathered(trained=True) == 0
+        return np.asarray(spread((degree > 1) * several * largest) * apart)
+    buffer = width * stages.total(learned)
     size = said.exchange.piece(
         said.exchange.sent(options.precision), {"data": degree, "devices": plan.devices}
     )
-    return np.where(degree > 1, np.minimum(buffer, several * size), 0.0)
+    return spread(np.where(degree > 1, np.minimum(buffer, several * size), 0.0))
 
 
 def _ideal(shard: Shard, stages: Stages, gamma: float, among: Array | None) -> Held:

@@ -66,12 +66,13 @@ class Cover:
         return self.took(message.hides, left, seconds, over=message.over)
 
     def left(
-        self, message: Message, seconds: Array, calls: Array, may: Array, name: str = ""
-    ) -> Array:
+        self, message: Message, seconds: Array, calls: Array, may: Array, name: str = "",
+        edge: Array | None = None,
+    ) -> Array:  # fmt: skip
         """What would be left of messages sent beside a pass: first gather or last bucket, at least.
 
-        A bucket of gradients can be sent when it is full, so the first must wait for its share
-        of the backward pass.
+        That is the `edge`, or one of so many alike. A bucket of gradients can be sent when it is
+        full, so the first must wait for its share of the backward pass.
         """
         name, number = name or message.hides, np.maximum(calls, 1)
         window, shown = self.work[name], self.shown[name]
@@ -83,7 +84,8 @@ class Cover:
         elif message.over != "mesh":
             window = window + shown - own
         free = np.maximum(window - self.used.get((message.over, name), 0.0), 0.0)
-        left = np.where(calls > 0, np.maximum(seconds - free, seconds / number), 0.0)
+        least = seconds / number if edge is None else edge
+        left = np.where(calls > 0, np.maximum(seconds - free, least), 0.0)
         return np.where(may, left, seconds)
 
     def part(self, name: str, product: str) -> Array:

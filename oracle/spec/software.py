@@ -45,15 +45,23 @@ def bytes_of(width: str, precision: str) -> float:
 
 @dataclass(frozen=True, slots=True)
 class Pieces:
-    """Into what the gradients are cut on their way: messages of so many bytes or elements."""
+    """Into what the gradients are cut on their way: messages of so many bytes or elements.
+
+    Or those of each unit of the model go by themselves, whatever their size.
+    """
 
     bytes: Formula | None = None
     elements: Formula | None = None
-    of: Literal["stages", "first_stage"] = "stages"  # the other stages send each chunk whole
+    # what is cut: all of each stage; of the first, where others send each chunk whole; or nothing
+    # further, where units send theirs
+    of: Literal["stages", "first_stage", "units"] = "stages"
 
     def check(self) -> Iterator[Clash]:
-        if (self.bytes is None) == (self.elements is None):
-            yield Clash("elements", "the size of a piece is said once", "`bytes:` or `elements:`")
+        if self.of == "units" and (self.bytes or self.elements):
+            yield Clash("of", "units are as large as they are", "neither `bytes:` nor `elements:`")
+        elif self.of != "units" and (self.bytes is None) == (self.elements is None):
+            yield Clash("elements", "the size of a piece is said once",
+                        "`bytes:` or `elements:`, or `of: units`")  # fmt: skip
         strange = self.size.names - {"data", "devices"}
         for name in sorted(strange):
             yield Clash("elements", f"a piece's size cannot depend on `{name}`", "data, devices")
@@ -95,9 +103,14 @@ class Gradients:
         """Bytes of a gradient on its way."""
         return self.buffer(precision) if self.wire is None else bytes_of(self.wire, precision)
 
+    @property
+    def by_unit(self) -> bool:
+        """Whether each unit of the model sends its own."""
+        return self.pieces is not None and self.pieces.of == "units"
+
     def piece(self, width: float, plans: Mapping[str, Value]) -> NDArray[np.float64]:
         """Bytes of a piece whose elements are so wide, of plans of these degrees."""
-        if self.pieces is None:
+        if self.pieces is None or self.by_unit:
             return np.full(1, np.inf)
         size = np.asarray(self.pieces.size(plans), float)
         return size if self.pieces.elements is None else width * size
