@@ -15,7 +15,6 @@ import oracle
 from benchmarks.trainings import energy
 from oracle.ask.choose import Choice, frontier
 from oracle.ask.setups import again, full_nodes
-from oracle.ask.sweep.grid import supposed
 from oracle.ask.turning import label
 from oracle.run.costs import costs
 from oracle.run.limits import Limits, budget, duration
@@ -24,6 +23,7 @@ from oracle.run.target import Training, given, training
 from oracle.show.choose import choice_text
 from oracle.spec import catalogue
 from oracle.spec.doubt import NINETY
+from oracle.spec.what_if import supposed
 
 ONLY = ("data", "filter")
 SMALL: dict[str, Any] = {"batch": 256, "steps": 1000, "only": ONLY}

@@ -3,14 +3,11 @@
 import base64
 import json
 import re
-import shutil
-import socket
-import subprocess
 import time
-import urllib.request
 from html.parser import HTMLParser
 
 import pytest
+from browser import CHROME, DRIVER, Browser
 
 import oracle
 from oracle import api
@@ -23,8 +20,6 @@ pytest.importorskip("matplotlib", reason="the extra `plot` is not here")
 HOSTILE = (
     "</script><script>window.pwned=1</script><img src=x onerror='window.pwned=1'>\"'&]]>\u202e"
 )
-CHROME = shutil.which("chromium") or shutil.which("google-chrome")
-DRIVER = shutil.which("chromedriver")
 
 
 class Outline(HTMLParser):
@@ -195,60 +190,6 @@ def test_without_matplotlib_the_rest_stands(ranking, monkeypatch):
     assert "Figures are left out" in text
     assert "<svg" not in text
     assert ranking.best in text
-
-
-class Browser:
-    """Just enough WebDriver: open, run a script, look, read the console."""
-
-    FLAGS = ("headless=new", "no-sandbox", "disable-gpu", "disable-quic", "no-first-run",
-             "disable-background-networking", "disable-component-update", "disable-sync",
-             "hide-scrollbars")  # fmt: skip
-
-    def __init__(self, folder):
-        with socket.socket() as free:
-            free.bind(("127.0.0.1", 0))
-            port = free.getsockname()[1]
-        self.process = subprocess.Popen([DRIVER, f"--port={port}"], stdout=subprocess.DEVNULL,
-                                        stderr=subprocess.DEVNULL)  # fmt: skip
-        self.base = f"http://127.0.0.1:{port}"
-        flags = [f"--{flag}" for flag in self.FLAGS] + [f"--user-data-dir={folder}"]
-        wanted = {"browserName": "chrome", "goog:loggingPrefs": {"browser": "ALL"},
-                  "goog:chromeOptions": {"args": flags, "binary": CHROME}}  # fmt: skip
-        for _ in range(100):
-            try:
-                self.base += "/session/" + self.say("POST", "/session", {
-                    "capabilities": {"alwaysMatch": wanted}})["sessionId"]  # fmt: skip
-                return
-            except ConnectionError:
-                time.sleep(0.1)
-            except urllib.error.URLError:
-                time.sleep(0.1)
-        raise RuntimeError("chromedriver does not answer")
-
-    def say(self, method, path, data=None):
-        content = None if data is None else json.dumps(data).encode()
-        request = urllib.request.Request(self.base + path, content, method=method)
-        with urllib.request.urlopen(request, timeout=60) as answer:
-            return json.load(answer)["value"]
-
-    def open(self, place):
-        self.say("POST", "/url", {"url": f"file://{place}"})
-
-    def run(self, script):
-        return self.say("POST", "/execute/sync", {"script": script, "args": []})
-
-    def size(self, width, height):
-        self.say("POST", "/window/rect", {"width": width, "height": height})
-
-    def console(self):
-        return [entry["message"] for entry in self.say("POST", "/se/log", {"type": "browser"})]
-
-    def close(self):
-        try:
-            self.say("DELETE", "")
-        finally:
-            self.process.terminate()
-            self.process.wait(timeout=20)
 
 
 @pytest.fixture(scope="module")

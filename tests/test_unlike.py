@@ -10,7 +10,6 @@ import pytest
 
 import oracle
 from oracle.ask.explain.explanation import explain
-from oracle.ask.sweep.grid import supposed
 from oracle.plan.partition import unlike_cuts
 from oracle.plan.plan import parse
 from oracle.plan.player import finish
@@ -20,6 +19,7 @@ from oracle.run.target import training
 from oracle.spec import catalogue
 from oracle.spec.document import SpecError
 from oracle.spec.partitions import parts
+from oracle.spec.what_if import supposed
 from oracle.writers.exported import Job
 
 JOINT = {"bandwidth": "12.5 GB/s", "latency": "5 us", "ports": 8, "source": "assumed"}

@@ -156,7 +156,7 @@ def _ones() -> tuple[bool, str]:
 
 
 def _monotone() -> tuple[bool, str]:
-    from oracle.ask.sweep import supposed
+    from oracle.spec.what_if import supposed
 
     model, system = load_model("resnet50"), catalogue.system("abci")
     slow = supposed(system, "network=0.5")

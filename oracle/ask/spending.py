@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 
 from oracle.ask.ranking import Ranking
-from oracle.run.costs import Costs, costs
+from oracle.run.costs import Costs, costs, price_of
 from oracle.run.limits import Limits
 from oracle.run.power import load_of
 from oracle.run.target import Length, training
@@ -34,6 +35,13 @@ def each(ranking: Ranking) -> list[Costs]:
               load_of(shown, row))
         for row in range(len(shown))
     ]  # fmt: skip
+
+
+def spent(ranking: Ranking) -> list[dict[str, Any]]:
+    """Figures of each shown plan, and `usd_per_hour` of a device where somebody says it."""
+    price = price_of(ranking.estimate.system)
+    hourly = {"usd_per_hour": None if price is None else price * 3600}
+    return [{**ranking.estimate.figures(row), **hourly} for row in range(len(ranking))]
 
 
 def ranked(ranking: Ranking, objective: str, top: int) -> Ranking:

@@ -12,9 +12,9 @@ from dataclasses import dataclass
 from typing import Any
 
 from oracle.ask.setups import Asked, Setup, again, ask
-from oracle.ask.sweep.grid import supposed
 from oracle.run.costs import price_of
 from oracle.spec.system import System
+from oracle.spec.what_if import supposed
 
 MOST = 4.0  # times more or less that is supposed
 CAUSES = ("network", "kernels")

@@ -14,6 +14,7 @@ engine      which engine runs a plan
 scheduling  the answer where the batch grows
 launching   ranks on this machine: the options, and how they end
 shells      completions for shells, and the manual page
+serve/      the live page
 recommend estimate explain choose design_network sweep workflow report plot specs import_ export
 measure calibrate run compare config schema completion selftest       one verb each
 """

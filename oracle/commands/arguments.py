@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from oracle.spec.options import SLOTS
 from oracle.spec.precision import PRECISIONS
+from oracle.spec.what_if import FACTORS, TIMES
 
 if TYPE_CHECKING:
     from oracle.spec.system import System
@@ -113,6 +114,7 @@ def changed(asked: argparse.Namespace) -> None:
         asked.model = ",".join(",".join((each, *words)) for each in specs(asked.model))
     running = [(name, getattr(asked, name, None)) for name in RUNNING]
     words = [f"{name}={value}" for name, value in running if value is not None]
+    words += [each.replace("=", TIMES) for each in getattr(asked, "supposed", ())]
     where = "systems" if getattr(asked, "systems", None) else "system"
     if words and getattr(asked, where, None):
         named = ",".join(",".join((each, *words)) for each in specs(getattr(asked, where)))
@@ -141,6 +143,20 @@ def price_arguments(parser: argparse.ArgumentParser) -> None:
     """What running a system costs, where its file does not say so."""
     for name, what in RUNNING.items():
         parser.add_argument(f"--{name}", metavar="V", help=what)
+
+
+def what_if_argument(parser: argparse.ArgumentParser) -> None:
+    """The system as it would be; a sweep has an option of this name for several of them."""
+    parser.add_argument("--what-if", action="extend", type=factors, default=[], dest="supposed",
+                        metavar="X=K,…", help=f"times K: {either(FACTORS)}")  # fmt: skip
+
+
+def factors(text: str) -> list[str]:
+    """`network=2,memory=0.5`; whether they can be is judged where they are used."""
+    words = [word.strip() for word in text.split(",")]
+    if not all(re.fullmatch(r"[^=,]+=[^=,]+", word) for word in words):
+        raise argparse.ArgumentTypeError(f"`{text}` is not X=K,…, e.g. network=2")
+    return words
 
 
 def grow_argument(parser: argparse.ArgumentParser) -> None:

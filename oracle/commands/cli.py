@@ -17,7 +17,7 @@ import time
 from pathlib import Path
 from typing import Any
 
-from oracle.commands.parser import VERBS, Answer, Usage, misspelt, module_of, parser_of
+from oracle.commands.parser import VERBS, Answer, Parser, Usage, misspelt, module_of, parser_of
 from oracle.show import terminal
 from oracle.spec.version import __version__
 
@@ -103,20 +103,8 @@ def _run(verb: str, rest: list[str]) -> int:
     parser = parser_of(verb)
     colour = "auto"
     try:
-        from oracle.commands.arguments import changed
-        from oracle.commands.settings import origins, settle
-
-        warnings: list[str] = []
-        set_elsewhere = settle(parser, verb, say=warnings.append)
-        asked = parser.parse_args(rest)
+        asked, set_elsewhere, warnings = understood(parser, verb, rest)
         colour = asked.color
-        changed(asked)
-        asked.origins = origins(parser, rest, set_elsewhere)
-        asked.config = {
-            key: {"value": one.text, "origin": one.origin}
-            for key, one in set_elsewhere.items()
-            if one.file and asked.origins.get(key) == one.origin
-        }
         if asked.config and not asked.quiet:
             rows = (f"{k} = {one['value']} ({one['origin']})" for k, one in asked.config.items())
             warnings.append(f"config: {', '.join(rows)}")
@@ -146,6 +134,24 @@ def _run(verb: str, rest: list[str]) -> int:
             "\n".join(_verbose_lines(asked, set_elsewhere, time.perf_counter() - begin)), colour
         )
     return int(answer.code)
+
+
+def understood(parser: Parser, verb: str, rest: list[str]) -> tuple[Any, dict[str, Any], list[str]]:
+    """What the words after a verb ask, what is set elsewhere, and warnings of that."""
+    from oracle.commands.arguments import changed
+    from oracle.commands.settings import origins, settle
+
+    warnings: list[str] = []
+    set_elsewhere = settle(parser, verb, say=warnings.append)
+    asked = parser.parse_args(rest)
+    changed(asked)
+    asked.origins = origins(parser, rest, set_elsewhere)
+    asked.config = {
+        key: {"value": one.text, "origin": one.origin}
+        for key, one in set_elsewhere.items()
+        if one.file and asked.origins.get(key) == one.origin
+    }
+    return asked, set_elsewhere, warnings
 
 
 def _print_answer(answer: Answer, asked: Any) -> None:

@@ -32,6 +32,7 @@ from oracle.commands.arguments import (
     prediction_options,
     result_arguments,
     running,
+    what_if_argument,
 )
 from oracle.commands.parser import Answer, Usage, formatted
 
@@ -42,6 +43,7 @@ if TYPE_CHECKING:
 def arguments(parser: argparse.ArgumentParser) -> None:
     prediction_arguments(parser)
     placement_arguments(parser)
+    what_if_argument(parser)
     parser.add_argument("--plan", action="append", required=True, metavar="PLAN",
                         help='e.g. "data:16 filter:4"; may be given several times')  # fmt: skip
     batch_arguments(parser, largest=True, needed=False)

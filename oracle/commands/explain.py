@@ -22,6 +22,7 @@ from oracle.commands.arguments import (
     result_arguments,
     running,
     running_arguments,
+    what_if_argument,
 )
 from oracle.commands.parser import Answer, formatted
 
@@ -29,6 +30,7 @@ from oracle.commands.parser import Answer, formatted
 def arguments(parser: argparse.ArgumentParser) -> None:
     prediction_arguments(parser)
     placement_arguments(parser)
+    what_if_argument(parser)
     parser.add_argument("--plan", metavar="PLAN", help='e.g. "data:16 filter:4"')
     parser.add_argument("--roofline", action="store_true",
                         help="FLOP against bytes of memory, network and storage")  # fmt: skip

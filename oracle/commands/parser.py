@@ -25,6 +25,7 @@ VERBS = {
     "sweep": "scaling curves over devices, batches, what-if factors; resumable",
     "workflow": "searches, ensembles, transfer on N nodes: how many at once, nodes each",
     "report": "one self-contained HTML file of a recommendation",
+    "serve": "a live page: pick, see the answer at once, turn what-ifs",
     "plot": "figures: breakdown, scaling, memory, Pareto, contention, timeline",
     "specs": "list, show, check model, system and data set files",
     "import": "a model from torch, ONNX, Hugging Face; a job that runs elsewhere",

@@ -7,9 +7,11 @@ oracle plot parts      gpt3-175b dgx-a100 --devices 1024 --batch 1536 -o w.svg
 oracle plot memory     gpt3-175b dgx-a100 --devices 1024 --batch 1536 -o m.svg
 oracle plot memory     gpt3-175b dgx-a100 --plan "pipeline:8,segments=16 tensor:8" --batch 16 --over-time -o t.svg
 oracle plot pareto     gpt3-175b dgx-a100 --devices 256..1024 --batch 1536 -o p.svg
+oracle plot pareto     llama3-8b dgx-h100 --devices 64..512 --batch 512 --against money -o p.svg
 oracle plot measured   compared.csv -o a.svg          columns: predicted, measured [, group, label]
 oracle plot timeline   gpt3-175b dgx-a100 --plan "pipeline:8,segments=16 tensor:8" --batch 16 -o t.svg
 oracle plot roofline   resnet50 abci --plan data:16 --batch 512 -o l.svg
+oracle plot network    resnet50 abci --plan "data:16 filter:4" --batch 1024 -o n.svg
 oracle plot workflow   resnet50 abci --nodes 1..1024 --search ensemble --trials 8 -o h.svg
 oracle plot design-network --devices 1024 --ports 36 --for resnet50,gpt3-175b -o d.svg
 oracle plot contention abci --plan "data:16 filter:4" --axes data -o c.svg
@@ -64,6 +66,8 @@ def arguments(parser: argparse.ArgumentParser) -> None:
             one.add_argument("--free", action="store_true", help="an axis for each strategy")
         if name == "pareto":
             one.add_argument("--top", type=whole, default=40, metavar="K", help="plans a size")
+            one.add_argument("--against", choices=["memory", "money"], default="memory",
+                             metavar="A", help="memory, or money")  # fmt: skip
     for name, what in (("parts", "what the time of each plan is made of"),
                        ("memory", "bytes by kind against the capacity")):  # fmt: skip
         one = kind(name, what)
@@ -81,6 +85,7 @@ def arguments(parser: argparse.ArgumentParser) -> None:
     for name, what in (
         ("timeline", "what each stage does when"),
         ("roofline", "layers and step under compute, memory, network, storage"),
+        ("network", "links under the dearest exchange of a plan"),
     ):
         one = kind(name, what)
         prediction_arguments(one)
@@ -171,7 +176,7 @@ def _breakdown(asked: argparse.Namespace) -> Any:
     measured = read_bars(asked.measured) if asked.measured else []
     shown = {(row["group"], row["devices"]) for row in rows}
     measured = [row for row in measured if (row["group"], row["devices"]) in shown]
-    return breakdown(rows, measured, asked.title or _title(asked), asked.free)
+    return breakdown(rows, measured, asked.title or titled(asked), asked.free)
 
 
 def _scaling(asked: argparse.Namespace) -> Any:
@@ -180,10 +185,15 @@ def _scaling(asked: argparse.Namespace) -> Any:
 
     rows = _rows(asked)
     columns(rows, SWEPT, asked.rows or "the sweep")
-    return scaling(rows, asked.title or _title(asked))
+    return scaling(rows, asked.title or titled(asked))
 
 
-def _title(asked: argparse.Namespace) -> str:
+def titled(asked: argparse.Namespace) -> str:
+    """What a figure is of, in words."""
+    if asked.kind in ("timeline", "roofline", "network"):
+        return f"{asked.plan}: {asked.model} on {asked.system}"
+    if asked.kind in ("parts", "memory"):
+        return f"{asked.model} on {asked.system}"
     if asked.rows:
         return ""
     size = f"{asked.batch} samples" if asked.batch else f"{asked.batch_per_device} samples a device"
@@ -193,10 +203,13 @@ def _title(asked: argparse.Namespace) -> str:
 
 def _pareto(asked: argparse.Namespace) -> Any:
     from oracle import api
-    from oracle.show.plot import pareto
+    from oracle.ask.spending import spent
+    from oracle.show.plot import pareto, spending
     from oracle.show.plot.rows import columns, read_rows
 
     if asked.rows:
+        if asked.against == "money":
+            raise refusal("plot", "rows of a sweep say no price", "MODEL SYSTEM --devices …")
         rows = read_rows(asked.rows)
         columns(rows, ("plan", "devices", "seconds", "memory", "capacity"), asked.rows)
         return pareto(rows, asked.title)
@@ -212,8 +225,9 @@ def _pareto(asked: argparse.Namespace) -> Any:
             point.model, point.system, point.devices, point.batch, top=asked.top, only=asked.only,
             without=asked.without, objective=asked.objective, **prediction_options(asked),
         )  # fmt: skip
-        found += [ranking.estimate.figures(at) for at in range(len(ranking))]
-    return pareto(found, asked.title or _title(asked))
+        found += spent(ranking)
+    draw = {"memory": pareto, "money": spending}[asked.against]
+    return draw(found, asked.title or titled(asked))
 
 
 def _plans(asked: argparse.Namespace) -> Any:
@@ -246,7 +260,7 @@ def _plans(asked: argparse.Namespace) -> Any:
         return plot.alive(shown, 0, asked.title or f"{shown.plans[0]}: {asked.model} on "
                           f"{asked.system}")  # fmt: skip
     draw = {"parts": plot.parts, "memory": plot.memory}[asked.kind]
-    return draw(shown, asked.title or f"{asked.model} on {asked.system}")
+    return draw(shown, asked.title or titled(asked))
 
 
 def _measured(asked: argparse.Namespace) -> Any:
@@ -266,8 +280,10 @@ def _plan(asked: argparse.Namespace) -> Any:
     shown = api.estimate(
         asked.model, asked.system, [asked.plan], asked.batch, **prediction_options(asked)
     )
-    draw = {"timeline": plot.timeline, "roofline": plot.roofline}[asked.kind]
-    return draw(shown, 0, asked.title or f"{asked.plan}: {asked.model} on {asked.system}")
+    draw = {"timeline": plot.timeline, "roofline": plot.roofline, "network": plot.dearest}[
+        asked.kind
+    ]
+    return draw(shown, 0, asked.title or titled(asked))
 
 
 def _workflow(asked: argparse.Namespace) -> Any:
@@ -339,6 +355,7 @@ DRAW: dict[str, Callable[[argparse.Namespace], Any]] = {
     "measured": _measured,
     "timeline": _plan,
     "roofline": _plan,
+    "network": _plan,
     "workflow": _workflow,
     "design-network": _designs,
     "contention": _contention,

@@ -31,6 +31,7 @@ from oracle.commands.arguments import (
     prediction_options,
     result_arguments,
     running,
+    what_if_argument,
     whole,
 )
 from oracle.commands.parser import Answer, Usage, formatted
@@ -60,6 +61,7 @@ def question(parser: argparse.ArgumentParser, needed: bool = True) -> None:
     """What is asked, whatever the answer is to look like."""
     prediction_arguments(parser)
     placement_arguments(parser)
+    what_if_argument(parser)
     parser.add_argument("--devices", type=whole, required=True, metavar="N",
                         help="to spread it over")  # fmt: skip
     batch_arguments(parser, needed=needed)
@@ -82,13 +84,7 @@ def ranked(asked: argparse.Namespace) -> Ranking:
     from oracle import api
 
     more = _endings(asked)
-    found = api.recommend(
-        asked.model, asked.system, asked.devices, asked.batch,
-        batch_per_device=asked.batch_per_device, top=max(asked.top, more), only=asked.only,
-        without=asked.without, objective=asked.objective, risk=asked.risk,
-        fastest=asked.fastest, compress=getattr(asked, "compress", "none"),
-        **prediction_options(asked), **placement_options(asked),
-    )  # fmt: skip
+    found = api.recommend(**{**keywords(asked), "top": max(asked.top, more)})
     shown = found.estimate
     found = replace(found, estimate=replace(shown, system=running(asked, shown.system)))
     if not more:
@@ -99,6 +95,18 @@ def ranked(asked: argparse.Namespace) -> Ranking:
     how_long = length_options(asked)
     return first_to_end(found, lambda shown, row: length(shown, row, **how_long), asked.top,
                         asked.fastest)  # fmt: skip
+
+
+def keywords(asked: argparse.Namespace) -> dict[str, Any]:
+    """The question as keyword arguments of `oracle.recommend`."""
+    return {
+        "model": asked.model, "system": asked.system, "devices": asked.devices,
+        "batch": asked.batch, "batch_per_device": asked.batch_per_device, "top": asked.top,
+        "only": asked.only, "without": asked.without, "objective": asked.objective,
+        "risk": asked.risk, "fastest": asked.fastest,
+        "compress": getattr(asked, "compress", "none"),
+        **prediction_options(asked), **placement_options(asked),
+    }  # fmt: skip
 
 
 def _endings(asked: argparse.Namespace) -> int:

@@ -9,10 +9,14 @@ import argparse
 import shlex
 import sys
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from oracle.commands import recommend as recommend_
 from oracle.commands.arguments import lacks
 from oracle.commands.parser import Answer
+
+if TYPE_CHECKING:
+    from oracle.ask.ranking import Ranking
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:
@@ -22,19 +26,25 @@ def arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(asked: argparse.Namespace) -> Answer:
+    from oracle.spec.files import write
+
+    ranking, content = made(asked, command_line(asked))
+    write(Path(asked.output), content)
+    best = ranking.best if len(ranking) else "no plan fits"
+    said = [*lacks(asked, [asked.system]), f"{asked.output}: {best}, {len(content):,} bytes"]
+    return Answer("", 0 if len(ranking) else 1, "\n".join(said))
+
+
+def made(asked: argparse.Namespace, command: str) -> tuple[Ranking, bytes]:
+    """The recommendation, and the file that shows it."""
     from oracle.show.page import page
     from oracle.show.provenance import specs_read, text_of
-    from oracle.spec.files import write
 
     ranking = recommend_.ranked(asked)
     read = specs_read(asked.model, asked.system, asked.dataset, asked.profile, asked.software,
                       asked.ideal)  # fmt: skip
     inputs = [(f"{one.kind} {one.name}", text_of(one)) for one in read]
-    content = page(ranking, command_line(asked), inputs).encode()
-    write(Path(asked.output), content)
-    best = ranking.best if len(ranking) else "no plan fits"
-    said = [*lacks(asked, [asked.system]), f"{asked.output}: {best}, {len(content):,} bytes"]
-    return Answer("", 0 if len(ranking) else 1, "\n".join(said))
+    return ranking, page(ranking, command, inputs).encode()
 
 
 def command_line(asked: argparse.Namespace) -> str:

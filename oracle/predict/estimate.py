@@ -293,6 +293,7 @@ class Estimate(Tabular):
                 "low": float(self.memory_low[row]),
                 "high": float(self.memory_high[row]),
             },
+            "capacity": float(self.capacity[row]),
             "fits": float(self.fits[row]),
             "origin": dict(self.origin[row]),
             "batch": int(self.batch[row]),

@@ -106,7 +106,7 @@ PLAN = record(
          "messages": listed(record({"what": TEXT, "mean": NUMBER, "worst": NUMBER,
                                     "link": TEXT}))}),
      "training": record(TRAINING, {"over": named(maybe(NUMBER)), "probability_within": SHARE}),
-     "probability_best": SHARE, "fits": SHARE, "batch": COUNT,
+     "probability_best": SHARE, "capacity": BYTES, "fits": SHARE, "batch": COUNT,
      "samples_per_second": NUMBER, "placement": PLACED, "partitions": listed(SIDE),
      "rates": record({
          "samples_per_second": NUMBER, "samples_per_second_device": NUMBER,

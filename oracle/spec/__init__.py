@@ -22,6 +22,7 @@ precision     precisions, and bytes of an activation
 doubt         what each step away from a measurement adds to the doubt of a prediction
 registry      classes that are found by being defined
 changes       fields said anew beside a name
+what_if       a system with its network, memory or kernels so many times what they are
 told          a block of a spec said in a line, as options do
 catalogue     shipped specs by name, a user's own by path
 optimizer     an optimizer and its knobs as they are written

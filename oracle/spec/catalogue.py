@@ -29,6 +29,7 @@ from oracle.spec.graphs.files import lines_of
 from oracle.spec.schema import Clash, fields_of, read
 from oracle.spec.software import Software
 from oracle.spec.system import Collectives, System
+from oracle.spec.what_if import TIMES, supposed
 
 S = TypeVar("S")
 FORMER = {"unet3d": "unet3d-kits19"}  # names that files went by
@@ -262,7 +263,8 @@ def dataset(what: Any, beside: Path | None = None) -> Dataset:
 def system(what: Any) -> System:
     """A system by shipped name, path, or dict; after a name, fields to change.
 
-    `dgx-h100,price=2.5 USD/h,pue=1.1`; of its device too: `device.power.busy=600 W`.
+    `dgx-h100,price=2.5 USD/h,pue=1.1`; of its device too: `device.power.busy=600 W`. What would be
+    if is written `network*=2,memory*=0.5`, by the factors of `oracle.spec.what_if`.
     """
     if isinstance(what, System | Mapping):
         return _spec(System, what)
@@ -274,9 +276,13 @@ def system(what: Any) -> System:
         node, name, text = document(named, "systems")
         _open_references(System, node, folder_of(named, name))
         for change in changes:
-            rewrite(node, change, list(scalars(System)), "system", "dgx-h100,price=2.5 USD/h")
+            if TIMES not in change:
+                rewrite(node, change, list(scalars(System)), "system", "dgx-h100,price=2.5 USD/h")
         found = read(System, node, name, text, label="system")
-        title = ", ".join((found.title or found.name, *changes))
+        for change in changes:
+            if TIMES in change:
+                found = supposed(found, change.replace(TIMES, "="))
+        title = ", ".join((found.title or found.name, *changes)).replace(TIMES, " × ")
         return dataclasses.replace(found, name=",".join((found.name, *changes)), title=title)
 
     path = find(named, FOLDERS[System])

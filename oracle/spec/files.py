@@ -18,6 +18,7 @@ import sys
 import zlib
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
+from contextvars import ContextVar
 from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, BinaryIO, TypeAlias
@@ -41,6 +42,25 @@ _DOTTED = re.compile(  # Python's reader takes time by the square of the parts
 )
 
 Name: TypeAlias = str | os.PathLike[str]
+_WITHIN: ContextVar[tuple[Path, ...]] = ContextVar("within", default=())
+
+
+@contextmanager
+def only_within(*folders: Path) -> Iterator[None]:
+    """Inside, files of these folders alone are read, whatever link or path leads elsewhere."""
+    token = _WITHIN.set(tuple(folder.resolve() for folder in folders))
+    try:
+        yield
+    finally:
+        _WITHIN.reset(token)
+
+
+def _need_within(path: Name) -> None:
+    """Refuse a file of another folder, where files are bound to some."""
+    folders = _WITHIN.get()
+    if folders and not any(Path(path).resolve().is_relative_to(each) for each in folders):
+        hint = "put its content in place of its name"
+        raise refusal(Path(path).name, "files of this machine are not read here", hint, "E100")
 
 
 def opened(path: Name, what: str, most: int, *, links: bool = True) -> BinaryIO:
@@ -48,6 +68,7 @@ def opened(path: Name, what: str, most: int, *, links: bool = True) -> BinaryIO:
 
     Without `links` the name itself may not be a symbolic link to somewhere else.
     """
+    _need_within(path)
     flags = os.O_RDONLY | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC
     try:
         fault, hint = _unfit(os.stat(path, follow_symlinks=links), what, most)
@@ -67,6 +88,7 @@ def opened(path: Name, what: str, most: int, *, links: bool = True) -> BinaryIO:
 def read_bytes(path: Name, what: str = "file", most: int = SPEC, *, links: bool = True) -> bytes:
     """The content of a regular file, or of standard input (`-`)."""
     if str(path) == "-":
+        _need_within(path)
         return _standard_input(what, most)
     with opened(path, what, most, links=links) as file:
         content = file.read(most + 1)

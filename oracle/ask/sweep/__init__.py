@@ -18,12 +18,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from oracle.ask.sweep.grid import FACTORS, Grid, numbers, sizes, supposed
+from oracle.ask.sweep.grid import Grid, numbers, sizes
 from oracle.ask.sweep.ledger import Ledger
 from oracle.ask.sweep.row import COLUMNS
 from oracle.ask.sweep.table import FORMATS, needs, written
 from oracle.spec.document import refusal
 from oracle.spec.files import read_bytes, write
+from oracle.spec.what_if import FACTORS, supposed
 
 SLICE = 8  # points that are worth one more process
 

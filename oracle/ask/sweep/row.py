@@ -7,9 +7,10 @@ from functools import lru_cache
 from typing import Any
 
 from oracle.ask.spending import PAID
-from oracle.ask.sweep.grid import Grid, Point, supposed
+from oracle.ask.sweep.grid import Grid, Point
 from oracle.ask.sweep.ways import family, template
 from oracle.spec.document import SpecError
+from oracle.spec.what_if import supposed
 
 DIGITS = 9  # significant; what a different order of additions may change lies beyond
 PRODUCTS = 400  # products of a family's degrees that are looked at

@@ -9,12 +9,12 @@ from typing import TYPE_CHECKING, Any
 
 from oracle.predict.trace import trace
 from oracle.show.page.markup import Html, plain, tag
+from oracle.spec.document import SpecError
 
 if TYPE_CHECKING:
     from oracle.ask.ranking import Ranking
     from oracle.predict.estimate import Estimate
 
-LARGEST = 4096  # devices of a network that is drawn
 MOST_BOXES = 6000  # passes of a pipeline that are drawn
 FINE = 320  # columns of time in which memory is drawn
 
@@ -58,21 +58,14 @@ def _boxes(shown: Estimate) -> float:
 
 def _network(shown: Estimate) -> tuple[str, str, Html] | None:
     """Where the best plan's dearest exchange runs."""
-    from oracle.show.plot import contention
+    from oracle.show.plot import dearest
 
-    work = shown.work[0]
-    meshed = [pair for pair in work.messages if pair[0].meshed]
-    if shown.options.ideal or not meshed or shown.devices[0] > LARGEST:
-        return None
-    dearest, whole = max(meshed, key=lambda pair: float(pair[1].seconds[work.row]))
-    pattern, devices = dearest.pattern(work.at)
     try:
-        figure = contention(shown.system, pattern, devices, dearest.op, shown.options.algorithm,
-                            float(whole.nbytes[work.row]), dearest.what)  # fmt: skip
-    except (ValueError, NotImplementedError):  # an operation that has no schedule to draw
+        figure = dearest(shown, 0)
+    except SpecError:  # there is none, or none that can be drawn
         return None
-    return ("Where its dearest exchange runs", f"{dearest.what}: links shaded by the part of "
-            "the exchange's time that they work.", inline(figure, "network"))  # fmt: skip
+    return ("Where its dearest exchange runs", "Links shaded by the part of the exchange's time "
+            "that they work.", inline(figure, "network"))  # fmt: skip
 
 
 def inline(figure: Any, name: str) -> Html:

@@ -3,9 +3,10 @@
     from oracle.plot import scaling, save
     save(scaling(sweep(grid).rows), "scaling.svg")
 
-`breakdown`, `scaling` and `pareto` take rows of a sweep, `parts`, `memory`, `alive`, `timeline` and
-`roofline` an estimate, `measured` pairs of seconds, `contention` a system and a pattern of groups,
-`combined` the table of a workflow, `designs` that of networks that could be bought.
+`breakdown`, `scaling` and `pareto` take rows of a sweep, `spending` those of plans with a price,
+`parts`, `memory`, `alive`, `timeline`, `dearest` and `roofline` an estimate, `measured` pairs of
+seconds, `contention` a system and a pattern of groups, `combined` the table of a workflow,
+`designs` that of networks that could be bought.
 """
 
 from oracle.show.plot.against import measured
@@ -13,12 +14,14 @@ from oracle.show.plot.alive import alive
 from oracle.show.plot.bars import bar, breakdown
 from oracle.show.plot.combined import combined
 from oracle.show.plot.curves import scaling
+from oracle.show.plot.dearest import dearest
 from oracle.show.plot.designs import designs
 from oracle.show.plot.front import pareto
 from oracle.show.plot.hold import memory
 from oracle.show.plot.network import contention
 from oracle.show.plot.parts import parts
 from oracle.show.plot.roofs import roofline
+from oracle.show.plot.spent import spending
 from oracle.show.plot.style import SUFFIXES, rendered, save
 from oracle.show.plot.timeline import timeline
 
@@ -29,6 +32,7 @@ __all__ = [
     "breakdown",
     "combined",
     "contention",
+    "dearest",
     "designs",
     "measured",
     "memory",
@@ -38,5 +42,6 @@ __all__ = [
     "roofline",
     "save",
     "scaling",
+    "spending",
     "timeline",
 ]  # fmt: skip

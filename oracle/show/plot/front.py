@@ -68,7 +68,7 @@ def pareto(rows: Sequence[Row], title: str = "", names: int = 6) -> Figure:
                               xycoords=("axes fraction", "data"), fontsize=9,
                               textcoords="offset points")  # fmt: skip
             front = sorted(np.flatnonzero(best), key=lambda i: seconds[i])
-            _called(axes, [rows[i] for i in front], seconds[front] / divide, held[front] / gigas,
+            called(axes, [rows[i] for i in front], seconds[front] / divide, held[front] / gigas,
                     names)  # fmt: skip
         axes.set_ylim(0, None)
         axes.set_xlabel(f"time of an iteration, {unit}")
@@ -96,7 +96,7 @@ def _points(figure: Any, axes: Any, x: Any, y: Any, price: Any, best: Any, label
     style.plain_log(bar.ax.yaxis)
 
 
-def _called(axes: Any, rows: Sequence[Row], x: Any, y: Any, most: int) -> None:
+def called(axes: Any, rows: Sequence[Row], x: Any, y: Any, most: int) -> None:
     """Names of some unbeaten plans, spread over the front, in a list beside numbered points."""
     picked = sorted({round(i) for i in np.linspace(0, len(rows) - 1, min(most, len(rows)))})
     lines = []

@@ -1,0 +1,276 @@
+"""The addresses of the page, all behind the token of its guard.
+
+/                        the page; the question stands behind the `?`
+/known                   names and choices that fields may have
+/view/NAME?question      one view: its answer, its command, its Python
+/download/NAME.FORM?question      the same as a file
+/drop?name=…&system=…    takes a spec, a config or a log
+"""
+
+from __future__ import annotations
+
+import asyncio
+import shlex
+import socket
+import tempfile
+from collections import OrderedDict
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+from starlette.applications import Starlette
+from starlette.exceptions import HTTPException
+from starlette.requests import Request
+from starlette.responses import JSONResponse, Response
+from starlette.routing import Route
+
+from oracle.commands.serve.guard import Guard
+from oracle.commands.serve.job import Said
+from oracle.commands.serve.question import (
+    FIELDS,
+    NAMED,
+    OPTIONS,
+    USUAL,
+    FieldError,
+    Question,
+    question,
+)
+from oracle.commands.serve.uploads import Uploads
+from oracle.commands.serve.views import VIEWS, Found, python
+from oracle.commands.serve.workers import TooLong, Workers
+from oracle.spec import catalogue, strict_json
+from oracle.spec.files import only_within, read_text
+from oracle.spec.system import System
+
+HERE = Path(__file__).parent
+KEPT = 256  # answers
+KINDS = {"json": "application/json", "csv": "text/csv; charset=utf-8", "svg": "image/svg+xml",
+         "md": "text/markdown; charset=utf-8", "html": "text/html; charset=utf-8"}  # fmt: skip
+STATIC = {"page.css": "text/css", "page.js": "text/javascript", "icon.svg": "image/svg+xml"}
+
+
+class Page:
+    """What the page knows: its workers, what was dropped on it, what was answered before."""
+
+    def __init__(self, folder: Path, workers: Workers) -> None:
+        self.uploads, self.workers = Uploads(folder), workers
+        self.answers: OrderedDict[tuple[str, ...], asyncio.Task[Said]] = OrderedDict()
+
+    def application(self) -> Starlette:
+        return Starlette(
+            routes=[
+                Route("/", self.front), Route("/known", self.known),
+                Route("/view/{name}", self.view), Route("/download/{name}.{form}", self.download),
+                Route("/drop", self.drop, methods=["POST"]), Route("/{file}", self.static),
+            ],
+            exception_handlers={FieldError: _refused, TooLong: _late},
+        )  # fmt: skip
+
+    async def front(self, request: Request) -> Response:
+        return Response(read_text(HERE / "page.html"), media_type="text/html")
+
+    async def static(self, request: Request) -> Response:
+        file = request.path_params["file"]
+        if file == "look.css":
+            from oracle.show.page.look import STYLE
+
+            return Response(STYLE, media_type="text/css")
+        if file == "palette.css":
+            return Response(palette(), media_type="text/css")
+        if file not in STATIC:
+            raise HTTPException(404)
+        return Response(read_text(HERE / file), media_type=STATIC[file])
+
+    async def known(self, request: Request) -> Response:
+        """Names and choices, for the fields of the page."""
+        return JSONResponse(self.choices())
+
+    def choices(self) -> dict[str, Any]:
+        from oracle.commands.parser import options, parser_of
+        from oracle.plan.strategies import strategies
+        from oracle.show.plot import style
+        from oracle.spec.what_if import FACTORS
+
+        verb = {flag: one for one in options(parser_of("recommend")) for flag in one.option_strings}
+        names = {kind: list(catalogue.shipped(kind)) for kind in NAMED.values()}
+        dropped = [{"name": name, "kind": one.kind, "told": one.told}
+                   for name, one in self.uploads.kept.items()]  # fmt: skip
+        return {
+            "names": names, "dropped": dropped, "usual": USUAL, "fields": FIELDS,
+            "choices": {name: list(verb[f"--{name}"].choices or ()) for name in OPTIONS},
+            "told": {name: verb[f"--{name}"].help for name in OPTIONS},
+            "factors": {name: words for name, (words, _) in FACTORS.items()},
+            "strategies": list(strategies()), "colours": {"kinds": style.KINDS},
+            "views": {name: {"title": one.title, "told": one.told, "forms": one.forms,
+                                "searches": one.searches} for name, one in VIEWS.items()},
+        }  # fmt: skip
+
+    async def view(self, request: Request) -> Response:
+        asked, plan, name = self.asked(request)
+        words = await self.words(name, asked, plan)
+        picture = VIEWS[name].forms[0] == "svg"
+        said = await self.answer(name, words, "svg" if picture else "json")
+        _sound(said, asked)
+        found = {
+            "view": name, "address": asked.address, "command": shlex.join(["oracle", *words]),
+            "python": python(name, words), "note": said["note"], "took": said["took"],
+            "code": said["code"], "usd_per_hour": self.price(asked),
+        }  # fmt: skip
+        if picture:
+            return JSONResponse({**found, "alt": said["alt"], "picture": said["inline"]})
+        return JSONResponse({**found, "data": strict_json.loads(said["text"])})
+
+    async def download(self, request: Request) -> Response:
+        asked, plan, name = self.asked(request)
+        form = request.path_params["form"]
+        if form not in VIEWS[name].forms:
+            raise HTTPException(404)
+        said = await self.answer(name, await self.words(name, asked, plan), form)
+        _sound(said, asked)
+        file = f"{Path(asked['model']).stem}-{Path(asked['system']).stem}-{name}.{form}"
+        return Response(said["text"], media_type=KINDS[form], headers={
+            "content-disposition": f'attachment; filename="{file}"'})  # fmt: skip
+
+    def asked(self, request: Request) -> tuple[Question, str, str]:
+        """The question of an address, the plan that was picked, and the view."""
+        name = request.path_params["name"]
+        if name not in VIEWS:
+            raise HTTPException(404)
+        said = dict(request.query_params)
+        plan = said.pop("plan", "")
+        if len(said) + bool(plan) < len(request.query_params.multi_items()):
+            raise FieldError("", "a field is said twice")
+        if plan.startswith("-") or len(plan) > 400 or not plan.isprintable():
+            raise FieldError("plan", "this is not a plan")
+        return question(said, self.uploads.kinds()), plan, name
+
+    async def words(self, name: str, asked: Question, plan: str) -> list[str]:
+        """The command line of a view."""
+        most = self.opened(asked["system"]).devices if name in ("scaling", "pareto") else 0
+        plans: Sequence[str] = (plan,) if plan else ()
+        if VIEWS[name].needs and not plans:
+            base = asked.as_it_is() if name == "again" else asked
+            plans = await self.plans(base)
+        return VIEWS[name].words(asked, Found(plans, most))
+
+    async def plans(self, asked: Question) -> list[str]:
+        """The plans that a search finds, best first; the nearest misses where none fits."""
+        said = await self.answer("ranking", asked.words("recommend"), "json")
+        _sound(said, asked)
+        found = strict_json.loads(said["text"])["plans"]
+        return [one["plan"] for one in found if one["feasible"]] or [one["plan"] for one in found]
+
+    def opened(self, name: str) -> System:
+        """A system that was found sound before."""
+        dropped = name in self.uploads.kept
+        with only_within(self.uploads.folder, catalogue.shipped_folder()):
+            return catalogue.system(self.uploads.folder / name if dropped else name)
+
+    def price(self, asked: Question) -> float | None:
+        """USD an hour and device, where the page or the system says it."""
+        from oracle.run.costs import price_of
+
+        if asked["price"]:
+            return float(asked["price"])
+        price = price_of(self.opened(asked["system"]))
+        return None if price is None else price * 3600
+
+    async def answer(self, name: str, words: Sequence[str], form: str) -> Said:
+        """One answer, worked out once however many ask for it at a time."""
+        key = (form, *words)
+        if key in self.answers:
+            self.answers.move_to_end(key)
+        else:
+            kind = "picture" if form == "svg" else "search" if VIEWS[name].searches else ""
+            self.answers[key] = asyncio.create_task(self.workers.ask(words, form, kind))
+            while len(self.answers) > KEPT:
+                self.answers.popitem(last=False)
+        task = self.answers[key]
+        try:
+            said = await asyncio.shield(task)
+        except TooLong as late:
+            self.answers.pop(key, None)
+            raise TooLong(shlex.join(["oracle", *words])) from late
+        if "text" not in said:
+            self.answers.pop(key, None)
+        return said
+
+    async def drop(self, request: Request) -> Response:
+        name, system = (request.query_params.get(key, "")[:200] for key in ("name", "system"))
+        asked = question({**USUAL, "system": system or USUAL["system"]}, self.uploads.kinds())
+        content = await request.body()
+
+        async def ask(words: Sequence[str], form: str) -> Said:
+            return await self.workers.ask(words, form, "search")
+
+        new, found = await self.uploads.take(name, content, asked["system"], ask)
+        return JSONResponse({"name": new, "kind": found.kind, "told": found.told})
+
+
+def palette() -> str:
+    """The colours of figures, as classes: `part-forward`, `kind-weights`, `exchange-0`."""
+    from oracle.show.plot import style
+    from oracle.show.plot.parts import EXCHANGES
+
+    named = {f"part-{name}": look for name, look in style.PARTS.items()}
+    named |= {f"kind-{name}": look for name, look in style.KINDS.items()}
+    sent = [*EXCHANGES, (style.GREEN, "////")]
+    named |= {f"exchange-{at}": look for at, look in enumerate(sent)}
+    stripes = ("background-image: repeating-linear-gradient(45deg, transparent 0 3px, "
+               "rgb(255 255 255 / 55%) 3px 5px);")  # fmt: skip
+    return "\n".join(
+        f".{name} {{ --c: {colour}; {stripes if hatch else ''} }}"
+        for name, (colour, hatch) in named.items()
+    )
+
+
+def _sound(said: Said, asked: Question) -> None:
+    """Raise what an answer says is wrong."""
+    if "crash" in said:
+        raise HTTPException(500, "a fault of oracle: its terminal says more")
+    if "fault" in said:
+        words = "; ".join(
+            one["what"] + (f" ({one['hint']})" if one["hint"] else "") for one in said["fault"]
+        )
+        raise FieldError(field_of(words, said["name"], asked), words)
+
+
+def field_of(words: str, name: str, asked: Question) -> str:
+    """The field that a fault is about, as far as its words say: beside it stands the fault."""
+    named = [field for field in NAMED if asked[field] and asked[field] == name]
+    spoken = [field for field in FIELDS if field.replace("-", " ") in words.replace("-", " ")]
+    spoken.sort(key=lambda field: not (asked[field] and asked[field] in words))
+    return next(iter([*named, *spoken]), "")
+
+
+def _refused(request: Request, error: Any) -> Response:
+    return JSONResponse({"field": error.field, "words": error.words}, 422)
+
+
+def _late(request: Request, error: Any) -> Response:
+    words = "this takes longer than the page waits; on the command line it may take its time"
+    return JSONResponse({"field": "", "words": f"{words}: {error}"}, 504)
+
+
+def listen(
+    host: str, port: int, token: str, workers: int, limit: float, opened: Callable[[str], None]
+) -> None:
+    """Answer at an address until somebody ends it."""
+    import uvicorn
+
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    with (
+        socket.create_server((host, port), family=family) as listening,
+        tempfile.TemporaryDirectory(prefix="oracle-serve-") as folder,
+    ):
+        number = listening.getsockname()[1]
+        crew = Workers(workers, folder, limit)
+        page = Page(Path(folder), crew)
+        app: Any = Guard(page.application(), token, host)
+        config = uvicorn.Config(app, log_level="warning", access_log=False, lifespan="off",
+                                server_header=False, limit_concurrency=256)  # fmt: skip
+        opened(f"http://{f'[{host}]' if ':' in host else host}:{number}/{token}/")
+        try:
+            uvicorn.Server(config).run(sockets=[listening])
+        finally:
+            crew.end()

@@ -1,0 +1,91 @@
+"""Processes that answer, each within a time limit.
+
+One is always free of searches and of pictures, for quick questions. A process that takes too long
+is ended and another put in its place, so that nobody's long search is in another's way for long.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import multiprocessing
+from collections.abc import Sequence
+from contextlib import nullcontext
+from typing import Any
+
+from anyio import to_thread
+
+from oracle.commands.serve import job
+from oracle.spec import strict_json
+
+LEAST = 3  # one for each kind of question
+
+
+class TooLong(Exception):
+    """An answer was not there in time."""
+
+
+class Worker:
+    """One process, and the pipe to it."""
+
+    def __init__(self, folder: str) -> None:
+        self.folder = folder
+        self.start()
+
+    def start(self) -> None:
+        new = multiprocessing.get_context("spawn")
+        self.pipe, theirs = new.Pipe()
+        self.process = new.Process(target=job.serve, args=(theirs, self.folder), daemon=True)
+        self.process.start()
+        theirs.close()
+
+    def ask(self, words: Sequence[str], form: str, limit: float) -> job.Said:
+        """What the process says; `TooLong` where it says nothing in time."""
+        try:
+            self.pipe.send_bytes(json.dumps([list(words), form]).encode())
+            if self.pipe.poll(limit):
+                said: job.Said = strict_json.loads(self.pipe.recv_bytes().decode())
+                return said
+        except (EOFError, OSError):  # it died: of memory, say
+            self.again()
+            return {"crash": True}
+        self.again()
+        raise TooLong
+
+    def again(self) -> None:
+        """Another process in place of this one."""
+        self.end()
+        self.start()
+
+    def end(self) -> None:
+        self.process.kill()
+        self.process.join()
+        self.pipe.close()
+
+
+class Workers:
+    """Processes that take turns; the one that answered last is asked first, for what it knows."""
+
+    def __init__(self, count: int, folder: str, limit: float) -> None:
+        self.limit = limit
+        self.all = [Worker(folder) for _ in range(max(count, LEAST))]
+        self.idle: asyncio.LifoQueue[Worker] = asyncio.LifoQueue()
+        for worker in self.all:
+            self.idle.put_nowait(worker)
+        few = len(self.all)
+        self.turns = {"search": asyncio.Semaphore(few - 1), "picture": asyncio.Semaphore(few - 2)}
+
+    async def ask(self, words: Sequence[str], form: str, kind: str = "") -> job.Said:
+        """The answer of whichever process is free: a `search` leaves one free, a `picture` two."""
+        turn: Any = self.turns.get(kind, nullcontext())
+        async with turn:
+            worker = await self.idle.get()
+            try:
+                said: job.Said = await to_thread.run_sync(worker.ask, words, form, self.limit)
+                return said
+            finally:
+                self.idle.put_nowait(worker)
+
+    def end(self) -> None:
+        for worker in self.all:
+            worker.end()
