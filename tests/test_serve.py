@@ -8,6 +8,7 @@ import shlex
 import signal
 import subprocess
 import sys
+import tempfile
 import time
 from pathlib import Path
 
@@ -50,8 +51,10 @@ class Here:
 def page(tmp_path_factory):
     folder, before = tmp_path_factory.mktemp("dropped"), Path.cwd()
     os.chdir(folder)
+    tempfile.tempdir = str(folder)
     yield Page(folder, Here())
     os.chdir(before)
+    tempfile.tempdir = None
 
 
 @pytest.fixture(scope="module")
@@ -238,8 +241,8 @@ def test_a_model_that_is_dropped_can_be_asked_of(client, page, name, content, ki
 
 
 def test_a_log_that_is_dropped_becomes_a_system(client, page):
-    log = Path(__file__).parents[1] / "tests/data/logs/measured.jsonl"
-    answer = drop(client, "measured.jsonl", log.read_bytes())
+    log = Path(__file__).parents[1] / "notebooks/data/one-server.nccl"
+    answer = drop(client, "one.nccl", log.read_bytes())
     assert answer.status_code == 200, answer.text
     found = answer.json()
     assert found["kind"] == "systems"

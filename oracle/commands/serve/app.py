@@ -232,7 +232,8 @@ def _sound(said: Said, asked: Question) -> None:
         words = "; ".join(
             one["what"] + (f" ({one['hint']})" if one["hint"] else "") for one in said["fault"]
         )
-        raise FieldError(field_of(words, said["name"], asked), words)
+        what = " ".join(one["what"] for one in said["fault"])
+        raise FieldError(field_of(what, said["name"], asked), words)
 
 
 def field_of(words: str, name: str, asked: Question) -> str:
