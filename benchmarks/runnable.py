@@ -3,11 +3,11 @@
     python -m benchmarks.runnable [--only gpt2-xl …] [--quick] [--json]
 
 Of ten models the five best plans on 16 devices are asked for, each for the software that it is
-recommended for. Every plan then trains two steps on 16 ranks of this machine, of a model with the
-same layers that is narrow, short and has as many blocks as the plan has chunks of stages, in
-double precision, and must end as one device does. A plan counts as run only then; of the others
-the reason is told. `--quick` asks only what the executor refuses, and starts nothing. All of it
-wants 18 GB of memory, and far more than ten minutes of two cores.
+recommended for. Every plan then trains two steps on at most 8 ranks of this machine: its widest
+axes are halved until they are so few, with few micro-batches and chunks, of a model with the same
+kinds of layers that is narrow and short. It trains in double precision and must end as one device
+does. A plan counts as run only then; of the others the reason is told. `--quick` asks only what
+the executor refuses, and starts nothing.
 """
 
 from __future__ import annotations
@@ -26,8 +26,10 @@ from typing import TYPE_CHECKING, Any
 from benchmarks.table import Table, figure, text
 from oracle.api import recommend
 from oracle.executor import records
+from oracle.executor.graph import graph
 from oracle.executor.launch import DONE, Host, launch
 from oracle.executor.supported import unsupported
+from oracle.models.layers import Norm
 from oracle.models.model import model
 from oracle.plan.plan import Plan, parse
 from oracle.spec.catalogue import document
@@ -37,6 +39,8 @@ if TYPE_CHECKING:
     from oracle.executor.rank import Rank
 
 DEVICES, BEST = 16, 5
+RANKS, FEW = 8, 4  # of this machine, and for volumes, which take more memory
+MOST = {"segments": 4, "accumulate": 4, "interleave": 2}
 QUESTIONS = (  # model, system, batch
     ("resnet50", "abci", 1024), ("vgg16", "abci", 512), ("unet3d-kits19", "dgx-a100", 32),
     ("bert-large", "dgx-a100", 256), ("vit-l16", "dgx-a100", 1024), ("gpt2-xl", "dgx-a100", 128),
@@ -44,7 +48,11 @@ QUESTIONS = (  # model, system, batch
     ("mixtral-8x7b", "dgx-h100", 64),
 )  # fmt: skip
 WIDTH, TOKENS, WORDS, NARROW = 4, 16, 64, 16
-PIXELS, VOXELS = (64, 64), (64, 32, 32)  # norms want more than one at the bottom of a U-Net
+PIXELS, VOXELS = (64, 64), (64, 64, 32)  # norms want two at the bottom of a U-Net, on either half
+# Of a replica's micro-batch at least, or as many as a sample has parts, where norms are over them.
+# Two values become -1 and 1, however near they are: one device whose weights are changed by 1e-15
+# then ends 0.1 away from itself.
+SAMPLES = 2
 BOUND = 1e-8  # of a loss and of a tensor's largest weight: what rounding does not explain
 
 
@@ -68,13 +76,27 @@ def shrunk(name: str, plan: Plan) -> dict[str, Any]:
     return found
 
 
+def smaller(text_: str, ranks: int) -> str:
+    """The same axes on few ranks: the widest is halved, and what is dealt along it with it."""
+    degrees = {axis: int(wide) for axis, wide in re.findall(r"(\w+):(\d+)", text_)}
+    experts = degrees.pop("expert", 1)
+    while math.prod(degrees.values()) > ranks:
+        widest = max(degrees, key=lambda axis: degrees[axis])
+        degrees[widest] //= 2
+        experts = max(experts // 2, min(experts, 2))
+    for axis, wide in {**degrees, "expert": experts}.items():
+        text_ = re.sub(rf"\b{axis}:\d+", f"{axis}:{wide}", text_)
+    return re.sub(r"(segments|accumulate|interleave)=(\d+)",
+                  lambda said: f"{said[1]}={min(int(said[2]), MOST[said[1]])}", text_)  # fmt: skip
+
+
 def _narrow(layer: Any, blocks: int, shorter: float) -> Any:
     if not isinstance(layer, dict):
         return layer
     found = dict(layer)
     for key, said in layer.items():
-        if key == "repeat" and "attention" in json.dumps(layer):
-            found[key] = blocks
+        if key == "repeat":
+            found[key] = blocks if "attention" in json.dumps(layer) else 1
         elif key in ("filters", "ffn") or (key == "dense" and isinstance(said, int)):
             found[key] = max(said // NARROW, 2)
         elif key == "to":
@@ -98,6 +120,19 @@ def _plain(node: Node) -> Any:
     return {"true": True, "false": False}.get(node.text, node.text)
 
 
+def of_volumes(name: str) -> bool:
+    """Whether samples of a model are volumes."""
+    first = model(name).rows[0].given
+    return not first.tokens and len(first.extents) == 3
+
+
+def over_batch(spec: dict[str, Any]) -> bool:
+    """Whether norms of a model are over its batch."""
+    return any(
+        isinstance(op.layer, Norm) and op.layer.op == "batch" for op in graph(spec).operations
+    )
+
+
 def asked(only: list[str]) -> list[dict[str, Any]]:
     """The best plans of each question, each with a small model to try it on."""
     found = []
@@ -106,19 +141,20 @@ def asked(only: list[str]) -> list[dict[str, Any]]:
             continue
         ranking = recommend(name, system, devices=DEVICES, batch=batch)
         for text_ in ranking.estimate.plans[:BEST]:
-            plan = parse(text_, batch)
+            fewer = smaller(text_, FEW if of_volumes(name) else RANKS)
+            plan = parse(fewer, batch)
             pieces = math.prod(
                 int(each[0, 0]) for each in (
                     plan.axis("data").degree, plan.axis("sharded").degree,
                     plan.axis("pipeline").segments, plan.axis("data").accumulate)
             )  # fmt: skip
             small = shrunk(name, plan)
-            why = [
-                *unsupported(model(name), plan),
-                *unsupported(model(small), parse(text_, pieces)),
-            ]
-            found.append({"model": name, "spec": small, "plan": text_, "batch": pieces,
-                          "why": "; ".join(dict.fromkeys(why))})  # fmt: skip
+            parts = int(plan.axis("spatial").degree[0, 0])
+            pieces *= max(SAMPLES, parts) if over_batch(small) else 1
+            why = [*unsupported(model(name), parse(text_, batch)),
+                   *unsupported(model(small), parse(fewer, pieces))]  # fmt: skip
+            found.append({"model": name, "spec": small, "plan": text_, "run": fewer,
+                          "batch": pieces, "why": "; ".join(dict.fromkeys(why))})  # fmt: skip
     return found
 
 
@@ -129,9 +165,9 @@ def task(rank: Rank, arguments: Mapping[str, Any]) -> None:
     from oracle.executor.proof.equality import trained
 
     for number, one in enumerate(arguments["plans"]):
-        rank.enter("measure", one["plan"])
+        rank.enter("measure", one["run"])
         try:
-            said = trained(rank, one["spec"], one["plan"], one["batch"], one["units"])
+            said = trained(rank, one["spec"], one["run"], one["batch"], one["units"])
         except Exception as error:
             said = {"error": f"{type(error).__name__}: {error}", "at": traceback.format_exc()}
         rank.record(str(number), **said)
@@ -152,14 +188,14 @@ def tried(plans: list[dict[str, Any]]) -> None:
     wanted = [one | {"units": units(one)} for one in plans if not one["why"]]
     with TemporaryDirectory() as folder:
         here = str(Path(__file__).parent.parent)
-        outcome = launch("benchmarks.runnable:task", {"plans": wanted}, Path(folder), ranks=DEVICES,
+        outcome = launch("benchmarks.runnable:task", {"plans": wanted}, Path(folder), ranks=RANKS,
                          timeout=300, trust=True,
                          host=Host(environment=lambda _: {"PYTHONPATH": here}))  # fmt: skip
         if outcome.code != DONE:
             raise RuntimeError(outcome.message)
         from oracle.executor.proof.equality import apart
 
-        by_key = records.of_all_ranks(Path(folder), DEVICES)
+        by_key = records.of_all_ranks(Path(folder), RANKS)
     left = iter(range(len(wanted)))
     for one in plans:
         if one["why"]:

@@ -80,11 +80,16 @@ def test_json_is_as_its_published_schema_says(capsys: Any, tmp_path: Path, what:
 
 def test_json_of_compare_is_as_its_schema_says() -> None:
     from oracle.ask.compare import Comparison
+    from oracle.show.comparison import comparison_text
     from oracle.show.provenance import specs_read, stamped
 
     predicted = oracle.estimate("resnet50", "abci", ["data:4", "data:2 filter:2"], 64)
     found = Comparison(predicted, predicted.seconds * 1.1, predicted.seconds * 0 + 0.01,
-                       ({"forward": 0.1}, {"forward": 0.1}), predicted.memory)  # fmt: skip
+                       ({"forward": 0.1}, {"data: gradients": 0.1}), predicted.memory,
+                       ({}, {"data: gradients": 0.04}))  # fmt: skip
+    said = found.compared(1)["data: gradients"]
+    assert (said["waiting"], said["transfer"]) == (0.04, pytest.approx(0.06))
+    assert "40 ms of it for late ranks" in comparison_text(found)
     data = stamped(found.to_dict(), specs_read("resnet50", "abci"))
     jsonschema.validate(data, closed(contract.answer("compare")))
 

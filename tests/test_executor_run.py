@@ -12,7 +12,7 @@ import oracle
 from oracle.commands.run import stages, units
 from oracle.executor import measured
 from oracle.executor.launch import DONE
-from oracle.executor.measured import MeasuredExchange, Measurement
+from oracle.executor.measured import MeasuredExchange, Measurement, waited
 from oracle.executor.plan_run import PlanRun
 from oracle.executor.profile import measure_compute
 from oracle.executor.run import run
@@ -31,6 +31,24 @@ ONE = Measurement(
 def test_measurement_survives_its_file(tmp_path):
     measured.write(tmp_path / "m.json", [ONE])
     assert measured.read(tmp_path / "m.json") == [ONE]
+
+
+def test_waiting_for_a_late_rank_is_told_from_the_transfer(tmp_path):
+    """Rank 1 comes 2 s late to the first of two sums, rank 0 half a second to the second."""
+    both, alone = (0, 1), (2, 3)
+    ranks = [
+        [("sum", both, 1.0, 1.0, 4.0), ("sum", both, 6.5, 6.5, 7.0)],
+        [("sum", both, 3.0, 3.0, 4.0), ("sum", both, 6.0, 6.0, 7.0)],
+        # began beside work at 1, waited for from 5 to 6: the other was there long before
+        [("sum", alone, 1.0, 5.0, 6.0)],
+        [("sum", alone, 4.0, 4.0, 6.0)],
+    ]
+    assert waited(ranks) == [{"sum": 2.0}, {"sum": 0.5}, {"sum": 0.0}, {"sum": 0.0}]
+    late = replace(ONE, exchange=(replace(ONE.exchange[0], waiting=0.04),))
+    measured.write(tmp_path / "m.json", [late])
+    assert measured.read(tmp_path / "m.json") == [late]
+    (said,) = json.loads((tmp_path / "m.json").read_text())["plans"][0]["exchange"]
+    assert (said["waiting"], said["transfer"]) == (0.04, pytest.approx(0.06))
 
 
 def test_straggler_is_named_with_its_host():

@@ -40,6 +40,8 @@ class Comparison(Tabular):
     spread: Any  # relative standard deviation over steps
     parts: tuple[dict[str, float], ...]  # measured, by part
     memory: Any
+    # of messages, the seconds waited for ranks that were late: measured, where that is known
+    waits: tuple[dict[str, float], ...] = ()
     # checkpoints and failures: measured, and what is predicted of them
     recoveries: tuple[tuple[Recovery | None, dict[str, Any]], ...] = ()
 
@@ -105,7 +107,7 @@ class Comparison(Tabular):
         return {"recovery": {**found.as_json(), "predicted": said}} if found else {}
 
     def compared(self, row: int) -> dict[str, dict[str, float]]:
-        """Each part predicted and measured, seconds."""
+        """Each part predicted and measured, seconds; of a message also what was waiting."""
         ours = {part: float(values[row]) for part, values in self.predicted.compute.items()}
         ours["backward"] += ours.pop("recompute")
         for message in self.predicted.exchange[row]:
@@ -113,8 +115,14 @@ class Comparison(Tabular):
         if read := self.predicted.reading[row]:
             ours["reading"] = read["exposed"]
         theirs = self.parts[row]
+        late = self.waits[row] if self.waits else {}
         return {
             name: {"predicted": ours.get(name, 0.0), "measured": theirs.get(name, 0.0)}
+            | (
+                {"waiting": late[name], "transfer": max(theirs[name] - late[name], 0.0)}
+                if name in late
+                else {}
+            )
             for name in dict.fromkeys([*ours, *theirs])
             if ours.get(name) or theirs.get(name)
         }
@@ -164,7 +172,10 @@ def compare(files: Sequence[str | Path], model: Any, system: Any, **options: Any
         for name in ("seconds", "spread", "memory")
     )
     recoveries = tuple((one.recovery, recovered(one, what, where)) for one in measured)
-    return Comparison(replace(predicted, options=base), seconds, spread, parts, memory, recoveries)
+    waits = tuple({said.what: said.waiting for said in one.exchange if said.waiting is not None}
+                  for one in measured)  # fmt: skip
+    return Comparison(replace(predicted, options=base), seconds, spread, parts, memory, waits,
+                      recoveries)  # fmt: skip
 
 
 def as_it_ran(one: Measurement, what: Model, where: System, base: Options) -> Estimate:

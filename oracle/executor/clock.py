@@ -1,4 +1,4 @@
-"""Seconds of a step by phase."""
+"""Seconds of a step by phase, and clocks of several ranks put right."""
 
 from __future__ import annotations
 
@@ -6,6 +6,10 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from oracle.executor.rank import Rank
 
 PHASES = ("forward", "backward", "exchange", "update")
 
@@ -28,3 +32,21 @@ class Clock:
         spent = time.perf_counter() - began
         self.seconds[name] += spent - inside
         self.seconds["exchange"] += inside
+
+
+def ahead(rank: Rank, barriers: int = 9) -> float:
+    """Seconds that this rank's clock is ahead of rank 0's.
+
+    All leave a barrier at nearly the same moment: the median over a few.
+    """
+    import torch
+    import torch.distributed as dist
+
+    left = []
+    for _ in range(barriers):
+        dist.barrier(group=rank.control)
+        left.append(time.perf_counter())
+    own = torch.tensor(left, dtype=torch.float64)
+    first = own.clone()
+    dist.broadcast(first, 0, group=rank.control)
+    return float((own - first).median())

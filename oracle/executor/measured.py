@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import statistics
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, fields, replace
 from pathlib import Path
@@ -28,6 +29,12 @@ class MeasuredExchange:
     calls: float
     bytes: float  # of one call
     seconds: float
+    waiting: float | None = None  # of it, until the last rank was there; None if nobody knows
+
+    @property
+    def transfer(self) -> float | None:
+        """Seconds from when the last rank was there."""
+        return None if self.waiting is None else max(self.seconds - self.waiting, 0.0)
 
 
 @dataclass(frozen=True)
@@ -75,7 +82,12 @@ class Measurement:
     def as_json(self) -> dict[str, Any]:
         """The JSON of an estimate's plan, with a part `measured` that no estimate has."""
         low, high = min(self.each), max(self.each)
-        exchange = [asdict(one) | {"exposed": one.seconds} for one in self.exchange]
+        exchange = [
+            {name: value for name, value in asdict(one).items() if value is not None}
+            | {"exposed": one.seconds}
+            | ({} if one.transfer is None else {"transfer": one.transfer})
+            for one in self.exchange
+        ]
         return {
             "plan": self.plan,
             "seconds": {"iteration": self.seconds, "low": low, "high": high},
@@ -103,10 +115,11 @@ class Measurement:
     @classmethod
     def from_json(cls, entry: Mapping[str, Any]) -> Measurement:
         own = entry["measured"]
-        names = [each.name for each in fields(MeasuredExchange)]
+        names = [each.name for each in fields(MeasuredExchange) if each.name != "waiting"]
         _check(entry, own)
         exchange = tuple(
-            MeasuredExchange(**{name: e[name] for name in names}) for e in entry["exchange"]
+            MeasuredExchange(**{name: e[name] for name in names}, waiting=e.get("waiting"))
+            for e in entry["exchange"]
         )
         return cls(
             own["model"], entry["plan"], own["batch"], own["devices"],
@@ -270,12 +283,44 @@ def _reading(
 def _exchanges(steps: Sequence[Sequence[Mapping[str, Any]]]) -> Iterator[MeasuredExchange]:
     """Exchanges of a step by kind: of the rank that spent most on each."""
     kinds = dict.fromkeys(what for step in steps for rank in step for what in rank["said"])
+    late = [waited([rank.get("calls", ()) for rank in step]) for step in steps]
     for what in kinds:
-        spent = []
-        for step in steps:
-            of = [rank["said"][what] for rank in step if what in rank["said"]]
-            spent.append(max(of, key=lambda one: one["seconds"]))
+        spent, waits = [], []
+        for step, own in zip(steps, late, strict=True):
+            of = [i for i, rank in enumerate(step) if what in rank["said"]]
+            _, most = max((step[i]["said"][what]["seconds"], i) for i in of)
+            spent.append(step[most]["said"][what])
+            waits += [own[most][what]] if what in own[most] else []
         calls = spent[0]["calls"]
         seconds = statistics.median(one["seconds"] for one in spent)
         size = spent[0]["bytes"] / max(calls, 1)
-        yield MeasuredExchange(what, spent[0]["op"], spent[0]["group"], calls, size, seconds)
+        waiting = statistics.median(waits) if waits else None
+        yield MeasuredExchange(what, spent[0]["op"], spent[0]["group"], calls, size, seconds,
+                               waiting)  # fmt: skip
+
+
+def waited(ranks: Sequence[Sequence[Sequence[Any]]]) -> list[dict[str, float]]:
+    """Seconds of each rank, by kind, in which a collective could not go on: its last rank was late.
+
+    A call is a rank's n-th of its kind in its group. What a rank does not wait for hides.
+    """
+    numbered: list[list[tuple[Any, float, float]]] = []
+    last: dict[Any, float] = {}
+    for calls in ranks:
+        counts: Counter[Any] = Counter()
+        mine = []
+        for what, members, arrived, began, ended in calls:
+            kind = what, tuple(members)
+            key = *kind, counts[kind]
+            counts[kind] += 1
+            last[key] = max(last.get(key, arrived), arrived)
+            mine.append((key, began, ended))
+        numbered.append(mine)
+    found = []
+    for mine in numbered:
+        waiting: dict[str, float] = {}
+        for key, began, ended in mine:
+            late = min(max(last[key] - began, 0.0), ended - began)
+            waiting[key[0]] = waiting.get(key[0], 0.0) + late
+        found.append(waiting)
+    return found

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from oracle.executor import measured
 from oracle.executor.checkpointing.restart import refuse_checkpoints, started_again
+from oracle.executor.clock import ahead
 from oracle.executor.engines import engines
 from oracle.executor.launch import TIMEOUT, Host, Outcome, Say, launch, silent
 from oracle.executor.plan_run import PlanRun
@@ -116,6 +117,7 @@ def _all(rank: Rank, arguments: Mapping[str, Any]) -> None:
             if arguments["replay"]
             else engines()[job.engine].steps(rank, job)
         )
+        steps.ahead = ahead(rank)
         if job.checkpoint and isinstance(steps, TrainingSteps):
             from oracle.executor.checkpointing.training import trained
 

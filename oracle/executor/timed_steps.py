@@ -47,7 +47,7 @@ def timed(rank: Rank, steps: Steps, step: int, before: float) -> tuple[dict[str,
 
     wire, takes_part = steps.wire, steps.wire.mesh.taking_part
     rank.enter("measure" if step > 0 else "warm-up", steps.job.plan, max(step, 0))
-    wire.traffic, wire.seconds = {}, 0.0
+    wire.traffic, wire.calls, wire.seconds = {}, [], 0.0
     forget_peak()
     dist.barrier(group=rank.control)
     began = time.perf_counter()
@@ -57,6 +57,8 @@ def timed(rank: Rank, steps: Steps, step: int, before: float) -> tuple[dict[str,
     ended = time.perf_counter()
     said = {what: _as_json(sent) for what, sent in wire.traffic.items()}
     found = {"seconds": ended - began if takes_part else 0.0, "phases": phases, "said": said,
+             "calls": [[one.what, one.members, *(at - steps.ahead for at in one[2:])]
+                       for one in wire.calls],
              "memory": peak(rank), **read}  # fmt: skip
     return found, ended
 
@@ -88,6 +90,7 @@ class Steps:
         self.stages: list[tuple[int, int]] = []
         self.reading: dict[str, Any] = {}  # how samples are read, and what that took once
         self.read: dict[str, float] = {}  # seconds, files and bytes of the last step
+        self.ahead = 0.0  # seconds that this rank's clock is ahead of rank 0's
 
     def begin(self, batches: int = 0) -> None:
         """Get ready for the first step, after so many batches that others had."""

@@ -9,7 +9,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 import torch.distributed as dist
@@ -33,6 +33,16 @@ class Traffic:
     seconds: float = 0.0
 
 
+class Call(NamedTuple):
+    """One collective as this rank saw it, by its own clock."""
+
+    what: str
+    members: tuple[int, ...]  # of its group
+    arrived: float  # when this rank was there, and could send
+    began: float  # when it began to wait for the end
+    ended: float
+
+
 @dataclass
 class Wire:
     """Sends and receives for one rank of a mesh, and counts what it sends."""
@@ -40,14 +50,27 @@ class Wire:
     mesh: DeviceMesh
     enter: Callable[[str, str], None] = lambda phase, operation: None  # reports what begins
     traffic: dict[str, Traffic] = field(default_factory=dict)
+    calls: list[Call] = field(default_factory=list)  # of collectives, in order
     seconds: float = 0.0  # in exchanges so far
     timed: bool = True
     synchronise: Callable[[], None] = lambda: None
     by: str = ""  # the algorithm of sums, `torus2d:2`; the library's own if not said
 
-    def count(self, what: str, op: str, group: int, nbytes: float, began: float) -> None:
+    def count(
+        self, what: str, op: str, group: int, nbytes: float, began: float,
+        members: Sequence[int] = (), arrived: float | None = None,
+    ) -> None:  # fmt: skip
+        """A message that has ended; of a collective also who its members are.
+
+        One that went on beside other work says when its rank `arrived`, before it `began` to wait.
+        """
         self.synchronise()
-        spent = time.perf_counter() - began
+        ended = time.perf_counter()
+        spent = ended - began
+        if members:
+            self.calls.append(
+                Call(what, tuple(members), began if arrived is None else arrived, began, ended)
+            )
         entry = self.traffic.setdefault(what, Traffic(op, group))
         entry.calls += 1
         entry.nbytes += nbytes
@@ -66,10 +89,10 @@ class Wire:
             began = self._begin(what)
             if op is None and (row := side(self.by, group.size)):
                 over_grid(buffer, row, Links(group))
-                self.count(what, "allreduce", group.size, size_of(buffer), began)
+                self.count(what, "allreduce", group.size, size_of(buffer), began, group.members)
                 return buffer
             dist.all_reduce(buffer, op=op or dist.ReduceOp.SUM, group=group.handle)
-            self.count(what, "allreduce", group.size, size_of(buffer), began)
+            self.count(what, "allreduce", group.size, size_of(buffer), began, group.members)
         return buffer
 
     def allreduce_later(self, buffer: Tensor, axes: Sequence[str], what: str) -> Callable[[], None]:
@@ -80,12 +103,14 @@ class Wire:
         if side(self.by, group.size):
             self.allreduce(buffer, axes, what)
             return lambda: None
+        arrived = time.perf_counter()
         work = dist.all_reduce(buffer, group=group.handle, async_op=True)
 
         def wait() -> None:
             waited = self._begin(what)
             work.wait()
-            self.count(what, "allreduce", group.size, size_of(buffer), waited)
+            self.count(what, "allreduce", group.size, size_of(buffer), waited, group.members,
+                       arrived)  # fmt: skip
 
         return wait
 
@@ -100,7 +125,7 @@ class Wire:
         shape = (group.size * part.shape[0], *part.shape[1:])
         whole = part.new_empty(shape) if into is None else into.view(shape)
         gather(whole, part.contiguous(), group.handle)
-        self.count(what, "allgather", group.size, size_of(whole), began)
+        self.count(what, "allgather", group.size, size_of(whole), began, group.members)
         return whole.view(group.size, *part.shape)
 
     def reduce_scatter(self, parts: Tensor, axes: Sequence[str], what: str) -> Tensor:
@@ -113,7 +138,7 @@ class Wire:
         newest("reduce_scatter_single", "reduce_scatter_tensor")(
             part.view(-1), parts.contiguous().view(-1), group=group.handle
         )
-        self.count(what, "reduce_scatter", group.size, size_of(parts), began)
+        self.count(what, "reduce_scatter", group.size, size_of(parts), began, group.members)
         return part
 
     def alltoall(self, parts: Tensor, axes: Sequence[str], what: str) -> Tensor:
@@ -122,7 +147,7 @@ class Wire:
         began = self._begin(what)
         made, given = torch.empty_like(parts), parts.contiguous()
         dist.all_to_all_single(made, given, group=group.handle)
-        self.count(what, "alltoall", group.size, size_of(given), began)
+        self.count(what, "alltoall", group.size, size_of(given), began, group.members)
         return made
 
     def alltoall_uneven(
@@ -134,7 +159,7 @@ class Wire:
         began = self._begin(what)
         made, given = given.new_empty(sum(received), *given.shape[1:]), given.contiguous()
         dist.all_to_all_single(made, given, list(received), list(sent), group=group.handle)
-        self.count(what, "alltoall", group.size, size_of(given), began)
+        self.count(what, "alltoall", group.size, size_of(given), began, group.members)
         return made
 
     def counts_of_all(self, counts: Tensor, axes: Sequence[str], what: str) -> Tensor:

@@ -24,7 +24,10 @@ def comparison_text(found: Comparison) -> str:
                       f"accuracy {found.accuracy[i]:.1%}{mark}"]  # fmt: skip
         lines.append(f"  {'part':<36} {'predicted':>10} {'measured':>10}")
         for name, pair in found.compared(i).items():
+            late = (
+                f", {show(pair['waiting'], 's')} of it for late ranks" if "waiting" in pair else ""
+            )
             lines.append(f"  {name:<36} {show(pair['predicted'], 's'):>10} "
-                         f"{show(pair['measured'], 's'):>10}")  # fmt: skip
+                         f"{show(pair['measured'], 's'):>10}{late}")  # fmt: skip
         lines += recovery(*found.recoveries[i]) if found.recoveries else []
     return "\n".join(lines)

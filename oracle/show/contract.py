@@ -327,7 +327,8 @@ ANSWERS: dict[str, Schema] = {
         "plans": listed(record({
             "plan": TEXT, "batch": COUNT, "predicted": SECONDS, "measured": SECONDS,
             "low": SECONDS, "high": SECONDS, "accuracy": NUMBER, "covered": YES, "spread": NUMBER,
-            "parts": named(record({"predicted": SECONDS, "measured": SECONDS})),
+            "parts": named(record({"predicted": SECONDS, "measured": SECONDS},
+                                  {"waiting": SECONDS, "transfer": SECONDS})),
             "memory": record({"predicted": BYTES, "measured": BYTES})},
             {"recovery": record({
                 "checkpoints": {"type": "object"}, "failures": listed({"type": "object"}),

@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 import torch
 from torch import Tensor, nn
+from torch.distributed import get_process_group_ranks as members_of
 from torch.distributed.algorithms._checkpoint.checkpoint_wrapper import checkpoint_wrapper
 from torch.distributed.device_mesh import DeviceMesh
 from torch.distributed.fsdp import FSDPModule, MixedPrecisionPolicy, fully_shard
@@ -132,7 +133,8 @@ class Gather(Account):
         work = call(output_tensor, input_tensor, group=group, async_op=async_op)
         often = " again" if self.backward else ""
         what = f"{self.axis}: weights{' renewed' if self.zero < 3 else often}"
-        self.wire.count(what, "allgather", group.size(), size_of(output_tensor), began)
+        self.wire.count(what, "allgather", group.size(), size_of(output_tensor), began,
+                        members_of(group))  # fmt: skip
         return work
 
 
@@ -147,7 +149,8 @@ class Scatter(Account):
         call = newest("reduce_scatter_single", "reduce_scatter_tensor")
         work = call(output_tensor, input_tensor, group=group, op=op, async_op=async_op)
         what = f"{self.axis}: gradients scattered{' each time' if self.each else ''}"
-        self.wire.count(what, "reduce_scatter", group.size(), size_of(input_tensor), began)
+        self.wire.count(what, "reduce_scatter", group.size(), size_of(input_tensor), began,
+                        members_of(group))  # fmt: skip
         return work
 
 

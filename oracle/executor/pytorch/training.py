@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import Tensor, nn
+from torch.distributed import get_process_group_ranks as members_of
 from torch.distributed.tensor.parallel import loss_parallel
 
 from oracle.executor.clock import Clock
@@ -86,8 +87,9 @@ class Training:
         """Count what was waited for gradients after the last of them was there."""
         assert self.arrivals
         nbytes = sum(w.numel() * w.element_size() for w in self.network.parameters())
+        members = members_of(self.setting.mesh["data"].get_group())
         self.setting.wire.count("data: gradients", "allreduce", self.replicas, nbytes,
-                                self.arrivals.last)  # fmt: skip
+                                self.arrivals.last, members)  # fmt: skip
 
     def kept(self) -> dict[str, float]:
         """Bytes that stay on this device from step to step: gradients lie there till the next."""
