@@ -9,6 +9,7 @@ import pytest
 from equality_cases import RESNET, VGG
 
 import oracle
+from oracle.commands.cli import main
 from oracle.commands.run import stages, units
 from oracle.executor import measured
 from oracle.executor.launch import DONE
@@ -18,6 +19,7 @@ from oracle.executor.profile import measure_compute
 from oracle.executor.run import run
 from oracle.executor.supported import NotSupported
 from oracle.kernels.profile import profile as read_profile
+from oracle.writers.trace import beside
 
 ONE = Measurement(
     "m", "data:2", 8, 2, 0.5, (0.5, 0.6, 0.4), {"forward": 0.1, "backward": 0.2, "update": 0.01},
@@ -49,6 +51,40 @@ def test_waiting_for_a_late_rank_is_told_from_the_transfer(tmp_path):
     assert measured.read(tmp_path / "m.json") == [late]
     (said,) = json.loads((tmp_path / "m.json").read_text())["plans"][0]["exchange"]
     assert (said["waiting"], said["transfer"]) == (0.04, pytest.approx(0.06))
+
+
+def test_a_traced_step_lies_beside_the_predicted_one(tmp_path):
+    """What PyTorch's profiler saw from the step's beginning, and what the oracle foresaw."""
+    pytest.importorskip("torch")
+    out, drawn = tmp_path / "run.json", tmp_path / "trace.json"
+    said = ["run", "lenet5", "--local", "1", "--batch", "4", "--plan", "serial", "--steps", "1",
+            "--warm-up", "1", "--system", "abci", "-o", str(out)]  # fmt: skip
+    assert main([*said, "--trace", str(drawn)]) == 0
+    found = json.loads(drawn.read_text())
+    (wide,) = measured.read(out)
+    assert wide.seconds / 20 < found["otherData"]["measured_seconds"] < wide.seconds * 20
+    every = found["traceEvents"]
+    titles = {e["pid"]: e["args"]["name"] for e in every if e["name"] == "process_name"}
+    assert [title.split(",")[0] for title in titles.values()] == ["predicted", "measured"]
+    passes = {pid: [e["name"].split()[0] for e in every if e["ph"] == "X" and e["pid"] == pid
+                    and e["name"].split()[0] in ("forward", "backward", "update")]
+              for pid in titles}  # fmt: skip
+    assert [*passes.values()] == [["forward", "backward", "update"]] * 2
+    (first,) = [e["ts"] for e in every if e["pid"] == 1000 and e["name"] == "forward"]
+    assert 0 <= first < found["otherData"]["measured_seconds"] * 1e6
+    assert {"aten::mm", "aten::addmm"} & {e["name"] for e in every}
+    assert main([*said, "--plan", "data:1", "--trace", str(drawn)]) == 2
+
+
+def test_messages_of_a_trace_are_waiting_and_transfer():
+    rank = {"host": "a", "seconds": 2.0, "events": [
+        {"name": "forward", "cat": "user", "track": "7", "began": 0.5, "seconds": 1.0}],
+        "messages": [{"what": "sum", "began": 1.0, "waiting": 0.25, "seconds": 0.75}]}  # fmt: skip
+    bars = [e for e in beside([rank], None)["traceEvents"] if e["ph"] == "X"]
+    assert [(e["name"], e["tid"], e["ts"], e["dur"]) for e in bars] == [
+        ("sum, waiting", 0, 1e6, 0.25e6), ("sum, transfer", 0, 1.25e6, 0.5e6),
+        ("forward", 1, 0.5e6, 1e6),
+    ]  # fmt: skip
 
 
 def test_straggler_is_named_with_its_host():

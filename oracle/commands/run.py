@@ -22,6 +22,7 @@ kept as it goes, and `--fail` kills a rank, so that what a failure costs is meas
 from __future__ import annotations
 
 import argparse
+import json
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -51,6 +52,9 @@ def arguments(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument("--max-memory", metavar="M", help="of its devices, e.g. `200 MB`")
     parser.add_argument("--profile", metavar="FILE", help="… with these measured rows")
+    parser.add_argument("--trace", metavar="FILE",
+                        help="one more step by PyTorch's profiler, beside the predicted one (with "
+                             "--system), as a Chrome trace")  # fmt: skip
     parser.add_argument("--replay", action="store_true", help="the messages alone")
     reading.arguments(parser)
     checkpointing.arguments(parser)
@@ -99,6 +103,30 @@ def _of(asked: argparse.Namespace, text: str, software: str) -> tuple[Any, Any, 
     return what, where, parse(text, asked.batch), options
 
 
+def drawn(asked: argparse.Namespace, who: engine.Told) -> str:
+    """Write the traced step beside the predicted one; what to say of it."""
+    from oracle import api
+    from oracle.executor.step_trace import seen_by
+    from oracle.plan.plan import parse
+    from oracle.spec.files import write
+    from oracle.writers.exported import Job
+    from oracle.writers.trace import beside, trace
+
+    (said,), predicted = asked.plan, None
+    plan = parse(said, asked.batch)
+    if asked.system:
+        precision = "fp32" if asked.precision == "fp64" else asked.precision
+        found = api.estimate(asked.model, asked.system, [said], asked.batch, precision=precision,
+                             optimizer=asked.optimizer, profile=asked.profile,
+                             software=who.software)  # fmt: skip
+        predicted = trace(Job(found, plan))
+    parts = Path(asked.output).with_name(Path(asked.output).name + ".parts")
+    ranks = seen_by(parts, int(plan.devices[0, 0]))
+    text = json.dumps(beside(ranks, predicted), allow_nan=False)
+    write(Path(asked.trace), text.encode() + b"\n")
+    return f"wrote {asked.trace}"
+
+
 def read(one: Any) -> str:
     """What a step waits for samples, where they are read."""
     from oracle.spec.units import show
@@ -128,11 +156,14 @@ def run(asked: argparse.Namespace) -> Answer:
     if data and asked.replay:
         raise refusal("options", "--replay sends messages alone, and reads nothing", "one of them")
     kept = checkpointing.asked_checkpoints(asked)
+    if asked.trace and (len(asked.plan) > 1 or kept):
+        raise refusal("options", "--trace is of a step of one plan, without --checkpoint",
+                      "one --plan at a time")  # fmt: skip
     edges = [stages(asked, plan) for plan in asked.plan]
     jobs = [
         PlanRun(asked.model, plan, asked.batch, asked.steps, asked.warm_up, asked.optimizer,
             asked.precision, cuts, units=units(asked, plan, cuts), data=data,
-            engine=who.name, software=who.software, **kept)
+            engine=who.name, software=who.software, trace=bool(asked.trace), **kept)
         for plan, cuts, who in zip(asked.plan, edges, by, strict=True)
     ]  # fmt: skip
     engine.refuse(jobs, asked.replay)
@@ -148,7 +179,10 @@ def run(asked: argparse.Namespace) -> Answer:
     lines += [line for said in beside for line in said.lines]
     lines += [line for one, said in zip(found, foreseen, strict=True)
               for line in recovery(one.recovery, said)]  # fmt: skip
-    answer = ended(outcome, f"wrote {asked.output}")
+    done = f"wrote {asked.output}"
+    if asked.trace and outcome.complete and outcome.leads:
+        done += f"; {drawn(asked, by[0])}"
+    answer = ended(outcome, done)
     if kept and not outcome.complete and answer.note:
         answer = replace(answer, note=f"{answer.note}; --resume goes on from the newest checkpoint")
     rows = [

@@ -4,7 +4,7 @@ Only this room imports torch (and `readers/importers/torch.py`), and only inside
 processes that it starts: the process that supervises them never does.
 
 question                                         what results are of, and what differs
-plan_run timed_steps                             one plan to run, and steps of it
+plan_run timed_steps step_trace                  one plan to run, steps of it, one as profiled
 run launch rank heartbeat world faults records peers   starting ranks, watching them, their results
 collectives profile measured                     what is measured: exchanges, rows, whole plans
 machine hardware disk                            what a machine has and does, in two minutes

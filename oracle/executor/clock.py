@@ -24,10 +24,13 @@ class Clock:
 
     @contextmanager
     def phase(self, name: str) -> Iterator[None]:
+        from torch.profiler import record_function
+
         self.synchronise()
         began, before = time.perf_counter(), self.exchanged()
-        yield
-        self.synchronise()
+        with record_function(name):  # in traces
+            yield
+            self.synchronise()
         inside = self.exchanged() - before
         spent = time.perf_counter() - began
         self.seconds[name] += spent - inside

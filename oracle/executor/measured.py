@@ -300,27 +300,33 @@ def _exchanges(steps: Sequence[Sequence[Mapping[str, Any]]]) -> Iterator[Measure
 
 
 def waited(ranks: Sequence[Sequence[Sequence[Any]]]) -> list[dict[str, float]]:
-    """Seconds of each rank, by kind, in which a collective could not go on: its last rank was late.
+    """Seconds of each rank, by kind, in which its collectives could not go on: see `lateness`."""
+    found: list[dict[str, float]] = []
+    for calls, waits in zip(ranks, lateness(ranks), strict=True):
+        kinds: dict[str, float] = {}
+        for (what, *_), waiting in zip(calls, waits, strict=True):
+            kinds[what] = kinds.get(what, 0.0) + waiting
+        found.append(kinds)
+    return found
+
+
+def lateness(ranks: Sequence[Sequence[Sequence[Any]]]) -> list[list[float]]:
+    """Seconds of each rank's calls in which they could not go on: the last rank was not there.
 
     A call is a rank's n-th of its kind in its group. What a rank does not wait for hides.
     """
-    numbered: list[list[tuple[Any, float, float]]] = []
     last: dict[Any, float] = {}
+    keys: list[list[Any]] = []
     for calls in ranks:
         counts: Counter[Any] = Counter()
-        mine = []
-        for what, members, arrived, began, ended in calls:
+        keys.append([])
+        for what, members, arrived, *_ in calls:
             kind = what, tuple(members)
-            key = *kind, counts[kind]
+            keys[-1].append((*kind, counts[kind]))
             counts[kind] += 1
-            last[key] = max(last.get(key, arrived), arrived)
-            mine.append((key, began, ended))
-        numbered.append(mine)
-    found = []
-    for mine in numbered:
-        waiting: dict[str, float] = {}
-        for key, began, ended in mine:
-            late = min(max(last[key] - began, 0.0), ended - began)
-            waiting[key[0]] = waiting.get(key[0], 0.0) + late
-        found.append(waiting)
-    return found
+            last[keys[-1][-1]] = max(last.get(keys[-1][-1], arrived), arrived)
+    return [
+        [min(max(last[key] - began, 0.0), ended - began)
+         for key, (_, _, _, began, ended) in zip(mine, calls, strict=True)]
+        for mine, calls in zip(keys, ranks, strict=True)
+    ]  # fmt: skip

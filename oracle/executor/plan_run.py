@@ -35,6 +35,7 @@ class PlanRun:
     fail: Sequence[Mapping[str, Any]] = ()  # of `checkpointing.keeping.Planted`
     engine: str = "native"  # that runs it
     software: str = ""  # whose buckets and widths an engine has; its own if none is named
+    trace: bool = False  # of one more step, by the profiler; no part of the question
 
     @property
     def told(self) -> dict[str, str]:

@@ -18,6 +18,7 @@ from oracle.executor.engines import engines
 from oracle.executor.launch import TIMEOUT, Host, Outcome, Say, launch, silent
 from oracle.executor.plan_run import PlanRun
 from oracle.executor.question import Question, digest, same
+from oracle.executor.step_trace import traced
 from oracle.executor.supported import NotSupported
 from oracle.executor.timed_steps import ReplayedSteps, Steps, TrainingSteps, opened, timed
 from oracle.executor.world import recognise
@@ -108,7 +109,11 @@ def _all(rank: Rank, arguments: Mapping[str, Any]) -> None:
             return
         name = f"{digest(asked)} {job.plan}"
         last = "end" if job.checkpoint else "step"
-        if rank.finished(f"{name}/plan") and rank.finished(f"{name}/{last} {job.steps}"):
+        if (
+            rank.finished(f"{name}/plan")
+            and rank.finished(f"{name}/{last} {job.steps}")
+            and not job.trace
+        ):
             continue
         rank.say(f"{number + 1}/{len(arguments['jobs'])} {job.plan}, batch {job.batch}")
         entered = time.time()
@@ -147,6 +152,8 @@ def _timed(rank: Rank, name: str, job: PlanRun, asked: Question, steps: Steps) -
         if step > 0:
             rank.record(f"{name}/step {step}", **said)
             rank.say(f"iteration {step}: {said['seconds']:.6g} s")
+    if job.trace:
+        traced(rank, steps)
     return True
 
 

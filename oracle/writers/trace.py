@@ -49,6 +49,40 @@ def trace(job: Job) -> dict[str, Any]:
     }  # fmt: skip
 
 
+AFTER = 1000  # processes of ranks come after those of stages
+OF_RANK = ("messages",)  # tracks of a rank that come before those of its threads and streams
+
+
+def beside(ranks: Sequence[dict[str, Any]], predicted: dict[str, Any] | None) -> dict[str, Any]:
+    """A step as its ranks ran it, and as it was predicted, if it was: both from its beginning."""
+    said = predicted or {"traceEvents": [], "otherData": {}}
+    events = [{**one, "args": {"name": f"predicted, {one['args']['name']}"}}
+              if one["name"] == "process_name" else one for one in said["traceEvents"]]  # fmt: skip
+    for number, rank in enumerate(ranks):
+        process, threads = AFTER + number, dict.fromkeys(one["track"] for one in rank["events"])
+        tracks = [*OF_RANK, *threads]
+        events.append(_meta("process_name", process, 0, f"measured, rank {number} {rank['host']}"))
+        events += [_meta("thread_name", process, n, track) for n, track in enumerate(tracks)]
+        for one in rank["messages"]:
+            there = one["began"] + one["waiting"]
+            parts = (("waiting", one["began"], one["waiting"]),
+                     ("transfer", there, one["seconds"] - one["waiting"]))  # fmt: skip
+            events += [_bar(f"{one['what']}, {part}", part, process, 0, began, seconds)
+                       for part, began, seconds in parts if seconds > 0]  # fmt: skip
+        events += [_bar(one["name"], one["cat"], process, tracks.index(one["track"], 1),
+                        one["began"], one["seconds"]) for one in rank["events"]]  # fmt: skip
+    measured = {"measured_seconds": max(one["seconds"] for one in ranks)}
+    return {"traceEvents": events, "displayTimeUnit": "ms",
+            "otherData": {**said["otherData"], **measured}}  # fmt: skip
+
+
+def _bar(
+    name: str, kind: str, process: int, track: int, began: float, seconds: float
+) -> dict[str, Any]:
+    return {"ph": "X", "name": name, "cat": kind, "pid": process, "tid": track,
+            "ts": round(began * 1e6, 3), "dur": round(seconds * 1e6, 3)}  # fmt: skip
+
+
 def _meta(what: str, process: int, track: int, title: str) -> dict[str, Any]:
     return {"ph": "M", "name": what, "pid": process, "tid": track, "args": {"name": title}}
 
