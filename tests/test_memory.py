@@ -13,7 +13,9 @@ from oracle.models.shard import serial
 from oracle.plan.in_flight import beside
 from oracle.plan.plan import parse
 from oracle.plan.stages import Stages
+from oracle.plan.strategies.recompute import kept_by_turns
 from oracle.predict import alive
+from oracle.spec import catalogue
 
 BUILT = oracle.system(SYSTEM)
 SIDE = 1024
@@ -22,6 +24,7 @@ ONE = {
     "layers": [{"dense": {"filters": SIDE, "bias": False}}],
 }  # fmt: skip
 WEIGHTS = SIDE * SIDE
+MATRICES = ("attention.qkv", "attention.out", "mlp.up", "mlp.down")
 EQUAL = {
     "name": "equal", "source": "eight equal blocks of a matrix each", "input": [256],
     "layers": [{"repeat": 8, "layers": [{"dense": {"filters": 256, "bias": False}}]}],
@@ -181,9 +184,8 @@ def test_a_layer_without_dropout_keeps_no_masks() -> None:
         ("none", 34, 5),
         ("selective", 34, 0),  # the core's output stays, its scores go
         ("full", 2, 0),  # the layer's input
-        # the core's output 2 and scores; half of what the matrices make, (3 + 1 + 4 + 1) · 2 / 2;
-        # and the layer's input 2
-        ("operators", 2 + 9 + 2, 5),
+        # the first and third of the matrices, (3 + 4) · 2, and the layer's input 2
+        ("operators", 14 + 2, 0),
     ],
 )
 def test_a_layer_that_is_made_again(kind: str, sbh: int, scores: int) -> None:
@@ -191,8 +193,27 @@ def test_a_layer_that_is_made_again(kind: str, sbh: int, scores: int) -> None:
     assert layer(plan) == pytest.approx(sbh * SBH + scores * SCORES)
 
 
+def test_attention_of_one_kernel_is_kept_by_operators() -> None:
+    """Its output, 2 sbh, and an fp32 sum of each query and head."""
+    assert layer("recompute:operators", flash=True) == 18 * SBH + 4 * HEADS * SEQUENCE * BATCH
+
+
+def test_matrices_that_stand_apart_are_kept_by_turns() -> None:
+    """q and v of q, k, v; w1 and w2 of w1, w3, w2: the order in which torchtitan calls them."""
+    spec = {"name": "t", "source": "here", "transformer": {
+        "layers": 2, "hidden": 64, "heads": 4, "kv_heads": 2, "ffn": 160, "gated": True,
+        "vocab": 64, "sequence": 16}}  # fmt: skip
+    found = {}
+    for software in ("torchtitan", "megatron-core"):
+        made = oracle.model(spec).under(catalogue.software(software).kernels)
+        share = kept_by_turns(made)
+        found[software] = {row.name: float(share[i]) for i, row in enumerate(made.rows)}
+    assert [found["torchtitan"][name] for name in MATRICES] == [(64 + 32) / 128, 0, 1 / 2, 1]
+    assert [found["megatron-core"][name] for name in MATRICES] == [1, 0, 1, 0]
+
+
 def test_a_layer_at_work_is_there_whole() -> None:
-    """Under full recomputation L inputs of 2 sbh, and one layer: less by L - 1 of them."""
+    """Under full recomputation an input of 2 sbh in place of each layer, but for one at work."""
     family = {"layers": LAYERS, "hidden": HIDDEN, "heads": HEADS, "vocab": 64,
               "sequence": SEQUENCE, "dropout": True, "flash": False}  # fmt: skip
     spec = {"name": "t", "source": "here", "transformer": family}
@@ -201,7 +222,7 @@ def test_a_layer_at_work_is_there_whole() -> None:
         for plan in ("serial", "recompute:full")
     )
     whole = 34 * SBH + 5 * SCORES
-    assert none - full == pytest.approx((LAYERS - 1) * whole - LAYERS * 2 * SBH)
+    assert none - full == pytest.approx((LAYERS - 1) * (whole - 2 * SBH))
 
 
 # --- experts ---------------------------------------------------------------------------------

@@ -30,7 +30,7 @@ from oracle.executor.spans import Span
 from oracle.executor.spatial import GatherSample
 from oracle.executor.supported import NotSupported
 
-_PRODUCTS = ("mm", "addmm", "bmm", "baddbmm", "convolution")
+_PRODUCTS = ("mm", "addmm", "convolution")
 
 Layers = Callable[..., tuple[Tensor, ...]]  # what a span does to what it is given
 

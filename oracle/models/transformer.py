@@ -240,7 +240,7 @@ class _Run:
             self.positions == "rotary", flash, block.dropout,
             None if sees_all else block.window, None if sees_all else block.chunk,
             block.documents, block.sinks, block.qk_norm, self.fused, version, kernels.repeated,
-            kernels.strided, name="attention",
+            kernels.strided, kernels.packed, name="attention",
         )  # fmt: skip
 
     def mlp(self, mixed: bool) -> Layer:
@@ -253,7 +253,9 @@ class _Run:
             )  # fmt: skip
         function = block.activation or ("silu" if block.gated else "gelu")
         wide = block.dense_ffn or ffn if block.experts else ffn
-        return Mlp(wide, block.gated, function, self.bias, self.fused, name="mlp")
+        return Mlp(
+            wide, block.gated, function, self.bias, self.fused, self.kernels.packed, name="mlp"
+        )
 
     def head(self, bias: bool, tied: bool) -> list[Layer]:
         """The product over the vocabulary, and the loss."""

@@ -32,7 +32,13 @@ from oracle.plan.schedule import SCHEDULES
 from oracle.plan.stages import Stages
 from oracle.predict.carried import blocks, given, received
 from oracle.predict.played import orders
-from oracle.predict.row_bytes import handed_rows, kept_rows, made_rows, working_rows
+from oracle.predict.row_bytes import (
+    handed_rows,
+    kept_by_operators,
+    kept_rows,
+    made_rows,
+    working_rows,
+)
 
 # kinds of recomputation, as plans number them
 NONE, SELECTIVE, FULL, OPERATORS, STAGE, BEST = range(6)
@@ -82,6 +88,7 @@ class Rows:
     given: Array  # its input
     output: Array  # what it makes
     again: bool  # units are made again, from their inputs
+    held: bool  # what a stage has sent stays there until its gradient comes
 
     @classmethod
     def of(cls, shard: Shard, mode: int, workspace: tuple[Array, Array] | None = None) -> Rows:
@@ -96,15 +103,14 @@ class Rows:
             rest = kept - own
         elif mode == FULL:
             rest = none
-        elif mode == OPERATORS:  # the core's tensors and every other matrix's output
-            remade = model.blocks & model.folded.any()
-            half = 0.5 * outputs * (model.weighted & remade)
-            rest = kept * np.where(remade, core, 1.0) + half
+        elif mode == OPERATORS:
+            rest = kept_by_operators(shard)
         again = mode in (FULL, OPERATORS)
         kept, rest, own, given = map(np.atleast_2d, (kept, rest, own, given))
         moving = working_rows(shard, workspace)
         handed, made = handed_rows(shard), made_rows(shard, model)
-        return cls(kept, rest, own, moving, handed, given, made, again)
+        held = shard.software.borders.held
+        return cls(kept, rest, own, moving, handed, given, made, again, held)
 
 
 @dataclass(frozen=True, eq=False)
@@ -185,6 +191,7 @@ class Chunks:
             return stages.chunk(before + values, np.maximum) - begin
 
         rest, made = (stages.chunk(part) + more for part in (units.rest, units.made))
+        rest = rest + (sent(stages, rows) if rows.again else 0.0)
         turns = {"forward": rest, "loss": most(units.loss) + more,
                  "layers": most(units.layers) + more,
                  "input": most(units.input - behind) + end + more, "weight": made}  # fmt: skip
@@ -205,9 +212,10 @@ class Chunks:
         if mode != STAGE:
             return found
         first = _placed(stages, stages.first(rows.given[:, stages.begin]))
-        turns = {kind: first + (0.0 if kind == "forward" else held)
+        rest = first + _placed(stages, sent(stages, rows))
+        turns = {kind: rest if kind == "forward" else first + held
                  for kind, held in found.turns.items()}  # fmt: skip
-        return cls(first, found.made + first, turns)
+        return cls(rest, found.made + first, turns)
 
 
 def crossed(stages: Stages, rows: Rows, units: Units) -> tuple[Units, Array]:
@@ -216,14 +224,22 @@ def crossed(stages: Stages, rows: Rows, units: Units) -> tuple[Units, Array]:
     Of a block that is cut into several units all are made again together, from what the first of a
     stage was given; a tensor that blocks are given is there once, until none of them wants it.
     """
-    if stages.plain or (stages.chunks <= 1 and not rows.again):
-        return units, np.zeros((1, stages.chunks))
+    none = np.zeros((1, stages.chunks))
     if not rows.again:
+        if stages.chunks <= 1 or (stages.plain and not rows.held):
+            return units, none
+        if stages.plain:  # the last chunk has sent nothing that stands in its place
+            behind = np.minimum(rows.kept, rows.output)[:, stages.stop - 1]
+            return units, np.pad(_at(behind, stages.cuts[:, 1:-1] - 1), [(0, 0), (1, 0)])
         return units, received(rows.output, stages)
+    if stages.plain:
+        less = inputs(stages, rows) - _begun(stages, rows)
+        held = {name: getattr(units, name) + less for name in ("rest", "layers", "loss", "input")}
+        return replace(units, **held), none
     number = blocks(stages)
     first = np.diff(number, prepend=-1) > 0
     remade = stages.counts @ stages.model.blocks > 0
-    own = rows.given[:, stages.begin] * remade
+    own = _begun(stages, rows)
     more = inputs(stages, rows) - own
     anew = units.made - (units.rest - own)  # what is made again beside what stayed
     running = np.cumsum(anew, axis=-1) - anew
@@ -231,13 +247,45 @@ def crossed(stages: Stages, rows: Rows, units: Units) -> tuple[Units, Array]:
     return replace(
         units, rest=units.rest + more, layers=units.layers + earlier + more,
         loss=units.loss + earlier + more, input=units.input + earlier + more,
-    ), np.zeros((1, stages.chunks))  # fmt: skip
+    ), none  # fmt: skip
+
+
+def sent(stages: Stages, rows: Rows) -> Array:
+    """(kinds, chunks) bytes of a micro-batch in flight that were sent on and not kept else.
+
+    Of what is made again nothing is kept but what was sent, until its gradient is there.
+    """
+    if not rows.held or stages.chunks <= 1:
+        return np.zeros((1, stages.chunks))
+    made = rows.output * (stages.model.blocks if rows.again else 1.0)
+    if stages.plain:
+        ends = _at(made[:, stages.stop - 1], stages.cuts[:, 1:-1] - 1)
+        return np.pad(ends, [(0, 0), (0, 1)])
+    found, total = stages.crossed, np.zeros((len(made), stages.chunks))
+    for at in np.flatnonzero(found.sent[0] & found.next[0]).tolist():
+        total[:, found.source[0, at]] += made[:, found.row[0, at]]
+    return total
 
 
 def inputs(stages: Stages, rows: Rows) -> Array:
-    """(kinds, units) bytes that units which are made again were given, each tensor once."""
-    own = rows.given[:, stages.begin] * (stages.counts @ stages.model.blocks > 0)
-    return own if stages.plain else given(rows.output, own[:, 0], stages)
+    """(kinds, units) bytes that units which are made again were given, each tensor once.
+
+    What the row ahead keeps on the same device, as it is not made again, is not counted here.
+    """
+    own = _begun(stages, rows)
+    kept = np.asarray(rows.kept >= rows.output)
+    if not stages.plain:
+        return given(rows.output, own[:, 0], kept.all(axis=0), stages)
+    remade = stages.counts @ stages.model.blocks > 0
+    after = np.append(False, remade[1:] & ~remade[:-1]) & kept[:, stages.begin - 1]
+    units = np.arange(len(remade))
+    begins = (stages.cuts[:, :-1, None] == units).any(axis=1)  # of a chunk: it is sent there
+    return np.where(after & ~begins, 0.0, own)
+
+
+def _begun(stages: Stages, rows: Rows) -> Array:
+    """(kinds, units) bytes of the first tensor that each unit which is made again is given."""
+    return rows.given[:, stages.begin] * (stages.counts @ stages.model.blocks > 0)
 
 
 def _at(values: Array, edges: Array) -> Array:

@@ -31,7 +31,7 @@ from oracle.predict.exchange import Priced
 from oracle.predict.offers import NOTHING, menu_of, senders
 from oracle.predict.overlap import Cover
 from oracle.predict.played import orders
-from oracle.predict.row_bytes import kept_rows
+from oracle.predict.row_bytes import kept_by_operators, kept_rows
 from oracle.predict.taken_apart import finer
 from oracle.predict.workload import Workload, chooses
 from oracle.spec.options import Options
@@ -263,9 +263,7 @@ def _kept_under(kind: str, load: Workload) -> Array:
     if kind == "selective":
         return stages.units(np.where(core, np.minimum(kept, outputs), kept))
     given = (shard.micro * shard.x * shard.delta * np.ones(len(model)))[:, stages.begin]
-    inside = model.blocks & model.folded.any()
-    half = 0.5 * outputs * (model.weighted & inside)
-    return np.asarray(stages.units(kept * np.where(inside, core, 1.0) + half) + given)
+    return np.asarray(stages.units(kept_by_operators(shard)) + given)
 
 
 def _links(chain: Chain, few: Plan, column: Any, system: System) -> dict[str, Array]:

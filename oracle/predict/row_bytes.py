@@ -12,6 +12,7 @@ import numpy as np
 from oracle.models import masks
 from oracle.models.model import Model
 from oracle.models.shard import Array, Shard
+from oracle.plan.strategies.recompute import kept_by_turns
 
 
 def kept_rows(shard: Shard) -> Array:
@@ -19,6 +20,14 @@ def kept_rows(shard: Shard) -> Array:
     if shard.model.training.forward:
         return np.zeros((*np.shape(shard.micro)[:-1], len(shard.model)))
     return np.asarray(shard.kept_size * np.ones_like(shard.batch))
+
+
+def kept_by_operators(shard: Shard) -> Array:
+    """The same where blocks keep what some of their matrices and attention made, and no more."""
+    model, kept = shard.model, kept_rows(shard)
+    made = np.where(masks.attention(model), kept, shard.micro * shard.y * shard.delta)
+    inside = model.blocks & model.folded.any()
+    return np.where(inside, made * kept_by_turns(model), kept)
 
 
 def made_rows(shard: Shard, model: Model) -> Array:

@@ -148,6 +148,14 @@ class Stage:
                 self.tensor(("begun", chunk), "activations", "the stage", "what it was given",
                             own[1])]  # fmt: skip
 
+    def handed_on(self, chunk: int) -> int | None:
+        """What a chunk has sent on, where it stays until its gradient is there."""
+        place = self.place(chunk)
+        if place >= self.load.stages.chunks or not (self.whole or self.rows.again):
+            return None
+        sent = float(alive.sent(self.load.stages, self.rows)[0, place])
+        return self.tensor(("sent", chunk), "activations", "other stages", "sent", sent)
+
     def place(self, chunk: int) -> int:
         """Where a chunk stands among those of all stages."""
         many = self.load.stages.p
@@ -231,9 +239,12 @@ class Stage:
         elif kind == "weight":
             self._weights(found, units)
         else:
+            found.add(self.handed_on(chunk), False)
             if self.whole:
                 self._forward(found, units)
             self._back(found, units, kind == "backward")
+        if kind == "forward":
+            found.add(self.handed_on(chunk), True)
         if kind in ("forward", "input"):
             found.add(self.standing("waiting"), False)
         if kind in ("backward", "weight"):

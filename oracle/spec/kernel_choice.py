@@ -32,6 +32,7 @@ class KernelChoice:
     experts: Literal["inside", "outside"] = "outside"
     repeated: bool = False  # keys and values that several heads ask stand once for each of them
     strided: bool = False  # attention takes queries, keys and values as they lie
+    packed: bool = True  # one matrix makes q, k and v; another the gate and what it opens
     biases: Literal["product", "apart"] = "product"  # what sums up the gradient of a bias
     logged: Whole = 0  # times that the loss is taken once more, to be logged
     # softmaxes, norms of tokens and sums with them in 32 bits: PyTorch's autocast

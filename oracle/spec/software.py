@@ -187,6 +187,7 @@ class Borders:
 
     scattered: bool = True  # each tensor rank sends a part, gathered on the other side
     overlap: Literal["none", "interleaved", "all"] = "none"  # schedules that send beside work
+    held: bool = False  # what was sent stays until its gradient is there; else until it arrived
     source: str = ""
     sources: dict[str, str] = field(default_factory=dict, metadata={"hidden": True})
 

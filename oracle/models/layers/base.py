@@ -82,6 +82,7 @@ class Row:
     part: int = 0  # of tensors that its input holds together, the one it hands on
     tied: bool = False  # uses weights that another row holds
     frozen: bool = False  # its weights are not trained
+    matrices: Extents = ()  # channels that each of several makes, where one row stands for them
 
     @property
     def mac(self) -> float:

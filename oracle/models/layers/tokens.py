@@ -99,6 +99,7 @@ class Attention(Layer):
     flash_version: Annotated[int, Between(1, 2)] | None = None
     repeated: bool = False  # keys and values are copied, one for each head that asks them
     strided: bool = False  # the kernel takes q, k, v as they lie, makes what comes next wants
+    packed: bool = True  # one matrix makes queries, keys and values; else each has its own
 
     def rows(self, given: Sequence[Shape]) -> Iterator[Row]:
         shape, name = given[0], self.name or "attention"
@@ -114,9 +115,10 @@ class Attention(Layer):
         own = self.documents.seen if self.documents else tokens
         keys = min(self.window or self.chunk or tokens, own, tokens)
         packed, mixed = replace(shape, channels=joint), replace(shape, channels=inner)
+        each = () if self.packed else (inner, kv_heads * width, kv_heads * width)
         yield Row(f"{name}.qkv", "attention", "gemm", shape, packed, role="column", needs="x",
                   weights=shape.channels * joint + self.bias * joint, adds=self.fused,
-                  bias=self.bias)  # fmt: skip
+                  bias=self.bias, matrices=each)  # fmt: skip
         share = (self.heads + kv_heads) / (self.heads + 2 * kv_heads)
         if self.normed:  # values pass by, and are one tensor with those that the core is given
             yield Row(f"{name}.norm", "norm", "stream", packed, packed, role="heads", needs="x",
@@ -128,21 +130,21 @@ class Attention(Layer):
                       reads=(0, turned), rereads=(0, turned),
                       pieces=1 if self.fused else 4)  # fmt: skip
         scores = float(self.heads * tokens * keys)
-        asked, each = packed, self.heads // kv_heads if self.repeated else 1
-        if each > 1:  # keys and values are read, and written as often; queries stay where they are
+        asked, copies = packed, self.heads // kv_heads if self.repeated else 1
+        if copies > 1:  # keys and values are read, and written as often; queries stay
             asked = replace(shape, channels=3 * inner)
             copied = 2 * kv_heads / (self.heads + 2 * kv_heads), 2 / 3
             yield Row(f"{name}.repeat", "repeat", "stream", packed, asked, role="heads",
                       reads=copied, rereads=copied)  # fmt: skip
         yield Row(
             f"{name}.core", "attention", "attention", asked, mixed, role="heads", needs="xy",
-            heads=self.heads, kv_heads=kv_heads, repeated=each, width=width, keys=keys,
+            heads=self.heads, kv_heads=kv_heads, repeated=copies, width=width, keys=keys,
             causal=self.causal, apart=keys < tokens and keys != self.window,
             weights=self.heads * self.sinks,
             flash=self.flash, version=self.flash * (self.flash_version or 0),
             # q, k, v and the result laid out anew; if not, the three gradients put side by side
             reads=(0, 0) if self.strided else (2, 2),
-            rereads=(2 * (each == 1), 0) if self.strided else (2, 2),
+            rereads=(2 * (copies == 1), 0) if self.strided else (2, 2),
             # unfused: softmax output and what dropout leaves of it; flash: one sum a query
             extra_kept=0.0 if self.flash else scores * (1 + self.dropout),
             extra_bytes=4.0 * self.heads * tokens if self.flash else scores * self.dropout,
@@ -161,15 +163,17 @@ class Mlp(Layer):
     activation: Literal["gelu", "relu", "silu"] = "gelu"
     bias: bool = True
     fused: bool = True  # a gate as one kernel; else the function, then the product
+    packed: bool = True  # one matrix makes the gate and what it opens; else each has its own
 
     def rows(self, given: Sequence[Shape]) -> Iterator[Row]:
         shape, name = given[0], self.name or "mlp"
         up = replace(shape, channels=self.ffn * (1 + self.gated))
         mid = replace(shape, channels=self.ffn)
         relu = self.activation == "relu" and not self.gated
+        each = () if self.packed or not self.gated else (self.ffn, self.ffn)
         yield Row(f"{name}.up", "mlp", "gemm", shape, up, role="column", needs="x",
                   weights=up.channels * (shape.channels + self.bias), adds=self.fused,
-                  bias=self.bias)  # fmt: skip
+                  bias=self.bias, matrices=each)  # fmt: skip
         apart = self.gated and not self.fused
         yield Row(f"{name}.{self.activation}", "mlp", "stream", up, mid, role="heads",
                   reads=(1 + apart, 1), rereads=(2 + 2 * apart, 1), needs="y" if relu else "x",

@@ -1,6 +1,7 @@
 """Recomputation: what the backward pass needs is made again instead of kept."""
 
 from dataclasses import dataclass
+from functools import lru_cache
 
 import numpy as np
 
@@ -22,8 +23,8 @@ class Recompute(Strategy):
 
     `selective` makes only the attention core again: few FLOP, most of the bytes where
     scores are kept (5 a s² b of 34 s b h + 5 a s² b a layer). `operators` keeps what attention
-    and every other matrix made, and makes the rest again, matrix or not. `stage` keeps the input
-    of a pipeline's stage alone, `best` as many whole blocks as there is room for.
+    of one kernel and every other matrix made, and makes the rest again. `stage` keeps
+    the input of a pipeline's stage alone, `best` as many whole blocks as there is room for.
     """
 
     mode: Array = words("none", "selective", "full", "operators", "stage", "best")
@@ -70,6 +71,28 @@ def inside(model: Model) -> np.ndarray:
     return model.blocks
 
 
+@lru_cache(masks.MODELS)
+def kept_by_turns(model: Model) -> Array:
+    """Share of what each row makes that `operators` keeps.
+
+    The first, third, … matrix of a block, and attention of one kernel. Products of experts are
+    grouped, which are made again, and a router's is not counted
+    (pytorch/torchtitan, v0.2.0 torchtitan/distributed/activation_checkpoint.py).
+    """
+    found = np.zeros(len(model))
+    for one in model.segments:
+        turn = 0
+        for i in range(one.start, one.stop):
+            row = model.rows[i]
+            if row.flash and model.blocks[i]:
+                found[i] = 1.0
+            elif model.weighted[i] and model.blocks[i] and row.kind != "moe":
+                sizes = np.array(row.matrices or (1,))
+                found[i] = sizes[turn % 2 :: 2].sum() / sizes.sum()
+                turn += len(sizes)
+    return found
+
+
 def recomputed(model: Model) -> tuple[Array, ...]:
     """Shares of each row's forward pass made again: selective, full, by operators, of stages.
 
@@ -77,6 +100,5 @@ def recomputed(model: Model) -> tuple[Array, ...]:
     """
     again = inside(model)
     core = masks.attention(model)
-    matrices = model.weighted & again
-    operators = again * np.where(core, 0.0, np.where(matrices, 0.5, 1.0))
+    operators = again * (1.0 - kept_by_turns(model))
     return 1.0 * core, 1.0 * again, operators, np.ones(len(model)), np.ones(len(model))
