@@ -74,7 +74,7 @@ class MemoryCount(TorchDispatchMode):  # type: ignore[misc]  # torch is untyped 
         self, func: Any, types: Any, args: Any = (), kwargs: Mapping[str, Any] | None = None
     ) -> Any:
         made = func(*args, **(kwargs or {}))
-        for tensor in tree_leaves(made):
+        for tensor in () if func.is_view else tree_leaves(made):  # of a library's own buffers too
             if isinstance(tensor, Tensor):
                 self.see(tensor)
         self.look(str(func))

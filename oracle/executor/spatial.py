@@ -103,9 +103,10 @@ class SpatialConvolution(ExchangeFunction):
             )
             low, high = window.seen(wanted[grid.at[i]])
             shape.append(high - low)
+        sizes = wide.new_zeros(1).expand(shape)  # all that is looked at of its input
         of_x, _, _ = back(
-            wide.contiguous(), wide.new_empty(shape), weight, None, stride, zeros, dilation, False,
-            zeros, groups, [True, False, False],
+            wide.contiguous(), sizes, weight, None, stride, zeros, dilation, False, zeros, groups,
+            [True, False, False],
         )  # fmt: skip
         for i, window in enumerate(windows):
             low, high = window.seen(window.touched(grid.at[i]))

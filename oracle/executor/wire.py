@@ -259,8 +259,10 @@ class Wire:
             self.swap(given, made, ("spatial",), what)
         shape = list(x.shape)
         shape[dim] = held[place][1] - held[place][0]
-        own = x.new_zeros(shape)
         low, high = overlap(held[place], wanted[place])
+        if not made and (low, high) == held[place]:
+            return x.narrow(dim, low - wanted[place][0], high - low)
+        own = x.new_zeros(shape)
         if low < high:
             part = x.narrow(dim, low - wanted[place][0], high - low)
             own.narrow(dim, low - held[place][0], high - low).copy_(part)

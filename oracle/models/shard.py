@@ -46,6 +46,7 @@ class Shard:
     w: Floats  # |w|  weight elements used
     kept: Floats  #      elements kept for the backward pass, per sample
     kept_bytes: Floats  #      further bytes kept, per sample: masks, indices, fp32 copies
+    copied: Numbers = 0.0  #      elements of copies while a row runs back, per sample
     work: Numbers = 1.0  #      share of the row's serial work that is done here
     expert_cut: Numbers = 1.0  #      devices that a single expert is cut over
     visits: Numbers = 1.0  #      expert rows: distinct experts here, each a kernel of its own

@@ -275,7 +275,7 @@ def inputs(stages: Stages, rows: Rows) -> Array:
     own = _begun(stages, rows)
     kept = np.asarray(rows.kept >= rows.output)
     if not stages.plain:
-        return given(rows.output, own[:, 0], kept.all(axis=0), stages)
+        return given(rows.output, own[:, 0], np.asarray(kept.all(axis=0)), stages)
     remade = stages.counts @ stages.model.blocks > 0
     after = np.append(False, remade[1:] & ~remade[:-1]) & kept[:, stages.begin - 1]
     units = np.arange(len(remade))

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import numpy as np
 
+from oracle.models.model import Flags
 from oracle.models.shard import Array
 from oracle.plan.stages import Stages
 
@@ -22,7 +23,7 @@ def received(made: Array, stages: Stages) -> Array:
     return total
 
 
-def given(made: Array, samples: Array, kept: Array, stages: Stages) -> Array:
+def given(made: Array, samples: Array, kept: Flags, stages: Stages) -> Array:
     """(kinds, units) bytes of a micro-batch in flight that blocks made again were given.
 
     A tensor counts once in a chunk, with the first of its blocks that reads it: the last that wants

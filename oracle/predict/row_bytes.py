@@ -72,7 +72,7 @@ def working_rows(shard: Shard, workspace: tuple[Array, Array] | None) -> Array:
     While a row runs forward there is as much as when it runs back, but for the gradients. What all
     kernels share is there all the time, and is not counted here.
     """
-    moving = moving_rows(shard)
+    moving = moving_rows(shard) + shard.micro * shard.delta * shard.copied
     if not shard.model.training.forward:  # of weights, where the product does not add them up
         moving = moving + shard.w * shard.delta * masks.apart(shard.model)
     if workspace is None or shard.software.convolution.shared:

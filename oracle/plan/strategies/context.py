@@ -52,13 +52,16 @@ class Context(Strategy):
             return shard
         p, model = self.degree, shard.model
         cut = model.tokens & masks.attention(model).any()
+        # what heads make is wanted by their kernel; what tokens get of it by the matrix behind it
+        flash = model.mask(lambda row: row.flash) & self.says("kind", "alltoall") & (p > 1)
+        twice = shard.delta * np.where(flash, shard.y / p, 0.0)
         return cut_state(shard, shard.zero, p).but(
             given=(np.where(cut, shard.deal(shard.given[0], p), shard.given[0]), *shard.given[1:]),
             made=(np.where(cut, shard.deal(shard.made[0], p), shard.made[0]), *shard.made[1:]),
             x=np.where(cut, shard.x / p, shard.x),
             y=np.where(cut, shard.y / p, shard.y),
             kept=np.where(cut, shard.kept / p, shard.kept),
-            kept_bytes=np.where(cut, shard.kept_bytes / p, shard.kept_bytes),
+            kept_bytes=np.where(cut, shard.kept_bytes / p, shard.kept_bytes) + twice,
             work=shard.work * np.where(cut, 1 / p, 1.0),
             long=shard.long * p,
             rounds=shard.rounds * np.where(self.says("kind", "ring"), p, 1),

@@ -132,11 +132,42 @@ class Spatial(Strategy):
         )
         share_x = np.where(cut, product(given) / product(shard.given), 1)
         share_y = np.where(cut, product(made) / product(shard.made), 1)
-        return cut_state(shard, shard.zero, p).but(
+        mine = cut_state(shard, shard.zero, p).but(
             given=given, made=made, x=shard.x * share_x, y=shard.y * share_y,
             kept=shard.kept * share_y, kept_bytes=shard.kept_bytes * share_y,
             work=shard.work * np.where(cut, 1 / p, 1),
         )  # fmt: skip
+        if shard.ideal:
+            return mine
+        of_x, of_y, seen = self.bordering(mine, cut)
+        inner = ~masks.entries(shard.model) & (of_x > 0)
+        back = np.where(inner, mine.y + of_y + np.maximum(seen - mine.x, 0.0), of_x)
+        # a whole sample's gradient and the same by parts, of which each device gets its own
+        spread = np.where(_ends(cut), 2 * shard.y - mine.y, 0.0)
+        whole = _ends(cut) & wanted(shard.model)
+        own = np.where(shard.model.mask(lambda row: "y" in row.needs), 0.0, mine.kept)
+        stays = of_x + np.where(whole, shard.y - own, 0.0)
+        return mine.but(kept_bytes=mine.kept_bytes + shard.delta * stays,
+                        copied=np.maximum(back, spread))  # fmt: skip
+
+    def bordering(self, shard: Shard, cut: Array) -> tuple[Array, Array, Array]:
+        """(plans, rows) each: elements of borders of x and of dL/dy of a part amid others, and of
+        all that its windows see, where borders are put to a part.
+
+        A convolution keeps those of x for its backward pass, where it puts both together with
+        what they border on.
+        """
+        model, wide_x, wide_y, seen = shard.model, *np.ones((3, 1, 1))
+        for i, parts in enumerate(self.parts(shard)):
+            k, s = model.window[i], model.stride[i]
+            deep = np.minimum(parts - 1, 2) * np.floor(k / 2) * (k > s)
+            made = shard.made[i] + deep / s
+            wide_x, wide_y = wide_x * (shard.given[i] + deep), wide_y * made
+            seen = seen * (made * s + k - s)
+        here = cut & ~pooling(model) & windowed(model)
+        of_x = np.maximum(wide_x - product(shard.given), 0.0) * shard.channels * here
+        of_y = np.maximum(wide_y - product(shard.made), 0.0) * shard.filters * here
+        return of_x, of_y, seen * shard.channels * here
 
     def talk(self, shard: Shard) -> list[Message]:
         cut = self.cut(shard)
@@ -222,9 +253,8 @@ class Spatial(Strategy):
             last = (rows == end) & (shard.parts > 1)
             back = "allgather"
         else:
-            after = np.concatenate([cut[..., 1:], np.zeros_like(cut[..., :1])], axis=-1)
-            last, back = cut & ~after & (rows < len(model) - 1), "reduce_scatter"
-            again = ~cut & after
+            last, back = _ends(cut), "reduce_scatter"
+            again = ~cut & np.roll(cut, -1, axis=-1) & (rows < len(model) - 1)
             if again.any():
                 found.append(
                     Message("gather where cut again", "allgather", y, ("spatial",), again * 1.0,
@@ -239,6 +269,24 @@ class Spatial(Strategy):
 
     def whole(self, model: Model) -> list[str]:
         return [r.name for r, cut in zip(model.rows, pictured(model), strict=True) if not cut]
+
+
+def _ends(cut: Array) -> Array:
+    """Rows that are cut, of which the next is not."""
+    after = np.roll(cut, -1, axis=-1)
+    after[..., -1] = True
+    return np.asarray(cut & ~after)
+
+
+@lru_cache(masks.MODELS)
+def wanted(model: Model) -> Flags:
+    """Rows whose output the next one that makes something wants for its backward pass."""
+    found, wants = np.zeros(len(model), bool), False
+    for i in reversed(range(len(model))):
+        found[i] = wants
+        if masks.moved(model)[i]:
+            wants = "x" in model.rows[i].needs
+    return found
 
 
 @lru_cache(masks.MODELS)
