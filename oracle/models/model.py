@@ -8,6 +8,7 @@ runs of rows, see `places`.
 from __future__ import annotations
 
 import os
+from collections import Counter
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property, lru_cache
@@ -169,6 +170,13 @@ class Model:
     def mask(self, test: Callable[..., object]) -> Flags:
         """Rows that pass a test."""
         return np.array([bool(test(row)) for row in self.rows])
+
+    @cached_property
+    def names(self) -> list[str]:
+        """What rows are called; where several share a name, with their number in the model."""
+        words = [row.name for row in self.rows]
+        often = Counter(words)
+        return [f"{word}#{i + 1}" if often[word] > 1 else word for i, word in enumerate(words)]
 
     @cached_property
     def weighted(self) -> Flags:

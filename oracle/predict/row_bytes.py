@@ -1,6 +1,7 @@
 """Bytes of each row of a micro-batch: what it keeps, makes, hands on, and wants while it runs back.
 
-(kinds of plans, rows) each. They know nothing of stages, nor of what is made again.
+(kinds of plans, rows) each. They know nothing of stages. It names `recompute`, which says what
+`operators` keeps.
 """
 
 from __future__ import annotations

@@ -8,7 +8,6 @@ for all of them. It names `recompute`, whose kinds choose what is kept.
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -95,12 +94,10 @@ class Stage:
     def tensor(self, key: tuple[object, ...], kind: str, layer: str, what: str,
                nbytes: float) -> int | None:  # fmt: skip
         """The slot of a tensor; none for nothing."""
-        if nbytes <= 0:
-            return None
-        if key not in self.slots:
+        if nbytes > 0 and key not in self.slots:
             self.slots[key] = len(self.tensors)
             self.tensors.append(Tensor(kind, layer, what, float(nbytes)))
-        return self.slots[key]
+        return self.slots[key] if nbytes > 0 else None
 
     def pieces(self, chunk: int) -> list[list[Piece]]:
         """The rows of a chunk, unit by unit, each copy of a repeated one by itself."""
@@ -150,26 +147,18 @@ class Stage:
 
     def handed_on(self, chunk: int) -> int | None:
         """What a chunk has sent on, where it stays until its gradient is there."""
-        place = self.place(chunk)
-        if place >= self.load.stages.chunks or not (self.whole or self.rows.again):
-            return None
-        sent = float(alive.sent(self.load.stages, self.rows)[0, place])
-        return self.tensor(("sent", chunk), "activations", "other stages", "sent", sent)
+        place, sent = self.place(chunk), alive.sent(self.load.stages, self.rows)
+        stays = place < sent.shape[1] and (self.whole or self.rows.again)
+        return self.tensor(("sent", chunk), "activations", "other stages", "sent",
+                           float(sent[0, place]) if stays else 0.0)  # fmt: skip
 
     def place(self, chunk: int) -> int:
         """Where a chunk stands among those of all stages."""
         many = self.load.stages.p
         return 0 if many == 1 else SCHEDULES[self.schedule].place(chunk, self.stage, many)
 
-    @cached_property
-    def names(self) -> list[str]:
-        """What rows are called; where several share a name, with their number in the model."""
-        words = [row.name for row in self.model.rows]
-        often = Counter(words)
-        return [f"{word}#{i + 1}" if often[word] > 1 else word for i, word in enumerate(words)]
-
     def name(self, row: int, copy: int) -> str:
-        word = self.names[row]
+        word = self.model.names[row]
         return f"{word} {copy + 1}" if self.model.repeat[row] > 1 else word
 
     def again(self, unit: list[Piece]) -> bool:
@@ -386,7 +375,7 @@ class Stage:
                                for own in np.eye(len(self.model))])  # fmt: skip
             for row in np.flatnonzero(held):
                 each = held[row] * scale / copies[row]
-                slot = self.tensor((kind, row), kind, self.names[row], kind, each)
+                slot = self.tensor((kind, row), kind, self.model.names[row], kind, each)
                 yield from [slot] * round(copies[row])
             yield self.tensor((kind, "factors"), kind, "factors of K-FAC", kind,
                               whole - held.sum() * scale if scale == 1 else 0.0)  # fmt: skip
