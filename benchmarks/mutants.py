@@ -63,7 +63,7 @@ def tested(folder: Path, tests: Sequence[str]) -> tuple[int, str]:
     beside = {"PYTHONPATH": str(folder), "PYTHONDONTWRITEBYTECODE": "1", "OMP_NUM_THREADS": "1",
               "OPENBLAS_NUM_THREADS": "1"}  # fmt: skip
     line = [sys.executable, "-m", "pytest", "-q", "-x", "--tb=line", "-p", "no:cacheprovider",
-            "-p", "no:randomly", *tests]  # fmt: skip
+            "-p", "no:randomly", "-m", "", *tests]  # fmt: skip
     try:
         done = subprocess.run(line, cwd=folder, env=os.environ | beside, text=True,
                               capture_output=True, timeout=PATIENCE)  # fmt: skip

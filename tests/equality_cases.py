@@ -2,6 +2,7 @@
 
 import oracle
 from benchmarks.memories.counted import chosen
+from oracle.plan.plan import parse
 
 
 def network(name, shape, layers):
@@ -365,6 +366,31 @@ MODELS = {
 
 
 WORDS = ("keep", "offload", "recompute")
+FEW = 4  # ranks that telling cases need at most
+
+
+def shown(case):
+    """What a case shows: its model, each strategy, knob and word of its plan, its optimizer, …"""
+    found = {str(case[key]) for key in ("optimizer", "dtype", "routing", "units") if key in case}
+    for word in case["plan"].split():
+        axis, *knobs = word.split(",")
+        name, _, value = axis.partition(":")
+        found.add(name if value[:1].isdigit() else axis)
+        for knob in knobs:
+            key, _, value = knob.partition("=")
+            found.add(f"{name},{key}" if value.isdigit() and key != "zero" else f"{name},{knob}")
+    return {case["model"]["name"], *found}
+
+
+def telling(cases):
+    """Names of few cases that show all that small ones show, each the most that is left."""
+    small = {case["name"]: shown(case) for case in cases
+             if parse(case["plan"], case["batch"]).devices[0, 0] <= FEW}  # fmt: skip
+    left = set().union(*small.values())
+    while left:
+        name = max(small, key=lambda one: len(small[one] & left))
+        yield name
+        left -= small[name]
 
 
 def words_of(case):

@@ -22,10 +22,10 @@ def lines_of(tmp_path: Path) -> dict[str, list[str]]:
     return {
         "recommend": ["recommend", *FEW],
         "recommend, nothing fits": ["recommend", "gpt3-175b", "dgx-a100", "--devices", "8",
-                                    "--batch", "8", "--only", "data,tensor"],
+                                    "--batch", "8", "--only", "data"],
         "estimate": ["estimate", *ONE],
         "estimate, placed": ["estimate", *ONE, "--place", "best"],
-        "explain": ["explain", *ONE],
+        "explain": ["explain", "lenet5", "abci", "--plan", "data:4", "--batch", "64"],
         "choose": ["choose", "resnet50", "--systems", "abci,fugaku", "--devices", "8..16",
                    "--batch", "1024", "--steps", "1k", "--budget", "100USD", "--only", "data"],
         "design-network": ["design-network", "--devices", "128", "--ports", "36", "--for",
@@ -72,6 +72,7 @@ def test_json_is_as_its_published_schema_says(capsys: Any, tmp_path: Path, what:
     jsonschema.Draft202012Validator.check_schema(published)
     jsonschema.validate(found, published)
     jsonschema.validate(found, closed(published))  # and no field is left unsaid
+    del published["properties"]  # seconds to check, of which nothing changes below
     for name in published["required"]:
         less = {key: value for key, value in found.items() if key != name}
         with pytest.raises(jsonschema.ValidationError):

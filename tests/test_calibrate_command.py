@@ -156,7 +156,6 @@ def test_groups_at_once_are_held_against_one_alone() -> None:
 # measured here, fitted, used
 
 
-@pytest.mark.slow
 def test_measured_here_fitted_and_used(tmp_path: Path, capsys: pytest.CaptureFixture) -> None:
     """What `measure collectives --local` writes is read, fitted and priced without a hand."""
     pytest.importorskip("torch")

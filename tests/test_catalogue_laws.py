@@ -24,7 +24,7 @@ from oracle.predict.defaults import options_for
 from oracle.spec import catalogue
 from oracle.spec.system import System
 
-QUESTIONS, PLANS = 24, 4
+FEW, QUESTIONS, PLANS = 6, 24, 4
 EVERYTHING = 1e18  # bytes of memory: whether a plan fits is not asked here
 # A full recomputation sends the messages of the forward pass again, and they are taken to hide as
 # well as the first time, though only blocks are made again: a little less work to hide under.
@@ -89,10 +89,23 @@ def asked(seed: int = 2026) -> Iterator[tuple[str, str, int, list[str]]]:
             yield what, where, batch, some
 
 
+@pytest.fixture(
+    params=[slice(FEW), pytest.param(slice(FEW, QUESTIONS), marks=pytest.mark.slow)],
+    ids=["some", "others"],
+)
+def part(request: pytest.FixtureRequest) -> slice:
+    """Which of the questions."""
+    return request.param
+
+
 @cache
-def questions() -> list[tuple[str, str, int, list[str]]]:
+def first(count: int) -> list[tuple[str, str, int, list[str]]]:
     found = asked()
-    return [next(found) for _ in range(QUESTIONS)]
+    return [next(found) for _ in range(count)]
+
+
+def questions(part: slice) -> list[tuple[str, str, int, list[str]]]:
+    return first(part.stop)[part]
 
 
 def found(
@@ -102,15 +115,15 @@ def found(
                            any_plan=True, **more)  # fmt: skip
 
 
-def under(seed: int = 2026) -> list[str]:
+def under(part: slice, seed: int = 2026) -> list[str]:
     """A framework for each question."""
     rng = random.Random(seed)
     shipped = sorted(catalogue.shipped("software"))
-    return [rng.choice(shipped) for _ in range(QUESTIONS)]
+    return [rng.choice(shipped) for _ in range(QUESTIONS)][part]
 
 
-def test_alone_is_as_in_a_table() -> None:
-    for what, where, batch, plans in questions():
+def test_alone_is_as_in_a_table(part: slice) -> None:
+    for what, where, batch, plans in questions(part):
         table = found(model(what), system(where), plans, batch)
         for row, text in enumerate(plans):
             alone = found(model(what), system(where), text, batch)
@@ -119,8 +132,8 @@ def test_alone_is_as_in_a_table() -> None:
             assert alone.memory[0] == pytest.approx(table.memory[row], rel=1e-12), at
 
 
-def test_no_group_is_faster_in_company() -> None:
-    for what, where, batch, plans in questions():
+def test_no_group_is_faster_in_company(part: slice) -> None:
+    for what, where, batch, plans in questions(part):
         for text, sent in zip(
             plans, found(model(what), system(where), plans, batch).exchange, strict=True
         ):
@@ -128,17 +141,17 @@ def test_no_group_is_faster_in_company() -> None:
                 assert message["phi"] >= 1 - 1e-9, (what, where, batch, text, message["what"])
 
 
-def test_devices_together_hold_the_weights() -> None:
-    for what, where, batch, plans in questions():
+def test_devices_together_hold_the_weights(part: slice) -> None:
+    for what, where, batch, plans in questions(part):
         table, known = found(model(what), system(where), plans, batch), model(what)
         width = options_for(known, system(where)).width
         for text, held, devices in zip(plans, table.memory, table.devices, strict=True):
             assert held * devices >= known.parameters * width, (what, where, batch, text)
 
 
-def test_nothing_beats_the_peak() -> None:
+def test_nothing_beats_the_peak(part: slice) -> None:
     """FLOP of the passes over all devices' peak; a Winograd convolution saves some of them."""
-    for what, where, batch, plans in questions():
+    for what, where, batch, plans in questions(part):
         known, there = model(what), system(where)
         options = options_for(known, there)
         flop = 2 * known.mac * known.repeat
@@ -182,8 +195,8 @@ def by_load(known: Model, text: str, batch: int) -> bool:
     return chunks > 1 and not even
 
 
-def test_better_hardware_is_never_slower() -> None:
-    for what, where, batch, plans in questions():
+def test_better_hardware_is_never_slower(part: slice) -> None:
+    for what, where, batch, plans in questions(part):
         now = found(model(what), system(where), plans, batch).seconds
         for name, other in better(system(where)):
             then = found(model(what), other, plans, batch).seconds
@@ -193,8 +206,8 @@ def test_better_hardware_is_never_slower() -> None:
                 assert after <= before * (1 + room), (what, where, batch, text, name)
 
 
-def test_more_samples_are_never_faster() -> None:
-    for what, where, batch, plans in questions():
+def test_more_samples_are_never_faster(part: slice) -> None:
+    for what, where, batch, plans in questions(part):
         now = found(model(what), system(where), plans, batch).seconds
         for times in (2, 3):
             then = found(model(what), system(where), plans, batch * times).seconds
@@ -228,8 +241,8 @@ def test_a_larger_batch_that_was_faster() -> None:
 # --- the same under the frameworks of shipped software ----------------------------------------
 
 
-def test_alone_is_as_in_a_table_under_any_software() -> None:
-    for (what, where, batch, plans), said in zip(questions(), under(), strict=True):
+def test_alone_is_as_in_a_table_under_any_software(part: slice) -> None:
+    for (what, where, batch, plans), said in zip(questions(part), under(part), strict=True):
         table = found(model(what), system(where), plans, batch, said)
         for row, text in enumerate(plans):
             alone = found(model(what), system(where), text, batch, said)
@@ -239,8 +252,8 @@ def test_alone_is_as_in_a_table_under_any_software() -> None:
             assert 0 <= alone.cached[0] == pytest.approx(table.cached[row], rel=1e-12), at
 
 
-def test_devices_together_hold_the_weights_under_any_software() -> None:
-    for (what, where, batch, plans), said in zip(questions(), under(1), strict=True):
+def test_devices_together_hold_the_weights_under_any_software(part: slice) -> None:
+    for (what, where, batch, plans), said in zip(questions(part), under(part, 1), strict=True):
         table, known = found(model(what), system(where), plans, batch, said), model(what)
         options = options_for(known, system(where), software=said)
         width = options.software.state.kept(options.precision)
@@ -248,17 +261,17 @@ def test_devices_together_hold_the_weights_under_any_software() -> None:
             assert held * devices >= known.parameters * width, (what, where, batch, text, said)
 
 
-def test_more_samples_are_never_faster_under_any_software() -> None:
-    for (what, where, batch, plans), said in zip(questions(), under(2), strict=True):
+def test_more_samples_are_never_faster_under_any_software(part: slice) -> None:
+    for (what, where, batch, plans), said in zip(questions(part), under(part, 2), strict=True):
         now = found(model(what), system(where), plans, batch, said).seconds
         then = found(model(what), system(where), plans, 2 * batch, said).seconds
         for text, before, after in zip(plans, now, then, strict=True):
             assert after >= before * (1 - 1e-9), (what, where, batch, text, said)
 
 
-def test_better_hardware_is_never_slower_under_any_software() -> None:
+def test_better_hardware_is_never_slower_under_any_software(part: slice) -> None:
     rng = random.Random(3)
-    for (what, where, batch, plans), said in zip(questions(), under(3), strict=True):
+    for (what, where, batch, plans), said in zip(questions(part), under(part, 3), strict=True):
         now = found(model(what), system(where), plans, batch, said).seconds
         for name, other in rng.sample(list(better(system(where))), 1):
             then = found(model(what), other, plans, batch, said).seconds
@@ -277,10 +290,10 @@ HIDES = {
 }  # fmt: skip
 
 
-def test_what_hides_more_is_never_slower() -> None:
+def test_what_hides_more_is_never_slower(part: slice) -> None:
     """Pieces as they are; a cut by load finds other stages where messages hide."""
     rng = random.Random(4)
-    for (what, where, batch, plans), said in zip(questions(), under(4), strict=True):
+    for (what, where, batch, plans), said in zip(questions(part), under(part, 4), strict=True):
         for key in rng.sample(sorted(HIDES), 2):
             seconds = [
                 found(model(what), system(where), plans, batch, f"{said},{key}={word}").seconds

@@ -78,7 +78,6 @@ def proved(tmp_path_factory):
     return records.of_all_ranks(folder / "parts", 4)
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case["name"])
 def test_training_goes_on_bit_by_bit(proved, case):
     ranks = proved[case["name"]]

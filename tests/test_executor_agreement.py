@@ -15,7 +15,6 @@ from oracle.network.collectives import named
 from oracle.network.collectives.sparse import switched
 from oracle.plan.plan import parse
 
-pytestmark = pytest.mark.slow
 HERE = Path(__file__).parent
 RANKS, LENGTH, COUNT, STEPS, BATCH = 4, 4096, 64, 12, 8
 MODEL = {

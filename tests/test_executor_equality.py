@@ -2,22 +2,24 @@
 
 Ranks are started once and run all cases. A case trains three steps with updates, split and alone;
 losses, every gradient and every weight must agree, and the bytes sent must be those of `talk`.
+Cases that show a model, a strategy or a knob first are quick, all others are slow.
 """
 
 import os
+from functools import cache
 from pathlib import Path
 
 import pytest
-from equality_cases import cases, words_of
+from equality_cases import FEW, cases, shown, telling, words_of
 
 from oracle.executor import records
 from oracle.executor.graph import graph
 from oracle.executor.launch import DONE, Host, launch
 from oracle.plan.plan import parse
 
-pytestmark = pytest.mark.slow
 HERE = Path(__file__).parent
 CASES = {case["name"]: case for case in cases()}
+QUICK = set(telling(CASES.values()))
 TOLERANCE = {"float64": 1e-9, "float32": 2e-5}
 UNEVEN = {  # parts differ in size: the largest is priced, padding is sent
     "odd", "rising spatial:3x1", "llama tensor:2,sequence=on", "llama context",
@@ -51,30 +53,50 @@ UNPRICED = {  # small exchanges that no strategy speaks of
 @pytest.fixture(scope="module")
 def proved(tmp_path_factory):
     pytest.importorskip("torch")
-    folder = tmp_path_factory.mktemp("proof")
     path = os.pathsep.join([str(HERE), str(HERE.parent)])
-    outcome = launch(
-        "equality_tasks:prove",
-        {"cases": [case | {"units": words_of(case)} for case in CASES.values()]},
-        folder,
-        ranks=8,
-        timeout=60,
-        trust=True,
-        backend="ordered",  # gloo, and whatever NCCL would not bring to its end is an error
-        host=Host(environment=lambda rank: {"PYTHONPATH": path}),
-    )
-    assert outcome.code == DONE, outcome.message
-    return records.of_all_ranks(folder, 8)
+
+    @cache
+    def ran(quick):
+        folder, ranks = tmp_path_factory.mktemp("proof"), FEW if quick else 8
+        mine = [case | {"units": words_of(case)} for name, case in CASES.items()
+                if (name in QUICK) == quick]  # fmt: skip
+        outcome = launch(
+            "equality_tasks:prove",
+            {"cases": mine},
+            folder,
+            ranks=ranks,
+            timeout=60,
+            trust=True,
+            backend="ordered",  # gloo, and whatever NCCL would not bring to its end is an error
+            host=Host(environment=lambda rank: {"PYTHONPATH": path}),
+        )
+        assert outcome.code == DONE, outcome.message
+        return records.of_all_ranks(folder, ranks)
+
+    return lambda name: ran(name in QUICK)[name]
+
+
+def each(names):
+    """A parameter for each case, slow but for a few."""
+    return pytest.mark.parametrize("name", [
+        name if name in QUICK else pytest.param(name, marks=pytest.mark.slow) for name in names
+    ])  # fmt: skip
 
 
 def ranks_of(proved, name):
-    found = proved[name]
+    found = proved(name)
     errors = [rank["error"] for rank in found if "error" in rank]
     assert not errors, errors[0]
     return [rank for rank in found if rank["loss"]]
 
 
-@pytest.mark.parametrize("name", CASES)
+def test_few_cases_show_all_that_any_shows():
+    of_few, of_all = ({what for name in names for what in shown(CASES[name])}
+                      for names in (QUICK, CASES))  # fmt: skip
+    assert of_few == of_all
+
+
+@each(CASES)
 def test_split_training_equals_serial(proved, name):
     case, ranks = CASES[name], ranks_of(proved, name)
     bound = TOLERANCE[case.get("dtype", "float64")]
@@ -90,7 +112,7 @@ PRICED = [n for n in CASES if not any(n.startswith(u) for u in UNEVEN) and not n
 PRICED += [n for n in CASES if n.endswith("even")]
 
 
-@pytest.mark.parametrize("name", PRICED)
+@each(PRICED)
 def test_bytes_sent_are_those_of_talk(proved, name):
     case, ranks = CASES[name], ranks_of(proved, name)
     from oracle.executor.expected import expected_messages  # which loads torch
@@ -111,7 +133,7 @@ def test_bytes_sent_are_those_of_talk(proved, name):
     assert sent == pytest.approx(talk, rel=few)
 
 
-@pytest.mark.parametrize("name", CASES)
+@each(CASES)
 def test_account_misses_no_byte(proved, name):
     """The executor's own account against a recorder around torch.distributed."""
     for rank in ranks_of(proved, name):

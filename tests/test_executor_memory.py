@@ -118,7 +118,6 @@ def test_counted_and_predicted_stand_side_by_side():
     assert Alive("serial", {}, {}).lines == []
 
 
-@pytest.mark.slow
 def test_as_many_bytes_are_alive_as_predicted(tmp_path):
     """A CNN, alone, with a replica, and with activations on the host."""
     pytest.importorskip("torch")

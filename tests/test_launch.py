@@ -153,14 +153,13 @@ def test_resumes_where_it_was_ended(tmp_path):
     assert len({record["pid"] for of_ranks in found.values() for record in of_ranks}) == 6
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize(
     ("how", "words"),
     [
         ("SIGKILL", "was killed by SIGKILL"),
-        ("raise", "raised ValueError: planted"),
-        ("memory", "ran out of memory"),
-        ("exit", "ended with exit code 7"),
+        pytest.param("raise", "raised ValueError: planted", marks=pytest.mark.slow),
+        pytest.param("memory", "ran out of memory", marks=pytest.mark.slow),
+        pytest.param("exit", "ended with exit code 7", marks=pytest.mark.slow),
     ],
 )
 def test_failure_names_rank_host_phase_and_operation(tmp_path, how, words):
@@ -222,8 +221,7 @@ def test_time_in_which_the_warden_got_no_turn_counts_against_nobody(tmp_path):
     assert {fault.rank for fault in faults.reported(tmp_path)} == {0, 1}
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("how", ["SIGSTOP", "wait"])
+@pytest.mark.parametrize("how", ["SIGSTOP", pytest.param("wait", marks=pytest.mark.slow)])
 def test_stalled_rank_is_named(tmp_path, how):
     """A stopped process has no heartbeat; a waiting one has, but has entered fewer operations."""
     outcome = run(tmp_path, timeout=6.0, fails={"rank": 2, "step": 3, "how": how})
@@ -275,7 +273,6 @@ def wait_for_steps(folder, count):
     raise AssertionError("the ranks did not begin")
 
 
-@pytest.mark.slow
 def test_sigterm_finishes_the_sample(tmp_path):
     process = supervisor(tmp_path, ranks=2, steps=1000)
     wait_for_steps(tmp_path, 3)
@@ -298,8 +295,7 @@ def test_nothing_outlives_a_killed_warden(tmp_path):
         time.sleep(0.1)
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("how", ["", "SIGKILL"])
+@pytest.mark.parametrize("how", [pytest.param("", marks=pytest.mark.slow), "SIGKILL"])
 def test_ranks_of_a_launcher_join_and_fail_together(tmp_path, how):
     supervisors = [supervisor(tmp_path, how=how, RANK=str(r), WORLD_SIZE="3") for r in range(3)]
     said = [process.communicate(timeout=60)[0].strip() for process in supervisors]

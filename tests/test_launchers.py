@@ -18,7 +18,6 @@ from oracle.executor.launch import FAILED
 from oracle.executor.records import lines
 from oracle.readers.logs import read
 
-pytestmark = pytest.mark.slow
 ROOT = Path(__file__).parents[1]
 RANKS = 3
 MEASURE = ["-m", "oracle", "measure", "collectives", "--operations", "allreduce,halo",
@@ -150,6 +149,7 @@ def test_slurm(slurm, tmp_path):
     assert reading.machine["nodes"] == RANKS
 
 
+@pytest.mark.slow
 def test_rank_killed_under_slurm_ends_the_step_with_its_name(slurm, tmp_path):
     pytest.importorskip("torch")
     out, sizes = tmp_path / "out.jsonl", ",".join(str(2**k) for k in range(8, 25))
@@ -181,6 +181,7 @@ def worker(parts, rank):
     raise AssertionError("the ranks did not begin")
 
 
+@pytest.mark.slow
 def test_slurm_runs_an_exported_job(slurm, tmp_path):
     """One command, two nodes, one result. No node here has a GPU, or a name of its own."""
     pytest.importorskip("torch")

@@ -30,9 +30,12 @@ def test_a_notebook_is_light_and_tells(path: Path) -> None:
     assert not [o for o in outputs if o.get("name") == "stderr"]
 
 
-@pytest.mark.slow
 @pytest.mark.filterwarnings("default")  # of the kernel's own libraries
-@pytest.mark.parametrize("path", BOOKS, ids=lambda path: path.stem)
+@pytest.mark.parametrize(
+    "path",
+    [BOOKS[0], *(pytest.param(path, marks=pytest.mark.slow) for path in BOOKS[1:])],
+    ids=lambda path: path.stem,
+)
 def test_a_notebook_runs(path: Path) -> None:
     pytest.importorskip("nbclient")
     pytest.importorskip("ipykernel")
