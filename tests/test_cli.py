@@ -44,10 +44,10 @@ OPTIONS = {
     },
     "recommend": PREDICT | BATCH | LENGTH | LIMITS | {"--compress"} | {
         "--fewer", "--devices", "--top", "--objective", "--only", "--without", "--all", "--risk",
-        "--fastest", "--schedule", "--nodes", "--place",
+        "--fastest", "--schedule", "--nodes", "--place", "--what-if",
     },
     "estimate": PREDICT | BATCH | LENGTH | {"--plan", "--schedule", "--nodes", "--place",
-                                             "--beside"},
+                                             "--beside", "--what-if"},
     "specs": ALWAYS | RESULT | {"--kind"},
     "workflow": PREDICT | LENGTH | {
         "--nodes", "--search", "--trials", "--max-batch", "--batch", "--plan", "--spread",
@@ -76,8 +76,8 @@ def spawn(*line: str, python: tuple[str, ...] = (), **more: Any) -> Any:
 def test_verbs_are_pinned() -> None:
     assert list(cli.VERBS) == [
         "recommend", "estimate", "explain", "choose", "design-network", "sweep", "workflow",
-        "report", "plot", "specs", "import", "export", "measure", "calibrate", "run", "compare",
-        "config", "schema", "completion", "selftest",
+        "report", "serve", "plot", "specs", "import", "export", "measure", "calibrate", "run",
+        "compare", "config", "schema", "completion", "selftest",
     ]  # fmt: skip
 
 
@@ -196,7 +196,7 @@ def test_json_at_a_thousand_devices(capsys: Any, model: str, system: str) -> Non
 
 def test_nothing_feasible_is_a_no_with_the_nearest_misses(capsys: Any) -> None:
     line = ["recommend", "gpt3-175b", "dgx-a100", "--devices", "8", "--batch", "8",
-            "--without", "offload"]  # fmt: skip
+            "--only", "data,tensor,pipeline"]  # fmt: skip
     code, out, err = told(capsys, *line)
     assert (code, err) == (1, "")
     assert "Nearest misses" in out
