@@ -1,6 +1,10 @@
 from __future__ import annotations
 
+import os
 import random
+import shutil
+import sys
+import tempfile
 
 import pytest
 from hypothesis import settings
@@ -80,6 +84,13 @@ def pytest_configure(config: pytest.Config) -> None:
     settings.load_profile("soak" if config.option.soak else "same")
     if config.option.soak and config.option.hypothesis_seed is None:
         config.option.hypothesis_seed = str(random.SystemRandom().randrange(2**32))
+    many = getattr(config.option, "numprocesses", None) and not hasattr(config, "workerinput")
+    if many and sys.dont_write_bytecode:
+        # hundreds of processes that tests start would each compile all that they import
+        folder = tempfile.mkdtemp(prefix="oracle-tests-")
+        config.add_cleanup(lambda: shutil.rmtree(folder, ignore_errors=True))
+        os.environ["PYTHONPYCACHEPREFIX"] = folder
+        os.environ.pop("PYTHONDONTWRITEBYTECODE", None)  # unless it was said by `-B`
 
 
 def pytest_terminal_summary(
