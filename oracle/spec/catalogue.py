@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 import hashlib
 import os
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass
@@ -272,21 +272,32 @@ def system(what: Any) -> System:
     if not changes:
         return _spec(System, named)
 
-    def build() -> System:
+    factors = [change for change in changes if TIMES in change]
+    fields = [change for change in changes if TIMES not in change]
+
+    def written() -> System:
         node, name, text = document(named, "systems")
         _open_references(System, node, folder_of(named, name))
-        for change in changes:
-            if TIMES not in change:
-                rewrite(node, change, list(scalars(System)), "system", "dgx-h100,price=2.5 USD/h")
-        found = read(System, node, name, text, label="system")
-        for change in changes:
-            if TIMES in change:
-                found = supposed(found, change.replace(TIMES, "="))
-        title = ", ".join((found.title or found.name, *changes)).replace(TIMES, " × ")
-        return dataclasses.replace(found, name=",".join((found.name, *changes)), title=title)
+        for change in fields:
+            rewrite(node, change, list(scalars(System)), "system", "dgx-h100,price=2.5 USD/h")
+        return _called(read(System, node, name, text, label="system"), fields)
+
+    def build() -> System:
+        if not factors:
+            return written()
+        found = system(",".join((named, *fields)))
+        for change in factors:
+            found = supposed(found, change.replace(TIMES, "="))
+        return _called(found, factors)
 
     path = find(named, FOLDERS[System])
     return _KEPT.get((System, path.absolute(), *changes), build)
+
+
+def _called(found: System, changes: Sequence[str]) -> System:
+    """A system by its name and what is changed of it."""
+    title = ", ".join((found.title or found.name, *changes)).replace(TIMES, " × ")
+    return dataclasses.replace(found, name=",".join((found.name, *changes)), title=title)
 
 
 def device(what: Any) -> Device:

@@ -34,7 +34,7 @@ def arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--token", metavar="T", help="of the address; drawn anew if not said")
     parser.add_argument("--workers", type=whole, default=3, metavar="W",
                         help="processes that answer")  # fmt: skip
-    parser.add_argument("--limit", type=whole, default=60, metavar="S",
+    parser.add_argument("--limit", type=whole, default=120, metavar="S",
                         help="seconds that an answer may take")  # fmt: skip
 
 

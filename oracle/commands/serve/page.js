@@ -42,6 +42,8 @@ function fromAddress() {
   for (const name of known.fields) if (said.get(name)) fields[name] = said.get(name);
   if (!fields.model) fields = { ...known.usual, ...fields };
   fill();
+  const rare = [...$("more").querySelectorAll("[name]")].some((one) => fields[one.name]);
+  if (rare || matchMedia("(min-width: 821px)").matches) $("more").open = true;
   return said.get("view");
 }
 function remember(replace = false, view = "") {
@@ -101,7 +103,7 @@ function sliders() {
   };
   $("sliders").replaceChildren(
     ...Object.entries(SLIDERS).map(([name, label]) => one(name, label, -3, 3, 0.25, known.factors[name])),
-    one("price", "Price of a device", 0, 12, 0.1, "USD an hour and device"),
+    one("price", "Price", 0, 12, 0.1, "USD an hour and device"),
     el("datalist", { id: "ticks" }, [-3, -2, -1, 0, 1, 2, 3].map((at) => el("option", { value: at }))));
 }
 function complain(field, words) {

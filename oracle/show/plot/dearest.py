@@ -29,6 +29,7 @@ def dearest(shown: Estimate, row: int = 0, title: str = "") -> Figure:
     pattern, devices = what.pattern(work.at)
     try:
         return contention(shown.system, pattern, devices, what.op, shown.options.algorithm,
-                          float(whole.nbytes[work.row]), title or what.what)  # fmt: skip
+                          float(whole.nbytes[work.row]),
+                          f"{what.what}, {title}" if title else what.what)  # fmt: skip
     except (ValueError, NotImplementedError) as error:  # an operation without a schedule to draw
         raise refusal("plot", f"{what.what} cannot be drawn: {error}") from None

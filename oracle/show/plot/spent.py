@@ -14,7 +14,16 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 Row = Mapping[str, Any]
+FAR = 8.0  # times slower: nobody takes it, and the rest could not be told apart
 STEPS = 1000  # iterations that are paid for, where nobody says what an epoch is
+
+
+def within(rows: Sequence[Row]) -> list[Row]:
+    """Plans that fit and are not `FAR` times slower than the fastest of as many devices."""
+    rows = [row for row in rows if row["status"] == "ok"]
+    least = {row["devices"]: row["seconds"] for row in
+             sorted(rows, key=lambda row: row["seconds"], reverse=True)}  # fmt: skip
+    return [row for row in rows if row["seconds"] <= FAR * least[row["devices"]]]
 
 
 def spending(rows: Sequence[Row], title: str = "", names: int = 6) -> Figure:
@@ -22,7 +31,7 @@ def spending(rows: Sequence[Row], title: str = "", names: int = 6) -> Figure:
 
     Rows are those of `oracle.ask.spending.spent`. Without a price it costs device-hours.
     """
-    rows = [row for row in rows if row["status"] == "ok"]
+    rows = within(rows)
     epochs = bool(rows) and all(row.get("epoch_seconds") for row in rows)
     what = "an epoch" if epochs else f"{STEPS:,} iterations"
     time = np.array([row["epoch_seconds"] if epochs else STEPS * row["seconds"] for row in rows],

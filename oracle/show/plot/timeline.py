@@ -15,6 +15,7 @@ if TYPE_CHECKING:
 
 WAIT = "#ececee"
 NUMBERED = 340  # boxes that can carry the number of their micro-batch
+EDGED = 250  # boxes of a stage between which a line still leaves something to see
 SHADES = {
     "forward": style.BLUE, "backward": style.SKY, "input": style.SKY, "weight": style.GREEN,
 }  # fmt: skip
@@ -79,7 +80,7 @@ def _entries(found: Trace, recomputes: bool) -> list[tuple[Any, str]]:
 
 def _draw(axes: Any, found: Trace, divide: float) -> None:
     """Passes, with what of them is exchange that nothing hides."""
-    chunks, edges = found.chunks, len(found.spans) <= 8000 * found.chunks
+    chunks, edges = found.chunks, len(found.spans) <= EDGED * found.stages
     line = {"edgecolor": style.PAPER, "linewidth": 0.5 if edges else 0.0}
     for kind, shade in SHADES.items():
         for chunk in range(chunks):
