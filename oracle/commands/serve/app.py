@@ -10,6 +10,7 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 import shlex
 import socket
 import tempfile
@@ -253,6 +254,12 @@ def _late(request: Request, error: Any) -> Response:
     return JSONResponse({"field": "", "words": f"{words}: {error}"}, 504)
 
 
+def _unless_ended(record: logging.LogRecord) -> bool:
+    """Whether a line of the log is worth a look: requests cut off by Ctrl-C are not."""
+    error = record.exc_info[1] if record.exc_info else None
+    return not isinstance(error, asyncio.CancelledError)
+
+
 def listen(
     host: str, port: int, token: str, workers: int, limit: float, opened: Callable[[str], None]
 ) -> None:
@@ -269,7 +276,9 @@ def listen(
         page = Page(Path(folder), crew)
         app: Any = Guard(page.application(), token, host)
         config = uvicorn.Config(app, log_level="warning", access_log=False, lifespan="off",
-                                server_header=False, limit_concurrency=256)  # fmt: skip
+                                server_header=False, limit_concurrency=256,
+                                timeout_graceful_shutdown=2)  # fmt: skip
+        logging.getLogger("uvicorn.error").addFilter(_unless_ended)
         opened(f"http://{f'[{host}]' if ':' in host else host}:{number}/{token}/")
         try:
             uvicorn.Server(config).run(sockets=[listening])

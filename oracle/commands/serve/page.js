@@ -5,7 +5,7 @@ const HALF = ["breakdown", "memory"];
 const PICTURES = ["timeline", "network", "scaling", "pareto"];
 const REST = 450; // ms that a slider rests before a search
 let known, fields = {}, plan = "", shown = null, envelope = null;
-let search = null, again = null, resting = 0;
+let search = null, again = null, resting = 0, settled = 0;
 const pictures = new Map(); // view -> the address it shows
 
 // -- small words ---------------------------------------------------------------------------------
@@ -135,7 +135,7 @@ async function get(view, said, signal) {
   return found;
 }
 async function find() {
-  search?.abort(); again = null; clearTimeout(resting);
+  search?.abort(); clearTimeout(resting);
   const mine = search = new AbortController();
   busy(true);
   const late = setTimeout(() => say("Searching… a large question takes seconds."), 1200);
@@ -144,6 +144,7 @@ async function find() {
     const said = query(); said.delete("plan");
     const found = await get("ranking", said, mine.signal);
     complain();
+    settled += 1;
     envelope = found; shown = found.data;
     if (plan && !shown.plans.some((one) => one.plan === plan)) plan = "";
     draw();
@@ -160,11 +161,11 @@ async function find() {
 async function reprice() {
   const begin = performance.now();
   if (again) { again.more = true; return; }
-  const mine = again = { more: false };
+  const mine = again = { more: false, settled };
   try {
     const said = query(); said.delete("plan");
     const found = await get("again", said);
-    if (again !== mine) return;
+    if (mine.settled !== settled) return; // a search was faster, and knows better
     complain();
     const at = { time: (one) => one.seconds.iteration, memory: (one) => one.memory.total };
     const by = at[fields.objective] ?? at.time;
@@ -172,12 +173,13 @@ async function reprice() {
     shown = { ...found.data, fitting: shown.fitting, tried: shown.tried };
     envelope = found;
     draw();
-    say("The same plans, priced again; a search follows when the slider rests.");
+    say("The same plans, priced again; a search follows.");
     requestAnimationFrame(() => performance.measure("redraw", { start: begin }));
   } catch (error) {
     complain(error.field ?? "", error.message);
   } finally {
-    if (again === mine) { again = null; if (mine.more) reprice(); }
+    again = null;
+    if (mine.more && mine.settled === settled) reprice();
   }
 }
 const busy = (is) => $("ranking")?.setAttribute("aria-busy", is);
@@ -327,7 +329,7 @@ const asked = (view) => {
 };
 // Pictures of the question at hand, of those that are on the screen.
 function look() {
-  if (!shown || again || search?.signal.aborted) return;
+  if (!shown || search?.signal.aborted) return;
   for (const view of PICTURES) if ($(view).dataset.seen && pictures.get(view) !== asked(view)) picture(view);
 }
 async function picture(view) {
