@@ -340,6 +340,8 @@ def choose(
 
     what, places = load_model(model, options.pop("dataset", None)), [*map(load_system, systems)]
     grow, reading = options.pop("grow", False), options.pop("reading", "best")
+    for where in places:
+        where.need_alike("which machine to choose")
     counts = [*numbers(devices)] if isinstance(devices, str) else sorted({*map(int, devices)})
     if not places or not counts or counts[0] < 1:
         raise refusal("choose", "no machines to choose from, or no devices", "--systems, --devices")

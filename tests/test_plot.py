@@ -273,6 +273,7 @@ COMMANDS = {
     "pareto": "resnet50 abci --devices 8 --batch 128 --top 5",
     "timeline": "resnet50 abci --plan pipeline:4,segments=8 --batch 64",
     "roofline": "resnet50 abci --plan data:8 --batch 64",
+    "waits": "resnet50 v100-slow-node --plan data:128 --batch 8192",
     "workflow": "resnet50 abci --nodes 1..64 --trials 8 --epochs 90 --batch 256 --plan data:8",
     "design-network": "--devices 128 --ports 36 --for resnet50:2048 --plan data:128",
     "contention": "abci --devices 16 --pattern 4x4",
@@ -315,6 +316,7 @@ def test_rows_of_a_sweep_are_drawn_without_computing(tmp_path, rows):
         "memory resnet50 abci --batch 8 -o x.svg",
         "parts resnet50 abci --devices 4 --batch 8 -o x.gif", "nothing -o x.svg",
         "measured missing.csv -o x.svg",
+        "waits resnet50 abci --plan data:8 --batch 64 -o x.svg",
     ],
 )  # fmt: skip
 def test_bad_usage_exits_2(words_, tmp_path, monkeypatch, capsys):

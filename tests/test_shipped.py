@@ -257,7 +257,22 @@ def test_a_wheel_carries_every_file() -> None:
         assert f"oracle/spec/shipped/{path.parent.name}/{path.name}" in held
 
 
-@pytest.mark.parametrize("name", sorted(catalogue.shipped("systems")))
+SYSTEMS = sorted(catalogue.shipped("systems"))
+PARTED = [name for name in SYSTEMS if catalogue.system(name).partitions]
+
+
+@pytest.mark.parametrize("name", PARTED)
+def test_partitions_stand_on_what_the_weakest_of_them_does(name: str) -> None:
+    found = {one.part: one for one in basis(catalogue.system(name))}
+    each = [{one.part: one for one in basis(part.system)}
+            for part in catalogue.system(name).partitions]  # fmt: skip
+    for part, one in found.items():
+        mine = [known[part] for known in each if part in known]
+        assert one.word == max((known.word for known in mine), key=WORDS.index)
+        assert all(known.told in one.told for known in mine)
+
+
+@pytest.mark.parametrize("name", [name for name in SYSTEMS if name not in PARTED])
 def test_a_system_says_what_its_numbers_stand_on(name: str) -> None:
     """The words follow from what is in the files, read here as text."""
     said = yaml.safe_load(catalogue.shipped("systems")[name].read_text(encoding="utf-8"))

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+from dataclasses import replace
 from itertools import combinations
 from typing import Any
 
@@ -9,16 +11,22 @@ import numpy as np
 import pytest
 
 import oracle
-from oracle.ask.explain.explanation import explain
+from oracle.ask.explain.factors import anatomy
+from oracle.ask.explain.roofline import roofline
+from oracle.ask.placing import on_nodes, placed
 from oracle.plan.partition import unlike_cuts
 from oracle.plan.plan import parse
 from oracle.plan.player import finish
+from oracle.predict.allocation import timeline
+from oracle.predict.defaults import options_for
 from oracle.predict.faces import Faces
 from oracle.run.target import given as so_long
 from oracle.run.target import training
+from oracle.show.text import estimate_text
 from oracle.spec import catalogue
 from oracle.spec.document import SpecError
 from oracle.spec.partitions import parts
+from oracle.spec.units import show
 from oracle.spec.what_if import supposed
 from oracle.writers.exported import Job
 
@@ -285,16 +293,120 @@ def test_a_table_of_plans_is_its_rows() -> None:
 
 
 @pytest.mark.parametrize("ask", [
-    lambda found: explain(found.model, MIXED, "data:64", 512, found.options),
-    lambda found: training(found, 0, so_long(found, 0, epochs=1)),
-    lambda found: supposed(MIXED, "network=2"),
+    lambda found: roofline(found, 0),
+    lambda found: timeline(found, 0),
+    lambda found: placed(found.model, MIXED, ["data:64"], 512, found.options, "best"),
+    lambda found: on_nodes(MIXED, "node1"),
     lambda found: oracle.design_network(["resnet50:512"], 64, 36, system=MIXED),
     lambda found: Job(found, parse("data:64", 512.0)).per_node,
-], ids=["explain", "training", "what-if", "design-network", "job"])  # fmt: skip
+], ids=["roofline", "memory", "placing", "nodes", "design-network", "job"])  # fmt: skip
 def test_what_is_not_told_across_partitions_is_refused(ask: Any) -> None:
     found = oracle.estimate("resnet50", MIXED, "data:64", batch=512)
-    with pytest.raises(SpecError, match="is not told across partitions of unlike devices"):
+    with pytest.raises(SpecError, match="not told across partitions of unlike devices"):
         ask(found)
+
+
+def test_an_explanation_adds_up_and_says_who_waits() -> None:
+    pair = of(("dgx-a100", 1, 1), ("dgx-a100", 1, 2))
+    options = options_for(oracle.model("alexnet"), pair, reading="none")
+    own = anatomy(oracle.model("alexnet"), pair, "data:16", 512, options)
+    total = float(own.shown.seconds[0])
+    assert sum(factor.seconds for factor in own.factors) == pytest.approx(total, rel=1e-9)
+    (balance,) = (one for one in own.factors if one.name == "workload balance")
+    quick, slow = own.shown.work[0].sides
+    assert balance.seconds == pytest.approx((slow.busy - quick.busy) / 2, rel=0.1)
+    assert own.evened is not None
+    assert own.evened.words.startswith(
+        "devices of part1 are busy 1.8 × as long as those of part0; "
+    )
+    better = oracle.estimate("alexnet", pair, own.evened.plan, 512, reading="none")
+    assert "shares=" in own.evened.plan
+    assert own.evened.seconds == pytest.approx(float(better.seconds[0]))
+    assert own.evened.seconds < total
+
+
+def test_explaining_alike_partitions_is_explaining_the_plain_system() -> None:
+    """The same seconds for the same causes, and nobody to even out."""
+    model, both = oracle.model("alexnet"), of(("dgx-a100", 1, 1), ("dgx-a100", 1, 1))
+    for plan in ("data:16", "on:2 data:8"):
+        ours, plain = (
+            anatomy(model, where, text, 512, options_for(model, where, reading="none"))
+            for where, text in ((both, plan), (oracle.system("dgx-a100"), plan[-7:].strip()))
+        )
+        assert {f.name: f.seconds for f in ours.factors} == pytest.approx(
+            {f.name: f.seconds for f in plain.factors}, rel=1e-6, abs=1e-9)  # fmt: skip
+        assert ours.evened is None or not ours.evened.plan
+
+
+def test_a_training_costs_the_sum_over_its_partitions() -> None:
+    """By hand: each device its own price for the same hours; what one lacks all lack."""
+
+    def paid(*prices: float | None) -> Any:
+        each = [replace(one, system=replace(one.system, price=price and price / 3600))
+                for one, price in zip(MIXED.partitions, prices, strict=True)]  # fmt: skip
+        shown = oracle.estimate("alexnet", replace(MIXED, partitions=tuple(each)), "data:64", 512)
+        return training(shown, 0, so_long(shown, steps=1e6))
+
+    one = paid(1, 4)
+    hours = one.seconds / 3600
+    assert one.costs.device_hours == pytest.approx(64 * hours)
+    assert one.costs.money == pytest.approx(32 * hours * (1 + 4))
+    assert paid(1, None).costs.money is None or MIXED.partitions[1].system.device.price
+    shown = oracle.estimate("alexnet", replace(MIXED, price=2 / 3600), "data:64", 512)
+    whole = training(shown, 0, so_long(shown, steps=1e6))
+    assert whole.costs.money == pytest.approx(64 * 2 * whole.seconds / 3600)
+
+
+def test_alike_partitions_draw_the_power_of_the_plain_system() -> None:
+    both = of(("dgx-a100", 1, 1), ("dgx-a100", 1, 1))
+    ours, plain = (
+        training(shown, 0, so_long(shown, steps=1e5)).costs
+        for shown in (oracle.estimate("alexnet", where, "data:16", 512)
+                      for where in (both, "dgx-a100"))
+    )  # fmt: skip
+    assert ours.energy == pytest.approx(plain.energy, rel=1e-9)
+    assert ours.carbon == plain.carbon or ours.carbon == pytest.approx(plain.carbon, rel=1e-9)
+
+
+@pytest.mark.parametrize(("factor", "faster"), [
+    ("kernels=2", True), ("network=4", True), ("latency=0.25", True), ("memory=2", False),
+])  # fmt: skip
+def test_what_would_be_if_is_so_of_every_partition(factor: str, faster: bool) -> None:
+    other = supposed(MIXED, factor)
+    name, k = factor.split("=")
+    joints = {"network": "bandwidth", "latency": "latency"}
+    for field in ("bandwidth", "latency"):
+        times = float(k) if joints.get(name) == field else 1.0
+        assert getattr(other.joint, field) == times * getattr(MIXED.joint, field)
+    before, after = (float(oracle.estimate("vgg16", each, "data:64", 1024).seconds[0])
+                     for each in (MIXED, other))  # fmt: skip
+    assert (after < before) == faster
+
+
+def test_text_names_the_memory_of_each_partition_and_who_waits() -> None:
+    shown = oracle.estimate("resnet50", "v100-slow-node", "data:128", batch=8192)
+    said = estimate_text(shown)
+    sound, slow = shown.work[0].sides
+    assert f"{show(sound.memory, 'B')} of {show(sound.capacity, 'B')} on sound" in said
+    (line,) = (one.partition("slow")[2] for one in said.splitlines() if "2 slow" in one)
+    assert [show(slow.busy, "s"), show(slow.waits, "s")] == re.findall(r"[\d.]+ m?s", line)
+    assert sound.waits > 10 * slow.waits
+    alone = estimate_text(oracle.estimate("resnet50", "v100-slow-node", "on:1 data:8", batch=512))
+    assert "on sound" not in alone
+
+
+def test_devices_of_one_stage_are_each_as_busy_as_they_are() -> None:
+    """A tensor group across both: what each kind takes for its part is its own."""
+    pair = of(("dgx-a100", 1, 1), ("dgx-a100", 1, 2))
+    plan = "tensor:16"
+    across = oracle.estimate("gpt2", pair, plan, batch=64, any_plan=True).work[0].sides
+    alone = [oracle.estimate("gpt2", one.view, plan, batch=64, any_plan=True).compute
+             for one in parts(pair)]  # fmt: skip
+    for side, took in zip(across, alone, strict=True):
+        passes = sum(float(took[part][0]) for part in ("forward", "backward", "update"))
+        assert side.busy == side.mean == pytest.approx(passes, rel=1e-6)
+    assert across[1].busy > 1.1 * across[0].busy
+    assert [side.devices for side in across] == [8, 8]
 
 
 def test_shares_that_are_recommended_are_the_best_of_all() -> None:

@@ -36,10 +36,10 @@ def largest_batch(
     meets the capacity, and every third time halfway between what fits and what does not.
     """
     each = np.array([pieces(parse(plan, 1.0)) for plan in plans], float)
-    capacity = float(options.max_memory or system.device.memory)
 
     def free(micro: NDArray[np.float64]) -> NDArray[np.float64]:
-        return capacity - estimate(model, system, plans, list(micro * each), options).memory
+        found = estimate(model, system, plans, list(micro * each), options)
+        return found.capacity - found.memory
 
     low, high = np.ones(len(plans)), np.full(len(plans), 2.0 * MOST)
     left = free(low)  # bytes beside what fits

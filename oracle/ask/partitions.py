@@ -58,7 +58,7 @@ def places(
     for number in every:
         if room[number] >= devices:
             yield Where(_number("parts", (number,)))
-    uneven = told is None or not told.launch.strategies or "on.shares" in told.launch.knobs
+    uneven = told is None or deals_unevenly(told)
     seen: set[frozenset[int]] = set()
     orders = (order for count in range(2, 1 + len(every)) for order in permutations(every, count))
     for order in orders if span else ():
@@ -73,6 +73,11 @@ def places(
         yield where
         if not mirrored:
             yield replace(where, staged=True, dealt_first=True)
+
+
+def deals_unevenly(told: Software) -> bool:
+    """Whether a framework can be told that replicas have unlike shares of a batch."""
+    return not told.launch.strategies or "on.shares" in told.launch.knobs
 
 
 def _number(knob: str, values: tuple[int, ...]) -> float:
@@ -130,9 +135,6 @@ def balanced(model: Model, system: System, plan: Plan, options: Options) -> Iter
 
 def with_shares(plan: Plan, number: float) -> Plan:
     """The plan with these shares."""
-    axes = tuple(
-        axis.mapped(lambda column: column) if not isinstance(axis, On)
-        else On(axis.degree, axis.parts, np.full_like(axis.parts, number))
-        for axis in plan.axes
-    )  # fmt: skip
-    return Plan(plan.batch, axes)
+    on = plan.axis("on")
+    others = (axis for axis in plan.axes if axis is not on)
+    return Plan(plan.batch, (replace(on, shares=np.full_like(on.shares, number)), *others))

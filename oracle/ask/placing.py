@@ -78,6 +78,7 @@ def on_nodes(system: System, wanted: str | None) -> System:
     """The system for a job on the nodes that a scheduler gave; all of it where nobody says."""
     if wanted is None:
         return system
+    system.need_alike("on which nodes a job is")
     known = system.node_names
     if not known:
         hint = "`nodes: rack[1-8]-[1-16]` in its file, in the order in which levels join them"
@@ -96,6 +97,8 @@ def placed(
     """The estimate of plans, each with its ranks placed as asked; `placed` says where they sit."""
     if how not in WAYS:
         raise refusal("options", f"no placement is called `{how}`", f"one of {', '.join(WAYS)}")
+    if how != "block":
+        system.need_alike("where ranks had best sit")
     each = [batch] * len(plans) if np.ndim(batch) == 0 else list(batch)
     return joined([_placed(model, system, plan, size, options, how)
                    for plan, size in zip(plans, each, strict=True)])  # fmt: skip

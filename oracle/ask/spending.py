@@ -10,7 +10,7 @@ import numpy as np
 from oracle.ask.ranking import Ranking
 from oracle.run.costs import Costs, costs, price_of
 from oracle.run.limits import Limits
-from oracle.run.power import load_of
+from oracle.run.spent import costs_of, places
 from oracle.run.target import Length, training
 from oracle.spec.document import refusal
 from oracle.spec.system import System
@@ -22,7 +22,7 @@ LOOKED_AT = 16  # plans of the fewest device-hours, by which the search goes
 
 def known(system: System, objective: str) -> None:
     """Refuse to rank by what nobody can tell."""
-    if getattr(costs(system, 1, 1.0), objective) is None:
+    if any(getattr(costs(one, 1, 1.0), objective) is None for one in places(system)):
         what = f"nobody says what {objective} {system.name} takes: it has no {PAID[objective]}"
         raise refusal("options", what, f"`{system.name},…=…` sets a field, or --objective cost")
 
@@ -30,11 +30,7 @@ def known(system: System, objective: str) -> None:
 def each(ranking: Ranking) -> list[Costs]:
     """What an iteration of each shown plan costs."""
     shown = ranking.estimate
-    return [
-        costs(shown.system, float(shown.devices[row]), float(shown.seconds[row]),
-              load_of(shown, row))
-        for row in range(len(shown))
-    ]  # fmt: skip
+    return [costs_of(shown, row, float(shown.seconds[row])) for row in range(len(shown))]
 
 
 def spent(ranking: Ranking) -> list[dict[str, Any]]:

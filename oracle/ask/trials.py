@@ -101,6 +101,7 @@ class Trials:
     """Trials of a workflow by their number of devices, each looked for once."""
 
     def __init__(self, asked: Workflow, model: Model, system: System, options: Options) -> None:
+        system.need_alike("a workflow of several trainings")
         self.asked, self.model, self.system, self.options = asked, model, system, options
         self.most = asked.batch or asked.max_batch or _largest(asked, model, options.optimizer)
         self.misses: dict[int, tuple[str, str]] = {}  # devices -> the nearest plan, what it breaks

@@ -257,6 +257,7 @@ def calibrate(readings: Iterable[Reading], system: Any, files: str = "") -> Cali
     """
     readings = tuple(readings)
     before = catalogue.system(system)
+    before.need_alike("what a log says of a machine")
     structure = learned(readings, before)
     spec = structure.system
     origin = "" if isinstance(system, Mapping) else _file_of(system)

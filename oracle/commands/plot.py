@@ -12,6 +12,7 @@ oracle plot measured   compared.csv -o a.svg          columns: predicted, measur
 oracle plot timeline   gpt3-175b dgx-a100 --plan "pipeline:8,segments=16 tensor:8" --batch 16 -o t.svg
 oracle plot roofline   resnet50 abci --plan data:16 --batch 512 -o l.svg
 oracle plot network    resnet50 abci --plan "data:16 filter:4" --batch 1024 -o n.svg
+oracle plot waits      resnet50 v100-slow-node --plan data:128 --batch 8192 -o u.svg
 oracle plot workflow   resnet50 abci --nodes 1..1024 --search ensemble --trials 8 -o h.svg
 oracle plot design-network --devices 1024 --ports 36 --for resnet50,gpt3-175b -o d.svg
 oracle plot contention abci --plan "data:16 filter:4" --axes data -o c.svg
@@ -86,6 +87,7 @@ def arguments(parser: argparse.ArgumentParser) -> None:
         ("timeline", "what each stage does when"),
         ("roofline", "layers and step under compute, memory, network, storage"),
         ("network", "links under the dearest exchange of a plan"),
+        ("waits", "how long each partition of unlike devices is busy, and how long it waits"),
     ):
         one = kind(name, what)
         prediction_arguments(one)
@@ -280,9 +282,8 @@ def _plan(asked: argparse.Namespace) -> Any:
     shown = api.estimate(
         asked.model, asked.system, [asked.plan], asked.batch, **prediction_options(asked)
     )
-    draw = {"timeline": plot.timeline, "roofline": plot.roofline, "network": plot.dearest}[
-        asked.kind
-    ]
+    draw = {"timeline": plot.timeline, "roofline": plot.roofline, "network": plot.dearest,
+            "waits": plot.waits}[asked.kind]  # fmt: skip
     return draw(shown, 0, asked.title or titled(asked))
 
 
@@ -356,6 +357,7 @@ DRAW: dict[str, Callable[[argparse.Namespace], Any]] = {
     "timeline": _plan,
     "roofline": _plan,
     "network": _plan,
+    "waits": _plan,
     "workflow": _workflow,
     "design-network": _designs,
     "contention": _contention,

@@ -99,7 +99,8 @@ def workload_of(shown: Estimate, row: int = 0) -> Workload:
     stages = work.block.stages
     cuts = stages.cuts[min(work.at, len(stages.cuts) - 1)]
     options = replace(options, edges=tuple(int(edge) for edge in cuts))
-    return workload(rows_of(model, shown.system, work.plan, options), options)
+    system = shown.machine("memory over time", row)
+    return workload(rows_of(model, system, work.plan, options), options)
 
 
 def timeline(shown: Estimate, row: int = 0, stage: int | None = None) -> Timeline:

@@ -22,7 +22,7 @@ from oracle.predict.rates import rates
 from oracle.predict.read_figures import figures
 from oracle.predict.reading import uncounted
 from oracle.predict.remarks import elsewhere, of_profile, remarks, unheard
-from oracle.predict.sides import peaks
+from oracle.predict.sides import machine_of, peaks
 from oracle.spec.doubt import NINETY
 from oracle.spec.options import Options
 from oracle.spec.system import System
@@ -258,6 +258,10 @@ class Estimate(Tabular):
     def _peaks(self) -> Floats:
         known = peaks(self.system, [one.plan for one in self.work], self.options.precision)
         return np.broadcast_to(known, self.seconds.shape)
+
+    def machine(self, what: str, row: int = 0) -> System:
+        """The machine that one plan runs on: refused where what is asked is told of one alone."""
+        return machine_of(self.system, lambda: self.work[row].plan, what)
 
     def rates(self, row: int = 0) -> dict[str, Any]:
         """What one plan trains in a second, in the units of the field."""

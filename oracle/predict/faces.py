@@ -53,19 +53,22 @@ class Mesh:
 
 
 @lru_cache(1024)
-def _replicas(mesh: Mesh) -> tuple[Flags, Array]:
-    """(faces, stages, partitions) that hold some of it, and how many replicas each face is.
+def _replicas(mesh: Mesh) -> tuple[Array, Array]:
+    """(faces, stages, partitions) ranks that hold some of it, and how many replicas each face is.
 
     Replicas that sit alike are one face.
     """
     replica = mesh.replica
     count = 1 + int(replica.max())
-    held = np.zeros((count, mesh.pipeline[0], len(mesh.ends)), bool)
-    held[replica, mesh.stage, mesh.kind] = True
-    flat = held.reshape(count, -1)
-    _, first, often = np.unique(flat, axis=0, return_index=True, return_counts=True)
+    ranks = np.zeros((count, mesh.pipeline[0], len(mesh.ends)), int)
+    np.add.at(ranks, (replica, mesh.stage, mesh.kind), 1)
+    flat = (ranks > 0).reshape(count, -1)
+    _, first, face = np.unique(flat, axis=0, return_index=True, return_inverse=True)
     order = np.argsort(first)
-    return held[first[order]], often[order]
+    of = np.argsort(order)[face.ravel()]  # the face of each replica, in the order of their first
+    together = np.zeros((len(first), *ranks.shape[1:]), int)
+    np.add.at(together, of, ranks)
+    return together, np.bincount(of)
 
 
 @lru_cache(4096)
@@ -98,7 +101,8 @@ class Faces:
         for row, (size, stride) in enumerate(zip(sizes, strides, strict=True)):
             pairs = tuple(zip(size, stride, strict=True))
             mesh = Mesh(int(plan.devices[row, 0]), pairs[0], pairs[1:], ends)
-            held, often = _replicas(mesh)
+            ranks, often = _replicas(mesh)
+            held = ranks > 0
             shares = _shares(plan.axis("on").weights(row), held)
             batch, replicas = float(plan.batch[row, 0]), float(often.sum())
             each = np.ceil(batch * shares / (shares @ often))
@@ -129,10 +133,15 @@ class Faces:
                      self.samples[at], self.pieces[at])  # fmt: skip
 
     @property
-    def held(self) -> Flags:
-        """(faces, stages, partitions) that hold some of it."""
+    def ranks(self) -> Array:
+        """(faces, stages, partitions): how many of a partition's hold some of it."""
         pairs = zip(self.meshes, self.number.tolist(), strict=True)
         return np.stack([_replicas(mesh)[0][number] for mesh, number in pairs])
+
+    @property
+    def held(self) -> Flags:
+        """(faces, stages, partitions) that hold some of it."""
+        return self.ranks > 0
 
     def most(self, values: Array) -> Array:
         """(faces,) values → (plans,) the face of each plan where they are largest."""

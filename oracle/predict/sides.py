@@ -5,7 +5,7 @@ It names `on`, which says the partitions.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import asdict, dataclass
 from typing import Any
 
@@ -30,7 +30,8 @@ class Side:
     samples: float  # of a replica's batch
     micro_batches: int
     busy: float  # seconds of a step in passes and update, of its busiest device
-    waits: float  # the rest: for messages, for other stages, for other partitions
+    mean: float  # and of all its devices on average
+    waits: float  # the busiest one's rest: for messages, for other stages, for other partitions
     memory: float  # bytes of its fullest device
     capacity: float
     bounds: bool  # it is the busiest of all
@@ -49,6 +50,19 @@ def jobs(system: System, plan: Plan) -> Iterator[tuple[Array, tuple[Part, ...]]]
         every, devices = parts(system, known), plan.devices[row, 0]
         used = tuple(one.number for one in every if one.first < devices)
         yield np.flatnonzero(kind == number), parts(system, used)
+
+
+def parts_of(system: System, plan: Plan) -> tuple[Part, ...]:
+    """The partitions that one plan runs on, in the order of its ranks; of none nothing."""
+    return next(jobs(system, plan))[1] if system.partitions else ()
+
+
+def machine_of(system: System, plan: Callable[[], Plan], what: str) -> System:
+    """The machine that one plan runs on: refused where what is asked is told of one alone."""
+    job = parts_of(system, plan()) if system.partitions else ()
+    if len(job) > 1:
+        system.need_alike(what)
+    return job[0].view if job else system
 
 
 def peaks(system: System, plans: list[Plan], precision: str) -> Array:

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, fields, replace
-from functools import cached_property, reduce
+from functools import cache, cached_property, reduce
 from typing import Any
 
 import numpy as np
@@ -169,6 +169,7 @@ class Unlike:
             waits = self.loads.take(at)
             read = waits.beside(taken.seconds, lambda: between(taken, self.system))
 
+        @cache
         def bytes_of() -> list[memory.Held]:
             return [
                 memory.held(load, faces.plan, every, view.device, options,
@@ -193,8 +194,17 @@ class Unlike:
             room = Rule(wanted, allowed, rooms[0].says)
             return _chosen(each, which, face), [*rules, *some, *beside, room]
 
+        @cache
+        def alone() -> list[Array]:
+            each = []
+            for load, one, view in zip(loads, priced, views, strict=True):
+                many = step(faces.plan, every, load.stages, one.work, one.talk, view, options,
+                            sources, eats)  # fmt: skip
+                each.append(_busy(many, one.work))
+            return each
+
         def sides(row: int) -> tuple[Side, ...]:
-            return tuple(_sides(row, self, faces, every_face, found.work, bytes_of()))
+            return tuple(_sides(row, self, faces, every_face, alone(), bytes_of()))
 
         return Block(self.plan[at], taken, loads[0].stages, keep, self.model, read,
                      priced[0].choice, sides)  # fmt: skip
@@ -207,30 +217,33 @@ class Unlike:
         return np.asarray((held != held[:, :1]).any(axis=(1, 2)))
 
 
+def _busy(each: Step, work: StageWork) -> Array:
+    """(faces, stages) seconds of a step in which a device has work of its own."""
+    passes = each.passes
+    own = passes.forward + passes.backward - passes.forward_messages - passes.backward_messages
+    return np.asarray(each.segments[:, None] * own[passes.row] + work.update)
+
+
 def _sides(
-    row: int, job: Unlike, faces: Faces, each: Step, work: StageWork, held: list[memory.Held]
+    row: int, job: Unlike, faces: Faces, each: Step, busy: list[Array], held: list[memory.Held]
 ) -> Iterator[Side]:
     """What each partition does in the step of one plan."""
-    mine, whole = np.flatnonzero(faces.row == row), faces.held
-    passes = each.passes
-    busy = each.segments[:, None] * (passes.forward + passes.backward)[passes.row]
-    busy = busy - each.segments[:, None] * (
-        passes.forward_messages + passes.backward_messages)[passes.row] + work.update  # fmt: skip
-    seconds = float(each.seconds[mine].max())
-    tall = [np.where(whole[mine, :, k], busy[mine], 0.0) for k in range(len(job.parts))]
+    mine = np.flatnonzero(faces.row == row)
+    seconds, ranks = float(each.seconds[mine].max()), faces.ranks[mine]
+    tall = [np.where(ranks[:, :, k] > 0, one[mine], 0.0) for k, one in enumerate(busy)]
     most = max(float(one.max()) for one in tall)
     for k, (one, taken, bytes_) in enumerate(zip(job.parts, tall, held, strict=True)):
-        here = mine[whole[mine, :, k].any(axis=1)]
+        here = np.flatnonzero(ranks[:, :, k].any(axis=1))
         if not len(here):
             continue
-        face = here[np.argmax(taken.max(axis=1)[np.isin(mine, here)])]
-        room = float(job.options.max_memory or one.view.device.memory)
+        face, top = mine[here[np.argmax(taken[here].max(axis=1))]], float(taken.max())
+        count = ranks[:, :, k]
         yield Side(
             one.number, one.name, one.view.device.title or one.view.device.name,
-            int(min(one.devices, faces.meshes[face].devices - one.first)),
-            float(faces.samples[face]), int(each.segments[face]), float(taken.max()),
-            max(seconds - float(taken.max()), 0.0), float(bytes_.total[here].max()), room,
-            float(taken.max()) >= most * (1 - 1e-9),
+            int(count.sum()), float(faces.samples[face]), int(each.segments[face]), top,
+            float((count * taken).sum() / count.sum()), max(seconds - top, 0.0),
+            float(bytes_.total[mine[here]].max()),
+            float(job.options.max_memory or one.view.device.memory), top >= most * (1 - 1e-9),
         )  # fmt: skip
 
 

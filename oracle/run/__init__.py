@@ -5,6 +5,7 @@ critical      the batch up to which tokens do as much as those of a small one
 evaluation    what evaluating on the way takes
 power         how hard devices work: what share of the power between idle and busy they draw
 costs         device-hours, money, energy, carbon
+spent         the same of a plan, the sum over the devices that it is on
 schedule      a batch that grows, phase by phase
 limits        deadlines and budgets of a whole training
 lossy         epochs more where replicas agree otherwise than on whole gradients

@@ -35,7 +35,7 @@ class Load:
 
 def load_of(shown: Estimate, row: int = 0) -> Load:
     """How hard one plan works its devices."""
-    device, seconds = shown.system.device, float(shown.seconds[row])
+    device, seconds = shown.machine("power", row).device, float(shown.seconds[row])
     read = shown.reading[row]
     waits = float(shown.compute["bubble"][row]) + (0.0 if read is None else read["exposed"])
     at_work = min(max(1 - waits / seconds, 0.0), 1.0)

@@ -18,12 +18,12 @@ from oracle.plan.plan import Plan
 from oracle.predict.estimate import Estimate, estimate
 from oracle.predict.rates import tokens as tokens_of
 from oracle.run.convergence import Law
-from oracle.run.costs import Costs, costs
+from oracle.run.costs import Costs
 from oracle.run.critical import critical_batch, worth
 from oracle.run.evaluation import evaluated
 from oracle.run.failures import Goodput, goodput_of
 from oracle.run.lossy import lossy
-from oracle.run.power import load_of
+from oracle.run.spent import costs_of
 from oracle.spec.convergence import Convergence
 from oracle.spec.document import refusal
 from oracle.spec.doubt import NINETY
@@ -147,7 +147,6 @@ def length(
 
 def training(shown: Estimate, row: int, length: Length) -> Training:
     """So many steps of one plan, with what reading takes once and what failures take on the way."""
-    shown.system.need_alike("a whole training")
     mid, read, found = float(shown.seconds[row]), shown.reading[row], goodput_of(shown, row)
     seconds = length.steps * mid * found.times * whole_first(shown, row)
     if read is not None:
@@ -164,8 +163,7 @@ def training(shown: Estimate, row: int, length: Length) -> Training:
     return Training(
         length, seconds, seconds * math.exp(-down), seconds * math.exp(min(up, 50.0)),
         seconds * devices / 3600,
-        costs(shown.system, devices, seconds, load_of(shown, row).during(found.working)), found,
-        tested,
+        costs_of(shown, row, seconds, found.working), found, tested,
     )  # fmt: skip
 
 

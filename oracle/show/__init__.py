@@ -3,6 +3,7 @@
 text            a ranking and an estimate
 explanation comparison sweep checks roofline memory   the other answers, as text
 workspaces      what convolutions take of their workspace
+partitions      who is busy how long on unlike devices, who waits, what each holds
 placing         where ranks sit, what a placement saves, what scattered nodes cost
 beside          what a plan takes beside other jobs
 circuits        which messages get optical circuits

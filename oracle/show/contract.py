@@ -89,8 +89,8 @@ PLACED = record({
 })  # fmt: skip
 SIDE = record({  # a partition of unlike devices
     "number": COUNT, "name": TEXT, "device": TEXT, "devices": COUNT, "samples": NUMBER,
-    "micro_batches": COUNT, "busy": SECONDS, "waits": SECONDS, "memory": BYTES, "capacity": BYTES,
-    "bounds": YES,
+    "micro_batches": COUNT, "busy": SECONDS, "mean": SECONDS, "waits": SECONDS, "memory": BYTES,
+    "capacity": BYTES, "bounds": YES,
 })  # fmt: skip
 PLAN = record(
     {

@@ -9,6 +9,7 @@ from oracle.ask.explain.explanation import Explanation
 from oracle.kernels.provenance import MEASURED
 from oracle.predict.estimate import Estimate
 from oracle.show.circuits import lines as circuit_lines
+from oracle.show.partitions import table
 from oracle.show.placing import better
 from oracle.show.terminal import width
 from oracle.show.text import estimate_text, origins
@@ -26,6 +27,8 @@ def explanation_text(found: Explanation) -> str:
             lines.append(_row(f"{show(f.seconds, 's'):>9} {f.seconds / total:4.0%}  "
                               f"{f.name:<22}  {f.words}", 40))  # fmt: skip
     lines += ["", _row(f"bottleneck  {_bottleneck(found)}", 12)]
+    if own.evened is not None:
+        lines += [_row(f"partitions  {own.evened.words}", 12), *table(own.shown.work[0].sides)]
     for note in own.notes:
         lines.append(_row(f"  {note.name:<18}  {note.words}", 22))
     shared = [t.sentence for t in own.talks if float(t.exchange.phi[0]) > 1.005]

@@ -19,6 +19,7 @@ from oracle.predict.estimate import PARTS, Estimate
 from oracle.predict.limits import FULL
 from oracle.predict.memory import ASSUMED
 from oracle.run.target import Training
+from oracle.show.partitions import rooms, table
 from oracle.show.placing import otherwise, placed
 from oracle.show.rates import epoch, rate
 from oracle.show.reading import reads
@@ -174,13 +175,14 @@ def _interval(shown: Estimate, row: int) -> str:
 
 
 def _memory(shown: Estimate, row: int) -> str:
-    capacity = shown.options.max_memory or shown.system.device.memory
-    free = capacity - shown.memory
+    every, sides = shown.capacity, shown.work[row].sides
+    capacity, free = every[row], every - shown.memory
     kinds = sorted(((v[row], k) for k, v in shown.memory_kinds.items()), reverse=True)
-    text = (f"{show(shown.memory[row], 'B')} of {show(capacity, 'B')} a device, "
-            f"{show(free[row], 'B')} free")  # fmt: skip
+    text = rooms(sides) if len(sides) > 1 else (
+        f"{show(shown.memory[row], 'B')} of {show(capacity, 'B')} a device, "
+        f"{show(free[row], 'B')} free")  # fmt: skip
     if FULL * capacity < shown.memory[row] <= capacity:  # an allocator that fragments may fail
-        room = np.flatnonzero(shown.memory <= FULL * capacity)[:1].tolist()
+        room = np.flatnonzero(shown.memory <= FULL * every)[:1].tolist()
         more = [": tight", *(f", {other + 1} has {show(free[other], 'B')}" for other in room)]
         if not shown.options.ideal:
             more.append(f", fits with {shown.fits[row]:.0%}")
@@ -380,6 +382,7 @@ def estimate_text(shown: Estimate, row: int = 0, whole: Training | None = None) 
     used = [mark(known[name]) for name in PARTS if shown.compute[name][row] > 0]
     lines += [f"    {name:<34} {show(float(shown.compute[name][row]), 's'):>10} {mark(known[name])}"
               for name in PARTS if shown.compute[name][row] > 0]  # fmt: skip
+    lines += table(shown.work[row].sides)
     if shown.exchange[row]:
         lines += ["", f"  {'exchange':<36} {'exposed':>10} {'sent':>10}    how"]
     for m in sorted(shown.exchange[row], key=lambda m: -m["exposed"]):

@@ -36,7 +36,21 @@ class Basis:
 
 
 def basis(system: System) -> Iterator[Basis]:
-    """The kernels of its device, its links by place, its storage."""
+    """The kernels of its device, its links by place, its storage; of partitions the weakest."""
+    if not system.partitions:
+        yield from _alone(system)
+        return
+    every = [one for each in dict.fromkeys(part.system for part in system.partitions)
+             for one in _alone(each)]  # fmt: skip
+    for part in PARTS:
+        mine = [one for one in every if one.part == part]
+        if mine:
+            word = max((one.word for one in mine), key=WORDS.index)
+            told = "; ".join(dict.fromkeys(one.told for one in mine))
+            yield Basis(part, word, any(one.in_part for one in mine), told)
+
+
+def _alone(system: System) -> Iterator[Basis]:
     yield _kernels(system.device)
     inner, outer = system.levels[: system.inside], system.levels[system.inside :]
     for part, levels in (("inside a node", inner), ("between nodes", outer)):

@@ -18,6 +18,7 @@ from oracle.spec.seats import Seats
 from oracle.spec.system import Partition, System
 
 _KNOWN: WeakKeyDictionary[System, dict[tuple[int, ...], tuple[Part, ...]]] = WeakKeyDictionary()
+_PLACES: WeakKeyDictionary[System, tuple[tuple[int, ...], int]] = WeakKeyDictionary()
 
 
 @dataclass(frozen=True, eq=False)
@@ -37,13 +38,21 @@ def parts(system: System, order: tuple[int, ...] = ()) -> tuple[Part, ...]:
     known = _KNOWN.setdefault(system, {})
     if order not in known:
         chosen = [system.partitions[number - 1] for number in order]
-        first, found = 0, []
+        found: list[Part] = []
+        first = 0
         for number, one in zip(order, chosen, strict=True):
             view = _slowed(one) if len(chosen) == 1 else _view(system, chosen, one)
+            _PLACES[view] = order, len(found)
             found.append(Part(number, one.name, first, one.devices, view))
             first += one.devices
         known[order] = tuple(found)
     return known[order]
+
+
+def counterpart(system: System, view: System) -> System:
+    """The view of a system where another has this one: of the same partitions, otherwise made."""
+    order, place = _PLACES[view]
+    return parts(system, order)[place].view
 
 
 def _slowed(one: Partition) -> System:

@@ -5,7 +5,7 @@ Datasheet values and calibrated values stand beside each other, each with its so
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from itertools import pairwise
@@ -192,6 +192,15 @@ class System:
             if level.graph is not None and unit == self.node and level is self.levels[-1]:
                 return level.graph.hosts
         return ()
+
+    def changed(self, change: Callable[[System], System]) -> System:
+        """The machine with a change made to it, and to the system of each of its partitions."""
+        found = change(self)
+        if not self.partitions:
+            return found
+        each = {one.system: change(one.system) for one in self.partitions}
+        partitions = tuple(replace(one, system=each[one.system]) for one in self.partitions)
+        return replace(found, partitions=partitions)
 
     def need_alike(self, what: str) -> None:
         """Refuse what is told of devices that are all alike alone."""

@@ -16,12 +16,14 @@ TIMES = "*="  # in a change of a system's name: that field times a factor
 
 def _bandwidth(system: System, k: float) -> System:
     levels = tuple(replace(level, bandwidth=level.bandwidth * k) for level in system.levels)
-    return replace(system, levels=levels)  # what was calibrated on it is scaled along
+    joint = system.joint and replace(system.joint, bandwidth=system.joint.bandwidth * k)
+    return replace(system, levels=levels, joint=joint)  # what was calibrated on it is scaled along
 
 
 def _latency(system: System, k: float) -> System:
     levels = tuple(replace(level, latency=level.latency * k) for level in system.levels)
-    return replace(system, levels=levels)
+    joint = system.joint and replace(system.joint, latency=system.joint.latency * k)
+    return replace(system, levels=levels, joint=joint)
 
 
 def _kernels(system: System, k: float) -> System:
@@ -67,6 +69,10 @@ def supposed(system: System, what_if: str) -> System:
             value = -1.0
         if not 0 < value < 1e6:
             raise refusal("what if", f"`{word}` is not a factor above zero", f"e.g. `{name}=2`")
-        system.need_alike("what would be if")
-        system = FACTORS[name][1](system, value)
+        system = _times(system, name, value)
     return system
+
+
+def _times(system: System, name: str, value: float) -> System:
+    change = FACTORS[name][1]
+    return system.changed(lambda one: change(one, value))

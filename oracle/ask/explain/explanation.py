@@ -59,6 +59,7 @@ class Explanation(Tabular):
             ],
             "placement": None if self.placing is None else self.placing.to_dict(),
             **({} if self.circuits is None else {"circuits": self.circuits.to_dict()}),
+            **({} if own.evened is None else {"evened": own.evened.to_dict()}),
             "measure": None if self.measure is None else {
                 "what": self.measure[0], "share": self.measure[1]},
         }  # fmt: skip
@@ -77,9 +78,8 @@ def explain(
     model: Model, system: System, text: str, batch: int, options: Options, how: str = "block"
 ) -> Explanation:
     """Explain one plan, its ranks placed as asked; and where they had best sit."""
-    system.need_alike("what bounds a plan")
     best = None
-    if not options.ideal:
+    if not options.ideal and not system.partitions:
         best = placed(model, system, [text], batch, options, "best").placed[0]
     where = system
     if how != "block":
@@ -90,4 +90,5 @@ def explain(
     if against and against.rivals and not options.ideal:
         rival = predict(model, system, [against.rivals[0]], batch, options)
         measure = settling(doubts(own.shown, 0), doubts(rival, 0))
-    return Explanation(own, against, measure, best, circuits(own.shown))
+    dealt = None if system.partitions else circuits(own.shown)
+    return Explanation(own, against, measure, best, dealt)

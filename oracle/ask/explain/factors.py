@@ -17,6 +17,7 @@ import numpy as np
 from oracle.ask.explain.failing import of_failing
 from oracle.ask.explain.reading import of_reading
 from oracle.ask.explain.stages import of_stages
+from oracle.ask.explain.uneven import Evened, Fair, even_out, fairly
 from oracle.ask.explain.unmeasured import Unmeasured, unmeasured
 from oracle.models.model import Model
 from oracle.models.shard import serial
@@ -29,7 +30,10 @@ from oracle.predict.estimate import Estimate
 from oracle.predict.estimate import estimate as predict
 from oracle.predict.exchange import Exchange
 from oracle.predict.limits import FULL
+from oracle.predict.offers import Lines
+from oracle.predict.sides import parts_of
 from oracle.spec.options import Options
+from oracle.spec.partitions import counterpart
 from oracle.spec.system import System
 from oracle.spec.units import show
 
@@ -72,6 +76,7 @@ class Anatomy:
     whole: tuple[dict[str, Any], ...]
     notes: tuple[Factor, ...]  # limits that cost no seconds
     unmeasured: tuple[Unmeasured, ...]  # families of kernels that are assumed
+    evened: Evened | None = None  # what would have partitions wait less for each other
 
 
 def anatomy(
@@ -80,21 +85,38 @@ def anatomy(
     """Take a plan apart."""
     shown = predict(model, system, [text], batch, options)
     plan = shown.work[0].plan
-    lines = contention.alone if options.ideal else contention.lines
-    talks = tuple(_talks(shown.work[0], system))
+    lines = unchanged(system, contention.alone if options.ideal else contention.lines)
+    job = parts_of(system, plan)
+    talks = tuple(_talks(shown.work[0], job[0].view if job else system, len(job) > 1))
     flat, alone = _flat(plan), Plan.of(batch)
-    free = replace(system, dispatch=0.0, device=replace(system.device, launch=0.0))
-    even = replace(free, device=replace(free.device, variation=0.0))
+    free = system.changed(_at_once)
+    even = free.changed(lambda one: replace(one, device=replace(one.device, variation=0.0)))
 
     def at_home(on: System, plans: list[Plan]) -> Estimate:
-        return predict(model, on, plans, batch, options, lambda _, *rest: lines(system, *rest))
+        return predict(model, on, plans, batch, options, lines)
 
     alike, unlike = at_home(even, [plan, flat, alone]), at_home(free, [plan])
-    factors = sorted(_factors(shown, alike, unlike, plan, talks), key=lambda one: -one.seconds)
-    notes = tuple(_notes(shown, alike, plan, model, system, options))
+    sides = alike.work[0].sides
+    fair = fairly(model, even, sides, batch, options) if sides else None
+    factors = sorted(_factors(shown, alike, unlike, plan, talks, fair),
+                     key=lambda one: -one.seconds)  # fmt: skip
+    notes = tuple(_notes(shown, alike, plan, model, options))
     whole = tuple(_whole(model, plan, options))
-    guessed = unmeasured(model, system, plan, options)
-    return Anatomy(shown, plan, tuple(factors), talks, whole, notes, guessed)
+    guessed = unmeasured(model, [one.view for one in job] or [system], plan, options)
+    evened = even_out(model, system, shown, options)
+    return Anatomy(shown, plan, tuple(factors), talks, whole, notes, guessed, evened)
+
+
+def unchanged(system: System, lines: Lines) -> Lines:
+    """The network of a machine, for machines that differ from it in their devices alone."""
+    if system.partitions:
+        return lambda view, *rest: lines(counterpart(system, view), *rest)
+    return lambda _, *rest: lines(system, *rest)
+
+
+def _at_once(system: System) -> System:
+    """The machine with a host that launches for nothing."""
+    return replace(system, dispatch=0.0, device=replace(system.device, launch=0.0))
 
 
 def _flat(plan: Plan) -> Plan:
@@ -111,7 +133,8 @@ def _flat(plan: Plan) -> Plan:
     return Plan(plan.batch, tuple(axes))
 
 
-def _talks(work: Work, system: System) -> Iterator[Talk]:
+def _talks(work: Work, system: System, several: bool) -> Iterator[Talk]:
+    """Each exchange; of several partitions, whose networks differ, with the links alone."""
     row = work.row
     for priced, one in work.messages:
         kind = (
@@ -127,13 +150,15 @@ def _talks(work: Work, system: System) -> Iterator[Talk]:
         part = moving / max(line.start + moving, 1e-30) * (1 - 1 / max(line.phi, 1.0))
         said = f"{one.what}: over the host link of each device"
         if priced.meshed:
-            said = contention.sentence(system, one.what, *priced.pattern(work.at), line)
+            said = contention.full(one.what, line) if several else contention.sentence(
+                system, one.what, *priced.pattern(work.at), line)  # fmt: skip
         yield Talk(one, kind, exposed, exposed * part, said)
 
 
 def _factors(
-    shown: Estimate, alike: Estimate, unlike: Estimate, plan: Plan, talks: tuple[Talk, ...]
-) -> Iterator[Factor]:
+    shown: Estimate, alike: Estimate, unlike: Estimate, plan: Plan, talks: tuple[Talk, ...],
+    fair: Fair | None,
+) -> Iterator[Factor]:  # fmt: skip
     devices = float(plan.devices[0, 0])
     # of plan, flat plan, one device, were devices alike and the host at once; and as they are
     work, slowest = (one.compute["forward"] + one.compute["backward"] for one in (alike, unlike))
@@ -141,20 +166,24 @@ def _factors(
     busy = float(shown.compute["forward"][0] + shown.compute["backward"][0])
     stages = float(plan.axis("pipeline").degree[0, 0])
     mean = float(work[1]) / stages
-    useful = min(float(work[2]) / devices, busy)
+    useful = min(float(work[2]) / devices if fair is None else fair.seconds, busy)
     device = min(max(float(work[0]), useful), busy)  # without what the host holds up
     waited = min(max(float(slowest[0] - work[0]), 0.0), busy - device)
     lost = max(device - max(mean, useful), 0.0) if stages > 1 else 0.0
+    if fair is not None:
+        lost = min(fair.lost, device - useful)
     redundant = device - useful - lost
     serially = show(float(work[2]), "s")
-    yield Factor("useful computation", useful,
+    yield Factor("useful computation", useful, fair.words if fair else
                  f"an even share of the {serially} that one device would need")  # fmt: skip
     yield Factor("computation redundancy", redundant + again,
                  "work done more than once, and kernels that shrink less than their share"
                  + (f"; recomputation {show(again, 's')}" if again else ""))  # fmt: skip
-    yield Factor("workload balance", lost + float(shown.compute["bubble"][0]),
-                 f"the slowest stage sets the pace (+{show(lost, 's')}), and the pipeline fills "
-                 f"and drains ({show(float(shown.compute['bubble'][0]), 's')})")  # fmt: skip
+    bubble = float(shown.compute["bubble"][0])
+    who = "the slowest stage sets" if fair is None else f"devices of {fair.slowest} set"
+    fills = f", and the pipeline fills and drains ({show(bubble, 's')})" if stages > 1 else ""
+    yield Factor("workload balance", lost + bubble,
+                 f"{who} the pace (+{show(lost, 's')}){fills}")  # fmt: skip
     yield Factor("unequal devices", waited,
                  f"the slowest of {devices:g} sets the pace")  # fmt: skip
     yield Factor("host-bound launches", busy - device - waited,
@@ -175,7 +204,7 @@ def _factors(
 
 
 def _notes(
-    shown: Estimate, free: Estimate, plan: Plan, model: Model, system: System, options: Options
+    shown: Estimate, free: Estimate, plan: Plan, model: Model, options: Options
 ) -> Iterator[Factor]:
     """Limits that show in bytes or counts, not in seconds."""
     devices = float(plan.devices[0, 0])
@@ -191,7 +220,7 @@ def _notes(
         done = Counter(shown.work[0].words)
         yield Factor("units", 0.0, ", ".join(f"{count} {word}" for word, count in done.items())
                      + ", by the room there is")  # fmt: skip
-    capacity = options.max_memory or system.device.memory
+    capacity = float(shown.capacity[0])
     need = float(shown.memory[0])
     if need > FULL * capacity:
         yield Factor("fragmentation", 0.0, f"{show(need, 'B')} of {show(capacity, 'B')}: an "
@@ -216,7 +245,8 @@ def _notes(
 def _crowded(shown: Estimate) -> tuple[float, float]:
     """(p50, p99) of the message that other jobs slow most."""
     work = shown.work[0]
-    every = [contention.interference(shown.system, *one.pattern(work.at), short)
+    views = [one.view for one in parts_of(shown.system, work.plan)] or [shown.system]
+    every = [contention.interference(view, *one.pattern(work.at), short) for view in views
              for one, _ in work.messages if one.meshed for short in ("", one.op)]  # fmt: skip
     return max(every, key=lambda factors: factors[::-1], default=(1.0, 1.0))
 

@@ -14,12 +14,13 @@ from typing import Any
 import numpy as np
 
 from oracle.ask import search
-from oracle.ask.explain.factors import Anatomy
+from oracle.ask.explain.factors import Anatomy, unchanged
 from oracle.ask.ranking import Ranking
 from oracle.models.model import Model
 from oracle.network import contention
 from oracle.plan.plan import Plan
 from oracle.predict.estimate import estimate as predict
+from oracle.spec.device import Device
 from oracle.spec.options import Options
 from oracle.spec.system import System
 
@@ -27,6 +28,7 @@ WIDEST = 16.0
 GRID = (1 / 16, 1 / 4, 4.0, 16.0)
 NEAR = 0.02  # a factor is told to this precision
 MOST = 12  # rivals that are held against a plan
+NEAREST = 3  # of them, where each is priced by several machines
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,7 +79,8 @@ def contest(
     names = tuple(shown.plans[row] for row in others)
     flips: tuple[Flip, ...] = ()
     if others and own.shown.feasible[0]:
-        table = [_even(own.plan), *(_even(plans[row]) for row in others)]
+        near = others[:NEAREST] if system.partitions else others
+        table = [_even(own.plan), *(_even(plans[row]) for row in near)]
         mine_text = own.shown.plans[0]
         flips = tuple(_flips(model, system, table, (mine_text, *names), batch, options))
     return Contest(
@@ -102,38 +105,41 @@ def _even(plan: Plan) -> Plan:
 def machines(system: System, options: Options) -> dict[str, Callable[[float], tuple[Any, Any]]]:
     """Cause -> how a machine is made whose speed in that respect is a factor of this one's."""
     base = contention.alone if options.ideal else contention.lines
-    device = system.device
 
     def network(factor: float) -> tuple[System, Any]:
-        def lines(_: System, *rest: Any) -> Any:
+        def lines(there: System, *rest: Any) -> Any:
             return contention.Offer(
                 replace(line, start=line.start / factor, per_byte=line.per_byte / factor)
-                for line in base(system, *rest)
+                for line in base(there, *rest)
             )
 
         return system, lines
 
-    def with_device(change: Callable[[float], dict[str, Any]], dispatch: bool = False) -> Any:
+    def with_device(
+        change: Callable[[Device, float], dict[str, Any]], dispatch: bool = False
+    ) -> Any:
         def machine(factor: float) -> tuple[System, Any]:
-            own = options.software.host.dispatched(system)
-            host = own / factor if dispatch else own
-            other = replace(system, dispatch=host, device=replace(device, **change(factor)))
-            return other, lambda _, *rest: base(system, *rest)  # the network is the same
+            def other(one: System) -> System:
+                own = options.software.host.dispatched(one)
+                device = replace(one.device, **change(one.device, factor))
+                return replace(one, dispatch=own / factor if dispatch else own, device=device)
+
+            return system.changed(other), unchanged(system, base)
 
         return machine
 
     return {
         "network": network,
         "memory bandwidth": with_device(
-            lambda f: {"memory_bandwidth": device.memory_bandwidth * f}
+            lambda one, f: {"memory_bandwidth": one.memory_bandwidth * f}
         ),
         "kernels": with_device(
-            lambda f: {
-                "peak": {name: rate * f for name, rate in device.peak.items()},
-                "kernels": tuple(replace(k, start=k.start / f) for k in device.kernels),
+            lambda one, f: {
+                "peak": {name: rate * f for name, rate in one.peak.items()},
+                "kernels": tuple(replace(k, start=k.start / f) for k in one.kernels),
             }
         ),
-        "launches": with_device(lambda f: {"launch": device.launch / f}, dispatch=True),
+        "launches": with_device(lambda one, f: {"launch": one.launch / f}, dispatch=True),
     }
 
 

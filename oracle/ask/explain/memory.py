@@ -118,7 +118,7 @@ def peak(shown: Estimate, row: int = 0, hints: bool = True) -> Peak:
     return Peak(
         shown.plans[row], found,
         float(shown.memory_kinds["reserve"][row]),
-        float(shown.options.max_memory or shown.system.device.memory),
+        float(shown.capacity[row]),
         {"fixed": reserved(found, Allocator()),
          "expandable": reserved(found, Allocator(expandable=True))},
         tuple(sorted(holdings, key=lambda one: -one.nbytes)),
@@ -129,7 +129,7 @@ def peak(shown: Estimate, row: int = 0, hints: bool = True) -> Peak:
 def _hints(shown: Estimate, row: int) -> list[Hint]:
     """Single words that make the plan need less, those that fit first, then the fastest."""
     own = float(shown.memory[row])
-    room = float(shown.options.max_memory or shown.system.device.memory)
+    room = float(shown.capacity[row])
     found = []
     for text in dict.fromkeys(_turned(shown.plans[row])):
         try:

@@ -103,7 +103,7 @@ class Roofline(Tabular):
 
 def roofline(shown: Estimate, row: int = 0) -> Roofline:
     """One plan of an estimate under its roofs."""
-    work, system, options = shown.work[row], shown.system, shown.options
+    work, system, options = shown.work[row], shown.machine("a roofline", row), shown.options
     model = shown.model.under(options.software.kernels)
     load = workload(rows_of(model, system, work.plan, options), options)
     seconds, flop, moved = local(load)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from oracle.kernels.counted import SETTLED_BY
@@ -26,15 +27,18 @@ class Unmeasured:
 
 
 def unmeasured(
-    model: Model, system: System, plan: Plan, options: Options
+    model: Model, systems: Sequence[System], plan: Plan, options: Options
 ) -> tuple[Unmeasured, ...]:
-    """The families of a plan's kernels that are assumed, the longest first."""
+    """The families of a plan's kernels that are assumed on any of these, the longest first."""
     if options.ideal:
         return ()
     model = model.under(options.software.kernels)
     shard = split(model, plan, options)
-    times = passes(shard, system.device, options.precision, options.profile)
-    shares = assumed(shard, times, system.device, options)
+    shares: dict[str, float] = {}
+    for device in (system.device for system in systems):
+        times = passes(shard, device, options.precision, options.profile)
+        for family, share in assumed(shard, times, device, options).items():
+            shares[family] = max(share, shares.get(family, 0.0))
     found = sorted(shares.items(), key=lambda item: -item[1])
     return tuple(
         Unmeasured(family, share, SETTLED_BY[family]) for family, share in found if share >= LEAST

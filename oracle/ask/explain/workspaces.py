@@ -85,9 +85,10 @@ def workspaces(shown: Estimate, row: int = 0) -> Workspaces:
     """Those of one plan of an estimate."""
     work, options = shown.work[row], shown.options
     model = shown.model.under(options.software.kernels)
-    load = workload(rows_of(model, shown.system, work.plan, options), options)
+    system = shown.machine("what convolutions take", row)
+    load = workload(rows_of(model, system, work.plan, options), options)
     stage = int(work.block.step.stage[work.row])
-    every = chosen(load.shard, shown.system.device, options.precision)
+    every = chosen(load.shard, system.device, options.precision)
     found = [(int(column), at, kernels) for kernels in every
              for at, column in enumerate(kernels.family.columns) if kernels.live[at]]  # fmt: skip
     order = {"forward": 0, "data": 1, "weight": 2}

@@ -29,7 +29,7 @@ from oracle.network.contention.cost import Cost, schedule_cost, schedule_costs
 from oracle.network.contention.fair_shares import Contention, fair_rates
 from oracle.network.contention.groups import Pattern, RankGroups
 from oracle.network.contention.in_switch import lacking
-from oracle.network.contention.in_words import sentence
+from oracle.network.contention.in_words import full, sentence
 from oracle.network.contention.line import CostLine, Offer, slowest
 from oracle.network.contention.link_loads import Loads, loads
 from oracle.network.contention.other_jobs import among_others, interference, slows
@@ -37,7 +37,7 @@ from oracle.network.contention.price import alone, lines
 
 __all__ = [
     "Contention", "Cost", "CostLine", "Loads", "Offer", "Pattern", "RankGroups", "alone",
-    "among_others", "fair_rates", "interference", "lacking", "lines",
+    "among_others", "fair_rates", "full", "interference", "lacking", "lines",
     "loads", "schedule_cost",
     "schedule_costs", "sentence", "slowest", "slows",
 ]  # fmt: skip

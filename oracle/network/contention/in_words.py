@@ -18,7 +18,7 @@ def sentence(system: System, what: str, pattern: Pattern, devices: int, line: Co
     if not line.full:
         return f"{what}: nothing is sent"
     if line.phi < 1.005:
-        return f"{what}: no flow slows another; the {line.full[0]} set the pace (φ = 1)"
+        return full(what, line)
     system, groups = seated(system, pattern, devices)
     topology = network_of(system, groups.reach)
     places = groups.devices_of(np.arange(devices))
@@ -32,4 +32,11 @@ def sentence(system: System, what: str, pattern: Pattern, devices: int, line: Co
             who = f"{meeting} groups" if meeting > 1 else f"{inside} members of one group"
             verb = "enter" if way == "downlinks" else "leave"
             return f"{what}: {who} {verb} each {unit_name} over {ports}: φ = {line.phi:.3g}"
+    return full(what, line)
+
+
+def full(what: str, line: CostLine) -> str:
+    """Which links an exchange fills, where nobody knows who else is on them."""
+    if line.phi < 1.005:
+        return f"{what}: no flow slows another; the {line.full[0]} set the pace (φ = 1)"
     return f"{what}: the {' and '.join(line.full)} are full: φ = {line.phi:.3g}"

@@ -68,7 +68,7 @@ def page(ranking: Ranking, command: str, inputs: Sequence[tuple[str, str]] = ())
 def answer(ranking: Ranking) -> Html:
     """The first screen: the plan, how long, does it fit, how sure."""
     shown = ranking.estimate
-    capacity = shown.options.max_memory or shown.system.device.memory
+    capacity = shown.capacity[0]
     free = capacity - shown.memory[0]
     likely = ranking.likely_best()
     total, light = float(shown.seconds[0]), float(shown.speed_of_light[0])

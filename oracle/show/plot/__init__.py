@@ -4,8 +4,8 @@
     save(scaling(sweep(grid).rows), "scaling.svg")
 
 `breakdown`, `scaling` and `pareto` take rows of a sweep, `spending` those of plans with a price,
-`parts`, `memory`, `alive`, `timeline`, `dearest` and `roofline` an estimate, `measured` pairs of
-seconds, `contention` a system and a pattern of groups, `combined` the table of a workflow,
+`parts`, `memory`, `alive`, `timeline`, `dearest`, `roofline` and `waits` an estimate, `measured`
+pairs of seconds, `contention` a system and a pattern of groups, `combined` the table of a workflow,
 `designs` that of networks that could be bought.
 """
 
@@ -24,6 +24,7 @@ from oracle.show.plot.roofs import roofline
 from oracle.show.plot.spent import spending
 from oracle.show.plot.style import SUFFIXES, rendered, save
 from oracle.show.plot.timeline import timeline
+from oracle.show.plot.waits import waits
 
 __all__ = [
     "SUFFIXES",
@@ -44,4 +45,5 @@ __all__ = [
     "scaling",
     "spending",
     "timeline",
+    "waits",
 ]  # fmt: skip

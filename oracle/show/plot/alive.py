@@ -25,7 +25,7 @@ def alive(
 ) -> Figure:
     """Areas of bytes by kind over the seconds of an iteration, on the stage that needs most."""
     found, reserve = timeline(shown, row), float(shown.memory_kinds["reserve"][row])
-    capacity = float(shown.options.max_memory or shown.system.device.memory)
+    capacity = float(shown.capacity[row])
     seconds, levels = _columns(found, columns)
     levels = {"reserve": np.full(len(seconds), reserve), **levels}
     total = np.sum(list(levels.values()), axis=0)

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 def memory(shown: Estimate, title: str = "") -> Figure:
     """Horizontal bars of bytes per device, one a plan, and the line of the device's capacity."""
-    capacity = shown.options.max_memory or shown.system.device.memory
+    capacity = float(max(shown.capacity, default=0.0))
     divide, unit = style.scale([capacity], "B")
     kinds = {k: v for k, v in shown.memory_kinds.items() if np.any(v > 0.001 * capacity)}
     total = shown.memory
