@@ -392,10 +392,9 @@ def estimate_text(shown: Estimate, row: int = 0, whole: Training | None = None) 
         used.append(mark(m))
         lines.append(f"    {m['what']:<34} {exposed:>10} {sent:>10} {used[-1]:<2} {how}")
     lines += ["", f"  memory, stage {int(shown.stage[row])}: {_memory(shown, row)}"]
-    kinds = shown.memory_kinds.items()
-    held = {kind: "a" if kind in ASSUMED else "c" for kind, _ in kinds}
-    lines += [f"    {kind:<34} {show(float(v[row]), 'B'):>10} {held[kind]}" for kind, v in kinds
-              if v[row] > 0]  # fmt: skip
+    held = {kind: "a" if kind in ASSUMED else "c" for kind in shown.memory_kinds}
+    lines += [f"    {kind:<34} {show(float(v[row]), 'B'):>10} {held[kind]}"
+              for kind, v in shown.memory_kinds.items() if v[row] > 0]  # fmt: skip
     if not shown.options.ideal:
         lines += ["", f"  {legend(''.join([*used, *held.values()]))}"]
     return "\n".join(lines)
