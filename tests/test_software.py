@@ -84,6 +84,7 @@ WORDS = oracle.model({"name": "words", "source": "made up", "transformer": {
 PICTURES = oracle.model({"name": "pictures", "source": "made up", "input": [3, 32, 32],
     "layers": [{"conv": {"filters": 64, "kernel": 3}}, {"norm": "batch"}, "relu"]})  # fmt: skip
 MIXTURE = oracle.model(EXPERTS)
+PAIR, SERVED = ((DENSE, f"data:{p},servers=1", 64, "bf16") for p in (2, 4))
 MATRIX = (oracle.model(matrix(1024, 1024)), "data:4", 4, "bf16")
 REPLICAS, ZERO_1, ZERO_3 = ((DENSE, f"data:4,zero={zero}", 64, "bf16") for zero in (0, 1, 3))
 STAGES = (DENSE, "pipeline:2,segments=4,interleave=2 tensor:2", 64, "bf16")
@@ -100,6 +101,8 @@ FIELDS: dict[str, tuple[tuple[Any, str, int, str], dict[str, dict[str, Any]]]] =
     "exchange.passes": (REPLICAS, {}),
     "exchange.cycle": (REPLICAS, {"exchange": {"overlap": "backward"}}),
     "exchange.negotiations": (REPLICAS, {"exchange": {"overlap": "backward"}}),
+    "exchange.connection": (PAIR, {}),
+    "exchange.process": (SERVED, {}),
     "gather.wire": (ZERO_1, {}),
     "gather.overlap": (ZERO_1, {"exchange": {"pieces": Pieces(bytes=Formula.of("1e6"))}}),
     "gather.prefetch": (ZERO_3, {}),

@@ -169,6 +169,22 @@ def test_ranks_agree_on_what_is_ready_by_recursive_doubling(ranks: int) -> None:
     assert after.seconds[0] - before.seconds[0] == pytest.approx(start)
 
 
+@pytest.mark.parametrize(("knobs", "connection", "process", "rate"), [
+    ("servers=1", "1 MB/s", "1 TB/s", 1e6), ("servers=2", "1 MB/s", "1 TB/s", 2e6),
+    ("servers=3", "1 MB/s", "2 MB/s", 2e6), ("servers=4", "1 MB/s", "1 TB/s", 4e6 / (3 / 4)),
+    ("servers=1", "1 TB/s", "1 MB/s", 1e6 / 3),
+    ("servers=1,hosts=own", "1 TB/s", "1 MB/s", 1e6 / 4),
+    ("servers=2,hosts=own", "1 TB/s", "1 MB/s", 2e6 / 4),
+])  # fmt: skip
+def test_servers_are_no_faster_than_processes_copy(
+    knobs: str, connection: str, process: str, rate: float
+) -> None:
+    """By hand: a worker sends W over its connections, a server takes W/k from each other."""
+    said = {"exchange": {"connection": connection, "process": process, "wire": "fp32"}}
+    (served,) = sent(asked(ONE, f"data:4,{knobs}", 4, said)).values()
+    assert served["seconds"] == pytest.approx(2 * 4 * W / rate, rel=0.01)
+
+
 # --- weights that are gathered ---------------------------------------------------------------
 
 FP8 = {"fp8": "fp8", "other": "compute"}

@@ -12,11 +12,12 @@ from numpy.typing import NDArray
 
 from oracle.kernels.profile.factors import Factors
 from oracle.models.shard import Array
-from oracle.network.collectives import Message
+from oracle.network.collectives import Message, named
+from oracle.network.collectives.servers import Servers
 from oracle.network.contention import alone
 from oracle.network.contention.line import Offer
 from oracle.network.host import link_line
-from oracle.plan.mesh import Groups, Slice
+from oracle.plan.mesh import Groups, Pattern, Slice
 from oracle.spec.doubt import FOLD
 from oracle.spec.options import Options
 from oracle.spec.system import System
@@ -61,11 +62,21 @@ def menu_of(message: Message, found: Slice, system: System, options: Options, li
     if key not in found.menus:
         by = message.by or options.algorithm
         found.menus[key] = Menu(
-            lines(system, message.op, pattern, devices, by) if pattern else NOTHING
-            for pattern, devices in found.patterns
+            _copied(lines(system, message.op, pattern, devices, by), message, pattern, options)
+            if pattern else NOTHING for pattern, devices in found.patterns
         )  # fmt: skip
     menu: Menu = found.menus[key]
     return menu
+
+
+def _copied(offer: Offer, message: Message, pattern: Pattern, options: Options) -> Offer:
+    """What goes to servers and back no faster than the software copies it, as a spec says."""
+    said, way = options.software.exchange, named(message.op, message.by) if message.by else None
+    if options.ideal or not isinstance(way, Servers) or not (said.connection or said.process):
+        return offer
+    p = float(np.prod([size for size, _ in pattern]))
+    least = float(way.copied(p, said.connection, said.process))
+    return Offer(replace(line, per_byte=max(line.per_byte, least)) for line in offer)
 
 
 def negotiated(found: Slice, system: System, times: int) -> Array:

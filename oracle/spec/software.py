@@ -24,7 +24,7 @@ from oracle.spec.kernel_choice import (
 )
 from oracle.spec.precision import ACTIVATION_BYTES, MIXED, NARROW
 from oracle.spec.schema import Clash, Fraction, Ratio, Whole
-from oracle.spec.units import Seconds
+from oracle.spec.units import BytesPerSecond, Seconds
 
 if TYPE_CHECKING:
     from oracle.spec.system import System
@@ -89,6 +89,10 @@ class Gradients:
     cycle: Seconds = 0.0  # between two looks at what is ready
     # small allreduces among hosts by which ranks agree, at each look, on what all have ready
     negotiations: Whole = 0
+    # bytes a second that the processes of workers and parameter servers copy: of one connection,
+    # and of all that one process has; 0: as fast as the network is
+    connection: BytesPerSecond = 0.0
+    process: BytesPerSecond = 0.0
     source: str = ""
     sources: dict[str, str] = field(default_factory=dict, metadata={"hidden": True})
 

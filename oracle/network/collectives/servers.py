@@ -31,12 +31,24 @@ class Servers(Algorithm):
         return 2 + 0 * np.asarray(p)
 
     def volume(self, p: Number) -> Number:
-        k = np.minimum(self.k, p)
-        sent = np.where(np.asarray(p) > k, 1.0, (k - 1) / k)  # by a rank that is no server
-        return 2 * np.maximum((p - 1) / k, sent)
+        return 2 * np.maximum((p - 1) / np.minimum(self.k, p), self._sent(p))
 
     def reduced(self, p: Number) -> Number:
         return (p - 1) / np.minimum(self.k, p)
+
+    def copied(self, p: Number, connection: float, process: float) -> Number:
+        """Seconds a byte where each process copies all that it sends and takes.
+
+        2 max(1/min(k c, C), (p − 1)/(k C))         of a worker with k connections, of a server
+        """
+        rate = process or np.inf
+        worker = self._sent(p) / np.minimum(self.k * (connection or np.inf), rate)
+        return 2 * np.maximum(worker, (np.asarray(p) - 1) / (self.k * rate))
+
+    def _sent(self, p: Number) -> Number:
+        """Of a message, by a rank that is no server; where all are, by any."""
+        k = np.minimum(self.k, p)
+        return np.where(np.asarray(p) > k, 1.0, (k - 1) / k)
 
     def schedule(self, p: int, inner: int = 1) -> list[Steps]:
         k = min(self.k, p)
