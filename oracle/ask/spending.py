@@ -35,7 +35,8 @@ def each(ranking: Ranking) -> list[Costs]:
 
 def spent(ranking: Ranking) -> list[dict[str, Any]]:
     """Figures of each shown plan, and `usd_per_hour` of a device where somebody says it."""
-    price = price_of(ranking.estimate.system)
+    prices = {price_of(one) for one in places(ranking.estimate.system)}
+    price = prices.pop() if len(prices) == 1 else None  # each partition's own, or nobody's
     hourly = {"usd_per_hour": None if price is None else price * 3600}
     return [{**ranking.estimate.figures(row), **hourly} for row in range(len(ranking))]
 
