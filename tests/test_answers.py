@@ -25,6 +25,8 @@ def lines_of(tmp_path: Path) -> dict[str, list[str]]:
                                     "--batch", "8", "--only", "data"],
         "estimate": ["estimate", *ONE],
         "estimate, placed": ["estimate", *ONE, "--place", "best"],
+        "estimate, unlike devices": ["estimate", "alexnet", "v100-slow-node", "--plan", "data:128",
+                                     "--batch", "2048"],
         "explain": ["explain", "lenet5", "abci", "--plan", "data:4", "--batch", "64"],
         "choose": ["choose", "resnet50", "--systems", "abci,fugaku", "--devices", "8..16",
                    "--batch", "1024", "--steps", "1k", "--budget", "100USD", "--only", "data"],

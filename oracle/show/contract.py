@@ -242,6 +242,7 @@ ANSWERS: dict[str, Schema] = {
         "flips": listed(record({"cause": TEXT, "factor": NUMBER, "winner": TEXT, "loser": TEXT})),
         "measure": maybe(record({"what": TEXT, "share": NUMBER}))},
         {"placement": maybe(PLACED), "circuits": CIRCUITS, "roofline": listed(ROOFED),
+         "evened": record({"words": TEXT, "plan": maybe(TEXT), "seconds": maybe(SECONDS)}),
          "memory": ALIVE, "workspaces": listed(WORKSPACE)}),
     "choose": record({
         **MADE_BY, **FROM, "options": SET, "model": TEXT, "objective": TEXT,

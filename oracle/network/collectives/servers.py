@@ -43,7 +43,7 @@ class Servers(Algorithm):
         """
         rate = process or np.inf
         worker = self._sent(p) / np.minimum(self.k * (connection or np.inf), rate)
-        return 2 * np.maximum(worker, (np.asarray(p) - 1) / (self.k * rate))
+        return np.asarray(2 * np.maximum(worker, (np.asarray(p) - 1) / (self.k * rate)))
 
     def _sent(self, p: Number) -> Number:
         """Of a message, by a rank that is no server; where all are, by any."""
