@@ -192,7 +192,7 @@ def _scaling(asked: argparse.Namespace) -> Any:
 
 def titled(asked: argparse.Namespace) -> str:
     """What a figure is of, in words."""
-    if asked.kind in ("timeline", "roofline", "network"):
+    if asked.kind in ("timeline", "roofline", "network", "waits"):
         return f"{asked.plan}: {asked.model} on {asked.system}"
     if asked.kind in ("parts", "memory"):
         return f"{asked.model} on {asked.system}"
