@@ -338,6 +338,17 @@ def test_explaining_alike_partitions_is_explaining_the_plain_system() -> None:
         assert ours.evened is None or not ours.evened.plan
 
 
+def test_a_plan_on_the_slow_partition_is_held_against_one_of_its_devices() -> None:
+    pair = of(("dgx-a100", 1, 1), ("dgx-a100", 1, 3))
+    model, useful = oracle.model("alexnet"), []
+    options = options_for(model, pair, reading="none")
+    for plan in ("on:1 data:8", "on:2 data:8"):
+        (one,) = (factor for factor in anatomy(model, pair, plan, 512, options).factors
+                  if factor.name == "useful computation")  # fmt: skip
+        useful.append(one.seconds)
+    assert useful[1] == pytest.approx(3 * useful[0], rel=0.02)
+
+
 def test_a_training_costs_the_sum_over_its_partitions() -> None:
     """By hand: each device its own price for the same hours; what one lacks all lack."""
 

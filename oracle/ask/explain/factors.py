@@ -2,7 +2,8 @@
 
 A step's seconds are taken apart by asking what it would be without each cause: the same plan on
 a host that launches for nothing, without its `pipeline` (whose micro-batches `data` then has),
-and the whole job on one device. What `recompute` costs is named with the rest that is redundant.
+and the whole job on one device, `on` the same partition. What `recompute` costs is named with the
+rest that is redundant.
 """
 
 from __future__ import annotations
@@ -88,7 +89,7 @@ def anatomy(
     lines = unchanged(system, contention.alone if options.ideal else contention.lines)
     job = parts_of(system, plan)
     talks = tuple(_talks(shown.work[0], job[0].view if job else system, len(job) > 1))
-    flat, alone = _flat(plan), Plan.of(batch)
+    flat, alone = _flat(plan), Plan.of(batch, plan.axis("on"))  # on the same device
     free = system.changed(_at_once)
     even = free.changed(lambda one: replace(one, device=replace(one.device, variation=0.0)))
 
