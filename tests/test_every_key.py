@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 from conftest import SYSTEM
-from test_mistakes import TOY
+from test_spec_mistakes import TOY
 
 import oracle
 from oracle.ask.explain.factors import anatomy
