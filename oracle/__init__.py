@@ -19,7 +19,19 @@ from typing import TYPE_CHECKING, Any
 from oracle.spec.version import __version__ as __version__
 
 if TYPE_CHECKING:
-    from oracle.api import choose, design_network, estimate, recommend, workflow
+    from oracle.api import (
+        calibrate,
+        choose,
+        compare,
+        design_network,
+        estimate,
+        explain,
+        export,
+        plot,
+        recommend,
+        sweep,
+        workflow,
+    )
     from oracle.ask.ranking import Ranking
     from oracle.models.model import Model, model
     from oracle.predict.estimate import Estimate
@@ -37,13 +49,19 @@ _HOME = {
     "Ranking": "ask.ranking",
     "SpecError": "spec.document",
     "System": "spec.system",
+    "calibrate": "api",
     "choose": "api",
+    "compare": "api",
     "dataset": "spec.catalogue",
     "design_network": "api",
     "device": "spec.catalogue",
     "estimate": "api",
+    "explain": "api",
+    "export": "api",
     "model": "models.model",
+    "plot": "api",
     "recommend": "api",
+    "sweep": "api",
     "system": "spec.catalogue",
     "workflow": "api",
 }
@@ -56,13 +74,19 @@ __all__ = [
     "Ranking",
     "SpecError",
     "System",
+    "calibrate",
     "choose",
+    "compare",
     "dataset",
     "design_network",
     "device",
     "estimate",
+    "explain",
+    "export",
     "model",
+    "plot",
     "recommend",
+    "sweep",
     "system",
     "workflow",
 ]
@@ -71,8 +95,20 @@ __all__ = [
 def __getattr__(name: str) -> Any:
     home = _HOME.get(name)
     if home is None:
-        raise AttributeError(f"module 'oracle' has no attribute '{name}'")
-    return getattr(import_module(f"oracle.{home}"), name)
+        raise AttributeError(f"module 'oracle' has no attribute '{name}'{_nearest(name)}")
+    found = getattr(import_module(f"oracle.{home}"), name)
+    if name[0].islower():  # a question: its arguments are checked at this door
+        found = import_module("oracle.api.arguments").checked(found)
+    globals()[name] = found
+    return found
+
+
+def _nearest(name: str) -> str:
+    from oracle.spec.document import nearest
+
+    alike = [one for one in __all__ if one[0].islower() == name[0].islower()]
+    near = "" if name.startswith("_") else nearest(name, alike)
+    return f"; did you mean `{near}`?" if near else ""
 
 
 def __dir__() -> list[str]:

@@ -198,7 +198,7 @@ def test_what_may_not_fit_is_not_put_first() -> None:
     assert ranking.riskier.seconds[0] < ranking.estimate.seconds[0]
     bold = ask(risk=1 - float(risky) + 0.01)
     assert ranking.riskier.plans[0] in bold.estimate.plans
-    assert bold.best == bold.fastest.plans[0] or bold.tied
+    assert bold.best.plan == bold.fastest.plans[0] or bold.tied
 
 
 def test_the_chance_to_be_the_best_is_not_of_what_is_printed() -> None:

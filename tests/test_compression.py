@@ -171,12 +171,12 @@ def test_compressing_pays_on_ethernet_and_not_on_nvlink(capsys: Any) -> None:
     assert said is not None
     assert said.pays
     assert said.gain > 2
-    assert slow.best.startswith("data:64,compress=")
+    assert slow.best.plan.startswith("data:64,compress=")
     fast = oracle.recommend("vgg16", "dgx-2", 16, 512, **alone)
     said = fast.compression
     assert said is not None
     assert not said.pays
-    assert "compress" not in fast.best
+    assert "compress" not in fast.best.plan
     assert 0 < said.crossing < said.bandwidth
     assert said.words.startswith("does not pay: data:16,compress=fp16 takes")
     where = oracle.system("dgx-2")

@@ -532,4 +532,4 @@ def test_zero_3_is_found_where_nothing_else_fits() -> None:
     assert two - three == pytest.approx(1.05 * (32 - 4 - 8 - 8) * 2**20, rel=0.01)
     between = (float(two) + float(three)) / 2
     ranking = oracle.recommend(model, BUILT, 8, 8, only=["data"], max_memory=between, risk=0.5)
-    assert ranking.best == "data:8,zero=3"
+    assert ranking.best.plan == "data:8,zero=3"

@@ -161,7 +161,7 @@ def test_a_ranking_says_what_it_cannot_tell_and_what_would():
     """In Python, as JSON and on the screen; and it is the doubt that is measured away."""
     found = oracle.recommend("gpt3-175b", "dgx-a100", devices=1024, batch=1536, fastest=True)
     assert 0 < found.likely_best()[0] < 0.6
-    assert found.tied[0] == found.best
+    assert found.tied[0] == found.best.plan
     what, share = found.measure
     assert 0 < share <= 1
     other = found.estimate.plans.index(found.tied[1])
@@ -193,7 +193,7 @@ def test_a_memory_that_is_nearly_full_is_said_with_a_way_out():
         "bert-large", "dgx-a100", devices=16, batch=256, max_memory=most, risk=0.5
     )
     text = " ".join(ranking_text(full).split())
-    assert full.best == roomy.best
+    assert full.best.plan == roomy.best.plan
     assert "free: tight" in text
     held = full.estimate.memory / most
     room = 1 + np.flatnonzero(held <= 0.9)

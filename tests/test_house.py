@@ -31,13 +31,14 @@ FLOORS = [
     {"calibration"},
     {"writers"},
     {"ask"},
-    {"show", "api"},
+    {"show"},
+    {"api"},
     {"__init__"},
     {"commands"},
     {"__main__"},
 ]
 FLOOR = {room: level for level, floor in enumerate(FLOORS) for room in floor}
-TOP = {"__init__.py", "__main__.py", "api.py", "py.typed", "citations.bib"}  # beside the rooms
+TOP = {"__init__.py", "__main__.py", "py.typed", "citations.bib"}  # beside the rooms
 HEAVY = {"scipy", "pandas", "networkx", "matplotlib", "torch", "onnx", "dask", "pyarrow"}
 TRACED = ("readers/importers/torch", "readers/torch_")  # models of torch, read by running them
 # a module beyond 400 lines says why; this list may only grow shorter
@@ -328,8 +329,8 @@ def keys() -> set[str]:
 def test_public_names_are_pinned() -> None:
     assert sorted(oracle.__all__) == [
         "Dataset", "Device", "Estimate", "Model", "Ranking", "SpecError", "System",
-        "choose", "dataset", "design_network", "device", "estimate", "model", "recommend", "system",
-        "workflow",
+        "calibrate", "choose", "compare", "dataset", "design_network", "device", "estimate",
+        "explain", "export", "model", "plot", "recommend", "sweep", "system", "workflow",
     ]  # fmt: skip
     for name in oracle.__all__:
         assert getattr(oracle, name) is not None

@@ -26,8 +26,9 @@ from oracle.plan.plan import Plan, join, parse
 from oracle.plan.stages import Stages, even_cuts, ways_to_cut
 from oracle.plan.strategies import Strategy, strategies
 from oracle.predict import evaluate
+from oracle.predict.columns import PARTS
 from oracle.predict.defaults import options_for
-from oracle.predict.estimate import PARTS, estimate
+from oracle.predict.estimate import estimate
 from oracle.spec.doubt import NINETY
 
 # --- strategies ------------------------------------------------------------------------------

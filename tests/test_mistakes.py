@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -108,8 +110,8 @@ PYTHON: list[tuple[str, Callable[[], Any], str, str]] = [
     ("only dp", lambda: oracle.recommend(**SMALL, devices=4, batch=64, only=["dp"]), "`dp`",
      "`data`"),
     ("a verb of another name",
-     lambda: oracle.predict,  # type: ignore[attr-defined]
-     "'predict'", "`estimate`"),
+     lambda: oracle.simulate,  # type: ignore[attr-defined]
+     "'simulate'", "`estimate`"),
     ("a field of another name",
      lambda: oracle.estimate(**SMALL, plan="data:4", batch=64).time,  # type: ignore[attr-defined]
      "'time'", "`seconds`"),
@@ -179,3 +181,14 @@ def test_sixty_mistakes_are_placed_and_most_get_their_cure(tmp_path: Path, capsy
 @pytest.mark.parametrize("kind", [SPECS, FLAGS, PLANS, PYTHON], ids=["s", "f", "p", "py"])
 def test_fifteen_of_each_kind(kind: list[Any]) -> None:
     assert len(kind) == 15
+
+
+def test_names_of_measured_collectives_are_those_that_are_priced() -> None:
+    """In a process of its own: registered classes add themselves."""
+    code = """
+from oracle.spec.collective_names import ALGORITHMS
+before = {op: set(names) for op, names in ALGORITHMS.items()}
+from oracle.network.collectives import ALGORITHMS as priced
+assert before == {op: set(by) for op, by in priced.items()}
+"""
+    subprocess.run([sys.executable, "-c", code], check=True, timeout=60)

@@ -114,7 +114,7 @@ def test_it_is_searched(spill: None) -> None:
     room = float(leanest.memory[0]) * 1.01
     found = oracle.recommend("gpt2", "dgx-a100", devices=2, batch=64, only=["data", "spill"],
                              max_memory=room, risk=0.5)  # fmt: skip
-    assert "spill:activations" in found.best
+    assert "spill:activations" in found.best.plan
 
 
 def test_it_is_explained(spill: None, capsys: Any) -> None:

@@ -157,4 +157,4 @@ def test_a_search_leaves_out_what_leaves_parts_of_layers():
     assert {"tensor", "filter", "channel", "spatial", "sharded", "context", "expert"} <= found
     assert not {"data", "pipeline", "recompute"} & found
     ranked = oracle.recommend("resnet50", "abci", 8, 256, optimizer="kfac", reading="none")
-    assert ranked.best == "data:8"
+    assert ranked.best.plan == "data:8"

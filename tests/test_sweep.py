@@ -84,7 +84,7 @@ def test_a_row_says_what_recommend_says():
     grid = Grid(("resnet50",), ("abci",), (16,), (512.0,))
     found = row(grid, grid.point(0))
     ranking = api.recommend("resnet50", "abci", 16, 512)
-    assert found["plan"] == ranking.best
+    assert found["plan"] == ranking.best.plan
     assert found["seconds"] == pytest.approx(float(ranking.estimate.seconds[0]), rel=1e-8)
     assert found["memory"] == pytest.approx(float(ranking.estimate.memory[0]), rel=1e-8)
     assert found["samples_per_second"] == pytest.approx(512 / found["seconds"], rel=1e-8)

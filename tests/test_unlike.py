@@ -425,7 +425,7 @@ def test_shares_that_are_recommended_are_the_best_of_all() -> None:
     pair = of(("dgx-a100", 1, 1), ("dgx-a100", 1, 2.5))
     ranking = oracle.recommend("alexnet", pair, devices=16, batch=2048, only=["data"],
                                software="plain", reading="none")  # fmt: skip
-    zero = ",zero=1" if "zero=1" in ranking.best else ""
+    zero = ",zero=1" if "zero=1" in ranking.best.plan else ""
     plans = [f"on:all,shares={first}/{256 - first} data:16{zero}" for first in range(130, 250)]
     every = oracle.estimate("alexnet", pair, plans, batch=2048, reading="none", software="plain")
     even = oracle.estimate("alexnet", pair, "data:16", batch=2048, reading="none")
@@ -442,6 +442,6 @@ def test_a_partition_more_never_makes_the_best_plan_slower(slower: float, device
                              reading="none", fastest=True)  # fmt: skip
     assert both.estimate.seconds[0] <= alone.estimate.seconds[0] * (1 + 1e-9)
     if slower < 1:
-        assert both.best.startswith("on:2 ")
+        assert both.best.plan.startswith("on:2 ")
     elif slower > 1:
-        assert both.best.startswith("on:1 ")
+        assert both.best.plan.startswith("on:1 ")

@@ -53,7 +53,7 @@ def _pays(rows: list[dict[str, Any]], figures: dict[str, Any], quick: bool) -> N
         assert said is not None
         rows.append({
             "case": f"VGG16 on {devices} of {where}", "plain": said.plain, "packed": said.packed,
-            "gain": rounded(said.gain), "best": found.best,
+            "gain": rounded(said.gain), "best": found.best.plan,
             "below": f"{8e-9 * said.crossing:.3g} Gbit/s of {said.level}"
             if said.crossing < inf else f"at any speed of {said.level}",
         })  # fmt: skip

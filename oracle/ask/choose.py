@@ -18,14 +18,18 @@ from oracle.run.limits import amount
 from oracle.spec.options import Options
 from oracle.spec.system import System
 from oracle.spec.tabular import Tabular
+from oracle.spec.units import show
 
 REFINED = 3  # setups at most that are searched in full
 NEAR = 1.35  # times the best: what a full search may bring to the top
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class Choice(Tabular):
     """What keeps to the limits, best first; what does not; and what would change the first."""
+
+    brief = ("rank", "system", "devices", "batch", "plan", "seconds", "device_hours", "money",
+             "energy", "carbon", "front")  # fmt: skip
 
     asked: Asked
     setups: tuple[Setup, ...]
@@ -44,6 +48,15 @@ class Choice(Tabular):
         if not self.setups:
             raise LookupError("nothing keeps to the limits: see `misses`")
         return self.setups[0]
+
+    def says(self) -> str:
+        """The answer of how many, or that nothing keeps to the limits."""
+        what = f"{self.asked.model.name}, {len(self.setups)} setups keep to the limits"
+        if not self.setups:
+            return what
+        one = self.best
+        return (f"{what}; {one.devices} devices of {one.system.name}, {one.plan}: "
+                f"{show(one.training.seconds, 's')}")  # fmt: skip
 
     @property
     def front(self) -> tuple[Setup, ...]:
@@ -73,17 +86,6 @@ class Choice(Tabular):
         return [
             {"rank": rank, "front": id(one) in front, **_flat(one)} for rank, one in some
         ]  # fmt: skip
-
-    def table(self) -> Any:
-        """A pandas DataFrame of the same."""
-        import pandas as pd
-
-        return pd.DataFrame(self.rows())
-
-    def _repr_html_(self) -> str:
-        names = ["rank", "system", "devices", "batch", "plan", "seconds", "device_hours", "money",
-                 "energy", "carbon", "front"]  # fmt: skip
-        return str(self.table()[names].to_html(index=False))
 
 
 def _flat(one: Setup) -> dict[str, Any]:

@@ -54,7 +54,7 @@ class Row:
         return most if most and self.losses[most] > TOLD else ""
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class Combined(Tabular):
     """The table, from few nodes to many."""
 
@@ -63,6 +63,11 @@ class Combined(Tabular):
 
     def __len__(self) -> int:
         return len(self.lines)
+
+    def says(self) -> str:
+        """Over which numbers of nodes."""
+        nodes = [one.campaign.nodes for one in self.lines]
+        return f"{self.trials.model.name}, {min(nodes)} to {max(nodes)} nodes"
 
     def rows(self) -> list[dict[str, Any]]:
         """One flat row a number of nodes."""

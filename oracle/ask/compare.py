@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 DEEP = ("parts", "memory", "recovery")  # of a plan, what no flat row has
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Comparison(Tabular):
     """Measured plans beside what was predicted of them."""
 
@@ -44,6 +44,12 @@ class Comparison(Tabular):
     waits: tuple[dict[str, float], ...] = ()
     # checkpoints and failures: measured, and what is predicted of them
     recoveries: tuple[tuple[Recovery | None, dict[str, Any]], ...] = ()
+
+    def says(self) -> str:
+        """How near predictions are."""
+        held = f"{int(np.sum(self.covered))} of {len(self.seconds)} within their intervals"
+        return (f"{self.predicted.model.name} on {self.predicted.system.name}: "
+                f"accuracy {float(np.mean(self.accuracy)):.1%}, {held}")  # fmt: skip
 
     @property
     def accuracy(self) -> Any:

@@ -101,7 +101,7 @@ class Candidate:
         }  # fmt: skip
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class Designs(Tabular):
     """Every network that can be built, the answer first; and why others cannot."""
 
@@ -122,6 +122,13 @@ class Designs(Tabular):
     def fastest(self) -> Candidate:
         """The one whose slowest workload is nearest to the fastest network for it."""
         return min(self.candidates, key=lambda one: (one.slowdown, one.price))
+
+    def says(self) -> str:
+        """The answer, of how many networks."""
+        best = self.best
+        return (f"{best.design.name} of {len(self.candidates)} networks: {best.design.switches} "
+                f"switches, {best.design.cables} cables, {best.slowdown:.1%} slower than the "
+                "fastest")  # fmt: skip
 
     def to_dict(self) -> dict[str, Any]:
         """The published JSON form."""

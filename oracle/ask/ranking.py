@@ -14,9 +14,12 @@ from oracle.predict.estimate import Estimate
 from oracle.spec.tabular import Tabular
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class Ranking(Tabular):
     """Feasible plans, best first; and what came nearest among the others."""
+
+    brief = ("rank", "plan", "seconds", "seconds_low", "seconds_high", "memory", "probability_best",
+             "why")  # fmt: skip
 
     estimate: Estimate  # the plans to show, best first
     misses: Estimate  # infeasible plans, the smallest shortage first
@@ -35,11 +38,16 @@ class Ranking(Tabular):
         return len(self.estimate)
 
     @property
-    def best(self) -> str:
-        """The plan to launch."""
+    def best(self) -> Estimate:
+        """The plan to launch: an estimate of one, whose `plan` is its text."""
         if not len(self.estimate):
             raise LookupError("no plan fits: see `misses`")
-        return self.estimate.plans[0]
+        return self.estimate.take([0])
+
+    def says(self) -> str:
+        """The best plan, of how many; or that none fits."""
+        found = f"{self.fitting} of {self.tried} products of strategies fit {self.devices} devices"
+        return f"{found}; {self.best.says()}" if len(self) else f"{found}; none to launch"
 
     def table(self) -> Any:
         """A pandas DataFrame, best plan first."""
@@ -101,7 +109,3 @@ class Ranking(Tabular):
             return None
         other = self.estimate.plans.index(self.tied[1]) if self.tied else 1
         return settling(doubts(self.estimate, 0), doubts(self.estimate, other))
-
-    def _repr_html_(self) -> str:
-        columns = ["plan", "seconds", "seconds_low", "seconds_high", "memory", "feasible"]
-        return str(self.table()[columns].to_html())

@@ -38,7 +38,7 @@ class Check:
     seconds: float
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Selftest(Tabular):
     """Everything that was tried."""
 
@@ -54,6 +54,11 @@ class Selftest(Tabular):
     @property
     def sound(self) -> bool:
         return all(one.sound for one in self.checks)
+
+    def says(self) -> str:
+        """What was found, in a line."""
+        wrong = [one.check for one in self.checks if not one.sound]
+        return f"{self.of}: {len(self.checks)} checks, " + (", ".join(wrong) or "all sound")
 
     def rows(self) -> list[dict[str, Any]]:
         """One flat row a check."""

@@ -194,7 +194,7 @@ class Trials:
         if not len(ranking):
             self._missed(ranking.misses)
             return None
-        return ranking.best
+        return ranking.best.plan
 
     def _quickest(self, plans: Sequence[str], sizes: Iterable[int]) -> Trial | None:
         pairs = [(plan, float(size)) for plan in plans for size in sizes]

@@ -21,6 +21,7 @@ from oracle.run.searches import Stage
 from oracle.run.waves import at_once, makespan, waves
 from oracle.run.workflow import Workflow
 from oracle.spec.tabular import Tabular
+from oracle.spec.units import show
 
 BETTER = 0.98  # of the time of a perfect speed-up: less memory a device may make it better
 
@@ -43,7 +44,7 @@ class Part:
         return one.trials * one.times * one.share * each
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class Campaign(Tabular):
     """The fastest way to run a workflow on so many nodes."""
 
@@ -60,6 +61,14 @@ class Campaign(Tabular):
     @property
     def seconds(self) -> float:
         return sum(part.seconds for part in self.parts)
+
+    def says(self) -> str:
+        """How many at once, how large each, how long."""
+        what = f"{self.trials.model.name} on {self.nodes} nodes of {self.trials.system.name}"
+        if not self.parts:
+            return f"{what}: nothing fits"
+        return (f"{what}: {self.widest.at_once} at once, {self.main.trial.devices} devices each, "
+                f"{show(self.seconds, 's')}")  # fmt: skip
 
     @property
     def low(self) -> float:

@@ -7,6 +7,7 @@ pools         the samples of one operation at one level, which are fitted togeth
 fit           the lower envelope of α-β lines, fitted to a pool
 entries       a fit as `collectives:` entries of a spec, and in words
 concurrency   several groups at once against one alone: contention, measured
+believed      whether logs can be of a system at all: refused, or warned of
 trust         whether logs contradict the system, each other or themselves
 streams       what tests between pairs say of links
 storage       shared files and disks, fitted to measured rates

@@ -90,7 +90,7 @@ class CollectiveFit:
         ]
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class Calibration(Tabular):
     """What logs and topology files say about a system: fits, refusals, and the new spec."""
 
@@ -109,6 +109,11 @@ class Calibration(Tabular):
     def told(self) -> bool:
         """Whether the readings say anything of the system."""
         return bool(self.fits or self.structure.findings or any(one.limits for one in self.storage))
+
+    def says(self) -> str:
+        """How much was fitted onto what."""
+        fitted = ", ".join(f"{fit.pool.op} of the {fit.pool.level}" for fit in self.fits)
+        return f"{self.system.name}: {fitted or 'nothing'} fitted to {len(self.readings)} files"
 
     @property
     def entries(self) -> tuple[Calibrated, ...]:

@@ -8,8 +8,10 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from oracle.commands.parser import Usage
 from oracle.spec.options import SLOTS
 from oracle.spec.precision import PRECISIONS
+from oracle.spec.units import spelled_out
 from oracle.spec.what_if import FACTORS, TIMES
 
 if TYPE_CHECKING:
@@ -37,7 +39,8 @@ def result_arguments(
 def whole(text: str) -> int:
     """A whole number from 1 on, as an option takes it."""
     if not re.fullmatch("[0-9]{1,16}", text) or not 1 <= int(text) < 2**53:
-        raise argparse.ArgumentTypeError(f"`{text}` is not a whole number from 1 on")
+        what = f"`{text}` is not a whole number from 1 on{spelled_out(text)}"
+        raise argparse.ArgumentTypeError(what)
     return int(text)
 
 
@@ -119,6 +122,16 @@ def changed(asked: argparse.Namespace) -> None:
     if words and getattr(asked, where, None):
         named = ",".join(",".join((each, *words)) for each in specs(getattr(asked, where)))
         setattr(asked, where, named)
+
+
+def in_order(asked: argparse.Namespace, verb: str) -> None:
+    """Refuse a model and a system that stand in each other's place."""
+    from oracle.spec.catalogue import swapped
+
+    named = getattr(asked, "model", None), getattr(asked, "system", None)
+    if (meant := swapped(*named)) is not None:
+        what = f"`{named[0]}` stands where the model is due, `{named[1]}` where the system is"
+        raise Usage(f"{what}; did you mean `oracle {verb} {' '.join(meant)} …`?")
 
 
 def specs(text: str) -> tuple[str, ...]:

@@ -13,17 +13,13 @@ oracle calibrate convergence RUNS.csv --onto MODEL -o NEW.yaml   epochs by batch
 from __future__ import annotations
 
 import argparse
-from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from oracle.commands import calibrate_convergence, calibrate_run
 from oracle.commands.arguments import result_arguments, whole
 from oracle.commands.parser import Answer, formatted
-from oracle.spec.document import Fault, Place, SpecError, refusal
-
-if TYPE_CHECKING:
-    from oracle.readers.logs import Reading
+from oracle.spec.document import SpecError, refusal
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:
@@ -63,6 +59,7 @@ def run(asked: argparse.Namespace) -> Answer:
             raise refusal("calibrate", "no log is named", "oracle calibrate FILE... --onto SYSTEM")
     if asked.files[0] == "compute":
         return kernels(asked)
+    from oracle.calibration.believed import believed
     from oracle.calibration.calibrate import calibrate
     from oracle.readers.log_files import gathered
 
@@ -90,22 +87,6 @@ def run(asked: argparse.Namespace) -> Answer:
     return formatted(
         asked, found.text, lambda: stamped(found.to_dict(), inputs), found.rows, code, note
     )
-
-
-def believed(readings: Sequence[Reading], name: str, files: str = "") -> str:
-    """Warnings about logs, a line each; a SpecError where they are not of this system."""
-    from oracle.calibration import storage_trust
-    from oracle.calibration.trust import concerns
-    from oracle.spec.catalogue import system
-
-    found = [
-        *concerns(readings, system(name)),
-        *storage_trust.concerns(readings, system(name), files),
-    ]
-    faults = [Fault("E132", each.words, Place()) for each in found if each.severity == "refuse"]
-    if faults:
-        raise SpecError(name, faults)
-    return "\n".join(f"warning: {each.words}" for each in found)
 
 
 def kernels(asked: argparse.Namespace) -> Answer:

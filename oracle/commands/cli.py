@@ -17,7 +17,16 @@ import time
 from pathlib import Path
 from typing import Any
 
-from oracle.commands.parser import VERBS, Answer, Parser, Usage, misspelt, module_of, parser_of
+from oracle.commands.parser import (
+    VERBS,
+    Answer,
+    Parser,
+    Usage,
+    misspelt,
+    module_of,
+    parser_of,
+    stray_plan,
+)
 from oracle.show import terminal
 from oracle.spec.version import __version__
 
@@ -117,7 +126,8 @@ def _run(verb: str, rest: list[str]) -> int:
             _say_no_more()
             return int(answer.code)
     except Usage as error:
-        said = misspelt(parser, rest) or error  # what is missing may stand there, misspelt
+        # what is missing may stand there, misspelt or in another place
+        said = misspelt(parser, rest) or stray_plan(parser, rest) or error
         _to_stderr(f"error: {said}\n       `oracle {verb} --help` lists what it takes", colour)
         return 2
     except SystemExit as end:  # --help has printed itself
@@ -138,12 +148,13 @@ def _run(verb: str, rest: list[str]) -> int:
 
 def understood(parser: Parser, verb: str, rest: list[str]) -> tuple[Any, dict[str, Any], list[str]]:
     """What the words after a verb ask, what is set elsewhere, and warnings of that."""
-    from oracle.commands.arguments import changed
+    from oracle.commands.arguments import changed, in_order
     from oracle.commands.settings import origins, settle
 
     warnings: list[str] = []
     set_elsewhere = settle(parser, verb, say=warnings.append)
     asked = parser.parse_args(rest)
+    in_order(asked, verb)
     changed(asked)
     asked.origins = origins(parser, rest, set_elsewhere)
     asked.config = {

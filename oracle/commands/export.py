@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import argparse
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from oracle.commands.arguments import (
     batch_arguments,
@@ -25,9 +24,6 @@ from oracle.commands.arguments import (
     prediction_options,
 )
 from oracle.commands.parser import Answer, as_json
-
-if TYPE_CHECKING:
-    from oracle.models.transformer import Transformer
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:
@@ -47,7 +43,7 @@ def run(asked: argparse.Namespace) -> Answer:
     from oracle import api
     from oracle.plan.plan import parse
     from oracle.writers.export import put, writer
-    from oracle.writers.exported import Job
+    from oracle.writers.exported import Job, block_of
 
     need_room(asked, [asked.plan])
     batch = batch_of(asked, asked.plan)
@@ -56,7 +52,7 @@ def run(asked: argparse.Namespace) -> Answer:
         asked.model, asked.system, [asked.plan], batch, **prediction_options(asked),
         **placement_options(asked),
     )  # fmt: skip
-    job = Job(found, parse(asked.plan, float(batch)), block(asked.model))
+    job = Job(found, parse(asked.plan, float(batch)), block_of(found.model))
     files = module.files(job)
     job.check_read(str(module.TITLE))
     code = 0 if found.feasible[0] else 1
@@ -73,10 +69,3 @@ def run(asked: argparse.Namespace) -> Answer:
     put({str(folder / name): text for name, text in files.items()}, force=asked.force)
     written = ", ".join(str(folder / name) for name in files)
     return Answer("", code, "\n".join([*warning, f"written: {written}"]))
-
-
-def block(what: str) -> Transformer | None:
-    """The family block of a model spec, where it has one."""
-    from oracle.models.model import network
-
-    return network(what)[0].transformer

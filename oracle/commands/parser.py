@@ -12,6 +12,7 @@ import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from importlib import import_module
+from itertools import pairwise
 from keyword import iskeyword
 from types import ModuleType
 from typing import Any, NoReturn
@@ -129,6 +130,22 @@ def misspelt(parser: argparse.ArgumentParser, words: Iterable[str]) -> str:
         ):
             return f"unknown option `{flag}`; did you mean `{meant}`?"
     return ""
+
+
+def stray_plan(parser: argparse.ArgumentParser, words: Sequence[str]) -> str:
+    """Advice where words of a plan do not stand behind `--plan` as one, in words."""
+    from shlex import quote
+
+    if not any("--plan" in action.option_strings for action in options(parser)):
+        return ""
+    from oracle.plan.strategies import strategies
+
+    form = re.compile(rf"({'|'.join(strategies())})[:=][a-z0-9]\S*")
+    found = [word for word in words if form.fullmatch(word)]
+    behind = [word for before, word in pairwise(words) if before == "--plan"]
+    if not found or found == behind:
+        return ""
+    return f"a plan is one word behind --plan: --plan {quote(' '.join(found))}"
 
 
 def as_json(data: Any) -> str:

@@ -231,7 +231,7 @@ def whole_answer(
                                      "probability_within": limits.probability(whole)}  # fmt: skip
     if found:
         said["batches"] = [
-            {"batch": each.batch, "plan": each.ranking.best, **each.training.to_dict()}
+            {"batch": each.batch, "plan": each.ranking.best.plan, **each.training.to_dict()}
             for each in found
         ]
     if others:

@@ -30,7 +30,7 @@ def run(asked: argparse.Namespace) -> Answer:
 
     ranking, content = made(asked, command_line(asked))
     write(Path(asked.output), content)
-    best = ranking.best if len(ranking) else "no plan fits"
+    best = ranking.best.plan if len(ranking) else "no plan fits"
     said = [*lacks(asked, [asked.system]), f"{asked.output}: {best}, {len(content):,} bytes"]
     return Answer("", 0 if len(ranking) else 1, "\n".join(said))
 

@@ -91,14 +91,8 @@ def share(text: str) -> tuple[int, int]:
 def grid(asked: argparse.Namespace) -> Any:
     """What a command line asks."""
     from oracle.ask.sweep import Grid, numbers, sizes
-    from oracle.spec.units import parse
+    from oracle.predict.defaults import memory_limit
 
-    memory = None
-    if asked.max_memory is not None:
-        try:
-            memory = parse(asked.max_memory, "B")
-        except ValueError as error:
-            raise refusal("sweep", f"the memory limit: {error}", "e.g. 16 GiB") from None
     total = asked.batch is not None
     batches = numbers(asked.batch) if total else sizes(asked.batch_per_device)
     ways = [f"each:{each}" for each in asked.each] + [f"plan:{plan}" for plan in asked.plan]
@@ -107,8 +101,8 @@ def grid(asked: argparse.Namespace) -> Any:
         specs(asked.model), specs(asked.system), numbers(asked.devices),
         tuple(map(float, batches)), asked.batch is None, ("", *dict.fromkeys(asked.what_if)),
         tuple(ways) or ("best",), asked.dataset, asked.precision, asked.optimizer, asked.ideal,
-        memory, asked.gamma, asked.algorithm, asked.objective, tuple(asked.only),
-        tuple(asked.without), asked.profile, asked.software, asked.any_plan,
+        memory_limit(asked.max_memory), asked.gamma, asked.algorithm, asked.objective,
+        tuple(asked.only), tuple(asked.without), asked.profile, asked.software, asked.any_plan,
         asked.reading, asked.shuffle, asked.epochs, asked.grow, asked.workspace,
     )  # fmt: skip
 

@@ -7,7 +7,6 @@ runs of rows, see `places`.
 
 from __future__ import annotations
 
-import os
 from collections import Counter
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
@@ -297,7 +296,7 @@ def model(what: Any, dataset: Any = None) -> Model:
     elif isinstance(what, Mapping):
         found = _load(what)
     else:
-        text = os.fspath(what)
+        text = catalogue.name_of(what, "models")
         name, changes = parted(text)
         path = catalogue.find(name, "models").absolute()
         found = _KEPT.get((path, *changes), lambda: _load(text))
@@ -326,14 +325,16 @@ def network(what: Any) -> tuple[Network, Node, str, str]:
     """The model spec as written, with its tree, file name and text for messages."""
     if isinstance(what, Mapping):
         node, name, text = catalogue.document(what, "models")
+        catalogue.note_unknown(node, "dataset", "datasets")
         return read(Network, node, name, text, label="model"), node, name, text
-    named, changes = parted(os.fspath(what))
+    named, changes = parted(catalogue.name_of(what, "models"))
     node, name, text = catalogue.document(named, "models")
     whole, family = ("train", "dataset"), node.entries.get("transformer", node)
     known = [*whole, *(scalars(Transformer) if family is not node else ())]
     for change in changes:
         at = node if change.split("=")[0] in whole else family
         rewrite(at, change, known, "model", "gpt2,sequence=2048")
+    catalogue.note_unknown(node, "dataset", "datasets")
     spec = read(Network, node, name, text, label="model")
     if changes:
         called = ",".join((spec.name, *changes))

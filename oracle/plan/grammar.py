@@ -15,7 +15,7 @@ from typing import Any
 
 from oracle.plan.strategies import Strategy, strategies
 from oracle.plan.strategies.base import number_of
-from oracle.spec.document import Fault, Place, SpecError, suggest
+from oracle.spec.document import Fault, Place, SpecError, nearest, suggest
 
 LONGEST = 2**11  # characters of a plan: there are fewer strategies, and each stands once
 
@@ -51,9 +51,10 @@ def read(text: str) -> list[Strategy]:
     axes: dict[str, tuple[Strategy, int]] = {}  # with the column where each begins
     for match in re.finditer(r"\S+", text):
         word, start = match.group(), match.start()
-        if word == "serial":
-            continue
-        if axis := _axis(word, start, axes, faults):
+        if word == "serial" or (word.isdigit() and text[:start].rstrip().endswith(":")):
+            continue  # a number behind a blank is told of at the strategy that lacks it
+        behind = re.match(r"\s+([0-9]+)\b", text[match.end() :])
+        if axis := _axis(word, start, axes, faults, behind[1] if behind else ""):
             axes[axis.name] = axis, start
     beside = {name: axis for name, (axis, _) in axes.items()}
     for axis, start in axes.values():
@@ -67,14 +68,15 @@ def read(text: str) -> list[Strategy]:
 
 
 def _axis(
-    word: str, start: int, before: dict[str, tuple[Strategy, int]], faults: list[Fault]
-) -> Strategy | None:
+    word: str, start: int, before: dict[str, tuple[Strategy, int]], faults: list[Fault],
+    behind: str = "",
+) -> Strategy | None:  # fmt: skip
+    """The axis of a word; `behind` is a number that stands apart from it."""
     head, *knobs = word.split(",")
     name, colon, degree = head.partition(":")
     known = strategies()
     if name not in known:
-        hint = suggest(name, known, "strategies")
-        faults.append(_fault(f"no strategy is called `{name}`", start, name, hint))
+        faults.append(_fault(f"no strategy is called `{name}`", start, name, _meant(head)))
         return None
     if name in before:
         faults.append(_fault(f"`{name}` stands twice", start, word, "write it once"))
@@ -82,17 +84,33 @@ def _axis(
     cls = known[name]
     values: dict[str, Any] = {}
     at = start + len(name) + 1
-    if not colon:
-        faults.append(_fault(f"`{name}` lacks its degree", start, word, f"`{name}:2`"))
+    if not degree:
+        words = "" if cls.degrees else next(iter(cls.knobs().values())).metadata["words"]
+        hint = ", ".join(f"`{name}:{each}`" for each in words or [behind or 2])
+        faults.append(_fault(f"`{name}` lacks its {'mode' if words else 'degree'}", start, word,
+                             f"{hint}{', without a blank' if colon else ''}"))  # fmt: skip
     elif cls.degrees:
         values |= _degree(cls, degree, at, faults)
     else:
         values |= _knob(cls, next(iter(cls.knobs())), degree, at, faults)
     at = start + len(head) + 1
     for knob in knobs:
-        values |= _turned(cls, knob, at, faults)
+        values |= _turned(cls, knob, at, faults, word)
         at += len(knob) + 1
     return cls(**values)
+
+
+ALSO = {"fsdp": ",zero=3", "hsdp": ",zero=3"}  # what a strategy's name elsewhere says beside ours
+
+
+def _meant(word: str) -> str:
+    """What to write for a word that is no strategy with its degree: `data=16`, `tp8`."""
+    known = strategies()
+    found = re.fullmatch(r"([A-Za-z_-]+)[:=]?([0-9x]*)", word)
+    meant = nearest(found[1], known) if found else ""
+    if found and meant and found[2] and known[meant].degrees:
+        return f"did you mean `{meant}:{found[2]}{ALSO.get(found[1].lower(), '')}`?"
+    return suggest(re.split("[:=]", word)[0], known, "strategies")
 
 
 def _fault(what: str, column: int, word: str, hint: str = "") -> Fault:
@@ -107,18 +125,30 @@ def _degree(cls: type[Strategy], text: str, at: int, faults: list[Fault]) -> dic
     return found or {}
 
 
-def _turned(cls: type[Strategy], text: str, at: int, faults: list[Fault]) -> dict[str, float]:
-    """A knob as it stands in a plan, `segments=8`."""
+def _turned(
+    cls: type[Strategy], text: str, at: int, faults: list[Fault], word: str
+) -> dict[str, float]:
+    """A knob as it stands in a word of a plan, `segments=8`."""
     name, equals, value = text.partition("=")
     known = [knob for knob in cls.knobs() if knob not in cls().hidden()]
     if name not in known:
-        hint = suggest(name, known, f"knobs of {cls.name}")
+        hint = _knob_meant(cls, text, known, word)
         faults.append(_fault(f"{cls.name} has no knob `{name}`", at, name, hint))
         return {}
     if not equals:
         faults.append(_fault(f"`{name}` lacks its value", at, name, f"`{name}=…`"))
         return {}
     return _knob(cls, name, value, at + len(name) + 1, faults)
+
+
+def _knob_meant(cls: type[Strategy], text: str, known: list[str], word: str) -> str:
+    """What to write for a word that is no knob: `zero3`, or a strategy behind a comma."""
+    if text.partition(":")[0] in strategies():
+        return f"strategies stand apart: `{word.replace(f',{text}', f' {text}')}`"
+    found = re.fullmatch(r"([a-z]+)[:_-]?([0-9]+)", text)
+    if found and found[1] in known:
+        return f"did you mean `{found[1]}={found[2]}`?"
+    return suggest(text.partition("=")[0], known, f"knobs of {cls.name}")
 
 
 def _knob(

@@ -35,5 +35,6 @@ allocation    one iteration on a stage, tensor by tensor: what is allocated and 
 scripts       what each turn of a stage does with memory
 fragmentation reserved bytes against those in use, by an allocator's rules
 trace         the iteration in time, stage by stage
+columns       plans of an estimate as columns of a data frame
 estimate      what a prediction says of each plan
 """

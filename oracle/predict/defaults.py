@@ -66,7 +66,7 @@ def options_for(
             raise refusal("options", what, "oracle calibrate run … on a log of this device")
         told = told.but(host=replace(told.host, times=measured.factors.times("host")))
     return Options(
-        precision, optimizer, ideal, _bytes(max_memory), gamma, algorithm, profile=measured,
+        precision, optimizer, ideal, memory_limit(max_memory), gamma, algorithm, profile=measured,
         software=told, any_plan=any_plan, reading=reading, shuffle=shuffle_of(shuffle).text,
         epochs=epochs, kfac=kfac,
     )  # fmt: skip
@@ -94,17 +94,21 @@ def _usual(name: str) -> Software:
     return opened_software(name)
 
 
-def _bytes(value: float | str | None) -> float | None:
+def memory_limit(value: float | str | None) -> float | None:
+    """Bytes of a memory limit; what is less than any device has was meant in another unit."""
+    bare = str(value).strip().isdigit()
+    hint = f"e.g. `{value if bare else 16} GB`"
     if isinstance(value, str):
         try:
             value = parse(value, "B")
         except ValueError as error:
-            raise refusal("options", f"the memory limit: {error}", "e.g. 16 GiB") from None
-    if value is not None and not 0 < value < float("inf"):
-        raise refusal("options", f"a memory limit of {value:g} bytes", "e.g. 16 GiB")
+            raise refusal("options", f"the memory limit: {error}", hint) from None
+    if value is not None and not LEAST_MEMORY <= value < float("inf"):
+        raise refusal("options", f"a memory limit of {value:g} bytes", hint)
     return value
 
 
+LEAST_MEMORY = 1024.0  # bytes
 READING = ("none", "best", *MODES)
 
 

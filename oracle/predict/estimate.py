@@ -16,6 +16,7 @@ from oracle.models.model import Model
 from oracle.plan.plan import Plan, table
 from oracle.predict import evaluate
 from oracle.predict.block import Block, Work, messages
+from oracle.predict.columns import PARTS, columns_of
 from oracle.predict.memory import KINDS
 from oracle.predict.named import checked
 from oracle.predict.rates import rates
@@ -27,6 +28,7 @@ from oracle.spec.doubt import NINETY
 from oracle.spec.options import Options
 from oracle.spec.system import System
 from oracle.spec.tabular import Tabular
+from oracle.spec.units import show
 
 Floats = NDArray[np.float64]
 WIDEST = 50.0  # logarithm of an interval's end by its middle: whoever doubts more knows nothing
@@ -37,16 +39,17 @@ COLUMNS = (
     "mfu",
     "device_hours_per_epoch",
 )  # of the rates, those of a table
-PARTS = ("forward", "backward", "update", "bubble", "recompute")
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class Estimate(Tabular):
     """Of each plan: seconds per iteration, bytes per device, and what rules it out.
 
     The same type holds a measurement, so that prediction and measurement are compared like
     with like.
     """
+
+    brief = ("plan", "batch", "devices", "seconds", "seconds_low", "seconds_high", "memory", "why")
 
     model: Model
     system: System
@@ -72,6 +75,26 @@ class Estimate(Tabular):
 
     def __len__(self) -> int:
         return len(self.plans)
+
+    @property
+    def plan(self) -> str:
+        """The text of the plan, of an estimate of one."""
+        if len(self) != 1:
+            raise LookupError(f"an estimate of {len(self)} plans: their texts are `plans`")
+        return self.plans[0]
+
+    def says(self) -> str:
+        """What it is of, and its one or its fastest plan."""
+        what = f"{self.model.name} on {self.system.name}"
+        if not len(self):
+            return f"no plan of {what}"
+        row = int(np.argmin(self.seconds))
+        each = (self.seconds_low, self.seconds, self.seconds_high)
+        low, mid, high = (show(float(one[row]), "s") for one in each)
+        one = f"{self.plans[row]}: {mid} ({low} to {high}), {show(float(self.memory[row]), 'B')}"
+        broken = f", does not work: {self.broken[row][0]}" if self.broken[row] else ""
+        several = f", {len(self)} plans, the fastest" if len(self) > 1 else ""
+        return f"{what}{several}: {one}{broken}"
 
     @property
     def memory(self) -> Floats:
@@ -188,28 +211,7 @@ class Estimate(Tabular):
         """A pandas DataFrame, one row a plan, all parts."""
         import pandas as pd
 
-        columns: dict[str, Any] = {
-            "plan": self.plans, "batch": self.batch, "devices": self.devices,
-            "seconds": self.seconds, "seconds_low": self.seconds_low,
-            "seconds_high": self.seconds_high, "feasible": self.feasible,
-            "broken": ["; ".join(words) for words in self.broken],
-        }  # fmt: skip
-        if self.epoch is not None:
-            columns["epoch_seconds"] = self.epoch
-        columns |= {f"compute.{part}": self.compute[part] for part in PARTS}
-        names = dict.fromkeys(m["what"] for messages in self.exchange for m in messages)
-        for name in names:
-            for what in ("seconds", "exposed"):
-                columns[f"exchange.{name}.{what}"] = [
-                    sum(m[what] for m in messages if m["what"] == name)
-                    for messages in self.exchange
-                ]
-        waits = [0.0 if one is None else one["exposed"] for one in self.reading]
-        columns |= {"reading": [one and one["mode"] for one in self.reading],
-                    "reading.exposed": waits}  # fmt: skip
-        columns["memory"] = self.memory
-        columns |= {f"memory.{kind}": self.memory_kinds[kind] for kind in KINDS}
-        return pd.DataFrame(columns)
+        return pd.DataFrame(columns_of(self))
 
     def figures(self, row: int) -> dict[str, Any]:
         """One plan as flat figures, SI: the columns of a CSV file."""

@@ -15,7 +15,8 @@ import numpy as np
 from oracle.ask.batches import Tried
 from oracle.ask.ranking import Ranking
 from oracle.kernels.provenance import MEASURED
-from oracle.predict.estimate import PARTS, Estimate
+from oracle.predict.columns import PARTS
+from oracle.predict.estimate import Estimate
 from oracle.predict.limits import FULL
 from oracle.predict.memory import ASSUMED
 from oracle.run.target import Training
@@ -353,7 +354,7 @@ def _misses(misses: Estimate) -> list[str]:
 
 
 def _next(ranking: Ranking, asked: Any) -> list[str]:
-    words = ["oracle", "explain", "--plan", ranking.best, asked.model, asked.system,
+    words = ["oracle", "explain", "--plan", ranking.best.plan, asked.model, asked.system,
              "--batch", str(ranking.batch)]  # fmt: skip
     if getattr(asked, "software", None):
         words += ["--software", asked.software]

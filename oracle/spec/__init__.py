@@ -21,6 +21,8 @@ formula       a formula of plans and model in a spec
 precision     precisions, and bytes of an activation
 doubt         what each step away from a measurement adds to the doubt of a prediction
 registry      classes that are found by being defined
+other_words   words of other tools for ours, as advice knows them
+collective_names   operations and algorithms that measurements may be of
 changes       fields said anew beside a name
 what_if       a system with its network, memory or kernels so many times what they are
 told          a block of a spec said in a line, as options do
@@ -29,6 +31,6 @@ optimizer     an optimizer and its knobs as they are written
 options       options of a prediction beside the plan
 files         atomic file writes
 strict_json   JSON that is refused where it is odd
-tabular       answers that are rows, as data frames
+tabular       answers that are rows: in a line, as data frames, as tables of a notebook
 version       the version of oracle
 """

@@ -21,6 +21,7 @@ from oracle.spec.document import (
     SpecError,
     from_data,
     load,
+    nearest,
     refusal,
     suggest,
 )
@@ -59,6 +60,17 @@ def is_path(name: str) -> bool:
     return name == "-" or name.endswith((".yaml", ".yml", ".json")) or os.sep in name
 
 
+def name_of(what: Any, folder: str) -> str:
+    """The name or path that was given for a spec; a SpecError for anything else."""
+    if isinstance(what, str | os.PathLike):
+        return os.fspath(what)
+    hint = "a shipped name, a path, or a dict of what a file would say"
+    if folder == "models":
+        hint += "; of a network in PyTorch: oracle import torch MODULE -o model.yaml"
+    given = f"a `{type(what).__name__}`"
+    raise refusal(singular(folder), f"{given} is no {singular(folder)}", hint, "E104")
+
+
 def find(name: str, folder: str, beside: Path | None = None) -> Path:
     """The file of a shipped name, or of a path; a SpecError with the nearest name otherwise.
 
@@ -75,6 +87,20 @@ def find(name: str, folder: str, beside: Path | None = None) -> Path:
         hint = f"write `.{os.sep}{name}` for the file"
     what = f"no shipped {singular(folder)} is called `{name}`"
     raise refusal(name, what, hint, "E110")
+
+
+def swapped(model: Any, system: Any) -> tuple[str, str] | None:
+    """(model, system) as they were meant, where each stands in the place of the other."""
+    if not (isinstance(model, str) and isinstance(system, str)):
+        return None
+    models, systems = shipped("models"), shipped("systems")
+    if model in models or system in systems or not (model in systems or system in models):
+        return None
+    first, second = (
+        name if is_path(name) or name in known else nearest(name, known)
+        for name, known in ((system, models), (model, systems))
+    )
+    return (first, second) if first and second else None
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,7 +136,7 @@ def document(
     """(tree, name for messages, text) of a shipped name, a path, or a dict of the same content."""
     if isinstance(what, Mapping):
         return from_data(what), str(what.get("name", singular(folder))), ""
-    path = find(os.fspath(what), folder, beside)
+    path = find(name_of(what, folder), folder, beside)
     text = read_text(path)
     if (sources := _SOURCES.get()) is not None:
         sources.append(Source(singular(folder), os.fspath(what), path, digest(text)))
@@ -160,7 +186,7 @@ def _spec(kind: type[S], what: Any, beside: Path | None = None) -> S:
         return what
     if isinstance(what, Mapping):
         return _build(kind, what)
-    name = os.fspath(what)
+    name = name_of(what, FOLDERS[kind])
     path = find(name, FOLDERS[kind], beside)
     return _KEPT.get((kind, name, path.absolute()), lambda: _build(kind, name, beside))
 
@@ -230,6 +256,17 @@ def _open_partitions(node: Node, parted: Node, beside: Path | None) -> None:
             node.keys.setdefault(key, first.keys.get(key, first.place))
 
 
+def note_unknown(root: Node, field: str, folder: str) -> None:
+    """A fault of the tree where a field names a shipped file that there is not."""
+    entry = root.entries.get(field)
+    if entry is None or entry.kind != "scalar" or entry.empty or is_path(entry.text):
+        return
+    if FORMER.get(entry.text, entry.text) not in (names := shipped(folder)):
+        hint = suggest(entry.text, names, f"shipped {folder}")
+        what = f"no shipped {singular(folder)} is called `{entry.text}`"
+        root.faults.append(Fault("E110", what, entry.place, hint, len(entry.text)))
+
+
 def _drawn(entry: Node, beside: Path | None) -> Node:
     """The lines of the graph in a file that a scalar names, beside the spec."""
     path = Path(entry.text) if beside is None else beside / entry.text
@@ -268,7 +305,7 @@ def system(what: Any) -> System:
     """
     if isinstance(what, System | Mapping):
         return _spec(System, what)
-    named, changes = parted(os.fspath(what))
+    named, changes = parted(name_of(what, "systems"))
     if not changes:
         return _spec(System, named)
 
@@ -315,7 +352,7 @@ def software(what: Any, also: Callable[[Software], Iterable[Clash]] | None = Non
     if isinstance(what, Mapping):
         node, name, text = document(what, "software")
         return read(Software, node, name, text, label="software", also=also)
-    named, *changes = os.fspath(what).split(",")
+    named, *changes = name_of(what, "software").split(",")
 
     def build() -> Software:
         node, name, text = document(named, "software")

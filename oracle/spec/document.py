@@ -15,6 +15,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from oracle.spec.other_words import OURS
+
 DEEPEST, MOST_NODES, SHOWN = 32, 100_000, 100  # SHOWN faults of one file
 
 CODES = {
@@ -153,19 +155,45 @@ class Node:
 
 def nearest(word: str, known: Iterable[str]) -> str:
     """The known name that `word` was probably meant to be, or nothing."""
-    options = list(known)
-    folded = {o.lower().replace("-", "_"): o for o in reversed(options)}
-    close = difflib.get_close_matches(word.lower().replace("-", "_"), folded, n=1, cutoff=0.6)
-    return folded[close[0]] if close else ""
+    return next(iter(_meant(word, known)), "")
 
 
 def suggest(word: str, known: Iterable[str], otherwise: str = "known") -> str:
     """`did you mean ...?`, or the list when nothing is near."""
     options = list(known)
-    if meant := nearest(word, options):
-        return f"did you mean `{meant}`?"
+    if meant := _meant(word, options):
+        *most, last = [f"`{name}`" for name in meant[:3]]
+        return f"did you mean {', '.join(most)}{' or ' if most else ''}{last}?"
     shown = ", ".join(f"`{o}`" for o in options[:12])
     return f"{otherwise}: {shown}{', …' if len(options) > 12 else ''}" if options else ""
+
+
+def _meant(word: str, known: Iterable[str]) -> list[str]:
+    """The known names that a word may stand for, the likeliest first.
+
+    One that is spelled nearly so; what other tools say for it; those that have all its parts, or
+    whose parts it has; one that is spelled a little like it.
+    """
+    folded = {_folded(name): name for name in reversed(list(known))}
+    wanted = _folded(word)
+    if near := difflib.get_close_matches(wanted, folded, n=1, cutoff=0.9):
+        return [folded[near[0]]]
+    ours = OURS.get(wanted, OURS.get(wanted.rpartition(".")[2]))
+    if ours in folded:
+        return [folded[ours]]
+    said = set(wanted.split("_"))
+    parts = {name: set(name.split("_")) for name in folded}
+    longer = [name for name, has in parts.items() if said <= has and len(wanted) > 2]
+    shorter = [name for name, has in parts.items() if has <= said and len(name) > 2]
+    if longer or shorter:
+        found = sorted(longer, key=lambda name: (len(parts[name]), len(name)))
+        return [folded[name] for name in found or sorted(shorter, key=len, reverse=True)]
+    return [folded[name] for name in difflib.get_close_matches(wanted, folded, n=1, cutoff=0.6)]
+
+
+def _folded(word: str) -> str:
+    """A name without the differences that nobody means."""
+    return word.lower().replace("-", "_").strip("_")
 
 
 def load(text: str, name: str, partly: bool = False) -> Node:
@@ -251,10 +279,16 @@ class _Reader:
             mark = getattr(error, "problem_mark", None) or getattr(error, "context_mark", None)
             place = Place(mark.line + 1, mark.column + 1) if mark else Place(1, 1)
             what = getattr(error, "problem", None) or getattr(error, "reason", None) or "not YAML"
-            raise self.stop("E101", str(what), place) from None
+            raise self.stop("E101", str(what), place, self._tab(place)) from None
         if root is None:
             raise self.stop("E103", "the file is empty", Place(1, 1))
         return root
+
+    def _tab(self, place: Place) -> str:
+        """Advice where a line is indented by a tab."""
+        line = self.text.splitlines()[place.line - 1 : place.line] or [""]
+        blank = line[0][: len(line[0]) - len(line[0].lstrip())]
+        return "indent with spaces: YAML takes no tabs" if "\t" in blank else ""
 
     def put(self, parent: Node, pending: list[Node], node: Node) -> None:
         if parent.kind == "sequence":

@@ -27,7 +27,7 @@ from typing import (
 )
 
 from oracle.spec.document import SHOWN, Fault, Node, Place, SpecError, nearest, suggest
-from oracle.spec.units import SMALLEST, Quantity, exact, parse
+from oracle.spec.units import SMALLEST, Quantity, exact, parse, spelled_out
 
 T = TypeVar("T")
 
@@ -274,7 +274,7 @@ def _plain(kind: Any, rule: Between, node: Node) -> float | int:
         text = str(int(float(text)))
     if node.quoted or not re.fullmatch(pattern, text) or re.fullmatch(r"[-+]?0[0-9]+", text):
         wanted = "a whole number" if kind is int else "a plain number"
-        raise ValueError(f"`{node.text[:40]}` is not {wanted}")
+        raise ValueError(f"`{node.text[:40]}` is not {wanted}{spelled_out(text)}")
     value = kind(text)
     # compared as it is: a whole number may be too large for a float
     if 0 < abs(value) < SMALLEST:

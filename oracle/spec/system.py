@@ -12,6 +12,7 @@ from itertools import pairwise
 from typing import Annotated
 
 from oracle.spec import hostlist
+from oracle.spec.collective_names import ALGORITHMS
 from oracle.spec.device import Device
 from oracle.spec.document import refusal, suggest
 from oracle.spec.level import REDUCES, SHAPED, linked
@@ -44,6 +45,14 @@ class Calibrated:
     ranks: tuple[Count, ...] = ()  # range covered
     sizes: tuple[Bytes, ...] = ()
     uncertainty: dict[str, Ratio] = field(default_factory=dict)  # relative, 1σ
+
+    def check(self) -> Iterator[Clash]:
+        if self.op not in ALGORITHMS:
+            hint = suggest(self.op, ALGORITHMS, "known")
+            yield Clash("op", f"no operation is called `{self.op}`", hint)
+        elif self.algorithm.partition(":")[0] not in (known := ALGORITHMS[self.op]):
+            what = f"no algorithm of {self.op} is called `{self.algorithm}`"
+            yield Clash("algorithm", what, suggest(self.algorithm, known, "known"))
 
 
 @dataclass(frozen=True, slots=True)

@@ -106,6 +106,15 @@ def _unreadable(text: str, unit: str) -> str:
     return f"cannot read `{text}` as a quantity of {unit}"
 
 
+def spelled_out(text: str) -> str:
+    """What to write for a count with a letter behind it, `1.28M`; nothing for any other text."""
+    found = re.fullmatch(r"([0-9]{1,9}(?:\.[0-9]{1,9})?) ?([kKMGBT])", text)
+    if found is None:
+        return ""
+    number = Decimal(found[1]) * _SCALE[found[2].replace("K", "k").replace("B", "G")]
+    return f": write `{int(number)}`" if number == int(number) else ""
+
+
 def show(value: float, unit: str, digits: int = 3) -> str:
     """Write `value` with three digits and the prefix that fits.
 

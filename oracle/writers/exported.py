@@ -13,6 +13,7 @@ from typing import Any
 
 import numpy as np
 
+from oracle.models.model import Model
 from oracle.models.transformer import Transformer
 from oracle.plan.launchable import numbers_of, software
 from oracle.plan.plan import Plan
@@ -28,6 +29,11 @@ RESERVED = 86_400 * 1000  # seconds; nobody is given a queue slot for longer
 # by which rotary positions turn, where it is not the 10,000 of arXiv 2104.09864: the released
 # configurations of these families
 ROTARY = {"llama3": 500_000, "mixtral": 1_000_000, "qwen3": 1_000_000}
+
+
+def block_of(model: Model) -> Transformer | None:
+    """The family block of a model's spec, where it has one."""
+    return model.written.spec.transformer if model.written else None
 
 
 @dataclass(frozen=True, slots=True)

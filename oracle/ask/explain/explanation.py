@@ -17,9 +17,11 @@ from oracle.spec.system import System
 from oracle.spec.tabular import Tabular
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class Explanation(Tabular):
     """One plan explained: its parts, what bounds it, what would change its place."""
+
+    brief = ("factor", "seconds", "share", "words")
 
     own: Anatomy
     against: Contest | None
@@ -32,6 +34,10 @@ class Explanation(Tabular):
         """The largest cause that is not useful work, in the words of the table."""
         return next((f for f in self.own.factors if f.name != "useful computation"),
                     self.own.factors[0]).name  # fmt: skip
+
+    def says(self) -> str:
+        """The plan and what bounds it."""
+        return f"{self.own.shown.says()}; bound by {self.bottleneck}"
 
     def to_dict(self) -> dict[str, Any]:
         """The same as data."""

@@ -12,6 +12,7 @@ from oracle.predict.fragmentation import Reserved, reserved
 from oracle.spec.allocator import Allocator
 from oracle.spec.document import SpecError
 from oracle.spec.tabular import Tabular
+from oracle.spec.units import show
 
 WORTH = 0.02  # of a plan's bytes, the least that a hint saves
 HINTS = 4
@@ -46,7 +47,7 @@ class Hint:
                 "fits": self.fits}  # fmt: skip
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class Peak(Tabular):
     """The worst moment of a plan's iteration."""
 
@@ -66,6 +67,10 @@ class Peak(Tabular):
     @property
     def total(self) -> float:
         return self.tensors + self.reserve
+
+    def says(self) -> str:
+        """How much, and when."""
+        return f"{self.plan}: {show(self.total, 'B')} of {show(self.capacity, 'B')}, {self.when}"
 
     @property
     def when(self) -> str:

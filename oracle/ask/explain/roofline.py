@@ -78,7 +78,7 @@ class Roofed:
         }  # fmt: skip
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class Roofline(Tabular):
     """A plan under its roofs: the whole step, and its rows, the longest first."""
 
@@ -87,6 +87,10 @@ class Roofline(Tabular):
     each: tuple[Roofed, ...]
     peak: float  # FLOP/s
     bandwidth: float  # B/s of a device's memory
+
+    def says(self) -> str:
+        """What binds the step, and how much of that roof it reaches."""
+        return f"{self.plan}: bound by {self.step.binds}, {self.step.share:.0%} of that roof"
 
     def to_dict(self) -> list[dict[str, Any]]:
         """The step, then its rows."""

@@ -11,6 +11,7 @@ from oracle.kernels.convolved import Kernels, Piece, chosen
 from oracle.predict.estimate import Estimate
 from oracle.predict.workload import Workload, rows_of, workload
 from oracle.spec.tabular import Tabular
+from oracle.spec.units import show
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,7 +50,7 @@ class Kernel:
                 "saved": self.saved}  # fmt: skip
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class Workspaces(Tabular):
     """What the convolutions of a plan take, in the order of the network."""
 
@@ -68,6 +69,10 @@ class Workspaces(Tabular):
     def saved(self) -> float:
         """Seconds of a micro-batch, by all divisions together."""
         return sum(one.saved * one.count for one in self.each)
+
+    def says(self) -> str:
+        """What a device must have for them."""
+        return f"{self.plan}: {len(self.each)} kernels, {show(self.most, 'B')}"
 
     def to_dict(self) -> list[dict[str, Any]]:
         """Kernel by kernel."""

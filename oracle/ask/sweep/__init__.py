@@ -24,12 +24,16 @@ from oracle.ask.sweep.row import COLUMNS
 from oracle.ask.sweep.table import FORMATS, needs, written
 from oracle.spec.document import refusal
 from oracle.spec.files import read_bytes, write
+from oracle.spec.tabular import as_html, in_a_line, no_such
 from oracle.spec.what_if import FACTORS, supposed
 
+# columns of a table in a notebook
+BRIEF = ("model", "system", "what_if", "way", "devices", "batch", "plan", "seconds", "seconds_low",
+         "seconds_high", "memory", "why")  # fmt: skip
 SLICE = 8  # points that are worth one more process
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class Sweep:
     """The rows that are there, in the order of the grid."""
 
@@ -55,8 +59,19 @@ class Sweep:
         """What `--format json` prints."""
         return {"schema": 1, "rows": [dict(row) for row in self.rows]}
 
+    def says(self) -> str:
+        """Of what, and how many rows there are."""
+        asked = f"{', '.join(self.grid.models)} on {', '.join(self.grid.systems)}"
+        return f"{asked}: {len(self.rows)} of {len(self.grid)} rows"
+
+    def __repr__(self) -> str:
+        return in_a_line(self, self.says())
+
     def _repr_html_(self) -> str:
-        return str(self.table().to_html())
+        return as_html(self.says(), self.rows, BRIEF)
+
+    def __getattr__(self, name: str) -> Any:
+        raise no_such(self, name)
 
 
 def sweep(

@@ -23,6 +23,7 @@ from pkgutil import iter_modules
 from oracle.network.collectives.algorithm import Algorithm
 from oracle.network.collectives.message import Message
 from oracle.network.collectives.schedule import Pairs, Shift, Steps, XorExchange, flows
+from oracle.spec import collective_names
 from oracle.spec.registry import descendants
 
 for _module in iter_modules(__path__):
@@ -31,6 +32,7 @@ for _module in iter_modules(__path__):
 ALGORITHMS: dict[str, dict[str, Algorithm]] = {}
 for _kind in descendants(Algorithm):
     ALGORITHMS.setdefault(_kind.op, {})[_kind.name] = _kind()
+    collective_names.ALGORITHMS.setdefault(_kind.op, set()).add(_kind.name)
 
 
 def named(op: str, name: str) -> Algorithm:

@@ -85,7 +85,7 @@ def answer(ranking: Ranking) -> Html:
     ]  # fmt: skip
     superlative = SUPERLATIVES[ranking.objective].capitalize()
     return join([
-        tag("p", f"{superlative} way to split it:"), tag("code", ranking.best, class_="plan"),
+        tag("p", f"{superlative} way to split it:"), tag("code", ranking.best.plan, class_="plan"),
         tag("div", *tiles, class_="tiles"), tag("p", f"Bound by {bound}. With every device at "
         f"its datasheet's peak an iteration would take {show(light, 's')}; {light / total:.0%} of "
         "that speed is reached."),
