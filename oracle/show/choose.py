@@ -13,9 +13,8 @@ from oracle.predict.rates import tokens as tokens_of
 from oracle.run.costs import price_source
 from oracle.run.limits import Limits, amount, words
 from oracle.run.target import Training
-from oracle.show.terminal import wrapped
+from oracle.show.terminal import fit, wrapped
 from oracle.show.text import SCREEN
-from oracle.show.text import _fit as fit
 from oracle.show.training import failures, paid
 from oracle.spec.units import show
 

@@ -6,6 +6,7 @@ import numpy as np
 
 from oracle.ask.compare import Comparison
 from oracle.show.recovery import recovery
+from oracle.show.terminal import fit
 from oracle.spec.units import show
 
 
@@ -19,9 +20,9 @@ def comparison_text(found: Comparison) -> str:
         lines.append(f"{order}our pick is {found.regret:.1%} slower than the best")
     for i, plan in enumerate(found.predicted.plans):
         mark = "" if found.covered[i] else "  outside its interval"
-        lines += ["", f"{plan}: predicted {show(found.predicted.seconds[i], 's')}, measured "
-                      f"{show(found.seconds[i], 's')} ± {found.spread[i]:.0%}, "
-                      f"accuracy {found.accuracy[i]:.1%}{mark}"]  # fmt: skip
+        lines += ["", fit(f"{plan}: predicted {show(found.predicted.seconds[i], 's')}, measured "
+                          f"{show(found.seconds[i], 's')} ± {found.spread[i]:.0%}, "
+                          f"accuracy {found.accuracy[i]:.1%}{mark}")]  # fmt: skip
         lines.append(f"  {'part':<36} {'predicted':>10} {'measured':>10}")
         for name, pair in found.compared(i).items():
             late = (

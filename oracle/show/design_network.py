@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from oracle.ask.design_network import ALIKE, Candidate, Designs
-from oracle.show.terminal import width
-from oracle.show.text import _fit as fit
+from oracle.show.terminal import fit, laid_out
 from oracle.spec.units import show
 
 MODELS = 4  # columns of seconds that a table has room for
@@ -63,25 +62,23 @@ def _workloads(found: Designs) -> list[str]:
 
 
 def _table(found: Designs) -> list[str]:
-    shown = found.workloads[:MODELS]
-    name = max(len(one.design.name) for one in found.candidates)
-    wide = [max(8, min(12, len(work.model.name))) for work in shown]
-    heads = " ".join(f"{work.model.name[:12]:>{w}}" for work, w in zip(shown, wide, strict=True))
-    money = "" if found.best.cost is None else f" {'USD':>10}"
-    head = f"    {'network':<{name}} slower {heads} switches cables{money} hops across"
-    rows = (_row(one, found, name, wide) for one in found.candidates)
-    return [line[: width()] for line in (head, *rows)]
-
-
-def _row(one: Candidate, found: Designs, name: int, wide: list[int]) -> str:
-    mark, front = ">" if one is found.best else " ", "*" if one.unbeaten else " "
-    seconds = " ".join(
-        f"{show(each, 's'):>{w}}" for each, w in zip(one.seconds, wide, strict=False)
+    money = [] if found.best.cost is None else ["USD"]
+    head = ("   network", "slower", *(work.model.name for work in found.workloads[:MODELS]),
+            "switches", "cables", *money, "hops", "across")  # fmt: skip
+    return laid_out(
+        [head, *(_row(one, found) for one in found.candidates)], "<" + ">" * (len(head) - 1)
     )
-    money = "" if one.cost is None else f" {one.cost:>10,.0f}"
-    return (f"  {mark}{front}{one.design.name:<{name}} {one.slowdown - 1:>6.1%} {seconds} "
-            f"{one.design.switches:>8,} {one.design.cables:>6,}{money} "
-            f"{one.design.wiring.diameter:>4} {one.design.bisection:>6.0%}")  # fmt: skip
+
+
+def _row(one: Candidate, found: Designs) -> tuple[str, ...]:
+    mark, front = ">" if one is found.best else " ", "*" if one.unbeaten else " "
+    return (
+        f"{mark}{front} {one.design.name}", f"{one.slowdown - 1:.1%}",
+        *(show(each, "s") for each in one.seconds[:MODELS]),
+        f"{one.design.switches:,}", f"{one.design.cables:,}",
+        *([] if one.cost is None else [f"{one.cost:,.0f}"]),
+        str(one.design.wiring.diameter), f"{one.design.bisection:.0%}",
+    )  # fmt: skip
 
 
 def _money(value: float) -> str:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import textwrap
 from typing import Any
 
 from oracle.ask.explain.explanation import Explanation
@@ -11,7 +10,7 @@ from oracle.predict.estimate import Estimate
 from oracle.show.circuits import lines as circuit_lines
 from oracle.show.partitions import table
 from oracle.show.placing import better
-from oracle.show.terminal import width
+from oracle.show.terminal import fit
 from oracle.show.text import estimate_text, origins
 from oracle.spec.units import show
 
@@ -24,33 +23,33 @@ def explanation_text(found: Explanation) -> str:
     lines += ["", "where the time goes"]
     for f in own.factors:
         if f.seconds > 0.001 * total:
-            lines.append(_row(f"{show(f.seconds, 's'):>9} {f.seconds / total:4.0%}  "
+            lines.append(fit(f"{show(f.seconds, 's'):>9} {f.seconds / total:4.0%}  "
                               f"{f.name:<22}  {f.words}", 40))  # fmt: skip
-    lines += ["", _row(f"bottleneck  {_bottleneck(found)}", 12)]
+    lines += ["", fit(f"bottleneck  {_bottleneck(found)}", 12)]
     if own.evened is not None:
-        lines += [_row(f"partitions  {own.evened.words}", 12), *table(own.shown.work[0].sides)]
+        lines += [fit(f"partitions  {own.evened.words}", 12), *table(own.shown.work[0].sides)]
     for note in own.notes:
-        lines.append(_row(f"  {note.name:<18}  {note.words}", 22))
+        lines.append(fit(f"  {note.name:<18}  {note.words}", 22))
     shared = [t.sentence for t in own.talks if float(t.exchange.phi[0]) > 1.005]
     if own.talks:
         lines += ["", "links"]
-        lines += [_row(f"  {said}", 4) for said in dict.fromkeys(shared)]
+        lines += [fit(f"  {said}", 4) for said in dict.fromkeys(shared)]
         rest = len(own.talks) - len(shared)
         if rest:
-            lines.append(_row(f"  {rest} of {len(own.talks)} kinds of exchange are slowed by "
+            lines.append(fit(f"  {rest} of {len(own.talks)} kinds of exchange are slowed by "
                               "no other flow (φ = 1)", 4))  # fmt: skip
     if found.placing is not None and (said := better(found.placing)):
-        lines += ["", "placement", *(_row(f"  {words}", 4) for words in said)]
+        lines += ["", "placement", *(fit(f"  {words}", 4) for words in said)]
     if found.circuits is not None:
         said = circuit_lines(found.circuits)
-        lines += ["", "circuits", *(_row(f"  {words}", 4) for words in said)]
+        lines += ["", "circuits", *(fit(f"  {words}", 4) for words in said)]
     for w in own.whole:
         kinds = ", ".join(f"{n} {k}" for k, n in sorted(w["kinds"].items(), key=_most)[:4])
-        lines += ["", _row(f"{w['strategy']} leaves {w['rows']} of {w['of']} rows whole "
+        lines += ["", fit(f"{w['strategy']} leaves {w['rows']} of {w['of']} rows whole "
                            f"({kinds}; {w['weights']:.2g} of the weights): {w['why']}"
                            .replace("0 of the weights", "no weights"), 2)]  # fmt: skip
     guessed = [
-        _row(f"  {one.family} kernels, {one.share:.0%} of the passes: to settle it, time "
+        fit(f"  {one.family} kernels, {one.share:.0%} of the passes: to settle it, time "
              f"{one.settled_by}", 4)
         for one in found.own.unmeasured
     ]  # fmt: skip
@@ -68,7 +67,7 @@ def _sources(shown: Estimate) -> list[str]:
     alike: dict[str, list[str]] = {}
     for name, words in said.items():
         alike.setdefault(words, []).append(name)
-    rows = [_row(f"  {words}: {', '.join(names)}", 4) for words, names in alike.items()]
+    rows = [fit(f"  {words}: {', '.join(names)}", 4) for words, names in alike.items()]
     return ["", "where the numbers come from", *rows]
 
 
@@ -93,11 +92,11 @@ def _ranking(found: Explanation) -> list[str]:
         lead = f"{name} leads; {rival} is next, {theirs / mine - 1:.1%} slower"
     else:
         lead = f"{name} is number {against.place}; {rival} leads, {1 - theirs / mine:.1%} faster"
-    lines = ["", _row(f"ranking     {lead}", 12)]
+    lines = ["", fit(f"ranking     {lead}", 12)]
     if against.better:
-        lines.append(_row(f"            better knobs: {against.better}", 14))
+        lines.append(fit(f"            better knobs: {against.better}", 14))
     for order, flip in zip(("first", "second", "third"), against.flips, strict=False):
-        lines.append(_row(f"  flips {order:<6}  {flip.words}", 16))
+        lines.append(fit(f"  flips {order:<6}  {flip.words}", 16))
     if not against.flips and found.own.shown.feasible[0]:
         lines.append("  flips         " + (
             "nothing from 16 × slower to 16 × faster takes its lead" if against.place == 1
@@ -106,7 +105,7 @@ def _ranking(found: Explanation) -> list[str]:
         what, share = found.measure
         known = origins(found.own.shown)
         said = f"measure {what}: {share:.0%} of what is open between the two ({known})"
-        lines.append(_row(f"  to be sure    {said}", 16))
+        lines.append(fit(f"  to be sure    {said}", 16))
     return lines
 
 
@@ -121,7 +120,3 @@ def told(found: dict[str, Any]) -> str:
 
 def _most(item: tuple[str, int]) -> int:
     return -item[1]
-
-
-def _row(text: str, indent: int) -> str:
-    return textwrap.fill(text, width(), subsequent_indent=" " * indent, break_on_hyphens=False)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from oracle.ask.explain.memory import Peak
 from oracle.predict.estimate import Estimate
+from oracle.show.terminal import fit
 from oracle.spec.units import show
 
 LINES = 14  # of layers
@@ -52,8 +53,8 @@ def memory_text(shown: Estimate, found: Peak) -> str:
         for hint in found.hints:
             slower = hint.seconds / own - 1
             cost = f"{abs(slower):.0%} {'slower' if slower >= 0 else 'faster'}"
-            lines.append(f"{show(hint.nbytes, 'B'):>11}{'' if hint.fits else ' (too much)'}, "
-                         f"{cost}: {hint.plan}")  # fmt: skip
+            lines.append(fit(f"{show(hint.nbytes, 'B'):>11}{'' if hint.fits else ' (too much)'}, "
+                             f"{cost}: {hint.plan}", 13))  # fmt: skip
     return "\n".join(lines)
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from oracle.ask.explain.roofline import ROOFS, Roofed, Roofline
 from oracle.predict.estimate import Estimate
+from oracle.show.terminal import fit, laid_out
 from oracle.spec.units import show
 
 LINES = 14  # layers shown
@@ -16,14 +17,13 @@ def roofline_text(shown: Estimate, found: Roofline) -> str:
     has = f"{show(found.peak, 'FLOP/s')}, {show(device.memory_bandwidth, 'B/s')}"
     roofs = ", ".join(f"{roof} {show(step.roofs[roof], 's')}" for roof in ROOFS if step.roofs[roof])
     lines = [
-        f"{step.binds} binds the step: {show(step.roofs[step.binds], 's')} of "
+        fit(f"{step.binds} binds the step: {show(step.roofs[step.binds], 's')} of "
         f"{show(step.seconds, 's')} ({step.share:.0%} of that roof), "
-        f"{show(step.attained, 'FLOP/s')} a device",
-        f"{asked}; a device has {has}",
-        f"roofs       {roofs}",
+            f"{show(step.attained, 'FLOP/s')} a device"),
+        fit(f"{asked}; a device has {has}"),
+        fit(f"roofs       {roofs}"),
         "",
-        f"{'layer':<16} {'shape':<28} {'×':>3} {'seconds':>9} {'FLOP/B':>7} {'FLOP/s':>13}  binds",
-        *(_row(one) for one in found.each[:LINES]),
+        *laid_out([HEAD, *map(_row, found.each[:LINES])], "<<>>>><", ""),
     ]  # fmt: skip
     if any(one.share > 1 for one in found.each):
         lines.append("above 100%: an algorithm saves products, as Winograd's does")
@@ -33,9 +33,14 @@ def roofline_text(shown: Estimate, found: Roofline) -> str:
     return "\n".join(lines)
 
 
-def _row(one: Roofed) -> str:
+HEAD = ("layer", "shape", "×", "seconds", "FLOP/B", "FLOP/s", "binds")
+
+
+def _row(one: Roofed) -> tuple[str, ...]:
     intensity = one.intensity("memory")
-    dense = f"{intensity:7.3g}" if intensity is not None else f"{'-':>7}"
-    reached = show(one.attained, "FLOP/s") if one.amounts["compute"] else "-"
-    return (f"{one.name[:16]:<16} {one.shape[:28]:<28} {one.count:>3} {show(one.seconds, 's'):>9} "
-            f"{dense} {reached:>13}  {one.binds} {one.share:.0%}")  # fmt: skip
+    return (
+        one.name, one.shape, str(one.count), show(one.seconds, "s"),
+        f"{intensity:.3g}" if intensity is not None else "-",
+        show(one.attained, "FLOP/s") if one.amounts["compute"] else "-",
+        f"{one.binds} {one.share:.0%}",
+    )  # fmt: skip

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from oracle.ask.sweep.row import label
+from oracle.show.terminal import width, wrapped
 from oracle.spec.units import show
 
 Rows = Sequence[dict[str, Any]]
@@ -26,18 +27,24 @@ def sweep_text(rows: Rows) -> str:
                   f"  {'devices':>7} {'batch':>8} {'iteration':>10} {'samples/s':>10} "
                   f"{'efficiency':>10} {'memory':>9}  plan"]  # fmt: skip
         for row in members:
-            lines.append(_line(row, first))
+            lines += _lines(row, first)
     if len(lines) > LONGEST:
         lines = [*lines[:LONGEST], f"… {len(lines) - LONGEST} lines more: --format csv has all"]
     return "\n".join(lines).strip("\n")
 
 
-def _line(row: dict[str, Any], first: dict[str, Any] | None) -> str:
+def _lines(row: dict[str, Any], first: dict[str, Any] | None) -> list[str]:
+    """A point: its figures, and its plan or its reason beside them or, too long for that, below."""
+    figures, text = _figures(row, first)
+    line = f"{figures}  {text}"
+    return [line] if len(line) <= width() else [figures, *wrapped(f"{' ' * 10}{text}", 12)]
+
+
+def _figures(row: dict[str, Any], first: dict[str, Any] | None) -> tuple[str, str]:
     head = f"  {row['devices']:>7} {row['batch']:>8} "
     if row["status"] != "ok" or first is None:
-        return head + f"{'—':>10} {'':>10} {'':>10} {'':>9}  {row['status']}: {row['why']}"
+        return f"{head}{'—':>10} {'':>10} {'':>10} {'':>9}", f"{row['status']}: {row['why']}"
     rate, base = row["samples_per_second"], first["samples_per_second"] / first["devices"]
-    return head + (
-        f"{show(row['seconds'], 's'):>10} {rate:>10.4g} {rate / row['devices'] / base:>10.0%} "
-        f"{show(row['memory'], 'B'):>9}  {row['plan']}"
-    )
+    figures = (f"{show(row['seconds'], 's'):>10} {rate:>10.4g} "
+               f"{rate / row['devices'] / base:>10.0%} {show(row['memory'], 'B'):>9}")  # fmt: skip
+    return head + figures, row["plan"]

@@ -8,7 +8,7 @@ import re
 import shutil
 import sys
 import unicodedata
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from functools import partial
 from typing import TextIO
 
@@ -46,6 +46,39 @@ def wrapped(text: str, indent: int) -> list[str]:
     found = textwrap.wrap(glued, width(), initial_indent=margin, subsequent_indent=" " * indent,
                           break_on_hyphens=False, break_long_words=False)  # fmt: skip
     return [line.replace("\u00a0", " ").rstrip() for line in found]
+
+
+def fit(text: str, indent: int = 2) -> str:
+    """The text on as many lines as it takes: broken at blanks, never inside a word such as a plan.
+
+    Words joined by a no-break space stay together.
+    """
+    import textwrap
+
+    found = textwrap.fill(text, width(), subsequent_indent=" " * indent, break_on_hyphens=False,
+                          break_long_words=False)  # fmt: skip
+    return found.replace("\u00a0", " ")
+
+
+def laid_out(rows: Sequence[Sequence[str]], align: str, margin: str = "  ") -> list[str]:
+    """A table, its head the first row: `<` columns are text, `>` columns numbers.
+
+    Nothing is ever cut. Where a row is wider than the screen, its texts stand on a line of their
+    own above its numbers.
+    """
+    wide = [max(map(len, column)) for column in zip(*rows, strict=True)]
+    side_by_side = len(margin) + sum(wide) + 2 * (len(wide) - 1) <= width()
+    lines = []
+    for row in rows:
+        cells = [f"{cell:{side}{size}}" for cell, side, size in zip(row, align, wide, strict=True)]
+        if side_by_side:
+            lines.append((margin + "  ".join(cells)).rstrip())
+            continue
+        texts = [cell for cell, side in zip(row, align, strict=True) if side == "<" and cell]
+        numbers = [cell for cell, side in zip(cells, align, strict=True) if side == ">"]
+        lines += wrapped(margin + "  ".join(texts), 8)
+        lines += wrapped(f"{margin}    {'  '.join(numbers)}", 8)
+    return lines
 
 
 def takes_colour(stream: TextIO, wish: str, environment: Mapping[str, str] = os.environ) -> bool:

@@ -24,7 +24,7 @@ from oracle.show.partitions import rooms, table
 from oracle.show.placing import otherwise, placed
 from oracle.show.rates import epoch, rate
 from oracle.show.reading import reads
-from oracle.show.terminal import width, wrapped
+from oracle.show.terminal import fit, width, wrapped
 from oracle.show.training import ends, failures, tried
 from oracle.spec.units import show
 
@@ -46,32 +46,32 @@ def ranking_text(
     shown = ranking.estimate
     head = _head(shown if len(shown) else ranking.misses, ranking)
     if not len(shown):
-        said = [*map(_fit, otherwise(ranking.misses))]
+        said = [*map(fit, otherwise(ranking.misses))]
         return "\n".join([head, *said, "", *_nothing_fits(ranking, asked)])
     likely = ranking.likely_best()
     table_head, table = ranking_table(shown, likely)
-    answer = _fit(f"{shown.plans[0]} is\u00a0{_superlative(ranking, whole)}: "
+    answer = fit(f"{shown.plans[0]} is\u00a0{_superlative(ranking, whole)}: "
                   f"{_interval(shown, 0)} an iteration{epoch(shown, 0)}")  # fmt: skip
     lines = [
         head,
-        *map(_fit, otherwise(shown)),
+        *map(fit, otherwise(shown)),
         "",
         answer,
         f"  memory    {_memory(shown, 0)}",
         f"  bound by  {_bounds(shown, 0)}",
         *_reads(shown),
-        _fit(f"  rate      {rate(shown, 0)}"),
+        fit(f"  rate      {rate(shown, 0)}"),
         *_training(whole, brief=True),
-        *([_fit(f"  batches   {tried(batches)}")] if batches else []),
-        *map(_fit, placed(shown)),
-        *map(_fit, also),
-        _fit(f"  sure?     {_sure(ranking, likely)}"),
+        *([fit(f"  batches   {tried(batches)}")] if batches else []),
+        *map(fit, placed(shown)),
+        *map(fit, also),
+        fit(f"  sure?     {_sure(ranking, likely)}"),
         *_faster(ranking),
         "",
         table_head,
         *(line for lines in table for line in lines),
         *_legend(shown),
-        _fit(
+        fit(
             f"{ranking.fitting} of {ranking.tried} products of strategies fit, {_others(ranking)}."
         ),
     ]
@@ -101,8 +101,8 @@ def _training(whole: Training | None, brief: bool = False) -> list[str]:
     if whole is None:
         return []
     name, said = failures(whole.goodput, brief)
-    lines = [_fit(f"  training  {ends(whole)}")]
-    return [*lines, _fit(f"  {name:<8}  {said}")] if said else lines
+    lines = [fit(f"  training  {ends(whole)}")]
+    return [*lines, fit(f"  {name:<8}  {said}")] if said else lines
 
 
 def _reads(shown: Estimate, row: int = 0, lines: int = 2) -> list[str]:
@@ -110,7 +110,7 @@ def _reads(shown: Estimate, row: int = 0, lines: int = 2) -> list[str]:
     if shown.options.ideal:
         return []
     head = "  reads     "
-    return [_fit(head + reads(shown, row, lines * (width() - 6) - len(head)))]
+    return [fit(head + reads(shown, row, lines * (width() - 6) - len(head)))]
 
 
 def _on_a_screen(lines: list[str]) -> str:
@@ -126,11 +126,11 @@ def _faster(ranking: Ranking) -> list[str]:
     risky = ranking.riskier
     if not len(risky):
         return []
-    fits = float(risky.fits[0])
-    line = f"  riskier   {show(risky.seconds[0], 's')}, but fits with {fits:.0%} only: "
+    sure = float(risky.fits[0])
+    line = f"  riskier   {show(risky.seconds[0], 's')}, but fits with {sure:.0%} only: "
     if len(line + risky.plans[0]) <= width():
         return [line + risky.plans[0]]
-    return [_fit(f"{line}--risk {min(1 - fits + 0.005, 0.99):.2f} puts it first")]
+    return [fit(f"{line}--risk {min(1 - sure + 0.005, 0.99):.2f} puts it first")]
 
 
 def _superlative(ranking: Ranking, whole: Training | None = None) -> str:
@@ -146,7 +146,7 @@ def _head(shown: Estimate, ranking: Ranking) -> str:
     data = f" of {model.dataset.name}" if model.dataset else ""
     options = shown.options
     ideal = ", ideal assumptions" if options.ideal else ""
-    return _fit(f"{model.title or model.name} on {system.title or system.name}: "
+    return fit(f"{model.title or model.name} on {system.title or system.name}: "
                 f"{ranking.devices} devices, {ranking.batch} samples{data} an iteration, "
                 f"{options.precision}, {options.optimizer_text}{ideal}"
                 f"{_software(shown)}")  # fmt: skip
@@ -158,14 +158,6 @@ def _software(shown: Estimate) -> str:
     if options.ideal:
         return ""
     return f", {options.software.label}{', launchable or not' if options.any_plan else ''}"
-
-
-def _fit(text: str) -> str:
-    """Broken at spaces so that no line is wider than the screen."""
-    import textwrap
-
-    found = textwrap.fill(text, width(), subsequent_indent="  ", break_on_hyphens=False)
-    return found.replace("\u00a0", " ")  # words that stay together
 
 
 def _interval(shown: Estimate, row: int) -> str:
@@ -309,7 +301,7 @@ def _legend(shown: Estimate) -> list[str]:
     if shown.options.ideal:
         return [""]
     used = "".join(marks(shown, row) for row in range(len(shown)))
-    return [_fit(f"     from: kernels, network, memory; {legend(used)}")]
+    return [fit(f"     from: kernels, network, memory; {legend(used)}")]
 
 
 def why_not(best: dict[str, float], other: dict[str, float]) -> str:
@@ -349,7 +341,7 @@ def _misses(misses: Estimate) -> list[str]:
     lines = []
     for plan, broken in zip(misses.plans, misses.broken, strict=True):
         lines.append(f"  {plan}")
-        lines += [_fit(f"    {words}") for words in broken]
+        lines += [fit(f"    {words}") for words in broken]
     return lines
 
 
@@ -366,17 +358,17 @@ def estimate_text(shown: Estimate, row: int = 0, whole: Training | None = None) 
     model, system = shown.model, shown.system
     taken = f"{_interval(shown, row)} an iteration{epoch(shown, row)}"
     lines = [
-        _fit(f"{shown.plans[row]} on {int(shown.devices[row])} devices of "
+        fit(f"{shown.plans[row]} on {int(shown.devices[row])} devices of "
              f"{system.title or system.name}: {taken}"),
-        _fit(f"  {model.title or model.name}, {int(shown.batch[row])} samples, "
+        fit(f"  {model.title or model.name}, {int(shown.batch[row])} samples, "
              f"{shown.options.precision}, {shown.options.optimizer_text}{_software(shown)}; "
              f"{origins(shown)}"),
-        _fit(f"  {rate(shown, row)}"),
+        fit(f"  {rate(shown, row)}"),
     ]  # fmt: skip
-    lines += [*_reads(shown, row), *_training(whole), *map(_fit, otherwise(shown)),
-              *map(_fit, placed(shown, row))]  # fmt: skip
+    lines += [*_reads(shown, row), *_training(whole), *map(fit, otherwise(shown)),
+              *map(fit, placed(shown, row))]  # fmt: skip
     if shown.broken[row]:
-        lines += ["  this plan cannot run:", *(f"    {words}" for words in shown.broken[row])]
+        lines += ["  this plan cannot run:", *(fit(f"    {why}", 6) for why in shown.broken[row])]
     lines += ["", "  compute"]
     known = {**shown.origin[row], "bubble": shown.origin[row]["backward"],
              "recompute": shown.origin[row]["forward"]}  # fmt: skip
@@ -391,7 +383,7 @@ def estimate_text(shown: Estimate, row: int = 0, whole: Training | None = None) 
         how = f"{m['calls']:.0f} × {size} {m['op']}, {m['algorithm']} of {m['group']}{phi}"
         exposed, sent = show(m["exposed"], "s"), show(m["seconds"], "s")
         used.append(mark(m))
-        lines.append(f"    {m['what']:<34} {exposed:>10} {sent:>10} {used[-1]:<2} {how}")
+        lines += wrapped(f"    {m['what']:<34} {exposed:>10} {sent:>10} {used[-1]:<2} {how}", 8)
     lines += ["", f"  memory, stage {int(shown.stage[row])}: {_memory(shown, row)}"]
     held = {kind: "a" if kind in ASSUMED else "c" for kind in shown.memory_kinds}
     lines += [f"    {kind:<34} {show(float(v[row]), 'B'):>10} {held[kind]}"

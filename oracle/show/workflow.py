@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from oracle.ask.combined import Combined, Row
 from oracle.ask.workflow import Campaign, Part
-from oracle.show.terminal import width
+from oracle.show.terminal import fit, laid_out, wrapped
 from oracle.show.training import paid
 from oracle.spec.units import show
 
@@ -18,29 +18,22 @@ TOLD = {"spread": "spread of trials' times (--spread 0.1): taken to be none"}
 def campaign_text(found: Campaign) -> str:
     """The answer first; then what is run where, how full the nodes are, what else was tried."""
     if not found.parts:
-        return "\n".join([f"nothing fits on {_count(found.nodes, 'node')}", _fit(_head(found)), "",
+        return "\n".join([f"nothing fits on {_count(found.nodes, 'node')}", fit(_head(found)), "",
                           *_misses(found)])  # fmt: skip
     main = found.main
-    lines = [_fit(_answer(found)), _fit(_head(found)), "", *_trial(main)]
+    lines = [fit(_answer(found)), fit(_head(found)), "", *_trial(main)]
     if len(found.parts) > 1:
         lines += ["", *_stages(found.parts)]
     elif main.waves > 1 or main.stage.times > 1:
         lines.append(f"  waves     {_waves(main)}")
-    lines += [_fit(f"  costs     {_costs(found)}")]
+    lines += [fit(f"  costs     {_costs(found)}")]
     if found.unknown:
         unknown = ", ".join(TOLD.get(name, name) for name in found.unknown)
-        lines.append(_fit(f"  unknown   {unknown}"))
+        lines.append(fit(f"  unknown   {unknown}"))
     others = _others(found)
     if others:
         lines += ["", *others]
     return "\n".join(lines)
-
-
-def _fit(text: str) -> str:
-    import textwrap
-
-    return textwrap.fill(text, width(), subsequent_indent="  ", break_on_hyphens=False,
-                         break_long_words=False)  # fmt: skip
 
 
 def _answer(found: Campaign) -> str:
@@ -92,7 +85,7 @@ def _trial(main: Part) -> list[str]:
     text = f"  trial     {one.plan}, batch {one.batch:,}: {show(one.training.seconds, 's')} {until}"
     if length.beyond:
         text += f"; no run met it with a batch above {length.beyond:,.0f}"
-    return [_fit(text)]
+    return [fit(text)]
 
 
 def _waves(part: Part) -> str:
@@ -107,16 +100,14 @@ def _waves(part: Part) -> str:
 
 
 def _stages(parts: Sequence[Part]) -> list[str]:
-    lines = [f"  {'stage':<12} {'trials':>7} {'at once':>8} {'devices each':>13} {'long':>9} "
-             f"{'waves':>6} {'in all':>9}"]  # fmt: skip
     shown = parts if len(parts) <= STAGES else [*parts[: STAGES - 1], parts[-1]]
+    rows = [("stage", "trials", "at once", "devices each", "long", "waves", "in all")]
     for part in shown:
         one = part.stage
-        lines.append(
-            f"  {one.name:<12} {one.trials:>7,} {part.at_once:>8,} {part.trial.devices:>13,} "
-            f"{show(one.share * part.trial.training.seconds, 's'):>9} {part.waves:>6,} "
-            f"{show(part.seconds, 's'):>9}"
-        )
+        rows.append((one.name, f"{one.trials:,}", f"{part.at_once:,}", f"{part.trial.devices:,}",
+                     show(one.share * part.trial.training.seconds, "s"), f"{part.waves:,}",
+                     show(part.seconds, "s")))  # fmt: skip
+    lines = laid_out(rows, "<>>>>>>")
     if len(parts) > len(shown):
         lines.insert(-1, f"  … {len(parts) - len(shown)} more: --format csv has all")
     return lines
@@ -135,13 +126,13 @@ def _others(found: Campaign) -> list[str]:
     best = sorted(found.tried, key=lambda one: one[2])[1 : OTHERS + 1]
     each = [f"{count:,} on {_size(found, devices)}: {show(seconds, 's')}"
             for devices, count, seconds in sorted(best)]  # fmt: skip
-    return [_fit(f"others: {', '.join(each)}")]
+    return [fit(f"others: {', '.join(each)}")]
 
 
 def _misses(found: Campaign) -> list[str]:
     """Of each number of devices the plan that lacks least, the widest first."""
     missed = found.trials.misses
-    lines = [_fit(f"  {_count(devices, 'device')}, {missed[devices][0]}: {missed[devices][1]}")
+    lines = [fit(f"  {_count(devices, 'device')}, {missed[devices][0]}: {missed[devices][1]}")
              for devices in sorted(missed, reverse=True)[:OTHERS]]  # fmt: skip
     return lines or ["  no strategy is as wide as the devices there are"]
 
@@ -162,13 +153,13 @@ def combined_text(found: Combined) -> str:
                 f"; the product of the factors says up to {worst.overstated:.3g} times too "
                 f"much (on {worst.campaign.nodes:,}: {worst.cause or 'each a little'})"
             )
-        lines.append(_fit(text))
+        lines.append(fit(text))
     else:
         lines.append(f"nothing fits on {_count(first.nodes, 'node')}")
-    lines += [_fit(_head(first)), "",
+    lines += [fit(_head(first)), "",
               f"{'nodes':>6} {'at once':>7} {'data×model':>10} {'batch':>6} {'search':>6} "
               f"{'data':>6} {'model':>5} {'product':>7} {'honest':>6}  too much"]  # fmt: skip
-    lines += [_line(one) for one in found.lines]
+    lines += [line for one in found.lines for line in wrapped(_line(one), 8)]
     if not good:
         lines += ["", *_misses(first)]
     return "\n".join(lines)

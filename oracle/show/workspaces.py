@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from oracle.ask.explain.workspaces import Kernel, Workspaces
 from oracle.predict.estimate import Estimate
+from oracle.show.terminal import laid_out
 from oracle.spec.units import show
 
 
@@ -19,16 +20,17 @@ def workspaces_text(shown: Estimate, found: Workspaces) -> str:
         f"{show(found.saved, 's')} a micro-batch",
         f"{asked}; {limit}",
         "",
-        f"{'layer':<16} {'pass':<8} {'shape':<28} {'×':>3} {'algorithm':<20} {'bytes':>10} "
-        f"{'seconds':>9} {'saved':>9}  batch",
-        *map(_row, found.each),
+        *laid_out([HEAD, *map(_row, found.each)], "<<<><>>><", ""),
     ]  # fmt: skip
     return "\n".join(lines)
 
 
-def _row(one: Kernel) -> str:
-    saved = show(one.saved, "s") if one.saved > 0 else "-"
-    room = show(one.room, "B") if one.room else "-"
-    return (f"{one.name[:16]:<16} {one.part:<8} {one.shape[:28]:<28} {one.count:>3} "
-            f"{one.algorithms[:20]:<20} {room:>10} {show(one.seconds, 's'):>9} {saved:>9}  "
-            f"{one.division}")  # fmt: skip
+HEAD = ("layer", "pass", "shape", "×", "algorithm", "bytes", "seconds", "saved", "batch")
+
+
+def _row(one: Kernel) -> tuple[str, ...]:
+    return (
+        one.name, one.part, one.shape, str(one.count), one.algorithms,
+        show(one.room, "B") if one.room else "-", show(one.seconds, "s"),
+        show(one.saved, "s") if one.saved > 0 else "-", one.division,
+    )  # fmt: skip
