@@ -124,12 +124,13 @@ def test_the_part_in_which_a_plan_loses_most_is_named() -> None:
 @pytest.mark.parametrize("columns", [60, 140])
 def test_tables_carry_their_texts_whole_at_any_width(columns: int, monkeypatch: Any) -> None:
     monkeypatch.setattr(terminal, "width", lambda: columns)
-    long = "pipeline:8,segments=48,schedule=1f1b,interleave=6,cuts=even data:16,zero=1 tensor:8"
+    long = "pipeline:8,segments=48,schedule=1f1b,interleave=6 data:16,zero=1 tensor:8"
     head = ("plan", "seconds", "why")
     lines = terminal.laid_out([head, (long, "1.5 s", "bubble")], "<><")
     words = " ".join(" ".join(lines).split())
     assert long in words
-    assert {"1.5 s", "bubble"} <= {word for word in ("1.5 s", "bubble") if word in words}
+    assert "1.5 s" in words
+    assert "bubble" in words
     assert max(map(len, lines)) <= columns
     assert len(lines) == (2 if columns == 140 else 5)
-    assert "interleave=6,cuts=even" in terminal.fit(f"  {long}{',even' * 20}")
+    assert "a" * 150 in terminal.fit(f"plan {'a' * 150}")

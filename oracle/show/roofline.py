@@ -18,7 +18,7 @@ def roofline_text(shown: Estimate, found: Roofline) -> str:
     roofs = ", ".join(f"{roof} {show(step.roofs[roof], 's')}" for roof in ROOFS if step.roofs[roof])
     lines = [
         fit(f"{step.binds} binds the step: {show(step.roofs[step.binds], 's')} of "
-        f"{show(step.seconds, 's')} ({step.share:.0%} of that roof), "
+            f"{show(step.seconds, 's')} ({step.share:.0%} of that roof), "
             f"{show(step.attained, 'FLOP/s')} a device"),
         fit(f"{asked}; a device has {has}"),
         fit(f"roofs       {roofs}"),
