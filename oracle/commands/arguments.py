@@ -8,7 +8,6 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from oracle.commands.parser import Usage
 from oracle.spec.options import SLOTS
 from oracle.spec.precision import PRECISIONS
 from oracle.spec.units import spelled_out
@@ -122,16 +121,6 @@ def changed(asked: argparse.Namespace) -> None:
     if words and getattr(asked, where, None):
         named = ",".join(",".join((each, *words)) for each in specs(getattr(asked, where)))
         setattr(asked, where, named)
-
-
-def in_order(asked: argparse.Namespace, verb: str) -> None:
-    """Refuse a model and a system that stand in each other's place."""
-    from oracle.spec.catalogue import swapped
-
-    named = getattr(asked, "model", None), getattr(asked, "system", None)
-    if (meant := swapped(*named)) is not None:
-        what = f"`{named[0]}` stands where the model is due, `{named[1]}` where the system is"
-        raise Usage(f"{what}; did you mean `oracle {verb} {' '.join(meant)} …`?")
 
 
 def specs(text: str) -> tuple[str, ...]:

@@ -22,6 +22,7 @@ from oracle.commands.parser import (
     Answer,
     Parser,
     Usage,
+    in_order,
     misspelt,
     module_of,
     parser_of,
@@ -148,7 +149,7 @@ def _run(verb: str, rest: list[str]) -> int:
 
 def understood(parser: Parser, verb: str, rest: list[str]) -> tuple[Any, dict[str, Any], list[str]]:
     """What the words after a verb ask, what is set elsewhere, and warnings of that."""
-    from oracle.commands.arguments import changed, in_order
+    from oracle.commands.arguments import changed
     from oracle.commands.settings import origins, settle
 
     warnings: list[str] = []

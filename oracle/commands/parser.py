@@ -148,6 +148,16 @@ def stray_plan(parser: argparse.ArgumentParser, words: Sequence[str]) -> str:
     return f"a plan is one word behind --plan: --plan {quote(' '.join(found))}"
 
 
+def in_order(asked: argparse.Namespace, verb: str) -> None:
+    """Refuse a model and a system that stand in each other's place."""
+    from oracle.spec.catalogue import swapped
+
+    named = getattr(asked, "model", None), getattr(asked, "system", None)
+    if (meant := swapped(*named)) is not None:
+        what = f"`{named[0]}` stands where the model is due, `{named[1]}` where the system is"
+        raise Usage(f"{what}; did you mean `oracle {verb} {' '.join(meant)} …`?")
+
+
 def as_json(data: Any) -> str:
     """JSON for another program: no NaN, keys in the order they are documented."""
     return json.dumps(data, indent=2, allow_nan=False)
