@@ -114,7 +114,7 @@ def explain(
 
     >>> import oracle
     >>> oracle.explain("resnet50", "abci", "data:16", 512).bottleneck
-    'kernel efficiency'
+    'computation redundancy'
     """
     from oracle.api.predict import estimate
     from oracle.ask.explain.explanation import explain as explained

@@ -31,8 +31,8 @@ def plot(
 
     >>> import oracle
     >>> shown = oracle.estimate("resnet50", "abci", ["data:16", "data:4 filter:4"], batch=512)
-    >>> oracle.plot(shown, "memory").get_axes()[0].get_xlabel()[:6]
-    'memory'
+    >>> oracle.plot(shown, "memory").get_axes()[0].get_xlabel()[:5]
+    'bytes'
     """
     from oracle.show import plot as drawn
 
