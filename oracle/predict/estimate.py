@@ -32,13 +32,8 @@ from oracle.spec.units import show
 
 Floats = NDArray[np.float64]
 WIDEST = 50.0  # logarithm of an interval's end by its middle: whoever doubts more knows nothing
-COLUMNS = (
-    "samples_per_second",
-    "tokens_per_second",
-    "flops_per_device",
-    "mfu",
-    "device_hours_per_epoch",
-)  # of the rates, those of a table
+COLUMNS = ("samples_per_second", "tokens_per_second", "flops_per_device", "mfu",
+           "device_hours_per_epoch")  # of the rates, those of a table  # fmt: skip
 
 
 @dataclass(frozen=True, eq=False, repr=False)
