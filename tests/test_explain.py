@@ -101,7 +101,7 @@ def test_links_that_are_full_are_named():
     assert whole["kinds"]["norm"] == 53
 
 
-@pytest.mark.parametrize("model", ["vgg16", "resnet50"])
+@pytest.mark.parametrize("model", ["resnet50", pytest.param("vgg16", marks=pytest.mark.slow)])
 def test_a_flip_flips(model):
     """On the far side of the factor the winner leads, on the near side it does not."""
     what, where = oracle.model(model), oracle.system("ethernet-pair")
