@@ -15,7 +15,7 @@ oracle plot network    resnet50 abci --plan "data:16 filter:4" --batch 1024 -o n
 oracle plot waits      resnet50 v100-slow-node --plan data:128 --batch 8192 -o u.svg
 oracle plot workflow   resnet50 abci --nodes 1..1024 --search ensemble --trials 8 -o h.svg
 oracle plot design-network --devices 1024 --ports 36 --for resnet50,gpt3-175b -o d.svg
-oracle plot contention abci --plan "data:16 filter:4" --axes data -o c.svg
+oracle plot contention abci --plan "data:16 filter:4" --axes data --width 390 -o c.svg
 oracle plot contention abci --devices 64 --pattern 16x4 --op allreduce --algorithm ring -o c.svg
 """  # noqa: E501  (lines to copy and paste)
 
@@ -52,6 +52,8 @@ def arguments(parser: argparse.ArgumentParser) -> None:
         one = kinds.add_parser(name, help=what, description=what, allow_abbrev=False)
         one.add_argument("-o", "--output", required=True, metavar="FILE", help=".svg, .png or .pdf")
         one.add_argument("--title", default="", metavar="T", help="of the figure")
+        one.add_argument("--width", type=pixels, default=1200, metavar="PX",
+                         help="of the figure, in pixels of a screen; 390 for a phone")  # fmt: skip
         return one
 
     for name, what in (("breakdown", "computation and communication, bar by bar"),
@@ -121,6 +123,14 @@ def _optional(parser: argparse.ArgumentParser) -> None:
         group.required = False
 
 
+def pixels(text: str) -> int:
+    """A figure's width: as small as a phone, as large as a poster."""
+    found = whole(text)
+    if not 320 <= found <= 4000:
+        raise argparse.ArgumentTypeError(f"{found} pixels: from 320 to 4,000")
+    return found
+
+
 def pattern(text: str) -> tuple[tuple[int, int], ...]:
     """`16x4,2x1`: sixteen members four apart, each with its neighbour."""
     if not re.fullmatch(r"\d{1,7}x\d{1,7}(,\d{1,7}x\d{1,7})*", text, re.ASCII):
@@ -135,11 +145,16 @@ def run(asked: argparse.Namespace) -> Answer:
     if asked.output.rpartition(".")[2].lower() not in SUFFIXES:
         raise refusal("plot", f"`{asked.output}` does not say what kind of picture",
                        "end the name in .svg, .png or .pdf")  # fmt: skip
-    said = bool(getattr(asked, "precision", None) and getattr(asked, "system", None))
-    asked.left_out = lacks(asked, specs(asked.system)) if said else []
-    figure = DRAW[asked.kind](asked)
+    figure = figure_of(asked)
     place = save(figure, asked.output)
     return Answer("", 0, "\n".join([*asked.left_out, f"{place}: {figure.alt}"]))
+
+
+def figure_of(asked: argparse.Namespace) -> Any:
+    """The figure that is asked for; `asked.left_out` says what it does not show."""
+    said = bool(getattr(asked, "precision", None) and getattr(asked, "system", None))
+    asked.left_out = lacks(asked, specs(asked.system)) if said else []
+    return DRAW[asked.kind](asked)
 
 
 def _rows(asked: argparse.Namespace) -> list[dict[str, Any]]:
@@ -178,7 +193,7 @@ def _breakdown(asked: argparse.Namespace) -> Any:
     measured = read_bars(asked.measured) if asked.measured else []
     shown = {(row["group"], row["devices"]) for row in rows}
     measured = [row for row in measured if (row["group"], row["devices"]) in shown]
-    return breakdown(rows, measured, asked.title or titled(asked), asked.free)
+    return breakdown(rows, measured, asked.title or titled(asked), asked.free, asked.width)
 
 
 def _scaling(asked: argparse.Namespace) -> Any:
@@ -187,7 +202,7 @@ def _scaling(asked: argparse.Namespace) -> Any:
 
     rows = _rows(asked)
     columns(rows, SWEPT, asked.rows or "the sweep")
-    return scaling(rows, asked.title or titled(asked))
+    return scaling(rows, asked.title or titled(asked), asked.width)
 
 
 def titled(asked: argparse.Namespace) -> str:
@@ -214,7 +229,7 @@ def _pareto(asked: argparse.Namespace) -> Any:
             raise refusal("plot", "rows of a sweep say no price", "MODEL SYSTEM --devices …")
         rows = read_rows(asked.rows)
         columns(rows, ("plan", "devices", "seconds", "memory", "capacity"), asked.rows)
-        return pareto(rows, asked.title)
+        return pareto(rows, asked.title, width=asked.width)
     _need_sizes(asked)
     for flag, value in (("--each", asked.each), ("--plan", asked.plan),
                         ("--what-if", asked.what_if)):  # fmt: skip
@@ -229,7 +244,7 @@ def _pareto(asked: argparse.Namespace) -> Any:
         )  # fmt: skip
         found += spent(ranking)
     draw = {"memory": pareto, "money": spending}[asked.against]
-    return draw(found, asked.title or titled(asked))
+    return draw(found, asked.title or titled(asked), width=asked.width)
 
 
 def _plans(asked: argparse.Namespace) -> Any:
@@ -260,9 +275,9 @@ def _plans(asked: argparse.Namespace) -> Any:
         if not len(shown):
             raise refusal("plot", "no plan to draw", "--plan PLAN")
         return plot.alive(shown, 0, asked.title or f"{shown.plans[0]}: {asked.model} on "
-                          f"{asked.system}")  # fmt: skip
+                          f"{asked.system}", asked.width)  # fmt: skip
     draw = {"parts": plot.parts, "memory": plot.memory}[asked.kind]
-    return draw(shown, asked.title or titled(asked))
+    return draw(shown, asked.title or titled(asked), asked.width)
 
 
 def _measured(asked: argparse.Namespace) -> Any:
@@ -271,7 +286,7 @@ def _measured(asked: argparse.Namespace) -> Any:
 
     rows = read_rows(asked.file)
     columns(rows, ("predicted", "measured"), asked.file)
-    return measured(rows, asked.title)
+    return measured(rows, asked.title, width=min(asked.width, 760))
 
 
 def _plan(asked: argparse.Namespace) -> Any:
@@ -284,7 +299,7 @@ def _plan(asked: argparse.Namespace) -> Any:
     )
     draw = {"timeline": plot.timeline, "roofline": plot.roofline, "network": plot.dearest,
             "waits": plot.waits}[asked.kind]  # fmt: skip
-    return draw(shown, 0, asked.title or titled(asked))
+    return draw(shown, 0, asked.title or titled(asked), asked.width)
 
 
 def _workflow(asked: argparse.Namespace) -> Any:
@@ -293,7 +308,7 @@ def _workflow(asked: argparse.Namespace) -> Any:
 
     trials, nodes = workflow.opened_by(asked)
     rows = combined(trials, nodes).rows()
-    return plot.combined(rows, asked.title or f"{asked.model} on {asked.system}")
+    return plot.combined(rows, asked.title or f"{asked.model} on {asked.system}", asked.width)
 
 
 def _designs(asked: argparse.Namespace) -> Any:
@@ -302,7 +317,7 @@ def _designs(asked: argparse.Namespace) -> Any:
     found = design_network.designed(asked)
     devices = found.wanted.nodes * found.wanted.devices
     return plot.designs(found.rows(), asked.title or f"{asked.models} on {devices:,} devices, "
-                        f"switches of {asked.ports} ports")  # fmt: skip
+                        f"switches of {asked.ports} ports", asked.width)  # fmt: skip
 
 
 def _contention(asked: argparse.Namespace) -> Any:
@@ -316,6 +331,9 @@ def _contention(asked: argparse.Namespace) -> Any:
     except ValueError as error:
         raise refusal("plot", str(error), "e.g. --bytes '64 MB'") from None
     what, devices = asked.pattern, asked.devices
+    if asked.plan and not asked.axes:
+        raise refusal("plot", f"what `{asked.plan}` sends depends on the model",
+                      "`oracle plot network MODEL SYSTEM --plan PLAN`, or --axes A")  # fmt: skip
     if asked.plan:
         what, devices = groups_of(asked.plan, asked.axes)
     elif what is None or devices is None:
@@ -324,7 +342,8 @@ def _contention(asked: argparse.Namespace) -> Any:
         )
     where = where.of_size(devices, asked.grow)
     try:
-        return contention(where, what, devices, asked.op, asked.algorithm, nbytes, asked.title)
+        return contention(where, what, devices, asked.op, asked.algorithm, nbytes, asked.title,
+                          asked.width)  # fmt: skip
     except ValueError as error:
         raise refusal("plot", str(error)) from None
 

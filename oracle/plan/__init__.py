@@ -4,6 +4,7 @@ strategies/   one file a strategy
 plan          a table of plans
 grammar       the text of a plan
 curvature     factors of K-FAC, and what is said of them
+names         short names of plans, for pictures and tables
 mesh          the devices of a plan, and the group of a message among them
 schedule      the order of a pipeline: what each stage does, pass by pass
 in_flight     micro-batches that a stage keeps when each of its turns begins

@@ -41,3 +41,12 @@ def rate_text(shown: Estimate, row: int) -> str:
     largest = "the largest that fits" if shown.feasible[row] else "which does not fit"
     return (f"  micro-batch  {micro} sample{'s' * (micro > 1)}, {largest}: {each:,.1f} samples/s"
             f"{words}")  # fmt: skip
+
+
+def sure(part: float) -> str:
+    """A probability in words, never more than we know: `over 99 %`, not 100.
+
+    >>> sure(0.97), sure(0.9999), sure(0.0001)
+    ('97 %', 'over 99 %', 'under 1 %')
+    """
+    return "over 99 %" if part > 0.99 else "under 1 %" if part < 0.01 else f"{100 * part:.0f} %"

@@ -22,7 +22,7 @@ from oracle.predict.memory import ASSUMED
 from oracle.run.target import Training
 from oracle.show.partitions import rooms, table
 from oracle.show.placing import otherwise, placed
-from oracle.show.rates import epoch, rate
+from oracle.show.rates import epoch, rate, sure
 from oracle.show.reading import reads
 from oracle.show.terminal import fit, width, wrapped
 from oracle.show.training import ends, failures, tried
@@ -178,7 +178,7 @@ def _memory(shown: Estimate, row: int) -> str:
         room = np.flatnonzero(shown.memory <= FULL * every)[:1].tolist()
         more = [": tight", *(f", {other + 1} has {show(free[other], 'B')}" for other in room)]
         if not shown.options.ideal:
-            more.append(f", fits with {shown.fits[row]:.0%}")
+            more.append(f", fits with {sure(float(shown.fits[row]))}")
     else:
         more = [f"{s} {kind} {show(v, 'B')}" for s, (v, kind) in zip(";,", kinds, strict=False)]
     for words in more:  # as far as they fit

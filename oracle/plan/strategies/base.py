@@ -108,6 +108,7 @@ class Strategy(ABC):
     degree: Array = count()
 
     name: ClassVar[str]
+    letters: ClassVar[str] = ""  # in a short name, `DP`; else the name itself
     source: ClassVar[str]  # citation key and place: "kahira2021, Table III"
     nearness: ClassVar[int]  # talks most, sits closest: the search nests by this
     bound: ClassVar[str]  # what its limit counts: "samples in the batch"

@@ -30,6 +30,7 @@ class Context(Strategy):
 
     kind: Array = words("ring", "alltoall")
 
+    letters = "CP"
     source = "liu2023, §3 (ring); jacobs2023, §3 (all-to-all)"
     nearness = 3
     bound = "tokens of a sequence"

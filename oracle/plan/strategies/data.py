@@ -57,6 +57,7 @@ class Data(Strategy):
     quantize: Array = words(*QUANTIZE, rare=True)
     hpz: Array = count(1, rare=True)
 
+    letters = "DP"
     source = "kahira2021, Table III 'Data'; eqs. 1, 6, 7"
     nearness = 1
     bound = "samples in the batch"

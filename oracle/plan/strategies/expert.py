@@ -38,6 +38,7 @@ class Expert(Strategy):
     dispatch: Array = words("plain", "once")
     cut: Array = words("tensor", "whole")
 
+    letters = "EP"
     source = "fedus2021, §2.2, §5.3"
     nearness = 8
     bound = "experts of a mixture, and the axes of context and data"

@@ -47,6 +47,7 @@ class Pipeline(Strategy):
     cuts: Array = words_or(LAYOUT, "even", "balanced")
     borders: Array = words("usual", "parts", "whole")
 
+    letters = "PP"
     source = "kahira2021, Table III 'Layer'; eqs. 12-14"
     nearness = 0
     bound = "stages the model can be cut into"

@@ -29,6 +29,7 @@ class Sharded(Strategy):
     zero: Array = words("1", "2", "3", default="3")
     overlap: Array = words("off", "on", default="on")
 
+    letters = "FSDP"
     source = "rajbhandari2020, §7.2.2 (ZeRO-3 moves 3/2 of data parallelism)"
     nearness = 2
     bound = "samples in the batch"

@@ -42,6 +42,7 @@ class Tensor(Strategy):
     sequence: Array = words("off", "on")
     overlap: Array = words("off", "on", default="on")
 
+    letters = "TP"
     source = "shoeybi2019, §3; korthikanti2022, §4.2.2 (sequence)"
     nearness = 7
     bound = "key-value heads, inner width"

@@ -1,4 +1,7 @@
-"""A recommendation as one HTML file: answer first, then pictures, tables, and what went in.
+"""A recommendation as one HTML file, laid out for a phone first.
+
+The first line answers: which plan, how long a step takes, does it fit. Then how sure that is and
+why, what to type next, the alternatives, pictures, where each number comes from, the sources.
 
 It opens offline and asks nobody for anything; the content policy allows the one script inside
 and no other. Without scripts everything can still be read: they sort and copy, no more.
@@ -9,11 +12,19 @@ from __future__ import annotations
 import base64
 import hashlib
 import json
-from collections.abc import Sequence
+import re
+from collections.abc import Mapping, Sequence
+from shlex import quote
 from typing import TYPE_CHECKING, Any
 
+from oracle.kernels.provenance import MEASURED
+from oracle.plan.grammar import read
+from oracle.plan.names import short_names
+from oracle.predict.memory import ASSUMED
+from oracle.show.bibliography import cited
 from oracle.show.page.look import SCRIPT, STYLE
 from oracle.show.page.markup import Html, join, tag
+from oracle.show.rates import sure
 from oracle.show.text import SUPERLATIVES, origins, parts, why_not
 from oracle.spec.document import SpecError
 from oracle.spec.units import show
@@ -21,8 +32,8 @@ from oracle.spec.units import show
 if TYPE_CHECKING:
     from oracle.ask.ranking import Ranking
 
-NUMBERS = ("time", "low", "high", "epoch", "memory", "best?", "samples/s", "sent", "exposed",
-           "bytes", "calls", "group", "φ", "#", "share", "seconds")  # fmt: skip
+NUMBERS = ("time", "low", "high", "epoch", "memory", "fits", "best?", "samples/s", "sent",
+           "exposed", "bytes", "calls", "group", "φ", "#", "share", "seconds")  # fmt: skip
 
 
 def page(ranking: Ranking, command: str, inputs: Sequence[tuple[str, str]] = ()) -> str:
@@ -32,20 +43,23 @@ def page(ranking: Ranking, command: str, inputs: Sequence[tuple[str, str]] = ())
     shown = ranking.estimate if len(ranking.estimate) else ranking.misses
     model, system = shown.model, shown.system
     head = f"{model.title or model.name} on {system.title or system.name}"
+    first = headline(ranking) if len(ranking.estimate) else f"No plan fits: {head}"
     digest = base64.b64encode(hashlib.sha256(SCRIPT.encode()).digest()).decode()
     policy = ("default-src 'none'; style-src 'unsafe-inline'; img-src data:; base-uri 'none'; "
               f"form-action 'none'; script-src 'sha256-{digest}'")  # fmt: skip
-    data = json.dumps(ranking.to_dict(with_misses=True), allow_nan=False)
+    data = json.dumps(ranking.to_dict(with_misses=True), allow_nan=False, separators=(",", ":"))
     body = [
         tag("main",
-            tag("h1", head),
-            tag("p", f"{ranking.devices:,} devices, {ranking.batch:,} samples an iteration, "
-                f"{shown.options.precision}, {shown.options.optimizer_text}"
-                + (", ideal assumptions" if shown.options.ideal else ""), class_="faint"),
+            tag("h1", first),
+            tag("p", f"{head}: {ranking.devices:,} devices, {ranking.batch:,} samples an "
+                f"iteration, {shown.options.precision}, {shown.options.optimizer_text}"
+                + (", ideal assumptions" if shown.options.ideal else
+                   f", {shown.options.software.label}"), class_="faint"),
             *(tag("p", f"{one['field']}: {one['what']}", class_="faint") for one in shown.warnings),
-            answer(ranking) if len(ranking.estimate) else nothing(ranking),
-            drawn(ranking),
-            tables(ranking) if len(ranking.estimate) else None,
+            [answer(ranking), certainty(ranking), following(ranking), alternatives(ranking),
+             drawn(ranking), tables(ranking)] if len(ranking.estimate) else
+            [nothing(ranking), drawn(ranking)],
+            sources(ranking, inputs),
             asked(command, inputs)),
         tag("footer", tag("p", f"oracle {__version__}. Marks of origin: "
                           f"{origins(shown)}.", class_="faint")),
@@ -60,36 +74,115 @@ def page(ranking: Ranking, command: str, inputs: Sequence[tuple[str, str]] = ())
             tag("meta", http_equiv="Content-Security-Policy", content=policy),
             tag("meta", name="viewport", content="width=device-width, initial-scale=1"),
             tag("meta", name="referrer", content="no-referrer"),
-            tag("title", head), Html(f"<style>{STYLE}</style>")),
+            tag("title", first), Html(f"<style>{STYLE}</style>")),
         tag("body", *body), lang="en",
     )  # fmt: skip
 
 
+def headline(ranking: Ranking) -> str:
+    """The answer in one line: plan, devices, seconds and their interval, does it fit."""
+    shown = ranking.estimate
+    low, mid, high = (
+        show(float(v[0]), "s") for v in (shown.seconds_low, shown.seconds, shown.seconds_high)
+    )
+    device = shown.system.device
+    said = f"{short_names(shown.plans)[0]} on {ranking.devices:,} × {device.title or device.name}: "
+    if shown.options.ideal:
+        return f"{said}{mid} a step under ideal assumptions"
+    return f"{said}{mid} a step ({low} to {high}), fits with {sure(float(shown.fits[0]))}"
+
+
 def answer(ranking: Ranking) -> Html:
-    """The first screen: the plan, how long, does it fit, how sure."""
+    """The plan in full, and its numbers: how long, does it fit, is it the best."""
     shown = ranking.estimate
     capacity = shown.capacity[0]
     free = capacity - shown.memory[0]
     likely = ranking.likely_best()
-    total, light = float(shown.seconds[0]), float(shown.speed_of_light[0])
-    biggest = sorted(parts(shown, 0).items(), key=lambda item: -item[1])[:3]
-    bound = ", ".join(f"{name} {100 * s / total:.0f} %" for name, s in biggest if s > 0.005 * total)
     interval = f"{show(shown.seconds_low[0], 's')} to {show(shown.seconds_high[0], 's')} (90 %)"
+    room = f"{show(free, 'B')} free"
     tiles = [
-        tile(show(total, "s"), "an iteration", "" if shown.options.ideal else interval),
+        tile(show(float(shown.seconds[0]), "s"), "an iteration",
+             "" if shown.options.ideal else interval),
         _done(shown),
         tile(show(shown.memory[0], "B"), f"of {show(capacity, 'B')} a device",
-             f"{show(free, 'B')} free"),
-        tile(f"{likely[0]:.0%}", "likely the fastest of these",
+             room if shown.options.ideal else f"{room}, fits with {sure(float(shown.fits[0]))}"),
+        tile(f"{likely[0]:.0%}", "likely the fastest of all",
              f"{ranking.fitting} of {ranking.tried} products of strategies fit"),
     ]  # fmt: skip
     superlative = SUPERLATIVES[ranking.objective].capitalize()
     return join([
         tag("p", f"{superlative} way to split it:"), tag("code", ranking.best.plan, class_="plan"),
-        tag("div", *tiles, class_="tiles"), tag("p", f"Bound by {bound}. With every device at "
-        f"its datasheet's peak an iteration would take {show(light, 's')}; {light / total:.0%} of "
-        "that speed is reached."),
+        tag("div", *tiles, class_="tiles"),
     ])  # fmt: skip
+
+
+def certainty(ranking: Ranking) -> Html:
+    """How sure the answer is, what it rests on, and what bounds it."""
+    shown = ranking.estimate
+    total, light = float(shown.seconds[0]), float(shown.speed_of_light[0])
+    biggest = sorted(parts(shown, 0).items(), key=lambda item: -item[1])[:3]
+    bound = ", ".join(f"{name} {100 * s / total:.0f} %" for name, s in biggest if s > 0.005 * total)
+    said = [f"Bound by {bound}. With every device at its datasheet's peak an iteration would take "
+            f"{show(light, 's')}; {light / total:.0%} of that speed is reached.",
+            f"It rests on: {origins(shown)}."]  # fmt: skip
+    if ranking.tied:
+        rival = short_names(shown.plans)[shown.plans.index(ranking.tied[1])]
+        said.append(f"It cannot be told from {rival}, the next.")
+    if ranking.measure:
+        what, share = ranking.measure
+        said.append(f"To know better, measure {what}: {share:.0%} of what is open between the "
+                    "first two lies there.")  # fmt: skip
+    return join([tag("h2", "How sure, and why"), [tag("p", words) for words in said]])
+
+
+def following(ranking: Ranking) -> Html:
+    """What to type next: to launch the plan, to see why."""
+    shown = ranking.estimate
+    asked = [shown.model.name, shown.system.name, "--plan", ranking.best.plan, "--batch",
+             str(ranking.batch)]  # fmt: skip
+    lines = [("Write what a batch system needs to launch it:",
+              ["oracle", "export", "slurm", *asked, "-o", "job"]),
+             ("See what bounds it, and what would change the ranking:",
+              ["oracle", "explain", *asked])]  # fmt: skip
+    return join([tag("h2", "Next"), [[tag("p", why), tag("pre", " ".join(map(quote, words)))]
+                                     for why, words in lines]])  # fmt: skip
+
+
+def alternatives(ranking: Ranking) -> Html:
+    """All plans beside the best, and why each is behind."""
+    shown, likely = ranking.estimate, ranking.likely_best()
+    first, names = parts(shown, 0), short_names(shown.plans)
+    rates = [float(b / s) for b, s in zip(shown.batch, shown.seconds, strict=True)]
+    rows = [
+        [row + 1, tag("b", name), seconds(shown.seconds[row]), seconds(shown.seconds_low[row]),
+         seconds(shown.seconds_high[row]), (rates[row], f"{rates[row]:,.4g}"),
+         nbytes(shown.memory[row]),
+         "" if shown.options.ideal else (float(shown.fits[row]), sure(float(shown.fits[row]))),
+         (float(likely[row]), f"{likely[row]:.0%}"),
+         "" if row == 0 else why_not(first, parts(shown, row))]
+        for row, name in enumerate(names)
+    ]  # fmt: skip
+    heads = ["#", "plan", "time", "low", "high", "samples/s", "memory", "fits", "best?", "why not"]
+    full = [[tag("dt", name), tag("dd", tag("code", plan))]
+            for name, plan in zip(names, shown.plans, strict=True)]  # fmt: skip
+    return join([
+        tag("h2", "Alternatives"), tag("p", tag("span", id="as-json")), table(heads, rows),
+        tag("details", tag("summary", "The plans in full"), tag("dl", full, class_="key")),
+    ])  # fmt: skip
+
+
+def sources(ranking: Ranking, inputs: Sequence[tuple[str, str]]) -> Html:
+    """What the numbers and the equations rest on, in full."""
+    found = []
+    for name, text in inputs:
+        said = re.findall(r"^\s*source:\s*(.+)$", text, re.MULTILINE)
+        found += [
+            [tag("dt", name), tag("dd", words.strip("\"' "))] for words in dict.fromkeys(said)
+        ]
+    if len(ranking.estimate):
+        for axis in read(ranking.best.plan):
+            found += [[tag("dt", axis.name), tag("dd", words)] for words in cited(axis.source)]
+    return join([tag("h2", "Sources"), tag("dl", found, class_="key")]) if found else Html("")
 
 
 def _data(shown: Any) -> str:
@@ -148,37 +241,29 @@ def drawn(ranking: Ranking) -> Html:
 
 
 def tables(ranking: Ranking) -> Html:
-    """All plans, the exchanges and the memory of the best, and what does not fit."""
-    shown, likely = ranking.estimate, ranking.likely_best()
-    first = parts(shown, 0)
-    rates = [float(b / s) for b, s in zip(shown.batch, shown.seconds, strict=True)]
-    plans = table(
-        ["#", "plan", "time", "low", "high", "samples/s", "memory", "best?", "why not"],
-        [[row + 1, tag("code", plan), seconds(shown.seconds[row]), seconds(shown.seconds_low[row]),
-          seconds(shown.seconds_high[row]),
-          (rates[row], f"{rates[row]:,.4g}"),
-          nbytes(shown.memory[row]), (float(likely[row]), f"{likely[row]:.0%}"),
-          "" if row == 0 else why_not(first, parts(shown, row))]
-         for row, plan in enumerate(shown.plans)],
+    """Where each number of the best plan comes from, and what does not fit."""
+    shown = ranking.estimate
+    total, held = float(shown.seconds[0]), float(shown.memory[0])
+    known = {**shown.origin[0], "bubble": shown.origin[0]["backward"],
+             "recompute": shown.origin[0]["forward"]}  # fmt: skip
+    made = table(
+        ["part", "seconds", "share", "from"],
+        [[name, seconds(values[0]), (float(values[0]) / total, f"{values[0] / total:.1%}"),
+          origin(known[name])] for name, values in shown.compute.items() if values[0] > 0],
     )  # fmt: skip
     messages = sorted(shown.exchange[0], key=lambda m: -m["exposed"])
     exchanges = table(
         ["exchange", "op", "algorithm", "group", "calls", "bytes", "sent", "exposed", "φ",
-         "full links"],
+         "full links", "from"],
         [[m["what"], m["op"], m["algorithm"], m["group"], (m["calls"], f"{m['calls']:.0f}"),
           nbytes(m["bytes"]), seconds(m["seconds"]), seconds(m["exposed"]),
-          (m["phi"], f"{m['phi']:.3g}"), ", ".join(m["full"])] for m in messages],
+          (m["phi"], f"{m['phi']:.3g}"), ", ".join(m["full"]), origin(m)] for m in messages],
     )  # fmt: skip
-    total = float(shown.memory[0])
     memory = table(
-        ["kind", "bytes", "share"],
-        [[kind, nbytes(values[0]), (float(values[0]) / total, f"{values[0] / total:.0%}")]
+        ["kind", "bytes", "share", "from"],
+        [[kind, nbytes(values[0]), (float(values[0]) / held, f"{values[0] / held:.0%}"),
+          "assumed" if kind in ASSUMED else "counted"]
          for kind, values in shown.memory_kinds.items() if values[0] > 0],
-    )  # fmt: skip
-    made = table(
-        ["part", "seconds", "share"],
-        [[name, seconds(s), (s / float(shown.seconds[0]), f"{s / float(shown.seconds[0]):.1%}")]
-         for name, s in sorted(first.items(), key=lambda item: -item[1]) if s > 0],
     )  # fmt: skip
     misses = ranking.misses
     nearest = table(
@@ -187,12 +272,19 @@ def tables(ranking: Ranking) -> Html:
          for plan, broken in zip(misses.plans, misses.broken, strict=True)],
     )  # fmt: skip
     return join([
-        tag("h2", "Plans"), tag("p", tag("span", id="as-json")), plans,
-        tag("h2", "The best plan, part by part"), made,
-        [tag("h2", "Its exchanges"), exchanges] if messages else None,
-        tag("h2", "Its memory"), memory,
+        tag("h2", "Where each number comes from"),
+        tag("p", "Measured or fitted to measurements, of a datasheet, assumed, or counted from "
+            "shapes. Computation:", class_="faint"),
+        made, [tag("p", "Exchanges:", class_="faint"), exchanges] if messages else None,
+        tag("p", "Memory:", class_="faint"), memory,
         [tag("h2", "What does not fit"), nearest] if len(misses) else None,
     ])  # fmt: skip
+
+
+def origin(found: Mapping[str, Any]) -> str:
+    """Where a number comes from, and whether it lies beyond what was measured."""
+    beyond = found["outside"] and found["origin"] in MEASURED
+    return f"{found['origin']}{', beyond what was measured' if beyond else ''}"
 
 
 def seconds(value: Any) -> tuple[float, str]:
@@ -209,8 +301,8 @@ def table(heads: Sequence[str], rows: Sequence[Sequence[Any]]) -> Html:
     def cell(value: Any, head: str) -> Html:
         kind = "n" if head in NUMBERS else None
         if isinstance(value, tuple):
-            return tag("td", value[1], class_=kind, data_v=repr(value[0]))
-        return tag("td", value, class_=kind)
+            return tag("td", value[1], class_=kind, data_v=repr(value[0]), data_head=head)
+        return tag("td", value, class_=kind, data_head=head)
 
     return tag(
         "div",
@@ -219,7 +311,8 @@ def table(heads: Sequence[str], rows: Sequence[Sequence[Any]]) -> Html:
                                         scope="col") for head in heads])),
             tag("tbody", [tag("tr", [cell(v, h) for v, h in zip(row, heads, strict=True)])
                           for row in rows])),
-        class_="table" if len(heads) > 3 or "why it does not fit" in heads else "table small",
+        class_="table cards" if len(heads) > 4 else
+        "table" if "why it does not fit" in heads else "table small",
     )  # fmt: skip
 
 

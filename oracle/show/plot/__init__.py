@@ -4,9 +4,10 @@
     save(scaling(sweep(grid).rows), "scaling.svg")
 
 `breakdown`, `scaling` and `pareto` take rows of a sweep, `spending` those of plans with a price,
-`parts`, `memory`, `alive`, `timeline`, `dearest`, `roofline` and `waits` an estimate, `measured`
-pairs of seconds, `contention` a system and a pattern of groups, `combined` the table of a workflow,
-`designs` that of networks that could be bought.
+`parts`, `memory`, `alive`, `timeline`, `dearest`, `roofline` and `waits` an estimate, `exchange`
+one of those that its plan sends, `measured` pairs of seconds, `contention` a system and a pattern
+of groups, `combined` the table of a workflow, `designs` that of networks that could be bought. Each
+takes a `width` in pixels, `WIDE` or `PHONE`, and is laid out for it.
 """
 
 from oracle.show.plot.against import measured
@@ -14,20 +15,22 @@ from oracle.show.plot.alive import alive
 from oracle.show.plot.bars import bar, breakdown
 from oracle.show.plot.combined import combined
 from oracle.show.plot.curves import scaling
-from oracle.show.plot.dearest import dearest
 from oracle.show.plot.designs import designs
 from oracle.show.plot.front import pareto
 from oracle.show.plot.hold import memory
 from oracle.show.plot.network import contention
 from oracle.show.plot.parts import parts
 from oracle.show.plot.roofs import roofline
+from oracle.show.plot.sent import dearest, exchange, exchanges
 from oracle.show.plot.spent import spending
-from oracle.show.plot.style import SUFFIXES, rendered, save
+from oracle.show.plot.style import PHONE, SUFFIXES, WIDE, rendered, save
 from oracle.show.plot.timeline import timeline
 from oracle.show.plot.waits import waits
 
 __all__ = [
+    "PHONE",
     "SUFFIXES",
+    "WIDE",
     "alive",
     "bar",
     "breakdown",
@@ -35,6 +38,8 @@ __all__ = [
     "contention",
     "dearest",
     "designs",
+    "exchange",
+    "exchanges",
     "measured",
     "memory",
     "pareto",

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from oracle.plan.names import short_names
 from oracle.show.plot import style
 
 if TYPE_CHECKING:
@@ -16,7 +17,9 @@ Row = Mapping[str, Any]
 BAND = 0.1
 
 
-def measured(rows: Sequence[Row], title: str = "", worst: int = 3) -> Figure:
+def measured(
+    rows: Sequence[Row], title: str = "", worst: int = 3, width: float = 760
+) -> Figure:  # fmt: skip
     """Seconds predicted (up) against seconds measured (right), groups told apart.
 
     Each row has `predicted` and `measured`, and may have `group`, `label`, `low` and `high`.
@@ -27,11 +30,14 @@ def measured(rows: Sequence[Row], title: str = "", worst: int = 3) -> Figure:
     error = np.abs(p - m) / np.where(m > 0, m, 1) if len(rows) else np.zeros(0)
     divide, unit = style.scale([*p, *m] or [0.0], "s")
     groups = list(dict.fromkeys(str(row.get("group", "")) for row in rows))
+    names = short_names([str(row.get("label") or "") for row in rows])
     inside = int((error <= BAND).sum())
     summary = (f"{inside} of {len(rows)} within ±10 %, mean error {error.mean():.1%}"
                if len(rows) else "no measurement")  # fmt: skip
     with style.look():
-        figure = style.canvas(6.6, 5.8, f"Predicted against measured seconds: {summary}")
+        figure = style.canvas(
+            width, min(0.88 * width, 700) + 60, f"Predicted against measured seconds: {summary}"
+        )
         axes = figure.subplots()
         axes.grid(visible=True, axis="both")
         axes.set_xscale("log")
@@ -48,17 +54,16 @@ def measured(rows: Sequence[Row], title: str = "", worst: int = 3) -> Figure:
                 _whiskers(axes, [rows[i] for i in mine], m[mine] / divide, colour, divide)
                 axes.scatter(m[mine] / divide, p[mine] / divide, s=42, color=colour, lw=0.8,
                              marker=style.MARKERS[at % len(style.MARKERS)], edgecolor=style.PAPER,
-                             label=style.shorter(group, 30) or None, zorder=3)  # fmt: skip
-            for i in np.argsort(-error)[:worst]:
+                             label=style.literal(group) or None, zorder=3)  # fmt: skip
+            for i in _farthest(p, m, error, worst):
                 if error[i] > BAND and rows[i].get("label"):
                     up = p[i] > m[i]
-                    axes.annotate(style.shorter(str(rows[i]["label"]), 34),
+                    axes.annotate(style.paragraph(names[i], 0.45 * width, 8.5),
                                   (m[i] / divide, p[i] / divide), (-8 if up else 8, 0),
                                   textcoords="offset points", ha="right" if up else "left",
                                   va="center", fontsize=8.5, color=style.FAINT)  # fmt: skip
             axes.set_xlim(low, high)
             axes.set_ylim(low, high)
-            axes.legend(loc="upper left")
         axes.set_aspect("equal")
         axes.set_xlabel(f"measured, {unit}")
         axes.set_ylabel(f"predicted, {unit}")
@@ -66,9 +71,21 @@ def measured(rows: Sequence[Row], title: str = "", worst: int = 3) -> Figure:
         style.plain_log(axes.yaxis)
         axes.annotate(summary, (0.98, 0.03), xycoords="axes fraction", ha="right", fontsize=9.5,
                       bbox={"facecolor": style.PAPER, "edgecolor": "none", "pad": 2})  # fmt: skip
-        if title:
-            axes.set_title(style.shorter(title, 60))
+        handles, labels = axes.get_legend_handles_labels()
+        style.above(figure, handles, labels, title)
     return figure
+
+
+def _farthest(p: Any, m: Any, error: Any, most: int) -> list[int]:
+    """Points that are farthest off, none so near another that their labels would meet."""
+    span = np.log(max(p.max(), m.max()) / min(p.min(), m.min()) * 1.69)
+    chosen: list[int] = []
+    for at in np.argsort(-error):
+        near = [abs(np.log(p[at] / p[i])) < 0.04 * span and abs(np.log(m[at] / m[i])) < 0.3 * span
+                for i in chosen]  # fmt: skip
+        if not any(near):
+            chosen.append(int(at))
+    return chosen[:most]
 
 
 def _whiskers(axes: Any, rows: Sequence[Row], x: Any, colour: str, divide: float) -> None:

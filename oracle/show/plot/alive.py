@@ -21,8 +21,9 @@ NEAR = 0.55  # of a capacity, from where its line is in the picture
 
 
 def alive(
-    shown: Estimate, row: int = 0, title: str = "", width: float = 12.5, columns: int = COLUMNS
-) -> Figure:
+    shown: Estimate, row: int = 0, title: str = "", width: float = style.WIDE,
+    columns: int = COLUMNS,
+) -> Figure:  # fmt: skip
     """Areas of bytes by kind over the seconds of an iteration, on the stage that needs most."""
     found, reserve = timeline(shown, row), float(shown.memory_kinds["reserve"][row])
     capacity = float(shown.capacity[row])
@@ -38,7 +39,7 @@ def alive(
     alt = (f"Memory of {where} over an iteration of {show(found.end, 's')}: at most "
            f"{show(peak, 'B')} of {show(capacity, 'B')}, during {doing}")  # fmt: skip
     with style.look():
-        figure = style.canvas(width, 5.2, alt)
+        figure = style.canvas(width, 500, alt)
         axes = figure.subplots()
         base, entries = np.zeros(len(seconds)), []
         for kind in ORDER:
@@ -46,15 +47,21 @@ def alive(
                 continue
             colour, hatch = style.KINDS[kind]
             top = base + levels[kind]
+            turns = np.flatnonzero(
+                (np.diff(base, prepend=-1) != 0) | (np.diff(top, prepend=-1) != 0)
+            )
+            turns = np.append(turns, len(top) - 1)
             entries.append((axes.fill_between(
-                seconds / wide, base / divide, top / divide, step="post", facecolor=colour,
-                hatch=hatch, edgecolor=style.PAPER, linewidth=0.0), kind))  # fmt: skip
+                seconds[turns] / wide, base[turns] / divide, top[turns] / divide, step="post",
+                facecolor=colour, hatch=hatch, edgecolor=style.PAPER, linewidth=0.0),
+                kind))  # fmt: skip
             base = top
         axes.step(seconds / wide, total / divide, where="post", color=style.INK, lw=0.9)
         _limits(axes, peak, capacity, divide)
         axes.set_xlim(0, found.end / wide)
         late = at > 0.5 * found.end
-        _mark(axes, (at / wide, peak / divide), show(peak, "B"), doing, late)
+        words = f"{show(peak, 'B')}, {doing}"
+        _mark(axes, (at / wide, peak / divide), style.paragraph(words, 0.55 * width), late)
         axes.set_xlabel(f"time in an iteration, {ticks}")
         axes.set_ylabel(f"bytes of {where}, {unit}")
         handles, labels = zip(*reversed(entries), strict=True)
@@ -98,9 +105,9 @@ def _limits(axes: Any, peak: float, capacity: float, divide: float) -> None:
                       color=style.FAINT)  # fmt: skip
 
 
-def _mark(axes: Any, at: tuple[float, float], size: str, when: str, late: bool) -> None:
+def _mark(axes: Any, at: tuple[float, float], words: str, late: bool) -> None:
     axes.plot(*at, marker="o", ms=6, mfc=style.PAPER, mec=style.INK, mew=1.4, clip_on=False)
-    axes.annotate(f"{size}, {when}", at, (-9 if late else 9, 7), textcoords="offset points",
+    axes.annotate(words, at, (-9 if late else 9, 7), textcoords="offset points",
                   ha="right" if late else "left", va="bottom", fontsize=9.5, weight="bold",
                   bbox={"facecolor": style.PAPER, "edgecolor": "none", "pad": 1.5,
                         "alpha": 0.85})  # fmt: skip

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
+from oracle.plan.names import short_names
 from oracle.show.plot import style
 
 if TYPE_CHECKING:
@@ -33,8 +34,9 @@ def bar(row: Row) -> dict[str, Any]:
 
 
 def breakdown(
-    predicted: Sequence[Row], measured: Sequence[Row] = (), title: str = "", others: bool = False
-) -> Figure:
+    predicted: Sequence[Row], measured: Sequence[Row] = (), title: str = "", others: bool = False,
+    width: float = style.WIDE,
+) -> Figure:  # fmt: skip
     """Bars of computation and communication for each strategy and number of devices.
 
     Each row has `group`, `devices`, `computation`, `communication` in seconds, and may have
@@ -44,28 +46,32 @@ def breakdown(
     groups = list(dict.fromkeys(str(row["group"]) for row in [*predicted, *measured]))
     counts = {g: sorted({int(r["devices"]) for r in [*predicted, *measured] if r["group"] == g})
               for g in groups}  # fmt: skip
+    names = short_names(groups)
     tall = [sum(float(row.get(part) or 0) for part in STACK) for row in [*predicted, *measured]]
     divide, unit = style.scale(tall or [0.0], "s")
     with style.look():
-        wide = sum(max(len(c), 2) for c in counts.values())
         many = max(len(groups), 1)
-        each = 0.62 if measured else 0.46
-        figure = style.canvas(
-            min(max(6.5, each * wide + 0.7 * many), 15), 4.4, _words(predicted, measured, groups)
-        )
+        narrow = width <= style.NARROW
+        figure = style.canvas(width, 100 + 190 * many if narrow else 440,
+                              _words(predicted, measured, groups))  # fmt: skip
         spans = [max(len(counts[g]), 2) for g in groups] or [1]
-        axes = figure.subplots(1, many, sharey=not others, width_ratios=spans, squeeze=False)[0]
+        if narrow:
+            axes = figure.subplots(many, 1, sharey=not others, squeeze=False)[:, 0]
+        else:
+            axes = figure.subplots(1, many, sharey=not others, width_ratios=spans,
+                                   squeeze=False)[0]  # fmt: skip
         for at, (group, panel) in enumerate(zip(groups, axes, strict=False)):
             _panel(panel, group, counts[group], predicted, measured, divide)
-            panel.set_title(style.shorter(group, 12 * max(len(counts[group]), 2) // 2), fontsize=11)
-            if at == 0:
-                panel.set_ylabel(f"time of an iteration, {unit}")
-            elif not others:
+            room = width - 60 if narrow else (width - 80) * spans[at] / sum(spans)
+            panel.set_title(style.paragraph(names[at], room, 12), fontsize=11)
+            if at and not others and not narrow:
                 panel.spines["left"].set_visible(False)
+        figure.supylabel(f"time of an iteration, {unit}", fontsize=10.5)
         for panel in axes[len(groups) :]:
             panel.set_visible(False)
         figure.supxlabel("devices", fontsize=10.5)
         _legend(figure, predicted, measured, title)
+        style.below(figure, groups)
     return figure
 
 
@@ -88,14 +94,16 @@ def _panel(
                 if value <= 0:
                     continue
                 colour, hatch = style.PARTS[part]
-                face = colour if plain else style.paler(colour)
-                panel.bar(x, value, width, base, color=face, hatch=hatch if plain else "//",
-                          edgecolor=style.PAPER, linewidth=0.6)  # fmt: skip
+                look = style.filled(colour, hatch)
+                if not plain:
+                    look |= {"facecolor": style.paler(colour), "hatch": "//"}
+                panel.bar(x, value, width, base, **look)
                 base += value
             low, high = row.get("low"), row.get("high")
             if low and high and high > low * 1.001:
                 panel.vlines(x, low / divide, high / divide, color=style.INK, lw=1.1)
-    panel.set_xticks(range(len(counts)), [f"{c:,}" for c in counts])
+    panel.set_xticks(range(len(counts)), [f"{c:,}" for c in counts],
+                     rotation=0 if sum(len(f"{c:,}") for c in counts) < 34 else 45)  # fmt: skip
     panel.set_xlim(-0.6, max(len(counts), 2) - 0.4)
 
 
@@ -107,7 +115,7 @@ def _legend(figure: Any, predicted: Sequence[Row], measured: Sequence[Row], titl
     for part in STACK:
         if any(float(row.get(part) or 0) > 0 for row in [*predicted, *measured]):
             colour, hatch = style.PARTS[part]
-            entries.append((Patch(facecolor=colour, hatch=hatch, edgecolor=style.PAPER), part))
+            entries.append((Patch(**style.filled(colour, hatch)), part))
     if measured:
         entries.append((Patch(facecolor=style.FAINT), "predicted"))
         entries.append((Patch(facecolor=style.paler(style.FAINT), hatch="//",

@@ -23,7 +23,7 @@ LINES = (
 )
 
 
-def combined(rows: Sequence[Row], title: str = "") -> Figure:
+def combined(rows: Sequence[Row], title: str = "", width: float = style.WIDE) -> Figure:
     """Speed-up against one node over nodes: the product of factors, each of them, as it is.
 
     Rows are those of the table of `oracle workflow`; one that does not fit is a gap.
@@ -34,7 +34,7 @@ def combined(rows: Sequence[Row], title: str = "") -> Figure:
     alt = f"Speed-up on {len(rows)} numbers of nodes: the product says up to {most:.2f} × too much"
     nodes = np.array([row["nodes"] for row in rows], float)
     with style.look():
-        figure = style.canvas(7.5, 5.0, alt)
+        figure = style.canvas(width, 520, alt)
         axes = figure.subplots()
         axes.grid(visible=True, axis="both")
         if rows:
@@ -50,7 +50,13 @@ def combined(rows: Sequence[Row], title: str = "") -> Figure:
         axes.set_xlabel("nodes")
         axes.set_ylabel("times as fast as one node")
         style.plain_log(axes.yaxis)
-        axes.set_title(style.printable(title))
-        if rows:
-            axes.legend(loc="upper left")
+        last = [tuple(np.asarray(v, float)[-1] for v in line.get_data()) for line in axes.lines]
+        ends = [(x, y, str(line.get_label()), line.get_color())
+                for (x, y), line in zip(last, axes.lines, strict=True)
+                if np.isfinite(y)]  # fmt: skip
+        if width > style.NARROW:
+            style.at_ends(axes, ends, 400)
+            style.above(figure, [], [], title)
+        else:
+            style.above(figure, axes.lines, [line.get_label() for line in axes.lines], title)
     return figure

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from oracle.plan.names import short_names
 from oracle.show.plot import style
 
 if TYPE_CHECKING:
@@ -17,7 +18,7 @@ TOLD = ("model", "system", "what_if", "way")
 MOST = 9  # curves that can be told apart
 
 
-def scaling(rows: Sequence[Row], title: str = "") -> Figure:
+def scaling(rows: Sequence[Row], title: str = "", width: float = style.WIDE) -> Figure:
     """Curves over the number of devices, one for each question that the rows differ in.
 
     Rows are those of a sweep. The band is the 90 % interval; a gap is a size that does not fit.
@@ -33,8 +34,9 @@ def scaling(rows: Sequence[Row], title: str = "") -> Figure:
     unit_of_rate = rate.replace("_", " ")
     alt = f"Time of an iteration and {unit_of_rate} against devices for {', '.join(curves)}"
     with style.look():
-        figure = style.canvas(11, 4.4, alt)
-        left, right = figure.subplots(1, 2)
+        narrow = width <= style.NARROW
+        figure = style.canvas(width, 720 if narrow else 440, alt)
+        left, right = figure.subplots(2, 1) if narrow else figure.subplots(1, 2)
         for at, (name, members) in enumerate(curves.items()):
             colour, marker = style.CURVES[at % MOST], style.MARKERS[at % MOST]
             x = np.array([row["devices"] for row in members], float)
@@ -54,16 +56,23 @@ def scaling(rows: Sequence[Row], title: str = "") -> Figure:
                 panel.plot(x, line, color=colour, marker=marker, mec=style.PAPER, mew=0.8,
                            label=name)  # fmt: skip
         for panel in (left, right):
-            panel.set_yscale("log")
+            panel.set_yscale("log" if good else "linear")
             panel.grid(visible=True, which="major", axis="both")
             style.doubling(panel, [row["devices"] for row in rows])
         _ideal(right, good, rate)
         left.set_title(f"time of an iteration, {unit}")
         right.set_title(unit_of_rate)
-        for panel in (left, right):
+        for panel in (left, right) if good else ():
             style.plain_log(panel.yaxis)
-        _names(figure, left, right, title)
+        _names(figure, left, right, title, narrow)
+        style.below(figure, [plan for row in rows if (plan := _plan(row))])
     return figure
+
+
+def _plan(row: Row) -> str:
+    """The plan that a row asks for, where it is the same at every size."""
+    plan = str(row["way"]).removeprefix("plan:")
+    return plan if plan != row["way"] and "*" not in plan else ""
 
 
 def curves_of(rows: Sequence[Row]) -> dict[str, list[Row]]:
@@ -76,8 +85,12 @@ def curves_of(rows: Sequence[Row]) -> dict[str, list[Row]]:
     shares = {row["batch"] / row["devices"] for row in rows}
     totals = {row["batch"] for row in rows}
     found: dict[str, list[Row]] = {}
+    plans = list(dict.fromkeys(filter(None, map(_plan, rows))))
+    called = dict(zip(plans, short_names(plans), strict=True))
     for row in rows:
         name = label(row, told or ("way",))
+        if plan := _plan(row):
+            name = name.replace(plan, called[plan])
         if "what_if" in told and not row["what_if"]:
             name = f"{name} · as it is" if name else "as it is"
         if batches and len(shares) <= len(totals):
@@ -101,13 +114,20 @@ def _ideal(panel: Any, good: Sequence[Row], rate: str) -> None:
                    ha="right", va="bottom", color=style.FAINT, fontsize=9)  # fmt: skip
 
 
-def _names(figure: Any, left: Any, right: Any, title: str) -> None:
-    """A legend over both panels, or one name inside where there is one curve."""
+def _names(figure: Any, left: Any, right: Any, title: str, narrow: bool) -> None:
+    """Names at the ends of curves, or a legend where there is no room beside them."""
     handles, labels = right.get_legend_handles_labels()
-    if len(labels) > 1:
-        style.above(figure, handles, [style.shorter(name, 40) for name in labels], title)
+    if len(labels) > 1 and narrow:
+        style.above(figure, handles, labels, title)
         return
     style.above(figure, [], [], title)
-    for label in labels:
-        left.annotate(style.shorter(label, 40), (0.98, 0.97), xycoords="axes fraction",
-                      ha="right", va="top", color=style.FAINT, fontsize=9.5)  # fmt: skip
+    for panel in (left, right):
+        ends = []
+        for line in (line for line in panel.lines if line.get_label() in labels):
+            x, y = (np.asarray(v, float) for v in line.get_data())
+            last = np.flatnonzero(np.isfinite(y))[-1:]
+            ends += [(float(x[i]), float(y[i]), line.get_label(), line.get_color()) for i in last]
+        if narrow:
+            panel.set_title(f"{panel.get_title(loc='left')} · {labels[0]}" if labels else "")
+        else:
+            style.at_ends(panel, ends, 340)

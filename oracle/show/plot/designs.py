@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 Row = Mapping[str, Any]
 
 
-def designs(rows: Sequence[Row], title: str = "") -> Figure:
+def designs(rows: Sequence[Row], title: str = "", width: float = style.WIDE) -> Figure:
     """How much slower than the fastest, up, against switches and against cables, right; or USD.
 
     Rows are those of `oracle design-network`, the answer first.
@@ -27,10 +27,13 @@ def designs(rows: Sequence[Row], title: str = "") -> Figure:
     best = [row["unbeaten"] for row in rows]
     first = rows[0]["network"] if rows else "nothing"
     alt = f"{len(rows)} networks by step time and size; {sum(best)} are unbeaten, {first} is chosen"
+    many = len(panels)
     families = list(dict.fromkeys(map(_family, rows)))
     with style.look():
-        figure = style.canvas(5.6 * len(panels) + 0.4, 5.2, alt)
-        each = np.atleast_1d(figure.subplots(1, len(panels), sharey=True))
+        narrow = width <= style.NARROW
+        figure = style.canvas(width, 120 + 380 * many if narrow else 520, alt)
+        shape = (many, 1) if narrow else (1, many)
+        each = np.atleast_1d(figure.subplots(*shape, sharey=True))
         for axes, (key, label) in zip(each, panels, strict=True):
             axes.grid(visible=True, axis="both")
             for at, row in enumerate(rows):
@@ -43,7 +46,8 @@ def designs(rows: Sequence[Row], title: str = "") -> Figure:
                     axes.scatter(row[key], slow[at], s=130, facecolors="none", lw=1.5,
                                  edgecolors=style.RED, zorder=2)  # fmt: skip
                 if best[at] or not at:
-                    axes.annotate(style.shorter(str(row["network"]), 26), (row[key], slow[at]),
+                    name = style.paragraph(str(row["network"]), 0.4 * width / many, 9)
+                    axes.annotate(name, (row[key], slow[at]),
                                   (8, 5), textcoords="offset points", fontsize=9,
                                   weight="bold" if not at else "normal")  # fmt: skip
             axes.set_xlabel(label)

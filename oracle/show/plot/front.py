@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
+from oracle.plan.names import short_names
 from oracle.show.plot import style
 
 if TYPE_CHECKING:
@@ -30,7 +31,10 @@ def unbeaten(costs: NDArray[np.float64]) -> NDArray[np.bool_]:
     return found
 
 
-def pareto(rows: Sequence[Row], title: str = "", names: int = 6) -> Figure:
+def pareto(
+    rows: Sequence[Row], title: str = "", names: int = 6, width: float = style.WIDE,
+    key: bool = True,
+) -> Figure:  # fmt: skip
     """Time of an iteration against memory; size and colour are device-hours, unbeaten ones ringed.
 
     Each row has `plan`, `devices`, `seconds`, `memory`, `capacity`, and `device_hours_per_epoch`
@@ -55,21 +59,25 @@ def pareto(rows: Sequence[Row], title: str = "", names: int = 6) -> Figure:
     gigas, bytes_ = style.scale(held if len(rows) else [0.0], "B")
     alt = f"{len(rows)} plans by time, memory and {label}; {int(best.sum())} are unbeaten"
     with style.look():
-        figure = style.canvas(10, 5.4, alt)
+        front = sorted(map(int, np.flatnonzero(best)), key=lambda i: seconds[i])
+        chosen = chosen_of(rows, front, names)
+        listed = listed_of(chosen) if key else []
+        height = 500 + style.key_height(listed, width)
+        figure = style.canvas(width, height, alt)
         axes = figure.subplots()
         axes.grid(visible=True, axis="both")
         axes.set_xscale("log")
         if len(rows):
-            _points(figure, axes, seconds / divide, held / gigas, price, best, label)
+            _points(figure, axes, seconds / divide, held / gigas, price, best, label,
+                    width <= style.NARROW)  # fmt: skip
             capacity = max(float(row["capacity"]) for row in rows) / gigas
             if capacity < 3 * held.max() / gigas:
                 axes.axhline(capacity, color=style.INK, lw=1.4)
                 axes.annotate("capacity of a device", (0.995, capacity), (0, 3), ha="right",
                               xycoords=("axes fraction", "data"), fontsize=9,
                               textcoords="offset points")  # fmt: skip
-            front = sorted(np.flatnonzero(best), key=lambda i: seconds[i])
-            called(axes, [rows[i] for i in front], seconds[front] / divide, held[front] / gigas,
-                    names)  # fmt: skip
+            number(axes, chosen, seconds / divide, held / gigas)
+        style.below(figure, [plan for _, plan in listed], [name for name, _ in listed])
         axes.set_ylim(0, None)
         axes.set_xlabel(f"time of an iteration, {unit}")
         axes.set_ylabel(f"memory of a device, {bytes_}")
@@ -79,40 +87,53 @@ def pareto(rows: Sequence[Row], title: str = "", names: int = 6) -> Figure:
     return figure
 
 
-def _points(figure: Any, axes: Any, x: Any, y: Any, price: Any, best: Any, label: str) -> None:
-    from matplotlib.colors import LogNorm
+def _points(
+    figure: Any, axes: Any, x: Any, y: Any, price: Any, best: Any, label: str, narrow: bool
+) -> None:
+    from matplotlib.cm import ScalarMappable
+    from matplotlib.colors import ListedColormap, LogNorm
 
     low, high = float(price.min()), float(price.max())
     norm = LogNorm(low, max(high, low * 1.01))
     size = 26 + 90 * (np.log(price / low) / max(np.log(max(high / low, 1.01)), 1e-9))
     order = np.argsort(-size)
-    shown = axes.scatter(x[order], y[order], s=size[order], c=price[order], norm=norm,
-                         cmap="cividis_r", alpha=0.85, lw=0)  # fmt: skip
+    shades = style.STEPS[3:]  # the paler ones are lost on paper
+    at = np.minimum((np.asarray(norm(price)) * len(shades)).astype(int), len(shades) - 1)
+    axes.scatter(x[order], y[order], s=size[order], c=[shades[at[i]] for i in order],
+                 edgecolors=style.GREY, lw=0.7)  # fmt: skip
     axes.scatter(x[best], y[best], s=size[best] + 46, facecolors="none", edgecolors=style.RED,
                  lw=1.6, label="unbeaten in all three")  # fmt: skip
-    bar = figure.colorbar(shown, ax=axes, shrink=0.9, aspect=28, pad=0.02)
+    where = {"location": "bottom", "aspect": 34, "shrink": 1.0} if narrow else {
+        "aspect": 28, "pad": 0.02, "shrink": 0.9}  # fmt: skip
+    bar = figure.colorbar(ScalarMappable(norm, ListedColormap(shades)), ax=axes, **where)
     bar.set_label(label)
     bar.outline.set_visible(False)
-    style.plain_log(bar.ax.yaxis)
+    style.plain_log(bar.ax.xaxis if narrow else bar.ax.yaxis)
 
 
-def called(axes: Any, rows: Sequence[Row], x: Any, y: Any, most: int) -> None:
-    """Names of some unbeaten plans, spread over the front, in a list beside numbered points."""
-    picked = sorted({round(i) for i in np.linspace(0, len(rows) - 1, min(most, len(rows)))})
-    lines = []
-    for number, at in enumerate(picked, 1):
-        axes.annotate(str(number), (x[at], y[at]), (9, -3.5), textcoords="offset points",
-                      fontsize=9.5, weight="bold", color=style.INK)  # fmt: skip
-        plan = style.shorter(str(rows[at]["plan"]), 54)
-        lines.append(f"{number}  {rows[at]['devices']:,}: {plan}")
-    if lines:
-        axes.annotate(
-            "\n".join(lines),
-            (0.0, -0.15),
-            xycoords="axes fraction",
-            va="top",
-            fontsize=9,
-            color=style.INK,
-            linespacing=1.5,
-            annotation_clip=False,
-        )
+def chosen_of(rows: Sequence[Row], front: Sequence[int], most: int) -> list[tuple[int, str, str]]:
+    """Some plans of the front, spread over it: the row, a short name, the full text."""
+    spread = np.linspace(0, len(front) - 1, min(most, len(front)))
+    picked = [front[at] for at in sorted({round(i) for i in spread})]
+    plans = [str(rows[at]["plan"]) for at in picked]
+    several = len({row["devices"] for row in rows}) > 1
+    found = []
+    for at, name, plan in zip(picked, short_names(plans), plans, strict=True):
+        on = f" on {rows[at]['devices']:,}" if several else ""
+        found.append((at, name + on, plan))
+    return found
+
+
+def listed_of(chosen: Sequence[tuple[int, str, str]]) -> list[tuple[str, str]]:
+    """The same as a numbered key: the number and the name, the full text."""
+    return [(f"{at}  {name}", plan if plan != name else "")
+            for at, (_, name, plan) in enumerate(chosen, 1)]  # fmt: skip
+
+
+def number(axes: Any, chosen: Sequence[tuple[int, str, str]], x: Any, y: Any) -> None:
+    """The numbers at their points."""
+    for called, (at, _, _) in enumerate(chosen, 1):
+        axes.annotate(str(called), (x[at], y[at]), (8, 4), textcoords="offset points",
+                      fontsize=10, weight="bold", zorder=6,
+                      bbox={"facecolor": style.PAPER, "edgecolor": "none", "pad": 0.8,
+                            "alpha": 0.8})  # fmt: skip

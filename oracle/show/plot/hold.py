@@ -6,7 +6,9 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from oracle.plan.names import short_names
 from oracle.show.plot import style
+from oracle.show.rates import sure
 from oracle.spec.units import show
 
 if TYPE_CHECKING:
@@ -15,7 +17,9 @@ if TYPE_CHECKING:
     from oracle.predict.estimate import Estimate
 
 
-def memory(shown: Estimate, title: str = "") -> Figure:
+def memory(
+    shown: Estimate, title: str = "", width: float = style.WIDE, key: bool = True
+) -> Figure:  # fmt: skip
     """Horizontal bars of bytes per device, one a plan, and the line of the device's capacity."""
     capacity = float(max(shown.capacity, default=0.0))
     divide, unit = style.scale([capacity], "B")
@@ -28,40 +32,35 @@ def memory(shown: Estimate, title: str = "") -> Figure:
         else "No plan"
     )
     with style.look():
-        figure = style.canvas(11, 1.7 + 0.42 * max(len(shown), 1), alt)
+        plans = shown.plans if key else ()
+        height = style.tall(len(shown), width, list(kinds), title, plans)
+        figure = style.canvas(width, height, alt)
         axes = figure.subplots()
         y = np.arange(len(shown))[::-1]
+        said = [_said(shown, row, float(shown.capacity[row])) for row in range(len(shown))]
+        thick = style.bars(axes, y, short_names(shown.plans), said, width)
         base = np.zeros(len(shown))
         handles = []
         for kind, values in kinds.items():
-            colour, hatch = style.KINDS.get(kind, (style.PINK, "//"))
-            handles.append(axes.barh(y, values / divide, 0.62, base, color=colour, hatch=hatch,
-                                     edgecolor=style.PAPER, linewidth=0.8))  # fmt: skip
+            look = style.filled(*style.KINDS.get(kind, (style.PINK, "//")))
+            handles.append(axes.barh(y, values / divide, thick, base, **look))
             base = base + values / divide
         right = max(capacity / divide, *base, 1e-9) if len(base) else capacity / divide
         axes.axvline(capacity / divide, color=style.INK, lw=1.6)
-        axes.annotate(f"{show(capacity, 'B')} a device", (capacity / divide, 1.0), (0, 4),
-                      xycoords=("data", "axes fraction"), textcoords="offset points", ha="center",
+        axes.annotate(f"{show(capacity, 'B')} a device", (capacity / divide, 1.0), (2, 4),
+                      xycoords=("data", "axes fraction"), textcoords="offset points", ha="right",
                       va="bottom", fontsize=9.5, weight="bold")  # fmt: skip
-        for at, value in zip(y, total, strict=True):
-            over = value > capacity
-            words = show(value - capacity, "B") + " short" if over else show(value, "B")
-            axes.annotate(
-                words,
-                (value / divide, at),
-                (5, 0),
-                textcoords="offset points",
-                va="center",
-                fontsize=9,
-                color=style.RED if over else style.INK,
-                bbox={"facecolor": style.PAPER, "edgecolor": "none", "pad": 1.2},
-            )
-        axes.set_yticks(y, [style.shorter(plan, 62) for plan in shown.plans])
-        axes.set_ylim(-0.6, max(len(shown), 1) - 0.4)
-        axes.set_xlim(0, right * 1.16)
+        axes.set_xlim(0, right * 1.01)
         axes.set_xlabel(f"bytes of a device at the worst moment, {unit}")
-        axes.grid(visible=False, axis="y")
-        axes.grid(visible=True, axis="x")
-        axes.spines["left"].set_visible(False)
         style.above(figure, handles, list(kinds), title)
+        style.below(figure, plans)
     return figure
+
+
+def _said(shown: Estimate, row: int, capacity: float) -> str:
+    """What is needed, and how surely it fits."""
+    needed = float(shown.memory[row])
+    words = show(needed, "B")
+    if needed > capacity:
+        return f"{words}, {show(needed - capacity, 'B')} short"
+    return words if shown.options.ideal else f"{words}, fits with {sure(float(shown.fits[row]))}"

@@ -11,6 +11,8 @@ from oracle.network.contention import loads, sentence
 from oracle.network.contention.groups import seated
 from oracle.network.topology import Topology
 from oracle.show.plot import style
+from oracle.show.plot.paths import boxes as put
+from oracle.show.plot.paths import strokes
 from oracle.spec.units import show
 
 if TYPE_CHECKING:
@@ -22,14 +24,16 @@ SINGLY = 72  # devices that can be drawn one by one
 MOST = 160  # units that can stand side by side
 STRANDS = 150  # links that can be drawn strand by strand
 FULL = 0.995
+SEEN = 0.0005  # the least load of a link that has a bar
+MARGIN = 128  # pixels at the left, for names of levels
 ROUND = "round,pad=0,rounding_size=0.05"
-SHADES = ("#dde5ec", "#9cc9ea", "#0072b2", "#0a2c4d")
 FLAT = ("torus", "grid", "ring", "loop", "dragonfly")  # kinds that are drawn as a plane
 
 
 def contention(
     system: System, pattern: tuple[tuple[int, int], ...], devices: int, op: str = "allreduce",
     algorithm: str | None = None, nbytes: float = 64e6, title: str = "",
+    width: float = style.WIDE,
 ) -> Figure:  # fmt: skip
     """How full each link gets while all groups of a pattern run an operation at once.
 
@@ -47,18 +51,24 @@ def contention(
     flat = topology.fabrics[-1]
     plane = type(flat).kind in FLAT and flat.units > 8
     with style.look():
-        figure = style.canvas(
-            13, 6.2, f"{op}, {words}. {sentence(system, op, pattern, devices, line)}"
-        )
-        axes, bars = figure.subplots(1, 2, width_ratios=[3.1, 1])
-        (_plane if plane else _tower)(axes, topology, use)
+        narrow, told = width <= style.NARROW, sentence(system, op, pattern, devices, line)
+        kinds = sum(pair[1] > SEEN for pair in by_label.values())
+        figure = style.canvas(width, 590 + 44 * kinds if narrow else 590, f"{op}, {words}. {told}")
+        if narrow:
+            axes, bars = figure.subplots(2, 1, height_ratios=[330, 60 + 44 * kinds])
+        else:
+            axes, bars = figure.subplots(1, 2, width_ratios=[3.1, 1])
+        room = width - 30 if narrow else 0.72 * width
+        (_plane if plane else _tower)(axes, topology, use, room)
         axes.axis("off")
-        _bars(bars, by_label)
-        _key(figure, axes)
+        _bars(bars, by_label, (0.9 if narrow else 0.24) * width, not narrow)
+        _key(figure, axes, narrow)
         head = title or f"{op} on {devices:,} devices of {system.title or system.name}"
-        figure.suptitle(style.shorter(head, 110), x=0.012, ha="left", weight="bold")
-        axes.set_title(f"{words}\n{sentence(system, op, pattern, devices, line)}",
-                       fontsize=10.5, weight="normal")  # fmt: skip
+        figure.suptitle(style.paragraph(head, width - 20, 14), x=0.012, ha="left", weight="bold",
+                        fontsize=12.5)  # fmt: skip
+        axes.set_title(style.paragraph(words, room, 10.5) + "\n"
+                       + style.paragraph(told, room, 10.5), fontsize=10.5, weight="normal",
+                       x=0.0)  # fmt: skip
     return figure
 
 
@@ -70,46 +80,43 @@ def _marked(use: Any) -> Any:
     return use
 
 
-def _shade(value: Any) -> Any:
-    from matplotlib.colors import LinearSegmentedColormap, to_rgba
-
-    colours = np.atleast_2d(LinearSegmentedColormap.from_list("load", SHADES)(np.asarray(value)))
-    colours[np.atleast_1d(np.asarray(value)) >= FULL] = to_rgba(style.RED)
-    return colours
+def _shade(value: Any) -> list[str]:
+    """The colour of each load; what sets the pace is red."""
+    return [style.RED if one >= FULL else style.step(float(one)) for one in np.ravel(value)]
 
 
-def _bars(axes: Any, by_label: dict[str, tuple[float, float]]) -> None:
+def _bars(axes: Any, by_label: dict[str, tuple[float, float]], width: float, beside: bool) -> None:
     """A bar for each kind of link: the fullest, and a mark at the mean."""
-    labels = {label: pair for label, pair in by_label.items() if pair[1] > 0.0005}
+    labels = {label: pair for label, pair in by_label.items() if pair[1] > SEEN}
     y = np.arange(len(labels))[::-1]
     most = np.minimum([pair[1] for pair in labels.values()], 1.0)
-    shade = _shade(_marked(most)) if len(labels) else style.PALE
+    shade = _shade(_marked(most))
     mean = np.minimum([pair[0] for pair in labels.values()], 1.0)
-    axes.barh(y, most, 0.5, color=shade)
+    axes.barh(y, most, 0.5, color=shade, edgecolor=style.GREY, linewidth=0.7)
     axes.scatter(mean, y, marker="|", s=190, color=style.INK, lw=1.6, zorder=3)
     for at, value, label in zip(y, most, labels, strict=True):
-        axes.annotate(f"{style.shorter(label, 34)}", (0, at + 0.33), fontsize=9.5, va="bottom")
+        axes.annotate(style.paragraph(label, width), (0, at + 0.29), fontsize=9.5, va="bottom")
         axes.annotate(f"{value:.0%}", (value, at), (5, 0), textcoords="offset points",
                       va="center", fontsize=9.5, weight="bold")  # fmt: skip
     axes.set_xlim(0, 1.2)
-    axes.set_ylim(min(-0.7, len(labels) - 6.7), max(len(labels), 1) - 0.1)
+    axes.set_ylim(min(-0.7, len(labels) - 6.7) if beside else -0.7, max(len(labels), 1) - 0.1)
     axes.set_yticks([])
     axes.set_xticks([0, 0.5, 1.0], ["0", "50 %", "100 %"])
     axes.grid(visible=False)
     axes.spines["left"].set_visible(False)
     axes.set_title("fullest link of each kind", fontsize=10.5, weight="normal")
-    axes.set_xlabel("of the time of the exchange; | is the mean")
+    axes.set_xlabel(style.paragraph("of the exchange's time; | mean", width, 10.5))
 
 
-def _key(figure: Any, axes: Any) -> None:
+def _key(figure: Any, axes: Any, narrow: bool) -> None:
     from matplotlib.cm import ScalarMappable
-    from matplotlib.colors import LinearSegmentedColormap, Normalize
+    from matplotlib.colors import ListedColormap, Normalize
 
-    ramp = LinearSegmentedColormap.from_list("load", SHADES).with_extremes(over=style.RED)
-    bar = figure.colorbar(ScalarMappable(Normalize(0, 1), ramp), ax=axes, orientation="horizontal",
-                          shrink=0.42, aspect=38, pad=0.02, extend="max", extendfrac=0.06,
-                          anchor=(0.0, 0.5))  # fmt: skip
-    bar.set_ticks([0, 0.5, 1], labels=["idle", "half the time", "the fullest"])
+    steps = ListedColormap(style.STEPS).with_extremes(over=style.RED)
+    bar = figure.colorbar(ScalarMappable(Normalize(0, 1), steps), ax=axes, orientation="horizontal",
+                          shrink=0.8 if narrow else 0.42, aspect=38, pad=0.02, extend="max",
+                          extendfrac=0.06, anchor=(0.0, 0.5))  # fmt: skip
+    bar.set_ticks([0, 0.5, 1], labels=["idle", "half the time", "sets the pace"])
     bar.outline.set_visible(False)
 
 
@@ -125,13 +132,14 @@ def _own(topology: Topology, depth: int, use: NDArray[np.float64]) -> tuple[Any,
     return up, down, inside.reshape(fabric.copies, -1)
 
 
-def _tower(axes: Any, topology: Topology, use: NDArray[np.float64]) -> None:
+def _tower(axes: Any, topology: Topology, use: NDArray[np.float64], width: float) -> None:
     """Levels as beams over what they join; every link a strand between two of them."""
-    fabrics = topology.fabrics
+    fabrics, narrow = topology.fabrics, width <= style.NARROW
+    most = MOST // 4 if narrow else MOST
     low = (
         0
-        if topology.devices <= SINGLY
-        else next((d for d, f in enumerate(fabrics) if d > 0 and f.units <= MOST), len(fabrics) - 1)
+        if topology.devices <= (SINGLY // 2 if narrow else SINGLY)
+        else next((d for d, f in enumerate(fabrics) if d > 0 and f.units <= most), len(fabrics) - 1)
     )
     x = _places(topology, low)
     _feet(axes, topology, low, x, use)
@@ -144,7 +152,7 @@ def _tower(axes: Any, topology: Topology, use: NDArray[np.float64]) -> None:
         _strands(axes, at, foot, beam, up, down)
         pairs = [(a, b) for a, b, _, _ in fabric.inside()]
         own = [(i, a, b) for i, (a, b) in enumerate(pairs) if max(a, b) < fabric.width]
-        arcs = len(own) > 0 and fabric.units <= SINGLY and depth == low
+        arcs = len(own) > 0 and fabric.units <= SINGLY and depth == low == 0
         centres = []
         for copy in range(fabric.copies):
             mine = at[copy * fabric.width : (copy + 1) * fabric.width]
@@ -156,7 +164,9 @@ def _tower(axes: Any, topology: Topology, use: NDArray[np.float64]) -> None:
             _beam(axes, left, right, beam, core if inside.size and not arcs else None)
         _say(axes, topology, depth, low, x, beam)
         at = np.array(centres)
-    axes.set_xlim(x.min() - 0.22 * (x.max() - x.min()) - 1.5, x.max() + 0.8)
+    left, right = x.min() - 0.6, x.max() + 0.6
+    part = MARGIN / width  # of the axes, for what stands at the left
+    axes.set_xlim(left - (right - left) * part / (1 - part), right)
     axes.set_ylim(-0.75, len(fabrics) - low + 0.1)
 
 
@@ -173,14 +183,9 @@ def _places(topology: Topology, low: int) -> NDArray[np.float64]:
 
 def _feet(axes: Any, topology: Topology, low: int, x: Any, use: Any) -> None:
     """The lowest units: a device each, or a block of cells shaded by what each cell sends."""
-    from matplotlib.collections import PatchCollection
-    from matplotlib.patches import Rectangle
-
     if low == 0:
-        boxes = [Rectangle((at - 0.34, -0.1), 0.68, 0.2) for at in x]
-        axes.add_collection(
-            PatchCollection(boxes, facecolor=style.PALE, edgecolor=style.FAINT, lw=0.6)
-        )
+        put(axes, [(at - 0.34, -0.1, 0.68, 0.2) for at in x], facecolor=style.PALE,
+                    edgecolor=style.GREY, linewidth=0.6)  # fmt: skip
         if len(x) <= 32:
             for number, at in enumerate(x):
                 axes.text(at, 0, str(number), ha="center", va="center", fontsize=7.5)
@@ -197,12 +202,11 @@ def _feet(axes: Any, topology: Topology, low: int, x: Any, use: Any) -> None:
     for number in range(below.units):
         unit, inner = divmod(number, below.width)
         row, column = divmod(inner, columns)
-        boxes.append(
-            Rectangle((x[unit] - 0.4 + column * wide, 0.08 - (row + 1) * tall), wide, tall)
-        )
-    axes.add_collection(
-        PatchCollection(boxes, facecolor=_shade(cell), edgecolor=style.PAPER, lw=0.5)
-    )
+        boxes.append((x[unit] - 0.4 + column * wide, 0.08 - (row + 1) * tall, wide, tall))
+    shades = _shade(cell)
+    for shade in dict.fromkeys(shades):
+        mine = [box for box, one in zip(boxes, shades, strict=True) if one == shade]
+        put(axes, mine, facecolor=shade, edgecolor=style.PAPER, linewidth=0.5)
 
 
 def _busiest(topology: Topology, depth: int, use: NDArray[np.float64]) -> NDArray[np.float64]:
@@ -222,10 +226,9 @@ def _busiest(topology: Topology, depth: int, use: NDArray[np.float64]) -> NDArra
 
 def _strands(axes: Any, x: Any, low: float, high: float, up: Any, down: Any) -> None:
     """Ports of units: a strand up and one down each; one for all where they would merge."""
-    from matplotlib.collections import LineCollection
-
     if not up.size:  # links of another kind join them; the lines say only what belongs where
-        axes.vlines(x, low, high, color=style.RULE, lw=0.8, zorder=0)
+        strokes(axes, [[(at, low), (at, high)] for at in x], [style.RULE] * len(x), lw=0.8,
+                      zorder=0)  # fmt: skip
         return
     units, lanes = up.shape
     if units * lanes > STRANDS or lanes > 8:
@@ -244,15 +247,14 @@ def _strands(axes: Any, x: Any, low: float, high: float, up: Any, down: Any) -> 
     order = np.argsort(values)
     values_ = np.asarray(values)[order]
     width = float(np.clip(170 / len(lines), 1.0, 3.2))
-    axes.add_collection(LineCollection([lines[i] for i in order], colors=_shade(values_), lw=width,
-                                       capstyle="butt"))  # fmt: skip
+    strokes(axes, [lines[i] for i in order], _shade(values_), lw=width, capstyle="butt")
 
 
 def _beam(axes: Any, left: float, right: float, y: float, core: float | None) -> None:
     """A level's switches as one beam; shaded where it has links of its own."""
     from matplotlib.patches import FancyBboxPatch
 
-    face = "#eeeeef" if core is None else tuple(_shade([core])[0])
+    face = style.WAIT if core is None else _shade(core)[0]
     axes.add_patch(FancyBboxPatch((left, y), right - left, 0.12, boxstyle=ROUND,
                                   facecolor=face, edgecolor=style.FAINT, lw=0.8))  # fmt: skip
 
@@ -304,10 +306,8 @@ def _say(axes: Any, topology: Topology, depth: int, low: int, x: Any, beam: floa
         )
 
 
-def _plane(axes: Any, topology: Topology, use: NDArray[np.float64]) -> None:
+def _plane(axes: Any, topology: Topology, use: NDArray[np.float64], width: float) -> None:
     """A torus as its grid, a ring, loop or dragonfly as a circle; the fullest links on top."""
-    from matplotlib.collections import LineCollection
-
     depth = len(topology.fabrics) - 1
     fabric = topology.fabrics[depth]
     up, down, inside = _own(topology, depth, use)
@@ -329,13 +329,8 @@ def _plane(axes: Any, topology: Topology, use: NDArray[np.float64]) -> None:
     if dense:  # the ways round a large torus would hide all else
         straight = [i for i, line in enumerate(lines) if len(line) == 2]
         lines, keys = [lines[i] for i in straight], [keys[i] for i in straight]
-    axes.add_collection(
-        LineCollection(
-            lines,
-            colors=_shade([best[k] for k in keys]),
-            lw=2.2 if dense else float(np.clip(900 / max(len(lines), 1), 0.7, 3)),
-        )
-    )
+    thick = 2.2 if dense else float(np.clip(900 / max(len(lines), 1), 0.7, 3))
+    strokes(axes, lines, _shade([best[k] for k in keys]), lw=thick)
     units, switches = place[: fabric.width], place[fabric.width :]
     size = float(np.clip(6000 / len(units), 3, 90))
     axes.scatter(*units.T, s=size, color=style.PALE, edgecolor=style.FAINT, lw=0.6, zorder=3)
@@ -345,7 +340,7 @@ def _plane(axes: Any, topology: Topology, use: NDArray[np.float64]) -> None:
     name = topology.fabrics[depth].unit_name
     left_out = "; ways round not drawn" if dense and type(fabric).kind == "torus" else ""
     head = f"{fabric.units:,} {name}s, {type(fabric).kind} {_shape(fabric)}{left_out}"
-    axes.annotate(head, (0.0, 1.0),
+    axes.annotate(style.paragraph(head, width, 11.5), (0.0, 1.0),
                   xycoords="axes fraction", va="top", fontsize=10, weight="bold")  # fmt: skip
     axes.set_aspect("equal")
     axes.margins(0.08)

@@ -22,7 +22,9 @@ FAR = 20  # times the peak: roofs above are not in the picture
 BEYOND = ("network", "storage")
 
 
-def roofline(shown: Estimate, row: int = 0, title: str = "") -> Figure:
+def roofline(
+    shown: Estimate, row: int = 0, title: str = "", width: float = style.WIDE
+) -> Figure:  # fmt: skip
     """FLOP a byte of memory to the right, FLOP a second upwards; layers as large as their time."""
     found = worked_out(shown, row)
     points = [one for one in found.each if one.amounts["compute"] and one.seconds]
@@ -30,7 +32,7 @@ def roofline(shown: Estimate, row: int = 0, title: str = "") -> Figure:
     alt = (f"{step.binds} binds the step: {step.share:.0%} of that roof, "
            f"{show(step.attained, 'FLOP/s')} a device")  # fmt: skip
     with style.look():
-        figure = style.canvas(9, 5.4, alt)
+        figure = style.canvas(width, 560, alt)
         axes = figure.subplots()
         x = np.array([one.intensity("memory") or 1.0 for one in (step, *points)])
         span = np.array([min(x.min(), found.peak / found.bandwidth) / 3,
@@ -54,7 +56,10 @@ def roofline(shown: Estimate, row: int = 0, title: str = "") -> Figure:
         axes.set_ylim(min(heights) / 2, max(heights) * 2)
         axes.grid(visible=True, which="major", axis="both")
         axes.set_xlabel(f"FLOP a byte of memory ({show(found.bandwidth, 'B/s')})")
-        axes.set_ylabel("FLOP/s, one device")
+        axes.set_ylabel("of one device")
+        style.plain_log(axes.xaxis)
+        style.plain_log(axes.yaxis)
+        axes.yaxis.set_major_formatter(lambda value, _: show(value, "FLOP/s"))
         names, marks = _legend({one.binds for one in points} | {step.binds})
         style.above(figure, marks, names, title)
     return figure

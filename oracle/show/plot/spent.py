@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from oracle.show.plot import style
-from oracle.show.plot.front import called, unbeaten
+from oracle.show.plot.front import chosen_of, listed_of, number, unbeaten
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -26,7 +26,9 @@ def within(rows: Sequence[Row]) -> list[Row]:
     return [row for row in rows if row["seconds"] <= FAR * least[row["devices"]]]
 
 
-def spending(rows: Sequence[Row], title: str = "", names: int = 6) -> Figure:
+def spending(
+    rows: Sequence[Row], title: str = "", names: int = 6, width: float = style.WIDE
+) -> Figure:  # fmt: skip
     """Time of an epoch against what it costs, or of 1,000 iterations without a data set.
 
     Rows are those of `oracle.ask.spending.spent`. Without a price it costs device-hours.
@@ -47,7 +49,10 @@ def spending(rows: Sequence[Row], title: str = "", names: int = 6) -> Figure:
     alt = (f"{len(rows)} plans by time and {unit} of {what}; {int(best.sum())} are beaten by no "
            "other in both")  # fmt: skip
     with style.look():
-        figure = style.canvas(10, 5.4, alt)
+        front = sorted(map(int, np.flatnonzero(best)), key=lambda i: time[i])
+        chosen = chosen_of(rows, front, names)
+        listed = listed_of(chosen)
+        figure = style.canvas(width, 500 + style.key_height(listed, width), alt)
         axes = figure.subplots()
         axes.grid(visible=True, axis="both")
         axes.set_xscale("log")
@@ -61,8 +66,8 @@ def spending(rows: Sequence[Row], title: str = "", names: int = 6) -> Figure:
         if rows:
             axes.scatter(time[best] / divide, paid[best], s=120, facecolors="none",
                          edgecolors=style.RED, lw=1.6, label="unbeaten in both")  # fmt: skip
-            front = sorted(np.flatnonzero(best), key=lambda i: time[i])
-            called(axes, [rows[i] for i in front], time[front] / divide, paid[front], names)
+            number(axes, chosen, time / divide, paid)
+        style.below(figure, [plan for _, plan in listed], [name for name, _ in listed])
         axes.set_xlabel(f"time of {what}, {scale}")
         axes.set_ylabel(f"{unit} of {what}")
         for axis in (axes.xaxis, axes.yaxis):

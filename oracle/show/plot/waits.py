@@ -16,7 +16,9 @@ if TYPE_CHECKING:
     from oracle.predict.estimate import Estimate
 
 
-def waits(shown: Estimate, row: int = 0, title: str = "") -> Figure:
+def waits(
+    shown: Estimate, row: int = 0, title: str = "", width: float = style.WIDE
+) -> Figure:  # fmt: skip
     """Horizontal bars of seconds, one a partition: its busiest device at work, and waiting."""
     sides = shown.work[row].sides
     if len(sides) < 2:
@@ -29,23 +31,19 @@ def waits(shown: Estimate, row: int = 0, title: str = "") -> Figure:
     alt = (f"Of an iteration of {show(float(shown.seconds[row]), 's')}, {slow.name} is busy for "
            f"{show(slow.busy, 's')}, longest of {len(sides)} partitions")  # fmt: skip
     with style.look():
-        figure = style.canvas(11, 1.7 + 0.5 * len(sides), alt)
+        figure = style.canvas(width, style.tall(len(sides), width, list(parts), title), alt)
         axes = figure.subplots()
         y, base, handles = np.arange(len(sides))[::-1], np.zeros(len(sides)), []
-        for values, (colour, hatch) in parts.values():
-            width = np.array(values) / divide
-            handles.append(axes.barh(y, width, 0.62, base, color=colour, hatch=hatch,
-                                     edgecolor=style.PAPER, linewidth=0.8))  # fmt: skip
-            base = base + width
-        for at, end, one in zip(y, base, sides, strict=True):
-            axes.annotate(f"{show(one.busy, 's')} busy", (end, at), (5, 0), fontsize=9,
-                          textcoords="offset points", va="center")  # fmt: skip
-        axes.set_yticks(y, [f"{one.name}: {one.devices} × {one.samples:g}" for one in sides])
-        axes.set_ylim(-0.6, len(sides) - 0.4)
-        axes.set_xlim(0, float(base.max()) * 1.15)
-        axes.set_xlabel(f"of an iteration, {unit}; devices × samples of a replica")
-        axes.grid(visible=False, axis="y")
-        axes.grid(visible=True, axis="x")
-        axes.spines["left"].set_visible(False)
+        names = [f"{one.name}: {one.devices} × {one.samples:g}" for one in sides]
+        said = [f"{show(one.busy, 's')} busy" for one in sides]
+        thick = style.bars(axes, y, names, said, width)
+        for values, look in parts.values():
+            wide = np.array(values) / divide
+            handles.append(axes.barh(y, wide, thick, base, **style.filled(*look)))
+            base = base + wide
+        axes.set_xlim(0, float(base.max()) * 1.01)
+        axes.set_xlabel(
+            style.paragraph(f"of an iteration, {unit}; devices × samples of a replica", width, 10.5)
+        )
         style.above(figure, handles, list(parts), title)
     return figure
