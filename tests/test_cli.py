@@ -239,7 +239,7 @@ def test_an_infeasible_estimate_is_a_no_in_words(capsys: Any) -> None:
      "not allowed with"),
     (["recommend", "resnet50", "abci", "--devices", "99999", "--batch", "8"], "4352"),
     (["recommend", "resnet50"], "required"),
-    (["estimate", "resnet50", "abci", "--plan", "dat:4", "--batch", "8"], "did you mean `data`"),
+    (["estimate", "resnet50", "abci", "--plan", "dat:4", "--batch", "8"], "did you mean `data:4`"),
     (["estimate", "resnet50", "abci", "--plan", "", "--batch", "8"], "the plan is empty"),
     (["estimate", *ONE, "--gamma", "--profile", "nan"], "gamma"),
     (["estimate", *ONE, "--gamma", "-1"], "gamma"),
