@@ -90,9 +90,9 @@ class Gradients:
     # small allreduces among hosts by which ranks agree, at each look, on what all have ready
     negotiations: Whole = 0
     # bytes a second that the processes of workers and parameter servers copy: of one connection,
-    # and of all that one process has; 0: as fast as the network is
-    connection: BytesPerSecond = 0.0
-    process: BytesPerSecond = 0.0
+    # and of all that one process has; `~`: as fast as the network is
+    connection: BytesPerSecond | None = None
+    process: BytesPerSecond | None = None
     source: str = ""
     sources: dict[str, str] = field(default_factory=dict, metadata={"hidden": True})
 

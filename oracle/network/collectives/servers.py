@@ -36,7 +36,7 @@ class Servers(Algorithm):
     def reduced(self, p: Number) -> Number:
         return (p - 1) / np.minimum(self.k, p)
 
-    def copied(self, p: Number, connection: float, process: float) -> Number:
+    def copied(self, p: Number, connection: float | None, process: float | None) -> Number:
         """Seconds a byte where each process copies all that it sends and takes.
 
         2 max(1/min(k c, C), (p − 1)/(k C))         of a worker with k connections, of a server
