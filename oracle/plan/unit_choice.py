@@ -25,16 +25,17 @@ GAPS = ((0, 0), (1, ALL), (1, 1), (1, 2), (1, -1), (2, ALL), (2, 1), (2, -1), (3
 TRIED = tuple((more, *each) for more in (0, 1) for each in GAPS)
 
 
-def choose(chain: Chain) -> tuple[Flags, Flags]:
+def choose(chain: Chain, stages: int = 1) -> tuple[Flags, Flags]:
     """(plans, units) twice: which units send out, and which make again.
 
-    Where nothing fits, all that can.
+    Where nothing fits, all that can: on every one of a plan's `stages`, which follow each other.
     """
     shape = shape_of(chain)
     out, made = np.zeros(shape, bool), np.zeros(shape, bool)
     some = (np.broadcast_to(chain.free | chain.able, shape) & (chain.kept > 0)).any(axis=-1)
     wanting = (needed(chain, out, made) > chain.room[:, 0]) & some
-    hopeless = wanting & lacking(chain).any(axis=-1)
+    hopeless = (wanting & lacking(chain).any(axis=-1)).reshape(-1, stages).any(axis=-1)
+    hopeless = wanting & hopeless.repeat(stages)
     out = out | (chain.free & hopeless[:, None])
     made = made | (chain.able & ~chain.free & hopeless[:, None])
     rows = np.flatnonzero(wanting & ~hopeless)

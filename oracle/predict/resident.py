@@ -134,7 +134,7 @@ def choice_of(
             says = few.axis("recompute").says
             plain = says("mode", "none") | says("mode", "best")
             unit, chain = finer(chain, unit, load, at, plain[:, 0])
-        away, made = choose(chain)
+        away, made = choose(chain, load.stages.p)
     return Choice(at, len(load.kinds.row), load.stages.p, unit, chain, away, made,
                   play(chain, away, made))  # fmt: skip
 
