@@ -288,7 +288,9 @@ def _left(
     if not message.beside:
         edge = None
         if sent.edge is not None:
-            edge = sent.often * load.kinds.spread(sent.edge(each))
+            first, whole = map(load.kinds.spread, (sent.edge(each), sent.total(each)))
+            share = np.divide(first, whole, out=np.zeros_like(whole), where=whole > 0)
+            edge = seconds * share  # of the bytes too that each sends only a part of
         return cover.left(message, seconds, count, may, name, edge)
     # a product of the row that sends
     alone = (getattr(load.times, message.beside) * cover.part(name, message.beside))[:, sent.rows]
