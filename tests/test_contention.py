@@ -577,8 +577,8 @@ def test_a_network_of_many_devices_takes_little_memory():
 def test_public_names():
     assert set(contention.__all__) == {
         "Contention", "Cost", "CostLine", "Loads", "Offer", "Pattern", "RankGroups", "alone",
-        "among_others", "fair_rates", "interference", "lacking", "lines", "loads", "schedule_cost",
-        "schedule_costs", "sentence", "slowest", "slows",
+        "among_others", "fair_rates", "full", "interference", "lacking", "lines", "loads",
+        "schedule_cost", "schedule_costs", "sentence", "slowest", "slows",
     }  # fmt: skip
 
 

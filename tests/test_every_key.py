@@ -267,7 +267,8 @@ WIDE = {
                  "-o", "f.svg"],
     "parts": ["plot", "parts", "lenet5", "ethernet-pair", "--plan", "WIDE", "--batch", "64",
               "-o", "f.svg"],
-    "contention": ["plot", "contention", "ethernet-pair", "--plan", "WIDE", "-o", "f.svg"],
+    "contention": ["plot", "contention", "ethernet-pair", "--plan", "WIDE", "--axes", "data",
+                   "-o", "f.svg"],
     "scaling": ["plot", "scaling", "lenet5", "ethernet-pair", "--devices", "N", "--batch", "64",
                 "-o", "f.svg", "--jobs", "1"],
 }  # fmt: skip

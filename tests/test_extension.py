@@ -85,7 +85,7 @@ def test_a_new_strategy_has_its_words(halves: type[Strategy]) -> None:
     plan = parse("data:2 halves:4,mood=busy filter:2", 64)
     assert plan.text() == "data:2 halves:4,mood=busy filter:2"
     assert plan.devices[0, 0] == 16
-    with pytest.raises(SpecError, match="did you mean `halves`"):
+    with pytest.raises(SpecError, match="did you mean `halves:4`"):
         parse("halfs:4", 64)
     with pytest.raises(SpecError, match="write one of"):
         parse("halves:4,mood=sad", 64)
