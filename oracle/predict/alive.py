@@ -88,7 +88,7 @@ class Rows:
     given: Array  # its input
     output: Array  # what it makes
     again: bool  # units are made again, from their inputs
-    held: bool  # what a stage has sent stays there until its gradient comes
+    held: Array  # share of what a stage has sent that stays there until its gradient comes
 
     @classmethod
     def of(cls, shard: Shard, mode: int, workspace: tuple[Array, Array] | None = None) -> Rows:
@@ -109,7 +109,8 @@ class Rows:
         kept, rest, own, given = map(np.atleast_2d, (kept, rest, own, given))
         moving = working_rows(shard, workspace)
         handed, made = handed_rows(shard), made_rows(shard, model)
-        held = shard.software.borders.held
+        borders = shard.software.borders
+        held = borders.held / np.atleast_2d(shard.spread if borders.scattered else 1.0)
         return cls(kept, rest, own, moving, handed, given, made, again, held)
 
 
@@ -226,16 +227,14 @@ def crossed(stages: Stages, rows: Rows, units: Units) -> tuple[Units, Array]:
     """
     none = np.zeros((1, stages.chunks))
     if not rows.again:
-        if stages.chunks <= 1 or (stages.plain and not rows.held):
+        if stages.chunks <= 1 or (stages.plain and not rows.held.any()):
             return units, none
         if stages.plain:  # the last chunk has sent nothing that stands in its place
             behind = np.minimum(rows.kept, rows.output)[:, stages.stop - 1]
             return units, np.pad(_at(behind, stages.cuts[:, 1:-1] - 1), [(0, 0), (1, 0)])
         return units, received(rows.output, stages)
     if stages.plain:
-        less = inputs(stages, rows) - _begun(stages, rows)
-        held = {name: getattr(units, name) + less for name in ("rest", "layers", "loss", "input")}
-        return replace(units, **held), none
+        return units, none
     number = blocks(stages)
     first = np.diff(number, prepend=-1) > 0
     remade = stages.counts @ stages.model.blocks > 0
@@ -255,9 +254,9 @@ def sent(stages: Stages, rows: Rows) -> Array:
 
     Of what is made again nothing is kept but what was sent, until its gradient is there.
     """
-    if not rows.held or stages.chunks <= 1:
+    if not rows.held.any() or stages.chunks <= 1:
         return np.zeros((1, stages.chunks))
-    made = rows.output * (stages.model.blocks if rows.again else 1.0)
+    made = rows.output * rows.held * (stages.model.blocks if rows.again else 1.0)
     if stages.plain:
         ends = _at(made[:, stages.stop - 1], stages.cuts[:, 1:-1] - 1)
         return np.pad(ends, [(0, 0), (0, 1)])
@@ -268,19 +267,9 @@ def sent(stages: Stages, rows: Rows) -> Array:
 
 
 def inputs(stages: Stages, rows: Rows) -> Array:
-    """(kinds, units) bytes that units which are made again were given, each tensor once.
-
-    What the row ahead keeps on the same device, as it is not made again, is not counted here.
-    """
+    """(kinds, units) bytes that units which are made again were given, each tensor once."""
     own = _begun(stages, rows)
-    kept = np.asarray(rows.kept >= rows.output)
-    if not stages.plain:
-        return given(rows.output, own[:, 0], np.asarray(kept.all(axis=0)), stages)
-    remade = stages.counts @ stages.model.blocks > 0
-    after = np.append(False, remade[1:] & ~remade[:-1]) & kept[:, stages.begin - 1]
-    units = np.arange(len(remade))
-    begins = (stages.cuts[:, :-1, None] == units).any(axis=1)  # of a chunk: it is sent there
-    return np.where(after & ~begins, 0.0, own)
+    return own if stages.plain else given(rows.output, own[:, 0], stages)
 
 
 def _begun(stages: Stages, rows: Rows) -> Array:

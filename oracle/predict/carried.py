@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import numpy as np
 
-from oracle.models.model import Flags
 from oracle.models.shard import Array
 from oracle.plan.stages import Stages
 
@@ -23,12 +22,11 @@ def received(made: Array, stages: Stages) -> Array:
     return total
 
 
-def given(made: Array, samples: Array, kept: Flags, stages: Stages) -> Array:
+def given(made: Array, samples: Array, stages: Stages) -> Array:
     """(kinds, units) bytes of a micro-batch in flight that blocks made again were given.
 
     A tensor counts once in a chunk, with the first of its blocks that reads it: the last that wants
-    it when they run back. Of a block that is cut into several units the first has them all. What
-    rows that are not made again have `kept` in the same chunk is there anyway.
+    it when they run back. Of a block that is cut into several units the first has them all.
     """
     model, total = stages.model, np.zeros((len(made), len(stages.ends)))
     links, number = model.pieces.links, blocks(stages)
@@ -36,7 +34,6 @@ def given(made: Array, samples: Array, kept: Flags, stages: Stages) -> Array:
     begins = np.flatnonzero(np.diff(number, prepend=-1))[number]  # the first unit of each block
     chunk = np.repeat(np.arange(stages.chunks), np.diff(stages.cuts[0]))
     passed = (number[links.maker] != number[links.reader]) & remade[links.reader]
-    passed &= remade[links.maker] | ~kept[links.row] | (chunk[links.maker] != chunk[links.reader])
     first: dict[tuple[int, int, int], int] = {}
     for row, maker, reader in zip(links.row[passed].tolist(), links.maker[passed].tolist(),
                                   links.reader[passed].tolist(), strict=True):  # fmt: skip
