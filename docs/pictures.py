@@ -37,6 +37,9 @@ PICTURES = (
             "What is allocated when, on the stage that needs most."),
     Picture("pareto", "pareto gpt3-175b dgx-a100 --devices 256..1024 --batch 1536",
             "Time, memory and device-hours of every plan; ringed ones are beaten by none."),
+    Picture("money", "pareto gpt3-175b dgx-a100 --devices 256..1024 --batch 1536 --top 12 "
+            "--against money", "The same by time and money; device-hours where nobody says a "
+            "price."),
     Picture("timeline", "timeline gpt3-175b dgx-a100 --batch 64 "
             "--plan 'pipeline:8,segments=16 data:4 tensor:8,sequence=on'",
             "Two streams a stage: passes, and below them the exchanges; what is pale waits."),
@@ -63,6 +66,8 @@ PICTURES = (
             "Two plans that grow along one axis."),
     Picture("roofline", "roofline gpt2-xl dgx-a100 --plan 'data:8 tensor:8' --batch 256",
             "Layers and the whole step under the roofs of compute, memory, network, storage."),
+    Picture("waits", "waits resnet50 v100-slow-node --plan data:128 --batch 8192",
+            "Unlike devices: how long each partition is busy, and how long it waits."),
     Picture("measured", "measured docs/pictures/measured.csv",
             "Predicted against measured seconds, with the band of ten per cent."),
     Picture("workflow", "workflow resnet50 abci --nodes 1..1024 --search ensemble --trials 8",

@@ -135,19 +135,24 @@ def drawn(figure):
 
 @pytest.mark.parametrize("width", [plot.WIDE, plot.PHONE])
 @pytest.mark.parametrize(
-    "kind", ["parts", "memory", "timeline", "pareto", "alive", "contention", "scaling"]
-)
+    "kind", ["parts", "memory", "timeline", "pareto", "alive", "contention", "scaling",
+             "roofline", "measured"]
+)  # fmt: skip
 def test_no_words_are_clipped_or_left_out(kind, width, ranking, rows):
     shown = ranking.estimate
     figure = {
         "parts": lambda: plot.parts(shown, "a title of several words and a plan", width),
         "memory": lambda: plot.memory(shown, "a title", width),
         "timeline": lambda: plot.timeline(
-            api.estimate("gpt2", "dgx-a100", "pipeline:4,segments=8", 64), width=width),
+            api.estimate("gpt2", "dgx-a100", "pipeline:4,segments=8", 64), 0, "a title", width),
         "pareto": lambda: plot.pareto([shown.figures(i) for i in range(len(shown))], width=width),
         "alive": lambda: plot.alive(shown, 0, shown.plans[0], width),
         "contention": lambda: plot.contention(system("abci"), ((16, 4),), 64, width=width),
         "scaling": lambda: plot.scaling(rows, "a title", width),
+        "roofline": lambda: plot.roofline(shown, 0, "a title", width),
+        "measured": lambda: plot.measured(
+            [{"predicted": 0.2, "measured": m, "low": 0.1, "high": 0.4, "label": "data:8"}
+             for m in (0.1, 0.2, 0.4)], width=width),
     }[kind]()  # fmt: skip
     figure, renderer, texts = drawn(figure)
     right, top = figure.bbox.width + 2, figure.bbox.height + 2
@@ -185,6 +190,30 @@ def test_plans_have_short_names_and_a_key(ranking):
     assert shown.plans[1] not in words(plot.parts(shown, key=False))
 
 
+def test_a_picture_of_one_plan_has_its_short_name_above_and_its_whole_text_below():
+    shown = api.estimate("gpt2", "dgx-a100", "pipeline:4,segments=8 tensor:2", 64)
+    for draw in (plot.timeline, plot.alive, plot.roofline, plot.dearest):
+        titled = words(draw(shown, 0, "PP4·TP2: gpt2"))
+        assert "segments=8" in titled, draw
+        assert "segments=8" not in words(draw(shown)), "a page says the plan beside it"
+
+
+@pytest.mark.parametrize("width", [plot.WIDE, plot.PHONE])
+def test_names_of_layers_do_not_meet_in_a_roofline(width):
+    shown = api.estimate("gpt2-xl", "dgx-a100", "data:8 tensor:8", 256)
+    _, renderer, texts = drawn(plot.roofline(shown, width=width))
+    named = [t for t in texts if t.get_text().startswith(("mlp", "attention", "head"))]
+    assert len(named) >= 4
+    for a, b in itertools.combinations([t.get_window_extent(renderer) for t in named], 2):
+        assert not a.overlaps(b)
+
+
+def test_whiskers_are_whole_beside_what_was_measured():
+    rows = [{"predicted": 1.0, "measured": 1.0, "low": 0.2, "high": 5.0}]
+    low, high = plot.measured(rows).axes[0].get_ylim()
+    assert low < 200 < 5000 < high, "ms"
+
+
 def test_a_timeline_has_two_streams_a_stage():
     shown = api.estimate("gpt2", "dgx-a100", ["pipeline:4,segments=8 tensor:2"], 64)
     text = words(plot.timeline(shown))
@@ -200,7 +229,7 @@ def test_a_timeline_of_many_passes_leaves_out_its_middle():
     shown = api.estimate("gpt2", "dgx-a100", ["pipeline:4,segments=128"], 512)
     figure = plot.timeline(shown, width=plot.PHONE)
     assert len(figure.axes) == 2
-    assert "left out between" in " ".join(words(figure).split())
+    assert "of the same, left out" in " ".join(words(figure).split())
     assert len(plot.rendered(figure, "svg", text=True)) < 120_000
 
 

@@ -73,3 +73,10 @@ def test_command_line(capsys):
     assert rows == sorted(rows, key=lambda one: -one["seconds"])
     assert main([*asked, "--format", "csv"]) == 0
     assert capsys.readouterr().out.splitlines()[0].startswith("plan,name,kind,shape,count,seconds")
+
+
+def test_a_plan_of_a_ranking_has_the_roofs_that_it_has_alone():
+    shown = oracle.recommend("gpt2", "dgx-a100", 16, batch=64, top=4).estimate
+    for row, plan in enumerate(shown.plans):
+        alone = roofline(oracle.estimate("gpt2", "dgx-a100", plan, 64))
+        assert roofline(shown, row).step.roofs == pytest.approx(alone.step.roofs)

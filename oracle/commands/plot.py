@@ -208,7 +208,7 @@ def _scaling(asked: argparse.Namespace) -> Any:
 def titled(asked: argparse.Namespace) -> str:
     """What a figure is of, in words."""
     if asked.kind in ("timeline", "roofline", "network", "waits"):
-        return f"{asked.plan}: {asked.model} on {asked.system}"
+        return _of_plan(asked, asked.plan)
     if asked.kind in ("parts", "memory"):
         return f"{asked.model} on {asked.system}"
     if asked.rows:
@@ -216,6 +216,13 @@ def titled(asked: argparse.Namespace) -> str:
     size = f"{asked.batch} samples" if asked.batch else f"{asked.batch_per_device} samples a device"
     model, system_ = (text.replace(",", ", ") for text in (asked.model, asked.system))
     return f"{model} on {system_}, {size}"
+
+
+def _of_plan(asked: argparse.Namespace, plan: str) -> str:
+    """A plan's short name, the model, the system: the figure's key has the plan in full."""
+    from oracle.plan.names import short_names
+
+    return f"{short_names([plan])[0]}: {asked.model} on {asked.system}"
 
 
 def _pareto(asked: argparse.Namespace) -> Any:
@@ -274,8 +281,8 @@ def _plans(asked: argparse.Namespace) -> Any:
             raise refusal("plot", "memory over time is of one plan", "one --plan PLAN")
         if not len(shown):
             raise refusal("plot", "no plan to draw", "--plan PLAN")
-        return plot.alive(shown, 0, asked.title or f"{shown.plans[0]}: {asked.model} on "
-                          f"{asked.system}", asked.width)  # fmt: skip
+        title = asked.title or _of_plan(asked, shown.plans[0])
+        return plot.alive(shown, 0, title, asked.width)
     draw = {"parts": plot.parts, "memory": plot.memory}[asked.kind]
     return draw(shown, asked.title or titled(asked), asked.width)
 

@@ -149,11 +149,10 @@ def _sent(load: Workload, talks: list[Priced], at: int) -> tuple[Array, Array]:
         line, message = one.line(at), one.message
         if line is None or one.when == "border":
             continue
-        nbytes = np.broadcast_to(message.nbytes, (1, size))[0]
-        calls = np.broadcast_to(np.atleast_2d(message.calls), (1, size))[0]
+        nbytes, calls = (_of_plan(values, at, size) for values in (message.nbytes, message.calls))
         often = S if message.when in ("forward", "backward") else 1.0
         each = nbytes * calls * often
-        sent += each * _volume(one)
+        sent += each * _volume(one, at)
         seconds += each * line.per_byte
     return sent, seconds
 
@@ -170,9 +169,16 @@ def _borders(talks: list[Priced], at: int, stage: int) -> tuple[Array, Array]:
     return np.array([0.0, 0.0, sent, 0.0]), np.array([0.0, 0.0, seconds, 0.0])
 
 
-def _volume(one: Priced) -> float:
+def _of_plan(values: Any, at: int, size: int) -> Array:
+    """One plan's row of values that are the same for all, or one row a plan."""
+    rows = np.atleast_2d(values)
+    return np.broadcast_to(rows[min(at, len(rows) - 1)], size)
+
+
+def _volume(one: Priced, at: int) -> float:
     """Parts of a message that pass through a rank."""
-    return float(plain(one.message.op).volume(max(float(np.max(one.group)), 1.0)))
+    group = np.ravel(one.group)
+    return float(plain(one.message.op).volume(max(float(group[min(at, len(group) - 1)]), 1.0)))
 
 
 def _read(shown: Estimate, row: int, model: Any) -> tuple[Array, Array]:

@@ -43,7 +43,8 @@ def measured(
         axes.set_xscale("log")
         axes.set_yscale("log")
         if len(rows):
-            low, high = min(p.min(), m.min()) / divide / 1.3, max(p.max(), m.max()) / divide * 1.3
+            ends = [row[key] for row in rows for key in ("low", "high") if row.get(key)]
+            low, high = (min(*p, *m, *ends) / divide / 1.15, max(*p, *m, *ends) / divide * 1.15)
             edge = np.array([low, high])
             axes.fill_between(edge, edge * (1 - BAND), edge * (1 + BAND), color=style.PALE,
                               alpha=0.6, lw=0, label="±10 %")  # fmt: skip
@@ -69,8 +70,7 @@ def measured(
         axes.set_ylabel(f"predicted, {unit}")
         style.plain_log(axes.xaxis)
         style.plain_log(axes.yaxis)
-        axes.annotate(summary, (0.98, 0.03), xycoords="axes fraction", ha="right", fontsize=9.5,
-                      bbox={"facecolor": style.PAPER, "edgecolor": "none", "pad": 2})  # fmt: skip
+        axes.set_title(style.paragraph(summary, width - 90), fontsize=9.5, weight="normal")
         handles, labels = axes.get_legend_handles_labels()
         style.above(figure, handles, labels, title)
     return figure

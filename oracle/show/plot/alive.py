@@ -39,7 +39,8 @@ def alive(
     alt = (f"Memory of {where} over an iteration of {show(found.end, 's')}: at most "
            f"{show(peak, 'B')} of {show(capacity, 'B')}, during {doing}")  # fmt: skip
     with style.look():
-        figure = style.canvas(width, 500, alt)
+        plans = shown.plans[row : row + 1] if title else ()
+        figure = style.canvas(width, 500 + style.key_height(style.key_of(plans), width), alt)
         axes = figure.subplots()
         base, entries = np.zeros(len(seconds)), []
         for kind in ORDER:
@@ -66,6 +67,7 @@ def alive(
         axes.set_ylabel(f"bytes of {where}, {unit}")
         handles, labels = zip(*reversed(entries), strict=True)
         style.above(figure, list(handles), list(labels), title)
+        style.below(figure, plans)
     return figure
 
 

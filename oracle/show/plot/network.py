@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -33,12 +34,13 @@ FLAT = ("torus", "grid", "ring", "loop", "dragonfly")  # kinds that are drawn as
 def contention(
     system: System, pattern: tuple[tuple[int, int], ...], devices: int, op: str = "allreduce",
     algorithm: str | None = None, nbytes: float = 64e6, title: str = "",
-    width: float = style.WIDE,
+    width: float = style.WIDE, plans: Sequence[str] = (),
 ) -> Figure:  # fmt: skip
     """How full each link gets while all groups of a pattern run an operation at once.
 
     Links are shaded by the part of the exchange's time that they work; those that set the pace
-    are red. Up to 72 devices are drawn one by one, more as cells of their node or rack.
+    are red. Up to 72 devices are drawn one by one, more as cells of their node or rack. The key
+    below has the `plans` that the title names in short.
     """
     found = loads(system, op, pattern, devices, algorithm, nbytes)
     _, groups = seated(system, pattern, devices)
@@ -53,7 +55,8 @@ def contention(
     with style.look():
         narrow, told = width <= style.NARROW, sentence(system, op, pattern, devices, line)
         kinds = sum(pair[1] > SEEN for pair in by_label.values())
-        figure = style.canvas(width, 590 + 44 * kinds if narrow else 590, f"{op}, {words}. {told}")
+        height = 590 + narrow * 44 * kinds + style.key_height(style.key_of(plans), width)
+        figure = style.canvas(width, height, f"{op}, {words}. {told}")
         if narrow:
             axes, bars = figure.subplots(2, 1, height_ratios=[330, 60 + 44 * kinds])
         else:
@@ -69,6 +72,7 @@ def contention(
         axes.set_title(style.paragraph(words, room, 10.5) + "\n"
                        + style.paragraph(told, room, 10.5), fontsize=10.5, weight="normal",
                        x=0.0)  # fmt: skip
+        style.below(figure, plans)
     return figure
 
 

@@ -37,8 +37,8 @@ def exchange(
     pattern, devices = message.pattern(work.at)
     name = short_names([shown.plans[row]])[0]
     return contention(shown.system, pattern, devices, message.op, shown.options.algorithm,
-                      float(whole.nbytes[work.row]), title or f"{what} of {name}",
-                      width)  # fmt: skip
+                      float(whole.nbytes[work.row]), title or f"{what} of {name}", width,
+                      shown.plans[row : row + 1] if title else ())  # fmt: skip
 
 
 def dearest(

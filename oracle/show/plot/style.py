@@ -60,6 +60,8 @@ KINDS = {
 SUFFIXES = ("svg", "png", "pdf")
 WIDE, PHONE = 1200, 390  # pixels of a screen, 96 an inch
 NARROW = 640  # pixels: below, panels stand under each other and names above bars
+# words, and quantities that stay together
+QUANTITY = re.compile(r"[\d.,]+ (?:[kMGTP]?i?B|[mµu]?s|min|h|days|%)(?:/s)?(?!\S)|\S+")
 LETTER = 0.56  # of the size of its type, a letter's mean width
 
 SETTINGS: dict[str, Any] = {
@@ -111,6 +113,7 @@ __all__ = [
     "doubling",
     "filled",
     "key_height",
+    "key_of",
     "literal",
     "look",
     "paler",
@@ -265,7 +268,7 @@ def wrapped(text: str, width: float, size: float = 9.5) -> list[str]:
     """Lines of whole text in so many pixels, broken at spaces and, where need be, after signs."""
     most = max(12, int(width * 0.75 / (size * LETTER)))
     lines = [""]
-    for word in printable(text).split():
+    for word in QUANTITY.findall(printable(text)):
         if len(lines[-1]) + len(word) + 1 <= most:
             lines[-1] = f"{lines[-1]} {word}".strip()
             continue
@@ -386,5 +389,5 @@ def at_ends(axes: Any, ends: Sequence[tuple[float, float, str, Any]], height: fl
     for (x, y, name, colour), spot in zip(ranked, spots, strict=True):
         axes.annotate(literal(name), (x, y), (1.05, spot), xycoords="data",
                       textcoords="axes fraction", va="center", fontsize=9.5, annotation_clip=False,
-                      arrowprops={"arrowstyle": "-", "color": colour, "lw": 1.0, "shrinkA": 1,
-                                  "shrinkB": 3})  # fmt: skip
+                      arrowprops={"arrowstyle": "-", "color": colour, "lw": 0.9, "shrinkA": 1,
+                                  "shrinkB": 3, "linestyle": (0, (1, 2.5))})  # fmt: skip

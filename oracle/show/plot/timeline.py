@@ -28,7 +28,10 @@ Box = tuple[float, float, float, float]
 def timeline(
     shown: Estimate, row: int = 0, title: str = "", width: float = style.WIDE
 ) -> Figure:  # fmt: skip
-    """Stages downwards, time to the right; in each stage its passes, below them what it sends."""
+    """Stages downwards, time to the right; in each stage its passes, below them what it sends.
+
+    Under a title stands the key too: the plan in full.
+    """
     found = trace(shown.work[row])
     windows = _windows(found, width)
     divide, unit = style.scale([found.end], "s")
@@ -37,7 +40,9 @@ def timeline(
            f"{found.waiting:.0%} of the time of the passes")  # fmt: skip
     with style.look():
         lane = max(12.0, min(40.0, 640 / found.stages))
-        figure = style.canvas(width, 170 + lane * (found.stages + (found.stages == 1)), alt)
+        plans = shown.plans[row : row + 1] if title else ()
+        foot = style.key_height(style.key_of(plans), width)
+        figure = style.canvas(width, 170 + foot + lane * (found.stages + (found.stages == 1)), alt)
         spans = [end - start for start, end in windows]
         panels = figure.subplots(1, len(windows), sharey=True, width_ratios=spans, squeeze=False)[0]
         numbered = False
@@ -50,15 +55,13 @@ def timeline(
             numbered |= _numbers(axes, found, here, divide, scale, lane)
             axes.grid(visible=False)
             axes.spines["left"].set_visible(False)
+            axes.set_xlabel(f"time, {unit}")
         _stages(panels[0], found.stages)
-        left_out = ""
-        if len(windows) > 1:
-            gap = windows[1][0] - windows[0][1]
-            left_out = f"; {show(gap, 's')} of the same are left out between"
-        figure.supxlabel(style.paragraph(f"time, {unit}{left_out}", width - 20, 10.5),
-                         fontsize=10.5)  # fmt: skip
         entries = _entries(found, bool(shown.compute["recompute"][row] > 0), numbered)
+        if len(windows) > 1:
+            entries.append(_left_out(windows[1][0] - windows[0][1]))
         style.above(figure, [e[0] for e in entries], [e[1] for e in entries], title)
+        style.below(figure, plans)
     return figure
 
 
@@ -106,6 +109,13 @@ def _entries(found: Trace, recomputes: bool, numbered: bool) -> list[tuple[Any, 
 
         entries.append((Line2D([], [], lw=0, marker="$1$", color=style.INK), "micro-batch"))
     return entries
+
+
+def _left_out(gap: float) -> tuple[Any, str]:
+    from matplotlib.lines import Line2D
+
+    mark = Line2D([], [], lw=0, marker=r"$\cdots$", markersize=9, color=style.FAINT)
+    return mark, f"{show(gap, 's')} of the same, left out"
 
 
 def _draw(axes: Any, found: Trace, here: Sequence[Span], divide: float, scale: float) -> None:

@@ -31,7 +31,9 @@ def waits(
     alt = (f"Of an iteration of {show(float(shown.seconds[row]), 's')}, {slow.name} is busy for "
            f"{show(slow.busy, 's')}, longest of {len(sides)} partitions")  # fmt: skip
     with style.look():
-        figure = style.canvas(width, style.tall(len(sides), width, list(parts), title), alt)
+        plans = shown.plans[row : row + 1] if title else ()
+        height = style.tall(len(sides), width, list(parts), title, plans)
+        figure = style.canvas(width, height, alt)
         axes = figure.subplots()
         y, base, handles = np.arange(len(sides))[::-1], np.zeros(len(sides)), []
         names = [f"{one.name}: {one.devices} × {one.samples:g}" for one in sides]
@@ -46,4 +48,5 @@ def waits(
             style.paragraph(f"of an iteration, {unit}; devices × samples of a replica", width, 10.5)
         )
         style.above(figure, handles, list(parts), title)
+        style.below(figure, plans)
     return figure
