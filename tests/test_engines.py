@@ -192,11 +192,13 @@ def test_an_engine_refuses_what_it_does_not_run_all_of_it_at_once(name):
 
 
 def test_several_losses_are_refused():
+    pytest.importorskip("torch")
     why = refusals(PlanRun(BERT, "data:2", 8, engine="ddp"))
     assert why == ["several losses are run by the native engine at most"]
 
 
 def test_a_module_that_is_missing_is_named(monkeypatch):
+    pytest.importorskip("torch")
     monkeypatch.setattr(type(engines()["ddp"]), "needs", ("torch", "no_such_module"))
     found = refusals(PlanRun(VGG, "data:2", 8, engine="ddp"))
     assert found == ["no_such_module is not installed"]
@@ -216,6 +218,7 @@ ASKED = [("resnet50", "dgx-a100", "pytorch-ddp"), ("gpt2", "dgx-a100", "pytorch-
 @pytest.mark.parametrize(("model", "system", "name"), ASKED)
 def test_what_is_recommended_for_a_software_can_be_run_as_it_stands(model, system, name):
     """But for context parallelism, which no engine of PyTorch's runs here."""
+    pytest.importorskip("torch")
     precision = "fp32" if name == "pytorch-ddp" else "bf16"
     ranking = oracle.recommend(model, system, devices=16, batch=64, software=name, top=5,
                                precision=precision, without=["context"])  # fmt: skip

@@ -50,6 +50,7 @@ def left(parts: Path, job: PlanRun, ranks: int = 2, **more: Any) -> None:
 def test_a_run_is_not_taken_up_with_another_question(
     tmp_path: Path, now: PlanRun, ranks: int, says: str
 ) -> None:
+    pytest.importorskip("torch")
     out = tmp_path / "st.json"
     left(tmp_path / "st.json.parts", JOB)
     with pytest.raises(SpecError, match=says):
@@ -204,6 +205,7 @@ def test_a_sweep_of_an_older_version_is_called_so(tmp_path: Path) -> None:
 
 
 def test_more_devices_than_ranks_are_refused_before_any_starts(tmp_path: Path) -> None:
+    pytest.importorskip("torch")
     from oracle.executor.profile import measure_compute
 
     for start in (run, measure_compute):
