@@ -6,11 +6,12 @@ from oracle.executor.agreement.grid import over_grid
 from oracle.executor.agreement.largest import WAYS
 from oracle.executor.agreement.links import Links
 from oracle.executor.agreement.served import served
+from oracle.executor.batch import inputs
 from oracle.executor.graph import graph
 from oracle.executor.local_model import LocalModel
 from oracle.executor.mesh import DeviceMesh
 from oracle.executor.optimizer import Optimizer
-from oracle.executor.steps import Trainer, inputs
+from oracle.executor.steps import Trainer
 from oracle.executor.wire import Wire
 from oracle.plan.plan import parse
 
@@ -50,7 +51,7 @@ def trained(rank, text, by, arguments):
         return {"loss": [], "sent": {}, "weights": [], "stages": []}
     trainer = Trainer(local, Optimizer("sgd", arguments["rate"]))
     x, target = inputs(layers, arguments["batch"], 0, torch.float64)
-    losses = [trainer.step(x, target) for _ in range(arguments["steps"])]
+    losses = [float(trainer.step(x, target)) for _ in range(arguments["steps"])]
     sent = {what: [s.op, s.calls, s.nbytes] for what, s in wire.traffic.items()}
     weights = torch.cat([held.value.detach().flatten() for held in local.held_weights])
     return {"loss": losses, "sent": sent, "weights": weights[::97].tolist(),

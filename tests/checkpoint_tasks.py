@@ -7,6 +7,7 @@ import torch
 import torch.distributed as dist
 from checkpoint_damage import damage
 
+from oracle.executor.batch import inputs
 from oracle.executor.checkpointing.keeping import Keeping
 from oracle.executor.checkpointing.loader import restore
 from oracle.executor.checkpointing.saver import Saver
@@ -15,7 +16,7 @@ from oracle.executor.loading.throttle import Throttle
 from oracle.executor.local_model import LocalModel
 from oracle.executor.mesh import DeviceMesh
 from oracle.executor.optimizer import Optimizer
-from oracle.executor.steps import Trainer, inputs
+from oracle.executor.steps import Trainer
 from oracle.executor.wire import Wire
 from oracle.plan.plan import parse
 
@@ -46,7 +47,7 @@ def train(trainer, case, steps):
     for step in steps:
         if trainer:
             x, target = inputs(trainer.local.graph, case["batch"], step, torch.float32)
-            losses.append(trainer.step(x, target))
+            losses.append(float(trainer.step(x, target)))
     return losses
 
 

@@ -4,6 +4,7 @@ import case_tasks
 import torch
 from plain_programs import trained
 
+from oracle.executor.batch import inputs
 from oracle.executor.engines import engines
 from oracle.executor.graph import graph
 from oracle.executor.local_model import LocalModel
@@ -12,7 +13,7 @@ from oracle.executor.optimizer import Optimizer
 from oracle.executor.plan_run import PlanRun
 from oracle.executor.pytorch.network import Network, loss_of, without_loss
 from oracle.executor.pytorch.setting import DTYPES
-from oracle.executor.steps import Trainer, inputs
+from oracle.executor.steps import Trainer
 from oracle.executor.wire import Wire
 from oracle.plan.plan import parse
 
@@ -34,7 +35,7 @@ def one(rank, case):
     losses = []
     for _ in range(case["steps"]):
         steps.wire.traffic = {}
-        losses.append(training.step(steps.x, steps.target))
+        losses.append(float(training.step(steps.x, steps.target)))
     networks = getattr(training, "networks", [training.network])
     own = {name: value for network in networks for name, value in network.whole().items()}
     dtype = DTYPES[job.precision]
@@ -57,7 +58,7 @@ def both(model):
     layers, plan = graph(model), parse("serial", 4)
     local = LocalModel(layers, plan, Wire(DeviceMesh(plan, 0, 1)), dtype=torch.float64, seed=0)
     x, target = inputs(layers, 4, 0, torch.float64)
-    native = Trainer(local, Optimizer("sgd", 0.0)).step(x, target)
+    native = float(Trainer(local, Optimizer("sgd", 0.0)).step(x, target))
     rest, loss = without_loss(layers)
     network = Network(rest, (0, rest.units), seed=0, dtype=torch.float64)
     own = loss_of(loss, network(x), target, 4)

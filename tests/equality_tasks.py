@@ -4,13 +4,14 @@ import case_tasks
 import torch
 import torch.distributed as dist
 
+from oracle.executor.batch import inputs
 from oracle.executor.cuts import Cuts
 from oracle.executor.graph import graph
 from oracle.executor.local_model import GhostNorm, LocalModel
 from oracle.executor.mesh import DeviceMesh
 from oracle.executor.optimizer import Optimizer
 from oracle.executor.parts import deal
-from oracle.executor.steps import Trainer, inputs
+from oracle.executor.steps import Trainer
 from oracle.executor.wire import Wire
 from oracle.plan.plan import parse
 
@@ -40,8 +41,8 @@ def one(rank, case):
     for step in range(case["steps"]):
         x, target = inputs(layers, case["batch"], step, dtype)
         with heard:
-            losses.append(trainer.step(x, target))
-        of_serial.append(alone.step(x, target))
+            losses.append(float(trainer.step(x, target)))
+        of_serial.append(float(alone.step(x, target)))
         gradients = max(gradients, worst_gradient(local, serial))
     account = {what: [s.op, s.calls, s.nbytes] for what, s in wire.traffic.items()}
     trainer.gathered()

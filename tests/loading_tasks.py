@@ -8,11 +8,11 @@ from typing import Any
 import numpy as np
 import torch
 
+from oracle.executor.batch import inputs
 from oracle.executor.graph import graph
 from oracle.executor.loading.reader import Data, SampleReader
 from oracle.executor.local_model import LocalModel
 from oracle.executor.mesh import DeviceMesh
-from oracle.executor.steps import inputs
 from oracle.executor.wire import Wire
 from oracle.plan.plan import parse
 

@@ -4,12 +4,13 @@ import torch
 import torch.distributed as dist
 
 from oracle.executor import calls, mesh, ordered, wire
+from oracle.executor.batch import inputs
 from oracle.executor.calls import CALLS, GroupShape, ProcessGroups, together
 from oracle.executor.graph import graph
 from oracle.executor.local_model import LocalModel
 from oracle.executor.mesh import DeviceMesh, opened
 from oracle.executor.optimizer import Optimizer
-from oracle.executor.steps import Trainer, inputs
+from oracle.executor.steps import Trainer
 from oracle.plan.plan import parse
 
 

@@ -73,6 +73,7 @@ def proved(tmp_path_factory):
     outcome = launch(
         "checkpoint_tasks:prove", {"cases": CASES, "folder": str(folder)}, folder / "parts",
         ranks=4, trust=True, host=Host(environment=lambda rank: {"PYTHONPATH": path}),
+        backend="ordered",
     )  # fmt: skip
     assert outcome.code == DONE, outcome.message
     return records.of_all_ranks(folder / "parts", 4)
@@ -249,7 +250,7 @@ def test_ranks_that_die_amid_a_checkpoint_go_on_from_the_one_before(tmp_path):
     how = Keeping("sharded", str(tmp_path / "kept"), every=2, resume=True)
     job = PlanRun(VGG, "data:2", 8, 6, 1, checkpoint=asdict(how),
                   fail=(asdict(Planted(6, 1, "checkpoint")),))  # fmt: skip
-    outcome, (found,) = run(job, tmp_path / "m.json", ranks=2)
+    outcome, (found,) = run(job, tmp_path / "m.json", ranks=2, backend="ordered")
     assert outcome.code == DONE, outcome.message
     assert measured.read(tmp_path / "m.json") == [json_like(found)]
     assert found.complete
@@ -272,7 +273,7 @@ def test_ranks_that_die_amid_a_checkpoint_go_on_from_the_one_before(tmp_path):
     weights = alone(torch, job)
     for name, whole in weights.items():
         assert torch.allclose(read_back(torch, tmp_path / "kept", name), whole, atol=1e-5)
-    same(tmp_path / "m.json.parts", [job.question(2, "gloo")])
+    same(tmp_path / "m.json.parts", [job.question(2, "ordered")])
     again = asdict(job) | {"plan": "data:2,zero=1", "fail": ()}
     with pytest.raises(SpecError, match="plan was data:2 and is data:2,zero=1"):
         run(PlanRun(**again), tmp_path / "other.json", ranks=2)
@@ -284,11 +285,12 @@ def json_like(one):
 
 def alone(torch, job):
     """Weights after the same steps on one device, which never stopped."""
+    from oracle.executor.batch import inputs
     from oracle.executor.graph import graph
     from oracle.executor.local_model import LocalModel
     from oracle.executor.mesh import DeviceMesh
     from oracle.executor.optimizer import Optimizer
-    from oracle.executor.steps import Trainer, inputs
+    from oracle.executor.steps import Trainer
     from oracle.executor.wire import Wire
     from oracle.plan.plan import parse
 

@@ -7,12 +7,13 @@ pytest.importorskip("torch")
 
 import torch
 
+from oracle.executor.batch import inputs
 from oracle.executor.experts import choice
 from oracle.executor.graph import graph
 from oracle.executor.local_model import LocalModel
 from oracle.executor.mesh import DeviceMesh
 from oracle.executor.optimizer import Optimizer
-from oracle.executor.steps import Trainer, inputs
+from oracle.executor.steps import Trainer
 from oracle.executor.wire import Wire
 from oracle.models.layers import Moe
 from oracle.plan.plan import parse
@@ -76,7 +77,7 @@ def test_a_mixture_is_every_expert_by_its_share(kind):
         held.value.detach().clone().requires_grad_() for held in local.held_weights
     }  # fmt: skip
     x, target = inputs(layers, BATCH, 0, torch.float64)
-    loss = Trainer(local, Optimizer("sgd", 0.0)).step(x, target)
+    loss = float(Trainer(local, Optimizer("sgd", 0.0)).step(x, target))
     layer = next(op.layer for op in layers.operations if isinstance(op.layer, Moe))
     made = dense(plain, layer, plain["embedding"][x])
     logits = torch.nn.functional.linear(made, plain["dense"], plain["dense bias"])

@@ -221,7 +221,7 @@ def _embedding(local: LocalModel, op: Operation, x: Tensor) -> Tensor:
     cut = local.cuts.role(op) == "vocab"
     table = local.weight(op, "table")
     assert table is not None
-    y = operators.lookup(x, table, local.begins(op, "table") if cut else 0)
+    y = operators.lookup(x, table, local.begins(op, "table") if cut else 0, cut)
     positions = local.weight(op, "positions")
     if positions is not None:
         first = local.begins(op, "positions") if cut else 0

@@ -100,9 +100,9 @@ class HostLink:
         return self.free[way]
 
     def _wait(self, moment: float) -> None:
-        began = time.perf_counter()
+        began = self.wire.timer.now()
         until(moment)
-        self.wire.seconds += time.perf_counter() - began
+        self.wire.timer.exchanged(began, self.wire.timer.now())
 
     def _count(self, what: str, nbytes: float) -> None:
         entry = self.wire.traffic.setdefault(f"offload: {what}", Traffic("copy", 1))

@@ -9,6 +9,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from oracle.executor.clock import Timer
 from oracle.executor.mesh import DeviceMesh
 from oracle.executor.wire import Wire, size_of
 
@@ -20,20 +21,20 @@ class MockWire(Wire):
     of a part of a core it saves up what it does not use, and works faster after a pause.
     """
 
-    def __init__(
-        self, mesh: DeviceMesh, synchronise: Callable[[], None] = lambda: None, rate: float = 0.0
-    ) -> None:
-        super().__init__(mesh, synchronise=synchronise)
+    def __init__(self, mesh: DeviceMesh, timer: Timer | None = None, rate: float = 0.0) -> None:
+        super().__init__(mesh, timer=timer or Timer())
         self.buffers: dict[tuple[tuple[int, ...], torch.dtype], Tensor] = {}
         self.rate = rate  # bytes per second, one way; 0: no sleep
         self.messages = 0  # messages so far
+        self.slept = 0.0  # seconds of the host so far
 
     def _sleep(self, nbytes: float) -> None:
         self.messages += nbytes > 0
         if self.rate:
-            began = time.perf_counter()
+            began, before = self.timer.now(), time.perf_counter()
             time.sleep(nbytes / self.rate)
-            self.seconds += time.perf_counter() - began
+            self.slept += time.perf_counter() - before
+            self.timer.exchanged(began, self.timer.now())
 
     def _buffer(self, like: Tensor, shape: Sequence[int]) -> Tensor:
         key = (tuple(shape), like.dtype)

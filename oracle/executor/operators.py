@@ -257,11 +257,11 @@ def _attention_of_scores(q: Tensor, k: Tensor, v: Tensor, causal: bool) -> Tenso
     return (scores.softmax(-1) @ v).unflatten(2, several).flatten(1, 2)
 
 
-def lookup(tokens: Tensor, table: Tensor, first: int) -> Tensor:
-    """Rows of a table, held from row `first` on; zeros for rows held elsewhere."""
+def lookup(tokens: Tensor, table: Tensor, first: int = 0, parted: bool = False) -> Tensor:
+    """Rows of a table; of one that is `parted`, held from row `first` on, zeros for others'."""
+    if not parted:
+        return functional.embedding(tokens, table)
     mine = (tokens >= first) & (tokens < first + table.shape[0])
-    if bool(mine.all()):
-        return functional.embedding(tokens - first, table)
     return functional.embedding(torch.where(mine, tokens - first, 0), table) * mine[..., None]
 
 

@@ -139,6 +139,8 @@ def task(rank: Rank, arguments: Mapping[str, Any]) -> None:
     import torch
     import torch.distributed as dist
 
+    from oracle.executor.batch import inputs
+    from oracle.executor.clock import timer_of
     from oracle.executor.cuts import shard_of
     from oracle.executor.graph import graph
     from oracle.executor.local_model import LocalModel
@@ -146,7 +148,7 @@ def task(rank: Rank, arguments: Mapping[str, Any]) -> None:
     from oracle.executor.mock import MockWire
     from oracle.executor.optimizer import Optimizer
     from oracle.executor.row_timer import RowTimer
-    from oracle.executor.steps import Trainer, inputs
+    from oracle.executor.steps import Trainer
     from oracle.plan.plan import parse
 
     for before in rank.records.finished.values():
@@ -162,7 +164,8 @@ def task(rank: Rank, arguments: Mapping[str, Any]) -> None:
         rank.say(f"{number + 1}/{len(arguments['jobs'])} compute of {job.plan}, batch {job.batch}")
         layers, plan = graph(job.model), parse(job.plan, job.batch)
         dtype = getattr(torch, DTYPES[job.precision])
-        wire = MockWire(DeviceMesh(plan, rank.rank, rank.size), rate=arguments["rate"])
+        wire = MockWire(DeviceMesh(plan, rank.rank, rank.size), timer_of(rank.device),
+                        arguments["rate"])  # fmt: skip
         local = LocalModel(layers, plan, wire, dtype=dtype, device=rank.device, seed=job.seed,
                            edges=list(job.stages) or None, routing="even")  # fmt: skip
         shard = shard_of(layers.model, plan, dtype.itemsize)
@@ -180,12 +183,14 @@ def task(rank: Rank, arguments: Mapping[str, Any]) -> None:
             if not wire.mesh.taking_part:
                 continue
             timer.reset()
+            wire.timer.begin()
             trainer.step(x, target)
+            wire.timer.settle()
             if step > 0:
                 for row, pair in timer.rows().items():
                     found.setdefault(names[row], []).append(pair)
                 joins = [sorted({names[row] for row in rows}) for rows in timer.joins]
-                updates.append(trainer.clock.seconds["update"])
+                updates.append(wire.timer.seconds()["update"])
         held = sum(b.weights[b.own].numel() if b.here else b.shard.numel() for b in local.bundles)
         rank.record(
             key,

@@ -12,11 +12,10 @@ from torch import Tensor
 from torch.autograd.graph import GradientEdge, get_gradient_edge
 
 from oracle.executor.agreement.agreement import Agreement, agreement
+from oracle.executor.batch import arrived
 from oracle.executor.beside import Beside
 from oracle.executor.buckets import Buckets
-from oracle.executor.clock import Clock
 from oracle.executor.forward import Layers, Observer, forward
-from oracle.executor.graph import OperationGraph
 from oracle.executor.local_model import LocalModel
 from oracle.executor.mesh import ENDS
 from oracle.executor.optimizer import Optimizer, ratios
@@ -26,32 +25,8 @@ from oracle.executor.schedule import Pass
 from oracle.executor.spans import Span
 from oracle.executor.units_away import Sent, UnitsAway
 from oracle.executor.weights import Bundle
-from oracle.models.layers import Embedding, Loss
 
 Edges: TypeAlias = dict[int, GradientEdge]
-
-
-def inputs(
-    graph: OperationGraph, batch: int, seed: int, dtype: torch.dtype
-) -> tuple[Tensor, Tensor]:
-    """A global batch and its targets, the same on every device."""
-    random = torch.Generator().manual_seed(77_003 * seed + 1)
-    first, ends = graph.operations[0], [op for op in graph.operations if op.shape.kind == "loss"]
-    last = max(ends or graph.operations[-1:], key=lambda op: math.prod(op.shape.made.extents))
-    given, made = first.shape.given, last.shape.made
-    if isinstance(first.layer, Embedding):
-        x = torch.randint(first.layer.vocab, (batch, *given.extents), generator=random)
-    else:
-        sizes = (
-            (*given.extents, given.channels) if given.tokens else (given.channels, *given.extents)
-        )
-        x = torch.randn((batch, *sizes), generator=random, dtype=torch.float64).to(dtype)
-    if isinstance(last.layer, Loss) and last.layer.op != "cross_entropy":
-        sizes = (*made.extents, made.channels) if made.tokens else (made.channels, *made.extents)
-        target = torch.rand((batch, *sizes), generator=random, dtype=torch.float64).to(dtype)
-    else:
-        target = torch.randint(made.channels, (batch, *made.extents), generator=random)
-    return x, target
 
 
 class Trainer:
@@ -95,7 +70,6 @@ class Trainer:
         self.units_away = UnitsAway(
             local.words, local.link, fixed, local.away.disk, local.away.prefetch
         )
-        self.clock = Clock(lambda: self.wire.seconds, self.wire.synchronise)
 
     def _lay_out(self, bundle: Bundle) -> None:
         """Give a bundle the state of its optimizer, here or beside the device."""
@@ -111,35 +85,37 @@ class Trainer:
         if local.fetched:
             bundle.release(keep=not local.away.weights)
 
-    def step(self, x: Tensor, target: Tensor) -> float:
-        """One iteration on a global batch; returns this device's part of the mean loss."""
+    def step(self, x: Tensor, target: Tensor) -> Tensor:
+        """One iteration on a global batch; returns this device's part of the mean loss.
+
+        It is of the device still: who reads it waits until the step is over.
+        """
         self.steps += 1
         self.local.step = self.steps
-        self.clock = Clock(lambda: self.wire.seconds, self.wire.synchronise)
         for bundle in self.local.bundles:
             if not self.parted:
                 bundle.gradients.zero_()
             bundle.summed.zero_()
         loss = self._micro_batches(x, target)
-        with self.clock.phase("exchange"):
+        with self.wire.timer.phase("exchange"):
             self._reduce_gradients()
-        with self.clock.phase("update"):
+        with self.wire.timer.phase("update"):
             self._update()
         if self.agreement:
             self.agreement.after(self.steps)
-        with self.clock.phase("exchange"):
+        with self.wire.timer.phase("exchange"):
             self._gather_weights()
         return loss
 
     # --- passes --------------------------------------------------------------------------
 
-    def _micro_batches(self, x: Tensor, target: Tensor) -> float:
-        losses: list[float] = []
+    def _micro_batches(self, x: Tensor, target: Tensor) -> Tensor:
+        losses: list[Tensor] = []
         passing = self.passing
         coming = passing.receive(self.passes[0])
         for this, after in zip(self.passes, [*self.passes[1:], None], strict=True):
             self.local.first_sample, _ = self.micro_batches[this.micro_batch]
-            with self.clock.phase("forward" if this.forward else "backward"):
+            with self.wire.timer.phase("forward" if this.forward else "backward"):
                 given = coming()
                 passing.arrived(this)
                 made = (
@@ -153,7 +129,7 @@ class Trainer:
                 passing.send(this, made)
                 del made
         passing.finish()
-        return sum(losses)
+        return sum(losses, torch.zeros((), dtype=self.local.dtype, device=self.local.device))
 
     def _cut(self, x: Tensor, target: Tensor, this: Pass) -> tuple[Tensor, Tensor]:
         """A micro-batch of the global batch, of it the part of this device.
@@ -173,14 +149,10 @@ class Trainer:
             x = x[:0]
         if not self.losses[this.chunk]:
             target = target[:0]
-        device = self.local.device
-        own, wanted = (
-            t.to(device, copy=True, memory_format=torch.contiguous_format) for t in (x, target)
-        )
-        return own, wanted
+        return (arrived(x, self.local.device), arrived(target, self.local.device))
 
     def _forward(
-        self, this: Pass, received: Received, x: Tensor, target: Tensor, losses: list[float]
+        self, this: Pass, received: Received, x: Tensor, target: Tensor, losses: list[Tensor]
     ) -> Tensors:
         local = self.local
         own, target = self._cut(x, target, this)
@@ -195,7 +167,7 @@ class Trainer:
         for at in self.losses[this.chunk]:
             y = made[at]
             made[at] = y = y if y.dim() == 0 else _mean_square(y, local.batch)
-            losses.append(float(y.detach()))
+            losses.append(y.detach())
             del y
         # where gradients come in, not what it made: what a stage has sent it need not keep
         edges = {at: get_gradient_edge(y) for at, y in made.items() if y.requires_grad}

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import platform
-import time
 from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from oracle.executor.clock import GPUS, timer_of
 from oracle.executor.plan_run import DTYPES, PlanRun
 from oracle.executor.question import AGAIN, Question, differences
 from oracle.plan.plan import parse
@@ -46,34 +46,36 @@ def timed(rank: Rank, steps: Steps, step: int, before: float) -> tuple[dict[str,
     import torch.distributed as dist
 
     wire, takes_part = steps.wire, steps.wire.mesh.taking_part
+    timer = wire.timer
     rank.enter("measure" if step > 0 else "warm-up", steps.job.plan, max(step, 0))
-    wire.traffic, wire.calls, wire.seconds = {}, [], 0.0
+    wire.forget()
     forget_peak()
+    timer.begin()
     dist.barrier(group=rank.control)
-    began = time.perf_counter()
-    phases = steps.step() if takes_part else {}
+    first = timer.now()
+    waits = steps.step() if takes_part else {}
+    last = timer.now()
+    timer.settle()
+    began, ended, spent = timer.at(first), timer.at(last), wire.seconds()
     read = {"read": steps.read | {"between": began - before}} if steps.read else {}
-    wire.synchronise()
-    ended = time.perf_counter()
-    said = {what: _as_json(sent) for what, sent in wire.traffic.items()}
-    found = {"seconds": ended - began if takes_part else 0.0, "phases": phases, "said": said,
+    said = {what: _as_json(sent, spent.get(what, 0.0)) for what, sent in wire.traffic.items()}
+    found = {"seconds": ended - began if takes_part else 0.0,
+             "phases": {**timer.seconds(), **waits} if takes_part else {}, "said": said,
              "calls": [[one.what, one.members, *(at - steps.ahead for at in one[2:])]
-                       for one in wire.calls],
+                       for one in wire.collectives()],
              "memory": peak(rank), **read}  # fmt: skip
     return found, ended
 
 
-def _as_json(sent: Traffic) -> dict[str, Any]:
+def _as_json(sent: Traffic, seconds: float) -> dict[str, Any]:
     return {"op": sent.op, "group": sent.group, "calls": sent.calls, "bytes": sent.nbytes,
-            "seconds": sent.seconds}  # fmt: skip
+            "seconds": seconds}  # fmt: skip
 
 
 class Steps:
     """Steps of one plan: of training, or of its messages alone."""
 
     def __init__(self, rank: Rank, job: PlanRun) -> None:
-        import torch
-
         from oracle.executor.graph import graph
         from oracle.executor.mesh import DeviceMesh
         from oracle.executor.wire import Wire
@@ -82,11 +84,8 @@ class Steps:
         self.graph = graph(job.model)
         self.title = self.graph.model.name
         self.plan = parse(job.plan, job.batch)
-        on_gpu = rank.backend == "nccl"
-        synchronise = torch.cuda.synchronize if on_gpu else lambda: None
-        self.wire = Wire(
-            DeviceMesh(self.plan, rank.rank, rank.size), synchronise=synchronise, by=job.algorithm
-        )
+        mesh = DeviceMesh(self.plan, rank.rank, rank.size)
+        self.wire = Wire(mesh, timer=timer_of(rank.device), by=job.algorithm)
         self.stages: list[tuple[int, int]] = []
         self.reading: dict[str, Any] = {}  # how samples are read, and what that took once
         self.read: dict[str, float] = {}  # seconds, files and bytes of the last step
@@ -96,6 +95,7 @@ class Steps:
         """Get ready for the first step, after so many batches that others had."""
 
     def step(self) -> dict[str, float]:
+        """Run a step; seconds of what the host has waited for in it, by phase."""
         raise NotImplementedError
 
     def alive(self) -> dict[str, float]:
@@ -112,10 +112,11 @@ class TrainingSteps(Steps):
     def __init__(self, rank: Rank, job: PlanRun) -> None:
         import torch
 
+        from oracle.executor.batch import inputs
         from oracle.executor.host_link import HostLink
         from oracle.executor.local_model import LocalModel
         from oracle.executor.optimizer import Optimizer
-        from oracle.executor.steps import Trainer, inputs
+        from oracle.executor.steps import Trainer
 
         super().__init__(rank, job)
         dtype = getattr(torch, DTYPES[job.precision])
@@ -125,6 +126,8 @@ class TrainingSteps(Steps):
                            link=HostLink(self.wire, job.link), routing=job.routing)  # fmt: skip
         self.stages = local.stages
         self.x, self.target = inputs(self.graph, job.batch, job.seed, dtype)
+        if rank.device.type in GPUS:  # whence copies wait for nothing
+            self.x, self.target = self.x.pin_memory(), self.target.pin_memory()
         self.local = local
         self.reader: SampleReader | None = None
         here = self.wire.mesh.taking_part
@@ -149,7 +152,7 @@ class TrainingSteps(Steps):
             waited = self.read["seconds"]
         assert self.trainer
         self.trainer.step(self.x, self.target)
-        return {**self.trainer.clock.seconds, "reading": waited}
+        return {"reading": waited}
 
     def alive(self) -> dict[str, float]:
         from oracle.executor.memory_count import counted
@@ -180,10 +183,9 @@ class ReplayedSteps(Steps):
     def step(self) -> dict[str, float]:
         from oracle.executor.replay import send_all
 
-        began = time.perf_counter()
-        send_all(self.messages, self.wire, self.rank.device)
-        spent = time.perf_counter() - began
-        return {"forward": 0.0, "backward": 0.0, "update": 0.0, "exchange": spent}
+        with self.wire.timer.phase("exchange"):
+            send_all(self.messages, self.wire, self.rank.device)
+        return {}
 
 
 def environment(rank: Rank) -> dict[str, Any]:

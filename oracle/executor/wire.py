@@ -1,4 +1,4 @@
-"""Messages between the ranks of a plan, counted and timed by kind.
+"""Messages between the ranks of a plan, counted and timed by kind; times are read after a step.
 
 `nbytes` means what it means in a predicted `Message`: the buffer of one rank for allreduce, the
 whole gathered buffer for allgather and reduce_scatter, what this rank sends for sendrecv and halo.
@@ -6,7 +6,6 @@ whole gathered buffer for allgather and reduce_scatter, what this rank sends for
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
@@ -18,29 +17,29 @@ from torch import Tensor
 from oracle.executor.agreement.grid import over_grid, side
 from oracle.executor.agreement.links import Links
 from oracle.executor.calls import gather, newest, together
+from oracle.executor.clock import Moment, Timer
 from oracle.executor.mesh import DeviceMesh
 from oracle.executor.parts import Interval, overlap
 
 
 @dataclass
 class Traffic:
-    """Calls, bytes and seconds of one kind of message."""
+    """Calls and bytes of one kind of message."""
 
     op: str
     group: int
     calls: int = 0
     nbytes: float = 0.0
-    seconds: float = 0.0
 
 
 class Call(NamedTuple):
-    """One collective as this rank saw it, by its own clock."""
+    """One message as this rank saw it, in moments of its timer."""
 
     what: str
-    members: tuple[int, ...]  # of its group
-    arrived: float  # when this rank was there, and could send
-    began: float  # when it began to wait for the end
-    ended: float
+    members: tuple[int, ...]  # of its group; () of what is between two ranks
+    arrived: Moment  # when this rank was there, and could send
+    began: Moment  # when it began to wait for the end
+    ended: Moment
 
 
 @dataclass
@@ -50,43 +49,58 @@ class Wire:
     mesh: DeviceMesh
     enter: Callable[[str, str], None] = lambda phase, operation: None  # reports what begins
     traffic: dict[str, Traffic] = field(default_factory=dict)
-    calls: list[Call] = field(default_factory=list)  # of collectives, in order
-    seconds: float = 0.0  # in exchanges so far
-    timed: bool = True
-    synchronise: Callable[[], None] = lambda: None
+    calls: list[Call] = field(default_factory=list)  # in order
+    timer: Timer = field(default_factory=Timer)
     by: str = ""  # the algorithm of sums, `torus2d:2`; the library's own if not said
 
     def count(
-        self, what: str, op: str, group: int, nbytes: float, began: float,
-        members: Sequence[int] = (), arrived: float | None = None,
+        self, what: str, op: str, group: int, nbytes: float, began: Moment,
+        members: Sequence[int] = (), arrived: Moment = None,
     ) -> None:  # fmt: skip
         """A message that has ended; of a collective also who its members are.
 
         One that went on beside other work says when its rank `arrived`, before it `began` to wait.
         """
-        self.synchronise()
-        ended = time.perf_counter()
-        spent = ended - began
-        if members:
-            self.calls.append(
-                Call(what, tuple(members), began if arrived is None else arrived, began, ended)
-            )
+        self._spent(what, began, members, arrived)
         entry = self.traffic.setdefault(what, Traffic(op, group))
         entry.calls += 1
         entry.nbytes += nbytes
-        entry.seconds += spent
-        self.seconds += spent
 
-    def _begin(self, what: str) -> float:
+    def _spent(
+        self, what: str, began: Moment, members: Sequence[int] = (), arrived: Moment = None
+    ) -> None:
+        ended = self.timer.now()
+        first = began if arrived is None else arrived
+        self.calls.append(Call(what, tuple(members), first, began, ended))
+        self.timer.exchanged(began, ended)
+
+    def forget(self) -> None:
+        """Count and time anew."""
+        self.traffic, self.calls = {}, []
+
+    def seconds(self) -> dict[str, float]:
+        """Seconds in each kind of message, of a step that is over."""
+        found: dict[str, float] = {}
+        for call in self.calls:
+            spent = self.timer.at(call.ended) - self.timer.at(call.began)
+            found[call.what] = found.get(call.what, 0.0) + spent
+        return found
+
+    def collectives(self) -> list[Call]:
+        """The collectives of a step that is over, in seconds of this rank's clock."""
+        return [Call(what, members, *map(self.timer.at, moments))
+                for what, members, *moments in self.calls if members]  # fmt: skip
+
+    def begin(self, what: str) -> Moment:
+        """The moment when a message begins."""
         self.enter("exchange", what)
-        self.synchronise()
-        return time.perf_counter()
+        return self.timer.now()
 
     def allreduce(self, buffer: Tensor, axes: Sequence[str], what: str, op: Any = None) -> Tensor:
         """Sum (or `op`) in place."""
         group = self.mesh.group(axes)
         if group.size > 1:
-            began = self._begin(what)
+            began = self.begin(what)
             if op is None and (row := side(self.by, group.size)):
                 over_grid(buffer, row, Links(group))
                 self.count(what, "allreduce", group.size, size_of(buffer), began, group.members)
@@ -103,11 +117,11 @@ class Wire:
         if side(self.by, group.size):
             self.allreduce(buffer, axes, what)
             return lambda: None
-        arrived = time.perf_counter()
+        arrived = self.timer.now()
         work = dist.all_reduce(buffer, group=group.handle, async_op=True)
 
         def wait() -> None:
-            waited = self._begin(what)
+            waited = self.begin(what)
             work.wait()
             self.count(what, "allreduce", group.size, size_of(buffer), waited, group.members,
                        arrived)  # fmt: skip
@@ -121,7 +135,7 @@ class Wire:
         group = self.mesh.group(axes)
         if group.size == 1:
             return part[None]
-        began = self._begin(what)
+        began = self.begin(what)
         shape = (group.size * part.shape[0], *part.shape[1:])
         whole = part.new_empty(shape) if into is None else into.view(shape)
         gather(whole, part.contiguous(), group.handle)
@@ -133,7 +147,7 @@ class Wire:
         group = self.mesh.group(axes)
         if group.size == 1:
             return parts[0]
-        began = self._begin(what)
+        began = self.begin(what)
         part = parts.new_empty(parts.shape[1:])
         newest("reduce_scatter_single", "reduce_scatter_tensor")(
             part.view(-1), parts.contiguous().view(-1), group=group.handle
@@ -144,7 +158,7 @@ class Wire:
     def alltoall(self, parts: Tensor, axes: Sequence[str], what: str) -> Tensor:
         """Part i goes to rank i of the group; what comes is stacked alike."""
         group = self.mesh.group(axes)
-        began = self._begin(what)
+        began = self.begin(what)
         made, given = torch.empty_like(parts), parts.contiguous()
         dist.all_to_all_single(made, given, group=group.handle)
         self.count(what, "alltoall", group.size, size_of(given), began, group.members)
@@ -156,7 +170,7 @@ class Wire:
     ) -> Tensor:  # fmt: skip
         """So many rows to each rank of the group, one after the other; what comes lies alike."""
         group = self.mesh.group(axes)
-        began = self._begin(what)
+        began = self.begin(what)
         made, given = given.new_empty(sum(received), *given.shape[1:]), given.contiguous()
         dist.all_to_all_single(made, given, list(received), list(sent), group=group.handle)
         self.count(what, "alltoall", group.size, size_of(given), began, group.members)
@@ -176,7 +190,7 @@ class Wire:
         swapped = together([(after, whole)], [(before, made)], group.handle)
 
         def wait() -> Tensor:
-            began = self._begin(what)
+            began = self.begin(what)
             swapped()
             self.count(what, "sendrecv", group.size, size_of(whole), began)
             return made
@@ -187,7 +201,7 @@ class Wire:
         self, given: dict[int, Tensor], made: dict[int, Tensor], axes: Sequence[str], what: str
     ) -> None:
         """Send to and receive from these ranks of a group at once."""
-        began = self._begin(what)
+        began = self.begin(what)
         whole = [(rank, given[rank].contiguous()) for rank in sorted(given)]
         together(whole, sorted(made.items()), self.mesh.group(axes).handle)()
         nbytes = sum(map(size_of, given.values()))
@@ -195,18 +209,24 @@ class Wire:
 
     def send(self, tensor: Tensor, to: int, what: str) -> Callable[[], None]:
         """Begin to send; call what is returned before the buffer goes."""
-        began = self._begin(what)
+        began = self.begin(what)
         whole = tensor.contiguous()
         sent = together([(to, whole)], [], self.mesh.way(self.mesh.rank, to))
         self.count(what, "sendrecv", 2, size_of(whole), began)
-        return sent
+
+        def wait() -> None:
+            began = self.timer.now()
+            sent()
+            self._spent(what, began)
+
+        return wait
 
     def expect(self, like: Tensor, source: int, what: str) -> Callable[[], Tensor]:
         """Make ready for what `source` sends next; call what is returned to wait for it."""
         came = together([], [(source, like)], self.mesh.way(source, self.mesh.rank))
 
         def wait() -> Tensor:
-            began = self._begin(what)
+            began = self.begin(what)
             came()
             self.count(f"{what}, received", "received", 2, size_of(like), began)
             return like

@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import time
-from typing import Any
-
 import torch
 from torch import Tensor
 
@@ -80,7 +77,7 @@ class Agreement:
     def _largest(self, whole: Tensor) -> tuple[Tensor, Tensor]:
         count = max(1, round(self.density * whole.numel()))
         links, size = Links(self.group), self.group.size
-        began = self._begin("largest gradients")
+        began = self.wire.begin("largest gradients")
         found, own = WAYS[self.sparse](whole, count, links)
         each = packed((torch.zeros(count, dtype=torch.long), whole[:count])).numel()
         what, op, nbytes = f"largest gradients by {self.sparse}", "sparse_allreduce", float(each)
@@ -95,12 +92,8 @@ class Agreement:
 
     def _served(self, vector: Tensor) -> Tensor:
         what = f"gradients and weights, {self.servers} server{'s' * (self.servers > 1)}"
-        began = self._begin(what)
+        began = self.wire.begin(what)
         found = served(vector, self.servers, Links(self.group))
         nbytes = vector.numel() * vector.element_size()
         self.wire.count(f"data: {what}", "allreduce", self.group.size, nbytes, began)
         return found
-
-    def _begin(self, what: str) -> Any:
-        self.wire.enter("exchange", what)
-        return time.perf_counter()

@@ -8,12 +8,13 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
+from oracle.executor.batch import inputs
 from oracle.executor.graph import graph
 from oracle.executor.local_model import GhostNorm, LocalModel
 from oracle.executor.mesh import DeviceMesh
 from oracle.executor.optimizer import Optimizer
 from oracle.executor.parts import deal
-from oracle.executor.steps import Trainer, inputs
+from oracle.executor.steps import Trainer
 from oracle.executor.wire import Wire
 from oracle.plan.plan import Plan, parse
 
@@ -45,9 +46,9 @@ def trained(
     losses, whole = [], []
     for step in range(STEPS):
         x, target = inputs(layers, batch, step, WIDE)
-        loss = split.step(x, target)
+        loss = float(split.step(x, target))
         losses.append(loss if counts else 0.0)
-        whole.append(serial.step(x, target))
+        whole.append(float(serial.step(x, target)))
         if not math.isfinite(losses[-1] + whole[-1]):
             raise ArithmeticError(f"{text}: the loss is {loss}, one device's {whole[-1]}")
     split.gathered()

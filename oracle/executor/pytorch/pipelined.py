@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import time
 from typing import Any
 
+import torch
 from torch import Tensor, nn
 from torch.distributed.pipelining import (
     PipelineStage,
@@ -82,13 +82,12 @@ class Pipelined(Training):
         """The loss of a micro-batch; replicas' gradients are averaged."""
         return self.loss(y, target) * self.replicas
 
-    def passes(self, x: Tensor, target: Tensor) -> float:
+    def passes(self, x: Tensor, target: Tensor) -> Tensor:
         """All micro-batches through the stages held here, as the schedule orders them."""
         losses: list[Tensor] = []
         given = (x,) if self.first else ()
         told = {"target": target, "losses": losses} if self.last else {}
-        began, seconds = time.perf_counter(), self.clock.seconds
-        self.schedule.step(*given, **told)
-        spent = time.perf_counter() - began
-        seconds["exchange"] = spent - seconds["forward"] - seconds["backward"]
-        return float(sum(one.detach() for one in losses)) / self.replicas
+        with self.timer.phase("exchange"):
+            self.schedule.step(*given, **told)
+        found = [one.detach() for one in losses] or [torch.zeros(())]
+        return torch.stack(found).sum() / self.replicas

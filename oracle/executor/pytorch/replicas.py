@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -17,6 +16,7 @@ from torch.distributed.fsdp import FSDPModule, MixedPrecisionPolicy, fully_shard
 from torch.nn.parallel import DistributedDataParallel
 
 from oracle.executor.calls import newest
+from oracle.executor.clock import Moment, Timer
 from oracle.executor.forward import every_other
 from oracle.executor.pytorch.network import Network, row_of, span_in
 from oracle.executor.pytorch.setting import Setting
@@ -96,13 +96,14 @@ def replicated(setting: Setting, network: Network) -> DistributedDataParallel:
 class Arrivals:
     """When the last gradient of a backward pass was there: what follows is waiting alone."""
 
-    def __init__(self, network: nn.Module) -> None:
-        self.last = 0.0
+    def __init__(self, network: nn.Module, timer: Timer) -> None:
+        self.timer = timer
+        self.last: Moment = 0.0
         for weight in network.parameters():
             weight.register_post_accumulate_grad_hook(self._arrived)
 
     def _arrived(self, _: Tensor) -> None:
-        self.last = time.perf_counter()
+        self.last = self.timer.now()
 
 
 # --- fully_shard -------------------------------------------------------------------------------
@@ -128,7 +129,7 @@ class Gather(Account):
     def __call__(
         self, output_tensor: Tensor, input_tensor: Tensor, group: Any, async_op: bool = False
     ) -> Any:
-        began = time.perf_counter()
+        began = self.wire.timer.now()
         call = newest("all_gather_single", "all_gather_into_tensor")
         work = call(output_tensor, input_tensor, group=group, async_op=async_op)
         often = " again" if self.backward else ""
@@ -145,7 +146,7 @@ class Scatter(Account):
         self, output_tensor: Tensor, input_tensor: Tensor, group: Any, op: Any,
         async_op: bool = False,
     ) -> Any:  # fmt: skip
-        began = time.perf_counter()
+        began = self.wire.timer.now()
         call = newest("reduce_scatter_single", "reduce_scatter_tensor")
         work = call(output_tensor, input_tensor, group=group, op=op, async_op=async_op)
         what = f"{self.axis}: gradients scattered{' each time' if self.each else ''}"

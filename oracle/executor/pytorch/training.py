@@ -11,13 +11,12 @@ from torch import Tensor, nn
 from torch.distributed import get_process_group_ranks as members_of
 from torch.distributed.tensor.parallel import loss_parallel
 
-from oracle.executor.clock import Clock
+from oracle.executor.batch import inputs
 from oracle.executor.cuts import stages_of
 from oracle.executor.plan_run import PlanRun
 from oracle.executor.pytorch.network import Network, loss_of
 from oracle.executor.pytorch.replicas import Account, Arrivals
 from oracle.executor.pytorch.setting import DTYPES, Setting
-from oracle.executor.steps import inputs
 from oracle.executor.timed_steps import Steps
 from oracle.plan.launchable import software
 
@@ -40,27 +39,22 @@ class Training:
         first = setting.samples[0]
         self.micro_batches = [(a - first, b - first) for a, b in setting.micro_batches]
         self.ddp = hasattr(wrapped, "no_sync")
-        self.arrivals = Arrivals(network) if self.ddp else None
+        self.arrivals = Arrivals(network, setting.wire.timer) if self.ddp else None
         scaled = setting.job.precision == "fp16"
         self.scaler = torch.amp.GradScaler(setting.device.type, enabled=scaled)
-        self.clock = self._clock()
+        self.timer = setting.wire.timer
 
-    def _clock(self) -> Clock:
-        wire = self.setting.wire
-        return Clock(lambda: wire.seconds, wire.synchronise)
-
-    def step(self, x: Tensor, target: Tensor) -> float:
+    def step(self, x: Tensor, target: Tensor) -> Tensor:
         """One iteration on the own samples; returns this device's part of the mean loss."""
-        self.clock = self._clock()
         self.optimizer.zero_grad(set_to_none=True)
         with self.apart():
             loss = self.passes(x, target)
-        with self.clock.phase("update"):
+        with self.timer.phase("update"):
             self.scaler.step(self.optimizer)
             self.scaler.update()
         return loss
 
-    def passes(self, x: Tensor, target: Tensor) -> float:
+    def passes(self, x: Tensor, target: Tensor) -> Tensor:
         """All micro-batches, forward and back."""
         losses = []
         for number, (a, b) in enumerate(self.micro_batches):
@@ -75,8 +69,8 @@ class Training:
                     self.scaler.scale(loss * self.replicas).backward()
                     if last and self.arrivals and self.replicas > 1:
                         self.waited()
-            losses.append(float(loss.detach()))
-        return sum(losses)
+            losses.append(loss.detach())
+        return torch.stack(losses).sum()
 
     def loss(self, y: Tensor, target: Tensor) -> Tensor:
         if self.setting.narrow:
@@ -109,7 +103,7 @@ class Training:
         """One of a step's phases; what an account counts in it goes to the messages."""
         for account in self.accounts:
             account.backward = name == "backward"
-        with self.clock.phase(name):
+        with self.timer.phase(name):
             yield
 
     def cast(self) -> AbstractContextManager[Any]:
@@ -159,4 +153,4 @@ class EngineSteps(Steps):
     def step(self) -> dict[str, float]:
         assert self.training
         self.training.step(self.x, self.target)
-        return dict(self.training.clock.seconds)
+        return {}

@@ -1,6 +1,6 @@
 """What `oracle run … -o FILE` measured of one plan: its step, totals and messages.
 
-Steps are synchronised after each exchange, so that no message hides: nothing is said of overlap.
+A message's seconds are those that the passes wait for it: nothing is said of overlap.
 What a step waited for samples is left out.
 """
 
