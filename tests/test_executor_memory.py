@@ -123,7 +123,7 @@ def test_as_many_bytes_are_alive_as_predicted(tmp_path):
     pytest.importorskip("torch")
     plans = ("serial", "data:2", "offload:activations")
     jobs = [PlanRun(CNN, plan, 32, 1, 1, units=chosen(CNN, plan, 32)) for plan in plans]
-    outcome, found = run(jobs, tmp_path / "m.json", ranks=2)
+    outcome, found = run(jobs, tmp_path / "m.json", ranks=2, backend="ordered")
     assert outcome.code == DONE, outcome.message
     both = {one.plan: alive(one, oracle.model(CNN)).both for one in found}
     for plan, (counted, predicted) in both.items():

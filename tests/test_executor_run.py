@@ -146,10 +146,10 @@ def test_run_resume_and_replay(tmp_path):
     units = len(oracle.model(RESNET).units[1])
     jobs[-1] = replace(jobs[-1], stages=(0, 3, units))
     out, said = tmp_path / "m.json", []
-    outcome, found = run(jobs[:2], out, ranks=2, say=said.append)
+    outcome, found = run(jobs[:2], out, ranks=2, say=said.append, backend="ordered")
     assert outcome.code == DONE, outcome.message
     assert [one.plan for one in found] == plans[:2]
-    outcome, found = run(jobs, out, ranks=2, say=said.append)
+    outcome, found = run(jobs, out, ranks=2, say=said.append, backend="ordered")
     assert outcome.code == DONE, outcome.message
     steps = [line for line in said if line.startswith("iteration")]
     assert (len(said) - len(steps), len(steps)) == (4, 8)  # the first two were not run again
@@ -164,9 +164,10 @@ def test_run_resume_and_replay(tmp_path):
     )
     document = json.loads(out.read_text())
     assert set(document["plans"][1]["compute"]) == {"forward", "backward", "update"}
-    assert document["plans"][1]["measured"]["environment"]["backend"] == "gloo"
+    assert document["plans"][1]["measured"]["environment"]["backend"] == "ordered"
 
-    outcome, played = run(jobs[1:3], tmp_path / "r.json", ranks=2, replay=True)
+    outcome, played = run(jobs[1:3], tmp_path / "r.json", ranks=2, replay=True,
+                          backend="ordered")  # fmt: skip
     assert outcome.code == DONE, outcome.message
     for one, real in zip(played, found[1:3], strict=True):
         told = {s.what: s for s in real.exchange if "loss" not in s.what}
@@ -190,7 +191,7 @@ def test_profile_has_every_row_of_the_plans_at_its_local_shape(tmp_path):
 
     plans = ["serial", "data:2", "filter:2", "pipeline:2,segments=2"]
     jobs = [PlanRun(RESNET, plan, 8, steps=2, warm_up=1) for plan in plans]
-    outcome = measure_compute(jobs, tmp_path / "p.jsonl", ranks=2)
+    outcome = measure_compute(jobs, tmp_path / "p.jsonl", ranks=2, backend="ordered")
     assert outcome.code == DONE, outcome.message
     profile, network = read_profile(tmp_path / "p.jsonl"), model(RESNET)
     for plan in plans:

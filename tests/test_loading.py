@@ -441,6 +441,7 @@ def test_every_rank_of_a_plan_gets_what_it_works_on(tmp_path: Path) -> None:
     ]  # fmt: skip
     path = os.pathsep.join([str(Path(__file__).parent), *filter(None, sys.path)])
     outcome = launch("loading_tasks:prove", {"cases": asked}, tmp_path / "run", ranks=4, trust=True,
+                     backend="ordered",
                      host=Host(environment=lambda rank: {"PYTHONPATH": path}))  # fmt: skip
     assert outcome.complete, outcome.message
     found = of_all_ranks(tmp_path / "run", 4)
@@ -463,7 +464,8 @@ def test_a_run_waits_for_samples_as_long_as_is_predicted(tmp_path: Path) -> None
     from oracle.executor.run import run
 
     one = SETTINGS[1]
-    outcome, (found,) = run(one.job(tmp_path / "made", 6), tmp_path / "m.json", ranks=2)
+    outcome, (found,) = run(one.job(tmp_path / "made", 6), tmp_path / "m.json", ranks=2,
+                            backend="ordered")  # fmt: skip
     assert outcome.complete, outcome.message
     assert measured.read(tmp_path / "m.json") == [found]
     assert not (tmp_path / "made").exists()

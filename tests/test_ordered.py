@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import os
 from dataclasses import replace
 from pathlib import Path
@@ -123,3 +124,27 @@ def test_ranks_that_do_not_go_together_are_refused(change: dict[str, str], says:
     with pytest.raises(WorldError) as caught:
         refuse_unlike([*peers[:2], replace(peers[2], **change)])
     assert says in str(caught.value)
+
+
+ELSEWHERE = {  # tests that start ranks on another backend, and why
+    "test_launch.py": "what ranks are told and how they end; they exchange barriers",
+    "test_engines.py": "PyTorch's own classes choose their messages",
+}
+
+
+def test_every_exchange_between_ranks_is_tested_in_the_order_of_nccl() -> None:
+    """Whoever starts several ranks in a test says which backend, and it is this one."""
+    starting, otherwise = ("launch", "run", "measure_collectives", "measure_compute"), {}
+    for path in sorted(HERE.glob("test_*.py")):
+        every = [*ast.walk(ast.parse(path.read_text()))]
+        refused = {id(call) for one in every if isinstance(one, ast.With) and "raises" in
+                   ast.unparse(one.items[0]) for call in ast.walk(one)}  # fmt: skip
+        for call in every:
+            named = isinstance(call, ast.Call) and getattr(call.func, "id", "") in starting
+            if not named or id(call) in refused:
+                continue
+            said = {word.arg: getattr(word.value, "value", None) for word in call.keywords}
+            several = "ranks" in said and said["ranks"] != 1
+            if several and said.get("backend") != "ordered" and None not in said:
+                otherwise.setdefault(path.name, set()).add(call.lineno)
+    assert set(otherwise) == set(ELSEWHERE), otherwise

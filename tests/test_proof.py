@@ -75,7 +75,8 @@ def test_a_broken_exchange_is_found(tmp_path):
     path = os.pathsep.join([str(HERE), str(HERE.parent)])
     host = Host(environment=lambda rank: {"PYTHONPATH": path})
     asked = {"seconds": 60, "plans": TWO}
-    outcome = launch("proof_tasks:broken", asked, tmp_path, ranks=2, trust=True, host=host)
+    outcome = launch("proof_tasks:broken", asked, tmp_path, ranks=2, trust=True, host=host,
+                     backend="ordered")  # fmt: skip
     assert outcome.code == DONE, outcome.message
     proof = found(tmp_path)
     assert [name for name, wrong in proof.exchanges.items() if wrong] == [

@@ -17,7 +17,7 @@ from oracle.executor.machine import copied
 if TYPE_CHECKING:
     from oracle.executor.rank import Rank
 
-LARGE = {"nccl": 2**28, "gloo": 2**24, "mpi": 2**26}  # bytes of a message
+LARGE = {"nccl": 2**28, "gloo": 2**24, "ordered": 2**24, "mpi": 2**26}  # bytes of a message
 REPEATS = 7
 OPERATIONS = ("allreduce", "sendrecv")
 
