@@ -407,16 +407,64 @@ def test_a_stage_waits_for_what_it_needs(asked: Any) -> None:
 
 @pytest.mark.filterwarnings("ignore")
 def test_perfetto_reads_a_trace(tmp_path: Path) -> None:
+    """What it finds on each stream of a step as it was predicted, and as two ranks ran it."""
     pytest.importorskip("perfetto")
     shell_path = os.environ.get("TRACE_PROCESSOR_SHELL")
     if not shell_path:
         pytest.skip("no trace_processor_shell at hand")
     from perfetto.trace_processor import TraceProcessor, TraceProcessorConfig
 
+    predicted = json.loads(written("trace", GPT, A100, "pipeline:4,segments=8", 32)["trace.json"])
+    found = trace.beside(two_ranks(), predicted)
     file = tmp_path / "trace.json"
-    file.write_text(written("trace", GPT, A100, "pipeline:4,segments=8", 32)["trace.json"])
+    file.write_text(json.dumps(found))
     with TraceProcessor(trace=str(file), config=TraceProcessorConfig(bin_path=shell_path)) as tp:
-        assert next(iter(tp.query("select count(*) as n from slice"))).n > 60
+        rows = tp.query("""
+            select process.name as process, thread.name as stream, count(*) as slices,
+                   sum(slice.dur) as dur, min(slice.ts) as ts
+            from slice join thread_track on slice.track_id = thread_track.id
+            join thread using (utid) join process using (upid) group by process, stream""")
+        read = {(one.process, one.stream): (one.slices, one.dur) for one in rows}
+        wrong = next(iter(tp.query("select sum(value) as n from stats where severity = 'error'")))
+    assert read == streams_of(found)
+    assert not wrong.n
+
+
+def two_ranks() -> list[dict[str, Any]]:
+    """What the profiler saw on two ranks with a GPU: two threads of the host, two streams."""
+    tracks = {"python": "cpu_op", "autograd": "cpu_op", "7": "kernel", "20": "kernel"}
+    return [
+        {"host": host, "seconds": 1.0, "events": [
+            {"name": f"{kind} {k}", "cat": kind, "track": track, "began": 0.1 * k,
+             "seconds": 0.05} for track, kind in tracks.items() for k in range(count)],
+         "messages": [{"what": "data: gradients", "began": 0.5, "waiting": 0.125, "seconds": 0.25}]}
+        for host, count in (("a", 3), ("b", 5))
+    ]  # fmt: skip
+
+
+def streams_of(found: dict[str, Any]) -> dict[tuple[str, str], tuple[int, int]]:
+    """Bars of a trace, and the nanoseconds that they take, by process and track."""
+    every, names = found["traceEvents"], dict[tuple[str, int, int], str]()
+    for one in (one for one in every if one["ph"] == "M"):
+        own = one["tid"] if one["name"] == "thread_name" else -1
+        names[one["name"], one["pid"], own] = one["args"]["name"]
+    streams: dict[tuple[str, str], tuple[int, int]] = {}
+    for one in (one for one in every if one["ph"] == "X"):
+        pid, tid = one["pid"], one["tid"]
+        key = names["process_name", pid, -1], names["thread_name", pid, tid]
+        count, spent = streams.get(key, (0, 0))
+        streams[key] = count + 1, spent + round(one["dur"] * 1e3)
+    return streams
+
+
+def test_each_stream_of_a_traced_step_is_a_track() -> None:
+    streams = streams_of(trace.beside(two_ranks(), None))
+    assert set(streams) == {(f"measured, rank {n} {host}", track)
+                            for n, host in enumerate("ab")
+                            for track in ("messages", "python", "autograd", "7", "20")}  # fmt: skip
+    for (_, track), (count, spent) in streams.items():
+        assert spent == pytest.approx(0.25e9 if track == "messages" else count * 0.05e9)
+    assert sum(count for count, _ in streams.values()) == 4 * (3 + 5) + 2 * 2
 
 
 # -------------------------------------------------------------- hostile names
