@@ -400,6 +400,17 @@ def words_of(case):
     return chosen(case["model"], case["plan"], case["batch"])
 
 
+MIXED = [  # weights of 16 bits, masters and sums of 32
+    ("vgg", "data:2", "bfloat16"), ("vgg", "data:2,overlap=off", "bfloat16"),
+    ("gpt", "data:2,zero=1", "bfloat16"), ("gpt", "data:2,zero=2,accumulate=2", "bfloat16"),
+    ("gpt", "data:2,zero=3", "float16"), ("gpt", "tensor:2,sequence=on", "bfloat16"),
+    ("gpt", "tensor:2", "float16"), ("resnet", "filter:2", "bfloat16"),
+    ("vgg", "channel:2", "bfloat16"), ("vgg", "spatial:2", "bfloat16"),
+    ("gpt", "pipeline:2,segments=2", "float16"), ("gpt", "context:2", "bfloat16"),
+    ("mixture", "data:2 expert:2", "bfloat16"),
+]  # fmt: skip
+
+
 def cases():
     """Every model under every plan; in double precision, but for a few."""
     for name, plans in PLANS.items():
@@ -434,3 +445,6 @@ def cases():
     for plan in ("data:2", "filter:2", "channel:2", "spatial:2", "pipeline:2,segments=2"):
         yield {"name": f"resnet {plan} fp32", "model": RESNET, "plan": plan, "steps": 3, "batch": 8,
                "dtype": "float32"}  # fmt: skip
+    for name, plan, dtype in MIXED:
+        yield {"name": f"{name} {plan} {dtype}", "model": MODELS[name], "plan": plan, "steps": 3,
+               "batch": BATCH.get(name, 8), "dtype": dtype}  # fmt: skip

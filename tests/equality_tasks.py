@@ -106,8 +106,8 @@ def worst_gradient(local, serial):
     worst = 0.0
     for bundle in local.bundles:
         whole = torch.cat(
-            [held.cut(serial.of[held.op.index, held.name].value.grad).flatten()
-             for held in bundle.held_weights] or [torch.zeros(0, dtype=local.dtype)]
+            [held.cut(serial.of[held.op.index, held.name].gradient).flatten()
+             for held in bundle.held_weights] or [torch.zeros(0, dtype=bundle.wide)]
         )  # fmt: skip
         whole = torch.nn.functional.pad(whole, (0, bundle.size - whole.numel()))
         kept = bundle.own if local.zero else slice(None)

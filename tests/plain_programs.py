@@ -88,7 +88,7 @@ class Gpt:
             q, k, v = linear(norm(x, i + 1), i + 2).view(*x.shape[:2], 3, 4, 4).unbind(2)
             scores = torch.einsum("bqhc,bkhc->bhqk", q, k) / 2
             ahead = torch.ones(x.shape[1], x.shape[1], dtype=torch.bool).triu(1)
-            mixed = torch.einsum("bhqk,bkhc->bqhc", scores.masked_fill(ahead, -1e30).softmax(-1), v)
+            mixed = torch.einsum("bhqk,bkhc->bqhc", scores.masked_fill(ahead, -6e4).softmax(-1), v)
             x = x + linear(mixed.flatten(2), i + 4)
             x = x + linear(F.gelu(linear(norm(x, i + 6), i + 7)), i + 9)
         y = F.linear(norm(x, 21), w["22.weight"])
@@ -121,7 +121,7 @@ class Llama:
             k, v = (one.repeat_interleave(2, 2) for one in (turned(k), v))
             scores = torch.einsum("bqhc,bkhc->bhqk", turned(q), k) / 6**0.5
             ahead = torch.ones(8, 8, dtype=torch.bool).triu(1)
-            mixed = torch.einsum("bhqk,bkhc->bqhc", scores.masked_fill(ahead, -1e30).softmax(-1), v)
+            mixed = torch.einsum("bhqk,bkhc->bqhc", scores.masked_fill(ahead, -6e4).softmax(-1), v)
             x = x + F.linear(mixed.flatten(2), w[f"{i + 5}.weight"])
             gate, up = F.linear(norm(x, i + 7), w[f"{i + 8}.weight"]).chunk(2, -1)
             x = x + F.linear(F.silu(gate) * up, w[f"{i + 10}.weight"])

@@ -20,7 +20,9 @@ from oracle.plan.plan import parse
 HERE = Path(__file__).parent
 CASES = {case["name"]: case for case in cases()}
 QUICK = set(telling(CASES.values()))
-TOLERANCE = {"float64": 1e-9, "float32": 2e-5}
+TOLERANCE = {"float64": 1e-9, "float32": 2e-5, "bfloat16": 2**-7, "float16": 2**-10}
+# of gradients times that: sums of numbers of 16 bits, made in another order
+SUMS = {"bfloat16": 16, "float16": 16}
 UNEVEN = {  # parts differ in size: the largest is priced, padding is sent
     "odd", "rising spatial:3x1", "llama tensor:2,sequence=on", "llama context",
     "llama data:2 context",
@@ -46,6 +48,7 @@ UNPRICED = {  # small exchanges that no strategy speaks of
     "tensor: first token",
     "tensor: norms",
     "tensor: borders gathered",
+    "all: overflow",  # of fp16: whether one has a gradient that is no number
     "offload: state back",  # the other way of a link that has both
 }
 
@@ -104,7 +107,8 @@ def test_split_training_equals_serial(proved, name):
         loss = sum(rank["loss"][step] for rank in ranks if rank["counts"])
         assert loss == pytest.approx(ranks[0]["serial"][step], rel=bound)
     assert ranks[0]["serial"][0] != ranks[0]["serial"][-1]
-    assert max(rank["gradients"] for rank in ranks) < bound
+    sums = bound * SUMS.get(case.get("dtype", "float64"), 1)
+    assert max(rank["gradients"] for rank in ranks) < sums
     assert max(rank["weights"] for rank in ranks) < bound
 
 
@@ -118,7 +122,7 @@ def test_bytes_sent_are_those_of_talk(proved, name):
     from oracle.executor.expected import expected_messages  # which loads torch
 
     plan, layers = parse(case["plan"], case["batch"]), graph(case["model"])
-    width = 8.0 if case.get("dtype", "float64") == "float64" else 4.0
+    width = {"float64": 8.0, "float32": 4.0}.get(case.get("dtype", "float64"), 2.0)
     sent = {}
     for rank in ranks:
         for what, (op, _, nbytes) in rank["sent"].items():

@@ -100,17 +100,22 @@ def trainer(case: dict[str, Any], timer: Timer, rank: int = 0) -> tuple[Any, Any
     plan = parse(case["plan"], case["batch"])
     wire = Wire(DeviceMesh(plan, rank, RANKS), timer=timer)
     units = words_of(case) if "units" in case else ()
-    local = LocalModel(graph(case["model"]), plan, wire, device="meta", seed=3, units=units)
+    local = LocalModel(graph(case["model"]), plan, wire, device="meta", dtype=dtype_of(case),
+                       seed=3, units=units)  # fmt: skip
     return Trainer(local, Optimizer(case.get("optimizer", "momentum"), 0.005)), wire
 
 
-def stepped(case: dict[str, Any], timer: Timer, rank: int = 0) -> Any:
+def dtype_of(case: dict[str, Any]) -> Any:
     import torch
 
+    return getattr(torch, case.get("dtype", "float32"))
+
+
+def stepped(case: dict[str, Any], timer: Timer, rank: int = 0) -> Any:
     from oracle.executor.batch import inputs
 
     train, wire = trainer(case, timer, rank)
-    given = inputs(graph(case["model"]), case["batch"], 0, torch.float32)
+    given = inputs(graph(case["model"]), case["batch"], 0, dtype_of(case))
     timer.begin()
     loss = train.step(*given)
     return loss, wire

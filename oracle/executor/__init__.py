@@ -13,7 +13,8 @@ mesh calls wire mock replay expected             who exchanges with whom, and th
 ordered                                          gloo that keeps to the order that NCCL documents
 exchange spatial context                         exchanges inside a pass, with their gradients
 agreement/                                       gradients that are compressed, served, averaged
-steps batch schedule passing buckets optimizer clock   a training step, pass by pass
+steps batch schedule passing buckets clock        a training step, pass by pass
+optimizer loss_scale                             its update
 stage_border border_order                        what crosses between stages, and in which order
 forward products spans row_timer operators one_kernel   the forward pass of one device, its timer
 dropout                                          the same mask, however a tensor is cut

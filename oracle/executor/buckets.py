@@ -20,7 +20,7 @@ class Buckets:
     def __init__(self, local: LocalModel, bundle: Bundle) -> None:
         self.local, self.bundle, self.armed = local, bundle, False
         self.late = any(True for _ in local.partial)  # gradients are whole after the pass only
-        nbytes = bundle.size * bundle.gradients.element_size()
+        nbytes = bundle.size * bundle.weights.element_size()  # as they are sent
         buckets = max(1, math.ceil(nbytes / BUCKET_BYTES))
         self.buckets = deal(bundle.size, buckets)
         self.missing = [0] * buckets
@@ -54,13 +54,16 @@ class Buckets:
 
     def _send(self, bucket: int) -> None:
         a, b = self.buckets[bucket]
-        self.waits.append(
-            self.local.wire.allreduce_later(
-                self.bundle.gradients[a:b],
-                self.bundle.replicas,
-                f"data: {self.bundle.prefix}gradients",
-            )
-        )
+        own, what = self.bundle.gradients[a:b], f"data: {self.bundle.prefix}gradients"
+        sent = own.to(self.bundle.weights.dtype)
+        wait = self.local.wire.allreduce_later(sent, self.bundle.replicas, what)
+
+        def there() -> None:
+            wait()
+            if sent is not own:
+                own.copy_(sent)
+
+        self.waits.append(there)
 
     def finish(self) -> None:
         """Send the buckets that are left, and wait for all."""

@@ -29,6 +29,7 @@ from oracle.executor.parts import deal
 from oracle.executor.spans import Span
 from oracle.executor.spatial import GatherSample
 from oracle.executor.supported import NotSupported
+from oracle.executor.weights import wide_of
 
 _PRODUCTS = ("mm", "addmm", "convolution")
 
@@ -275,6 +276,7 @@ def _first(local: LocalModel, op: Operation, x: Tensor) -> Tensor:
 
 def _loss(local: LocalModel, op: Operation, x: Tensor, target: Tensor) -> Tensor:
     """The loss of this device; the sum over all devices is the mean over the batch."""
+    x = x.to(wide_of(x.dtype))
     rank = len(op.shape.given.extents)
     spaced = local.cuts.spaced[op.row] and local.grid is not None
     name = op.layer.op  # type: ignore[attr-defined]

@@ -75,7 +75,9 @@ class LocalModel:
         self.shards: tuple[str, ...] = around if self.zero else ()
         if mesh.degree("sharded") > 1:
             self.zero, self.shards = int(sharded.zero[0, 0]) + 1, ("sharded",)
-        several = (self.replicas, around, apart(self.replicas), apart(around), EXPERTS)
+        several = [self.replicas, around, apart(self.replicas), apart(around), EXPERTS]
+        if dtype == torch.float16:  # all hear whether one has a gradient that is no number
+            several.append(tuple(mesh.degrees))
         for axes in (*((axis,) for axis in mesh.degrees), *several, (ENDS,)):
             mesh.group(axes)  # all ranks make all groups, in one order
         if (count := mesh.degree("pipeline")) > 1:
@@ -94,10 +96,9 @@ class LocalModel:
         self.of = {(held.op.index, held.name): held for held in self.held_weights}
         self._tie()
         self.bundles = self._bundles()
-        for held in self.held_weights:
-            value = held.cut(initial(held.op, held.name, held.full, seed))
-            with torch.no_grad():
-                held.value.copy_(value)
+        for bundle in self.bundles:
+            for held in bundle.held_weights:
+                bundle.fill(held, held.cut(initial(held.op, held.name, held.full, seed)))
 
     # --- units -----------------------------------------------------------------------------
 

@@ -110,8 +110,10 @@ def counted(trainer: Trainer, x: Tensor, target: Tensor) -> MemoryCount:
     held = {
         "weights": [bundle.weights for bundle in local.bundles],
         "gradients": [bundle.gradients for bundle in local.bundles],
-        "optimizer": [] if away else [t for bundle in local.bundles for t in bundle.slots],
+        "optimizer": [t for bundle in local.bundles for t in (bundle.masters, *bundle.slots)],
     }
+    if away:
+        held["optimizer"] = []
     count = MemoryCount(held, [x, target, *away])
     wire, place = local.wire, local.link.place
     said = wire.enter

@@ -16,6 +16,7 @@ from torch.nn import functional
 from oracle.executor.graph import Operation
 from oracle.executor.one_kernel import Gate, LeakyRelu, RmsNorm
 from oracle.executor.supported import NotSupported
+from oracle.executor.weights import wide_of
 from oracle.models.layers import (
     Conv,
     Deconv,
@@ -215,12 +216,13 @@ def matrix(op: Operation, x: Tensor, weight: Tensor, bias: Tensor | None) -> Ten
 
 def rotary(x: Tensor, heads: int, kv_heads: int, width: int, at: int) -> Tensor:
     """Rotary position embedding of queries and keys; the first token held is number `at`."""
-    positions = torch.arange(at, at + x.shape[1], dtype=x.dtype, device=x.device)
-    steps = torch.arange(0, width // 2, dtype=x.dtype, device=x.device)
+    wide = wide_of(x.dtype)  # bf16 cannot count to 257
+    positions = torch.arange(at, at + x.shape[1], dtype=wide, device=x.device)
+    steps = torch.arange(0, width // 2, dtype=wide, device=x.device)
     angle = positions[:, None] * 10000.0 ** (-steps / (width // 2))
     turned, rest = x.split([(heads + kv_heads) * width, kv_heads * width], -1)
     a, b = turned.unflatten(-1, (-1, 2, width // 2)).unbind(-2)
-    cos, sin = angle.cos()[:, None], angle.sin()[:, None]
+    cos, sin = angle.cos()[:, None].to(x.dtype), angle.sin()[:, None].to(x.dtype)
     both = torch.stack([a * cos - b * sin, a * sin + b * cos], -2).flatten(-3)
     return torch.cat([both, rest], -1)
 
@@ -292,6 +294,7 @@ def summed_loss(op: Operation, x: Tensor, target: Tensor) -> Tensor:
     name: Any = getattr(op.layer, "op", "cross_entropy")
     if name == "cross_entropy":
         return cross_entropy(x, target, op.shape.given.tokens)
+    target = target.to(x.dtype)
     scored = (x - target) ** 2 if name == "mse" else functional.binary_cross_entropy_with_logits(
         x, target, reduction="none"
     )  # fmt: skip

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -14,6 +15,8 @@ from oracle.executor.mesh import EXPERTS
 from oracle.executor.supported import NotSupported
 from oracle.executor.weights import Bundle, HeldWeight
 from oracle.spec.options import RUN, SLOTS
+
+FUSED, ONE_KERNEL = ("cpu", "cuda", "xpu"), ("sgd", "momentum", "adam")  # devices, what they have
 
 
 @dataclass(frozen=True)
@@ -38,12 +41,48 @@ class Optimizer:
 
     def update(
         self, weights: Tensor, gradients: Tensor, slots: list[Tensor], step: int,
-        ratios: Callable[[Tensor, Tensor], Tensor],
+        ratios: Callable[[Tensor, Tensor], Tensor], skipped: Tensor | None = None,
     ) -> None:  # fmt: skip
-        """In place, on the part of the state that is held here.
+        """In place, on the part of the state that is held here; not at all where `skipped` is 1.
 
         `ratios(w, u)` is ‖w‖/‖u‖ of the whole tensor that each element belongs to.
         """
+        if weights.device.type in FUSED and self.name in ONE_KERNEL:
+            if weights.numel():
+                self._fused(weights, gradients, slots, step, skipped)
+            return
+        if skipped is None:
+            self._update(weights, gradients, slots, step, ratios)
+            return
+        before = [(each, each.clone()) for each in (weights, *slots)]
+        self._update(weights, gradients, slots, step, ratios)
+        for new, old in before:  # the device alone knows whether
+            new.copy_(torch.where(skipped > 0, old, new))
+
+    def _fused(
+        self, weights: Tensor, gradients: Tensor, slots: list[Tensor], step: int,
+        skipped: Tensor | None,
+    ) -> None:  # fmt: skip
+        """The same by the one kernel of PyTorch's own optimizers, which reads all state once."""
+        told: dict[str, Any] = {"lr": self.rate, "weight_decay": 0.0, "maximize": False,
+                                "grad_scale": None, "found_inf": skipped}  # fmt: skip
+        if self.name == "adam":
+            count = torch.full((), float(step), device=weights.device)
+            torch._fused_adam_(
+                [weights], [gradients], [slots[0]], [slots[1]], [], [count], amsgrad=False,
+                beta1=self.betas[0], beta2=self.betas[1], eps=self.tiny, **told,
+            )  # fmt: skip
+            return
+        momentum = self.momentum if slots else 0.0
+        torch._fused_sgd_(
+            [weights], [gradients], list(slots), momentum=momentum, dampening=0.0, nesterov=False,
+            is_first_step=False, **told,
+        )  # fmt: skip
+
+    def _update(
+        self, weights: Tensor, gradients: Tensor, slots: list[Tensor], step: int,
+        ratios: Callable[[Tensor, Tensor], Tensor],
+    ) -> None:  # fmt: skip
         if self.name == "sgd":
             weights.add_(gradients, alpha=-self.rate)
         elif self.name == "momentum":

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import partial
 from typing import TypeAlias
 
 import torch
+import torch.distributed as dist
 from torch import Tensor
 from torch.autograd.graph import GradientEdge, get_gradient_edge
 
@@ -17,6 +18,7 @@ from oracle.executor.beside import Beside
 from oracle.executor.buckets import Buckets
 from oracle.executor.forward import Layers, Observer, forward
 from oracle.executor.local_model import LocalModel
+from oracle.executor.loss_scale import LossScale
 from oracle.executor.mesh import ENDS
 from oracle.executor.optimizer import Optimizer, ratios
 from oracle.executor.parts import Interval, deal
@@ -24,7 +26,7 @@ from oracle.executor.passing import Passing, Received, Tensors
 from oracle.executor.schedule import Pass
 from oracle.executor.spans import Span
 from oracle.executor.units_away import Sent, UnitsAway
-from oracle.executor.weights import Bundle
+from oracle.executor.weights import Bundle, wide_of
 
 Edges: TypeAlias = dict[int, GradientEdge]
 
@@ -63,6 +65,7 @@ class Trainer:
         self.buckets: list[Buckets | Agreement] = [self.agreement] if self.agreement else []
         if overlap and replicas > 1 and not (local.zero or local.by_unit or self.agreement):
             self.buckets = [Buckets(local, bundle) for bundle in local.bundles]
+        self.scale = LossScale(local.device) if local.dtype == torch.float16 else None
         self.beside: dict[Bundle, Beside] = {}
         for bundle in local.bundles:
             self._lay_out(bundle)
@@ -80,7 +83,7 @@ class Trainer:
             self.beside[bundle], bundle.slots = beside, beside.slots
             bundle.summed = beside.summed
         else:
-            own = bundle.weights[bundle.own]
+            own = bundle.updated()
             bundle.slots = [torch.zeros_like(own) for _ in range(slots)]
         if local.fetched:
             bundle.release(keep=not local.away.weights)
@@ -164,9 +167,10 @@ class Trainer:
         del own
         around = self._around() if local.by_unit or "offload" in local.words else None
         made = forward(local, given, target, this.chunk, self.observer, around)
+        wide = wide_of(local.dtype)
         for at in self.losses[this.chunk]:
             y = made[at]
-            made[at] = y = y if y.dim() == 0 else _mean_square(y, local.batch)
+            made[at] = y = y if y.dim() == 0 else _mean_square(y.to(wide), local.batch)
             losses.append(y.detach())
             del y
         # where gradients come in, not what it made: what a stage has sent it need not keep
@@ -187,7 +191,8 @@ class Trainer:
             gradients[at] = gradients[at] + gradient if at in gradients else gradient
         received.clear()
         for at in self.losses[this.chunk]:
-            gradients[at] = torch.ones((), dtype=local.dtype, device=local.device)
+            one = torch.ones((), dtype=wide_of(local.dtype), device=local.device)
+            gradients[at] = self.scale.value if self.scale else one
         torch.autograd.backward(list(edges.values()), [gradients.pop(at) for at in edges])
         del edges
         self.observer.after_backward()
@@ -276,7 +281,7 @@ class Trainer:
     # --- gradients and weights ---------------------------------------------------------------
 
     def _reduce_gradients(self) -> None:
-        local, wire = self.local, self.wire
+        local = self.local
         if local.away.there and self.parted:  # unit by unit, on their way out
             return
         for bundle in local.bundles if not self.parted else ():
@@ -294,15 +299,21 @@ class Trainer:
                 continue
             if local.zero and not self.parted:
                 bundle.summed.copy_(own)
-            wire.allreduce(bundle.summed, bundle.rest, f"data: {bundle.prefix}gradients")
+            self._sum(bundle.summed, bundle.rest, f"data: {bundle.prefix}gradients")
+
+    def _sum(self, gradients: Tensor, axes: Sequence[str], what: str) -> Tensor:
+        """Sum gradients of replicas in place; they are as wide as weights on their way."""
+        sent = gradients.to(self.local.dtype)
+        self.wire.allreduce(sent, axes, what)
+        return gradients if sent is gradients else gradients.copy_(sent)
 
     def _reduce_partial(self, bundle: Bundle) -> None:
         """Gradients of norms, of which each rank of a cut tensor has a part."""
         for held, axis in self.local.partial:
-            if held.value.grad is not None and held in bundle.held_weights:
+            if held in bundle.held_weights:
                 what = ("pipeline: gradients of the tied table" if axis == ENDS
                         else f"{axis}: norms of cut tensors")  # fmt: skip
-                self.wire.allreduce(held.value.grad, (axis,), what)
+                self.wire.allreduce(held.gradient, (axis,), what)
 
     def _scatter(self, bundle: Bundle) -> None:
         """Scatter the gradients of a micro-batch, and add up the own part of them."""
@@ -326,17 +337,30 @@ class Trainer:
         self.beside[bundle].add(self.wire.allreduce(own, bundle.rest, said), what)
 
     def _scattered(self, bundle: Bundle, what: str) -> Tensor:
-        whole, name = bundle.gradients.view(bundle.parts, -1), self.local.shards[0]
-        return self.wire.reduce_scatter(whole, bundle.shards, f"{name}: {bundle.prefix}{what}")
+        whole, name = bundle.gradients.to(self.local.dtype), self.local.shards[0]
+        return self.wire.reduce_scatter(
+            whole.view(bundle.parts, -1), bundle.shards, f"{name}: {bundle.prefix}{what}"
+        )
 
     def _update(self) -> None:
+        skipped = self._unscaled() if self.scale else None
         for bundle in self.local.bundles:
             scaled = partial(ratios, self.local, bundle)
             if beside := self.beside.get(bundle):
                 beside.update(self.optimizer, self.steps, scaled)
                 continue
-            weights = bundle.weights[bundle.own] if bundle.here else bundle.shard
-            self.optimizer.update(weights.detach(), bundle.summed, bundle.slots, self.steps, scaled)
+            self.optimizer.update(bundle.updated(), bundle.summed, bundle.slots, self.steps, scaled,
+                                  skipped)  # fmt: skip
+            if bundle.mixed:
+                bundle.owned.copy_(bundle.masters)
+
+    def _unscaled(self) -> Tensor:
+        """Take the loss's scale off all gradients; 1 where no rank is to update by them."""
+        assert self.scale
+        found = self.scale.unscale([bundle.summed for bundle in self.local.bundles])
+        every = tuple(self.local.mesh.degrees)
+        self.scale.heard(self.wire.allreduce(found, every, "all: overflow", dist.ReduceOp.MAX))
+        return self.scale.overflow
 
     def _gather_weights(self) -> None:
         """ZeRO 1 and 2: gather the weights, of which each rank has updated its part."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import TypeAlias
 
@@ -27,6 +27,7 @@ class HeldWeight:
     kept: list[list[Interval]]  # by axis
     at: int = 0  # where it begins in its bundle
     value: Tensor = field(default_factory=lambda: torch.empty(0))
+    gradient: Tensor = field(default_factory=lambda: torch.empty(0))
 
     @property
     def shape(self) -> tuple[int, ...]:
@@ -44,6 +45,8 @@ class Bundle:
     """Weights that are exchanged together: flat buffers of weights, gradients, optimizer state.
 
     Of those along `replicas` that hold the same weights, those along `shards` share their state.
+    Beside weights of 16 bits are masters of 32, of the own part, and gradients are added up in 32
+    bits [micikevicius2018, §3.1].
     """
 
     def __init__(
@@ -57,8 +60,10 @@ class Bundle:
         for held in self.held_weights:
             held.at, end = end, end + math.prod(held.shape)
         self.size = -(-end // parts) * parts
+        self.wide = wide_of(like.dtype)
         self.weights = like.new_zeros(self.size)
-        self.gradients = like.new_zeros(self.size)
+        self.gradients = like.new_zeros(self.size, dtype=self.wide)
+        self.masters = like.new_zeros(self.size // parts if self.mixed else 0, dtype=self.wide)
         self.slots: list[Tensor] = []
         self.steps = 0
         for held in self.held_weights:
@@ -66,9 +71,36 @@ class Bundle:
             # .data: an alias with a version of its own, so that a gather may write under it
             alias = self.weights.data[begin : begin + count].view(held.shape)
             held.value = alias.requires_grad_()
-            held.value.grad = self.gradients.data[begin : begin + count].view(held.shape)
+            held.gradient = self.gradients.data[begin : begin + count].view(held.shape)
+            if self.mixed:
+                held.value.register_post_accumulate_grad_hook(_widened(held))
+            else:
+                held.value.grad = held.gradient
         self.shard = self.weights[:0]  # what is kept while the buffer is freed
         self.summed = self.gradients[self.own]  # the own part, of all replicas and micro-batches
+
+    @property
+    def mixed(self) -> bool:
+        """Are weights narrower than what is added to them?"""
+        return bool(self.weights.dtype != self.wide)
+
+    def fill(self, held: HeldWeight, value: Tensor) -> None:
+        """Set a weight, and its part of the masters that are here."""
+        first, flat = self.own.start, value.flatten()
+        begin, end = max(held.at, first), min(held.at + len(flat), self.own.stop)
+        with torch.no_grad():
+            held.value.copy_(value)
+            if self.mixed and begin < end:
+                self.masters[begin - first : end - first] = flat[begin - held.at : end - held.at]
+
+    def updated(self) -> Tensor:
+        """What an optimizer changes of this device's: its masters, or its part of the weights."""
+        return self.masters if self.mixed else self.owned
+
+    @property
+    def owned(self) -> Tensor:
+        """The own part of the weights."""
+        return (self.weights[self.own] if self.here else self.shard).detach()
 
     @property
     def rest(self) -> Axes:
@@ -114,6 +146,22 @@ class Bundle:
     @property
     def allocated(self) -> bool:
         return bool(self.gradients.untyped_storage().size())
+
+
+def wide_of(dtype: torch.dtype) -> torch.dtype:
+    """What sums and updates of weights are made in: fp32, of narrower ones too."""
+    return torch.float32 if dtype.itemsize < 4 else dtype
+
+
+def _widened(held: HeldWeight) -> Callable[[Tensor], None]:
+    """Add up a weight's gradient where it is wider, and let it go."""
+
+    def add(weight: Tensor) -> None:
+        assert weight.grad is not None
+        held.gradient.add_(weight.grad)
+        weight.grad = None
+
+    return add
 
 
 def initial(op: Operation, name: str, shape: tuple[int, ...], seed: int) -> Tensor:

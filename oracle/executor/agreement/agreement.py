@@ -59,6 +59,8 @@ class Agreement:
             for bundle in self.local.bundles:
                 self.wire.allreduce(bundle.weights.detach(), self.axes, "data: weights averaged")
                 bundle.weights.detach().div_(self.group.size)
+                if bundle.mixed:
+                    bundle.masters.copy_(bundle.owned)
 
     def _with_rest(self, number: int, bundle: Bundle) -> None:
         """Sum what was left out before as well, and keep what is left out now."""

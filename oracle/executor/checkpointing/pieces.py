@@ -1,6 +1,6 @@
 """The parts of a training's state that each rank keeps: of what several hold, each a part.
 
-    bytes of all ranks = parameters · width · (1 + slots of the optimizer)
+    bytes of all ranks = parameters · (width + 4 if it is below 4 + wide · slots of the optimizer)
 
 Ranks that hold the same elements deal them out: replicas of the data each keep one part of the
 flat buffers, and of tensors that tensor, filter or channel parallelism does not cut the first rank
@@ -63,6 +63,8 @@ def _buffers(bundle: Bundle) -> Iterator[tuple[str, Tensor, int]]:
         yield "weights", bundle.weights.detach(), 0
     else:
         yield "weights", bundle.shard, bundle.own.start
+    if bundle.mixed:
+        yield "masters", bundle.masters, bundle.own.start
     for number, slot in enumerate(bundle.slots):
         yield f"slot {number}", slot, bundle.own.start
 

@@ -51,7 +51,9 @@ def _planted(left: Sequence[dict[str, Any]], fault: RankFault | None) -> dict[st
 
 def state_bytes(parameters: float, precision: str, optimizer: str) -> float:
     """Bytes of weights and optimizer state as the executor keeps them, each element once."""
-    return parameters * WIDTHS[DTYPES[precision]] * (1 + SLOTS[optimizer])
+    width = WIDTHS[DTYPES[precision]]
+    wide = max(width, 4)  # of masters and moments
+    return parameters * (width + (wide if width < wide else 0) + wide * SLOTS[optimizer])
 
 
 def refuse_checkpoints(

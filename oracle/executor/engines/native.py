@@ -25,6 +25,7 @@ class Native(Engine):
         from oracle.executor.away import Away
         from oracle.executor.plan_run import DTYPES, UNITS
         from oracle.executor.supported import unsupported
+        from oracle.spec.precision import MIXED
 
         if job.precision not in DTYPES:
             yield f"{job.precision} is not run; {', '.join(DTYPES)} are"
@@ -35,6 +36,10 @@ class Native(Engine):
             yield f"{what_for} is a choice of each unit that nobody made: name a --system"
         if job.units and (len(job.units) != len(model.units[1]) or set(job.units) - set(UNITS)):
             yield f"{len(job.units)} words for {len(model.units[1])} units, each {', '.join(UNITS)}"
+        if job.precision in MIXED and (away.optimizer or away.weights):
+            yield "state beside the device is not run in mixed precision"
+        if job.precision == "fp16" and job.checkpoint:
+            yield "the scale of an fp16 loss is not kept by checkpoints"
         if job.checkpoint and (away.optimizer or away.weights):
             yield "state beside the device is not kept by checkpoints"
 
