@@ -48,7 +48,17 @@ OPTIONS = {
     },
     "estimate": PREDICT | BATCH | LENGTH | {"--plan", "--schedule", "--nodes", "--place",
                                              "--beside", "--what-if"},
-    "specs": ALWAYS | RESULT | {"--kind"},
+    "specs": ALWAYS | RESULT | {"--kind"} | {
+        "--name", "--title", "--source", "--device", "--per-node", "--node-bandwidth",
+        "--node-link", "--node-latency", "--nodes", "--network-kind", "--network-ports",
+        "--network-bandwidth", "--network-latency", "--storage-bandwidth", "--price", "--memory",
+        "--memory-bandwidth", "--fp32", "--bf16", "--fp16", "--tf32", "--processors", "--family",
+        "--layers", "--hidden", "--heads", "--kv-heads", "--ffn", "--gated", "--vocab",
+        "--sequence", "--input", "--widths", "--classes", "--dataset", "--framework",
+        "--gradients", "--buckets", "--overlap", "--masters", "--fused-optimizer",
+        "--dispatch", "--version",
+        "--samples", "--sample", "--size", "--stored", "--files", "--decode",
+    },
     "workflow": PREDICT | LENGTH | {
         "--nodes", "--search", "--trials", "--max-batch", "--batch", "--plan", "--spread",
         "--table",

@@ -5,6 +5,7 @@ parser      the verbs, their parsers, and the form of an answer
 arguments   options that several verbs share
 settings    defaults of options from the environment and from files
 job         the answer of `import job`
+new_spec    that of `specs new`
 calibrate_run   that of `calibrate run`
 calibrate_convergence   that of `calibrate convergence`
 machine     the answers of `measure machine` and `measure kernels`

@@ -1,9 +1,10 @@
-"""List, show and check model, system, software, device, data set and workflow files.
+"""List, show, check and begin model, system, software, device, data set and workflow files.
 
 oracle specs list [models|systems|software|devices|datasets|workflows]
 oracle specs show NAME
 oracle specs basis [SYSTEM...]     what of a system is measured, and what the rest stands on
 oracle specs check FILE...
+oracle specs new system|model|software|dataset|device     asks, or takes flags; a commented file
 oracle specs schema models|systems|software|devices|datasets|workflows     JSON Schema, for editors
 """
 
@@ -14,6 +15,7 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
+from oracle.commands import new_spec
 from oracle.commands.arguments import result_arguments
 from oracle.commands.parser import Answer, as_json, formatted
 from oracle.spec.document import SpecError, refusal, suggest
@@ -23,16 +25,23 @@ FOLDERS = ("models", "systems", "devices", "datasets", "software", "workflows")
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("what", choices=["list", "show", "basis", "check", "schema"],
-                        metavar="list|show|basis|check|schema", help="what to do")  # fmt: skip
-    parser.add_argument("names", nargs="*", metavar="NAME", help="shipped names, or files")
+    parser.add_argument("what", choices=["list", "show", "basis", "check", "new", "schema"],
+                        metavar="list|show|basis|check|new|schema", help="what to do")  # fmt: skip
+    parser.add_argument("names", nargs="*", metavar="NAME",
+                        help="shipped names, or files; of `new` a kind")  # fmt: skip
     parser.add_argument(
         "--kind", choices=FOLDERS, help="what a checked file is; told by its fields"
     )
     result_arguments(parser)
+    new_spec.arguments(parser)
 
 
 def run(asked: argparse.Namespace) -> Answer:
+    if asked.what == "new":
+        return new_spec.new(asked, opened)
+    if strays := [f"`--{key}`" for key in new_spec.given(asked)]:
+        what = f"{', '.join(strays)} is for `oracle specs new`, not `{asked.what}`"
+        raise refusal("specs", what, "see `oracle specs --help`", "E112")
     if asked.what == "list":
         return listed(asked)
     if asked.what == "basis":
