@@ -11,6 +11,7 @@ import pytest
 from plans_drawn import BUILT, MODELS, TURNED, found
 
 import oracle
+from oracle.ask.candidates import Candidates
 from oracle.ask.search import TIE, recommend
 from oracle.ask.space import Floats, Space
 from oracle.plan.strategies import strategies
@@ -160,6 +161,60 @@ def test_large_cosmoflow_needs_its_samples_to_be_cut(
     whole = oracle.recommend("cosmoflow-512", "abci", devices, batch, without=without)
     assert not len(whole)
     assert all(whole.misses.broken)
+
+
+@pytest.mark.parametrize(("model", "devices", "batch", "room", "fitting"), [
+    pytest.param("lenet5", 4, 64, "11MB", 0, marks=pytest.mark.slow),
+    ("cosmoflow-256", 2, 4, "4.5GB", 1),  # cut samples alone
+    pytest.param("cosmoflow-256", 2, 4, "4GB", 1, marks=pytest.mark.slow),  # and offloaded
+    pytest.param("resnet18", 4, 64, "1.45GB", 0, marks=pytest.mark.slow),
+])  # fmt: skip
+def test_what_is_given_up_has_no_room_whatever_is_tried(
+    model: str, devices: int, batch: int, room: str, fitting: int, monkeypatch: Any
+) -> None:
+    """The answer is that of a search that gives nothing up."""
+    question = {"model": model, "system": "abci", "devices": devices, "batch": batch,
+                "max_memory": room}  # fmt: skip
+    given_up: list[int] = []
+    give_up = Candidates.give_up
+
+    def counted(pool: Candidates, products: Any) -> None:
+        give_up(pool, products)
+        given_up.append(len(pool.hopeless))
+
+    monkeypatch.setattr(Candidates, "give_up", counted)
+    brief = oracle.recommend(**question)
+    monkeypatch.setattr(Candidates, "give_up", lambda pool, products: None)
+    whole = oracle.recommend(**question)
+    assert given_up[0] > 0
+    assert brief.fitting == whole.fitting == fitting
+    assert brief.estimate.plans == whole.estimate.plans
+    assert (brief.tried, brief.slower) == (whole.tried, whole.slower)
+    assert (brief.wanted is not None) == (fitting == 0)
+
+
+@pytest.mark.parametrize(("model", "system", "batch", "room"), [
+    ("lenet5", "abci", 64, None), ("gpt2", "dgx-a100-40gb", 64, None),
+    pytest.param("resnet50", "abci", 512, "1.3GB", marks=pytest.mark.slow),
+    pytest.param("cosmoflow-256", "abci", 16, "4GB", marks=pytest.mark.slow),
+])  # fmt: skip
+def test_no_plan_needs_less_than_its_largest_row(
+    model: str, system: str, batch: int, room: str | None, monkeypatch: Any
+) -> None:
+    """Of all that a search looks at, whatever it keeps, sends out or makes again."""
+    known = evaluate.blocks
+    over: list[float] = []
+
+    def blocks(model: Any, system: Any, plan: Any, options: Any, *more: Any) -> Any:
+        for at, part in known(model, system, plan, options, *more):
+            least = evaluate.lightest(model, system, part.plan, options)
+            over.extend(part.rules[-1].wanted / part.rules[-1].allowed / least)
+            yield at, part
+
+    monkeypatch.setattr(evaluate, "blocks", blocks)
+    oracle.recommend(model, system, devices=8, batch=batch, max_memory=room)
+    assert len(over) > 50
+    assert min(over) >= 1 - 1e-9
 
 
 def test_vgg_is_held_up_by_its_gradients() -> None:

@@ -126,7 +126,7 @@ def table(quick: bool = False) -> Table:
             least = best(one, mine)
             asked += 1
             same = mine <= least * (1 + NEAR) or (np.isinf(mine) and np.isinf(least))
-            equal += same
+            equal += bool(same)
             off = max(off, 0.0 if same else mine / least - 1)
         name = "folded" if alike else "chains"
         rows.append({"units": "alike" if alike else "unlike", "chains": asked,

@@ -62,6 +62,8 @@ class Candidates:
         self.room = np.empty(0)  # bytes that it has, of unlike devices that which is most short
         self.known: set[bytes] = set()
         self.least: dict[bytes, float] = {}  # what no plan of a product of degrees is better than
+        # products of which no plan has room, whatever its knobs: share of it that each wants
+        self.hopeless: dict[bytes, float] = {}
 
     def bound(self, usual: Floats) -> Floats:
         """What candidates come to if their work is all there is; remembered of their products."""
@@ -79,8 +81,19 @@ class Candidates:
 
     def rivals(self, rows: Floats) -> Floats:
         """Candidates of products that may be rivals of the best, whatever their knobs."""
-        most = self.most()
-        return rows[[self.least.get(name, 0.0) <= most for name in self.degrees(rows)]]
+        most, names = self.most(), self.degrees(rows)
+        return rows[[name not in self.hopeless and self.least.get(name, 0.0) <= most
+                     for name in names]]  # fmt: skip
+
+    def give_up(self, products: Floats) -> None:
+        """Add nothing more of products whose largest row alone has no room."""
+        rows = self.space.lightest(products)
+        share = evaluate.lightest(self.space.model, self.system, self.space.plan(rows),
+                                  self.options)  # fmt: skip
+        least: dict[bytes, float] = {}
+        for name, each in zip(self.degrees(rows), share.tolist(), strict=True):
+            least[name] = min(each, least.get(name, np.inf))
+        self.hopeless = {name: each for name, each in least.items() if each > 1}
 
     def most(self) -> float:
         """What no candidate is worth a look beyond: neither a rival of the best nor shown."""
@@ -165,9 +178,14 @@ class Candidates:
         return distinct(np.hstack([axis.degree for axis in plan.axes if axis.degrees]))
 
     @property
+    def given_up(self) -> int:
+        """Products that nobody looked at since they cannot have room."""
+        return len(self.hopeless.keys() - {*self.degrees(self.rows)})
+
+    @property
     def slower(self) -> int:
-        """Products of which no candidate was worth a look."""
-        return len(self.space.products()) - len({*self.degrees(self.rows)})
+        """Other products of which no candidate was worth a look."""
+        return len(self.space.products()) - len({*self.degrees(self.rows)}) - self.given_up
 
     def best(self) -> float:
         """The least value of what fits."""

@@ -33,6 +33,8 @@ class Ranking(Tabular):
     riskier: Estimate  # a faster plan that may run out of memory, if there is one
     slower: int = 0  # products beside those tried that no knob makes rivals of the best
     compression: Compression | None = None  # whether it pays, where that was asked
+    # of a device's memory, what one row of one sample alone wants, where nothing fits for that
+    wanted: float | None = None
 
     def __len__(self) -> int:
         return len(self.estimate)

@@ -130,11 +130,20 @@ def recommend(
     plans = [plan for some in chosen for plan in some]
     table = estimate(model, system, plans, batch, options, lines)
     shown, missed, first, others, riskier = (table.take(range(*at)) for at in pairwise(ends))
-    slower = sum(pool.slower for pool in pools)
+    slower, given_up = (
+        sum(getattr(pool, name) for pool in pools) for name in ("slower", "given_up")
+    )
     return Ranking(
-        shown, missed, len(every), len(fitting), objective, devices, batch, first, others, riskier,
-        slower,
+        shown, missed, len(every) + given_up, len(fitting), objective, devices, batch, first,
+        others, riskier, slower, wanted=_wanted(pools),
     )  # fmt: skip
+
+
+def _wanted(pools: Sequence[Candidates]) -> float | None:
+    """Share of a device's memory that all products want at least, where none has any hope."""
+    shares = [share for pool in pools for share in pool.hopeless.values()]
+    every = sum(len(pool.space.products()) for pool in pools)
+    return min(shares) if len(shares) == every > 0 else None
 
 
 def _plans(chosen: Sequence[Representative], rows: str = "row") -> list[Plan]:
@@ -167,9 +176,11 @@ def explore(pool: Candidates, first: int, brief: bool = False) -> None:
         usual, waits = usual[order], waits[order]
         order = np.arange(len(usual))
     quick = np.isin(np.arange(len(usual)), order[:first])
-    for some in (quick & ~waits, quick & waits):
-        _look(pool, usual[some])
-    _look(pool, pool.rivals(usual[~quick]))
+    _look(pool, usual[quick & ~waits])
+    if not pool.fits.any():
+        pool.give_up(usual[:, : space.micro])
+    for some in (quick & waits, ~quick):
+        _look(pool, pool.rivals(usual[some]))
     kept = _promising(pool, BRIEFLY if brief else KEPT)
     if len(kept):
         pool.add(_spared(space, space.usual(kept)))

@@ -134,6 +134,18 @@ class Space:
                 rows[:, i] = values[knob]
         return rows
 
+    def lightest(self, products: Floats) -> Floats:
+        """Candidates of these degrees of which a device has least of each row at once.
+
+        One sample at a time, with all values of the knobs that may change what is left of a row.
+        """
+        found = self.usual(products)
+        found[:, self.micro] = 1.0
+        for i, ((name, knob), values) in enumerate(self.knobs.items(), self.micro + 1):
+            if knob == "degree" or knob in self.known[name].row_knobs():
+                found = np.concatenate([_with(found, i, value) for value in values])
+        return self.sound(found)
+
     def values(self, row: Floats, column: int, reach: int | None = None) -> list[float]:
         """What one candidate may have in a column instead; of numbers those within reach."""
         if column == self.micro:
@@ -222,6 +234,12 @@ class Space:
         if self.where.dealt_first:
             axes.sort(key=lambda axis: not (axis.deals_batch and axis.multiplies))
         return Plan.of(np.full(len(rows), float(self.batch)), *axes)
+
+
+def _with(rows: Floats, column: int, value: float) -> Floats:
+    rows = rows.copy()
+    rows[:, column] = value
+    return rows
 
 
 @lru_cache(maxsize=256)

@@ -157,12 +157,27 @@ def _cut(plan: Plan, rows: Array) -> Iterator[Array]:
 
 def least(model: Model, system: System, plan: Plan, options: Options) -> Array:
     """Seconds that no plan of the same degrees is faster than, whatever its knobs."""
+    return _of_each(model, system, plan, options, lambda pool: pool.share)
+
+
+def lightest(model: Model, system: System, plan: Plan, options: Options) -> Array:
+    """Share of a device's memory that no plan of the same rows and micro-batches needs less than.
+
+    Whatever is made again or lies beside the device.
+    """
+    return _of_each(model, system, plan, options, lambda pool: pool.lightest)
+
+
+def _of_each(
+    model: Model, system: System, plan: Plan, options: Options, what: Callable[[Pool], Array]
+) -> Array:
+    """What pools of plans on the same devices say of each plan."""
     model = model.under(options.software.kernels)
     found = np.empty(len(plan))
     for rows, of in _shared(model, system, plan, options, _network(options)):
         if rows is None:
-            return of(plan).share
-        found[rows] = of(plan[rows]).share
+            return what(of(plan))
+        found[rows] = what(of(plan[rows]))
     return found
 
 

@@ -20,8 +20,8 @@ from oracle.plan.plan import Plan
 from oracle.plan.stages import Stages
 from oracle.predict import alive, encoding, second_order
 from oracle.predict.carried import waiting
-from oracle.predict.row_bytes import kept_rows, made_rows
-from oracle.predict.workload import Workload
+from oracle.predict.row_bytes import handed_rows, kept_rows, made_rows, working_rows
+from oracle.predict.workload import Rows, Workload
 from oracle.spec.device import Device
 from oracle.spec.options import Options
 from oracle.spec.system import System
@@ -209,6 +209,27 @@ def room(
             low, high = np.where(fits, more, low), np.where(fits, high, more)
         found += [low, low - peak.real]
     return np.minimum(found[0], found[2]), np.minimum(found[1], found[3])
+
+
+def least(load: Rows, device: Device, options: Options) -> Array:
+    """(kinds,) bytes that a device must have for plans of these rows, as surely as is asked for.
+
+    Whatever lies beside it, is made again or is on another stage: while a row runs back there are
+    its gradients, and what it keeps but for what it made for those behind it. How much of it is
+    workspace is not known, which leaves least doubt if shared as `UNSURE` has it.
+    """
+    if options.ideal or options.risk > 0.5:  # where less may be asked for than is held
+        return np.zeros(1)
+    shard = load.shard
+    moving = working_rows(shard, load.times.workspace)
+    kept = np.atleast_2d(kept_rows(shard))
+    kept = kept - np.minimum(handed_rows(shard), kept)
+    most = (kept + moving).max(axis=-1)
+    reserve = SLACK * most + device.reserve
+    least = 1 / np.hypot(1 / UNSURE["activations"], 1 / UNSURE["workspace"])
+    unsure = (least * most) ** 2 + (UNSURE["reserve"] * reserve) ** 2
+    unsure = unsure + (np.hypot(TOGETHER, options.software.memory_doubt) * (most + reserve)) ** 2
+    return np.asarray(most + reserve + NormalDist().inv_cdf(1 - options.risk) * np.sqrt(unsure))
 
 
 def _gathered(load: Workload, trained: bool = False) -> Array:

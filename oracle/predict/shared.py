@@ -18,6 +18,7 @@ from oracle.plan.plan import Plan
 from oracle.plan.schedule import NAMES
 from oracle.plan.stages import device_of
 from oracle.plan.strategies import Rule
+from oracle.predict import memory
 from oracle.predict.block import Block, block
 from oracle.predict.fastest import fullest
 from oracle.predict.limits import placed, rules_of
@@ -74,6 +75,14 @@ class Shared:
         times = self.rows.times
         way = self.kinds.spread(self._through(times.forward + times.data))
         return np.asarray(np.maximum(self.share, np.broadcast_to(way, (len(self.plan), 1))[:, 0]))
+
+    @cached_property
+    def lightest(self) -> Array:
+        """Share of a device's memory that each plan needs at least, whatever lies beside it."""
+        device = self.system.device
+        found = self.rows.kinds.spread(memory.least(self.rows, device, self.options)[:, None])
+        found = self.kinds.spread(found) / float(self.options.max_memory or device.memory)
+        return np.asarray(np.broadcast_to(found, (len(self.plan), 1))[:, 0])
 
     def _through(self, each: Array) -> Array:
         """(kinds, rows) → (plans, 1): the sum over all units."""

@@ -100,6 +100,9 @@ def taken_apart(chain: Chain, units: Array, load: Workload, kind: int) -> Parts 
         return parts, lacking(replace(chain, **own))[0]
 
     fine = np.zeros(len(rows.at), int)
+    # what may leave needs least room row by row; what is made again may need more so
+    if chain.free.any() and cut(rows.begins(fine + FINEST))[1].any():
+        return None
     while True:
         begins = rows.begins(fine)
         parts, short = cut(begins)

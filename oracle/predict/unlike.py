@@ -89,6 +89,11 @@ class Unlike:
         """Seconds that no plan is faster than."""
         return self.share
 
+    @property
+    def lightest(self) -> Array:
+        """Share of a device's memory that each plan needs at least: nothing is known of it."""
+        return np.zeros(len(self.plan))
+
     def _through(self, rows: Rows, *passes: str) -> Array:
         """(faces, 1): the sum over all units."""
         units = rows.shard.model.units[0].sum(axis=0)[:, None]

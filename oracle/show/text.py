@@ -322,6 +322,9 @@ def short(name: str) -> str:
 def _nothing_fits(ranking: Ranking, asked: Any) -> list[str]:
     lines = [f"None of {ranking.tried} products of strategies fits. Nearest misses:",
              *_misses(ranking.misses), ""]  # fmt: skip
+    if ranking.wanted is not None:
+        lines.append("No knob makes room: one sample's largest layer alone takes "
+                     f"{ranking.wanted:.2g} times what a device has.")  # fmt: skip
     enough, elsewhere = (getattr(asked, name, None) for name in ("enough", "elsewhere"))
     if elsewhere is not None:
         lines.append(f"More can lie outside the devices under --software {elsewhere}: it fits so.")

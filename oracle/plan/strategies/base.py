@@ -126,6 +126,7 @@ class Strategy(ABC):
     timing: ClassVar[tuple[str, ...]] = ()  # knobs that change when things happen, not what
     # knobs of the training state: they change how often a message is sent, but no row and no bytes
     state_knobs: ClassVar[tuple[str, ...]] = ()
+    stage_knobs: ClassVar[tuple[str, ...]] = ()  # knobs that say which rows a device has
     # what the executor runs: knobs, or a knob's words, `halo=pairwise`; None: nothing of it
     runs: ClassVar[tuple[str, ...] | None] = None
 
@@ -205,6 +206,12 @@ class Strategy(ABC):
     def knobs(cls) -> dict[str, Any]:
         """The fields beside the degree."""
         return {f.name: f for f in fields(cls) if f.name != "degree"}
+
+    @classmethod
+    def row_knobs(cls) -> list[str]:
+        """Knobs that may change what a device has of a row."""
+        others = (*cls.timing, *cls.state_knobs, *cls.stage_knobs, *cls.batch_knobs())
+        return [name for name in cls.knobs() if name not in others]
 
     @classmethod
     def batch_knobs(cls) -> tuple[str, ...]:

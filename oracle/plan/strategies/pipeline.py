@@ -53,6 +53,7 @@ class Pipeline(Strategy):
     bound = "stages the model can be cut into"
     limited_by = ("workload balance", "point-to-point cost: stage borders")
     timing = ("schedule",)
+    stage_knobs = ("interleave", "cuts", "borders")
     runs = ("segments", "schedule=gpipe", "schedule=1f1b", "interleave", "cuts", "borders")
 
     def clashes(self, beside: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
