@@ -58,6 +58,11 @@ class Browser:
     def size(self, width, height):
         self.say("POST", "/window/rect", {"width": width, "height": height})
 
+    def press(self, key, times=1):
+        """A key, by its code point of WebDriver or its letter."""
+        acts = [{"type": act, "value": key} for _ in range(times) for act in ("keyDown", "keyUp")]
+        self.say("POST", "/actions", {"actions": [{"type": "key", "id": "keys", "actions": acts}]})
+
     def console(self):
         return [entry["message"] for entry in self.say("POST", "/se/log", {"type": "browser"})]
 

@@ -373,6 +373,13 @@ def test_what_cannot_be_traced_is_refused(zoo: Any, path: str, word: str) -> Non
         reader.read(path, (4, 8), trust=True)
 
 
+def test_a_module_is_named_by_its_file_too(zoo: Any) -> None:
+    from oracle.readers.importers import torch as reader
+
+    by_file = reader.read("./zoo.py:VGG16", (3, 224, 224), trust=True)
+    assert by_file.spec == reader.read("zoo:VGG16", (3, 224, 224), trust=True).spec
+
+
 def test_no_code_is_run_without_trust(zoo: Any, capsys: pytest.CaptureFixture[str]) -> None:
     (Path(sys.path[0]) / "zoo.py").exists()
     assert main(["import", "torch", "this_would_run:x"]) == 2

@@ -270,3 +270,15 @@ def test_it_prints(browser, text, tmp_path):
     content = base64.b64decode(browser.say("POST", "/print", {"background": True}))
     assert content.startswith(b"%PDF")
     assert len(content) > 10_000
+
+
+def test_sources_are_whole_and_the_next_command_writes_a_job():
+    folded = (
+        'name: x\nsource: >-\n  one line\n  and another\nlevels:\n  - {a: 1, source: "in (b)"}\n'
+    )
+    found = oracle.recommend("gpt2", "dgx-a100", devices=8, batch=64, software="megatron-core")
+    words = " ".join(" ".join(outline(page(found, "oracle", [("system x", folded)])).text).split())
+    for wanted in ("one line and another", "in (b)", "oracle export job gpt2 dgx-a100",
+                   "--software megatron-core"):  # fmt: skip
+        assert wanted in words
+    assert ">-" not in words

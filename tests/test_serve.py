@@ -42,9 +42,9 @@ class Here:
     def __init__(self):
         self.asked = []
 
-    async def ask(self, words, form, kind=""):
+    async def ask(self, words, form, kind="", rows=None):
         self.asked.append(shlex.join(words))
-        return await asyncio.to_thread(job.answered, words, form)
+        return await asyncio.to_thread(job.answered, words, form, rows)
 
 
 @pytest.fixture(scope="module")
@@ -113,6 +113,33 @@ def ran(command, tmp_path, capsys):
     return json.loads(capsys.readouterr().out)
 
 
+def test_a_phone_has_pictures_of_its_own_width(client, tmp_path, capsys):
+    found = get(client, f"view/scaling?{ASKED}&width=390").json()
+    assert "--width 390" in found["command"]
+    assert "width=390" in found["python"]
+    narrow = ran(found["command"], tmp_path, capsys)
+    assert narrow == get(client, f"download/scaling.svg?{ASKED}&width=390").text
+    assert 'width="292.5pt"' in narrow
+    refused = get(client, f"view/scaling?{ASKED}&width=39000")
+    assert (refused.status_code, refused.json()["field"]) == (422, "width")
+
+
+def test_each_size_is_worked_out_once_and_before_the_picture(client, page):
+    asked = ASKED.replace("batch=256", "batch=128")
+    assert get(client, f"size/timeline/0?{asked}").status_code == 404
+    of = get(client, f"size/scaling/0?{asked}").json()["of"]
+    assert get(client, f"size/scaling/{of}?{asked}").status_code == 404
+    for at in range(1, of):
+        assert get(client, f"size/scaling/{at}?{asked}").json() == {"of": of}
+    before = len(page.workers.asked)
+    for width in ("", "&width=390"):
+        assert get(client, f"view/scaling?{asked}{width}").status_code == 200
+    assert len(page.workers.asked) == before + 2, "two drawings, and no search"
+    more = asked.replace("devices=8", "devices=16")
+    assert get(client, f"view/scaling?{more}").status_code == 200
+    assert len(page.workers.asked) <= before + 2 + 3, "what the two questions share is there"
+
+
 @pytest.mark.parametrize("name", [n for n in VIEWS if n != "report"])
 def test_a_view_is_what_its_command_and_its_python_give(client, name, tmp_path, capsys):
     found = get(client, f"view/{name}?{ASKED}&network=0.5").json()
@@ -138,6 +165,14 @@ def test_slider_and_search_agree_on_the_same_plans(client):
     assert both
     for one in both:
         assert one["seconds"]["iteration"] == pytest.approx(seconds[one["plan"]], rel=1e-12)
+
+
+@pytest.mark.parametrize("name", [n for n, one in VIEWS.items() if "png" in one.forms])
+def test_pictures_are_had_as_png_too(client, name):
+    answer = get(client, f"download/{name}.png?{ASKED}")
+    assert answer.headers["content-type"] == "image/png"
+    assert answer.content.startswith(b"\x89PNG\r\n\x1a\n")
+    assert int.from_bytes(answer.content[16:20]) >= 1200, "pixels wide"
 
 
 @pytest.mark.parametrize(("name", "form", "kind"), [
@@ -420,6 +455,63 @@ def test_everybody_can_read_it(browser, address, width, dark):
     assert browser.run(ODD) == []
     wide = browser.run("return [document.documentElement.scrollWidth, innerWidth]")
     assert wide[0] <= wide[1]
+    assert browser.console() == []
+
+
+TAB, ENTER, RIGHT, HOME = "\ue004", "\ue007", "\ue014", "\ue011"
+STOP = """const one = document.activeElement, look = getComputedStyle(one);
+return [one.id || one.name || one.textContent.trim().slice(0, 30),
+  look.outlineStyle !== 'none' && parseFloat(look.outlineWidth) >= 1]"""
+
+
+def test_keys_alone_are_enough(browser, address):
+    emulate(browser, 1440, 900)
+    browser.go(f"{address}?{ASKED.removesuffix('&only=data')}")
+    until(browser, f"{ROWS} >= 1")
+    stops = []
+    for _ in range(30):
+        browser.press(TAB)
+        stops.append(browser.run(STOP))
+    names = [name for name, _ in stops]
+    assert names[:4] == ["To the answer", "model", "batch", "precision"]
+    wanted = ["system", "devices", "what-network", "what-price", "reset", "file", "Ranking"]
+    assert [name for name in names if name in wanted] == wanted
+    assert all(seen for _, seen in stops), [name for name, seen in stops if not seen]
+    # a slider by its arrows
+    browser.run("document.querySelector('#what-network').focus()")
+    browser.press(RIGHT, 4)
+    until(browser, "location.search.includes('network=2')")
+    assert browser.run("return document.activeElement.getAttribute('aria-valuetext')") == "× 2"
+    # a plan by Enter, which keeps the focus where it was
+    until(
+        browser,
+        f"{ROWS} >= 2 && document.querySelector('#ranking').getAttribute('aria-busy') === 'false'",
+    )
+    browser.run("document.querySelectorAll('.pick')[1].focus()")
+    browser.press(ENTER)
+    until(browser, "location.search.includes('plan=')")
+    assert browser.run("return document.activeElement.getAttribute('aria-pressed')") == "true"
+    # the skip link leads past the form
+    browser.run("document.querySelector('.skip').focus()")
+    browser.press(ENTER)
+    assert browser.run("return document.activeElement.id") == "answer"
+
+
+def test_on_a_phone_pictures_are_drawn_for_it(browser, address):
+    emulate(browser, 390, 844)
+    browser.go(f"{address}?{ASKED}")
+    until(browser, f"{ROWS} >= 1")
+    for view in ("timeline", "network", "scaling", "pareto"):
+        browser.run(f"document.querySelector('#{view}').scrollIntoView()")
+        until(browser, f"document.querySelector('#{view} svg')")
+        box, drawn = browser.run(f"const one = document.querySelector('#{view} svg');"
+                                 "return [one.getBoundingClientRect().width,"
+                                 "one.viewBox.baseVal.width * 96 / 72]")  # fmt: skip
+        assert 0.85 * drawn < box <= 390, "as large as it was drawn: its words can be read"
+    small = browser.run("return [...document.querySelectorAll('button, select, summary, main a')]"
+                        ".filter(one => one.offsetParent && one.offsetHeight < 24)"
+                        ".map(one => one.textContent)")  # fmt: skip
+    assert small == []
     assert browser.console() == []
 
 

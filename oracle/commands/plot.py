@@ -43,6 +43,8 @@ from oracle.commands.parser import Answer
 from oracle.commands.sweep import grid, question
 from oracle.spec.document import refusal
 
+Rows = list[dict[str, Any]]
+
 
 def arguments(parser: argparse.ArgumentParser) -> None:
     kinds = parser.add_subparsers(dest="kind", metavar="KIND", required=True,
@@ -150,26 +152,38 @@ def run(asked: argparse.Namespace) -> Answer:
     return Answer("", 0, "\n".join([*asked.left_out, f"{place}: {figure.alt}"]))
 
 
-def figure_of(asked: argparse.Namespace) -> Any:
-    """The figure that is asked for; `asked.left_out` says what it does not show."""
+def figure_of(asked: argparse.Namespace, rows: Rows | None = None) -> Any:
+    """The figure that is asked for; `asked.left_out` says what it does not show.
+
+    `rows`: what `rows_of` found, perhaps size by size, of a kind that is drawn from rows.
+    """
     said = bool(getattr(asked, "precision", None) and getattr(asked, "system", None))
     asked.left_out = lacks(asked, specs(asked.system)) if said else []
+    if asked.kind in FROM_ROWS:
+        return FROM_ROWS[asked.kind](asked, rows_of(asked) if rows is None else rows)
     return DRAW[asked.kind](asked)
 
 
-def _rows(asked: argparse.Namespace) -> list[dict[str, Any]]:
+def rows_of(asked: argparse.Namespace) -> Rows:
+    """What a kind of figure that is drawn from rows has to draw; each size has its own."""
     from oracle.ask.sweep import sweep
     from oracle.show.plot.rows import read_rows
 
     if asked.rows:
         return read_rows(asked.rows)
     _need_sizes(asked)
-    rows = sweep(grid(asked), asked.out, jobs=asked.jobs).rows
+    return _spent(asked) if asked.kind == "pareto" else sweep(grid(asked), asked.out,
+                                                              jobs=asked.jobs).rows  # fmt: skip
+
+
+def _possible(asked: argparse.Namespace, rows: Rows) -> None:
+    """Say what is left out of a picture of swept rows; refuse where that is all."""
+    if asked.rows:
+        return
     reasons = dict.fromkeys(row["why"] for row in rows if row["status"] == "impossible")
     if reasons and all(row["status"] == "impossible" for row in rows):
         raise refusal("plot", f"nothing to draw: {next(iter(reasons))}")
     asked.left_out += [f"left out: {why}" for why in reasons]
-    return rows
 
 
 def _need_sizes(asked: argparse.Namespace) -> None:
@@ -180,11 +194,11 @@ def _need_sizes(asked: argparse.Namespace) -> None:
         raise refusal("plot", "nothing to draw", hint)
 
 
-def _breakdown(asked: argparse.Namespace) -> Any:
+def _breakdown(asked: argparse.Namespace, rows: Rows) -> Any:
     from oracle.show.plot import bar, breakdown
     from oracle.show.plot.rows import SWEPT, columns, read_bars
 
-    rows = _rows(asked)
+    _possible(asked, rows)
     if rows and "way" in rows[0]:
         columns(rows, SWEPT, asked.rows or "the sweep")
         rows = [bar(row) for row in rows]
@@ -196,11 +210,11 @@ def _breakdown(asked: argparse.Namespace) -> Any:
     return breakdown(rows, measured, asked.title or titled(asked), asked.free, asked.width)
 
 
-def _scaling(asked: argparse.Namespace) -> Any:
+def _scaling(asked: argparse.Namespace, rows: Rows) -> Any:
     from oracle.show.plot import scaling
     from oracle.show.plot.rows import SWEPT, columns
 
-    rows = _rows(asked)
+    _possible(asked, rows)
     columns(rows, SWEPT, asked.rows or "the sweep")
     return scaling(rows, asked.title or titled(asked), asked.width)
 
@@ -225,33 +239,36 @@ def _of_plan(asked: argparse.Namespace, plan: str) -> str:
     return f"{short_names([plan])[0]}: {asked.model} on {asked.system}"
 
 
-def _pareto(asked: argparse.Namespace) -> Any:
-    from oracle import api
-    from oracle.ask.spending import spent
+def _pareto(asked: argparse.Namespace, rows: Rows) -> Any:
     from oracle.show.plot import pareto, spending
-    from oracle.show.plot.rows import columns, read_rows
+    from oracle.show.plot.rows import columns
 
     if asked.rows:
         if asked.against == "money":
             raise refusal("plot", "rows of a sweep say no price", "MODEL SYSTEM --devices …")
-        rows = read_rows(asked.rows)
         columns(rows, ("plan", "devices", "seconds", "memory", "capacity"), asked.rows)
-        return pareto(rows, asked.title, width=asked.width)
-    _need_sizes(asked)
+    draw = {"memory": pareto, "money": spending}[asked.against]
+    return draw(rows, asked.title or titled(asked), width=asked.width)
+
+
+def _spent(asked: argparse.Namespace) -> Rows:
+    """Time, memory and money of the plans of each size."""
+    from oracle import api
+    from oracle.ask.spending import spent
+
     for flag, value in (("--each", asked.each), ("--plan", asked.plan),
                         ("--what-if", asked.what_if)):  # fmt: skip
         if value:
             what = f"`pareto` draws every plan of a system and takes no `{flag}`"
             raise refusal("plot", what, "`--only` and `--without`; or `oracle plot scaling`")
-    found: list[dict[str, Any]] = []
+    found: Rows = []
     for point in grid(asked).points():
         ranking = api.recommend(
             point.model, point.system, point.devices, point.batch, top=asked.top, only=asked.only,
             without=asked.without, objective=asked.objective, **prediction_options(asked),
         )  # fmt: skip
         found += spent(ranking)
-    draw = {"memory": pareto, "money": spending}[asked.against]
-    return draw(found, asked.title or titled(asked), width=asked.width)
+    return found
 
 
 def _plans(asked: argparse.Namespace) -> Any:
@@ -373,18 +390,11 @@ def groups_of(plan: str, axes: Sequence[str]) -> tuple[tuple[tuple[int, int], ..
     return Groups(table)(wanted).patterns[0]
 
 
+FROM_ROWS: dict[str, Callable[[argparse.Namespace, Rows], Any]] = {
+    "breakdown": _breakdown, "scaling": _scaling, "pareto": _pareto,
+}  # fmt: skip
 DRAW: dict[str, Callable[[argparse.Namespace], Any]] = {
-    "breakdown": _breakdown,
-    "scaling": _scaling,
-    "parts": _plans,
-    "memory": _plans,
-    "pareto": _pareto,
-    "measured": _measured,
-    "timeline": _plan,
-    "roofline": _plan,
-    "network": _plan,
-    "waits": _plan,
-    "workflow": _workflow,
-    "design-network": _designs,
+    "parts": _plans, "memory": _plans, "measured": _measured, "timeline": _plan, "roofline": _plan,
+    "network": _plan, "waits": _plan, "workflow": _workflow, "design-network": _designs,
     "contention": _contention,
-}
+}  # fmt: skip

@@ -126,13 +126,13 @@ def show(value: float, unit: str, digits: int = 3) -> str:
     if unit == "s" and abs(value) >= 120:
         for name, length in (("day", 86400.0), ("h", 3600.0), ("min", 60.0)):
             if abs(value) >= 1.5 * length or name == "min":
-                return f"{value / length:.{digits}g} {name}"
+                return f"{_short(value / length, digits)} {name}"
     if unit == "B":
         for prefix in ("Pi", "Ti", "Gi", "Mi", "Ki"):
             scale = float(_SCALE[prefix])
             if abs(value) >= scale:
-                return f"{value / scale:.{digits}g} {prefix}B"
-        return f"{value:.{digits}g} B"
+                return f"{_short(value / scale, digits)} {prefix}B"
+        return f"{_short(value, digits)} B"
     for prefix in ("E", "P", "T", "G", "M", "k", "", "m", "u", "n"):
         scale = float(_SCALE[prefix])
         if abs(value) >= scale * (1 - 0.5 * 10**-digits):
@@ -140,6 +140,15 @@ def show(value: float, unit: str, digits: int = 3) -> str:
                 return f"{value:.0f} s"
             return f"{value / scale:.{digits}g} {prefix}{unit}"
     return f"{value:.{digits}g} {unit}"
+
+
+def _short(value: float, digits: int) -> str:
+    """So many digits; no power of ten for the thousand and more that a unit may count to.
+
+    >>> _short(1.5, 3), _short(1010.2, 3)
+    ('1.5', '1010')
+    """
+    return f"{value:.0f}" if 10**digits <= abs(value) < 1e6 else f"{value:.{digits}g}"
 
 
 def exact(value: float, unit: str) -> str:

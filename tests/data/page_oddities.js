@@ -21,6 +21,16 @@ for (const one of every("h1, h2, h3, h4")) {
   if (now > level + 1) odd.push(`a heading skips: ${one.textContent}`);
   level = now;
 }
+for (const what of ["main", "header", "form", "h1"])
+  if (every(what).length !== 1) odd.push(`${every(what).length} of ${what}`);
+for (const one of every("nav, form, main section"))
+  if (!one.getAttribute("aria-label") && !one.getAttribute("aria-labelledby"))
+    odd.push(`a landmark without a name: ${one.tagName} ${one.id}`);
+for (const one of every("[role=status], [aria-live]"))
+  if (one.closest("[aria-hidden=true]")) odd.push("news that nobody hears");
+for (const one of every("th")) if (!one.scope) odd.push(`a head of nothing: ${one.textContent}`);
+for (const one of every("a[href^='#']"))
+  if (!document.getElementById(one.hash.slice(1))) odd.push(`leads nowhere: ${one.hash}`);
 if (document.documentElement.lang !== "en") odd.push("no language");
 for (const one of every("[tabindex]")) if (one.tabIndex > 0) odd.push("an order of tabs of its own");
 const light = (colour) => colour

@@ -32,7 +32,7 @@ def arguments(parser: argparse.ArgumentParser) -> None:
                         help="to listen on; others than this machine may then ask")  # fmt: skip
     parser.add_argument("--port", type=port, default=8642, metavar="N", help="0 takes a free one")
     parser.add_argument("--token", metavar="T", help="of the address; drawn anew if not said")
-    parser.add_argument("--workers", type=whole, default=3, metavar="W",
+    parser.add_argument("--workers", type=whole, default=4, metavar="W",
                         help="processes that answer")  # fmt: skip
     parser.add_argument("--limit", type=whole, default=120, metavar="S",
                         help="seconds that an answer may take")  # fmt: skip

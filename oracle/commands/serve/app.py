@@ -3,6 +3,7 @@
 /                        the page; the question stands behind the `?`
 /known                   names and choices that fields may have
 /view/NAME?question      one view: its answer, its command, its Python
+/size/NAME/K?question    the Kth of its numbers of devices worked out, and how many there are
 /download/NAME.FORM?question      the same as a file
 /drop?name=…&system=…    takes a spec, a config or a log
 """
@@ -10,12 +11,14 @@
 from __future__ import annotations
 
 import asyncio
+import base64
 import logging
 import shlex
 import socket
 import tempfile
 from collections import OrderedDict
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -37,7 +40,7 @@ from oracle.commands.serve.question import (
     question,
 )
 from oracle.commands.serve.uploads import Uploads
-from oracle.commands.serve.views import VIEWS, Found, python
+from oracle.commands.serve.views import PICTURE, VIEWS, Found, each_size, python
 from oracle.commands.serve.workers import TooLong, Workers
 from oracle.spec import catalogue, strict_json
 from oracle.spec.files import only_within, read_text
@@ -45,8 +48,10 @@ from oracle.spec.system import System
 
 HERE = Path(__file__).parent
 KEPT = 256  # answers
+NARROW = "390"  # pixels of a phone's pictures
 KINDS = {"json": "application/json", "csv": "text/csv; charset=utf-8", "svg": "image/svg+xml",
-         "md": "text/markdown; charset=utf-8", "html": "text/html; charset=utf-8"}  # fmt: skip
+         "md": "text/markdown; charset=utf-8", "html": "text/html; charset=utf-8",
+         "png": "image/png"}  # fmt: skip
 STATIC = {"page.css": "text/css", "page.js": "text/javascript", "icon.svg": "image/svg+xml"}
 
 
@@ -62,6 +67,7 @@ class Page:
             routes=[
                 Route("/", self.front), Route("/known", self.known),
                 Route("/view/{name}", self.view), Route("/download/{name}.{form}", self.download),
+                Route("/size/{name}/{number:int}", self.size),
                 Route("/drop", self.drop, methods=["POST"]), Route("/{file}", self.static),
             ],
             exception_handlers={FieldError: _refused, TooLong: _late},
@@ -103,61 +109,74 @@ class Page:
             "factors": {name: words for name, (words, _) in FACTORS.items()},
             "strategies": list(strategies()), "colours": {"kinds": style.KINDS},
             "views": {name: {"title": one.title, "told": one.told, "forms": one.forms,
-                                "searches": one.searches} for name, one in VIEWS.items()},
+                                "searches": one.searches, "sized": one.sized}
+                      for name, one in VIEWS.items()},
         }  # fmt: skip
 
     async def view(self, request: Request) -> Response:
-        asked, plan, name = self.asked(request)
-        words = await self.words(name, asked, plan)
+        asked, found, name = self.asked(request)
+        words = await self.words(name, asked, found)
         picture = VIEWS[name].forms[0] == "svg"
-        said = await self.answer(name, words, "svg" if picture else "json")
-        _sound(said, asked)
-        found = {
+        said = await self.answer(name, words, "inline" if picture else "json", asked)
+        told = {
             "view": name, "address": asked.address, "command": shlex.join(["oracle", *words]),
             "python": python(name, words), "note": said["note"], "took": said["took"],
             "code": said["code"], "usd_per_hour": self.price(asked),
         }  # fmt: skip
         if picture:
-            return JSONResponse({**found, "alt": said["alt"], "picture": said["inline"]})
-        return JSONResponse({**found, "data": strict_json.loads(said["text"])})
+            return JSONResponse({**told, "alt": said["alt"], "picture": said["text"]})
+        return JSONResponse({**told, "data": strict_json.loads(said["text"])})
+
+    async def size(self, request: Request) -> Response:
+        """One size of a view that is over several: worked out, so that the view has it."""
+        asked, found, name = self.asked(request)
+        words = await self.words(name, asked, found)
+        lines = each_size(words) if VIEWS[name].sized else []
+        if request.path_params["number"] >= len(lines):
+            raise HTTPException(404)
+        await self.answer(name, lines[request.path_params["number"]], "rows", asked)
+        return JSONResponse({"of": len(lines)})
 
     async def download(self, request: Request) -> Response:
-        asked, plan, name = self.asked(request)
+        asked, found, name = self.asked(request)
         form = request.path_params["form"]
         if form not in VIEWS[name].forms:
             raise HTTPException(404)
-        said = await self.answer(name, await self.words(name, asked, plan), form)
-        _sound(said, asked)
+        said = await self.answer(name, await self.words(name, asked, found), form, asked)
+        text: Any = base64.b64decode(said["text"]) if form == "png" else said["text"]
         file = f"{Path(asked['model']).stem}-{Path(asked['system']).stem}-{name}.{form}"
-        return Response(said["text"], media_type=KINDS[form], headers={
+        return Response(text, media_type=KINDS[form], headers={
             "content-disposition": f'attachment; filename="{file}"'})  # fmt: skip
 
-    def asked(self, request: Request) -> tuple[Question, str, str]:
-        """The question of an address, the plan that was picked, and the view."""
+    def asked(self, request: Request) -> tuple[Question, Found, str]:
+        """The question of an address, the plan that was picked and a width, and the view."""
         name = request.path_params["name"]
         if name not in VIEWS:
             raise HTTPException(404)
         said = dict(request.query_params)
-        plan = said.pop("plan", "")
-        if len(said) + bool(plan) < len(request.query_params.multi_items()):
+        plan, width = said.pop("plan", ""), said.pop("width", "")
+        if len(request.query_params) < len(request.query_params.multi_items()):
             raise FieldError("", "a field is said twice")
+        if width not in ("", NARROW):
+            raise FieldError("width", f"pictures are {NARROW} pixels wide, or as usual")
         if plan.startswith("-") or len(plan) > 400 or not plan.isprintable():
             raise FieldError("plan", "this is not a plan")
-        return question(said, self.uploads.kinds()), plan, name
+        found = Found((plan,) if plan else (), 0, width)
+        return question(said, self.uploads.kinds()), found, name
 
-    async def words(self, name: str, asked: Question, plan: str) -> list[str]:
+    async def words(self, name: str, asked: Question, found: Found) -> list[str]:
         """The command line of a view."""
-        most = self.opened(asked["system"]).devices if name in ("scaling", "pareto") else 0
-        plans: Sequence[str] = (plan,) if plan else ()
-        if VIEWS[name].needs and not plans:
+        view = VIEWS[name]
+        if view.sized:
+            found = replace(found, most=self.opened(asked["system"]).devices)
+        if view.needs and not found.plans:
             base = asked.as_it_is() if name == "again" else asked
-            plans = await self.plans(base)
-        return VIEWS[name].words(asked, Found(plans, most))
+            found = replace(found, plans=await self.plans(base))
+        return view.words(asked, found)
 
     async def plans(self, asked: Question) -> list[str]:
         """The plans that a search finds, best first; the nearest misses where none fits."""
-        said = await self.answer("ranking", asked.words("recommend"), "json")
-        _sound(said, asked)
+        said = await self.answer("ranking", asked.words("recommend"), "json", asked)
         found = strict_json.loads(said["text"])["plans"]
         return [one["plan"] for one in found if one["feasible"]] or [one["plan"] for one in found]
 
@@ -176,25 +195,36 @@ class Page:
         price = price_of(self.opened(asked["system"]))
         return None if price is None else price * 3600
 
-    async def answer(self, name: str, words: Sequence[str], form: str) -> Said:
-        """One answer, worked out once however many ask for it at a time."""
+    async def answer(self, name: str, words: Sequence[str], form: str, asked: Question) -> Said:
+        """One sound answer, worked out once however many ask for it at a time."""
         key = (form, *words)
         if key in self.answers:
             self.answers.move_to_end(key)
         else:
-            kind = "picture" if form == "svg" else "search" if VIEWS[name].searches else ""
-            self.answers[key] = asyncio.create_task(self.workers.ask(words, form, kind))
+            self.answers[key] = asyncio.create_task(self.worked(name, words, form, asked))
             while len(self.answers) > KEPT:
                 self.answers.popitem(last=False)
         task = self.answers[key]
         try:
             said = await asyncio.shield(task)
+            _sound(said, asked)
+            return said
         except TooLong as late:
             self.answers.pop(key, None)
             raise TooLong(shlex.join(["oracle", *words])) from late
-        if "text" not in said:
+        except (FieldError, HTTPException):
             self.answers.pop(key, None)
-        return said
+            raise
+
+    async def worked(self, name: str, words: Sequence[str], form: str, asked: Question) -> Said:
+        """An answer of a worker; of a view over several sizes that of each, then the picture."""
+        view, rows = VIEWS[name], None
+        if view.sized and form != "rows":
+            sizes = [self.answer(name, line, "rows", asked) for line in each_size(words)]
+            rows = [row for said in await asyncio.gather(*sizes)
+                    for row in strict_json.loads(said["text"])]  # fmt: skip
+        kind = "picture" if view.forms == PICTURE else "search" if view.searches else ""
+        return await self.workers.ask(words, form, kind, rows)
 
     async def drop(self, request: Request) -> Response:
         name, system = (request.query_params.get(key, "")[:200] for key in ("name", "system"))
@@ -263,7 +293,11 @@ def _unless_ended(record: logging.LogRecord) -> bool:
 def listen(
     host: str, port: int, token: str, workers: int, limit: float, opened: Callable[[str], None]
 ) -> None:
-    """Answer at an address until somebody ends it."""
+    """Answer at an address until somebody ends it.
+
+    What a page asks that is opened without a question is worked out at once: a process that has
+    answered has loaded what other questions need too.
+    """
     import uvicorn
 
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
@@ -280,7 +314,13 @@ def listen(
                                 timeout_graceful_shutdown=2)  # fmt: skip
         logging.getLogger("uvicorn.error").addFilter(_unless_ended)
         opened(f"http://{f'[{host}]' if ':' in host else host}:{number}/{token}/")
+
+        async def answering() -> None:
+            first = asyncio.create_task(page.plans(question(USUAL, {})))
+            await uvicorn.Server(config).serve(sockets=[listening])
+            first.cancel()
+
         try:
-            uvicorn.Server(config).run(sockets=[listening])
+            asyncio.run(answering())
         finally:
             crew.end()

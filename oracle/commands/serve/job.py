@@ -1,7 +1,12 @@
-"""What a process that answers does: a command line, answered in memory, with nothing written."""
+"""What a process that answers does: a command line, answered in memory, with nothing written.
+
+A form is what is wanted of it: `json`, `csv`, `md`, `text`, `html`; of a picture `svg`, `png`,
+`inline` (to stand in the page), `rows` (what is drawn, which takes longer than drawing it).
+"""
 
 from __future__ import annotations
 
+import base64
 import os
 import shlex
 import signal
@@ -22,12 +27,18 @@ from oracle.spec.files import only_within
 Said = dict[str, Any]  # `text` and what is told beside it, or `fault`
 
 
-def answered(words: Sequence[str], form: str) -> Said:
-    """One command line in one form: `text`, `note`, `alt`; or `fault`, or `crash`."""
+Rows = list[dict[str, Any]]
+
+
+def answered(words: Sequence[str], form: str, rows: Rows | None = None) -> Said:
+    """One command line in one form: `text`, `note`, `alt`; or `fault`, or `crash`.
+
+    `rows` are what a picture is drawn from, where they are there already.
+    """
     begin = time.perf_counter()
     try:
         with only_within(Path(__file__).parents[2], shipped_folder(), Path.cwd()):
-            said = _answer(list(words), form)
+            said = _answer(list(words), form, rows)
     except SpecError as error:
         return {"fault": [{"what": one.what, "hint": one.hint, "line": one.place.line}
                           for one in error.faults], "name": error.name}  # fmt: skip
@@ -40,14 +51,14 @@ def answered(words: Sequence[str], form: str) -> Said:
     return {**said, "took": time.perf_counter() - begin}
 
 
-def _answer(words: list[str], form: str) -> Said:
+def _answer(words: list[str], form: str, rows: Rows | None) -> Said:
     from oracle.commands.cli import understood
 
     verb, *rest = words
     parser = parser_of(verb)
     asked, _, _ = understood(parser, verb, rest)
     if verb == "plot":
-        return _figure(asked)
+        return _figure(asked, form, rows)
     if verb == "report":
         from oracle.commands.report import made
 
@@ -58,17 +69,22 @@ def _answer(words: list[str], form: str) -> Said:
     return {"text": answer.text, "code": answer.code, "note": answer.note}
 
 
-def _figure(asked: Any) -> Said:
-    from oracle.commands.plot import DRAW
+def _figure(asked: Any, form: str, rows: Rows | None) -> Said:
+    from oracle.commands.plot import figure_of, rows_of
     from oracle.show.page.pictures import inline
     from oracle.show.plot import rendered
 
     if hasattr(asked, "jobs"):
         asked.jobs = 1  # others ask too
-    asked.left_out = []
-    figure = DRAW[asked.kind](asked)
-    return {"text": rendered(figure, "svg").decode(), "inline": inline(figure, asked.kind),
-            "alt": figure.alt, "code": 0, "note": "\n".join(asked.left_out)}  # fmt: skip
+    if form == "rows":
+        return {"text": as_json(rows_of(asked)), "code": 0}
+    figure = figure_of(asked, rows)
+    said = {"alt": figure.alt, "code": 0, "note": "\n".join(asked.left_out)}
+    if form == "inline":
+        return {**said, "text": inline(figure, asked.kind)}
+    content = rendered(figure, form)
+    return {**said, "text": base64.b64encode(content).decode() if form == "png"
+            else content.decode()}  # fmt: skip
 
 
 def serve(pipe: Any, folder: str) -> None:
@@ -79,7 +95,7 @@ def serve(pipe: Any, folder: str) -> None:
     os.environ["OMP_NUM_THREADS"] = os.environ["OPENBLAS_NUM_THREADS"] = "1"
     try:
         while True:
-            words, form = strict_json.loads(pipe.recv_bytes().decode())
-            pipe.send_bytes(as_json(answered(words, form)).encode())
+            words, form, rows = strict_json.loads(pipe.recv_bytes().decode())
+            pipe.send_bytes(as_json(answered(words, form, rows)).encode())
     except (EOFError, BrokenPipeError):
         return

@@ -1,8 +1,10 @@
 // The page shows; what it shows is worked out by the server. No library, nothing from elsewhere.
 const $ = (id) => document.getElementById(id);
 const SLIDERS = { network: "Network", memory: "Memory", kernels: "Kernels", latency: "Latency" };
+const PHONE = matchMedia("(max-width: 640px)");
 const HALF = ["breakdown", "memory"];
 const PICTURES = ["timeline", "network", "scaling", "pareto"];
+const LOOKS = 5; // exchanges that have a colour of their own
 const REST = 450; // ms that a slider rests before a search
 let known, fields = {}, plan = "", shown = null, envelope = null;
 let search = null, again = null, resting = 0, settled = 0;
@@ -128,7 +130,8 @@ function say(words, wrong = false) {
 
 // -- asking --------------------------------------------------------------------------------------
 async function get(view, said, signal) {
-  const answer = await fetch(`view/${view}?${said}`, { signal });
+  const answer = await (early.get(`${view}?${said}`) ?? fetch(`view/${view}?${said}`, { signal }));
+  early.clear();
   const found = answer.headers.get("content-type")?.includes("json")
     ? await answer.json() : { field: "", words: await answer.text() };
   if (!answer.ok) throw Object.assign(new Error(found.words), { field: found.field });
@@ -279,15 +282,25 @@ function bars(view, plans, parts, total, end, mark) {
     el("ul", { class: "legend", "aria-label": "Colours" }, [...used].map(([name, kind]) => el("li", {}, el("i", { class: kind }), name))),
     el("ul", { class: "bars" }, rows));
 }
+// Exchanges of one strategy have one name: there are more of them than colours that can be told apart.
+function exchanges(plans) {
+  const each = [...new Set(plans.flatMap((one) => one.exchange.map((sent) => sent.what)))];
+  const of = (what) => what.split(": ")[0];
+  const many = (axis) => each.filter((one) => of(one) === axis).length;
+  return (what) => (many(of(what)) === 1 ? what : `${of(what)}: ${many(of(what))} exchanges`);
+}
 const drawn = () => shown.plans.slice(0, 8);
 function breakdown() {
-  const names = new Map();
-  for (const one of drawn()) for (const sent of one.exchange) names.set(sent.what, (names.get(sent.what) ?? 0) + sent.exposed);
+  const called = exchanges(drawn()), names = new Map();
+  for (const one of drawn()) for (const sent of one.exchange)
+    names.set(called(sent.what), (names.get(called(sent.what)) ?? 0) + sent.exposed);
   const ranked = [...names].sort((a, b) => b[1] - a[1]).map(([name]) => name);
+  const colours = ranked.slice(0, LOOKS).map((name, at) => [name, `exchange-${at}`, (what) => what === name]);
+  const others = ["other exchanges", `exchange-${LOOKS}`, (what) => ranked.indexOf(what) >= LOOKS];
   bars("breakdown", drawn(), (one) => [
     ...Object.entries(one.compute).map(([name, value]) => [name, `part-${name}`, value]),
-    ...ranked.map((name, at) => [name, `exchange-${Math.min(at, 5)}`,
-      one.exchange.filter((sent) => sent.what === name).reduce((sum, sent) => sum + sent.exposed, 0)]),
+    ...[...colours, others].map(([name, kind, is]) => [name, kind,
+      one.exchange.filter((sent) => is(called(sent.what))).reduce((sum, sent) => sum + sent.exposed, 0)]),
     ["waiting for samples", "part-reading", one.reading?.exposed ?? 0],
   ], { of: (one) => one.seconds.iteration, show: seconds }, (one) => one.seconds.iteration);
 }
@@ -325,6 +338,7 @@ function go(view) {
 const asked = (view) => {
   const said = query(["timeline", "network"].includes(view) ? { plan: shown ? picked() : plan } : {});
   if (!["timeline", "network"].includes(view)) said.delete("plan");
+  if (PHONE.matches && known.views[view].forms.includes("svg")) said.set("width", "390");
   return String(said);
 };
 // Pictures of the question at hand, of those that are on the screen.
@@ -336,14 +350,16 @@ async function picture(view) {
   const address = asked(view);
   pictures.set(view, address);
   $(view).setAttribute("aria-busy", "true");
+  const words = el("p", { class: "wait", role: "status" }, "Drawing…");
   const wait = setTimeout(() => {
-    if (!$(view).querySelector("svg")) body(view).replaceChildren(el("p", { class: "wait" },
-      known.views[view].searches ? "Searching at each size; this takes seconds…" : "Drawing…"));
+    if ($(view).querySelector("svg")) body(view).prepend(words); else body(view).replaceChildren(words);
   }, 400);
   try {
+    if (known.views[view].sized) await sizes(view, address, words);
+    if (pictures.get(view) !== address) return;
     const found = await get(view, address);
     if (pictures.get(view) !== address) return;
-    const figure = el("figure", { tabindex: "0", role: "group", "aria-label": known.views[view].title });
+    const figure = el("figure", { tabindex: "0", "aria-label": known.views[view].title });
     figure.append(parsed(found.picture), el("figcaption", {}, found.note || ""));
     body(view).replaceChildren(figure);
     share(view, found);
@@ -353,6 +369,19 @@ async function picture(view) {
     clearTimeout(wait);
     if (pictures.get(view) === address) $(view).setAttribute("aria-busy", "false");
   }
+}
+// Each number of devices is a search of its own, asked for while somebody still wants the picture.
+async function sizes(view, address, words) {
+  let next = 0, of = 1, done = 0;
+  const one = async () => {
+    const answer = await fetch(`size/${view}/${next++}?${address}`);
+    of = answer.ok ? (await answer.json()).of : 0; // what is wrong the view itself will say
+    words.textContent = `Searching on fewer and more devices: ${done += 1} of ${of}…`;
+  };
+  const rest = async () => { while (next < of && pictures.get(view) === address) await one(); };
+  words.textContent = "Searching on fewer and more devices…";
+  await one();
+  await Promise.all([rest(), rest()]);
 }
 // Styles of a picture are set one by one: the content policy lets no markup carry any.
 function parsed(text) {
@@ -417,12 +446,19 @@ async function drop(file) {
 }
 
 // -- the beginning -------------------------------------------------------------------------------
+const early = new Map(); // what the address asks, while the names for the fields are on their way
+{
+  const said = new URLSearchParams(location.search);
+  for (const name of ["plan", "view"]) said.delete(name);
+  if (said.get("model")) early.set(`ranking?${said}`, fetch(`view/ranking?${said}`));
+}
 known = await (await fetch("known")).json();
 const paint = document.createElement("link");
 paint.rel = "stylesheet"; paint.href = "palette.css"; document.head.append(paint);
 sliders(); sections();
 const wanted = fromAddress();
 find().then(() => wanted && go(wanted));
+PHONE.addEventListener("change", () => look());
 addEventListener("popstate", () => { const view = fromAddress(); find().then(() => view && go(view)); });
 $("form").addEventListener("submit", (event) => event.preventDefault());
 $("form").addEventListener("input", (event) => {

@@ -10,7 +10,7 @@ from oracle.commands.parser import parser_of
 from oracle.commands.serve.question import Question, called, read
 
 DRAWN = 8  # plans of a picture of several
-PICTURE = ("svg",)
+PICTURE = ("svg", "png")
 IMPORT = "import oracle"
 
 
@@ -20,6 +20,7 @@ class Found:
 
     plans: Sequence[str]
     most: int  # devices of the system
+    width: str = ""  # of a picture, in pixels, where it is not the usual
 
 
 @dataclass(frozen=True)
@@ -31,6 +32,7 @@ class View:
     words: Callable[[Question, Found], list[str]]
     forms: tuple[str, ...] = PICTURE
     searches: bool = False  # anew, so that it takes seconds
+    sized: bool = False  # over several numbers of devices, each a search
     needs: bool = True  # plans that a search found
 
 
@@ -56,7 +58,8 @@ def _drawn(kind: str, plans: int) -> Callable[[Question, Found], list[str]]:
     def words(asked: Question, found: Found) -> list[str]:
         shown = _plans(found.plans[:plans])
         whole = asked.of_plans()
-        return whole.words(f"plot {kind}", *shown, "-o", f"{kind}.svg", without=("devices", "top"))
+        return whole.words(f"plot {kind}", *shown, *_wide(found), "-o", f"{kind}.svg",
+                           without=("devices", "top"))  # fmt: skip
 
     return words
 
@@ -68,10 +71,23 @@ def _sizes(kind: str, fewer: int, more: int, *also: str) -> Callable[[Question, 
         count = int(asked["devices"])
         sizes = [count // 2**k for k in range(fewer, 0, -1) if count % 2**k == 0]
         sizes += [count * 2**k for k in range(more + 1) if count * 2**k <= max(found.most, count)]
-        said = ["--devices", ",".join(map(str, sizes)), *also, "-o", f"{kind}.svg"]
+        said = ["--devices", ",".join(map(str, sizes)), *also, *_wide(found), "-o", f"{kind}.svg"]
         return asked.words(f"plot {kind}", *said, without=("devices", "top"))
 
     return words
+
+
+def _wide(found: Found) -> list[str]:
+    return ["--width", found.width] if found.width else []
+
+
+def each_size(words: Sequence[str]) -> list[list[str]]:
+    """The command line of a sized view for each of its numbers of devices, at any width."""
+    at = words.index("--devices") + 1
+    rest = list(words)
+    if "--width" in rest:
+        del rest[rest.index("--width") : rest.index("--width") + 2]
+    return [[*rest[:at], size, *rest[at + 1 :]] for size in words[at].split(",")]
 
 
 VIEWS = {
@@ -87,11 +103,11 @@ VIEWS = {
     "network": View("Network", "Links, shaded by how long the dearest exchange works them.",
                     _drawn("network", 1)),
     "scaling": View("Scaling", "Time and throughput of the best plan on fewer and more devices.",
-                    _sizes("scaling", 3, 2), searches=True, needs=False),
+                    _sizes("scaling", 3, 2), searches=True, sized=True, needs=False),
     "pareto": View("Time and money", "Every plan on fewer and more devices; ringed ones are "
                    "beaten by no other in both.",
                    _sizes("pareto", 1, 1, "--top", "12", "--against", "money"),
-                   searches=True, needs=False),
+                   searches=True, sized=True, needs=False),
     "report": View("Report", "All of it as one file that opens anywhere.", _report, ("html",),
                    searches=True, needs=False),
 }  # fmt: skip
@@ -121,7 +137,15 @@ def python(name: str, words: Sequence[str]) -> str:
 
     draw = {"breakdown": "parts", "network": "dearest"}.get(name, name)
     return (f"{IMPORT}\nfrom oracle.show.plot import {draw}, save\n\n{estimated}\n"
-            f"save({draw}(found, title={titled(asked)!r}), \"{asked.output}\")")  # fmt: skip
+            f"save({draw}(found, title={titled(asked)!r}{_pixels(asked)}), "
+            f"\"{asked.output}\")")  # fmt: skip
+
+
+def _pixels(asked: argparse.Namespace) -> str:
+    """The width of a figure as an argument, where it is not the usual."""
+    from oracle.show.plot import WIDE
+
+    return "" if asked.width == WIDE else f", width={asked.width}"
 
 
 def _estimated(asked: argparse.Namespace) -> str:
@@ -157,7 +181,8 @@ def _swept(name: str, asked: argparse.Namespace) -> str:
                 if (value := getattr(asked_for, one.name)) != one.default]  # fmt: skip
         return (f"from oracle.ask.sweep import Grid, sweep\n"
                 f"from oracle.show.plot import save, scaling\n\ngrid = Grid({', '.join(said)})\n"
-                f"save(scaling(sweep(grid).rows, {title!r}), \"{asked.output}\")")  # fmt: skip
+                f"save(scaling(sweep(grid).rows, {title!r}{_pixels(asked)}), "
+                f"\"{asked.output}\")")  # fmt: skip
     batch = None if asked.batch is None else int(asked.batch)
     each = None if asked.batch_per_device is None else float(asked.batch_per_device)
     keywords = {"model": asked.model, "system": asked.system, "devices": Devices(),
@@ -168,4 +193,4 @@ def _swept(name: str, asked: argparse.Namespace) -> str:
     return (f"{IMPORT}\nfrom oracle.ask.spending import spent\n"
             f"from oracle.show.plot import save, spending\n\nrows = []\n"
             f"for devices in {numbers(asked.devices)!r}:\n    rows += spent({told})\n"
-            f"save(spending(rows, {title!r}), \"{asked.output}\")")  # fmt: skip
+            f"save(spending(rows, {title!r}{_pixels(asked)}), \"{asked.output}\")")  # fmt: skip

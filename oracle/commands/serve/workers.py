@@ -39,10 +39,12 @@ class Worker:
         self.process.start()
         theirs.close()
 
-    def ask(self, words: Sequence[str], form: str, limit: float) -> job.Said:
+    def ask(
+        self, words: Sequence[str], form: str, limit: float, rows: job.Rows | None = None
+    ) -> job.Said:
         """What the process says; `TooLong` where it says nothing in time."""
         try:
-            self.pipe.send_bytes(json.dumps([list(words), form]).encode())
+            self.pipe.send_bytes(json.dumps([list(words), form, rows]).encode())
             if self.pipe.poll(limit):
                 said: job.Said = strict_json.loads(self.pipe.recv_bytes().decode())
                 return said
@@ -75,13 +77,16 @@ class Workers:
         few = len(self.all)
         self.turns = {"search": asyncio.Semaphore(few - 1), "picture": asyncio.Semaphore(few - 2)}
 
-    async def ask(self, words: Sequence[str], form: str, kind: str = "") -> job.Said:
+    async def ask(
+        self, words: Sequence[str], form: str, kind: str = "", rows: job.Rows | None = None
+    ) -> job.Said:
         """The answer of whichever process is free: a `search` leaves one free, a `picture` two."""
         turn: Any = self.turns.get(kind, nullcontext())
         async with turn:
             worker = await self.idle.get()
             try:
-                said: job.Said = await to_thread.run_sync(worker.ask, words, form, self.limit)
+                said: job.Said = await to_thread.run_sync(worker.ask, words, form, self.limit,
+                                                          rows)  # fmt: skip
                 return said
             finally:
                 self.idle.put_nowait(worker)

@@ -12,6 +12,7 @@ import math
 import os
 import sys
 from collections.abc import Sequence
+from pathlib import PurePath
 from typing import Any
 
 import torch
@@ -53,6 +54,8 @@ def read(
 
 def _found(path: str) -> Any:
     where, colon, what = path.partition(":")
+    if where.endswith(".py"):  # its file, below this folder
+        where = ".".join(PurePath(where).with_suffix("").parts)
     if not colon or not all(part.isidentifier() for part in [*where.split("."), *what.split(".")]):
         raise _stop(path, "E110", "an import path is written `package.module:factory`")
     if os.getcwd() not in sys.path:

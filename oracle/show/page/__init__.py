@@ -12,8 +12,7 @@ from __future__ import annotations
 import base64
 import hashlib
 import json
-import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from shlex import quote
 from typing import TYPE_CHECKING, Any
 
@@ -26,11 +25,13 @@ from oracle.show.page.look import SCRIPT, STYLE
 from oracle.show.page.markup import Html, join, tag
 from oracle.show.rates import sure
 from oracle.show.text import SUPERLATIVES, origins, parts, why_not
-from oracle.spec.document import SpecError
+from oracle.spec.document import Node, SpecError, load
 from oracle.spec.units import show
+from oracle.writers.export import formats, writer
 
 if TYPE_CHECKING:
     from oracle.ask.ranking import Ranking
+    from oracle.predict.estimate import Estimate
 
 NUMBERS = ("time", "low", "high", "epoch", "memory", "fits", "best?", "samples/s", "sent",
            "exposed", "bytes", "calls", "group", "φ", "#", "share", "seconds")  # fmt: skip
@@ -141,11 +142,20 @@ def following(ranking: Ranking) -> Html:
     asked = [shown.model.name, shown.system.name, "--plan", ranking.best.plan, "--batch",
              str(ranking.batch)]  # fmt: skip
     lines = [("Write what a batch system needs to launch it:",
-              ["oracle", "export", "slurm", *asked, "-o", "job"]),
+              ["oracle", "export", *_launch(shown, asked), "-o", "job"]),
              ("See what bounds it, and what would change the ranking:",
               ["oracle", "explain", *asked])]  # fmt: skip
     return join([tag("h2", "Next"), [[tag("p", why), tag("pre", " ".join(map(quote, words)))]
                                      for why, words in lines]])  # fmt: skip
+
+
+def _launch(shown: Estimate, asked: Sequence[str]) -> list[str]:
+    """A whole job where it is known how the software starts, else what starts a script."""
+    run = shown.options.software
+    known = run.launch.writer in formats() and hasattr(writer(run.launch.writer), "start")
+    if run.name == "plain" or not known:
+        return ["slurm", *asked]
+    return ["job", *asked, "--software", run.name]
 
 
 def alternatives(ranking: Ranking) -> Html:
@@ -175,14 +185,26 @@ def sources(ranking: Ranking, inputs: Sequence[tuple[str, str]]) -> Html:
     """What the numbers and the equations rest on, in full."""
     found = []
     for name, text in inputs:
-        said = re.findall(r"^\s*source:\s*(.+)$", text, re.MULTILINE)
-        found += [
-            [tag("dt", name), tag("dd", words.strip("\"' "))] for words in dict.fromkeys(said)
-        ]
+        try:
+            said = dict.fromkeys(_said(load(text, name)))
+        except SpecError:  # what cannot be read names nobody
+            continue
+        found += [[tag("dt", name), tag("dd", words)] for words in said]
     if len(ranking.estimate):
         for axis in read(ranking.best.plan):
             found += [[tag("dt", axis.name), tag("dd", words)] for words in cited(axis.source)]
     return join([tag("h2", "Sources"), tag("dl", found, class_="key")]) if found else Html("")
+
+
+def _said(spec: Node) -> Iterator[str]:
+    """Every `source:` of a spec, from the top down."""
+    for key, inner in spec.entries.items():
+        if key == "source" and inner.kind == "scalar":
+            yield inner.text.strip()
+        else:
+            yield from _said(inner)
+    for inner in spec.items:
+        yield from _said(inner)
 
 
 def _data(shown: Any) -> str:
