@@ -46,3 +46,34 @@ def test_pictures_have_no_tokens():
     hours = 1281167 / found["samples_per_second"] * 8 / 3600
     assert found["device_hours_per_epoch"] == pytest.approx(hours)
     assert counted(oracle.model("resnet50"))[0] == pytest.approx(oracle.model("resnet50").flop)
+
+
+def test_convolutions_of_fp32_run_as_tf32_where_a_library_may():
+    """cuDNN's default since Ampere; products only where a framework says so."""
+
+    def asked(model, system, precision, said):
+        found = oracle.estimate(model, system, "data:8", 256, precision=precision, software=said)
+        return float(found.seconds[0]), found.computed_in(found.system.device)
+
+    ddp, tf = "pytorch-ddp", "horovod-tensorflow"
+    off = f"{ddp},tf32=none"
+    # a network of convolutions, nine tenths of whose FLOP are theirs
+    with_it, own = asked("resnet50", "dgx-a100", "fp32", ddp)
+    without, plain = asked("resnet50", "dgx-a100", "fp32", off)
+    told, named = asked("resnet50", "dgx-a100", "tf32", ddp)
+    assert (own, plain, named) == ("tf32", "fp32", "tf32")
+    assert told <= with_it < 0.7 * without
+    # of one of products the first convolution alone, unless the framework lets all be
+    assert asked("vit-l16", "dgx-a100", "fp32", ddp)[1] == "fp32"
+    few, most = (asked("vit-l16", "dgx-a100", "fp32", said)[0] for said in (ddp, tf))
+    assert most < 0.5 * few
+    # no device before Ampere has such units
+    assert asked("resnet50", "abci", "fp32", ddp) == asked("resnet50", "abci", "fp32", off)
+
+
+def test_mfu_is_of_the_units_that_most_flop_run_on():
+    found = oracle.estimate("vgg16", "dgx-h100", "data:8", 256, precision="fp32")
+    assert found.rates()["mfu"] == pytest.approx(found.rates()["flops_per_device"] / 494.7e12)
+    assert found.to_dict()["computed_in"] == "tf32"
+    ideal = oracle.estimate("vgg16", "dgx-h100", "data:8", 256, precision="fp32", ideal=True)
+    assert ideal.to_dict()["computed_in"] == "fp32"

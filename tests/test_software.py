@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from dataclasses import is_dataclass, replace
 from functools import cache
 from pathlib import Path
-from typing import Any, Literal, get_args, get_origin
+from typing import Any, Literal, cast, get_args, get_origin
 
 import numpy as np
 import pytest
@@ -27,7 +27,9 @@ from oracle.spec.schema import fields_of
 from oracle.spec.software import PLAIN, Pieces, Software
 
 SHIPPED = list(catalogue.shipped("software"))
-BUILT = oracle.system(SYSTEM)
+DEVICE = cast("dict[str, Any]", SYSTEM["device"])
+AMPERE = {"generation": "ampere", "peak": {**DEVICE["peak"], "tf32": "60 TFLOP/s"}}
+BUILT = oracle.system({**SYSTEM, "device": {**DEVICE, **AMPERE}})
 OWN = {"name": "own", "source": "made up"}
 GROUPS = {name: hint for name, (_, hint, _) in fields_of(Software).items() if is_dataclass(hint)}
 
@@ -122,7 +124,7 @@ FIELDS: dict[str, tuple[tuple[Any, str, int, str], dict[str, dict[str, Any]]]] =
     "borders.overlap": (STAGES, {}),
     "borders.held": ((STAGES[0], f"{STAGES[1]} recompute:full", *STAGES[2:]), {}),
     "offload.sums": ((MATRIX[0], "data:4,zero=1,accumulate=4 offload:optimizer", *MATRIX[2:]), {}),
-    "offload.units": (("resnet50", "serial offload:activations", 4096, "fp32"), {}),
+    "offload.units": (("resnet50", "serial offload:activations", 3584, "fp32"), {}),
     "state.weights": (REPLICAS, {}),
     "state.step": (REPLICAS, {}),
     "state.masters": (REPLICAS, {}),
@@ -143,6 +145,7 @@ FIELDS: dict[str, tuple[tuple[Any, str, int, str], dict[str, dict[str, Any]]]] =
     "kernels.packed": ((DENSE, "recompute:operators", 8, "bf16"), {}),
     "kernels.strided": ((DENSE, "serial", 8, "bf16"), {}),
     "kernels.autocast": ((DENSE, "serial", 8, "bf16"), {}),
+    "kernels.tf32": (("vgg16", "serial", 64, "fp32"), {}),
     "kernels.norms": ((PICTURES, "data:4", 64, "fp32"), {}),
     "kernels.optimizer": ((PICTURES, "data:4", 64, "fp32"), {}),
     "kernels.row": ((WORDS, "serial", 64, "bf16"), {}),

@@ -104,9 +104,10 @@ def science(found: list[Row]) -> Iterator[Case]:
         precision = next(p for p in ("tf32", "fp32", "fp16") if p in text.replace("amp-", ""))
         precision = "fp16" if "fp16" in text else precision
         optimizer = next(OPTIMIZERS[o] for o in OPTIMIZERS if row["optimizer"].startswith(o))
+        said = f"{software(row)},tf32=none" if "TF32 off" in text else software(row)
         seconds = float(row["step_ms"]) / 1000 if row["step_ms"] else float("inf")
         yield Case(
             (row["model"], precision, row["framework"]), model, system, plan(row),
             number(row, "global_batch"), seconds,
-            {"precision": precision, "optimizer": optimizer}, software=software(row),
+            {"precision": precision, "optimizer": optimizer}, software=said,
         )  # fmt: skip

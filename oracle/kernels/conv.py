@@ -138,8 +138,11 @@ def _kernels(
         dense = implicit(device, family, own, box)
         yield "implicit", np.where(quick, dense, direct(device, box)), none
     elif family == "conv" and not (layout == "first" and units):
-        for each in offers(device, own, box, matrix=units, limited=limited, every=every):
-            yield each.name, each.seconds, each.room
+        vector = own == "tf32" and "fp32" in device.peak  # units that may do the same
+        for one in (own, "fp32")[: 1 + vector]:
+            known = matrix(device, one)
+            for each in offers(device, one, box, matrix=known, limited=limited, every=every):
+                yield each.name, each.seconds, each.room
     else:
         yield from _aligned(device, own, family, layout, strided, box)
 

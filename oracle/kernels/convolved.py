@@ -130,9 +130,10 @@ def _menu(at: At, device: Device, precision: str, part: str) -> Menu:
     groups = np.minimum(at(shard.model.groups), np.minimum(channels, filters))
     family, rank = at.family.more
     said = shard.software.convolution
+    own = shard.software.kernels.computed(precision, device, convolutions=True)
     micro = said.micro == "best"
     return menu(
-        device, precision, at(shard.micro), channels, filters, made, at.three(shard.model.window),
+        device, own, at(shard.micro), channels, filters, made, at.three(shard.model.window),
         at.three(shard.model.stride), groups, part, family=family,
         layout=said.stands(precision, rank), strided=said.strided_volumes, queued=True,
         limited=micro or bool(np.isfinite(said.limit)), micro=micro,

@@ -102,10 +102,10 @@ def provenance(
             seconds = np.broadcast_to(getattr(times, part), size)[:, at] * shard.model.repeat[at]
             if not seconds.any():
                 continue
-            which = part if family in CONVOLUTIONS else ""
-            if family in CONVOLUTIONS and matrix(device, precision_on(device, options.precision)):
+            made_in = _made_in(family, device, options)
+            if family in CONVOLUTIONS and matrix(device, precision_on(device, made_in)):
                 tally.convolved = tally.convolved + seconds.sum(axis=1)
-            own = origin(device, family, "" if family in ANY else options.precision, which)
+            own = _origin(family, part, device, options)
             if np.ndim(times.measured):
                 how = (
                     np.broadcast_to(each, size)[:, at] for each in (times.measured, times.spread)
@@ -143,14 +143,24 @@ def assumed(shard: Shard, times: Passes, device: Device, options: Options) -> di
         for part in ("forward", "data", "weight"):
             seconds = getattr(times, part)[0, at] * shard.model.repeat[at]
             total += float(seconds.sum())
-            which = part if family in CONVOLUTIONS else ""
-            own = origin(device, family, "" if family in ANY else options.precision, which)
+            own = _origin(family, part, device, options)
             if own.kind != "assumed":
                 continue
             if np.ndim(times.measured):
                 seconds = seconds * (np.asarray(times.measured)[0, at] == 0)
             found[family] = found.get(family, 0.0) + float(seconds.sum())
     return {family: seconds / max(total, 1e-30) for family, seconds in found.items()}
+
+
+def _made_in(family: str, device: Device, options: Options) -> str:
+    """The precision that a family's kernels compute in, by what the software says."""
+    return options.software.kernels.computed(options.precision, device, family in CONVOLUTIONS)
+
+
+def _origin(family: str, part: str, device: Device, options: Options) -> Origin:
+    """Where one part of a family has its curve from."""
+    precision = "" if family in ANY else _made_in(family, device, options)
+    return origin(device, family, precision, part if family in CONVOLUTIONS else "")
 
 
 def _measured(

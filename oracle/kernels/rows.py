@@ -63,12 +63,13 @@ def priced(shard: Shard, device: Device, precision: str) -> Passes:
     found = {part: np.zeros((size, len(model))) for part in ("forward", "data", "weight")}
     if shard.ideal:
         return _ideal(shard, device, precision, found)
+    products = shard.software.kernels.computed(precision, device)
     for family in families(model):
         if family.kind in CONVOLUTIONS:
             continue
         at = At(shard, family)
         for part in found:
-            found[part][:, family.columns] = PRICE[family.kind](at, device, precision, part)
+            found[part][:, family.columns] = PRICE[family.kind](at, device, products, part)
     rooms, pieces = convolved(shard, device, precision, found)
     # nobody wants the gradient of the samples
     found["data"] *= ~masks.entries(model) | masks.embeddings(model)

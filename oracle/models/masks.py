@@ -23,6 +23,11 @@ def attention(model: Model) -> Flags:
 
 
 @lru_cache(MODELS)
+def convolutions(model: Model) -> Flags:
+    return model.mask(lambda row: row.work == "conv")
+
+
+@lru_cache(MODELS)
 def embeddings(model: Model) -> Flags:
     return model.mask(lambda row: row.kind == "embedding")
 

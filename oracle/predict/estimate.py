@@ -11,7 +11,6 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from oracle.kernels.curve import precision_on
 from oracle.models.model import Model
 from oracle.plan.plan import Plan, table
 from oracle.predict import evaluate
@@ -19,11 +18,12 @@ from oracle.predict.block import Block, Work, messages
 from oracle.predict.columns import PARTS, columns_of
 from oracle.predict.memory import KINDS
 from oracle.predict.named import checked
-from oracle.predict.rates import rates
+from oracle.predict.rates import computed_in, rates
 from oracle.predict.read_figures import figures
 from oracle.predict.reading import uncounted
 from oracle.predict.remarks import elsewhere, of_profile, remarks, unheard
 from oracle.predict.sides import machine_of, peaks
+from oracle.spec.device import Device
 from oracle.spec.doubt import NINETY
 from oracle.spec.options import Options
 from oracle.spec.system import System
@@ -253,8 +253,12 @@ class Estimate(Tabular):
 
     @cached_property
     def _peaks(self) -> Floats:
-        known = peaks(self.system, [one.plan for one in self.work], self.options.precision)
+        known = peaks(self.system, [one.plan for one in self.work], self.computed_in)
         return np.broadcast_to(known, self.seconds.shape)
+
+    def computed_in(self, device: Device) -> str:
+        """The precision that most of the network's FLOP are made in on a device."""
+        return computed_in(self.model, device, self.options)
 
     def machine(self, what: str, row: int = 0) -> System:
         """The machine that one plan runs on: refused where what is asked is told of one alone."""
@@ -325,7 +329,7 @@ class Estimate(Tabular):
             "workspace": self.options.software.convolution.text,
             "dataset": self.model.dataset.name if self.model.dataset else None,
             "ideal": self.options.ideal,
-            "computed_in": precision_on(self.system.device, self.options.precision),
+            "computed_in": self.computed_in(self.system.device),
             "warnings": self.warnings,
             "plans": [self.plan_dict(row, given[row]) for row in range(len(self))],
         }

@@ -15,10 +15,13 @@ from typing import Any
 
 import numpy as np
 
+from oracle.kernels.curve import precision_on
 from oracle.models import masks
 from oracle.models.model import Floats, Model
 from oracle.plan.plan import Plan
 from oracle.plan.strategies.recompute import BEST, recomputed
+from oracle.spec.device import Device
+from oracle.spec.options import Options
 
 HOUR = 3600.0
 
@@ -38,6 +41,15 @@ def whole(model: Model) -> Floats:
         2.0 * row.heads * row.made.extents[0] * row.keys * row.width
         if row.work == "attention" else row.mac for row in model.rows
     ])  # fmt: skip
+
+
+def computed_in(model: Model, device: Device, options: Options) -> str:
+    """The precision that most of a network's FLOP are made in on a device."""
+    kernels, asked = options.software.kernels, options.precision
+    made = whole(model) * model.repeat
+    convolved = float(made @ masks.convolutions(model)) > made.sum() / 2
+    own = asked if options.ideal else kernels.computed(asked, device, convolved)
+    return precision_on(device, own)
 
 
 def tokens(model: Model) -> float:

@@ -11,10 +11,10 @@ from typing import Any
 
 import numpy as np
 
-from oracle.kernels.curve import precision_on
 from oracle.models.shard import Array
 from oracle.plan.mesh import distinct
 from oracle.plan.plan import Plan
+from oracle.spec.device import Device
 from oracle.spec.partitions import Part, parts
 from oracle.spec.system import System
 
@@ -65,15 +65,14 @@ def machine_of(system: System, plan: Callable[[], Plan], what: str) -> System:
     return job[0].view if job else system
 
 
-def peaks(system: System, plans: list[Plan], precision: str) -> Array:
+def peaks(system: System, plans: list[Plan], computed_in: Callable[[Device], str]) -> Array:
     """FLOP/s of the mean device of each plan, by its datasheet; one for all of equal devices."""
     if not system.partitions:
-        one = system.device
-        return np.array(one.peak[precision_on(one, precision)])
+        return np.array(system.device.peak[computed_in(system.device)])
     found = []
     for plan in plans:
         ((_, job),) = jobs(system, plan)
         count = [min(one.devices, plan.devices[0, 0] - one.first) for one in job]
-        each = [one.view.device.peak[precision_on(one.view.device, precision)] for one in job]
+        each = [one.view.device.peak[computed_in(one.view.device)] for one in job]
         found.append(np.average(each, weights=count))
     return np.array(found)

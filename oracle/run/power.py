@@ -12,7 +12,6 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from oracle.kernels.curve import precision_on
 from oracle.predict.estimate import Estimate
 from oracle.predict.local_work import amounts
 
@@ -40,7 +39,7 @@ def load_of(shown: Estimate, row: int = 0) -> Load:
     waits = float(shown.compute["bubble"][row]) + (0.0 if read is None else read["exposed"])
     at_work = min(max(1 - waits / seconds, 0.0), 1.0)
     flop, moved = amounts(shown, row)
-    peak = device.peak[precision_on(device, shown.options.precision)]
+    peak = device.peak[shown.computed_in(device)]
     hard = flop / (seconds * peak * device.loaded) + moved / (seconds * device.memory_bandwidth)
     return load(at_work, hard)
 

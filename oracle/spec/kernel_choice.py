@@ -8,6 +8,7 @@ from typing import Any, Literal
 
 import numpy as np
 
+from oracle.spec.device import Device
 from oracle.spec.document import refusal, suggest
 from oracle.spec.precision import ACTIVATION_BYTES
 from oracle.spec.schema import Clash, Whole
@@ -37,6 +38,8 @@ class KernelChoice:
     logged: Whole = 0  # times that the loss is taken once more, to be logged
     # softmaxes, norms of tokens and sums with them in 32 bits: PyTorch's autocast
     autocast: bool = False
+    # of what is asked for in fp32, what NVIDIA's matrix units of Ampere and later make as TF32
+    tf32: Literal["none", "convolutions", "all"] = "convolutions"
     norms: Literal["apart", "fused"] = "apart"  # batch norms take along what is beside them
     # one kernel updates all weights, or each term of the rule is one of each tensor's
     optimizer: Literal["fused", "apart"] = "fused"
@@ -51,6 +54,12 @@ class KernelChoice:
     def flash_version(self) -> int | None:
         """Of FlashAttention, where it is not the fastest kernel that the device has."""
         return {"flash1": 1, "flash2": 2}.get(self.attention)
+
+    def computed(self, precision: str, device: Device, convolutions: bool = False) -> str:
+        """The precision that products, or convolutions, of one asked for are made in."""
+        may = self.tf32 == "all" or (convolutions and self.tf32 == "convolutions")
+        units = bool(device.generation) and "tf32" in device.peak
+        return "tf32" if precision == "fp32" and may and units else precision
 
 
 @dataclass(frozen=True, slots=True)

@@ -17,7 +17,6 @@ from typing import Any
 
 import numpy as np
 
-from oracle.kernels.curve import precision_on
 from oracle.models.shard import Array
 from oracle.network.collectives import plain
 from oracle.predict.estimate import Estimate
@@ -114,7 +113,7 @@ def roofline(shown: Estimate, row: int = 0) -> Roofline:
     talks = [priced for priced, _ in work.messages if priced.meshed]
     sent, sending = _sent(load, talks, work.at)
     read, reading = _read(shown, row, model)
-    peak = system.device.peak[precision_on(system.device, options.precision)]
+    peak = system.device.peak[shown.computed_in(system.device)]
     amounts = np.array([flop, moved, sent, read])
     roofs = np.array([flop / peak, moved / system.device.memory_bandwidth, sending, reading])
     stage = int(work.block.step.stage[work.row])
