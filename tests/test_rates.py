@@ -77,3 +77,13 @@ def test_mfu_is_of_the_units_that_most_flop_run_on():
     assert found.to_dict()["computed_in"] == "tf32"
     ideal = oracle.estimate("vgg16", "dgx-h100", "data:8", 256, precision="fp32", ideal=True)
     assert ideal.to_dict()["computed_in"] == "fp32"
+
+
+def test_more_than_the_peak_says_why(capsys):
+    """Products of a 3×3 window are counted plainly, and Winograd's tiles make fewer."""
+    from oracle.commands.cli import main
+
+    for system, said in (("abci", True), ("dgx-a100", False)):
+        assert main(["estimate", "vgg16", system, "--plan", "data:4", "--batch", "256"]) == 0
+        text = " ".join(capsys.readouterr().out.split())
+        assert ("Winograd's tiles multiply less" in text) == said

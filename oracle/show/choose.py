@@ -16,7 +16,7 @@ from oracle.run.target import Training
 from oracle.show.terminal import fit, wrapped
 from oracle.show.text import SCREEN
 from oracle.show.training import failures, paid
-from oracle.spec.units import show
+from oracle.spec.units import several, show
 
 SUPERLATIVE = {"time": "fastest", "money": "cheapest", "energy": "least energy",
                "carbon": "least carbon", "cost": "fewest device-hours"}  # fmt: skip
@@ -69,7 +69,7 @@ def _answer(choice: Choice) -> list[str]:
         batch += f" (assumed: {USUAL_TOKENS / 1e6:.1f} M tokens)" if each else ""
     takes = [f"{whole.device_hours:,.4g} device-hours", *paid(whole.costs)]
     lines = [
-        fit(f"{one.devices} devices of {one.system.title or one.system.name}: "
+        fit(f"{several(one.devices, 'device')} of {one.system.title or one.system.name}: "
             f"{show(whole.seconds, 's')} ({show(whole.low, 's')} to {show(whole.high, 's')})"),
         fit(f"  plan      {one.plan}, {batch}, {one.software}, "
             f"{show(float(one.shown.seconds[0]), 's')} an iteration"),

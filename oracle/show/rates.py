@@ -19,8 +19,9 @@ def rate(shown: Estimate, row: int) -> str:
         words = (f"{found['samples_per_second']:,.1f} samples/s, "
                  f"{found['samples_per_second_device']:,.3g} a device")  # fmt: skip
     again = f", HFU {found['hfu']:.0%}" if found["hfu"] > found["mfu"] else ""
+    fewer = "; Winograd's tiles multiply less than MFU counts" if found["mfu"] > 1 else ""
     return (f"{words}; {show(found['flops_per_device'], 'FLOP/s')} each, "
-            f"MFU {found['mfu']:.0%}{again}")  # fmt: skip
+            f"MFU {found['mfu']:.0%}{again}{fewer}")  # fmt: skip
 
 
 def epoch(shown: Estimate, row: int) -> str:

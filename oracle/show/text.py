@@ -26,7 +26,7 @@ from oracle.show.rates import epoch, rate, sure
 from oracle.show.reading import reads
 from oracle.show.terminal import fit, width, wrapped
 from oracle.show.training import ends, failures, tried
-from oracle.spec.units import show
+from oracle.spec.units import several, show
 
 SCREEN = 24  # lines of the first one
 SUPERLATIVES = {
@@ -147,7 +147,8 @@ def _head(shown: Estimate, ranking: Ranking) -> str:
     options = shown.options
     ideal = ", ideal assumptions" if options.ideal else ""
     return fit(f"{model.title or model.name} on {system.title or system.name}: "
-                f"{ranking.devices} devices, {ranking.batch} samples{data} an iteration, "
+                f"{several(ranking.devices, 'device')}, "
+                f"{several(ranking.batch, 'sample')}{data} an iteration, "
                 f"{options.precision}, {options.optimizer_text}{ideal}"
                 f"{_software(shown)}")  # fmt: skip
 
@@ -361,9 +362,9 @@ def estimate_text(shown: Estimate, row: int = 0, whole: Training | None = None) 
     model, system = shown.model, shown.system
     taken = f"{_interval(shown, row)} an iteration{epoch(shown, row)}"
     lines = [
-        fit(f"{shown.plans[row]} on {int(shown.devices[row])} devices of "
+        fit(f"{shown.plans[row]} on {several(shown.devices[row], 'device')} of "
              f"{system.title or system.name}: {taken}"),
-        fit(f"  {model.title or model.name}, {int(shown.batch[row])} samples, "
+        fit(f"  {model.title or model.name}, {several(shown.batch[row], 'sample')}, "
              f"{shown.options.precision}, {shown.options.optimizer_text}{_software(shown)}; "
              f"{origins(shown)}"),
         fit(f"  {rate(shown, row)}"),

@@ -115,6 +115,15 @@ def spelled_out(text: str) -> str:
     return f": write `{int(number)}`" if number == int(number) else ""
 
 
+def several(number: float, noun: str) -> str:
+    """A count with its noun.
+
+    >>> several(1, "device"), several(64, "device")
+    ('1 device', '64 devices')
+    """
+    return f"{number:.0f} {noun}{'' if number == 1 else 's'}"
+
+
 def show(value: float, unit: str, digits: int = 3) -> str:
     """Write `value` with three digits and the prefix that fits.
 
