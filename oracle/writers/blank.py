@@ -65,14 +65,14 @@ class Question:
 
 
 NAME = Question("name", str, "what the command line calls it, and the file's name")
-TITLE = Question("title", str, "what people call it", usual="{name}")
+CALLED = Question("title", str, "what people call it", usual="{name}")
 SOURCE = Question("source", str, "where these numbers come from", "a page, a paper, a log",
                   usual=TOLD)  # fmt: skip
 LIKE_TOKENS, LIKE_PICTURES = ("family", "transformer"), ("family", "convolutions")
 
 QUESTIONS: dict[str, tuple[Question, ...]] = {
     "system": (
-        NAME, TITLE,
+        NAME, CALLED,
         Question("device", str, "the accelerator, a shipped one or a file",
                  "`oracle specs list devices`, `nvidia-smi -L`; yours: `oracle specs new device`"),
         Question("per-node", Count, "devices in a node", "`nvidia-smi -L | wc -l`"),
@@ -100,7 +100,7 @@ QUESTIONS: dict[str, tuple[Question, ...]] = {
         SOURCE,
     ),
     "device": (
-        NAME, TITLE,
+        NAME, CALLED,
         Question("memory", Bytes, "that it has, all of it", "`nvidia-smi`, in MiB there"),
         Question("memory-bandwidth", BytesPerSecond, "of that memory", "the datasheet"),
         Question("fp32", FlopPerSecond, "its peak in fp32, without sparsity", "the datasheet"),
@@ -117,7 +117,7 @@ QUESTIONS: dict[str, tuple[Question, ...]] = {
         SOURCE,
     ),
     "model": (
-        NAME, TITLE,
+        NAME, CALLED,
         Question("family", Family, "transformer or convolutions", usual="transformer"),
         Question("layers", Count, "transformer layers", "`num_hidden_layers` in config.json",
                  when=LIKE_TOKENS),
@@ -143,7 +143,7 @@ QUESTIONS: dict[str, tuple[Question, ...]] = {
         SOURCE,
     ),
     "software": (
-        NAME, TITLE,
+        NAME, CALLED,
         Question("framework", str, "what runs the training", "and its version, below",
                  usual="PyTorch"),
         Question("version", str, "of it", "`pip show`", example="2.9"),
@@ -164,7 +164,7 @@ QUESTIONS: dict[str, tuple[Question, ...]] = {
         SOURCE,
     ),
     "dataset": (
-        NAME, TITLE,
+        NAME, CALLED,
         Question("samples", Count, "in all: pictures, volumes, sequences", "`len(dataset)`"),
         Question("sample", tuple[Count, ...], "channels, then extents of one; of text 1, tokens",
                  "`dataset[0].shape`"),
