@@ -278,6 +278,8 @@ def test_sources_are_whole_and_the_next_command_writes_a_job():
     )
     found = oracle.recommend("gpt2", "dgx-a100", devices=8, batch=64, software="megatron-core")
     told = outline(sources(found, [("system x", folded)])).text
-    assert "one line and another" in told and "in (b)" in told
+    assert "one line and another" in told
+    assert "in (b)" in told
     words = " ".join(" ".join(outline(page(found, "oracle")).text).split())
-    assert "oracle export job gpt2 dgx-a100" in words and "--software megatron-core" in words
+    assert "oracle export job gpt2 dgx-a100" in words
+    assert "--software megatron-core" in words
