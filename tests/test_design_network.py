@@ -14,6 +14,7 @@ from command_line import told
 
 import oracle
 from oracle.ask.design_network import designed, wanted
+from oracle.ask.timings import timings
 from oracle.network.designs import Design, Refusal, Wanted, designs
 from oracle.network.designs.fat_tree import three_tiers, two_tiers
 from oracle.network.designs.torus import extents
@@ -310,3 +311,16 @@ def test_the_first_line_answers(capsys: Any) -> None:
     best = data["networks"][0]
     assert best["cost"] == 20000 * best["switches"]
     assert best["cables"] == sum(best["cables_by_length"].values())
+
+
+def test_plans_timed_together_take_what_each_takes_alone() -> None:
+    """Whichever order their axes have, and where one of them does not fit."""
+    plans = ["data:16 tensor:4", "tensor:4 data:16", "data:64,zero=1", "serial data:64",
+             "pipeline:4,segments=8 data:16", "data:1 tensor:64"]  # fmt: skip
+    base = oracle.system("dgx-a100")
+    shown = oracle.estimate("gpt2-xl", base, plans, batch=64, any_plan=True)
+    found = timings(shown.model, base, plans, 64, shown.options)
+    assert [one.plan for one in found] == plans
+    assert [one.seconds for one in found] == pytest.approx(shown.seconds.tolist(), rel=1e-12)
+    assert [one.fits for one in found] == shown.feasible.tolist()
+    assert len(set(shown.feasible.tolist())) == 2

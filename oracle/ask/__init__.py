@@ -13,6 +13,7 @@ ties        which plans cannot be told apart, and what to measure to tell them
 explain/    what bounds a plan, and what would change its place
 choose      which machine, how many of its devices, at what cost
 design_network   which network to buy for so many devices
+timings     seconds of many plans on one network
 setups      a machine, devices, software, batch and plan: what one may choose
 turning     what would change a choice
 spending    plans by money, energy and carbon; those that keep to limits

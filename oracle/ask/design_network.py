@@ -13,6 +13,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
+from itertools import islice
 from typing import Any
 
 import numpy as np
@@ -20,6 +21,7 @@ import numpy as np
 from oracle.ask import search
 from oracle.ask.circuits import circuits
 from oracle.ask.setups import USUAL_TOKENS
+from oracle.ask.timings import Timing, timings
 from oracle.models.model import Model
 from oracle.models.model import model as load_model
 from oracle.network.designs import Design, Refusal, Wanted, designs
@@ -345,25 +347,22 @@ def _fastest(
     work: Workload, design: Design, systems: Sequence[System], pool: Sequence[str]
 ) -> Estimate:
     """The best plan of a pool on one network, by the routing and the algorithm that suit it."""
-    named = work.options.algorithm
-    every = [_priced(work, system, pool, named) for system in systems]
-    sums = [
-        plan
-        for row, plan in enumerate(pool)
-        if any(sent["op"] == "allreduce" for sent in every[0].plan_dict(row)["exchange"])
-    ]
-    if sums and named is None:
-        every += [_priced(work, systems[0], sums, name) for name in design.algorithms]
-    fits = [(shown, row) for shown in every for row in range(len(shown)) if not shown.broken[row]]
-    if not fits:
-        what = f"{pool[0]}: {'; '.join(every[0].broken[0])}"
-        raise refusal("design-network", what, "another --plan")
-    fits.sort(key=lambda one: float(one[0].seconds[one[1]]))
-    some = [shown.take([row]) for shown, row in fits[: LIT if design.optical else 1]]
-    return min(some, key=taken)
+    every = [one for system in systems
+             for one in timings(work.model, system, pool, work.batch, work.options)]  # fmt: skip
+    sums = [one.plan for one in every[: len(pool)] if one.sums]
+    if sums and work.options.algorithm is None:
+        every += [one for name in design.algorithms
+                  for one in timings(work.model, systems[0], sums, work.batch,
+                                     replace(work.options, algorithm=name))]  # fmt: skip
+    most = LIT if design.optical else 1
+    order = sorted(every, key=lambda one: one.seconds)
+    best = list(islice((one for one in order if one.fits), most))
+    if not best:
+        broken = "; ".join(every[0].part.broken(every[0].row))
+        raise refusal("design-network", f"{pool[0]}: {broken}", "another --plan")
+    return min((_priced(work, one) for one in best), key=taken)
 
 
-def _priced(work: Workload, system: System, pool: Sequence[str], named: str | None) -> Estimate:
-    """Plans of a workload on one network."""
-    options = replace(work.options, algorithm=named)
-    return estimate(work.model, system, list(pool), work.batch, options)
+def _priced(work: Workload, one: Timing) -> Estimate:
+    """All that is said of a plan on its network."""
+    return estimate(work.model, one.system, [one.plan], work.batch, one.options)

@@ -8,19 +8,21 @@ are.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import permutations
 from math import gcd
 
 import numpy as np
+from numpy.typing import NDArray
 
 from oracle.models.model import Model
-from oracle.plan.plan import Plan
+from oracle.plan.plan import Plan, table
 from oracle.plan.strategies.base import number_of
 from oracle.plan.strategies.on import On
 from oracle.predict import evaluate
 from oracle.predict.estimate import estimate
+from oracle.predict.sides import Side
 from oracle.spec.options import Options
 from oracle.spec.partitions import parts
 from oracle.spec.software import Software
@@ -101,36 +103,76 @@ def _in_proportion(model: Model, system: System, order: tuple[int, ...], options
     return _number("shares", tuple(max(1, round(4 * slowest / each)) for each in seconds))
 
 
-def balanced(model: Model, system: System, plan: Plan, options: Options) -> Iterator[float]:
-    """Shares for one plan by which its partitions take as long, and those next to them.
+def balanced(
+    model: Model, system: System, plans: Sequence[Plan], options: Options
+) -> list[list[float]]:
+    """For each plan shares by which its partitions take as long, and those next to them.
 
     A share follows from what partitions take of the last: s_k B / busy_k, in whole samples.
     """
+    found: list[list[float]] = [[] for _ in plans]
+    last: dict[int, _Dealt] = {}
+    going = dict(enumerate(plans))
     for _ in range(ROUNDS):
-        ((_, found),) = evaluate.blocks(model, system, plan, options)
-        sides = found.sides(0)
-        if len(sides) < 2:
-            return
+        asked, going = list(going.items()), {}
+        for (number, plan), sides in zip(asked, _sides(model, system, asked, options), strict=True):
+            if len(sides) < 2:
+                last.pop(number, None)
+                continue
+            last[number] = dealt = _Dealt.of(plan, sides)
+            shares = _number("shares", dealt.each)
+            found[number].append(shares)
+            if shares != float(plan.axis("on").shares[0, 0]):
+                going[number] = with_shares(plan, shares)
+        if not going:
+            break
+    for number, dealt in last.items():
+        found[number] += dealt.near()
+    return found
+
+
+def _sides(
+    model: Model, system: System, asked: Sequence[tuple[int, Plan]], options: Options
+) -> list[tuple[Side, ...]]:
+    """What each partition takes of some plans, priced in one table."""
+    found: list[tuple[Side, ...]] = [()] * len(asked)
+    for plan, rows in table(
+        [plan for _, plan in asked], [float(plan.batch[0, 0]) for _, plan in asked]
+    ):
+        for at, part in evaluate.blocks(model, system, plan, options):
+            for row, number in enumerate(at.tolist()):
+                found[rows[number]] = part.sides(row)
+    return found
+
+
+@dataclass(frozen=True)
+class _Dealt:
+    """A batch as partitions would take as long for it."""
+
+    each: tuple[int, ...]  # samples of a replica on each partition
+    total: float
+    count: NDArray[np.float64]  # of replicas
+
+    @classmethod
+    def of(cls, plan: Plan, sides: Sequence[Side]) -> _Dealt:
         total = float(plan.batch[0, 0])
         speed = np.array([side.samples / max(side.busy, 1e-30) for side in sides])
         dealt = np.prod([axis.degree[0, 0] for axis in plan.axes
                          if axis.deals_batch and axis.multiplies])  # fmt: skip
         count = np.array([dealt * side.devices for side in sides]) / plan.devices[0, 0]
         each = speed * total / (speed @ count)
-        new = tuple(max(1, round(value)) for value in each)
-        axis = plan.axis("on")
-        number = _number("shares", new)
-        yield number
-        if number == float(axis.shares[0, 0]):
-            break
-        plan = with_shares(plan, number)
-    for change in range(-NEAR, NEAR + 1):
-        first = new[0] + change
-        rest = (total - first * count[0]) / max(count[1:].sum(), 1)
-        scale = rest / max(float(np.average(new[1:], weights=count[1:])), 1e-30)
-        others = tuple(max(1, int(np.ceil(value * scale - 1e-9))) for value in new[1:])
-        if first >= 1 and rest >= 1:
-            yield _number("shares", (first, *others))
+        return cls(tuple(max(1, round(value)) for value in each), total, count)
+
+    def near(self) -> Iterator[float]:
+        """Shares of which the first partition has a few samples more or fewer."""
+        new, total, count = self.each, self.total, self.count
+        for change in range(-NEAR, NEAR + 1):
+            first = new[0] + change
+            rest = (total - first * count[0]) / max(count[1:].sum(), 1)
+            scale = rest / max(float(np.average(new[1:], weights=count[1:])), 1e-30)
+            others = tuple(max(1, int(np.ceil(value * scale - 1e-9))) for value in new[1:])
+            if first >= 1 and rest >= 1:
+                yield _number("shares", (first, *others))
 
 
 def with_shares(plan: Plan, number: float) -> Plan:

@@ -212,12 +212,13 @@ def _share_out(pool: Candidates) -> None:
     if not space.where.shares or not len(pool.rows):
         return
     column = space.columns.index(("on", "shares"))
-    for number in pool.leading(SHARED):
-        row, plan = pool.rows[number], pool.plan(number)
-        found = [changed(row[None], column, value)
-                 for value in balanced(space.model, pool.system, plan, pool.options)]  # fmt: skip
-        if found:
-            pool.add(np.concatenate(found))
+    best = pool.leading(SHARED)
+    rows, plans = pool.rows[best], [pool.plan(number) for number in best]
+    every = balanced(space.model, pool.system, plans, pool.options)
+    found = [changed(row[None], column, value)
+             for row, shares in zip(rows, every, strict=True) for value in shares]  # fmt: skip
+    if found:
+        pool.add(np.concatenate(found))
 
 
 def _look(pool: Candidates, usual: Floats) -> None:

@@ -96,6 +96,14 @@ def table(
         yield join([one for _, one in members]), [row for row, _ in members]
 
 
+def even(plan: Plan) -> Plan:
+    """The same plan with the axes that are 1 wide sorted in, so that plans make one table."""
+    wide = [axis.nearness for axis in plan.axes if axis.degrees and np.max(axis.degree) > 1]
+    if wide != sorted(wide):
+        return plan
+    return Plan(plan.batch, tuple(sorted(plan.axes, key=lambda axis: axis.nearness)))
+
+
 def join(plans: Sequence[Plan]) -> Plan:
     """Tables of equal nesting, one under the other."""
     batch = np.concatenate([plan.batch for plan in plans])

@@ -18,8 +18,8 @@ from oracle.ask.explain.factors import Anatomy, unchanged
 from oracle.ask.ranking import Ranking
 from oracle.models.model import Model
 from oracle.network import contention
-from oracle.plan.plan import Plan
-from oracle.predict.estimate import estimate as predict
+from oracle.plan.plan import Plan, even
+from oracle.predict import evaluate
 from oracle.spec.device import Device
 from oracle.spec.options import Options
 from oracle.spec.system import System
@@ -80,9 +80,9 @@ def contest(
     flips: tuple[Flip, ...] = ()
     if others and own.shown.feasible[0]:
         near = others[:NEAREST] if system.partitions else others
-        table = [_even(own.plan), *(_even(plans[row]) for row in near)]
+        table = [even(own.plan), *(even(plans[row]) for row in near)]
         mine_text = own.shown.plans[0]
-        flips = tuple(_flips(model, system, table, (mine_text, *names), batch, options))
+        flips = tuple(_flips(model, system, table, (mine_text, *names), options))
     return Contest(
         ranking, place, better, names, tuple(float(shown.seconds[r]) for r in others), flips
     )
@@ -92,14 +92,6 @@ def degrees(plan: Plan) -> tuple[tuple[str, float], ...]:
     """A product of strategies, whatever its knobs."""
     pairs = ((axis.name, float(np.max(axis.degree))) for axis in plan.axes if axis.degrees)
     return tuple(sorted(pair for pair in pairs if pair[1] > 1))
-
-
-def _even(plan: Plan) -> Plan:
-    """The same plan with the axes that are 1 wide sorted in, so that plans make one table."""
-    wide = [axis.nearness for axis in plan.axes if axis.degrees and np.max(axis.degree) > 1]
-    if wide != sorted(wide):
-        return plan
-    return Plan(plan.batch, tuple(sorted(plan.axes, key=lambda axis: axis.nearness)))
 
 
 def machines(system: System, options: Options) -> dict[str, Callable[[float], tuple[Any, Any]]]:
@@ -144,8 +136,7 @@ def machines(system: System, options: Options) -> dict[str, Callable[[float], tu
 
 
 def _flips(
-    model: Model, system: System, table: Sequence[Plan], names: Sequence[str], batch: int,
-    options: Options,
+    model: Model, system: System, table: Sequence[Plan], names: Sequence[str], options: Options
 ) -> list[Flip]:  # fmt: skip
     """Flips nearest to the machine as it is, by cause and direction, nearest first."""
     found = []
@@ -154,7 +145,7 @@ def _flips(
         def lead(factor: float, machine: Any = machine) -> tuple[float, int]:
             """By how much the plan lags behind the best rival (log), and which that is."""
             other, lines = machine(factor)
-            seconds = predict(model, other, table, batch, options, lines).seconds
+            seconds = evaluate.seconds(model, other, table, options, lines)
             rival = 1 + int(np.argmin(seconds[1:]))
             return log(seconds[0] / seconds[rival]), rival
 

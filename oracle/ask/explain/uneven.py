@@ -100,5 +100,5 @@ def _others(model: Model, system: System, plan: Plan, options: Options) -> Itera
         one = replace(pipeline, cuts=0 * pipeline.cuts + pipeline.number("cuts", "balanced"))
         yield Plan(plan.batch, tuple(one if axis is pipeline else axis for axis in plan.axes))
     if dealt and (options.any_plan or deals_unevenly(options.software)):
-        for shares in dict.fromkeys(balanced(model, system, plan, options)):
+        for shares in dict.fromkeys(balanced(model, system, [plan], options)[0]):
             yield with_shares(plan, shares)

@@ -11,7 +11,7 @@ from typing import ClassVar, NamedTuple, TypeAlias
 
 import numpy as np
 
-from oracle.network.arrays import Bools, Ints, Numbers
+from oracle.network.arrays import Bools, Few, Ints, Numbers
 from oracle.network.topology.fabric import NOWHERE, Fabric
 from oracle.spec.document import refusal
 from oracle.spec.level import Level
@@ -200,23 +200,60 @@ class Wired(Fabric):
         """Links of a shortest way, hop by hop: the first of equals, or the one picked."""
         place, hops = self.hops
         numbers, ends = self.out
-        passing, rows, flow = self.wiring.passing, place[to], np.arange(len(at))
+        rows = place[to]
         columns: list[Ints] = []
         for _ in range(self.diameter):
-            left = hops[rows, at]
-            links, onward = numbers[at], ends[at]
-            able = (links != NOWHERE) & (hops[rows[:, None], onward] == left[:, None] - 1)
-            able &= passing[onward] | (onward == to[:, None])
             if pick is None:
-                choice = able.argmax(axis=1)
+                choice = self._choice(rows, at, to, None)
             else:
-                count = np.maximum(able.sum(axis=1), 1)
+                count = self._counted(rows, at, to)
                 wanted, pick = pick % count, pick // count
-                choice = (able.cumsum(axis=1) > wanted[:, None]).argmax(axis=1)
-            going = left > 0
-            columns.append(np.where(going, links[flow, choice], NOWHERE))
-            at = np.where(going, onward[flow, choice], at)
+                choice = self._choice(rows, at, to, wanted)
+            going = hops[rows, at] > 0
+            columns.append(np.where(going, numbers[at, choice], NOWHERE))
+            at = np.where(going, ends[at, choice], at)
         return columns
+
+    def _counted(self, rows: Ints, at: Ints, to: Ints) -> Ints:
+        """How many ways out lie on a shortest way, 1 at its end."""
+        if self.onward is None:
+            return np.asarray(np.maximum(self._able(rows, at, to).sum(axis=1), 1))
+        return np.asarray(self.onward[1][rows, at].astype(np.int64))
+
+    def _choice(self, rows: Ints, at: Ints, to: Ints, wanted: Ints | None) -> Ints:
+        """The first way out that lies on a shortest way, or the one wanted."""
+        if self.onward is not None:
+            found = self.onward[0][rows, at, 0 if wanted is None else wanted]
+            return np.asarray(found.astype(np.int64))
+        able = self._able(rows, at, to)
+        if wanted is None:
+            return np.asarray(able.argmax(axis=1))
+        return np.asarray((able.cumsum(axis=1) > wanted[:, None]).argmax(axis=1))
+
+    def _able(self, rows: Ints, at: Ints, to: Ints) -> Bools:
+        """(flows, most) which trunks that leave a vertex lie on a shortest way."""
+        (numbers, ends), (_, hops) = self.out, self.hops
+        onward = ends[at]
+        able = (numbers[at] != NOWHERE) & (
+            hops[rows[:, None], onward] == hops[rows, at][:, None] - 1
+        )
+        return np.asarray(able & (self.wiring.passing[onward] | (onward == to[:, None])))
+
+    @cached_property
+    def onward(self) -> tuple[Few, Few] | None:
+        """(destinations, vertices, most) ways out, those on a shortest way first, and how many
+        these are, 1 at the end; None where they are too many to remember.
+        """
+        place, hops = self.hops
+        most = self.out[0].shape[1]
+        if hops.size * most > TABLE:
+            return None
+        wanted = np.flatnonzero(place != NOWHERE)
+        rows, at = (each.ravel() for each in np.indices(hops.shape))
+        able = self._able(rows, at, wanted[rows])
+        order = np.argsort(~able, axis=1, kind="stable").astype(np.int16)
+        count = np.maximum(able.sum(axis=1), 1).astype(np.int16)
+        return order.reshape(*hops.shape, most), count.reshape(hops.shape)
 
     def inside(self) -> list[Trunk]:
         # vertices that are no units come after the units, as everywhere
