@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -16,7 +17,7 @@ from oracle.calibration import kernels
 from oracle.calibration import machine as made
 from oracle.commands import machine as command
 from oracle.executor import disk, kernel_shapes
-from oracle.executor.hardware import hardware, host_class
+from oracle.executor.hardware import hardware, host_class, quota
 from oracle.executor.kernel_calls import seconds, undisturbed
 from oracle.executor.kernel_shapes import COUNTS, Limits, sweep
 from oracle.executor.records import Records
@@ -85,6 +86,18 @@ def test_a_machine_that_says_nothing_is_one_core(tmp_path: Path) -> None:
     (tmp_path / "sys/fs/cgroup").mkdir(parents=True)
     (tmp_path / "sys/fs/cgroup/memory.max").write_text("1024\n")
     assert hardware(tree(tmp_path, {"proc/meminfo": "MemTotal: 9 kB"}))["memory"] == 1024
+
+
+def test_quotas_of_all_groups_bound_what_a_process_may_take(tmp_path: Path) -> None:
+    assert quota(tmp_path) == math.inf
+    new = tree(tmp_path / "v2", {"proc/self/cgroup": "0::/pod/one",
+        "sys/fs/cgroup/cpu.max": "max 100000", "sys/fs/cgroup/pod/cpu.max": "150000 100000",
+        "sys/fs/cgroup/pod/one/cpu.max": "max 100000"})  # fmt: skip
+    assert quota(new) == 1.5
+    old = tree(tmp_path / "v1", {"proc/self/cgroup": "4:memory:/m\n1:cpu,cpuacct:/lab/h0\n0::/",
+        "sys/fs/cgroup/cpu,cpuacct/lab/h0/cpu.cfs_quota_us": "5000",
+        "sys/fs/cgroup/cpu,cpuacct/lab/h0/cpu.cfs_period_us": "10000"})  # fmt: skip
+    assert quota(old) == 0.5
 
 
 @pytest.mark.parametrize("limits", [CORE, GPU])

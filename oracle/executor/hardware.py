@@ -6,6 +6,7 @@ hosts, users and folders are not among it.
 
 from __future__ import annotations
 
+import math
 import os
 import re
 from collections.abc import Iterator
@@ -95,10 +96,32 @@ def memory(root: Path) -> float:
 def usable_cores(root: Path = Path("/")) -> int:
     """Processors that this process may use: its affinity, and the quota of its control group."""
     count = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
-    quota = said(root / "sys/fs/cgroup/cpu.max").split()
-    if len(quota) == 2 and quota[0].isdigit():
-        count = min(count or 1, max(1, round(float(quota[0]) / float(quota[1]))))
+    allowed = quota(root)
+    if allowed < math.inf:
+        count = min(count or 1, max(1, round(allowed)))
     return count or 1
+
+
+def quota(root: Path = Path("/")) -> float:
+    """Processors' time a second that this process's control groups allow; infinite if they do not.
+
+    A group is held to its own quota and to those of the groups that it is in.
+    """
+    least = math.inf
+    for line in said(root / "proc/self/cgroup").splitlines() or ["0::/"]:
+        number, _, rest = line.partition(":")
+        kinds, _, path = rest.partition(":")
+        if number != "0" and "cpu" not in kinds.split(","):
+            continue
+        base = root / "sys/fs/cgroup" / ("" if number == "0" else kinds)
+        for depth in range(path.count("/") + 1):
+            group = base / "/".join(path.strip("/").split("/")[:depth])
+            words = said(group / "cpu.max").split()
+            words = words or [said(group / f"cpu.cfs_{one}_us").strip()
+                              for one in ("quota", "period")]  # fmt: skip
+            if len(words) == 2 and words[0].isdigit() and words[1].isdigit():
+                least = min(least, float(words[0]) / float(words[1]))
+    return least
 
 
 def ports(root: Path) -> Iterator[dict[str, Any]]:

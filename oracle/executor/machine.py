@@ -1,6 +1,9 @@
 """What one machine does, measured in a few minutes: kernels, launches, memory, a disk.
 
 All ranks run the same kernel at the same time, as in a step, so that what they share is shared.
+Where a quota allows a rank less time than its thread could take, a kernel is timed by what it takes
+of the thread, over the share that is allowed: a short one ends before the quota stops it, and a
+step does not.
 A budget of seconds bounds the whole; kernels of all families are taken in turn, so that one that
 runs out leaves each with some.
 """
@@ -9,7 +12,7 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from datetime import date
 from functools import partial
@@ -18,7 +21,7 @@ from typing import TYPE_CHECKING, Any
 
 from oracle.executor import records
 from oracle.executor.collectives import oracle_version
-from oracle.executor.hardware import hardware, said
+from oracle.executor.hardware import hardware, quota, said
 from oracle.executor.kernel_shapes import COUNTS, PARTS, Limits, sweep
 from oracle.executor.launch import TIMEOUT, Host, Outcome, Say, launch, silent
 from oracle.executor.question import AGAIN, differences
@@ -111,7 +114,8 @@ def facts(rank: Rank) -> dict[str, Any]:
     here = hardware()
     found = {"ranks": rank.size, "ranks_per_node": rank.ranks_per_host,
              "nodes": len(set(rank.hosts)), "backend": rank.backend, "torch": torch.__version__,
-             "threads": torch.get_num_threads(), "hardware": here}  # fmt: skip
+             "threads": torch.get_num_threads(), "share": share(rank),
+             "hardware": here}  # fmt: skip
     if rank.device.type != "cuda":
         return found
     one = torch.cuda.get_device_properties(rank.device)
@@ -138,18 +142,35 @@ def launches(rank: Rank) -> float:
 
     layers = [layer for _ in range(CHAIN // 2)
               for layer in (torch.nn.Linear(8, 8), torch.nn.ReLU())]  # fmt: skip
-    network = torch.nn.Sequential(*layers).to(rank.device)
+    network, clock = torch.nn.Sequential(*layers).to(rank.device), _clock(rank)
     x = torch.randn(4, 8, device=rank.device)
     kernels = CHAIN // 2 * sum(DISPATCHED["gemm"] + DISPATCHED["stream"])
     each = []
     with torch.enable_grad():
         for _ in range(25):
             _wait(rank)
-            began = time.perf_counter()
+            began = clock()
             network(x).sum().backward()
             _wait(rank)
-            each.append((time.perf_counter() - began) / kernels)
+            each.append((clock() - began) / kernels)
     return undisturbed(each[5:])
+
+
+def share(rank: Rank) -> float:
+    """Of the time of a rank's one thread, what quotas allow; 1 where nothing says so."""
+    import torch
+
+    if rank.device.type != "cpu" or torch.get_num_threads() > 1:
+        return 1.0
+    return min(1.0, quota() / rank.ranks_per_host)
+
+
+def _clock(rank: Rank) -> Callable[[], float]:
+    """Seconds that kernels are timed by."""
+    allowed = share(rank)
+    if allowed == 1:
+        return time.perf_counter
+    return lambda: time.thread_time() / allowed
 
 
 def _wait(rank: Rank) -> None:
@@ -225,7 +246,7 @@ def _one(rank: Rank, tensors: Any, one: Any, longest: float) -> None:
         torch.backends.cudnn.allow_tf32 = one.precision == "tf32"
     each, why = [], ""
     try:
-        each = seconds(call(one, tensors), longest, lambda: _wait(rank))
+        each = seconds(call(one, tensors), longest, lambda: _wait(rank), _clock(rank))
     except (RuntimeError, MemoryError) as error:
         why = str(error).splitlines()[0][:200]
     rank.record(one.key, family=one.family, part=one.part, precision=one.precision,
@@ -264,7 +285,7 @@ def copied(rank: Rank, tensors: Any, memory: float) -> float:
     count = int(min(max(4 * tensors.cache, 2**26), 2**31, memory / 16) // 12)
     a, b, c = (tensors("fp32", count) for _ in range(3))
     rank.agree(0)
-    each = seconds(lambda: torch.add(a, b, out=c), 0.1, lambda: _wait(rank))
+    each = seconds(lambda: torch.add(a, b, out=c), 0.1, lambda: _wait(rank), _clock(rank))
     return 12 * count / undisturbed(each)
 
 
@@ -277,7 +298,7 @@ def product(rank: Rank, tensors: Any) -> float:
     side, rate, longest = 256, 0.0, 0.0
     while longest < 0.01 and side <= 8192:
         a, b = tensors("fp32", side, side), tensors("fp32", side, side)
-        each = seconds(partial(torch.mm, a, b), 0.05, lambda: _wait(rank))
+        each = seconds(partial(torch.mm, a, b), 0.05, lambda: _wait(rank), _clock(rank))
         rate = max(rate, 2 * side**3 / undisturbed(each))
         longest, side = rank.agree(undisturbed(each)), 2 * side
     return rate
