@@ -6,7 +6,7 @@ from itertools import pairwise
 
 import numpy as np
 import pytest
-from equality_cases import CUBES, GPT, RESNET, VGG, cases, network
+from equality_cases import CUBES, GPT, RESNET, VGG, cases, conv, network
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -97,6 +97,9 @@ WINDOWED = {**GPT, "name": "windowed", "transformer": GPT["transformer"] | {"win
 UPWARDS = network(
     "upwards", [4, 8, 8], [{"deconv": {"filters": 4, "kernel": 3, "stride": 2}}, "loss"]
 )
+BOTTOM = network("bottom", [2, 16, 16], [  # at its bottom each of 16 parts has one value
+    conv(4), "relu", {"pool": {"kernel": 4}}, conv(8), {"norm": "instance"}, "loss",
+])  # fmt: skip
 
 REFUSED = {
     "filter:2,back=scatter": (GPT, "back=scatter is not run through tokens"),
@@ -113,6 +116,7 @@ REFUSED = {
     "data:2 expert:2,dispatch=once": (MIXTURE, "dispatch=once is priced but not run"),
     "data:2": (WINDOWED, "attention over a window"),
     "spatial:2": (UPWARDS, "transposed convolutions whose windows overlap"),
+    "spatial:16": (BOTTOM, "norm takes its statistics over one value of each channel on a device"),
 }
 
 

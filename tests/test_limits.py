@@ -14,6 +14,8 @@ import pytest
 from command_line import ROOT, told
 from test_every_key import LATER
 
+import oracle
+
 PAGE = (ROOT / "docs" / "limits.md").read_text(encoding="utf-8")
 LIMITS = re.split(r"^\* ", PAGE, flags=re.MULTILINE)[1:]
 
@@ -76,3 +78,12 @@ def test_a_command_shows_its_limit(
     answer = ANSWERS[command]
     for line in lines:
         assert " ".join(line.split()) in answer, f"{line}: {answer[:600]}"
+
+
+def test_all_to_all_wants_whole_heads_of_those_that_tensor_leaves() -> None:
+    plans = ["context:2,kind=alltoall", "context:2", "context:4,kind=alltoall tensor:4",
+             "context:4,kind=alltoall tensor:2"]  # fmt: skip
+    found = oracle.estimate("llama3-8b", "dgx-h100", plans, 64, any_plan=True).broken
+    odd = oracle.estimate("gpt2-xl", "dgx-h100", plans[:2], 64, any_plan=True).broken  # 25 heads
+    said = "kind=alltoall wants as many whole heads and tokens on each device"
+    assert [said in why for why in (*found, *odd)] == [False, False, True, False, True, False]

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
 
 import numpy as np
 
 from oracle.executor.away import Away
 from oracle.models.model import Model
+from oracle.models.shard import serial
 from oracle.plan.plan import Plan
 from oracle.plan.strategies import agreement
 
@@ -116,20 +118,42 @@ def _of_mixtures(model: Model, plan: Plan) -> Iterator[str]:
 
 def _of_turned_heads(model: Model, plan: Plan) -> Iterator[str]:
     """All-to-all turns equal parts of tokens into whole heads."""
-    context, tensor = (plan.axis(name) for name in ("context", "tensor"))
-    p, cut = int(context.degree[0, 0]), int(tensor.degree[0, 0])
-    if p == 1 or context.word("kind") != "alltoall":
-        return
-    for row in model.rows:
-        heads, tokens = row.kv_heads // cut, row.made.extents[0]
-        if row.work == "attention" and (heads % p or tokens % p):
-            what = f"{heads:g} key-value heads and {tokens:g} tokens over {p} devices"
-            yield f"kind=alltoall deals both evenly, not {what}"
-            return
+    context = plan.axis("context")
+    if context.uneven(model, plan.axis("tensor").degree).any():
+        tokens = next(row.made.extents[0] for row in model.rows if row.work == "attention")
+        heads = min(row.kv_heads for row in model.rows if row.work == "attention")
+        what = (
+            f"{heads // plan.axis('tensor').degree[0, 0]:g} key-value heads and {tokens:g} tokens"
+        )
+        yield f"kind=alltoall deals both evenly, not {what} over {context.degree[0, 0]:g} devices"
+
+
+def _of_lone_values(model: Model, plan: Plan) -> Iterator[str]:
+    """A norm whose statistics would be those of one value: PyTorch makes none."""
+    spatial, shard = plan.axis("spatial"), serial(model, plan.batch, 4.0)
+    cut = np.broadcast_to(spatial.cut(shard), (1, len(model)))[0] & _splits(plan, "spatial")
+    grid = [int(np.ravel(q)[0]) for q in spatial.parts(shard)]
+    for row, parted in zip(model.rows, cut, strict=True):
+        if row.spans in ("batch", "instance"):
+            parts = grid if parted else [1] * len(grid)
+            values = math.prod(n // q for n, q in zip(row.made.extents, parts, strict=False))
+            values *= _samples(plan) if row.spans == "batch" else 1
+            if values <= 1:
+                yield f"{row.name} takes its statistics over one value of each channel on a device"
+                return
+
+
+def _samples(plan: Plan) -> int:
+    """Samples of a micro-batch on the device that has least."""
+    samples = int(plan.batch[0, 0])
+    for name in ("data", "sharded"):
+        samples //= int(plan.axis(name).degree[0, 0])
+    return samples // int(plan.axis("pipeline").segments[0, 0] * plan.axis("data").accumulate[0, 0])
 
 
 def _of_both(model: Model, plan: Plan) -> Iterator[str]:
     yield from _of_mixtures(model, plan)
+    yield from _of_lone_values(model, plan)
     if _splits(plan, "context") and not np.all(model.tokens):
         yield "`context` is run for models whose rows are all of tokens"
     yield from _of_turned_heads(model, plan)

@@ -1,7 +1,9 @@
 """Context parallelism: every sequence is cut along its tokens."""
 
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from functools import lru_cache
+from typing import Any
 
 import numpy as np
 
@@ -9,7 +11,7 @@ from oracle.models import masks
 from oracle.models.model import Floats, Model
 from oracle.models.shard import Array, Shard
 from oracle.network.collectives import Message
-from oracle.plan.strategies.base import Strategy, words
+from oracle.plan.strategies.base import Rule, Strategy, words
 from oracle.plan.strategies.sharded import cut_state
 
 
@@ -46,6 +48,20 @@ class Context(Strategy):
             return 1.0
         turned = self.says("kind", "alltoall")
         return np.where(turned, min(heads, default=1), min(tokens, default=1))
+
+    def rules(self, model: Model, batch: Array, beside: Mapping[str, Any]) -> Iterator[Rule]:
+        yield from super().rules(model, batch, beside)
+        what = "kind=alltoall wants as many whole heads and tokens on each device"
+        yield Rule.never(self.uneven(model, beside["tensor"].degree), what)
+
+    def uneven(self, model: Model, tensor: Array) -> Array:
+        """Plans whose all-to-all finds heads, of those that `tensor` leaves, or tokens over."""
+        p = np.asarray(self.degree)
+        found = np.zeros(np.shape(p), bool)
+        for row in model.rows:
+            if row.work == "attention":
+                found = found | (row.kv_heads // tensor % p > 0) | (row.made.extents[0] % p > 0)
+        return np.asarray(found & (p > 1) & self.says("kind", "alltoall"))
 
     def split(self, shard: Shard) -> Shard:
         shard = shard.but(replicas=(*shard.replicas, "context"))
