@@ -3,9 +3,10 @@
     python -m benchmarks.runnable [--only gpt2-xl …] [--quick] [--json]
 
 Of ten models the five best plans on 16 devices are asked for, each for the software that it is
-recommended for. Every plan then trains two steps on at most 8 ranks of this machine: its widest
-axes are halved until they are so few, with few micro-batches and chunks, of a model with the same
-kinds of layers that is narrow and short. It trains in double precision and must end as one device
+recommended for. Every plan then trains two steps on at most 8 ranks of this machine, by the
+executor's own engine or else the first of PyTorch's that runs it: its widest axes are halved until
+they are so few, with few micro-batches and chunks, of a model with the same kinds of layers that is
+narrow and short. It trains in double precision and must end as one device
 does. A plan counts as run only then; of the others the reason is told. `--quick` asks only what
 the executor refuses, and starts nothing.
 """
@@ -26,8 +27,11 @@ from typing import TYPE_CHECKING, Any
 from benchmarks.table import Table, figure, text
 from oracle.api import recommend
 from oracle.executor import records
+from oracle.executor.engines import engines
 from oracle.executor.graph import graph
 from oracle.executor.launch import DONE, Host, launch
+from oracle.executor.plan_run import PlanRun
+from oracle.executor.run import refusals
 from oracle.executor.supported import unsupported
 from oracle.models.layers import Norm
 from oracle.models.model import model
@@ -70,10 +74,16 @@ def shrunk(name: str, plan: Plan) -> dict[str, Any]:
                    "layers": blocks}  # fmt: skip
         return found
     channels, *extents = found["input"]
-    found["input"] = [channels, *(PIXELS if len(extents) == 2 else VOXELS)]
+    found["input"] = [channels, *(PIXELS if len(extents) == 2 else voxels(plan))]
     shorter = PIXELS[0] / extents[0]
     found["layers"] = [_narrow(layer, blocks, shorter) for layer in found["layers"]]
     return found
+
+
+def voxels(plan: Plan) -> tuple[int, int, int]:
+    """Extents of a volume: longer along the last where more devices have parts of it."""
+    *others, last = VOXELS
+    return (*others, last * max(1, int(plan.axis("spatial").degree[0, 0]) // 2))
 
 
 def smaller(text_: str, ranks: int) -> str:
@@ -151,23 +161,50 @@ def asked(only: list[str]) -> list[dict[str, Any]]:
             small = shrunk(name, plan)
             parts = int(plan.axis("spatial").degree[0, 0])
             pieces *= max(SAMPLES, parts) if over_batch(small) else 1
-            why = [*unsupported(model(name), parse(text_, batch)),
-                   *unsupported(model(small), parse(fewer, pieces))]  # fmt: skip
+            engine, why = runner((name, text_, batch), (small, fewer, pieces))
+            small = small if engine == "native" else undropped(small)
             found.append({"model": name, "spec": small, "plan": text_, "run": fewer,
-                          "batch": pieces, "why": "; ".join(dict.fromkeys(why))})  # fmt: skip
+                          "batch": pieces, "engine": engine, "why": why})  # fmt: skip
     return found
+
+
+def undropped(spec: Any) -> Any:
+    """Without dropout, of which PyTorch's own classes draw other masks on each device."""
+    if isinstance(spec, list):
+        return [undropped(one) for one in spec]
+    if not isinstance(spec, dict):
+        return spec
+    return {key: 0.0 if key == "dropout" else undropped(one) for key, one in spec.items()}
+
+
+def runner(*runs: tuple[Any, str, int]) -> tuple[str, str]:
+    """The first engine that refuses none of these models under their plans; else native's why."""
+    refused = {}
+    for name in engines():
+        # what is left to a search is chosen by turns, of one's own units
+        why = [reason for what, plan, batch in runs for reason in
+               (unsupported(model(what), parse(plan, batch)) if name == "native" else
+                refusals(PlanRun(what, plan, batch, engine=name)))]  # fmt: skip
+        if not why:
+            return name, ""
+        refused[name] = "; ".join(dict.fromkeys(why))
+    return "native", refused["native"]
 
 
 def task(rank: Rank, arguments: Mapping[str, Any]) -> None:
     """Train each plan beside one device; what one raises all do, for they see the same shapes."""
     import torch.distributed as dist
 
-    from oracle.executor.proof.equality import trained
+    from oracle.executor.proof.equality import trained, trained_by
 
     for number, one in enumerate(arguments["plans"]):
         rank.enter("measure", one["run"])
         try:
-            said = trained(rank, one["spec"], one["run"], one["batch"], one["units"])
+            what = one["spec"], one["run"], one["batch"]
+            if one["engine"] == "native":
+                said = trained(rank, *what, one["units"])
+            else:
+                said = trained_by(rank, one["engine"], *what)
         except Exception as error:
             said = {"error": f"{type(error).__name__}: {error}", "at": traceback.format_exc()}
         rank.record(str(number), **said)
@@ -215,13 +252,15 @@ def table(only: list[str], quick: bool) -> Table:
     what = "not refused" if quick else "run, and equal to one device"
     return {
         "title": f"runnable: the {BEST} best plans of each model on {DEVICES} devices, {what}",
-        "rows": [{"model": one["model"], "plan": one["plan"], "runs": "no" if one["why"] else "yes",
+        "rows": [{"model": one["model"], "plan": one["plan"], "by": one["engine"],
+                  "runs": "no" if one["why"] else "yes",
                   "apart": f"{one['apart']:.0e}" if "apart" in one else "", "why not": one["why"]}
                  for one in plans],
         "figures": {"plans": figure(len(plans), "", ""),
                     "share": figure(runs / max(len(plans), 1), "", "≥ 0.95")},
-        "notes": ["mixtures, attention and norms are what the executor makes of them; dropout is "
-                  "left out"],
+        "notes": ["a plan is run by the first engine that does not refuse it; mixtures, attention "
+                  "and norms are what the executor makes of them; dropout has the same masks on "
+                  "one device, and under engines of PyTorch's none"],
     }  # fmt: skip
 
 

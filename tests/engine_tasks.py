@@ -11,6 +11,7 @@ from oracle.executor.local_model import LocalModel
 from oracle.executor.mesh import DeviceMesh
 from oracle.executor.optimizer import Optimizer
 from oracle.executor.plan_run import PlanRun
+from oracle.executor.proof import equality
 from oracle.executor.pytorch.network import Network, loss_of, without_loss
 from oracle.executor.pytorch.setting import DTYPES
 from oracle.executor.steps import Trainer
@@ -68,3 +69,12 @@ def both(model):
         wanted = local.of[op.index, name].value.grad
         worst[op.label, name] = float((wanted - weight.grad).abs().max() / wanted.abs().max())
     return float(own.detach()), native, worst
+
+
+def beside_one_device(rank, arguments):
+    """Train each case beside one device of the executor's; the last at another rate."""
+    cases = arguments["cases"]
+    for number, case in enumerate(cases):
+        if number == len(cases) - 1:
+            equality.Optimizer = lambda name, rate: Optimizer(name, 2 * rate)
+        rank.record(str(number), **equality.trained_by(rank, *case))

@@ -191,6 +191,26 @@ def test_an_engine_refuses_what_it_does_not_run_all_of_it_at_once(name):
         assert any("fp16" in why for why in found) is (name != "ddp")
 
 
+def test_an_engine_is_held_against_one_device_of_the_executor(tmp_path):
+    """And is told from one that learns faster."""
+    pytest.importorskip("torch")
+    from oracle.executor.proof.equality import apart
+
+    cases = [("ddp", RESNET, "data:2,accumulate=2", 8), ("dtensor", GPT, "tensor:2", 4),
+             ("pipelining", VGG, "pipeline:2,segments=2", 4),
+             ("ddp", VGG, "data:2", 4)]  # fmt: skip
+    path = os.pathsep.join([str(HERE), str(HERE.parent)])
+    outcome = launch(
+        "engine_tasks:beside_one_device", {"cases": cases}, tmp_path, ranks=2, timeout=60,
+        trust=True, host=Host(environment=lambda rank: {"PYTHONPATH": path}),
+    )  # fmt: skip
+    assert outcome.code == DONE, outcome.message
+    ranks = records.of_all_ranks(tmp_path, 2)
+    *same, other = (apart(ranks[str(number)]) for number in range(len(cases)))
+    assert max(same) < 1e-8, same
+    assert other > 1e-5
+
+
 def test_several_losses_are_refused():
     pytest.importorskip("torch")
     why = refusals(PlanRun(BERT, "data:2", 8, engine="ddp"))
