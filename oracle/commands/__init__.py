@@ -13,6 +13,7 @@ reading     samples that verbs read for real: which, from where, how
 checkpointing   checkpoints that a real training keeps, failures that it is given
 engine      which engine runs a plan
 scheduling  the answer where the batch grows
+lacking     what a system lacks for what is asked of it
 launching   ranks on this machine: the options, and how they end
 shells      completions for shells, and the manual page
 serve/      the live page

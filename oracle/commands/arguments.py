@@ -8,6 +8,7 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from oracle.commands.parser import group
 from oracle.spec.options import SLOTS
 from oracle.spec.precision import PRECISIONS
 from oracle.spec.units import spelled_out
@@ -25,13 +26,14 @@ def result_arguments(
     parser: argparse.ArgumentParser, forms: Iterable[str] = FORMATS, *, file: bool = True
 ) -> None:
     """What every verb that prints a result takes."""
+    options = group(parser, "the answer")
     known = list(forms)
-    parser.add_argument("--format", choices=known, dest="form", metavar="F",
-                        help=either(known))  # fmt: skip
-    parser.add_argument("--json", action="store_const", const="json", dest="form",
+    options.add_argument("--format", choices=known, dest="form", metavar="F",
+                        help=f"{either(known)} (default: {known[0]})")  # fmt: skip
+    options.add_argument("--json", action="store_const", const="json", dest="form",
                         help="short for --format json")  # fmt: skip
     if file:
-        parser.add_argument("-o", "--output", dest="to", metavar="FILE",
+        options.add_argument("-o", "--output", dest="to", metavar="FILE",
                             help="write it there, whole or not at all; - prints it")  # fmt: skip
 
 
@@ -68,23 +70,32 @@ def names(text: str) -> list[str]:
 
 def prediction_arguments(parser: argparse.ArgumentParser, *, system: bool = True) -> None:
     """What every verb that predicts takes."""
+    options = group(parser, "how it is predicted")
     parser.add_argument(
         "model", metavar="MODEL", help="a shipped model, a file, or - for standard input"
     )
     if system:
         parser.add_argument("system", metavar="SYSTEM", help="a shipped system, a file, or -")
-    parser.add_argument("--dataset", metavar="D", help="a shipped data set, or a file")
-    parser.add_argument("--max-memory", metavar="M", help="of a device, e.g. `14 GiB`")
+    options.add_argument(
+        "--dataset", metavar="D", help="a shipped data set, or a file (default: the model's)"
+    )
+    options.add_argument(
+        "--max-memory", metavar="M", help="of a device, e.g. `14 GiB` (default: all it has)"
+    )
     recipe_arguments(parser)
     model_arguments(parser)
-    parser.add_argument("--ideal", action="store_true", help="the published table's assumptions")
-    parser.add_argument(
+    options.add_argument("--ideal", action="store_true", help="the published table's assumptions")
+    options.add_argument(
         "--gamma", type=float, default=1.0, metavar="G", help="memory reuse, with --ideal"
     )
-    parser.add_argument("--algorithm", metavar="A", help="of collectives: ring, tree, nccl, …")
+    options.add_argument(
+        "--algorithm",
+        metavar="A",
+        help="of collectives: ring, tree, nccl, … (default: the library's choice)",
+    )
     profile_argument(parser)
     software_arguments(parser)
-    parser.add_argument(
+    options.add_argument(
         "--workspace",
         metavar="W",
         help="of convolutions: 64MiB, `64MiB,micro=best`, `1GiB,shared=on`",
@@ -101,10 +112,11 @@ CHANGES = {"sequence": "tokens of a sequence", "layers": "of a transformer",
 
 def model_arguments(parser: argparse.ArgumentParser) -> None:
     """What of the model is otherwise than its file says; any other field as MODEL,field=value."""
+    options = group(parser, "the model, where not as its file has it")
     for name, what in CHANGES.items():
-        parser.add_argument(f"--{name}", type=whole, metavar="N", help=f"{what}, not the model's")
-    parser.add_argument("--train", metavar="T", help="full, lora:16, lora:16:attention, … forward")
-    parser.add_argument("--inference", action="store_const", const="forward", dest="train",
+        options.add_argument(f"--{name}", type=whole, metavar="N", help=f"{what}, not the model's")
+    options.add_argument("--train", metavar="T", help="full, lora:16, lora:16:attention, … forward")
+    options.add_argument("--inference", action="store_const", const="forward", dest="train",
                         help="forward passes alone: --train forward")  # fmt: skip
 
 
@@ -143,13 +155,15 @@ RUNNING = {"price": "of a device here, e.g. `2.5 USD/h`", "pue": "of the site, e
 
 def price_arguments(parser: argparse.ArgumentParser) -> None:
     """What running a system costs, where its file does not say so."""
+    options = group(parser, "the system, where not as its file has it")
     for name, what in RUNNING.items():
-        parser.add_argument(f"--{name}", metavar="V", help=what)
+        options.add_argument(f"--{name}", metavar="V", help=what)
 
 
 def what_if_argument(parser: argparse.ArgumentParser) -> None:
     """The system as it would be; a sweep has an option of this name for several of them."""
-    parser.add_argument("--what-if", action="extend", type=factors, default=[], dest="supposed",
+    options = group(parser, "the system, where not as its file has it")
+    options.add_argument("--what-if", action="extend", type=factors, default=[], dest="supposed",
                         metavar="X=K,…", help=f"times K: {either(FACTORS)}")  # fmt: skip
 
 
@@ -163,15 +177,17 @@ def factors(text: str) -> list[str]:
 
 def grow_argument(parser: argparse.ArgumentParser) -> None:
     """For verbs that refuse what is larger than the system."""
-    parser.add_argument("--grow", action="store_true",
+    options = group(parser, "the system, where not as its file has it")
+    options.add_argument("--grow", action="store_true",
                         help="let the system's outermost level join more devices")  # fmt: skip
 
 
 def placement_arguments(parser: argparse.ArgumentParser) -> None:
     """Which nodes a job was given, and how its ranks fill them."""
-    parser.add_argument("--place", choices=PLACED, metavar="W",
+    options = group(parser, "where ranks sit")
+    options.add_argument("--place", choices=PLACED, metavar="W",
                         help=f"ranks on devices: {either(PLACED)}")  # fmt: skip
-    parser.add_argument("--nodes", metavar="LIST",
+    options.add_argument("--nodes", metavar="LIST",
                         help="that a scheduler gave: `rack3-[1-16],rack7-[1-16]`")  # fmt: skip
 
 
@@ -183,32 +199,15 @@ def placement_options(asked: argparse.Namespace) -> dict[str, Any]:
     return {"nodes": asked.nodes, "place": asked.place}
 
 
-def need_room(asked: argparse.Namespace, plans: Iterable[str]) -> None:
-    """Refuse plans of more devices than the system has, where it may not grow."""
-    from oracle.ask.placing import on_nodes
-    from oracle.predict.defaults import room_for
-    from oracle.spec.catalogue import system
-
-    given = getattr(asked, "nodes", None)
-    room_for(on_nodes(system(asked.system), given), plans, asked.grow)
-
-
-def lacks(asked: argparse.Namespace, systems: Iterable[str]) -> list[str]:
-    """Lines for answers that are no text: what is priced in another precision than was asked."""
-    from oracle.predict.remarks import lacking
-    from oracle.spec.catalogue import system
-
-    some = [system(name) for name in systems] if asked.precision else []
-    found = (one for each in some for one in lacking(each, asked.precision))
-    return [f"{one.field}: {one.what}" for one in found]
-
-
 def software_arguments(parser: argparse.ArgumentParser) -> None:
     """What runs the training."""
-    parser.add_argument(
-        "--software", metavar="S", help="that runs it, a name or file; `nemo,gradients=bf16`"
+    options = group(parser, "what runs it")
+    options.add_argument(
+        "--software",
+        metavar="S",
+        help="a name or file, `nemo,gradients=bf16` (default: megatron-core for tokens, else none)",
     )
-    parser.add_argument(
+    options.add_argument(
         "--any", action="store_true", dest="any_plan", help="plans too that it cannot be told"
     )
 
@@ -218,10 +217,11 @@ WAYS = ("best", "none", "shared", "cached", "staged", "striped", "spatial")
 
 def reading_arguments(parser: argparse.ArgumentParser) -> None:
     """How samples are got."""
-    parser.add_argument("--reading", choices=WAYS, default="best", metavar="R", help=either(WAYS))
-    parser.add_argument("--shuffle", default="global", metavar="S",
+    options = group(parser, "how samples are read")
+    options.add_argument("--reading", choices=WAYS, default="best", metavar="R", help=either(WAYS))
+    options.add_argument("--shuffle", default="global", metavar="S",
                         help="of samples: global, local, or partial:0.1 of a node's")  # fmt: skip
-    parser.add_argument("--epochs", type=epochs, metavar="E",
+    options.add_argument("--epochs", type=epochs, metavar="E",
                         help="of the training, which what is done once is spread over")  # fmt: skip
 
 
@@ -236,22 +236,18 @@ def epochs(text: str) -> float:
     return value
 
 
-def per_trial(text: str) -> float:
-    """A spread of trials' times, of their mean."""
-    try:
-        value = float(text)
-    except ValueError:
-        value = -1.0
-    if not 0 <= value <= 1:
-        raise argparse.ArgumentTypeError(f"`{text}` is not a spread from 0 to 1, e.g. 0.1")
-    return value
-
-
 def recipe_arguments(parser: argparse.ArgumentParser) -> None:
     """How it is trained; not said, as is usual for the model on the device."""
-    parser.add_argument("--precision", choices=PRECISIONS, metavar="P", help=either(PRECISIONS))
-    parser.add_argument("--optimizer", choices=WithKnobs(SLOTS), metavar="O",
-                        help=f"{either(SLOTS)}; `kfac,factors=10,inverse=100`")  # fmt: skip
+    options = group(parser, "how it is trained")
+    options.add_argument(
+        "--precision",
+        choices=PRECISIONS,
+        metavar="P",
+        help=f"{either(PRECISIONS)} (default: 16 bits for tokens, else fp32)",
+    )
+    options.add_argument("--optimizer", choices=WithKnobs(SLOTS), metavar="O",
+                        help=f"{either(SLOTS)}; `kfac,factors=10,inverse=100` "
+                         "(default: adam for tokens, else momentum)")  # fmt: skip
 
 
 class WithKnobs(list[str]):
@@ -269,7 +265,8 @@ def either(known: Iterable[str]) -> str:
 
 def profile_argument(parser: argparse.ArgumentParser) -> None:
     """Measured rows, for every verb that predicts."""
-    parser.add_argument("--profile", metavar="FILE",
+    options = group(parser, "how it is predicted")
+    options.add_argument("--profile", metavar="FILE",
                         help="of `measure compute` or `calibrate run`, or a run's log")  # fmt: skip
 
 
@@ -288,7 +285,8 @@ def samples_or_max(text: str) -> int | str:
 
 def length_arguments(parser: argparse.ArgumentParser) -> None:
     """How long the whole training is; `--epochs` says it too."""
-    end = parser.add_mutually_exclusive_group()
+    options = group(parser, "the whole training")
+    end = options.add_mutually_exclusive_group()
     end.add_argument("--to-target", action="store_true",
                      help="until the model's target is met, by what runs needed")  # fmt: skip
     end.add_argument("--tokens", type=many, metavar="T", help="so many, e.g. 15T")
@@ -299,16 +297,18 @@ def length_arguments(parser: argparse.ArgumentParser) -> None:
 
 def limit_arguments(parser: argparse.ArgumentParser) -> None:
     """What a whole training may take."""
-    parser.add_argument("--within", metavar="T", help="of time: 7d, 12h, 45min")
-    parser.add_argument("--budget", action="append", default=[], metavar="B",
+    options = group(parser, "the whole training")
+    options.add_argument("--within", metavar="T", help="of time: 7d, 12h, 45min")
+    options.add_argument("--budget", action="append", default=[], metavar="B",
                         help="1MUSD, 500MWh, 30tCO2, 20k device-hours; several times")  # fmt: skip
 
 
 def running_arguments(parser: argparse.ArgumentParser) -> None:
     """What interrupts a training, and how it saves its state."""
-    parser.add_argument("--failures", metavar="F",
+    options = group(parser, "the whole training")
+    options.add_argument("--failures", metavar="F",
                         help="e.g. `50 kh,restart=10 min,elastic,repair=1 day`; none")  # fmt: skip
-    parser.add_argument("--checkpoint", metavar="C",
+    options.add_argument("--checkpoint", metavar="C",
                         help="rank0, sharded or async; `async,to=host,every=30 min`")  # fmt: skip
 
 

@@ -45,7 +45,7 @@ def question(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--for", required=True, dest="models", metavar="A,B",
                         help="models, with their batch or without: resnet50:8192")  # fmt: skip
     parser.add_argument("--system", default=SYSTEM, metavar="S",
-                        help=f"of which nodes; {SYSTEM} if not said")  # fmt: skip
+                        help="of which nodes")  # fmt: skip
     parser.add_argument("--nics", type=whole, metavar="C", help="ports of a node, not the system's")
     parser.add_argument("--link", metavar="B", help="bandwidth of a port, e.g. `50 GB/s`")
     parser.add_argument("--plans", choices=["best", "same"], default="best", metavar="W",

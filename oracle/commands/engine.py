@@ -21,7 +21,9 @@ HINT = "oracle estimate predicts it; --engine native runs most"
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("--engine", metavar="E", help=either(list(engines())))
+    parser.add_argument(
+        "--engine", metavar="E", help=f"{either(list(engines()))} (default: the software's)"
+    )
     parser.add_argument("--software", metavar="S", help="whose engine, buckets and widths")
 
 

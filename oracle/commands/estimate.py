@@ -25,7 +25,6 @@ from oracle.commands.arguments import (
     batch_of,
     length_arguments,
     length_options,
-    need_room,
     placement_arguments,
     placement_options,
     prediction_arguments,
@@ -34,6 +33,7 @@ from oracle.commands.arguments import (
     running,
     what_if_argument,
 )
+from oracle.commands.lacking import need_room
 from oracle.commands.parser import Answer, Usage, formatted
 
 if TYPE_CHECKING:

@@ -16,13 +16,12 @@ from pathlib import Path
 from oracle.commands.arguments import (
     batch_arguments,
     batch_of,
-    lacks,
-    need_room,
     placement_arguments,
     placement_options,
     prediction_arguments,
     prediction_options,
 )
+from oracle.commands.lacking import lacks, need_room
 from oracle.commands.parser import Answer, as_json
 
 

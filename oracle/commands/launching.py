@@ -8,17 +8,18 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from oracle.commands.arguments import whole
-from oracle.commands.parser import Answer, formatted
+from oracle.commands.parser import Answer, formatted, group
 from oracle.spec.document import refusal
 
 
 def launch_arguments(parser: argparse.ArgumentParser) -> None:
     """How ranks are started and watched."""
-    parser.add_argument("--local", type=whole, metavar="N", help="start N ranks on this machine")
+    ranks = group(parser, "how ranks are started")
+    ranks.add_argument("--local", type=whole, metavar="N", help="start N ranks on this machine")
     known = "gloo, nccl or mpi; ordered: gloo that keeps to NCCL's order"
-    parser.add_argument("--backend", default="gloo", metavar="B", help=known)
-    parser.add_argument("--timeout", type=float, default=60.0, metavar="S",
-                        help="seconds after which a silent rank is called stalled")  # fmt: skip
+    ranks.add_argument("--backend", default="gloo", metavar="B", help=known)
+    ranks.add_argument("--timeout", type=float, default=60.0, metavar="S",
+                       help="seconds after which a silent rank is called stalled")  # fmt: skip
 
 
 def launched(asked: argparse.Namespace) -> dict[str, Any]:

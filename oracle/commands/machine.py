@@ -25,7 +25,7 @@ SLOWEST = 0.04  # of the collectives' time, at most for one sample
 def arguments(parser: argparse.ArgumentParser) -> None:
     """What the two take beside what all measurements do."""
     parser.add_argument("--seconds", type=whole, default=120, metavar="S",
-                        help="for `machine`, `kernels` and `storage`, about; 120")  # fmt: skip
+                        help="for `machine`, `kernels` and `storage`, about")  # fmt: skip
     parser.add_argument("--disk", metavar="FOLDER",
                         help="whose disk `machine` reads; the one of -o")  # fmt: skip
 

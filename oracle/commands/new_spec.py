@@ -42,7 +42,7 @@ def arguments(parser: argparse.ArgumentParser) -> None:
             title = f"new {' or '.join(of[one.key])}"
         if title not in groups:
             groups[title] = parser.add_argument_group(title)
-        usually = f"; {one.usual} if not said" if one.usual and "{" not in one.usual else ""
+        usually = f" (default: {one.usual})" if one.usual and "{" not in one.usual else ""
         groups[title].add_argument(f"--{one.key}", metavar="V", dest=f"new_{one.key}",
                                    help=f"{one.asks}{usually}".replace("%", "%%"))  # fmt: skip
 

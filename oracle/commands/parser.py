@@ -10,6 +10,7 @@ import argparse
 import json
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from copy import copy
 from dataclasses import dataclass
 from importlib import import_module
 from itertools import pairwise
@@ -76,6 +77,39 @@ class Parser(argparse.ArgumentParser):
         return message
 
 
+class Help(argparse.RawDescriptionHelpFormatter):
+    """Help that says each option's default, and which options are needed."""
+
+    def _expand_help(self, action: argparse.Action) -> str:
+        told = copy(action)
+        told.help = self._said(action)
+        return super()._expand_help(told)
+
+    def _said(self, action: argparse.Action) -> str:
+        said = action.help or ""
+        if not action.option_strings or action.default is argparse.SUPPRESS or "default:" in said:
+            return said
+        if action.required:
+            return f"{said} (needed)"
+        usual = said_default(action.default).replace("%", "%%")
+        return f"{said} (default: {usual})" if usual else said
+
+
+def said_default(value: Any) -> str:
+    """A default as one would write it; nothing where nothing is said."""
+    if value is None or isinstance(value, bool) or value in ("", [], ()):
+        return ""
+    if isinstance(value, tuple):
+        return "/".join(map(str, value))
+    return f"{value:g}" if isinstance(value, float) else str(value)
+
+
+def group(parser: argparse.ArgumentParser, title: str) -> argparse._ArgumentGroup:
+    """The options of a parser that the help shows under this title; made when first asked for."""
+    known = [one for one in parser._action_groups if one.title == title]
+    return known[0] if known else parser.add_argument_group(title)
+
+
 def module_of(verb: str) -> ModuleType:
     """The file of a verb; `import` is a word of Python's own, so its file has a tail."""
     name = verb.replace("-", "_")
@@ -87,14 +121,18 @@ def parser_of(verb: str) -> Parser:
     module = module_of(verb)
     parser = Parser(
         prog=f"oracle {verb}", description=module.__doc__, allow_abbrev=False,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
+        formatter_class=Help, add_help=False,
     )  # fmt: skip
-    parser.add_argument("-q", "--quiet", action="store_true", help="say only what was asked for")
-    parser.add_argument("-v", "--verbose", action="store_true",
-                        help="say what was read, what is set where, how long it took")  # fmt: skip
-    parser.add_argument("--color", choices=["auto", "always", "never"], default="auto",
-                        metavar="WHEN", help="auto, always or never")  # fmt: skip
     module.arguments(parser)
+    for one in parsers(parser):
+        one.formatter_class = Help
+    shared = group(parser, "of every command")
+    shared.add_argument("-h", "--help", action="help", help="show this help and exit")
+    shared.add_argument("-q", "--quiet", action="store_true", help="say only what was asked for")
+    shared.add_argument("-v", "--verbose", action="store_true",
+                        help="say what was read, what is set where, how long it took")  # fmt: skip
+    shared.add_argument("--color", choices=["auto", "always", "never"], default="auto",
+                        metavar="WHEN", help="auto, always or never")  # fmt: skip
     return parser
 
 

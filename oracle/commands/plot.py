@@ -31,14 +31,13 @@ from oracle.commands.arguments import (
     batch_arguments,
     batch_of,
     grow_argument,
-    lacks,
     names,
-    need_room,
     prediction_arguments,
     prediction_options,
     specs,
     whole,
 )
+from oracle.commands.lacking import lacks, need_room
 from oracle.commands.parser import Answer
 from oracle.commands.sweep import grid, question
 from oracle.spec.document import refusal

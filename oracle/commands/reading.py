@@ -32,7 +32,7 @@ def arguments(parser: argparse.ArgumentParser) -> None:
     data_argument(read)  # type: ignore[arg-type]
     read.add_argument("--reading", choices=READ_MODES, default="shared", metavar="MODE",
                       help=", ".join(READ_MODES))  # fmt: skip
-    read.add_argument("--loader-threads", type=whole, default=4, metavar="W", help="of a rank; 4")
+    read.add_argument("--loader-threads", type=whole, default=4, metavar="W", help="of a rank")
     read.add_argument("--prefetch", type=whole, default=2, metavar="K",
                       help="batches that are read ahead; 2")  # fmt: skip
     read.add_argument("--shuffle", choices=["global", "local"], default="global", metavar="HOW",

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from oracle.commands import recommend as recommend_
-from oracle.commands.arguments import lacks
+from oracle.commands.lacking import lacks
 from oracle.commands.parser import Answer
 
 if TYPE_CHECKING:

@@ -23,7 +23,6 @@ from types import FrameType
 from typing import Any
 
 from oracle.commands.arguments import (
-    lacks,
     lasting,
     names,
     objective_argument,
@@ -32,6 +31,7 @@ from oracle.commands.arguments import (
     specs,
     whole,
 )
+from oracle.commands.lacking import lacks
 from oracle.commands.parser import Answer, as_json, with_config
 from oracle.spec.document import refusal
 
@@ -76,7 +76,7 @@ def question(parser: argparse.ArgumentParser) -> None:
     objective_argument(parser)
     parser.add_argument("--only", type=names, default=[], metavar="A,B", help="these strategies")
     parser.add_argument("--without", type=names, default=[], metavar="A,B", help="not these")
-    parser.add_argument("--jobs", type=whole, metavar="J", help="processes; all cores if not said")
+    parser.add_argument("--jobs", type=whole, metavar="J", help="processes (default: all cores)")
     parser.add_argument("--out", metavar="DIR", help="keep rows here as they come")
 
 

@@ -16,7 +16,6 @@ from typing import TYPE_CHECKING, Any
 
 from oracle.commands.arguments import (
     length_arguments,
-    per_trial,
     prediction_arguments,
     result_arguments,
     running,
@@ -33,6 +32,17 @@ BRIEF = ("nodes", "at_once", "data", "model", "batch", "search_speedup", "data_s
 SAID = ("search", "trials", "epochs", "tokens", "steps", "to_target", "batch", "max_batch", "plan",
         "spread", "dataset", "precision", "optimizer", "software")  # fmt: skip
 MORE = ("ideal", "max_memory", "gamma", "algorithm", "profile", "any_plan", "reading", "shuffle")
+
+
+def per_trial(text: str) -> float:
+    """A spread of trials' times, of their mean."""
+    try:
+        value = float(text)
+    except ValueError:
+        value = -1.0
+    if not 0 <= value <= 1:
+        raise argparse.ArgumentTypeError(f"`{text}` is not a spread from 0 to 1, e.g. 0.1")
+    return value
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:
@@ -57,7 +67,7 @@ def question(parser: argparse.ArgumentParser) -> None:
     size = parser.add_mutually_exclusive_group()
     size.add_argument("--max-batch", type=whole, metavar="B", help="largest worth having")
     size.add_argument("--batch", type=whole, metavar="B", help="of every trial")
-    parser.add_argument("--plan", metavar="PLAN", help="of every trial; the fastest if not said")
+    parser.add_argument("--plan", metavar="PLAN", help="of every trial (default: the fastest)")
     parser.add_argument("--spread", type=per_trial, metavar="V",
                         help="of trials' times, 1σ by their mean")  # fmt: skip
 
