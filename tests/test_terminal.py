@@ -40,7 +40,8 @@ def on_a_terminal(columns: int, *line: str, **environment: str) -> str:
             pass
         run.wait(timeout=60)
     os.close(ours)
-    return said.decode().replace("\r\n", "\n")
+    # a line of progress that was written anew, or wiped away, stands there no longer
+    return re.sub(r"\r\x1b\[K([^\r\n]*(?=\r))?", "", said.decode().replace("\r\n", "\n"))
 
 
 def test_colour_is_for_terminals_that_want_it(capsys: Any) -> None:

@@ -34,6 +34,7 @@ sweep/      the same question over devices, batches, models and systems
 compare     predictions beside measurements
 alive       bytes of tensors counted beside those predicted
 recovered   likewise of checkpoints and failures of a real training
+progress    how far a long answer is
 selftest    whether this installation is sound
 proved      whether the ranks at hand are, beside what a system promises
 """

@@ -10,6 +10,7 @@ import math
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
+from oracle.ask.progress import counted
 from oracle.ask.ranking import Ranking
 from oracle.models.model import Model
 from oracle.predict.estimate import Estimate
@@ -64,7 +65,7 @@ def search(
 ) -> list[Tried]:
     """Every batch for which a plan fits, that of the shortest training first."""
     found = []
-    for batch in sizes:
+    for batch in counted(sizes):
         ranking = ask(batch)
         if len(ranking):
             best = ranking.estimate

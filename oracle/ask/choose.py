@@ -12,6 +12,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
+from oracle.ask.progress import counted
 from oracle.ask.setups import AXES, Asked, Setup, Skipped, along, ask, full_nodes
 from oracle.ask.turning import Change, changes
 from oracle.run.limits import amount
@@ -123,7 +124,7 @@ def choose(
     """The best of all machines, numbers of devices, software, plans and batches."""
     found: list[Setup] = []
     skipped: list[Skipped] = []
-    for system, options in places:
+    for system, options in counted(places):
         mine = full_nodes(system, counts)
         some, none = along(asked, system, options, mine)
         found, skipped = found + some, skipped + none
@@ -160,7 +161,7 @@ def distance(one: Setup) -> tuple[float, float]:
 def refined(asked: Asked, found: Sequence[Setup]) -> list[Setup]:
     """The setups, those that may be the answer or on the frontier searched in full."""
     setups = list(found)
-    for _ in range(REFINED):
+    for _ in counted(range(REFINED)):
         within = [one for one in setups if not one.over]
         best = min((asked.value(one.training) for one in within), default=math.inf)
         near = [

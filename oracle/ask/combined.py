@@ -18,6 +18,7 @@ from typing import Any
 
 from oracle.ask import search
 from oracle.ask.largest import largest_batch
+from oracle.ask.progress import counted
 from oracle.ask.trials import Trial, Trials
 from oracle.ask.workflow import Campaign, Part, campaign
 from oracle.plan.plan import parse
@@ -104,7 +105,7 @@ def _each(one: Row) -> dict[str, Any]:
 def combined(trials: Trials, nodes: Sequence[int]) -> Combined:
     """The table over numbers of nodes."""
     alone = Alone(trials)
-    return Combined(trials, tuple(alone.row(campaign(trials, count)) for count in nodes))
+    return Combined(trials, tuple(alone.row(campaign(trials, count)) for count in counted(nodes)))
 
 
 class Alone:

@@ -20,6 +20,7 @@ import numpy as np
 
 from oracle.ask import search
 from oracle.ask.circuits import circuits
+from oracle.ask.progress import counted
 from oracle.ask.setups import USUAL_TOKENS
 from oracle.ask.timings import Timing, timings
 from oracle.models.model import Model
@@ -270,7 +271,7 @@ def design_network(
     if not built:
         raise refusal("design-network", f"{refused[0].name}: {refused[0].why}", "more --ports")
     systems = [[designed(base, one, levels) for levels in one.ways] for one in built]
-    every = [_timed(work, built, systems, plans) for work in workloads]
+    every = [_timed(work, built, systems, plans) for work in counted(workloads)]
     seconds = np.array([[taken(one) for one in some] for some in every])
     slow = (seconds / seconds.min(axis=1, keepdims=True)).max(axis=0)
     candidates = [
@@ -326,7 +327,7 @@ def _timed(
         most = 1 if plans == "same" else POOL
         pool = _pool(work, [systems[at][0] for at in ends], devices, most)
     return [_fastest(work, design, some, pool)
-            for design, some in zip(built, systems, strict=True)]  # fmt: skip
+            for design, some in counted(zip(built, systems, strict=True))]  # fmt: skip
 
 
 def _pool(work: Workload, ends: Sequence[System], devices: int, most: int) -> list[str]:

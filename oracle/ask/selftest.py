@@ -12,6 +12,7 @@ from typing import Any
 
 import numpy as np
 
+from oracle.ask.progress import counted
 from oracle.models.model import Model
 from oracle.models.model import model as load_model
 from oracle.network import topology
@@ -72,7 +73,7 @@ class Selftest(Tabular):
 
 def selftest() -> Selftest:
     """Try everything, whatever fails on the way."""
-    return Selftest(tuple(_tried(name, check) for name, check in CHECKS.items()))
+    return Selftest(tuple(_tried(name, check) for name, check in counted(CHECKS.items())))
 
 
 def _tried(name: str, check: Callable[[], tuple[bool, str]]) -> Check:

@@ -12,6 +12,7 @@ import numpy as np
 
 from oracle.ask import search
 from oracle.ask.batches import batches
+from oracle.ask.progress import counted
 from oracle.ask.ranking import Ranking
 from oracle.models.model import Model
 from oracle.predict.estimate import Estimate
@@ -178,7 +179,7 @@ def along(
     skipped: list[Skipped] = []
     lacking: list[int] = []
     at: int | None = None
-    for devices in counts:
+    for devices in counted(counts):
         try:
             if sizes is None:
                 one = ask(asked, system, options, devices, batch_of(asked, devices), brief=True)

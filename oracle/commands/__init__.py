@@ -14,6 +14,7 @@ checkpointing   checkpoints that a real training keeps, failures that it is give
 engine      which engine runs a plan
 scheduling  the answer where the batch grows
 lacking     what a system lacks for what is asked of it
+progress    a line on a terminal while an answer takes long
 launching   ranks on this machine: the options, and how they end
 shells      completions for shells, and the manual page
 serve/      the live page

@@ -120,7 +120,8 @@ def _run(verb: str, rest: list[str]) -> int:
             warnings.append(f"config: {', '.join(rows)}")
         for line in warnings:
             _to_stderr(line, colour)
-        answer = module_of(verb).run(asked)
+        with _progress(asked, verb):
+            answer = module_of(verb).run(asked)
         try:
             _print_answer(answer, asked)
         except BrokenPipeError:  # the reader has seen enough; the answer stays what it is
@@ -145,6 +146,16 @@ def _run(verb: str, rest: list[str]) -> int:
             "\n".join(_verbose_lines(asked, set_elsewhere, time.perf_counter() - begin)), colour
         )
     return int(answer.code)
+
+
+def _progress(asked: Any, verb: str) -> contextlib.AbstractContextManager[None]:
+    """A line of progress on a terminal, for what has none of its own and asks nothing there."""
+    own = ("sweep", "run", "measure", "serve", "specs")
+    if asked.quiet or verb in own or not terminal.overwrites(sys.stderr):
+        return contextlib.nullcontext()
+    from oracle.commands.progress import shown
+
+    return shown(verb)
 
 
 def understood(parser: Parser, verb: str, rest: list[str]) -> tuple[Any, dict[str, Any], list[str]]:

@@ -96,6 +96,11 @@ def painted(text: str) -> str:
     return text
 
 
+def overwrites(stream: TextIO) -> bool:
+    """Whether a line that was written there can be written anew."""
+    return _is_terminal(stream) and os.environ.get("TERM") != "dumb"
+
+
 def spell(stream: TextIO) -> None:
     """From now on a character that the stream cannot carry is spelled out, not a fault."""
     codecs.register_error("spelled", _spelled)

@@ -15,6 +15,7 @@ import numpy as np
 
 from oracle.ask import search
 from oracle.ask.explain.factors import Anatomy, unchanged
+from oracle.ask.progress import counted
 from oracle.ask.ranking import Ranking
 from oracle.models.model import Model
 from oracle.network import contention
@@ -140,7 +141,7 @@ def _flips(
 ) -> list[Flip]:  # fmt: skip
     """Flips nearest to the machine as it is, by cause and direction, nearest first."""
     found = []
-    for cause, machine in machines(system, options).items():
+    for cause, machine in counted(machines(system, options).items()):
 
         def lead(factor: float, machine: Any = machine) -> tuple[float, int]:
             """By how much the plan lags behind the best rival (log), and which that is."""

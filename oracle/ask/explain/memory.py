@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
+from oracle.ask.progress import counted
 from oracle.predict.allocation import Timeline, timeline
 from oracle.predict.estimate import Estimate, estimate
 from oracle.predict.fragmentation import Reserved, reserved
@@ -136,7 +137,7 @@ def _hints(shown: Estimate, row: int) -> list[Hint]:
     own = float(shown.memory[row])
     room = float(shown.capacity[row])
     found = []
-    for text in dict.fromkeys(_turned(shown.plans[row])):
+    for text in counted(dict.fromkeys(_turned(shown.plans[row]))):
         try:
             one = estimate(shown.model, shown.system, text, float(shown.batch[row]), shown.options)
         except SpecError:
