@@ -4,6 +4,7 @@ import pytest
 
 import oracle
 from oracle.predict.rates import counted
+from oracle.show.rates import epoch
 
 
 @pytest.mark.parametrize("name", ["gpt3-175b", "megatron-145.6b", "gpt2-xl"])
@@ -87,3 +88,17 @@ def test_more_than_the_peak_says_why(capsys):
         assert main(["estimate", "vgg16", system, "--plan", "data:4", "--batch", "256"]) == 0
         text = " ".join(capsys.readouterr().out.split())
         assert ("Winograd's tiles multiply less" in text) == said
+
+
+def test_money_stands_beside_the_hours_where_devices_have_a_price():
+    """What a device costs an hour times the device-hours that the same line says."""
+    priced = oracle.estimate("llama2-7b", "dgx-h100,price=2 USD/h", "data:64,zero=1", batch=64)
+    hours = priced.rates()["device_hours_per_billion_tokens"]
+    assert hours * 2 > 10
+    assert f" and {hours * 2:,.0f} USD a billion tokens" in epoch(priced, 0)
+    cheap = oracle.estimate("resnet50", "abci,price=1 USD/h", "data:8", batch=256)
+    assert f" and {cheap.rates()['device_hours_per_epoch']:.2f} USD an epoch" in epoch(cheap, 0)
+    for model, what in (("llama2-7b", "a billion tokens"), ("resnet50", "an epoch")):
+        said = epoch(oracle.estimate(model, "frontera", "data:64,zero=3", batch=64), 0)
+        assert said.endswith(f" {what}")
+        assert "USD" not in said

@@ -6,6 +6,7 @@ from oracle.ask.largest import pieces
 from oracle.plan.plan import parse
 from oracle.predict.estimate import Estimate
 from oracle.predict.rates import tokens
+from oracle.run.costs import price_of
 from oracle.spec.units import show
 
 
@@ -25,12 +26,25 @@ def rate(shown: Estimate, row: int) -> str:
 
 
 def epoch(shown: Estimate, row: int) -> str:
-    """How long a data set takes; of text, where every run ends elsewhere, how long tokens take."""
-    found = shown.rates(row)
+    """How long a data set takes and what it costs, where its devices have a price.
+
+    Of text, where every run ends elsewhere: how long a billion tokens take.
+    """
+    found, devices = shown.rates(row), float(shown.devices[row])
     if each := found["device_hours_per_billion_tokens"]:
-        seconds = each * 3600 / float(shown.devices[row])
-        return f", {show(seconds, 's')} a billion tokens"
-    return "" if shown.epoch is None else f", {show(shown.epoch[row], 's')} an epoch"
+        seconds, what = each * 3600 / devices, "a billion tokens"
+    elif shown.epoch is not None:
+        seconds, what = float(shown.epoch[row]), "an epoch"
+    else:
+        return ""
+    price = price_of(shown.system)
+    paid = "" if not price else f" and {_money(devices * price * seconds)}"
+    return f", {show(seconds, 's')}{paid} {what}"
+
+
+def _money(dollars: float) -> str:
+    """An amount, in cents where it is small."""
+    return f"{dollars:,.0f} USD" if dollars >= 10 else f"{dollars:.2f} USD"
 
 
 def rate_text(shown: Estimate, row: int) -> str:
