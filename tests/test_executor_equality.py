@@ -28,7 +28,6 @@ UNEVEN = {  # parts differ in size: the largest is priced, padding is sent
     "llama data:2 context",
     "mixture data:2 tensor:2,sequence=on expert:2", "groups pipeline:2",  # of copies of tokens
     # whole gradients leave once, as of Megatron-LM; of `plain` they are priced each time
-    "llama pipeline:4",  # a copy of a tied table is priced nowhere
     "gpt data:2,accumulate=2 offload", "gpt pipeline:2,segments=4 data:2,zero=1 offload",
 }  # fmt: skip
 UNPRICED = {  # small exchanges that no strategy speaks of
@@ -43,7 +42,6 @@ UNPRICED = {  # small exchanges that no strategy speaks of
     "expert: norms",
     "expert: counts",  # of tokens that come
     "tensor: counts",
-    "pipeline: gradients of the tied table",
     "context: first token",
     "tensor: first token",
     "tensor: norms",

@@ -5,10 +5,12 @@ from __future__ import annotations
 from itertools import pairwise
 from typing import Any
 
+import numpy as np
 import pytest
 from conftest import SYSTEM
 
 import oracle
+from oracle.models import masks
 from oracle.models.shard import serial
 from oracle.plan.in_flight import beside
 from oracle.plan.plan import parse
@@ -223,6 +225,48 @@ def test_a_layer_at_work_is_there_whole() -> None:
     )
     whole = 34 * SBH + 5 * SCORES
     assert none - full == pytest.approx((LAYERS - 1) * whole - LAYERS * 2 * SBH)
+
+
+def of_ends(tied: bool, **more: int) -> dict[str, Any]:
+    """Layers between a table and a matrix of 4,096 words, whose stage is the fullest."""
+    family = {"layers": 4, "hidden": 64, "heads": 4, "vocab": 4096, "sequence": 32, "gated": True,
+              "tied_embeddings": tied, **more}  # fmt: skip
+    return {"name": "ends", "source": "here", "transformer": family}
+
+
+def test_a_tied_table_is_held_by_the_first_and_the_last_stage() -> None:
+    """A pipeline has a table at either end, tied or not; one device has one if tied."""
+    table, vee = 4096 * 64, "pipeline:2,segments=8,schedule=dualpipe-v,interleave=2"
+    for plan, fewer in (("serial", table), ("pipeline:2,segments=4", 0),
+                        ("pipeline:2,segments=4 tensor:2", 0), (vee, table)):  # fmt: skip
+        tied, own = (kinds(of_ends(each), plan, 8, precision="fp32", optimizer="adam")
+                     for each in (True, False))  # fmt: skip
+        assert own["weights"] - tied["weights"] == 4 * fewer, plan
+        assert own["optimizer"] - tied["optimizer"] == 8 * fewer, plan
+
+
+@pytest.mark.parametrize(("plan", "share"), [
+    ("pipeline:2,segments=4", 1.0),
+    ("pipeline:4,segments=4 data:2,zero=1", 1.0),
+    ("pipeline:3,segments=6 data:2 tensor:2", 0.5),
+    ("data:2", 0.0),
+    ("pipeline:2,segments=8,schedule=dualpipe-v,interleave=2", 0.0),  # both on the first stage
+])  # fmt: skip
+def test_stages_of_a_tied_table_add_up_its_gradients(plan: str, share: float) -> None:
+    for tied in (True, False):
+        found = oracle.estimate(of_ends(tied), BUILT, plan, 24).exchange[0]
+        sent = [one for one in found if one["what"] == "pipeline: gradients of the tied table"]
+        assert sum(one["bytes"] for one in sent) == (4 * 4096 * 64 * share if tied else 0), plan
+        assert all(one["group"] == 2 and one["seconds"] > 0 for one in sent if one["bytes"])
+
+
+def test_a_token_predicted_ahead_looks_up_a_copy_of_the_table() -> None:
+    """What predicts it stands on the last stage, whose own matrix of words it uses too."""
+    copied = [masks.borrowed(oracle.model(of_ends(tied, predicts=2))) for tied in (True, False)]
+    rows = [oracle.model(of_ends(tied, predicts=2)).rows[int(np.argmax(each))]
+            for tied, each in zip((True, False), copied, strict=True)]  # fmt: skip
+    assert [each.sum() for each in copied] == [4096 * 64] * 2
+    assert [row.name for row in rows] == ["head", "predicted1.embedding"]
 
 
 # --- experts ---------------------------------------------------------------------------------

@@ -17,7 +17,7 @@ from oracle.executor.cuts import Cuts, stages_of
 from oracle.executor.exchange import Communicator
 from oracle.executor.graph import Operation, OperationGraph
 from oracle.executor.host_link import HostLink
-from oracle.executor.mesh import ENDS, EXPERTS
+from oracle.executor.mesh import EXPERTS
 from oracle.executor.operators import weights_of
 from oracle.executor.parts import Interval, deal
 from oracle.executor.spans import spans_of
@@ -25,6 +25,7 @@ from oracle.executor.spatial import SpatialGrid
 from oracle.executor.supported import NotSupported
 from oracle.executor.weights import Bundle, HeldWeight, initial
 from oracle.executor.wire import Wire
+from oracle.plan.mesh import ENDS
 from oracle.plan.plan import Plan
 from oracle.plan.strategies.recompute import inside
 

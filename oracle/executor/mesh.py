@@ -12,11 +12,10 @@ from dataclasses import dataclass
 import torch
 import torch.distributed as dist
 
-from oracle.plan.mesh import Groups
+from oracle.plan.mesh import ENDS, Groups
 from oracle.plan.plan import Plan
 
 EXPERTS = ("expert", "expert/context", "expert/tensor")  # axes that experts are dealt along
-ENDS = "pipeline/ends"  # the first and the last stage, which may hold the same table
 _PROCESS_GROUPS: dict[tuple[int, ...], dist.ProcessGroup] = {}  # of this process, by ranks
 _WAYS: dict[tuple[int, int], dist.ProcessGroup] = {}  # … from one rank to another
 

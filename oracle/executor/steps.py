@@ -19,7 +19,6 @@ from oracle.executor.buckets import Buckets
 from oracle.executor.forward import Layers, Observer, forward
 from oracle.executor.local_model import LocalModel
 from oracle.executor.loss_scale import LossScale
-from oracle.executor.mesh import ENDS
 from oracle.executor.optimizer import Optimizer, ratios
 from oracle.executor.parts import Interval, deal
 from oracle.executor.passing import Passing, Received, Tensors
@@ -27,6 +26,7 @@ from oracle.executor.schedule import Pass
 from oracle.executor.spans import Span
 from oracle.executor.units_away import Sent, UnitsAway
 from oracle.executor.weights import Bundle, wide_of
+from oracle.plan.mesh import ENDS
 
 Edges: TypeAlias = dict[int, GradientEdge]
 

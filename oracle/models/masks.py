@@ -6,7 +6,7 @@ from functools import lru_cache
 
 import numpy as np
 
-from oracle.models.model import Flags, Model
+from oracle.models.model import Flags, Floats, Model
 
 MODELS = 32  # whose masks are kept
 
@@ -20,6 +20,22 @@ def apart(model: Model) -> Flags:
 @lru_cache(MODELS)
 def attention(model: Model) -> Flags:
     return model.mask(lambda row: row.work == "attention")
+
+
+@lru_cache(MODELS)
+def borrowed(model: Model) -> Floats:
+    """Weights of the table of words that its last stage needs a copy of, by the row that uses it.
+
+    The matrix of words at the model's end, where tied; else what looks up again behind it.
+    """
+    found = np.zeros(len(model))
+    ends = [i for i, row in enumerate(model.rows) if row.work == "gemm" and row.role == "vocab"]
+    for i in range(ends[0], len(model)) if ends else ():
+        row, end = model.rows[i], model.rows[ends[0]]
+        if row.tied and (end.tied or row.kind == "embedding"):
+            found[i] = end.given.channels * end.made.channels
+            break
+    return found
 
 
 @lru_cache(MODELS)

@@ -18,6 +18,7 @@ from oracle.models.shard import Array
 from oracle.network.collectives import Message
 from oracle.plan.plan import Plan
 
+ENDS = "pipeline/ends"  # the first and the last stage, which may hold the same table
 Pattern = tuple[tuple[int, int], ...]  # (size, stride) pairs, outermost first
 
 
@@ -47,6 +48,8 @@ class Groups:
     are `expert/context` and `context/expert` of the context axis, which is dealt along first.
     Where experts stay whole `expert/tensor` is the inner part of the tensor axis that they are
     dealt to as well, `tensor/expert` the rest, and either has no devices where tensor cuts them.
+    `pipeline/ends` is the first and the last stage, seen as two that lie half a pipeline apart:
+    all pairs of a mesh do, of which these are one.
     """
 
     def __init__(self, plan: Plan) -> None:
@@ -68,6 +71,10 @@ class Groups:
             dealt, left = "expert" if name == "data" else f"expert/{name}", f"{name}/expert"
             self.sizes[dealt], self.strides[dealt] = part, self.strides[name]
             self.sizes[left], self.strides[left] = around / part, self.strides[name] * part
+        stages = self.sizes["pipeline"]
+        self.sizes[ENDS] = np.minimum(stages, 2)
+        self.strides[ENDS] = self.strides["pipeline"] * np.maximum(stages // 2, 1)
+        self.paired = self.devices / stages * (stages - stages % 2 * (stages > 1))
         self.known: dict[tuple[str, ...] | Message, Slice] = {}
 
     def take(self, rows: Array, messages: Mapping[Message, Message]) -> Groups:
@@ -77,7 +84,7 @@ class Groups:
             {name: each[rows] for name, each in known.items()}
             for known in (self.sizes, self.strides)
         )
-        found.devices = self.devices[rows]
+        found.devices, found.paired = self.devices[rows], self.paired[rows]
         found.known = {
             key: each.take(rows) for key, each in self.known.items() if isinstance(key, tuple)
         }
@@ -89,7 +96,9 @@ class Groups:
 
     def __call__(self, axes: tuple[str, ...]) -> Slice:
         if axes not in self.known:
-            self.known[axes] = self.slice([(self.sizes[a], self.strides[a]) for a in axes])
+            among = self.paired if axes == (ENDS,) else None
+            pairs = [(self.sizes[a], self.strides[a]) for a in axes]
+            self.known[axes] = self.slice(pairs, among)
         return self.known[axes]
 
     def of(self, message: Message) -> Slice:
@@ -108,13 +117,14 @@ class Groups:
         ones = np.ones_like(self.devices)
         return Slice([((), 1)], np.zeros(len(ones), int), ones)
 
-    def slice(self, pairs: Sequence[tuple[Array, Array]]) -> Slice:
-        """Groups of (size, stride) pairs."""
+    def slice(self, pairs: Sequence[tuple[Array, Array]], devices: Array | None = None) -> Slice:
+        """Groups of (size, stride) pairs, among all devices or as many."""
+        devices = self.devices if devices is None else devices
         size = np.prod([size for size, _ in pairs], axis=0)
         if not (size > 1).any():  # nobody to talk to
             return Slice([((), 1)], np.zeros(len(size), int), size)
         columns = (column for pair in pairs for column in pair)
-        table = np.hstack([*columns, self.devices])
+        table = np.hstack([*columns, devices])
         first, row = distinct(table)
         patterns = [
             (merge([(int(line[i]), int(line[i + 1])) for i in range(0, len(line) - 1, 2)]),

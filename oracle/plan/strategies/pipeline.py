@@ -6,7 +6,8 @@ from typing import Any
 
 import numpy as np
 
-from oracle.models.model import Model
+from oracle.models import masks
+from oracle.models.model import Flags, Model
 from oracle.models.shard import Array, Shard
 from oracle.network.collectives import Message
 from oracle.plan.layout import LAYOUT, edges_of, faults
@@ -33,7 +34,8 @@ class Pipeline(Strategy):
     counted from 0, or `cuts=join4/join1` the layer or block. Of a model that is no chain a tensor
     goes directly to each stage that reads it, once. Tensor-parallel ranks that hold the same output
     each send a part of it and gather the rest on the other side (`borders=parts`), or each sends
-    all of it (`whole`), as the software usually does if nobody says.
+    all of it (`whole`), as the software usually does if nobody says. A table of words that the
+    last matrix uses too is held by the first and the last stage, which add up its gradients.
 
     Differs from the source: eq. 12 counts WU per sample, this once per iteration; unequal
     stages fill and drain at their own pace, Σ (FW_i + BW_i) + (S - 1) max (FW_i + BW_i), where
@@ -139,7 +141,16 @@ class Pipeline(Strategy):
         return np.zeros_like(np.asarray(self.degree), bool)
 
     def split(self, shard: Shard) -> Shard:
-        return shard.but(segments=shard.segments * self.segments)
+        found = shard.but(segments=shard.segments * self.segments)
+        copy = masks.borrowed(shard.model)
+        if shard.ideal or not copy.any():
+            return found
+        return found.but(w=shard.w + copy * self._ends(shard.model))
+
+    def _ends(self, model: Model) -> Flags:
+        """Plans whose last stage has not the table; a decoder's begins the second of two."""
+        several = 1 if masks.embeddings(model)[0] else 2
+        return np.asarray((np.asarray(self.degree) > several) & ~self.vee)
 
     def talk(self, shard: Shard) -> list[Message]:
         """One border is crossed by the output of the row before it, both ways, per segment."""
@@ -147,4 +158,17 @@ class Pipeline(Strategy):
         whole = self.says("borders", "whole") | (self.says("borders", "usual") & (usual == "whole"))
         parts = np.where(whole, 1.0, shard.spread)
         border = shard.micro * shard.y * shard.delta / parts
-        return [Message("stage borders", "sendrecv", border, ("pipeline",), when="border")]
+        borders = Message("stage borders", "sendrecv", border, ("pipeline",), when="border")
+        return [borders, *self._tied(shard)]
+
+    def _tied(self, shard: Shard) -> Iterator[Message]:
+        """What the first and the last stage send of a table that both have, once a step."""
+        copy = masks.borrowed(shard.model)
+        if shard.ideal or not copy.any():
+            return
+        table = masks.embeddings(shard.model) & (shard.model.w > 0)
+        both = (copy > 0) | (table & (np.cumsum(table) == 1))
+        here = copy / (shard.model.w + copy + (copy == 0))  # share of its row's weights
+        nbytes = (shard.learned * here).max(axis=-1, keepdims=True) * shard.summed * both
+        yield Message("gradients of the tied table", "allreduce", nbytes, ("pipeline/ends",),
+                      1.0 * both * self._ends(shard.model))  # fmt: skip
