@@ -1,6 +1,7 @@
 """Under real launchers: torchrun, Open MPI and Slurm start the ranks, and they find each other."""
 
 import contextlib
+import json
 import os
 import re
 import shutil
@@ -41,7 +42,10 @@ SlurmdPidFile={folder}/slurmd.%n.pid
 SlurmctldLogFile={folder}/slurmctld.log
 SlurmdLogFile={folder}/slurmd.%n.log
 NodeName=n[0-2] NodeHostname={host} NodeAddr=127.0.0.1 Port=[{first}-{last}] CPUs=2
+SchedulerParameters=bf_interval=1
 PartitionName=all Nodes=ALL Default=YES MaxTime=60 State=UP
+PartitionName=old Nodes=n[0-1] MaxTime=60 State=UP
+PartitionName=new Nodes=n2 MaxTime=60 State=UP
 """
 
 
@@ -208,3 +212,58 @@ def test_slurm_runs_an_exported_job(slurm, tmp_path):
     assert done.returncode == 0, done.stderr + log
     (one,) = measured.read(tmp_path / "run.json")
     assert (one.devices, len(one.each)) == (2, 2)
+
+
+SEEN = """import os
+import torch.distributed as dist
+
+dist.init_process_group("gloo")
+every = [None] * dist.get_world_size()
+dist.all_gather_object(every, (os.environ["GROUP_RANK"], os.environ["LOCAL_RANK"]))
+if dist.get_rank() == 0:
+    print("seen", every)
+dist.destroy_process_group()
+"""
+
+
+@pytest.mark.slow
+def test_slurm_starts_a_job_over_two_partitions(slurm, tmp_path):
+    """The first ranks on the first of them, node by node, as many as each kind of node has."""
+    pytest.importorskip("torch")
+    import oracle
+    from oracle.plan.plan import parse
+    from oracle.writers import slurm as writer
+    from oracle.writers.exported import Job
+
+    link = {"bandwidth": "1 GB/s", "latency": "10 us", "source": "made for a test"}
+    parts = [{"name": name, "nodes": nodes, "system": f"{name}.yaml"}
+             for name, nodes in (("old", 2), ("new", 1))]  # fmt: skip
+    for name, each in (("old", 1), ("new", 2)):
+        levels = [{"name": "node", "devices": each, **link},
+                  {"name": "net", "devices": 2 * each, "link": "network", **link}]  # fmt: skip
+        (tmp_path / f"{name}.yaml").write_text(json.dumps(
+            {"name": name, "source": "made for a test", "device": "laptop-cpu", "levels": levels}
+        ))  # fmt: skip
+    where = tmp_path / "mixed.yaml"
+    where.write_text(json.dumps({"name": "mixed", "source": "made for a test",
+                                 "partitions": parts, "joint": link}))  # fmt: skip
+    for plan, seen in (
+        ("data:4", [("0", "0"), ("1", "0"), ("2", "0"), ("2", "1")]),
+        ("on:2/1 data:4", [("0", "0"), ("0", "1"), ("1", "0"), ("2", "0")]),
+    ):
+        found = oracle.estimate("lenet5", str(where), [plan], 32)
+        script = writer.files(Job(found, parse(plan, 32.0)))["job.sbatch"]
+        local = re.sub('^MASTER_ADDR="[^\n]*"$', "MASTER_ADDR=127.0.0.1", script, flags=re.M)
+        (tmp_path / "job.sbatch").write_text(local)
+        (tmp_path / "train.py").write_text(SEEN)
+        place = str(Path(sys.executable).parent)
+        env = slurm | {"PATH": f"{place}:{os.environ['PATH']}"}
+        tried = subprocess.run(["sbatch", "--test-only", "job.sbatch"], env=env, cwd=tmp_path,
+                               capture_output=True, text=True, timeout=30, check=False)  # fmt: skip
+        assert tried.returncode == 0, tried.stderr
+        done = subprocess.run(["sbatch", "--wait", "--output=log", "job.sbatch"], env=env,
+                              cwd=tmp_path, capture_output=True, text=True, timeout=120,
+                              check=False)  # fmt: skip
+        log = (tmp_path / "log").read_text()
+        assert done.returncode == 0, done.stderr + log
+        assert f"seen {seen}" in log

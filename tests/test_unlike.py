@@ -28,7 +28,6 @@ from oracle.spec.document import SpecError
 from oracle.spec.partitions import parts
 from oracle.spec.units import show
 from oracle.spec.what_if import supposed
-from oracle.writers.exported import Job
 
 JOINT = {"bandwidth": "12.5 GB/s", "latency": "5 us", "ports": 8, "source": "assumed"}
 PLAIN = [name for name in catalogue.shipped("systems") if not oracle.system(name).partitions]
@@ -298,8 +297,7 @@ def test_a_table_of_plans_is_its_rows() -> None:
     lambda found: placed(found.model, MIXED, ["data:64"], 512, found.options, "best"),
     lambda found: on_nodes(MIXED, "node1"),
     lambda found: oracle.design_network(["resnet50:512"], 64, 36, system=MIXED),
-    lambda found: Job(found, parse("data:64", 512.0)).per_node,
-], ids=["roofline", "memory", "placing", "nodes", "design-network", "job"])  # fmt: skip
+], ids=["roofline", "memory", "placing", "nodes", "design-network"])  # fmt: skip
 def test_what_is_not_told_across_partitions_is_refused(ask: Any) -> None:
     found = oracle.estimate("resnet50", MIXED, "data:64", batch=512)
     with pytest.raises(SpecError, match="not told across partitions of unlike devices"):

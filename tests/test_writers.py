@@ -152,6 +152,78 @@ def test_scripts_are_sound(asked: Any, tmp_path: Path) -> None:
     assert int(hours) * 60 + int(minutes) >= 1
 
 
+UNLIKE = [  # model, system, plan, batch, (partition, nodes, ranks of a node, GPUs)
+    (GPT, "v100-a100-mixed", "data:128", 512, [("v100", 8, 8, True), ("a100", 8, 8, True)]),
+    (GPT, "v100-a100-mixed", "on:2/1 data:96", 960, [("a100", 8, 8, True), ("v100", 4, 8, True)]),
+    (GPT, "v100-a100-mixed", "on:2 data:64", 512, [("a100", 8, 8, True)]),
+    (GPT, "v100-slow-node", "pipeline:2,segments=8 data:64", 512,
+     [("sound", 15, 8, True), ("slow", 1, 8, True)]),
+    ("resnet50", "xeon-p100-mixed", "on:all,shares=3/1 data:48", 960,
+     [("gpu", 2, 8, True), ("cpu", 32, 1, False)]),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("asked", UNLIKE, ids=lambda a: f"{a[1]} {a[2]}")
+def test_nodes_of_several_kinds_are_asked_for_and_dealt_ranks_in_order(
+    asked: Any, tmp_path: Path
+) -> None:
+    *what, kinds = asked
+    script = written("slurm", *what)["job.sbatch"]
+    shell(script, tmp_path)
+    components = script.split("#SBATCH hetjob\n")
+    assert len(components) == len(kinds)
+    for text, (partition, nodes, each, gpus) in zip(components, kinds, strict=True):
+        assert f"#SBATCH --partition={partition}\n#SBATCH --nodes={nodes}\n" in text
+        assert (f"#SBATCH --gpus-per-node={each}\n" in text) == gpus
+    files = written("torchrun", *what)
+    shell(files["launch.sh"], tmp_path)
+    said, fake = tmp_path / "said", tmp_path / "torchrun"
+    fake.write_text(f'#!/bin/sh\necho "$@" >> {said}\n')
+    fake.chmod(0o755)
+    started = [each for _, nodes, each, _ in kinds for _ in range(nodes)]
+    for number in (0, kinds[0][1] - 1, kinds[0][1], len(started) - 1)[: 4 if kinds[1:] else 0]:
+        env = {"PATH": f"{tmp_path}:{os.environ['PATH']}", "MASTER_ADDR": "node0"}
+        subprocess.run(["bash", str(tmp_path / "script.sh")], check=True,
+                       env=env | {"NODE_RANK": str(number)})  # fmt: skip
+        words = said.read_text().splitlines()[-1].split()
+        assert {f"--nnodes={len(started)}", f"--node-rank={number}",
+                f"--nproc-per-node={started[number]}"} <= {*words}  # fmt: skip
+    found = written("rankfile", *what)["devices.txt"].splitlines()
+    nodes = [node for node, each in enumerate(started) for _ in range(each)]
+    assert [line.split()[1] for line in found] == [f"+n{node}" for node in nodes]
+
+
+def test_a_mesh_says_what_each_partition_does() -> None:
+    text = written("torchrun", *UNLIKE[-1][:4])["mesh.py"]
+    values = {one.targets[0].id: ast.literal_eval(one.value)  # type: ignore[attr-defined]
+              for one in ast.parse(text).body
+              if isinstance(one, ast.Assign) and one.targets[0].id != "REPLICAS"}  # type: ignore[attr-defined]  # fmt: skip
+    assert values["PARTITIONS"] == {"gpu": (0, 16, 36, 1), "cpu": (16, 32, 12, 1)}
+    assert values["MICRO_BATCH"] == 36
+
+
+def test_jobs_over_unlike_nodes() -> None:
+    """One program, the same on all; shares only where a script of one's own deals them."""
+    files = written("job", GPT, "v100-a100-mixed", "on:2/1 data:128", 512, software="pytorch-ddp")
+    assert "srun --kill-on-bad-exit=1 --het-group=0,1 bash start.sh" in files["job.sbatch"]
+    assert "--partition=a100" in files["job.sbatch"].split("hetjob")[0]
+    with pytest.raises(SpecError, match="on processors or beside GPUs, not on both"):
+        written("job", "lenet5", "xeon-p100-mixed", "data:48", 480, software="executor")
+    uneven = "on:all,shares=1/2 data:128"
+    with pytest.raises(SpecError, match="pytorch-ddp knows on shares=even only"):
+        written("job", GPT, "v100-a100-mixed", uneven, 768, software="pytorch-ddp")
+    with pytest.raises(SpecError, match="8 on one of gpu, 1 on one of cpu"):
+        _ = job("resnet50", "xeon-p100-mixed", "data:48", 480).per_node
+    with pytest.raises(SpecError, match="12 devices of a100 do not fill"):
+        _ = job(GPT, "v100-a100-mixed", "data:76", 760).kinds
+
+
+def test_no_gpu_is_asked_for_where_nodes_compute_themselves() -> None:
+    assert "gpus" not in written("slurm", "resnet50", "frontera", "data:8", 64)["job.sbatch"]
+    text = written("job", "lenet5", "frontera", "data:2", 64, software="executor")["start.sh"]
+    assert "BACKEND:-gloo" in text
+
+
 def test_batches_that_launchers_cannot_deal_are_refused() -> None:
     with pytest.raises(SpecError, match="--batch"):
         written("torchrun", "resnet50", "abci", "data:16", 1000)

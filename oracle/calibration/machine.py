@@ -134,6 +134,7 @@ def device(measured: Machine) -> tuple[Device, KernelFit]:
         launch=min(LAUNCH, measured.dispatch) if measured.dispatch else LAUNCH,
         processors=facts.get("processors") or facts["threads"], reserve=RESERVE[kind],
         library=facts.get("library", ""), generation=facts.get("generation", ""),
+        host=kind == "cpu",
     )  # fmt: skip
     fit = kernels.fit(measured.kernels, bare, source=measured.source, everything=True)
     return replace(bare, kernels=fit.kernels), fit

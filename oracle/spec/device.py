@@ -75,6 +75,7 @@ class Device:
     power: Power | None = None
     title: str = ""
     library: Literal["", "nccl"] = ""  # of its collectives, where their model is known
+    host: bool = False  # processors of the node itself: no queue is asked for them as GPUs
     # what its libraries are written for
     generation: Literal["", "pascal", "volta", "turing", "ampere", "ada", "hopper", "blackwell"] = (
         ""

@@ -2,6 +2,7 @@
 
 export        the formats, found by their `TITLE`; writes all files or none
 exported      the plan that is exported, as every format asks for it
+nodes         what nodes a job is started on, kind by kind
 job           all that a person starts, with the files of the software's own writer
 templates     programs that jobs bring along; megatron_flags.json: options of pinned versions
 blank         a first spec file from a few answers

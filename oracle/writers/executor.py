@@ -47,10 +47,12 @@ def verbs(job: Job) -> list[str]:
     system = ["--system", job.system] if job.system in catalogue.shipped("systems") else []
     plan = ["--plan", job.text, "--batch", str(job.batch), "--precision", said.precision,
             "--optimizer", said.optimizer, *system]  # fmt: skip
-    known = job.estimate.system.device.library == "nccl"
-    backend = "nccl" if known else "?nccl for devices of NVIDIA and AMD, gloo for processors"
+    devices = [kind.system.device for kind in job.kinds]
+    usual = "nccl" if all(one.library == "nccl" for one in devices) else ""
+    usual = "gloo" if all(one.host for one in devices) else usual
+    backend = f"-{usual}" if usual else "?nccl for devices of NVIDIA and AMD, gloo for processors"
     return [
-        f'BACKEND="${{BACKEND:{"-" if known else ""}{backend}}}"',
+        f'BACKEND="${{BACKEND:{backend}}}"',
         'case "${1:-run}" in',
         f'  run) set -- run {model} {shlex.join(plan)} --steps "$STEPS" -o run.json ;;',
         "  measure) set -- measure collectives -o collectives.jsonl ;;",

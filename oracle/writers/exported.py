@@ -18,11 +18,13 @@ from oracle.models.transformer import Transformer
 from oracle.plan.launchable import numbers_of, software
 from oracle.plan.plan import Plan
 from oracle.predict.estimate import Estimate
+from oracle.predict.sides import Side
 from oracle.readers.spec_text import plain_name
 from oracle.spec.files import read_text
 from oracle.spec.software import Software
 from oracle.spec.units import show
 from oracle.writers.export import ExportError
+from oracle.writers.nodes import Nodes, nodes_of
 
 TEMPLATES = Path(__file__).parent / "templates"
 RESERVED = 86_400 * 1000  # seconds; nobody is given a queue slot for longer
@@ -93,21 +95,30 @@ class Job:
     def devices(self) -> int:
         return int(self.plan.devices[0, 0])
 
+    @cached_property
+    def kinds(self) -> tuple[Nodes, ...]:
+        """The nodes that ranks are started on, kind by kind."""
+        self.read.add(("on", "parts"))
+        return nodes_of(self.estimate.system, self.plan)
+
     @property
     def per_node(self) -> int:
-        """Ranks started on each node."""
-        self.estimate.system.need_alike("a job to start")
-        node = self.estimate.system.node
-        if self.devices <= node:
-            return self.devices
-        if self.devices % node:
-            what = f"{self.devices} devices do not fill nodes of {node}"
-            raise ExportError("export", what, f"a multiple of {node}, or fewer than {node}")
-        return node
+        """Ranks started on each node, for what starts as many on all."""
+        each = {kind.each for kind in self.kinds}
+        if len(each) > 1:
+            said = ", ".join(f"{kind.each} on one of {kind.partition}" for kind in self.kinds)
+            raise ExportError("export", f"as many ranks are started on every node, not {said}",
+                              "the torchrun, slurm or rankfile format")  # fmt: skip
+        return each.pop()
 
     @property
     def nodes(self) -> int:
-        return self.devices // self.per_node
+        return sum(kind.count for kind in self.kinds)
+
+    @property
+    def sides(self) -> tuple[Side, ...]:
+        """What each partition does, where the plan has several."""
+        return self.estimate.work[0].sides
 
     @property
     def replicas(self) -> int:
@@ -126,6 +137,8 @@ class Job:
     @property
     def micro(self) -> int:
         """Samples of one micro-batch; launchers take only whole ones."""
+        if len({(side.samples, side.micro_batches) for side in self.sides}) > 1:
+            return max(math.ceil(side.samples / side.micro_batches) for side in self.sides)
         pieces = self.replicas * self.segments
         if self.batch % pieces:
             near = max(1, round(self.batch / pieces)) * pieces

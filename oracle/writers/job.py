@@ -10,6 +10,8 @@ from oracle.plan.launchable import rules
 from oracle.spec.units import show
 from oracle.writers.export import formats, writer
 from oracle.writers.exported import Job, Start, filled
+from oracle.writers.nodes import asked, first_node, step
+from oracle.writers.torchrun import numbered
 
 TITLE = "one job to start, of the software that was predicted (--software)"
 STEPS = 1000  # iterations that the time asked of a queue is enough for
@@ -18,6 +20,9 @@ STEPS = 1000  # iterations that the time asked of a queue is enough for
 def files(job: Job) -> dict[str, str]:
     """The script comes first, which is what is printed where no folder is said."""
     told(job)
+    if len({kind.system.device.host for kind in job.kinds}) > 1:
+        raise job.refuse("a job", "runs one program, on processors or beside GPUs, not on both",
+                         "the torchrun or slurm format, with your script")  # fmt: skip
     start = module(job).start(job)
     found = {"start.sh": script(job, start)}
     if job.nodes > 1:
@@ -57,14 +62,17 @@ def told(job: Job) -> None:
 
 def script(job: Job, start: Start) -> str:
     """Starts the ranks of one node; the batch script starts it on each."""
-    several = job.nodes > 1
+    before: list[str] = []
+    each, rank = str(job.kinds[0].each), "${NODE_RANK:-${SLURM_NODEID:?the number of this node}}"
+    if len(job.kinds) > 1:
+        before, each = numbered(job.kinds)
+        rank = "$NODE_RANK"
     where = (
-        ['--node-rank="${NODE_RANK:-${SLURM_NODEID:?the number of this node}}"',
-         '--master-addr="${MASTER_ADDR:?the first node}" '
+        [f'--node-rank="{rank}"', '--master-addr="${MASTER_ADDR:?the first node}" '
          '--master-port="${MASTER_PORT:-29500}"']
-        if several else ["--standalone"]
+        if job.nodes > 1 else ["--standalone"]
     )  # fmt: skip
-    words = [f"exec torchrun --nnodes={job.nodes} --nproc-per-node={job.per_node}", *where,
+    words = [f"exec torchrun --nnodes={job.nodes} --nproc-per-node={each}", *where,
              " ".join(start.command) + ' "$@"']  # fmt: skip
     folder = ['HERE="$(cd "$(dirname "$0")" && pwd)"', "export HERE"]
     folder += [f'cd "${{{start.folder}:?{start.needs}}}"'] if start.folder else ['cd "$HERE"']
@@ -74,31 +82,25 @@ def script(job: Job, start: Start) -> str:
         f"# needs: {start.needs}",
         "set -euo pipefail",
         'export STEPS="${STEPS:-20}"',
-        *folder, *start.prelude,
+        *folder, *start.prelude, *before,
         " \\\n  ".join(words),
     ]) + "\n"  # fmt: skip
 
 
 def batch(job: Job) -> str:
     """Slurm starts one task a node; directives hold plain words only."""
-    minutes = job.minutes(STEPS)
     return f"""\
 #!/usr/bin/env bash
 #SBATCH --job-name={job.name[:60]}
-#SBATCH --nodes={job.nodes}
-#SBATCH --ntasks-per-node=1
-#SBATCH --gpus-per-node={job.per_node}
-#SBATCH --exclusive
-#SBATCH --time={minutes // 60:02d}:{minutes % 60:02d}:00
 #SBATCH --output=%x-%j.out
-#
+{asked(job.kinds, job.minutes(STEPS))}#
 {chr(10).join(f"# {line}" for line in job.about())}
 set -euo pipefail
 JOB_ID="${{SLURM_JOB_ID:?start this with sbatch, in its folder}}"
-MASTER_ADDR="$(scontrol show hostnames "${{SLURM_JOB_NODELIST:?}}" | head -n 1)"
+MASTER_ADDR="$(scontrol show hostnames "${{{first_node(job.kinds)}:?}}" | head -n 1)"
 MASTER_PORT="$((20000 + JOB_ID % 20000))"
 export MASTER_ADDR MASTER_PORT
-srun --kill-on-bad-exit=1 bash start.sh "$@"
+{step(job.kinds)} bash start.sh "$@"
 """
 
 
@@ -106,7 +108,7 @@ def readme(job: Job, start: Start) -> str:
     """How to start it, what to expect, and in what it differs from what was predicted."""
     low, high = interval(job)
     rate = f"{show(job.batch * tokens(job) / job.seconds, '')} {unit(job)}/s"
-    capacity = job.estimate.options.max_memory or job.estimate.system.device.memory
+    capacity = float(job.estimate.capacity[0])
     how = "`sbatch job.sbatch`, in this folder" if job.nodes > 1 else "`bash start.sh`"
     run = job.estimate.options.software
     where = f"{job.devices} devices of {job.system}"

@@ -25,16 +25,37 @@ TITLE = "rank files: Open MPI, Slurm, MPICH, torchrun's mesh (--place, --nodes)"
 
 def files(job: Job) -> dict[str, str]:
     """The rankfile comes first; host files where names are known."""
+    if job.estimate.system.partitions:
+        return _dealt(job, *_by_kind(job))
     seats = job.estimate.system.seats or Seats()
     if job.estimate.placed and job.estimate.placed[0].seats is not None:
         seats = job.estimate.placed[0].seats
-    job.text  # the mesh carries the plan as it is  # noqa: B018
     ranks, each = np.arange(job.devices), job.estimate.system.node
     slot = seats.slot_of(ranks, job.devices)
     device = seats.devices_of(ranks, job.devices)
     numbers, local = device // each, device % each
-    names = named(job, seats, numbers)
-    head = "".join(f"# {line}\n" for line in [*job.about(), f"ranks placed {seats.how}"])
+    return _dealt(job, named(job, numbers), local, started(slot, numbers, local), seats.how)
+
+
+def _by_kind(job: Job) -> tuple[list[str], np.ndarray, list[int], str]:
+    """Names and places of ranks that fill one partition after the other, node by node."""
+    known = all(kind.names for kind in job.kinds)
+    names: list[str] = []
+    local: list[int] = []
+    for kind in job.kinds:
+        for node in range(kind.count):
+            name = kind.names[node] if known else f"+n{kind.first + node}"
+            names += [name] * kind.each
+            local += range(kind.each)
+    return names, np.array(local), list(range(len(names))), "partition by partition"
+
+
+def _dealt(
+    job: Job, names: list[str], local: np.ndarray, order: list[int], how: str
+) -> dict[str, str]:
+    """Files of ranks on nodes by name, each at its place there, as torchrun numbers them."""
+    job.text  # the mesh carries the plan as it is  # noqa: B018
+    head = "".join(f"# {line}\n" for line in [*job.about(), f"ranks placed {how}"])
     found = {"rankfile": head + rankfile(names, local.tolist())}
     if not names[0].startswith("+"):
         found["hosts.slurm"] = "".join(f"{name}\n" for name in names)
@@ -46,11 +67,11 @@ def files(job: Job) -> dict[str, str]:
         f"{rank} {name} {place}\n"
         for rank, (name, place) in enumerate(zip(names, local.tolist(), strict=True))
     )
-    found["mesh.py"] = mesh(job, started(slot, numbers, local))
+    found["mesh.py"] = mesh(job, order)
     return found
 
 
-def named(job: Job, seats: Seats, numbers: np.ndarray) -> list[str]:
+def named(job: Job, numbers: np.ndarray) -> list[str]:
     """The node of each rank; where nobody knows names, Open MPI's `+n0` for the first given."""
     known = job.estimate.system.node_names
     if known:

@@ -1,8 +1,13 @@
-"""A batch script for Slurm: one task a node, each starts torchrun."""
+"""A batch script for Slurm: one task a node, each starts torchrun.
+
+Nodes of several kinds are a heterogeneous job, a component each, in one step that counts its nodes
+through [Slurm, Heterogeneous Job Support].
+"""
 
 from __future__ import annotations
 
 from oracle.writers.exported import Job
+from oracle.writers.nodes import asked, first_node, ranks_here, step
 from oracle.writers.torchrun import mesh
 
 TITLE = "sbatch script"
@@ -15,19 +20,13 @@ def files(job: Job) -> dict[str, str]:
 
 def script(job: Job) -> str:
     """The script; directives hold plain words only, whatever the model is called."""
-    minutes = job.minutes(STEPS)
-    clock = f"{minutes // 60:02d}:{minutes % 60:02d}:00"
+    wanted = asked(job.kinds, job.minutes(STEPS))
     return f"""\
 #!/usr/bin/env bash
 #SBATCH --job-name={job.name[:60]}
-#SBATCH --nodes={job.nodes}
-#SBATCH --ntasks-per-node=1
-#SBATCH --gpus-per-node={job.per_node}
-#SBATCH --exclusive
-#SBATCH --time={clock}
 #SBATCH --output=%x-%j.out
 #SBATCH --signal=B:TERM@120
-#
+{wanted}#
 {chr(10).join(f"# {line}" for line in job.about())}
 # The time is that of {STEPS} iterations at the upper end of the interval; see STEPS.
 set -euo pipefail
@@ -35,16 +34,33 @@ set -euo pipefail
 STEPS="${{STEPS:-{STEPS}}}"
 export STEPS
 JOB_ID="${{SLURM_JOB_ID:?start this with sbatch}}"
-MASTER_ADDR="$(scontrol show hostnames "${{SLURM_JOB_NODELIST:?}}" | head -n 1)"
+MASTER_ADDR="$(scontrol show hostnames "${{{first_node(job.kinds)}:?}}" | head -n 1)"
 MASTER_PORT="$((20000 + JOB_ID % 20000))"
 export MASTER_ADDR MASTER_PORT
 
 trap 'kill -TERM "$step" 2>/dev/null' TERM
-srun --kill-on-bad-exit=1 torchrun \\
-  --nnodes={job.nodes} --nproc-per-node={job.per_node} \\
-  --rdzv-backend=c10d --rdzv-id="$JOB_ID" \\
-  --rdzv-endpoint="$MASTER_ADDR:$MASTER_PORT" \\
-  "${{TRAIN_SCRIPT:-train.py}}" "$@" &
+{_alike(job) if len(job.kinds) == 1 else _unlike(job)}
 step=$!
 wait "$step"
 """
+
+
+def _alike(job: Job) -> str:
+    return f"""\
+{step(job.kinds)} torchrun \\
+  --nnodes={job.nodes} --nproc-per-node={job.per_node} \\
+  --rdzv-backend=c10d --rdzv-id="$JOB_ID" \\
+  --rdzv-endpoint="$MASTER_ADDR:$MASTER_PORT" \\
+  "${{TRAIN_SCRIPT:-train.py}}" "$@" &"""
+
+
+def _unlike(job: Job) -> str:
+    """Each node says its number, since ranks are dealt to partitions by it."""
+    before, each = ranks_here(job.kinds, "SLURM_NODEID")
+    here = "".join(f"  {line}\n" for line in before)
+    return f"""\
+# shellcheck disable=SC2016  # a node's own number
+{step(job.kinds)} bash -c '
+{here}  exec torchrun --nnodes={job.nodes} --nproc-per-node={each} \\
+    --node-rank="$SLURM_NODEID" --master-addr="$MASTER_ADDR" --master-port="$MASTER_PORT" "$@"
+' node "${{TRAIN_SCRIPT:-train.py}}" "$@" &"""

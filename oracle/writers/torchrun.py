@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 from oracle.models.transformer import Transformer
 from oracle.spec.precision import NARROW
 from oracle.writers.exported import Job, Start, filled
+from oracle.writers.nodes import Nodes, ranks_here
 
 TITLE = "torchrun line and init_device_mesh snippet"
 
@@ -99,23 +101,34 @@ def sizes(job: Job, block: Transformer) -> dict[str, Any]:
 def launch(job: Job) -> str:
     """A script that starts one node's ranks; on several nodes it is started on each."""
     head = "\n".join(f"# {line}" for line in job.about())
-    several = job.nodes > 1
-    where = (
-        [
+    before: list[str] = []
+    each = str(job.kinds[0].each)
+    where = ["  --standalone"]
+    if len(job.kinds) > 1:
+        before, each = numbered(job.kinds)
+        where = ['  --node-rank="$NODE_RANK"',
+                 '  --master-addr="${MASTER_ADDR:?the first node}" '
+                 '--master-port="${MASTER_PORT:-29500}"']  # fmt: skip
+    elif job.nodes > 1:
+        where = [
             '  --rdzv-backend=c10d --rdzv-id="${JOB_ID:-oracle}"',
             '  --rdzv-endpoint="${MASTER_ADDR:?the first node}:${MASTER_PORT:-29500}"',
         ]
-        if several
-        else ["  --standalone"]
-    )
-    words = [
-        "exec torchrun",
-        f"  --nnodes={job.nodes} --nproc-per-node={job.per_node}",
-        *where,
-        '  "${TRAIN_SCRIPT:-train.py}" "$@"',
-    ]
-    line = " \\\n".join(words)
-    return f"#!/usr/bin/env bash\n{head}\nset -euo pipefail\n{line}\n"
+    words = ["exec torchrun", f"  --nnodes={job.nodes} --nproc-per-node={each}", *where,
+             '  "${TRAIN_SCRIPT:-train.py}" "$@"']  # fmt: skip
+    lines = ["#!/usr/bin/env bash", head, "set -euo pipefail", *before, " \\\n".join(words)]
+    return "\n".join(lines) + "\n"
+
+
+def numbered(every: Sequence[Nodes]) -> tuple[list[str], str]:
+    """Lines of bash that say which node this is, and the word for how many ranks it starts."""
+    ends = [f"{one.first} to {one.first + one.count - 1}" if one.count > 1 else str(one.first)
+            for one in every]  # fmt: skip
+    said = ", ".join(f"{end} of {one.partition}" for end, one in zip(ends, every, strict=True))
+    said = f"the number of this node: {said}"
+    node = f'NODE_RANK="${{NODE_RANK:-${{SLURM_NODEID:?{said}}}}}"'
+    lines, each = ranks_here(every, "NODE_RANK")
+    return [node, *lines], each
 
 
 def dimensions(job: Job) -> list[tuple[str, int]]:
@@ -131,6 +144,22 @@ def dimensions(job: Job) -> list[tuple[str, int]]:
         else:
             found.append((name, degree))
     return found or [("data", 1)]
+
+
+def partitions(job: Job) -> list[str]:
+    """What each partition's ranks do, where there are several."""
+    if not job.sides:
+        return []
+    found, first = (
+        ["# partition: its first rank, its ranks, samples of a replica, micro-batches"],
+        0,
+    )
+    found.append("PARTITIONS = {")
+    for side, kind in zip(job.sides, job.kinds, strict=True):
+        said = f"{first}, {side.devices}, {side.samples:.0f}, {side.micro_batches}"
+        found.append(f'    "{kind.partition}": ({said}),')
+        first += side.devices
+    return [*found, "}"]
 
 
 def mesh(job: Job) -> str:
@@ -150,6 +179,7 @@ def mesh(job: Job) -> str:
         f'OPTIMIZER = "{job.estimate.options.optimizer}"',
         f'RECOMPUTE = "{job.recompute}"',
     ]
+    about += partitions(job)
     replicas = f"\nREPLICAS = ({', '.join(data)},)  # these hold the same weights" if data else ""
     return "\n".join(
         [
