@@ -94,8 +94,35 @@ BRANCHES = network("branches", [3, 8, 8], [  # two branches, and an encoder that
                              {"add": {"from": ["own", "memory", "block"]}}, "relu"]},
     "flatten", {"dense": 8}, "loss",
 ])  # fmt: skip
+TRANSLATOR = network("translator", [1, 8], [  # of eight words into four
+    {"embedding": {"vocab": 20, "hidden": 16, "positions": 8}},
+    {"repeat": 2, "layers": [
+        {"norm": "layer"}, {"attention": {"name": "attention", "heads": 4}},
+        {"add": {"name": "residual", "from": ["block", "attention"]}}, {"norm": "layer"},
+        {"mlp": {"name": "mlp", "ffn": 24}}, {"add": {"from": ["residual", "mlp"]}}]},
+    {"norm": {"name": "memory", "op": "layer"}},
+    {"embedding": {"from": ["input"], "vocab": 20, "hidden": 16, "tokens": 4}},
+    {"repeat": 3, "layers": [
+        {"norm": "layer"}, {"attention": {"name": "attention", "heads": 4, "causal": True}},
+        {"add": {"name": "residual1", "from": ["block", "attention"]}},
+        {"norm": {"name": "queries", "op": "layer"}},
+        {"cross": {"name": "cross", "from": ["queries", "memory"], "heads": 4}},
+        {"add": {"from": ["residual1", "cross"]}}]},
+    {"norm": "layer"}, {"dense": {"filters": 20, "bias": False, "role": "vocab"}}, "loss",
+])  # fmt: skip
 
 PLANS = {
+    "translator": [
+        "pipeline:2,segments=4",
+        "pipeline:4,segments=4",
+        "pipeline:2,segments=4,interleave=3",
+        "pipeline:3,segments=2,schedule=gpipe data:2",
+        "pipeline:2,segments=2 tensor:2",
+        "pipeline:2,segments=4 recompute:full",
+        "data:2,zero=3 recompute:selective",
+        "tensor:4",
+        "tensor:2,sequence=on",
+    ],
     "unet": [
         "pipeline:2,segments=4",
         "pipeline:4,segments=4",
@@ -361,7 +388,7 @@ BATCH = {"odd": 10, "llama": 6, "vgg": 24}
 MODELS = {
     m["name"]: m
     for m in (VGG, RESNET, ODD, GROUPED, CUBES, WAVES, PIXELS, GPT, LLAMA, LLAMA8, MIXTURE, GROUPS,
-              UNET, BRANCHES, RISING, BERT, DROPPED)
+              UNET, BRANCHES, RISING, BERT, DROPPED, TRANSLATOR)
 }  # fmt: skip
 
 

@@ -15,6 +15,7 @@ from equality_cases import (
     PIXELS,
     RESNET,
     RISING,
+    TRANSLATOR,
     UNET,
     VGG,
     WAVES,
@@ -215,6 +216,12 @@ def test_several_losses_are_refused():
     pytest.importorskip("torch")
     why = refusals(PlanRun(BERT, "data:2", 8, engine="ddp"))
     assert why == ["several losses are run by the native engine at most"]
+
+
+def test_attention_to_another_sequence_is_refused():
+    pytest.importorskip("torch")
+    why = refusals(PlanRun(TRANSLATOR, "data:2", 8, engine="fsdp2"))
+    assert why == ["attention to another sequence is run by the native engine at most"]
 
 
 def test_a_module_that_is_missing_is_named(monkeypatch):

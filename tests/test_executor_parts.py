@@ -6,7 +6,7 @@ from itertools import pairwise
 
 import numpy as np
 import pytest
-from equality_cases import CUBES, GPT, RESNET, VGG, cases, conv, network
+from equality_cases import CUBES, GPT, RESNET, TRANSLATOR, VGG, cases, conv, network
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -64,7 +64,7 @@ def test_equal_borders_where_parts_are_equal():
 
 
 @pytest.mark.parametrize(
-    "name", ["resnet50", "vgg16", "gpt2", "resnet152", RESNET, VGG, CUBES, GPT]
+    "name", ["resnet50", "vgg16", "gpt2", "resnet152", RESNET, VGG, CUBES, GPT, TRANSLATOR]
 )  # fmt: skip
 def test_unrolled_model_has_every_weight(name):
     layers = graph(name)
@@ -100,6 +100,10 @@ UPWARDS = network(
 BOTTOM = network("bottom", [2, 16, 16], [  # at its bottom each of 16 parts has one value
     conv(4), "relu", {"pool": {"kernel": 4}}, conv(8), {"norm": "instance"}, "loss",
 ])  # fmt: skip
+SCORED = network("scored", [1, 8], [  # by a matrix that is not said to be of words
+    {"embedding": {"vocab": 20, "hidden": 16}}, {"norm": "layer"}, {"mlp": {"ffn": 24}},
+    {"dense": {"filters": 20}}, "loss",
+])  # fmt: skip
 
 REFUSED = {
     "filter:2,back=scatter": (GPT, "back=scatter is not run through tokens"),
@@ -115,6 +119,9 @@ REFUSED = {
     "filter:2": (MIXTURE, "mixtures of experts are not run under filter or channel"),
     "data:2 expert:2,dispatch=once": (MIXTURE, "dispatch=once is priced but not run"),
     "data:2": (WINDOWED, "attention over a window"),
+    "context:2,kind=ring": (TRANSLATOR, "attention to another sequence is not run under context"),
+    "pipeline:2": ("whisper-large-v3", "words beside samples of another kind"),
+    "tensor:2,sequence=on": (SCORED, "where scores of words are cut"),
     "spatial:2": (UPWARDS, "transposed convolutions whose windows overlap"),
     "spatial:16": (BOTTOM, "norm takes its statistics over one value of each channel on a device"),
 }

@@ -134,6 +134,9 @@ class Cuts:
 
 def blocks_of(op: Operation, p: int) -> list[tuple[int, int]]:
     """Blocks of a matrix's columns that are cut separately: q, k and v; gate and up."""
+    if op.part == "kv":
+        half = op.shape.made.channels // 2
+        return [(0, half), (half, half)]
     if op.part == "qkv":
         layer, width = op.layer, op.shape.made.channels
         heads = layer.heads  # type: ignore[attr-defined]

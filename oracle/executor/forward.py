@@ -134,7 +134,9 @@ def _apply(local: LocalModel, op: Operation, inputs: Sequence[Tensor], target: T
     if shape.experts:
         return experts.apply(local, op, inputs)
     if shape.work in ("conv", "gemm"):
-        return products.matrix(local, op, x)
+        return products.matrix(local, op, inputs[-1] if op.part == "kv" else x)
+    if kind == "cross":
+        return _remembered(local, operators.cross_attention, op, *inputs)
     if shape.work == "attention":
         heads = shape.heads // (local.mesh.degree("tensor") if local.cuts.role(op) else 1)
         kv = shape.kv_heads * heads // shape.heads
@@ -176,10 +178,12 @@ def _apply(local: LocalModel, op: Operation, inputs: Sequence[Tensor], target: T
 
 
 def _attention(local: LocalModel, op: Operation, x: Tensor, heads: int, kv_heads: int) -> Tensor:
-    given = op, x, heads, kv_heads
-    if local.recompute == "selective":
-        return _again(operators.attention, *given)
-    return operators.attention(*given)
+    return _remembered(local, operators.attention, op, x, heads, kv_heads)
+
+
+def _remembered(local: LocalModel, call: Callable[..., Tensor], *given: Any) -> Tensor:
+    """Attention, which alone is run again in the backward pass where that is asked for."""
+    return _again(call, *given) if local.recompute == "selective" else call(*given)
 
 
 def _cut_attention(
@@ -222,6 +226,7 @@ def _embedding(local: LocalModel, op: Operation, x: Tensor) -> Tensor:
     cut = local.cuts.role(op) == "vocab"
     table = local.weight(op, "table")
     assert table is not None
+    x = x[:, : op.shape.made.extents[0]]  # of a shorter sequence, as many of the tokens
     y = operators.lookup(x, table, local.begins(op, "table") if cut else 0, cut)
     positions = local.weight(op, "positions")
     if positions is not None:

@@ -236,12 +236,24 @@ def split_heads(op: Operation, x: Tensor, heads: int, kv_heads: int) -> tuple[Te
 
 def attention(op: Operation, x: Tensor, heads: int, kv_heads: int) -> Tensor:
     """Softmax(q kᵀ/√w) v; x is queries, keys and values side by side."""
-    q, k, v = split_heads(op, x, heads, kv_heads)
     if op.shape.keys != x.shape[1]:
         raise NotSupported(f"{op.label}: attention over a window")
+    return _attend(op, split_heads(op, x, heads, kv_heads), kv_heads != heads)
+
+
+def cross_attention(op: Operation, queries: Tensor, memory: Tensor) -> Tensor:
+    """The same of one sequence's queries, and keys and values of another's side by side."""
+    q, k, v = (part.unflatten(-1, (-1, op.shape.width)).transpose(1, 2)
+               for part in (queries, *memory.chunk(2, -1)))  # fmt: skip
+    return _attend(op, (q, k, v))
+
+
+def _attend(op: Operation, parts: tuple[Tensor, ...], shared: bool = False) -> Tensor:
+    """Queries, keys and values in one kernel, or with the scores in memory."""
+    q, k, v = parts
     if op.shape.flash:
         made = functional.scaled_dot_product_attention(
-            q, k, v, is_causal=op.shape.causal, enable_gqa=kv_heads != heads
+            q, k, v, is_causal=op.shape.causal, enable_gqa=shared
         )
     else:
         made = _attention_of_scores(q, k, v, op.shape.causal)

@@ -94,9 +94,14 @@ def priced_only(model: Model) -> Iterator[str]:
         yield "sinks of attention are priced but not run"
     if any(row.kind == "embedding" and row.tied for row in model.rows):
         yield "a table that is looked up twice is priced but not run"
+    words = [feeds for row, feeds in zip(model.rows, model.feeds, strict=True)
+             if row.kind == "embedding"]  # fmt: skip
+    if model.rows[0].kind != "embedding" and any(-1 in feeds for feeds in words):
+        yield "words beside samples of another kind are priced but not run"
     if any(row.tied and row.role != "vocab" for row in model.rows):
         yield "layers that share their weights are priced but not run"
-    if any(row.work == "attention" and row.keys != row.made.extents[0] for row in model.rows):
+    own = [row for row in model.rows if row.work == "attention" and row.kind != "cross"]
+    if any(row.keys != row.made.extents[0] for row in own):
         yield "attention over a window is priced but not run"
 
 
@@ -151,12 +156,21 @@ def _samples(plan: Plan) -> int:
     return samples // int(plan.axis("pipeline").segments[0, 0] * plan.axis("data").accumulate[0, 0])
 
 
+def _scored_whole(model: Model, row: int) -> bool:
+    """Whether a row is the loss of many tokens, whose scores tensor ranks do not cut."""
+    one, made = model.rows[row], model.rows[model.feeds[row][0]]
+    return one.kind == "loss" and math.prod(one.given.extents) > 1 and made.role != "vocab"
+
+
 def _of_both(model: Model, plan: Plan) -> Iterator[str]:
     yield from _of_mixtures(model, plan)
     yield from _of_lone_values(model, plan)
     if _splits(plan, "context") and not np.all(model.tokens):
         yield "`context` is run for models whose rows are all of tokens"
     yield from _of_turned_heads(model, plan)
+    crossed = any(row.kind == "cross" for row in model.rows)
+    if crossed and _splits(plan, "context", "filter", "channel", "spatial"):
+        yield "attention to another sequence is not run under context, filter, channel or spatial"
     mixed = np.any(model.tokens) or any(row.kind == "concat" for row in model.rows)
     if _splits(plan, "filter") and plan.axis("filter").back[0, 0] and mixed:
         yield "back=scatter is not run through tokens or concat, which mix channels"
@@ -170,6 +184,8 @@ def _of_both(model: Model, plan: Plan) -> Iterator[str]:
     along_tokens = _splits(plan, "tensor") and plan.axis("tensor").says("sequence", "on")[0, 0]
     if along_tokens and model.rows[0].kind != "embedding":
         yield "sequence=on is run where tokens come from an embedding"
+    if along_tokens and any(_scored_whole(model, i) for i in range(len(model))):
+        yield "sequence=on is run where scores of words are cut: `role: vocab`"
     if any(row.tied for row in model.rows):
         by_unit = plan.axis("data").zero[0, 0] >= 3 and _splits(plan, "data")
         if by_unit or _splits(plan, "sharded") or Away.of(plan).optimizer:

@@ -108,6 +108,7 @@ def _of_model(model: Model) -> Iterator[str]:
     if kinds:
         yield f"layers of kind {', '.join(sorted(kinds))} are not run"
     native = {"mixtures of experts are": any(row.experts for row in rows),
+              "attention to another sequence is": any(row.kind == "cross" for row in rows),
               "several losses are": sum(row.kind == "loss" for row in rows) > 1}  # fmt: skip
     yield from (f"{what} run by the native engine at most" for what, here in native.items() if here)
     yield from priced_only(model)
