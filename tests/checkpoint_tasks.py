@@ -10,12 +10,15 @@ from checkpoint_damage import damage
 from oracle.executor.batch import inputs
 from oracle.executor.checkpointing.keeping import Keeping
 from oracle.executor.checkpointing.loader import restore
+from oracle.executor.checkpointing.pieces import NativeState
 from oracle.executor.checkpointing.saver import Saver
+from oracle.executor.engines import engines
 from oracle.executor.graph import graph
 from oracle.executor.loading.throttle import Throttle
 from oracle.executor.local_model import LocalModel
 from oracle.executor.mesh import DeviceMesh
 from oracle.executor.optimizer import Optimizer
+from oracle.executor.plan_run import PlanRun
 from oracle.executor.steps import Trainer
 from oracle.executor.wire import Wire
 from oracle.plan.plan import parse
@@ -35,25 +38,49 @@ def prove(rank, arguments):
         dist.barrier()
 
 
+def dtype_of(case):
+    return getattr(torch, case.get("dtype", "float32"))
+
+
 def trainer_of(rank, case, seed):
+    if engine := case.get("engine"):
+        job = PlanRun(
+            case["model"], case["plan"], case["batch"], optimizer=case["optimizer"], seed=seed,
+            engine=engine, checkpoint={"way": case["way"], "folder": ""},
+        )  # fmt: skip
+        steps = engines()[engine].steps(rank, job)
+        for group in steps.training.optimizer.param_groups if steps.training else ():
+            group["lr"] = 0.005
+        return steps if steps.training else None
     layers, plan = graph(case["model"]), parse(case["plan"], case["batch"])
     wire = Wire(DeviceMesh(plan, rank.rank, rank.size))
-    local = LocalModel(layers, plan, wire, dtype=torch.float32, seed=seed)
+    local = LocalModel(layers, plan, wire, dtype=dtype_of(case), seed=seed)
     return Trainer(local, Optimizer(case["optimizer"], 0.005)) if wire.mesh.taking_part else None
+
+
+def state_of(trainer):
+    return NativeState(trainer) if isinstance(trainer, Trainer) else trainer and trainer.state
 
 
 def train(trainer, case, steps):
     losses = []
     for step in steps:
         if trainer:
-            x, target = inputs(trainer.local.graph, case["batch"], step, torch.float32)
-            losses.append(float(trainer.step(x, target)))
+            x, target = inputs(graph(case["model"]), case["batch"], step, dtype_of(case))
+            if not isinstance(trainer, Trainer):
+                own = slice(*trainer.setting.samples)
+                x, target, trained = x[own], target[own], trainer.training
+            else:
+                trained = trainer
+            losses.append(float(trained.step(x, target)))
     return losses
 
 
 def state(trainer):
     if not trainer:
         return []
+    if not isinstance(trainer, Trainer):
+        return [piece.values.clone() for piece in trainer.state.held()]
     parts = []
     for bundle in trainer.local.bundles:
         weights = bundle.weights if bundle.here else bundle.shard
@@ -67,7 +94,8 @@ def one(rank, case, folder):
         folder.mkdir()
     dist.barrier()
     trainer = trainer_of(rank, case, seed=3)
-    saver = Saver(rank, trainer, Keeping(case["way"], str(folder)), Throttle(), {"question": {}})
+    how = Keeping(case["way"], str(folder))
+    saver = Saver(rank, state_of(trainer), how, Throttle(), {"question": {}})
     train(trainer, case, range(BEFORE))
     kept = [*saver.save(BEFORE)]
     losses = train(trainer, case, range(BEFORE, BEFORE + AFTER))
@@ -84,11 +112,12 @@ def one(rank, case, folder):
         dist.barrier()
         trainer = trainer_of(rank, case, seed=3)
         train(trainer, case, range(BEFORE + AFTER))
-    step, load = restore(rank, again, folder, Throttle())
+    step, load = restore(rank, state_of(again), folder, Throttle())
     same = train(again, case, range(BEFORE, BEFORE + AFTER)) == losses
     pairs = list(zip(state(trainer), state(again), strict=True))
+    apart = max((float((a - b).abs().max()) for a, b in pairs if a.numel()), default=0.0)
     return {
         "step": step, "same": same and all(torch.equal(a, b) for a, b in pairs),
         "trained": bool(losses), "bytes": kept[0]["bytes"], "read": load["bytes"],
-        "kept": len(kept), "passed": load["passed"],
+        "apart": apart, "kept": len(kept), "passed": load["passed"],
     }  # fmt: skip

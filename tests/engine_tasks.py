@@ -36,9 +36,8 @@ def one(rank, case):
     losses = []
     for _ in range(case["steps"]):
         steps.wire.traffic = {}
-        losses.append(float(training.step(steps.x, steps.target)))
-    networks = getattr(training, "networks", [training.network])
-    own = {name: value for network in networks for name, value in network.whole().items()}
+        losses.append(float(training.step(steps.own, steps.target)))
+    own = {name: value for network in training.networks for name, value in network.whole().items()}
     dtype = DTYPES[job.precision]
     x, target = inputs(graph(job.model), job.batch, 0, dtype)
     parts = len(training.setting.micro_batches) * training.replicas
@@ -78,3 +77,19 @@ def beside_one_device(rank, arguments):
         if number == len(cases) - 1:
             equality.Optimizer = lambda name, rate: Optimizer(name, 2 * rate)
         rank.record(str(number), **equality.trained_by(rank, *case))
+
+
+def reads(rank, arguments):
+    """Of each case the samples of two steps, as this rank's part of an engine has them."""
+    for number, case in enumerate(arguments["cases"]):
+        engine, model, plan, mode = case
+        data = {"folder": arguments["folders"][model["name"]], "mode": mode}
+        job = PlanRun(model, plan, 8, engine=engine, data=data)
+        steps = engines()[engine].steps(rank, job)
+        steps.begin()
+        seen = []
+        for _ in range(2 if steps.training else 0):
+            steps.step()
+            seen.append(steps.own.flatten(1).tolist())
+        steps.close()
+        rank.record(str(number), seen=seen, files=steps.read.get("files", 0))

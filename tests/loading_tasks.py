@@ -10,7 +10,7 @@ import torch
 
 from oracle.executor.batch import inputs
 from oracle.executor.graph import graph
-from oracle.executor.loading.reader import Data, SampleReader
+from oracle.executor.loading.reader import Data, SampleReader, Share
 from oracle.executor.local_model import LocalModel
 from oracle.executor.mesh import DeviceMesh
 from oracle.executor.wire import Wire
@@ -30,7 +30,7 @@ def one(rank: Any, case: Any) -> dict[str, Any]:
     layers, plan = graph(case["model"]), parse(case["plan"], case["batch"])
     local = LocalModel(layers, plan, Wire(DeviceMesh(plan, rank.rank, rank.size)), seed=1)
     x, _ = inputs(layers, case["batch"], 0, torch.float32)
-    reader = SampleReader(rank, Data(**case["data"]), local, x, seed=1)
+    reader = SampleReader(rank, Data(**case["data"]), Share.of(local), x, seed=1)
     whole = [np.load(path) for path in sorted(Path(case["data"]["folder"]).iterdir())]
     wrong, files, seen = 0, 0, set[int]()
     for step in range(STEPS):

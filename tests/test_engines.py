@@ -3,6 +3,7 @@
 import os
 from pathlib import Path
 
+import numpy as np
 import pytest
 from equality_cases import (
     BERT,
@@ -26,6 +27,8 @@ from oracle.executor import records
 from oracle.executor.engines import engines
 from oracle.executor.graph import graph
 from oracle.executor.launch import DONE, Host, launch
+from oracle.executor.loading import samples
+from oracle.executor.loading.samples import Made
 from oracle.executor.plan_run import PlanRun
 from oracle.executor.run import refusals
 from oracle.plan.launchable import software
@@ -188,8 +191,60 @@ def test_an_engine_refuses_what_it_does_not_run_all_of_it_at_once(name):
         found = refusals(job)
         assert "lars is no optimizer of PyTorch's; sgd, momentum, adam are" in found
         missing = f"the engine {name} has no `{strategy}` parallelism"
-        assert (missing in found) is (strategy not in runs)
+        assert any(why.startswith(missing) for why in found) is (strategy not in runs)
         assert any("fp16" in why for why in found) is (name != "ddp")
+
+
+def test_context_parallelism_is_refused_for_what_pytorch_lacks():
+    pytest.importorskip("torch")
+    (why,) = refusals(PlanRun(GPT, "context:2", 8, engine="fsdp2"))
+    assert "PyTorch cuts attention of GPUs alone" in why
+
+
+READ = [  # engine, model, plan, mode, ranks that read
+    ("ddp", VGG, "data:4", "striped", [0, 1, 2, 3]),
+    ("fsdp2", VGG, "data:2,zero=3", "shared", [0, 1]),
+    ("dtensor", GPT, "data:2 tensor:2", "staged", [0, 2]),
+    ("pipelining", VGG, "pipeline:2,segments=2 data:2", "cached", [0, 1]),
+]
+
+
+def test_engines_train_on_the_samples_that_are_read(tmp_path):
+    """Those of a step are all of a batch, each once, of files and not made up."""
+    pytest.importorskip("torch")
+    folders = {"vgg": tmp_path / "images", "gpt": tmp_path / "words"}
+    samples.make(folders["vgg"], Made(8), (3, 16, 12))
+    samples.make(folders["gpt"], Made(8), (8,))
+    vocab = GPT["transformer"]["vocab"]
+    made = {"vgg": lambda x: x.flatten().tolist(),
+            "gpt": lambda x: (x * vocab).astype(int).tolist()}  # fmt: skip
+    held = {name: sorted(made[name](np.load(path)) for path in folder.iterdir())
+            for name, folder in folders.items()}  # fmt: skip
+    path = os.pathsep.join([str(HERE), str(HERE.parent)])
+    asked = {"cases": [case[:4] for case in READ],
+             "folders": {name: str(folder) for name, folder in folders.items()}}  # fmt: skip
+    outcome = launch(
+        "engine_tasks:reads", asked, tmp_path / "run", ranks=4, timeout=60, trust=True,
+        host=Host(environment=lambda rank: {"PYTHONPATH": path}),
+    )  # fmt: skip
+    assert outcome.code == DONE, outcome.message
+    found = records.of_all_ranks(tmp_path / "run", 4)
+    for number, (engine, model, plan, _, readers) in enumerate(READ):
+        ranks = found[str(number)]
+        assert [rank for rank, one in enumerate(ranks) if one["files"]] == readers, engine
+        for step in (0, 1):
+            seen = [sample for rank in readers for sample in ranks[rank]["seen"][step]]
+            assert sorted(seen) == held[model["name"]], plan
+        if "tensor" in plan:  # whose ranks have the same samples
+            assert ranks[0]["seen"] == ranks[1]["seen"] != ranks[2]["seen"] == ranks[3]["seen"]
+
+
+def test_checkpoints_of_cut_tensors_and_of_a_scaled_loss_are_refused():
+    kept = {"way": "sharded", "folder": "/nowhere"}
+    (why,) = refusals(PlanRun(GPT, "tensor:2", 8, engine="dtensor", checkpoint=kept))
+    assert why == "--checkpoint of tensors that `tensor` cuts is for the native engine"
+    (why,) = refusals(PlanRun(GPT, "data:2", 8, engine="ddp", precision="fp16", checkpoint=kept))
+    assert "--checkpoint keeps no scale of a loss" in why
 
 
 def test_an_engine_is_held_against_one_device_of_the_executor(tmp_path):

@@ -236,7 +236,7 @@ def test_a_step_of_a_run_waits_before_and_after_only(ranks: Any, monkeypatch: An
     monkeypatch.setattr(dist, "barrier", lambda group: gpu.log.append("all meet"))
     rank: Any = SimpleNamespace(rank=0, size=RANKS, device=torch.device("meta"), control=None,
                                 backend="gloo", enter=lambda *_: None)  # fmt: skip
-    steps = timed_steps.TrainingSteps(rank, PlanRun(VGG, "data:2 filter:2", 8))
+    steps = timed_steps.NativeSteps(rank, PlanRun(VGG, "data:2 filter:2", 8))
     said, _ = timed_steps.timed(rank, steps, 1, 0.0)
     assert gpu.log[:4] == ["host waits", "event on compute", "all meet", "event on compute"]
     assert gpu.log.index("host waits", 1) == len(gpu.log) - 1

@@ -15,7 +15,10 @@ from oracle.spec.document import refusal
 from oracle.spec.files import read_text
 
 if TYPE_CHECKING:
-    from oracle.executor.loading.reader import SampleReader
+    from torch import Tensor
+
+    from oracle.executor.checkpointing.pieces import TrainingState
+    from oracle.executor.loading.reader import SampleReader, Share
     from oracle.executor.rank import Rank
     from oracle.executor.wire import Traffic
 
@@ -107,12 +110,52 @@ class Steps:
 
 
 class TrainingSteps(Steps):
-    """Training steps."""
+    """Steps that train, on samples that may be read."""
+
+    x: Tensor  # of the whole batch, where samples are read
+    state: TrainingState | None = None  # what a checkpoint keeps of it
+
+    def __init__(self, rank: Rank, job: PlanRun) -> None:
+        super().__init__(rank, job)
+        self.reader: SampleReader | None = None
+
+    def share(self) -> Share:
+        """The samples of this rank."""
+        raise NotImplementedError
+
+    def begin(self, batches: int = 0) -> None:
+        if not self.job.data:
+            return
+        from oracle.executor.loading.reader import Data, SampleReader
+
+        data, seed = Data(**self.job.data), self.job.seed
+        self.reader = SampleReader(self.rank, data, self.share(), self.x, seed, batches)
+        found = self.reader.found
+        self.reading = data.said | {
+            "samples": len(found), "bytes": found.nbytes, "files": found.files,
+            "readers": len(self.reader.readers), "staging": self.reader.staging}  # fmt: skip
+
+    def waited(self) -> float:
+        """Read the samples of the next step, where they are read; seconds until they are here."""
+        if not self.reader:
+            return 0.0
+        self.rank.enter("reading", self.job.plan)
+        self.read = self.reader.load()
+        return self.read["seconds"]
+
+    def close(self) -> None:
+        if self.reader:
+            self.reader.close()
+
+
+class NativeSteps(TrainingSteps):
+    """Training steps by the executor itself."""
 
     def __init__(self, rank: Rank, job: PlanRun) -> None:
         import torch
 
         from oracle.executor.batch import inputs
+        from oracle.executor.checkpointing.pieces import NativeState
         from oracle.executor.host_link import HostLink
         from oracle.executor.local_model import LocalModel
         from oracle.executor.optimizer import Optimizer
@@ -129,27 +172,17 @@ class TrainingSteps(Steps):
         if rank.device.type in GPUS:  # whence copies wait for nothing
             self.x, self.target = self.x.pin_memory(), self.target.pin_memory()
         self.local = local
-        self.reader: SampleReader | None = None
         here = self.wire.mesh.taking_part
         self.trainer = Trainer(local, Optimizer(job.optimizer, rate=1e-4)) if here else None
+        self.state = NativeState(self.trainer) if self.trainer else None
 
-    def begin(self, batches: int = 0) -> None:
-        from oracle.executor.loading.reader import Data, SampleReader
+    def share(self) -> Share:
+        from oracle.executor.loading.reader import Share
 
-        if self.job.data:
-            data, seed = Data(**self.job.data), self.job.seed
-            self.reader = SampleReader(self.rank, data, self.local, self.x, seed, batches)
-            found = self.reader.found
-            self.reading = data.said | {
-                "samples": len(found), "bytes": found.nbytes, "files": found.files,
-                "readers": len(self.reader.readers), "staging": self.reader.staging}  # fmt: skip
+        return Share.of(self.local)
 
     def step(self) -> dict[str, float]:
-        waited = 0.0
-        if self.reader:
-            self.rank.enter("reading", self.job.plan)
-            self.read = self.reader.load()
-            waited = self.read["seconds"]
+        waited = self.waited()
         assert self.trainer
         self.trainer.step(self.x, self.target)
         return {"reading": waited}
@@ -162,8 +195,7 @@ class TrainingSteps(Steps):
 
     def close(self) -> None:
         self.local.link.close()
-        if self.reader:
-            self.reader.close()
+        super().close()
 
 
 class ReplayedSteps(Steps):

@@ -10,9 +10,8 @@ import torch
 
 from oracle.executor.checkpointing import folder as checkpoints
 from oracle.executor.checkpointing.folder import Damaged, SavedState
-from oracle.executor.checkpointing.pieces import held
+from oracle.executor.checkpointing.pieces import TrainingState
 from oracle.executor.loading.throttle import Throttle
-from oracle.executor.steps import Trainer
 from oracle.spec.document import refusal
 
 if TYPE_CHECKING:
@@ -20,7 +19,7 @@ if TYPE_CHECKING:
 
 
 def restore(
-    rank: Rank, trainer: Trainer | None, folder: Path, throttle: Throttle
+    rank: Rank, state: TrainingState | None, folder: Path, throttle: Throttle
 ) -> tuple[int | None, dict[str, Any]]:
     """Load the newest checkpoint that every rank finds whole: its step, and what that took.
 
@@ -31,7 +30,7 @@ def restore(
         rank.enter("loading", f"checkpoint of step {step}", max(step, 0))
         why, nbytes = "", 0
         try:
-            nbytes = load(trainer, SavedState(folder, step), rank.rank, throttle) if trainer else 0
+            nbytes = load(state, SavedState(folder, step), rank.rank, throttle) if state else 0
         except Damaged as damage:
             why = str(damage)
             passed.append(why)
@@ -54,9 +53,9 @@ def _steps(rank: Rank, folder: Path) -> list[int]:
     return [int(rank.agree(float(mine[k] if mine else -1))) for k in range(count)]
 
 
-def load(trainer: Trainer, one: SavedState, rank: int, throttle: Throttle) -> int:
+def load(state: TrainingState, one: SavedState, rank: int, throttle: Throttle) -> int:
     """Fill in all that this rank holds, bit by bit as it was; returns the bytes that were read."""
-    for piece in held(trainer):
+    for piece in state.held():
         need, target = piece.section, piece.values.view(torch.uint8)
         width = piece.values.element_size()
         for found, content in one.overlapping(need):
@@ -66,11 +65,11 @@ def load(trainer: Trainer, one: SavedState, rank: int, throttle: Throttle) -> in
             target[(begin - need.begin) * width : (end - need.begin) * width].copy_(values)
     played = throttle.played
     (throttle.shared if played and played.shared else throttle.disk)(one.read)
-    trainer.steps = int(one.manifest["updates"])
+    state.resume(int(one.manifest["updates"]))
     device, _, gpu = one.random[str(rank)].partition(" ")
     torch.set_rng_state(_numbers(device))
     if gpu:
-        torch.cuda.set_rng_state(_numbers(gpu), trainer.local.device)
+        torch.cuda.set_rng_state(_numbers(gpu), state.device)
     return one.read
 
 

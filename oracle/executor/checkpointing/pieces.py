@@ -14,7 +14,9 @@ import json
 import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
+from typing import Protocol
 
+import torch
 from torch import Tensor
 
 from oracle.executor.checkpointing.folder import Section
@@ -35,26 +37,69 @@ class Piece:
     values: Tensor  # a view of the buffer that holds them
 
 
-def held(trainer: Trainer) -> Iterator[Piece]:
-    """All that this rank holds: what it needs to go on."""
-    for bundle in trainer.local.bundles:
-        for one in bundle.held_weights:
-            for kind, buffer, first in _buffers(bundle):
-                yield from _piece(one, kind, buffer, first, first, first + buffer.numel())
+class TrainingState(Protocol):
+    """What a checkpoint has to know of a training on one rank, whichever engine runs it."""
+
+    @property
+    def devices(self) -> int:
+        """Ranks that take part."""
+
+    @property
+    def device(self) -> torch.device:
+        """What holds it."""
+
+    @property
+    def updates(self) -> int:
+        """Updates so far."""
+
+    def resume(self, updates: int) -> None:
+        """Go on after so many updates, with what was filled in."""
+
+    def held(self) -> Iterator[Piece]:
+        """All that this rank holds: what it needs to go on."""
+
+    def own(self) -> Iterator[Piece]:
+        """What this rank keeps for all that hold it too."""
 
 
-def own(trainer: Trainer) -> Iterator[Piece]:
-    """What this rank keeps for all that hold it too."""
-    local = trainer.local
-    elsewhere = _held_before(local)
-    for bundle in local.bundles:
-        whole, (number, count) = bundle.own, _number(local.mesh, bundle.rest)
-        begin, end = deal(whole.stop - whole.start, count, whole.start)[number]
-        for one in bundle.held_weights:
-            if (one.op.index, one.name) in elsewhere:
-                continue
-            for kind, buffer, first in _buffers(bundle):
-                yield from _piece(one, kind, buffer, first, begin, end)
+@dataclass(frozen=True)
+class NativeState:
+    """That of the executor's own engine."""
+
+    trainer: Trainer
+
+    @property
+    def devices(self) -> int:
+        return self.trainer.local.mesh.size
+
+    @property
+    def device(self) -> torch.device:
+        return self.trainer.local.device
+
+    @property
+    def updates(self) -> int:
+        return self.trainer.steps
+
+    def resume(self, updates: int) -> None:
+        self.trainer.steps = updates
+
+    def held(self) -> Iterator[Piece]:
+        for bundle in self.trainer.local.bundles:
+            for one in bundle.held_weights:
+                for kind, buffer, first in _buffers(bundle):
+                    yield from _piece(one, kind, buffer, first, first, first + buffer.numel())
+
+    def own(self) -> Iterator[Piece]:
+        local = self.trainer.local
+        elsewhere = _held_before(local)
+        for bundle in local.bundles:
+            whole, (number, count) = bundle.own, _number(local.mesh, bundle.rest)
+            begin, end = deal(whole.stop - whole.start, count, whole.start)[number]
+            for one in bundle.held_weights:
+                if (one.op.index, one.name) in elsewhere:
+                    continue
+                for kind, buffer, first in _buffers(bundle):
+                    yield from _piece(one, kind, buffer, first, begin, end)
 
 
 def _buffers(bundle: Bundle) -> Iterator[tuple[str, Tensor, int]]:

@@ -10,7 +10,7 @@ import json
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -21,9 +21,8 @@ from oracle.executor.checkpointing import folder as checkpoints
 from oracle.executor.checkpointing.folder import Section, StateFile
 from oracle.executor.checkpointing.keeping import Keeping
 from oracle.executor.checkpointing.loader import random_state
-from oracle.executor.checkpointing.pieces import Piece, own
+from oracle.executor.checkpointing.pieces import Piece, TrainingState
 from oracle.executor.loading.throttle import Throttle
-from oracle.executor.steps import Trainer
 
 if TYPE_CHECKING:
     from oracle.executor.rank import Rank
@@ -35,13 +34,13 @@ class Saver:
     """Writes checkpoints of one rank's part of a training, and times them."""
 
     def __init__(
-        self, rank: Rank, trainer: Trainer | None, keeping: Keeping, throttle: Throttle,
+        self, rank: Rank, state: TrainingState | None, keeping: Keeping, throttle: Throttle,
         about: Mapping[str, Any],
     ) -> None:  # fmt: skip
-        self.rank, self.trainer, self.keeping = rank, trainer, keeping
+        self.rank, self.state, self.keeping = rank, state, keeping
         self.throttle, self.about = throttle, dict(about)
         self.folder = Path(keeping.folder)
-        self.devices = int(rank.agree(float(trainer.local.mesh.size if trainer else 0)))
+        self.devices = int(rank.agree(float(state.devices if state else 0)))
         self.files = 1 if keeping.way == "rank0" else self.devices
         self.halfway: Callable[[], None] | None = None  # called once, amid the next writing
         self.aside: list[torch.Tensor] = []
@@ -56,19 +55,19 @@ class Saver:
         began = time.perf_counter()
         yield from self.finish()
         waited = time.perf_counter() - began
-        updates = self.rank.agree(float(self.trainer.steps if self.trainer else 0))
+        updates = self.rank.agree(float(self.state.updates if self.state else 0))
         said = self.about | {"updates": int(updates)}
-        pieces = [*own(self.trainer)] if self.trainer else []
+        pieces = [*self.state.own()] if self.state else []
         found: dict[str, Any] = {
             "step": step, "at": time.time(), "waited": waited, "pieces": len(pieces),
             "bytes": sum(piece.values.nbytes for piece in pieces)}  # fmt: skip
-        random = random_state(self.trainer.local.device) if self.trainer else ""
+        random = random_state(self.state.device) if self.state else ""
         if self.keeping.way == "async":
             self._copy(step, pieces, found, random, said, began)
             return
         if self.keeping.way == "sharded":
             self._write(step, pieces, found, random)
-        elif self.trainer:
+        elif self.state:
             self._gather(step, pieces, found, random)
         self.rank.agree(0)
         wrote = time.perf_counter()
@@ -98,7 +97,7 @@ class Saver:
     def _write(
         self, step: int, pieces: Sequence[Piece], found: dict[str, Any], random: str
     ) -> None:
-        if not self.trainer:
+        if not self.state:
             return
         began = time.perf_counter()
         file = StateFile(self.folder, step, self.rank.rank, self.throttle)
@@ -129,10 +128,10 @@ class Saver:
         self, step: int, pieces: Sequence[Piece], found: dict[str, Any], random: str
     ) -> None:
         """Send what this rank keeps to rank 0; rank 0 writes as it comes."""
-        assert self.trainer
         group, began = self.rank.control, time.perf_counter()
         if self.rank.rank > 0:
-            about = json.dumps([random, [asdict(piece.section) for piece in pieces]]).encode()
+            told = [asdict(replace(piece.section, nbytes=piece.values.nbytes)) for piece in pieces]
+            about = json.dumps([random, told]).encode()
             dist.send(torch.tensor([len(about)]), 0, group=group)
             dist.send(torch.frombuffer(bytearray(about), dtype=torch.uint8), 0, group=group)
             for number, piece in enumerate(pieces):
@@ -150,11 +149,10 @@ class Saver:
             dist.recv(about, other, group=group)
             gathered += time.perf_counter() - mark
             file.random[str(other)], sections = _sections(about)
-            width = self.trainer.local.dtype.itemsize
             for one in sections:
                 mark = time.perf_counter()
                 self.rank.enter("checkpoint", f"from rank {other}")
-                values = torch.empty((one.end - one.begin) * width, dtype=torch.uint8)
+                values = torch.empty(one.nbytes, dtype=torch.uint8)
                 dist.recv(values, other, group=group)
                 gathered += time.perf_counter() - mark
                 file.add(one, content(values))

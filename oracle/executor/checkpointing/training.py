@@ -34,7 +34,7 @@ def trained(
     """The timed steps from the newest checkpoint on; False when asked to stop."""
     assert job.checkpoint
     keeping, start = Keeping(**job.checkpoint), int(rank.attempt.name.rpartition("-")[2])
-    folder, trainer = Path(keeping.folder), steps.trainer
+    folder, state = Path(keeping.folder), steps.state
     throttle = Throttle(played_of(keeping.played), rank.attempt, rank.rank, rank.size)
     if rank.rank == 0:
         checkpoints.claim(folder)
@@ -42,12 +42,12 @@ def trained(
     rank.agree(0)
     at, load = None, dict[str, Any]()
     if again or keeping.resume:
-        at, load = restore(rank, trainer, folder, throttle)
+        at, load = restore(rank, state, folder, throttle)
     first = 1 - job.warm_up if at is None else at + 1
     steps.begin(first - 1 + job.warm_up)
     opened(rank, name, job, asked, steps, job.steps - _lacking(rank, name, first))
     about = {"question": job.state_question(rank.size, rank.backend), "way": keeping.way}
-    saver = Saver(rank, trainer, keeping, throttle, about)
+    saver = Saver(rank, state, keeping, throttle, about)
     rank.record(f"{name}/begin {start}", entered=entered, at=time.time(), load=load, first=first,
                 **_where(rank, folder, throttle))  # fmt: skip
     ended = time.perf_counter()

@@ -50,6 +50,12 @@ KINDS = ("pool", "norm", "activation", "add", "concat", "flatten", "reshape", "d
          "attention", "mlp", "embedding", "position", "first", "loss")  # fmt: skip
 
 
+WHY = {  # a strategy is run by no engine of PyTorch's
+    "context": "PyTorch cuts attention of GPUs alone, where no test here runs; native does it",
+    "expert": "PyTorch has no class that deals experts out; native does it",
+}
+
+
 class PyTorchEngine(Engine):
     """An engine that wraps the model, as plain modules, in PyTorch's own classes."""
 
@@ -63,7 +69,7 @@ class PyTorchEngine(Engine):
         """The model of a setting, wrapped, with its optimizer."""
 
     def steps(self, rank: Rank, job: PlanRun) -> Steps:
-        from oracle.executor.pytorch.training import EngineSteps
+        from oracle.executor.pytorch.engine_steps import EngineSteps
 
         return EngineSteps(rank, replace(job, software=job.software or self.software), self.build)
 
@@ -74,9 +80,8 @@ class PyTorchEngine(Engine):
             yield f"{job.optimizer} is no optimizer of PyTorch's; {', '.join(self.optimizers)} are"
         if job.precision not in self.precisions:
             yield f"{job.precision} is not run; {', '.join(self.precisions)} are"
-        told = {"--data": job.data, "--checkpoint": job.checkpoint, "--fail": job.fail}
-        for flag in (flag for flag, said in told.items() if said):
-            yield f"{flag} is for the native engine"
+        if job.checkpoint:
+            yield from _of_checkpoints(job, plan)
         yield from _of_model(model)
         yield from _of_batch(plan)
         if any(row.tied for row in model.rows) and _degree(plan, "pipeline") > 1:
@@ -86,7 +91,8 @@ class PyTorchEngine(Engine):
         if not axis.active:
             return
         if axis.name not in self.runs:
-            yield f"the engine {self.name} has no `{axis.name}` parallelism"
+            why = WHY.get(axis.name, "")
+            yield f"the engine {self.name} has no `{axis.name}` parallelism{why and f': {why}'}"
             return
         yield from axis.unrun_of(self.runs[axis.name], f"by {self.name}")
 
@@ -97,6 +103,13 @@ def _degree(plan: Plan, *names: str) -> float:
     for name in names:
         found *= float(plan.axis(name).degree[0, 0])
     return found
+
+
+def _of_checkpoints(job: PlanRun, plan: Plan) -> Iterator[str]:
+    if _degree(plan, "tensor") > 1:
+        yield "--checkpoint of tensors that `tensor` cuts is for the native engine"
+    if job.precision == "fp16":
+        yield "--checkpoint keeps no scale of a loss, which fp16 has; bf16 and fp32 have none"
 
 
 def _of_model(model: Model) -> Iterator[str]:

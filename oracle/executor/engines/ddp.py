@@ -38,4 +38,4 @@ class Ddp(PyTorchEngine):
         network = setting.network()
         remake(network, setting.remade)
         wrapped = replicated(setting, network) if setting.degree("data") > 1 else network
-        return Training(setting, network, wrapped, optimizer_of(setting, network, rate))
+        return Training(setting, [network], wrapped, optimizer_of(setting, network, rate))

@@ -37,7 +37,7 @@ class Dtensor(Fsdp2):
         split(setting, network)
         remake(network, setting.remade)
         accounts = sharded(setting, network) if setting.degree("data", "sharded") > 1 else []
-        return Training(setting, network, network, optimizer_of(setting, network, rate), accounts)
+        return Training(setting, [network], network, optimizer_of(setting, network, rate), accounts)
 
 
 def _uneven(model: Model, p: int, sequence: bool) -> Iterator[str]:

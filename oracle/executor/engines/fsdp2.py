@@ -39,4 +39,4 @@ class Fsdp2(PyTorchEngine):
         network = setting.network()
         remake(network, setting.remade)
         accounts = sharded(setting, network) if setting.degree("data", "sharded") > 1 else []
-        return Training(setting, network, network, optimizer_of(setting, network, rate), accounts)
+        return Training(setting, [network], network, optimizer_of(setting, network, rate), accounts)

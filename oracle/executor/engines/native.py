@@ -44,6 +44,6 @@ class Native(Engine):
             yield "state beside the device is not kept by checkpoints"
 
     def steps(self, rank: Rank, job: PlanRun) -> Steps:
-        from oracle.executor.timed_steps import TrainingSteps
+        from oracle.executor.timed_steps import NativeSteps
 
-        return TrainingSteps(rank, job)
+        return NativeSteps(rank, job)

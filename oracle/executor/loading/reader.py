@@ -20,6 +20,7 @@ import torch
 import torch.distributed as dist
 from torch import Tensor
 
+from oracle.executor.graph import OperationGraph
 from oracle.executor.hardware import available
 from oracle.executor.loading import samples
 from oracle.executor.loading.loader import Loader
@@ -27,6 +28,7 @@ from oracle.executor.loading.sources import MODES, Cached, Place, Staged
 from oracle.executor.loading.store import WORD, Store
 from oracle.executor.loading.throttle import Throttle, played_of
 from oracle.executor.local_model import LocalModel
+from oracle.executor.mesh import DeviceMesh
 from oracle.executor.parts import Interval, deal
 from oracle.executor.supported import NotSupported
 from oracle.models.layers import Embedding
@@ -63,29 +65,46 @@ class Data:
                 "played": list(self.played) if self.played else None}  # fmt: skip
 
 
+@dataclass(frozen=True)
+class Share:
+    """Which samples of a batch a rank works on, and how each of them is cut."""
+
+    mesh: DeviceMesh
+    graph: OperationGraph
+    batch: int
+    samples: Interval
+    grid: Sequence[int] = ()  # parts of a sample along its extents; () where it is whole
+
+    @classmethod
+    def of(cls, local: LocalModel) -> Share:
+        """That of the native engine's part of a model."""
+        grid = local.cuts.grid if local.spaced(-1) else ()
+        return cls(local.mesh, local.graph, local.batch, local.samples, grid)
+
+
 class SampleReader:
     """Reads the samples of a rank, step by step, into the batch that the trainer cuts."""
 
     def __init__(
-        self, rank: Rank, data: Data, local: LocalModel, x: Tensor, seed: int, before: int = 0
+        self, rank: Rank, data: Data, share: Share, x: Tensor, seed: int, before: int = 0
     ) -> None:
-        self.rank, self.data, self.local, self.x = rank, data, local, x
+        self.rank, self.data, self.share, self.x = rank, data, share, x
         self.before = before  # batches that the training had before a checkpoint it goes on from
-        self.mesh, self.seed = local.mesh, seed
+        self.mesh, self.seed = share.mesh, seed
         self.shape = tuple(x.shape[1:])
         self.slabs = data.mode == "spatial" and self.mesh.degree("spatial") > 1
-        if self.slabs and not local.spaced(-1):
+        if self.slabs and not share.grid:
             raise NotSupported("`--reading spatial` where the plan does not cut the input")
         sharing = [axis for axis in self.mesh.degrees if axis not in (*SPLITS, "pipeline")]
         apart = [axis for axis in sharing if not (self.slabs and axis == "spatial")]
         self.group = self.mesh.group(apart).members
         self.needs = self.mesh.taking_part and self.mesh.at["pipeline"] == 0
         self.reads = self.needs and self.group[0] == rank.rank
-        self.begin, self.end = local.samples
+        self.begin, self.end = share.samples
         found = samples.of_folder(Path(data.folder))
         self.found = samples.of_shape(found, self.shape)
-        if len(self.found) < self.local.batch:
-            what = f"{len(self.found)} samples, and a batch of {self.local.batch}"
+        if len(self.found) < self.share.batch:
+            what = f"{len(self.found)} samples, and a batch of {self.share.batch}"
             raise refusal("data", what, "more samples, or a smaller --batch")
         if self.slabs and any(not one.dtype for one in self.found.samples):
             raise NotSupported("`--reading spatial` of files that are no arrays (.npy)")
@@ -157,7 +176,7 @@ class SampleReader:
 
     def batch(self, step: int) -> list[int]:
         """The samples of this rank in a step: another order each epoch, the same on every rank."""
-        count, size = len(self.found), self.local.batch
+        count, size = len(self.found), self.share.batch
         if self.data.shuffle == "global":
             epoch, at = divmod(step, max(1, count // size))
             order = self._order(range(count), epoch)
@@ -180,10 +199,10 @@ class SampleReader:
     def box(self, rank: int) -> list[Interval]:
         """The part of a sample's extents that a rank works on."""
         extents = self.shape[1:]
-        if not self.local.spaced(-1):
+        grid = self.share.grid
+        if not grid:
             return [(0, n) for n in extents]
         index, at = self.mesh.coordinates(rank)["spatial"], list[int]()
-        grid = self.local.cuts.grid
         for q in reversed(grid):
             index, here = divmod(index, q)
             at.insert(0, here)
@@ -192,7 +211,7 @@ class SampleReader:
 
     def _part(self, whole: Tensor, rank: int) -> Tensor:
         """Of whole samples what a rank works on."""
-        for i, (low, high) in enumerate(self.box(rank) if self.local.spaced(-1) else ()):
+        for i, (low, high) in enumerate(self.box(rank) if self.share.grid else ()):
             whole = whole.narrow(2 + i, low, high - low)
         return whole
 
@@ -238,7 +257,7 @@ class SampleReader:
         extents = [high - low for low, high in self.box(self.rank.rank)] if self.slabs else []
         shape = (*self.shape[: len(self.shape) - len(extents)], *extents)
         values = torch.tensor(samples.array(self.found.samples[number], content, shape))
-        first = self.local.graph.operations[0].layer
+        first = self.share.graph.operations[0].layer
         if isinstance(first, Embedding):
             values = values * first.vocab if values.is_floating_point() else values
             values = values.long() % first.vocab

@@ -4,4 +4,6 @@ modules network          rows as modules, units of rows, seeded weights, all of 
 setting                  what a run is of, as an engine is given it
 replicas tensors         DDP, ZeRO-1 and fully_shard; tensor and sequence parallelism
 training pipelined       steps without and with a pipeline
+state                    what a checkpoint keeps of them
+engine_steps             all that an engine does on a rank
 """

@@ -53,21 +53,21 @@ class Pipelined(Training):
         chunks = units_of(setting.stages, setting.layers.units)
         count = len(chunks)
         own = [at, count - 1 - at] if word in V else list(range(at, count, p))
-        self.networks: list[Network] = []
+        networks: list[Network] = []
         accounts: list[Account] = []
         for number in own:
             network = setting.network(chunks[number])
-            self.networks.append(network)
+            networks.append(network)
             split(setting, network)
             remake(network, setting.remade)
             if setting.degree("data", "sharded") > 1:
                 accounts += sharded(setting, network)
-        self.modules = nn.ModuleList(self.networks)
-        super().__init__(setting, self.networks[0], self.networks[0],
-                         optimizer_of(setting, self.modules, rate), accounts)  # fmt: skip
+        modules = nn.ModuleList(networks)
+        super().__init__(setting, networks, networks[0], optimizer_of(setting, modules, rate),
+                         accounts)  # fmt: skip
         group = setting.mesh["pipeline"].get_group()
         stages = [ClockedStage(module, number, count, setting.device, group=group)
-                  for module, number in zip(self.networks, own, strict=True)]  # fmt: skip
+                  for module, number in zip(networks, own, strict=True)]  # fmt: skip
         for stage in stages:
             stage.training = self
         self.first, self.last = 0 in own, count - 1 in own

@@ -2,47 +2,38 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import torch
 from torch import Tensor, nn
 from torch.distributed import get_process_group_ranks as members_of
 from torch.distributed.tensor.parallel import loss_parallel
 
-from oracle.executor.batch import inputs
-from oracle.executor.cuts import stages_of
-from oracle.executor.plan_run import PlanRun
 from oracle.executor.pytorch.network import Network, loss_of
 from oracle.executor.pytorch.replicas import Account, Arrivals
-from oracle.executor.pytorch.setting import DTYPES, Setting
-from oracle.executor.timed_steps import Steps
-from oracle.plan.launchable import software
-
-if TYPE_CHECKING:
-    from oracle.executor.rank import Rank
-
-RATE = 1e-4
+from oracle.executor.pytorch.setting import Setting
 
 
 class Training:
     """Steps of a network that an engine has wrapped, on this rank."""
 
     def __init__(
-        self, setting: Setting, network: Network, wrapped: nn.Module,
+        self, setting: Setting, networks: Sequence[Network], wrapped: nn.Module,
         optimizer: torch.optim.Optimizer, accounts: list[Account] | None = None,
     ) -> None:  # fmt: skip
-        self.setting, self.network, self.wrapped = setting, network, wrapped
+        self.setting, self.networks, self.wrapped = setting, networks, wrapped
         self.optimizer, self.accounts = optimizer, accounts or []
         self.replicas = setting.degree("data", "sharded")
         first = setting.samples[0]
         self.micro_batches = [(a - first, b - first) for a, b in setting.micro_batches]
         self.ddp = hasattr(wrapped, "no_sync")
-        self.arrivals = Arrivals(network, setting.wire.timer) if self.ddp else None
+        self.arrivals = Arrivals(wrapped, setting.wire.timer) if self.ddp else None
         scaled = setting.job.precision == "fp16"
         self.scaler = torch.amp.GradScaler(setting.device.type, enabled=scaled)
         self.timer = setting.wire.timer
+        self.updates = 0
 
     def step(self, x: Tensor, target: Tensor) -> Tensor:
         """One iteration on the own samples; returns this device's part of the mean loss."""
@@ -52,6 +43,7 @@ class Training:
         with self.timer.phase("update"):
             self.scaler.step(self.optimizer)
             self.scaler.update()
+        self.updates += 1
         return loss
 
     def passes(self, x: Tensor, target: Tensor) -> Tensor:
@@ -80,7 +72,7 @@ class Training:
     def waited(self) -> None:
         """Count what was waited for gradients after the last of them was there."""
         assert self.arrivals
-        nbytes = sum(w.numel() * w.element_size() for w in self.network.parameters())
+        nbytes = sum(w.numel() * w.element_size() for w in self.wrapped.parameters())
         members = members_of(self.setting.mesh["data"].get_group())
         self.setting.wire.count("data: gradients", "allreduce", self.replicas, nbytes,
                                 self.arrivals.last, members)  # fmt: skip
@@ -103,6 +95,7 @@ class Training:
         """One of a step's phases; what an account counts in it goes to the messages."""
         for account in self.accounts:
             account.backward = name == "backward"
+        self.setting.wire.enter(name, "")
         with self.timer.phase(name):
             yield
 
@@ -124,33 +117,3 @@ def local_bytes(tensors: Iterable[Tensor]) -> float:
     """Bytes of what a rank holds of tensors that may be cut; of each once, of numbers none."""
     held = {id(t): getattr(t, "_local_tensor", t) for t in tensors if t.dim()}
     return float(sum(one.numel() * one.element_size() for one in held.values()))
-
-
-class EngineSteps(Steps):
-    """Steps of one plan under an engine of PyTorch's."""
-
-    def __init__(
-        self, rank: Rank, job: PlanRun, build: Callable[[Setting, float], Training]
-    ) -> None:
-        super().__init__(rank, job)
-        self.stages = stages_of(self.graph, self.plan, list(job.stages) or None)
-        told = software(job.software)
-        self.setting = Setting(job, self.graph, self.plan, self.wire, rank.device, told,
-                               self.stages)  # fmt: skip
-        x, target = inputs(self.graph, job.batch, job.seed, DTYPES[job.precision])
-        a, b = self.setting.samples
-        self.x, self.target = x[a:b].to(rank.device), target[a:b].to(rank.device)
-        self.setting.mesh.size()  # all ranks make its groups
-        self.training = build(self.setting, RATE) if self.setting.takes_part else None
-
-    def alive(self) -> dict[str, float]:
-        """Bytes that this rank keeps from step to step, by kind, after a first one."""
-        if not self.training:
-            return {}
-        self.step()
-        return self.training.kept()
-
-    def step(self) -> dict[str, float]:
-        assert self.training
-        self.training.step(self.x, self.target)
-        return {}

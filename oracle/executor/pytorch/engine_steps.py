@@ -1,0 +1,61 @@
+"""Steps of a plan under an engine of PyTorch's, on one rank."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+from oracle.executor.batch import arrived, inputs
+from oracle.executor.cuts import stages_of
+from oracle.executor.loading.reader import Share
+from oracle.executor.plan_run import PlanRun
+from oracle.executor.pytorch.setting import DTYPES, Setting
+from oracle.executor.pytorch.state import EngineState
+from oracle.executor.pytorch.training import Training
+from oracle.executor.timed_steps import TrainingSteps
+from oracle.plan.launchable import software
+
+if TYPE_CHECKING:
+    from oracle.executor.rank import Rank
+
+RATE = 1e-4
+
+
+class EngineSteps(TrainingSteps):
+    """Steps of one plan under an engine of PyTorch's."""
+
+    def __init__(
+        self, rank: Rank, job: PlanRun, build: Callable[[Setting, float], Training]
+    ) -> None:
+        super().__init__(rank, job)
+        self.stages = stages_of(self.graph, self.plan, list(job.stages) or None)
+        told = software(job.software)
+        self.setting = Setting(job, self.graph, self.plan, self.wire, rank.device, told,
+                               self.stages)  # fmt: skip
+        x, target = inputs(self.graph, job.batch, job.seed, DTYPES[job.precision])
+        a, b = self.setting.samples
+        self.x, self.own = x if job.data else x[:0], x[a:b].to(rank.device)
+        self.target = target[a:b].to(rank.device)
+        self.setting.mesh.size()  # all ranks make its groups
+        self.training = build(self.setting, RATE) if self.setting.takes_part else None
+        if job.checkpoint and self.training:
+            self.state = EngineState(self.training)
+
+    def share(self) -> Share:
+        return Share(self.wire.mesh, self.graph, self.job.batch, self.setting.samples)
+
+    def alive(self) -> dict[str, float]:
+        """Bytes that this rank keeps from step to step, by kind, after a first one."""
+        if not self.training:
+            return {}
+        self.step()
+        return self.training.kept()
+
+    def step(self) -> dict[str, float]:
+        assert self.training
+        waited = self.waited()
+        if self.reader:
+            a, b = self.setting.samples
+            self.own = arrived(self.x[a:b], self.rank.device)
+        self.training.step(self.own, self.target)
+        return {"reading": waited}
