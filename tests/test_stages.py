@@ -12,10 +12,11 @@ import pytest
 import oracle
 from oracle.executor.graph import graph
 from oracle.models.model import Model
+from oracle.plan import stages
 from oracle.plan.crossings import crossings, received_by
 from oracle.plan.partition import joined_cuts
 from oracle.plan.plan import parse
-from oracle.plan.stages import Stages, device_of, even_cuts
+from oracle.plan.stages import Stages, beside, device_of, even_cuts
 from oracle.predict import evaluate
 from oracle.predict.carried import waiting
 from oracle.spec.document import SpecError
@@ -181,6 +182,17 @@ def test_chosen_stages_are_near_the_best_of_all(name: str, system: str, precisio
     assert seconds(()) <= min(seconds((0, *ways[at], units)) for at in some) * 1.02
 
 
+def test_ways_that_are_a_unit_off_by_hand(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Six units, three parts; of many ways only those in which the fullest gives one away."""
+    ways, loads = [(0, 2, 4, 6)], np.array([[1.0, 1.0, 5.0, 1.0, 1.0, 1.0]])
+    off = {(0, 1, 4, 6), (0, 3, 4, 6), (0, 2, 3, 6), (0, 2, 5, 6)}
+    assert {*beside(ways, loads)} == {*ways, *off}
+    monkeypatch.setattr(stages, "NEAR", 3)
+    assert {*beside(ways, loads)} == {*ways, (0, 3, 4, 6), (0, 2, 3, 6)}
+    last = np.array([[1.0, 1.0, 1.0, 1.0, 1.0, 5.0]])
+    assert {*beside(ways, last)} == {*ways, (0, 2, 5, 6)}
+
+
 def test_equal_blocks_are_dealt_whole_where_they_are_cut_inside_too() -> None:
     """Two heavy copies of a block have places inside; even cuts are between them."""
     model = network(conv("in"), {"repeat": 3, "layers": [conv("x"), "relu", conv("y"), "relu"]},
@@ -231,7 +243,7 @@ def test_a_layout_that_this_model_cannot_have_is_refused_in_words(layout: str, w
 
 def test_stages_are_cut_so_that_they_fit() -> None:
     """Where the fastest way does not fit a device, a slower one that does is taken."""
-    model, plan = oracle.model("unet3d-kits19"), "pipeline:4,segments=4"
+    model, plan = oracle.model("unet3d-kits19"), "pipeline:2,segments=4"
     free = oracle.estimate(model, "dgx-a100", plan, batch=16)
     tight = oracle.estimate(model, "dgx-a100", plan, batch=16, max_memory=free.memory[0] * 0.97)
     assert free.feasible[0]

@@ -158,6 +158,16 @@ class Candidates:
         return self.even <= HOPE * self.best()
 
     @property
+    def turned(self) -> Any:
+        """Whose knobs are turned though it leads not: all but unlikely pipelines of a graph.
+
+        There are many ways to cut a model that is no chain, and each is priced.
+        """
+        if self.space.model.pieces.links.plain:
+            return True
+        return (self.even >= self.value * (1 - TIE)) | (self.even <= NO_RIVAL * self.best())
+
+    @property
     def fits(self) -> Any:
         return self.short == 0
 

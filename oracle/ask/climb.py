@@ -34,6 +34,10 @@ class Pool(Protocol):
     def add(self, rows: Floats) -> None:
         """Evaluate candidates that nobody has; those that cannot matter need not be."""
 
+    @property
+    def turned(self) -> Any:
+        """Whose knobs are turned one by one though they are not the best."""
+
     def leading(self, most: int, among: Any = True) -> list[int]:
         """The best candidates of different degrees."""
 
@@ -43,7 +47,8 @@ def climb(pool: Pool) -> None:
     space = pool.space
     if not len(pool.rows):
         return
-    first, *others = pool.leading(SCANNED)
+    (first,) = pool.leading(1)
+    others = [number for number in pool.leading(SCANNED, pool.turned) if number != first]
     pool.add(
         np.concatenate(
             [

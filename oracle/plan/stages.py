@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from functools import cached_property, lru_cache
 from itertools import combinations
 
@@ -24,6 +24,7 @@ LOADS = (
 )  # fmt: skip
 PASSES = 6  # times that a tensor is read or written in an iteration, two of them ahead
 FEW = 512  # ways to cut a model that is no chain, up to which all of them are tried
+NEAR = 256  # ways that are a unit off, up to which all of those are
 # Multiply-accumulates of a kernel that take as long as an element that it moves, shares of kernels
 # in the load, and the same of a byte that crosses: where tensors pass other stages by.
 ROOFS = tuple((roof, share, dear) for roof in (4.0, 16.0, 64.0, 256.0)
@@ -301,15 +302,23 @@ def ways_to_cut(model: Model, p: int, v: int, vee: bool) -> tuple[tuple[int, ...
             for edges, load, mine in zip(dealt, loads, received, strict=True)
         ])  # fmt: skip
     ways = dict.fromkeys(tuple(edges) for edges in dealt.tolist())
-    return tuple(ways if model.pieces.links.plain else beside(ways))
+    return tuple(ways if model.pieces.links.plain else beside(list(ways), loads))
 
 
-def beside(ways: Iterable[tuple[int, ...]]) -> Iterator[tuple[int, ...]]:
-    """Ways to cut, and those in which one edge is a unit off, each once."""
+def beside(ways: Sequence[tuple[int, ...]], loads: Array) -> Iterator[tuple[int, ...]]:
+    """Ways to cut, and those in which one edge is a unit off, each once.
+
+    Where these are many, only those in which a part gives a unit away that is fullest by a load.
+    """
     found = dict.fromkeys(ways)
-    for edges in list(found):
-        for at in range(1, len(edges) - 1):
-            for step in (-1, 1):
-                if edges[at - 1] < edges[at] + step < edges[at + 1]:
-                    found[(*edges[:at], edges[at] + step, *edges[at + 1 :])] = None
+    running = np.pad(np.cumsum(loads, axis=1), [(0, 0), (1, 0)])
+    for edges in ways:
+        off = [(at, step) for at in range(1, len(edges) - 1) for step in (-1, 1)]
+        if len(ways) * len(off) > NEAR:
+            ends = np.array(edges)
+            full = {*(running[:, ends[1:]] - running[:, ends[:-1]]).argmax(axis=1).tolist()}
+            off = [(at, step) for at, step in off if (at if step > 0 else at - 1) in full]
+        for at, step in off:
+            if edges[at - 1] < edges[at] + step < edges[at + 1]:
+                found[(*edges[:at], edges[at] + step, *edges[at + 1 :])] = None
     yield from found
