@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 from dataclasses import replace
 from itertools import combinations
@@ -14,6 +15,9 @@ import oracle
 from oracle.ask.explain.factors import anatomy
 from oracle.ask.explain.roofline import roofline
 from oracle.ask.placing import on_nodes, placed
+from oracle.network.contention import Contention, lines
+from oracle.network.contention.groups import seated
+from oracle.network.topology import network_of
 from oracle.plan.partition import unlike_cuts
 from oracle.plan.plan import parse
 from oracle.plan.player import finish
@@ -445,3 +449,122 @@ def test_a_partition_more_never_makes_the_best_plan_slower(slower: float, device
         assert both.best.plan.startswith("on:2 ")
     elif slower > 1:
         assert both.best.plan.startswith("on:1 ")
+
+
+# --- one graph of all networks -----------------------------------------------------------------
+
+PAIR = {  # nodes of two and of four devices, a port each for the first, two for the second
+    "slim": {"node": 2, "ports": 1, "inner": 10e9, "outer": 2e9},
+    "wide": {"node": 4, "ports": 2, "inner": 40e9, "outer": 5e9},
+}
+
+
+def made(folder: Any, slim: int, wide: int, joint: float, ports: int) -> Any:
+    """Two partitions in files of their own, joined."""
+    for name, said in PAIR.items():
+        (folder / f"{name}.yaml").write_text(json.dumps({
+            "name": name, "source": "a test", "device": "laptop-cpu", "levels": [
+                {"name": "node", "devices": said["node"], "bandwidth": f"{said['inner']} B/s",
+                 "latency": "1 us", "source": "a test"},
+                {"name": "net", "devices": 8 * said["node"], "bandwidth": f"{said['outer']} B/s",
+                 "latency": "1 us", "ports": said["ports"], "link": "network",
+                 "routing": "affinity", "source": "a test"}]}))  # fmt: skip
+    file = folder / "both.yaml"
+    file.write_text(json.dumps({
+        "name": "both", "source": "a test",
+        "partitions": [{"name": "slim", "system": "slim.yaml", "nodes": slim},
+                       {"name": "wide", "system": "wide.yaml", "nodes": wide}],
+        "joint": {"bandwidth": f"{joint} B/s", "latency": "1 us", "ports": ports,
+                  "source": "a test"}}))  # fmt: skip
+    return oracle.system(str(file))
+
+
+def ways(slim: int, joint: float, ports: int, a: int, b: int) -> dict[Any, float]:
+    """The links of a flow from rank a to rank b, by hand, with their B/s."""
+
+    def place(rank: int) -> tuple[str, int, int]:
+        if rank < 2 * slim:
+            return "slim", rank // 2, rank % 2
+        return "wide", (rank - 2 * slim) // 4, (rank - 2 * slim) % 4
+
+    (kind, node, at), (other, there, to) = place(a), place(b)
+    found: dict[Any, float] = {}
+    for way, (name, number, device) in (("up", (kind, node, at)), ("down", (other, there, to))):
+        said = PAIR[name]
+        found[way, name, number, device] = said["inner"]
+        if (kind, node) != (other, there):
+            lane = device * said["ports"] // said["node"]
+            found[way, name, number, "port", lane] = said["outer"]
+        if kind != other:
+            found[way, name, "joint"] = joint * ports
+    return found
+
+
+def played(flows: list[dict[Any, float]]) -> float:
+    """Seconds until the last of flows of one byte is through, at max-min fair rates."""
+    left, now = [1.0] * len(flows), 0.0
+    while any(one > 1e-9 for one in left):
+        going = [i for i, one in enumerate(left) if one > 1e-9]
+        room = {link: rate for i in going for link, rate in flows[i].items()}
+        rate: dict[int, float] = {}
+        while len(rate) < len(going):
+            open_ = {link: sum(link in flows[i] for i in going if i not in rate) for link in room}
+            shares = {link: room[link] / n for link, n in open_.items() if n}
+            full = min(shares, key=lambda link: shares[link])
+            share = shares[full]
+            for i in [i for i in going if i not in rate and full in flows[i]]:
+                rate[i] = share
+                for link in flows[i]:
+                    room[link] = max(0.0, room[link] - share)
+        span = min(left[i] / rate[i] for i in going)
+        for i in going:
+            left[i] -= rate[i] * span
+        now += span
+    return now
+
+
+@pytest.mark.parametrize(("slim", "wide", "joint", "ports"), [
+    (2, 1, 1e9, 1), (2, 1, 20e9, 1), (4, 3, 2e9, 2), (1, 2, 3e9, 1), (3, 2, 100e9, 1),
+])  # fmt: skip
+def test_flows_of_all_partitions_are_laid_on_one_graph(
+    slim: int, wide: int, joint: float, ports: int, tmp_path: Any
+) -> None:
+    """Any flows at once take as long as max-min fair shares of links that are listed by hand."""
+    system = made(tmp_path, slim, wide, joint, ports)
+    count = 2 * slim + 4 * wide
+    rng = np.random.default_rng(slim)
+    for one in parts(system):
+        where, groups = seated(one.across, ((count, 1),), count)
+        graph = network_of(where, groups.reach)
+        for _ in range(3):
+            a = np.tile(np.arange(count), 2)
+            b = (a + rng.integers(1, count, 2 * count)) % count
+            ends = groups.devices_of(a), groups.devices_of(b)
+            step = Contention(graph, *ends, np.ones(2 * count))
+            pairs = zip(a.tolist(), b.tolist(), strict=True)
+            flows = [ways(slim, joint, ports, *pair) for pair in pairs]
+            assert step.seconds() - 1e-6 == pytest.approx(played(flows), rel=1e-6)
+            alone = [min(flow.values()) for flow in flows]
+            assert step.solo.tolist() == pytest.approx(alone)
+
+
+@pytest.mark.parametrize(("op", "by", "steps"), [
+    ("allgather", "ring", lambda p: [[(r, (r + 1) % p) for r in range(p)]] * (p - 1)),
+    ("alltoall", "pairwise", lambda p: [[(r, (r + k) % p) for r in range(p)] for k in range(1, p)]),
+    ("allreduce", "halving_doubling", lambda p: [
+        [(r, r ^ 1 << k) for r in range(p)] for k in [*range(4), *reversed(range(4))]]),
+])  # fmt: skip
+def test_an_operation_over_partitions_is_the_sum_of_its_steps_on_one_graph(
+    op: str, by: str, steps: Any, tmp_path: Any
+) -> None:
+    system = made(tmp_path, 4, 2, 3e9, 1)
+    p, every = 16, steps(16)
+    share = [1 / p] * len(every)
+    if by == "halving_doubling":
+        share = [2.0 ** -(k + 1) for k in [*range(4), *reversed(range(4))]]
+    want = sum(part * played([ways(4, 3e9, 1, a, b) for a, b in flows])
+               for part, flows in zip(share, every, strict=True))  # fmt: skip
+    for one in parts(system):
+        (line,) = lines(one.across, op, ((p, 1),), p, by)
+        assert line.per_byte == pytest.approx(want, rel=1e-6)
+        assert all(word.startswith(("slim ", "wide ")) for word in line.full)

@@ -253,13 +253,16 @@ def _sides(
 
 
 def _over_all(job: tuple[Part, ...], lines: Lines) -> Lines:
-    """Lines of groups with members on several partitions: as slow as on the slowest network."""
+    """Lines of groups with members on several partitions: those of the slowest's library.
+
+    All flows are laid on one graph of all networks, whichever partition's library prices them.
+    """
     ends = tuple(one.first + one.devices for one in job)
 
     def both(system: System, op: str, pattern: Pattern, devices: int, *more: Any) -> Offer:
         if not spans(pattern, devices, ends):
             return lines(system, op, pattern, devices, *more)
-        return reduce(slowest, (lines(one.view, op, pattern, devices, *more) for one in job))
+        return reduce(slowest, (lines(one.across, op, pattern, devices, *more) for one in job))
 
     return both
 

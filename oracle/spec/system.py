@@ -112,6 +112,16 @@ class Joint:
     ports: Count = 1  # of each partition
 
 
+@dataclass(frozen=True, eq=False)
+class Region:
+    """A partition's ranks where several networks are one: the devices that all ranks have there."""
+
+    name: str
+    devices: int
+    slots: tuple[int, ...]  # of all ranks, as its machine numbers them
+    system: System | None  # its machine; nothing of the one that counts all as its own
+
+
 @dataclass(frozen=True)
 class System:
     """A cluster of devices, joined level by level, innermost first.
@@ -147,6 +157,8 @@ class System:
     # where a job's ranks sit, and the system without them; else rank r is device r
     seats: Seats | None = field(default=None, repr=False, metadata={"hidden": True})
     whole: System | None = field(default=None, repr=False, metadata={"hidden": True})
+    # unlike partitions whose networks are one with this one, among them its own
+    regions: tuple[Region, ...] = field(default=(), repr=False, metadata={"hidden": True})
 
     def __post_init__(self) -> None:
         levels = tuple(linked(self.levels))
@@ -253,7 +265,7 @@ class System:
             return self.bare.as_calibrated
         if self.calibrated_on == self.levels:
             return self
-        return replace(self, levels=self.calibrated_on)
+        return replace(self, levels=self.calibrated_on, regions=())
 
     @property
     def inside(self) -> int:

@@ -118,9 +118,9 @@ def _lines(
         yield from known
         return
     served = nccl.serves(system) or library
-    measured = tuple(level.share or 1.0 for level in system.levels)
-    reach = nccl.bandwidth_shares(system) if served else measured
-    bare = network_of(system, groups.reach, reach)
+    reach = _reach(system, served)
+    beside = tuple(_reach(one.system, served) for one in system.regions if one.system is not None)
+    bare = network_of(system, groups.reach, reach, beside=beside)
     offer = _offer(op, groups.p, inner, asked, served, outside)
     two_way = ALGORITHMS[op].get("bidirectional_ring")
     if two_way and not asked and not bare.tree and two_way.fits(groups.p):
@@ -141,7 +141,7 @@ def _lines(
                     for by, cost in zip(offer, found, strict=True))  # fmt: skip
     optical = [f for f in bare.fabrics if f.kind == "optical"]
     if optical:  # and once more with circuits set, for what is worth the wait
-        lit = network_of(system, groups.reach, reach, circuits=True)
+        lit = network_of(system, groups.reach, reach, circuits=True, beside=beside)
         wait = sum(getattr(f, "setting", 0.0) for f in optical)
         found = algorithm_costs(system, lit, groups, inner, offer, (*reach, True))
         for by, cost in zip(offer, found, strict=True):
@@ -154,6 +154,13 @@ def _lines(
 
 
 ALIASES = {"tree": "double_tree", "hd": "halving_doubling", "shd": "shifted_halving_doubling"}
+
+
+def _reach(system: System, served: bool) -> tuple[float, ...]:
+    """Part of each level's bandwidth that messages get: by a library, or as measured there."""
+    if served:
+        return nccl.bandwidth_shares(system)
+    return tuple(level.share or 1.0 for level in system.levels)
 
 
 def _asked(op: str, name: str | None, p: int, inner: int) -> str | None:

@@ -21,8 +21,11 @@ def laid_out(
 
 
 def rings_of(topology: Topology, groups: RankGroups, inner: int) -> Rings:
-    """The rings that every node's share of every group has room for; none without a mesh."""
-    mesh = topology.fabrics[0]
+    """The rings that every node's share of every group has room for; none without a mesh.
+
+    Of unlike nodes those of a mesh: any order suits a switch.
+    """
+    mesh = next((one for one in topology.innermost if isinstance(one, FullMesh)), None)
     if not isinstance(mesh, FullMesh) or not 2 < inner <= min(LARGEST, mesh.width):
         return ()
     links = np.array(mesh.links)

@@ -4,6 +4,7 @@ kinds/     one file a kind of network level: switch, torus, dragonfly, …
 fabric     what every kind of level has in common: units, their ports, the links between
 wired      levels of switches wired in any way: routes, spreading
 topology   all levels of a network below a job: links, capacities, routes
+joined     networks of unlike partitions and the links between them, as one
 systems    the network of a system's first devices, built once
 regular    textbook networks by their sizes: crossbar, fat tree, torus, dragonfly, loop
 placement  ways to deal the ranks of a job to devices

@@ -8,7 +8,7 @@ target's ports.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from functools import cached_property
 from typing import TYPE_CHECKING
 
@@ -101,6 +101,11 @@ class Topology:
             link[part] = start + (link[part] - start) % max(1, size // periods)
         return link
 
+    @property
+    def innermost(self) -> list[Fabric]:
+        """What joins the devices of a node, of each kind of node."""
+        return self.fabrics[:1]
+
     def meeting_level(self, source: Ints, target: Ints) -> Ints:
         """The level at which two devices meet."""
         level = np.zeros(np.broadcast_shapes(np.shape(source), np.shape(target)), np.int64)
@@ -149,12 +154,10 @@ class Topology:
         source, target = np.broadcast_arrays(source, target)
         into = target if into is None else np.broadcast_to(into, source.shape)
         level = np.where(source == target, -1, self.meeting_level(source, target))
-        salt = source * 2654435761 + target * 40503 >> 6 if self.hashed else source
-        up_key, down_key = target, into
         columns: list[Ints] = []
         parts: list[float] = []
-        for depth, fabric in enumerate(self.fabrics):
-            start = self.starts[depth]
+        each = zip(self.fabrics, self.starts, self.ports(source, target, into), strict=False)
+        for depth, (fabric, start, (up, down)) in enumerate(each):
             inside = bool(fabric.inner_links)
             if inside:
                 here, first = level == depth, source // fabric.unit
@@ -163,8 +166,6 @@ class Topology:
                 ports = level >= depth
                 if inside:
                     ports &= ~(here & fabric.bypass(a, b))
-                up = start + fabric.port(source, up_key, salt)
-                down = start + fabric.port_links + fabric.port(into, down_key, salt)
                 columns += [np.where(ports, up, self.links), np.where(ports, down, self.links)]
                 parts += [1.0, 1.0]
             if inside:
@@ -172,12 +173,29 @@ class Topology:
                 for link in fabric.path(a, b, source, target):
                     columns.append(np.where(here & (link != NOWHERE), base + link, self.links))
                     parts.append(1.0 / fabric.spread)
-            if depth + 1 < len(self.fabrics):
-                up_key = fabric.port_number(target, up_key)
-                down_key = up_key if into is target else fabric.port_number(into, down_key)
         route = np.stack(columns) if columns else np.full((1, *source.shape), self.links)
-        route = self.pairing[route] if self.half else route
-        return route, level, np.array(parts or [1.0])
+        return self.paired(route), level, np.array(parts or [1.0])
+
+    def ports(self, source: Ints, target: Ints, into: Ints) -> Iterator[tuple[Ints, Ints]]:
+        """The link up from the source and that down to the target at each level.
+
+        No link where the units of a level have no ports.
+        """
+        salt = source * 2654435761 + target * 40503 >> 6 if self.hashed else source
+        up_key, down_key = target, into
+        none = np.full(source.shape, self.links)
+        for fabric, start in zip(self.fabrics, self.starts, strict=False):
+            if fabric.port_links:
+                up = start + fabric.port(source, up_key, salt)
+                yield up, start + fabric.port_links + fabric.port(into, down_key, salt)
+            else:
+                yield none, none
+            up_key = fabric.port_number(target, up_key)
+            down_key = up_key if into is target else fabric.port_number(into, down_key)
+
+    def paired(self, route: Ints) -> Ints:
+        """Links, both ways of which are one where a level is half duplex."""
+        return self.pairing[route] if self.half else route
 
     def slowest(self, route: Ints, part: Floats) -> Floats:
         """Seconds per byte of each flow's slowest link, were it alone."""
