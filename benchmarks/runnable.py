@@ -184,7 +184,7 @@ def runner(*runs: tuple[Any, str, int]) -> tuple[str, str]:
         # what is left to a search is chosen by turns, of one's own units
         why = [reason for what, plan, batch in runs for reason in
                (unsupported(model(what), parse(plan, batch)) if name == "native" else
-                refusals(PlanRun(what, plan, batch, engine=name)))]  # fmt: skip
+                refusals(PlanRun(what, plan, batch, engine=name, precision="fp64")))]  # fmt: skip
         if not why:
             return name, ""
         refused[name] = "; ".join(dict.fromkeys(why))

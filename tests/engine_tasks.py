@@ -37,7 +37,7 @@ def one(rank, case):
     for _ in range(case["steps"]):
         steps.wire.traffic = {}
         losses.append(float(training.step(steps.own, steps.target)))
-    own = {name: value for network in training.networks for name, value in network.whole().items()}
+    own = training.whole()
     dtype = DTYPES[job.precision]
     x, target = inputs(graph(job.model), job.batch, 0, dtype)
     parts = len(training.setting.micro_batches) * training.replicas

@@ -1,6 +1,7 @@
 """Engines of PyTorch train as plain programs do, send what is priced, and refuse the rest."""
 
 import os
+from importlib.util import find_spec
 from pathlib import Path
 
 import numpy as np
@@ -23,6 +24,7 @@ from equality_cases import (
 )
 
 import oracle
+from oracle.commands.cli import main
 from oracle.executor import records
 from oracle.executor.engines import engines
 from oracle.executor.graph import graph
@@ -76,17 +78,21 @@ def cases():
 CASES = {case["name"]: case for case in cases()}
 
 
+def trained(folder, cases, ranks):
+    """What ranks found that trained by engines, and beside them plain programs."""
+    path = os.pathsep.join([str(HERE), str(HERE.parent)])
+    outcome = launch(
+        "engine_tasks:prove", {"cases": cases}, folder, ranks=ranks, timeout=60, trust=True,
+        host=Host(environment=lambda rank: {"PYTHONPATH": path}),
+    )  # fmt: skip
+    assert outcome.code == DONE, outcome.message
+    return records.of_all_ranks(folder, ranks)
+
+
 @pytest.fixture(scope="module")
 def proved(tmp_path_factory):
     pytest.importorskip("torch")
-    folder = tmp_path_factory.mktemp("engines")
-    path = os.pathsep.join([str(HERE), str(HERE.parent)])
-    outcome = launch(
-        "engine_tasks:prove", {"cases": list(CASES.values())}, folder, ranks=4, timeout=60,
-        trust=True, host=Host(environment=lambda rank: {"PYTHONPATH": path}),
-    )  # fmt: skip
-    assert outcome.code == DONE, outcome.message
-    return records.of_all_ranks(folder, 4)
+    return trained(tmp_path_factory.mktemp("engines"), list(CASES.values()), 4)
 
 
 def ranks_of(proved, name):
@@ -132,6 +138,27 @@ def test_an_engine_trains_as_a_plain_program_does(proved, name):
     held = {name: worst for rank in ranks for name, worst in rank["worst"].items()}
     assert set(held) == set(ranks[0]["weights"])
     assert max(held.values()) < bound, held
+
+
+def test_deepspeed_trains_as_a_plain_program_does(tmp_path):
+    """To rounding of fp32, which is what it knows; where it is installed."""
+    pytest.importorskip("torch")
+    pytest.importorskip("deepspeed")
+    asked = [
+        {"name": f"{program} {plan}", "engine": "deepspeed", "program": program, "plan": plan,
+         "model": MODELS[program], "batch": 8, "steps": 2, "precision": "fp32", "optimizer": how}
+        for program, plan, how in (
+            ("vgg", "data:2", "momentum"), ("gpt", "data:2,zero=1", "momentum"),
+            ("resnet", "data:2,zero=2,accumulate=2", "momentum"),
+            ("llama", "data:2,zero=3 recompute:full", "adam"))
+    ]  # fmt: skip
+    found = trained(tmp_path, asked, 2)
+    for case in asked:
+        ranks = ranks_of(found, case["name"])
+        for step, expected in enumerate(ranks[0]["expected"]):
+            assert sum(rank["loss"][step] for rank in ranks) == pytest.approx(expected, rel=1e-5)
+        assert set(ranks[0]["worst"]) == set(ranks[0]["weights"])
+        assert max(worst for rank in ranks for worst in rank["worst"].values()) < 1e-4
 
 
 # of HSDP and of replicas inside a split FSDP2 lets nobody count what is added up
@@ -279,17 +306,31 @@ def test_attention_to_another_sequence_is_refused():
     assert why == ["attention to another sequence is run by the native engine at most"]
 
 
+def test_frameworks_that_are_no_engine_say_what_to_do(capsys, tmp_path):
+    """torchtitan trains models of its own; DeepSpeed is an engine where it is installed."""
+    pytest.importorskip("torch")
+    words = ["run", "lenet5", "--local", "2", "--batch", "8", "--plan", "data:2", "-o",
+             str(tmp_path / "m.json"), "--engine"]  # fmt: skip
+    assert main([*words, "torchtitan"]) == 2
+    assert "--software torchtitan runs your model" in capsys.readouterr().err
+    if find_spec("deepspeed") is None:
+        assert main([*words, "deepspeed"]) == 2
+        said = " ".join(capsys.readouterr().err.split())
+        assert "deepspeed is not installed: `pip install deepspeed`" in said
+    assert not list(tmp_path.iterdir())
+
+
 def test_a_module_that_is_missing_is_named(monkeypatch):
     pytest.importorskip("torch")
     monkeypatch.setattr(type(engines()["ddp"]), "needs", ("torch", "no_such_module"))
     found = refusals(PlanRun(VGG, "data:2", 8, engine="ddp"))
-    assert found == ["no_such_module is not installed"]
+    assert found == ["no_such_module is not installed: `pip install no_such_module`"]
 
 
 def test_software_names_engines_that_there_are():
     named = {name: software(name).launch.engines for name in shipped("software")}
     assert {name for name, own in named.items() if own} == {
-        "pytorch-ddp", "pytorch-fsdp", "torchtitan"}  # fmt: skip
+        "pytorch-ddp", "pytorch-fsdp", "torchtitan", "deepspeed"}  # fmt: skip
     assert not {one for own in named.values() for one in own} - set(engines())
 
 

@@ -13,9 +13,9 @@ from oracle.spec.document import Fault, Place, SpecError, refusal, suggest
 if TYPE_CHECKING:
     from oracle.executor.plan_run import PlanRun
 
-OTHERS = {  # frameworks that train models of their own, or build kernels as they start
-    name: f"`oracle export job … --software {name}` writes a job that starts it"
-    for name in ("deepspeed", "torchtitan")
+OTHERS = {  # frameworks that train models of their own
+    "torchtitan": "--software torchtitan runs your model by the classes of PyTorch's that it uses; "
+    "`oracle export job … --software torchtitan` writes a job that starts it",
 }
 HINT = "oracle estimate predicts it; --engine native runs most"
 
@@ -46,7 +46,7 @@ def told(asked: argparse.Namespace, plan: str) -> Told:
     if name is None and asked.software:
         said = software(asked.software)
         if not said.launch.engines:
-            hint = "one of pytorch-ddp, pytorch-fsdp, torchtitan; or --engine native"
+            hint = "one of pytorch-ddp, pytorch-fsdp, torchtitan, deepspeed; or --engine native"
             raise refusal("options", f"no engine here runs plans as {said.name} does", hint)
         name = next((one for one in said.launch.engines if not _refused(asked, plan, one)),
                     said.launch.engines[-1])  # fmt: skip

@@ -3,6 +3,7 @@
 base                     what an engine is, and what all of PyTorch's have in common
 native                   the executor's own steps
 ddp fsdp2                replicas, shards
+deepspeed                replicas and ZeRO by DeepSpeed's engine
 dtensor pipelining       matrices cut over ranks, stages; each with the former inside
 """
 

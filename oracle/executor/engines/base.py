@@ -33,7 +33,7 @@ class Engine(ABC):
         """Reasons why it cannot run this; none where it can."""
         for module in self.needs:
             if find_spec(module) is None:
-                yield f"{module} is not installed"
+                yield f"{module} is not installed: `pip install {module}`"
         yield from self.unsupported(job, model, plan)
 
     @abstractmethod

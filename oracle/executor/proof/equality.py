@@ -67,7 +67,7 @@ def trained_by(rank: Rank, engine: str, model: Any, text: str, batch: int) -> di
     losses, whole = _steps(training, serial, layers, batch, slice(*training.setting.samples), text)
     if any(mesh.at.get(axis, 0) for axis in SAME_LOSS):
         losses = [0.0] * STEPS
-    found = dict(one for network in training.networks for one in network.whole().items())
+    found = training.whole()
     wanted = {f"{one.op.index}.{one.name}": one.value.detach() for one in alone.held_weights}
     weights = max((_apart(value, wanted[name]) for name, value in found.items()), default=0.0)
     return {"loss": losses, "alone": whole, "weights": weights}

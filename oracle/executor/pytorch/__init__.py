@@ -5,5 +5,6 @@ setting                  what a run is of, as an engine is given it
 replicas tensors         DDP, ZeRO-1 and fully_shard; tensor and sequence parallelism
 training pipelined       steps without and with a pipeline
 state                    what a checkpoint keeps of them
+zero                     steps by DeepSpeed's engine
 engine_steps             all that an engine does on a rank
 """

@@ -90,6 +90,10 @@ class Training:
         apart = self.ddp and self.setting.software.state.copies(self.setting.job.precision) > 0
         return found | ({"buffers": found["gradients"]} if apart else {})
 
+    def whole(self) -> dict[str, Tensor]:
+        """All weights of this device's networks, put together from all ranks."""
+        return {name: one for each in self.networks for name, one in each.whole().items()}
+
     @contextmanager
     def phase(self, name: str) -> Iterator[None]:
         """One of a step's phases; what an account counts in it goes to the messages."""
