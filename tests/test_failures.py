@@ -369,7 +369,7 @@ def test_answers_in_text_and_json(capsys: Any) -> None:
                      "async,every=30 min")  # fmt: skip
     assert "checkpoints (async to shared, 105 GiB in " in out
     assert "ms, each 30 min), " in out
-    assert "a failure each 16.3 day, restarts of 10 min" in out
+    assert "a failure each 16.3 days, restarts of 10 min" in out
     _, out, _ = told(capsys, *LINE, "--json")
     one = json.loads(out)["plans"][0]["training"]["goodput"]
     assert one["of"] == "Meta's H100"

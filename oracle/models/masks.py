@@ -103,3 +103,17 @@ def tables(model: Model) -> Flags:
 def streams(model: Model) -> Flags:
     """Rows that wait for memory, whatever the clock."""
     return model.mask(lambda row: row.work == "stream")
+
+
+@lru_cache(MODELS)
+def of_words(model: Model) -> bool:
+    """Whether it reads words and nothing else: tables of words take all of its input."""
+    takes = [row for row, sources in zip(model.rows, model.feeds, strict=True) if -1 in sources]
+    return all(row.kind == "embedding" and row.made.tokens for row in takes)
+
+
+@lru_cache(MODELS)
+def of_tokens(model: Model) -> bool:
+    """Whether it is a language model, or one that attends and does most of its work on tokens."""
+    share = model.mac[model.tokens].sum() / max(model.mac.sum(), 1.0)
+    return of_words(model) or bool(attention(model).any() and share > 0.5)

@@ -38,8 +38,9 @@ def options_for(
     """Options with what was not said filled in: the model's usual recipe on this device.
 
     A model of tokens is trained in mixed precision with Adam by Megatron-Core, a model of pictures
-    in fp32 with momentum by no framework at all, unless somebody says otherwise. A profile is one
-    of this system's device.
+    in fp32 with momentum by no framework at all, unless somebody says otherwise; one of both, such
+    as a diffusion's U-Net, like the first but by no framework. A profile is one of this system's
+    device.
     """
     tokens = bool(model.tokens.any())
     if precision is None:
@@ -57,7 +58,7 @@ def options_for(
     _check_algorithm(algorithm, system)
     _check_reading(reading, epochs)
     measured = None if profile is None else opened(profile).on(system.device)
-    told = _software(software, tokens, ideal)
+    told = _software(software, masks.of_tokens(model), ideal)
     if workspace is not None:
         told = told.but(convolution=told.convolution.said(workspace))
     if measured is not None and not ideal:

@@ -53,9 +53,8 @@ def computed_in(model: Model, device: Device, options: Options) -> str:
 
 
 def tokens(model: Model) -> float:
-    """Tokens of a sample; 0 of what is no text."""
-    given = model.rows[0].given
-    return float(given.extents[0]) if given.tokens and given.extents else 0.0
+    """Tokens of a sample, those of an encoder where there is one; 0 of what is no text."""
+    return float(model.rows[0].made.extents[0]) if masks.of_words(model) else 0.0
 
 
 def rates(

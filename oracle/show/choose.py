@@ -50,7 +50,7 @@ def _head(choice: Choice) -> str:
 
 
 def limits_text(limits: Limits) -> str:
-    """`within 30 day, 1,000,000 USD`."""
+    """`within 30 days, 1,000,000 USD`."""
     said = [words(name, value) for name in limits.__slots__
             if (value := getattr(limits, name)) is not None]  # fmt: skip
     return f"within {', '.join(said)}" if said else ""
@@ -148,7 +148,7 @@ def _short(value: float | None) -> str:
 
 
 def missing(one: Setup) -> str:
-    """`64 of dgx-h100: 31.2 day, 1.04 times the time`."""
+    """`64 of dgx-h100: 31.2 days, 1.04 times the time`."""
     place = f"{one.devices} of {one.system.name}"
     return f"{place}: {show(one.training.seconds, 's')}, {over_text(one.over)}"
 

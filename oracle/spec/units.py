@@ -20,6 +20,7 @@ _TWO = {"Ki": 2**10, "Mi": 2**20, "Gi": 2**30, "Ti": 2**40, "Pi": 2**50}
 _SCALE = {prefix: Decimal(scale) for prefix, scale in (_TEN | _TWO).items()}
 _BASE = {
     "s": ("s", "1"), "min": ("s", "60"), "h": ("s", "3600"), "day": ("s", "86400"),
+    "days": ("s", "86400"),
     "B": ("B", "1"), "bit": ("B", "0.125"), "FLOP": ("FLOP", "1"), "USD": ("USD", "1"),
     "": ("", "1"), "W": ("W", "1"),
 }  # fmt: skip
@@ -28,7 +29,7 @@ _PER = {"h": 3600, "day": 86400}  # seconds of it
 SMALLEST, LARGEST = 1e-24, 1e30
 _NUMBER = r"[-+]?(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][-+]?[0-9]{1,3})?"
 _TEXT = re.compile(
-    rf"({_NUMBER})\s*([KMGTP]i|[nuµμmkKMGTPE]?)(min|day|USD|FLOP|bit|s|h|B|W)(?:/(s|h))?"
+    rf"({_NUMBER})\s*([KMGTP]i|[nuµμmkKMGTPE]?)(min|days?|USD|FLOP|bit|s|h|B|W)(?:/(s|h))?"
 )
 _BARE = re.compile(_NUMBER)
 _PER_ENERGY = re.compile(rf"({_NUMBER})\s*(k?)g/kWh")  # of what is emitted
@@ -133,7 +134,7 @@ def show(value: float, unit: str, digits: int = 3) -> str:
     if not math.isfinite(value):
         return f"{value} {unit}"
     if unit == "s" and abs(value) >= 120:
-        for name, length in (("day", 86400.0), ("h", 3600.0), ("min", 60.0)):
+        for name, length in (("days", 86400.0), ("h", 3600.0), ("min", 60.0)):
             if abs(value) >= 1.5 * length or name == "min":
                 return f"{_short(value / length, digits)} {name}"
     if unit == "B":
