@@ -16,6 +16,7 @@ from hypothesis import strategies as st
 
 import oracle
 from oracle.kernels.rows import passes
+from oracle.models import masks
 from oracle.models.shard import Shard, serial
 from oracle.network.collectives import ALGORITHMS
 from oracle.plan.strategies import Strategy, strategies, tables
@@ -124,6 +125,14 @@ def measured(model: Any, ideal: bool) -> Measured:
     )  # fmt: skip
 
 
+def weigh_copies(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What a model says of copies of tables is in elements too; their shares are numbers."""
+    plain = {model: masks.borrowed(model) for model in MODELS.values()}
+    shares = {model: masks.borrowed_share(model) for model in MODELS.values()}
+    monkeypatch.setattr(masks, "borrowed", lambda model: Q(plain[model], "elem"))
+    monkeypatch.setattr(masks, "borrowed_share", shares.__getitem__)
+
+
 EXPERTS = {"name": "e", "source": "x", "transformer": {
     "layers": 2, "hidden": 64, "heads": 4, "vocab": 128, "sequence": 32, "experts": 4,
     "gated": True}}  # fmt: skip
@@ -138,6 +147,7 @@ def test_what_a_strategy_sends_is_in_bytes(
     new: type[Strategy], name: str, ideal: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(tables, "NUMBER", Q(tables.NUMBER, "byte/elem"))
+    weigh_copies(monkeypatch)
     degrees = {"degree": np.full((3, 1), 4.0)} if new.degrees else {}
     for knobs in (
         {},
@@ -160,7 +170,10 @@ def test_what_a_strategy_sends_is_in_bytes(
     ("data", "filter"), ("data", "spatial"), ("data", "tensor"), ("pipeline", "data"),
     ("sharded", "tensor"), ("context", "tensor"), ("data", "sharded"), ("channel", "data"),
 ])  # fmt: skip
-def test_what_hybrids_send_is_in_bytes(first: str, second: str) -> None:
+def test_what_hybrids_send_is_in_bytes(
+    first: str, second: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    weigh_copies(monkeypatch)
     axes = [strategies()[name](degree=np.full((3, 1), 2.0)) for name in (first, second)]
     for model in MODELS.values():
         shard: Any = measured(model, False)

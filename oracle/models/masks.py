@@ -39,6 +39,13 @@ def borrowed(model: Model) -> Floats:
 
 
 @lru_cache(MODELS)
+def borrowed_share(model: Model) -> Floats:
+    """Share of a row's weights there that such a copy is."""
+    copy = borrowed(model)
+    return np.asarray(np.divide(copy, model.w + copy, out=np.zeros(len(model)), where=copy > 0))
+
+
+@lru_cache(MODELS)
 def convolutions(model: Model) -> Flags:
     return model.mask(lambda row: row.work == "conv")
 

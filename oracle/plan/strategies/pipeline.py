@@ -163,12 +163,11 @@ class Pipeline(Strategy):
 
     def _tied(self, shard: Shard) -> Iterator[Message]:
         """What the first and the last stage send of a table that both have, once a step."""
-        copy = masks.borrowed(shard.model)
-        if shard.ideal or not copy.any():
+        share = masks.borrowed_share(shard.model)
+        if shard.ideal or not share.any():
             return
         table = masks.embeddings(shard.model) & (shard.model.w > 0)
-        both = (copy > 0) | (table & (np.cumsum(table) == 1))
-        here = copy / (shard.model.w + copy + (copy == 0))  # share of its row's weights
-        nbytes = (shard.learned * here).max(axis=-1, keepdims=True) * shard.summed * both
+        both = (share > 0) | (table & (np.cumsum(table) == 1))
+        nbytes = (shard.learned * share).max(axis=-1, keepdims=True) * shard.summed * both
         yield Message("gradients of the tied table", "allreduce", nbytes, ("pipeline/ends",),
                       1.0 * both * self._ends(shard.model))  # fmt: skip
