@@ -3,7 +3,8 @@
 import pytest
 
 import oracle
-from oracle.predict.rates import counted
+from oracle.predict.defaults import USUAL, options_for
+from oracle.predict.rates import counted, tokens
 from oracle.show.rates import epoch
 
 
@@ -39,6 +40,21 @@ def test_recomputation_is_of_the_hardware_alone():
     plan = "pipeline:8,segments=64 data:16 tensor:8 recompute:full"
     found = oracle.estimate("gpt3-175b", "dgx-a100", plan, batch=1024).rates()
     assert found["hfu"] / found["mfu"] == pytest.approx(4 / 3, rel=0.01)
+
+
+@pytest.mark.parametrize(("model", "count", "software"), [
+    ("gpt2", 1024, "megatron-core"), ("t5-xxl", 512, "megatron-core"),
+    ("mamba2-2.7b", 2048, "megatron-core"), ("nemotron-h-8b", 8192, "megatron-core"),
+    ("vit-l16", 0, "megatron-core"), ("whisper-large-v3", 0, "megatron-core"),
+    ("stable-diffusion-1", 0, "plain"), ("dimenet-plus-plus", 0, "plain"),
+    ("dlrm-dcnv2", 0, "plain"),
+])  # fmt: skip
+def test_language_models_count_tokens(model, count, software, monkeypatch):
+    """Of T5 those of its encoder; text that a picture is made from is none that is trained on."""
+    monkeypatch.setitem(USUAL, "tokens", "megatron-core")
+    opened = oracle.model(model)
+    assert tokens(opened) == count
+    assert options_for(opened, oracle.system("dgx-a100")).software.name == software
 
 
 def test_pictures_have_no_tokens():
