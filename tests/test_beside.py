@@ -10,7 +10,8 @@ import numpy as np
 import pytest
 
 import oracle
-from oracle.ask.beside import beside, on, other_jobs
+from oracle.ask.beside import beside, other_jobs
+from oracle.ask.placing import on_nodes
 from oracle.network import contention
 from oracle.network.contention import slows
 from oracle.network.contention.neighbours import Neighbour, Traffic, slowdown, traffic
@@ -39,7 +40,7 @@ def job(nodes: str, **more: object) -> dict[str, object]:
 def test_two_alike_over_one_uplink_by_hand() -> None:
     """Two rings of four cross the same uplinks with one flow each: half each where they meet."""
     where = system(NET)
-    mine, theirs = (traffic(on(where, nodes), "allreduce", ((4, 1),), 4, "ring", 8)
+    mine, theirs = (traffic(on_nodes(where, nodes), "allreduce", ((4, 1),), 4, "ring", 8)
                     for nodes in ("0,1,4,5", "2,3,6,7"))  # fmt: skip
     graph = network_of(where, 8)
     both = (mine.busy > 0) & (theirs.busy > 0)
@@ -107,6 +108,35 @@ def test_the_command(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None
     assert "at worst: leaf uplinks" in out
     said = json.loads(told(capsys, *words, "--json")[1])["plans"][0]["beside"]
     assert said["worst"] > said["mean"] > said["alone"]
+
+
+def test_nodes_of_the_file_are_the_jobs_own(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Also where its ranks are placed; said once, not twice."""
+    file, net = tmp_path / "jobs.yaml", tmp_path / "net.json"
+    net.write_text(json.dumps(NET), encoding="utf-8")
+    file.write_text(json.dumps({"nodes": "4-7", "jobs": [job("0-3")]}), encoding="utf-8")
+    words = ["estimate", "vgg16", str(net), "--plan", "data:4", "--batch", "64", "--beside",
+             str(file), "--json"]  # fmt: skip
+    for more in ([], ["--place", "best"], ["--nodes", "4-7"]):
+        code, out, _ = told(capsys, *words, *more)
+        assert code == 0
+        (plan,) = json.loads(out)["plans"]
+        assert plan["placement"]["nodes"] == "4-7"
+        assert plan["beside"]["worst"] == plan["beside"]["alone"]
+    code, _, err = told(capsys, *words, "--nodes", "1,2,5,6")
+    assert code == 2
+    assert "nodes 1,2,5,6, and 4-7 in" in err
+
+
+def test_a_job_that_lacks_nodes_is_named_and_unlike_systems_are_refused() -> None:
+    found = oracle.estimate("vgg16", NET, "data:4", batch=64)
+    with pytest.raises(oracle.SpecError, match="vgg16 data:4 on 4-6 has 4 devices, its nodes 3"):
+        beside(found, 0, {"nodes": "0-3", "jobs": [job("4-6")]})
+    mixed = oracle.estimate("vgg16", "v100-slow-node", "data:4", batch=64)
+    with pytest.raises(oracle.SpecError, match="not told across partitions"):
+        beside(mixed, 0, {"nodes": "0-3", "jobs": [job("4-7")]})
 
 
 def test_short_messages_have_factors_of_their_own() -> None:

@@ -269,6 +269,8 @@ def test_given_nodes_are_priced_where_they_are():
 @pytest.mark.parametrize(("nodes", "plan", "why"), [
     ("a1,c9", "data:8", "no node is called `c9`"), ("a1,a1", "data:8", "named twice"),
     ("a1", "data:8", "the nodes that were given have 4"), ("a[1-", "data:8", "never closed"),
+    ("0,2,0", "data:8", "named twice"), ("0-9", "data:8", "no nodes 0-9 of 4"),
+    ("2-1", "data:8", "no nodes 2-1"), ("0-3/0", "data:8", "no nodes 0-3/0"),
 ])  # fmt: skip
 def test_nodes_are_refused(nodes, plan, why, tmp_path, capsys):
     path = tmp_path / "toy.json"
@@ -276,6 +278,19 @@ def test_nodes_are_refused(nodes, plan, why, tmp_path, capsys):
     asked = ["estimate", "vgg16", str(path), "--plan", plan, "--batch", "64", "--nodes", nodes]
     assert main(asked) != 0
     assert why in capsys.readouterr().err
+
+
+def test_nodes_may_be_given_by_number():
+    """Of a system that names them, and of one that does not."""
+    named = oracle.estimate("vgg16", TOY, "data:8", 64, nodes="b1,b2")
+    every = hostlist.names(TOY["nodes"])
+    first = every.index("b1")
+    counted = oracle.estimate("vgg16", TOY, "data:8", 64, nodes=f"{first}-{first + 1}")
+    assert counted.seconds[0] == named.seconds[0]
+    assert counted.placed[0].seats.nodes == ("b1", "b2")
+    apart = oracle.estimate("vgg16", "abci", "data:16", 64, nodes="0-6/2")
+    assert apart.placed[0].nodes == "0,2,4,6"
+    assert apart.placed[0].seats.slots[:5] == (0, 1, 2, 3, 8)
 
 
 def test_names_of_nodes_are_checked():

@@ -16,6 +16,7 @@ from oracle.network import contention
 from oracle.network.contention.line import Offer
 from oracle.network.contention.neighbours import STATES, Neighbour, Slowdown, slowdown, traffic
 from oracle.network.topology import network_of
+from oracle.plan.plan import parse
 from oracle.predict.defaults import options_for, room_for
 from oracle.predict.estimate import Estimate
 from oracle.predict.estimate import estimate as predict
@@ -39,6 +40,11 @@ class OtherJob:
     optimizer: str | None = None
     software: str | None = None
     active: Annotated[float, Between(0, 1)] = 1.0  # part of the time that it runs at all
+
+    @property
+    def called(self) -> str:
+        """Its name, or what it is."""
+        return self.name or f"{self.model} {self.plan} on {self.nodes}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,31 +92,16 @@ def other_jobs(what: Any) -> OtherJobs:
     return read(OtherJobs, load(text, name), name, text, label="jobs")
 
 
-def on(system: System, nodes: str) -> System:
-    """The system for a job on nodes by name, or by number: `0-15`, `1-63/2`, with commas."""
-    if not nodes:
-        return system
-    if set(nodes) - set("0123456789-,/ "):
-        return on_nodes(system, nodes)
-    each, slots = system.node, list[int]()
-    most = system.devices // each
-    for part in nodes.replace(" ", "").split(","):
-        span, _, step = part.partition("/")
-        first, dash, last = span.partition("-")
-        low, high = int(first or -1), int(last or -1) if dash else int(first or -1)
-        if not 0 <= low <= high < most or (step and not int(step)):
-            what = f"no nodes {part[:40]} of {most} of {system.name}"
-            raise refusal("options", what, f"numbers from 0 to {most - 1}, as 0-15 or 1-63/2")
-        for node in range(low, high + 1, int(step or 1)):
-            slots += range(node * each, (node + 1) * each)
-    return system.seated(Seats(slots=tuple(slots)))
-
-
 def beside(shown: Estimate, row: int, jobs: Any) -> Beside:
     """One plan of an estimate beside other jobs; its interference with each of their exchanges."""
     given = other_jobs(jobs)
-    system = shown.system if shown.system.seats or not given.nodes else on(
-        shown.system.bare, given.nodes)  # fmt: skip
+    shown.system.need_alike("what several jobs share")
+    system = shown.system
+    if given.nodes and not (system.seats and system.seats.slots):
+        if system.seats is not None:
+            what = "ranks were placed on other nodes than those of the file"
+            raise refusal("jobs", what, "`--nodes` as the file has them")
+        system = on_nodes(system, given.nodes)
     text, batch = shown.plans[row], float(shown.batch[row])
     room_for(system, [text])
     alone = predict(shown.model, system, [text], batch, shown.options)
@@ -137,9 +128,12 @@ def beside(shown: Estimate, row: int, jobs: Any) -> Beside:
 
 def _estimated(system: System, job: OtherJob) -> Estimate:
     """What another job does in an iteration, on its own nodes."""
-    model, where = load_model(job.model), on(system, job.nodes)
+    model, where = load_model(job.model), on_nodes(system, job.nodes)
     options = options_for(model, where, job.precision, job.optimizer, software=job.software)
-    room_for(where, [job.plan])
+    wanted = int(parse(job.plan, float(job.batch)).devices[0, 0])
+    if wanted > where.devices:
+        what = f"{job.called} has {wanted} devices, its nodes {where.devices}"
+        raise refusal("jobs", what, "more `nodes`, or a plan of fewer devices")
     return predict(model, where, [job.plan], float(job.batch), options)
 
 
@@ -177,7 +171,7 @@ def _neighbour(shown: Estimate, job: OtherJob, reach: int) -> Neighbour:
     loads = [traffic(shown.system, op, pattern, devices, algorithm, reach)
              for _, op, pattern, devices, algorithm, _ in every]  # fmt: skip
     active = tuple(job.active * min(1.0, one[-1] / step) for one in every)
-    return Neighbour(job.name or f"{job.model} {job.plan} on {job.nodes}", active, tuple(loads))
+    return Neighbour(job.called, active, tuple(loads))
 
 
 def _slowed(found: dict[tuple[str, Any, int], Slowdown], which: str) -> Any:

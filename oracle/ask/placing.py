@@ -9,6 +9,7 @@ that talk nearer to each other.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import islice
@@ -34,6 +35,7 @@ from oracle.spec.options import Options
 from oracle.spec.seats import Seats, given
 from oracle.spec.system import System
 
+_NUMBERS = re.compile(r"\d{1,9}(-\d{1,9}(/\d{1,9})?)?( *, *\d{1,9}(-\d{1,9}(/\d{1,9})?)?)*")
 PAIRS = ("sendrecv", "halo")  # neighbours of a group talk, not all with all
 WAYS = ("block", "cyclic", "best")
 MOST = 2000  # ways to cut the axes of one plan that are priced
@@ -64,30 +66,57 @@ class Placing:
         """Seconds that the nodes given cost over neighbouring ones, each by block."""
         return 0.0 if self.neighbours is None else self.block - self.neighbours
 
+    @property
+    def nodes(self) -> str:
+        """Those that were given, as a list: of names, or of numbers where they have none."""
+        said = hostlist.folded(self.seats.nodes if self.seats else ())
+        return said[1:-1] if said.startswith("[") and "[" not in said[1:] else said
+
     def to_dict(self) -> dict[str, Any]:
         """The same as data."""
         seats = self.seats or Seats()
         return {
-            "how": seats.how, "levels": self.words, "nodes": hostlist.folded(seats.nodes) or None,
+            "how": seats.how, "levels": self.words, "nodes": self.nodes or None,
             "seconds": self.seconds, "seconds_block": self.block, "saved": self.saved,
             "seconds_neighbours": self.neighbours, "tried": self.tried,
         }  # fmt: skip
 
 
 def on_nodes(system: System, wanted: str | None) -> System:
-    """The system for a job on the nodes that a scheduler gave; all of it where nobody says."""
+    """The system for a job on the nodes that a scheduler gave; all of it where nobody says.
+
+    By name, or by number as levels join them: `0-15`, `1-63/2`, with commas.
+    """
     if wanted is None:
         return system
     system.need_alike("on which nodes a job is")
     known = system.node_names
+    if _NUMBERS.fullmatch(wanted) and wanted.split(",")[0] not in known:
+        known = known or tuple(map(str, range(system.devices // system.node)))
+        wanted = ",".join(known[number] for number in _numbered(system, wanted))
     if not known:
-        hint = "`nodes: rack[1-8]-[1-16]` in its file, in the order in which levels join them"
+        hint = ("their numbers, as 0-7,32-39; or `nodes: rack[1-8]-[1-16]` in its file, in the "
+                "order in which levels join them")  # fmt: skip
         raise refusal(system.name, "nobody says what its nodes are called", hint)
     try:
         return system.seated(Seats(**given(known, hostlist.names(wanted), system.node)))
     except ValueError as error:
         what, _, hint = str(error).partition("; ")
         raise refusal("--nodes", what, hint, "E110") from None
+
+
+def _numbered(system: System, text: str) -> Iterator[int]:
+    """The numbers that a list says, each a node of the system."""
+    most = system.devices // system.node
+    for part in text.replace(" ", "").split(","):
+        span, _, step = part.partition("/")
+        first, dash, last = span.partition("-")
+        low = int(first)
+        high = int(last) if dash else low
+        if not low <= high < most or (step and not int(step)):
+            what = f"no nodes {part[:40]} of {most} of {system.name}"
+            raise refusal("options", what, f"numbers from 0 to {most - 1}, as 0-15 or 1-63/2")
+        yield from range(low, high + 1, int(step or 1))
 
 
 def placed(

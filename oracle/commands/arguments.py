@@ -188,7 +188,8 @@ def placement_arguments(parser: argparse.ArgumentParser) -> None:
     options.add_argument("--place", choices=PLACED, metavar="W",
                         help=f"ranks on devices: {either(PLACED)}")  # fmt: skip
     options.add_argument("--nodes", metavar="LIST",
-                        help="that a scheduler gave: `rack3-[1-16],rack7-[1-16]`")  # fmt: skip
+                        help="that a scheduler gave: `rack3-[1-16],rack7-[1-16]`, or by number "
+                             "0-7,32-39")  # fmt: skip
 
 
 PLACED = ("block", "cyclic", "best")

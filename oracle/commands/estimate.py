@@ -56,14 +56,21 @@ def arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(asked: argparse.Namespace) -> Answer:
     from oracle import api
-    from oracle.ask.beside import beside
+    from oracle.ask.beside import beside, other_jobs
     from oracle.run.target import length, training
     from oracle.show.beside import beside_text
     from oracle.show.provenance import signed
     from oracle.show.rates import rate_text
     from oracle.show.text import estimate_text
+    from oracle.spec.document import refusal
 
     as_runs_did(asked)
+    jobs = None if asked.beside is None else other_jobs(asked.beside)
+    if jobs is not None and jobs.nodes:
+        if asked.nodes not in (None, jobs.nodes):
+            what = f"nodes {asked.nodes:.40}, and {jobs.nodes:.40} in {asked.beside}"
+            raise refusal("--nodes", what, "them once", "E110")
+        asked.nodes = jobs.nodes
     need_room(asked, asked.plan)
 
     def predict(plans: list[str], batch: Any) -> Estimate:
@@ -81,8 +88,7 @@ def run(asked: argparse.Namespace) -> Answer:
     trainings = [None if end is None else training(found, row, end)
                  for row, end in enumerate(ends)]  # fmt: skip
 
-    others = [] if asked.beside is None else [
-        beside(found, row, asked.beside) for row in range(len(found))]  # fmt: skip
+    others = [] if jobs is None else [beside(found, row, jobs) for row in range(len(found))]
 
     def text(row: int) -> str:
         rate = f"\n{rate_text(found, row)}" if asked.batch == "max" else ""

@@ -6,7 +6,6 @@ from typing import Any
 
 from oracle.ask.placing import Placing
 from oracle.predict.estimate import Estimate
-from oracle.spec import hostlist
 from oracle.spec.units import show
 
 LEAST = 1e-3  # of an iteration: less is not worth a word
@@ -42,7 +41,7 @@ def lines(found: Placing) -> list[str]:
 
 def scattered(found: Placing) -> str:
     """What the nodes that were given cost over neighbouring ones."""
-    names = hostlist.folded(found.seats.nodes) if found.seats else ""
+    names = found.nodes
     if found.scattered <= LEAST * found.block:
         return f"{names}: as fast as neighbouring nodes"
     return (f"{names}: {show(found.scattered, 's')} ({found.scattered / found.block:.1%}) more "
