@@ -82,17 +82,19 @@ class Help(argparse.RawDescriptionHelpFormatter):
 
     def _expand_help(self, action: argparse.Action) -> str:
         told = copy(action)
-        told.help = self._said(action)
+        told.help = said_of(action)
         return super()._expand_help(told)
 
-    def _said(self, action: argparse.Action) -> str:
-        said = action.help or ""
-        if not action.option_strings or action.default is argparse.SUPPRESS or "default:" in said:
-            return said
-        if action.required:
-            return f"{said} (needed)"
-        usual = said_default(action.default).replace("%", "%%")
-        return f"{said} (default: {usual})" if usual else said
+
+def said_of(action: argparse.Action) -> str:
+    """The help of an option with its default, as argparse takes it: a % is written twice."""
+    said = action.help or ""
+    if not action.option_strings or action.default is argparse.SUPPRESS or "default:" in said:
+        return said
+    if action.required:
+        return f"{said} (needed)"
+    usual = said_default(action.default).replace("%", "%%")
+    return f"{said} (default: {usual})" if usual else said
 
 
 def said_default(value: Any) -> str:
