@@ -62,9 +62,22 @@ def sure(reference: Path | None) -> str:
     lines += [f"| `{table}` | {size} | "
               + " | ".join(cells.get((table, without), "") for without in WITHOUT) + " |"
               for table, size in sizes.items()]  # fmt: skip
+    inside = {without: [line for line in found["rows"] if line["without"] == without]
+              for without in WITHOUT}  # fmt: skip
+    every = ["| what is known | configurations | in 90 % | half as wide | tables rejected | "
+             "erring in part alike |", "|---|" + "---:|" * 5]  # fmt: skip
+    for without, head in zip(WITHOUT, heads, strict=True):
+        some = inside[without]
+        size = sum(line["n"] for line in some)
+        held = sum(line["n"] * line["coverage"] for line in some) / size
+        half = sorted(line["half"] for line in some)[len(some) // 2]
+        alone, shared = (found["figures"][f"{name}.{without or 'whole'}"]["value"]
+                         for name in ("rejected", "rejected_shared"))  # fmt: skip
+        every.append(f"| {head} | {size:,} | {held:.0%} | ± {half:.0%} | "
+                     f"{alone} of {len(some)} | {shared} |")  # fmt: skip
     scores = {name: found["figures"].get(f"brier.{name}", {"value": float("nan")})["value"]
               for name in ("best", "best.guess", "fits", "fits.guess")}  # fmt: skip
-    return "\n".join([*lines, "", (
+    return "\n".join([*every, "", *lines, "", (
         f"Brier's score of the probability to be the best is {scores['best']:.2f} "
         f"({scores['best.guess']:.2f} by guessing), of the probability to fit "
         f"{scores['fits']:.4f} ({scores['fits.guess']:.4f}).")])  # fmt: skip

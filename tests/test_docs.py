@@ -105,16 +105,18 @@ def test_what_is_stale_is_named(tmp_path: Path) -> None:
     (tmp_path / "docs").unlink()
     ignored = shutil.ignore_patterns("_build", "pictures", "__pycache__")
     shutil.copytree(ROOT / "docs", tmp_path / "docs", ignore=ignored)
-    page = tmp_path / "docs" / "errors.md"
-    text = page.read_text(encoding="utf-8")
-    page.write_text(text.replace("| E101 |", "| E1O1 |"), encoding="utf-8")
-    (tmp_path / "docs" / "verbs" / "run.md").unlink()
-    (tmp_path / "docs" / "verbs" / "walk.md").write_text("# oracle walk\n")
 
     def ask(*words: str) -> tuple[int, str]:
         line = [sys.executable, "docs/filled.py", *words, "codes", "verbs"]
         done = subprocess.run(line, cwd=tmp_path, capture_output=True, text=True, check=False)
         return done.returncode, done.stdout
+
+    ask()
+    page = tmp_path / "docs" / "errors.md"
+    text = page.read_text(encoding="utf-8")
+    page.write_text(text.replace("| E101 |", "| E1O1 |"), encoding="utf-8")
+    (tmp_path / "docs" / "verbs" / "run.md").unlink()
+    (tmp_path / "docs" / "verbs" / "walk.md").write_text("# oracle walk\n")
 
     old = "docs/errors.md, docs/verbs/walk.md, docs/verbs/run.md"
     assert ask("--check") == (1, f"stale: {old}\n")
