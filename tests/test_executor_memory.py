@@ -4,7 +4,8 @@ import pytest
 from equality_cases import GPT, LLAMA, VGG
 
 import oracle
-from benchmarks.memories.counted import CNN, chosen
+from benchmarks.memories.counted import CNN, RESIDUAL, chosen
+from benchmarks.memories.counted import LLAMA as COUNTED_LLAMA
 from oracle.ask.alive import Alive, alive
 from oracle.executor.launch import DONE
 from oracle.executor.plan_run import PlanRun
@@ -35,6 +36,20 @@ def test_bytes_are_counted_until_nobody_holds_them():
     assert count.now["activations"] == view.nbytes
     assert count.now["transient"] == third.nbytes
     assert beside.numel() == 100_000
+
+
+def test_what_a_thread_lets_go_of_in_a_moment_is_not_counted():
+    torch = pytest.importorskip("torch")
+    from oracle.executor.memory_count import MemoryCount
+
+    sent = []
+    for settle, most in ((None, 1500), (sent.clear, 1000)):
+        with MemoryCount({}, settle=settle) as count:
+            sent.append(torch.ones(1000))
+            made = torch.ones(500)
+        assert count.total == 4 * most
+        assert made.numel() == 500
+        sent.clear()
 
 
 def test_storage_that_is_freed_counts_as_it_is():
@@ -116,6 +131,19 @@ def test_counted_and_predicted_stand_side_by_side():
                     "predicted 210 B (+5.0%)")  # fmt: skip
     assert found.as_json() == {"alive": found.predicted}
     assert Alive("serial", {}, {}).lines == []
+
+
+@pytest.mark.parametrize(("spec", "plan", "near"), [
+    (RESIDUAL, "recompute:full", 0.001),  # a block's input that the stem keeps too is there once
+    (RESIDUAL, "recompute:operators", 0.001),
+    (COUNTED_LLAMA, "tensor:2", 0.02),  # queries that share keys, copied into rows
+])  # fmt: skip
+def test_tensors_of_a_cause_are_counted_as_predicted(tmp_path, spec, plan, near):
+    pytest.importorskip("torch")
+    outcome, found = run([PlanRun(spec, plan, 16, 1, 1)], tmp_path / "m.json", ranks=2)
+    assert outcome.code == DONE, outcome.message
+    counted, predicted = alive(found[0], oracle.model(spec)).both
+    assert predicted == pytest.approx(counted, rel=near)
 
 
 def test_as_many_bytes_are_alive_as_predicted(tmp_path):

@@ -215,7 +215,7 @@ def test_matrices_that_stand_apart_are_kept_by_turns() -> None:
 
 
 def test_a_layer_at_work_is_there_whole() -> None:
-    """Under full recomputation L inputs of 2 sbh, and one layer: less by L - 1 of them."""
+    """Under full recomputation L inputs of 2 sbh and one layer, which has its own among them."""
     family = {"layers": LAYERS, "hidden": HIDDEN, "heads": HEADS, "vocab": 64,
               "sequence": SEQUENCE, "dropout": True, "flash": False}  # fmt: skip
     spec = {"name": "t", "source": "here", "transformer": family}
@@ -224,7 +224,7 @@ def test_a_layer_at_work_is_there_whole() -> None:
         for plan in ("serial", "recompute:full")
     )
     whole = 34 * SBH + 5 * SCORES
-    assert none - full == pytest.approx((LAYERS - 1) * whole - LAYERS * 2 * SBH)
+    assert none - full == pytest.approx((LAYERS - 1) * (whole - 2 * SBH))
 
 
 def of_ends(tied: bool, **more: int) -> dict[str, Any]:

@@ -2,14 +2,16 @@
 
 Every tensor that an operation makes is seen as it is made, and its storage until nothing holds
 it: what is counted is what lives, whatever an allocator keeps. What kernels take while they run
-and give back before they return is not seen; nor is what belongs to no tensor.
+and give back before they return is not seen; nor is what belongs to no tensor. What a backend's
+threads hold a moment longer than its messages take is waited for, where there are any.
 """
 
 from __future__ import annotations
 
 import gc
+import time
 import weakref
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import partial
 from typing import Any
@@ -23,6 +25,7 @@ from oracle.executor.steps import Trainer
 KINDS = ("weights", "gradients", "optimizer", "activations", "transient")
 BESIDE = "host"  # where nothing is on the device
 PHASES = ("forward", "backward", "update")
+LET_GO = 2e-3  # seconds in which threads let go of what they have sent
 MADE = {"forward": "activations"}  # by what runs while a tensor is made; else transient
 
 
@@ -31,12 +34,15 @@ class MemoryCount(TorchDispatchMode):  # type: ignore[misc]  # torch is untyped 
 
     `held` names what lives from step to step, whose size may change, and `beside` what is not on
     the device; all else that is made while it watches is an activation if a forward pass made it,
-    in whatever pass that runs again.
+    in whatever pass that runs again. `settle` is called before more is believed to be alive.
     """
 
-    def __init__(self, held: Mapping[str, Sequence[Tensor]], beside: Sequence[Tensor] = ()) -> None:
+    def __init__(
+        self, held: Mapping[str, Sequence[Tensor]], beside: Sequence[Tensor] = (),
+        settle: Callable[[], None] | None = None,
+    ) -> None:  # fmt: skip
         super().__init__()
-        self.phase = ""
+        self.phase, self.settle = "", settle
         self.held = [(kind, tensor.untyped_storage()) for kind, tensors in held.items()
                      for tensor in tensors]  # fmt: skip
         self.known = {storage._cdata for _, storage in self.held}
@@ -96,11 +102,17 @@ class MemoryCount(TorchDispatchMode):  # type: ignore[misc]  # torch is untyped 
 
     def look(self, what: str = "") -> None:
         """Is more alive now than ever before?"""
+        if self.settle and sum(self._alive().values()) > self.total:
+            self.settle()
+        if sum((now := self._alive()).values()) > self.total:
+            self.peak, self.at = now, f"{self.phase} {what}"
+
+    def _alive(self) -> dict[str, int]:
+        """Bytes by kind."""
         now = dict(self.now)
         for kind, storage in self.held:
             now[kind] = now.get(kind, 0) + storage.nbytes()
-        if sum(now.values()) > self.total:
-            self.peak, self.at = now, f"{self.phase} {what}"
+        return now
 
 
 def counted(trainer: Trainer, x: Tensor, target: Tensor) -> MemoryCount:
@@ -114,7 +126,8 @@ def counted(trainer: Trainer, x: Tensor, target: Tensor) -> MemoryCount:
     }
     if away:
         held["optimizer"] = []
-    count = MemoryCount(held, [x, target, *away])
+    settle = partial(time.sleep, LET_GO) if local.mesh.size > 1 else None
+    count = MemoryCount(held, [x, target, *away], settle)
     wire, place = local.wire, local.link.place
     said = wire.enter
 

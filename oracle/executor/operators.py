@@ -263,6 +263,8 @@ def _attend(op: Operation, parts: tuple[Tensor, ...], shared: bool = False) -> T
 def _attention_of_scores(q: Tensor, k: Tensor, v: Tensor, causal: bool) -> Tensor:
     """The same with its scores in memory; queries that share keys are rows of one product."""
     several = q.shape[1] // k.shape[1], q.shape[2]
+    if q.shape[1] > 1:  # queries are copied into rows: what all three were made in is let go
+        k, v = k.contiguous(), v.contiguous()
     scores = q.unflatten(1, (k.shape[1], -1)).flatten(2, 3) @ k.transpose(-2, -1)
     scores = scores / math.sqrt(q.shape[-1])
     if causal:

@@ -223,7 +223,8 @@ def crossed(stages: Stages, rows: Rows, units: Units) -> tuple[Units, Array]:
     """Units, and what each chunk holds beside them of tensors that cross; of a chain nothing.
 
     Of a block that is cut into several units all are made again together, from what the first of a
-    stage was given; a tensor that blocks are given is there once, until none of them wants it.
+    stage was given; a tensor that blocks are given is there once, until none of them wants it. A
+    chunk that begins with such a block has received what the unit before would keep anyway.
     """
     none = np.zeros((1, stages.chunks))
     if not rows.again:
@@ -234,7 +235,9 @@ def crossed(stages: Stages, rows: Rows, units: Units) -> tuple[Units, Array]:
             return units, np.pad(_at(behind, stages.cuts[:, 1:-1] - 1), [(0, 0), (1, 0)])
         return units, received(rows.output, stages)
     if stages.plain:
-        return units, none
+        twice = _twice(stages, rows)
+        once = {name: getattr(units, name) - twice for name in ("rest", "layers", "loss", "input")}
+        return replace(units, **once), _at(twice, stages.cuts[:, :-1])
     number = blocks(stages)
     first = np.diff(number, prepend=-1) > 0
     remade = stages.counts @ stages.model.blocks > 0
@@ -269,7 +272,16 @@ def sent(stages: Stages, rows: Rows) -> Array:
 def inputs(stages: Stages, rows: Rows) -> Array:
     """(kinds, units) bytes that units which are made again were given, each tensor once."""
     own = _begun(stages, rows)
-    return own if stages.plain else given(rows.output, own[:, 0], stages)
+    if stages.plain:
+        return own - _twice(stages, rows)
+    return given(rows.output, rows.kept, own[:, 0], stages)
+
+
+def _twice(stages: Stages, rows: Rows) -> Array:
+    """(kinds, units) bytes of those that the unit before keeps too, which is not made again."""
+    remade = stages.counts @ stages.model.blocks > 0
+    kept = np.minimum(rows.kept, rows.output)[:, stages.stop - 1] * ~remade
+    return np.pad(kept[:, :-1], [(0, 0), (1, 0)]) * remade
 
 
 def _begun(stages: Stages, rows: Rows) -> Array:

@@ -22,11 +22,12 @@ def received(made: Array, stages: Stages) -> Array:
     return total
 
 
-def given(made: Array, samples: Array, stages: Stages) -> Array:
+def given(made: Array, kept: Array, samples: Array, stages: Stages) -> Array:
     """(kinds, units) bytes of a micro-batch in flight that blocks made again were given.
 
     A tensor counts once in a chunk, with the first of its blocks that reads it: the last that wants
-    it when they run back. Of a block that is cut into several units the first has them all.
+    it when they run back; not where a unit of the chunk that is not made again keeps it. Of a block
+    that is cut into several units the first has them all.
     """
     model, total = stages.model, np.zeros((len(made), len(stages.ends)))
     links, number = model.pieces.links, blocks(stages)
@@ -39,8 +40,9 @@ def given(made: Array, samples: Array, stages: Stages) -> Array:
                                   links.reader[passed].tolist(), strict=True):  # fmt: skip
         key = row, maker, int(chunk[reader])
         first[key] = min(first.get(key, len(number)), int(begins[reader]))
-    for (row, _, _), unit in first.items():
-        total[:, unit] += made[:, row]
+    for (row, maker, where), unit in first.items():
+        stays = chunk[maker] == where and not remade[maker]
+        total[:, unit] += made[:, row] - np.minimum(kept, made)[:, row] * stays
     total[:, 0] += samples * remade[0]
     return total
 
