@@ -19,7 +19,7 @@ from oracle.models.instances import instances
 from oracle.models.model import model as build
 from oracle.network.host import START
 from oracle.plan.out_of_core import Chain, play, resident
-from oracle.plan.unit_choice import chosen, folded
+from oracle.plan.unit_choice import chosen, of_alike
 from oracle.plan.unit_search import guesses
 
 SYSTEM = "dgx-a100-40gb"
@@ -99,12 +99,12 @@ def test_passes_against_a_simulation(seed: int) -> None:
 @settings(max_examples=12)
 @given(RANDOM, st.booleans())
 def test_a_choice_is_as_good_as_any(seed: int, like: bool) -> None:
-    """Of all ways of up to five units; a choice of alike units is a few tenths off at most."""
+    """Of all ways of up to five units; of alike units tenths of a percent off at most."""
     rng = np.random.default_rng(seed)
     for one in kinds(chain(rng, int(rng.integers(3, 6)), like)):
-        least, mine = best(one), seconds(one, folded if like else chosen)[0]
+        least, mine = best(one), seconds(one, of_alike if like else chosen)[0]
         assert mine >= least * (1 - 1e-9) or np.isinf(least)
-        assert mine <= least * (1.02 if like else 1 + 1e-6) or np.isinf(least)
+        assert mine <= least * (1.01 if like else 1 + 1e-6) or np.isinf(least)
 
 
 def test_branch_and_bound_is_brute_force() -> None:

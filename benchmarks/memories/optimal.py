@@ -17,7 +17,7 @@ import numpy as np
 
 from benchmarks.table import Table, figure
 from oracle.plan.out_of_core import Chain, play
-from oracle.plan.unit_choice import chosen, folded
+from oracle.plan.unit_choice import chosen, of_alike
 from oracle.plan.unit_search import Ways
 
 CHAINS, UNITS, LONG = 200, 14, (24, 48, 96)
@@ -122,7 +122,7 @@ def table(quick: bool = False) -> Table:
         for number in range(chains):
             one = chain(rng, int(rng.integers(3, units + 1)), alike)
             one = kinds(one)[0 if number % 4 < 2 else number % 4 - 1]
-            mine, _ = seconds(one, folded if alike else chosen)
+            mine, _ = seconds(one, of_alike if alike else chosen)
             least = best(one, mine)
             asked += 1
             same = mine <= least * (1 + NEAR) or (np.isinf(mine) and np.isinf(least))
@@ -139,7 +139,7 @@ def table(quick: bool = False) -> Table:
         for _ in range(3 if quick else 8):
             times[False].append(seconds(chain(rng, count, False), chosen)[1])
             one = chain(rng, count, True)
-            mine, took = seconds(one, folded)
+            mine, took = seconds(one, of_alike)
             times[True].append(took)
             other, _ = seconds(one, chosen)
             ratio.append(mine / other if np.isfinite(other) else 1.0)

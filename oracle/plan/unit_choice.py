@@ -3,8 +3,9 @@
 The choice takes the least time of both passes, `out_of_core.play`, that the room allows. Where the
 units that are free to choose are alike, three numbers say it: the first are sent out, whose copies
 have the longest time to leave and to return, the next are made again, the last keep. All numbers
-are looked at that a lower bound does not rule out, for all plans at once. Else each chain is
-searched by itself (`unit_search`), and where it is short a program is solved (`unit_program`).
+are looked at that a lower bound does not rule out, for all plans at once; where they are few each
+chain is searched too, since a few that are alike are best told apart now and then. Else each chain
+is searched by itself (`unit_search`), and where it is short a program is solved (`unit_program`).
 """
 
 from __future__ import annotations
@@ -14,8 +15,8 @@ import numpy as np
 from oracle.models.shard import Array
 from oracle.plan.mesh import distinct
 from oracle.plan.out_of_core import TOUCH, Chain, Flags, needed, play
-from oracle.plan.unit_program import chosen
-from oracle.plan.unit_search import shape_of
+from oracle.plan.unit_program import UNITS, chosen
+from oracle.plan.unit_search import searched, shape_of
 
 WORDS = ("keep", "offload", "recompute", "both")
 AT_ONCE = 128  # chains of alike units that are looked at together
@@ -52,11 +53,23 @@ def choose(chain: Chain, stages: int = 1) -> tuple[Flags, Flags]:
     alike = np.flatnonzero(fold)
     for begin in range(0, len(alike), AT_ONCE):
         mine = alike[begin : begin + AT_ONCE]
-        found[:, mine] = folded(few.take(mine))
+        found[:, mine] = of_alike(few.take(mine))
     for at in np.flatnonzero(~fold):
         found[:, at] = np.array(chosen(few.take(np.array([at]))))[:, 0]
     out[rows], made[rows] = found[:, kind]
     return out, made
+
+
+def of_alike(chain: Chain) -> tuple[Flags, Flags]:
+    """The better, of few units, of what three numbers say and what a search of each chain finds."""
+    found = np.array(folded(chain))
+    if found.shape[-1] <= UNITS:
+        other = np.concatenate([np.array(searched(chain.take(np.array([at]))))
+                                for at in range(found.shape[1])], axis=1)  # fmt: skip
+        now, then = (play(chain, *each) for each in (found, other))
+        better = then.fits & (~now.fits | (then.seconds < now.seconds * (1 - 1e-12)))
+        found[:, better] = other[:, better]
+    return found[0], found[1]
 
 
 def least(chain: Chain) -> Array:
