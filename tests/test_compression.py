@@ -108,6 +108,21 @@ def test_encoding_takes_the_device_time() -> None:
         assert each * n / rate < extra < 1.6 * each * n / rate
 
 
+def test_a_slow_selection_takes_the_place_of_its_passes() -> None:
+    """By hand: gradients over the rate; a threshold that is used again, one step in 128."""
+    plans = [f"data:8,compress=topk,sparse={by}" for by in ("allgather", "gtopk", "oktopk")]
+    plain, slow = (
+        oracle.estimate("vgg16", "abci", plans, 256, reading="none", precision="fp32",
+                        software=software).compute["update"]
+        for software in ("plain", "plain,exchange.selection=0.5 GB/s")
+    )  # fmt: skip
+    n, rate = float(oracle.model("vgg16").w.sum()), oracle.system("abci").device.memory_bandwidth
+    selected, passes = 4 * n / 0.5e9, 4 * 4 * n / rate
+    for more in (slow - plain)[:2]:
+        assert selected - 1.6 * passes < more < selected - passes
+    assert slow[2] - plain[2] == pytest.approx(selected / 128)
+
+
 def test_who_is_waited_for() -> None:
     def part(text: str) -> float:
         return float(np.max(waited(parse(text, 64.0).axis("data"))))

@@ -105,6 +105,7 @@ FIELDS: dict[str, tuple[tuple[Any, str, int, str], dict[str, dict[str, Any]]]] =
     "exchange.negotiations": (REPLICAS, {"exchange": {"overlap": "backward"}}),
     "exchange.connection": (PAIR, {}),
     "exchange.process": (SERVED, {}),
+    "exchange.selection": ((DENSE, "data:4,compress=topk,density=0.01", 64, "bf16"), {}),
     "gather.wire": (ZERO_1, {}),
     "gather.overlap": (ZERO_1, {"exchange": {"pieces": Pieces(bytes=Formula.of("1e6"))}}),
     "gather.prefetch": (ZERO_3, {}),

@@ -9,6 +9,8 @@ width in which gradients are added up.
     powersgd   rest 3b, two products 2b, made again b, new rest 3b             9b, 6 r FLOP
     topk       rest 3b; radix selection of 4 passes 4b; sums written b         8b
                a threshold that is used again [li2022oktopk, §4.2]: 1 pass    5b
+               where software's selection is slower, b/rate in place of its 4 passes; of a
+               threshold in one step of 128, as its authors' program does
     and what arrives, read, added and written: 12 bytes an entry
 
 What is left out of a step (`feedback`) is added in the next: a buffer as large as the gradients'.
@@ -33,6 +35,8 @@ from oracle.spec.options import Options
 # passes of b bytes with and without what is left over, further bytes
 PASSES = {"fp16": (2, 2, 4), "bf16": (2, 2, 4), "int8": (2, 2, 4), "fp8": (2, 2, 4),
           "onebit": (8, 4, 0), "powersgd": (9, 4, 0), "topk": (8, 6, 0)}  # fmt: skip
+SELECTING = 4  # passes of a selection
+KEPT = 128  # steps that a threshold is used for
 REUSED = 3  # passes fewer where a threshold of earlier steps is used
 ENTRY = 12.0  # bytes that an arriving entry moves
 FLOP = 6  # of powersgd, by rank and weight: M Q, Mᵀ P and P Qᵀ
@@ -55,10 +59,14 @@ def seconds(load: Workload, device: Device, options: Options) -> Array:
             continue
         each = np.where(kept, with_rest, without) * width + more
         if word == "topk":
-            each = each - REUSED * width * data.says("sparse", "oktopk")
-            each = each + ENTRY * _arriving(data)
+            rate, again = options.software.exchange.selection, data.says("sparse", "oktopk")
+            spared = np.where(again, REUSED, SELECTING if rate else 0)
+            each = each - spared * width + ENTRY * _arriving(data)
         nbytes = load.stages.total(learned * each)
         taken = kernels.stream(device, nbytes, queued=True) * (nbytes > 0)
+        if word == "topk" and rate:
+            selected = load.stages.total(learned * width) / rate
+            taken = taken + selected / np.where(again, KEPT, 1)
         if word == "powersgd":
             left, right, _ = factors(shard, learned, np.asarray(data.rank))
             work = load.stages.total(FLOP * data.rank * learned * ((left + right) > 0))

@@ -93,6 +93,8 @@ class Gradients:
     # and of all that one process has; `~`: as fast as the network is
     connection: BytesPerSecond | None = None
     process: BytesPerSecond | None = None
+    # bytes of gradients a second among which a device finds the largest; `~`: in passes over them
+    selection: BytesPerSecond | None = None
     source: str = ""
     sources: dict[str, str] = field(default_factory=dict, metadata={"hidden": True})
 
