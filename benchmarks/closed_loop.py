@@ -389,7 +389,7 @@ def _predicted(job: PlanRun, system: System, profile: Profile | None) -> Estimat
     found = oracle.estimate(
         network, system, _plan(job), job.batch,
         precision="fp32", optimizer="momentum", profile=profile, reading="none",
-        software=job.software or None,
+        software=job.software or "executor",
     )  # fmt: skip
     if profile is None:
         return found

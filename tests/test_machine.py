@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +14,7 @@ import numpy as np
 import pytest
 from command_line import closed, told
 
+import oracle
 from oracle.calibration import kernels
 from oracle.calibration import machine as made
 from oracle.commands import machine as command
@@ -21,6 +23,7 @@ from oracle.executor.hardware import hardware, host_class, quota
 from oracle.executor.kernel_calls import seconds, undisturbed
 from oracle.executor.kernel_shapes import COUNTS, Limits, sweep
 from oracle.executor.records import Records
+from oracle.kernels.curve import curve as curve_of
 from oracle.readers.kernels import SHAPES
 from oracle.readers.logs import Sample
 from oracle.show import contract
@@ -280,3 +283,15 @@ def test_norms_and_pools_are_fitted_to_their_kernels() -> None:
     fit = kernels.fit(timed, device, everything=True)
     assert fit.kernels[0].pace * device.processors == pytest.approx(2e8, rel=0.1)
     assert fit.held_out < 0.05
+
+
+def test_pools_of_the_executor_take_their_elements_one_by_one() -> None:
+    """Its tensors have channels first: a processor's pool is as slow as it was measured."""
+    where = oracle.system("abci")
+    slow = replace(curve_of(where.device, "pool"), pace=1e6)
+    where = replace(where, device=replace(where.device, kernels=(slow,)))
+    told = {"batch": 64, "any_plan": True, "reading": "none", "precision": "fp32"}
+    seconds = {name: float(oracle.estimate("lenet5", where, ["serial"], software=name,
+                                           **told).compute["forward"][0])
+               for name in ("plain", "executor")}  # fmt: skip
+    assert seconds["executor"] > 2 * seconds["plain"]
