@@ -74,7 +74,7 @@ def recommend(
     model = model.under(options.software.kernels)
     told = None if options.any_plan or options.ideal else options.software
     if told is not None and launchable.unshipped(told, model):
-        hint = f"it ships {', '.join(told.launch.models)}; or --software megatron-core, or --any"
+        hint = f"{launchable.instead(told)}, or --any"
         raise refusal("software", f"{told.name} ships no {model.name}", hint)
     known = strategies() if told is None else launchable.strategies_of(told.launch)
     if options.optimizer == "kfac":

@@ -55,6 +55,11 @@ def unshipped(said: Software, model: Model) -> bool:
     return bool(said.launch.models) and model.name not in said.launch.models
 
 
+def instead(said: Software) -> str:
+    """What to write where a model is not among those that the software ships."""
+    return f"it ships {', '.join(said.launch.models)}; or --software megatron-core"
+
+
 def rules(said: Software, model: Model, plan: Plan) -> Iterator[Rule]:
     """What a software cannot be told of each plan."""
     launch, name = said.launch, said.name

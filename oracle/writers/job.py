@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from oracle.plan.launchable import rules
+from oracle.plan.launchable import instead, rules, unshipped
 from oracle.spec.units import show
 from oracle.writers.export import formats, writer
 from oracle.writers.exported import Job, Start, filled
@@ -49,6 +49,8 @@ def module(job: Job) -> Any:
 def told(job: Job) -> None:
     """Refuse a plan that breaks a rule of the software, whatever else was asked."""
     run, model = job.estimate.options.software, job.estimate.model
+    if unshipped(run, model):
+        raise job.refuse(run.name, f"ships no {job.name}", instead(run))
     broken = [
         rule.says(float(rule.wanted[0]), float(rule.allowed[0]))
         for rule in rules(run, model, job.plan)

@@ -8,6 +8,7 @@ from __future__ import annotations
 import json
 from typing import Any
 
+from oracle.plan.launchable import instead
 from oracle.writers.export import ExportError
 from oracle.writers.exported import Job, Start, options
 
@@ -32,8 +33,7 @@ def start(job: Job) -> Start:
     run, said = job.estimate.options.software, dict(training(job))
     shipped = run.launch.models
     if job.name not in shipped:
-        raise job.refuse(f"torchtitan {VERSION}", f"ships no {job.name}",
-                         f"one of {', '.join(shipped)}, or --software megatron-core")  # fmt: skip
+        raise job.refuse(f"torchtitan {VERSION}", f"ships no {job.name}", instead(run))
     model, flavor = shipped[job.name].split("/")
     if job.degree("pipeline") > 1 and model in UNSTAGED:
         raise job.refuse(f"torchtitan {VERSION}", f"has no pipeline of {model}", "pipeline:1")
