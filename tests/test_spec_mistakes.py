@@ -229,3 +229,40 @@ def test_a_shipped_file_with_a_letter_gone_is_pointed_at(tmp_path: Path) -> None
                     right += any(f"`{word}`" in f.hint for f in here)
     assert tried >= 30
     assert right >= 0.9 * tried
+
+
+LAYERS = """\
+name: mine
+source: made up
+input: [3, 32, 32]
+layers:
+  - {conv: {filters: 16, kernel: 40}}
+  - {pool: {kernel: 64}}
+  - {conv: {filters: 16, kernel: 3, paddin: 1}}
+  - {pool: {kernel: 99}}
+  - {dense: ten}
+datset: imagenet
+"""
+
+
+def faults_of(path: Path, text: str) -> list[tuple[int, str]]:
+    """(line, code) of everything that is said at once of a file."""
+    path.write_text(text, encoding="utf-8")
+    with pytest.raises(SpecError) as found:
+        oracle.model(str(path))
+    return [(fault.place.line, fault.code) for fault in found.value.faults]
+
+
+def test_layers_that_do_not_fit_are_said_beside_fields_that_are_wrong(tmp_path: Path) -> None:
+    """As far as the first layer that cannot be read: nobody knows the shape after it."""
+    path = tmp_path / "mine.yaml"
+    said = [(5, "E111"), (6, "E111"), (7, "E102"), (9, "E105"), (10, "E102")]
+    assert faults_of(path, LAYERS) == said
+    sound = LAYERS.replace("paddin", "padding").replace("ten", "10").replace("datset: image", "# ")
+    assert faults_of(path, sound) == [(5, "E111"), (6, "E111"), (8, "E111")]
+    block = (
+        "{repeat: x, layers: [{conv: {filters: 4, kernel: 3}}, {conv: {filters: 4, kernel: 9}}]}"
+    )
+    times = LAYERS.replace("{conv: {filters: 16, kernel: 40}}", block)
+    assert faults_of(path, times) == [(5, "E105"), *said[2:]]
+    assert faults_of(path, LAYERS.replace("[3, 32, 32]", "[3, x, 32]")) == [(3, "E105"), *said[2:]]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from typing import TypeAlias
 
@@ -13,7 +14,7 @@ from oracle.models.transformer import Transformer
 from oracle.spec.convergence import Convergence
 from oracle.spec.document import Fault, Node, SpecError, suggest
 from oracle.spec.kernel_choice import KernelChoice
-from oracle.spec.schema import Clash, Count
+from oracle.spec.schema import Clash, Count, Unread
 from oracle.spec.software import PLAIN
 
 MOST_ROWS = 3072  # of a model, equal blocks counted once; and of layers and blocks in a row
@@ -166,6 +167,17 @@ class Rows:
         if item.name:
             scope[item.name] = at
         return at
+
+
+def misfits(spec: Network) -> list[Fault]:
+    """Layers that do not fit of a network with faults: those before the first that has one."""
+    found: list[Fault] = []
+    with suppress(Unread):
+        if spec.layers and spec.input:
+            given = Shape(spec.input[0], tuple(spec.input[1:]))
+            placed = Rows(given, faults=found)
+            placed.place(spec.layers, (given, -1), {"input": (given, -1)})
+    return found
 
 
 def rows_of(

@@ -16,7 +16,7 @@ from typing import Any, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from oracle.models.build import Network, Segment, rows_of
+from oracle.models.build import Network, Segment, misfits, rows_of
 from oracle.models.layers import Extents, Row, Shape
 from oracle.models.places import Units, units_of
 from oracle.models.training import FULL, Training, training
@@ -326,7 +326,7 @@ def network(what: Any) -> tuple[Network, Node, str, str]:
     if isinstance(what, Mapping):
         node, name, text = catalogue.document(what, "models")
         catalogue.note_unknown(node, "dataset", "datasets")
-        return read(Network, node, name, text, label="model"), node, name, text
+        return read(Network, node, name, text, label="model", beyond=misfits), node, name, text
     named, changes = parted(catalogue.name_of(what, "models"))
     node, name, text = catalogue.document(named, "models")
     whole, family = ("train", "dataset"), node.entries.get("transformer", node)
@@ -335,7 +335,7 @@ def network(what: Any) -> tuple[Network, Node, str, str]:
         at = node if change.split("=")[0] in whole else family
         rewrite(at, change, known, "model", "gpt2,sequence=2048")
     catalogue.note_unknown(node, "dataset", "datasets")
-    spec = read(Network, node, name, text, label="model")
+    spec = read(Network, node, name, text, label="model", beyond=misfits)
     if changes:
         called = ",".join((spec.name, *changes))
         spec = replace(spec, name=called, title=", ".join((spec.title, *changes)))

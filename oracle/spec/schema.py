@@ -340,13 +340,19 @@ def _said(value: Any, hint: Any) -> Any:
 def read(
     kind: type[T], node: Node, name: str, text: str = "", label: str = "file",
     also: Callable[[T], Iterable[Clash]] | None = None,
+    beyond: Callable[[T], Iterable[Fault]] | None = None,
 ) -> T:  # fmt: skip
-    """`node` as a `kind`; a SpecError with every fault, those that `also` finds too."""
+    """`node` as a `kind`; a SpecError with every fault, those that `also` finds too.
+
+    `beyond` is asked of what has faults alone: for those that work on something sound would find.
+    """
     reader = Reader()
     reader.faults += node.faults
     built = reader.read(kind, node, label)
     if also is not None and built is not None:
         reader.clashes(also(built), node)
+    if reader.faults and beyond is not None and built is not None:
+        reader.faults += beyond(built)
     if reader.faults or built is None:
         faults = reader.faults or [Fault("E104", "nothing to read", Place())]
         raise SpecError(name, faults, text)

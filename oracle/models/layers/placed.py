@@ -34,10 +34,18 @@ class Placed:
 
     @classmethod
     def from_node(cls, node: Node, reader: Reader) -> Placed | None:
+        """The layer; None where it has a fault of its own, one inside a block not counted."""
+        known = len(reader.faults)
+        found = cls._read(node, reader)
+        faulty = len(reader.faults) > known
+        return None if found is None or (faulty and found.layer is not None) else found
+
+    @classmethod
+    def _read(cls, node: Node, reader: Reader) -> Placed | None:
         if node.kind == "scalar" and not node.empty:  # `- relu`: a kind with nothing to say
             entry = Node(node.place, "mapping", entries={node.text: Node(node.place, "mapping")})
             entry.keys[node.text] = node.place
-            return cls.from_node(entry, reader)
+            return cls._read(entry, reader)
         if node.kind != "mapping" or not node.entries:
             reader.fault("E104", "a layer is written `- kind: {fields}`", node)
             return None
@@ -82,7 +90,7 @@ class Placed:
         times = 1
         if "repeat" in node.entries:
             hint = Annotated[int, Between(1, 10_000)]
-            times = reader.read(hint, node.entries["repeat"], "repeat") or 1
+            times = reader.part(hint, node.entries["repeat"], "repeat")
         name = reader.read(str, node.entries["name"], "name") if "name" in node.entries else ""
         inner = reader.read(tuple[Placed, ...], node.entries["layers"], "layers") or ()
         block = tuple(p for p in inner if p is not None)
