@@ -140,7 +140,8 @@ def _flips(
     model: Model, system: System, table: Sequence[Plan], names: Sequence[str], options: Options
 ) -> list[Flip]:  # fmt: skip
     """Flips nearest to the machine as it is, by cause and direction, nearest first."""
-    found = []
+    found: list[Flip] = []
+    now: tuple[float, int] | None = None  # on the machine as it is, whatever the cause
     for cause, machine in counted(machines(system, options).items()):
 
         def lead(factor: float, machine: Any = machine) -> tuple[float, int]:
@@ -150,18 +151,18 @@ def _flips(
             rival = 1 + int(np.argmin(seconds[1:]))
             return log(seconds[0] / seconds[rival]), rival
 
-        now = lead(1.0)
-        ends = {factor: lead(factor) for factor in GRID}
+        now = now or lead(1.0)
         for way in (GRID[1::-1], GRID[2:]):
             near, near_lag = 1.0, now
             for far in way:
-                if (ends[far][0] > 0) != (now[0] > 0):
-                    factor, rival = _bisect(lead, near, far, near_lag, ends[far])
+                lag = lead(far)
+                if (lag[0] > 0) != (now[0] > 0):
+                    factor, rival = _bisect(lead, near, far, near_lag, lag)
                     # who leads now loses; the rival is the one it meets at the crossing
                     sides = (names[rival], names[0]) if now[0] <= 0 else (names[0], names[rival])
                     found.append(Flip(cause, factor, *sides))
                     break
-                near, near_lag = far, ends[far]
+                near, near_lag = far, lag
     return sorted(found, key=lambda flip: abs(log(flip.factor)))
 
 
