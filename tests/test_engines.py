@@ -32,11 +32,12 @@ from oracle.executor.launch import DONE, Host, launch
 from oracle.executor.loading import samples
 from oracle.executor.loading.samples import Made
 from oracle.executor.plan_run import PlanRun
-from oracle.executor.run import refusals
+from oracle.executor.run import enough, refusals
 from oracle.plan.launchable import software
 from oracle.plan.plan import parse
 from oracle.plan.strategies import strategies
 from oracle.spec.catalogue import shipped
+from oracle.spec.document import SpecError
 
 HERE = Path(__file__).parent
 MODELS = {"vgg": VGG, "resnet": RESNET, "gpt": GPT, "llama": LLAMA8}
@@ -318,6 +319,13 @@ def test_frameworks_that_are_no_engine_say_what_to_do(capsys, tmp_path):
         said = " ".join(capsys.readouterr().err.split())
         assert "deepspeed is not installed: `pip install deepspeed`" in said
     assert not list(tmp_path.iterdir())
+
+
+def test_ranks_that_deepspeed_has_no_use_for_are_refused_before_any_starts():
+    with pytest.raises(SpecError, match="deepspeed takes all 4 ranks"):
+        enough([PlanRun(VGG, "data:2", 8, engine="deepspeed")], 4)
+    enough([PlanRun(VGG, "data:2", 8, engine="deepspeed")], 2)
+    enough([PlanRun(VGG, "data:2", 8, engine="ddp")], 4)
 
 
 def test_a_module_that_is_missing_is_named(monkeypatch):

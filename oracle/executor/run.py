@@ -88,11 +88,14 @@ def refusals(job: PlanRun) -> list[str]:
 
 
 def enough(jobs: Sequence[PlanRun], ranks: int) -> None:
-    """Refuse plans of more devices than there are ranks, before any starts."""
+    """Refuse plans of more devices than there are ranks, or of fewer where an engine takes all."""
     for job in jobs:
         devices = int(parse(job.plan, job.batch).devices[0, 0])
         if devices > ranks:
             what = f"`{job.plan}` is for {devices} devices, and there are {ranks} ranks"
+            raise refusal("options", what, f"--local {devices}, or a launcher that starts as many")
+        if devices < ranks and not engines()[job.engine].spares:
+            what = f"`{job.plan}` is for {devices} devices, {job.engine} takes all {ranks} ranks"
             raise refusal("options", what, f"--local {devices}, or a launcher that starts as many")
 
 

@@ -28,6 +28,7 @@ class Engine(ABC):
     name: ClassVar[str]
     software: ClassVar[str]  # whose prediction its seconds are held against, if none is named
     needs: ClassVar[tuple[str, ...]] = ("torch",)  # modules
+    spares: ClassVar[bool] = True  # ranks that a plan has no use for may be there
 
     def refuses(self, job: PlanRun, model: Model, plan: Plan) -> Iterator[str]:
         """Reasons why it cannot run this; none where it can."""

@@ -21,6 +21,7 @@ class Deepspeed(PyTorchEngine):
     name = "deepspeed"
     software = "deepspeed"
     needs = ("torch", "deepspeed")
+    spares = False
     runs: ClassVar = {
         "data": ("zero=0", "zero=1", "zero=2", "zero=3", "accumulate", "overlap"),
         "recompute": ("mode=selective", "mode=full", "mode=operators"),

@@ -11,16 +11,12 @@ from torch import Tensor
 from oracle.executor.pytorch.replicas import OPTIMIZERS, remake
 from oracle.executor.pytorch.setting import Setting
 from oracle.executor.pytorch.training import Training
-from oracle.executor.supported import NotSupported
 
 
 class DeepspeedTraining(Training):
     """A network in `deepspeed.initialize`, with PyTorch's optimizer inside ZeRO's."""
 
     def __init__(self, setting: Setting, rate: float) -> None:
-        mesh = setting.wire.mesh
-        if mesh.size < mesh.ranks:
-            raise NotSupported(f"DeepSpeed takes all {mesh.ranks} ranks, the plan {mesh.size}")
         if setting.device.type == "cpu":
             os.environ.setdefault("DS_ACCELERATOR", "cpu")
         os.environ.setdefault("LOCAL_RANK", str(setting.device.index or 0))
