@@ -72,6 +72,27 @@ def test_every_schedule_with_every_kind_of_recomputation(schedule: str, again: s
     agree(oracle.estimate(model, BUILT, plan, 32, software=software, any_plan=True))
 
 
+@pytest.mark.parametrize(("plan", "batch"), [
+    ("serial recompute:best", 64), ("pipeline:2,segments=4,schedule=gpipe recompute:best", 256),
+])  # fmt: skip
+def test_units_that_choose_are_played_as_they_chose(plan: str, batch: int) -> None:
+    """The choice counts what the first unit that is made again was given beside who made it."""
+    shown = oracle.estimate("gpt2", "dgx-a100-40gb", plan, batch, software="plain")
+    assert set(shown.work[0].words) == {"keep", "recompute"}
+    most = timeline(shown).total.max()
+    assert held(shown) * 0.995 <= most <= held(shown) * (1 + 1e-9)
+    assert timeline(shown).levels["activations"][-1] == pytest.approx(0, abs=1e-6 * most)
+
+
+def test_activations_that_leave_for_a_while_are_refused() -> None:
+    plan = "serial offload:activations recompute:best"
+    shown = oracle.estimate("gpt2", "dgx-a100-40gb", [plan, plan], [64, 8], software="plain")
+    assert "offload" in shown.work[0].words
+    with pytest.raises(oracle.SpecError, match="leave the device for a while"):
+        timeline(shown)
+    assert timeline(shown, 1).total.max() == pytest.approx(held(shown, 1))  # where all has room
+
+
 @pytest.mark.parametrize(("model", "plan", "batch"), [
     ("unet3d-kits19", "serial recompute:full", 2),
     ("unet3d-kits19", "pipeline:4,segments=8 recompute:full", 8),

@@ -120,7 +120,18 @@ def timeline(shown: Estimate, row: int = 0, stage: int | None = None) -> Timelin
         _ = found.spans
     except ValueError as error:
         raise refusal("memory", str(error)) from None
-    return _played(Stage(load, mine, found.schedule, shown.options), found)
+    words = chosen(shown, row)
+    return _played(Stage(load, mine, found.schedule, shown.options, words), found)
+
+
+def chosen(shown: Estimate, row: int = 0) -> tuple[str, ...]:
+    """What each unit of the model does with its activations, where units choose; () elsewhere."""
+    work = shown.work[row]
+    words = () if work.block.choice is None else work.block.choice.words(work.at)
+    if set(words) - {"keep", "recompute"}:
+        raise refusal("memory", "activations that leave the device for a while are not played",
+                      "`recompute:best` without `offload:activations`")  # fmt: skip
+    return words
 
 
 def _played(stage: Stage, found: Trace) -> Timeline:

@@ -68,19 +68,20 @@ class Script:
 class Stage:
     """A stage of one plan, and the tensors on it as they are met."""
 
-    def __init__(self, load: Workload, stage: int, schedule: str, options: Options) -> None:
+    def __init__(self, load: Workload, stage: int, schedule: str, options: Options,
+                 words: tuple[str, ...] = ()) -> None:  # fmt: skip
         self.load, self.stage, self.schedule, self.options = load, stage, schedule, options
+        self.words = words  # of the model's units, where each chose whether it is made again
         self.many = load.stages.p
         shard, self.model = load.shard, load.shard.model
-        mode = int(load.plan.axis("recompute").mode[0, 0])
+        mode = alive.FULL if "recompute" in words else int(load.plan.axis("recompute").mode[0, 0])
         self.mode = 0 if self.model.training.forward else mode
         self.whole = self.mode == alive.STAGE  # the stage is made again, from what it was given
         self.rows = alive.Rows.of(shard, 0 if self.whole else self.mode, load.times.workspace)
         # what kernels take beside the gradients while they run
         self.taken = self._one(self.rows.moving - moving_rows(shard))
         self.tensors: list[Tensor] = []
-        self.loss = masks.losses(self.model)
-        self.forks = forks(self.model)
+        self.loss, self.forks = masks.losses(self.model), forks(self.model)
         self.own = {name: self._one(getattr(load.times, name))
                     for name in ("forward", "data", "weight")}  # fmt: skip
         part = float(np.max(shard.micro)) * shard.delta * masks.moved(self.model)
@@ -101,8 +102,7 @@ class Stage:
 
     def pieces(self, chunk: int) -> list[list[Piece]]:
         """The rows of a chunk, unit by unit, each copy of a repeated one by itself."""
-        stages = self.load.stages
-        found: list[list[Piece]] = []
+        stages, found = self.load.stages, list[list[Piece]]()
         counts, segments = stages.counts, self.model.segments
         if stages.p == 1:
             begin, end = 0, len(counts)
@@ -112,8 +112,7 @@ class Stage:
                 return []
             begin, end = (int(edge) for edge in stages.cuts[0][place : place + 2])
         for unit in range(begin, end):
-            met = counts[:unit].sum(axis=0)
-            pieces: list[Piece] = []
+            met, pieces = counts[:unit].sum(axis=0), list[Piece]()
             for one in segments:
                 mine = [i for i in range(one.start, one.stop) if counts[unit][i] > 0]
                 for part in _alike(mine, counts[unit]):
@@ -163,6 +162,8 @@ class Stage:
 
     def again(self, unit: list[Piece]) -> bool:
         """Whether a unit is made again whole, from its input."""
+        if self.words:
+            return any(self.words[one.unit] == "recompute" for one in unit)
         return self.rows.again and any(self.model.blocks[one.row] for one in unit)
 
     def kept(self, one: Piece, again: bool, at: int) -> list[int | None]:
@@ -272,8 +273,7 @@ class Stage:
 
     def _back(self, found: Script, units: list[list[Piece]], whole: bool) -> None:
         """Rows from the last to the first; `whole` where the weights' gradients come with them."""
-        moving: dict[Gradient, int] = {}
-        on = False
+        moving, on = dict[Gradient, int](), False
         for unit in reversed(units):
             again = self.again(unit)
             moving = self._carried(found, unit[-1], moving)

@@ -24,7 +24,7 @@ FINE = 240  # columns of time in which memory is drawn
 
 def figures(ranking: Ranking) -> Iterator[tuple[str, str, Html]]:
     """(heading, what one sees in it, SVG) of each picture of a ranking."""
-    from oracle.show.plot import alive, memory, pareto, parts, timeline
+    from oracle.show.plot import memory, pareto, parts, timeline
 
     shown = ranking.estimate if len(ranking.estimate) else ranking.misses
     if not len(shown):
@@ -47,13 +47,22 @@ def figures(ranking: Ranking) -> Iterator[tuple[str, str, Html]]:
         yield ("The best plan in time", "One iteration, replayed from the prediction: what each "
                "stage computes, and below it what it sends.",
                both(lambda width: timeline(shown, 0, width=width), "timeline"))  # fmt: skip
-        if not shown.options.ideal:
-            yield ("Its memory in time", "Bytes of the stage that needs most, by what they are "
-                   "of; the mark is the worst moment.",
-                   both(lambda width: alive(shown, 0, width=width, columns=FINE),
-                        "alive"))  # fmt: skip
+        if held := _memory(shown):
+            yield held
     if network := _network(shown):
         yield network
+
+
+def _memory(shown: Estimate) -> tuple[str, str, Html] | None:
+    """What is allocated when, under the best plan."""
+    from oracle.show.plot import alive
+
+    try:
+        drawn = both(lambda width: alive(shown, 0, width=width, columns=FINE), "alive")
+    except SpecError:  # what is not played: ideal assumptions, activations that leave
+        return None
+    return ("Its memory in time", "Bytes of the stage that needs most, by what they are of; the "
+            "mark is the worst moment.", drawn)  # fmt: skip
 
 
 def _boxes(shown: Estimate) -> float:
