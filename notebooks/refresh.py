@@ -32,7 +32,7 @@ def lighter(picture: str) -> str:
         size = WIDEST, round(image.height * WIDEST / image.width)
         image = image.resize(size, Image.Resampling.LANCZOS)
     into = io.BytesIO()
-    image.quantize(96, dither=Image.Dither.NONE).save(into, "PNG", optimize=True)
+    image.quantize(96, kmeans=2, dither=Image.Dither.NONE).save(into, "PNG", optimize=True)
     return base64.b64encode(into.getvalue()).decode()
 
 

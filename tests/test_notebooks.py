@@ -12,8 +12,8 @@ BOOKS = sorted((Path(__file__).parents[1] / "notebooks").glob("*.ipynb"))
 LARGEST = 150_000
 
 
-def test_there_are_eight() -> None:
-    assert [path.name[:2] for path in BOOKS] == [f"{k:02}" for k in range(1, 9)]
+def test_there_are_ten() -> None:
+    assert [path.name[:2] for path in BOOKS] == [f"{k:02}" for k in range(1, 11)]
 
 
 @pytest.mark.parametrize("path", BOOKS, ids=lambda path: path.stem)
