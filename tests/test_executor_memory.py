@@ -140,7 +140,8 @@ def test_counted_and_predicted_stand_side_by_side():
 ])  # fmt: skip
 def test_tensors_of_a_cause_are_counted_as_predicted(tmp_path, spec, plan, near):
     pytest.importorskip("torch")
-    outcome, found = run([PlanRun(spec, plan, 16, 1, 1)], tmp_path / "m.json", ranks=2)
+    outcome, found = run([PlanRun(spec, plan, 16, 1, 1)], tmp_path / "m.json", ranks=2,
+                         backend="ordered")  # fmt: skip
     assert outcome.code == DONE, outcome.message
     counted, predicted = alive(found[0], oracle.model(spec)).both
     assert predicted == pytest.approx(counted, rel=near)

@@ -129,6 +129,7 @@ def test_ranks_that_do_not_go_together_are_refused(change: dict[str, str], says:
 ELSEWHERE = {  # tests that start ranks on another backend, and why
     "test_launch.py": "what ranks are told and how they end; they exchange barriers",
     "test_engines.py": "PyTorch's own classes choose their messages",
+    "test_checkpoints.py": "the same; checkpoints of our own engine are kept on this one",
 }
 
 
