@@ -16,7 +16,7 @@ from oracle.run.target import Training
 from oracle.show.terminal import fit, wrapped
 from oracle.show.text import SCREEN
 from oracle.show.training import failures, paid
-from oracle.spec.units import several, show
+from oracle.spec.units import number, several, show
 
 SUPERLATIVE = {"time": "fastest", "money": "cheapest", "energy": "least energy",
                "carbon": "least carbon", "cost": "fewest device-hours"}  # fmt: skip
@@ -67,7 +67,7 @@ def _answer(choice: Choice) -> list[str]:
         and (not choice.asked.ends.get("target"))
     ):
         batch += f" (assumed: {USUAL_TOKENS / 1e6:.1f} M tokens)" if each else ""
-    takes = [f"{whole.device_hours:,.4g} device-hours", *paid(whole.costs)]
+    takes = [f"{number(whole.device_hours)} device-hours", *paid(whole.costs)]
     lines = [
         fit(f"{several(one.devices, 'device')} of {one.system.title or one.system.name}: "
             f"{show(whole.seconds, 's')} ({show(whole.low, 's')} to {show(whole.high, 's')})"),
@@ -142,9 +142,7 @@ def _table(rows: Sequence[Setup], choice: Choice) -> list[str]:
 
 
 def _short(value: float | None) -> str:
-    if value is None:
-        return "-"
-    return f"{value:,.0f}" if value >= 100 else f"{value:.3g}"
+    return "-" if value is None else number(value)
 
 
 def missing(one: Setup) -> str:

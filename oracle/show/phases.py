@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from oracle.predict.estimate import Estimate
 from oracle.run.schedule import Phase, Scheduled
 from oracle.show.training import failures
-from oracle.spec.units import show
+from oracle.spec.units import number, show
 
 
 def schedule_text(whole: Scheduled, found: Sequence[Estimate]) -> str:
@@ -31,7 +31,7 @@ def schedule_text(whole: Scheduled, found: Sequence[Estimate]) -> str:
         "",
         f"{took} {'for' if whole.origin == 'given' else 'to'} {whole.words}"
         f"{'' if whole.origin == 'given' else f' ({whole.origin})'}, "
-        f"{total('device_hours'):,.4g} device-hours",
+        f"{number(total('device_hours'))} device-hours",
         *broken,
         *_failures(whole),
         "",

@@ -12,7 +12,7 @@ from oracle.run.failures import Goodput
 from oracle.run.goodput import Shares
 from oracle.run.limits import words
 from oracle.run.target import Training
-from oracle.spec.units import show
+from oracle.spec.units import number, show
 
 LEAST = 5e-5  # of the time, that is shown
 WORDS = {"waiting": "waiting for spares", "away": "replicas away"}
@@ -25,11 +25,10 @@ def ends(one: Training) -> str:
     length = one.length
     given = length.origin == "given"
     epochs = "" if length.epochs is None or given else f": {length.epochs:.3g} epochs"
-    hours = f"{one.device_hours:,.0f}" if one.device_hours >= 1e4 else f"{one.device_hours:.4g}"
     text = (
         f"{show(one.seconds, 's')} ({show(one.low, 's')} to {show(one.high, 's')}) "
         f"{'for' if given else 'to'} {length.words}{epochs}"
-        f"{'' if given else f' ({length.origin})'}, {hours} device-hours"
+        f"{'' if given else f' ({length.origin})'}, {number(one.device_hours)} device-hours"
     )
     if one.evaluation:
         text += f", {show(one.evaluation, 's')} of it evaluation"

@@ -8,7 +8,7 @@ from oracle.ask.combined import Combined, Row
 from oracle.ask.workflow import Campaign, Part
 from oracle.show.terminal import fit, laid_out, wrapped
 from oracle.show.training import paid
-from oracle.spec.units import show
+from oracle.spec.units import number, show
 
 STAGES, OTHERS = 6, 5  # lines of each, at most
 # what would tell what is unknown, where it is no key of a spec
@@ -115,7 +115,7 @@ def _stages(parts: Sequence[Part]) -> list[str]:
 
 def _costs(found: Campaign) -> str:
     idle = f", {found.idle:,.4g} nodes idle" if found.idle >= 1 else ""
-    text = f"{found.device_hours:,.4g} device-hours, {found.busy:.0%} with a trial{idle}"
+    text = f"{number(found.device_hours)} device-hours, {found.busy:.0%} with a trial{idle}"
     return ", ".join([text, *paid(found.costs)])
 
 

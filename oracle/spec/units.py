@@ -125,6 +125,15 @@ def several(number: float, noun: str) -> str:
     return f"{number:.0f} {noun}{'' if number == 1 else 's'}"
 
 
+def number(value: float) -> str:
+    """Write a plain number with three digits, from a hundred on whole and never as a power of ten.
+
+    >>> number(4.5678), number(48956.3)
+    ('4.57', '48,956')
+    """
+    return f"{value:,.0f}" if abs(value) >= 100 else f"{value:.3g}"
+
+
 def show(value: float, unit: str, digits: int = 3) -> str:
     """Write `value` with three digits and the prefix that fits.
 

@@ -26,7 +26,7 @@ from oracle.show.page.markup import Html, join, tag
 from oracle.show.rates import sure
 from oracle.show.text import SUPERLATIVES, origins, parts, why_not
 from oracle.spec.document import Node, SpecError, load
-from oracle.spec.units import show
+from oracle.spec.units import number, show
 from oracle.writers.export import formats, writer
 
 if TYPE_CHECKING:
@@ -217,15 +217,15 @@ def _done(shown: Any) -> Html | None:
     found = shown.rates()
     if hours := found["device_hours_per_billion_tokens"]:
         took = show(hours * 3600 / float(shown.devices[0]), "s")
-        return tile(took, "a billion tokens", _hours(hours))
+        return tile(took, "a billion tokens", f"{number(hours)} device-hours")
     if shown.epoch is None:
         return None
     took = show(shown.epoch[0], "s")
-    return tile(took, f"an epoch of {_data(shown)}", _hours(found["device_hours_per_epoch"]))
-
-
-def _hours(hours: float) -> str:
-    return f"{hours:,.0f} device-hours" if hours >= 100 else f"{hours:.3g} device-hours"
+    return tile(
+        took,
+        f"an epoch of {_data(shown)}",
+        f"{number(found['device_hours_per_epoch'])} device-hours",
+    )
 
 
 def tile(number: str, what: str, more: str = "") -> Html:
