@@ -91,6 +91,7 @@ def test_activations_that_leave_for_a_while_are_refused() -> None:
     with pytest.raises(oracle.SpecError, match="leave the device for a while"):
         timeline(shown)
     assert timeline(shown, 1).total.max() == pytest.approx(held(shown, 1))  # where all has room
+    agree(oracle.estimate(MODELS["experts"], BUILT, "offload:activations recompute:full", 16))
 
 
 @pytest.mark.parametrize(("model", "plan", "batch"), [

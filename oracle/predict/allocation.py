@@ -125,13 +125,13 @@ def timeline(shown: Estimate, row: int = 0, stage: int | None = None) -> Timelin
 
 
 def chosen(shown: Estimate, row: int = 0) -> tuple[str, ...]:
-    """What each unit of the model does with its activations, where units choose; () elsewhere."""
+    """What each unit of the model does with its activations, where units choose to remake any."""
     work = shown.work[row]
     words = () if work.block.choice is None else work.block.choice.words(work.at)
     if set(words) - {"keep", "recompute"}:
         raise refusal("memory", "activations that leave the device for a while are not played",
                       "`recompute:best` without `offload:activations`")  # fmt: skip
-    return words
+    return words if "recompute" in words else ()
 
 
 def _played(stage: Stage, found: Trace) -> Timeline:
