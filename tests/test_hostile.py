@@ -395,6 +395,7 @@ def test_a_worker_of_the_command_line_says_nothing_of_python(tmp_path: Path) -> 
     assert b"Traceback" not in done.stderr
 
 
+@pytest.mark.slow
 def test_no_hostile_input_ends_in_a_traceback_a_hang_or_beside_its_place() -> None:
     """A few hundred of the inputs of `python -m benchmarks.attack`, as many as take seconds."""
     done = subprocess.run([sys.executable, "-m", "benchmarks.attack", "--quick", "--json"],

@@ -350,7 +350,10 @@ def started(asked: Any, folder: Path, ranks: int, **env: str) -> str:
 
 
 RUN = [
-    ("pytorch-fsdp", "llama3-8b", H100, "data:64,zero=3,accumulate=8 recompute:selective", 512),
+    pytest.param(
+        ("pytorch-fsdp", "llama3-8b", H100, "data:64,zero=3,accumulate=8 recompute:selective", 512),
+        marks=pytest.mark.slow,
+    ),
     ("pytorch-fsdp", "qwen3-30b-a3b", H100, "data:8 sharded:8 recompute:full", 512),
     ("pytorch-ddp", "gpt2", A100, "data:4,accumulate=2", 64),
 ]

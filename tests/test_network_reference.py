@@ -33,6 +33,7 @@ def test_sample_of_simulated_collectives():
     assert errors(rows, lambda r: r.platform.startswith("builtin")).max() <= 0.01
 
 
+@pytest.mark.slow
 def test_other_sizes_and_topologies():
     """Non-powers of two, three-stage trees, 256-switch loops, uneven leaves: simulated here."""
     rows = list(platforms.compared(HERE / "data" / "simgrid_others.csv", most=300))
