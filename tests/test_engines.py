@@ -268,6 +268,7 @@ def test_engines_train_on_the_samples_that_are_read(tmp_path):
 
 
 def test_checkpoints_of_cut_tensors_and_of_a_scaled_loss_are_refused():
+    pytest.importorskip("torch")
     kept = {"way": "sharded", "folder": "/nowhere"}
     (why,) = refusals(PlanRun(GPT, "tensor:2", 8, engine="dtensor", checkpoint=kept))
     assert why == "--checkpoint of tensors that `tensor` cuts is for the native engine"
