@@ -193,6 +193,31 @@ def test_ways_that_are_a_unit_off_by_hand(monkeypatch: pytest.MonkeyPatch) -> No
     assert {*beside(ways, last)} == {*ways, (0, 2, 5, 6)}
 
 
+@pytest.mark.slow
+def test_fewer_cuts_are_hardly_slower(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of shipped models that are no chain, against all cuts that are a unit off."""
+
+    def taken(name: str, system: str, plan: str) -> float:
+        try:
+            return float(oracle.estimate(name, system, [plan], 256).seconds[0])
+        except SpecError:  # more stages than the model can be cut into
+            return np.nan
+
+    graphs = [name for name in SHIPPED if not oracle.model(name).pieces.links.plain]
+    asked = [(name, system, f"pipeline:{stages},segments=8{chunks}")
+             for name in graphs for system in ("dgx-a100", "abci") for stages in (4, 8, 16, 22, 32)
+             for chunks in ("", ",interleave=2")]  # fmt: skip
+    few = np.array([taken(*one) for one in asked])
+    monkeypatch.setattr(stages, "NEAR", 10**9)
+    stages.ways_to_cut.cache_clear()
+    more = np.array([taken(*one) for one in asked])
+    stages.ways_to_cut.cache_clear()
+    slower = few / more - 1
+    assert np.isfinite(slower).sum() > 100
+    assert np.nanmean(slower) <= 0.0025
+    assert np.nanmax(slower) <= 0.11
+
+
 def test_equal_blocks_are_dealt_whole_where_they_are_cut_inside_too() -> None:
     """Two heavy copies of a block have places inside; even cuts are between them."""
     model = network(conv("in"), {"repeat": 3, "layers": [conv("x"), "relu", conv("y"), "relu"]},

@@ -159,9 +159,9 @@ class Candidates:
 
     @property
     def turned(self) -> Any:
-        """Whose knobs are turned though it leads not: all but unlikely pipelines of a graph.
+        """Which of those behind the best have their knobs turned: all but unlikely pipelines.
 
-        There are many ways to cut a model that is no chain, and each is priced.
+        Only of models that are no chain, which are cut in many ways, each of them priced.
         """
         if self.space.model.pieces.links.plain:
             return True

@@ -36,7 +36,7 @@ class Pool(Protocol):
 
     @property
     def turned(self) -> Any:
-        """Whose knobs are turned one by one though they are not the best."""
+        """Which of those behind the best have their knobs turned one by one."""
 
     def leading(self, most: int, among: Any = True) -> list[int]:
         """The best candidates of different degrees."""

@@ -71,9 +71,13 @@ def state_of(shown: Estimate, row: int = 0) -> State:
     alone = model.repeat * serial(model, plan.batch, options.width).learned
     once, kept = width * float(np.sum(alone)), float(np.sum(alone * slots))
     devices = float(shown.devices[row])
+    twice = np.zeros(len(model))
+    for axis in () if options.ideal else plan.axes:
+        twice = twice + axis.copied(model)[0]
     # of weights and of the rest, how many devices hold the same
-    copies = [max(devices * float(np.mean(held)) / max(of, 1.0), 1.0)
-              for held, of in ((weights, once), (numbers, kept))]  # fmt: skip
+    copies = [max(devices * float(np.mean(held)) / max(of + more, 1.0), 1.0)
+              for held, of, more in ((weights, once, width * float(np.sum(twice))),
+                                     (numbers, kept, float(np.sum(twice * slots))))]  # fmt: skip
     part = float(np.max(weights / copies[0] + numbers / copies[1]))
     held = float(np.max(weights + numbers))
     whole = once + kept

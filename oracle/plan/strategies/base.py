@@ -155,6 +155,10 @@ class Strategy(ABC):
             limit = np.broadcast_to(self.limit(model, batch), np.shape(batch))
             yield Rule.most(f"{self.name} degree", self.degree, limit, self.bound)
 
+    def copied(self, model: Model) -> Array:
+        """(plans, rows) weights that devices hold beside others that have them already."""
+        return np.zeros((1, len(model)))
+
     def cuts_layers(self) -> Array:
         """Plans in which devices have but a part of a layer, or of its gradient."""
         return np.asarray(np.asarray(self.degree) > 1)

@@ -142,10 +142,13 @@ class Pipeline(Strategy):
 
     def split(self, shard: Shard) -> Shard:
         found = shard.but(segments=shard.segments * self.segments)
-        copy = masks.borrowed(shard.model)
-        if shard.ideal or not copy.any():
+        if shard.ideal or not masks.borrowed(shard.model).any():
             return found
-        return found.but(w=shard.w + copy * self._ends(shard.model))
+        return found.but(w=shard.w + self.copied(shard.model))
+
+    def copied(self, model: Model) -> Array:
+        """(plans, rows) weights of a tied table that the last stage holds beside the first."""
+        return masks.borrowed(model) * self._ends(model)
 
     def _ends(self, model: Model) -> Flags:
         """Plans whose last stage has not the table; a decoder's begins the second of two."""
