@@ -254,7 +254,7 @@ MUTANTS = (
          "memory::test_shared_experts_stay_at_home"),
     # --- plan --------------------------------------------------------------------------------
     _bug("plan: a table in two uses stands on one stage", "strategies/pipeline",
-         "w=shard.w + copy * self._ends", "w=shard.w + 0 * copy * self._ends",
+         "w=shard.w + self.copied(shard.model)", "w=shard.w",
          "memory::test_a_tied_table_is_held_by_the_first_and_the_last_stage"),
     _bug("plan: the second word of an axis counts", "grammar",
          "if name in before:", "if False:", "plan::test_what_cannot_be_meant_is_refused"),
