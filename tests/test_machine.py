@@ -20,10 +20,13 @@ from oracle.calibration import machine as made
 from oracle.commands import machine as command
 from oracle.executor import disk, kernel_shapes
 from oracle.executor.hardware import hardware, host_class, quota
-from oracle.executor.kernel_calls import seconds, undisturbed
-from oracle.executor.kernel_shapes import COUNTS, Limits, sweep
+from oracle.executor.kernel_calls import norm_input, seconds, undisturbed
+from oracle.executor.kernel_shapes import COUNTS, PASSES, Limits, sweep
 from oracle.executor.records import Records
 from oracle.kernels.curve import curve as curve_of
+from oracle.kernels.stream import reduction
+from oracle.models.layers.base import Shape
+from oracle.models.layers.plain import Norm
 from oracle.readers.kernels import SHAPES
 from oracle.readers.logs import Sample
 from oracle.show import contract
@@ -277,12 +280,31 @@ def command_records(parts: Path) -> list[dict[str, Any]]:
 def test_norms_and_pools_are_fitted_to_their_kernels() -> None:
     """A curve of a precision was never looked up: the fit kept what was assumed."""
     device = catalogue.device("laptop-cpu")
-    shapes = [one.shape for one in sweep(CORE, {"pool": ("fp32",)})]
-    timed = [made.Kernel("pool", "fp32", tuple(map(float, shape)), shape[1] / 2e8)
-             for shape in shapes]  # fmt: skip
+    pace = {"forward": 2e8, "backward": 2e9}  # elements a second of all processors
+    timed = [made.Kernel("pool", "fp32", tuple(map(float, one.shape)),
+                         one.shape[1] / pace[one.part], one.part)
+             for one in sweep(CORE, {"pool": ("fp32",)})]  # fmt: skip
     fit = kernels.fit(timed, device, everything=True)
-    assert fit.kernels[0].pace * device.processors == pytest.approx(2e8, rel=0.1)
     assert fit.held_out < 0.05
+    tuned = replace(device, kernels=fit.kernels)
+    for part in pace:
+        took = reduction(tuned, "pool", 4e6, 1e6, 4096, part)
+        assert took == pytest.approx(1e6 / pace[part], rel=0.1), part
+    ahead = replace(device, kernels=tuple(one for one in fit.kernels if not one.part))
+    assert reduction(ahead, "pool", 4e6, 1e6, 4096, "backward") == pytest.approx(5e-3, rel=0.1)
+
+
+def test_gradients_of_norms_move_what_their_row_says() -> None:
+    """Three passes over the tensor forward, five backward, as its row has them."""
+    shapes = {part: [one.shape for one in sweep(CORE, {"norm": ("fp32",)}) if one.part == part]
+              for part in ("forward", "backward")}  # fmt: skip
+    assert len(shapes["forward"]) == 18
+    row = Norm().rows([Shape(8, (4, 4))])
+    passes = [(sum(one.reads), sum(one.rereads)) for one in row]
+    assert passes == [PASSES["norm"]]
+    for ahead, back in zip(shapes["forward"], shapes["backward"], strict=True):
+        assert [5 * n / 3 for n in ahead[:2]] == [*back[:2]]
+        assert norm_input(ahead) == norm_input(back, "backward")
 
 
 def test_pools_of_the_executor_take_their_elements_one_by_one() -> None:

@@ -45,6 +45,7 @@ NUMBERS = {
 }
 CONVOLUTIONS = ("conv", "conv3d", "grouped", "depthwise")
 STREAMED = ("stream", "norm", "pool")  # as long in any precision as their bytes take
+TWO_WAYS = ("attention", "norm", "pool")  # timed forward and backward
 SLOW = 1e8  # elements a second of a processor, slower than any GPU's
 SHAPING = ("tile", "ramp", "prologue", "zeros")
 
@@ -163,8 +164,9 @@ def first_guesses(first: Kernel, source: str) -> list[list[Curve]]:
     For matrix products without and with whole waves; for convolutions several, without and with
     Winograd.
     """
-    # what is fitted forward serves backward too, at a published ratio, until that is measured
-    part = "" if first.family == "attention" and first.part == "forward" else first.part
+    # what is fitted forward serves backward too until that is measured, attention at a published
+    # ratio
+    part = "" if first.family in TWO_WAYS and first.part == "forward" else first.part
     assumed = ASSUMED[first.family]
     precision = "" if first.family in STREAMED else first.precision
     plain = replace(assumed, origin="fitted", precision=precision, part=part, source=source)
@@ -265,7 +267,8 @@ def seconds_of(
             family=family, layout=layout, queued=True,
         ))  # fmt: skip
     if family in ("norm", "pool"):
-        return reduction(device, family, *shapes)
+        nbytes, elements, blocks = shapes
+        return reduction(device, family, nbytes, elements, blocks, part)
     if family == "attention":
         batch, heads, kv_heads, queries, keys, width, causal = shapes
         masked, full = (

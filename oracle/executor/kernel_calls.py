@@ -10,7 +10,7 @@ import time
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
-from oracle.executor.kernel_shapes import Shape, Wanted
+from oracle.executor.kernel_shapes import PASSES, Shape, Wanted
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -51,9 +51,10 @@ class Tensors:
 def call(wanted: Wanted, tensors: Tensors) -> Call:
     """A function that runs the kernel once."""
     run, inputs = MAKE[wanted.family](wanted, tensors)
-    if wanted.part == "backward":  # its graph holds on to the very inputs
-        return lambda: run(*inputs)
     dealt, at = tensors.copies(inputs), 0
+    if wanted.part == "backward":
+        dealt = [_graph(run, each) for each in dealt]
+        run = _differentiated
 
     def once() -> Any:
         nonlocal at
@@ -61,6 +62,22 @@ def call(wanted: Wanted, tensors: Tensors) -> Call:
         return run(*dealt[at])
 
     return once
+
+
+def _graph(run: Callable[..., Any], inputs: tuple[Tensor, ...]) -> tuple[Any, ...]:
+    """What is made of inputs that want gradients, these, and a gradient that is of memory."""
+    import torch
+
+    inputs = tuple(each.requires_grad_() for each in inputs)
+    with torch.enable_grad():
+        made = run(*inputs)
+    return made, inputs, torch.ones_like(made)
+
+
+def _differentiated(made: Tensor, inputs: tuple[Tensor, ...], back: Tensor) -> Any:
+    import torch
+
+    return torch.autograd.grad(made, inputs, back, retain_graph=True)
 
 
 Made = tuple[Callable[..., Any], tuple[Any, ...]]
@@ -107,13 +124,7 @@ def _attention(wanted: Wanted, tensors: Tensors) -> Made:
     function = torch.nn.functional.scaled_dot_product_attention
     q = tensors(wanted.precision, batch, heads, queries, width)
     k, v = (tensors(wanted.precision, batch, heads, keys, width) for _ in range(2))
-    if wanted.part == "forward":
-        return lambda q, k, v: function(q, k, v, is_causal=bool(causal)), (q, k, v)
-    inputs = tuple(each.detach().clone().requires_grad_() for each in (q, k, v))
-    with torch.enable_grad():
-        made = function(*inputs, is_causal=bool(causal))
-    g = torch.ones_like(made)
-    return lambda: torch.autograd.grad(made, inputs, g, retain_graph=True), ()
+    return lambda q, k, v: function(q, k, v, is_causal=bool(causal)), (q, k, v)
 
 
 def _stream(wanted: Wanted, tensors: Tensors) -> Made:
@@ -122,16 +133,16 @@ def _stream(wanted: Wanted, tensors: Tensors) -> Made:
     return torch.relu, (tensors(wanted.precision, max(1, wanted.shape[0] // 8)),)
 
 
-def norm_input(shape: Shape) -> Shape:
+def norm_input(shape: Shape, part: str = "forward") -> Shape:
     """Samples, channels and points of a batch norm of these bytes, elements and blocks."""
     _, elements, channels = shape
-    return 1, channels, elements // 3 // channels
+    return 1, channels, elements // PASSES["norm"][part == "backward"] // channels
 
 
 def _norm(wanted: Wanted, tensors: Tensors) -> Made:
     import torch
 
-    _, channels, points = norm_input(wanted.shape)
+    _, channels, points = norm_input(wanted.shape, wanted.part)
     batch = next((n for n in (64, 32, 16, 8, 4, 2) if points % n == 0), 1)
     x = tensors(wanted.precision, batch, channels, points // batch)
     w = tensors(wanted.precision, channels)

@@ -22,7 +22,9 @@ NEAR = 1.6  # times more or less work than asked for, at most
 COUNTS = {"gemm": 28, "conv": 28, "conv3d": 20, "attention": 20, "stream": 18, "norm": 18,
           "pool": 18}  # fmt: skip
 PARTS = {"conv": ("forward", "data", "weight"), "conv3d": ("forward", "data", "weight"),
-         "attention": ("forward", "backward")}  # fmt: skip
+         "attention": ("forward", "backward"), "norm": ("forward", "backward"),
+         "pool": ("forward", "backward")}  # fmt: skip
+PASSES = {"norm": (3, 5)}  # over the tensor, forward and backward, where these differ
 Shape = tuple[int, ...]
 
 
@@ -61,7 +63,8 @@ def sweep(limits: Limits, precisions: dict[str, tuple[str, ...]]) -> list[Wanted
         for precision in precisions.get(family, ()):
             for part in PARTS.get(family, ("",)):
                 groups.append([
-                    Wanted(family, part, precision, shape) for shape in shapes
+                    Wanted(family, part, precision, passed(family, part, shape))
+                    for shape in shapes
                     if (family, part) != ("conv", "data") or shape[1] > SAMPLE_CHANNELS
                 ])  # fmt: skip
     order = np.random.default_rng(SEED).permutation(max(map(len, groups), default=0)).tolist()
@@ -139,6 +142,15 @@ def _pool(random: np.random.Generator, nbytes: float) -> Shape:
     blocks = max(1, round(nbytes / (5 * side**2)))
     elements = blocks * (side**2 + side**2 // 4)
     return (4 * elements, elements, blocks)
+
+
+def passed(family: str, part: str, shape: Shape) -> Shape:
+    """The shape of a part of a kernel drawn forward: with the bytes and elements of that part."""
+    if family not in PASSES or part != "backward":
+        return shape
+    forward, backward = PASSES[family]
+    nbytes, elements, blocks = shape
+    return nbytes // forward * backward, elements // forward * backward, blocks
 
 
 def _product(shape: Shape) -> float:

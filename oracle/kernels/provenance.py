@@ -32,6 +32,7 @@ ALIKE = (
     | dict.fromkeys(("gemm", "products", "experts", "recurrent"), "products")
     | dict.fromkeys(("stream", "norm", "pool", "tables"), "passes")
 )
+REDUCED = ("norm", "pool")  # their gradients are kernels of another kind
 ANY = ("stream", "norm", "pool", "depthwise")  # their curves are of any precision
 # 1σ, relative, of factorisations priced as the products of their panels, which nobody timed
 SOLVED = 0.4
@@ -160,7 +161,9 @@ def _made_in(family: str, device: Device, options: Options) -> str:
 def _origin(family: str, part: str, device: Device, options: Options) -> Origin:
     """Where one part of a family has its curve from."""
     precision = "" if family in ANY else _made_in(family, device, options)
-    return origin(device, family, precision, part if family in CONVOLUTIONS else "")
+    if family in REDUCED and part != "forward":
+        part = "backward"
+    return origin(device, family, precision, part if family in CONVOLUTIONS + REDUCED else "")
 
 
 def _measured(

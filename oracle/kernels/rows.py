@@ -196,7 +196,8 @@ def _reduction(at: At, device: Device, precision: str, part: str) -> Floats:
     over_x, over_y = at.family.reads if part == "forward" else at.family.rereads
     elements = at(shard.micro) * (over_x * at(shard.x) + over_y * at(shard.y))
     blocks = at(shard.channels) * (1.0 if spans == "batch" else at(shard.micro))
-    seconds = reduction(device, family, shard.delta * elements, elements, blocks)
+    way = "forward" if part == "forward" else "backward"
+    seconds = reduction(device, family, shard.delta * elements, elements, blocks, way)
     return np.where(elements > 0, seconds, 0.0)
 
 

@@ -36,8 +36,9 @@ def stream(device: Device, nbytes: Numbers, *, queued: bool = False) -> Floats:
 
 
 def reduction(
-    device: Device, family: str, nbytes: Numbers, elements: Numbers, blocks: Numbers
-) -> Floats:
+    device: Device, family: str, nbytes: Numbers, elements: Numbers, blocks: Numbers,
+    part: str = "",
+) -> Floats:  # fmt: skip
     """Seconds of norms and pools that work down one channel after the other.
 
         start + max(bytes / (bandwidth · share), elements / (pace · min(blocks, processors)))
@@ -45,7 +46,7 @@ def reduction(
     Each of the `blocks` (channels, or samples' channels) is one processor's work, which takes its
     elements one by one: few channels leave processors idle, and 16 bits are no faster than 32.
     """
-    used = curve(device, family)
+    used = curve(device, family, part=part)
     rate = device.memory_bandwidth * used.traffic
     seconds = np.asarray(nbytes, float) / rate
     if used.pace:

@@ -43,8 +43,8 @@ PARTS = {
     "conv": ("forward", "data", "weight"),
     "attention": ("forward", "backward"),
     "stream": ("",),
-    "norm": ("",),
-    "pool": ("",),
+    "norm": ("", "forward", "backward"),
+    "pool": ("", "forward", "backward"),
 }
 PARTS |= dict.fromkeys(("conv3d", "grouped", "depthwise"), PARTS["conv"])
 DEFAULTS = {"count": 1.0, "groups": 1.0, "causal": 1.0} | {
