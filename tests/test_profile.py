@@ -74,6 +74,16 @@ def test_the_models_own_times_as_a_profile_change_nothing(name: str, tmp_path: P
         assert same.compute[part] == pytest.approx(plain.compute[part], rel=NEAR)
 
 
+def test_rows_are_scaled_as_the_software_that_runs_them_takes_them(tmp_path: Path) -> None:
+    """Norms and pools with channels first were scaled by what they take with channels last."""
+    said = {"software": "pytorch-channels-first", "precision": "fp16"}
+    own = written(tmp_path / "p.jsonl", lines_of("resnet50", ABCI, ["data:4"], 64, **said))
+    asked = ["data:2", "data:8", "data:2 spatial:2"]
+    plain = oracle.estimate("resnet50", ABCI, asked, 64, any_plan=True, **said)
+    with_rows = oracle.estimate("resnet50", ABCI, asked, 64, any_plan=True, profile=own, **said)
+    assert busy(with_rows) == pytest.approx(busy(plain), rel=NEAR)
+
+
 @pytest.mark.parametrize("name", CASES)
 def test_a_profile_twice_as_slow_doubles_every_row_there_and_elsewhere(
     name: str, tmp_path: Path

@@ -30,6 +30,7 @@ from oracle.models.model import Flags, Floats, Model
 from oracle.models.shard import Shard
 from oracle.spec.device import Device
 from oracle.spec.precision import ACTIVATION_BYTES
+from oracle.spec.software import Software
 
 Price: TypeAlias = Callable[[Shard, Device, str], Passes]
 
@@ -70,7 +71,7 @@ class Profile:
     of: str = ""  # the device that runs were logged on, where the file says it
     under: str = ""  # and the software that ran them
     trained: str = ""  # and the model
-    _tables: WeakKeyDictionary[Model, dict[str, MeasuredRows]] = field(
+    _tables: WeakKeyDictionary[Model, dict[str, tuple[Software, MeasuredRows]]] = field(
         init=False, repr=False, default_factory=WeakKeyDictionary
     )
 
@@ -95,16 +96,19 @@ class Profile:
         base, own = self.device or device, self.precision or precision
         width = ACTIVATION_BYTES[own]
         tables = self._tables.setdefault(shard.model, {})
-        if self.device is None or own not in tables:
-            tables[own] = MeasuredRows.of(
-                shard.model, self._layers, width, lambda each: price(each, base, own)
-            )
+        by, measured = tables.get(own, (None, None))
+        if self.device is None or measured is None or by != shard.software:
+            measured = MeasuredRows.of(
+                shard.model, self._layers, width,
+                lambda each: price(each.but(software=shard.software), base, own),
+            )  # fmt: skip
+            tables[own] = shard.software, measured
         now = price(shard, device, precision)
-        if not tables[own].known.any():
+        if not measured.known.any():
             return self.factors.scaled(now, shard.model)
         same = base == device and own == precision
         then = now if same else price(shard.but(delta=width), base, own)
-        return self.factors.scaled(tables[own].passes(shard, then, now), shard.model)
+        return self.factors.scaled(measured.passes(shard, then, now), shard.model)
 
     def has(self, optimizer: str) -> bool:
         """Whether updates by this optimizer were measured."""
