@@ -25,7 +25,8 @@ def exchange(rank, arguments):
         began = time.perf_counter()
         dist.all_reduce(torch.ones(1000 if due else 256))
         time.sleep(arguments.get("pause", 0.0))
-        rank.record(key, seconds=time.perf_counter() - began, pid=os.getpid())
+        rank.record(key, seconds=time.perf_counter() - began, pid=os.getpid(),
+                    parent=os.getppid(), library=id(dist))  # fmt: skip
 
 
 def fail(how):
@@ -35,4 +36,7 @@ def fail(how):
         bytearray(2**60)
     if how == "exit":
         os._exit(7)
+    if how == "nursery":
+        os.kill(os.getppid(), signal.SIGKILL)
+        time.sleep(1000)
     os.kill(os.getpid(), getattr(signal, how))

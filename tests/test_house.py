@@ -157,6 +157,7 @@ WRITE = {
     "ask/sweep/ledger.py": "rows as they come", "ask/sweep/crew.py": "a worker's pipes",
     "executor/checkpointing/folder.py": "the state of a training",
     "executor/records.py": "samples as they come", "executor/launch.py": "logs of ranks",
+    "executor/nursery.py": "logs of ranks",
     "executor/disk.py": "a file made to be read back",
     "executor/loading/files.py": "samples, which are what is measured",
     "executor/loading/throttle.py": "a mapped file",

@@ -187,6 +187,29 @@ def watched(folder, beats):
     return supervisor, beat
 
 
+def test_ranks_of_a_host_are_forks_of_one_process(tmp_path):
+    """What they import is imported once: it stands in the same place of their memories."""
+    pytest.importorskip("torch")
+    outcome = launch(TASK, {"steps": 1}, tmp_path, ranks=8, trust=True, host=HOST)
+    assert outcome.code == DONE, outcome.message
+    (found,) = records.of_all_ranks(tmp_path, 8).values()
+    assert len({one["pid"] for one in found}) == 8
+    assert len({(one["parent"], one["library"]) for one in found}) == 1
+    assert found[0]["parent"] != os.getpid()
+    logs = [(tmp_path / "attempt-0001" / f"log-{rank:05d}").read_text() for rank in range(8)]
+    assert not any(logs)
+
+
+def test_ranks_die_with_the_process_that_they_are_forks_of(tmp_path):
+    pytest.importorskip("torch")
+    fails = {"rank": 1, "step": 2, "how": "nursery"}
+    outcome = launch(TASK, {"steps": 3, "fails": fails}, tmp_path, ranks=3, trust=True, host=HOST)
+    assert outcome.code == FAILED
+    assert "was killed by SIGKILL" in outcome.message
+    for one in records.lines(tmp_path / "rank-00000.jsonl"):
+        assert gone(one["pid"])
+
+
 def test_rank_without_a_heartbeat_is_blamed_before_those_who_wait_for_it(tmp_path):
     """It entered the operation as the others did: only its missing heartbeat tells which."""
     supervisor, beat = watched(tmp_path, [0, 0, 0])

@@ -5,7 +5,7 @@ processes that it starts: the process that supervises them never does.
 
 question                                         what results are of, and what differs
 plan_run timed_steps step_trace                  one plan to run, steps of it, one as profiled
-run launch rank heartbeat world faults records peers   starting ranks, watching them, their results
+run launch nursery rank heartbeat world faults records peers   starting and watching ranks
 collectives profile measured                     what is measured: exchanges, rows, whole plans
 machine hardware disk                            what a machine has and does, in two minutes
 kernel_shapes kernel_calls                       kernels that are timed one by one

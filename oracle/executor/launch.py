@@ -26,6 +26,7 @@ from typing import Any
 from oracle.executor import faults
 from oracle.executor.faults import RankFault
 from oracle.executor.heartbeat import INTERVAL, Status, last_status
+from oracle.executor.nursery import Fork, Nursery, shares
 from oracle.executor.records import lines, write_whole
 from oracle.executor.world import World, WorldError, host_name, recognise
 from oracle.spec.document import SpecError
@@ -38,6 +39,8 @@ _POLL_ALL = 0.5  # … and at the files of everyone
 _LATE = 1.0  # a look that comes so much later than meant: this machine is short of time itself
 _MISSED = 2.5 * INTERVAL  # a rank without a beat for so long is suspected first
 _SETTLE = 1.5  # a dying rank makes others fail: wait for all faults, then name the first
+# variables that no two ranks share, and nothing reads while it loads
+OWN = ("RANK", "WORLD_SIZE", "ORACLE_WORLD", "ORACLE_LOCAL", "ORACLE_HOST")
 _STOP = {signal.SIGTERM: TERMINATED, signal.SIGINT: INTERRUPTED}
 
 Say = Callable[[str], None]
@@ -124,7 +127,8 @@ class _Supervisor:
         self.folder, self.world, self.joined = folder, world, joined
         self.timeout, self.say, self.host = timeout, say, host
         self.mine = [world.rank] if joined else list(range(world.size))
-        self.workers: dict[int, subprocess.Popen[bytes]] = {}
+        self.workers: dict[int, subprocess.Popen[bytes] | Fork] = {}
+        self.nursery: Nursery | None = None
         self.stop = 0  # the signal that asked, 0 for none
         self.told = 0  # lines of progress shown
         self.seen: dict[int, tuple[int, float]] = {}  # rank -> last beat, when it changed
@@ -142,8 +146,7 @@ class _Supervisor:
             self.attempt = self._meet() if self.joined else self._new_attempt()
             if not self.joined or self.world.rank == 0:
                 write_whole(self.attempt / "job.json", json.dumps(job))
-            for rank in self.mine:
-                self._start(rank)
+            self._start(job)
             fault = self._watch()
         except _RanksMissing as missing:
             fault = missing.fault
@@ -197,9 +200,27 @@ class _Supervisor:
         detail = f"{more} never arrived within {self.timeout:g} s (do all hosts see {self.folder}?)"
         return RankFault(rank, "an unknown host", "missing", detail.strip(), "start", time.time())
 
-    def _start(self, rank: int) -> None:
+    def _start(self, job: Mapping[str, Any]) -> None:
+        """All ranks of this host: as forks of one process, where nothing but a number differs."""
+        environments = {rank: self._environment(rank) for rank in self.mine}
+        logs = {rank: self.attempt / f"log-{rank:05d}" for rank in self.mine}
+        alone = job["backend"] == "nccl" or any(self.host.prefix(rank) for rank in self.mine)
+        if not alone and shares(list(environments.values()), OWN):
+            module = str(job["task"]).partition(":")[0]
+            self.nursery = Nursery(self.attempt / "ranks.json", module, environments, logs)
+            self.workers |= self.nursery.forks
+            return
+        for rank in self.mine:
+            command = [*self.host.prefix(rank), sys.executable, "-m", "oracle.executor.rank"]
+            with open(logs[rank], "ab") as log:
+                self.workers[rank] = subprocess.Popen(
+                    command, env=environments[rank], stdin=subprocess.DEVNULL, stdout=log,
+                    stderr=log, start_new_session=True,
+                )  # fmt: skip
+
+    def _environment(self, rank: int) -> dict[str, str]:
         local = {} if self.joined else {"RANK": str(rank), "WORLD_SIZE": str(self.world.size)}
-        environment = {
+        return {
             **os.environ,
             "OMP_NUM_THREADS": os.environ.get("OMP_NUM_THREADS", "1"),
             **local,
@@ -210,16 +231,6 @@ class _Supervisor:
             "ORACLE_JOINED": str(int(self.joined)),
             "ORACLE_SUPERVISOR": str(os.getpid()),
         }
-        command = [*self.host.prefix(rank), sys.executable, "-m", "oracle.executor.rank"]
-        with open(self.attempt / f"log-{rank:05d}", "ab") as log:
-            self.workers[rank] = subprocess.Popen(
-                command,
-                env=environment,
-                stdin=subprocess.DEVNULL,
-                stdout=log,
-                stderr=log,
-                start_new_session=True,
-            )
 
     def _watch(self) -> RankFault | None:
         """Until all workers have ended (None), or something is wrong (the cause)."""
@@ -315,8 +326,11 @@ class _Supervisor:
 
     def _end_workers(self) -> None:
         for worker in self.workers.values():
-            with contextlib.suppress(OSError):
-                os.killpg(worker.pid, signal.SIGKILL)
+            if worker.pid:  # a fork has none before it begins
+                with contextlib.suppress(OSError):
+                    os.killpg(worker.pid, signal.SIGKILL)
+        if self.nursery is not None:
+            self.nursery.end()
         for worker in self.workers.values():
             with contextlib.suppress(subprocess.TimeoutExpired):
                 worker.wait(5)
