@@ -7,12 +7,13 @@ The lab is this machine cut into hosts (tests/lab). Collectives are calibrated f
 `measure collectives`, and no time of a whole step is used. Of compute --known says what is known:
 
 | `machine` | kernels that `measure machine` times, and nothing of any model |
-| `one`     | rows of each model's first plan (`measure compute`), which predict its others |
+| `one`     | beside them rows of each model's first plan (`measure compute`), for its others |
 | `own`     | the rows of every plan |
 
-Each plan runs once and is held against all predictions that are asked for. With --engine PyTorch's
+A plan's rows are measured just before it runs, since others slow a shared machine for minutes at a
+time. It runs once and is held against all predictions that are asked for. With --engine PyTorch's
 own classes run plans of theirs, each predicted under the shipped spec of its software. It needs
-root, torch, and about half an hour; --quick takes one setting and three plans.
+root, torch, and about three quarters of an hour; --quick takes one setting and three plans.
 """
 
 from __future__ import annotations
@@ -222,6 +223,7 @@ def system_of(setting: Setting) -> System:
                        "source": lab})  # fmt: skip
     device = {"name": "host", "memory": "16 GiB", "memory_bandwidth": "10 GB/s",
               "peak": {"fp32": "20 GFLOP/s"}, "launch": "0 s", "reserve": "200 MB",
+              "processors": 1, "host": True,
               "source": lab}  # fmt: skip
     return catalogue.system({"name": "lab", "device": device, "levels": levels, "source": lab})
 
@@ -253,27 +255,25 @@ def firsts(jobs: Sequence[PlanRun]) -> list[PlanRun]:
 
 @dataclass(frozen=True)
 class Calibrated:
-    """The lab with what was measured on it, and profiles of compute, by what is known."""
+    """The lab with what was measured on it before any plan."""
 
     system: System
     device: Device | None  # as `measure machine` finds it
-    profiles: Mapping[str, Profile]
 
-    def of(self, known: str) -> tuple[System, Profile | None]:
-        """The system and the profile that predict."""
-        found = self.profiles.get(known)
-        if found is None:
-            assert self.device
-            return replace(self.system, device=self.device), None
-        device = replace(self.system.device, kernels=(_updates(found),))
-        return replace(self.system, device=device), found
+    def knowing(self, profile: Profile | None) -> System:
+        """The system that predicts: with the machine's kernels, which rows are scaled by."""
+        if self.device is not None:
+            return replace(self.system, device=self.device)
+        assert profile is not None
+        device = replace(self.system.device, kernels=(_updates(profile),))
+        return replace(self.system, device=device)
 
 
 def calibrated(
     setting: Setting, lab: Lab, jobs: Sequence[PlanRun], folder: Path, quick: bool,
     known: Sequence[str],
 ) -> Calibrated:  # fmt: skip
-    """Measure what predictions are made from: messages, kernels, rows of plans."""
+    """Measure messages, and the machine's kernels where these are to predict."""
     host, hosts = lab.placed(), setting.hosts
     collectives = folder / "collectives.jsonl"
     # fit where messages are: a token bucket lets those below its burst through for nothing, and
@@ -292,25 +292,42 @@ def calibrated(
     found = calibrate([read(str(collectives))], system_of(setting))
     (folder / "fit.txt").write_text(found.text())
     system = replace(found.system, collectives=found.entries)
-    device = _machine(folder / "machine", hosts, host) if "machine" in known else None
-    profiles = {}
-    if set(known) & {"one", "own"}:
-        first = _profiled(firsts(jobs), folder / "first.jsonl", setting, host)
-        profiles["one"] = first
-    if "own" in known:
-        named = {(str(job.model), job.plan) for job in firsts(jobs)}
-        others = [job for job in jobs if (str(job.model), job.plan) not in named]
-        rest = _profiled(others, folder / "others.jsonl", setting, host)
-        profiles["own"] = replace(rest, rows=rest.rows | first.rows,
-                                  updates=first.updates + rest.updates)  # fmt: skip
-    return Calibrated(system, device, profiles)
+    wanted = {"machine", "one"} & set(known)
+    device = _machine(folder / "machine", hosts, host) if wanted else None
+    return Calibrated(system, device)
 
 
-def _profiled(jobs: Sequence[PlanRun], out: Path, setting: Setting, host: Host) -> Profile:
-    """The rows of some plans, measured; of two engines that run the same one once."""
-    asked = {(str(job.model), job.plan): replace(job, steps=8, warm_up=1, engine="native",
-                                                 software="") for job in jobs}  # fmt: skip
-    outcome = measure_compute(list(asked.values()), out, ranks=setting.hosts, host=host, say=_say,
+class Rows:
+    """Rows of plans, measured when they are first asked for: just before a plan runs.
+
+    Others slow the machine for minutes at a time: a plan, and the rows that it is held against.
+    """
+
+    def __init__(self, setting: Setting, folder: Path, host: Host, jobs: Sequence[PlanRun]) -> None:
+        self.setting, self.folder, self.host = setting, folder, host
+        self.first = {str(job.model): job for job in firsts(jobs)}
+        self.found: dict[tuple[str, str], Profile] = {}
+
+    def of(self, job: PlanRun, known: str) -> Profile | None:
+        """What is known of a plan's compute."""
+        if known == "machine":
+            return None
+        first = self._measured(self.first[str(job.model)])
+        own = self._measured(job) if known == "own" else first
+        return replace(own, rows=first.rows | own.rows, updates=own.updates)
+
+    def _measured(self, job: PlanRun) -> Profile:
+        key = str(job.model), job.plan
+        if key not in self.found:
+            out = self.folder / f"rows-{len(self.found)}.jsonl"
+            self.found[key] = _profiled(job, out, self.setting, self.host)
+        return self.found[key]
+
+
+def _profiled(job: PlanRun, out: Path, setting: Setting, host: Host) -> Profile:
+    """The rows of a plan, measured by the executor whatever engine is to run it."""
+    asked = replace(job, steps=8, warm_up=1, engine="native", software="")
+    outcome = measure_compute(asked, out, ranks=setting.hosts, host=host, say=_say,
                               rate=setting.rate / 8)  # fmt: skip
     assert outcome.complete, outcome.message
     return read_profile(out)
@@ -344,25 +361,30 @@ def strategy_of(plan: str) -> str:
 def loop(
     setting: Setting, folder: Path, quick: bool, known: Sequence[str], by: Sequence[str]
 ) -> Iterator[Row]:
-    """Calibrate, predict, run, compare."""
+    """Calibrate; then of each plan measure its rows, predict, run and compare."""
     folder.mkdir(parents=True, exist_ok=True)
     jobs = jobs_of(setting, quick, by)
+    profiled = [(str(job.model), job.plan) for job in firsts(jobs)]
     wiring = Wiring(setting.hosts, setting.rate, setting.uplink, share=setting.share)
     with Lab(wiring) as lab:
         learnt = calibrated(setting, lab, jobs, folder, quick, known)
-        predicted = {one: [_predicted(job, *learnt.of(one)) for job in jobs] for one in known}
-        best, (system, _) = predicted[known[-1]], learnt.of(known[-1])
-        jobs = [
-            replace(job, stages=evaluate.cuts(one.model, system, _plan(job), one.options))
-            for job, one in zip(jobs, best, strict=True)
-        ]
-        found = _measured(jobs, setting.hosts, folder, lab.placed())
-    profiled = [(str(job.model), job.plan) for job in firsts(jobs)]
-    for one, estimates in predicted.items():
-        for job, estimate, measurement in zip(jobs, estimates, found, strict=True):
-            if one == "one" and (str(job.model), job.plan) in profiled and job.engine == "native":
-                continue  # it is the plan that was profiled
-            yield _row(setting, one, job, estimate, measurement)
+        rows = Rows(setting, folder, lab.placed(), jobs)
+        for number, job in enumerate(jobs):
+            predicted = {}
+            for one in known:
+                profile = rows.of(job, one)
+                predicted[one] = _predicted(job, learnt.knowing(profile), profile)
+            best = predicted[known[-1]]
+            edges = evaluate.cuts(best.model, best.system, _plan(job), best.options)
+            measurement = _measured(replace(job, stages=edges), setting.hosts,
+                                    folder / f"run-{number}", lab.placed())  # fmt: skip
+            for one, estimate in predicted.items():
+                if (
+                    one != "one"
+                    or job.engine != "native"
+                    or (str(job.model), job.plan) not in profiled
+                ):  # which is no prediction of another plan
+                    yield _row(setting, one, job, estimate, measurement)
 
 
 def _row(
@@ -400,25 +422,17 @@ def _predicted(job: PlanRun, system: System, profile: Profile | None) -> Estimat
     return found
 
 
-def _measured(jobs: Sequence[PlanRun], hosts: int, folder: Path, host: Host) -> list[Measurement]:
-    """Every plan, run; those whose steps differ much are run once more, and the calmer run kept."""
+def _measured(job: PlanRun, hosts: int, out: Path, host: Host) -> Measurement:
+    """A plan, run; once more where its steps differ much, and the calmer run is kept."""
 
-    def ran(some: Sequence[PlanRun], name: str) -> list[Measurement]:
-        found: dict[int, Measurement] = {}
-        for engine in dict.fromkeys(job.engine for job in some):  # a file has a plan once
-            mine = [i for i, job in enumerate(some) if job.engine == engine]
-            outcome, each = run([some[i] for i in mine], folder / f"{engine}-{name}", ranks=hosts,
+    def ran(name: str) -> Measurement:
+        outcome, (found,) = run([job], out.with_name(f"{out.name}-{name}.json"), ranks=hosts,
                                 host=host, say=_say, timeout=120)  # fmt: skip
-            assert outcome.complete, outcome.message
-            found |= dict(zip(mine, each, strict=True))
-        return [found[i] for i in range(len(some))]
+        assert outcome.complete, outcome.message
+        return found
 
-    found = ran(jobs, "runs.json")
-    noisy = [i for i, one in enumerate(found) if one.spread > NOISY]
-    if noisy:
-        for i, again in zip(noisy, ran([jobs[i] for i in noisy], "again.json"), strict=True):
-            found[i] = min(found[i], again, key=lambda one: one.spread)
-    return found
+    found = ran("once")
+    return found if found.spread <= NOISY else min(found, ran("again"), key=lambda r: r.spread)
 
 
 def figures(rows: Sequence[Row]) -> dict[str, dict[str, Any]]:
