@@ -178,4 +178,4 @@ def test_what_is_not_run_in_it_is_refused(torch: Any, precision: str) -> None:
     assert "state beside the device is not run in mixed precision" in refusals(job)
     kept = PlanRun(GPT, "serial", 8, precision=precision, checkpoint={"way": "sharded"})
     assert bool(refusals(kept)) is (precision == "fp16")
-    assert engines()["native"].software == "plain"
+    assert engines()["native"].software == "executor"

@@ -157,8 +157,7 @@ def compare(files: Sequence[str | Path], model: Any, system: Any, **options: Any
         raise SpecError("compare", list(dict.fromkeys(faults)))
     ran = found[0][1].options
     recipe: dict[str, Any] = {name: ran.get(name) for name in ("precision", "optimizer")}
-    # the executor itself is no framework
-    recipe |= {"software": ran.get("software") or "plain"} | asked
+    recipe |= {"software": ran.get("software") or "executor"} | asked  # it names no other
     recipe["precision"] = "fp32" if recipe["precision"] == "fp64" else recipe["precision"]
     if recipe.get("profile") is not None:
         from oracle.calibration.run_profile import opened

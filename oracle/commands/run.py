@@ -68,7 +68,7 @@ def stages(asked: argparse.Namespace, text: str) -> tuple[int, ...]:
 
     if not asked.system:
         return ()
-    found = evaluate.cuts(*_of(asked, text, asked.software or "plain"))
+    found = evaluate.cuts(*_of(asked, text, asked.software or "executor"))
     return found if len(found) > 2 else ()
 
 

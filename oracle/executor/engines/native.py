@@ -19,7 +19,7 @@ class Native(Engine):
     """Sends the very messages that are priced, and runs the very splits."""
 
     name = "native"
-    software = "plain"
+    software = "executor"
 
     def unsupported(self, job: PlanRun, model: Model, plan: Plan) -> Iterator[str]:
         from oracle.executor.away import Away
