@@ -88,6 +88,29 @@ def test_a_change_of_any_file_is_seen_whatever_its_time(folder: Path) -> None:
         oracle.system(folder / "system.yaml")
 
 
+def test_faults_of_all_files_are_said_at_once(folder: Path, capsys: Any) -> None:
+    """Those of a device and of its collectives hid each other's, and the system's own."""
+    for name, word in (("chip.yaml", "memory:"), ("parts/nccl.yaml", "collectives:"),
+                       ("system.yaml", "levels:")):  # fmt: skip
+        path = folder / name
+        path.write_text(path.read_text().replace(f"\n{word}", f"\n{word[0]}{word}", 1))
+    with pytest.raises(SpecError) as caught:
+        oracle.system(folder / "system.yaml")
+    assert [Path(one.name).name for one in caught.value.every()] == [
+        "nccl.yaml", "chip.yaml", "system.yaml"]  # fmt: skip
+    for word in ("mmemory", "ccollectives", "llevels"):
+        assert f"unknown field `{word}`" in str(caught.value)
+    code, out, _ = told(capsys, "specs", "check", str(folder / "system.yaml"), "--json")
+    found = json.loads(out)["files"][0]["faults"]
+    assert code == 2
+    assert {Path(one["file"]).name for one in found} == {"chip.yaml", "nccl.yaml", "system.yaml"}
+    (folder / "system.yaml").write_text((SPECS / "systems" / "abci.yaml").read_text().replace(
+        "device: v100-sxm2-16gb", "device: chip.yaml"))  # fmt: skip
+    with pytest.raises(SpecError) as caught:
+        oracle.system(folder / "system.yaml")
+    assert [Path(one.name).name for one in caught.value.every()] == ["chip.yaml"]
+
+
 def test_a_path_has_a_separator_or_an_ending(tmp_path: Path, monkeypatch: Any, capsys: Any) -> None:
     monkeypatch.chdir(tmp_path)
     (tmp_path / "abci").write_text("not: a system\n")

@@ -346,7 +346,8 @@ ANSWERS: dict[str, Schema] = {
         "files": listed(record({"file": TEXT, "there": TEXT}))}),
     "check": record({"schema": {"const": 1}, "files": listed(record({
         "name": TEXT, "kind": maybe(TEXT), "sound": YES, "faults": listed(record({
-            "code": TEXT, "what": TEXT, "line": COUNT, "column": COUNT, "hint": TEXT})),
+            "file": TEXT, "code": TEXT, "what": TEXT, "line": COUNT, "column": COUNT,
+            "hint": TEXT})),
         "warnings": listed(record({
             "field": TEXT, "what": TEXT, "line": COUNT, "column": COUNT, "hint": TEXT}))}))}),
     "selftest": record({**MADE_BY, "sound": YES, "checks": listed(record({

@@ -278,17 +278,21 @@ def _drawn(entry: Node, beside: Path | None) -> Node:
 
 
 def _referred(entry: Node, folder: str, root: Node, beside: Path | None) -> Node:
-    """The tree of the shipped file, or of the path, that a scalar names; sound by itself."""
+    """The tree of the shipped file, or of the path, that a scalar names, where it is sound."""
     if not is_path(entry.text) and entry.text not in shipped(folder):
         hint = suggest(entry.text, shipped(folder), f"shipped {folder}")
         what = f"no shipped {folder} file is called `{entry.text}`"
         root.faults.append(Fault("E110", what, entry.place, hint, len(entry.text)))
         return Node(entry.place, "refused")
-    inner, where, body = document(entry.text, folder, beside)
-    if folder == "systems":
-        _open_references(System, inner, folder_of(entry.text, where))
     kinds: dict[str, type] = {"devices": Device, "systems": System}
-    read(kinds.get(folder, Collectives), inner, where, body, label=folder)
+    try:
+        inner, where, body = document(entry.text, folder, beside)
+        if folder == "systems":
+            _open_references(System, inner, folder_of(entry.text, where))
+        read(kinds.get(folder, Collectives), inner, where, body, label=folder)
+    except SpecError as error:  # the file that names it has faults of its own, perhaps
+        root.within.append(error)
+        return Node(entry.place, "refused")
     return inner
 
 

@@ -11,7 +11,7 @@ import difflib
 import hashlib
 import json
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -62,12 +62,21 @@ class Fault:
 
 
 class SpecError(ValueError):
-    """A spec that cannot be used, with every fault found in it."""
+    """A spec that cannot be used, with every fault found in it, and in the files that it names."""
 
-    def __init__(self, name: str, faults: Sequence[Fault], text: str = "") -> None:
-        self.name, self.text = name, text
+    def __init__(
+        self, name: str, faults: Sequence[Fault], text: str = "",
+        within: Sequence[SpecError] = (),
+    ) -> None:  # fmt: skip
+        self.name, self.text, self.within = name, text, tuple(within)
         self.faults = tuple(sorted(faults, key=lambda f: (f.place.line, f.place.column)))
         super().__init__(self.explain())
+
+    def every(self) -> Iterator[SpecError]:
+        """Those of the files that it names, and of theirs; then itself."""
+        for each in self.within:
+            yield from each.every()
+        yield self
 
     def explain(self) -> str:
         lines = self.text.splitlines()
@@ -75,7 +84,8 @@ class SpecError(ValueError):
         count = len(self.faults)
         total = "1 problem" if count == 1 else f"{count} problems"
         total += f" (the first {SHOWN} are shown)" if count > SHOWN else ""
-        return "\n".join([*blocks, f"{total} in {self.name}. Nothing was computed."])
+        own = "\n".join([*blocks, f"{total} in {self.name}. Nothing was computed."])
+        return "\n\n".join([*(each.explain() for each in self.within), own])
 
 
 def refusal(name: str, what: str, hint: str = "", code: str = "E109") -> SpecError:
@@ -132,7 +142,9 @@ class Node:
     items: list[Node] = field(default_factory=list)
     entries: dict[str, Node] = field(default_factory=dict)
     keys: dict[str, Place] = field(default_factory=dict)
-    faults: list[Fault] = field(default_factory=list)  # of a root: what the rest can be read beside
+    # of a root: what the rest can be read beside; and of files that it names
+    faults: list[Fault] = field(default_factory=list)
+    within: list[SpecError] = field(default_factory=list)
 
     @property
     def length(self) -> int:

@@ -344,6 +344,8 @@ def read(
 ) -> T:  # fmt: skip
     """`node` as a `kind`; a SpecError with every fault, those that `also` finds too.
 
+    Those of files that it names come first.
+
     `beyond` is asked of what has faults alone: for those that work on something sound would find.
     """
     reader = Reader()
@@ -353,7 +355,12 @@ def read(
         reader.clashes(also(built), node)
     if reader.faults and beyond is not None and built is not None:
         reader.faults += beyond(built)
+    if not reader.faults and len(node.within) == 1:
+        raise node.within[0]
+    if not reader.faults and node.within:
+        *others, last = node.within
+        raise SpecError(last.name, last.faults, last.text, others)
     if reader.faults or built is None:
         faults = reader.faults or [Fault("E104", "nothing to read", Place())]
-        raise SpecError(name, faults, text)
+        raise SpecError(name, faults, text, node.within)
     return built  # type: ignore[no-any-return]
