@@ -183,6 +183,14 @@ def test_fifteen_of_each_kind(kind: list[Any]) -> None:
     assert len(kind) == 15
 
 
+def test_help_is_that_of_the_kind_of_figure(capsys: Any) -> None:
+    line = ["plot", "parts", "resnet50", "abci", "--bogus", "1", "-o", "a.svg"]
+    code, _, err = told(capsys, *line)
+    assert code == 2
+    assert "`oracle plot parts --help` lists what it takes" in err
+    assert "`oracle plot --help` lists" in told(capsys, "plot", "--bogus")[2]
+
+
 def test_names_of_measured_collectives_are_those_that_are_priced() -> None:
     """In a process of its own: registered classes add themselves."""
     code = """

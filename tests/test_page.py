@@ -3,11 +3,13 @@
 import base64
 import json
 import re
+import shlex
 import time
 from html.parser import HTMLParser
 
 import pytest
 from browser import CHROME, DRIVER, Browser
+from command_line import ROOT, told
 
 import oracle
 from oracle import api
@@ -270,6 +272,30 @@ def test_it_prints(browser, text, tmp_path):
     content = base64.b64decode(browser.say("POST", "/print", {"background": True}))
     assert content.startswith(b"%PDF")
     assert len(content) > 10_000
+
+
+def test_next_commands_ask_the_same_question(tmp_path, capsys):
+    """A system of one's own was called by its name, and precision was left out."""
+    (tmp_path / "mine.yaml").write_text(
+        (ROOT / "specs" / "systems" / "abci.yaml").read_text().replace("name: abci", "name: mine")
+    )
+    line = ["lenet5", str(tmp_path / "mine.yaml"), "--devices", "2", "--batch", "64",
+            "--precision=fp16", "--max-memory", "12 GiB"]  # fmt: skip
+    code, out, _ = told(capsys, "recommend", *line)
+    assert code == 0
+    said = shlex.split(out.splitlines()[-1].removeprefix("next: oracle "))
+    same = ["--precision=fp16", "--max-memory", "12 GiB"]
+    assert said[-len(same) :] == same
+    assert told(capsys, *said)[0] == 0
+    assert told(capsys, "report", *line, "-o", str(tmp_path / "r.html"))[0] == 0
+    told_next = " ".join(outline((tmp_path / "r.html").read_text()).text).split("Next ")[1]
+    words = shlex.split(told_next.partition("Alternatives")[0])
+    for verb, then in (("export", "slurm"), ("explain", "lenet5")):
+        (at,) = (k for k, word in enumerate(words) if word == verb and words[k - 1] == "oracle")
+        assert words[at + 1] == then
+        asked = words[at : at + 16]
+        assert str(tmp_path / "mine.yaml") in asked
+        assert {*same} <= {*asked}
 
 
 def test_sources_are_whole_and_the_next_command_writes_a_job():

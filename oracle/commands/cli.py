@@ -14,6 +14,7 @@ import gc
 import os
 import sys
 import time
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -26,6 +27,8 @@ from oracle.commands.parser import (
     misspelt,
     module_of,
     parser_of,
+    repeated,
+    speaking,
     stray_plan,
 )
 from oracle.show import terminal
@@ -130,7 +133,8 @@ def _run(verb: str, rest: list[str]) -> int:
     except Usage as error:
         # what is missing may stand there, misspelt or in another place
         said = misspelt(parser, rest) or stray_plan(parser, rest) or error
-        _to_stderr(f"error: {said}\n       `oracle {verb} --help` lists what it takes", colour)
+        whose = speaking(parser, rest).prog
+        _to_stderr(f"error: {said}\n       `{whose} --help` lists what it takes", colour)
         return 2
     except SystemExit as end:  # --help has printed itself
         return int(end.code or 0)
@@ -168,6 +172,7 @@ def understood(parser: Parser, verb: str, rest: list[str]) -> tuple[Any, dict[st
     asked = parser.parse_args(rest)
     in_order(asked, verb)
     changed(asked)
+    asked.repeated = partial(repeated, rest)
     asked.origins = origins(parser, rest, set_elsewhere)
     asked.config = {
         key: {"value": one.text, "origin": one.origin}

@@ -16,7 +16,7 @@ from importlib import import_module
 from itertools import pairwise
 from keyword import iskeyword
 from types import ModuleType
-from typing import Any, NoReturn
+from typing import Any, NoReturn, cast
 
 VERBS = {
     "recommend": "rank the ways to split a training over N devices",
@@ -147,10 +147,38 @@ def parsers(parser: argparse.ArgumentParser) -> Iterator[argparse.ArgumentParser
                 yield from parsers(inner)
 
 
+def speaking(parser: argparse.ArgumentParser, words: Sequence[str]) -> argparse.ArgumentParser:
+    """The parser that takes what stands behind a kind, `oracle plot parts`; itself without one."""
+    for action in parser._actions:
+        if isinstance(action, argparse._SubParsersAction):
+            for word in words:
+                if word in action.choices:
+                    return cast(argparse.ArgumentParser, action.choices[word])
+    return parser
+
+
 def options(parser: argparse.ArgumentParser) -> Iterator[argparse.Action]:
     """Every option of a parser and of its own verbs."""
     for one in parsers(parser):
         yield from (action for action in one._actions if action.option_strings)
+
+
+# what a second command says itself, or stands in the names of the model and the system already
+OWN = ("plan", "batch", "batch_per_device", "devices", "output", "to", "form", "as_json", "quiet",
+       "verbose", "color", "title", "width", "sequence", "layers", "vocab", "train", "supposed",
+       "price", "pue", "grid")  # fmt: skip
+
+
+def repeated(words: Sequence[str], verb: str) -> list[str]:
+    """Of the words of a command the options that another verb takes as well."""
+    takes = {flag: action for action in options(parser_of(verb)) if action.dest not in OWN
+             for flag in action.option_strings}  # fmt: skip
+    found, rest = [], iter(words)
+    for word in rest:
+        flag, equals, _ = word.partition("=")
+        if flag in takes:
+            found += [word, *([next(rest, "")] if not equals and takes[flag].nargs != 0 else [])]
+    return found
 
 
 def misspelt(parser: argparse.ArgumentParser, words: Iterable[str]) -> str:

@@ -44,7 +44,7 @@ def made(asked: argparse.Namespace, command: str) -> tuple[Ranking, bytes]:
     read = specs_read(asked.model, asked.system, asked.dataset, asked.profile, asked.software,
                       asked.ideal)  # fmt: skip
     inputs = [(f"{one.kind} {one.name}", text_of(one)) for one in read]
-    return ranking, page(ranking, command, inputs).encode()
+    return ranking, page(ranking, command, inputs, asked).encode()
 
 
 def command_line(asked: argparse.Namespace) -> str:

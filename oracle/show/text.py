@@ -349,12 +349,15 @@ def _misses(misses: Estimate) -> list[str]:
     return lines
 
 
+def options_of(asked: Any, verb: str) -> list[str]:
+    """What the next command must say as well, to be of the same question."""
+    return list(getattr(asked, "repeated", lambda _: ())(verb))
+
+
 def _next(ranking: Ranking, asked: Any) -> list[str]:
     words = ["oracle", "explain", "--plan", ranking.best.plan, asked.model, asked.system,
-             "--batch", str(ranking.batch)]  # fmt: skip
-    if getattr(asked, "software", None):
-        words += ["--software", asked.software]
-    return ["next: " + " ".join(shlex.quote(word) for word in words)]
+             "--batch", str(ranking.batch), *options_of(asked, "explain")]  # fmt: skip
+    return [f"next: {shlex.join(words)}"]
 
 
 def estimate_text(shown: Estimate, row: int = 0, whole: Training | None = None) -> str:

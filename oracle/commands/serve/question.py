@@ -12,11 +12,11 @@ import inspect
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from functools import cache
+from functools import cache, partial
 from typing import Any
 from urllib.parse import urlencode
 
-from oracle.commands.parser import Parser, Usage, options, parser_of
+from oracle.commands.parser import Parser, Usage, options, parser_of, repeated
 from oracle.spec.catalogue import shipped
 from oracle.spec.document import suggest
 from oracle.spec.what_if import FACTORS, TIMES
@@ -149,6 +149,7 @@ def read(parser: Parser, words: Sequence[str]) -> argparse.Namespace:
         raise FieldError(
             found[1] if found else "batch", found[2] if found else str(error)
         ) from None
+    asked.repeated = partial(repeated, words)
     changed(asked)
     return asked
 

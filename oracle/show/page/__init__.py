@@ -24,7 +24,7 @@ from oracle.show.bibliography import cited
 from oracle.show.page.look import SCRIPT, STYLE
 from oracle.show.page.markup import Html, join, tag
 from oracle.show.rates import sure
-from oracle.show.text import SUPERLATIVES, origins, parts, why_not
+from oracle.show.text import SUPERLATIVES, options_of, origins, parts, why_not
 from oracle.spec.document import Node, SpecError, load
 from oracle.spec.units import number, show
 from oracle.writers.export import formats, writer
@@ -37,8 +37,13 @@ NUMBERS = ("time", "low", "high", "epoch", "memory", "fits", "best?", "samples/s
            "exposed", "bytes", "calls", "group", "φ", "#", "share", "seconds")  # fmt: skip
 
 
-def page(ranking: Ranking, command: str, inputs: Sequence[tuple[str, str]] = ()) -> str:
-    """The whole file. `inputs` are (name, text) of the specs that went in."""
+def page(
+    ranking: Ranking, command: str, inputs: Sequence[tuple[str, str]] = (), typed: Any = None
+) -> str:
+    """The whole file. `inputs` are (name, text) of the specs that went in.
+
+    What was `typed` on a command line is asked again by the commands that it names.
+    """
     from oracle.spec.version import __version__
 
     shown = ranking.estimate if len(ranking.estimate) else ranking.misses
@@ -57,7 +62,7 @@ def page(ranking: Ranking, command: str, inputs: Sequence[tuple[str, str]] = ())
                 + (", ideal assumptions" if shown.options.ideal else
                    f", {shown.options.software.label}"), class_="faint"),
             *(tag("p", f"{one['field']}: {one['what']}", class_="faint") for one in shown.warnings),
-            [answer(ranking), certainty(ranking), following(ranking), alternatives(ranking),
+            [answer(ranking), certainty(ranking), following(ranking, typed), alternatives(ranking),
              drawn(ranking), tables(ranking)] if len(ranking.estimate) else
             [nothing(ranking), drawn(ranking)],
             sources(ranking, inputs),
@@ -136,26 +141,37 @@ def certainty(ranking: Ranking) -> Html:
     return join([tag("h2", "How sure, and why"), [tag("p", words) for words in said]])
 
 
-def following(ranking: Ranking) -> Html:
+def following(ranking: Ranking, typed: Any = None) -> Html:
     """What to type next: to launch the plan, to see why."""
     shown = ranking.estimate
-    asked = [shown.model.name, shown.system.name, "--plan", ranking.best.plan, "--batch",
-             str(ranking.batch)]  # fmt: skip
+    names = (shown.model.name, shown.system.name) if typed is None else (typed.model, typed.system)
+    same = [*names, "--plan", ranking.best.plan, "--batch", str(ranking.batch)]
     lines = [("Write what a batch system needs to launch it:",
-              ["oracle", "export", *_launch(shown, asked), "-o", "job"]),
+              ["oracle", "export", *_launch(shown, same, options_of(typed, "export")), "-o",
+               "job"]),
              ("See what bounds it, and what would change the ranking:",
-              ["oracle", "explain", *asked])]  # fmt: skip
-    return join([tag("h2", "Next"), [[tag("p", why), tag("pre", " ".join(map(quote, words)))]
+              ["oracle", "explain", *same, *options_of(typed, "explain")])]  # fmt: skip
+    return join([tag("h2", "Next"), [[tag("p", why), tag("pre", _typed(words))]
                                      for why, words in lines]])  # fmt: skip
 
 
-def _launch(shown: Estimate, asked: Sequence[str]) -> list[str]:
+def _typed(words: Sequence[str]) -> list[Html | str]:
+    """A command line; a flag is not broken at its hyphens where a line ends."""
+    found: list[Html | str] = []
+    for word in words:
+        found += [tag("span", quote(word), class_="flag") if word.startswith("-") else quote(word),
+                  " "]  # fmt: skip
+    return found[:-1]
+
+
+def _launch(shown: Estimate, asked: Sequence[str], options: Sequence[str]) -> list[str]:
     """A whole job where it is known how the software starts, else what starts a script."""
     run = shown.options.software
     known = run.launch.writer in formats() and hasattr(writer(run.launch.writer), "start")
     if run.name == "plain" or not known:
-        return ["slurm", *asked]
-    return ["job", *asked, "--software", run.name]
+        return ["slurm", *asked, *options]
+    named = [] if "--software" in options else ["--software", run.name]
+    return ["job", *asked, *named, *options]
 
 
 def alternatives(ranking: Ranking) -> Html:

@@ -52,6 +52,7 @@ button.copy { font: inherit; font-size: .85rem; color: var(--link); background: 
 details { margin: .5rem 0; } summary { cursor: pointer; }
 pre { background: var(--wait); padding: .8rem 1rem; overflow: auto; max-height: 32rem;
   white-space: pre-wrap; overflow-wrap: break-word; }
+.flag { white-space: nowrap; }
 @media (min-width: 44rem) { body { padding: 2.2rem 1.6rem 4rem; } h1 { font-size: 1.9rem; }
   .plan { font-size: 1.02rem; }
   h2 { font-size: 1.25rem; } .wide { display: block; } .narrow { display: none; }
