@@ -62,7 +62,8 @@ def alive(
         axes.set_xlim(0, found.end / wide)
         late = at > 0.5 * found.end
         words = f"{show(peak, 'B')}, {doing}"
-        _mark(axes, (at / wide, peak / divide), style.paragraph(words, 0.55 * width), late)
+        below = NEAR * capacity < peak < capacity < 1.12 * peak  # its line would cross the words
+        _mark(axes, (at / wide, peak / divide), style.paragraph(words, 0.55 * width), late, below)
         axes.set_xlabel(f"time in an iteration, {ticks}")
         axes.set_ylabel(f"bytes of {where}, {unit}")
         handles, labels = zip(*reversed(entries), strict=True)
@@ -107,9 +108,10 @@ def _limits(axes: Any, peak: float, capacity: float, divide: float) -> None:
                       color=style.FAINT)  # fmt: skip
 
 
-def _mark(axes: Any, at: tuple[float, float], words: str, late: bool) -> None:
+def _mark(axes: Any, at: tuple[float, float], words: str, late: bool, below: bool) -> None:
     axes.plot(*at, marker="o", ms=6, mfc=style.PAPER, mec=style.INK, mew=1.4, clip_on=False)
-    axes.annotate(words, at, (-9 if late else 9, 7), textcoords="offset points",
-                  ha="right" if late else "left", va="bottom", fontsize=9.5, weight="bold",
+    axes.annotate(words, at, (-9 if late else 9, -9 if below else 7), textcoords="offset points",
+                  ha="right" if late else "left", va="top" if below else "bottom", fontsize=9.5,
+                  weight="bold",
                   bbox={"facecolor": style.PAPER, "edgecolor": "none", "pad": 1.5,
                         "alpha": 0.85})  # fmt: skip

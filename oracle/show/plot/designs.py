@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from oracle.show.plot import style
+from oracle.show.plot.front import numbers
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -28,10 +29,14 @@ def designs(rows: Sequence[Row], title: str = "", width: float = style.WIDE) -> 
     first = rows[0]["network"] if rows else "nothing"
     alt = f"{len(rows)} networks by step time and size; {sum(best)} are unbeaten, {first} is chosen"
     many = len(panels)
+    named = [at for at, row in enumerate(rows) if row["unbeaten"] or not at]
+    listed = [(f"{number}  {rows[at]['network']}:", _said(rows[at], panels))
+              for number, at in enumerate(named, 1)]  # fmt: skip
     families = list(dict.fromkeys(map(_family, rows)))
     with style.look():
         narrow = width <= style.NARROW
-        figure = style.canvas(width, 120 + 380 * many if narrow else 520, alt)
+        height = (120 + 380 * many if narrow else 520) + style.key_height(listed, width)
+        figure = style.canvas(width, height, alt)
         shape = (many, 1) if narrow else (1, many)
         each = np.atleast_1d(figure.subplots(*shape, sharey=True))
         for axes, (key, label) in zip(each, panels, strict=True):
@@ -44,19 +49,22 @@ def designs(rows: Sequence[Row], title: str = "", width: float = style.WIDE) -> 
                              label=families[family] if key == panels[0][0] else None)  # fmt: skip
                 if best[at]:
                     axes.scatter(row[key], slow[at], s=130, facecolors="none", lw=1.5,
-                                 edgecolors=style.RED, zorder=2)  # fmt: skip
-                if best[at] or not at:
-                    name = style.paragraph(str(row["network"]), 0.4 * width / many, 9)
-                    axes.annotate(name, (row[key], slow[at]),
-                                  (8, 5), textcoords="offset points", fontsize=9,
-                                  weight="bold" if not at else "normal")  # fmt: skip
+                                 edgecolors=style.RED, zorder=2, label="unbeaten")  # fmt: skip
             axes.set_xlabel(label)
             axes.set_xlim(0, None)
+            numbers(axes, [row[key] for row in rows], slow, named)
         each[0].set_ylabel("slower than the fastest, %")
         handles, labels = each[0].get_legend_handles_labels()
         once = dict(zip(labels, handles, strict=True))
         style.above(figure, list(once.values()), list(once), title)
+        style.below(figure, [said for _, said in listed], [name for name, _ in listed])
     return figure
+
+
+def _said(row: Row, panels: Sequence[tuple[str, str]]) -> str:
+    """How slow a network is, and what it takes."""
+    sizes = (f"{row[key]:,.0f} {label}" for key, label in panels)
+    return f"{100 * (row['slowdown'] - 1):.1f} % slower than the fastest, {', '.join(sizes)}"
 
 
 def _family(row: Row) -> str:

@@ -76,9 +76,9 @@ def pareto(
                 axes.annotate("capacity of a device", (0.995, capacity), (0, 3), ha="right",
                               xycoords=("axes fraction", "data"), fontsize=9,
                               textcoords="offset points")  # fmt: skip
-            number(axes, chosen, seconds / divide, held / gigas)
         style.below(figure, [plan for _, plan in listed], [name for name, _ in listed])
         axes.set_ylim(0, None)
+        numbers(axes, seconds / divide, held / gigas, [at for at, _, _ in chosen])
         axes.set_xlabel(f"time of an iteration, {unit}")
         axes.set_ylabel(f"memory of a device, {bytes_}")
         style.plain_log(axes.xaxis)
@@ -130,10 +130,17 @@ def listed_of(chosen: Sequence[tuple[int, str, str]]) -> list[tuple[str, str]]:
             for at, (_, name, plan) in enumerate(chosen, 1)]  # fmt: skip
 
 
-def number(axes: Any, chosen: Sequence[tuple[int, str, str]], x: Any, y: Any) -> None:
-    """The numbers at their points."""
-    for called, (at, _, _) in enumerate(chosen, 1):
-        axes.annotate(str(called), (x[at], y[at]), (8, 4), textcoords="offset points",
+def numbers(axes: Any, x: Any, y: Any, at: Sequence[int]) -> None:
+    """Numbers at some points, from 1, each with its line in the key; those of near ones apart."""
+    axes.get_xlim(), axes.get_ylim()  # which settle where points stand
+    taken: list[Any] = []
+    for called, index in enumerate(at, 1):
+        here = axes.transData.transform((x[index], y[index]))
+        spots = [(8.0, 4.0), (-18.0, 4.0), (8.0, -15.0), (-18.0, -15.0), (8.0, 18.0), (8.0, -29.0)]
+        spot = next((one for one in spots if all(
+            np.abs(here + one - other).max() > 13 for other in taken)), spots[0])  # fmt: skip
+        taken.append(here + spot)
+        axes.annotate(str(called), (x[index], y[index]), spot, textcoords="offset points",
                       fontsize=10, weight="bold", zorder=6,
                       bbox={"facecolor": style.PAPER, "edgecolor": "none", "pad": 0.8,
                             "alpha": 0.8})  # fmt: skip

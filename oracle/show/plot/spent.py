@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from oracle.show.plot import style
-from oracle.show.plot.front import chosen_of, listed_of, number, unbeaten
+from oracle.show.plot.front import chosen_of, listed_of, numbers, unbeaten
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -66,7 +66,7 @@ def spending(
         if rows:
             axes.scatter(time[best] / divide, paid[best], s=120, facecolors="none",
                          edgecolors=style.RED, lw=1.6, label="unbeaten in both")  # fmt: skip
-            number(axes, chosen, time / divide, paid)
+            numbers(axes, time / divide, paid, [at for at, _, _ in chosen])
         style.below(figure, [plan for _, plan in listed], [name for name, _ in listed])
         axes.set_xlabel(f"time of {what}, {scale}")
         axes.set_ylabel(f"{unit} of {what}")
