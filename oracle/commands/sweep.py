@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import argparse
 import re
+import shlex
 import signal
 import sys
 import time
@@ -134,7 +135,11 @@ def run(asked: argparse.Namespace) -> Answer:
     code = 0 if any(row["status"] == "ok" for row in found.rows) else 1
     if asked.out:
         shown = sweep_text(found.rows) if form in ("text", "csv") and len(found.rows) <= 100 else ""
-        return Answer(shown, code, "\n".join(filter(None, [said, f"{count} in {found.place}"])))
+        notes = [said, f"{count} in {found.place}"]
+        if shown and len(questions.devices) > 1:
+            figure = shlex.join(["--rows", str(found.place), "-o", "scaling.svg"])
+            notes.append(f"next: oracle plot scaling {figure}")
+        return Answer(shown, code, "\n".join(filter(None, notes)))
     if form == "text":
         return Answer(sweep_text(found.rows), code, said)
     if form == "json":

@@ -7,7 +7,7 @@ from typing import Any
 
 from oracle.ask.sweep.row import label
 from oracle.show.terminal import width, wrapped
-from oracle.spec.units import show
+from oracle.spec.units import number, show
 
 Rows = Sequence[dict[str, Any]]
 LONGEST = 400  # rows of a table to read
@@ -45,6 +45,6 @@ def _figures(row: dict[str, Any], first: dict[str, Any] | None) -> tuple[str, st
     if row["status"] != "ok" or first is None:
         return f"{head}{'—':>10} {'':>10} {'':>10} {'':>9}", f"{row['status']}: {row['why']}"
     rate, base = row["samples_per_second"], first["samples_per_second"] / first["devices"]
-    figures = (f"{show(row['seconds'], 's'):>10} {rate:>10.4g} "
+    figures = (f"{show(row['seconds'], 's'):>10} {number(rate):>10} "
                f"{rate / row['devices'] / base:>10.0%} {show(row['memory'], 'B'):>9}")  # fmt: skip
     return head + figures, row["plan"]
