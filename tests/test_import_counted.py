@@ -95,6 +95,11 @@ def test_what_may_look_anywhere_is_not_cut(zoo: Any) -> None:
         assert np.isfinite(best.estimate.seconds).all()
 
 
+def test_a_factory_that_says_nothing_leaves_the_name_to_the_class(zoo: Any) -> None:
+    assert read("build_model").spec["name"] == "Sequential"
+    assert read("FftMixer").spec["name"] == "FftMixer"
+
+
 def test_parameters_that_do_not_add_up_are_refused_by_name(zoo: Any) -> None:
     with pytest.raises(SpecError, match=r"72 parameters, the module has 144.*`spare\.0` \(72\)"):
         read("Spare")

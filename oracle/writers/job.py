@@ -122,11 +122,17 @@ def readme(job: Job, start: Start) -> str:
         f"{rate}, {float(job.estimate.memory[0]) / 2**30:.1f} of {capacity / 2**30:.1f} GiB "
         "on the fullest device.",
         *([start.more] if start.more else []),
-        "Compare: `python check.py LOG`, where LOG is what the job printed.",
+        f"Compare: `python check.py LOG`, where LOG is all that the job printed{_log(job)}.",
         f"Ranks, outermost first: {start.order}.",
         *(f"Differs: {note}." for note in dict.fromkeys(job.notes)),
     ]  # fmt: skip
     return "\n\n".join(lines) + "\n"
+
+
+def _log(job: Job) -> str:
+    """Where that is: several frameworks log to the error stream."""
+    return ": Slurm's file has both streams" if job.nodes > 1 else (
+        ", errors too: `bash start.sh 2>&1 | tee LOG`")  # fmt: skip
 
 
 def check(job: Job) -> str:

@@ -26,6 +26,9 @@ from oracle.readers.torch_ops import BATCH
 from oracle.readers.torch_trace import Fused, TorchTracer
 from oracle.spec.document import SpecError, refusal, suggest
 
+MAKES = {"build", "create", "factory", "get", "main", "make", "model", "module", "net", "network",
+         "new"}  # fmt: skip
+
 
 def read(
     what: str, sample: Sequence[Any] | None = None, tokens: int | None = None, name: str = "",
@@ -49,7 +52,14 @@ def read(
         why = f"it made a {type(module).__name__}, not an nn.Module"
         raise _stop(what, "E110", why, "name a class, or a function without arguments")
     shape = (tokens,) if tokens else sample or (3, 224, 224)
-    return convert(module, shape, tokens=bool(tokens), name=name or what.rpartition(":")[2])
+    return convert(module, shape, tokens=bool(tokens), name=name or _named(what, module))
+
+
+def _named(what: str, module: torch.nn.Module) -> str:
+    """The factory's name; the module's class where that says only that something is made."""
+    name = what.rpartition(":")[2]
+    says_nothing = set(name.lower().split("_")) <= MAKES
+    return type(module).__name__ if says_nothing else name
 
 
 def _found(path: str) -> Any:

@@ -280,3 +280,8 @@ class Breaks(nn.Module):
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
         return self.body(x)
+
+
+def build_model() -> nn.Module:
+    """Says nothing of what is built."""
+    return nn.Sequential(nn.Linear(8, 4), nn.ReLU())
