@@ -20,9 +20,11 @@ import re
 import shlex
 import subprocess
 import sys
+import textwrap
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import is_dataclass
 from pathlib import Path
+from types import MemberDescriptorType
 from typing import Any, Literal, get_args, get_origin
 
 ROOT = Path(__file__).parents[1]
@@ -129,6 +131,64 @@ def codes() -> str:
 
     return "\n".join(["| code | meaning |", "|---|---|",
                       *(f"| {code} | {text} |" for code, text in CODES.items())])  # fmt: skip
+
+
+MEMBERS = {
+    "Estimate": ("plan", "seconds_low", "seconds_high", "memory", "fits", "feasible", "broken",
+                 "iterations", "epoch", "speed_of_light"),
+    "Ranking": ("best", "likely_best", "misses", "rivals", "riskier"),
+}  # fmt: skip
+
+
+def python() -> str:
+    """Every public name: how it is called, its docstring, and of answers what they have."""
+    import oracle
+
+    parts = []
+    for name in sorted(oracle.__all__, key=lambda one: (one[0].isupper(), one)):
+        what = getattr(oracle, name)
+        parts += [f"### `oracle.{name}`", ""]
+        if inspect.isfunction(what):
+            parts += ["```py", _called(name, what), "```", ""]  # the tests run ```python
+        parts += [_examples(inspect.getdoc(what) or ""), ""]
+        rows = [f"| `{member}` | {_is(what, member)} |" for member in MEMBERS.get(name, ())]
+        parts += ["| it has | which is |", "|---|---|", *rows, ""] if rows else []
+    return "\n".join(parts)
+
+
+def _called(name: str, what: Callable[..., Any]) -> str:
+    """A call with every argument: those without a default as they are, the rest with it."""
+    said, starred = [], False
+    for each in inspect.signature(what).parameters.values():
+        if each.kind is each.KEYWORD_ONLY and not starred:
+            said, starred = [*said, "*"], True
+        default = "" if each.default is each.empty else "=…" if callable(each.default) else (
+            f"={each.default!r}")  # fmt: skip
+        said.append("**" * (each.kind is each.VAR_KEYWORD) + each.name + default)
+    return "\n".join(textwrap.wrap(f"{name}({', '.join(said)})", 96, subsequent_indent="    "))
+
+
+def _is(what: type, member: str) -> str:
+    """What a member is: the first words of its docstring, or of a field its comment."""
+    text = inspect.getdoc(getattr(what, member, None)) if hasattr(what, member) else ""
+    if not text or isinstance(getattr(what, member), MemberDescriptorType):
+        source = inspect.getsource(what)
+        (text,) = re.findall(rf"^    {member}: [^#\n]*(?:# (.*))?$", source, re.M)
+    assert text, f"{what.__name__}.{member} says nothing of itself"
+    return text.split("\n\n")[0].replace("\n", " ").replace("|", BAR)
+
+
+def _examples(text: str) -> str:
+    """A docstring with what is typed into Python as blocks."""
+    lines, inside = [], False
+    for line in text.splitlines():
+        typed = line.startswith((">>>", "...")) or (inside and bool(line.strip()))
+        if typed != inside:
+            runs = "```py" if "+SKIP" in text else "```python"
+            lines.append(runs if typed else "```\n")
+            inside = typed
+        lines.append(re.sub(r" +# doctest: .*", "", line))
+    return "\n".join([*lines, *(["```"] if inside else [])])
 
 
 def verbs() -> str:
@@ -357,8 +417,8 @@ REFERENCE: Path | None = None  # a folder of measured tables, where not ours
 FILLED: dict[str, Callable[[], str]] = {
     fill.__name__: fill
     for fill in (
-        strategies, algorithms, topologies, reading, loading, unsaid, references, codes, verbs,
-        settings, shipped, software, peers, session, judged, accuracy, doubt,
+        strategies, algorithms, topologies, reading, loading, unsaid, references, codes, python,
+        verbs, settings, shipped, software, peers, session, judged, accuracy, doubt,
     )
 }  # fmt: skip
 

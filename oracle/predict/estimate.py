@@ -121,10 +121,13 @@ class Estimate(Tabular):
 
     @property
     def seconds_low(self) -> Floats:
-        return self.seconds * np.exp(-np.minimum(self._spread, WIDEST))
+        """The lower end of the interval that holds an iteration nine times of ten."""
+        down = NINETY * self.deviation / np.maximum(self.seconds, 1e-30)
+        return self.seconds * np.exp(-np.minimum(down, WIDEST))
 
     @property
     def seconds_high(self) -> Floats:
+        """Its upper end, with what other jobs on the network may cost."""
         up = NINETY * np.hypot(self.deviation, self.more) / np.maximum(self.seconds, 1e-30)
         return self.crowded * np.exp(np.minimum(up, WIDEST))
 
@@ -134,11 +137,8 @@ class Estimate(Tabular):
         return self.crowded / np.maximum(self.seconds, 1e-30)
 
     @property
-    def _spread(self) -> Floats:
-        return NINETY * self.deviation / np.maximum(self.seconds, 1e-30)
-
-    @property
     def feasible(self) -> NDArray[np.bool_]:
+        """Which plans break no limit."""
         return np.array([not words for words in self.broken], bool)
 
     @property
@@ -151,9 +151,8 @@ class Estimate(Tabular):
     def epoch(self) -> Floats | None:
         """Seconds per epoch: D/B iterations, and the first batch that they begin with."""
         data = self.model.dataset
-        if data is None:
-            return None
-        return self.seconds * data.samples / self.batch + self._first_batches
+        whole = None if data is None else self.seconds * data.samples / self.batch
+        return None if whole is None else whole + self._first_batches
 
     @cached_property
     def _first_batches(self) -> Floats:
