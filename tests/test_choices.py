@@ -22,9 +22,10 @@ from oracle.predict.defaults import options_for
 
 
 @pytest.mark.parametrize(("name", "devices", "batch", "objective"), [
-    ("unequal", 8, 64, "time"), ("unequal", 12, 48, "time"), ("small-transformer", 8, 64, "time"),
+    ("unequal", 8, 64, "time"), ("small-transformer", 8, 64, "time"),
     ("experts", 8, 64, "time"), ("volumes", 16, 16, "time"), ("unequal", 8, 64, "memory"),
-    ("unequal", 8, 64, "cost"),
+    *(pytest.param(*one, marks=pytest.mark.slow)
+      for one in (("unequal", 12, 48, "time"), ("unequal", 8, 64, "cost"))),
 ])  # fmt: skip
 def test_no_plan_of_the_space_beats_the_winner(
     name: str, devices: int, batch: int, objective: str
@@ -61,8 +62,9 @@ def drawn(space: Space, count: int, rng: np.random.Generator) -> Floats:
 
 
 @pytest.mark.parametrize(("name", "system", "count"), [
-    ("small-transformer", BUILT, 1500), ("experts", BUILT, 1500), ("resnet50", "abci", 100),
-    ("cosmoflow-128", "abci", 100), ("gpt2-xl", "abci", 150),
+    ("small-transformer", BUILT, 1500), ("experts", BUILT, 1500),
+    *(pytest.param(name, "abci", count, marks=pytest.mark.slow)
+      for name, count in (("resnet50", 100), ("cosmoflow-128", 100), ("gpt2-xl", 150))),
 ])  # fmt: skip
 def test_only_plans_that_take_longer_are_left_out(name: str, system: Any, count: int) -> None:
     """What is left out for its own work alone is slower than what was asked for, and some is."""

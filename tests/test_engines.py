@@ -1,6 +1,7 @@
 """Engines of PyTorch train as plain programs do, send what is priced, and refuse the rest."""
 
 import os
+from functools import cache
 from importlib.util import find_spec
 from pathlib import Path
 
@@ -93,21 +94,42 @@ def trained(folder, cases, ranks):
 @pytest.fixture(scope="module")
 def proved(tmp_path_factory):
     pytest.importorskip("torch")
-    return trained(tmp_path_factory.mktemp("engines"), list(CASES.values()), 4)
+
+    @cache
+    def ran(quick):
+        mine = [case for name, case in CASES.items() if (name in QUICK) == quick]
+        return trained(tmp_path_factory.mktemp("engines"), mine, 4)
+
+    return lambda name: ran(name in QUICK)[name]
 
 
 def ranks_of(proved, name):
     """What the ranks of a case found."""
-    errors = [rank["error"] for rank in proved[name] if "error" in rank]
+    found = proved(name)
+    errors = [rank["error"] for rank in found if "error" in rank]
     assert not errors, errors[0]
-    return [rank for rank in proved[name] if "loss" in rank]
+    return [rank for rank in found if "loss" in rank]
+
+
+def each(names):
+    """Parameters, those that are not quick marked so."""
+    return [pytest.param(name, marks=[pytest.mark.slow] if name not in QUICK else [])
+            for name in names]  # fmt: skip
 
 
 EXACT = [name for name, case in CASES.items() if case["precision"] == "fp64"]
 MIXED = [name for name in CASES if name not in EXACT]
+# two of each engine, that show each of its models and most of its knobs
+QUICK = (
+    "ddp resnet data:2,accumulate=2", "ddp gpt data:2 adam bf16",
+    "fsdp2 vgg data:2,zero=3", "fsdp2 gpt data:2,zero=3 adam bf16",
+    "dtensor llama tensor:2,sequence=on recompute:full", "dtensor gpt data:2,zero=3 tensor:2",
+    "pipelining gpt pipeline:2,segments=4,interleave=2",
+    "pipelining gpt pipeline:2,segments=2 data:2,zero=3 adam",
+)  # fmt: skip
 
 
-@pytest.mark.parametrize("name", MIXED)
+@pytest.mark.parametrize("name", each(MIXED))
 def test_mixed_precision_trains_and_keeps_what_is_priced(proved, name):
     """Losses to the digits of bf16; weights, gradients, moments and buckets to the byte."""
     case, ranks = CASES[name], ranks_of(proved, name)
@@ -124,7 +146,7 @@ def test_mixed_precision_trains_and_keeps_what_is_priced(proved, name):
     assert kept == pytest.approx(priced, rel=1e-12)
 
 
-@pytest.mark.parametrize("name", EXACT)
+@pytest.mark.parametrize("name", each(EXACT))
 def test_an_engine_trains_as_a_plain_program_does(proved, name):
     case, ranks = CASES[name], ranks_of(proved, name)
     plan = parse(case["plan"], case["batch"])
@@ -155,7 +177,7 @@ def test_deepspeed_trains_as_a_plain_program_does(tmp_path):
     ]  # fmt: skip
     found = trained(tmp_path, asked, 2)
     for case in asked:
-        ranks = ranks_of(found, case["name"])
+        ranks = ranks_of(found.get, case["name"])
         for step, expected in enumerate(ranks[0]["expected"]):
             assert sum(rank["loss"][step] for rank in ranks) == pytest.approx(expected, rel=1e-5)
         assert set(ranks[0]["worst"]) == set(ranks[0]["weights"])
@@ -167,7 +189,7 @@ COUNTED = [name for name in EXACT if CASES[name]["engine"] in ("ddp", "fsdp2")
            and "data:2 sharded:2" not in name and name != "fsdp2 gpt data:2"]  # fmt: skip
 
 
-@pytest.mark.parametrize("name", COUNTED)
+@pytest.mark.parametrize("name", each(COUNTED))
 def test_an_engine_sends_the_bytes_that_are_priced(proved, name):
     case, ranks = CASES[name], ranks_of(proved, name)
     from oracle.executor.expected import expected_messages  # which loads torch

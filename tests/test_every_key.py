@@ -171,8 +171,9 @@ def held(kind: str) -> dict[str, list[tuple[Any, Any]]]:
 
 
 @pytest.mark.parametrize("kind", [
-    "System.", "Level.", "SharedFiles.", "Disk.", "Host.", "Device.", "Power.", "Curve.",
-    "Calibrated.",
+    "System.", "Level.", "SharedFiles.", "Disk.", "Host.", "Device.", "Power.",
+    pytest.param("Curve.", marks=pytest.mark.slow),
+    pytest.param("Calibrated.", marks=pytest.mark.slow),
 ])  # fmt: skip
 def test_every_number_of_a_system_moves_an_answer(kind: str) -> None:
     found = held(kind)

@@ -84,6 +84,7 @@ def test_pairwise_among_thousands_is_quick() -> None:
     assert cost.per_byte * B > 4095 / 4096
 
 
+@pytest.mark.slow
 def test_ranks_on_emptier_links_run_ahead() -> None:
     """Swaps by XOR on loops, simulated: the sum over steps is 4.4, 3.0 and 3.6 % too long."""
     found = {(row.platform, row.layout): row.error for row in compared(OTHERS)
