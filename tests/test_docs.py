@@ -15,7 +15,9 @@ ROOT = Path(__file__).parents[1]
 PAGES = sorted((ROOT / "docs").glob("*.md"))
 FILLER = (ROOT / "docs" / "filled.py").read_text(encoding="utf-8")
 LONG = ("session", "judged", "accuracy", "doubt")  # of what pages say: takes minutes
-EXAMPLES = [page for page in PAGES if ">>> " in page.read_text(encoding="utf-8")]
+# those of `python.md` are docstrings', which are run where they stand
+EXAMPLES = [page for page in PAGES
+            if ">>> " in page.read_text(encoding="utf-8") and page.stem != "python"]  # fmt: skip
 RUN = """
 import doctest, re, sys
 text = open(sys.argv[1], encoding="utf-8").read()

@@ -86,6 +86,7 @@ def test_norms_by_hand_are_norms_and_equal_blocks_fold(zoo: Any) -> None:
         "norm", "mlp", "mlp", "mlp", "add", "norm", "loss"]  # fmt: skip
 
 
+@pytest.mark.slow
 def test_what_may_look_anywhere_is_not_cut(zoo: Any) -> None:
     model = oracle.model(read("FftMixer").spec)
     (plan,) = [parse("context:2", 8.0)]

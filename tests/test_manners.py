@@ -153,6 +153,7 @@ def test_words_that_begin_with_a_dash_follow_two(
     assert "is fastest" in out
 
 
+@pytest.mark.slow
 def test_where_nothing_fits_it_says_what_would(capsys: Any) -> None:
     line = ["recommend", "gpt3-175b", "dgx-a100", "--batch", "64", "--without", "offload",
             "--devices"]  # fmt: skip
@@ -177,4 +178,4 @@ def test_what_check_finds_can_be_read_by_programs(capsys: Any, tmp_path: Path) -
     assert not bad["sound"]
     assert {(f["code"], f["line"]) for f in bad["faults"]} >= {("E102", 3)}
     code, out, _ = told(capsys, *line, "--format", "csv")
-    assert (code, out.split("\n")[0]) == (2, "name,kind,code,what,line,column,hint")
+    assert (code, out.split("\n")[0]) == (2, "name,kind,code,what,line,column,hint,file")

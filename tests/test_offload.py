@@ -155,6 +155,7 @@ def test_it_is_searched_where_nothing_fits(capsys: Any) -> None:
     assert any("state from disk" in one["what"] for one in best["exchange"])
 
 
+@pytest.mark.slow
 def test_software_that_can_be_told_is_named_where_nothing_fits(capsys: Any) -> None:
     line = ["recommend", "llama3-70b", SYSTEM, "--devices", "8", "--batch", "64"]
     assert main([*line, "--software", "megatron-core"]) == 1

@@ -173,7 +173,7 @@ def test_compare_prices_the_stages_that_ran(tmp_path: Path) -> None:
     alone = compare([written(tmp_path / "b.json", ran[1])], "lenet5", "abci").predicted
     assert alone.seconds[0] == found.seconds[1]
     assert found.plans == (plan, plan)
-    free = oracle.estimate("lenet5", "abci", plan, 16)
+    free = oracle.estimate("lenet5", "abci", plan, 16, software="executor")
     none = compare([written(tmp_path / "c.json", measurement(plan))], "lenet5", "abci").predicted
     assert none.seconds[0] == free.seconds[0]
 

@@ -20,7 +20,7 @@ from oracle.commands.arguments import result_arguments
 from oracle.commands.parser import Answer, as_json, formatted
 from oracle.spec.document import SpecError, refusal, suggest
 
-FAULT = ("file", "code", "what", "line", "column", "hint")
+FAULT = ("code", "what", "line", "column", "hint", "file")
 FOLDERS = ("models", "systems", "devices", "datasets", "software", "workflows")
 
 
@@ -116,8 +116,8 @@ def checked(asked: argparse.Namespace) -> Answer:
         except SpecError as error:
             errors.append(str(error))
             faults = [
-                {"file": one.name, "code": fault.code, "what": fault.what,
-                 "line": fault.place.line, "column": fault.place.column, "hint": fault.hint}
+                {"code": fault.code, "what": fault.what, "line": fault.place.line,
+                 "column": fault.place.column, "hint": fault.hint, "file": one.name}
                 for one in error.every() for fault in one.faults
             ]  # fmt: skip
             files.append({"name": name, "kind": kind, "sound": False, "faults": faults,
