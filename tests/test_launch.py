@@ -200,6 +200,14 @@ def test_ranks_of_a_host_are_forks_of_one_process(tmp_path):
     assert not any(logs)
 
 
+@pytest.mark.slow
+def test_sixty_four_ranks_begin_meet_and_end_within_25_seconds(tmp_path):
+    pytest.importorskip("torch")
+    outcome = launch(TASK, {"steps": 1}, tmp_path, ranks=64, trust=True, host=HOST)
+    assert outcome.code == DONE, outcome.message
+    assert outcome.seconds < 25
+
+
 def test_ranks_die_with_the_process_that_they_are_forks_of(tmp_path):
     pytest.importorskip("torch")
     fails = {"rank": 1, "step": 2, "how": "nursery"}
