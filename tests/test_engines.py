@@ -80,11 +80,11 @@ def cases():
 CASES = {case["name"]: case for case in cases()}
 
 
-def trained(folder, cases, ranks):
+def trained(folder, cases, ranks, timeout=60):
     """What ranks found that trained by engines, and beside them plain programs."""
     path = os.pathsep.join([str(HERE), str(HERE.parent)])
     outcome = launch(
-        "engine_tasks:prove", {"cases": cases}, folder, ranks=ranks, timeout=60, trust=True,
+        "engine_tasks:prove", {"cases": cases}, folder, ranks=ranks, timeout=timeout, trust=True,
         host=Host(environment=lambda rank: {"PYTHONPATH": path}),
     )  # fmt: skip
     assert outcome.code == DONE, outcome.message
@@ -175,7 +175,7 @@ def test_deepspeed_trains_as_a_plain_program_does(tmp_path):
             ("resnet", "data:2,zero=2,accumulate=2", "momentum"),
             ("llama", "data:2,zero=3 recompute:full", "adam"))
     ]  # fmt: skip
-    found = trained(tmp_path, asked, 2)
+    found = trained(tmp_path, asked, 2, timeout=240)  # it compiles what it sends by first
     for case in asked:
         ranks = ranks_of(found.get, case["name"])
         for step, expected in enumerate(ranks[0]["expected"]):

@@ -154,7 +154,9 @@ class Calibration(Tabular):
                 "",
                 f"{pool.op}, {pool.level}: {len(pool.seconds)} samples, {ranks} ranks, "
                 f"{show(low, 'B')} to {show(high, 'B')}",
-                "  seconds of m bytes among p ranks, the least of:",
+                "  seconds of m bytes among p ranks, the least of:"
+                if fit.entries
+                else "  priced by the library's constants as they are corrected above",
                 *("    " + each.replace(": ", ":\n        ", 1) for each in fit.formulas()),
                 f"  R² of log seconds {fit.r2:.4f}, residual {fit.found.scale:.1%} (1σ, robust), "
                 f"{len(fit.found.outliers)} outliers, repeats within {_share(pool.repeats)}",
