@@ -162,7 +162,7 @@ def _called(name: str, what: Callable[..., Any]) -> str:
     for each in inspect.signature(what).parameters.values():
         if each.kind is each.KEYWORD_ONLY and not starred:
             said, starred = [*said, "*"], True
-        default = "" if each.default is each.empty else "=…" if callable(each.default) else (
+        default = "" if each.default is each.empty else "=..." if callable(each.default) else (
             f"={each.default!r}")  # fmt: skip
         said.append("**" * (each.kind is each.VAR_KEYWORD) + each.name + default)
     return "\n".join(textwrap.wrap(f"{name}({', '.join(said)})", 96, subsequent_indent="    "))
