@@ -67,8 +67,11 @@ def sweep(limits: Limits, precisions: dict[str, tuple[str, ...]]) -> list[Wanted
                     for shape in shapes
                     if (family, part) != ("conv", "data") or shape[1] > SAMPLE_CHANNELS
                 ])  # fmt: skip
-    order = np.random.default_rng(SEED).permutation(max(map(len, groups), default=0)).tolist()
-    return [group[at] for at in order for group in groups if at < len(group)]
+    random = np.random.default_rng(SEED)
+    orders = [random.permutation(len(group)).tolist() for group in groups]
+    pairs, rounds = list(zip(groups, orders, strict=True)), max(map(len, groups), default=0)
+    return [group[order[number]] for number in range(rounds) for group, order in pairs
+            if number < len(group)]  # fmt: skip
 
 
 def drawn(family: str, count: int, limits: Limits) -> Iterator[Shape]:
