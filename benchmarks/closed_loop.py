@@ -306,6 +306,7 @@ class Rows:
     def __init__(self, setting: Setting, folder: Path, host: Host, jobs: Sequence[PlanRun]) -> None:
         self.setting, self.folder, self.host = setting, folder, host
         self.first = {str(job.model): job for job in firsts(jobs)}
+        self.order = [(str(job.model), job.plan) for job in jobs]
         self.found: dict[tuple[str, str], Profile] = {}
 
     def of(self, job: PlanRun, known: str) -> Profile | None:
@@ -319,7 +320,7 @@ class Rows:
     def _measured(self, job: PlanRun) -> Profile:
         key = str(job.model), job.plan
         if key not in self.found:
-            out = self.folder / f"rows-{len(self.found)}.jsonl"
+            out = self.folder / f"rows-{self.order.index(key)}.jsonl"
             self.found[key] = _profiled(job, out, self.setting, self.host)
         return self.found[key]
 

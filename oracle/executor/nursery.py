@@ -9,7 +9,6 @@ device, or a fork would find half of it.
 from __future__ import annotations
 
 import contextlib
-import ctypes
 import gc
 import importlib
 import json
@@ -20,13 +19,13 @@ import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
+from oracle.executor import rank as worker
 from oracle.executor.records import write_whole
 from oracle.spec.files import LOG, read_json
 
-_PR_SET_PDEATHSIG = 1
 # what tasks import when they run, the slowest first
 SHARED = (
-    "torch", "torch.distributed", "oracle.executor.rank", "oracle.executor.timed_steps",
+    "torch", "torch.distributed", "oracle.executor.timed_steps",
     "oracle.executor.steps", "oracle.executor.ordered", "oracle.predict.evaluate",
 )  # fmt: skip
 
@@ -128,10 +127,7 @@ class Nursery:
 
 def main() -> None:
     """`python -m oracle.executor.nursery`, as `Nursery` starts it."""
-    supervisor = os.getppid()
-    ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
-    if os.getppid() != supervisor:
-        os._exit(1)
+    worker.die_with(int(os.environ["ORACLE_SUPERVISOR"]))
     asked = read_json(Path(sys.argv[1]), "ranks to start", LOG)
     for name in (*SHARED, asked["module"]):
         with contextlib.suppress(Exception):  # a rank that misses it will say so
@@ -156,8 +152,6 @@ def _say(line: str) -> None:
 
 def _grow_up(environment: Mapping[str, str], log: str) -> None:
     """Become a rank, as if it had been started by itself; never returns."""
-    from oracle.executor import rank
-
     nursery = os.getppid()
     os.setsid()
     nothing, out = os.open(os.devnull, os.O_RDONLY), os.open(log, os.O_WRONLY | os.O_APPEND
@@ -167,7 +161,7 @@ def _grow_up(environment: Mapping[str, str], log: str) -> None:
     os.dup2(out, 2)
     os.environ.clear()
     os.environ.update(environment, ORACLE_SUPERVISOR=str(nursery))
-    rank.main()
+    worker.main()
 
 
 def shares(environments: Sequence[Mapping[str, str]], own: Sequence[str]) -> bool:

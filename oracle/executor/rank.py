@@ -86,12 +86,16 @@ class Rank:
         self.asked_to_stop = True
 
 
+def die_with(parent: int) -> None:
+    """Be killed when the parent process ends; at once where it has ended already."""
+    ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
+    if os.getppid() != parent:
+        os._exit(1)
+
+
 def main() -> None:
     """`python -m oracle.executor.rank`, as `launch` starts it."""
-    supervisor = int(os.environ["ORACLE_SUPERVISOR"])
-    ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
-    if os.getppid() != supervisor:
-        os._exit(1)  # the supervisor died before it could be watched
+    die_with(int(os.environ["ORACLE_SUPERVISOR"]))
     attempt = Path(os.environ["ORACLE_ATTEMPT"])
     number, size = map(int, os.environ["ORACLE_WORLD"].split())
     heartbeat = Heartbeat(attempt, number, host_name(os.environ))

@@ -355,11 +355,9 @@ def read(
         reader.clashes(also(built), node)
     if reader.faults and beyond is not None and built is not None:
         reader.faults += beyond(built)
-    if not reader.faults and len(node.within) == 1:
-        raise node.within[0]
-    if not reader.faults and node.within:
+    if node.within and not reader.faults:
         *others, last = node.within
-        raise SpecError(last.name, last.faults, last.text, others)
+        raise SpecError(last.name, last.faults, last.text, [*others, *last.within])
     if reader.faults or built is None:
         faults = reader.faults or [Fault("E104", "nothing to read", Place())]
         raise SpecError(name, faults, text, node.within)
