@@ -13,7 +13,7 @@ Whatever can be neither shown nor a rival, since its own work alone takes too lo
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
 from itertools import pairwise
 from typing import Any
@@ -24,6 +24,7 @@ from oracle.ask import spending
 from oracle.ask.candidates import NO_RIVAL, TIE, Candidates, Representative
 from oracle.ask.climb import changed, climb
 from oracle.ask.partitions import balanced, places
+from oracle.ask.progress import counted, parts
 from oracle.ask.ranking import Ranking
 from oracle.ask.space import Floats, Space
 from oracle.ask.spending import PAID
@@ -48,6 +49,7 @@ SIZES = (1.0, 2.0, 4.0, 8.0, 16.0)  # and of the promising
 NEAR = 0.5  # of a limit that may be missing where knobs have not been turned
 SHARED = 4  # products whose replicas' shares are balanced
 NEAREST = 5  # misses to show when nothing fits
+STAGES = (1, 1, 1, 1, 1, 1)
 RIVALS = 40  # products that may be the best, beside those that are shown
 
 
@@ -94,7 +96,7 @@ def recommend(
             for count in counts
             for where in places(model, system, count, options, told, "on" not in without)
         ]
-        for count, where in seats:
+        for count, where in counted(seats):
             space = Space(model, count, batch, some, options.ideal, told, last, where)
             pool = Candidates(space, system, options, objective, lines, top,
                               HOPELESS if brief else None,
@@ -162,6 +164,11 @@ def _simplest_first(fitting: list[Representative]) -> list[Representative]:
 
 def explore(pool: Candidates, first: int, brief: bool = False) -> None:
     """Fill a pool with the candidates that are worth looking at, the `first` of least work."""
+    with parts(*(STAGES[:-2] if brief else STAGES)) as done:
+        _explore(pool, first, brief, done)
+
+
+def _explore(pool: Candidates, first: int, brief: bool, done: Callable[[], None]) -> None:
     space = pool.space
     usual = space.usual(space.products())
     if not len(usual):  # no plan spans partitions so
@@ -179,15 +186,20 @@ def explore(pool: Candidates, first: int, brief: bool = False) -> None:
     _look(pool, usual[quick & ~waits])
     if not pool.fits.any():
         pool.give_up(usual[:, : space.micro])
+    done()
     for some in (quick & waits, ~quick):
         _look(pool, pool.rivals(usual[some]))
+        done()
     kept = _promising(pool, BRIEFLY if brief else KEPT)
     if len(kept):
         pool.add(_spared(space, space.usual(kept)))
+    done()
     if brief:
         return
     _scan(pool)
+    done()
     climb(pool)
+    done()
 
 
 def _others(pools: Sequence[Candidates], objective: str) -> Floats | None:

@@ -193,5 +193,5 @@ def seconds(
 
 
 def undisturbed(each: list[float]) -> float:
-    """The lower quartile: what others do on a machine meanwhile is not the kernel's."""
+    """The lower quartile: what others do meanwhile is no part of what a device can do."""
     return sorted(each)[len(each) // 4]

@@ -65,7 +65,7 @@ def sweep(limits: Limits, precisions: dict[str, tuple[str, ...]]) -> list[Wanted
                 groups.append([
                     Wanted(family, part, precision, passed(family, part, shape))
                     for shape in shapes
-                    if (family, part) != ("conv", "data") or shape[1] > SAMPLE_CHANNELS
+                    if part != "data" or shape[1] > SAMPLE_CHANNELS
                 ])  # fmt: skip
     random = np.random.default_rng(SEED)
     orders = [random.permutation(len(group)).tolist() for group in groups]
@@ -114,7 +114,7 @@ def _conv(random: np.random.Generator, flop: float) -> Shape:
 
 def _conv3d(random: np.random.Generator, flop: float) -> Shape:
     side, stride = int(random.choice([1, 3, 3, 3, 5])), int(random.choice([1, 1, 2]))
-    channels, out = int(2 ** random.integers(2, 8)), int(2 ** random.integers(2, 7))
+    channels, out = int(2 ** random.integers(0, 8)), int(2 ** random.integers(2, 7))
     filters = int(channels * 2.0 ** random.integers(-1, 3))
     batch = max(1, round(flop / (2 * channels * filters * side**3 * out**3)))
     return (batch, channels, filters, *(out,) * 3, *(side,) * 3, *(stride,) * 3, 1)

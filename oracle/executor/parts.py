@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from itertools import pairwise
+from typing import NamedTuple
 
 Interval = tuple[int, int]
 
@@ -22,6 +23,14 @@ def deal(count: int, p: int, begin: int = 0) -> list[Interval]:
 def overlap(one: Interval, other: Interval) -> Interval:
     """What two intervals share; empty when it ends before it begins."""
     return max(one[0], other[0]), min(one[1], other[1])
+
+
+class Inverse(NamedTuple):
+    """A convolution turned round: of the gradient of these outputs that of these inputs."""
+
+    outputs: Interval  # some may lie outside: zeros
+    inputs: Interval
+    padding: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,6 +81,26 @@ class Window:
             max(0, min(low, own[0] - edge, self.made)),
             min(self.made, max(high, own[1] + edge, 0)),
         )
+
+    @property
+    def padded(self) -> int:
+        """Padding that a kernel does itself: of an extent that nobody cuts, alike at both ends."""
+        last = (self.made - 1) * self.stride + self.reach - self.before - self.given
+        return self.before if self.parts == 1 and last == self.before else 0
+
+    def inverse(self, part: int) -> Inverse:
+        """How the gradient of a part's input is made: of nothing but it, where windows step by one.
+
+        Longer steps make that of all that the windows of the touched outputs see.
+        """
+        begin, end = self.inputs[part]
+        if self.stride > 1:
+            touched = self.touched(part)
+            return Inverse(touched, self.seen(touched), 0)
+        if self.padded or self.parts == 1 == self.reach:
+            return Inverse((0, self.made), (0, self.given), self.padded)
+        edge = self.reach - 1
+        return Inverse((begin + self.before - edge, end + self.before), (begin, end), edge)
 
 
 class Spread(Window):

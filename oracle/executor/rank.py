@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     import torch.distributed as dist
 
 _PR_SET_PDEATHSIG = 1
+_M_TRIM_THRESHOLD, _M_MMAP_MAX = -1, -4  # of glibc's malloc.h
 
 
 class Rank:
@@ -156,6 +157,8 @@ def _join(rank: Rank, job: Mapping[str, Any]) -> None:
         store = _meet_over_tcp(rank, patience)
     rank.backend = job["backend"]
     on_gpu = rank.backend == "nccl"
+    if not on_gpu:
+        keep_freed_memory()
     rank.device = torch.device("cpu")
     if on_gpu:
         rank.device = torch.device("cuda", device_index(rank.local, torch.cuda.device_count()))
@@ -176,6 +179,16 @@ def _join(rank: Rank, job: Mapping[str, Any]) -> None:
     peers = meet(me(rank.backend), rank.size, rank.control)
     refuse_unlike(peers)
     rank.hosts = [peer.host for peer in peers]
+
+
+def keep_freed_memory() -> None:
+    """Freed memory stays with this process, as a GPU's allocator keeps it, where glibc can.
+
+    Else each step asks the kernel anew for the pages of its activations: a tenth of its time.
+    """
+    if adjust := getattr(ctypes.CDLL(None), "mallopt", None):
+        adjust(_M_MMAP_MAX, 0)
+        adjust(_M_TRIM_THRESHOLD, -1)
 
 
 def _meet_over_tcp(rank: Rank, patience: timedelta) -> dist.TCPStore:

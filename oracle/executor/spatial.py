@@ -44,20 +44,25 @@ class SpatialGrid:
 
 
 def with_borders(
-    x: Tensor, grid: SpatialGrid, windows: Sequence[Window], fill: float, what: str
-) -> Tensor:
-    """The input of the own outputs: borders are fetched, cropped to the windows, and padded."""
-    pads: list[int] = []
+    x: Tensor, grid: SpatialGrid, windows: Sequence[Window], fill: float, what: str,
+    padded: Sequence[int] = (),
+) -> Tensor:  # fmt: skip
+    """The input of the own outputs: borders are fetched, cropped to the windows, and padded.
+
+    Extents that a kernel pads itself (`padded`) stay as they are.
+    """
     for i, window in enumerate(windows):
+        if padded and padded[i]:
+            continue
         at, dim = grid.at[i], i + 2
         wanted = [window.wanted(k) for k in range(window.parts)]
-        name = what + NTH[i]
-        x = grid.wire.fetch_halo(x, dim, at, window.inputs, wanted, grid.ranks[i], name)
         low, high = window.seen(window.outputs[at])
-        begin, end = max(low, 0), min(high, window.given)
-        x = x.narrow(dim, begin - wanted[at][0], end - begin)
-        pads = [begin - low, high - end, *pads]
-    return functional.pad(x, pads, value=fill) if any(pads) else x
+        first = min(low, wanted[at][0])
+        wanted[at] = first, max(high, wanted[at][1])
+        name = what + NTH[i]
+        x = grid.wire.fetch_halo(x, dim, at, window.inputs, wanted, grid.ranks[i], name, fill)
+        x = x.narrow(dim, low - first, high - low)
+    return x
 
 
 class SpatialConvolution(ExchangeFunction):
@@ -72,13 +77,13 @@ class SpatialConvolution(ExchangeFunction):
         ctx: Any, x: Tensor, weight: Tensor, bias: Tensor | None, grid: SpatialGrid,
         windows: Sequence[Window], dilation: Sequence[int], groups: int, names: tuple[str, str],
     ) -> Tensor:  # fmt: skip
-        seen = with_borders(x, grid, windows, 0.0, names[0])
-        ctx.save_for_backward(x, weight, *_borders(seen, grid, windows))
+        padded = [window.padded for window in windows]
+        seen = with_borders(x, grid, windows, 0.0, names[0], padded)
+        ctx.save_for_backward(x, weight, *_borders(seen, grid, windows, padded))
         ctx.of = (grid, windows, list(dilation), groups, names, bias is not None)
         stride = [window.stride for window in windows]
-        zeros = [0] * len(windows)
-        return torch.convolution(seen, weight, bias, stride, zeros,
-                                 list(dilation), False, zeros, groups)  # fmt: skip
+        return torch.convolution(seen, weight, bias, stride, padded,
+                                 list(dilation), False, [0] * len(windows), groups)  # fmt: skip
 
     @staticmethod
     def backward(ctx: Any, gradient: Tensor) -> Any:
@@ -95,22 +100,26 @@ class SpatialConvolution(ExchangeFunction):
         if not ctx.needs_input_grad[0]:
             return None, of_weight, of_bias, None, None, None, None, None
         del seen
-        wide, shape = gradient, [gradient.shape[0], weight.shape[1] * groups]
+        made = [window.inverse(k) for window, k in zip(windows, grid.at, strict=True)]
+        wide = gradient
         for i, window in enumerate(windows):
-            wanted = [window.touched(k) for k in range(window.parts)]
+            wanted, at = [window.touched(k) for k in range(window.parts)], grid.at[i]
+            low, high = made[i].outputs
+            first = min(low, wanted[at][0])
+            wanted[at] = first, max(high, wanted[at][1])
             wide = grid.wire.fetch_halo(
-                wide, i + 2, grid.at[i], window.outputs, wanted, grid.ranks[i], names[1] + NTH[i]
+                wide, i + 2, at, window.outputs, wanted, grid.ranks[i], names[1] + NTH[i]
             )
-            low, high = window.seen(wanted[grid.at[i]])
-            shape.append(high - low)
-        sizes = wide.new_zeros(1).expand(shape)  # all that is looked at of its input
+            wide = wide.narrow(i + 2, low - first, high - low)
+        sizes = [high - low for _, (low, high), _ in made]
+        shape = gradient.shape[0], weight.shape[1] * groups, *sizes
+        like = wide.new_zeros(1).expand(shape)  # all that is looked at of its input
         of_x, _, _ = back(
-            wide.contiguous(), sizes, weight, None, stride, zeros, dilation, False, zeros, groups,
-            [True, False, False],
+            wide.contiguous(), like, weight, None, stride, [one.padding for one in made], dilation,
+            False, zeros, groups, [True, False, False],
         )  # fmt: skip
         for i, window in enumerate(windows):
-            low, high = window.seen(window.touched(grid.at[i]))
-            of_x = cropped(of_x, i + 2, (low, high), window.inputs[grid.at[i]])
+            of_x = cropped(of_x, i + 2, made[i].inputs, window.inputs[grid.at[i]])
         return of_x, of_weight, of_bias, None, None, None, None, None
 
 
@@ -138,11 +147,13 @@ def _inner(grid: SpatialGrid, windows: Sequence[Window]) -> list[_Inner]:
     return found
 
 
-def _borders(seen: Tensor, grid: SpatialGrid, windows: Sequence[Window]) -> list[Tensor]:
+def _borders(
+    seen: Tensor, grid: SpatialGrid, windows: Sequence[Window], padded: Sequence[int]
+) -> list[Tensor]:
     """Copies of what windows see of others' input, two of each extent: kept beside the own."""
     found, inner = [], _inner(grid, windows)
     for i, one in enumerate(inner):
-        seen = seen.narrow(i + 2, one.before, one.count)
+        seen = seen.narrow(i + 2, 0 if padded[i] else one.before, one.count)
     for i, one in enumerate(inner):
         width = one.own[1] - one.own[0]
         for low, high in ((0, one.first), (one.first + width, one.count)):

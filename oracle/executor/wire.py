@@ -235,9 +235,12 @@ class Wire:
 
     def fetch_halo(
         self, x: Tensor, dim: int, place: int, held: Sequence[Interval],
-        wanted: Sequence[Interval], ranks: Sequence[int], what: str,
+        wanted: Sequence[Interval], ranks: Sequence[int], what: str, fill: float = 0.0,
     ) -> Tensor:  # fmt: skip
-        """The input that this part wants along `dim`: its own, and the borders that others hold."""
+        """The input that this part wants along `dim`: its own, and the borders that others hold.
+
+        What lies outside of all that they hold is filled.
+        """
         given, made, pieces = {}, {}, []
         for other, rank in enumerate(ranks):
             if other == place:
@@ -253,6 +256,12 @@ class Wire:
                 pieces.append((low, made[rank]))
         if given or made:
             self.swap(given, made, ("spatial",), what)
+        first, last = wanted[place]
+        for low, high in ((first, held[0][0]), (held[-1][1], last)):
+            if low < high:
+                shape = list(x.shape)
+                shape[dim] = high - low
+                pieces.append((low, x.new_full(shape, fill)))
         low, high = overlap(held[place], wanted[place])
         own = x.narrow(dim, low - held[place][0], max(high - low, 0))
         ordered = sorted([*pieces, (low, own)], key=lambda piece: piece[0])

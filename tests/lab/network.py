@@ -6,7 +6,10 @@ link are shaped with `tbf`. What makes it behave like a cluster, each found the 
   frames and eight links overload two cores; so packets are kept to 16 KiB on slow links;
 - cubic, or reno where namespaces may not have cubic, for bbr shares a bottleneck unevenly and a
   lone flow of it does not fill a link;
-- a CPU quota with a short period (10 ms), or ranks on one machine steal each other's time;
+- a CPU quota, or ranks on one machine steal each other's time, in turns of a millisecond: of longer
+  ones every message waits for the turn of the host that it goes to. A kernel looks at a quota only
+  when its clock ticks, which is every 4 ms of most, so a beat wakes each core more often;
+- a core for each host, or what is left of its quota stands where its other thread cannot have it;
 - no delay can be added (most kernels of test machines lack netem): latency is the stack's own.
 It needs root, and leaves nothing behind: a lab that was killed is cleared away by the next one.
 """
@@ -31,7 +34,18 @@ from oracle.executor.launch import Host  # noqa: E402 (the path above comes firs
 
 _NAME = re.compile(r"lab(\d+)[hs]\d+")
 _CPU = [Path("/sys/fs/cgroup/cpu"), Path("/sys/fs/cgroup")]  # version 1, version 2
-_PERIOD = 10_000  # µs
+_TURN = 1_000  # µs that a host has a core at a time; the least quota that kernels take
+_BEAT = """
+import os, sys, time
+os.sched_setaffinity(0, {int(sys.argv[1])})
+try:
+    os.sched_setscheduler(0, os.SCHED_FIFO, os.sched_param(1))
+except OSError:
+    os.nice(-20)
+lab = os.getppid()
+while os.getppid() == lab:
+    time.sleep(0.0003)
+"""
 
 
 @dataclass(frozen=True)
@@ -62,6 +76,7 @@ class Lab:
     def __init__(self, wiring: Wiring) -> None:
         self.wiring, self.mark = wiring, f"lab{os.getpid()}"
         self._cpu: Path | None = None
+        self._beats: list[subprocess.Popen[bytes]] = []
 
     def host(self, number: int) -> str:
         return f"{self.mark}h{number}"
@@ -91,13 +106,15 @@ class Lab:
     def placed(self, at: Sequence[int] | None = None) -> Host:
         """Where ranks run: rank r on host `at[r]`, host r if not said."""
         seats = list(at) if at is not None else list(range(self.wiring.hosts))
+        cores = sorted(os.sched_getaffinity(0))
 
         def prefix(rank: int) -> list[str]:
             enter = ["nsenter", f"--net=/var/run/netns/{self.host(seats[rank])}"]
             if self._cpu is None:
                 return enter
             procs = self._cpu / f"h{seats[rank]}" / "cgroup.procs"
-            return ["sh", "-c", f'echo $$ > {procs}; exec "$@"', "lab", *enter]
+            pin = ["taskset", "-c", str(cores[seats[rank] % len(cores)])]
+            return ["sh", "-c", f'echo $$ > {procs}; exec "$@"', "lab", *pin, *enter]
 
         def environment(rank: int) -> dict[str, str]:
             return {"ORACLE_HOST": f"host{seats[rank]}", "GLOO_SOCKET_IFNAME": "eth0"}
@@ -160,15 +177,22 @@ class Lab:
         for host in range(self.wiring.hosts):
             group = self._cpu / f"h{host}"
             group.mkdir(exist_ok=True)
-            quota = int(share * _PERIOD)
+            period = round(_TURN / share)
             if second:
-                (group / "cpu.max").write_text(f"{quota} {_PERIOD}")
+                (group / "cpu.max").write_text(f"{_TURN} {period}")
             else:
-                (group / "cpu.cfs_period_us").write_text(str(_PERIOD))
-                (group / "cpu.cfs_quota_us").write_text(str(quota))
+                (group / "cpu.cfs_period_us").write_text(str(period))
+                (group / "cpu.cfs_quota_us").write_text(str(_TURN))
+        for core in os.sched_getaffinity(0):
+            beat = [sys.executable, "-S", "-c", _BEAT, str(core)]
+            self._beats.append(subprocess.Popen(beat))
 
     def down(self) -> None:
         """Take everything away; harmless to repeat."""
+        while self._beats:
+            beat = self._beats.pop()
+            beat.kill()
+            beat.wait()
         _remove(self.mark)
 
     def cut(self, host: int) -> None:
@@ -196,7 +220,12 @@ def missing() -> list[str]:
     lacks = []
     if os.geteuid() != 0:
         lacks.append("root (run it with sudo, or in a privileged container)")
-    for tool, package in (("ip", "iproute2"), ("tc", "iproute2"), ("nsenter", "util-linux")):
+    for tool, package in (
+        ("ip", "iproute2"),
+        ("tc", "iproute2"),
+        ("nsenter", "util-linux"),
+        ("taskset", "util-linux"),
+    ):
         if shutil.which(tool) is None:
             lacks.append(f"`{tool}` (package {package})")
     if lacks:

@@ -145,12 +145,7 @@ def loss_of(op: Operation | None, y: Tensor, target: Tensor, batch: int) -> Tens
     if op is None:
         return (y**2).sum() / (batch * math.prod(y.shape[1:]))
     positions = math.prod(op.shape.given.extents)
-    if hasattr(y, "full_tensor"):  # cut by words: PyTorch's own wants rows of words
-        y, target = y.flatten(0, -2), target.flatten()
-        made = nn.functional.cross_entropy(y, target, reduction="sum")
-    else:
-        made = operators.summed_loss(op, y, target)
-    return made / (batch * positions)
+    return operators.summed_loss(op, y, target) / (batch * positions)
 
 
 def units_of(stages: Sequence[Interval], last: int) -> list[Interval]:
