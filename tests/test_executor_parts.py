@@ -55,6 +55,22 @@ def test_what_is_wanted_is_what_windows_see(given_, kernel, stride, before, dila
         touching = {o for o in range(made) if own & {int(x) for x in sees[o]}}
         low, high = window.touched(part)
         assert touching <= set(range(low, high))
+        # turned round, a convolution of these inputs makes as many outputs, and each sees the same
+        (low, high), (begin, end), padding = window.inverse(part)
+        assert touching <= set(range(low, high))
+        assert own & set(sees.ravel()) <= set(range(begin, end))
+        assert (end - begin + 2 * padding - reach) // stride + 1 == high - low
+        assert begin - padding == low * stride - before
+        assert stride > 1 or (begin, end) == window.inputs[part], "nothing is made in vain"
+
+
+def test_a_gradient_of_a_part_by_hand():
+    """Eight rows under windows of three: a part of four wants five gradients, or zeros outside."""
+    cut, whole = Window(8, 8, 3, 3, 1, 1, 2), Window(8, 8, 3, 3, 1, 1, 1)
+    assert cut.inverse(0) == ((-1, 5), (0, 4), 2)
+    assert cut.inverse(1) == ((3, 9), (4, 8), 2)
+    assert whole.inverse(0) == ((0, 8), (0, 8), 1)
+    assert (cut.padded, whole.padded, Window(8, 7, 2, 2, 1, 0, 1).padded) == (0, 1, 0)
 
 
 def test_equal_borders_where_parts_are_equal():

@@ -14,11 +14,12 @@ from typing import Any
 import pytest
 from command_line import SMALL, told
 
-from oracle.ask.progress import counted, listening
+from oracle.ask.progress import counted, listening, parts
 from oracle.commands import progress
 from oracle.commands.progress import Line
 from oracle.show import terminal
 
+SEARCH = ["recommend", "gpt2", "dgx-a100", "--devices", "16", "--batch", "64"]
 SHORT = ["choose", "resnet50", "--systems", "abci,dgx-a100", "--devices", "4,8", "--epochs", "1",
          "--batch", "256", "--only", "data"]  # fmt: skip
 
@@ -32,6 +33,16 @@ def test_a_loop_in_a_loop_is_a_part_of_one_item() -> None:
     assert shares == pytest.approx([0.125, 0.25, 0.375, 0.5, 0.5, 0.625, 0.75, 0.875, 1.0, 1.0])
     assert list(counted("ab")) == ["a", "b"]
     assert len(shares) == 10  # nobody listens any longer
+
+
+def test_parts_are_as_long_as_they_say_and_loops_are_parts_of_them() -> None:
+    shares: list[float] = []
+    with listening(shares.append), parts(1, 3) as done:
+        done()
+        for _ in counted("abc"):
+            pass
+        done()
+    assert shares == pytest.approx([0.25, 0.5, 0.75, 1.0, 1.0])
 
 
 def test_a_loop_that_is_left_counts_no_longer() -> None:
@@ -105,7 +116,7 @@ SLOW = [["design-network", "--devices", "64", "--ports", "16", "--for", "resnet5
 
 @pytest.mark.parametrize(
     "line",
-    [SHORT, *(pytest.param(line, marks=pytest.mark.slow) for line in SLOW)],
+    [SHORT, SEARCH, *(pytest.param(line, marks=pytest.mark.slow) for line in SLOW)],
     ids=lambda line: line[0],
 )
 def test_verbs_that_take_long_say_so_on_a_terminal_only(

@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from itertools import combinations, product
 from typing import Any, Protocol
 
 import numpy as np
 
+from oracle.ask.progress import parts
 from oracle.ask.space import Floats, Space
 
 SCANNED = 12  # products whose knobs are turned one by one
 CLIMBERS = 3  # products that climb on from their best setting
 ROUNDS = 16
+STAGES = (3, 2, 2, 2)  # how long its parts take beside each other, of questions that take seconds
 DEAR_ROUNDS = 2  # of climbing on with what takes long to price
 
 
@@ -44,9 +47,14 @@ class Pool(Protocol):
 
 def climb(pool: Pool) -> None:
     """Change what can be changed of the best, one thing or two, until nothing is better."""
-    space = pool.space
     if not len(pool.rows):
         return
+    with parts(*STAGES) as done:
+        _climb(pool, done)
+
+
+def _climb(pool: Pool, done: Callable[[], None]) -> None:
+    space = pool.space
     (first,) = pool.leading(1)
     others = [number for number in pool.leading(SCANNED, pool.turned) if number != first]
     pool.add(
@@ -57,17 +65,21 @@ def climb(pool: Pool) -> None:
             ]
         )
     )
+    done()
     for _ in range(ROUNDS):
         climbers = pool.leading(CLIMBERS)
         pool.add(np.concatenate([_steps(space, pool.rows[number]) for number in climbers]))
         if pool.leading(CLIMBERS) == climbers:
             break
+    done()
     for _ in range(ROUNDS):
         (best,) = pool.leading(1)
         pool.add(_double_steps(space, pool.rows[best]))
         if pool.leading(1) == [best]:
             break
+    done()
     _try_dear(pool)
+    done()
 
 
 def _try_dear(pool: Pool) -> None:

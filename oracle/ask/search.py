@@ -49,7 +49,7 @@ SIZES = (1.0, 2.0, 4.0, 8.0, 16.0)  # and of the promising
 NEAR = 0.5  # of a limit that may be missing where knobs have not been turned
 SHARED = 4  # products whose replicas' shares are balanced
 NEAREST = 5  # misses to show when nothing fits
-STAGES = (1, 1, 1, 1, 1, 1)
+STAGES = (2, 3, 1, 1, 5, 10)  # how long parts of a search take beside each other, roughly
 RIVALS = 40  # products that may be the best, beside those that are shown
 
 
@@ -164,7 +164,7 @@ def _simplest_first(fitting: list[Representative]) -> list[Representative]:
 
 def explore(pool: Candidates, first: int, brief: bool = False) -> None:
     """Fill a pool with the candidates that are worth looking at, the `first` of least work."""
-    with parts(*(STAGES[:-2] if brief else STAGES)) as done:
+    with parts(*STAGES[: 4 if brief else None]) as done:
         _explore(pool, first, brief, done)
 
 

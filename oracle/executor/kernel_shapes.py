@@ -16,6 +16,7 @@ import numpy as np
 SEED = 20211
 TRIES = 400  # draws until one has the work that is asked for
 CHANNELS = (1, 3, 8, 16, 32, 64, 128, 256, 512)
+VOLUMES = (2, 8, 16, 32, 64, 128)  # channels of three extents
 SAMPLE_CHANNELS = 4  # at most, of what a network is fed, whose gradient nobody wants
 MOST_SAMPLES = {"conv": 256, "conv3d": 64}  # in a batch: of a device, as plans leave them
 NEAR = 1.6  # times more or less work than asked for, at most
@@ -114,8 +115,8 @@ def _conv(random: np.random.Generator, flop: float) -> Shape:
 
 def _conv3d(random: np.random.Generator, flop: float) -> Shape:
     side, stride = int(random.choice([1, 3, 3, 3, 5])), int(random.choice([1, 1, 2]))
-    channels, out = int(2 ** random.integers(0, 8)), int(2 ** random.integers(2, 7))
-    filters = int(channels * 2.0 ** random.integers(-1, 3))
+    channels, out = int(random.choice(VOLUMES)), int(2 ** random.integers(2, 7))
+    filters = int(max(channels, 8) * 2.0 ** random.integers(-1, 3))
     batch = max(1, round(flop / (2 * channels * filters * side**3 * out**3)))
     return (batch, channels, filters, *(out,) * 3, *(side,) * 3, *(stride,) * 3, 1)
 

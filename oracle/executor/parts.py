@@ -97,8 +97,8 @@ class Window:
         if self.stride > 1:
             touched = self.touched(part)
             return Inverse(touched, self.seen(touched), 0)
-        if self.padded or self.parts == 1 == self.reach:
-            return Inverse((0, self.made), (0, self.given), self.padded)
+        if self.parts == 1 and self.made == self.given + 2 * self.before - self.reach + 1:
+            return Inverse((0, self.made), (0, self.given), self.before)
         edge = self.reach - 1
         return Inverse((begin + self.before - edge, end + self.before), (begin, end), edge)
 
