@@ -77,17 +77,16 @@ def make(rank: Any, arguments: Mapping[str, Any]) -> None:
     from oracle.executor.local_model import LocalModel
     from oracle.executor.mesh import DeviceMesh
     from oracle.executor.wire import Wire
-    from oracle.models.model import model
     from oracle.plan.plan import parse
 
-    known, plan = model(arguments["model"]), parse("serial", 1)
-    count = int((known.weights * known.repeat).sum())
+    layers, plan = graph(arguments["model"]), parse("serial", 1)
+    count = int((layers.model.w * layers.model.repeat).sum())
     began = time.perf_counter()
-    with mmap.mmap(-1, 8 * count) as pages:
+    with mmap.mmap(-1, 8 * count, mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS) as pages:
         np.frombuffer(pages, np.uint8).fill(0)
     touched = time.perf_counter() - began
     began = time.perf_counter()
-    local = LocalModel(graph(known), plan, Wire(DeviceMesh(plan, 0, 1)))
+    local = LocalModel(layers, plan, Wire(DeviceMesh(plan, 0, 1)))
     rank.record("weights", made=time.perf_counter() - began, touched=touched,
                 weights=sum(bundle.size for bundle in local.bundles))  # fmt: skip
 

@@ -86,17 +86,20 @@ def _allgather(rank: Rank, groups: ProcessGroups, size: int) -> TimedCall:
     return lambda: gather(whole, part, groups.mine), whole.numel() * 4
 
 
-def gather(whole: Tensor, part: Tensor, group: dist.ProcessGroup) -> None:
-    """Allgather equal parts into one buffer, by a swap where gloo has two ranks.
+def gather(
+    whole: Tensor, part: Tensor, group: dist.ProcessGroup, async_op: bool = False
+) -> dist.Work | None:
+    """Allgather equal parts into one buffer, by a swap where gloo has two ranks and all wait.
 
-    Between two ranks gloo has one connection, and its allgather half the time sends one way
-    after the other (1.5 times the time, measured); a swap that receives first never does.
+    Between two ranks gloo has one connection, and its allgather sends one way after the other
+    unless both come at once: 1.5 times the time. A swap that receives first never does.
     """
     import torch.distributed as dist
 
-    if dist.get_world_size(group) != 2 or dist.get_backend(group) != "gloo" or part.is_cuda:
-        newest("all_gather_single", "all_gather_into_tensor")(whole, part, group=group)
-        return
+    on_gloo = dist.get_backend(group) == "gloo" and not part.is_cuda
+    if dist.get_world_size(group) != 2 or not on_gloo or async_op:
+        call = newest("all_gather_single", "all_gather_into_tensor")
+        return call(whole, part, group=group, async_op=async_op)
     me = dist.get_rank(group)
     halves = whole.view(-1).chunk(2)
     other = dist.get_global_rank(group, 1 - me)
@@ -105,6 +108,7 @@ def gather(whole: Tensor, part: Tensor, group: dist.ProcessGroup) -> None:
     halves[me].copy_(part.view(-1))
     coming.wait()
     going.wait()
+    return None
 
 
 def together(

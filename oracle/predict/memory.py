@@ -10,6 +10,7 @@ The published M = 2γδ Σ (B(|x| + |y|) + |w|) is the *ideal* form [kahira2021,
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from statistics import NormalDist
 
@@ -57,8 +58,7 @@ class Held:
     @property
     def deviation(self) -> Array:
         """1σ of the total, bytes."""
-        kinds = sum(((UNSURE[kind] * held) ** 2 for kind, held in self.kinds.items()), np.zeros(1))
-        return np.asarray(np.sqrt(kinds + (np.hypot(TOGETHER, self.doubt) * self.total) ** 2))
+        return _deviation(self.kinds, self.total, self.doubt)
 
 
 @dataclass(frozen=True, slots=True)
@@ -189,7 +189,6 @@ def room(
     """
     stand, capacity = standing(load, options), float(options.max_memory or system.device.memory)
     sure = NormalDist().inv_cdf(1 - options.risk) if options.risk != 0.5 else 0.0
-    together = np.hypot(TOGETHER, options.software.memory_doubt)
     found: list[Array] = []
     peaks = alive.peaks(load.shard, plan, load.kinds.row[same], load.stages, load.times.workspace)
     for peak, buffers in zip(peaks, (0.0 * stand.buffers, stand.buffers), strict=True):
@@ -198,16 +197,16 @@ def room(
         kinds["buffers"] = kinds.get("buffers", 0.0) + buffers[same]
         kinds["workspace"] = kinds.get("workspace", 0.0) + peak.imag
         base = sum(kinds.values(), np.zeros(1)) - peak.imag
-        apart = sum(((UNSURE[kind] * held) ** 2 for kind, held in kinds.items()), np.zeros(1))
+        apart = _variance(kinds)
         low, high = np.zeros((2, *np.broadcast_shapes(base.shape, peak.shape)))
         high = high + capacity
         for _ in range(50):  # what is unsure grows with what is held: by halves
             more = (low + high) / 2
             reserve = system.device.reserve + SLACK * (base + more)
             total = base + more + reserve
-            unsure = apart + (UNSURE["activations"] * (more - peak.imag)) ** 2
-            unsure = unsure + (UNSURE["reserve"] * reserve) ** 2 + (together * total) ** 2
-            fits = total + sure * np.sqrt(unsure) <= capacity
+            grown = {"activations": more - peak.imag, "reserve": reserve}
+            unsure = _deviation(grown, total, options.software.memory_doubt, apart)
+            fits = total + sure * unsure <= capacity
             low, high = np.where(fits, more, low), np.where(fits, high, more)
         found += [low, low - peak.real]
     return np.minimum(found[0], found[2]), np.minimum(found[1], found[3])
@@ -228,10 +227,23 @@ def least(load: Rows, device: Device, options: Options) -> Array:
     kept = kept - np.minimum(handed_rows(shard), kept)
     most = (kept + moving).max(axis=-1)
     reserve = SLACK * most + device.reserve
-    least = 1 / np.hypot(1 / UNSURE["activations"], 1 / UNSURE["workspace"])
-    unsure = (least * most) ** 2 + (UNSURE["reserve"] * reserve) ** 2
-    unsure = unsure + (np.hypot(TOGETHER, options.software.memory_doubt) * (most + reserve)) ** 2
-    return np.asarray(most + reserve + NormalDist().inv_cdf(1 - options.risk) * np.sqrt(unsure))
+    shared = most / np.hypot(1 / UNSURE["activations"], 1 / UNSURE["workspace"])
+    total, doubt = most + reserve, options.software.memory_doubt
+    unsure = _deviation({"reserve": reserve}, total, doubt, shared**2)
+    return np.asarray(total + NormalDist().inv_cdf(1 - options.risk) * unsure)
+
+
+def _deviation(
+    kinds: Mapping[str, Array], total: Array, doubt: float, beside: Array | float = 0.0
+) -> Array:
+    """1σ of a total, bytes: of each kind by itself, a variance `beside`, and of all together."""
+    return np.asarray(np.sqrt(beside + _variance(kinds) + (np.hypot(TOGETHER, doubt) * total) ** 2))
+
+
+def _variance(kinds: Mapping[str, Array]) -> Array:
+    return np.asarray(
+        sum(((UNSURE[kind] * held) ** 2 for kind, held in kinds.items()), np.zeros(1))
+    )
 
 
 def _gathered(load: Workload, trained: bool = False) -> Array:

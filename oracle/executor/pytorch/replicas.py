@@ -15,7 +15,7 @@ from torch.distributed.device_mesh import DeviceMesh
 from torch.distributed.fsdp import FSDPModule, MixedPrecisionPolicy, fully_shard
 from torch.nn.parallel import DistributedDataParallel
 
-from oracle.executor.calls import newest
+from oracle.executor.calls import gather, newest
 from oracle.executor.clock import Moment, Timer
 from oracle.executor.forward import every_other
 from oracle.executor.pytorch.network import Network, row_of, span_in
@@ -124,14 +124,13 @@ class Account:
 
 
 class Gather(Account):
-    """An allgather as FSDP2 does it, counted."""
+    """An allgather as FSDP2 does it, counted; where gloo has two ranks, by the executor's swap."""
 
     def __call__(
         self, output_tensor: Tensor, input_tensor: Tensor, group: Any, async_op: bool = False
     ) -> Any:
         began = self.wire.timer.now()
-        call = newest("all_gather_single", "all_gather_into_tensor")
-        work = call(output_tensor, input_tensor, group=group, async_op=async_op)
+        work = gather(output_tensor, input_tensor, group, async_op)
         often = " again" if self.backward else ""
         what = f"{self.axis}: weights{' renewed' if self.zero < 3 else often}"
         self.wire.count(what, "allgather", group.size(), size_of(output_tensor), began,
