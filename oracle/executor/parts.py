@@ -83,10 +83,15 @@ class Window:
         )
 
     @property
-    def padded(self) -> int:
-        """Padding that a kernel does itself: of an extent that nobody cuts, alike at both ends."""
+    def whole(self) -> bool:
+        """Whether a kernel takes it as it is: nobody cuts it, and both ends are padded alike."""
         last = (self.made - 1) * self.stride + self.reach - self.before - self.given
-        return self.before if self.parts == 1 and last == self.before else 0
+        return self.parts == 1 and last == self.before
+
+    @property
+    def padded(self) -> int:
+        """Padding that a kernel does itself."""
+        return self.before if self.whole else 0
 
     def inverse(self, part: int) -> Inverse:
         """How the gradient of a part's input is made: of nothing but it, where windows step by one.
@@ -97,7 +102,7 @@ class Window:
         if self.stride > 1:
             touched = self.touched(part)
             return Inverse(touched, self.seen(touched), 0)
-        if self.parts == 1 and self.made == self.given + 2 * self.before - self.reach + 1:
+        if self.whole:
             return Inverse((0, self.made), (0, self.given), self.before)
         edge = self.reach - 1
         return Inverse((begin + self.before - edge, end + self.before), (begin, end), edge)
