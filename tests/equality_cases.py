@@ -403,6 +403,8 @@ def shown(case):
         axis, *knobs = word.split(",")
         name, _, value = axis.partition(":")
         found.add(name if value[:1].isdigit() else axis)
+        if value.count("x") == 1 and value[:1].isdigit():  # corners cross, if windows have any
+            found.add(f"{case['model']['name']} over two extents")
         for knob in knobs:
             key, _, value = knob.partition("=")
             found.add(f"{name},{key}" if value.isdigit() and key != "zero" else f"{name},{knob}")

@@ -15,13 +15,13 @@ from oracle.executor.away import Away
 from oracle.executor.border_order import crossings, neighbours
 from oracle.executor.cuts import Cuts, stages_of
 from oracle.executor.exchange import Communicator
+from oracle.executor.frame import SpatialGrid
 from oracle.executor.graph import Operation, OperationGraph
 from oracle.executor.host_link import HostLink
 from oracle.executor.mesh import EXPERTS
 from oracle.executor.operators import weights_of
 from oracle.executor.parts import Interval, deal
 from oracle.executor.spans import spans_of
-from oracle.executor.spatial import SpatialGrid
 from oracle.executor.supported import NotSupported
 from oracle.executor.weights import Bundle, HeldWeight, initial
 from oracle.executor.wire import Wire

@@ -82,11 +82,25 @@ class Window:
             min(self.made, max(high, own[1] + edge, 0)),
         )
 
+    def looked_at(self, part: int) -> Interval:
+        """What a kernel is handed of a part: all that its windows see, and what else it holds.
+
+        The rest of the own input is shorter than a step: no other window fits, and nothing is cut.
+
+        >>> Window(28, 14, 1, 1, 2, 0, 2).looked_at(0)  # its last window sees input 12
+        (0, 14)
+        """
+        return self._to_the_end(self.seen(self.outputs[part]), part)
+
+    def _to_the_end(self, seen: Interval, part: int) -> Interval:
+        (low, high), end = seen, self.inputs[part][1]
+        return low, end if high < end < high + self.stride else high
+
     @property
     def whole(self) -> bool:
         """Whether a kernel takes it as it is: nobody cuts it, and both ends are padded alike."""
-        last = (self.made - 1) * self.stride + self.reach - self.before - self.given
-        return self.parts == 1 and last == self.before
+        fit = (self.given + 2 * self.before - self.reach) // self.stride + 1
+        return self.parts == 1 and fit == self.made
 
     @property
     def padded(self) -> int:
@@ -99,11 +113,11 @@ class Window:
         Longer steps make that of all that the windows of the touched outputs see.
         """
         begin, end = self.inputs[part]
-        if self.stride > 1:
-            touched = self.touched(part)
-            return Inverse(touched, self.seen(touched), 0)
         if self.whole:
             return Inverse((0, self.made), (0, self.given), self.before)
+        if self.stride > 1:
+            touched = self.touched(part)
+            return Inverse(touched, self._to_the_end(self.seen(touched), part), 0)
         edge = self.reach - 1
         return Inverse((begin + self.before - edge, end + self.before), (begin, end), edge)
 
@@ -126,3 +140,7 @@ class Spread(Window):
         """Outputs that these inputs make; padding has numbers outside."""
         first = inputs[0] * self.stride - self.before
         return first, first + (inputs[1] - inputs[0]) * self.stride - self.stride + self.reach
+
+    def looked_at(self, part: int) -> Interval:
+        """Inputs that make the outputs of a part."""
+        return self.seen(self.outputs[part])

@@ -234,38 +234,33 @@ class Wire:
         return wait
 
     def fetch_halo(
-        self, x: Tensor, dim: int, place: int, held: Sequence[Interval],
-        wanted: Sequence[Interval], ranks: Sequence[int], what: str, fill: float = 0.0,
-    ) -> Tensor:  # fmt: skip
-        """The input that this part wants along `dim`: its own, and the borders that others hold.
+        self, region: Tensor, dim: int, begin: int, place: int, held: Sequence[Interval],
+        wanted: Sequence[Interval], ranks: Sequence[int], what: str,
+    ) -> None:  # fmt: skip
+        """Put what this part wants of others along `dim` into a region, and give them theirs.
 
-        What lies outside of all that they hold is filled.
+        The region begins at number `begin`. What is wanted beyond it comes, and is dropped.
         """
-        given, made, pieces = {}, {}, []
+        given, made, at = {}, {}, {}
+        inside = begin, begin + region.shape[dim]
         for other, rank in enumerate(ranks):
             if other == place:
                 continue
             low, high = overlap(held[place], wanted[other])
             if low < high:
-                given[rank] = x.narrow(dim, low - held[place][0], high - low)
-            low, high = overlap(held[other], wanted[place])
+                given[rank] = region.narrow(dim, low - begin, high - low)
+            low, high = at[rank] = overlap(held[other], wanted[place])
             if low < high:
-                shape = list(x.shape)
+                shape = list(region.shape)
                 shape[dim] = high - low
-                made[rank] = x.new_empty(shape)
-                pieces.append((low, made[rank]))
+                made[rank] = region.new_empty(shape)
         if given or made:
             self.swap(given, made, ("spatial",), what)
-        first, last = wanted[place]
-        for low, high in ((first, held[0][0]), (held[-1][1], last)):
+        for rank, border in made.items():
+            low, high = overlap(at[rank], inside)
             if low < high:
-                shape = list(x.shape)
-                shape[dim] = high - low
-                pieces.append((low, x.new_full(shape, fill)))
-        low, high = overlap(held[place], wanted[place])
-        own = x.narrow(dim, low - held[place][0], max(high - low, 0))
-        ordered = sorted([*pieces, (low, own)], key=lambda piece: piece[0])
-        return torch.cat([p for _, p in ordered], dim) if pieces else own
+                came = border.narrow(dim, low - at[rank][0], high - low)
+                region.narrow(dim, low - begin, high - low).copy_(came)
 
     def return_halo(
         self, x: Tensor, dim: int, place: int, held: Sequence[Interval],
