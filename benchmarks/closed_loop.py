@@ -10,10 +10,11 @@ The lab is this machine cut into hosts (tests/lab). Collectives are calibrated f
 | `one`     | beside them rows of each model's first plan (`measure compute`), for its others |
 | `own`     | the rows of every plan |
 
-A plan's rows are measured just before it runs, since others slow a shared machine for minutes at a
-time. It runs once and is held against all predictions that are asked for. With --engine PyTorch's
-own classes run plans of theirs, each predicted under the shipped spec of its software. It needs
-root, torch, and about three quarters of an hour; --quick takes one setting and three plans.
+Who shares the processors of a virtual machine makes the same steps take a tenth more or less from
+one minute to the next. So a plan's rows are measured just before it runs, rows and run are started
+twice, and their means are compared. With --engine PyTorch's own classes run plans of theirs, each
+predicted under the shipped spec of its software. It needs root, torch, and about three quarters of
+an hour; --quick takes one setting and three plans.
 """
 
 from __future__ import annotations
@@ -59,7 +60,7 @@ from oracle.spec.device import Curve, Device  # noqa: E402
 from oracle.spec.system import System  # noqa: E402
 from tests.lab.network import Lab, Wiring, missing  # noqa: E402
 
-NOISY = 0.06  # relative spread of a plan's steps, above which it is run again
+STARTS = 2  # of a plan's rows, and of its run
 KNOWN = ("machine", "one", "own")  # of compute, the least first
 GOALS = {"machine": 0.85, "one": 0.94, "own": 0.94}  # of the mean accuracy, by what was known
 BY_STRATEGY, ENGINE, BIAS = 0.88, 0.92, 0.03
@@ -180,7 +181,8 @@ class Row:
     low: float
     high: float
     measured: float
-    spread: float
+    spread: float  # of the steps of one start
+    apart: float  # its starts from each other, relative
     parts: dict[str, float]  # predicted compute and exchange
     took: dict[str, float]  # measured
     late: float  # of what was measured, what its messages waited for ranks that were late
@@ -298,10 +300,7 @@ def calibrated(
 
 
 class Rows:
-    """Rows of plans, measured when they are first asked for: just before a plan runs.
-
-    Others slow the machine for minutes at a time: a plan, and the rows that it is held against.
-    """
+    """Rows of plans, measured when they are first asked for: just before a plan runs."""
 
     def __init__(self, setting: Setting, folder: Path, host: Host, jobs: Sequence[PlanRun]) -> None:
         self.setting, self.folder, self.host = setting, folder, host
@@ -320,9 +319,25 @@ class Rows:
     def _measured(self, job: PlanRun) -> Profile:
         key = str(job.model), job.plan
         if key not in self.found:
-            out = self.folder / f"rows-{self.order.index(key)}.jsonl"
-            self.found[key] = _profiled(job, out, self.setting, self.host)
+            name = f"rows-{self.order.index(key)}"
+            self.found[key] = mean_of([
+                _profiled(job, self.folder / f"{name}-{start}.jsonl", self.setting, self.host)
+                for start in range(STARTS)
+            ])  # fmt: skip
         return self.found[key]
+
+
+def mean_of(profiles: Sequence[Profile]) -> Profile:
+    """The mean of several measurements of the same rows."""
+    first = profiles[0]
+    rows = {
+        name: replace(row, **{part: statistics.mean(getattr(each.rows[name], part)
+                                                    for each in profiles)
+                              for part in ("forward", "data", "weight", "spread")})
+        for name, row in first.rows.items()
+    }  # fmt: skip
+    updates = tuple(update for each in profiles for update in each.updates)
+    return replace(first, rows=rows, updates=updates)
 
 
 def _profiled(job: PlanRun, out: Path, setting: Setting, host: Host) -> Profile:
@@ -377,28 +392,34 @@ def loop(
                 predicted[one] = _predicted(job, learnt.knowing(profile), profile)
             best = predicted[known[-1]]
             edges = evaluate.cuts(best.model, best.system, _plan(job), best.options)
-            measurement = _measured(replace(job, stages=edges), setting.hosts,
-                                    folder / f"run-{number}", lab.placed())  # fmt: skip
+            runs = [_measured(replace(job, stages=edges), setting.hosts,
+                              folder / f"run-{number}-{start}.json", lab.placed())
+                    for start in range(STARTS)]  # fmt: skip
             for one, estimate in predicted.items():
                 if (
                     one != "one"
                     or job.engine != "native"
                     or (str(job.model), job.plan) not in profiled
                 ):  # which is no prediction of another plan
-                    yield _row(setting, one, job, estimate, measurement)
+                    yield _row(setting, one, job, estimate, runs)
 
 
 def _row(
-    setting: Setting, known: str, job: PlanRun, estimate: Estimate, measurement: Measurement
+    setting: Setting, known: str, job: PlanRun, estimate: Estimate, runs: Sequence[Measurement]
 ) -> Row:
     parts = {k: float(v[0]) for k, v in estimate.compute.items()}
     parts |= {e["what"]: e["exposed"] for e in estimate.exchange[0]}
-    took = dict(measurement.compute) | {s.what: s.seconds for s in measurement.exchange}
+    took: dict[str, float] = {}
+    for one in runs:
+        for what, seconds in [*one.compute.items(), *((e.what, e.seconds) for e in one.exchange)]:
+            took[what] = took.get(what, 0.0) + seconds / len(runs)
+    each = [one.seconds for one in runs]
     return Row(
-        setting.title, measurement.model, job.plan, strategy_of(job.plan), job.engine, known,
+        setting.title, runs[0].model, job.plan, strategy_of(job.plan), job.engine, known,
         float(estimate.seconds[0]), float(estimate.seconds_low[0]),
-        float(estimate.seconds_high[0]), measurement.seconds, measurement.spread, parts, took,
-        sum(said.waiting or 0.0 for said in measurement.exchange),
+        float(estimate.seconds_high[0]), statistics.mean(each),
+        statistics.mean(one.spread for one in runs), max(each) / min(each) - 1, parts, took,
+        statistics.mean(sum(said.waiting or 0.0 for said in one.exchange) for one in runs),
     )  # fmt: skip
 
 
@@ -424,16 +445,9 @@ def _predicted(job: PlanRun, system: System, profile: Profile | None) -> Estimat
 
 
 def _measured(job: PlanRun, hosts: int, out: Path, host: Host) -> Measurement:
-    """A plan, run; once more where its steps differ much, and the calmer run is kept."""
-
-    def ran(name: str) -> Measurement:
-        outcome, (found,) = run([job], out.with_name(f"{out.name}-{name}.json"), ranks=hosts,
-                                host=host, say=_say, timeout=120)  # fmt: skip
-        assert outcome.complete, outcome.message
-        return found
-
-    found = ran("once")
-    return found if found.spread <= NOISY else min(found, ran("again"), key=lambda r: r.spread)
+    outcome, (found,) = run([job], out, ranks=hosts, host=host, say=_say, timeout=120)
+    assert outcome.complete, outcome.message
+    return found
 
 
 def figures(rows: Sequence[Row]) -> dict[str, dict[str, Any]]:
@@ -468,6 +482,7 @@ def figures(rows: Sequence[Row]) -> dict[str, dict[str, Any]]:
         put(f"{known}.inside", inside / len(mine), "", f"{INSIDE}")
         put(f"{known}.inside_p", binomial(inside, len(mine), INSIDE), "", f">= {DOUBT}")
     put("noise", statistics.median(r.spread for r in rows), "relative, of repeats")
+    put("apart", statistics.median(r.apart for r in rows), "relative, starts of a plan")
     return found
 
 
@@ -512,7 +527,7 @@ def tau(rows: Sequence[Row]) -> float:
 
 def table(rows: Sequence[Row], found: Mapping[str, Mapping[str, Any]]) -> str:
     lines = [f"{'setting':34} {'model':12} {'engine':8} {'known':8} {'plan':34} {'predicted':>9} "
-             f"{'measured':>9} {'accuracy':>8} {'noise':>6} in"]  # fmt: skip
+             f"{'measured':>9} {'accuracy':>8} {'noise':>6} {'apart':>6} in"]  # fmt: skip
     for row in rows:
         plan = row.plan
         if row.engine == "native":
@@ -521,7 +536,7 @@ def table(rows: Sequence[Row], found: Mapping[str, Mapping[str, Any]]) -> str:
         lines.append(
             f"{row.setting:34} {row.model:12} {row.engine:8} {row.known:8} {plan:34} "
             f"{row.predicted:9.3f} {row.measured:9.3f} {row.accuracy:8.1%} {row.spread:6.1%} "
-            f"{'yes' if row.covered else 'no'}"
+            f"{row.apart:6.1%} {'yes' if row.covered else 'no'}"
         )
     lines += [""] + [f"{name:44} {f['value']:>9} {f['goal']}" for name, f in found.items()]
     return "\n".join(lines)
