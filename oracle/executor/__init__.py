@@ -11,7 +11,7 @@ machine hardware disk                            what a machine has and does, in
 kernel_shapes kernel_calls                       kernels that are timed one by one
 mesh calls wire mock replay expected             who exchanges with whom, and the messages
 ordered                                          gloo that keeps to the order that NCCL documents
-exchange spatial context                         exchanges inside a pass, with their gradients
+exchange frame spatial context                   exchanges inside a pass, with their gradients
 agreement/                                       gradients that are compressed, served, averaged
 steps batch schedule passing buckets clock        a training step, pass by pass
 optimizer loss_scale                             its update
