@@ -1,9 +1,9 @@
-"""A wire that sends nothing: what other ranks would send is there already, as zeros."""
+"""A wire that sends nothing: what other ranks would send is there already, as noise."""
 
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 import torch
@@ -15,35 +15,53 @@ from oracle.executor.wire import Wire, size_of
 
 
 class MockWire(Wire):
-    """Receives the same buffers of zeros again and again, so that writing them takes no time.
+    """Receives noise, whose writing is part of no row's time.
 
-    Given the rate of the links, a device sleeps as long as its messages would take: under a quota
-    of a part of a core it saves up what it does not use, and works faster after a pause.
+    Not zeros: a branch that always goes the same way is guessed right, so that max-pooling of zeros
+    takes a third of its time. Given the rate of the links, a device sleeps as long as its messages
+    would take: under a quota of a part of a core it saves up what it does not use, and works faster
+    after a pause.
     """
 
     def __init__(self, mesh: DeviceMesh, timer: Timer | None = None, rate: float = 0.0) -> None:
         super().__init__(mesh, timer=timer or Timer())
-        self.buffers: dict[tuple[tuple[int, ...], torch.dtype], Tensor] = {}
+        self.noise: dict[tuple[tuple[int, ...], torch.dtype], Tensor] = {}
+        self.random = torch.Generator().manual_seed(1)
         self.rate = rate  # bytes per second, one way; 0: no sleep
-        self.messages = 0  # messages so far
-        self.slept = 0.0  # seconds of the host so far
+        self.slept = 0.0  # seconds of the host in messages so far
+        # called with the members of its group as a message begins
+        self.before_message: Callable[[tuple[int, ...]], None] = lambda members: None
 
-    def _sleep(self, nbytes: float) -> None:
-        self.messages += nbytes > 0
+    def _arrive(
+        self, nbytes: float, members: Iterable[int], brought: Iterable[Tensor] = (),
+        source: Tensor | None = None,
+    ) -> None:  # fmt: skip
+        """A message: write what it brings, `source` or noise, and sleep as long as it takes."""
+        self.before_message(tuple(sorted(members)))
+        began, before = self.timer.now(), time.perf_counter()
+        for tensor in brought:
+            tensor.copy_(self._like(tensor) if source is None else source)
+        self.timer.settle()
         if self.rate:
-            began, before = self.timer.now(), time.perf_counter()
-            time.sleep(nbytes / self.rate)
-            self.slept += time.perf_counter() - before
-            self.timer.exchanged(began, self.timer.now())
+            left = nbytes / self.rate - (time.perf_counter() - before)
+            time.sleep(max(left, 0.0))
+        self.slept += time.perf_counter() - before
+        self.timer.exchanged(began, self.timer.now())
 
-    def _buffer(self, like: Tensor, shape: Sequence[int]) -> Tensor:
-        key = (tuple(shape), like.dtype)
-        if key not in self.buffers:
-            self.buffers[key] = like.new_zeros(tuple(shape))
-        return self.buffers[key]
+    def _like(self, tensor: Tensor) -> Tensor:
+        """Noise of a tensor's shape, the same each time; zeros of what counts or numbers things."""
+        key = tuple(tensor.shape), tensor.dtype
+        if key not in self.noise:
+            same = torch.zeros(tensor.shape)
+            if tensor.is_floating_point():
+                same.normal_(generator=self.random)
+            self.noise[key] = same.to(tensor)
+        return self.noise[key]
 
     def allreduce(self, buffer: Tensor, axes: Sequence[str], what: str, op: Any = None) -> Tensor:
-        self._sleep(2 * self._others(axes) * size_of(buffer))
+        group = self.mesh.group(axes)
+        if group.size > 1:
+            self._arrive(2 * self._others(axes) * size_of(buffer), group.members)
         return buffer
 
     def _others(self, axes: Sequence[str]) -> float:
@@ -57,28 +75,35 @@ class MockWire(Wire):
     def allgather(
         self, part: Tensor, axes: Sequence[str], what: str, into: Tensor | None = None
     ) -> Tensor:
-        size = self.mesh.group(axes).size
-        self._sleep((size - 1) * size_of(part))
-        if into is not None:
-            return into.view(size, *part.shape).copy_(part)
-        return part[None] if size == 1 else self._buffer(part, (size, *part.shape))
+        group = self.mesh.group(axes)
+        if group.size == 1:
+            return part[None] if into is None else into.view(1, *part.shape).copy_(part)
+        shape = group.size, *part.shape
+        whole = part.new_empty(shape) if into is None else into.view(shape)
+        source = None if into is None else part  # weights: of noise, activations would overflow
+        self._arrive((group.size - 1) * size_of(part), group.members, [whole], source)
+        return whole
 
     def reduce_scatter(self, parts: Tensor, axes: Sequence[str], what: str) -> Tensor:
-        if self.mesh.group(axes).size == 1:
+        group = self.mesh.group(axes)
+        if group.size == 1:
             return parts[0]
-        self._sleep(self._others(axes) * size_of(parts))
-        return self._buffer(parts, parts.shape[1:]).clone()
+        made = parts.new_empty(parts.shape[1:])
+        self._arrive(self._others(axes) * size_of(parts), group.members, [made])
+        return made
 
     def alltoall(self, parts: Tensor, axes: Sequence[str], what: str) -> Tensor:
-        self._sleep(self._others(axes) * size_of(parts))
-        return self._buffer(parts, parts.shape).clone()
+        made = torch.empty_like(parts)
+        self._arrive(self._others(axes) * size_of(parts), self.mesh.group(axes).members, [made])
+        return made
 
     def alltoall_uneven(
         self, given: Tensor, sent: Sequence[int], received: Sequence[int], axes: Sequence[str],
         what: str,
     ) -> Tensor:  # fmt: skip
-        self._sleep(self._others(axes) * size_of(given))
-        return self._buffer(given, (sum(received), *given.shape[1:])).clone()
+        made = given.new_empty((sum(received), *given.shape[1:]))
+        self._arrive(self._others(axes) * size_of(given), self.mesh.group(axes).members, [made])
+        return made
 
     def counts_of_all(self, counts: Tensor, axes: Sequence[str], what: str) -> Tensor:
         """All have as many as this one."""
@@ -88,25 +113,28 @@ class MockWire(Wire):
         self, given: Tensor, made: Tensor, axes: Sequence[str], what: str
     ) -> Callable[[], Tensor]:
         def wait() -> Tensor:
-            self._sleep(size_of(given))
-            return made.zero_()
+            group = self.mesh.group(axes)
+            beside = (group.members[(group.place + k) % group.size] for k in (-1, 0, 1))
+            self._arrive(size_of(given), set(beside), [made])
+            return made
 
         return wait
 
     def swap(
         self, given: dict[int, Tensor], made: dict[int, Tensor], axes: Sequence[str], what: str
     ) -> None:
-        for tensor in made.values():
-            tensor.zero_()
-        self._sleep(sum(map(size_of, given.values())))
+        nbytes = sum(map(size_of, given.values()))
+        self._arrive(nbytes, {self.mesh.rank, *given, *made}, made.values())
 
     def send(self, tensor: Tensor, to: int, what: str) -> Callable[[], None]:
         tensor.contiguous()
         return lambda: None
 
     def expect(self, like: Tensor, source: int, what: str) -> Callable[[], Tensor]:
+        """What another stage sends: when it comes the schedule says, so nobody is waited for."""
+
         def wait() -> Tensor:
-            self._sleep(size_of(like))
-            return like.zero_()
+            self._arrive(size_of(like), (self.mesh.rank,), [like])
+            return like
 
         return wait

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 from oracle.executor import records
 from oracle.executor.launch import TIMEOUT, Host, Outcome, Say, launch, silent
+from oracle.executor.lockstep import Stretch, in_step
 from oracle.executor.plan_run import DTYPES, PlanRun
 from oracle.executor.question import digest, same
 from oracle.executor.run import enough, refuse
@@ -72,66 +73,53 @@ def measure_compute(
 
 
 def _joined(lines: Sequence[Mapping[str, Any]]) -> Iterator[dict[str, Any]]:
-    """Each row's median, scaled so that rows add up to what a step waits for.
+    """Each row's median, scaled so that rows add up to what a step takes.
 
-    A pause hits one row of many, so medians of rows add up to less than a pass takes; and
-    between two exchanges all wait for whoever is slowest.
+    A pause hits one row of many, so medians of rows add up to less than passes take; and at each
+    message all wait for whoever is late.
     """
-    parts: dict[tuple[str, str], list[Mapping[str, Any]]] = {}
+    alike: dict[tuple[str, str], list[Mapping[str, Any]]] = {}  # ranks that have the same rows
     updates: dict[tuple[str, float], list[float]] = {}
     for line in lines:
         if line.get("rows"):
-            parts.setdefault((line["key"], " ".join(sorted(line["rows"]))), []).append(line)
+            alike.setdefault((line["key"], " ".join(sorted(line["rows"]))), []).append(line)
         if line.get("update"):
             updates.setdefault((line["optimizer"], line["weights"]), []).extend(line["update"])
     rows: dict[str, list[tuple[float, float, float]]] = {}
-    for ranks in parts.values():
-        alike = {row: [pair for rank in ranks for pair in rank["rows"][row]]
-                 for row in ranks[0]["rows"]}  # fmt: skip
-        medians = {
-            row: tuple(statistics.median(pair[way] for pair in pairs) for way in (0, 1))
-            for row, pairs in alike.items()
-        }
-        waited: list[dict[str, float]] = [{}, {}]
-        for way, one in enumerate(waited):
-            for run in _runs(ranks[0], way):
-                scale = _waited(ranks, way, run) / max(sum(medians[row][way] for row in run), 1e-12)
-                one |= {row: medians[row][way] * scale for row in run}
-        for row in medians:
-            both = [f + b for f, b in alike[row]]
-            spread = statistics.pstdev(both) / max(statistics.mean(both), 1e-12)
-            rows.setdefault(row, []).append((waited[0][row], waited[1][row], spread))
-    for row, found in sorted(rows.items()):
+    for ranks in alike.values():
+        for row, found in _scaled(ranks).items():
+            rows.setdefault(row, []).append(found)
+    for row, each in sorted(rows.items()):
         forward, backward, spread = (
-            statistics.median(column) for column in zip(*found, strict=True)
+            statistics.median(column) for column in zip(*each, strict=True)
         )
         yield {"row": row, "forward": forward, "backward": backward, "spread": spread,
-               "samples": len(found)}  # fmt: skip
+               "samples": len(each)}  # fmt: skip
     for (optimizer, weights), seconds in sorted(updates.items()):
         yield {"optimizer": optimizer, "weights": weights, "seconds": statistics.median(seconds)}
 
 
-def _runs(rank: Mapping[str, Any], way: int) -> Iterator[list[str]]:
-    """Runs of rows between two messages, forward (0) or backward (1)."""
-    rows = list(rank["rows"])
-    run: list[str] = []
-    for row in reversed(rows) if way else rows:
-        run.append(row)
-        if row in rank["joins"][way]:
-            yield run
-            run = []
-    if run:
-        yield run
-
-
-def _waited(ranks: Sequence[Mapping[str, Any]], way: int, run: Sequence[str]) -> float:
-    """Median over the steps of the slowest device's time for these rows together."""
-    steps = min(len(pairs) for rank in ranks for pairs in rank["rows"].values())
-    totals: list[float] = [
-        max(sum(rank["rows"][row][step][way] for row in run) for rank in ranks)
-        for step in range(steps)
-    ]
-    return statistics.median(totals)
+def _scaled(ranks: Sequence[Mapping[str, Any]]) -> dict[str, tuple[float, float, float]]:
+    """Row -> seconds forward and backward, and their spread, of ranks that have the same rows."""
+    pairs = {row: [pair for rank in ranks for pair in rank["rows"][row]]
+             for row in ranks[0]["rows"]}  # fmt: skip
+    medians = {row: [statistics.median(pair[way] for pair in each) for way in (0, 1)]
+               for row, each in pairs.items()}  # fmt: skip
+    times = ranks[0]["times"]
+    alone = sum(seconds * n for row, each in medians.items()
+                for seconds, n in zip(each, times[row], strict=True))  # fmt: skip
+    together = [
+        max(in_step({rank["rank"]: [Stretch(seconds, tuple(members)) for seconds, members in one]
+                     for rank, one in zip(ranks, step, strict=True)}).values())
+        for step in zip(*(rank["stretches"] for rank in ranks), strict=True)
+    ]  # fmt: skip
+    scale = statistics.median(together) / max(alone, 1e-12)
+    found = {}
+    for row, (forward, backward) in medians.items():
+        both = [f + b for f, b in pairs[row]]
+        spread = statistics.pstdev(both) / max(statistics.mean(both), 1e-12)
+        found[row] = forward * scale, backward * scale, spread
+    return found
 
 
 def task(rank: Rank, arguments: Mapping[str, Any]) -> None:
@@ -171,8 +159,8 @@ def task(rank: Rank, arguments: Mapping[str, Any]) -> None:
         shard = shard_of(layers.model, plan, dtype.itemsize)
         names = {op.row: signature(shard, op.row) for op in local.operations}
         found: dict[str, list[tuple[float, float]]] = {}
-        joins: list[list[str]] = [[], []]
-        updates = []
+        times: dict[str, tuple[int, int]] = {}
+        stretches, updates = [], []
         if wire.mesh.taking_part:
             timer = RowTimer(wire)
             trainer = Trainer(local, Optimizer(job.optimizer, rate=1e-6), timer)
@@ -186,16 +174,22 @@ def task(rank: Rank, arguments: Mapping[str, Any]) -> None:
             wire.timer.begin()
             trainer.step(x, target)
             wire.timer.settle()
+            timer.end()
             if step > 0:
                 for row, pair in timer.rows().items():
                     found.setdefault(names[row], []).append(pair)
-                joins = [sorted({names[row] for row in rows}) for rows in timer.joins]
+                times = {}
+                for row, (forward, backward) in timer.times.items():
+                    a, b = times.get(names[row], (0, 0))  # several are alike
+                    times[names[row]] = a + forward, b + backward
+                stretches.append(timer.stretches)
                 updates.append(wire.timer.seconds()["update"])
         held = sum(b.weights[b.own].numel() if b.here else b.shard.numel() for b in local.bundles)
         rank.record(
             key,
             rows=found,
-            joins=joins,
+            times=times,
+            stretches=stretches,
             optimizer=job.optimizer,
             weights=held,
             update=updates,

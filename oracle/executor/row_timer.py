@@ -3,64 +3,89 @@
 from __future__ import annotations
 
 import time
-from itertools import pairwise
 
 from torch import Tensor
 
 from oracle.executor.forward import Observer
 from oracle.executor.graph import Operation
+from oracle.executor.lockstep import Stretch
 from oracle.executor.mock import MockWire
+
+Spent = list[float]  # forward, backward
 
 
 class RowTimer(Observer):
-    """Times each operation; the clock stands still while the wire is in use.
+    """Deals the time of a device's passes out to its rows; the clock stands still in messages.
 
-    Forward from its begin to its end, backward from the arrival of its gradient to the arrival
-    of the next one.
+    All of it: a row has what comes before it in a forward pass, and what comes after its gradient
+    has arrived, until the next one's has. What is run again in a backward pass counts as forward.
     """
 
     def __init__(self, wire: MockWire) -> None:
         self.wire = wire
+        wire.before_message = self._message
         self.reset()
 
     def reset(self) -> None:
-        self.forward: dict[int, list[float]] = {}
-        self.back: dict[int, float] = {}
-        self.arrivals: list[tuple[float, int, int]] = []
-        self.joins: tuple[set[int], set[int]] = (
-            set(),
-            set(),
-        )  # rows with messages: forward, backward
-        self.began, self.messages = 0.0, 0
+        """Forget what was timed."""
+        self.seconds: dict[int, Spent] = {}
+        self.times: dict[int, list[int]] = {}  # that a row ran, forward and backward
+        self.stretches: list[Stretch] = []  # of work, from message to message
+        self.began = self.since = 0.0  # of what is not dealt out yet, and of the stretch
+        self.row, self.way = -1, 0  # what the time from here on belongs to; -1: to what comes next
+        self.inside = False
 
     def _now(self) -> float:
         self.wire.timer.settle()  # rows are timed one by one, so nothing may run beside them
         return time.perf_counter() - self.wire.slept
 
+    def _spend(self, row: int, way: int) -> None:
+        """What passed until now is a row's."""
+        if row >= 0:
+            now = self._now()
+            self.seconds.setdefault(row, [0.0, 0.0])[way] += now - self.began
+            self.began = now
+
+    def _ran(self, row: int, way: int) -> None:
+        self.times.setdefault(row, [0, 0])[way] += 1
+
+    def _message(self, members: tuple[int, ...]) -> None:
+        if self.inside:
+            now = self._now()
+            self.stretches.append(Stretch(now - self.since, members))
+            self.since = now
+
+    def before_pass(self, forward: bool) -> None:
+        now = self._now()
+        self.since += now - self.began  # what lies between passes is no row's
+        self.began, self.row, self.way, self.inside = now, -1, int(not forward), True
+
     def before(self, op: Operation) -> None:
-        self.began, self.messages = self._now(), self.wire.messages
+        if self.way:  # run again: until here it was the gradient's that came last
+            self._spend(self.row, 1)
 
     def after(self, op: Operation, y: Tensor) -> None:
-        self.forward.setdefault(op.row, []).append(self._now() - self.began)
-        if self.wire.messages > self.messages:
-            self.joins[0].add(op.row)
+        self._spend(op.row, 0)
+        self._ran(op.row, 0)
+        if not self.way:
+            self.row = op.row
         if y.requires_grad:
             y.register_hook(lambda _, row=op.row: self._gradient_arrived(row))
 
     def _gradient_arrived(self, row: int) -> None:
-        self.arrivals.append((self._now(), self.wire.messages, row))
+        self._spend(self.row, 1)
+        self._ran(row, 1)
+        self.row = row
 
-    def after_backward(self) -> None:
-        events = [*sorted(self.arrivals), (self._now(), self.wire.messages, -1)]
-        for (at, sent, row), (after, sent_after, _) in pairwise(events):
-            self.back[row] = self.back.get(row, 0.0) + after - at
-            if sent_after > sent:
-                self.joins[1].add(row)
-        self.arrivals = []
+    def after_pass(self) -> None:
+        self._spend(self.row, self.way)
+        self.inside = False
+
+    def end(self) -> None:
+        """The passes of a step are over."""
+        self.stretches.append(Stretch(self.began - self.since, ()))
 
     def rows(self) -> dict[int, tuple[float, float]]:
-        """Row -> seconds forward and backward, of one copy in one micro-batch."""
-        return {
-            row: (sum(times) / len(times), self.back.get(row, 0.0) / len(times))
-            for row, times in self.forward.items()
-        }
+        """Row -> mean seconds of its forward and of its backward passes."""
+        return {row: (spent[0] / max(self.times[row][0], 1), spent[1] / max(self.times[row][1], 1))
+                for row, spent in self.seconds.items()}  # fmt: skip

@@ -119,6 +119,7 @@ class Trainer:
         for this, after in zip(self.passes, [*self.passes[1:], None], strict=True):
             self.local.first_sample, _ = self.micro_batches[this.micro_batch]
             with self.wire.timer.phase("forward" if this.forward else "backward"):
+                self.observer.before_pass(this.forward)
                 given = coming()
                 passing.arrived(this)
                 made = (
@@ -131,6 +132,7 @@ class Trainer:
                 coming = passing.receive(after)
                 passing.send(this, made)
                 del made
+                self.observer.after_pass()
         passing.finish()
         return sum(losses, torch.zeros((), dtype=self.local.dtype, device=self.local.device))
 
@@ -195,7 +197,6 @@ class Trainer:
             gradients[at] = self.scale.value if self.scale else one
         torch.autograd.backward(list(edges.values()), [gradients.pop(at) for at in edges])
         del edges
-        self.observer.after_backward()
         for bundle in local.bundles if local.fetched else ():
             bundle.release(keep=not local.away.weights)
         # of whole chunks with the last of a micro-batch's passes here

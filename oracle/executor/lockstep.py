@@ -1,0 +1,60 @@
+"""Ranks that wait for each other at every message: when each is through with its work.
+
+Each time somebody else may be late, so all take longer together than any of them alone.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import NamedTuple
+
+
+class Stretch(NamedTuple):
+    """Work of one rank until a message, and the ranks that meet there."""
+
+    seconds: float
+    members: tuple[int, ...]  # it and those that it waits for; () at the end
+
+
+def in_step(ranks: Mapping[int, Sequence[Stretch]]) -> dict[int, float]:
+    """Seconds until each rank is through, if messages take none; only ranks given are waited for.
+
+    A rank's n-th message with another is the other's n-th with it.
+
+    >>> in_step({0: [Stretch(3, (0, 1)), Stretch(1, ())], 1: [Stretch(1, (0, 1)), Stretch(3, ())]})
+    {0: 4.0, 1: 6.0}
+    """
+    clock = dict.fromkeys(ranks, 0.0)
+    done = dict.fromkeys(ranks, 0)  # stretches
+    reached: dict[
+        tuple[int, int], list[float]
+    ] = {}  # when the first arrived at each with the other
+    passed: dict[tuple[int, int], int] = {}  # messages of the first with the other that are over
+    waiting: set[int] = set()  # ranks that have arrived at a message
+    moved = True
+    while moved:
+        moved = False
+        for rank, stretches in ranks.items():
+            while done[rank] < len(stretches):
+                seconds, members = stretches[done[rank]]
+                others = [other for other in members if other != rank and other in ranks]
+                if rank not in waiting:
+                    clock[rank] += seconds
+                    waiting.add(rank)
+                    moved = True
+                    for other in others:
+                        reached.setdefault((rank, other), []).append(clock[rank])
+                turn = [passed.get((rank, other), 0) for other in others]
+                there = [reached.get((other, rank), []) for other in others]
+                if any(len(came) <= n for came, n in zip(there, turn, strict=True)):
+                    break
+                for other, came, n in zip(others, there, turn, strict=True):
+                    clock[rank] = max(clock[rank], came[n])
+                    passed[rank, other] = n + 1
+                waiting.discard(rank)
+                done[rank] += 1
+                moved = True
+    stuck = sorted(rank for rank in ranks if done[rank] < len(ranks[rank]))
+    if stuck:
+        raise ValueError(f"ranks {', '.join(map(str, stuck))} wait for messages nobody else has")
+    return clock
