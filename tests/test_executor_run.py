@@ -6,7 +6,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from equality_cases import RESNET, VGG
+from equality_cases import GPT, RESNET, VGG
 
 import oracle
 from oracle.commands.cli import main
@@ -181,6 +181,17 @@ def _rows():
 
     network = model(RESNET)
     return zip(network.rows, network.repeat, strict=True)
+
+
+def test_gradients_of_the_norms_of_cut_tensors_go_in_one_message(tmp_path):
+    """Each is of a few hundred bytes, so that many messages would take as long as many starts."""
+    pytest.importorskip("torch")
+    job = PlanRun(GPT, "data:1 tensor:2,sequence=on", 2, steps=1, warm_up=1)
+    _, (found,) = run(job, tmp_path / "m.json", ranks=2)
+    (norms,) = [one for one in found.exchange if one.what == "tensor: norms of cut tensors"]
+    width, norms_of_all = GPT["transformer"]["hidden"], 2 * GPT["transformer"]["layers"] + 1
+    assert norms.calls == 1
+    assert norms.bytes == 4 * 2 * width * norms_of_all  # weights and biases, in fp32
 
 
 def test_profile_has_every_row_of_the_plans_at_its_local_shape(tmp_path):

@@ -309,12 +309,21 @@ class Trainer:
         return gradients if sent is gradients else gradients.copy_(sent)
 
     def _reduce_partial(self, bundle: Bundle) -> None:
-        """Gradients of norms, of which each rank of a cut tensor has a part."""
+        """Gradients of which each rank has a part: of norms of cut tensors, and of tied tables."""
+        norms: dict[str, list[Tensor]] = {}
         for held, axis in self.local.partial:
-            if held in bundle.held_weights:
-                what = ("pipeline: gradients of the tied table" if axis == ENDS
-                        else f"{axis}: norms of cut tensors")  # fmt: skip
+            if held not in bundle.held_weights:
+                continue
+            if axis == ENDS:
+                what = "pipeline: gradients of the tied table"
                 self.wire.allreduce(held.gradient, (axis,), what)
+            else:
+                norms.setdefault(axis, []).append(held.gradient)
+        for axis, parts in norms.items():  # in one message: they are small and many
+            sent = torch.cat([part.flatten() for part in parts])
+            self.wire.allreduce(sent, (axis,), f"{axis}: norms of cut tensors")
+            for part, came in zip(parts, sent.split([p.numel() for p in parts]), strict=True):
+                part.copy_(came.view_as(part))
 
     def _scatter(self, bundle: Bundle) -> None:
         """Scatter the gradients of a micro-batch, and add up the own part of them."""
