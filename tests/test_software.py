@@ -76,6 +76,32 @@ def test_plain_changes_no_answer() -> None:
             assert silent == said
 
 
+# --- what the host does ----------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(("zero", "messages"), [(2, 2), (3, 3)])
+def test_hooks_of_units_make_steps_of_processors_longer_and_fill_hosts_of_gpus(
+    zero: int, messages: int
+) -> None:
+    """A millisecond for each message of six units: four layers, the table, the head."""
+    fsdp = software("pytorch-fsdp")
+
+    def seconds(processors: bool, unit: float, graphs: str = "none") -> float:
+        system = replace(BUILT, device=replace(BUILT.device, host=processors))
+        said = fsdp.but(host=replace(fsdp.host, unit=unit, graphs=graphs))
+        found = oracle.estimate(DENSE, system, f"data:4,zero={zero}", 64, software=said,
+                                precision="bf16", reading="none")  # fmt: skip
+        return float(found.seconds[0])
+
+    longer = seconds(True, 1e-3) - seconds(True, 0.0)
+    assert longer == pytest.approx(6 * messages * 1e-3, rel=2e-3)
+    beside, busy = (seconds(False, unit) - seconds(False, 0.0) for unit in (1e-3, 20e-3))
+    assert beside < 1e-3  # a GPU works while its host is in hooks of a fifth of a pass
+    if zero == 3:
+        assert busy > 0.05  # but waits for those of 6 x 20 ms a pass
+    assert seconds(False, 20e-3, "iteration") == seconds(False, 0.0, "iteration")
+
+
 # --- every field counts ----------------------------------------------------------------------
 
 DENSE = oracle.model({"name": "dense", "source": "made up", "transformer": {
@@ -153,6 +179,7 @@ FIELDS: dict[str, tuple[tuple[Any, str, int, str], dict[str, dict[str, Any]]]] =
     "kernels.row_back": ((WORDS, "serial", 64, "bf16"), {}),
     "host.dispatch": (REPLICAS, {"host": {"graphs": "none"}}),
     "host.call": (RANKS, {"host": {"graphs": "none"}}),
+    "host.unit": (ZERO_3, {"host": {"graphs": "none"}}),
     "host.around": (REPLICAS, {"host": {"graphs": "none"}}),
     "host.graphs": (REPLICAS, {}),
     "host.reader": ((PICTURES, "data:4", 64, "fp32"), {}),

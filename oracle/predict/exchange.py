@@ -42,6 +42,7 @@ class Priced:
     group: Array  # (plans,)
     nbytes: Array  # (plans,) of the largest call
     calls: Array  # per micro-batch, or per iteration (`step`); ideally per crossing (`border`)
+    host: Array  # as often, seconds that the host needs to launch it
     seconds: Array  # as often
     exposed: Array  # of that, what nothing hides, and what hiding costs the work it hides under
     later: dict[str, Array]  # the same where it is sent elsewhere too, see `Cover.others`
@@ -136,6 +137,7 @@ class Calls:
     total: Callable[[Array], Array]  # (kinds, senders) -> (kinds, p)
     most: Callable[[Array], Array]  # as `total`, the largest of each stage
     rows: Array  # of the model, that send for themselves
+    units: bool = False  # whether each brings or takes a unit of the model
     # as `total`, those that nothing hides, of units that send before their work or after it; None
     # where all are alike
     edge: Callable[[Array], Array] | None = None
@@ -158,7 +160,8 @@ def calls_of(message: Message, load: Workload, sends: Array, group: Array) -> Ca
     if by_unit or message.when.startswith("unit"):
         nbytes = stages.units(nbytes)
         edge = None if message.when == "unit backward" else stages.opening
-        return Calls(nbytes, sends * (nbytes > 0), often, stages.gather, stages.most, rows, edge)
+        return Calls(nbytes, sends * (nbytes > 0), often, stages.gather, stages.most, rows,
+                     message.over == "mesh", edge)  # fmt: skip
     if message.when == "border":
         nbytes = stages.borders(nbytes)
         return Calls(nbytes, stages.crosses(nbytes), once, stages.received,
@@ -259,7 +262,15 @@ def price(
             lost = sent.often * spread(sent.total(cost * volume * sent.nbytes * sent.calls))
             left = {place: slowed(shown, seconds, lost) for place, shown in left.items()}
         exposed = left.pop(name)
-    launches = count * (0.0 if ideal else options.software.host.sending(system))
+    host = options.software.host
+    launches = count * (0.0 if ideal else host.sending(system))
+    if sent.units and not ideal:
+        hooks = count * host.around_unit
+        if system.device.host:  # nothing runs beside what its own processors do
+            seconds, exposed = seconds + hooks, exposed + hooks
+            left = {place: shown + hooks for place, shown in left.items()}
+        else:
+            launches = launches + hooks
     cover.show(when, exposed, launches, message.over)
     if when == "forward" and message.when != "unit forward":
         cover.show("again", left.get("again", exposed), launches, message.over)
@@ -271,7 +282,8 @@ def price(
     mine = Slice(found.patterns, spread(found.row), spread(found.size))
     return Priced(
         message, axis.name, mine, menu, when, mine.size[:, 0],
-        spread(largest) * (sent.often > 0) * message.share, count, seconds, exposed, left,
+        spread(largest) * (sent.often > 0) * message.share, count, launches, seconds,
+        exposed, left,
         spread(chosen.phi), spread(chosen.best), chosen.names, chosen.full, spread(chosen.rough),
         longer, chosen.origins, spread(chosen.outside), ahead, ahead_calls, sides,
         spread(logged), spread(between),

@@ -46,12 +46,9 @@ class StageMessages:
     whole: Array  # of those of the forward pass, what a stage that runs it again sends once more
 
 
-def messages_of(
-    talk: list[Priced], work: StageWork, system: System, options: Options
-) -> StageMessages:
+def messages_of(talk: list[Priced], work: StageWork) -> StageMessages:
     """What all messages come to on each stage."""
     shape = work.forward.shape
-    launch = 0.0 if options.ideal else options.software.host.sending(system)
     found = {when: np.zeros(shape) for when in ("forward", "backward", "border")}
     host = {when: np.zeros(shape) for when in ("forward", "backward", "again")}
     whole, ahead, later = (
@@ -68,7 +65,7 @@ def messages_of(
         repeated = when == "forward" and not one.stays
         for each in (when, "again") if repeated else (when,):
             if each in host:
-                host[each] = host[each] + launch * one.calls
+                host[each] = host[each] + one.host
         if repeated:
             whole = whole + one.exposed
         if when in later and not one.stays:
@@ -278,7 +275,7 @@ def step(
     and both ways of a border are used at once. A stage exchanges its gradients while those
     before it still drain. [narayanan2021, §2.2] counts the fill, not the transfers.
     """
-    sent = messages_of(talk, work, system, options)
+    sent = messages_of(talk, work)
     recompute, S = plan.axis("recompute"), work.segments[same][:, 0]
     beside = options.software.borders.hide(stages.v) and not options.ideal
     waits = replace(sent, border=0 * sent.border, ahead=0 * sent.ahead) if beside else sent

@@ -283,6 +283,7 @@ class Host:
 
     dispatch: Seconds = 20e-6  # for each kernel, where the system does not say
     call: Ratio = 2.0  # kernels that a collective costs as much as
+    unit: Seconds = 0.0  # beside, for each message that brings or takes a unit of the model
     around: Ratio = 60.0  # kernels around each micro-batch: fetching it, scaling its loss
     graphs: Literal["none", "iteration"] = "none"  # what is launched as one
     # whether what is not tokens is read and decoded ahead of any device; or nobody knows
@@ -304,6 +305,11 @@ class Host:
     def sending(self, system: System) -> float:
         """Seconds that the host needs for a message."""
         return self.call * self.launch(system)
+
+    @property
+    def around_unit(self) -> float:
+        """Further seconds of the host for a message that brings or takes a unit of the model."""
+        return 0.0 if self.graphs == "iteration" else self.unit * self.times
 
 
 @dataclass(frozen=True, slots=True)
