@@ -12,21 +12,24 @@ The lab is this machine cut into hosts (tests/lab). Collectives are calibrated f
 
 Who shares the processors of a virtual machine makes the same steps take a tenth more or less from
 one minute to the next. So a plan's rows are measured just before it runs, rows and run are started
-twice, and their means are compared. With --engine PyTorch's own classes run plans of theirs, each
-predicted under the shipped spec of its software. It needs root, torch, and about three quarters of
-an hour; --quick takes one setting and three plans.
+twice, in turns, and their means are compared. With --engine PyTorch's own classes run plans of
+theirs, each predicted under the shipped spec of its software.
+
+In settings 0 to 5 links are narrow, so that messages bound steps. In 6 they are ten times as wide;
+in 7 batches are an eighth as large too, so that what messages and kernels take to start does; in 8
+one host of four is slower than the others. It needs root and torch, and a minute for each plan and
+for each of `one` and `own`; --quick takes one setting and three plans.
 """
 
 from __future__ import annotations
 
 import argparse
 import json
-import math
 import statistics
 import sys
 import tempfile
 import time
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -36,6 +39,7 @@ import numpy as np
 sys.path[:0] = [str(Path(__file__).parents[1])]
 
 import oracle  # noqa: E402 (the path above comes first)
+from benchmarks.closeness import KNOWN, Row, figures, table  # noqa: E402
 from oracle.calibration import machine as machines  # noqa: E402
 from oracle.calibration.calibrate import calibrate  # noqa: E402
 from oracle.executor import machine as at_hand  # noqa: E402
@@ -61,10 +65,6 @@ from oracle.spec.system import System  # noqa: E402
 from tests.lab.network import Lab, Wiring, missing  # noqa: E402
 
 STARTS = 2  # of a plan's rows, and of its run
-KNOWN = ("machine", "one", "own")  # of compute, the least first
-GOALS = {"machine": 0.85, "one": 0.94, "own": 0.94}  # of the mean accuracy, by what was known
-BY_STRATEGY, ENGINE, BIAS = 0.88, 0.92, 0.03
-INSIDE, DOUBT = 0.90, 0.05  # share that an interval is to hold; p below which that is rejected
 MACHINE = 60  # seconds of `measure machine`
 
 
@@ -138,6 +138,22 @@ PLANS: dict[int, dict[str, list[str]]] = {
 }  # fmt: skip
 
 
+# of settings that are to be bound by something else than bandwidth
+BRIEF: dict[int, dict[str, list[str]]] = {
+    2: {
+        "vgg": ["data:2,overlap=off", f"{OFF} filter:2"],
+        "resnet": ["data:2,overlap=off", f"{OFF} spatial:2"],
+        "cubes": ["data:2,overlap=off", f"{OFF} filter:2"],
+        "transformer": ["data:2,overlap=off", f"{OFF} tensor:2", "sharded:2,overlap=off"],
+    },
+    4: {
+        "vgg": ["data:4,overlap=off", f"{OFF} filter:4"],
+        "resnet": ["data:4,overlap=off", "data:2,overlap=off spatial:2"],
+        "cubes": ["data:4,overlap=off", f"{OFF} spatial:4x1"],
+        "transformer": ["data:4,overlap=off", f"{OFF} tensor:4", f"pipeline:4,segments=4 {OFF}"],
+    },
+}  # fmt: skip
+
 # gloo has no streams: FSDP2 waits for each of its messages where it calls it
 ENGINE_PLANS = {
     "ddp": ["data:{n},overlap=off", "data:{n}"],
@@ -153,57 +169,31 @@ class Setting:
     rate: float
     uplink: float = 0.0
     share: float = 0.2
+    bound: str = "bandwidth"  # what it is to make steps wait for
+    slow: float = 1.0  # of the others' share, what the last host has
+    few: int = 1  # how many times smaller batches are
 
     @property
     def title(self) -> str:
         tree = f", uplinks {self.uplink / 1e6:g} Mbit/s" if self.uplink else ""
-        return f"{self.hosts} hosts, {self.rate / 1e6:g} Mbit/s{tree}"
+        slow = f", one at {self.slow:g} of its pace" if self.slow < 1 else ""
+        few = f", batch 1/{self.few}" if self.few > 1 else ""
+        return f"{self.hosts} hosts, {self.rate / 1e6:g} Mbit/s{tree}{slow}{few}"
+
+    @property
+    def plans(self) -> dict[str, list[str]]:
+        """Those of each model that run in it."""
+        return (PLANS if self.bound == "bandwidth" else BRIEF)[self.hosts]
 
 
 SETTINGS = [
     Setting(2, 200e6, share=0.5), Setting(2, 400e6, share=0.5),
     Setting(4, 200e6, share=0.35), Setting(4, 400e6, share=0.35),
     Setting(8, 200e6), Setting(8, 200e6, uplink=200e6),
+    Setting(2, 2e9, share=0.5, bound="compute"),
+    Setting(4, 2e9, share=0.35, bound="latency", few=8),
+    Setting(4, 400e6, share=0.35, bound="straggler", slow=0.6),
 ]  # fmt: skip
-
-
-@dataclass(frozen=True)
-class Row:
-    """Predicted and measured time of one plan."""
-
-    setting: str
-    model: str
-    plan: str
-    strategy: str
-    engine: str
-    known: str  # of compute: see KNOWN
-    predicted: float
-    low: float
-    high: float
-    measured: float
-    spread: float  # of the steps of one start
-    apart: float  # its starts from each other, relative
-    parts: dict[str, float]  # predicted compute and exchange
-    took: dict[str, float]  # measured
-    late: float  # of what was measured, what its messages waited for ranks that were late
-
-    @property
-    def accuracy(self) -> float:
-        return 1 - abs(self.predicted - self.measured) / self.measured
-
-    @property
-    def together(self) -> float:
-        """Accuracy without the waits for late ranks, of which nothing that is calibrated tells."""
-        step = self.measured - self.late
-        return 1 - abs(self.predicted - step) / step
-
-    @property
-    def bias(self) -> float:
-        return self.predicted / self.measured - 1
-
-    @property
-    def covered(self) -> bool:
-        return self.low <= self.measured <= self.high
 
 
 def system_of(setting: Setting) -> System:
@@ -235,8 +225,10 @@ def jobs_of(setting: Setting, quick: bool, by: Sequence[str] = ("native",)) -> l
     names = ["vgg"] if quick else list(MODELS)
     steps, most = (3, 3) if quick else (8, 99)
     return [
-        PlanRun(MODELS[name], plan, BATCH[name], steps=steps, warm_up=2, engine=engine,
-                software="" if engine == "native" else engines()[engine].software)
+        PlanRun(
+            MODELS[name], plan, BATCH[name] // setting.few, steps=steps, warm_up=2, engine=engine,
+            software="" if engine == "native" else engines()[engine].software,
+        )
         for engine in by
         for name in names
         for plan in plans_of(setting, name, engine)[:most]
@@ -246,7 +238,7 @@ def jobs_of(setting: Setting, quick: bool, by: Sequence[str] = ("native",)) -> l
 def plans_of(setting: Setting, name: str, engine: str) -> list[str]:
     """Plans of a model that an engine runs."""
     if engine == "native":
-        return PLANS[setting.hosts][name]
+        return setting.plans[name]
     return [plan.format(n=setting.hosts) for plan in ENGINE_PLANS[engine]]
 
 
@@ -285,6 +277,8 @@ def calibrated(
     )
     if any(job.software and software(job.software).exchange.by_unit for job in jobs):
         sizes = [2**12, 2**15, *sizes]  # units are of kilobytes
+    if setting.bound == "latency":  # and so are activations of few samples
+        sizes = [2**12, 2**14, 2**16, *sizes[:-1]]
     whole = [GroupShape(2**k) for k in range(1, hosts.bit_length()) if 2**k <= hosts]
     outcome = measure_collectives(
         collectives, ranks=hosts, sizes=sizes, shapes=whole, repeats=5, longest=4.0, host=host,
@@ -306,7 +300,7 @@ class Rows:
         self.setting, self.folder, self.host = setting, folder, host
         self.first = {str(job.model): job for job in firsts(jobs)}
         self.order = [(str(job.model), job.plan) for job in jobs]
-        self.found: dict[tuple[str, str], Profile] = {}
+        self.found: dict[tuple[str, str, int], Profile] = {}
 
     def of(self, job: PlanRun, known: str) -> Profile | None:
         """What is known of a plan's compute."""
@@ -316,15 +310,16 @@ class Rows:
         own = self._measured(job) if known == "own" else first
         return replace(own, rows=first.rows | own.rows, updates=own.updates)
 
-    def _measured(self, job: PlanRun) -> Profile:
+    def start(self, job: PlanRun, number: int) -> Profile:
+        """A plan's rows as one start finds them."""
         key = str(job.model), job.plan
-        if key not in self.found:
-            name = f"rows-{self.order.index(key)}"
-            self.found[key] = mean_of([
-                _profiled(job, self.folder / f"{name}-{start}.jsonl", self.setting, self.host)
-                for start in range(STARTS)
-            ])  # fmt: skip
-        return self.found[key]
+        if (*key, number) not in self.found:
+            out = self.folder / f"rows-{self.order.index(key)}-{number}.jsonl"
+            self.found[*key, number] = _profiled(job, out, self.setting, self.host)
+        return self.found[*key, number]
+
+    def _measured(self, job: PlanRun) -> Profile:
+        return mean_of([self.start(job, number) for number in range(STARTS)])
 
 
 def mean_of(profiles: Sequence[Profile]) -> Profile:
@@ -381,20 +376,23 @@ def loop(
     folder.mkdir(parents=True, exist_ok=True)
     jobs = jobs_of(setting, quick, by)
     profiled = [(str(job.model), job.plan) for job in firsts(jobs)]
-    wiring = Wiring(setting.hosts, setting.rate, setting.uplink, share=setting.share)
+    wiring = Wiring(setting.hosts, setting.rate, setting.uplink, share=setting.share,
+                    slow=setting.slow)  # fmt: skip
     with Lab(wiring) as lab:
         learnt = calibrated(setting, lab, jobs, folder, quick, known)
         rows = Rows(setting, folder, lab.placed(), jobs)
         for number, job in enumerate(jobs):
-            predicted = {}
-            for one in known:
-                profile = rows.of(job, one)
-                predicted[one] = _predicted(job, learnt.knowing(profile), profile)
-            best = predicted[known[-1]]
-            edges = evaluate.cuts(best.model, best.system, _plan(job), best.options)
-            runs = [_measured(replace(job, stages=edges), setting.hosts,
-                              folder / f"run-{number}-{start}.json", lab.placed())
-                    for start in range(STARTS)]  # fmt: skip
+            if "pipeline" in job.plan:  # rows say where its stages begin
+                best = predictions(job, known, learnt, rows, setting.share)[known[-1]]
+                edges = evaluate.cuts(best.model, best.system, _plan(job), best.options)
+                job = replace(job, stages=edges)
+            runs = []
+            for start in range(STARTS):
+                if "own" in known:
+                    rows.start(job, start)
+                out = folder / f"run-{number}-{start}.json"
+                runs.append(_measured(job, setting.hosts, out, lab.placed()))
+            predicted = predictions(job, known, learnt, rows, setting.share)
             for one, estimate in predicted.items():
                 if (
                     one != "one"
@@ -402,6 +400,15 @@ def loop(
                     or (str(job.model), job.plan) not in profiled
                 ):  # which is no prediction of another plan
                     yield _row(setting, one, job, estimate, runs)
+
+
+def predictions(
+    job: PlanRun, known: Sequence[str], learnt: Calibrated, rows: Rows, share: float
+) -> dict[str, Estimate]:
+    """What the oracle says of a plan, by what it knows of compute."""
+    profiles = {one: rows.of(job, one) for one in known}
+    return {one: _predicted(job, learnt.knowing(profile), profile, share)
+            for one, profile in profiles.items()}  # fmt: skip
 
 
 def _row(
@@ -415,8 +422,8 @@ def _row(
             took[what] = took.get(what, 0.0) + seconds / len(runs)
     each = [one.seconds for one in runs]
     return Row(
-        setting.title, runs[0].model, job.plan, strategy_of(job.plan), job.engine, known,
-        float(estimate.seconds[0]), float(estimate.seconds_low[0]),
+        setting.title, setting.bound, runs[0].model, job.plan, strategy_of(job.plan), job.engine,
+        known, float(estimate.seconds[0]), float(estimate.seconds_low[0]),
         float(estimate.seconds_high[0]), statistics.mean(each),
         statistics.mean(one.spread for one in runs), max(each) / min(each) - 1, parts, took,
         statistics.mean(sum(said.waiting or 0.0 for said in one.exchange) for one in runs),
@@ -427,13 +434,14 @@ def _plan(job: PlanRun) -> Plan:
     return parse(job.plan, job.batch)
 
 
-def _predicted(job: PlanRun, system: System, profile: Profile | None) -> Estimate:
-    """What the oracle says, before the plan was ever run."""
-    network = read_model(job.model)
+def _predicted(job: PlanRun, system: System, profile: Profile | None, share: float) -> Estimate:
+    """What the oracle says of a plan that it saw no step of, on hosts with a share of a core."""
+    network, said = read_model(job.model), software(job.software or "executor")
+    said = said.but(host=replace(said.host, unit=said.host.unit / share))
     found = oracle.estimate(
         network, system, _plan(job), job.batch,
         precision="fp32", optimizer="momentum", profile=profile, reading="none",
-        software=job.software or "executor",
+        software=said,
     )  # fmt: skip
     if profile is None:
         return found
@@ -448,98 +456,6 @@ def _measured(job: PlanRun, hosts: int, out: Path, host: Host) -> Measurement:
     outcome, (found,) = run([job], out, ranks=hosts, host=host, say=_say, timeout=120)
     assert outcome.complete, outcome.message
     return found
-
-
-def figures(rows: Sequence[Row]) -> dict[str, dict[str, Any]]:
-    """By what was known: accuracy, by strategy and engine too, bias, ranking, intervals."""
-    found: dict[str, dict[str, Any]] = {}
-
-    def put(name: str, value: float, unit: str = "", goal: str = "") -> None:
-        found[f"closed_loop.{name}"] = {"value": round(float(value), 4), "unit": unit, "goal": goal}
-
-    put("runs", len({(r.setting, r.model, r.engine, r.plan) for r in rows}), "plans", ">= 30")
-    for known in dict.fromkeys(row.known for row in rows):
-        mine = [row for row in rows if row.known == known]
-        put(f"{known}.accuracy", _mean(mine), "", f">= {GOALS[known]}")
-        put(f"{known}.bias", statistics.mean(r.bias for r in mine), "", f"within {BIAS}")
-        for engine in dict.fromkeys(row.engine for row in mine):
-            own = [row for row in mine if row.engine == engine]
-            if engine != "native":
-                put(f"{known}.{engine}.accuracy", _mean(own), "", f">= {ENGINE}")
-                put(f"{known}.{engine}.accuracy_without_late_ranks",
-                    statistics.mean(row.together for row in own))  # fmt: skip
-            for strategy in sorted({row.strategy for row in own}):
-                put(f"{known}.{engine}.{strategy}.accuracy",
-                    _mean(row for row in own if row.strategy == strategy), "",
-                    f">= {BY_STRATEGY}")  # fmt: skip
-        taus, regrets = _ranked(mine)
-        if taus:
-            put(f"{known}.tau", statistics.mean(taus))
-            put(f"{known}.regret", statistics.mean(regrets))
-            put(f"{known}.picks_within_3_percent", statistics.mean(r <= 0.03 for r in regrets), "",
-                ">= 0.90")  # fmt: skip
-        inside = sum(row.covered for row in mine)
-        put(f"{known}.inside", inside / len(mine), "", f"{INSIDE}")
-        put(f"{known}.inside_p", binomial(inside, len(mine), INSIDE), "", f">= {DOUBT}")
-    put("noise", statistics.median(r.spread for r in rows), "relative, of repeats")
-    put("apart", statistics.median(r.apart for r in rows), "relative, starts of a plan")
-    return found
-
-
-def _mean(rows: Iterable[Row]) -> float:
-    return statistics.mean(row.accuracy for row in rows)
-
-
-def binomial(inside: int, count: int, share: float) -> float:
-    """Chance of a count as unlikely as this one, if each holds with this chance.
-
-    >>> round(binomial(3, 4, 0.5), 4), binomial(2, 4, 0.5)
-    (0.625, 1.0)
-    """
-    chance = [math.comb(count, k) * share**k * (1 - share) ** (count - k)
-              for k in range(count + 1)]  # fmt: skip
-    return min(1.0, sum(one for one in chance if one <= chance[inside] * (1 + 1e-9)))
-
-
-def _ranked(rows: Sequence[Row]) -> tuple[list[float], list[float]]:
-    """Kendall's τ of each model's plans in a setting, and by how much our pick is slower."""
-    taus, regrets = [], []
-    groups: dict[tuple[str, ...], list[Row]] = {}
-    for row in rows:
-        groups.setdefault((row.setting, row.model, row.engine), []).append(row)
-    for own in groups.values():
-        if len(own) > 1:
-            taus.append(tau(own))
-            pick = min(own, key=lambda row: row.predicted)
-            regrets.append(pick.measured / min(row.measured for row in own) - 1)
-    return taus, regrets
-
-
-def tau(rows: Sequence[Row]) -> float:
-    """Kendall's τ between predicted and measured times."""
-    signs = [
-        np.sign((a.predicted - b.predicted) * (a.measured - b.measured))
-        for i, a in enumerate(rows)
-        for b in rows[:i]
-    ]
-    return float(np.mean(signs))
-
-
-def table(rows: Sequence[Row], found: Mapping[str, Mapping[str, Any]]) -> str:
-    lines = [f"{'setting':34} {'model':12} {'engine':8} {'known':8} {'plan':34} {'predicted':>9} "
-             f"{'measured':>9} {'accuracy':>8} {'noise':>6} {'apart':>6} in"]  # fmt: skip
-    for row in rows:
-        plan = row.plan
-        if row.engine == "native":
-            for word in (",overlap=off", "data:1 ", " data:1"):
-                plan = plan.replace(word, "")
-        lines.append(
-            f"{row.setting:34} {row.model:12} {row.engine:8} {row.known:8} {plan:34} "
-            f"{row.predicted:9.3f} {row.measured:9.3f} {row.accuracy:8.1%} {row.spread:6.1%} "
-            f"{row.apart:6.1%} {'yes' if row.covered else 'no'}"
-        )
-    lines += [""] + [f"{name:44} {f['value']:>9} {f['goal']}" for name, f in found.items()]
-    return "\n".join(lines)
 
 
 def _say(text: str) -> None:

@@ -57,6 +57,7 @@ class Wiring:
     uplink: float = 0.0  # bit/s of a leaf switch's link to the spine; 0: one switch, a star
     leaves: int = 2
     share: float = 0.0  # of one core, for each host; 0: no cap
+    slow: float = 1.0  # of that share, what the last host has
 
     @property
     def switches(self) -> int:
@@ -177,7 +178,8 @@ class Lab:
         for host in range(self.wiring.hosts):
             group = self._cpu / f"h{host}"
             group.mkdir(exist_ok=True)
-            period = round(_TURN / share)
+            slow = self.wiring.slow if host == self.wiring.hosts - 1 else 1.0
+            period = round(_TURN / (share * slow))
             if second:
                 (group / "cpu.max").write_text(f"{_TURN} {period}")
             else:
