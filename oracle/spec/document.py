@@ -291,6 +291,8 @@ class _Reader:
             mark = getattr(error, "problem_mark", None) or getattr(error, "context_mark", None)
             place = Place(mark.line + 1, mark.column + 1) if mark else Place(1, 1)
             what = getattr(error, "problem", None) or getattr(error, "reason", None) or "not YAML"
+            if "nesting depth" in str(what):  # libyaml's own limit, before its first event
+                raise self.stop("E108", f"nested more than {DEEPEST} deep", place) from None
             raise self.stop("E101", str(what), place, self._tab(place)) from None
         if root is None:
             raise self.stop("E103", "the file is empty", Place(1, 1))
