@@ -187,7 +187,7 @@ def test_gradients_of_the_norms_of_cut_tensors_go_in_one_message(tmp_path):
     """Each is of a few hundred bytes, so that many messages would take as long as many starts."""
     pytest.importorskip("torch")
     job = PlanRun(GPT, "data:1 tensor:2,sequence=on", 2, steps=1, warm_up=1)
-    _, (found,) = run(job, tmp_path / "m.json", ranks=2)
+    _, (found,) = run(job, tmp_path / "m.json", ranks=2, backend="ordered")
     (norms,) = [one for one in found.exchange if one.what == "tensor: norms of cut tensors"]
     width, norms_of_all = GPT["transformer"]["hidden"], 2 * GPT["transformer"]["layers"] + 1
     assert norms.calls == 1

@@ -87,7 +87,8 @@ def test_a_step_s_passes_are_dealt_out_to_rows_without_a_rest(tmp_path, plan, fo
     from oracle.executor.plan_run import PlanRun
 
     out = tmp_path / "rows.jsonl"
-    assert measure_compute(PlanRun(VGG, plan, 4, steps=2, warm_up=1), out, ranks=2).complete
+    job = PlanRun(VGG, plan, 4, steps=2, warm_up=1)
+    assert measure_compute(job, out, ranks=2, backend="ordered").complete
     seen = 0
     for path in sorted((tmp_path / "rows.jsonl.parts").glob("rank-*.jsonl")):
         for line in records.lines(path):

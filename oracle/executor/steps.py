@@ -315,8 +315,7 @@ class Trainer:
             if held not in bundle.held_weights:
                 continue
             if axis == ENDS:
-                what = "pipeline: gradients of the tied table"
-                self.wire.allreduce(held.gradient, (axis,), what)
+                self.wire.allreduce(held.gradient, (axis,), "pipeline: gradients of the tied table")
             else:
                 norms.setdefault(axis, []).append(held.gradient)
         for axis, parts in norms.items():  # in one message: they are small and many
