@@ -12,6 +12,7 @@ from oracle.executor.mesh import DeviceMesh
 from oracle.executor.optimizer import Optimizer
 from oracle.executor.plan_run import PlanRun
 from oracle.executor.proof import equality
+from oracle.executor.pytorch.modules import Convolution
 from oracle.executor.pytorch.network import Network, loss_of, without_loss
 from oracle.executor.pytorch.setting import DTYPES
 from oracle.executor.steps import Trainer
@@ -26,14 +27,15 @@ def prove(rank, arguments):
 
 def one(rank, case):
     job = PlanRun(case["model"], case["plan"], case["batch"], engine=case["engine"],
-                  optimizer=case["optimizer"], precision=case["precision"])  # fmt: skip
+                  optimizer=case["optimizer"], precision=case["precision"],
+                  software=case["software"])  # fmt: skip
     steps = engines()[job.engine].steps(rank, job)
     if not steps.training:
         return {}
     training = steps.training
     for group in training.optimizer.param_groups:
         group["lr"] = 0.05
-    losses = []
+    last, losses = watched(training.networks), []
     for _ in range(case["steps"]):
         steps.wire.traffic = {}
         losses.append(float(training.step(steps.own, steps.target)))
@@ -48,25 +50,48 @@ def one(rank, case):
     }
     return {
         "kept": training.kept(), "weights": list(weights), "loss": losses, "expected": expected,
-        "worst": worst,
+        "worst": worst, "last": last,
+        "flash": any(op.shape.flash for each in training.networks for op, _ in each.rows()),
         "sent": {what: [one.op, one.calls, one.nbytes] for what, one in steps.wire.traffic.items()},
     }  # fmt: skip
 
 
-def both(model):
+def watched(networks):
+    """Whether channels stand last in weights of convolutions, and in what the last one made."""
+    found = {}
+
+    def stands(tensor):
+        return tensor.is_contiguous(memory_format=torch.channels_last)
+
+    for network in networks:
+        for _, row in network.rows():
+            if isinstance(row, Convolution) and max(row.op.shape.window) > 1:  # of one pixel: both
+                found["weights"] = stands(row.weight)
+                row.register_forward_hook(lambda _, __, y: found.update(made=stands(y)))
+    return found
+
+
+def both(model, last=False):
     """The loss of modules and of the native rows, and how far each gradient is off."""
     layers, plan = graph(model), parse("serial", 4)
     local = LocalModel(layers, plan, Wire(DeviceMesh(plan, 0, 1)), dtype=torch.float64, seed=0)
     x, target = inputs(layers, 4, 0, torch.float64)
     native = float(Trainer(local, Optimizer("sgd", 0.0)).step(x, target))
     rest, loss = without_loss(layers)
-    network = Network(rest, (0, rest.units), seed=0, dtype=torch.float64)
+    network = Network(rest, (0, rest.units), seed=0, dtype=torch.float64, last=last)
+    network.turn()
     own = loss_of(loss, network(x), target, 4)
     own.backward()
+    wanted = {(op.index, name): local.of[op.index, name].value.grad
+              for op, name, _ in network.weights()}  # fmt: skip
+    # a bias before a norm of each sample has none but for rounding
+    least = 1e-3 * max(float(one.abs().max()) for one in wanted.values())
     worst = {}
     for op, name, weight in network.weights():
-        wanted = local.of[op.index, name].value.grad
-        worst[op.label, name] = float((wanted - weight.grad).abs().max() / wanted.abs().max())
+        one = wanted[op.index, name]
+        worst[op.label, name] = float((one - weight.grad).abs().max()) / max(
+            float(one.abs().max()), least
+        )
     return float(own.detach()), native, worst
 
 

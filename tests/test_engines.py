@@ -47,6 +47,7 @@ RUNS = {
         "vgg data:2", "resnet data:2,accumulate=2", "gpt data:2,overlap=off",
         "llama data:2,zero=1 adam", "gpt data:2 adam bf16",
         "resnet data:2 recompute:full", "gpt recompute:selective",
+        "resnet data:2 layout=last", "gpt data:2 attention=unfused",
     ],
     "fsdp2": [
         "vgg data:2,zero=3", "resnet data:2,zero=2 recompute:full", "gpt data:2,zero=3 adam",
@@ -71,8 +72,10 @@ def cases():
         for text in runs:
             program, *words = text.split()
             plan = " ".join(word for word in words if ":" in word)
+            changes = [word for word in words if "=" in word and ":" not in word]
             yield {"name": f"{engine} {text}", "engine": engine, "program": program, "plan": plan,
                    "model": MODELS[program], "batch": 8, "steps": 2,
+                   "software": ",".join((engines()[engine].software, *changes)),
                    "precision": "bf16" if "bf16" in words else "fp64",
                    "optimizer": "adam" if "adam" in words else "momentum"}  # fmt: skip
 
@@ -121,7 +124,7 @@ EXACT = [name for name, case in CASES.items() if case["precision"] == "fp64"]
 MIXED = [name for name in CASES if name not in EXACT]
 # two of each engine, that show each of its models and most of its knobs
 QUICK = (
-    "ddp resnet data:2,accumulate=2", "ddp gpt data:2 adam bf16",
+    "ddp resnet data:2,accumulate=2", "ddp gpt data:2 adam bf16", "ddp resnet data:2 layout=last",
     "fsdp2 vgg data:2,zero=3", "fsdp2 gpt data:2,zero=3 adam bf16",
     "dtensor llama tensor:2,sequence=on recompute:full", "dtensor gpt data:2,zero=3 tensor:2",
     "pipelining gpt pipeline:2,segments=4,interleave=2",
@@ -163,13 +166,41 @@ def test_an_engine_trains_as_a_plain_program_does(proved, name):
     assert max(held.values()) < bound, held
 
 
+@pytest.mark.parametrize("name", each([name for name in EXACT if "resnet" in name]))
+def test_channels_stand_where_the_software_has_them(proved, name):
+    """In every convolution's weights and in what it makes; weights in `fully_shard` stay first."""
+    for rank in ranks_of(proved, name):
+        assert rank["last"] == {"weights": "layout=last" in name, "made": "layout=last" in name}
+
+
+@pytest.mark.parametrize("name", each([name for name in EXACT if "ddp gpt" in name]))
+def test_scores_are_in_memory_where_the_software_has_them_there(proved, name):
+    for rank in ranks_of(proved, name):
+        assert rank["flash"] is ("unfused" not in name)
+
+
+@pytest.mark.parametrize(
+    ("change", "plan", "words"),
+    [("graphs=iteration", "data:2", "kernels are launched one by one"),
+     ("norms=fused", "data:2", "batch norms are kernels of their own"),
+     ("layout=turned", "data:2", "channels stand first, or last, in all layers"),
+     ("layout=last", "pipeline:2,segments=2", "not run in a pipeline")],
+)  # fmt: skip
+def test_what_a_software_is_priced_with_and_nothing_does_is_refused(change, plan, words):
+    engine = "ddp" if plan.startswith("data") else "pipelining"
+    told = f"{engines()[engine].software},{change}"
+    (why,) = refusals(PlanRun(RESNET, plan, 8, engine=engine, software=told))
+    assert words in why
+
+
 def test_deepspeed_trains_as_a_plain_program_does(tmp_path):
     """To rounding of fp32, which is what it knows; where it is installed."""
     pytest.importorskip("torch")
     pytest.importorskip("deepspeed")
     asked = [
         {"name": f"{program} {plan}", "engine": "deepspeed", "program": program, "plan": plan,
-         "model": MODELS[program], "batch": 8, "steps": 2, "precision": "fp32", "optimizer": how}
+         "model": MODELS[program], "batch": 8, "steps": 2, "precision": "fp32", "optimizer": how,
+         "software": "deepspeed"}
         for program, plan, how in (
             ("vgg", "data:2", "momentum"), ("gpt", "data:2,zero=1", "momentum"),
             ("resnet", "data:2,zero=2,accumulate=2", "momentum"),
@@ -215,13 +246,14 @@ FAMILIES = (VIT, UNET, BRANCHES, ODD, GROUPED, CUBES, WAVES, PIXELS, RISING, LLA
 
 @pytest.mark.parametrize("model", FAMILIES, ids=lambda model: model["name"])
 def test_modules_make_what_the_native_rows_make(model):
-    """Loss and each gradient, of every family of layers, in one process."""
+    """Loss and each gradient, of every family of layers, wherever channels stand."""
     pytest.importorskip("torch")
     from engine_tasks import both
 
-    own, native, worst = both(model)
-    assert own == pytest.approx(native, rel=1e-12)
-    assert max(worst.values()) < 1e-12, worst
+    for last in (False, True):
+        own, native, worst = both(model, last)
+        assert own == pytest.approx(native, rel=1e-12)
+        assert max(worst.values()) < 1e-12, worst
 
 
 @pytest.mark.parametrize("name", engines())

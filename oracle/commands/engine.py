@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from oracle.commands.arguments import either
 from oracle.executor.engines import engines
+from oracle.spec.catalogue import shipped
 from oracle.spec.document import Fault, Place, SpecError, refusal, suggest
 
 if TYPE_CHECKING:
@@ -46,7 +47,8 @@ def told(asked: argparse.Namespace, plan: str) -> Told:
     if name is None and asked.software:
         said = software(asked.software)
         if not said.launch.engines:
-            hint = "one of pytorch-ddp, pytorch-fsdp, torchtitan, deepspeed; or --engine native"
+            run = [one for one in shipped("software") if software(one).launch.engines]
+            hint = f"one of {', '.join(run)}; or --engine native"
             raise refusal("options", f"no engine here runs plans as {said.name} does", hint)
         name = next((one for one in said.launch.engines if not _refused(asked, plan, one)),
                     said.launch.engines[-1])  # fmt: skip
@@ -59,7 +61,8 @@ def _refused(asked: argparse.Namespace, plan: str, name: str) -> list[str]:
     from oracle.executor.run import refusals
 
     return refusals(PlanRun(asked.model, plan, asked.batch, optimizer=asked.optimizer,
-                            precision=asked.precision, engine=name))  # fmt: skip
+                            precision=asked.precision, engine=name,
+                            software=asked.software))  # fmt: skip
 
 
 def refuse(jobs: Sequence[PlanRun], replay: bool) -> None:

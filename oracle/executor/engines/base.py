@@ -83,6 +83,7 @@ class PyTorchEngine(Engine):
             yield f"{job.precision} is not run; {', '.join(self.precisions)} are"
         if job.checkpoint:
             yield from _of_checkpoints(job, plan)
+        yield from _of_software(job, self.software, plan)
         yield from _of_model(model)
         yield from _of_batch(plan)
         if any(row.tied for row in model.rows) and _degree(plan, "pipeline") > 1:
@@ -104,6 +105,24 @@ def _degree(plan: Plan, *names: str) -> float:
     for name in names:
         found *= float(plan.axis(name).degree[0, 0])
     return found
+
+
+def _of_software(job: PlanRun, usual: str, plan: Plan) -> Iterator[str]:
+    """What a software is priced with that nothing here does."""
+    from oracle.plan.launchable import software
+
+    said = software(job.software or usual)
+    if said.host.graphs != "none":
+        yield f"graphs={said.host.graphs} is priced but not run: kernels are launched one by one"
+    if said.kernels.norms == "fused":
+        yield "norms=fused is priced but not run: batch norms are kernels of their own"
+    stands = [said.convolution.stands(job.precision, extents) for extents in (2, 3)]
+    if "turned" in stands:
+        yield "layout=turned is priced but not run: channels stand first, or last, in all layers"
+    if "last" in stands and _degree(plan, "pipeline") > 1:
+        yield "layout=last is not run in a pipeline, whose stages send tensors as they lie"
+    if job.checkpoint and "last" in stands:
+        yield "--checkpoint of weights whose channels stand last is for the native engine"
 
 
 def _of_checkpoints(job: PlanRun, plan: Plan) -> Iterator[str]:

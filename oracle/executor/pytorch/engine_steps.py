@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
+import torch
+
 from oracle.executor.batch import arrived, inputs
 from oracle.executor.cuts import stages_of
 from oracle.executor.loading.reader import Share
@@ -30,6 +32,8 @@ class EngineSteps(TrainingSteps):
         super().__init__(rank, job)
         self.stages = stages_of(self.graph, self.plan, list(job.stages) or None)
         told = software(job.software)
+        torch.backends.cudnn.allow_tf32 = told.kernels.tf32 != "none"
+        torch.backends.cuda.matmul.allow_tf32 = told.kernels.tf32 == "all"
         self.setting = Setting(job, self.graph, self.plan, self.wire, rank.device, told,
                                self.stages)  # fmt: skip
         x, target = inputs(self.graph, job.batch, job.seed, DTYPES[job.precision])

@@ -46,10 +46,11 @@ class Network(nn.Module):  # type: ignore[misc]
 
     def __init__(
         self, layers: OperationGraph, units: Interval, *, seed: int, dtype: torch.dtype,
-        blocks: bool = False, parts: int = 1,
+        blocks: bool = False, parts: int = 1, last: bool = False,
     ) -> None:  # fmt: skip
         super().__init__()
         self.parts, self.layers = parts, layers
+        self.last = last  # channels stand last in its tensors
         spans = spans_of(layers, units, blocks)
         self.given, self.made = alive(layers, units[0]), alive(layers, units[1])
         self.units = nn.ModuleList([Unit(span, parts) for span in spans])
@@ -60,8 +61,9 @@ class Network(nn.Module):  # type: ignore[misc]
         self.tie()
 
     def forward(self, *inputs: Tensor) -> Tensor | tuple[Tensor, ...]:
-        live = dict(zip(self.given, inputs, strict=True))
-        del inputs
+        laid = map(channels_last, inputs) if self.last else inputs
+        live = dict(zip(self.given, laid, strict=True))
+        del inputs, laid
         for unit, done in zip(self.units, self.done, strict=True):
             span = span_in(unit)
             taken = [live[feed] for feed in span.given]
@@ -77,6 +79,11 @@ class Network(nn.Module):  # type: ignore[misc]
         for unit in self.units:
             for op in span_in(unit).operations:
                 yield op, row_of(unit, op)
+
+    def turn(self) -> None:
+        """Let weights stand as tensors do; those of `fully_shard` may not."""
+        for weight in self.parameters() if self.last else ():
+            weight.data = channels_last(weight.data)
 
     def tie(self) -> None:
         """Let tied matrices use the table of the embedding."""
@@ -109,6 +116,12 @@ class Network(nn.Module):  # type: ignore[misc]
                 value = torch.empty_like(value).index_copy_(0, order, value)
             found[f"{op.index}.{name}"] = value
         return found
+
+
+def channels_last(x: Tensor) -> Tensor:
+    """The same tensor with its channels last in memory, if it is of planes or of volumes."""
+    kinds = {4: torch.channels_last, 5: torch.channels_last_3d}
+    return x.contiguous(memory_format=kinds[x.dim()]) if x.dim() in kinds else x
 
 
 def span_in(unit: nn.Module) -> Span:

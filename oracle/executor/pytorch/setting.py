@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 
 import torch
@@ -52,7 +52,11 @@ class Setting:
 
     @cached_property
     def layers(self) -> OperationGraph:
-        return without_loss(self.graph)[0]
+        layers = without_loss(self.graph)[0]
+        if self.software.kernels.attention != "unfused":
+            return layers
+        apart = (replace(op, shape=replace(op.shape, flash=False)) for op in layers.operations)
+        return replace(layers, operations=tuple(apart))
 
     @cached_property
     def loss(self) -> Operation | None:
@@ -98,9 +102,16 @@ class Setting:
         found: Network = Network(
             self.layers, units or (0, self.layers.units), seed=self.job.seed,
             dtype=DTYPES[self.job.precision], blocks=blocks, parts=self.degree("tensor"),
+            last=self.last,
         )  # fmt: skip
         found.to(self.device)
         return found
+
+    @property
+    def last(self) -> bool:
+        """Whether channels stand last in tensors."""
+        extents = self.graph.operations[0].shape.given.extents
+        return self.software.convolution.stands(self.job.precision, len(extents)) == "last"
 
     @property
     def synchronous(self) -> bool:
