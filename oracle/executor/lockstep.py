@@ -26,9 +26,8 @@ def in_step(ranks: Mapping[int, Sequence[Stretch]]) -> dict[int, float]:
     """
     clock = dict.fromkeys(ranks, 0.0)
     done = dict.fromkeys(ranks, 0)  # stretches
-    reached: dict[
-        tuple[int, int], list[float]
-    ] = {}  # when the first arrived at each with the other
+    # when the first of two arrived at each message with the other
+    reached: dict[tuple[int, int], list[float]] = {}
     passed: dict[tuple[int, int], int] = {}  # messages of the first with the other that are over
     waiting: set[int] = set()  # ranks that have arrived at a message
     moved = True

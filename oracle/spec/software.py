@@ -358,7 +358,8 @@ class Software:
     convolution: Convolution = CONVOLUTION
     host: Host = Host()
     launch: Launch = Launch()
-    held: tuple[str, ...] = ()  # tables of published steps that its timing was held against
+    # tables of published steps, or benchmarks of our own runs, that its timing was held against
+    held: tuple[str, ...] = ()
     changed: tuple[str, ...] = field(default=(), metadata={"hidden": True})  # by the user
 
     def check(self) -> Iterator[Clash]:
