@@ -10,22 +10,21 @@ The lab is this machine cut into hosts (tests/lab). Collectives are calibrated f
 | `one`     | beside them rows of each model's first plan (`measure compute`), for its others |
 | `own`     | the rows of every plan |
 
-Who shares the processors of a virtual machine makes the same steps take a tenth more or less from
-one minute to the next. So a plan's rows are measured just before it runs, rows and run are started
-twice, in turns, and their means are compared. With --engine PyTorch's own classes run plans of
-theirs, each predicted under the shipped spec of its software.
+Steps of a plan and steps that time rows take turns on the same ranks (`benchmarks.turns`): who
+shares the processors of a virtual machine makes the same step take a tenth more or less from one
+minute to the next. With --engine PyTorch's own classes run plans of theirs, each predicted under
+the shipped spec of its software.
 
 In settings 0 to 5 links are narrow, so that messages bound steps. In 6 they are ten times as wide;
 in 7 batches are an eighth as large too, so that what messages and kernels take to start does; in 8
-one host of four is slower than the others. It needs root and torch, and a minute for each plan and
-for each of `one` and `own`; --quick takes one setting and three plans.
+one host of four is slower than the others. It needs root and torch, and half a minute for each
+plan; --quick takes one setting and three plans.
 """
 
 from __future__ import annotations
 
 import argparse
 import json
-import statistics
 import sys
 import tempfile
 import time
@@ -39,7 +38,9 @@ import numpy as np
 sys.path[:0] = [str(Path(__file__).parents[1])]
 
 import oracle  # noqa: E402 (the path above comes first)
+from benchmarks import turns  # noqa: E402
 from benchmarks.closeness import KNOWN, Row, figures, table  # noqa: E402
+from benchmarks.turns import Found  # noqa: E402
 from oracle.calibration import machine as machines  # noqa: E402
 from oracle.calibration.calibrate import calibrate  # noqa: E402
 from oracle.executor import machine as at_hand  # noqa: E402
@@ -47,12 +48,8 @@ from oracle.executor.calls import GroupShape  # noqa: E402
 from oracle.executor.collectives import measure_collectives  # noqa: E402
 from oracle.executor.engines import engines  # noqa: E402
 from oracle.executor.launch import Host  # noqa: E402
-from oracle.executor.measured import Measurement  # noqa: E402
 from oracle.executor.plan_run import PlanRun  # noqa: E402
-from oracle.executor.profile import measure_compute  # noqa: E402
-from oracle.executor.run import run  # noqa: E402
 from oracle.kernels.profile import Profile  # noqa: E402
-from oracle.kernels.profile import profile as read_profile  # noqa: E402
 from oracle.models.model import model as read_model  # noqa: E402
 from oracle.plan.launchable import software  # noqa: E402
 from oracle.plan.plan import Plan, parse  # noqa: E402
@@ -64,7 +61,6 @@ from oracle.spec.device import Curve, Device  # noqa: E402
 from oracle.spec.system import System  # noqa: E402
 from tests.lab.network import Lab, Wiring, missing  # noqa: E402
 
-STARTS = 2  # of a plan's rows, and of its run
 MACHINE = 60  # seconds of `measure machine`
 
 
@@ -223,7 +219,7 @@ def system_of(setting: Setting) -> System:
 def jobs_of(setting: Setting, quick: bool, by: Sequence[str] = ("native",)) -> list[PlanRun]:
     """The plans of a setting, by engine."""
     names = ["vgg"] if quick else list(MODELS)
-    steps, most = (3, 3) if quick else (8, 99)
+    steps, most = (3, 3) if quick else (10, 99)
     return [
         PlanRun(
             MODELS[name], plan, BATCH[name] // setting.few, steps=steps, warm_up=2, engine=engine,
@@ -293,57 +289,6 @@ def calibrated(
     return Calibrated(system, device)
 
 
-class Rows:
-    """Rows of plans, measured when they are first asked for: just before a plan runs."""
-
-    def __init__(self, setting: Setting, folder: Path, host: Host, jobs: Sequence[PlanRun]) -> None:
-        self.setting, self.folder, self.host = setting, folder, host
-        self.first = {str(job.model): job for job in firsts(jobs)}
-        self.order = [(str(job.model), job.plan) for job in jobs]
-        self.found: dict[tuple[str, str, int], Profile] = {}
-
-    def of(self, job: PlanRun, known: str) -> Profile | None:
-        """What is known of a plan's compute."""
-        if known == "machine":
-            return None
-        first = self._measured(self.first[str(job.model)])
-        own = self._measured(job) if known == "own" else first
-        return replace(own, rows=first.rows | own.rows, updates=own.updates)
-
-    def start(self, job: PlanRun, number: int) -> Profile:
-        """A plan's rows as one start finds them."""
-        key = str(job.model), job.plan
-        if (*key, number) not in self.found:
-            out = self.folder / f"rows-{self.order.index(key)}-{number}.jsonl"
-            self.found[*key, number] = _profiled(job, out, self.setting, self.host)
-        return self.found[*key, number]
-
-    def _measured(self, job: PlanRun) -> Profile:
-        return mean_of([self.start(job, number) for number in range(STARTS)])
-
-
-def mean_of(profiles: Sequence[Profile]) -> Profile:
-    """The mean of several measurements of the same rows."""
-    first = profiles[0]
-    rows = {
-        name: replace(row, **{part: statistics.mean(getattr(each.rows[name], part)
-                                                    for each in profiles)
-                              for part in ("forward", "data", "weight", "spread")})
-        for name, row in first.rows.items()
-    }  # fmt: skip
-    updates = tuple(update for each in profiles for update in each.updates)
-    return replace(first, rows=rows, updates=updates)
-
-
-def _profiled(job: PlanRun, out: Path, setting: Setting, host: Host) -> Profile:
-    """The rows of a plan, measured by the executor whatever engine is to run it."""
-    asked = replace(job, steps=8, warm_up=1, engine="native", software="")
-    outcome = measure_compute(asked, out, ranks=setting.hosts, host=host, say=_say,
-                              rate=setting.rate / 8)  # fmt: skip
-    assert outcome.complete, outcome.message
-    return read_profile(out)
-
-
 def _machine(folder: Path, hosts: int, host: Host) -> Device:
     """A host of the lab as `measure machine` finds it, all at once."""
     asked = at_hand.Asked(MACHINE, "")
@@ -372,61 +317,56 @@ def strategy_of(plan: str) -> str:
 def loop(
     setting: Setting, folder: Path, quick: bool, known: Sequence[str], by: Sequence[str]
 ) -> Iterator[Row]:
-    """Calibrate; then of each plan measure its rows, predict, run and compare."""
+    """Calibrate; then run each plan, beside what times its rows, and predict it."""
     folder.mkdir(parents=True, exist_ok=True)
     jobs = jobs_of(setting, quick, by)
-    profiled = [(str(job.model), job.plan) for job in firsts(jobs)]
+    first = {str(job.model): turns.rows_of(job) for job in firsts(jobs)}
+    before: dict[str, Profile] = {}  # of each model's first plan, where it ran
     wiring = Wiring(setting.hosts, setting.rate, setting.uplink, share=setting.share,
                     slow=setting.slow)  # fmt: skip
     with Lab(wiring) as lab:
         learnt = calibrated(setting, lab, jobs, folder, quick, known)
-        rows = Rows(setting, folder, lab.placed(), jobs)
         for number, job in enumerate(jobs):
-            if "pipeline" in job.plan:  # rows say where its stages begin
-                best = predictions(job, known, learnt, rows, setting.share)[known[-1]]
+            model = str(job.model)
+            if "pipeline" in job.plan:
+                best = _predicted(job, learnt, before[model], setting.share)
                 edges = evaluate.cuts(best.model, best.system, _plan(job), best.options)
                 job = replace(job, stages=edges)
-            runs = []
-            for start in range(STARTS):
-                if "own" in known:
-                    rows.start(job, start)
-                out = folder / f"run-{number}-{start}.json"
-                runs.append(_measured(job, setting.hosts, out, lab.placed()))
-            predicted = predictions(job, known, learnt, rows, setting.share)
-            for one, estimate in predicted.items():
-                if (
-                    one != "one"
-                    or job.engine != "native"
-                    or (str(job.model), job.plan) not in profiled
-                ):  # which is no prediction of another plan
-                    yield _row(setting, one, job, estimate, runs)
+            own = turns.rows_of(job)
+            beside = [own, first[model]] if own.plan != first[model].plan else [own]
+            found = turns.taken(
+                job, beside, folder / f"plan-{number}", ranks=setting.hosts,
+                rate=setting.rate / 8, host=lab.placed(), say=_say, timeout=120,
+            )  # fmt: skip
+            before.setdefault(model, found.rows[own.plan])
+            for one in known:
+                profile = of_what_is_known(one, found, own.plan, first[model].plan)
+                if one != "one" or len(beside) > 1:  # else it is no prediction of another plan
+                    estimate = _predicted(job, learnt, profile, setting.share)
+                    yield _row(setting, one, job, estimate, found)
 
 
-def predictions(
-    job: PlanRun, known: Sequence[str], learnt: Calibrated, rows: Rows, share: float
-) -> dict[str, Estimate]:
-    """What the oracle says of a plan, by what it knows of compute."""
-    profiles = {one: rows.of(job, one) for one in known}
-    return {one: _predicted(job, learnt.knowing(profile), profile, share)
-            for one, profile in profiles.items()}  # fmt: skip
+def of_what_is_known(known: str, found: Found, own: str, first: str) -> Profile | None:
+    """What a prediction knows of a model's rows; none where it knows kernels alone."""
+    if known == "machine":
+        return None
+    before = found.rows[first]
+    if known == "one":
+        return before
+    mine = found.rows[own]
+    return replace(mine, rows=before.rows | mine.rows)
 
 
-def _row(
-    setting: Setting, known: str, job: PlanRun, estimate: Estimate, runs: Sequence[Measurement]
-) -> Row:
+def _row(setting: Setting, known: str, job: PlanRun, estimate: Estimate, found: Found) -> Row:
     parts = {k: float(v[0]) for k, v in estimate.compute.items()}
     parts |= {e["what"]: e["exposed"] for e in estimate.exchange[0]}
-    took: dict[str, float] = {}
-    for one in runs:
-        for what, seconds in [*one.compute.items(), *((e.what, e.seconds) for e in one.exchange)]:
-            took[what] = took.get(what, 0.0) + seconds / len(runs)
-    each = [one.seconds for one in runs]
+    run = found.run
+    took = {**run.compute, **{each.what: each.seconds for each in run.exchange}}
     return Row(
-        setting.title, setting.bound, runs[0].model, job.plan, strategy_of(job.plan), job.engine,
+        setting.title, setting.bound, run.model, job.plan, strategy_of(job.plan), job.engine,
         known, float(estimate.seconds[0]), float(estimate.seconds_low[0]),
-        float(estimate.seconds_high[0]), statistics.mean(each),
-        statistics.mean(one.spread for one in runs), max(each) / min(each) - 1, parts, took,
-        statistics.mean(sum(said.waiting or 0.0 for said in one.exchange) for one in runs),
+        float(estimate.seconds_high[0]), run.seconds, run.spread, parts, took,
+        sum(each.waiting or 0.0 for each in run.exchange),
     )  # fmt: skip
 
 
@@ -434,12 +374,12 @@ def _plan(job: PlanRun) -> Plan:
     return parse(job.plan, job.batch)
 
 
-def _predicted(job: PlanRun, system: System, profile: Profile | None, share: float) -> Estimate:
+def _predicted(job: PlanRun, learnt: Calibrated, profile: Profile | None, share: float) -> Estimate:
     """What the oracle says of a plan that it saw no step of, on hosts with a share of a core."""
     network, said = read_model(job.model), software(job.software or "executor")
     said = said.but(host=replace(said.host, unit=said.host.unit / share))
     found = oracle.estimate(
-        network, system, _plan(job), job.batch,
+        network, learnt.knowing(profile), _plan(job), job.batch,
         precision="fp32", optimizer="momentum", profile=profile, reading="none",
         software=said,
     )  # fmt: skip
@@ -449,12 +389,6 @@ def _predicted(job: PlanRun, system: System, profile: Profile | None, share: flo
     lacking = [row.name for i, row in enumerate(network.rows) if not profile.lookup(shard, 0, i)]
     if lacking:
         _say(f"{job.plan}: no profile of {', '.join(sorted(set(lacking))[:5])}")
-    return found
-
-
-def _measured(job: PlanRun, hosts: int, out: Path, host: Host) -> Measurement:
-    outcome, (found,) = run([job], out, ranks=hosts, host=host, say=_say, timeout=120)
-    assert outcome.complete, outcome.message
     return found
 
 

@@ -31,8 +31,7 @@ class Row:
     low: float
     high: float
     measured: float
-    spread: float  # of the steps of one start
-    apart: float  # its starts from each other, relative
+    spread: float  # of the steps, relative
     parts: dict[str, float]  # predicted compute and exchange
     took: dict[str, float]  # measured
     late: float  # of what was measured, what its messages waited for ranks that were late
@@ -84,7 +83,6 @@ def figures(rows: Sequence[Row]) -> dict[str, dict[str, Any]]:
         put(f"{known}.inside", inside / len(mine), "", f"{INSIDE}")
         put(f"{known}.inside_p", binomial(inside, len(mine), INSIDE), "", f">= {DOUBT}")
     put("noise", statistics.median(r.spread for r in rows), "relative, of repeats")
-    put("apart", statistics.median(r.apart for r in rows), "relative, starts of a plan")
     return found
 
 
@@ -129,7 +127,7 @@ def tau(rows: Sequence[Row]) -> float:
 
 def table(rows: Sequence[Row], found: Mapping[str, Mapping[str, Any]]) -> str:
     lines = [f"{'setting':46} {'model':12} {'engine':8} {'known':8} {'plan':34} {'predicted':>9} "
-             f"{'measured':>9} {'accuracy':>8} {'noise':>6} {'apart':>6} in"]  # fmt: skip
+             f"{'measured':>9} {'accuracy':>8} {'noise':>6} in"]  # fmt: skip
     for row in rows:
         plan = row.plan
         if row.engine == "native":
@@ -138,7 +136,7 @@ def table(rows: Sequence[Row], found: Mapping[str, Mapping[str, Any]]) -> str:
         lines.append(
             f"{row.setting:46} {row.model:12} {row.engine:8} {row.known:8} {plan:34} "
             f"{row.predicted:9.3f} {row.measured:9.3f} {row.accuracy:8.1%} {row.spread:6.1%} "
-            f"{row.apart:6.1%} {'yes' if row.covered else 'no'}"
+            f"{'yes' if row.covered else 'no'}"
         )
     lines += [""] + [f"{name:44} {f['value']:>9} {f['goal']}" for name, f in found.items()]
     return "\n".join(lines)

@@ -17,7 +17,7 @@ steps batch schedule passing buckets clock        a training step, pass by pass
 optimizer loss_scale                             its update
 stage_border border_order                        what crosses between stages, and in which order
 forward products spans operators one_kernel      the forward pass of one device
-row_timer lockstep                               its rows timed, and how ranks wait for each other
+row_steps row_timer lockstep                     its rows timed, and how ranks wait for each other
 dropout                                          the same mask, however a tensor is cut
 experts                                          mixtures: tokens on their way to experts and back
 away beside units_away host_link                 what lies beside the device, and its copies

@@ -17,12 +17,11 @@ from typing import TYPE_CHECKING, Any
 from oracle.executor import records
 from oracle.executor.launch import TIMEOUT, Host, Outcome, Say, launch, silent
 from oracle.executor.lockstep import Stretch, in_step
-from oracle.executor.plan_run import DTYPES, PlanRun
-from oracle.executor.question import digest, same
+from oracle.executor.plan_run import PlanRun
+from oracle.executor.question import Question, digest, same
 from oracle.executor.run import enough, refuse
-from oracle.executor.timed_steps import environment, same_machine
+from oracle.executor.timed_steps import same_machine
 from oracle.executor.world import recognise
-from oracle.kernels.profile import signature
 from oracle.kernels.profile.file import MARK
 from oracle.spec.precision import PRECISIONS
 
@@ -62,14 +61,22 @@ def measure_compute(
         lines = [
             line for path in sorted(parts.glob("rank-*.jsonl")) for line in records.lines(path)
         ]
-        head: dict[str, Any] = {MARK: 1, "complete": outcome.complete}
-        if len(said := {job.precision for job in wanted}) == 1 and said <= set(PRECISIONS):
-            head |= {"precision": said.pop()}
-        head |= {"questions": asked}
-        there = [one["environment"] for one in lines if "environment" in one]
-        head |= {"environment": there[0]} if there else {}
-        records.write_lines(out, [head, *_joined(lines)])
+        said = {job.precision for job in wanted}
+        write(out, lines, asked, said.pop() if len(said) == 1 else "", outcome.complete)
     return outcome
+
+
+def write(
+    out: Path, lines: Sequence[Mapping[str, Any]], asked: Sequence[Question], precision: str,
+    complete: bool,
+) -> None:  # fmt: skip
+    """Write the profile that ranks' lines make together."""
+    head: dict[str, Any] = {MARK: 1, "complete": complete}
+    head |= {"precision": precision} if precision in PRECISIONS else {}
+    head |= {"questions": list(asked)}
+    there = [one["environment"] for one in lines if "environment" in one]
+    head |= {"environment": there[0]} if there else {}
+    records.write_lines(out, [head, *_joined(lines)])
 
 
 def _joined(lines: Sequence[Mapping[str, Any]]) -> Iterator[dict[str, Any]]:
@@ -124,20 +131,7 @@ def _scaled(ranks: Sequence[Mapping[str, Any]]) -> dict[str, tuple[float, float,
 
 def task(rank: Rank, arguments: Mapping[str, Any]) -> None:
     """Time the rows of all plans that are not finished; called on each rank."""
-    import torch
-    import torch.distributed as dist
-
-    from oracle.executor.batch import inputs
-    from oracle.executor.clock import timer_of
-    from oracle.executor.cuts import shard_of
-    from oracle.executor.graph import graph
-    from oracle.executor.local_model import LocalModel
-    from oracle.executor.mesh import DeviceMesh
-    from oracle.executor.mock import MockWire
-    from oracle.executor.optimizer import Optimizer
-    from oracle.executor.row_timer import RowTimer
-    from oracle.executor.steps import Trainer
-    from oracle.plan.plan import parse
+    from oracle.executor.row_steps import RowSteps
 
     for before in rank.records.finished.values():
         if "environment" in before:
@@ -150,49 +144,7 @@ def task(rank: Rank, arguments: Mapping[str, Any]) -> None:
         if not rank.go_on():
             return
         rank.say(f"{number + 1}/{len(arguments['jobs'])} compute of {job.plan}, batch {job.batch}")
-        layers, plan = graph(job.model), parse(job.plan, job.batch)
-        dtype = getattr(torch, DTYPES[job.precision])
-        wire = MockWire(DeviceMesh(plan, rank.rank, rank.size), timer_of(rank.device),
-                        arguments["rate"])  # fmt: skip
-        local = LocalModel(layers, plan, wire, dtype=dtype, device=rank.device, seed=job.seed,
-                           edges=list(job.stages) or None, routing="even")  # fmt: skip
-        shard = shard_of(layers.model, plan, dtype.itemsize)
-        names = {op.row: signature(shard, op.row) for op in local.operations}
-        found: dict[str, list[tuple[float, float]]] = {}
-        times: dict[str, tuple[int, int]] = {}
-        stretches, updates = [], []
-        if wire.mesh.taking_part:
-            timer = RowTimer(wire)
-            trainer = Trainer(local, Optimizer(job.optimizer, rate=1e-6), timer)
-            x, target = inputs(layers, job.batch, job.seed, dtype)
+        steps = RowSteps(rank, job, arguments["rate"])
         for step in range(1 - job.warm_up, job.steps + 1):
-            rank.enter("measure" if step > 0 else "warm-up", f"compute of {job.plan}", max(step, 0))
-            dist.barrier(group=rank.control)
-            if not wire.mesh.taking_part:
-                continue
-            timer.reset()
-            wire.timer.begin()
-            trainer.step(x, target)
-            wire.timer.settle()
-            timer.end()
-            if step > 0:
-                for row, pair in timer.rows().items():
-                    found.setdefault(names[row], []).append(pair)
-                times = {}
-                for row, (forward, backward) in timer.times.items():
-                    a, b = times.get(names[row], (0, 0))  # several are alike
-                    times[names[row]] = a + forward, b + backward
-                stretches.append(timer.stretches)
-                updates.append(wire.timer.seconds()["update"])
-        held = sum(b.weights[b.own].numel() if b.here else b.shard.numel() for b in local.bundles)
-        rank.record(
-            key,
-            rows=found,
-            times=times,
-            stretches=stretches,
-            optimizer=job.optimizer,
-            weights=held,
-            update=updates,
-            question=asked,
-            environment=environment(rank),
-        )
+            steps.step(step)
+        steps.record(key, question=asked)
