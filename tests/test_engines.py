@@ -122,9 +122,10 @@ def each(names):
 
 EXACT = [name for name, case in CASES.items() if case["precision"] == "fp64"]
 MIXED = [name for name in CASES if name not in EXACT]
-# two of each engine, that show each of its models and most of its knobs
+# some of each engine, that show each of its models and most of its knobs
 QUICK = (
-    "ddp resnet data:2,accumulate=2", "ddp gpt data:2 adam bf16", "ddp resnet data:2 layout=last",
+    "ddp resnet data:2,accumulate=2", "ddp gpt data:2 adam bf16",
+    "ddp resnet data:2 layout=last", "ddp gpt data:2 attention=unfused",
     "fsdp2 vgg data:2,zero=3", "fsdp2 gpt data:2,zero=3 adam bf16",
     "dtensor llama tensor:2,sequence=on recompute:full", "dtensor gpt data:2,zero=3 tensor:2",
     "pipelining gpt pipeline:2,segments=4,interleave=2",
