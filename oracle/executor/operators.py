@@ -214,10 +214,15 @@ def matrix(op: Operation, x: Tensor, weight: Tensor, bias: Tensor | None) -> Ten
     return functional.linear(x.movedim(1, -1), weight, bias).movedim(-1, 1)
 
 
-def rotary(x: Tensor, heads: int, kv_heads: int, width: int, at: int) -> Tensor:
-    """Rotary position embedding of queries and keys; the first token held is number `at`."""
+def rotary(x: Tensor, heads: int, kv_heads: int, width: int, at: int | Tensor) -> Tensor:
+    """Rotary position embedding of queries and keys; the first token held is number `at`.
+
+    Tokens that are not one run say the number of each.
+    """
     wide = wide_of(x.dtype)  # bf16 cannot count to 257
-    positions = torch.arange(at, at + x.shape[1], dtype=wide, device=x.device)
+    if isinstance(at, int):
+        at = torch.arange(at, at + x.shape[1], dtype=wide, device=x.device)
+    positions = at.to(wide)
     steps = torch.arange(0, width // 2, dtype=wide, device=x.device)
     angle = positions[:, None] * 10000.0 ** (-steps / (width // 2))
     turned, rest = x.split([(heads + kv_heads) * width, kv_heads * width], -1)

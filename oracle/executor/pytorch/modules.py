@@ -18,6 +18,8 @@ from oracle.models.layers import Norm
 class RowModule(nn.Module):  # type: ignore[misc]  # torch is untyped here
     """A row that has weights of its own, or none."""
 
+    tokens: Tensor | None = None  # numbers of those that are held here; None: of all
+
     def __init__(self, op: Operation) -> None:
         super().__init__()
         self.op = op
@@ -76,7 +78,8 @@ class PositionedLookup(RowModule):
         self.table = Lookup(op)
 
     def forward(self, tokens: Tensor) -> Tensor:
-        return self.table(tokens) + self.positions[: tokens.shape[1]]
+        at = slice(tokens.shape[1]) if self.tokens is None else self.tokens
+        return self.table(tokens) + self.positions[at]
 
 
 class Positions(RowModule):
@@ -87,7 +90,7 @@ class Positions(RowModule):
     def forward(self, x: Tensor) -> Tensor:
         if hasattr(self, "extra"):
             x = torch.cat([self.extra.expand(x.shape[0], *self.extra.shape), x], 1)
-        return x + self.positions
+        return x + (self.positions if self.tokens is None else self.positions[self.tokens])
 
 
 class Attention(RowModule):
@@ -113,7 +116,8 @@ class Rotation(RowModule):
         self.heads, self.kv_heads = heads // parts, kv_heads // parts
 
     def forward(self, x: Tensor) -> Tensor:
-        return operators.rotary(x, self.heads, self.kv_heads, self.width, 0)
+        at = 0 if self.tokens is None else self.tokens
+        return operators.rotary(x, self.heads, self.kv_heads, self.width, at)
 
 
 class Function(RowModule):
