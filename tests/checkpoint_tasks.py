@@ -68,8 +68,7 @@ def train(trainer, case, steps):
         if trainer:
             x, target = inputs(graph(case["model"]), case["batch"], step, dtype_of(case))
             if not isinstance(trainer, Trainer):
-                own = slice(*trainer.setting.samples)
-                x, target, trained = x[own], target[own], trainer.training
+                x, target, trained = *map(trainer.setting.held, (x, target)), trainer.training
             else:
                 trained = trainer
             losses.append(float(trained.step(x, target)))

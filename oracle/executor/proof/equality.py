@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -44,7 +44,7 @@ def trained(
         return {"loss": [0.0] * STEPS, "alone": [], "weights": 0.0}
     alone = _one_device(layers, batch, _norms(mesh, plan, local.cuts))
     split, serial = (Trainer(each, Optimizer("momentum", RATE)) for each in (local, alone))
-    losses, whole = _steps(split, serial, layers, batch, slice(None), text)
+    losses, whole = _steps(split, serial, layers, batch, lambda x: x, text)
     if any(mesh.at.get(axis, 0) for axis in SAME_LOSS):
         losses = [0.0] * STEPS
     split.gathered()
@@ -64,7 +64,7 @@ def trained_by(rank: Rank, engine: str, model: Any, text: str, batch: int) -> di
         group["lr"] = RATE
     alone = _one_device(layers, batch, _norms(mesh, plan))
     serial = Trainer(alone, Optimizer("momentum", RATE))
-    losses, whole = _steps(training, serial, layers, batch, slice(*training.setting.samples), text)
+    losses, whole = _steps(training, serial, layers, batch, training.setting.held, text)
     if any(mesh.at.get(axis, 0) for axis in SAME_LOSS):
         losses = [0.0] * STEPS
     found = training.whole()
@@ -80,13 +80,14 @@ def _one_device(layers: OperationGraph, batch: int, ghost: GhostNorm) -> LocalMo
 
 
 def _steps(
-    split: Any, serial: Trainer, layers: OperationGraph, batch: int, mine: slice, text: str
-) -> tuple[list[float], list[float]]:
-    """Losses of the part that is trained here, and of all, step by step."""
+    split: Any, serial: Trainer, layers: OperationGraph, batch: int,
+    held: Callable[[torch.Tensor], torch.Tensor], text: str,
+) -> tuple[list[float], list[float]]:  # fmt: skip
+    """Losses of the part of a batch that is held here, and of all of it, step by step."""
     losses, whole = [], []
     for step in range(STEPS):
         x, target = inputs(layers, batch, step, WIDE)
-        losses.append(float(split.step(x[mine], target[mine])))
+        losses.append(float(split.step(held(x), held(target))))
         whole.append(float(serial.step(x, target)))
         if not math.isfinite(losses[-1] + whole[-1]):
             raise ArithmeticError(f"{text}: the loss is {losses[-1]}, one device's {whole[-1]}")

@@ -37,10 +37,10 @@ class EngineSteps(TrainingSteps):
         self.setting = Setting(job, self.graph, self.plan, self.wire, rank.device, told,
                                self.stages)  # fmt: skip
         x, target = inputs(self.graph, job.batch, job.seed, DTYPES[job.precision])
-        a, b = self.setting.samples
-        self.x, self.own = x if job.data else x[:0], x[a:b].to(rank.device)
-        self.target = target[a:b].to(rank.device)
-        self.setting.mesh.size()  # all ranks make its groups
+        self.x, self.own = x if job.data else x[:0], self.setting.held(x).to(rank.device)
+        self.target = self.setting.held(target).to(rank.device)
+        self.setting.mesh.size()  # all ranks make its groups, and those of `context`
+        self.wire.mesh.group(("context",))
         self.training = build(self.setting, RATE) if self.setting.takes_part else None
         if job.checkpoint and self.training:
             self.state = EngineState(self.training)
@@ -59,7 +59,6 @@ class EngineSteps(TrainingSteps):
         assert self.training
         waited = self.waited()
         if self.reader:
-            a, b = self.setting.samples
-            self.own = arrived(self.x[a:b], self.rank.device)
+            self.own = arrived(self.setting.held(self.x), self.rank.device)
         self.training.step(self.own, self.target)
         return {"reading": waited}

@@ -60,7 +60,7 @@ class Pipelined(Training):
             networks.append(network)
             split(setting, network)
             remake(network, setting.remade)
-            if setting.degree("data", "sharded") > 1:
+            if setting.degree("data", "sharded", "context") > 1:
                 accounts += sharded(setting, network)
         modules = nn.ModuleList(networks)
         super().__init__(setting, networks, networks[0], optimizer_of(setting, modules, rate),

@@ -159,7 +159,7 @@ def sharded(setting: Setting, network: Network) -> list[Account]:
 
     Of a mesh of two dimensions the outer one replicates (HSDP).
     """
-    data, inner = setting.degree("data"), setting.degree("sharded")
+    data, inner = setting.degree("data", "context"), setting.degree("sharded")
     flat = data > 1 and inner == 1 and setting.zero > 1
     mesh = setting.mesh["data"] if flat else setting.mesh["data", "sharded"]
     if data == 1:

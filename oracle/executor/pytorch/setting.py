@@ -7,6 +7,7 @@ from functools import cached_property
 
 import torch
 import torch.distributed as dist
+from torch import Tensor
 from torch.distributed.device_mesh import DeviceMesh as TorchMesh
 
 from oracle.executor.graph import Operation, OperationGraph
@@ -36,12 +37,19 @@ class Setting:
 
     @cached_property
     def mesh(self) -> TorchMesh:
-        """The plan's devices by axis, outermost first; made on all ranks at once."""
-        degrees = {name: degree for name, degree in self.wire.mesh.degrees.items()
-                   if degree > 1 or name in ("data", "sharded")}  # fmt: skip
-        names, sizes = tuple(degrees), tuple(degrees.values())
-        ranks = torch.arange(self.wire.mesh.size).view(sizes)
-        return TorchMesh(self.device.type, ranks, mesh_dim_names=names)
+        """The plan's devices by axis, made on all ranks at once.
+
+        `data` is the first, and has the devices of `context` in it: their gradients are added up
+        alike. Others follow outermost first.
+        """
+        degrees = self.wire.mesh.degrees
+        names, joined = tuple(degrees), ("data", "context")
+        others = [name for name in names if name not in joined]
+        ranks = torch.arange(self.wire.mesh.size).view(tuple(degrees.values()))
+        ranks = ranks.permute([names.index(name) for name in (*joined, *others)]).flatten(0, 1)
+        others = [name for name in others if degrees[name] > 1 or name == "sharded"]
+        ranks = ranks.reshape(-1, *(degrees[name] for name in others))
+        return TorchMesh(self.device.type, ranks, mesh_dim_names=("data", *others))
 
     @property
     def takes_part(self) -> bool:
@@ -88,6 +96,24 @@ class Setting:
             if axis in ("data", "sharded"):
                 begin, end = deal(end - begin, self.degree(axis), begin)[self.wire.mesh.at[axis]]
         return begin, end
+
+    @cached_property
+    def tokens(self) -> Tensor | None:
+        """The tokens of a sequence that this device has; None: all of them.
+
+        Of two chunks a device it has one from the front and the one as far from the end: under a
+        causal mask all have as much to do.
+        """
+        p, at = self.degree("context"), self.wire.mesh.at["context"]
+        if p == 1:
+            return None
+        chunks = deal(self.graph.operations[0].shape.given.extents[0], 2 * p)
+        return torch.cat([torch.arange(*chunk) for chunk in (chunks[at], chunks[-1 - at])])
+
+    def held(self, batch: Tensor) -> Tensor:
+        """What this device has of a batch: its samples, and of them its tokens."""
+        a, b = self.samples
+        return batch[a:b] if self.tokens is None else batch[a:b, self.tokens]
 
     @property
     def micro_batches(self) -> list[Interval]:

@@ -25,7 +25,7 @@ class Training:
     ) -> None:  # fmt: skip
         self.setting, self.networks, self.wrapped = setting, networks, wrapped
         self.optimizer, self.accounts = optimizer, accounts or []
-        self.replicas = setting.degree("data", "sharded")
+        self.replicas = setting.degree("data", "sharded", "context")
         first = setting.samples[0]
         self.micro_batches = [(a - first, b - first) for a, b in setting.micro_batches]
         self.ddp = hasattr(wrapped, "no_sync")
