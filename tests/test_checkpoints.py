@@ -78,6 +78,7 @@ BY_ENGINES = [
         ("fsdp2", VGG, "data:2 sharded:2", "adam", "rank0"),
         ("fsdp2", RESNET, "data:2,zero=2,accumulate=2", "momentum", "async"),
         ("pipelining", VGG, "pipeline:2,segments=2 data:2,zero=3", "adam", "sharded"),
+        ("dtensor", GPT, "sharded:2 context:2", "adam", "sharded"),
     ])
 ]  # fmt: skip
 

@@ -57,12 +57,16 @@ RUNS = {
     "dtensor": [
         "gpt tensor:2", "gpt tensor:2,sequence=on adam", "llama tensor:2",
         "llama tensor:2,sequence=on recompute:full", "gpt data:2,zero=3 tensor:2",
+        "gpt context:2", "llama context:2 adam", "gpt data:2,zero=3 context:2",
+        "gpt data:2 context:2 recompute:operators", "llama sharded:2 context:2 recompute:selective",
+        "llama tensor:2,sequence=on context:2", "gpt context:4",
     ],
     "pipelining": [
         "gpt pipeline:2,segments=4", "resnet pipeline:2,segments=2,schedule=gpipe",
         "gpt pipeline:2,segments=4,interleave=2",
         "gpt pipeline:2,segments=2 data:2,zero=3 adam", "gpt pipeline:2,segments=2 tensor:2",
         "gpt pipeline:2,segments=4,schedule=zb-v,interleave=2",
+        "gpt pipeline:2,segments=4,schedule=zb-v,interleave=2 context:2",
     ],
 }  # fmt: skip
 
@@ -128,6 +132,7 @@ QUICK = (
     "ddp resnet data:2 layout=last", "ddp gpt data:2 attention=unfused",
     "fsdp2 vgg data:2,zero=3", "fsdp2 gpt data:2,zero=3 adam bf16",
     "dtensor llama tensor:2,sequence=on recompute:full", "dtensor gpt data:2,zero=3 tensor:2",
+    "dtensor llama context:2 adam",
     "pipelining gpt pipeline:2,segments=4,interleave=2",
     "pipelining gpt pipeline:2,segments=2 data:2,zero=3 adam",
 )  # fmt: skip
@@ -219,6 +224,7 @@ def test_deepspeed_trains_as_a_plain_program_does(tmp_path):
 # of HSDP and of replicas inside a split FSDP2 lets nobody count what is added up
 COUNTED = [name for name in EXACT if CASES[name]["engine"] in ("ddp", "fsdp2")
            and "data:2 sharded:2" not in name and name != "fsdp2 gpt data:2"]  # fmt: skip
+COUNTED += ["dtensor gpt data:2,zero=3 context:2"]
 
 
 @pytest.mark.parametrize("name", each(COUNTED))
@@ -232,6 +238,7 @@ def test_an_engine_sends_the_bytes_that_are_priced(proved, name):
         for what, (_, _, nbytes) in rank["sent"].items():
             sent[what] = sent.get(what, 0.0) + nbytes
     talk = {e.what: e.nbytes for e in expected_messages(layers, plan, 8.0, [(0, layers.units)])}
+    talk = {what: nbytes for what, nbytes in talk.items() if not what.startswith("context")}
     if case["engine"] == "ddp" and "zero=1" in case["plan"]:
         talk = {"data: gradients": talk["data: gradients scattered"]}  # whole, then each its own
     assert sent == pytest.approx(talk, rel=1e-9)
@@ -278,16 +285,47 @@ def test_an_engine_refuses_what_it_does_not_run_all_of_it_at_once(name):
         assert any("fp16" in why for why in found) is (name != "ddp")
 
 
-def test_context_parallelism_is_refused_for_what_pytorch_lacks():
+def words(*layers, end="loss"):
+    """A model of eight words."""
+    return {"name": "words", "source": "made for tests", "input": [1, 8], "layers": [
+        {"embedding": {"vocab": 12, "hidden": 16}}, *layers, {"dense": 5}, end]}  # fmt: skip
+
+
+ALL = {"attention": {"heads": 4, "kv_heads": 2, "causal": False}}  # which sees all tokens
+SEEN = words({"position": {}}, {"norm": "layer"}, ALL, {"norm": "rms"}, "relu")
+UNCUT = [
+    (GPT, "context:2,kind=alltoall", "`context` with kind=alltoall is not run by dtensor; kind=ri"),
+    (GPT, "context:8", "tokens are not 16 chunks alike, two for each device of `context`"),
+    (GPT, "tensor:4,sequence=on context:4", "tokens are not 16 times as many each"),
+    (VIT, "context:2", "`context` is run for models whose rows are all of tokens"),
+    (words(ALL, "first"), "context:2", "`context` is run for models whose rows all have the same"),
+    (words({"attention": {"heads": 4, "causal": True}}, ALL), "context:2",
+     "`context` is run where all attention is causal, or none"),
+    (words(ALL, {"norm": "batch"}), "context:2",
+     "`context` is run where attention alone sees several tokens, not norm"),
+    (words(ALL, end="relu"), "context:2", "`context` is run for models that end with a loss"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("model", "plan", "why"), UNCUT)
+def test_tokens_that_no_ring_of_pytorchs_takes_are_refused(model, plan, why):
     pytest.importorskip("torch")
-    (why,) = refusals(PlanRun(GPT, "context:2", 8, engine="fsdp2"))
-    assert "PyTorch cuts attention of GPUs alone" in why
+    (said,) = refusals(PlanRun(model, plan, 8, engine="dtensor"))
+    assert said.startswith(why)
+
+
+def test_context_is_refused_where_pytorch_has_no_ring(monkeypatch):
+    pytest.importorskip("torch")
+    monkeypatch.setattr("oracle.executor.engines.dtensor.RING", "nowhere")
+    (why,) = refusals(PlanRun(GPT, "context:2", 8, engine="dtensor"))
+    assert why.startswith("`context` is run by PyTorch 2.13's ring attention")
 
 
 READ = [  # engine, model, plan, mode, ranks that read
     ("ddp", VGG, "data:4", "striped", [0, 1, 2, 3]),
     ("fsdp2", VGG, "data:2,zero=3", "shared", [0, 1]),
     ("dtensor", GPT, "data:2 tensor:2", "staged", [0, 2]),
+    ("dtensor", GPT, "data:2 context:2", "striped", [0, 2]),
     ("pipelining", VGG, "pipeline:2,segments=2 data:2", "cached", [0, 1]),
 ]
 
@@ -317,6 +355,9 @@ def test_engines_train_on_the_samples_that_are_read(tmp_path):
         assert [rank for rank, one in enumerate(ranks) if one["files"]] == readers, engine
         for step in (0, 1):
             seen = [sample for rank in readers for sample in ranks[rank]["seen"][step]]
+            if "context" in plan:  # a rank has the front and the end of a sample, one its middle
+                other = [part for rank in (1, 3) for part in ranks[rank]["seen"][step]]
+                seen = [a[:2] + b + a[2:] for a, b in zip(seen, other, strict=True)]
             assert sorted(seen) == held[model["name"]], plan
         if "tensor" in plan:  # whose ranks have the same samples
             assert ranks[0]["seen"] == ranks[1]["seen"] != ranks[2]["seen"] == ranks[3]["seen"]
@@ -337,7 +378,7 @@ def test_an_engine_is_held_against_one_device_of_the_executor(tmp_path):
     from oracle.executor.proof.equality import apart
 
     cases = [("ddp", RESNET, "data:2,accumulate=2", 8), ("dtensor", GPT, "tensor:2", 4),
-             ("pipelining", VGG, "pipeline:2,segments=2", 4),
+             ("pipelining", VGG, "pipeline:2,segments=2", 4), ("dtensor", SEEN, "context:2", 4),
              ("ddp", VGG, "data:2", 4)]  # fmt: skip
     path = os.pathsep.join([str(HERE), str(HERE.parent)])
     outcome = launch(
@@ -404,11 +445,10 @@ ASKED = [("resnet50", "dgx-a100", "pytorch-ddp"), ("gpt2", "dgx-a100", "pytorch-
 
 @pytest.mark.parametrize(("model", "system", "name"), ASKED)
 def test_what_is_recommended_for_a_software_can_be_run_as_it_stands(model, system, name):
-    """But for context parallelism, which no engine of PyTorch's runs here."""
     pytest.importorskip("torch")
     precision = "fp32" if name == "pytorch-ddp" else "bf16"
     ranking = oracle.recommend(model, system, devices=16, batch=64, software=name, top=5,
-                               precision=precision, without=["context"])  # fmt: skip
+                               precision=precision)  # fmt: skip
     plans = [row["plan"] for row in ranking.rows()][:5]
     assert plans
     for plan in plans:

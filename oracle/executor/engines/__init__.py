@@ -4,7 +4,7 @@ base                     what an engine is, and what all of PyTorch's have in co
 native                   the executor's own steps
 ddp fsdp2                replicas, shards
 deepspeed                replicas and ZeRO by DeepSpeed's engine
-dtensor pipelining       matrices cut over ranks, stages; each with the former inside
+dtensor pipelining       matrices and tokens cut over ranks, stages; each with the former inside
 """
 
 from importlib import import_module

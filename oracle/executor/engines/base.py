@@ -52,7 +52,6 @@ KINDS = ("pool", "norm", "activation", "add", "concat", "flatten", "reshape", "d
 
 
 WHY = {  # a strategy is run by no engine of PyTorch's
-    "context": "PyTorch cuts attention of GPUs alone, where no test here runs; native does it",
     "expert": "PyTorch has no class that deals experts out; native does it",
 }
 

@@ -20,7 +20,11 @@ from oracle.executor.pytorch.setting import Setting
 
 
 def split(setting: Setting, network: Network) -> None:
-    """Split the rows of a network over tensor-parallel ranks, and tokens where sequence=on."""
+    """Split rows of a network over the ranks of `tensor`, and tokens over those of `context`."""
+    if setting.tokens is not None:
+        from oracle.executor.pytorch.ring import cut  # which older PyTorch has not got
+
+        cut(setting, network)
     if setting.degree("tensor") == 1:
         return
     sequence = bool(setting.plan.axis("tensor").sequence[0, 0])
