@@ -190,12 +190,14 @@ def test_scores_are_in_memory_where_the_software_has_them_there(proved, name):
     [("graphs=iteration", "data:2", "kernels are launched one by one"),
      ("norms=fused", "data:2", "batch norms are kernels of their own"),
      ("layout=turned", "data:2", "channels stand first, or last, in all layers"),
-     ("layout=last", "pipeline:2,segments=2", "not run in a pipeline")],
+     ("layout=last", "pipeline:2,segments=2", "not run in a pipeline"),
+     ("attention=unfused", "context:2", "whose ring is of fused kernels")],
 )  # fmt: skip
 def test_what_a_software_is_priced_with_and_nothing_does_is_refused(change, plan, words):
-    engine = "ddp" if plan.startswith("data") else "pipelining"
+    engine = {"data": "ddp", "context": "dtensor"}.get(plan.partition(":")[0], "pipelining")
+    model = GPT if engine == "dtensor" else RESNET
     told = f"{engines()[engine].software},{change}"
-    (why,) = refusals(PlanRun(RESNET, plan, 8, engine=engine, software=told))
+    (why,) = refusals(PlanRun(model, plan, 8, engine=engine, software=told))
     assert words in why
 
 
@@ -435,7 +437,8 @@ def test_a_module_that_is_missing_is_named(monkeypatch):
 def test_software_names_engines_that_there_are():
     named = {name: software(name).launch.engines for name in shipped("software")}
     assert {name for name, own in named.items() if own} == {
-        "pytorch-ddp", "pytorch-fsdp", "torchtitan", "deepspeed"}  # fmt: skip
+        "pytorch-ddp", "pytorch-fsdp", "torchtitan", "deepspeed",
+        "pytorch-channels-first", "pytorch-channels-last"}  # fmt: skip
     assert not {one for own in named.values() for one in own} - set(engines())
 
 

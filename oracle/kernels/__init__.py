@@ -6,6 +6,7 @@ algorithms    what each algorithm of a convolution takes
 fourier       convolutions by Fourier transforms of tiles
 divisions     divisions of a batch among kernels that a workspace has room for
 shared_room   one workspace shared out among all kernels
+framed        copies that put parts of samples amid their borders
 whole_numbers programs in whole numbers, solved without a word
 convolved     a shard's convolutions, row by row
 families      rows by what prices them

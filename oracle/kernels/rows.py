@@ -17,6 +17,7 @@ from oracle.kernels.convolved import convolved
 from oracle.kernels.counted import counted, products, recurrent
 from oracle.kernels.curve import precision_on
 from oracle.kernels.families import At, families
+from oracle.kernels.framed import copies
 from oracle.kernels.gemm import gemm
 from oracle.kernels.passes import Passes
 from oracle.kernels.profile.measured import Profile
@@ -71,6 +72,9 @@ def priced(shard: Shard, device: Device, precision: str) -> Passes:
         for part in found:
             found[part][:, family.columns] = PRICE[family.kind](at, device, products, part)
     rooms, pieces = convolved(shard, device, precision, found)
+    if shard.software.convolution.parts == "copied":
+        for part, seconds in zip(found, copies(shard, device), strict=True):
+            found[part] = found[part] + seconds
     # nobody wants the gradient of the samples
     found["data"] *= ~masks.entries(model) | masks.embeddings(model)
     found["weight"] *= model.trained

@@ -79,6 +79,8 @@ class Convolution:
     # units that take the data gradient of volumes, channels first, where windows are wider than
     # their strides
     strided_volumes: Literal["matrix", "vector"] = "matrix"
+    # parts of samples and borders that windows see: where they lie, or copied together
+    parts: Literal["in_place", "copied"] = "in_place"
     source: str = ""
     sources: dict[str, str] = field(default_factory=dict, metadata={"hidden": True})
 

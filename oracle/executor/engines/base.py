@@ -115,6 +115,8 @@ def _of_software(job: PlanRun, usual: str, plan: Plan) -> Iterator[str]:
         yield f"graphs={said.host.graphs} is priced but not run: kernels are launched one by one"
     if said.kernels.norms == "fused":
         yield "norms=fused is priced but not run: batch norms are kernels of their own"
+    if said.kernels.attention == "unfused" and _degree(plan, "context") > 1:
+        yield "attention=unfused is not run with `context`, whose ring is of fused kernels"
     stands = [said.convolution.stands(job.precision, extents) for extents in (2, 3)]
     if "turned" in stands:
         yield "layout=turned is priced but not run: channels stand first, or last, in all layers"
