@@ -231,6 +231,26 @@ def test_no_folder_is_written_over(tmp_path: Path, capsys: pytest.CaptureFixture
     assert not [*(tmp_path / "new").iterdir()]
 
 
+def test_ranks_that_differ_by_a_little_take_what_the_middle_one_does(tmp_path: Path) -> None:
+    """Of two, 1 and 1.1 times as long, the slower takes 1.048 times the middle: none is ill."""
+    records(tmp_path)
+    measured = made.machine(command_records(tmp_path))
+    assert measured.slowest == 1
+    assert "slowest" not in measured.source
+
+
+def test_a_rank_that_is_ill_sets_the_pace_of_all(tmp_path: Path) -> None:
+    """Of five, 1 to 1.4 times as long, the last takes 1.4 / 1.2 times the middle one's."""
+    records(tmp_path, 5)
+    found = command_records(tmp_path)
+    measured = made.machine(found)
+    assert measured.slowest == pytest.approx(1.4 / 1.2)
+    assert "the slowest rank, 1.17 times the middle one's" in measured.source
+    alone = [{**one, "ranks": [one["ranks"][-1]]} for one in found]
+    for mine, last in zip(measured.kernels, made.machine(alone).kernels, strict=True):
+        assert mine.seconds == pytest.approx(last.seconds)
+
+
 def test_levels_are_those_that_messages_crossed(tmp_path: Path) -> None:
     """Bandwidth and latency of a neighbour inside and between nodes; ports by all at once."""
     records(tmp_path, ranks=8, nodes=2)

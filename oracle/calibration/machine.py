@@ -29,6 +29,7 @@ TOOL = "oracle measure machine"
 LAUNCH = 5e-6  # of the driver, of what a launch costs in all; the rest is the framework's
 RESERVE = {"cuda": 1.2e9, "cpu": 0.5e9}
 STREAMED = 2**20  # bytes of a stream that says what memory can do, caches and all
+LATE = 1.1  # times as long as the middle rank: such a rank is ill, not one of a make that differs
 STILL = 1e-6, 20e9  # α and bandwidth of a level that joins one device: nothing is sent
 
 
@@ -44,6 +45,7 @@ class Machine:
     bandwidth: float  # of the memory, one rank of all at once
     dispatch: float  # seconds of the host for a kernel
     disk: Mapping[str, Any]
+    slowest: float = 1.0  # times as long as the middle rank the slowest takes, where it is `LATE`
 
     @property
     def source(self) -> str:
@@ -51,8 +53,9 @@ class Machine:
         one = self.facts
         threads = f"{one['threads']} thread" + "s" * (one["threads"] > 1)
         beside = "" if one["backend"] == "nccl" else f", {threads} a rank"
+        late = f"; at the pace of the slowest rank, {self.slowest:.2f} times the middle one's"
         where = f"{host_class(one['hardware'])}; torch {one['torch']}{beside}"
-        return f"measured by {TOOL}, {self.date}, {where}"
+        return f"measured by {TOOL}, {self.date}, {where}{late if self.slowest > 1 else ''}"
 
     @property
     def name(self) -> str:
@@ -61,11 +64,15 @@ class Machine:
 
 
 def machine(records: Iterable[Mapping[str, Any]]) -> Machine:
-    """The records of all ranks, joined: a kernel takes what the middle one of them says."""
+    """The records of all ranks, joined: a kernel takes what the middle one of them says.
+
+    Where one takes longer than this over all kernels, all others wait for it in every step.
+    """
     by_key = {each["key"]: each["ranks"] for each in records}
     first = by_key["facts"][0]
     what = host_class(first["facts"]["hardware"])
     timed: list[Kernel] = []
+    paces: list[list[float]] = []  # of every rank, by kernel
     refused = []
     for key, ranks in by_key.items():
         if not key.startswith("kernel "):
@@ -75,13 +82,18 @@ def machine(records: Iterable[Mapping[str, Any]]) -> Machine:
             continue
         one = ranks[0]
         # a step meets what others do meanwhile as a kernel does: the middle, and no faster one
-        middle = statistics.median(statistics.median(rank["each"]) for rank in ranks)
+        each = [statistics.median(rank["each"]) for rank in ranks]
+        middle = statistics.median(each)
+        paces.append([seconds / middle for seconds in each])
         shape = tuple(map(float, one["shape"]))
         assert len(shape) == len(SHAPES[one["family"]])
         where = f"kernels.csv:{len(timed) + 2}"
         timed.append(
             Kernel(one["family"], one["precision"], shape, middle, one["part"], what, where)
         )
+    pace = max(map(statistics.median, zip(*paces, strict=True)), default=1.0)
+    slowest = pace if pace > LATE else 1.0
+    timed = [replace(one, seconds=one.seconds * slowest) for one in timed]
     asked = by_key.get("disk", [])
     read = [rank for rank in asked if rank["rate"]]
     disk = {"rates": [rank["rate"] for rank in read],
@@ -95,7 +107,7 @@ def machine(records: Iterable[Mapping[str, Any]]) -> Machine:
         max((rank["rate"] for rank in probe), default=0.0),
         statistics.median(rank["bandwidth"] for rank in probe) if probe else 0.0,
         statistics.median(rank["seconds"] for rank in by_key["host"]) if "host" in by_key else 0.0,
-        disk,
+        disk, slowest,
     )  # fmt: skip
 
 
