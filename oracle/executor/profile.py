@@ -92,22 +92,25 @@ def _joined(lines: Sequence[Mapping[str, Any]]) -> Iterator[dict[str, Any]]:
             alike.setdefault((line["key"], " ".join(sorted(line["rows"]))), []).append(line)
         if line.get("update"):
             updates.setdefault((line["optimizer"], line["weights"]), []).extend(line["update"])
-    rows: dict[str, list[tuple[float, float, float]]] = {}
+    rows: dict[str, list[tuple[float, float, float, int]]] = {}
     for ranks in alike.values():
         for row, found in _scaled(ranks).items():
             rows.setdefault(row, []).append(found)
     for row, each in sorted(rows.items()):
         forward, backward, spread = (
-            statistics.median(column) for column in zip(*each, strict=True)
+            statistics.median(column) for column in [*zip(*each, strict=True)][:3]
         )
         yield {"row": row, "forward": forward, "backward": backward, "spread": spread,
-               "samples": len(each)}  # fmt: skip
+               "samples": sum(count for *_, count in each)}  # fmt: skip
     for (optimizer, weights), seconds in sorted(updates.items()):
         yield {"optimizer": optimizer, "weights": weights, "seconds": statistics.median(seconds)}
 
 
-def _scaled(ranks: Sequence[Mapping[str, Any]]) -> dict[str, tuple[float, float, float]]:
-    """Row -> seconds forward and backward, and their spread, of ranks that have the same rows."""
+def _scaled(ranks: Sequence[Mapping[str, Any]]) -> dict[str, tuple[float, float, float, int]]:
+    """Row -> seconds forward and backward, their spread, and of how many steps of how many ranks.
+
+    The ranks are those that have the same rows.
+    """
     pairs = {row: [pair for rank in ranks for pair in rank["rows"][row]]
              for row in ranks[0]["rows"]}  # fmt: skip
     medians = {row: [statistics.median(pair[way] for pair in each) for way in (0, 1)]
@@ -125,7 +128,7 @@ def _scaled(ranks: Sequence[Mapping[str, Any]]) -> dict[str, tuple[float, float,
     for row, (forward, backward) in medians.items():
         both = [f + b for f, b in pairs[row]]
         spread = statistics.pstdev(both) / max(statistics.mean(both), 1e-12)
-        found[row] = forward * scale, backward * scale, spread
+        found[row] = forward * scale, backward * scale, spread, len(both)
     return found
 
 

@@ -20,6 +20,6 @@ class Passes:
     kernels: tuple[Floats, Floats]  # forward, backward
     # 2 at a shape that was measured, 1 scaled from others of the layer
     measured: NDArray[np.int8] | int = 0
-    spread: Floats | float = 0.0  # relative 1σ of what was measured, between repetitions
+    spread: Floats | float = 0.0  # relative 1σ of what was measured
     # bytes of convolutions' workspace, forward and backward; None where there is none of them
     workspace: tuple[Floats, Floats] | None = None

@@ -51,6 +51,8 @@ class Provenance:
     convolved: Floats = field(default_factory=lambda: np.zeros(1))
     # seconds that logged runs told of, by the name of the factor: they have doubts of their own
     told: dict[str, Floats] = field(default_factory=dict)
+    # seconds of rows that were timed at this very shape, with whatever lies between kernels
+    timed: Floats = field(default_factory=lambda: np.zeros(1))
 
     def add(
         self, kind: str, family: str, seconds: Floats, outside: Numbers, uncertainty: Numbers
@@ -67,7 +69,8 @@ class Provenance:
         convolved = spread(self.convolved + 0.0 * self.total)
         told = {name: spread(each) for name, each in self.told.items()}
         doubts = {family: spread(each) for family, each in self.doubts.items()}
-        return Provenance(seconds, spread(self.outside), doubts, convolved, told)
+        timed = spread(self.timed + 0.0 * self.total)
+        return Provenance(seconds, spread(self.outside), doubts, convolved, told, timed)
 
     @property
     def total(self) -> Floats:
@@ -170,6 +173,7 @@ def _measured(
     tally: Provenance, family: str, seconds: Floats, how: NDArray[np.int8], spread: Floats
 ) -> Floats:
     """Count the seconds that a profile has; the rest, which were never measured, are returned."""
+    tally.timed = tally.timed + (seconds * (how == 2)).sum(axis=1)
     for level, uncertainty in ((2, EXACT), (1, SCALED)):
         mine = seconds * (how == level)
         these = mine.sum(axis=1)

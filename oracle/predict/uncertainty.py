@@ -1,12 +1,13 @@
 """How far a step's prediction can be trusted, by cause: the 90 % interval is made of these.
 
-    deviation² = (kernels · device)² + messages² + (HOST · host)² + (STEP · T)²
+    deviation² = (kernels · device)² + messages² + (HOST · host)² + (STEP · (T - timed))²
                + software² T² + (HIDES · exposed)² + (LAYOUT · convolved)²
                                                                        either way
     more²      = short² + (MORE · T)² + (INPUT · min(T, fed))²         only ever more time
 
 where a relative change of the device's work makes the step `device` longer and one of the host's
-`host`: where a pass waits for the host, kernels that err make it no longer.
+`host`: where a pass waits for the host, kernels that err make it no longer. Rows that were `timed`
+at their very shapes hold what lies between kernels.
 
 It names `recompute`, since messages of what is made again are sent again.
 
@@ -121,6 +122,14 @@ class Uncertainty:
         return np.asarray((whole / (ahead.total + back.total))[self.same])
 
     @property
+    def timed(self) -> Array:
+        """Seconds of rows that were timed at their very shapes, with what lies between kernels."""
+        ahead, back, _ = self.known
+        share = (ahead.timed + back.timed) / (ahead.total + back.total)
+        work = np.maximum(self.work - self.launched, 0.0)
+        return np.asarray(np.broadcast_to(share, ahead.total.shape)[self.same] * work)
+
+    @property
     def convolved(self) -> Array:
         """What convolutions make a step longer, of which nobody says where their channels stand."""
         ahead, back, _ = self.known
@@ -160,7 +169,7 @@ class Uncertainty:
         shown = self.factors.doubt("shown")
         hides = strange if shown is None else real * shown / WIDTHS["HIDES"]
         return {
-            "STEP": seconds,
+            "STEP": seconds - real * self.timed,
             "HOST": self.launched * ("host" not in self.factors.told),
             "SOFTWARE": strange * (not ran) * np.maximum(seconds - self.launched, 0.0),
             "HIDES": hides * self.exposed, "LAYOUT": strange * (not ran) * self.convolved,

@@ -3,8 +3,8 @@
 Every number is 1σ, relative to the seconds that it speaks of. Causes that err apart add up in
 squares; what is said to come `on top` of another adds to it, since both err the same way.
 
-    kernels   measured at this shape     √(EXACT² + the profile's own spread²)
-              at another shape           √(SCALED² + spread²)
+    kernels   measured at this shape     √(EXACT² + spread² / samples), as the profile has them
+              at another shape           √(SCALED² + spread² / samples)
               a curve                    what it states, COMMON of which all rows share; those of
                                          one library's kernels (`kernels.provenance.ALIKE`) add
                                          up, others err apart
@@ -28,7 +28,8 @@ squares; what is said to come `on top` of another adds to it, since both err the
               changed by the user        CHANGED of the step, for each field
     input     pictures, volumes          INPUT of the step, where a host needs as long for them;
                                          less where it needs less, none for tokens
-    step      whatever else              STEP of it, and MORE
+    step      whatever else              STEP of it, and MORE; of rows that were timed at their very
+                                         shapes MORE alone, for they hold what lies between kernels
 
 SHORT, INPUT and MORE only ever make a step longer: networks fall short of their datasheets, devices
 wait for what they are fed, and what nobody models (stragglers, libraries' own work) takes time.

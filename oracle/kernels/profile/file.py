@@ -117,6 +117,7 @@ class _Lines:
             self.fault(at, "`backward` is `data` and `weight` together", "write it or those two")
         forward, *back = (self.seconds(at, data, name) for name in names)
         spread = self.number(at, "spread", data.get("spread", 0.0))
+        samples = self.number(at, "samples", data.get("samples", 1))
         text = data["row"]
         try:
             taken_apart(text if isinstance(text, str) else "")
@@ -125,7 +126,7 @@ class _Lines:
         if text in self.rows:
             return self.fault(at, "the same `row` stands twice", "keep one")
         data_, weight = (*back, 0.0)[:2]
-        self.rows[text] = Timed(forward, data_, weight, spread)
+        self.rows[text] = Timed(forward, data_, weight, spread, samples)
         return None
 
     def step(self, at: int, data: dict[str, Any]) -> None:

@@ -14,6 +14,7 @@ of layers that were never measured are the model's alone.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from functools import cached_property
@@ -43,10 +44,16 @@ class Timed:
     data: float  # gradient of the input; the whole backward pass where both were timed as one
     weight: float = 0.0
     spread: float = 0.0  # relative, between ranks and steps
+    samples: float = 1.0  # that these are the middle of
 
     @property
     def backward(self) -> float:
         return self.data + self.weight
+
+    @property
+    def doubt(self) -> float:
+        """1σ of the middle of its samples, relative."""
+        return self.spread / math.sqrt(max(self.samples, 1.0))
 
 
 @dataclass(frozen=True, slots=True)

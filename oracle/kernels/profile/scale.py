@@ -79,7 +79,7 @@ class MeasuredRows:
 
     shapes: Floats  # (K, 12, rows), infinite where there is none
     took: dict[str, Floats]  # by pass, (K, rows)
-    spread: Floats  # (K, rows) relative, of what was measured
+    spread: Floats  # (K, rows) relative 1σ of what was measured
     ramps: dict[str, Ramp]  # by pass, over what the model says of them
     known: Flags  # rows of which something was measured
     whole: Flags  # rows whose backward pass was timed as one: it stands under `data`
@@ -100,7 +100,7 @@ class MeasuredRows:
         took, spread = {name: np.full(size, np.nan) for name in PASSES}, np.zeros(size)
         for row, each in enumerate(seen):
             for k, (shape, timed) in enumerate(each):
-                shapes[k, :, row], spread[k, row] = shape, timed.spread
+                shapes[k, :, row], spread[k, row] = shape, timed.doubt
                 for name in PASSES:
                     took[name][k, row] = getattr(timed, name)
         known = np.array([len(each) > 0 for each in seen])
