@@ -38,7 +38,7 @@ import numpy as np
 sys.path[:0] = [str(Path(__file__).parents[1])]
 
 import oracle  # noqa: E402 (the path above comes first)
-from benchmarks import turns  # noqa: E402
+from benchmarks import hooks, turns  # noqa: E402
 from benchmarks.closeness import KNOWN, Row, figures, table  # noqa: E402
 from benchmarks.turns import Found  # noqa: E402
 from oracle.calibration import machine as machines  # noqa: E402
@@ -249,6 +249,7 @@ class Calibrated:
 
     system: System
     device: Device | None  # as `measure machine` finds it
+    unit: float  # seconds of a whole core for a message of a unit, as `benchmarks.hooks` finds it
 
     def knowing(self, profile: Profile | None) -> System:
         """The system that predicts: with the machine's kernels, which rows are scaled by."""
@@ -286,7 +287,17 @@ def calibrated(
     system = replace(found.system, collectives=found.entries)
     wanted = {"machine", "one"} & set(known)
     device = _machine(folder / "machine", hosts, host) if wanted else None
-    return Calibrated(system, device)
+    return Calibrated(system, device, _hooks(folder / "hooks.json", jobs))
+
+
+def _hooks(out: Path, jobs: Sequence[PlanRun]) -> float:
+    """What hooks of units cost the host here, where any software has such."""
+    if not any(job.software and software(job.software).host.unit for job in jobs):
+        return 0.0
+    if not out.is_file():
+        _say("hooks of units")
+        out.write_text(json.dumps(hooks.measured(units=24, steps=40)))
+    return float(json.loads(out.read_text())["mean"])
 
 
 def _machine(folder: Path, hosts: int, host: Host) -> Device:
@@ -377,7 +388,7 @@ def _plan(job: PlanRun) -> Plan:
 def _predicted(job: PlanRun, learnt: Calibrated, profile: Profile | None, share: float) -> Estimate:
     """What the oracle says of a plan that it saw no step of, on hosts with a share of a core."""
     network, said = read_model(job.model), software(job.software or "executor")
-    said = said.but(host=replace(said.host, unit=said.host.unit / share))
+    said = said.but(host=replace(said.host, unit=learnt.unit / share))
     found = oracle.estimate(
         network, learnt.knowing(profile), _plan(job), job.batch,
         precision="fp32", optimizer="momentum", profile=profile, reading="none",

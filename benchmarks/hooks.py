@@ -28,6 +28,8 @@ def per_unit(units: int, steps: int) -> dict[str, float]:
     from torch import nn
     from torch.distributed.fsdp import fully_shard
 
+    from oracle.executor.calls import newest
+
     def made() -> nn.Sequential:
         return nn.Sequential(*(nn.Linear(WIDTH, WIDTH) for _ in range(units)))
 
@@ -64,8 +66,10 @@ def per_unit(units: int, steps: int) -> dict[str, float]:
 
     held = WIDTH * (WIDTH + 1)
     part, whole = torch.zeros(held // RANKS), torch.zeros(held)
-    gathering = calling(lambda: dist.all_gather_into_tensor(whole, part))
-    scattering = calling(lambda: dist.reduce_scatter_tensor(part, whole))
+    gather = newest("all_gather_single", "all_gather_into_tensor")
+    scatter = newest("reduce_scatter_single", "reduce_scatter_tensor")
+    gathering = calling(lambda: gather(whole, part))
+    scattering = calling(lambda: scatter(part, whole))
     (forward, backward), kept, fetched = map(spent, (made(), sharded(False), sharded(True)))
     return {
         "gathered": kept[0] - forward - gathering,

@@ -358,8 +358,7 @@ class Software:
     convolution: Convolution = CONVOLUTION
     host: Host = Host()
     launch: Launch = Launch()
-    # tables of published steps, or benchmarks of our own runs, that its timing was held against
-    held: tuple[str, ...] = ()
+    held: tuple[str, ...] = ()  # published tables, or runs of ours, that its time was held against
     changed: tuple[str, ...] = field(default=(), metadata={"hidden": True})  # by the user
 
     def check(self) -> Iterator[Clash]:
