@@ -608,7 +608,7 @@ MUTANTS = (
          "choose::test_nothing_beats_the_frontier"),
     # --- engines -----------------------------------------------------------------------------
     _bug("executor: weights stand with channels first under DDP", "engines/ddp",
-         "        network.turn()\n", "",
+         "        network.lay_weights()\n", "",
          "engines::test_channels_stand_where_the_software_has_them"),
     _bug("executor: attention is one kernel whatever the software", "pytorch/setting",
          'kernels.attention != "unfused"', 'kernels.attention != "nothing"',

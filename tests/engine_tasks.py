@@ -79,7 +79,7 @@ def both(model, last=False):
     native = float(Trainer(local, Optimizer("sgd", 0.0)).step(x, target))
     rest, loss = without_loss(layers)
     network = Network(rest, (0, rest.units), seed=0, dtype=torch.float64, last=last)
-    network.turn()
+    network.lay_weights()
     own = loss_of(loss, network(x), target, 4)
     own.backward()
     wanted = {(op.index, name): local.of[op.index, name].value.grad

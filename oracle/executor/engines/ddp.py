@@ -36,7 +36,7 @@ class Ddp(PyTorchEngine):
         from oracle.executor.pytorch.training import Training
 
         network = setting.network()
-        network.turn()
+        network.lay_weights()
         remake(network, setting.remade)
         wrapped = replicated(setting, network) if setting.degree("data") > 1 else network
         return Training(setting, [network], wrapped, optimizer_of(setting, network, rate))

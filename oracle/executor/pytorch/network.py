@@ -80,8 +80,8 @@ class Network(nn.Module):  # type: ignore[misc]
             for op in span_in(unit).operations:
                 yield op, row_of(unit, op)
 
-    def turn(self) -> None:
-        """Let weights stand as tensors do; those of `fully_shard` may not."""
+    def lay_weights(self) -> None:
+        """Let weights stand in memory as activations do; those of `fully_shard` may not."""
         for weight in self.parameters() if self.last else ():
             weight.data = channels_last(weight.data)
 
