@@ -55,6 +55,7 @@ from oracle.plan.launchable import software  # noqa: E402
 from oracle.plan.plan import Plan, parse  # noqa: E402
 from oracle.predict import evaluate  # noqa: E402
 from oracle.predict.estimate import Estimate  # noqa: E402
+from oracle.predict.estimate import estimate as priced  # noqa: E402
 from oracle.readers.logs import read  # noqa: E402
 from oracle.spec import catalogue  # noqa: E402
 from oracle.spec.device import Curve, Device  # noqa: E402
@@ -394,6 +395,9 @@ def _predicted(job: PlanRun, learnt: Calibrated, profile: Profile | None, share:
         precision="fp32", optimizer="momentum", profile=profile, reading="none",
         software=said,
     )  # fmt: skip
+    if job.stages:  # those that run, whatever this prediction would cut
+        found = priced(network, learnt.knowing(profile), _plan(job), job.batch,
+                       replace(found.options, edges=job.stages))  # fmt: skip
     if profile is None:
         return found
     shard = evaluate.split(network, _plan(job), found.options)
