@@ -13,24 +13,23 @@ import numpy as np
 
 from oracle.kernels.stream import stream
 from oracle.models import masks
-from oracle.models.model import Floats
+from oracle.models.model import Flags, Floats
 from oracle.models.shard import Array, Shard
 from oracle.spec.device import Device
 
 
 def copies(shard: Shard, device: Device) -> tuple[Floats, Floats, Floats]:
     """Seconds of each row: forward, for the gradient of its input, for that of its weights."""
-    model = shard.model
-    x, y = amid(shard)
-    wide = (shard.x * (1 + x), shard.y * (1 + y) * ~masks.entries(model), shard.x * (1 + x))
+    model, (x, y) = shard.model, amid(shard)
     conv = model.mask(lambda row: row.work == "conv")
-    here = x > 1
-    bytes_each = (shard.delta * shard.micro * elements for elements in wide)
-    forward, data, weight = (
-        np.where(here & (nbytes > 0), stream(device, nbytes, queued=True), 0.0)
-        for nbytes in bytes_each
-    )
-    return forward, data * conv, weight * conv
+
+    def copied(elements: Floats, where: Flags) -> Floats:
+        seconds = stream(device, shard.delta * shard.micro * elements, queued=True)
+        return np.where((x > 1) & where, seconds, 0.0)
+
+    of_x = copied(shard.x * (1 + x), np.ones(len(model), bool))
+    of_y = copied(shard.y * (1 + y), conv & ~masks.entries(model))
+    return of_x, of_y, of_x * conv
 
 
 def amid(shard: Shard) -> tuple[Array, Array]:
