@@ -438,6 +438,11 @@ MUTANTS = (
          "if each.fits), key=lambda each: each.value)",
          "if each.fits), key=lambda each: -each.value)",
          "exchange::test_the_fastest_comes_first_and_the_nearest_miss"),
+    _bug("ask: the search prices each plan twice", "candidates",
+         "        for at, part in evaluate.blocks(\n",
+         "        list(evaluate.blocks(model, self.system, plan, self.options, self.lines))\n"
+         "        for at, part in evaluate.blocks(\n",
+         "work::test_no_question_takes_more_work_than_recorded[recommend_resnet50_1024]"),
     _bug("ask: what may be shown is left out", "candidates",
          "return float(max(self.rival * least[0], shown))", "return float(0.5 * least[0])",
          "choices::test_what_is_left_out_would_not_be_shown"),

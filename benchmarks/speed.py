@@ -1,9 +1,11 @@
 """How fast the oracle answers: cold commands, plans per CPU second, memory of a million plans.
 
-    python -m benchmarks.speed [--quick] [--json]
+    python -m benchmarks.speed [--quick] [--counts] [--json | --record]
 
 CPU seconds, medians of several runs, of questions of 16,384 devices and more of one; 2^20 devices
-are left out by `--quick`. The peer's figure stands beside ours for scale.
+are left out by `--quick`. The peer's figure stands beside ours for scale. Then the work of each
+question, counted (`benchmarks.work`); `--counts` prints the counts alone, `--record` keeps them
+for the tests.
 """
 
 from __future__ import annotations
@@ -24,23 +26,13 @@ os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")  # one core, as the command l
 import numpy as np
 
 import oracle
+from benchmarks import work
+from benchmarks.questions import TABLES, TIMED
 from oracle.plan.plan import Plan
 from oracle.plan.strategies import strategies
 from oracle.predict import evaluate
 from oracle.predict.evaluate import Options
 
-GPT3 = "recommend gpt3-175b dgx-a100"
-COMMANDS = {  # what is asked, the most CPU seconds that it shall take
-    "help": ("--help", 0.15),
-    "recommend_resnet50_1024": (
-        "recommend resnet50 abci --dataset imagenet --devices 1024 --batch-per-device 64", 0.5),
-    "recommend_vgg16_1024": ("recommend vgg16 abci --devices 1024 --batch-per-device 64", 0.5),
-    "recommend_gpt3_1024": (f"{GPT3} --devices 1024 --batch 1536", 0.9),
-    "recommend_gpt3_16384": (f"{GPT3} --grow --devices 16384 --batch 16384", 5.0),
-    "recommend_llama3_16384": (
-        "recommend llama3-405b h100-96gb --devices 16384 --batch 2048", 5.0),
-    "recommend_gpt3_1048576": (f"{GPT3} --grow --devices 1048576 --batch 1048576", 10.0),
-}  # fmt: skip
 LARGE = 2**14  # devices from where a command is asked once, with `--quick` not above it
 MILLION = 3.0  # CPU seconds that a million plans of either model shall take at most
 CALCULON = 142.0  # evaluations per second on one quiet core, measured by us
@@ -52,26 +44,22 @@ def main() -> int:
     )
     parser.add_argument("--quick", action="store_true")
     parser.add_argument("--json", action="store_true", dest="as_json")
+    parser.add_argument("--counts", action="store_true", help="count work, time nothing")
+    parser.add_argument("--record", action="store_true", help="keep the counts for the tests")
     asked = parser.parse_args()
-    figures: dict[str, dict[str, Any]] = {}
-    cold(["--help"])  # bytecode is compiled once, as an installation does
-    for name, (words, goal) in COMMANDS.items():
-        devices = int(name.rpartition("_")[2]) if name[-1].isdigit() else 1
-        if asked.quick and devices > LARGE:
-            continue
-        times = 1 if devices >= LARGE else 3 if asked.quick else 7
-        seconds = statistics.median(cold(words.split()) for _ in range(times))
-        figures[f"{name}.cpu_seconds"] = {"value": seconds, "unit": "s", "goal": f"≤ {goal} s"}
-    count = 50_000 if asked.quick else 1_000_000
-    for name, system in (("resnet50", "abci"), ("gpt3-175b", "dgx-a100")):
-        seconds, plans, growth = many(name, system, count)
-        figures[f"{name}.plans"] = {"value": plans, "unit": "plans", "goal": ""}
-        figures[f"{name}.cpu_seconds_per_million"] = {
-            "value": seconds * 1e6 / plans, "unit": "s", "goal": f"≤ {MILLION} s"}  # fmt: skip
-        figures[f"{name}.plans_per_cpu_second"] = {
-            "value": plans / seconds, "unit": "1/s",
-            "goal": f"Calculon: {CALCULON:.0f}"}  # fmt: skip
-        figures[f"{name}.memory_growth"] = {"value": growth, "unit": "MiB", "goal": "flat"}
+    counts = {
+        name: work.counted(name)
+        for name in work.QUESTIONS
+        if not asked.quick or devices_of(name) <= LARGE
+    }
+    if asked.record:
+        kept = json.loads(work.RECORD.read_text(encoding="utf-8")) if work.RECORD.exists() else {}
+        work.RECORD.write_text(json.dumps(kept | counts, indent=1) + "\n", encoding="utf-8")
+        return 0
+    figures = {} if asked.counts else timed(asked.quick)
+    for name, count in counts.items():
+        for key, value in count.items():
+            figures[f"{name}.{key}"] = {"value": value, "unit": "", "goal": ""}
     if asked.as_json:
         print(json.dumps({"figures": figures, "rows": []}, indent=1))
     else:
@@ -81,6 +69,36 @@ def main() -> int:
             )
             print(f"{name:<42} {value:>12} {figure['unit']:<6} {figure['goal']}")
     return 0
+
+
+def devices_of(question: str) -> int:
+    """Return the devices that end the name of a question, 1 where none do."""
+    number = question.rpartition("_")[2]
+    return int(number) if number.isdigit() else 1
+
+
+def timed(quick: bool) -> dict[str, dict[str, Any]]:
+    """Return the CPU seconds of each command, and those and the memory of tables of plans."""
+    figures: dict[str, dict[str, Any]] = {}
+    cold(["--help"])  # bytecode is compiled once, as an installation does
+    for name, (words, goal) in TIMED.items():
+        devices = devices_of(name)
+        if quick and devices > LARGE:
+            continue
+        times = 1 if devices >= LARGE else 3 if quick else 7
+        seconds = statistics.median(cold(words.split()) for _ in range(times))
+        figures[f"{name}.cpu_seconds"] = {"value": seconds, "unit": "s", "goal": f"≤ {goal} s"}
+    count = 50_000 if quick else 1_000_000
+    for name, system in TABLES.values():
+        seconds, plans, growth = many(name, system, count)
+        figures[f"{name}.plans"] = {"value": plans, "unit": "plans", "goal": ""}
+        figures[f"{name}.cpu_seconds_per_million"] = {
+            "value": seconds * 1e6 / plans, "unit": "s", "goal": f"≤ {MILLION} s"}  # fmt: skip
+        figures[f"{name}.plans_per_cpu_second"] = {
+            "value": plans / seconds, "unit": "1/s",
+            "goal": f"Calculon: {CALCULON:.0f}"}  # fmt: skip
+        figures[f"{name}.memory_growth"] = {"value": growth, "unit": "MiB", "goal": "flat"}
+    return figures
 
 
 def cold(words: list[str]) -> float:
