@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import random
-import time
 from collections.abc import Callable
 from typing import Any
 
@@ -92,19 +91,18 @@ def broken(rng: random.Random, text: str) -> str:
     return text
 
 
-def run(count: int, seed: int) -> tuple[int, float]:
-    """(how many were refused, CPU seconds of the slowest)."""
+def run(count: int, seed: int) -> int:
+    """Read specs that were broken at random, and return how many were refused."""
     rng = random.Random(seed)
     texts = {
         (folder, name): read_text(catalogue.shipped(folder)[name])
         for folder, names in SEEDS.items()
         for name in names
     }
-    refusals, slowest = 0, 0.0
+    refusals = 0
     for number in range(count):
         (folder, name), text = rng.choice(sorted(texts.items()))
         text = broken(rng, text)
-        begin = time.process_time()
         try:
             found = build(folder, text)
         except SpecError as error:
@@ -113,23 +111,18 @@ def run(count: int, seed: int) -> tuple[int, float]:
             raise AssertionError(f"{seed}:{number}, {folder}/{name}:\n{text}") from error
         else:
             assert found.name
-        slowest = max(slowest, time.process_time() - begin)
-    return refusals, slowest
+    return refusals
 
 
 def test_broken_specs_are_refused() -> None:
-    refusals, slowest = run(800, seed=1)
-    assert refusals >= 400, "the edits do break something"
-    assert slowest <= 2
+    assert run(800, seed=1) >= 400, "the edits do break something"
 
 
 @pytest.mark.slow
 @pytest.mark.timeout(200)
 @pytest.mark.parametrize("seed", range(4))
 def test_twenty_thousand_broken_specs_are_refused(seed: int) -> None:
-    refusals, slowest = run(5000, seed=100 + seed)
-    assert refusals >= 2500
-    assert slowest <= 2
+    assert run(5000, seed=100 + seed) >= 2500
 
 
 @pytest.mark.parametrize(

@@ -9,12 +9,12 @@ import os
 import shutil
 import subprocess
 import sys
-import time
 from pathlib import Path
 from typing import Any
 
 import pytest
 from command_line import ONE, ROOT, SMALL, spawn, told
+from growth import assert_gentle
 
 import oracle
 from oracle.models.build import MOST_ROWS
@@ -67,7 +67,6 @@ def test_what_is_no_file_is_refused_at_once(
         pytest.importorskip("onnx")
     monkeypatch.chdir(tmp_path)
     for kind, path in kinds(tmp_path).items():
-        begin = time.monotonic()
         line = [str(path) if word == "FILE" else word for word in READERS[reader]]
         code, out, err = told(capsys, *line)
         if reader != "show" or kind not in ("deep", "kernel"):  # it is text, and shown as it is
@@ -75,7 +74,6 @@ def test_what_is_no_file_is_refused_at_once(
             assert "error[E" in err, kind
         if kind in ("pipe", "device"):
             assert "this is not a regular file" in err, kind
-        assert time.monotonic() - begin < 5, kind
     assert not (tmp_path / "figure.svg").exists()
 
 
@@ -108,20 +106,13 @@ def test_a_link_is_read_only_where_that_is_safe(tmp_path: Path) -> None:
         list(files.read_lines(tmp_path / "link", "file", links=False))
 
 
-def seconds(work: Any) -> float:
-    begin = time.process_time()
-    work()
-    return time.process_time() - begin
-
-
 def test_json_and_toml_are_read_in_linear_time(tmp_path: Path) -> None:
-    text = "{" + ",".join(f'"k{i}":0' for i in range(60_000)) + ',"k0":0}'
-
-    def twice() -> None:
+    def key_twice(keys: int) -> None:
+        text = "{" + ",".join(f'"k{i}":0' for i in range(keys)) + ',"k0":0}'
         with pytest.raises(strict_json.Unfit, match="`k0` stands twice"):
             strict_json.loads(text)
 
-    assert seconds(twice) < 1
+    assert_gentle(key_twice, 7_500, 60_000)
     for deep in ("[" * 10**5, '{"a":' * 10**5, "[" * 65 + "]" * 65):
         with pytest.raises(SpecError):
             files.json_of(deep, "text")
@@ -134,15 +125,25 @@ def test_json_and_toml_are_read_in_linear_time(tmp_path: Path) -> None:
     assert files.toml_of('a = "[[[["\n[b]\nc = [[1], [2]] # [[[', "text")["b"] == {"c": [[1], [2]]}
 
 
-def test_many_faults_of_a_file_take_no_time(capsys: Any, tmp_path: Path, monkeypatch: Any) -> None:
+FAULTY = {  # file: command that reads it, a line that is wrong, and most lines
+    "oracle.toml": (["specs", "list"], "k{} = 1\n", 6_000),
+    "p.jsonl": (["estimate", *ONE, "--profile", "p.jsonl"], "1,1\n", 900_000),
+    "a.yaml": (["specs", "check", "a.yaml", "--kind", "systems"], "k{}: 1\n", 40_000),
+}
+
+
+@pytest.mark.parametrize("name", FAULTY)
+def test_many_faults_of_a_file_take_as_much_as_each(
+    name: str, capsys: Any, tmp_path: Path, monkeypatch: Any
+) -> None:
+    command, line, most = FAULTY[name]
     monkeypatch.chdir(tmp_path)
-    (tmp_path / "oracle.toml").write_text("".join(f"k{i} = 1\n" for i in range(6000)))
-    assert seconds(lambda: told(capsys, "specs", "list")) < 3
-    (tmp_path / "oracle.toml").unlink()
-    (tmp_path / "p.jsonl").write_text("1,1\n" * 900_000)
-    assert seconds(lambda: told(capsys, "estimate", *ONE, "--profile", "p.jsonl")) < 5
-    (tmp_path / "a.yaml").write_text("".join(f"k{i}: 1\n" for i in range(40_000)))
-    assert seconds(lambda: told(capsys, "specs", "check", "a.yaml", "--kind", "systems")) < 5
+
+    def read(lines: int) -> None:
+        Path(name).write_text("".join(map(line.format, range(lines))))
+        assert told(capsys, *command)[0] == 2
+
+    assert_gentle(read, most // 8, most)
 
 
 def test_very_deep_models_are_refused_and_deep_ones_soon_answered() -> None:
@@ -153,12 +154,13 @@ def test_very_deep_models_are_refused_and_deep_ones_soon_answered() -> None:
     with pytest.raises(SpecError, match=f"more than {MOST_ROWS} layers and blocks"):
         oracle.model({"name": "deep", "source": "x", **block})
     conv = {"conv": {"filters": 3, "kernel": 3, "padding": 1}}
-    deep = oracle.model({**body, "layers": [conv] * 2000})
-    units, ends = deep.units
+    deep = {depth: oracle.model({**body, "layers": [conv] * depth}) for depth in (250, 2000)}
+    units, ends = deep[2000].units
     assert len(units) == len(ends) <= MOST_UNITS
     assert units.sum() == 2000
     assert ends[-1] == 1999
-    assert seconds(lambda: oracle.estimate(deep, "abci", "pipeline:4,segments=4", 8)) < 5
+    assert_gentle(lambda depth: oracle.estimate(deep[depth], "abci", "pipeline:4,segments=4", 8),
+                  250, 2000)  # fmt: skip
 
 
 MEASURED = {
@@ -317,12 +319,8 @@ def test_the_values_of_weights_are_never_read(tmp_path: Path) -> None:
     assert len(without_values(path)) < 2**17
     assert reader.read(path).spec["layers"]
     path.write_bytes(b"\x3a\x80\x80\x80\x04" + b"\x0a\x00" * 2**22)  # millions of empty nodes
-
-    def nodes() -> None:
-        with pytest.raises(SpecError, match="more than 524288 fields"):
-            reader.read(path)
-
-    assert seconds(nodes) < 5
+    with pytest.raises(SpecError, match="more than 524288 fields"):
+        reader.read(path)
 
 
 def test_a_sweep_stays_in_its_folder(tmp_path: Path, capsys: Any) -> None:
@@ -370,7 +368,6 @@ def test_a_sweep_stays_in_its_folder(tmp_path: Path, capsys: Any) -> None:
         (folder / place).unlink(missing_ok=True)
         (folder / place).parent.mkdir(exist_ok=True)
         make(folder / place)
-        assert seconds(lambda: told(capsys, *line, str(folder))) < 5
         assert told(capsys, *line, str(folder))[0] == 2
         (folder / place).unlink()
     assert [path.name for path in outside.iterdir()] == ["a.jsonl"]

@@ -163,9 +163,7 @@ def test_resumes_where_it_was_ended(tmp_path):
     ],
 )
 def test_failure_names_rank_host_phase_and_operation(tmp_path, how, words):
-    began = time.monotonic()
-    outcome = run(tmp_path, fails={"rank": 1, "step": 4, "how": how})
-    assert time.monotonic() - began < 20  # start-up included
+    outcome = run(tmp_path, timeout=60.0, fails={"rank": 1, "step": 4, "how": how})
     assert outcome.code == FAILED
     for part in ("rank 1 on node1", words, "step 4, exchange: allreduce of 1 KiB"):
         assert part in outcome.message

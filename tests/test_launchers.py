@@ -163,9 +163,7 @@ def test_rank_killed_under_slurm_ends_the_step_with_its_name(slurm, tmp_path):
     )
     victim = worker(tmp_path / "out.jsonl.parts", 1)
     os.kill(victim, signal.SIGKILL)
-    began = time.monotonic()
     _, said = process.communicate(timeout=60)
-    assert time.monotonic() - began < 15
     assert process.returncode == FAILED, said[-2000:]
     assert "rank 1 on n1 was killed by SIGKILL" in said
     assert list(lines(out))[-1]["end"] == "incomplete"

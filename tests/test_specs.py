@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import math
-import time
 import tracemalloc
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -12,6 +11,7 @@ from typing import Annotated, Any, get_args, get_origin
 
 import pytest
 import yaml
+from growth import assert_gentle
 
 import oracle
 from oracle.models.build import Network
@@ -146,13 +146,13 @@ def bombs() -> dict[str, tuple[str | bytes, str]]:
 
 
 @pytest.mark.parametrize("what", bombs())
-def test_a_trap_is_refused_fast(tmp_path: Path, what: str) -> None:
+def test_a_trap_is_refused(tmp_path: Path, what: str) -> None:
     text, code = bombs()[what]
     if not code:  # read, but not as if nothing were there
         return
-    before = time.process_time()
     error = refused(tmp_path, text)
-    assert time.process_time() - before <= 0.2
+    if len(text) > 2**15:
+        assert_gentle(lambda size: refused(tmp_path, text[:size]), len(text) // 8, len(text))
     assert code in codes(error)
     assert len(str(error)) < 20_000, "a message one can read"
     assert "Nothing was computed." in str(error)

@@ -210,7 +210,7 @@ class Reader:
                 self.faults.append(Fault("E102", what, place, hint, len(key)))
                 if gone:
                     continue
-                near = nearest(key, known_fields)
+                near = "" if self.full else nearest(key, known_fields)
                 meant |= {near} if near else set(known_fields)
                 continue
             name, hint_type, _ = known_fields[key]
