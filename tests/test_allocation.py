@@ -232,6 +232,7 @@ def test_what_is_alive_adds_up() -> None:
     assert all(hint.nbytes < found.total for hint in found.hints)
 
 
+@pytest.mark.slow
 def test_command_line(capsys: pytest.CaptureFixture[str]) -> None:
     asked = ["explain", "--plan", "pipeline:2,segments=4", "lenet5", "abci", "--batch", "16",
              "--memory"]  # fmt: skip

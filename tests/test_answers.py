@@ -13,6 +13,7 @@ from typing import Any
 import jsonschema
 import pytest
 from command_line import FEW, NCCL, ONE, ROOT, closed, told
+from grids import rest_slow
 
 import oracle
 from oracle.show import contract
@@ -41,9 +42,10 @@ def lines_of(tmp_path: Path) -> dict[str, list[str]]:
 
 
 WHAT = list(lines_of(Path()))
+QUICK = ("recommend", "estimate", "estimate, unlike devices", "config")
 
 
-@pytest.mark.parametrize("what", WHAT)
+@pytest.mark.parametrize("what", rest_slow(WHAT, QUICK))
 def test_each_format(capsys: Any, tmp_path: Path, what: str) -> None:
     line = lines_of(tmp_path)[what]
     codes = set()
@@ -66,7 +68,7 @@ def test_each_format(capsys: Any, tmp_path: Path, what: str) -> None:
     assert len(codes) == 1
 
 
-@pytest.mark.parametrize("what", WHAT)
+@pytest.mark.parametrize("what", rest_slow(WHAT, QUICK))
 def test_json_is_as_its_published_schema_says(capsys: Any, tmp_path: Path, what: str) -> None:
     verb = what.split(",")[0]
     found = json.loads(told(capsys, *lines_of(tmp_path)[what], "--json")[1])
@@ -202,6 +204,7 @@ def test_a_csv_of_plans_can_be_drawn(capsys: Any, tmp_path: Path) -> None:
     assert picture.read_text().lstrip().startswith("<?xml")
 
 
+@pytest.mark.slow
 def test_answers_in_python_are_frames_dicts_and_tables(tmp_path: Path) -> None:
     from oracle.ask.compare import Comparison
     from oracle.ask.explain.explanation import explain

@@ -97,6 +97,7 @@ def test_it_says_how_well_it_does_and_what_it_leaves(
     assert abs(entry["bandwidth"] / 1e10 - 1) < half < 0.02
 
 
+@pytest.mark.slow
 def test_points_and_fits_are_drawn(
     pair: list[str], tmp_path: Path, capsys: pytest.CaptureFixture
 ) -> None:
@@ -110,6 +111,7 @@ def test_points_and_fits_are_drawn(
     assert (tmp_path / "again.svg").read_bytes() == (tmp_path / "fits.svg").read_bytes()
 
 
+@pytest.mark.slow
 def test_the_shipped_abci_is_what_its_logs_say() -> None:
     """288 published timings give the very entries that the system carries, to the last digit."""
     log = logs.read(Path(__file__).parents[1] / "notebooks" / "data" / "abci-allreduce.jsonl")

@@ -195,6 +195,7 @@ def by_load(known: Model, text: str, batch: int) -> bool:
     return chunks > 1 and not even
 
 
+@pytest.mark.slow
 def test_better_hardware_is_never_slower(part: slice) -> None:
     for what, where, batch, plans in questions(part):
         now = found(model(what), system(where), plans, batch).seconds

@@ -61,6 +61,7 @@ def drawn(space: Space, count: int, rng: np.random.Generator) -> Floats:
     return space.sound(rows)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("name", "system", "count"), [
     ("small-transformer", BUILT, 1500), ("experts", BUILT, 1500),
     *(pytest.param(name, "abci", count, marks=pytest.mark.slow)
@@ -134,6 +135,7 @@ def used(plan: str) -> set[str]:
     return {word.split(":")[0].split(",")[0] for word in plan.split()}
 
 
+@pytest.mark.slow
 def test_gpt3_needs_its_model_to_be_cut() -> None:
     """175 B parameters and Adam are 2.8 TB: no 80 GB device holds them whole."""
     plain = oracle.estimate(
@@ -149,6 +151,7 @@ def test_gpt3_needs_its_model_to_be_cut() -> None:
     assert all("zero=3" in plan for plan in alone.estimate.plans)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("devices", "batch", "without"), [
     (256, 64, ["spatial", "offload", "recompute"]),  # of which units may choose each by itself
     pytest.param(256, 64, ["spatial"], marks=pytest.mark.slow),
@@ -258,6 +261,7 @@ def test_what_may_not_fit_is_not_put_first() -> None:
     assert bold.best.plan == bold.fastest.plans[0] or bold.tied
 
 
+@pytest.mark.slow
 def test_the_chance_to_be_the_best_is_not_of_what_is_printed() -> None:
     """GPT-3's first plan had 53, 30, 21, 18, 17 % at `--top` 2, 5, 10, 20, 40."""
     chances = [

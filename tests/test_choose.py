@@ -209,6 +209,7 @@ def test_money_grows_with_the_price() -> None:
     assert dear == pytest.approx(3 * cheap)
 
 
+@pytest.mark.slow
 def test_a_price_that_would_change_the_answer_does() -> None:
     found = chosen(objective="money")
     other = next(one for one in found.changes
@@ -327,6 +328,7 @@ def test_a_ranking_keeps_to_a_deadline(capsys: Any) -> None:
     assert told(capsys, *line[:-2], "--within", "1h")[0] == 2  # of what training?
 
 
+@pytest.mark.slow
 def test_a_ranking_by_what_is_paid(capsys: Any) -> None:
     found = oracle.recommend("resnet18", "abci", 8, 256, objective="money", top=3)
     spent = [float(found.estimate.seconds[row] * found.estimate.devices[row]) for row in range(3)]

@@ -137,6 +137,7 @@ def test_more_circuits_are_no_slower(plan: str) -> None:
     assert taken == sorted(taken, reverse=True)
 
 
+@pytest.mark.slow
 def test_systems_without_circuits_say_nothing_of_them(capsys: Any) -> None:
     shown = oracle.estimate("resnet18", "abci", "data:8", 256, reading="none")
     assert circuits(shown) is None

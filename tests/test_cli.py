@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from grids import rest_slow
 
 from oracle.commands import cli
 from oracle.commands.cli import main
@@ -171,6 +172,7 @@ def test_json_of_recommend(capsys: Any) -> None:
     )
 
 
+@pytest.mark.slow
 def test_json_of_recommend_with_all(capsys: Any) -> None:
     _, out, _ = told(capsys, "recommend", "vgg16", "abci", "--devices", "16", "--batch", "4096",
                      "--max-memory", "2 GiB", "--json", "--all")  # fmt: skip
@@ -191,8 +193,10 @@ def test_json_of_estimate(capsys: Any) -> None:
                                                                  "filter: activations"}  # fmt: skip
 
 
-@pytest.mark.parametrize(("model", "system"), [("vgg16", "abci"), ("cosmoflow-512", "abci"),
-                                               ("gpt3-175b", "dgx-a100")])  # fmt: skip
+@pytest.mark.parametrize(("model", "system"), [
+    ("vgg16", "abci"), pytest.param("cosmoflow-512", "abci", marks=pytest.mark.slow),
+    pytest.param("gpt3-175b", "dgx-a100", marks=pytest.mark.slow),
+])  # fmt: skip
 def test_json_at_a_thousand_devices(capsys: Any, model: str, system: str) -> None:
     each = "64" if model == "vgg16" else "0.25" if "cosmo" in model else "1.5"
     code, out, _ = told(capsys, "recommend", model, system, "--devices", "1024",
@@ -292,6 +296,7 @@ def test_the_first_screen_fits(capsys: Any) -> None:
         assert "\x1b" not in out, "no colour but on a terminal"
 
 
+@pytest.mark.slow
 def test_options_change_the_answer(capsys: Any) -> None:
     def first(*more: str) -> Any:
         line = FEW if "--only" not in more and "--without" not in more else SMALL
@@ -313,7 +318,8 @@ def test_options_change_the_answer(capsys: Any) -> None:
     assert "These do not:" in text
 
 
-@pytest.mark.parametrize("flags", [("-O",), ("-W", "error"), ("-OO",), ("-X", "dev")], ids=str)
+@pytest.mark.parametrize("flags", rest_slow([("-O",), ("-W", "error"), ("-OO",), ("-X", "dev")],
+                                            quick=[("-W", "error")]), ids=str)  # fmt: skip
 def test_the_same_output_however_python_runs(flags: tuple[str, ...], capsys: Any) -> None:
     plain = told(capsys, "recommend", *FEW, "--json")[1]
     other = spawn("recommend", *FEW, "--json", python=flags)

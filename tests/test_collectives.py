@@ -18,6 +18,7 @@ from oracle.network.contention import RankGroups, schedule_cost
 EVERY = [by for table in ALGORITHMS.values() for by in table.values()]
 RANKS = (2, 3, 4, 5, 6, 8, 12, 16, 20, 32)
 ALPHA, BANDWIDTH = 1e-6, 1e9
+UNITS = pint.UnitRegistry()
 
 
 def cases():
@@ -114,8 +115,7 @@ def test_sources_are_in_the_bibliography(by):
 
 @pytest.mark.parametrize("by", EVERY, ids=lambda by: f"{by.op}-{by.name}")
 def test_equations_take_physical_quantities_and_arrays(by):
-    unit = pint.UnitRegistry()
-    p = 16
+    unit, p = UNITS, 16
     one = by.seconds(p, 4e6 * unit.byte, 2e-6 * unit.second, 8e-11 * unit.second / unit.byte,
                      1e-12 * unit.second / unit.byte)  # fmt: skip
     assert one.check("[time]")

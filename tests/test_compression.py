@@ -179,6 +179,7 @@ def test_epochs_that_it_may_cost_are_assumed_and_wide() -> None:
     assert whole_first(found, 1) == pytest.approx(WARM_UP * dense + 1 - WARM_UP)
 
 
+@pytest.mark.slow
 def test_compressing_pays_on_ethernet_and_not_on_nvlink(capsys: Any) -> None:
     alone: dict[str, Any] = {"compress": "allowed", "top": 3, "only": ["data"], "reading": "none"}
     slow = oracle.recommend("vgg16", "ethernet-64", 64, 2048, **alone)

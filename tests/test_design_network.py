@@ -262,6 +262,7 @@ def test_prices_decide_where_they_are_said() -> None:
     assert free.best.design.switches == min(one.design.switches for one in free.candidates)
 
 
+@pytest.mark.slow
 def test_plans_are_searched_and_the_same_or_each_its_own() -> None:
     best = oracle.design_network("resnet18:64", 32, 8, system="abci")
     same = oracle.design_network("resnet18:64", 32, 8, system="abci", plans="same")

@@ -28,6 +28,7 @@ sys.exit(result.failed > 0 or result.attempted == 0)
 """
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("page", EXAMPLES, ids=lambda page: page.stem)
 def test_examples_run(page: Path) -> None:
     """In a process of their own: what an example registers must not reach other tests."""
@@ -85,6 +86,7 @@ def filled(*words: str) -> tuple[int, str]:
     return done.returncode, done.stdout + done.stderr
 
 
+@pytest.mark.slow
 def test_pages_say_what_the_code_says() -> None:
     """All but tables that take minutes and README's session, which are in a slow test."""
     listed = re.findall(r"^    fill.__name__.*?^}", FILLER, re.MULTILINE | re.DOTALL)[0]
@@ -100,6 +102,7 @@ def test_pages_say_what_benchmarks_say_today(name: str) -> None:
     assert filled("--check", name) == (0, ""), f"python docs/filled.py {name}"
 
 
+@pytest.mark.slow
 def test_what_is_stale_is_named(tmp_path: Path) -> None:
     """On a copy of the pages, one of them with another word."""
     for name in ("docs", "oracle", "specs", "benchmarks", "README.md"):

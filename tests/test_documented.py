@@ -19,6 +19,7 @@ from typing import Any
 
 import pytest
 from command_line import NCCL, ROOT, told
+from grids import rest_slow
 
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
 ELSEWHERE = {"limits.md": "test_limits.py", "pictures.md": "docs/pictures.py, which draws them"}
@@ -126,7 +127,7 @@ def run(page: Path, folder: Path, capsys: Any, *, long: bool) -> None:
 
 @pytest.mark.parametrize(
     "page",
-    [page for page in COMMANDS if taken_to_run(page, long=False)],
+    rest_slow([page for page in COMMANDS if taken_to_run(page, long=False)], [ROOT / "README.md"]),
     ids=lambda page: page.stem,
 )
 def test_short_commands_of_a_page_run(

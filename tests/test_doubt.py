@@ -384,6 +384,7 @@ def judged() -> dict[str, Any]:
     return doubt.judged(CARRIED, ["memory_bloom", "b200_memory", "megatron_table5", "bloom"])
 
 
+@pytest.mark.slow
 def test_what_ran_out_of_memory_is_not_said_to_fit(judged: dict[str, Any]) -> None:
     figures = judged["figures"]
     assert figures["fits.out_of_memory"]["value"] <= 0.5

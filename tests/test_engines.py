@@ -338,6 +338,7 @@ READ = [  # engine, model, plan, mode, ranks that read
 ]
 
 
+@pytest.mark.slow
 def test_engines_train_on_the_samples_that_are_read(tmp_path):
     """Those of a step are all of a batch, each once, of files and not made up."""
     pytest.importorskip("torch")

@@ -171,9 +171,9 @@ def held(kind: str) -> dict[str, list[tuple[Any, Any]]]:
 
 
 @pytest.mark.parametrize("kind", [
-    "System.", "Level.", "SharedFiles.", "Disk.", "Host.", "Device.", "Power.",
-    pytest.param("Curve.", marks=pytest.mark.slow),
-    pytest.param("Calibrated.", marks=pytest.mark.slow),
+    "System.", "Disk.", "Device.", "Power.",
+    *(pytest.param(kind, marks=pytest.mark.slow)
+      for kind in ("Level.", "SharedFiles.", "Host.", "Curve.", "Calibrated.")),
 ])  # fmt: skip
 def test_every_number_of_a_system_moves_an_answer(kind: str) -> None:
     found = held(kind)
@@ -183,6 +183,7 @@ def test_every_number_of_a_system_moves_an_answer(kind: str) -> None:
     assert not dead, "a number that changes nothing: use it, or refuse the key"
 
 
+@pytest.mark.slow
 def test_every_number_of_a_data_set_moves_an_answer() -> None:
     moved: dict[str, bool] = {}
     where = oracle.system("dgx-a100")  # that says how fast its storage is

@@ -52,6 +52,7 @@ def proved(tmp_path_factory: Any) -> Any:
     return records.of_all_ranks(folder, RANKS)
 
 
+@pytest.mark.slow
 def test_words_of_each_algorithm_are_those_of_its_closed_form(proved: Any) -> None:
     chosen = COUNT * (8 + 4.0)  # values of 64 bits and places
     p = RANKS

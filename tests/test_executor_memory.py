@@ -38,6 +38,7 @@ def test_bytes_are_counted_until_nobody_holds_them():
     assert beside.numel() == 100_000
 
 
+@pytest.mark.slow
 def test_what_a_thread_lets_go_of_in_a_moment_is_not_counted():
     torch = pytest.importorskip("torch")
     from oracle.executor.memory_count import MemoryCount
@@ -52,6 +53,7 @@ def test_what_a_thread_lets_go_of_in_a_moment_is_not_counted():
         sent.clear()
 
 
+@pytest.mark.slow
 def test_storage_that_is_freed_counts_as_it_is():
     """A buffer of 100 numbers that was freed, and is there again when 10 more are made."""
     torch = pytest.importorskip("torch")
@@ -135,8 +137,9 @@ def test_counted_and_predicted_stand_side_by_side():
 
 @pytest.mark.parametrize(("spec", "plan", "near"), [
     (RESIDUAL, "recompute:full", 0.001),  # a block's input that the stem keeps too is there once
-    (RESIDUAL, "recompute:operators", 0.001),
-    (COUNTED_LLAMA, "tensor:2", 0.02),  # queries that share keys, copied into rows
+    pytest.param(RESIDUAL, "recompute:operators", 0.001, marks=pytest.mark.slow),
+    # queries that share keys, copied into rows
+    pytest.param(COUNTED_LLAMA, "tensor:2", 0.02, marks=pytest.mark.slow),
 ])  # fmt: skip
 def test_tensors_of_a_cause_are_counted_as_predicted(tmp_path, spec, plan, near):
     pytest.importorskip("torch")

@@ -139,6 +139,7 @@ def test_precision_that_cannot_be_run_is_refused():
         run(PlanRun(VGG, "serial", 8, precision="fp8"), Path("unused"), ranks=1)
 
 
+@pytest.mark.slow
 def test_run_resume_and_replay(tmp_path):
     pytest.importorskip("torch")
     plans = ["serial", "data:2", "filter:2", "pipeline:2,segments=2"]
@@ -183,6 +184,7 @@ def _rows():
     return zip(network.rows, network.repeat, strict=True)
 
 
+@pytest.mark.slow
 def test_gradients_of_the_norms_of_cut_tensors_go_in_one_message(tmp_path):
     """Each is of a few hundred bytes, so that many messages would take as long as many starts."""
     pytest.importorskip("torch")
@@ -194,6 +196,7 @@ def test_gradients_of_the_norms_of_cut_tensors_go_in_one_message(tmp_path):
     assert norms.bytes == 4 * 2 * width * norms_of_all  # weights and biases, in fp32
 
 
+@pytest.mark.slow
 def test_profile_has_every_row_of_the_plans_at_its_local_shape(tmp_path):
     pytest.importorskip("torch")
     from oracle.executor.cuts import shard_of

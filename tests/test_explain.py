@@ -101,6 +101,7 @@ def test_links_that_are_full_are_named():
     assert whole["kinds"]["norm"] == 53
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("model", ["resnet50", pytest.param("vgg16", marks=pytest.mark.slow)])
 def test_a_flip_flips(model):
     """On the far side of the factor the winner leads, on the near side it does not."""
@@ -157,6 +158,7 @@ def test_doubts_add_up_to_the_prediction_s_own():
         assert rest**2 + sum(d**2 for d in each) == pytest.approx(shown.deviation[row] ** 2)
 
 
+@pytest.mark.slow
 def test_a_ranking_says_what_it_cannot_tell_and_what_would():
     """In Python, as JSON and on the screen; and it is the doubt that is measured away."""
     found = oracle.recommend("gpt3-175b", "dgx-a100", devices=1024, batch=1536, fastest=True)
@@ -200,7 +202,9 @@ def test_a_memory_that_is_nearly_full_is_said_with_a_way_out():
     assert f"free: tight, {room[0]} has" in text
 
 
-@pytest.mark.parametrize(("model", "system", "plan", "batch"), PLANS[1:2] + PLANS[4:5])
+@pytest.mark.parametrize(("model", "system", "plan", "batch"), [
+    *PLANS[1:2], pytest.param(*PLANS[4], marks=pytest.mark.slow)
+])  # fmt: skip
 def test_a_plan_is_explained_on_one_screen_and_as_data(model, system, plan, batch, capsys):
     line = ("--plan", plan, model, system, "--batch", str(batch))
     code, text = said(capsys, *line)

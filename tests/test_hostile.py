@@ -373,6 +373,7 @@ def test_a_sweep_stays_in_its_folder(tmp_path: Path, capsys: Any) -> None:
     assert [path.name for path in outside.iterdir()] == ["a.jsonl"]
 
 
+@pytest.mark.slow
 def test_a_reader_that_leaves_changes_no_exit_code(tmp_path: Path) -> None:
     """`oracle … 2>&1 | head -1` said 0 of what was refused, and of what does not fit."""
     large = ["recommend", "gpt3-175b", "dgx-a100", "--devices", "8", "--batch", "8"]

@@ -214,6 +214,7 @@ def at_once(path: Path) -> Iterator[str]:
                 yield from (module, *(f"{module}.{name}" for name in names))
 
 
+@pytest.mark.slow
 def test_tests_are_collected_without_torch() -> None:
     places = {path.stem: path for path in (ROOT / "tests").glob("*.py")}
     for room in ("oracle", "benchmarks"):
@@ -360,8 +361,8 @@ def test_importing_is_cheap() -> None:
 
 @pytest.mark.parametrize("line", [
     ["--help"],
-    ["recommend", "resnet50", "abci", "--devices", "64", "--batch", "4096"],
-    ["recommend", "gpt3-175b", "dgx-a100", "--devices", "512", "--batch", "1536", "--json"],
+    ["recommend", "lenet5", "abci", "--devices", "8", "--batch", "512"],
+    ["recommend", "gpt2", "dgx-a100", "--devices", "16", "--batch", "64", "--json"],
     ["estimate", "resnet50", "abci", "--plan", "data:8", "--batch", "256"],
     ["specs", "list"],
 ], ids=lambda line: " ".join(line[:2]))  # fmt: skip

@@ -147,6 +147,7 @@ def test_configs_have_their_parameters(name: str) -> None:
         assert model.flop / 3 == pytest.approx(FLOP[name], rel=1e-4)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["t5-base", "swin-tiny"])
 def test_what_was_imported_can_be_planned(name: str) -> None:
     found = oracle.recommend(huggingface.convert(fields(name)).spec, "dgx-a100", 8, batch=64)

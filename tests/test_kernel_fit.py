@@ -116,6 +116,7 @@ def test_the_same_kernels_give_the_same_fit():
     assert kernel_fit.fit(kernels, TOY) == kernel_fit.fit(kernels, TOY)
 
 
+@pytest.mark.slow
 def test_winograd_is_fitted_where_the_data_show_it_and_not_elsewhere():
     plain = measured("conv", 110)
     assert {c.family for c in kernel_fit.fit(plain, TOY).kernels} == {"conv"}
@@ -153,6 +154,7 @@ def test_the_report_names_the_worst_and_the_reach():
     assert "FLOP" in text
 
 
+@pytest.mark.slow
 def test_entries_of_a_device_file_are_read_back():
     found = kernel_fit.fit(measured("gemm", 60) + measured("conv", 60), TOY)
     entry = {

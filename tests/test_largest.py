@@ -38,6 +38,7 @@ def test_it_keeps_the_number_of_micro_batches() -> None:
     assert pieces(parse("spatial:4 data:2", 1.0)) == 2  # a sample is shared by four
 
 
+@pytest.mark.slow
 @settings(law, max_examples=8)
 @given(names, plans())
 def test_it_is_the_largest_of_all(model: str, plan: str) -> None:

@@ -134,6 +134,7 @@ def check(out, done):
     return reading
 
 
+@pytest.mark.slow
 def test_torchrun(tmp_path):
     torchrun = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--no-python",
                 "--nproc-per-node", str(RANKS)]  # fmt: skip

@@ -463,6 +463,7 @@ def test_a_layer_keeps_34_sbh(batch: int) -> None:
 # --- same in, same out -----------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_the_same_question_has_the_same_answer_whatever_the_hash_seed() -> None:
     lines = [
         ["recommend", "resnet50", "abci", "--devices", "64", "--batch", "4096", "--json"],

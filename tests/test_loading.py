@@ -427,6 +427,7 @@ CASES = [
 ]  # fmt: skip
 
 
+@pytest.mark.slow
 def test_every_rank_of_a_plan_gets_what_it_works_on(tmp_path: Path) -> None:
     pytest.importorskip("torch")
     from oracle.executor.launch import Host, launch

@@ -91,6 +91,7 @@ def test_precisions_that_run_are_those_the_executor_has() -> None:
     assert list(DTYPES) == EXECUTED
 
 
+@pytest.mark.slow
 def test_it_works_where_there_is_no_network() -> None:
     unshare = shutil.which("unshare")
     if not unshare or subprocess.run([unshare, "-rn", "true"], check=False).returncode:
@@ -101,6 +102,7 @@ def test_it_works_where_there_is_no_network() -> None:
         assert done.returncode == 0, done.stderr
 
 
+@pytest.mark.slow
 def test_a_ranking_is_in_the_order_of_what_was_asked() -> None:
     for objective, value in (("time", lambda e: e.seconds), ("memory", lambda e: e.memory),
                              ("cost", lambda e: e.seconds * e.devices)):  # fmt: skip
@@ -119,6 +121,7 @@ def test_every_option_is_explained_and_every_verb_shown_by_example() -> None:
             assert all(action.help for action in one._actions), one.prog
 
 
+@pytest.mark.slow
 def test_a_dash_is_what_is_piped_in() -> None:
     text = (ROOT / "specs" / "systems" / "abci.yaml").read_bytes()
     line = ["recommend", "resnet50", "-", "--devices", "4", "--batch", "64", "--json"]

@@ -7,6 +7,7 @@ import json
 from collections.abc import Iterator
 from typing import Any
 
+import pytest
 import yaml
 
 import oracle
@@ -67,6 +68,7 @@ def moves(tree: Any, path: tuple[Any, ...], value: Any, before: list[str]) -> bo
     return False
 
 
+@pytest.mark.slow
 def test_every_number_of_a_model_moves_an_answer() -> None:
     trees = {name: yaml.safe_load(read_text(path))
              for name, path in sorted(catalogue.shipped("models").items(),

@@ -101,6 +101,7 @@ def cut_alike(name: str, text: str) -> bool:
     return chunks == 1 or (not pipeline.cuts[0, 0] and even_cuts(model, chunks) is not None)
 
 
+@pytest.mark.slow
 @settings(max_examples=100, deadline=None, suppress_health_check=list(HealthCheck))
 @given(names, plans(), batches, st.sampled_from(sorted(FASTER)), st.booleans())
 def test_a_better_machine_is_never_slower(

@@ -31,6 +31,7 @@ def test_a_notebook_is_light_and_tells(path: Path) -> None:
     assert not [o for o in outputs if o.get("name") == "stderr"]
 
 
+@pytest.mark.slow
 @pytest.mark.filterwarnings("default")  # of the kernel's own libraries
 @pytest.mark.parametrize(
     "path",

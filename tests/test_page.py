@@ -186,6 +186,7 @@ def test_nothing_fits_is_said_with_the_shortage(tmp_path, capsys):
     assert "no plan fits" in capsys.readouterr().err
 
 
+@pytest.mark.slow
 def test_command_embeds_specs_and_command(tmp_path, capsys):
     place = tmp_path / "r.html"
     assert main(["report", "resnet50", "abci", "--devices", "8", "--batch", "256",
@@ -274,6 +275,7 @@ def test_it_prints(browser, text, tmp_path):
     assert len(content) > 10_000
 
 
+@pytest.mark.slow
 def test_next_commands_ask_the_same_question(tmp_path, capsys):
     """A system of one's own was called by its name, and precision was left out."""
     (tmp_path / "mine.yaml").write_text(

@@ -32,6 +32,7 @@ def regular_groups(draw: st.DrawFn, most: int) -> RankGroups:
     return RankGroups(((p, stride),), p * stride * blocks)
 
 
+@pytest.mark.slow
 @settings(max_examples=60, deadline=None)
 @given(st.data())
 def test_company_never_makes_anything_faster(data: st.DataObject) -> None:

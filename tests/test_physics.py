@@ -14,7 +14,8 @@ from oracle.predict.defaults import options_for
 from oracle.predict.estimate import estimate
 
 
-@pytest.mark.parametrize("cases", [90, pytest.param(380, marks=pytest.mark.slow)])
+@pytest.mark.slow
+@pytest.mark.parametrize("cases", [90, 380])
 def test_no_law_is_broken(cases: int) -> None:
     """One question of a seed, or five, of nets with and without experts;
     `python -m benchmarks.physics` asks them all, the dear ones too.
@@ -24,7 +25,7 @@ def test_no_law_is_broken(cases: int) -> None:
     assert not [broken.row() for _, some in tried for broken in some]
 
 
-@pytest.mark.parametrize("number", [14, 18, 28])
+@pytest.mark.parametrize("number", [14, 28, pytest.param(18, marks=pytest.mark.slow)])
 def test_bytes_and_seconds_of_a_message_are_of_one_stage(number: int) -> None:
     """Stages of GPipe: one sets the pace of the forward, another of the backward passes."""
     q = physics.question(number)
@@ -65,6 +66,7 @@ def test_plans_in_another_order_of_kinds_keep_their_answers() -> None:
         assert found.memory[row] == alone.memory[0]
 
 
+@pytest.mark.slow
 def test_a_broken_law_is_found() -> None:
     """Seconds out of the air are below the peak and the memory's, and unlike those alone."""
     q = physics.question(0)

@@ -308,6 +308,7 @@ def test_figures_of_nothing_are_figures():
     assert plot.breakdown([]).axes
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("form", plot.SUFFIXES)
 def test_files_are_the_same_each_time(rows, form, tmp_path):
     contents = {
@@ -361,6 +362,7 @@ def test_command_line(kind, tmp_path, capsys):
     assert str(place) in out.err
 
 
+@pytest.mark.slow
 def test_rows_of_a_sweep_are_drawn_without_computing(tmp_path, rows):
     from oracle.ask.sweep import written
 

@@ -267,7 +267,8 @@ def test_what_is_no_profile_is_refused(text: str, tmp_path: Path) -> None:
 @pytest.mark.parametrize("line", [
     ["recommend", "resnet50", "abci", "--devices", "4", "--batch", "64", "--json"],
     ["estimate", "resnet50", "abci", "--plan", "data:4", "--batch", "64", "--json"],
-    ["explain", "--plan", "data:4", "resnet50", "abci", "--batch", "64", "--json"],
+    pytest.param(["explain", "--plan", "data:4", "resnet50", "abci", "--batch", "64", "--json"],
+                 marks=pytest.mark.slow),
     ["sweep", "resnet50", "abci", "--devices", "4", "--batch", "64", "--plan", "data:*", "--json"],
 ], ids=lambda line: line[0])  # fmt: skip
 def test_every_verb_that_predicts_takes_a_profile(

@@ -114,6 +114,7 @@ SLOW = [["design-network", "--devices", "64", "--ports", "16", "--for", "resnet5
         ["recommend", *SMALL[:4], "--only", "data", "--to-target"]]  # fmt: skip
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "line",
     [SHORT, SEARCH, *(pytest.param(line, marks=pytest.mark.slow) for line in SLOW)],

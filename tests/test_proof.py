@@ -70,6 +70,7 @@ def test_plans_that_were_not_tried_are_said():
     assert "no time for 9 more, --seconds gives it" in said.words
 
 
+@pytest.mark.slow
 def test_a_broken_exchange_is_found(tmp_path):
     pytest.importorskip("torch")
     path = os.pathsep.join([str(HERE), str(HERE.parent)])

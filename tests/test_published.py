@@ -75,7 +75,10 @@ def test_a_table_that_was_composed_is_taken_apart() -> None:
     assert composed(members)[1] > 10
 
 
-@pytest.mark.parametrize("name", TABLES)
+@pytest.mark.parametrize("name", [
+    pytest.param(name, marks=pytest.mark.slow if name in ("timm", "science3d") else ())
+    for name in TABLES
+])  # fmt: skip
 def test_no_table_is_predicted_worse_than_recorded(name: str) -> None:
     """What moves for a good reason is recorded anew: `python -m benchmarks.fidelity --record`."""
     found = fidelity.reached(name)

@@ -67,6 +67,7 @@ def told_read_only(folder: Path, lines: list[list[str]]) -> tuple[dict[str, Any]
     return json.loads(last), done.stderr
 
 
+@pytest.mark.slow
 def test_verbs_write_what_was_asked_for_and_nothing_else(tmp_path: Path) -> None:
     (tmp_path / "my-system.yaml").write_text(
         (ROOT / "specs" / "systems" / "laptop.yaml").read_text(encoding="utf-8"), encoding="utf-8"

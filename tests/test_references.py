@@ -111,6 +111,7 @@ def test_faults_of_all_files_are_said_at_once(folder: Path, capsys: Any) -> None
     assert [Path(one.name).name for one in caught.value.every()] == ["chip.yaml"]
 
 
+@pytest.mark.slow
 def test_a_path_has_a_separator_or_an_ending(tmp_path: Path, monkeypatch: Any, capsys: Any) -> None:
     monkeypatch.chdir(tmp_path)
     (tmp_path / "abci").write_text("not: a system\n")

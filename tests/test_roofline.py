@@ -63,6 +63,7 @@ def test_work_adds_up_and_no_roof_is_broken(model, system, plan, batch):
     assert sum(one.seconds for one in found.each) <= shown.seconds[0] * (1 + 1e-9)
 
 
+@pytest.mark.slow
 def test_command_line(capsys):
     asked = ["explain", "--plan", "data:16", "resnet50", "abci", "--batch", "512", "--roofline"]
     assert main(asked) == 0

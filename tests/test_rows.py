@@ -75,8 +75,9 @@ def test_rows_are_scaled_to_the_step_of_ranks_in_turn_late():
 
 @pytest.mark.parametrize(
     ("plan", "forwards"),
-    [("serial", 1), ("data:1 filter:2", 1), ("data:1 spatial:2", 1),
-     ("data:2 recompute:full", 2), ("data:1 pipeline:2,segments=2", 2)],
+    [("data:1 filter:2", 1), *(pytest.param(*case, marks=pytest.mark.slow) for case in (
+        ("serial", 1), ("data:1 spatial:2", 1), ("data:2 recompute:full", 2),
+        ("data:1 pipeline:2,segments=2", 2)))],
 )  # fmt: skip
 def test_a_step_s_passes_are_dealt_out_to_rows_without_a_rest(tmp_path, plan, forwards):
     """Times of rows, as often as they ran, are all the work between messages."""

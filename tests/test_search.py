@@ -65,6 +65,7 @@ def test_a_space_worked_by_hand():
     assert len(space) == len(wanted) == 64
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("question", [PAIR, PIPES, EXPERTS], ids=str)
 def test_a_plan_stands_once_in_its_space_and_can_be_written(question):
     space = space_of(question)
@@ -267,6 +268,7 @@ def test_large_questions_fit_their_systems():
     assert all(len(space_of(question)) <= 5e6 for question in search.SMALL)
 
 
+@pytest.mark.slow
 def test_it_prints_a_document(monkeypatch, capsys):
     monkeypatch.setattr(search, "QUICK_SMALL", [PAIR])
     words = ["search", "--quick", "--json", "--part", "exhaustive", "--part", "random"]

@@ -152,6 +152,7 @@ def test_no_format_that_starts_a_job_takes_it():
     job.check_read("trace")
 
 
+@pytest.mark.slow
 def test_a_search_leaves_out_what_leaves_parts_of_layers():
     found = set(curvature.undefined())
     assert {"tensor", "filter", "channel", "spatial", "sharded", "context", "expert"} <= found

@@ -13,6 +13,7 @@ import time
 from pathlib import Path
 
 import pytest
+from grids import rest_slow
 
 from oracle.commands.cli import main
 from oracle.commands.serve import job
@@ -140,7 +141,7 @@ def test_each_size_is_worked_out_once_and_before_the_picture(client, page):
     assert len(page.workers.asked) <= before + 2 + 3, "what the two questions share is there"
 
 
-@pytest.mark.parametrize("name", [n for n in VIEWS if n != "report"])
+@pytest.mark.parametrize("name", rest_slow([n for n in VIEWS if n != "report"], ["memory"]))
 def test_a_view_is_what_its_command_and_its_python_give(client, name, tmp_path, capsys):
     found = get(client, f"view/{name}?{ASKED}&network=0.5").json()
     by_command = ran(found["command"], tmp_path, capsys)

@@ -132,6 +132,7 @@ def test_verbose_says_what_is_set_and_read(capsys: Any, monkeypatch: Any) -> Non
     assert re.search(r"took \d", err)
 
 
+@pytest.mark.slow
 def test_verbose_is_more_for_every_verb(capsys: Any, tmp_path: Path) -> None:
     alone = ["resnet50", "abci", "--plan", "serial", "--batch", "32"]
     for line in (["estimate", *ONE], ["explain", *alone], ["explain", "filter"], ["config", "show"],

@@ -14,6 +14,7 @@ import pytest
 import yaml
 from command_line import told
 from conftest import CONVOLUTIONS, SYSTEM, TRANSFORMER
+from grids import rest_slow
 from plans_drawn import EXPERTS
 from test_exchange import matrix
 
@@ -340,6 +341,9 @@ def test_every_rule_that_is_shipped_forbids_something_and_allows_something(name:
         assert rule.why
 
 
+QUICK = ("megatron-core", "pytorch-fsdp", "deepspeed", "mlperf-resnet")
+
+
 @cache
 def ranked(name: str, kind: str) -> Any:
     """A small model under the name of one that the software ships, if it ships only some."""
@@ -349,7 +353,7 @@ def ranked(name: str, kind: str) -> Any:
 
 
 @pytest.mark.parametrize("kind", ["pictures", "words", "mixture"])
-@pytest.mark.parametrize("name", SHIPPED)
+@pytest.mark.parametrize("name", rest_slow(SHIPPED, QUICK))
 def test_no_plan_is_recommended_that_cannot_be_told(name: str, kind: str) -> None:
     model, found = ranked(name, kind)
     plans = [*found.estimate.plans, *found.fastest.plans]

@@ -172,6 +172,7 @@ def test_only_missing_points_are_computed(tmp_path, monkeypatch):
     assert found.complete
 
 
+@pytest.mark.slow
 def test_a_line_torn_anywhere_is_computed_again(tmp_path):
     """Cut the only file after each of its bytes: what is whole stays, the rest comes back."""
     want = sweep(SMALL, tmp_path / "whole", jobs=1).place.read_bytes()
@@ -393,6 +394,7 @@ def test_a_full_disk_is_said_plainly(tmp_path, jobs):
     assert sweep(SMALL, tmp_path, jobs=1).complete
 
 
+@pytest.mark.slow
 def test_on_a_dask_cluster(tmp_path):
     pytest.importorskip("distributed", reason="the extra `scale` (dask[distributed]) is not here")
     done = subprocess.run(

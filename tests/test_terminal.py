@@ -44,6 +44,7 @@ def on_a_terminal(columns: int, *line: str, **environment: str) -> str:
     return re.sub(r"\r\x1b\[K([^\r\n]*(?=\r))?", "", said.decode().replace("\r\n", "\n"))
 
 
+@pytest.mark.slow
 def test_colour_is_for_terminals_that_want_it(capsys: Any) -> None:
     line = ["recommend", *FEW]
     assert "\x1b[" in on_a_terminal(100, *line)
@@ -71,8 +72,8 @@ def test_a_caret_is_coloured(tmp_path: Path, capsys: Any) -> None:
 def test_the_width_is_the_terminals() -> None:
     widest = {}
     for columns in (60, 80, 120):
-        text = on_a_terminal(columns, "recommend", "gpt3-175b", "dgx-a100", "--devices", "1024",
-                             "--batch", "1536", "--only", "pipeline,data,tensor,context",
+        text = on_a_terminal(columns, "recommend", "gpt3-175b", "dgx-a100", "--devices", "128",
+                             "--batch", "256", "--only", "pipeline,data,tensor",
                              "--color", "never")  # fmt: skip
         widest[columns] = max(len(x) for x in text.splitlines() if not x.startswith("next:"))
         assert widest[columns] <= columns

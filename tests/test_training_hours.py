@@ -132,6 +132,7 @@ def test_so_many_tokens_by_hand():
         to_target(oracle.estimate("vgg16", "abci", "data:8", batch=256))
 
 
+@pytest.mark.slow
 def test_a_free_batch_is_the_one_that_ends_first(capsys):
     """Every doubling of the range in which runs met the target, each with a plan of its own."""
     asked = ["recommend", "resnet50", "abci", "--devices", "512", "--to-target", "--top", "2",
@@ -184,6 +185,7 @@ def test_evaluation_where_nobody_says_how_is_unknown():
     assert "evaluation unknown" in ends(found)
 
 
+@pytest.mark.slow
 def test_minutes_of_mlperf_entries():
     from benchmarks.trainings import time_to_train
 

@@ -222,6 +222,7 @@ def test_one_member_is_one_training_of_the_fastest_plan() -> None:
     assert found.costs.device_hours == pytest.approx(found.seconds * 16 / 3600)
 
 
+@pytest.mark.slow
 def test_the_product_says_too_much_where_batches_end() -> None:
     """One trial at a time has to spread its batch ever more thinly; the product does not know."""
     trials = opened("resnet50", "abci", {"search": "ensemble", "trials": 2, "batch": 1024,
@@ -319,6 +320,7 @@ def test_what_nobody_says_is_asked_for(capsys: Any) -> None:
         assert word in err
 
 
+@pytest.mark.slow
 def test_nothing_fits_is_an_answer(capsys: Any) -> None:
     code, out, _ = told(capsys, "workflow", "llama3-405b", "abci", "--nodes", "1", "--trials", "2",
                         "--tokens", "1B", "--batch", "8")  # fmt: skip
