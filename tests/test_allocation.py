@@ -46,6 +46,7 @@ def agree(shown: Estimate) -> None:
         assert timeline(shown, 0, stage).total.max() <= held(shown) * (1 + 1e-9)
 
 
+@pytest.mark.slow
 @law
 @given(names, plans(), batches, st.sampled_from(["fp32", "bf16"]),
        st.sampled_from(["momentum", "adam", "kfac"]))  # fmt: skip

@@ -22,10 +22,10 @@ from oracle.predict.defaults import options_for
 
 
 @pytest.mark.parametrize(("name", "devices", "batch", "objective"), [
-    ("unequal", 8, 64, "time"), ("small-transformer", 8, 64, "time"),
-    ("experts", 8, 64, "time"), ("volumes", 16, 16, "time"), ("unequal", 8, 64, "memory"),
-    *(pytest.param(*one, marks=pytest.mark.slow)
-      for one in (("unequal", 12, 48, "time"), ("unequal", 8, 64, "cost"))),
+    ("small-transformer", 8, 64, "time"), ("experts", 8, 64, "time"),
+    *(pytest.param(*question, marks=pytest.mark.slow) for question in (
+        ("unequal", 8, 64, "time"), ("volumes", 16, 16, "time"), ("unequal", 8, 64, "memory"),
+        ("unequal", 12, 48, "time"), ("unequal", 8, 64, "cost"))),
 ])  # fmt: skip
 def test_no_plan_of_the_space_beats_the_winner(
     name: str, devices: int, batch: int, objective: str
@@ -87,6 +87,7 @@ def test_only_plans_that_take_longer_are_left_out(name: str, system: Any, count:
     assert left
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", MODELS)
 def test_what_is_left_out_would_not_be_shown(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     some = oracle.recommend(MODELS[name], BUILT, devices=16, batch=64, top=5)
@@ -115,6 +116,7 @@ def test_a_ranking_is_in_order_and_each_product_stands_once(name: str) -> None:
     assert (chances >= 0).all()
 
 
+@pytest.mark.slow
 def test_a_choice_among_fewer_is_never_better() -> None:
     model = MODELS["unequal"]
     free = oracle.recommend(model, BUILT, 16, 64)

@@ -184,6 +184,7 @@ def test_nothing_beats_the_frontier() -> None:
     assert frontier([]) == ()
 
 
+@pytest.mark.slow
 def test_more_may_be_spent_and_nothing_gets_worse() -> None:
     free = chosen(objective="time", turned=False)
     dear = max(one.training.costs.money or 0.0 for one in free.setups)

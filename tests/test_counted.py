@@ -87,6 +87,7 @@ def test_tables_by_hand() -> None:
         of([{"bags": {"tables": [5, 5], "width": 8, "named": [1]}}], 4)
 
 
+@pytest.mark.slow
 def test_dealt_tables_send_what_was_looked_up() -> None:
     """65,536 samples on 8: each sends 26 rows of 128 in tf32 to those that asked for them."""
     whole, dealt = (

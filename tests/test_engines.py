@@ -381,6 +381,7 @@ def test_checkpoints_of_cut_tensors_and_of_a_scaled_loss_are_refused():
     assert "--checkpoint keeps no scale of a loss" in why
 
 
+@pytest.mark.slow
 def test_an_engine_is_held_against_one_device_of_the_executor(tmp_path):
     """And is told from one that learns faster."""
     pytest.importorskip("torch")

@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 from conftest import SYSTEM
+from grids import rest_slow
 from test_spec_mistakes import TOY
 
 import oracle
@@ -171,9 +172,9 @@ def held(kind: str) -> dict[str, list[tuple[Any, Any]]]:
 
 
 @pytest.mark.parametrize("kind", [
-    "System.", "Disk.", "Device.", "Power.",
+    "Device.", "Power.",
     *(pytest.param(kind, marks=pytest.mark.slow)
-      for kind in ("Level.", "SharedFiles.", "Host.", "Curve.", "Calibrated.")),
+      for kind in ("System.", "Disk.", "Level.", "SharedFiles.", "Host.", "Curve.", "Calibrated.")),
 ])  # fmt: skip
 def test_every_number_of_a_system_moves_an_answer(kind: str) -> None:
     found = held(kind)
@@ -276,7 +277,7 @@ WIDE = {
 }  # fmt: skip
 
 
-@pytest.mark.parametrize("verb", WIDE)
+@pytest.mark.parametrize("verb", rest_slow(list(WIDE), [verb for verb in WIDE if verb != "report"]))
 def test_more_devices_than_there_are_are_refused(
     verb: str, capsys: Any, tmp_path: Any, monkeypatch: Any
 ) -> None:
@@ -411,6 +412,7 @@ def test_a_precision_that_is_not_there_is_said(
         assert lacks == (own != precision)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("line", [
     ["sweep", "lenet5", "abci", "--devices", "2", "--batch", "8", "--jobs", "1"],
     ["report", "lenet5", "abci", "--devices", "2", "--batch", "8", "-o", "made.html"],

@@ -85,6 +85,7 @@ def test_words_of_each_algorithm_are_those_of_its_closed_form(proved: Any) -> No
     assert grid == named("allreduce", "torus2d:2").volume(p) * LENGTH * 8
 
 
+@pytest.mark.slow
 def test_sums_are_sums(proved: Any) -> None:
     for name in ("allgather", "pairwise", "switching"):  # the sum of what each selected
         assert len({round(each["sum"], 9) for each in proved[name]}) == 1

@@ -202,6 +202,7 @@ def test_a_memory_that_is_nearly_full_is_said_with_a_way_out():
     assert f"free: tight, {room[0]} has" in text
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("model", "system", "plan", "batch"), [
     *PLANS[1:2], pytest.param(*PLANS[4], marks=pytest.mark.slow)
 ])  # fmt: skip

@@ -316,7 +316,8 @@ def test_torchtitan_0_2_reads_it(asked: Any, tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     "asked",
     [("pytorch-fsdp", "llama3-8b", A100, "data:8,zero=3", 8),
-     ("pytorch-fsdp", "qwen3-30b-a3b", A100, "data:8,zero=3", 8),
+     pytest.param(("pytorch-fsdp", "qwen3-30b-a3b", A100, "data:8,zero=3", 8),
+                  marks=pytest.mark.slow),
      ("pytorch-fsdp", "bloom-176b", A100, "data:8,zero=3", 8),
      ("pytorch-ddp", "gpt2", A100, "data:8", 8)],
     ids=lambda a: a[1],
@@ -498,6 +499,7 @@ ASKED = ("megatron-core", "nemo", "torchtitan", "deepspeed", "pytorch-fsdp")
 QUICK = {("megatron-core", 9), ("nemo", 7), ("torchtitan", 8), ("deepspeed", 11)}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("software", "number"),
     [pytest.param(software, number, marks=[] if (software, number) in QUICK else pytest.mark.slow)

@@ -324,6 +324,7 @@ def test_nothing_outlives_a_killed_warden(tmp_path):
         time.sleep(0.1)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("how", [pytest.param("", marks=pytest.mark.slow), "SIGKILL"])
 def test_ranks_of_a_launcher_join_and_fail_together(tmp_path, how):
     supervisors = [supervisor(tmp_path, how=how, RANK=str(r), WORLD_SIZE="3") for r in range(3)]

@@ -176,6 +176,7 @@ def test_intervals_hold_what_was_left_out(toy: System) -> None:
     assert width[0] > fit.half_width(every.part(few))[0]
 
 
+@pytest.mark.slow
 def test_a_short_spec_says_it_all(toy: System, tmp_path: Path) -> None:
     path = tmp_path / "toy.yaml"
     path.write_text(SYSTEM)

@@ -58,7 +58,13 @@ def files(tmp_path: Path, monkeypatch: Any) -> None:
     (tmp_path / "config.json").write_text(json.dumps({"model_type": "unheard-of"}))
 
 
-@pytest.mark.parametrize(("command", "lines"), COMMANDS, ids=[one for one, _ in COMMANDS])
+DEAR = re.compile(r"oracle (explain|choose|sweep)\b|--to-target")  # a second each or more
+
+
+@pytest.mark.parametrize(("command", "lines"), [
+    pytest.param(*case, id=case[0], marks=pytest.mark.slow if DEAR.match(case[0]) else ())
+    for case in COMMANDS
+])  # fmt: skip
 def test_a_command_shows_its_limit(
     command: str, lines: list[str], capsys: Any, files: None
 ) -> None:

@@ -53,6 +53,7 @@ def test_other_sizes_and_topologies():
     assert errors(rows).max() <= 0.16  # of more messages than are played
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(not TABLE.is_file(), reason=f"{TABLE} is not there")
 def test_the_whole_table():
     rows = list(platforms.compared(TABLE, most=0))  # as plans are priced: by lines

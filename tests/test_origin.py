@@ -133,6 +133,7 @@ def test_rows_that_were_measured_say_so_and_are_doubted_less(tmp_path: Path) -> 
     assert wide(found) < wide(found, 1)
 
 
+@pytest.mark.slow
 def test_marks_and_their_legend(tmp_path: Path, capsys: Any) -> None:
     assert main(["recommend", "gpt3-175b", "dgx-a100", "--devices", "1024", "--batch", "1536"]) == 0
     out = capsys.readouterr().out

@@ -161,6 +161,7 @@ def test_the_data_inside_is_the_published_form(text, ranking):
     assert json.loads(inside[1]) == ranking.to_dict(with_misses=True)
 
 
+@pytest.mark.slow
 def test_hostile_names_stay_text():
     text = page(hostile_ranking(), f"oracle report {HOSTILE}", [(HOSTILE, HOSTILE)])
     found = outline(text)
@@ -300,6 +301,7 @@ def test_next_commands_ask_the_same_question(tmp_path, capsys):
         assert {*same} <= {*asked}
 
 
+@pytest.mark.slow
 def test_sources_are_whole_and_the_next_command_writes_a_job():
     folded = (
         'name: x\nsource: >-\n  one line\n  and another\nlevels:\n  - {a: 1, source: "in (b)"}\n'

@@ -119,6 +119,7 @@ def asked(number: int) -> Any:
     return oracle.estimate(model, system, plan, batch=128, software="plain")
 
 
+@pytest.mark.slow
 def test_threads_get_the_answers_that_one_gets() -> None:
     """Eight at a time, on caches that are empty, and again on those that are full."""
     code = "import json, sys; sys.path[:0] = [sys.argv[1]]; import test_read_only as here;"

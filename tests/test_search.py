@@ -282,6 +282,7 @@ def test_it_prints_a_document(monkeypatch, capsys):
     assert document["rows"][0]["plans"] == 64
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("model", "system", "devices", "batch", "precision", "plan"), [
     # 14.9 samples a device: a fifteenth micro-batch would be one that not every device has
     ("mpt-70b", "a100-roce1600-40gb", 239, 3567, "bf16",

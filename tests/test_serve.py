@@ -114,6 +114,7 @@ def ran(command, tmp_path, capsys):
     return json.loads(capsys.readouterr().out)
 
 
+@pytest.mark.slow
 def test_a_phone_has_pictures_of_its_own_width(client, tmp_path, capsys):
     found = get(client, f"view/scaling?{ASKED}&width=390").json()
     assert "--width 390" in found["command"]
@@ -125,6 +126,7 @@ def test_a_phone_has_pictures_of_its_own_width(client, tmp_path, capsys):
     assert (refused.status_code, refused.json()["field"]) == (422, "width")
 
 
+@pytest.mark.slow
 def test_each_size_is_worked_out_once_and_before_the_picture(client, page):
     asked = ASKED.replace("batch=256", "batch=128")
     assert get(client, f"size/timeline/0?{asked}").status_code == 404

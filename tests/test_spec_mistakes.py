@@ -207,6 +207,7 @@ def test_a_wrong_name_gets_the_nearest() -> None:
             read(name)
 
 
+@pytest.mark.slow
 def test_a_shipped_file_with_a_letter_gone_is_pointed_at(tmp_path: Path) -> None:
     """Every field name of shipped files, a letter dropped: its line, and its right name."""
     tried = right = 0

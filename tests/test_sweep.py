@@ -240,6 +240,7 @@ def test_formats(tmp_path):
     assert again["rows"] == rows
 
 
+@pytest.mark.slow
 def test_parquet_or_a_clear_word(tmp_path):
     rows = sweep(SMALL, jobs=1).rows
     try:
@@ -338,6 +339,7 @@ def test_one_signal_ends_the_row_and_keeps_it(tmp_path, number, code, jobs):
     assert not (tmp_path / "result.csv").exists()
 
 
+@pytest.mark.slow
 def test_a_worker_that_dies_is_replaced(tmp_path):
     from oracle.ask.sweep import crew
 
@@ -376,6 +378,7 @@ def test_a_point_that_always_kills_is_named(tmp_path, monkeypatch):
         sweep(SMALL, tmp_path, jobs=2)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("jobs", ["1", "2"])
 def test_a_full_disk_is_said_plainly(tmp_path, jobs):
     """The first process to write finds no room; nothing that was kept is hurt."""

@@ -71,7 +71,7 @@ def test_a_caret_is_coloured(tmp_path: Path, capsys: Any) -> None:
 
 def test_the_width_is_the_terminals() -> None:
     widest = {}
-    for columns in (60, 80, 120):
+    for columns in (60, 120):
         text = on_a_terminal(columns, "recommend", "gpt3-175b", "dgx-a100", "--devices", "128",
                              "--batch", "256", "--only", "pipeline,data,tensor",
                              "--color", "never")  # fmt: skip

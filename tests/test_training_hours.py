@@ -39,6 +39,7 @@ def test_shipped_models_have_the_law_of_the_table():
         assert one.scatter == pytest.approx(law.scatter, abs=1e-3)
 
 
+@pytest.mark.slow
 def test_goodput_is_what_is_played():
     assert failures.table(quick=True)["figures"]["closed_form.worst"]["value"] <= 0.01
 

@@ -209,6 +209,7 @@ def test_data_by_model_by_population() -> None:
 # --- predicted ---------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_one_member_is_one_training_of_the_fastest_plan() -> None:
     found = oracle.workflow(
         "resnet50", "abci", 4, search="ensemble", trials=1, epochs=90, batch=512
