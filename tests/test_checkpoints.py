@@ -85,7 +85,8 @@ BY_ENGINES = [
 
 # one of each model, optimizer, way of saving and kind of axis; all others, and engines, are slow
 QUICK = ("vgg data:4,zero=1 adam sharded", "gpt data:2,zero=1 tensor:2,sequence=on adam async",
-         "resnet pipeline:2,segments=2 data:2 momentum rank0", "dropped data:2 lars sharded")  # fmt: skip
+         "resnet pipeline:2,segments=2 data:2 momentum rank0",
+         "dropped data:2 lars sharded")  # fmt: skip
 
 
 @pytest.fixture(scope="module")
