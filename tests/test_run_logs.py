@@ -5,7 +5,6 @@ from __future__ import annotations
 import gzip
 import random
 import sqlite3
-import time
 import tracemalloc
 from pathlib import Path
 
@@ -169,7 +168,7 @@ def test_nothing_but_a_refusal_comes_of_damaged_logs(tmp_path: Path) -> None:
     seeds += [made.LAYERS.encode(), made.TOTALS.encode(), two_devices(tmp_path / "b")]
     seeds += [made.nsight(tmp_path / "a").read_bytes(), made.trace(tmp_path / "t").read_bytes()]
     seeds += [made.trace(tmp_path / "p", packed=False).read_bytes()]
-    dice, begin = random.Random(1), time.process_time()
+    dice = random.Random(1)
     for number in range(600):
         data = mutated(seeds[number % len(seeds)], dice)
         try:
@@ -177,7 +176,6 @@ def test_nothing_but_a_refusal_comes_of_damaged_logs(tmp_path: Path) -> None:
         except SpecError:
             continue
         assert found.step is None or 0 <= found.step.seconds < 1e10
-    assert time.process_time() - begin < 20
 
 
 def test_what_may_be_a_log_is_asked_without_a_list_of_its_lines() -> None:

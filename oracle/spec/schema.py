@@ -89,7 +89,7 @@ class Reader:
 
     @property
     def full(self) -> bool:
-        """Whether more faults are known than are shown: advice is for those."""
+        """Whether more faults are known than are shown: advice and guesses are for those."""
         return len(self.faults) >= SHOWN
 
     def fault(self, code: str, what: str, node: Node, hint: str = "") -> None:
@@ -210,7 +210,7 @@ class Reader:
                 self.faults.append(Fault("E102", what, place, hint, len(key)))
                 if gone:
                     continue
-                near = nearest(key, known_fields)
+                near = "" if self.full else nearest(key, known_fields)
                 meant |= {near} if near else set(known_fields)
                 continue
             name, hint_type, _ = known_fields[key]
