@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
 import random
-import time
+import timeit
 from collections.abc import Callable
+from time import process_time
 from typing import Any
 
 import pytest
@@ -92,19 +94,29 @@ def broken(rng: random.Random, text: str) -> str:
     return text
 
 
-def run(count: int, seed: int) -> tuple[int, float]:
-    """(how many were refused, CPU seconds of the slowest)."""
+def least_seconds(folder: str, text: str) -> float:
+    """CPU seconds of reading a text, the least of three tries: a busy machine only adds to it."""
+
+    def work() -> None:
+        with contextlib.suppress(SpecError):
+            build(folder, text)
+
+    return min(timeit.repeat(work, timer=process_time, number=1, repeat=3))
+
+
+def run(count: int, seed: int) -> int:
+    """How many were refused. None takes twenty times as long as the longest sound file."""
     rng = random.Random(seed)
     texts = {
         (folder, name): read_text(catalogue.shipped(folder)[name])
         for folder, names in SEEDS.items()
         for name in names
     }
-    refusals, slowest = 0, 0.0
+    refusals, longest, slowest = 0, 0.0, ("", "")
     for number in range(count):
         (folder, name), text = rng.choice(sorted(texts.items()))
         text = broken(rng, text)
-        begin = time.process_time()
+        begin = process_time()
         try:
             found = build(folder, text)
         except SpecError as error:
@@ -113,23 +125,21 @@ def run(count: int, seed: int) -> tuple[int, float]:
             raise AssertionError(f"{seed}:{number}, {folder}/{name}:\n{text}") from error
         else:
             assert found.name
-        slowest = max(slowest, time.process_time() - begin)
-    return refusals, slowest
+        if (seconds := process_time() - begin) > longest:
+            longest, slowest = seconds, (folder, text)
+    usual = max(least_seconds(folder, text) for (folder, _), text in texts.items())
+    assert least_seconds(*slowest) < 20 * usual, slowest
+    return refusals
 
 
 def test_broken_specs_are_refused() -> None:
-    refusals, slowest = run(800, seed=1)
-    assert refusals >= 400, "the edits do break something"
-    assert slowest <= 2
+    assert run(800, seed=1) >= 400, "the edits do break something"
 
 
 @pytest.mark.slow
-@pytest.mark.timeout(200)
 @pytest.mark.parametrize("seed", range(4))
 def test_twenty_thousand_broken_specs_are_refused(seed: int) -> None:
-    refusals, slowest = run(5000, seed=100 + seed)
-    assert refusals >= 2500
-    assert slowest <= 2
+    assert run(5000, seed=100 + seed) >= 2500
 
 
 @pytest.mark.parametrize(
