@@ -1,36 +1,34 @@
-"""Whether work grows gently with its size: a ratio within one run, on whatever machine it runs."""
+"""How the time of some work grows with its size, told within one run: no machine's own seconds."""
 
 from __future__ import annotations
 
-import time
+import timeit
 from collections.abc import Callable
+from time import process_time
+from typing import Any
 
-TRIES = 5  # a busy machine only adds to the time of a try
-FREE = 0.02  # CPU seconds that the larger work may always take: less cannot be told from noise
-
-
-def cpu_seconds(work: Callable[[], object]) -> float:
-    """Return the CPU seconds that this process spends on the work."""
-    begin = time.process_time()
-    work()
-    return time.process_time() - begin
+TRIES = 4
+TOO_LITTLE = 0.02  # CPU seconds: work that ends so soon has not grown to anything
 
 
-def assert_gentle(work: Callable[[int], object], small: int, large: int) -> None:
-    """Fail where work of the larger size takes longer than growth of n log n and noise explain.
+def assert_grows_gently(work_of_size: Callable[[int], Callable[[], Any]], large: int) -> None:
+    """Work of a size takes at most eight times the CPU time of work of a quarter of it.
 
-    The bound is twice the ratio of the sizes, where quadratic work would take its square. Each
-    size counts by its quickest try.
+    By n log n that is less than five times, by n² sixteen. `work_of_size` prepares the work, which
+    takes no part in the time, and returns it. Other processes only add to a time, so the least of
+    several tries counts, and the small work, which is cheap, has two of them for each of the large.
     """
-    assert large >= 8 * small, "else noise hides a quadratic growth"
-    quickest = {small: float("inf"), large: float("inf")}
+    quarter, full = (timeit.Timer(work_of_size(n), timer=process_time) for n in (large // 4, large))
+    small = large_least = float("inf")
     for _ in range(TRIES):
-        for size in quickest:
-            quickest[size] = min(quickest[size], cpu_seconds(lambda size=size: work(size)))
-        allowed = FREE + 2 * large / small * quickest[small]
-        if quickest[large] <= allowed:
+        small = min(small, quarter.timeit(1))  # the first one warms up
+        large_least = min(large_least, full.timeit(1))
+        if large_least < TOO_LITTLE:
+            return
+        small = min(small, quarter.timeit(1))
+        if large_least <= 8 * small:
             return
     raise AssertionError(
-        f"size {small} takes {quickest[small]:.3f} s and size {large} takes {quickest[large]:.3f} s"
-        f" of the processor, more than {allowed:.3f} s: the work grows faster than n log n"
+        f"four times the size takes {large_least / small:.1f} times as long: "
+        f"{small:.3f} and {large_least:.3f} s"
     )

@@ -5,10 +5,12 @@ from __future__ import annotations
 import contextlib
 import math
 import random
+from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 
 import pytest
-from growth import assert_gentle
+from growth import assert_grows_gently
 
 from oracle.calibration import storage, structure
 from oracle.readers import logs
@@ -89,61 +91,68 @@ def test_a_few_accidents(log: Path) -> None:
         survives(mutated(seed, dice))
 
 
-MONSTERS = {
-    "digits": b"9" * 2**20,
-    "blanks": b" " * 2**20,
-    "lines": b"# nThread\n" + b"\n8 2 float" * 2**16,
-    "rows": b"# size count type redop time algbw busbw error\n"
-    + b"8 2 float sum 1 1 1 0 1 1 1 0\n" * 2**15,
-    "ranks": b"# nThread\n" + b"# Rank 0 Pid 1 on a device 0 [0x] x\n" * 2**14,
-    "osu": b"# OSU MPI Latency Test v5\n# Size  Latency (us)\n" + b"1 2\n" * 2**18,
-    "osu noise": b"# OSU MPI Latency Test v5\n" + b"x\n" * 2**19,
-    "imb": b"# Benchmarking Allreduce\n# #processes = 4\n#bytes #repetitions t_max[usec]\n"
-    + b"8 1 2.0\n" * 2**17,
-    "imb headings": b"#repetitions\n" + b"# Benchmarking x\n" * 2**16,
-    "perftest": b" #bytes #iterations BW average[MB/sec]\n" + b"8 1 2.0 2.0 1.0\n" * 2**16,
-    "matrix": b"P2P=Enabled\n D\\D " + b" ".join(b"%d" % k for k in range(2**17)),
-    "matrices": b"P2P=Enabled\n" + b" D\\D 0 1 2\n" * 2**16,
-    "nvbandwidth": b"nvbandwidth\nRunning a.\n" + b"x (GB/s)\n 0 1\n0 1 2\n" * 2**15,
-    "csv": b"op,bytes,seconds\n" + b"allreduce,8,1e-5\n" * 2**16,
-    "csv columns": b"op," * 2**18,
-    "gpcnet": b"Congestion Impact Factor\n" + b"| RR | 1.0X | 2.0X |\n" * 2**15,
-    "brackets": b'{"oracle-measurement": 1, "machine": ' + b"[" * 2**20,
-    "objects": b'{"config":{},"results":' + b'[{"a":' * 2**17,
-    "cut json": b'{"config":{},"results":[' + b'{"size":1},' * 2**16,
-    "strings": b'{"config":{},"results":[' + b'"\\"' * 2**18,
-    "samples": b'{"oracle-measurement": 1}\n'
-    + b'{"operation":"allreduce","bytes":1,"seconds":1,"ranks":2}\n' * 2**14,
-    "elements": b"<system>" + b"<a>" * 2**18,
-    "wide elements": b"<system>" + b"<gpu/>" * 2**17,
-    "many devices": b"<system>"
-    + b"".join(b'<pci busid="%d"><gpu/></pci>' % k for k in range(2**14))
-    + b"</system>",
-    "attributes": b"<system " + b'a="1" ' * 2**17 + b"/>",
-    "entities": b'<!DOCTYPE s [<!ENTITY a "b">]><system>&a;</system>',
-    "hosts": b"SwitchName=s Nodes=" + b"n[0-999]," * 2**16,
-    "nested hosts": b"SwitchName=s Nodes=" + b"n[0-9]" * 2**16,
-    "open hosts": b"SwitchName=s Nodes=" + b"[" * 2**19,
-    "chain": b"".join(b"SwitchName=s%d Switches=s%d\n" % (i, i + 1) for i in range(2**14)),
-    "star": b"".join(b"SwitchName=s%d Switches=s[0-99]\n" % i for i in range(1000)),
-    "continued": b"SwitchName=a Nodes=" + b"\\\n" * 2**18,
-    "yaml": b"- topology: a\n  tree: " + b"[" * 2**18,
-    "fio": b"x: (g=0): rw=read, bs=4K, ioengine=sync\n"
-    + b"x: (groupid=0, jobs=1): err= 0\n  read: IOPS=5, BW=1KiB/s (\n" * 2**13,
-    "mdtest": b"mdtest-1 was launched with 4 total task(s) on 2 nodes\n"
-    + b"   File stat  1.0 1.0 1.0 0.0\n" * 2**15,
-    "ior": b"access bw(MiB/s) xfer(KiB)\n" + b"read 5.0 4.0\n" * 2**16,
-    "gpus": b"GPU0 " + b" ".join(b"GPU%d" % i for i in range(1, 2**14)) + b"\nGPU0 X NV1",
-}
+def numbered(pattern: bytes, *steps: int) -> Callable[[int], bytes]:
+    """The n-th piece of an input: a pattern with `%d` for n, and n and each step."""
+    return lambda n: pattern % (n, *(n + step for step in steps))
+
+
+# a head, a piece that comes again and again, and a tail
+MONSTERS: dict[str, tuple[bytes, bytes | Callable[[int], bytes], bytes]] = {
+    "digits": (b"", b"9", b""),
+    "blanks": (b"", b" ", b""),
+    "lines": (b"# nThread\n", b"\n8 2 float", b""),
+    "rows": (b"# size count type redop time algbw busbw error\n",
+             b"8 2 float sum 1 1 1 0 1 1 1 0\n", b""),
+    "ranks": (b"# nThread\n", b"# Rank 0 Pid 1 on a device 0 [0x] x\n", b""),
+    "osu": (b"# OSU MPI Latency Test v5\n# Size  Latency (us)\n", b"1 2\n", b""),
+    "osu noise": (b"# OSU MPI Latency Test v5\n", b"x\n", b""),
+    "imb": (b"# Benchmarking Allreduce\n# #processes = 4\n#bytes #repetitions t_max[usec]\n",
+            b"8 1 2.0\n", b""),
+    "imb headings": (b"#repetitions\n", b"# Benchmarking x\n", b""),
+    "perftest": (b" #bytes #iterations BW average[MB/sec]\n", b"8 1 2.0 2.0 1.0\n", b""),
+    "matrix": (b"P2P=Enabled\n D\\D", numbered(b" %d"), b""),
+    "matrices": (b"P2P=Enabled\n", b" D\\D 0 1 2\n", b""),
+    "nvbandwidth": (b"nvbandwidth\nRunning a.\n", b"x (GB/s)\n 0 1\n0 1 2\n", b""),
+    "csv": (b"op,bytes,seconds\n", b"allreduce,8,1e-5\n", b""),
+    "csv columns": (b"", b"op,", b""),
+    "gpcnet": (b"Congestion Impact Factor\n", b"| RR | 1.0X | 2.0X |\n", b""),
+    "brackets": (b'{"oracle-measurement": 1, "machine": ', b"[", b""),
+    "objects": (b'{"config":{},"results":', b'[{"a":', b""),
+    "cut json": (b'{"config":{},"results":[', b'{"size":1},', b""),
+    "strings": (b'{"config":{},"results":[', b'"\\"', b""),
+    "samples": (b'{"oracle-measurement": 1}\n',
+                b'{"operation":"allreduce","bytes":1,"seconds":1,"ranks":2}\n', b""),
+    "elements": (b"<system>", b"<a>", b""),
+    "wide elements": (b"<system>", b"<gpu/>", b""),
+    "many devices": (b"<system>", numbered(b'<pci busid="%d"><gpu/></pci>'), b"</system>"),
+    "attributes": (b"<system ", b'a="1" ', b"/>"),
+    "entities": (b'<!DOCTYPE s [<!ENTITY a "b">]><system>', b"&a;", b"</system>"),
+    "hosts": (b"SwitchName=s Nodes=", b"n[0-999],", b""),
+    "nested hosts": (b"SwitchName=s Nodes=", b"n[0-9]", b""),
+    "open hosts": (b"SwitchName=s Nodes=", b"[", b""),
+    "chain": (b"", numbered(b"SwitchName=s%d Switches=s%d\n", 1), b""),
+    "star": (b"", numbered(b"SwitchName=s%d Switches=s[0-99]\n"), b""),
+    "continued": (b"SwitchName=a Nodes=", b"\\\n", b""),
+    "yaml": (b"- topology: a\n  tree: ", b"[", b""),
+    "fio": (b"x: (g=0): rw=read, bs=4K, ioengine=sync\n",
+            b"x: (groupid=0, jobs=1): err= 0\n  read: IOPS=5, BW=1KiB/s (\n", b""),
+    "fio jobs": (b'{"fio version":"x","jobs":[',
+                 b'{"groupid":0,"read":{"bw_bytes":9,"iops":3}},', b"1]}"),
+    "mdtest": (b"mdtest-1 was launched with 4 total task(s) on 2 nodes\n",
+               b"   File stat  1.0 1.0 1.0 0.0\n", b""),
+    "ior": (b"access bw(MiB/s) xfer(KiB)\n", b"read 5.0 4.0\n", b""),
+    "gpus": (b"GPU0", numbered(b" GPU%d"), b"\nGPU0 X NV1"),
+}  # fmt: skip
+
+
+def monster(name: str, size: int) -> bytes:
+    """As many pieces between head and tail as make so many bytes."""
+    head, piece, tail = MONSTERS[name]
+    if isinstance(piece, bytes):
+        return head + piece * (size // len(piece)) + tail
+    return head + b"".join(map(piece, range(size // len(piece(2**14))))) + tail
 
 
 @pytest.mark.parametrize("name", MONSTERS)
-def test_a_mebibyte_takes_as_much_as_its_parts(name: str) -> None:
-    monster = MONSTERS[name]
-    assert_gentle(lambda size: survives(monster[:size]), len(monster) // 8, len(monster))
-
-
-def test_many_jobs_of_fio_take_as_much_as_each() -> None:
-    job = b'{"groupid":0,"read":{"bw_bytes":9,"iops":3}},'
-    head, tail = b'{"fio version":"x","jobs":[', b"1]}"
-    assert_gentle(lambda jobs: survives(head + job * jobs + tail), 2**11, 2**14)
+def test_time_grows_gently_with_a_log(name: str) -> None:
+    assert_grows_gently(lambda size: partial(survives, monster(name, size)), 2**19)

@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import json
 import random
+from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import jsonschema
 import pytest
 from command_line import closed, told
-from growth import assert_gentle
+from growth import assert_grows_gently
 from hypothesis import assume, given
 from hypothesis import strategies as st
 from plans_drawn import law
@@ -403,13 +405,30 @@ def test_words_in_any_order(words: list[str]) -> None:
     survives({"a": "".join(words), "b": ARGS})
 
 
-@pytest.mark.parametrize("text", [
-    "A=xxxxxxxxxxxxxxxx\n" + "A=$A$A$A$A\n" * 64 + "python t.py --num-layers $A",
-    "A=1\n" + "A=$A\" \"$A\n" * 64 + "python t.py --num-layers $A",
-    "A=$((" + "(" * 2**16, "A=" + "${A:-" * 2**16, "if [ x ]\n" * 2**15, "case a in " * 2**15,
-    "python " + "`" * 2**18, "A=(" + "x " * 2**18, "<<A\n" * 2**16, "torchrun " + "\\\n" * 2**18,
-    "python t.py " + "--a " * 2**17, "{\"bf16\":" * 2**15, "[training]\na = " + "[" * 2**15,
-    "python x.py --a\n" * 2**14, "A=$((1" + "*9" * 2**12 + "))",
-], ids=range(15))  # fmt: skip
-def test_monsters_take_as_much_as_their_parts(text: str) -> None:
-    assert_gentle(lambda size: survives({"job": text[:size]}), len(text) // 8, len(text))
+# how many copies there are, and the script of some
+MONSTERS: dict[str, tuple[int, Callable[[int], str]]] = {
+    "a value doubled": (
+        64,
+        lambda n: "A=xxxxxxxxxxxxxxxx\n" + "A=$A$A$A$A\n" * n + "python t.py --num-layers $A",
+    ),
+    "words doubled": (64, lambda n: "A=1\n" + 'A=$A" "$A\n' * n + "python t.py --num-layers $A"),
+    "open sums": (2**16, lambda n: "A=$((" + "(" * n),
+    "open defaults": (2**16, lambda n: "A=" + "${A:-" * n),
+    "open branches": (2**15, lambda n: "if [ x ]\n" * n),
+    "open cases": (2**15, lambda n: "case a in " * n),
+    "open commands": (2**17, lambda n: "python " + "`" * n),
+    "an open list": (2**17, lambda n: "A=(" + "x " * n),
+    "open texts": (2**16, lambda n: "<<A\n" * n),
+    "continued lines": (2**17, lambda n: "torchrun " + "\\\n" * n),
+    "options": (2**15, lambda n: "python t.py " + "--a " * n),
+    "open objects": (2**15, lambda n: '{"bf16":' * n),
+    "open arrays": (2**15, lambda n: "[training]\na = " + "[" * n),
+    "runs": (2**14, lambda n: "python x.py --a\n" * n),
+    "a product": (2**12, lambda n: "A=$((1" + "*9" * n + "))"),
+}
+
+
+@pytest.mark.parametrize("name", MONSTERS)
+def test_time_grows_gently_with_a_script(name: str) -> None:
+    copies, script = MONSTERS[name]
+    assert_grows_gently(lambda count: partial(survives, {"job": script(count)}), copies)

@@ -20,6 +20,7 @@ from oracle.executor.world import World, WorldError, recognise
 
 HERE = Path(__file__).parent
 PATH = os.pathsep.join([str(HERE), str(HERE.parent)])
+pytestmark = pytest.mark.flaky(reruns=1)  # ranks wait for each other, and for the machine
 TASK = "launch_tasks:exchange"
 HOST = Host(environment=lambda rank: {"PYTHONPATH": PATH, "ORACLE_HOST": f"node{rank}"})
 
@@ -124,7 +125,7 @@ def test_user_code_needs_an_explicit_word(tmp_path):
         launch(TASK, {}, tmp_path, ranks=1)
 
 
-def run(folder, ranks=3, timeout=20.0, **arguments):
+def run(folder, ranks=3, timeout=120.0, **arguments):
     pytest.importorskip("torch")
     given = {"steps": 5, **arguments}
     return launch(TASK, given, folder, ranks=ranks, timeout=timeout, trust=True, host=HOST)
@@ -163,7 +164,7 @@ def test_resumes_where_it_was_ended(tmp_path):
     ],
 )
 def test_failure_names_rank_host_phase_and_operation(tmp_path, how, words):
-    outcome = run(tmp_path, timeout=60.0, fails={"rank": 1, "step": 4, "how": how})
+    outcome = run(tmp_path, fails={"rank": 1, "step": 4, "how": how})
     assert outcome.code == FAILED
     for part in ("rank 1 on node1", words, "step 4, exchange: allreduce of 1 KiB"):
         assert part in outcome.message
@@ -199,11 +200,16 @@ def test_ranks_of_a_host_are_forks_of_one_process(tmp_path):
 
 
 @pytest.mark.slow
-def test_sixty_four_ranks_begin_meet_and_end_within_25_seconds(tmp_path):
+def test_sixty_four_ranks_begin_meet_and_end_before_eight_times_eight_do(tmp_path):
     pytest.importorskip("torch")
-    outcome = launch(TASK, {"steps": 1}, tmp_path, ranks=64, trust=True, host=HOST)
-    assert outcome.code == DONE, outcome.message
-    assert outcome.seconds < 25
+    seconds = []
+    for ranks in (8, 64):
+        outcome = launch(
+            TASK, {"steps": 1}, tmp_path / str(ranks), ranks=ranks, trust=True, host=HOST
+        )
+        assert outcome.code == DONE, outcome.message
+        seconds.append(outcome.seconds)
+    assert seconds[1] < 4 * seconds[0]
 
 
 def test_ranks_die_with_the_process_that_they_are_forks_of(tmp_path):
@@ -276,17 +282,18 @@ from oracle.executor.launch import launch
 ranks = int(sys.argv[2]) or None
 fails = {{"rank": 1, "step": 4, "how": sys.argv[3]}} if sys.argv[3] else {{}}
 arguments = {{"steps": int(sys.argv[4]), "pause": 0.05, "fails": fails}}
-outcome = launch("{TASK}", arguments, Path(sys.argv[1]), ranks=ranks, timeout=8, trust=True)
+limit = float(sys.argv[5])
+outcome = launch("{TASK}", arguments, Path(sys.argv[1]), ranks=ranks, timeout=limit, trust=True)
 print(outcome.message if outcome.speaks else "", flush=True)
 sys.exit(outcome.code)
 """
 
 
-def supervisor(folder, ranks=0, how="", steps=5, **variables):
+def supervisor(folder, ranks=0, how="", steps=5, timeout=120, **variables):
     pytest.importorskip("torch")
     environment = os.environ | {"PYTHONPATH": PATH, **variables}
     return subprocess.Popen(
-        [sys.executable, "-c", SUPERVISOR, str(folder), str(ranks), how, str(steps)],
+        [sys.executable, "-c", SUPERVISOR, str(folder), str(ranks), how, str(steps), str(timeout)],
         env=environment,
         stdout=subprocess.PIPE,
         text=True,
@@ -294,7 +301,7 @@ def supervisor(folder, ranks=0, how="", steps=5, **variables):
 
 
 def wait_for_steps(folder, count):
-    limit = time.monotonic() + 30
+    limit = time.monotonic() + 60
     while time.monotonic() < limit:
         if len(list(records.lines(folder / "rank-00000.jsonl"))) >= count:
             return
@@ -306,7 +313,7 @@ def test_sigterm_finishes_the_sample(tmp_path):
     process = supervisor(tmp_path, ranks=2, steps=1000)
     wait_for_steps(tmp_path, 3)
     process.send_signal(signal.SIGTERM)
-    said, _ = process.communicate(timeout=20)
+    said, _ = process.communicate(timeout=120)
     assert process.returncode == TERMINATED, said
     counts = [len(list(records.lines(tmp_path / f"rank-0000{r}.jsonl"))) for r in (0, 1)]
     assert counts[0] == counts[1] < 1000  # all ranks stopped at the same sample
@@ -318,7 +325,7 @@ def test_nothing_outlives_a_killed_warden(tmp_path):
     wait_for_steps(tmp_path, 2)
     process.kill()
     process.communicate()
-    limit = time.monotonic() + 15
+    limit = time.monotonic() + 60
     while not all(map(gone, pids_of(tmp_path))):
         assert time.monotonic() < limit
         time.sleep(0.1)
@@ -328,7 +335,7 @@ def test_nothing_outlives_a_killed_warden(tmp_path):
 @pytest.mark.parametrize("how", [pytest.param("", marks=pytest.mark.slow), "SIGKILL"])
 def test_ranks_of_a_launcher_join_and_fail_together(tmp_path, how):
     supervisors = [supervisor(tmp_path, how=how, RANK=str(r), WORLD_SIZE="3") for r in range(3)]
-    said = [process.communicate(timeout=60)[0].strip() for process in supervisors]
+    said = [process.communicate(timeout=120)[0].strip() for process in supervisors]
     assert [process.returncode for process in supervisors] == [FAILED if how else DONE] * 3
     assert len(records.of_all_ranks(tmp_path, 3)) == (3 if how else 5)
     assert len([text for text in said if text]) == (1 if how else 0)
@@ -338,8 +345,8 @@ def test_ranks_of_a_launcher_join_and_fail_together(tmp_path, how):
 
 @pytest.mark.slow
 def test_rank_that_never_comes_is_named(tmp_path):
-    supervisors = [supervisor(tmp_path, RANK=str(r), WORLD_SIZE="3") for r in (0, 2)]
-    said = [process.communicate(timeout=60)[0] for process in supervisors]
+    supervisors = [supervisor(tmp_path, timeout=8, RANK=str(r), WORLD_SIZE="3") for r in (0, 2)]
+    said = [process.communicate(timeout=120)[0] for process in supervisors]
     assert [process.returncode for process in supervisors] == [FAILED] * 2
     assert "rank 1" in said[0]
     assert "never arrived" in said[0]

@@ -89,7 +89,7 @@ class Reader:
 
     @property
     def full(self) -> bool:
-        """Whether more faults are known than are shown: advice is for those."""
+        """Whether more faults are known than are shown: advice and guesses are for those."""
         return len(self.faults) >= SHOWN
 
     def fault(self, code: str, what: str, node: Node, hint: str = "") -> None:

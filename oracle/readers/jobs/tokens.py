@@ -45,7 +45,7 @@ class Tokens:
     def __init__(self, text: str, name: str, values: Values, line: int = 1, depth: int = 0) -> None:
         self.text, self.name, self.values = text, name, values
         self.at, self.line, self.depth = 0, line, depth
-        self.word: list[Piece] | None = None  # that is being read
+        self.word: list[tuple[list[str], int]] = []  # parts of the pieces of what is being read
         self.glue = False  # whether what comes joins its last piece
         self.spent = 0
 
@@ -60,7 +60,7 @@ class Tokens:
         self.word, self.glue = [], False
         while self.at < len(self.text):
             self._quoted("")
-        return [piece for piece in self.word if piece[0]]
+        return [piece for piece in self._joined() if piece[0]]
 
     def _command(self) -> Command:
         found, heredocs, dropped = Command(line=self.line), [], False
@@ -140,7 +140,7 @@ class Tokens:
                 self._quoted("")
         if self.at == start:
             self._skip(1)
-        return self.word or [("", self.line)]
+        return self._joined() or [("", self.line)]
 
     def _quoted(self, quote: str) -> None:
         """One step inside quotes, or in a plain word."""
@@ -177,18 +177,18 @@ class Tokens:
         return self.text[self.at : end if end >= 0 else len(self.text)]
 
     def _add(self, text: str, line: int = 0) -> None:
-        if self.word is None:
-            self.word = []
         if self.glue and self.word:
-            before, where = self.word[-1]
-            self.word[-1] = before + text, where
+            self.word[-1][0].append(text)
         else:
-            self.word.append((text, line or self.line))
+            self.word.append(([text], line or self.line))
         self.glue = True
         self.spent += len(text) + 1
         if len(self.word) > MOST_WORDS or self.spent > LONGEST:
             what = "its variables grow beyond what a command line can hold"
             raise SpecError(self.name, [Fault("E108", what, Place(self.line, 1))])
+
+    def _joined(self) -> list[Piece]:
+        return [("".join(parts), line) for parts, line in self.word]
 
     def _put(self, pieces: list[Piece]) -> None:
         """A variable's words: the first joins what stands before it, the last what follows."""
