@@ -350,6 +350,7 @@ class OneRank:
     say = enter
 
 
+@pytest.mark.flaky(reruns=1)
 def test_what_is_measured_of_a_played_storage_is_what_is_played(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
