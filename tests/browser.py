@@ -29,7 +29,7 @@ class Browser:
         flags = [f"--{flag}" for flag in self.FLAGS] + [f"--user-data-dir={folder}"]
         wanted = {"browserName": "chrome", "goog:loggingPrefs": {"browser": "ALL"},
                   "goog:chromeOptions": {"args": flags, "binary": CHROME}}  # fmt: skip
-        for _ in range(100):
+        for _ in range(600):
             try:
                 self.base += "/session/" + self.say("POST", "/session", {
                     "capabilities": {"alwaysMatch": wanted}})["sessionId"]  # fmt: skip
@@ -71,4 +71,4 @@ class Browser:
             self.say("DELETE", "")
         finally:
             self.process.terminate()
-            self.process.wait(timeout=20)
+            self.process.wait(timeout=60)

@@ -40,7 +40,7 @@ def test_completion_in_bash(scripts: Any, tmp_path: Path, line: list[str], wante
     ask = (f'{scripts["bash"]}\nCOMP_WORDS=(oracle "$@"); COMP_CWORD=$#; _oracle; '
            'printf "%s\\n" "${COMPREPLY[@]}"')  # fmt: skip
     done = subprocess.run(["bash", "--norc", "-c", ask, "bash", *line], capture_output=True,
-                          text=True, timeout=30, check=True, cwd=tmp_path)  # fmt: skip
+                          text=True, timeout=60, check=True, cwd=tmp_path)  # fmt: skip
     assert set(wanted) <= set(done.stdout.split())
     assert all(word.startswith(line[-1]) for word in done.stdout.split())
     assert done.stderr == ""
@@ -53,7 +53,7 @@ def test_completion_in_bash_of_lists_and_files(scripts: Any, tmp_path: Path) -> 
     for line, wanted in ((["recommend", "resnet50", "mine"], "mine system.yaml"),
                          (["sweep", "a", "b", "--only", "data,fil"], "data,filter")):  # fmt: skip
         done = subprocess.run(["bash", "--norc", "-c", ask, "bash", *line], capture_output=True,
-                              text=True, timeout=30, check=True, cwd=tmp_path)  # fmt: skip
+                              text=True, timeout=60, check=True, cwd=tmp_path)  # fmt: skip
         assert wanted in done.stdout.splitlines()
 
 

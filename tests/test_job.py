@@ -361,6 +361,7 @@ RUN = [
 
 
 @pytest.mark.slow
+@pytest.mark.flaky(reruns=1)
 @pytest.mark.parametrize("asked", RUN, ids=lambda a: f"{a[0]}-{a[1]}")
 def test_a_job_of_pytorch_starts_and_is_checked(asked: Any, tmp_path: Path) -> None:
     pytest.importorskip("torch")

@@ -120,7 +120,7 @@ def test_batches_come_in_their_order_and_no_more_is_read_than_was_asked() -> Non
         return sample
 
     loader = Loader(fetch, lambda step: [10 * step + k for k in range(4)], threads=3, depth=2)
-    until = time.monotonic() + 20
+    until = time.monotonic() + 60
     while len(read) < 8 and time.monotonic() < until:
         time.sleep(0.005)
     time.sleep(0.02)
@@ -143,16 +143,23 @@ def test_what_fails_in_a_thread_is_said_to_the_step() -> None:
     loader.close()
 
 
-def test_a_step_hides_what_is_read_meanwhile() -> None:
+@pytest.mark.flaky(reruns=1)
+@pytest.mark.parametrize("load", [0.005, 0.100])
+def test_a_step_hides_what_is_read_meanwhile(load: float) -> None:
     """T_step = max(T, T_load): 40 ms of work beside 5 ms, and beside 100 ms, of reading."""
-    for load, exposed in ((0.005, 0.0), (0.100, 0.060)):
-        loader = Loader(lambda s, load=load: time.sleep(load), lambda step: [step], 1, 2)
-        waits = []
-        for _ in range(8):
-            waits.append(loader.take()[1])
-            time.sleep(0.040)
-        loader.close()
-        assert statistics.median(waits[3:]) == pytest.approx(exposed, abs=0.025)
+
+    def slept(seconds: float) -> float:
+        began = time.perf_counter()
+        time.sleep(seconds)
+        return time.perf_counter() - began
+
+    loads: list[float] = []
+    loader = Loader(lambda sample: loads.append(slept(load)), lambda step: [step], 1, 2)
+    waits, works = zip(*((loader.take()[1], slept(0.040)) for _ in range(8)), strict=True)
+    loader.close()
+    step, work = (statistics.median(times[3:]) for times in (
+        [wait + work for wait, work in zip(waits, works, strict=True)], works))  # fmt: skip
+    assert step == pytest.approx(max(work, statistics.median(loads)), rel=0.25)
 
 
 # from where
@@ -204,7 +211,7 @@ def test_owners_are_those_of_the_parts() -> None:
 
 def test_a_stranger_is_not_served(tmp_path: Path) -> None:
     store = Store(lambda sample: b"secret", FREE, b"w" * WORD, alone=True)
-    with socket.create_connection(("127.0.0.1", store.port), timeout=5) as stranger:
+    with socket.create_connection(("127.0.0.1", store.port), timeout=60) as stranger:
         stranger.sendall(b"x" * WORD + bytes(8))
         heard = b""
         with contextlib.suppress(ConnectionResetError):
@@ -301,6 +308,7 @@ def test_who_comes_first_is_served_first_whichever_rank_it_is(tmp_path: Path, ho
 # measured
 
 
+@pytest.mark.flaky(reruns=1)
 def test_a_round_is_bounded_in_time_and_asks_for_each_file_once() -> None:
     asked: list[str] = []
 
@@ -342,6 +350,7 @@ class OneRank:
     say = enter
 
 
+@pytest.mark.flaky(reruns=1)
 def test_what_is_measured_of_a_played_storage_is_what_is_played(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -428,6 +437,7 @@ CASES = [
 
 
 @pytest.mark.slow
+@pytest.mark.flaky(reruns=1)
 def test_every_rank_of_a_plan_gets_what_it_works_on(tmp_path: Path) -> None:
     pytest.importorskip("torch")
     from oracle.executor.launch import Host, launch
@@ -456,6 +466,7 @@ def test_every_rank_of_a_plan_gets_what_it_works_on(tmp_path: Path) -> None:
         assert all(rank["seen"] <= own for rank in ranks)
 
 
+@pytest.mark.flaky(reruns=1)
 @pytest.mark.slow
 def test_a_run_waits_for_samples_as_long_as_is_predicted(tmp_path: Path) -> None:
     """One configuration of `benchmarks.reading_loop`, which has twelve: bound by names of files."""
@@ -475,8 +486,8 @@ def test_a_run_waits_for_samples_as_long_as_is_predicted(tmp_path: Path) -> None
     waited, between = found.reading["seconds"], found.reading["between"]
     work = statistics.median(took - wait for took, wait in zip(
         found.each, found.reading["each"], strict=True))  # fmt: skip
-    # 16 files of three operations each at 600 a second are 80 ms, whatever the work beside them
-    assert work + between + waited == pytest.approx(0.08, abs=0.03)
+    # 16 files of three operations each at 600 a second are 80 ms, whatever shorter work is beside
+    assert work + between + waited == pytest.approx(max(0.08, work + between), rel=0.4)
     assert one.predicted(system(), work + between) == pytest.approx(waited, abs=0.03)
     (row,) = compare([tmp_path / "m.json"], MODEL, system()).to_dict()["plans"]
     assert row["parts"]["reading"]["measured"] == waited

@@ -70,7 +70,7 @@ def test_each_thread_hears_its_own_loops() -> None:
         shares: list[float] = []
         with listening(shares.append):
             for _ in counted(range(size)):
-                meet.wait(timeout=30)
+                meet.wait(timeout=60)
         return shares
 
     meet = threading.Barrier(8)

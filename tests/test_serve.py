@@ -379,7 +379,7 @@ def address():
     line = started.stderr.readline()
     yield re.fullmatch(r"open (http://127\.0\.0\.1:\d+/[\w-]{20,}/)\n", line)[1]
     started.send_signal(signal.SIGINT)
-    assert started.wait(timeout=30) in (0, 130, -2)
+    assert started.wait(timeout=60) in (0, 130, -2)
     with started.stderr as rest:
         assert "Traceback" not in rest.read()
 

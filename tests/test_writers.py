@@ -576,7 +576,7 @@ def test_hostile_names_run_nothing(name: str, tmp_path: Path) -> None:
                 shell(text, tmp_path)
                 env = {"PATH": f"{bin}:{os.environ['PATH']}", "SLURM_JOB_ID": "7",
                        "SLURM_JOB_NODELIST": "n0"}  # fmt: skip
-                subprocess.run(["bash", file], cwd=place, env=env, check=False, timeout=20)
+                subprocess.run(["bash", file], cwd=place, env=env, check=False, timeout=60)
             elif file.endswith(".py"):
                 tree = ast.parse(text)
                 calls = [n.func for n in ast.walk(tree) if isinstance(n, ast.Call)]
