@@ -76,10 +76,10 @@ def predicted(hidden: int, tp: int, micro: int) -> float:
 
     def seconds(layers: int, pieces: int) -> float:
         row = {"source": "vTrain", "layers": str(layers), "hidden": str(hidden), "heads": "16"}
-        plan = grid(1, 1, tp, pieces, DEEPSPEED, "recompute:full")
+        plan = grid(1, 1, tp, pieces, "recompute:full")
         found = oracle.estimate(
-            gpt(row, DEEPSPEED, sequence=1024), "a100-800g", plan, micro * pieces,
-            reading="none", **HALF_ADAM,
+            gpt(row, sequence=1024), "a100-800g", plan, micro * pieces,
+            reading="none", software=DEEPSPEED, **HALF_ADAM,
         )  # fmt: skip
         return float(found.seconds[0])
 

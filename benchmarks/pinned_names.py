@@ -7,6 +7,7 @@ It writes oracle/writers/megatron_flags.json and tests/data/nemo_names.json.
 
 from __future__ import annotations
 
+import argparse
 import ast
 import json
 import subprocess
@@ -84,7 +85,14 @@ def names(tree: ast.AST, name: str) -> list[str]:
     raise LookupError(name)
 
 
-def main(megatron: str, nemo: str) -> None:
+def main() -> int:
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("megatron", metavar="MEGATRON")
+    parser.add_argument("nemo", metavar="NEMO")
+    arguments = parser.parse_args()
+    megatron, nemo = arguments.megatron, arguments.nemo
     versions = {
         version: {"commit": commit, "file": file, "flags": flags(shown(megatron, commit, file))}
         for version, (commit, file) in MEGATRON.items()
@@ -100,6 +108,7 @@ def main(megatron: str, nemo: str) -> None:
         own = {*taken[name]["names"], *(x for base in bases for x in taken[base]["names"])}
         taken[name]["names"] = sorted(own)
     write(ROOT / "tests/data/nemo_names.json", taken)
+    return 0
 
 
 def write(place: Path, found: dict[str, Any]) -> None:
@@ -114,4 +123,4 @@ def write(place: Path, found: dict[str, Any]) -> None:
 
 
 if __name__ == "__main__":
-    main(*sys.argv[1:])
+    sys.exit(main())

@@ -10,7 +10,10 @@ is sent are the messages of our schedules; links and routes are ours too.
 
 from __future__ import annotations
 
+import argparse
 import csv
+import io
+import shutil
 import subprocess
 import sys
 import tempfile
@@ -69,11 +72,25 @@ def seconds(folder: Path, case: Case, net: Topology) -> float:
     return float(done.stdout.split("seconds ")[1].split()[0])
 
 
-def main(path: Path) -> None:
-    with tempfile.TemporaryDirectory() as name, path.open("w", encoding="utf-8") as file:
+def main() -> int:
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("table", nargs="?", type=Path, default=TABLE, metavar="TABLE")
+    path = parser.parse_args().table
+    if not shutil.which("smpicc"):
+        parser.error("no smpicc here: install SimGrid (Debian: libsimgrid-dev, gcc)")
+    path.write_text(simulated_table(), encoding="utf-8")
+    return 0
+
+
+def simulated_table() -> str:
+    """Return every case with the seconds that SimGrid says, as CSV."""
+    rows = io.StringIO()
+    with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         subprocess.run(["smpicc", "-O2", str(PROGRAM), "-o", "replay"], cwd=folder, check=True)
-        table = csv.writer(file, lineterminator="\n")
+        table = csv.writer(rows, lineterminator="\n")
         table.writerow([*Case._fields, "seconds"])
         for shape, net in simulated():
             (folder / "net.xml").write_text("\n".join(platform(net)), encoding="utf-8")
@@ -81,8 +98,8 @@ def main(path: Path) -> None:
             (folder / "hosts").write_text(hosts, encoding="utf-8")
             for case in cases(shape, net):
                 table.writerow([*case, f"{seconds(folder, case, net):.9g}"])
-                file.flush()
+    return rows.getvalue()
 
 
 if __name__ == "__main__":
-    main(Path(sys.argv[1]) if sys.argv[1:] else TABLE)
+    sys.exit(main())

@@ -16,6 +16,7 @@ calls than 3.11, since comprehensions are no functions there.
 
 from __future__ import annotations
 
+import argparse
 import contextlib
 import cProfile
 import io
@@ -41,8 +42,11 @@ QUESTIONS = (*COMMANDS, *TABLES)
 
 
 def main() -> int:
-    (question,) = sys.argv[1:]
-    print(json.dumps(counts_here(question)))
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("question", choices=QUESTIONS)
+    print(json.dumps(counts_here(parser.parse_args().question)))
     return 0
 
 
