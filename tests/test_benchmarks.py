@@ -21,6 +21,8 @@ ELSEWHERE = {  # command: what runs it, or what it needs that no test has
     "simulate": "SimGrid",
     "pinned_names": "clones of Megatron-LM and NeMo",
     "carry": "the tables that are carried from",
+    "between": "the name of a device, and kernels of those on either side of it",
+    "machine": "a machine that nobody else uses, for minutes",
     "hooks": "a machine that nobody else uses, for minutes",
 }
 PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").glob("*.md"))]

@@ -15,7 +15,8 @@ from oracle.network.collectives import named
 from oracle.network.collectives.sparse import switched
 from oracle.plan.plan import parse
 
-pytestmark = pytest.mark.flaky(reruns=1)  # ranks wait for each other, and for the machine
+# ranks wait for each other, and for the machine
+pytestmark = [pytest.mark.slow, pytest.mark.flaky(reruns=1)]
 HERE = Path(__file__).parent
 RANKS, LENGTH, COUNT, STEPS, BATCH = 4, 4096, 64, 12, 8
 MODEL = {

@@ -71,10 +71,10 @@ class Spill(Strategy):
 GPT = ["gpt2", "dgx-a100", "--batch", "64"]
 
 
-@pytest.fixture
-def spill(tmp_path: Path) -> Iterator[None]:
-    """The strategy, as its one file makes it, for one test."""
-    path = tmp_path / "spill.py"
+@pytest.fixture(scope="module")
+def spill(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
+    """The strategy, as its one file makes it, for the tests of this file."""
+    path = tmp_path_factory.mktemp("spill") / "spill.py"
     path.write_text(FILE)
     spec = importlib.util.spec_from_file_location("spill_by_one_file", path)
     assert spec
