@@ -12,7 +12,6 @@ from typing import Any
 import numpy as np
 import pytest
 from conftest import SYSTEM
-from grids import rest_slow
 
 import oracle
 from oracle.ask.explain.explanation import explain
@@ -108,7 +107,6 @@ def test_it_is_priced_over_the_host_link(spill: None) -> None:
     assert out["origin"] == "datasheet"
 
 
-@pytest.mark.slow
 def test_it_is_searched(spill: None) -> None:
     leanest = oracle.recommend("gpt2", "dgx-a100", devices=2, batch=64, only=["data", "spill"],
                                objective="memory").fastest  # fmt: skip
@@ -119,7 +117,6 @@ def test_it_is_searched(spill: None) -> None:
     assert "spill:activations" in found.best.plan
 
 
-@pytest.mark.slow
 def test_it_is_explained(spill: None, capsys: Any) -> None:
     assert main(["explain", "spill"]) == 0
     assert "over the host link" in capsys.readouterr().out
@@ -137,7 +134,7 @@ def test_the_executor_refuses_it(spill: None) -> None:
     assert "the strategy `spill` is priced but not run" in why
 
 
-@pytest.mark.parametrize("form", rest_slow(["deepspeed", "megatron", "torchtitan"], ["megatron"]))
+@pytest.mark.parametrize("form", ["deepspeed", "megatron", "torchtitan"])
 def test_exporters_that_have_no_word_for_it_refuse_it(
     spill: None, form: str, capsys: Any, tmp_path: Path
 ) -> None:
@@ -167,7 +164,6 @@ def test_a_message_over_a_link_that_nobody_prices_is_an_error(spill: None) -> No
         LINKS["host"] = link
 
 
-@pytest.mark.slow
 def test_a_faster_link_is_never_slower(spill: None) -> None:
     tree: Any = {**SYSTEM, "device": {**SYSTEM["device"], "host_link": "1 GB/s"}}
     fast: Any = {**SYSTEM, "device": {**SYSTEM["device"], "host_link": "64 GB/s"}}
