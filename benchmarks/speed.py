@@ -46,21 +46,21 @@ def main() -> int:
     parser.add_argument("--json", action="store_true", dest="as_json")
     parser.add_argument("--counts", action="store_true", help="count work, time nothing")
     parser.add_argument("--record", action="store_true", help="keep the counts for the tests")
-    asked = parser.parse_args()
+    arguments = parser.parse_args()
     counts = {
         name: work.counted(name)
         for name in work.QUESTIONS
-        if not asked.quick or devices_of(name) <= LARGE
+        if not arguments.quick or devices_of(name) <= LARGE
     }
-    if asked.record:
+    if arguments.record:
         kept = json.loads(work.RECORD.read_text(encoding="utf-8")) if work.RECORD.exists() else {}
         work.RECORD.write_text(json.dumps(kept | counts, indent=1) + "\n", encoding="utf-8")
         return 0
-    figures = {} if asked.counts else timed(asked.quick)
+    figures = {} if arguments.counts else timed(arguments.quick)
     for name, count in counts.items():
         for key, value in count.items():
             figures[f"{name}.{key}"] = {"value": value, "unit": "", "goal": ""}
-    if asked.as_json:
+    if arguments.as_json:
         print(json.dumps({"figures": figures, "rows": []}, indent=1))
     else:
         for name, figure in figures.items():
