@@ -338,8 +338,9 @@ def test_workers_keep_to_their_time_and_serve_twenty_at_once(tmp_path):
             said = await asyncio.gather(*asked)
             before = [one.process.pid for one in workers.all]
             workers.limit = 0.01
+            long = ["recommend", "gpt3-175b", "dgx-a100", "--devices", "4096", "--batch", "4096"]
             with pytest.raises(TooLong):
-                await workers.ask([*words, "512"], "json")
+                await workers.ask(long, "json")
             workers.limit = 120
             after = await workers.ask([*words, "512"], "json")
             return said, after, len({one.process.pid for one in workers.all} - set(before))

@@ -207,8 +207,9 @@ def distinct(table: Array) -> tuple[Array, Array]:
     table = table[:, (table != table[:1]).any(axis=0)]  # most columns are one value
     if not table.shape[1]:
         return np.zeros(1, int), np.zeros(len(table), int)
-    # one number a row: the sines of 1, 2, 3, … are independent over the rationals
-    key = table @ np.sin(np.arange(1.0, 1.0 + table.shape[1]))
+    # one number a row: the sines of 1, 2, 3, … are independent over the rationals; a matrix product
+    # may add up equal rows in unlike orders, a sum does not
+    key = (table * np.sin(np.arange(1.0, 1.0 + table.shape[1]))).sum(axis=1)
     order = np.argsort(key)
     new = np.diff(key[order], prepend=np.nan) != 0
     first, row = np.minimum.reduceat(order, np.flatnonzero(new)), np.empty(len(key), int)
